@@ -1,0 +1,12 @@
+/** Where code that must be testable gets its time from. */
+export interface Clock {
+  /** Milliseconds since the Unix epoch; may jump when the machine's clock is set. */
+  wallMs(): number;
+  /** Milliseconds since an arbitrary origin; never goes back. */
+  monotonicMs(): number;
+}
+
+export const systemClock: Clock = {
+  wallMs: () => Date.now(),
+  monotonicMs: () => performance.now(),
+};

@@ -1,0 +1,86 @@
+/**
+ * The one table of operating errors: what each code means to an HTTP client, a gRPC peer and a
+ * shell. Programmer errors are not here: they assert and crash.
+ *
+ * `http` is the HTTP status, `grpc` the canonical gRPC status code number
+ * (https://grpc.io/docs/guides/status-codes/), `exit` the CLI's exit code, `retryable` whether the
+ * same request may succeed later without being changed.
+ */
+export const ERROR_TABLE = {
+  invalid_value: { http: 400, grpc: 3, exit: 2, retryable: false },
+  missing_required_parameter: { http: 400, grpc: 3, exit: 2, retryable: false },
+  unsupported_parameter: { http: 400, grpc: 3, exit: 2, retryable: false },
+  invalid_json: { http: 400, grpc: 3, exit: 2, retryable: false },
+  context_length_exceeded: { http: 400, grpc: 3, exit: 2, retryable: false },
+  invalid_api_key: { http: 401, grpc: 16, exit: 4, retryable: false },
+  permission_denied: { http: 403, grpc: 7, exit: 4, retryable: false },
+  not_found: { http: 404, grpc: 5, exit: 3, retryable: false },
+  model_not_found: { http: 404, grpc: 5, exit: 3, retryable: false },
+  method_not_allowed: { http: 405, grpc: 12, exit: 2, retryable: false },
+  request_timeout: { http: 408, grpc: 4, exit: 7, retryable: true },
+  conflict: { http: 409, grpc: 6, exit: 5, retryable: false },
+  precondition_failed: { http: 412, grpc: 9, exit: 5, retryable: false },
+  request_too_large: { http: 413, grpc: 3, exit: 2, retryable: false },
+  unsupported_media_type: { http: 415, grpc: 3, exit: 2, retryable: false },
+  unprocessable: { http: 422, grpc: 3, exit: 2, retryable: false },
+  rate_limit_exceeded: { http: 429, grpc: 8, exit: 6, retryable: true },
+  insufficient_quota: { http: 429, grpc: 8, exit: 6, retryable: false },
+  cancelled: { http: 499, grpc: 1, exit: 130, retryable: false },
+  server_error: { http: 500, grpc: 13, exit: 1, retryable: true },
+  engine_failed: { http: 502, grpc: 13, exit: 1, retryable: true },
+  worker_lost: { http: 502, grpc: 14, exit: 7, retryable: true },
+  overloaded: { http: 503, grpc: 8, exit: 7, retryable: true },
+  unavailable: { http: 503, grpc: 14, exit: 7, retryable: true },
+  model_loading: { http: 503, grpc: 14, exit: 7, retryable: true },
+  deadline_exceeded: { http: 504, grpc: 4, exit: 7, retryable: true },
+} as const satisfies Record<
+  string,
+  { http: number; grpc: number; exit: number; retryable: boolean }
+>;
+
+export type ErrorCode = keyof typeof ERROR_TABLE;
+
+/** What an error may carry besides its code and message; all of it may be shown to the caller. */
+export interface ErrorDetails {
+  /** The JSON path of the offending part of the request, as `messages[0].content`. */
+  readonly param?: string | undefined;
+  /** How long to wait before the same request may succeed. */
+  readonly retryAfterMs?: number | undefined;
+  readonly node?: string | undefined;
+  readonly model?: string | undefined;
+  readonly cause?: unknown;
+}
+
+/** An operating error: expected, typed, and safe to show to the caller who met it. */
+export class AppError extends Error {
+  override readonly name = "AppError";
+  readonly code: ErrorCode;
+  readonly param: string | undefined;
+  readonly retryAfterMs: number | undefined;
+  readonly node: string | undefined;
+  readonly model: string | undefined;
+
+  constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    this.code = code;
+    this.param = details.param;
+    this.retryAfterMs = details.retryAfterMs;
+    this.node = details.node;
+    this.model = details.model;
+  }
+
+  get retryable(): boolean {
+    return ERROR_TABLE[this.code].retryable;
+  }
+}
+
+export function isErrorCode(value: unknown): value is ErrorCode {
+  return typeof value === "string" && Object.hasOwn(ERROR_TABLE, value);
+}
+
+/** The error as an AppError; anything unexpected becomes `server_error` with the original as cause. */
+export function toAppError(error: unknown): AppError {
+  if (error instanceof AppError) return error;
+  const message = error instanceof Error ? error.message : String(error);
+  return new AppError("server_error", message, { cause: error });
+}

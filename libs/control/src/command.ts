@@ -1,0 +1,24 @@
+import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "./state.ts";
+
+/**
+ * Everything that changes the replicated state. `atMs` is stamped by the proposer and is the only
+ * time that `apply` knows.
+ */
+export type ControlCommand =
+  | { readonly type: "key.create"; readonly atMs: number; readonly key: ApiKeyRecord }
+  | { readonly type: "key.revoke"; readonly atMs: number; readonly id: string }
+  | {
+      readonly type: "model.register";
+      readonly atMs: number;
+      readonly model: ModelRecord;
+      readonly deployment: DeploymentRecord;
+    }
+  | { readonly type: "model.remove"; readonly atMs: number; readonly id: string };
+
+export type ControlReply =
+  | { readonly ok: true }
+  | {
+      readonly ok: false;
+      readonly code: "conflict" | "not_found" | "invalid_value";
+      readonly message: string;
+    };

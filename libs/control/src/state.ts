@@ -1,0 +1,60 @@
+import type { DeploymentSpec } from "@heddle/contracts/engine";
+
+/**
+ * The cluster's replicated state. It changes only in `apply` (apply.ts), which is deterministic:
+ * the same commands in the same order give the same state on every master. Records are immutable;
+ * a change replaces the record.
+ */
+export interface ControlState {
+  /** By key id, the eight characters in the key's text. */
+  readonly keys: Map<string, ApiKeyRecord>;
+  /** By model id. */
+  readonly models: Map<string, ModelRecord>;
+  /** By deployment key. Invariant: every model's deployment is here. */
+  readonly deployments: Map<string, DeploymentRecord>;
+}
+
+export interface ApiKeyRecord {
+  readonly id: string;
+  readonly name: string;
+  /** HMAC-SHA-256 of the key's text under the cluster's pepper, hexadecimal. The text is not kept. */
+  readonly hash: string;
+  /** Permissions such as `models:deploy`; `*` grants all. */
+  readonly scopes: readonly string[];
+  /** Model ids this key may call; empty means every model. */
+  readonly models: readonly string[];
+  readonly limits: KeyLimits;
+  readonly createdAtMs: number;
+  readonly expiresAtMs?: number | undefined;
+  readonly revokedAtMs?: number | undefined;
+}
+
+/** Absent means unlimited. */
+export interface KeyLimits {
+  readonly requestsPerMinute?: number | undefined;
+  readonly tokensPerMinute?: number | undefined;
+  readonly concurrency?: number | undefined;
+}
+
+export interface ModelRecord {
+  readonly id: string;
+  readonly family: string;
+  readonly contextWindow: number;
+  readonly availability: string;
+  readonly intendedUse: string;
+  readonly ownedBy: string;
+  readonly capabilities: readonly string[];
+  readonly createdAtMs: number;
+  /** The key of the deployment that answers. */
+  readonly deployment: string;
+  /** What really answers under this id, in words: shown wherever the model is listed. */
+  readonly backing: string;
+  /** True where a smaller or random model stands in for the one that the id promises. */
+  readonly standIn: boolean;
+}
+
+export interface DeploymentRecord {
+  readonly spec: DeploymentSpec;
+  /** How many workers run it, or one on every worker. */
+  readonly replicas: number | "every-worker";
+}
