@@ -45,7 +45,7 @@ describe("ChatTemplate", () => {
 
   it("passes tool calls and tool answers in Hugging Face's shape", () => {
     const source =
-      "{% for m in messages %}{{ m | tojson }}{% for c in m.tool_calls %}[{{ c.function.arguments.city }}]{% endfor %}\n{% endfor %}";
+      "{% for m in messages %}{{ m | tojson }}{% for c in m.tool_calls or [] %}[{{ c.function.arguments.city }}]{% endfor %}{{ '\\n' }}{% endfor %}";
     const call = {
       id: "call_1",
       type: "function",
@@ -79,7 +79,8 @@ describe("ChatTemplate", () => {
   });
 
   it("answers invalid_value for messages when the template raises", () => {
-    const source = "{% if messages[0].role != 'user' %}{{ raise_exception('roles must alternate') }}{% endif %}";
+    const source =
+      "{% if messages[0].role != 'user' %}{{ raise_exception('roles must alternate') }}{% endif %}";
     const error = refusal(() => render(source, [{ role: "assistant", content: "x" }]));
     expect(error.code).toBe("invalid_value");
     expect(error.param).toBe("messages");
