@@ -239,7 +239,7 @@ describe("the tensor encodings", () => {
       const even = bits % 2 === 0 ? bits : bits + 1;
       const ok =
         halfBits(here) === bits &&
-        (halfBits(-here) === (bits | 0x8000)) === bits > 0 &&
+        halfBits(-here) === (bits | 0x8000) &&
         halfBits(middle) === even &&
         halfBits(middle * (1 + 2 ** -40)) === bits + 1 &&
         halfBits(middle * (1 - 2 ** -40)) === bits;
