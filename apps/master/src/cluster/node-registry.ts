@@ -133,7 +133,7 @@ export class NodeRegistry implements NodeDirectory {
     const node = new AttachedNode(register, this.#linkOf(register), clock.monotonicMs());
     this.#nodes.set(register.nodeId, { node, stream });
     const { nodeId, name, address, version } = register;
-    log.info("a node attached", { node: nodeId, kind: register.kind, name, address, version });
+    log.info({ node: nodeId, kind: register.kind, name, address, version }, "a node attached");
     stream.write({ heartbeatIntervalMs, masterId });
     this.#changed();
     return node;
@@ -166,7 +166,7 @@ export class NodeRegistry implements NodeDirectory {
   #remove(node: AttachedNode, stream: AttachStream): void {
     if (this.#nodes.get(node.id)?.stream !== stream) return;
     this.#nodes.delete(node.id);
-    this.#options.log.info("a node left", { node: node.id, name: node.register.name });
+    this.#options.log.info({ node: node.id, name: node.register.name }, "a node left");
     node.link?.retire();
     for (const [incarnation, link] of this.#retired) {
       if (link.closed) this.#retired.delete(incarnation);
@@ -180,7 +180,7 @@ export class NodeRegistry implements NodeDirectory {
     const oldestMs = clock.monotonicMs() - goneIntervals * heartbeatIntervalMs;
     for (const { node, stream } of [...this.#nodes.values()]) {
       if (node.lastSeenMs >= oldestMs) continue;
-      log.warn("a node sent no heartbeat and is dropped", { node: node.id });
+      log.warn({ node: node.id }, "a node sent no heartbeat and is dropped");
       this.#remove(node, stream);
       refuse(stream, "no heartbeat came in time: attach anew");
     }

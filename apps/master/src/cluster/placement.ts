@@ -125,7 +125,7 @@ export class Placement {
     spec: DeploymentSpec | undefined,
   ): Promise<void> {
     const { type, deployment } = action;
-    this.#log.info("placement", { node: worker.id, action: type, deployment });
+    this.#log.info({ node: worker.id, action: type, deployment }, "placement");
     try {
       if (type === "unload") await worker.link?.unload(deployment);
       else if (spec) await worker.link?.load(spec);
@@ -135,7 +135,7 @@ export class Placement {
       attempt.notBeforeMs = this.#clock.monotonicMs() + attempt.backoff.nextMs();
       const { code, message } = toAppError(error);
       const fields = { node: worker.id, action: type, deployment, code, error: message };
-      this.#log.warn("a worker refused a placement, retrying", fields);
+      this.#log.warn(fields, "a worker refused a placement, retrying");
     }
   }
 
