@@ -50,7 +50,9 @@ export class Placement {
     this.#random = options.random;
     this.#log = options.log;
     this.#unsubscribes = [
-      registry.onChange(() => this.#queue()),
+      registry.onChange((change) => {
+        if (change === "nodes") this.#queue();
+      }),
       control.onApplied(() => this.#queue()),
     ];
   }
@@ -96,6 +98,7 @@ export class Placement {
       for (const { deployment, phase } of worker.replicas) {
         const spec = this.#control.state.deployments.get(deployment)?.spec;
         const attempt = this.#attempts.get(attemptKey(worker, deployment));
+        if (phase === "ready") attempt?.backoff.reset();
         if (!spec || phase === "failed" || phase === "unloading") continue;
         if (attempt?.sent !== spec) actions.push({ type: "load", worker: worker.id, deployment });
       }
@@ -112,7 +115,6 @@ export class Placement {
     const replica = worker.replica(action.deployment);
     if (action.type === "load") {
       // A replica that failed is tried again, each time after a longer rest.
-      if (replica?.phase !== "failed" && replica !== undefined) attempt.backoff.reset();
       attempt.notBeforeMs = nowMs + (replica?.phase === "ready" ? 0 : attempt.backoff.nextMs());
       attempt.sent = record?.spec;
     }
