@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -27,6 +27,9 @@ export const clusterToken = "a-token-for-tests-only";
 const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
 const workerProgram = fileURLToPath(
   new URL("../../worker/test/scripted-worker.ts", import.meta.url),
+);
+const parameterServerProgram = fileURLToPath(
+  new URL("../../parameter-server/dist/main.js", import.meta.url),
 );
 
 /** The replicated state of one master, changed by the test at will. */
@@ -113,9 +116,20 @@ export class TestCluster {
       ...settings,
       name,
     });
-    const child = spawn(process.execPath, [workerProgram, argument], {
-      stdio: ["ignore", "pipe", "inherit"],
-    });
+    return this.#spawn([workerProgram, argument]);
+  }
+
+  async startParameterServer(name: string): Promise<ChildProcess> {
+    const tokenFile = join(this.#folder, "token");
+    writeFileSync(tokenFile, clusterToken);
+    const flags = ["--data", join(this.#folder, name), "--name", name];
+    const masters = ["--masters", this.link.grpcAddress, "--cluster-token-file", tokenFile];
+    return this.#spawn([parameterServerProgram, ...flags, ...masters]);
+  }
+
+  /** Resolves when the process says that it is ready. */
+  async #spawn(args: readonly string[]): Promise<ChildProcess> {
+    const child = spawn(process.execPath, [...args], { stdio: ["ignore", "pipe", "inherit"] });
     this.#processes.add(child);
     child.once("exit", () => this.#processes.delete(child));
     for await (const line of createInterface({ input: child.stdout })) {
@@ -186,9 +200,9 @@ export function textRequest(text: string): GenerateRequest {
   };
 }
 
-export async function collect(events: AsyncIterable<EngineEvent>): Promise<EngineEvent[]> {
-  const all: EngineEvent[] = [];
-  for await (const event of events) all.push(event);
+export async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const item of items) all.push(item);
   return all;
 }
 
