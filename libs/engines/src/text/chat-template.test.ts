@@ -79,7 +79,8 @@ describe("ChatTemplate", () => {
   });
 
   it("answers invalid_value for messages when the template raises", () => {
-    const source = "{% if messages[0].role != 'user' %}{{ raise_exception('roles must alternate') }}{% endif %}";
+    const source =
+      "{% if messages[0].role != 'user' %}{{ raise_exception('roles must alternate') }}{% endif %}";
     const error = refusal(() => render(source, [{ role: "assistant", content: "x" }]));
     expect(error.code).toBe("invalid_value");
     expect(error.param).toBe("messages");
