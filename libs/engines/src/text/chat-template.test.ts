@@ -45,7 +45,7 @@ describe("ChatTemplate", () => {
 
   it("passes tool calls and tool answers in Hugging Face's shape", () => {
     const source =
-      "{% for m in messages %}{{ m | tojson }}{% for c in m.tool_calls %}[{{ c.function.arguments.city }}]{% endfor %}\n{% endfor %}";
+      "{% for m in messages %}{{ m | tojson }}{% for c in m.tool_calls or [] %}[{{ c.function.arguments.city }}]{% endfor %}{{ '\\n' }}{% endfor %}";
     const call = {
       id: "call_1",
       type: "function",
