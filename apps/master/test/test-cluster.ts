@@ -28,6 +28,7 @@ const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
 const workerProgram = fileURLToPath(
   new URL("../../worker/test/scripted-worker.ts", import.meta.url),
 );
+const realWorkerProgram = fileURLToPath(new URL("../../worker/dist/main.js", import.meta.url));
 const parameterServerProgram = fileURLToPath(
   new URL("../../parameter-server/dist/main.js", import.meta.url),
 );
@@ -55,8 +56,9 @@ export class TestControl implements ControlPlane {
     replicas: DeploymentRecord["replicas"] = "every-worker",
     options: EngineOptions = {},
     weightsKey = key,
+    sources: readonly string[] = ["builtin://"],
   ): void {
-    const weights = { key: weightsKey, file: "model.gguf", sources: ["builtin://"] };
+    const weights = { key: weightsKey, file: "model.gguf", sources };
     const spec: DeploymentSpec = { key, engine: "llama", weights, options };
     this.state.deployments.set(key, { spec, replicas });
     this.#applied();
@@ -119,12 +121,21 @@ export class TestCluster {
     return this.#spawn([workerProgram, argument]);
   }
 
-  async startParameterServer(name: string): Promise<ChildProcess> {
+  startParameterServer(name: string): Promise<ChildProcess> {
+    return this.#spawn([parameterServerProgram, ...this.#flags(name)]);
+  }
+
+  /** A worker as it is shipped, with real engines. */
+  startRealWorker(name: string): Promise<ChildProcess> {
+    const cache = ["--models-cache", join(this.#folder, "models")];
+    return this.#spawn([realWorkerProgram, ...this.#flags(name), ...cache]);
+  }
+
+  #flags(name: string): string[] {
     const tokenFile = join(this.#folder, "token");
     writeFileSync(tokenFile, clusterToken);
     const flags = ["--data", join(this.#folder, name), "--name", name];
-    const masters = ["--masters", this.link.grpcAddress, "--cluster-token-file", tokenFile];
-    return this.#spawn([parameterServerProgram, ...flags, ...masters]);
+    return [...flags, "--masters", this.link.grpcAddress, "--cluster-token-file", tokenFile];
   }
 
   /** Resolves when the process says that it is ready. */
