@@ -11,6 +11,8 @@ import { type Candidate, chooseReplica } from "./routing.ts";
 /** A ready replica that requests can be sent to. */
 export interface ReadyReplica extends Candidate {
   readonly node: string;
+  /** Grows with every report of the node. */
+  readonly reports: number;
   /** The events end with exactly one `done` or `failed`; leaving them cancels. */
   start(call: InferenceCall, deadlineMs: number, signal: AbortSignal): AsyncIterable<EngineEvent>;
 }
@@ -44,18 +46,23 @@ export interface DispatchStats {
   readonly overloaded: number;
 }
 
-/** Replicas a call is tried on before its first event. */
-const maxAttempts = 3;
+/** Times that a call is sent before its first event: until so many failures or refusals. */
+const maxFailures = 3;
+const maxRefusals = 8;
 /** Chunks remembered per deployment: 4 million characters. */
 const maxPrefixChunks = 65_536;
-const retryElsewhere: ReadonlySet<ErrorCode> = new Set([
-  "worker_lost",
-  "unavailable",
-  "engine_failed",
+/** The replica failed: the call goes to another. */
+const failureCodes: ReadonlySet<ErrorCode> = new Set(["worker_lost", "engine_failed"]);
+/** The replica is not as it was last reported: until it reports again it is left out. */
+const refusalCodes: ReadonlySet<ErrorCode> = new Set([
   "overloaded",
+  "unavailable",
   "model_loading",
   "model_not_found",
 ]);
+
+/** Replicas that a call was sent to, by holder: left out until they have reported more than this. */
+type Tried = Map<string, number>;
 
 interface Waiter {
   readonly fairKey: string;
@@ -74,8 +81,8 @@ interface Started {
 interface Lane {
   readonly queue: FairQueue<Waiter>;
   readonly prefixes: PrefixIndex;
-  readonly circuits: Map<string, Circuit>;
-  readonly chosenAt: Map<string, number>;
+  /** By holder; those of replicas that are gone are dropped now and then. */
+  readonly replicas: Map<string, { readonly circuit: Circuit; chosenAtTurn: number }>;
 }
 
 /** Sends inference calls to replicas: routes, queues, retries, and takes failing replicas out. */
@@ -109,8 +116,8 @@ export class ReplicaDispatch implements InferenceDispatch {
   async start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer> {
     const chunks = promptChunks(call.request.input);
     const endMs = call.deadlineMs > 0 ? this.#nowMs() + call.deadlineMs : Number.POSITIVE_INFINITY;
-    const tried = new Set<string>();
-    for (let attempt = 1; ; attempt += 1) {
+    const tried: Tried = new Map();
+    for (let failures = 0, refusals = 0; ; ) {
       const { replica, iterator } = await this.#acquire(call, chunks, endMs, tried, signal);
       const first = await iterator.next();
       const event: EngineEvent = first.done ? missingEnd : first.value;
@@ -121,11 +128,15 @@ export class ReplicaDispatch implements InferenceDispatch {
       }
       const failure = event.error;
       this.#onEnd(call, replica, failure.code);
-      tried.add(replica.holder);
-      if (attempt >= maxAttempts || !retryElsewhere.has(failure.code) || signal.aborted) {
-        throw this.#refusal(call, failure, replica.node);
-      }
-      if (!this.#hasUntried(call.deployment, tried)) {
+      if (failureCodes.has(failure.code)) {
+        failures += 1;
+        tried.set(replica.holder, Number.POSITIVE_INFINITY);
+      } else if (refusalCodes.has(failure.code)) {
+        refusals += 1;
+        tried.set(replica.holder, replica.reports);
+      } else throw this.#refusal(call, failure, replica.node);
+      const isLast = failures >= maxFailures || refusals >= maxRefusals || signal.aborted;
+      if (isLast || this.#allFailed(call.deployment, tried)) {
         throw this.#refusal(call, failure, replica.node);
       }
       this.#stats.retries += 1;
@@ -137,15 +148,15 @@ export class ReplicaDispatch implements InferenceDispatch {
     call: InferenceCall,
     chunks: readonly number[],
     endMs: number,
-    tried: ReadonlySet<string>,
+    tried: Tried,
     signal: AbortSignal,
   ): Promise<Started> {
     if (signal.aborted) throw new AppError("cancelled", "the caller gave the request up");
+    this.#refuseHopeless(call.deployment);
     const lane = this.#lane(call.deployment);
     const send = () => this.#send(lane, call, chunks, endMs, tried, signal);
     const started = lane.queue.size === 0 ? send() : undefined;
     if (started) return started;
-    this.#refuseHopeless(call.deployment);
     return this.#wait(lane, call, endMs, signal, send);
   }
 
@@ -189,27 +200,29 @@ export class ReplicaDispatch implements InferenceDispatch {
     call: InferenceCall,
     chunks: readonly number[],
     endMs: number,
-    tried: ReadonlySet<string>,
+    tried: Tried,
     signal: AbortSignal,
   ): Started | undefined {
     const nowMs = this.#nowMs();
     const candidates = this.#options.replicas
       .ready(call.deployment)
-      .filter(({ holder }) => !tried.has(holder) && this.#circuit(lane, holder).allows(nowMs));
+      .filter(({ holder, reports }) => reports > (tried.get(holder) ?? -1))
+      .filter(({ holder }) => this.#known(lane, holder).circuit.allows(nowMs));
     const prompt = { chunks: chunks.length, matched: lane.prefixes.match(chunks) };
     const replica = chooseReplica(
       candidates,
       call.request.choices,
       prompt,
-      ({ holder }) => lane.chosenAt.get(holder) ?? 0,
+      ({ holder }) => this.#known(lane, holder).chosenAtTurn,
     );
     if (!replica) return undefined;
     const deadlineMs = Number.isFinite(endMs) ? Math.max(1, endMs - nowMs) : 0;
     const events = replica.start(call, deadlineMs, signal);
     this.#turn += 1;
-    lane.chosenAt.set(replica.holder, this.#turn);
+    const known = this.#known(lane, replica.holder);
+    known.chosenAtTurn = this.#turn;
+    known.circuit.onSent();
     lane.prefixes.remember(chunks, replica.holder);
-    this.#circuit(lane, replica.holder).onSent();
     return { replica, iterator: events[Symbol.asyncIterator]() };
   }
 
@@ -258,7 +271,10 @@ export class ReplicaDispatch implements InferenceDispatch {
     this.#drainQueued = true;
     setImmediate(() => {
       this.#drainQueued = false;
-      for (const [deployment, lane] of this.#lanes) this.#drain(deployment, lane);
+      for (const [deployment, lane] of this.#lanes) {
+        this.#drain(deployment, lane);
+        this.#tidy(deployment, lane);
+      }
     });
   }
 
@@ -284,8 +300,13 @@ export class ReplicaDispatch implements InferenceDispatch {
     throw new AppError(code, outlook.message, { model: deployment });
   }
 
-  #hasUntried(deployment: string, tried: ReadonlySet<string>): boolean {
-    return this.#options.replicas.ready(deployment).some(({ holder }) => !tried.has(holder));
+  /** Whether waiting is vain because the call failed on every replica there is. */
+  #allFailed(deployment: string, tried: Tried): boolean {
+    const ready = this.#options.replicas.ready(deployment);
+    return (
+      ready.length > 0 &&
+      ready.every(({ holder }) => tried.get(holder) === Number.POSITIVE_INFINITY)
+    );
   }
 
   #waitLimitMs(deployment: string): number {
@@ -332,8 +353,7 @@ export class ReplicaDispatch implements InferenceDispatch {
       lane = {
         queue: new FairQueue(this.#options.maxQueued),
         prefixes: new PrefixIndex(maxPrefixChunks),
-        circuits: new Map(),
-        chosenAt: new Map(),
+        replicas: new Map(),
       };
       this.#lanes.set(deployment, lane);
     }
@@ -341,16 +361,30 @@ export class ReplicaDispatch implements InferenceDispatch {
   }
 
   #circuitOf(call: InferenceCall, replica: ReadyReplica): Circuit {
-    return this.#circuit(this.#lane(call.deployment), replica.holder);
+    return this.#known(this.#lane(call.deployment), replica.holder).circuit;
   }
 
-  #circuit(lane: Lane, holder: string): Circuit {
-    let circuit = lane.circuits.get(holder);
-    if (!circuit) {
-      circuit = new Circuit(this.#options.random);
-      lane.circuits.set(holder, circuit);
+  #known(lane: Lane, holder: string): { readonly circuit: Circuit; chosenAtTurn: number } {
+    let known = lane.replicas.get(holder);
+    if (!known) {
+      known = { circuit: new Circuit(this.#options.random), chosenAtTurn: 0 };
+      lane.replicas.set(holder, known);
     }
-    return circuit;
+    return known;
+  }
+
+  /** Drops what is kept about deployments and replicas that are gone. */
+  #tidy(deployment: string, lane: Lane): void {
+    if (lane.queue.size > 0) return;
+    const ready = this.#options.replicas.ready(deployment);
+    if (ready.length === 0 && !this.#options.replicas.outlook(deployment).known) {
+      this.#lanes.delete(deployment);
+    } else if (lane.replicas.size > 2 * ready.length + 16) {
+      const holders = new Set(ready.map(({ holder }) => holder));
+      for (const holder of lane.replicas.keys()) {
+        if (!holders.has(holder)) lane.replicas.delete(holder);
+      }
+    }
   }
 
   #nowMs(): number {
