@@ -85,8 +85,9 @@ class LocalCluster {
       directory: setup.data.subdirectory("logs"),
       messages: output.messages,
       verbose: setup.options.verbose,
-      onGaveUp: ({ kind }) => {
-        if (kind === "master") this.#lost.abort(new AppError("unavailable", "A master is lost."));
+      onGaveUp: ({ kind, name }, why) => {
+        if (kind !== "master") return;
+        this.#lost.abort(new AppError("unavailable", `${name} does not stay up: ${why}`));
       },
     });
     signals.onForce(() => this.#supervisor?.kill());
