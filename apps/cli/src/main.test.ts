@@ -51,7 +51,12 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   else if (url === "/api/v1/workers") json({ data: [{ id: "w1", name: "worker-1", gpus: [] }] });
   else if (url === "/api/v1/keys" && method === "POST") json(KEY, 201);
   else if (url === "/api/v1/keys") json({ data: [KEY] });
-  else if (method === "DELETE") response.writeHead(204).end();
+  else if (url === "/api/v1/models/m-2/pull") {
+    const progress = { pulled_bytes: 5e6, total_bytes: 1e7, source: "file:///x", done: false };
+    response.end(`event: progress\ndata: ${JSON.stringify(progress)}\n\nevent: done\ndata: {}\n\n`);
+  } else if (url.startsWith("/api/v1/models/")) {
+    json({ error: { code: "model_not_found", message: "No such model." } }, 404);
+  } else if (method === "DELETE") response.writeHead(204).end();
   else chatAnswer(response);
 }
 
@@ -155,10 +160,11 @@ describe("the command line", () => {
     expect(nobody).toMatchObject({ code: 7, stderr: expect.stringContaining("heddle up") });
   });
 
-  it("pulls a model until it is ready", async () => {
-    expect(await heddle(["models", "pull", "m-2"])).toMatchObject({
+  it("pulls a model and tells how far it is", async () => {
+    expect(await heddle(["models", "pull", "m-2"])).toEqual({
       code: 0,
-      stdout: "m-2 is ready\n",
+      stdout: "m-2 is pulled\n",
+      stderr: "pulling m-2 50 % (5.0 of 10.0 MB)\n",
     });
   });
 

@@ -32,7 +32,7 @@ async function up(flags: object, env: NodeJS.ProcessEnv = {}) {
   const port = await freePort();
   const defaults = {
     ...{ masters: "1", workers: "1", parameterServers: "0", port: String(port), data },
-    ...{ profile: "demo", logLevel: "info" },
+    ...{ profile: "demo", logLevel: "warn" },
   };
   const all = { ...defaults, ...flags };
   const driven = new DrivenProcess([process.execPath, DRIVER, JSON.stringify(all)], env);

@@ -84,7 +84,7 @@ class LocalCluster {
     this.#log = new ProcessLog({
       directory: setup.data.subdirectory("logs"),
       messages: output.messages,
-      verbose: setup.options.verbose,
+      level: setup.options.logLevel,
       onGaveUp: ({ kind, name }, why) => {
         if (kind !== "master") return;
         this.#lost.abort(new AppError("unavailable", `${name} does not stay up: ${why}`));
@@ -136,7 +136,7 @@ class LocalCluster {
     return await this.#fallBack(awaited.reason);
   }
 
-  async #startProcesses(profile: Profile): Promise<void> {
+  async #startProcesses(profile: Profile | undefined): Promise<void> {
     this.#supervisor = new Supervisor(planCluster({ ...this.#setup, profile }), this.#log);
     await withDeadline(this.#supervisor.start(), this.#stop);
   }
