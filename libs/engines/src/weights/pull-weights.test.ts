@@ -7,7 +7,6 @@ import {
   readdir,
   readFile,
   rm,
-  stat,
   truncate,
   utimes,
   writeFile,
