@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { exitWithParent } from "@heddle/base/exit-with-parent";
 import type { EngineOptions } from "@heddle/contracts/engine";
 import { jsonLog } from "@heddle/rpc/node/log";
 import { readNodeFlags, wholeNumber } from "@heddle/rpc/node/node-flags";
@@ -21,6 +22,7 @@ const workerFlags = [
 const log = jsonLog("worker");
 const manifest = readFileSync(new URL("../package.json", import.meta.url), "utf8");
 
+exitWithParent();
 await runNode(async () => {
   const { flags, extra } = readNodeFlags(process.argv.slice(2), workerFlags);
   const ports = llamaPorts({
