@@ -26,7 +26,8 @@ const DEFAULTS = {
   maxInflightBytes: Number.POSITIVE_INFINITY,
   checkQuorum: false,
   preVote: false,
-  stepDownOnRemoval: false,
+  handOverOnRemoval: false,
+  commitInRefusedVotes: false,
 };
 
 /** The arguments of add-nodes that set an option, and the option that each sets. */

@@ -194,7 +194,8 @@ export class InteractionEnvironment {
       const previous = node.history.at(-1) as Snapshot;
       const change = decodeConfChange(entry);
       const update = change ? change.context : entry.data;
-      const confState: ConfState = change ? node.raw.applyConfChange(change) : previous.confState;
+      const changed = change && node.raw.applyConfChange(change, entry.index);
+      const confState: ConfState = changed ?? previous.confState;
       const data = Uint8Array.from([...previous.data, ...update]);
       node.history.push({ index: entry.index, term: entry.term, confState, data });
     }

@@ -1,7 +1,7 @@
 import { restoreConfState } from "./membership.ts";
 import type { Message } from "./message.ts";
 import type { Raft } from "./raft.ts";
-import type { Snapshot } from "./state.ts";
+import { isMember, NO_NODE, type Snapshot } from "./state.ts";
 
 /** Takes in entries from the leader of this term, and acknowledges or rejects them. */
 export function handleAppend(raft: Raft, message: Message): void {
@@ -59,12 +59,11 @@ function restore(raft: Raft, snapshot: Snapshot): boolean {
   if (snapshot.index <= log.committed) return false;
   if (raft.role !== "follower") {
     trace?.({ kind: "snapshotNotFollower", ...raft.stamp });
-    raft.becomeFollower(raft.term + 1, 0);
+    raft.becomeFollower(raft.term + 1, NO_NODE);
     return false;
   }
   const { confState } = snapshot;
-  const { voters, learners, votersOutgoing } = confState;
-  if (![voters, learners, votersOutgoing].some((ids) => ids.includes(raft.id))) {
+  if (!isMember(confState, raft.id)) {
     trace?.({ kind: "snapshotWithoutSelf", ...raft.stamp, confState });
     return false;
   }
@@ -75,7 +74,7 @@ function restore(raft: Raft, snapshot: Snapshot): boolean {
     return false;
   }
   log.restore(snapshot);
-  restoreConfState(raft, confState);
+  restoreConfState(raft, confState, snapshot.index);
   const { committed: commit, lastId: last } = log;
   trace?.({ kind: "snapshotRestored", ...raft.stamp, commit, last, snapshot });
   return true;

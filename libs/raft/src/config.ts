@@ -44,8 +44,22 @@ export interface RaftConfig {
   readonly disableProposalForwarding?: boolean;
   /** The leader does not check conf changes against its active configuration. Default false. */
   readonly disableConfChangeValidation?: boolean;
-  /** A leader that is removed or demoted steps down at once. Default true. */
+  /**
+   * A leader that is removed or demoted steps down at once, and the others wait for a timeout; not
+   * together with handOverOnRemoval. Default false.
+   */
   readonly stepDownOnRemoval?: boolean;
+  /**
+   * A leader that is removed or demoted brings a voter up to date and hands leadership to it.
+   * Default: unless stepDownOnRemoval.
+   */
+  readonly handOverOnRemoval?: boolean;
+  /**
+   * A refused vote tells the candidate what is committed, so that it can apply a membership change
+   * which it has and whose commit it has not heard of; else it might need the vote of a node that
+   * was removed, and that node might know a longer log and refuse it for ever. Default true.
+   */
+  readonly commitInRefusedVotes?: boolean;
   /**
    * A non-leader whose ticks come this many at once restarts its election timer in place of
    * counting them, as it was asleep and its mail is unread. Default half of electionTicks.
@@ -81,7 +95,9 @@ export function resolveConfig(config: RaftConfig): ResolvedConfig {
     readMode: config.readMode ?? "quorum",
     disableProposalForwarding: config.disableProposalForwarding ?? false,
     disableConfChangeValidation: config.disableConfChangeValidation ?? false,
-    stepDownOnRemoval: config.stepDownOnRemoval ?? true,
+    stepDownOnRemoval: config.stepDownOnRemoval ?? false,
+    handOverOnRemoval: config.handOverOnRemoval ?? !config.stepDownOnRemoval,
+    commitInRefusedVotes: config.commitInRefusedVotes ?? true,
     lateTicks: config.lateTicks ?? Math.max(2, Math.ceil(config.electionTicks / 2)),
     trace: config.trace,
   };

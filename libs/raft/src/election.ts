@@ -4,6 +4,7 @@ import type { Message, MessageType } from "./message.ts";
 import { voterIds } from "./quorum.ts";
 import type { Raft } from "./raft.ts";
 import { appendEntries, broadcastAppend } from "./replication.ts";
+import { NO_NODE } from "./state.ts";
 
 /** How an election began: a trial run, a real one, or one that the old leader asked for. */
 export type CampaignType = "preElection" | "election" | "transfer";
@@ -74,11 +75,12 @@ function campaign(raft: Raft, type: CampaignType): void {
 export function countVote(raft: Raft, message: Message): void {
   const { type, from } = message;
   const { trace, tracker } = raft;
+  if (message.reject && learnCommit(raft, message)) return;
   trace?.({ kind: "voteReceived", ...raft.stamp, type, from, granted: !message.reject });
   tracker.recordVote(from, !message.reject);
   const { granted, rejected, result } = tracker.tallyVotes();
   trace?.({ kind: "voteTally", ...raft.stamp, type, granted, rejected });
-  if (result === "lost") raft.becomeFollower(raft.term, 0);
+  if (result === "lost") raft.becomeFollower(raft.term, NO_NODE);
   if (result !== "won") return;
   if (raft.role === "preCandidate") {
     campaign(raft, "election");
@@ -86,6 +88,16 @@ export function countVote(raft: Raft, message: Message): void {
   }
   becomeLeader(raft);
   broadcastAppend(raft);
+}
+
+/**
+ * Takes over the commit index of a refused vote if this log has that very entry. True if there is a
+ * membership change to apply now, which may change who has a say in the election.
+ */
+function learnCommit(raft: Raft, { logTerm: term, commit: index }: Message): boolean {
+  if (!raft.log.maybeCommit({ term, index }) || !hasUnappliedConfChange(raft)) return false;
+  raft.becomeFollower(raft.term, NO_NODE);
+  return true;
 }
 
 function becomeLeader(raft: Raft): void {

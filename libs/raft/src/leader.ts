@@ -11,8 +11,9 @@ import type { Message } from "./message.ts";
 import type { Progress } from "./progress.ts";
 import { dropped, OK, type Raft, type StepResult } from "./raft.ts";
 import { handleReadIndex } from "./reads.ts";
-import { appendEntries, broadcastAppend, broadcastHeartbeat, sendAppend } from "./replication.ts";
+import { appendEntries, broadcastAppend, broadcastHeartbeat } from "./replication.ts";
 import { NO_NODE } from "./state.ts";
+import { transferLeadership } from "./transfer.ts";
 
 /** What a leader does with a message of its term. */
 export function stepLeader(raft: Raft, message: Message): StepResult {
@@ -95,35 +96,4 @@ function outOfTurn(raft: Raft, change: ConfChange): string | undefined {
   if (isJoint && !wantsToLeave) return "must transition out of joint config first";
   if (!isJoint && wantsToLeave) return "not in joint state; refusing empty conf change";
   return undefined;
-}
-
-/** Hands leadership to a member as soon as its log is complete (Raft thesis, section 3.10). */
-function transferLeadership(raft: Raft, peer: number, progress: Progress): void {
-  const { trace, stamp } = raft;
-  if (progress.isLearner) {
-    trace?.({ kind: "transferToLearner", ...stamp, peer });
-    return;
-  }
-  if (raft.leadTransferee === peer) {
-    trace?.({ kind: "transferRepeated", ...stamp, peer });
-    return;
-  }
-  if (raft.leadTransferee !== NO_NODE) {
-    trace?.({ kind: "transferAborted", ...stamp, peer: raft.leadTransferee });
-    raft.leadTransferee = NO_NODE;
-  }
-  if (peer === raft.id) {
-    trace?.({ kind: "transferToSelf", ...stamp, peer });
-    return;
-  }
-  trace?.({ kind: "transferStarted", ...stamp, peer });
-  // The transfer has one election timeout to succeed; then the leader takes proposals again.
-  raft.electionElapsed = 0;
-  raft.leadTransferee = peer;
-  if (progress.match === raft.log.lastIndex) {
-    raft.send({ type: "MsgTimeoutNow", to: peer });
-    trace?.({ kind: "timeoutNowSentAtOnce", ...stamp, peer });
-  } else {
-    sendAppend(raft, peer, true);
-  }
 }

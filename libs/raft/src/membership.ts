@@ -6,8 +6,18 @@ import { broadcastAppend, maybeCommit, sendAppend } from "./replication.ts";
 import { type ConfState, confStatesEquivalent, NO_NODE } from "./state.ts";
 import { EMPTY_CONFIG, type TrackedConfig } from "./tracker.ts";
 
-/** Makes a committed conf change take effect; returns the configuration that results. */
-export function applyConfChange(raft: Raft, change: ConfChange): ConfState {
+/**
+ * Makes the conf change of a committed entry take effect and returns the configuration that
+ * results; undefined if the configuration already is as of that entry or a later one.
+ */
+export function applyConfChange(
+  raft: Raft,
+  change: ConfChange,
+  index: number,
+): ConfState | undefined {
+  // A snapshot may have overtaken entries that were on their way to be applied.
+  if (index <= raft.configIndex) return undefined;
+  raft.configIndex = index;
   const { config, progress } = raft.tracker;
   const changer = new Changer({ config, progress }, changerOptions(raft));
   const result = applyWith(changer, change);
@@ -22,8 +32,9 @@ function applyWith(changer: Changer, change: ConfChange): ChangeResult {
   return changer.enterJoint(change.changes, mode === "jointAutoLeave");
 }
 
-/** Replaces the configuration by a stored one, as at the start or from a snapshot. */
-export function restoreConfState(raft: Raft, state: ConfState): void {
+/** Replaces the configuration by the one stored as of an index, at the start or from a snapshot. */
+export function restoreConfState(raft: Raft, state: ConfState, index: number): void {
+  raft.configIndex = index;
   const result = restoreConfig(EMPTY_CONFIG, state, changerOptions(raft));
   invariant(result.ok, () => `the stored configuration is invalid: ${errorOf(result)}`);
   const restored = switchTo(raft, result.next);

@@ -177,17 +177,6 @@ export class RaftLog {
     return true;
   }
 
-  /** Sets the commit index that was persisted; only at the start. */
-  loadCommit(index: number): void {
-    invariant(
-      this.#committed <= index && index <= this.lastIndex,
-      () =>
-        `persisted commit ${index} is not in the log [${this.#committed}, ${this.lastIndex}]; ` +
-        "was the log lost or truncated?",
-    );
-    this.#committed = index;
-  }
-
   restore(snapshot: Snapshot): void {
     this.#trace?.({ kind: "logRestore", log: this, index: snapshot.index, term: snapshot.term });
     this.#committed = snapshot.index;

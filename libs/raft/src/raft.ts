@@ -59,6 +59,8 @@ export class Raft {
   /** The leader of `term` as far as known; on a leader its own id. */
   lead: number = NO_NODE;
   role: Role = "follower";
+  /** The active configuration is as of this index; conf changes up to it are in it. */
+  configIndex = 0;
   /** True if the active configuration has this node as a learner. */
   isLearner = false;
 

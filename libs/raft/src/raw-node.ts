@@ -88,11 +88,14 @@ export class RawNode {
   }
 
   /**
-   * Makes a committed membership change take effect, in its turn among the committed entries;
-   * returns the configuration that results. Not called for a change that the application rejects.
+   * Makes the membership change of the committed entry at an index take effect, in its turn among
+   * the committed entries; returns the configuration that results, to be kept with snapshots. Not
+   * called for a change that the application rejects. Undefined means that the entry is applied
+   * already, or that a snapshot which holds it has overtaken it: take no snapshot of your own until
+   * that one is restored.
    */
-  applyConfChange(change: ConfChange): ConfState {
-    return applyConfChange(this.#raft, change);
+  applyConfChange(change: ConfChange, index: number): ConfState | undefined {
+    return applyConfChange(this.#raft, change, index);
   }
 
   /** Asks for a read; its answer comes with the same context in `readStates`, or never. */
@@ -262,13 +265,17 @@ function start(config: RaftConfig): Raft {
   const { storage, applied } = raft.config;
   const { hardState, confState } = storage.initialState();
   const last = raft.log.lastId;
-  restoreConfState(raft, confState);
+  restoreConfState(raft, confState, Math.max(applied, raft.log.applied));
   if (!isEmptyHardState(hardState)) {
-    raft.log.loadCommit(hardState.commit);
+    raft.log.commitTo(hardState.commit);
     raft.term = hardState.term;
     raft.vote = hardState.vote;
   }
-  if (applied > 0) raft.log.appliedTo(applied, 0);
+  if (applied > 0) {
+    // Whatever is applied is committed, though the commit index may not have been written since.
+    raft.log.commitTo(applied);
+    raft.log.appliedTo(applied, 0);
+  }
   raft.becomeFollower(raft.term, NO_NODE);
   raft.trace?.({
     kind: "started",

@@ -2,6 +2,7 @@ import { type Entry, type EntryPayload, payloadBytes } from "./entry.ts";
 import { invariant } from "./invariant.ts";
 import type { Progress } from "./progress.ts";
 import type { Raft } from "./raft.ts";
+import { isMember } from "./state.ts";
 
 /**
  * Gives entries their place in the leader's log; false if that would leave too many bytes
@@ -77,7 +78,8 @@ function sendSnapshot(raft: Raft, to: number, progress: Progress): boolean {
     return false;
   }
   const snapshot = log.snapshot();
-  if (!snapshot) {
+  // A member that was added after the snapshot was taken would have to refuse it.
+  if (!snapshot || !isMember(snapshot.confState, to)) {
     trace?.({ kind: "snapshotUnavailable", ...stamp, to });
     return false;
   }

@@ -76,3 +76,8 @@ export function confStatesEquivalent(a: ConfState, b: ConfState): boolean {
     );
   return a.autoLeave === b.autoLeave && normal(a) === normal(b);
 }
+
+/** True if a node votes or learns in a configuration; the learners to be are voters until then. */
+export function isMember({ voters, learners, votersOutgoing }: ConfState, id: number): boolean {
+  return [voters, learners, votersOutgoing].some((ids) => ids.includes(id));
+}

@@ -105,7 +105,13 @@ function handleVote(raft: Raft, message: Message): void {
 function rejectVote(raft: Raft, message: Message): void {
   raft.trace?.({ kind: "voteRejected", ...voteTrace(raft, message) });
   const type = message.type === "MsgPreVote" ? "MsgPreVoteResp" : "MsgVoteResp";
-  raft.send({ type, to: message.from, term: raft.term, reject: true });
+  const refusal = { type, to: message.from, term: raft.term, reject: true } as const;
+  if (!raft.config.commitInRefusedVotes) {
+    raft.send(refusal);
+    return;
+  }
+  const commit = raft.log.committed;
+  raft.send({ ...refusal, commit, logTerm: raft.log.termOrZero(commit) });
 }
 
 function voteTrace(raft: Raft, message: Message) {

@@ -23,6 +23,9 @@ export interface Storage {
   /** The first index that `entries` can return; one past the snapshot if the log is empty. */
   firstIndex(): number;
   lastIndex(): number;
-  /** A snapshot at some applied index, or undefined while none can be had; asked for again later. */
+  /**
+   * A snapshot at some applied index, or undefined while none can be had; asked for again later. One
+   * that lacks the member it is for does not count: take a new one after members were added.
+   */
   snapshot(): Snapshot | undefined;
 }

@@ -2,6 +2,7 @@ import { createMessage } from "./message.ts";
 import type { Raft } from "./raft.ts";
 import { NO_NODE } from "./state.ts";
 import { step } from "./step.ts";
+import { handOverIfRemoved } from "./transfer.ts";
 
 /**
  * Moves a node's timers on by the ticks that have passed since the last call.
@@ -44,5 +45,6 @@ function tickLeader(raft: Raft): void {
   if (raft.role === "leader" && raft.heartbeatElapsed >= raft.config.heartbeatTicks) {
     raft.heartbeatElapsed = 0;
     step(raft, createMessage({ type: "MsgBeat", to: raft.id, from: raft.id }));
+    handOverIfRemoved(raft);
   }
 }
