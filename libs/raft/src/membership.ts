@@ -2,6 +2,7 @@ import { type ChangeResult, Changer, restoreConfig } from "./changer.ts";
 import { type ConfChange, jointMode, leavesJoint } from "./conf-change.ts";
 import { invariant } from "./invariant.ts";
 import type { Raft } from "./raft.ts";
+import { answerConfirmedReads, releasePostponedReads } from "./reads.ts";
 import { broadcastAppend, maybeCommit, sendAppend } from "./replication.ts";
 import { type ConfState, confStatesEquivalent, NO_NODE } from "./state.ts";
 import { EMPTY_CONFIG, type TrackedConfig } from "./tracker.ts";
@@ -69,16 +70,18 @@ function switchTo(raft: Raft, next: TrackedConfig): ConfState {
   return state;
 }
 
-/** On a leader after a change: a smaller quorum may commit more, and new members need the log. */
+/** On a leader after a change: fewer may be a quorum now, and new members need the log. */
 function feedMembers(raft: Raft): void {
   const { tracker } = raft;
   if (maybeCommit(raft)) {
+    releasePostponedReads(raft);
     broadcastAppend(raft);
   } else {
     for (const id of tracker.ids) {
       if (id !== raft.id) sendAppend(raft, id, false);
     }
   }
+  answerConfirmedReads(raft);
   const { incoming, outgoing } = tracker.config.voters;
   const transferee = raft.leadTransferee;
   if (!incoming.has(transferee) && !outgoing.has(transferee)) raft.leadTransferee = NO_NODE;

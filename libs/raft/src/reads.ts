@@ -5,10 +5,6 @@ import { NO_NODE } from "./state.ts";
 
 /** Takes in a read on the leader (Raft thesis, section 6.4). */
 export function handleReadIndex(raft: Raft, message: Message): StepResult {
-  if (raft.tracker.isSingleton) {
-    answerRead(raft, message, raft.log.committed);
-    return OK;
-  }
   if (raft.readOnly.size + raft.postponedReads.length >= raft.config.maxPendingReads) {
     raft.trace?.({ kind: "readOverLimit", ...raft.stamp });
     return dropped("tooManyReads");
@@ -28,7 +24,8 @@ export function releasePostponedReads(raft: Raft): void {
 }
 
 function confirmRead(raft: Raft, message: Message): void {
-  if (raft.config.readMode === "lease") {
+  // The one voter need not ask anyone; a leader that was removed must ask, even if only one votes.
+  if (raft.config.readMode === "lease" || raft.tracker.decidesAlone(raft.id)) {
     answerRead(raft, message, raft.log.committed);
     return;
   }
@@ -41,6 +38,11 @@ function confirmRead(raft: Raft, message: Message): void {
 export function handleReadAck(raft: Raft, message: Message): void {
   if (raft.config.readMode === "lease" || message.context.length === 0) return;
   raft.readOnly.receiveAck(message.from, message.context);
+  answerConfirmedReads(raft);
+}
+
+/** Answers the reads that a quorum of the present voters has confirmed. */
+export function answerConfirmedReads(raft: Raft): void {
   for (const { request, index } of raft.readOnly.takeConfirmed(raft.tracker.config.voters)) {
     answerRead(raft, request, index);
   }

@@ -23,7 +23,11 @@ export interface Ready {
   readonly committedEntries: readonly Entry[];
   /** To be sent, or with asyncStorageWrites also handed to the storage threads. */
   readonly messages: readonly Message[];
-  /** False if a crash may lose the write: only the commit index changed, which can be learned. */
+  /**
+   * False if a crash may lose the hard state and entries of this batch: at most the commit index
+   * changed, which can be learned again. A snapshot is made durable in any case, and so is the
+   * commit index before a conf change among the committed entries is applied.
+   */
   readonly mustSync: boolean;
 }
 

@@ -101,10 +101,10 @@ export class ProgressTracker {
     this.#progress = fresh;
   }
 
-  /** True if one voter decides alone. */
-  get isSingleton(): boolean {
+  /** True if a node decides everything alone: it is the one voter there is. */
+  decidesAlone(id: number): boolean {
     const { incoming, outgoing } = this.#config.voters;
-    return incoming.size === 1 && outgoing.size === 0;
+    return incoming.size === 1 && outgoing.size === 0 && incoming.has(id);
   }
 
   /** The largest index that a quorum is known to store. */
