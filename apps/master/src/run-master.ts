@@ -4,19 +4,21 @@ import { toAppError } from "@heddle/base/errors";
 import type { CatalogProfile } from "@heddle/contracts/catalog";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
+import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import type { Registry } from "prom-client";
 import type { ClusterLink, ClusterLinkOptions } from "./cluster/cluster-link.ts";
 import { type MasterConfig, readConfig, usageText } from "./config/config.ts";
-import { bootstrapAdminKey, readClusterToken, readPepper } from "./config/secrets.ts";
+import { readClusterToken } from "./config/secrets.ts";
 import { VERSION } from "./config/version.ts";
-import { Journal } from "./control/journal.ts";
+import { prepareCluster } from "./consensus/prepare-cluster.ts";
+import { RaftControlPlane } from "./consensus/raft-control-plane.ts";
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { createMaster, type Master } from "./master.ts";
-import { type SeedModel, seedModels } from "./models/seed.ts";
+import type { SeedModel } from "./models/seed.ts";
 
 export interface MasterParts {
-  startClusterLink(options: ClusterLinkOptions): Promise<Omit<ClusterLink, "stats">>;
+  startClusterLink(options: ClusterLinkOptions): Omit<ClusterLink, "stats">;
   profileModels(profile: CatalogProfile): readonly SeedModel[];
 }
 
@@ -49,34 +51,51 @@ async function startMaster(config: MasterConfig, parts: MasterParts): Promise<Ru
   const logger = createLogger({ service: "master", level: config.logLevel });
   const registry = createRegistry("master");
   await mkdir(config.dataDirectory, { recursive: true, mode: 0o700 });
-  const control = await Journal.open({ directory: join(config.dataDirectory, "control"), logger });
-  const pepper = await readPepper(config.dataDirectory);
-  const shownKey = await bootstrapAdminKey(control, pepper, config.bootstrapKeyFile);
-  if (config.profile) await seedModels(control, parts.profileModels(config.profile), logger);
-  const link = await parts.startClusterLink({
-    grpcHost: config.grpcHost,
-    grpcPort: config.grpcPort,
-    clusterToken: await readClusterToken(config.clusterTokenFile),
-    masterId: config.masterId,
-    control,
-    logger,
-  });
+  const clusterToken = await readClusterToken(config.clusterTokenFile);
+  const { grpcHost: host, grpcPort: port, masterId } = config;
+  const server = await bindServer({ host, port, clusterToken });
+  const control = await openControl(config, server, clusterToken, logger);
+  const { pepper, shownKey } = await prepareCluster(control, config, parts, logger);
+  const link = parts.startClusterLink({ server, clusterToken, masterId, control, logger });
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
   const master = await listen(config, { control, link, pepper, logger, registry, ledger });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
-  const { grpcAddress } = link;
-  logger.info({ http: master.url, grpc: grpcAddress, version: VERSION }, "ready");
+  logger.info({ http: master.url, grpc: server.address, version: VERSION }, "ready");
   const close = async (): Promise<void> => {
     await master.close(config.drainMs);
-    await link.close();
+    link.close();
     await ledger.close();
     await control.close();
+    await closeServer(server.server, 1_000);
   };
   return { logger, close };
 }
 
+function openControl(
+  config: MasterConfig,
+  server: BoundServer,
+  clusterToken: string,
+  logger: Logger,
+): Promise<RaftControlPlane> {
+  const { masterId: name, peers } = config;
+  return RaftControlPlane.open({
+    directory: join(config.dataDirectory, "control"),
+    name,
+    peers: peers.size > 0 ? peers : new Map([[name, server.address]]),
+    clusterToken,
+    server,
+    logger,
+    segmentBytes: config.walSegmentBytes,
+    snapshotEntries: config.snapshotEntries,
+    onFatal: (error) => {
+      logger.fatal({ err: error }, error.message);
+      process.exit(1);
+    },
+  });
+}
+
 interface Started {
-  readonly control: Journal;
+  readonly control: RaftControlPlane;
   readonly link: Omit<ClusterLink, "stats">;
   readonly pepper: Uint8Array;
   readonly logger: Logger;

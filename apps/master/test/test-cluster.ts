@@ -15,6 +15,7 @@ import type {
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import type { ControlState, DeploymentRecord } from "@heddle/control/state";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import {
   type ClusterLink,
   type ClusterLinkOptions,
@@ -81,6 +82,7 @@ export class TestCluster {
   readonly #folder = mkdtempSync(join(tmpdir(), "heddle-wire-"));
   readonly #processes = new Set<ChildProcess>();
   #link: ClusterLink | undefined;
+  #server: BoundServer | undefined;
   #nextWorker = 1;
 
   get link(): ClusterLink {
@@ -89,9 +91,9 @@ export class TestCluster {
   }
 
   async startMaster(options: Partial<ClusterLinkOptions> = {}): Promise<void> {
-    this.#link = await startClusterLink({
-      grpcHost: "127.0.0.1",
-      grpcPort: 0,
+    this.#server = await bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+    this.#link = startClusterLink({
+      server: this.#server,
       clusterToken,
       masterId: "master-1",
       control: this.control,
@@ -102,8 +104,10 @@ export class TestCluster {
   }
 
   async stopMaster(): Promise<void> {
-    await this.#link?.close();
+    this.#link?.close();
     this.#link = undefined;
+    if (this.#server) await closeServer(this.#server.server, 1_000);
+    this.#server = undefined;
   }
 
   /** Resolves when the process says that it is ready. */

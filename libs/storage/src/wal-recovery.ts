@@ -120,8 +120,19 @@ export class WalReader {
     this.#group = record.group;
     this.#endsGroup = record.endsGroup;
     if (record.kind === WAL_KINDS.state) this.#state = record;
-    if (record.kind === WAL_KINDS.snapshot) this.#snapshot = record;
+    if (record.kind === WAL_KINDS.snapshot) this.#takeSnapshot(record);
     if (record.kind === WAL_KINDS.entry) this.#takeEntry(record, sequence);
+  }
+
+  /**
+   * A snapshot that the log does not lead up to came from another node and replaced the log; one of
+   * this node's own, and each repetition at the head of a segment, leaves the log as it is.
+   */
+  #takeSnapshot(record: StoredRecord): void {
+    this.#snapshot = record;
+    const firstIndex = this.#entries[0]?.index;
+    if (firstIndex === undefined || firstIndex > record.index) return;
+    if (this.#entries[record.index - firstIndex]?.term !== record.term) this.#entries = [];
   }
 
   #takeEntry(record: StoredRecord, sequence: number): void {

@@ -20,7 +20,12 @@ export async function seedModels(
 ): Promise<void> {
   if (control.state.models.size > 0) return;
   for (const { model, deployment } of models) {
-    await propose(control, { type: "model.register", atMs: Date.now(), model, deployment });
+    try {
+      await propose(control, { type: "model.register", atMs: Date.now(), model, deployment });
+    } catch (error) {
+      // Another master may have been faster, with its own time of creation.
+      if (!control.state.models.has(model.id)) throw error;
+    }
   }
   logger.info({ models: models.map(({ model }) => model.id) }, "registered the profile's models");
 }

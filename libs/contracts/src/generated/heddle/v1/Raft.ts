@@ -1,0 +1,14 @@
+// Original file: proto/raft.proto
+
+import type { MethodDefinition } from '@grpc/proto-loader'
+import type { Introduction as _heddle_v1_Introduction, Introduction__Output as _heddle_v1_Introduction__Output } from '../../heddle/v1/Introduction.ts';
+import type { IntroductionReply as _heddle_v1_IntroductionReply, IntroductionReply__Output as _heddle_v1_IntroductionReply__Output } from '../../heddle/v1/IntroductionReply.ts';
+import type { RaftFrame as _heddle_v1_RaftFrame, RaftFrame__Output as _heddle_v1_RaftFrame__Output } from '../../heddle/v1/RaftFrame.ts';
+import type { SnapshotPart as _heddle_v1_SnapshotPart, SnapshotPart__Output as _heddle_v1_SnapshotPart__Output } from '../../heddle/v1/SnapshotPart.ts';
+import type { SnapshotReply as _heddle_v1_SnapshotReply, SnapshotReply__Output as _heddle_v1_SnapshotReply__Output } from '../../heddle/v1/SnapshotReply.ts';
+
+export interface RaftDefinition {
+  Exchange: MethodDefinition<_heddle_v1_RaftFrame, _heddle_v1_RaftFrame, _heddle_v1_RaftFrame__Output, _heddle_v1_RaftFrame__Output>
+  InstallSnapshot: MethodDefinition<_heddle_v1_SnapshotPart, _heddle_v1_SnapshotReply, _heddle_v1_SnapshotPart__Output, _heddle_v1_SnapshotReply__Output>
+  Introduce: MethodDefinition<_heddle_v1_Introduction, _heddle_v1_IntroductionReply, _heddle_v1_Introduction__Output, _heddle_v1_IntroductionReply__Output>
+}
