@@ -38,6 +38,8 @@ export class MasterGroup {
   readonly #ports = new Map<string, number>();
   readonly #running = new Map<string, RunningMaster>();
   readonly #flags: readonly string[];
+  #choosing: Promise<void> = Promise.resolve();
+  readonly #children = new Set<ChildProcess>();
 
   constructor(count: number, flags: readonly string[] = []) {
     this.names = Array.from({ length: count }, (_, at) => `master-${at + 1}`);
@@ -60,6 +62,7 @@ export class MasterGroup {
   /** Resolves when the master says that it is ready; rejects with its output where it ends. */
   async start(name: string): Promise<void> {
     const child = spawn(process.execPath, [program, ...(await this.#args(name))]);
+    this.#children.add(child);
     let output = "";
     child.stderr.on("data", (chunk) => {
       output += chunk;
@@ -78,9 +81,7 @@ export class MasterGroup {
   }
 
   async #args(name: string): Promise<string[]> {
-    for (const each of new Set([...this.names, name])) {
-      if (!this.#ports.has(each)) this.#ports.set(each, await freePort());
-    }
+    await this.#choosePorts(name);
     const peers = [...this.#ports].map(([each, port]) => `${each}=127.0.0.1:${port}`).join(",");
     return [
       ...["--data", this.directory(name), "--name", name, "--http-port", "0"],
@@ -90,6 +91,16 @@ export class MasterGroup {
       ...["--bootstrap-key-file", join(this.folder, "admin-key"), "--profile", "tiny"],
       ...["--wal-segment-mib", "1", "--drain-ms", "100", ...this.#flags],
     ];
+  }
+
+  /** One caller after the other, so that all masters are told the same. */
+  async #choosePorts(name: string): Promise<void> {
+    this.#choosing = this.#choosing.then(async () => {
+      for (const each of new Set([...this.names, name])) {
+        if (!this.#ports.has(each)) this.#ports.set(each, await freePort());
+      }
+    });
+    await this.#choosing;
   }
 
   /** Kills a master without warning, or ends it in good order; resolves when it is gone. */
@@ -156,7 +167,12 @@ export class MasterGroup {
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.runningNames.map((name) => this.end(name, "SIGKILL")));
+    for (const child of this.#children) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      const exited = once(child, "exit");
+      child.kill("SIGKILL");
+      await exited;
+    }
     rmSync(this.folder, { recursive: true });
   }
 }

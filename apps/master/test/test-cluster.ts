@@ -90,8 +90,11 @@ export class TestCluster {
     return this.#link;
   }
 
-  async startMaster(options: Partial<ClusterLinkOptions> = {}): Promise<void> {
-    this.#server = await bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  async startMaster(
+    settings: Partial<ClusterLinkOptions> & { readonly grpcPort?: number } = {},
+  ): Promise<void> {
+    const { grpcPort: port = 0, ...options } = settings;
+    this.#server = await bindServer({ host: "127.0.0.1", port, clusterToken });
     this.#link = startClusterLink({
       server: this.#server,
       clusterToken,

@@ -113,7 +113,8 @@ export class RaftReplica<Reply> {
       throw lostLog(options.storage.directory);
     }
     const replica = new RaftReplica(options, log, membership);
-    replica.#membersChanged();
+    // A joining member has none yet, and what its transport knows must do.
+    if (membership.members.length > 0) replica.#membersChanged();
     // The only voter need not wait for anyone's silence.
     const { voters } = membership.confState ?? EMPTY_CONF_STATE;
     if (voters.length === 1 && voters[0] === options.id) replica.#raw.campaign();

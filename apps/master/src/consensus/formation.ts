@@ -10,7 +10,7 @@ import type {
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { introduceMethod } from "@heddle/rpc/proto";
-import { type FullIdentity, type Identity, writeIdentity } from "./identity.ts";
+import { type Beginning, type FullIdentity, type Identity, writeIdentity } from "./identity.ts";
 
 const askAgainMs = 200;
 const askDeadlineMs = 2_000;
@@ -54,8 +54,11 @@ export class Formation {
     while (!signal.aborted) {
       const asked = await Promise.all(others.map(([, address]) => this.#ask(address)));
       const replies = asked.flatMap((reply) => (reply instanceof AppError ? [] : [reply]));
-      for (const { cluster, id } of replies) {
-        if (cluster !== "" && id > 0) return this.#complete(cluster, id, {});
+      for (const { cluster, id, members, lastId } of replies) {
+        if (cluster === "" || id === 0) continue;
+        // One of the first members that comes late, in a group that is still as it was formed.
+        const isFirst = members.length === lastId && members.some((member) => member.id === id);
+        return this.#complete(cluster, id, { kind: isFirst ? "first" : "joining", members });
       }
       if (replies.length === others.length && replies.every(({ cluster }) => cluster === "")) {
         return this.#form(replies);
@@ -101,13 +104,13 @@ export class Formation {
       return { id: at + 1, name, address: peers.get(name) ?? "", nonce };
     });
     const own = members.find(({ name }) => name === identity.name) as Member;
-    return this.#complete(clusterIdOf(members), own.id, { firstMembers: members });
+    return this.#complete(clusterIdOf(members), own.id, { kind: "first", members });
   }
 
   async #complete(
     cluster: string,
     id: number,
-    beginning: NonNullable<Identity["beginning"]>,
+    beginning: Beginning,
   ): Promise<FullIdentity> {
     const identity: FullIdentity = { ...this.#options.identity, cluster, id, beginning };
     await writeIdentity(this.#options.directory, identity);

@@ -16,8 +16,15 @@ export interface Identity {
   readonly id?: number | undefined;
   /** How often a member was started; tells its processes apart. */
   readonly incarnation: number;
-  /** Why the log may be empty: the group is new and these are its members, or it is being joined. */
-  readonly beginning?: { readonly firstMembers?: readonly Member[] } | undefined;
+  /** Until the log has its first content: how it comes to it. */
+  readonly beginning?: Beginning | undefined;
+}
+
+/** A group's first member makes the first content itself; a later one gets it from the others. */
+export interface Beginning {
+  readonly kind: "first" | "joining";
+  /** Of a first member: the group's first members. Else whom the group consisted of. */
+  readonly members: readonly Member[];
 }
 
 /** An identity that has found its group. */

@@ -17,9 +17,13 @@ export async function memberChanges<Reply>(
   log: NodeLog,
 ): Promise<IntroductionReply> {
   const { name, nonce, cluster } = own;
-  const reply = { name, nonce, cluster, peers: replica.members.map((member) => member.name) };
+  const members = [...replica.members];
+  const lastId = replica.nextMemberId - 1;
+  const reply = { name, nonce, cluster, members, lastId };
   const namesake = replica.members.find((member) => member.name === from.name);
   if (namesake?.nonce === from.nonce) return { ...reply, id: namesake.id };
+  // A member that has not caught up with the group yet cannot tell who belongs to it.
+  if (members.length === 0) return reply;
   const id = replica.nextMemberId;
   const joined = { id, name: from.name, address: from.address, nonce: from.nonce };
   const changes = [
@@ -29,7 +33,8 @@ export async function memberChanges<Reply>(
   try {
     await replica.changeMembers(changes, [joined]);
     log.info({ member: id, name: from.name, replaces: namesake?.id }, "a master joins the group");
-    return { ...reply, id };
+    // Not first in any sense: it must not begin with a log of its own.
+    return { ...reply, id, lastId: id };
   } catch (error) {
     log.warn({ name: from.name, error: toAppError(error).message }, "a master could not join yet");
     return reply;

@@ -187,6 +187,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   async #start(service: RaftService): Promise<void> {
     const { directory, segmentBytes, snapshotEntries, logger } = this.#options;
     const { id, cluster, incarnation, beginning } = this.#identity;
+    // A joining member knows the others by hearsay until their snapshot or log comes.
+    this.#transport.setMembers(beginning?.members.filter((member) => member.id !== id) ?? []);
     const replica = await RaftReplica.open<ControlReply>({
       id,
       incarnation,
@@ -200,7 +202,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       machine: this.#machine,
       transport: this.#transport,
       random: Math.random,
-      firstMembers: beginning?.firstMembers,
+      firstMembers: beginning?.kind === "first" ? beginning.members : undefined,
       isJoining: beginning !== undefined,
       electionTicks: ELECTION_TICKS,
       heartbeatTicks: HEARTBEAT_TICKS,
@@ -215,7 +217,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     });
     this.#replica = replica;
     // From here on an empty log would be a lost one; a joining member may be empty once more.
-    if (beginning?.firstMembers) {
+    if (beginning?.kind === "first") {
       await writeIdentity(directory, { ...this.#identity, beginning: undefined });
     }
     this.#transport.receiveWith(replica);

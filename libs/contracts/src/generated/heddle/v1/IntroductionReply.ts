@@ -1,5 +1,6 @@
 // Original file: proto/raft.proto
 
+import type { GroupMember as _heddle_v1_GroupMember, GroupMember__Output as _heddle_v1_GroupMember__Output } from '../../heddle/v1/GroupMember.ts';
 
 export interface IntroductionReply {
   'name'?: (string);
@@ -7,6 +8,8 @@ export interface IntroductionReply {
   'peers'?: (string)[];
   'cluster'?: (string);
   'id'?: (number);
+  'members'?: (_heddle_v1_GroupMember)[];
+  'lastId'?: (number);
 }
 
 export interface IntroductionReply__Output {
@@ -15,4 +18,6 @@ export interface IntroductionReply__Output {
   'peers': (string)[];
   'cluster': (string);
   'id': (number);
+  'members': (_heddle_v1_GroupMember__Output)[];
+  'lastId': (number);
 }
