@@ -63,6 +63,8 @@ export class RaftReplica<Reply> {
   #membership: Membership;
   #applied: { index: number; term: number };
   #tick = 0;
+  /** Before it no learner is made a voter: the last attempt needs time to be applied. */
+  #nextPromotionTick = 0;
   #nextSequence = 1;
   /** Writes on their way to the disk. */
   #writing = 0;
@@ -149,7 +151,7 @@ export class RaftReplica<Reply> {
     this.#proposals.rejectExpired(this.#tick);
     this.#changes.rejectExpired(this.#tick);
     this.#reads.tick(this.#tick, this.#options.electionTicks);
-    if (this.#tick % this.#options.electionTicks === 0) this.#promoteLearner();
+    if (this.#tick >= this.#nextPromotionTick) this.#promoteLearner();
     this.#pump();
   }
 
@@ -467,6 +469,7 @@ export class RaftReplica<Reply> {
     for (const [id, peer] of progress) {
       if (!peer.isLearner || !peer.recentActive || peer.match + PROMOTION_LAG < commit) continue;
       if (!isMember(confState, id) || this.#changes.hasWaiting) continue;
+      this.#nextPromotionTick = this.#tick + this.#options.electionTicks;
       const changes = [{ type: "addNode" as const, nodeId: id }];
       this.#raw.proposeConfChange({ transition: "auto", changes, context: new Uint8Array(0) });
       return;

@@ -107,11 +107,7 @@ export class Formation {
     return this.#complete(clusterIdOf(members), own.id, { kind: "first", members });
   }
 
-  async #complete(
-    cluster: string,
-    id: number,
-    beginning: Beginning,
-  ): Promise<FullIdentity> {
+  async #complete(cluster: string, id: number, beginning: Beginning): Promise<FullIdentity> {
     const identity: FullIdentity = { ...this.#options.identity, cluster, id, beginning };
     await writeIdentity(this.#options.directory, identity);
     return identity;

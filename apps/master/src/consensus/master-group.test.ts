@@ -138,8 +138,7 @@ async function expectEqualStates(): Promise<void> {
     const views = await Promise.all(group.runningNames.map((name) => group.status(name)));
     const [first] = views;
     return views.every(
-      ({ commands, state_hash }) =>
-        commands === first?.commands && state_hash === first.state_hash,
+      ({ commands, state_hash }) => commands === first?.commands && state_hash === first.state_hash,
     );
   });
 }

@@ -22,6 +22,8 @@ import { PeerLink } from "./peer-link.ts";
 import { decodeMessage, decodeSnapshotHead, encodeMessage } from "./raft-codec.ts";
 
 const reconnect = { baseMs: 50, maxMs: 1_000 };
+/** About 3 s with the delays above. */
+const warnAfterAttempts = 8;
 /** A snapshot that takes longer is given up and begun again. */
 const snapshotDeadlineMs = 120_000;
 /** A stream on which no hello comes in this time is cut. */
@@ -212,17 +214,17 @@ export class RaftTransport implements Transport {
 
   async #dial(id: number, remote: Remote, signal: AbortSignal): Promise<void> {
     const backoff = new Backoff(reconnect);
-    let lastMessage = "";
+    let attempts = 0;
     while (!signal.aborted) {
       const error = await this.#exchange(id, remote, signal, () => {
         backoff.reset();
-        lastMessage = "";
+        attempts = 0;
       });
       if (signal.aborted) return;
-      if (error.message !== lastMessage) {
+      // A master that starts or ends with the others is none to warn of.
+      if (++attempts === warnAfterAttempts) {
         const fields = { member: id, address: remote.address, error: error.message };
         this.#options.log.warn(fields, "not connected to another master, retrying");
-        lastMessage = error.message;
       }
       await delay(backoff.nextMs(), undefined, { signal }).catch(() => undefined);
     }
