@@ -1,5 +1,6 @@
 import type { ConfChange } from "@heddle/raft/conf-change";
-import type { ConfState } from "@heddle/raft/state";
+import { type ConfState, EMPTY_CONF_STATE } from "@heddle/raft/state";
+import type { ProposalId } from "./entry-codec.ts";
 import type { Member } from "./ports.ts";
 
 /** The membership as it is kept in snapshots. */
@@ -10,8 +11,8 @@ export interface MembershipState {
   readonly lastId: number;
 }
 
-/** What a conf change tells the application: who proposed it, and who the new members are. */
-export interface MembershipContext {
+/** What a conf change tells the application: who the new members are. */
+interface MembershipContext {
   readonly members: readonly Member[];
 }
 
@@ -80,4 +81,23 @@ export class Membership {
       this.#lastId = Math.max(this.#lastId, member.id);
     }
   }
+}
+
+/** The membership with which a group begins. */
+export function firstMembership(members: readonly Member[]): MembershipState {
+  const voters = members.map(({ id }) => id).sort((a, b) => a - b);
+  return { confState: { ...EMPTY_CONF_STATE, voters }, members, lastId: Math.max(...voters) };
+}
+
+/** The JSON that goes with a conf change, so that all members know whom it adds. */
+export function encodeContext(proposal: ProposalId, members: readonly Member[]): Uint8Array {
+  return Buffer.from(JSON.stringify({ proposal, members }));
+}
+
+/** Empty for a change that Raft made by itself, such as leaving a joint configuration. */
+export function decodeContext(context: Uint8Array): {
+  readonly members?: readonly Member[];
+  readonly proposal?: ProposalId;
+} {
+  return context.byteLength === 0 ? {} : JSON.parse(Buffer.from(context).toString());
 }

@@ -1,18 +1,19 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
-import { type ConfChange, decodeConfChange, encodeConfChange } from "@heddle/raft/conf-change";
-import type { Entry, EntryPayload } from "@heddle/raft/entry";
+import { type ConfChange, encodeConfChange } from "@heddle/raft/conf-change";
+import type { EntryPayload } from "@heddle/raft/entry";
 import { APPEND_THREAD, APPLY_THREAD, createMessage, type Message } from "@heddle/raft/message";
 import { RawNode } from "@heddle/raft/raw-node";
 import { EMPTY_CONF_STATE, isMember, NO_NODE, type Snapshot } from "@heddle/raft/state";
 import type { TraceSink } from "@heddle/raft/trace";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
+import { Applier } from "./applier.ts";
 import { DurableLog, type DurableLogOptions } from "./durable-log.ts";
-import { decodeProposal, encodeProposal, type ProposalId } from "./entry-codec.ts";
-import { Membership, type MembershipState } from "./membership.ts";
+import { encodeProposal, type ProposalId } from "./entry-codec.ts";
+import { encodeContext, firstMembership, Membership, type MembershipState } from "./membership.ts";
 import { PendingProposals } from "./pending-proposals.ts";
 import { PendingReads } from "./pending-reads.ts";
-import type { Command, Member, StateMachine, Transport } from "./ports.ts";
+import type { Member, StateMachine, Transport } from "./ports.ts";
 import { describeReplica, type ReplicaStatus } from "./replica-status.ts";
 
 export interface ReplicaOptions<Reply> {
@@ -60,8 +61,7 @@ export class RaftReplica<Reply> {
   readonly #proposals = new PendingProposals<Reply>();
   readonly #changes = new PendingProposals<void>();
   readonly #reads: PendingReads;
-  #membership: Membership;
-  #applied: { index: number; term: number };
+  readonly #applier: Applier<Reply>;
   #tick = 0;
   /** Before it no learner is made a voter: the last attempt needs time to be applied. */
   #nextPromotionTick = 0;
@@ -72,7 +72,6 @@ export class RaftReplica<Reply> {
   #writes: Promise<void> = Promise.resolve();
   #applies: Promise<void> = Promise.resolve();
   #snapshotting: Promise<void> | undefined;
-  #wantsSnapshot = false;
   #receiving = false;
   #pumpQueued = false;
   #stopped: AppError | undefined;
@@ -80,21 +79,30 @@ export class RaftReplica<Reply> {
   private constructor(options: ReplicaOptions<Reply>, log: DurableLog, membership: Membership) {
     this.#options = options;
     this.#log = log;
-    this.#membership = membership;
     this.#reads = new PendingReads(options.incarnation);
-    const { index, term } = log.memory.snapshot();
-    this.#applied = { index, term };
     this.#raw = new RawNode({
       id: options.id,
       electionTicks: options.electionTicks,
       heartbeatTicks: options.heartbeatTicks,
       storage: log.memory,
       random: options.random,
-      applied: index,
+      applied: log.snapshotIndex,
       asyncStorageWrites: true,
       maxApplyingBytes: MAX_APPLYING_BYTES,
       trace: options.trace,
     });
+    this.#applier = new Applier(
+      {
+        own: { node: options.id, incarnation: options.incarnation },
+        log,
+        machine: options.machine,
+        proposals: this.#proposals,
+        changes: this.#changes,
+        applyConfChange: (change, index) => this.#raw.applyConfChange(change, index),
+        onMembersChanged: () => this.#membersChanged(),
+      },
+      membership,
+    );
   }
 
   /** Recovers the member's state; see DurableLog.open for how it rejects. */
@@ -129,16 +137,16 @@ export class RaftReplica<Reply> {
   }
 
   get members(): readonly Member[] {
-    return this.#membership.members;
+    return this.#applier.membership.members;
   }
 
   get nextMemberId(): number {
-    return this.#membership.nextId;
+    return this.#applier.membership.nextId;
   }
 
   status(): ReplicaStatus {
-    return describeReplica(this.#raw.status(), this.#membership, {
-      applied: this.#applied.index,
+    return describeReplica(this.#raw.status(), this.#applier.membership, {
+      applied: this.#applier.applied.index,
       snapshotIndex: this.#log.snapshotIndex,
     });
   }
@@ -208,7 +216,7 @@ export class RaftReplica<Reply> {
   changeMembers(changes: ConfChange["changes"], members: readonly Member[] = []): Promise<void> {
     if (this.#stopped) return Promise.reject(this.#stopped);
     const proposal = this.#nextId();
-    const context = Buffer.from(JSON.stringify({ proposal, members }));
+    const context = encodeContext(proposal, members);
     const payload = encodeConfChange({ transition: "auto", changes, context });
     const changed = this.#changes.add(proposal.sequence, payload, this.#deadline());
     this.#queuePump();
@@ -224,7 +232,7 @@ export class RaftReplica<Reply> {
 
   /** Takes a snapshot of the state as of now and drops the log before it. */
   async takeSnapshot(): Promise<void> {
-    this.#wantsSnapshot = true;
+    this.#applier.wantsSnapshot = true;
     this.#applies = this.#applies.then(() => this.#maybeSnapshot());
     await this.#applies;
     await this.#snapshotting;
@@ -280,7 +288,7 @@ export class RaftReplica<Reply> {
       else outgoing.push(message);
     }
     this.#send(outgoing);
-    this.#reads.applied(this.#applied.index);
+    this.#reads.applied(this.#applier.applied.index);
   }
 
   /** Hands waiting requests to Raft; true if that made work. */
@@ -357,17 +365,9 @@ export class RaftReplica<Reply> {
     this.#pump();
   }
 
-  /** Puts a snapshot that Raft has taken in into the state machine's place, in its turn. */
+  /** Puts a snapshot that Raft has taken in into the state's place, in its turn. */
   #restore(snapshot: Snapshot): Promise<void> {
-    const restored = this.#applies.then(async () => {
-      const { snapshots } = this.#log;
-      const meta = await snapshots.meta(snapshot);
-      await this.#options.machine.restore(snapshots.chunks(snapshot));
-      this.#membership = new Membership(meta.detail as MembershipState);
-      this.#applied = { index: snapshot.index, term: snapshot.term };
-      this.#membersChanged();
-      await this.#log.dropReplaced(snapshot);
-    });
+    const restored = this.#applies.then(() => this.#applier.restore(snapshot));
     this.#applies = restored.catch(() => undefined);
     return restored;
   }
@@ -380,82 +380,26 @@ export class RaftReplica<Reply> {
 
   async #apply({ entries, responses }: Message): Promise<void> {
     if (this.#stopped) return;
-    // A snapshot may have overtaken entries on their way to be applied.
-    const fresh = entries.filter(({ index }) => index > this.#applied.index);
-    let from = 0;
-    for (const [at, entry] of fresh.entries()) {
-      if (entry.type === "EntryNormal") continue;
-      await this.#applyCommands(fresh.slice(from, at));
-      await this.#applyChange(entry);
-      from = at + 1;
-    }
-    await this.#applyCommands(fresh.slice(from));
-    this.#proposals.rejectBefore(this.#applied.term);
-    this.#changes.rejectBefore(this.#applied.term);
-    this.#reads.applied(this.#applied.index);
+    await this.#applier.apply(entries);
+    this.#reads.applied(this.#applier.applied.index);
     this.#respond(responses);
     this.#maybeSnapshot();
     await this.#options.yieldToLoop();
   }
 
-  async #applyCommands(entries: readonly Entry[]): Promise<void> {
-    const last = entries.at(-1);
-    if (!last) return;
-    const commands: Command[] = [];
-    const ids: ProposalId[] = [];
-    for (const { index, data } of entries) {
-      const proposal = decodeProposal(data);
-      if (!proposal) continue;
-      commands.push({ index, data: proposal.command });
-      ids.push(proposal.id);
-    }
-    const replies = commands.length > 0 ? await this.#options.machine.apply(commands) : [];
-    this.#applied = { index: last.index, term: last.term };
-    for (const [at, id] of ids.entries()) {
-      if (this.#isOwn(id)) this.#proposals.resolve(id.sequence, replies[at] as Reply);
-    }
-  }
-
-  #isOwn({ node, incarnation }: ProposalId): boolean {
-    return node === this.#options.id && incarnation === this.#options.incarnation;
-  }
-
-  async #applyChange(entry: Entry): Promise<void> {
-    // After a crash the log is applied up to the commit index at once; were that behind, this node
-    // might campaign or vote with a membership that it had left already.
-    await this.#log.flush();
-    const change = decodeConfChange(entry) as ConfChange;
-    const { members = [], proposal } = decodeContext(change.context);
-    const refusal = this.#membership.refusal(change, { members });
-    if (refusal === undefined) {
-      const confState = this.#raw.applyConfChange(change, entry.index);
-      this.#membership.apply(change, { members }, confState);
-      // A member that was added needs a snapshot that knows it.
-      if (members.length > 0) this.#wantsSnapshot = true;
-      this.#membersChanged();
-    }
-    this.#applied = { index: entry.index, term: entry.term };
-    if (!proposal || !this.#isOwn(proposal)) return;
-    if (refusal === undefined) this.#changes.resolve(proposal.sequence, undefined);
-    else this.#changes.reject(proposal.sequence, new AppError("conflict", `${refusal}.`));
-  }
-
   #membersChanged(): void {
-    const others = this.#membership.members.filter(({ id }) => id !== this.#options.id);
+    const others = this.#applier.membership.members.filter(({ id }) => id !== this.#options.id);
     this.#options.transport.setMembers(others);
   }
 
-  /** Called between two batches of entries, when the state is that of #applied. */
+  /** Called between two batches of entries, when the state stands still. */
   #maybeSnapshot(): void {
-    const { snapshotEntries = 10_000, machine } = this.#options;
-    const isDue = this.#applied.index - this.#log.snapshotIndex >= snapshotEntries;
-    if ((!isDue && !this.#wantsSnapshot) || this.#snapshotting || this.#stopped) return;
-    const membership = this.#membership.state();
-    if (!membership || this.#applied.index <= this.#log.snapshotIndex) return;
-    this.#wantsSnapshot = false;
-    this.#snapshotting = this.#log
-      .compact(this.#applied, membership, machine.snapshot())
-      .catch((error: unknown) => this.#fail(error))
+    const { snapshotEntries = 10_000 } = this.#options;
+    const isDue = this.#applier.applied.index - this.#log.snapshotIndex >= snapshotEntries;
+    if ((!isDue && !this.#applier.wantsSnapshot) || this.#snapshotting || this.#stopped) return;
+    this.#snapshotting = this.#applier
+      .beginSnapshot()
+      ?.catch((error: unknown) => this.#fail(error))
       .finally(() => {
         this.#snapshotting = undefined;
       });
@@ -464,7 +408,7 @@ export class RaftReplica<Reply> {
   /** Learners become voters when they have caught up; so a new member never holds up a majority. */
   #promoteLearner(): void {
     const { role, progress, commit } = this.#raw.status();
-    const { confState } = this.#membership;
+    const { confState } = this.#applier.membership;
     if (role !== "leader" || !confState || confState.votersOutgoing.length > 0) return;
     for (const [id, peer] of progress) {
       if (!peer.isLearner || !peer.recentActive || peer.match + PROMOTION_LAG < commit) continue;
@@ -492,20 +436,8 @@ export class RaftReplica<Reply> {
   }
 }
 
-function firstMembership(members: readonly Member[]): MembershipState {
-  const voters = members.map(({ id }) => id).sort((a, b) => a - b);
-  return { confState: { ...EMPTY_CONF_STATE, voters }, members, lastId: Math.max(...voters) };
-}
-
 /** It may have voted, and acknowledged entries, under this id. */
 function lostLog(directory: string): AppError {
   const message = `${directory} has an identity but no log: its content was lost. Empty the directory and start again, and this master joins its group anew.`;
   return new AppError("server_error", message);
-}
-
-function decodeContext(context: Uint8Array): {
-  readonly members?: readonly Member[];
-  readonly proposal?: ProposalId;
-} {
-  return context.byteLength === 0 ? {} : JSON.parse(Buffer.from(context).toString());
 }

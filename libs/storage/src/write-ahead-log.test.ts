@@ -56,6 +56,20 @@ async function lastSegment(): Promise<string> {
 }
 
 describe("WriteAheadLog", () => {
+  it("drops the log that a snapshot of another node has replaced, and no other", async () => {
+    const snapshot = (index: number, term: number): WalRecord => {
+      return { kind: WAL_KINDS.snapshot, term, index, payload: Buffer.alloc(0) };
+    };
+    await write([[entry(1), entry(2), entry(3)], [snapshot(2, 1)]]);
+    expect((await read()).indexes).toEqual([1, 2, 3]);
+    await write([[snapshot(3, 2)]]);
+    expect((await read()).indexes).toEqual([]);
+    await write([[entry(4, 2)], [snapshot(9, 2)], [entry(10, 2)]]);
+    expect((await read()).indexes).toEqual([10]);
+    await write(Array.from({ length: 100 }, (_, i) => [entry(11 + i, 2)]));
+    expect((await read()).indexes).toHaveLength(101);
+  });
+
   it("gives back what was appended, over several segments and a second opening", async () => {
     await write(Array.from({ length: 100 }, (_, i) => [entry(i + 1), state(1, i)]));
     expect(
