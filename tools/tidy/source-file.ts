@@ -160,7 +160,10 @@ export function lineAt(text: string, offset: number): number {
 }
 
 export function isTest(path: string): boolean {
-  return /\.test\.\w+$|\/(testing|test)\/|\/test-[\w-]+\.ts$/.test(path) || path.startsWith("libs/simulation/");
+  return (
+    /\.test\.\w+$|\/(testing|test)\/|\/test-[\w-]+\.ts$/.test(path) ||
+    path.startsWith("libs/simulation/")
+  );
 }
 
 export function isGenerated(path: string): boolean {
