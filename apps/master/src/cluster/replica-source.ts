@@ -27,6 +27,11 @@ export class RegistryReplicas implements ReplicaSource {
       const message = `no deployment ${deployment} is registered`;
       return { known: false, loading: false, message };
     }
+    const silent = this.#registry.suspects().find((node) => node.replica(deployment));
+    if (silent) {
+      const message = `worker ${silent.id}, which runs ${deployment}, does not report`;
+      return { known: true, loading: true, message };
+    }
     const workers = this.#registry.workers();
     const states = workers.map((node) => node.replica(deployment));
     const coming = states.find((state) => state?.phase === "pulling" || state?.phase === "loading");
