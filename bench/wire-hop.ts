@@ -46,15 +46,13 @@ async function throughput(streams: number, tokens: number): Promise<void> {
   const seconds = (performance.now() - began) / 1_000;
   const used = process.cpuUsage(cpu);
   const events = all.reduce((sum, each) => sum + each.events, 0);
-  const masterCpuUsPerEvent = (used.user + used.system) / events;
-  const eventsPerSecond = Math.round(events / seconds);
   const figure = {
     figure: "stream",
     streams,
-    tokens,
-    events,
-    eventsPerSecond,
-    masterCpuUsPerEvent,
+    tokensPerSecond: Math.round((streams * tokens) / seconds),
+    // Fewer than the tokens: those that the reader had not yet taken were folded.
+    eventsPerSecond: Math.round(events / seconds),
+    masterCpuUsPerToken: (used.user + used.system) / (streams * tokens),
   };
   process.stdout.write(`${JSON.stringify(figure)}\n`);
 }

@@ -108,7 +108,11 @@ export class TestCluster {
 
   /** Resolves when the process says that it is ready. */
   async startWorker(
-    settings: { readonly name?: string; readonly clusterToken?: string } = {},
+    settings: {
+      readonly name?: string;
+      readonly clusterToken?: string;
+      readonly masters?: readonly string[];
+    } = {},
   ): Promise<ChildProcess> {
     const name = settings.name ?? `worker-${this.#nextWorker++}`;
     const argument = JSON.stringify({

@@ -40,6 +40,12 @@ export class RegistryReplicas implements ReplicaSource {
         coming.totalBytes > 0 ? ` (${coming.pulledBytes} of ${coming.totalBytes} bytes)` : "";
       return { known: true, loading: true, message: `${deployment} is ${coming.phase}${done}` };
     }
+    const cut = workers.find((node) => node.replica(deployment)?.phase === "ready");
+    if (cut) {
+      const { name, address } = cut.register;
+      const message = `worker ${name} runs ${deployment} but is not reached at ${address} yet: check its --advertise`;
+      return { known: true, loading: true, message };
+    }
     const failed = states.find((state) => state?.phase === "failed");
     if (failed) {
       const message = `${deployment} could not be brought up: ${failed.message}`;
