@@ -82,9 +82,15 @@ export class ChatCompletions {
     const asked = request.max_completion_tokens ?? request.max_tokens ?? undefined;
     const maxTokens = boundOutput(key, asked, promptTokens, choices);
     const outputTokens = (maxTokens ?? model.contextWindow) * choices;
-    const admitted = admit(limiter, key, { promptTokens, outputTokens }, (headers) => {
-      reply.headers(headers);
-    });
+    const admitted = admit(
+      limiter,
+      key,
+      { promptTokens, outputTokens },
+      {
+        setHeaders: (headers) => reply.headers(headers),
+        onRefused: ({ code }) => accounting.metrics.failed(model.id, code),
+      },
+    );
     const call = new InferenceCall({
       requestId: http.id,
       key,
