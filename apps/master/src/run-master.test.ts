@@ -67,7 +67,15 @@ describe("the master's process", () => {
     };
     const body = { id: "mine", source: "builtin://tiny" };
     expect((await send(target, "POST", "/api/v1/models", body)).status).toBe(200);
-    expect((await send(target, "DELETE", "/api/v1/models/FamilyA-1-2B")).status).toBe(200);
+    for (const id of [
+      "FamilyA-1-2B",
+      "FamilyA-1-4B",
+      "FamilyA-1-8B",
+      "FamilyB-1-2B",
+      "FamilyB-1-8B",
+    ]) {
+      expect((await send(target, "DELETE", `/api/v1/models/${id}`)).status).toBe(200);
+    }
     first.child.kill("SIGKILL");
     await first.exited();
     const second = run(["--bootstrap-key-file", keyFile]);

@@ -11,7 +11,7 @@ import { Journal } from "./control/journal.ts";
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { createMaster, type Master } from "./master.ts";
-import { type SeedModel, seedModels } from "./models/seed.ts";
+import { seedModels } from "./models/seed.ts";
 import type { ControlPlane, InferenceDispatch, NodeDirectory } from "./ports.ts";
 
 export interface ClusterLinkOptions {
@@ -32,25 +32,24 @@ export interface ClusterLink {
   close(): Promise<void>;
 }
 
-export interface MasterParts {
-  startClusterLink(options: ClusterLinkOptions): Promise<ClusterLink>;
-  /** The models of a profile: demo, gpu or tiny. */
-  profileModels(profile: string): readonly SeedModel[];
-}
+export type StartClusterLink = (options: ClusterLinkOptions) => Promise<ClusterLink>;
 
 /**
  * The master's process: reads the configuration, starts all parts, says `ready` in one log line,
  * and ends with code 0 after SIGTERM or SIGINT. A start that fails says why in one line on standard
  * error and ends with code 1.
  */
-export async function runMaster(args: readonly string[], parts: MasterParts): Promise<void> {
+export async function runMaster(
+  args: readonly string[],
+  startClusterLink: StartClusterLink,
+): Promise<void> {
   if (args.includes("--help")) {
     process.stdout.write(usageText());
     return;
   }
   try {
     const config = readConfig(args, process.env);
-    endOnSignals(await startMaster(config, parts));
+    endOnSignals(await startMaster(config, startClusterLink));
   } catch (thrown) {
     process.stderr.write(`heddle master could not start: ${startFailure(thrown)}\n`);
     process.exit(1);
@@ -63,15 +62,18 @@ interface Running {
 }
 
 /** Starts the parts in the order of their needs; `close` ends them in the reverse order. */
-async function startMaster(config: MasterConfig, parts: MasterParts): Promise<Running> {
+async function startMaster(
+  config: MasterConfig,
+  startClusterLink: StartClusterLink,
+): Promise<Running> {
   const logger = createLogger({ service: "master", level: config.logLevel });
   const registry = createRegistry("master");
   await mkdir(config.dataDirectory, { recursive: true, mode: 0o700 });
   const control = await Journal.open({ directory: join(config.dataDirectory, "control"), logger });
   const pepper = await readPepper(config.dataDirectory);
   const shownKey = await bootstrapAdminKey(control, pepper, config.bootstrapKeyFile);
-  if (config.profile) await seedModels(control, parts.profileModels(config.profile), logger);
-  const link = await parts.startClusterLink({
+  if (config.profile) await seedModels(control, config.profile, logger);
+  const link = await startClusterLink({
     grpcHost: config.grpcHost,
     grpcPort: config.grpcPort,
     clusterToken: await readClusterToken(config.clusterTokenFile),

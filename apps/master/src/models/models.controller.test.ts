@@ -81,6 +81,12 @@ describe("models", () => {
     expect(await reply.json()).toMatchObject({ error: { code: "conflict" } });
   });
 
+  it("take the file's name from a source that is pinned to a commit", async () => {
+    const sources = ["hf://org/repo/Some-Q4.gguf@0123abc"];
+    const reply = await register({ id: "pinned", weights: { sources, sha256: "cd".repeat(32) } });
+    expect(await reply.json()).toMatchObject({ weights: { file: "Some-Q4.gguf", sources } });
+  });
+
   it.each<[string, Record<string, unknown>]>([
     ["id", { source: "builtin://tiny" }],
     ["id", { id: "a b", source: "builtin://tiny" }],
