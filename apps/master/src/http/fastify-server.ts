@@ -32,7 +32,6 @@ export function createHttpAdapter(limits: HttpLimits): FastifyAdapter {
     genReqId: requestIdOf,
     requestIdHeader: false,
     forceCloseConnections: true,
-    exposeHeadRoutes: false,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 256 },
     clientErrorHandler: answerBrokenRequest,
   });

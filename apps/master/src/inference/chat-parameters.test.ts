@@ -201,6 +201,8 @@ describe("what is not honoured is 400 and names the parameter", () => {
     ["invalid_value", "top_p", { top_p: -0.1 }],
     ["invalid_value", "max_tokens", { max_tokens: 0 }],
     ["invalid_value", "max_tokens", { max_tokens: 1.5 }],
+    ["invalid_value", "max_tokens", { max_tokens: 131_073 }],
+    ["invalid_value", "max_completion_tokens", { max_completion_tokens: 131_073 }],
     ["invalid_value", "max_tokens", { max_tokens: 3, max_completion_tokens: 4 }],
     ["invalid_value", "n", { n: 0 }],
     ["invalid_value", "n", { n: 129 }],

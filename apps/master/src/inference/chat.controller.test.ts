@@ -41,7 +41,7 @@ describe("an answer at once", () => {
       prompt_tokens_details: { cached_tokens: 1 },
       completion_tokens_details: { reasoning_tokens: 0 },
     });
-    expect(data.system_fingerprint).toBe("tiny random model (cpu)");
+    expect(data.system_fingerprint).toBe("tiny (stand-in)");
     expect(response.headers.get("x-request-id")).toMatch(/^req_/);
     expect(response.headers.get("x-ratelimit-limit-tokens")).toBe("10000000000");
     expect(response.headers.get("x-ratelimit-reset-requests")).toMatch(/^\d+(\.\d+)?(ms|s)$/);

@@ -47,6 +47,7 @@ describe("operational paths", () => {
 
   it("/healthz, /livez and /readyz answer probes", async () => {
     expect(await publicText("/healthz")).toBe("ok\n");
+    expect((await fetch(`${server.url}/healthz`, { method: "HEAD" })).status).toBe(200);
     expect(await publicText("/livez")).toBe("ok\n");
     expect(await publicText("/readyz")).toBe("ok\n");
     expect(await publicText("/readyz?verbose")).toBe("[+]api ok\n[+]control ok\nok\n");
