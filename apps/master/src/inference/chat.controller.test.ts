@@ -208,6 +208,27 @@ describe("a client that hangs up", () => {
   });
 });
 
+describe("a client that reads nothing", () => {
+  it("holds its own call back instead of filling the master's memory", async () => {
+    const before = server.dispatch.generatedTokens;
+    const abort = new AbortController();
+    const body = { ...hello, stream: true, max_tokens: 10_000, logprobs: true, top_logprobs: 20 };
+    const reply = await postChat(server, body, { signal: abort.signal });
+    expect(reply.status).toBe(200);
+    let last = -1;
+    let unchanged = 0;
+    await eventually(() => {
+      unchanged = last === server.dispatch.generatedTokens && last > before ? unchanged + 1 : 0;
+      last = server.dispatch.generatedTokens;
+      return unchanged === 20;
+    });
+    expect(server.dispatch.running).toBe(1);
+    expect(server.dispatch.generatedTokens - before).toBeLessThan(10_000);
+    abort.abort();
+    await eventually(() => server.dispatch.running === 0, 1000);
+  });
+});
+
 describe("a call that takes too long", () => {
   it("is 504 at once, and an error event in a stream", async () => {
     const hasty = await startTestMaster({ deadlineMs: 150 });
