@@ -6,7 +6,7 @@ import type { EngineInfo } from "@heddle/contracts/engine";
 import type { ChildLoad, ChildMessage, ChildStart, ParentMessage } from "./child-protocol.ts";
 
 /** What the owner of an engine process hears from it. */
-export interface EngineChildListener {
+interface EngineChildListener {
   events(message: Extract<ChildMessage, { kind: "events" }>): void;
   /** The process is gone; called once, also after `kill`. */
   exited(reason: AppError): void;

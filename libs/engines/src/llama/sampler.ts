@@ -201,7 +201,7 @@ export function samplerScratch(size: number): SamplerScratch {
 }
 
 /** The first index of the largest value. */
-export function argmax(values: Float32Array | Float64Array): number {
+function argmax(values: Float32Array | Float64Array): number {
   let best = 0;
   let max = values[0] as number;
   for (let i = 1; i < values.length; i++) {
