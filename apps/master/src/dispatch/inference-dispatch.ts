@@ -180,8 +180,10 @@ export class ReplicaDispatch implements InferenceDispatch {
     };
     const onAbort = () =>
       waiter.fail(new AppError("cancelled", "the caller gave the request up while it waited"));
-    const waitMs = Math.min(this.#waitLimitMs(call.deployment), endMs - this.#nowMs());
-    const timer = setTimeout(() => waiter.fail(this.#onWaitedTooLong(call, endMs)), waitMs);
+    const leftMs = endMs - this.#nowMs();
+    const limitMs = this.#waitLimitMs(call.deployment);
+    const onWaited = () => waiter.fail(this.#onWaitedTooLong(call, leftMs <= limitMs));
+    const timer = setTimeout(onWaited, Math.min(limitMs, leftMs));
     const leave = (settle: () => void) => {
       clearTimeout(timer);
       signal.removeEventListener("abort", onAbort);
@@ -314,8 +316,8 @@ export class ReplicaDispatch implements InferenceDispatch {
     return isReady ? this.#options.maxWaitMs : this.#options.maxLoadingWaitMs;
   }
 
-  #onWaitedTooLong(call: InferenceCall, endMs: number): AppError {
-    if (this.#nowMs() >= endMs - 1) {
+  #onWaitedTooLong(call: InferenceCall, deadlinePassed: boolean): AppError {
+    if (deadlinePassed) {
       return new AppError("deadline_exceeded", "the deadline passed while the request waited");
     }
     if (this.#options.replicas.ready(call.deployment).length > 0) {
