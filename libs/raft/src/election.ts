@@ -7,7 +7,7 @@ import { appendEntries, broadcastAppend } from "./replication.ts";
 import { NO_NODE } from "./state.ts";
 
 /** How an election began: a trial run, a real one, or one that the old leader asked for. */
-export type CampaignType = "preElection" | "election" | "transfer";
+type CampaignType = "preElection" | "election" | "transfer";
 
 /** What a vote request carries as context if the old leader asked for the election. */
 const TRANSFER_CONTEXT: Uint8Array = Uint8Array.from([1]);

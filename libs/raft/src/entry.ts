@@ -1,5 +1,5 @@
 /** What an entry carries: a command of the application, or a change of membership. */
-export type EntryType = "EntryNormal" | "EntryConfChange" | "EntryConfChangeV2";
+type EntryType = "EntryNormal" | "EntryConfChange" | "EntryConfChangeV2";
 
 /** One record of the replicated log; never changed once made. */
 export interface Entry {

@@ -5,7 +5,7 @@ export type MajorityConfig = ReadonlySet<number>;
 export type VoteResult = "pending" | "lost" | "won";
 
 /** The index that a voter is known to have reached, or undefined where it has not reported. */
-export type AckedIndex = (voterId: number) => number | undefined;
+type AckedIndex = (voterId: number) => number | undefined;
 
 /**
  * The voters of a configuration. Outside a membership change only `incoming` has members; in joint

@@ -8,7 +8,7 @@ import type { TraceSink } from "./trace.ts";
 import { ProgressTracker } from "./tracker.ts";
 
 /** Why a node did not take a proposal or a read; nothing of it was logged or sent. */
-export type DropReason =
+type DropReason =
   | "noLeader"
   | "notForwarding"
   | "notMember"
