@@ -19,6 +19,7 @@ export interface EntryId {
   readonly index: number;
 }
 
+/** No bytes at all; shared, as it cannot change. */
 export const NO_DATA: Uint8Array = new Uint8Array(0);
 
 /** The bytes that an unsigned integer takes in the protobuf varint encoding. */

@@ -22,8 +22,10 @@ export type StepResult =
   | { readonly ok: false; readonly error: "dropped"; readonly reason: DropReason }
   | { readonly ok: false; readonly error: "localMessage" | "unknownPeer" };
 
+/** The input was taken in. */
 export const OK: StepResult = { ok: true };
 
+/** The input was refused, and the caller may try again later or elsewhere. */
 export function dropped(reason: DropReason): StepResult {
   return { ok: false, error: "dropped", reason };
 }

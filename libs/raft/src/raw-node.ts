@@ -33,7 +33,7 @@ import { tick } from "./tick.ts";
 import type { TrackerConfig } from "./tracker.ts";
 
 /** Where a node stands. `progress` is live and empty unless it leads: read it, and do not keep it. */
-interface Status extends HardState, SoftState {
+export interface Status extends HardState, SoftState {
   readonly id: number;
   readonly applied: number;
   readonly leadTransferee: number;

@@ -161,6 +161,11 @@ export class SimulatedNode {
 
   /** Lets a storage thread do its oldest piece of work; what it releases is delivered or sent. */
   processStorage(thread: "append" | "apply"): void {
+    const [next] = thread === "append" ? this.#appendWork : this.#applyWork;
+    if (thread === "apply" && next?.entries.some(({ type }) => type !== "EntryNormal")) {
+      // A membership must not take effect before the commit index that covers it is durable.
+      while (this.#appendWork.length > 0) this.processStorage("append");
+    }
     const message = (thread === "append" ? this.#appendWork : this.#applyWork).shift();
     if (!message) return;
     const { term, vote, commit, entries, snapshot } = message;

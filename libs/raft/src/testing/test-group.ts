@@ -4,9 +4,10 @@ import type { RaftConfig } from "../config.ts";
 import { type Entry, NO_DATA } from "../entry.ts";
 import { MemoryStorage } from "../memory-storage.ts";
 import type { Message, MessageType } from "../message.ts";
-import { RawNode } from "../raw-node.ts";
+import { RawNode, type Status } from "../raw-node.ts";
 import { type ConfState, EMPTY_CONF_STATE, type ReadState, type Snapshot } from "../state.ts";
 
+/** The shortest election timeout of all test nodes. */
 export const ELECTION_TICKS = 10;
 
 /** Where a test node starts from. */
@@ -25,6 +26,7 @@ export function text(entry: Pick<Entry, "data">): string {
   return new TextDecoder().decode(entry.data);
 }
 
+/** The data of an entry with a text. */
 export function bytes(value: string): Uint8Array {
   return new TextEncoder().encode(value);
 }
@@ -72,7 +74,7 @@ export class TestNode {
     });
   }
 
-  get status() {
+  get status(): Status {
     return this.raw.status();
   }
 
