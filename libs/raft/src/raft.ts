@@ -120,11 +120,7 @@ export class Raft {
 
   /** Queues a message with this node's term, at once or for after the next append by its type. */
   send(init: MessageInit): void {
-    const message = createMessage({
-      ...init,
-      from: init.from || this.id,
-      term: this.#termOf(init),
-    });
+    const message = createMessage(init, init.from || this.id, this.#termOf(init));
     if (AFTER_APPEND.has(message.type)) {
       this.messagesAfterAppend.push(message);
       return;

@@ -46,7 +46,12 @@ export class SimulatedCluster {
 
   constructor(seed: number, bug?: SeededBug) {
     this.#random = seededRandom(seed);
-    const asyncStorageWrites = this.#chance(0.5);
+    const config = {
+      asyncStorageWrites: this.#chance(0.5),
+      preVote: this.#chance(0.7),
+      checkQuorum: bug === "leaseRead" || this.#chance(0.7),
+      stepDownOnRemoval: this.#chance(0.2),
+    };
     const isRough = this.#chance(0.7);
     this.#weather = {
       loss: isRough ? this.#random() * 0.3 : 0,
@@ -71,7 +76,7 @@ export class SimulatedCluster {
           id,
           random: this.#random,
           checker: this.checker,
-          asyncStorageWrites,
+          config,
           bug,
           bootstrap: voters.includes(id) ? bootstrap : undefined,
           send: (message) => this.#send(message),
