@@ -82,6 +82,9 @@ export function countVote(raft: Raft, message: Message): void {
   trace?.({ kind: "voteTally", ...raft.stamp, type, granted, rejected });
   if (result === "lost") raft.becomeFollower(raft.term, NO_NODE);
   if (result !== "won") return;
+  // Others may answer before this node's own term and vote are durable. Were it to lead now and to
+  // crash, it could be elected again in the same term, which would then have had two leaders.
+  if (raft.role === "candidate" && !tracker.hasVoted(raft.id)) return;
   if (raft.role === "preCandidate") {
     campaign(raft, "election");
     return;

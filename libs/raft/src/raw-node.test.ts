@@ -177,6 +177,21 @@ describe("asynchronous storage", () => {
     expect(node.ready().committedEntries).toEqual([]);
   });
 
+  it("does not make a leader of a candidate whose own term is not durable", () => {
+    const node = follower();
+    node.campaign();
+    for (const from of [2, 3]) {
+      node.step(createMessage({ type: "MsgPreVoteResp", to: 1, from, term: 1 }));
+    }
+    const write = node.ready().messages.find(({ to }) => to === APPEND_THREAD);
+    for (const from of [2, 3]) {
+      node.step(createMessage({ type: "MsgVoteResp", to: 1, from, term: 1 }));
+    }
+    expect(node.status()).toMatchObject({ role: "candidate", term: 1 });
+    for (const response of write?.responses ?? []) node.step(response);
+    expect(node.status()).toMatchObject({ role: "leader", term: 1 });
+  });
+
   it("has no use for advance", () => {
     expect(() => follower().advance()).toThrow("storage writes are asynchronous");
   });

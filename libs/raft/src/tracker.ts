@@ -131,6 +131,11 @@ export class ProgressTracker {
     if (!this.#votes.has(id)) this.#votes.set(id, granted);
   }
 
+  /** True if a voter's answer has come in. */
+  hasVoted(id: number): boolean {
+    return this.#votes.has(id);
+  }
+
   /** The votes of the present voters, and what they mean. */
   tallyVotes(): { granted: number; rejected: number; result: VoteResult } {
     let granted = 0;
