@@ -1,0 +1,39 @@
+import { handleAppend, handleHeartbeat, handleSnapshot } from "./append-handler.ts";
+import { countVote } from "./election.ts";
+import type { Message } from "./message.ts";
+import { dropped, OK, type Raft, type StepResult } from "./raft.ts";
+
+/** What a candidate or pre-candidate does with a message of its term. */
+export function stepCandidate(raft: Raft, message: Message): StepResult {
+  // An answer to the pre-vote may arrive when the real vote is on already; it does not count there.
+  const awaited = raft.role === "preCandidate" ? "MsgPreVoteResp" : "MsgVoteResp";
+  switch (message.type) {
+    case "MsgProp":
+      raft.trace?.({ kind: "proposalWithoutLeader", ...raft.stamp });
+      return dropped("noLeader");
+    case "MsgReadIndex":
+      raft.trace?.({ kind: "readWithoutLeader", ...raft.stamp });
+      return dropped("noLeader");
+    case "MsgApp":
+      raft.becomeFollower(message.term, message.from);
+      handleAppend(raft, message);
+      return OK;
+    case "MsgHeartbeat":
+      raft.becomeFollower(message.term, message.from);
+      handleHeartbeat(raft, message);
+      return OK;
+    case "MsgSnap":
+      raft.becomeFollower(message.term, message.from);
+      handleSnapshot(raft, message);
+      return OK;
+    case "MsgTimeoutNow": {
+      const { role } = raft;
+      raft.trace?.({ kind: "timeoutNowIgnored", ...raft.stamp, peer: message.from, role });
+      return OK;
+    }
+    case awaited:
+      countVote(raft, message);
+      return OK;
+  }
+  return OK;
+}

@@ -1,0 +1,67 @@
+/** What an entry carries: a command of the application, or a change of membership. */
+type EntryType = "EntryNormal" | "EntryConfChange" | "EntryConfChangeV2";
+
+/** One record of the replicated log; never changed once made. */
+export interface Entry {
+  readonly term: number;
+  readonly index: number;
+  readonly type: EntryType;
+  /** The command, or an encoded conf change; empty for a new leader's first entry. */
+  readonly data: Uint8Array;
+}
+
+/** An entry before the leader gives it a place in the log. */
+export type EntryPayload = Pick<Entry, "type" | "data">;
+
+/** What identifies an entry: two logs that share one share everything before it (Log Matching). */
+export interface EntryId {
+  readonly term: number;
+  readonly index: number;
+}
+
+/** No bytes at all; shared, as it cannot change. */
+export const NO_DATA: Uint8Array = new Uint8Array(0);
+
+/** The bytes that an unsigned integer takes in the protobuf varint encoding. */
+function varintBytes(value: number): number {
+  let bytes = 1;
+  for (let rest = value; rest >= 128; rest = Math.floor(rest / 128)) bytes++;
+  return bytes;
+}
+
+/** The bytes of an entry in the protobuf wire format, by which messages and batches are limited. */
+export function entryBytes(entry: Entry): number {
+  const data = entry.data.length;
+  const type = entry.type === "EntryNormal" ? 0 : 2;
+  return (
+    type +
+    (1 + varintBytes(entry.term)) +
+    (1 + varintBytes(entry.index)) +
+    (data === 0 ? 0 : 1 + varintBytes(data) + data)
+  );
+}
+
+/** The total of `entryBytes`. */
+export function entriesBytes(entries: readonly Entry[]): number {
+  let total = 0;
+  for (const entry of entries) total += entryBytes(entry);
+  return total;
+}
+
+/** The total of the data alone, by which uncommitted and in-flight bytes are limited. */
+export function payloadBytes(entries: readonly EntryPayload[]): number {
+  let total = 0;
+  for (const entry of entries) total += entry.data.length;
+  return total;
+}
+
+/** The longest prefix within the limit, but at least one entry if there is any. */
+export function limitEntries(entries: readonly Entry[], maxBytes: number): readonly Entry[] {
+  if (maxBytes === Number.POSITIVE_INFINITY) return entries;
+  let total = 0;
+  for (let count = 0; count < entries.length; count++) {
+    total += entryBytes(entries[count] as Entry);
+    if (count > 0 && total > maxBytes) return entries.slice(0, count);
+  }
+  return entries;
+}

@@ -1,0 +1,295 @@
+import { type ConfChange, encodeConfChange } from "./conf-change.ts";
+import { type RaftConfig, resolveConfig } from "./config.ts";
+import { type EntryPayload, entriesBytes } from "./entry.ts";
+import { invariant } from "./invariant.ts";
+import { applyConfChange, restoreConfState } from "./membership.ts";
+import {
+  createMessage,
+  isLocalMessage,
+  isResponse,
+  isStorageThread,
+  type Message,
+} from "./message.ts";
+import type { Progress } from "./progress.ts";
+import { voterIds } from "./quorum.ts";
+import { OK, Raft, type StepResult } from "./raft.ts";
+import {
+  type Ready,
+  storageAppend,
+  storageAppendResponse,
+  storageApply,
+  storageApplyResponse,
+} from "./ready.ts";
+import {
+  type ConfState,
+  type HardState,
+  hardStatesEqual,
+  isEmptyHardState,
+  NO_NODE,
+  type SoftState,
+} from "./state.ts";
+import { step } from "./step.ts";
+import { tick } from "./tick.ts";
+import type { TrackerConfig } from "./tracker.ts";
+
+/** Where a node stands. `progress` is live and empty unless it leads: read it, and do not keep it. */
+export interface Status extends HardState, SoftState {
+  readonly id: number;
+  readonly applied: number;
+  readonly leadTransferee: number;
+  readonly config: TrackerConfig;
+  readonly progress: ReadonlyMap<number, Progress>;
+}
+
+/**
+ * One Raft node as a state machine: inputs go in through methods, and what must happen because of
+ * them comes out of `ready`. Every method runs to its end at once, and none may be called from
+ * within another. See the README for the order in which a driver does things.
+ */
+export class RawNode {
+  readonly #raft: Raft;
+  /** What the last batch told the driver; a batch holds only what differs. */
+  #previousSoftState: SoftState;
+  #previousHardState: HardState;
+  /** What `advance` will step: the acknowledgements of the batch handed out last. */
+  #stepsOnAdvance: Message[] = [];
+  /** True between `ready` and `advance`. */
+  #awaitsAdvance = false;
+
+  /** Starts a node from what storage holds; throws `invalid_value` for a configuration in error. */
+  constructor(config: RaftConfig) {
+    this.#raft = start(config);
+    this.#previousSoftState = this.#raft.softState;
+    this.#previousHardState = this.#raft.hardState;
+  }
+
+  get #async(): boolean {
+    return this.#raft.config.asyncStorageWrites;
+  }
+
+  /** Moves the timers on by the tick intervals since the last call; see `lateTicks`. */
+  tick(elapsedTicks = 1): void {
+    tick(this.#raft, elapsedTicks);
+  }
+
+  /** Starts an election now. */
+  campaign(): StepResult {
+    return this.#stepLocal("MsgHup");
+  }
+
+  /** Proposes a command for the log; whether it is committed shows only when it is applied. */
+  propose(data: Uint8Array): StepResult {
+    return this.#stepPayloads("MsgProp", [{ type: "EntryNormal", data }]);
+  }
+
+  /** Proposes several commands, which get consecutive places in the log or are all refused. */
+  proposeAll(batch: readonly Uint8Array[]): StepResult {
+    const payloads = batch.map((data): EntryPayload => ({ type: "EntryNormal", data }));
+    return payloads.length === 0 ? OK : this.#stepPayloads("MsgProp", payloads);
+  }
+
+  /** Proposes a membership change; version 1 takes one step and no transition. */
+  proposeConfChange(change: ConfChange, version: 1 | 2 = 2): StepResult {
+    return this.#stepPayloads("MsgProp", [encodeConfChange(change, version)]);
+  }
+
+  /**
+   * Makes the membership change of the committed entry at an index take effect, in its turn among
+   * the committed entries; returns the configuration that results, to be kept with snapshots. Not
+   * called for a change that the application rejects. Undefined means that the entry is applied
+   * already, or that a snapshot which holds it has overtaken it: take no snapshot of your own until
+   * that one is restored.
+   */
+  applyConfChange(change: ConfChange, index: number): ConfState | undefined {
+    return applyConfChange(this.#raft, change, index);
+  }
+
+  /** Asks for a read; its answer comes with the same context in `readStates`, or never. */
+  readIndex(context: Uint8Array): StepResult {
+    return this.#stepPayloads("MsgReadIndex", [{ type: "EntryNormal", data: context }]);
+  }
+
+  /** Asks the leader, through it if this node is not the one, to hand leadership to a member. */
+  transferLeader(to: number): void {
+    this.#stepLocal("MsgTransferLeader", to);
+  }
+
+  /** Makes a follower forget its leader, so that it will vote without waiting for the timeout. */
+  forgetLeader(): void {
+    this.#stepLocal("MsgForgetLeader");
+  }
+
+  /** Reports that a message to a member was lost. */
+  reportUnreachable(id: number): void {
+    this.#stepLocal("MsgUnreachable", id);
+  }
+
+  /** Reports how the sending of a snapshot to a member ended; without it replication stays paused. */
+  reportSnapshot(id: number, outcome: "delivered" | "failed"): void {
+    const reject = outcome === "failed";
+    const to = this.#raft.id;
+    step(this.#raft, createMessage({ type: "MsgSnapStatus", to, from: id, reject }));
+  }
+
+  /** Takes in a message from a peer, or from a storage thread. */
+  step(message: Message): StepResult {
+    const fromThread = isStorageThread(message.from);
+    if (isLocalMessage(message.type) && !fromThread) return { ok: false, error: "localMessage" };
+    if (isResponse(message.type) && !fromThread && !this.#raft.tracker.get(message.from)) {
+      return { ok: false, error: "unknownPeer" };
+    }
+    return step(this.#raft, message);
+  }
+
+  /** True if `ready` would hold anything. */
+  hasReady(): boolean {
+    const raft = this.#raft;
+    const { log, hardState } = raft;
+    return (
+      raft.messages.length > 0 ||
+      raft.messagesAfterAppend.length > 0 ||
+      raft.readStates.length > 0 ||
+      log.hasNextUnstableEntries ||
+      log.nextUnstableSnapshot() !== undefined ||
+      log.hasNextCommittedEntries(!this.#async) ||
+      (!isEmptyHardState(hardState) && !hardStatesEqual(hardState, this.#previousHardState)) ||
+      this.#softStateChanged
+    );
+  }
+
+  get #softStateChanged(): boolean {
+    const { lead, role } = this.#previousSoftState;
+    return this.#raft.lead !== lead || this.#raft.role !== role;
+  }
+
+  /** The work that has come up. The batch is accepted by the call: all of it must be done. */
+  ready(): Ready {
+    invariant(
+      this.#async || !this.#awaitsAdvance,
+      () => "ready was called again before advance; finish the batch first",
+    );
+    const raft = this.#raft;
+    const { hardState, softState } = raft;
+    const previous = this.#previousHardState;
+    const entries = raft.log.nextUnstableEntries();
+    const ready: Ready = {
+      softState: this.#softStateChanged ? softState : undefined,
+      hardState: hardStatesEqual(hardState, previous) ? undefined : hardState,
+      readStates: raft.readStates,
+      entries,
+      snapshot: raft.log.nextUnstableSnapshot(),
+      committedEntries: raft.log.nextCommittedEntries(!this.#async),
+      messages: [],
+      mustSync:
+        entries.length > 0 || hardState.vote !== previous.vote || hardState.term !== previous.term,
+    };
+    const messages = this.#async ? this.#asyncMessages(ready) : this.#syncMessages(ready);
+    this.#accept(ready);
+    return { ...ready, messages };
+  }
+
+  /** Everything may leave once the batch is written; what is for this node waits for `advance`. */
+  #syncMessages(ready: Ready): Message[] {
+    const { id, messages, messagesAfterAppend } = this.#raft;
+    this.#awaitsAdvance = true;
+    this.#stepsOnAdvance = messagesAfterAppend.filter((message) => message.to === id);
+    const appended = storageAppendResponse(this.#raft, ready);
+    if (appended) this.#stepsOnAdvance.push(appended);
+    const applied = storageApplyResponse(this.#raft, ready);
+    if (applied) this.#stepsOnAdvance.push(applied);
+    return [...messages, ...messagesAfterAppend.filter((message) => message.to !== id)];
+  }
+
+  /** What depends on the batch being written travels within the message to the append thread. */
+  #asyncMessages(ready: Ready): Message[] {
+    const messages = [...this.#raft.messages];
+    const append = storageAppend(this.#raft, ready);
+    if (append) messages.push(append);
+    const apply = storageApply(this.#raft, ready);
+    if (apply) messages.push(apply);
+    return messages;
+  }
+
+  #accept(ready: Ready): void {
+    const raft = this.#raft;
+    if (ready.softState) this.#previousSoftState = ready.softState;
+    if (ready.hardState) this.#previousHardState = ready.hardState;
+    raft.readStates = [];
+    raft.messages = [];
+    raft.messagesAfterAppend = [];
+    raft.log.acceptUnstable();
+    const last = ready.committedEntries.at(-1);
+    if (last) {
+      raft.log.acceptApplying(last.index, entriesBytes(ready.committedEntries), !this.#async);
+    }
+  }
+
+  /** Reports that all of the last batch is done; not used with asyncStorageWrites. */
+  advance(): void {
+    invariant(!this.#async, () => "advance was called though storage writes are asynchronous");
+    invariant(this.#awaitsAdvance, () => "advance was called without a batch");
+    this.#awaitsAdvance = false;
+    const steps = this.#stepsOnAdvance;
+    this.#stepsOnAdvance = [];
+    for (const message of steps) step(this.#raft, message);
+  }
+
+  status(): Status {
+    const raft = this.#raft;
+    return {
+      id: raft.id,
+      ...raft.hardState,
+      ...raft.softState,
+      applied: raft.log.applied,
+      leadTransferee: raft.leadTransferee,
+      config: raft.tracker.config,
+      progress: raft.role === "leader" ? raft.tracker.progress : new Map(),
+    };
+  }
+
+  /** Sets the election timeout of the present role in place of the one drawn; for tests. */
+  setRandomizedElectionTicks(ticks: number): void {
+    this.#raft.randomizedElectionTicks = ticks;
+  }
+
+  #stepLocal(
+    type: "MsgHup" | "MsgTransferLeader" | "MsgForgetLeader" | "MsgUnreachable",
+    from: number = NO_NODE,
+  ): StepResult {
+    return step(this.#raft, createMessage({ type, to: this.#raft.id, from }));
+  }
+
+  #stepPayloads(type: "MsgProp" | "MsgReadIndex", payloads: readonly EntryPayload[]): StepResult {
+    const { id } = this.#raft;
+    const entries = payloads.map(({ type, data }) => ({ type, data, term: 0, index: 0 }));
+    return step(this.#raft, createMessage({ type, to: id, from: id, entries }));
+  }
+}
+
+function start(config: RaftConfig): Raft {
+  const raft = new Raft(resolveConfig(config));
+  const { storage, applied } = raft.config;
+  const { hardState, confState } = storage.initialState();
+  const last = raft.log.lastId;
+  restoreConfState(raft, confState, Math.max(applied, raft.log.applied));
+  if (!isEmptyHardState(hardState)) {
+    raft.log.commitTo(hardState.commit);
+    raft.term = hardState.term;
+    raft.vote = hardState.vote;
+  }
+  if (applied > 0) {
+    // Whatever is applied is committed, though the commit index may not have been written since.
+    raft.log.commitTo(applied);
+    raft.log.appliedTo(applied, 0);
+  }
+  raft.becomeFollower(raft.term, NO_NODE);
+  raft.trace?.({
+    kind: "started",
+    ...raft.stamp,
+    voters: voterIds(raft.tracker.config.voters),
+    commit: raft.log.committed,
+    applied: raft.log.applied,
+    last,
+  });
+  return raft;
+}

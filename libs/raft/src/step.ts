@@ -1,0 +1,121 @@
+import { entriesApplied, snapshotApplied } from "./applied.ts";
+import { stepCandidate } from "./candidate.ts";
+import { isTransferVote, startElection } from "./election.ts";
+import { stepFollower } from "./follower.ts";
+import { stepLeader } from "./leader.ts";
+import type { Message } from "./message.ts";
+import { OK, type Raft, type StepResult } from "./raft.ts";
+import { NO_NODE } from "./state.ts";
+
+/** Takes in a message: settles the terms, votes, and leaves the rest to the role. */
+export function step(raft: Raft, message: Message): StepResult {
+  if (message.term > raft.term && !adoptTerm(raft, message)) return OK;
+  if (message.term !== 0 && message.term < raft.term) {
+    handleLowerTerm(raft, message);
+    return OK;
+  }
+  switch (message.type) {
+    case "MsgHup":
+      startElection(raft, raft.config.preVote ? "preElection" : "election");
+      return OK;
+    case "MsgStorageAppendResp":
+      if (message.index !== 0) raft.log.stableTo({ term: message.logTerm, index: message.index });
+      if (message.snapshot) snapshotApplied(raft, message.snapshot);
+      return OK;
+    case "MsgStorageApplyResp":
+      entriesApplied(raft, message.entries);
+      return OK;
+    case "MsgVote":
+    case "MsgPreVote":
+      handleVote(raft, message);
+      return OK;
+  }
+  if (raft.role === "leader") return stepLeader(raft, message);
+  if (raft.role === "follower") return stepFollower(raft, message);
+  return stepCandidate(raft, message);
+}
+
+/** Moves to the higher term of a message where it counts; false if the message is to be ignored. */
+function adoptTerm(raft: Raft, message: Message): boolean {
+  const { type, from } = message;
+  const isVote = type === "MsgVote" || type === "MsgPreVote";
+  if (isVote && !isTransferVote(message) && inLease(raft)) {
+    const remainingTicks = raft.config.electionTicks - raft.electionElapsed;
+    raft.trace?.({ kind: "voteIgnoredInLease", ...voteTrace(raft, message), remainingTicks });
+    return false;
+  }
+  // A pre-vote never moves the term. A granted one answers about a term that is not reached yet.
+  if (type === "MsgPreVote" || (type === "MsgPreVoteResp" && !message.reject)) return true;
+  const { stamp } = raft;
+  raft.trace?.({ kind: "higherTerm", ...stamp, type, from, messageTerm: message.term });
+  const fromLeader = type === "MsgApp" || type === "MsgHeartbeat" || type === "MsgSnap";
+  raft.becomeFollower(message.term, fromLeader ? from : NO_NODE);
+  return true;
+}
+
+/** True while this node heard from a leader less than an election timeout ago (thesis, 4.2.3). */
+function inLease(raft: Raft): boolean {
+  const { checkQuorum, electionTicks } = raft.config;
+  return checkQuorum && raft.lead !== NO_NODE && raft.electionElapsed < electionTicks;
+}
+
+function handleLowerTerm(raft: Raft, message: Message): void {
+  const { type, from, term: messageTerm } = message;
+  const { checkQuorum, preVote } = raft.config;
+  if ((checkQuorum || preVote) && (type === "MsgHeartbeat" || type === "MsgApp")) {
+    // This node's term may have grown while it was cut off, and its votes are ignored now; only the
+    // leader's stepping down at this answer lets it join again.
+    raft.send({ type: "MsgAppResp", to: from });
+  } else if (type === "MsgPreVote") {
+    // Nodes that do not ask first may have left a candidate behind that must learn of our term.
+    rejectVote(raft, message);
+  } else if (type === "MsgStorageAppendResp") {
+    if (message.index !== 0) {
+      // Entries may have been replaced since; a later response will speak for the present ones.
+      raft.trace?.({ kind: "staleAppendIgnored", ...raft.stamp, type, from, messageTerm });
+    }
+    // A snapshot is committed state, whatever the term.
+    if (message.snapshot) snapshotApplied(raft, message.snapshot);
+  } else {
+    raft.trace?.({ kind: "lowerTermIgnored", ...raft.stamp, type, from, messageTerm });
+  }
+}
+
+function handleVote(raft: Raft, message: Message): void {
+  const { type, from, term } = message;
+  const isPreVote = type === "MsgPreVote";
+  const mayVote =
+    raft.vote === from ||
+    (raft.vote === NO_NODE && raft.lead === NO_NODE) ||
+    (isPreVote && term > raft.term);
+  // Learners vote too: a learner may be a voter already in a configuration it has not applied, and
+  // its vote may be needed to elect the leader who tells it so.
+  if (!mayVote || !raft.log.isUpToDate({ term: message.logTerm, index: message.index })) {
+    rejectVote(raft, message);
+    return;
+  }
+  raft.trace?.({ kind: "voteCast", ...voteTrace(raft, message) });
+  // The answer bears the term asked about; with our own a pre-candidate ahead of us would drop it.
+  raft.send({ type: isPreVote ? "MsgPreVoteResp" : "MsgVoteResp", to: from, term });
+  if (isPreVote) return;
+  raft.electionElapsed = 0;
+  raft.vote = from;
+}
+
+function rejectVote(raft: Raft, message: Message): void {
+  raft.trace?.({ kind: "voteRejected", ...voteTrace(raft, message) });
+  const type = message.type === "MsgPreVote" ? "MsgPreVoteResp" : "MsgVoteResp";
+  const refusal = { type, to: message.from, term: raft.term, reject: true } as const;
+  if (!raft.config.commitInRefusedVotes) {
+    raft.send(refusal);
+    return;
+  }
+  const commit = raft.log.committed;
+  raft.send({ ...refusal, commit, logTerm: raft.log.termOrZero(commit) });
+}
+
+function voteTrace(raft: Raft, message: Message) {
+  const { type, from, logTerm, index } = message;
+  const candidateLast = { term: logTerm, index };
+  return { ...raft.stamp, last: raft.log.lastId, vote: raft.vote, type, from, candidateLast };
+}
