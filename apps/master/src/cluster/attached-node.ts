@@ -1,0 +1,95 @@
+import type { ReplicaStatus } from "@heddle/contracts/engine";
+import type { Gpu__Output } from "@heddle/contracts/generated/heddle/v1/Gpu";
+import type { Heartbeat__Output } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
+import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
+import { decodeReplica } from "@heddle/rpc/node-codec";
+import type { GpuView, NodeView } from "../ports.ts";
+import type { WorkerLink } from "./worker-link.ts";
+
+/** What a master knows of one node while its Attach stream stands. */
+export class AttachedNode {
+  readonly register: Register__Output;
+  /** Absent for nodes that serve no inference. */
+  readonly link: WorkerLink | undefined;
+  readonly attachedAtMs: number;
+  lastSeenMs: number;
+  replicas: readonly ReplicaStatus[] = [];
+  /** Heartbeats so far: a command's effect shows in a later one than the last before it. */
+  heartbeats = 0;
+  #heartbeat: Heartbeat__Output | undefined;
+  /** What this master had in flight by deployment when the load was reported. */
+  #inFlightAtReport = new Map<string, number>();
+
+  constructor(register: Register__Output, link: WorkerLink | undefined, nowMs: number) {
+    this.register = register;
+    this.link = link;
+    this.attachedAtMs = nowMs;
+    this.lastSeenMs = nowMs;
+  }
+
+  get id(): string {
+    return this.register.nodeId;
+  }
+
+  /** Throws an AppError on a replica in a phase that this version does not know. */
+  onHeartbeat(heartbeat: Heartbeat__Output, nowMs: number): void {
+    this.replicas = heartbeat.replicas.map(decodeReplica);
+    this.#heartbeat = heartbeat;
+    this.lastSeenMs = nowMs;
+    this.heartbeats += 1;
+    this.#inFlightAtReport = new Map(
+      this.replicas.map(({ deployment }) => [deployment, this.link?.inFlight(deployment) ?? 0]),
+    );
+  }
+
+  replica(deployment: string): ReplicaStatus | undefined {
+    return this.replicas.find((replica) => replica.deployment === deployment);
+  }
+
+  /**
+   * Sequences that the replica holds now: those of this master, which it knows at once, and those of
+   * the others, which are the reported ones less what was this master's at that time.
+   */
+  usedSequences(replica: ReplicaStatus): number {
+    const { deployment, load } = replica;
+    const reported = load.running + load.waiting;
+    const own = this.#inFlightAtReport.get(deployment) ?? 0;
+    return Math.max(0, reported - own) + (this.link?.inFlight(deployment) ?? 0);
+  }
+
+  /** `wallOffsetMs` turns this class's monotonic times into wall-clock ones. */
+  view(wallOffsetMs: number): NodeView {
+    const { register } = this;
+    const heartbeat = this.#heartbeat;
+    return {
+      id: register.nodeId,
+      kind: register.kind === "NODE_KIND_WORKER" ? "worker" : "parameter-server",
+      name: register.name,
+      address: register.address,
+      version: register.version,
+      attachedAtMs: Math.round(this.attachedAtMs + wallOffsetMs),
+      lastSeenMs: Math.round(this.lastSeenMs + wallOffsetMs),
+      cpuPercent: heartbeat?.cpuPercent ?? 0,
+      cpuCount: register.hardware?.cpuCount ?? 0,
+      memoryBytes: register.hardware?.memoryBytes ?? 0,
+      memoryUsedBytes: heartbeat?.memoryUsedBytes ?? 0,
+      gpus: (heartbeat?.gpus ?? register.hardware?.gpus ?? []).map(gpuView),
+      replicas: this.replicas,
+    };
+  }
+}
+
+function gpuView(gpu: Gpu__Output): GpuView {
+  const { index, uuid, name, memoryBytes, memoryUsedBytes } = gpu;
+  const { utilizationPercent, temperatureCelsius, powerWatts } = gpu;
+  return {
+    index,
+    uuid,
+    name,
+    memoryBytes,
+    memoryUsedBytes,
+    utilizationPercent,
+    temperatureCelsius,
+    powerWatts,
+  };
+}

@@ -1,0 +1,78 @@
+import { systemClock } from "@heddle/base/clock";
+import { Health } from "@heddle/rpc/health";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { clusterService } from "@heddle/rpc/proto";
+import { bindServer, closeServer } from "@heddle/rpc/server";
+import { type DispatchStats, ReplicaDispatch } from "../dispatch/inference-dispatch.ts";
+import type { ControlPlane, InferenceDispatch, NodeDirectory } from "../ports.ts";
+import { type AttachStream, NodeRegistry } from "./node-registry.ts";
+import { Placement } from "./placement.ts";
+import { RegistryReplicas } from "./replica-source.ts";
+
+export interface ClusterLinkOptions {
+  readonly grpcHost: string;
+  /** 0 lets the system choose. */
+  readonly grpcPort: number;
+  readonly clusterToken: string;
+  readonly masterId: string;
+  readonly control: ControlPlane;
+  readonly logger: NodeLog;
+  /** How often nodes report; 1,000 where absent. */
+  readonly heartbeatIntervalMs?: number | undefined;
+  /** Calls that may wait per deployment (1,024), and for how long (30 s; while it loads 60 s). */
+  readonly maxQueued?: number | undefined;
+  readonly maxWaitMs?: number | undefined;
+  readonly maxLoadingWaitMs?: number | undefined;
+}
+
+export interface ClusterLink {
+  readonly dispatch: InferenceDispatch;
+  readonly directory: NodeDirectory;
+  /** host:port for the nodes' --masters. */
+  readonly grpcAddress: string;
+  stats(): ClusterStats;
+  close(): Promise<void>;
+}
+
+/** Figures for /metrics. */
+export interface ClusterStats extends DispatchStats {
+  /** Calls that failed because their worker was lost, since the start. */
+  readonly workerLost: number;
+}
+
+/** The master's side of the cluster: nodes attach here, models are placed and calls dispatched. */
+export async function startClusterLink(options: ClusterLinkOptions): Promise<ClusterLink> {
+  const { grpcHost, grpcPort, clusterToken, masterId, control, logger } = options;
+  const clock = systemClock;
+  const random = Math.random;
+  const { server, address } = await bindServer({ host: grpcHost, port: grpcPort, clusterToken });
+  const heartbeatIntervalMs = options.heartbeatIntervalMs ?? 1_000;
+  const registry = new NodeRegistry({
+    masterId,
+    clusterToken,
+    heartbeatIntervalMs,
+    clock,
+    log: logger,
+  });
+  const dispatch = new ReplicaDispatch({
+    replicas: new RegistryReplicas(registry, control),
+    clock,
+    random,
+    maxQueued: options.maxQueued ?? 1_024,
+    maxWaitMs: options.maxWaitMs ?? 30_000,
+    maxLoadingWaitMs: options.maxLoadingWaitMs ?? 60_000,
+  });
+  const placement = new Placement(registry, control, { clock, random, log: logger });
+  const health = new Health();
+  health.addTo(server);
+  server.addService(clusterService, { attach: (stream: AttachStream) => registry.attach(stream) });
+  const close = async () => {
+    health.stopServing();
+    placement.close();
+    dispatch.close();
+    registry.close();
+    await closeServer(server, 1_000);
+  };
+  const stats = () => ({ ...dispatch.stats(), workerLost: registry.workersLost });
+  return { dispatch, directory: registry, grpcAddress: address, stats, close };
+}

@@ -1,0 +1,196 @@
+import type { ServerDuplexStream } from "@grpc/grpc-js";
+import type { Clock } from "@heddle/base/clock";
+import { AppError } from "@heddle/base/errors";
+import type { WeightsSpec } from "@heddle/contracts/engine";
+import type { AttachReply } from "@heddle/contracts/generated/heddle/v1/AttachReply";
+import type { NodeReport__Output } from "@heddle/contracts/generated/heddle/v1/NodeReport";
+import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { toStatus } from "@heddle/rpc/status";
+import type { NodeDirectory, NodeView, PullProgress } from "../ports.ts";
+import { AttachedNode } from "./attached-node.ts";
+import { WorkerLink } from "./worker-link.ts";
+
+export type AttachStream = ServerDuplexStream<NodeReport__Output, AttachReply>;
+
+/** After so many intervals without a heartbeat a node gets no new work; after so many it is gone. */
+const suspectIntervals = 3;
+const goneIntervals = 10;
+/** Nodes that may be attached at once. */
+const maxNodes = 4_096;
+
+export interface RegistryOptions {
+  readonly masterId: string;
+  readonly clusterToken: string;
+  readonly heartbeatIntervalMs: number;
+  readonly clock: Clock;
+  readonly log: NodeLog;
+}
+
+/** The nodes attached to this master, by id: who they are, what they last reported, how to reach them. */
+export class NodeRegistry implements NodeDirectory {
+  readonly #options: RegistryOptions;
+  readonly #nodes = new Map<string, { node: AttachedNode; stream: AttachStream }>();
+  /** Links of nodes that left with answers under way, by incarnation. */
+  readonly #retired = new Map<string, WorkerLink>();
+  readonly #listeners = new Set<() => void>();
+  readonly #sweep: NodeJS.Timeout;
+  workersLost = 0;
+
+  constructor(options: RegistryOptions) {
+    this.#options = options;
+    this.#sweep = setInterval(() => this.#dropSilent(), options.heartbeatIntervalMs);
+    this.#sweep.unref();
+  }
+
+  /** Called on every heartbeat, arrival, departure and end of a call. Returns the unsubscribe. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  nodes(): readonly NodeView[] {
+    const { clock } = this.#options;
+    const offsetMs = clock.wallMs() - clock.monotonicMs();
+    return [...this.#nodes.values()].map(({ node }) => node.view(offsetMs));
+  }
+
+  /** The workers that answer heartbeats. */
+  workers(): AttachedNode[] {
+    const oldestMs =
+      this.#options.clock.monotonicMs() - suspectIntervals * this.#options.heartbeatIntervalMs;
+    const found: AttachedNode[] = [];
+    for (const { node } of this.#nodes.values()) {
+      if (node.link && node.lastSeenMs >= oldestMs) found.push(node);
+    }
+    return found;
+  }
+
+  pull(weights: WeightsSpec, signal: AbortSignal): AsyncIterable<PullProgress> {
+    const workers = this.workers().sort((a, b) => a.replicas.length - b.replicas.length);
+    const link = workers[0]?.link;
+    if (link) return link.pull(weights, signal);
+    throw new AppError("unavailable", "no worker is attached that could pull weights: start one");
+  }
+
+  /** Serves Cluster.Attach for one node until its stream ends. */
+  attach(stream: AttachStream): void {
+    let node: AttachedNode | undefined;
+    const unregistered = setTimeout(
+      () => refuse(stream, "the first message must be `register`"),
+      goneIntervals * this.#options.heartbeatIntervalMs,
+    );
+    const leave = () => {
+      clearTimeout(unregistered);
+      if (node) this.#remove(node, stream);
+    };
+    stream.on("data", (report: NodeReport__Output) => {
+      try {
+        if (report.register && !node) {
+          clearTimeout(unregistered);
+          node = this.#add(report.register, stream);
+        } else if (report.heartbeat && node) this.#onHeartbeat(node, report.heartbeat);
+        else refuse(stream, "the first message must be `register`, the others `heartbeat`");
+      } catch (error) {
+        leave();
+        stream.emit("error", toStatus(error));
+      }
+    });
+    stream.once("end", () => {
+      leave();
+      stream.end();
+    });
+    stream.once("cancelled", leave);
+    stream.once("error", leave);
+  }
+
+  close(): void {
+    clearInterval(this.#sweep);
+    for (const { node, stream } of [...this.#nodes.values()]) {
+      stream.end();
+      node.link?.close();
+    }
+    for (const link of this.#retired.values()) link.close();
+    this.#nodes.clear();
+    this.#retired.clear();
+    this.#listeners.clear();
+  }
+
+  #add(register: Register__Output, stream: AttachStream): AttachedNode {
+    const { log, clock, heartbeatIntervalMs, masterId } = this.#options;
+    if (register.nodeId === "" || register.kind === "NODE_KIND_UNSPECIFIED") {
+      throw new AppError("invalid_value", "a node registers with its node_id and kind");
+    }
+    const previous = this.#nodes.get(register.nodeId);
+    if (!previous && this.#nodes.size >= maxNodes) {
+      throw new AppError("overloaded", `${maxNodes} nodes are attached to this master`);
+    }
+    // The newer stream wins: the older is of a process that ended or of a connection that broke.
+    if (previous) {
+      this.#remove(previous.node, previous.stream);
+      previous.stream.end();
+    }
+    const node = new AttachedNode(register, this.#linkOf(register), clock.monotonicMs());
+    this.#nodes.set(register.nodeId, { node, stream });
+    const { nodeId, name, address, version } = register;
+    log.info("a node attached", { node: nodeId, kind: register.kind, name, address, version });
+    stream.write({ heartbeatIntervalMs, masterId });
+    this.#changed();
+    return node;
+  }
+
+  /** The link of the same process is used again; that of an earlier process is cut. */
+  #linkOf(register: Register__Output): WorkerLink | undefined {
+    if (register.kind !== "NODE_KIND_WORKER") return undefined;
+    const kept = this.#retired.get(register.incarnation);
+    this.#retired.delete(register.incarnation);
+    if (kept?.address === register.address && kept.reinstate()) return kept;
+    kept?.close();
+    return new WorkerLink({
+      node: register.nodeId,
+      address: register.address,
+      clusterToken: this.#options.clusterToken,
+      log: this.#options.log,
+      onChange: () => this.#changed(),
+      onLost: (calls) => {
+        this.workersLost += calls;
+      },
+    });
+  }
+
+  #onHeartbeat(node: AttachedNode, heartbeat: NonNullable<NodeReport__Output["heartbeat"]>): void {
+    node.onHeartbeat(heartbeat, this.#options.clock.monotonicMs());
+    this.#changed();
+  }
+
+  #remove(node: AttachedNode, stream: AttachStream): void {
+    if (this.#nodes.get(node.id)?.stream !== stream) return;
+    this.#nodes.delete(node.id);
+    this.#options.log.info("a node left", { node: node.id, name: node.register.name });
+    node.link?.retire();
+    for (const [incarnation, link] of this.#retired) {
+      if (link.closed) this.#retired.delete(incarnation);
+    }
+    if (node.link && !node.link.closed) this.#retired.set(node.register.incarnation, node.link);
+    this.#changed();
+  }
+
+  #dropSilent(): void {
+    const { clock, heartbeatIntervalMs, log } = this.#options;
+    const oldestMs = clock.monotonicMs() - goneIntervals * heartbeatIntervalMs;
+    for (const { node, stream } of [...this.#nodes.values()]) {
+      if (node.lastSeenMs >= oldestMs) continue;
+      log.warn("a node sent no heartbeat and is dropped", { node: node.id });
+      this.#remove(node, stream);
+      refuse(stream, "no heartbeat came in time: attach anew");
+    }
+  }
+
+  #changed(): void {
+    for (const listener of this.#listeners) listener();
+  }
+}
+
+function refuse(stream: AttachStream, message: string): void {
+  stream.emit("error", toStatus(new AppError("invalid_value", message)));
+}

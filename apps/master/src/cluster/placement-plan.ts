@@ -1,0 +1,83 @@
+import type { ReplicaPhase } from "@heddle/contracts/engine";
+import type { DeploymentRecord } from "@heddle/control/state";
+
+/** A worker as placement sees it. */
+export interface PlacementWorker {
+  readonly id: string;
+  readonly memoryBytes: number;
+  readonly replicas: readonly { readonly deployment: string; readonly phase: ReplicaPhase }[];
+}
+
+/** What is to be done now; doing it twice does no harm. */
+export interface PlacementAction {
+  readonly type: "load" | "unload";
+  readonly worker: string;
+  readonly deployment: string;
+}
+
+/**
+ * What makes the workers run what is asked: each deployment on every worker or on a number of them,
+ * keeping replicas where they are, adding them where the fewest deployments are, and taking away
+ * what nobody asks for. Deterministic: the same view gives the same actions.
+ */
+export function planPlacement(
+  deployments: ReadonlyMap<string, DeploymentRecord>,
+  workers: readonly PlacementWorker[],
+): PlacementAction[] {
+  const actions: PlacementAction[] = [];
+  const counts = new Map(workers.map(({ id, replicas }) => [id, replicas.length]));
+  for (const [deployment, { replicas }] of deployments) {
+    const wanted = replicas === "every-worker" ? workers.length : replicas;
+    const ranked = rankWorkers(workers, deployment, counts);
+    for (const [index, worker] of ranked.entries()) {
+      const phase = phaseOn(worker, deployment);
+      if (index < wanted && (phase === undefined || phase === "failed")) {
+        actions.push({ type: "load", worker: worker.id, deployment });
+        if (phase === undefined) counts.set(worker.id, (counts.get(worker.id) ?? 0) + 1);
+      } else if (index >= wanted && phase !== undefined && phase !== "unloading") {
+        actions.push({ type: "unload", worker: worker.id, deployment });
+      }
+    }
+  }
+  return [...actions, ...unwanted(deployments, workers)];
+}
+
+/** The further on the way a replica is, the rather it is kept; a failed one comes after an empty worker. */
+const keepOrder: Record<ReplicaPhase | "none", number> = {
+  ready: 0,
+  loading: 1,
+  pulling: 2,
+  none: 3,
+  failed: 4,
+  unloading: 5,
+};
+
+function rankWorkers(
+  workers: readonly PlacementWorker[],
+  deployment: string,
+  counts: ReadonlyMap<string, number>,
+): PlacementWorker[] {
+  const order = (worker: PlacementWorker) => keepOrder[phaseOn(worker, deployment) ?? "none"];
+  return workers.toSorted(
+    (a, b) =>
+      order(a) - order(b) ||
+      (counts.get(a.id) ?? 0) - (counts.get(b.id) ?? 0) ||
+      b.memoryBytes - a.memoryBytes ||
+      (a.id < b.id ? -1 : 1),
+  );
+}
+
+function phaseOn(worker: PlacementWorker, deployment: string): ReplicaPhase | undefined {
+  return worker.replicas.find((replica) => replica.deployment === deployment)?.phase;
+}
+
+function unwanted(
+  deployments: ReadonlyMap<string, DeploymentRecord>,
+  workers: readonly PlacementWorker[],
+): PlacementAction[] {
+  return workers.flatMap(({ id, replicas }) =>
+    replicas
+      .filter(({ deployment, phase }) => !deployments.has(deployment) && phase !== "unloading")
+      .map(({ deployment }) => ({ type: "unload", worker: id, deployment })),
+  );
+}

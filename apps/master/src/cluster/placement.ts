@@ -1,0 +1,162 @@
+import { Backoff } from "@heddle/base/backoff";
+import type { Clock } from "@heddle/base/clock";
+import { toAppError } from "@heddle/base/errors";
+import type { Random } from "@heddle/base/random";
+import type { DeploymentSpec } from "@heddle/contracts/engine";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import type { ControlPlane } from "../ports.ts";
+import type { AttachedNode } from "./attached-node.ts";
+import type { NodeRegistry } from "./node-registry.ts";
+import { type PlacementAction, planPlacement } from "./placement-plan.ts";
+
+const retry = { baseMs: 1_000, maxMs: 60_000 };
+
+/** What this master last did about one deployment in one process of a worker. */
+interface Attempt {
+  readonly backoff: Backoff;
+  /** Nothing is done before this time: the last command failed, or the replica did. */
+  notBeforeMs: number;
+  /** Nothing is done before the worker has reported so often: its reports lag the command. */
+  notBeforeHeartbeat: number;
+  /** The specification that was sent last. */
+  sent: DeploymentSpec | undefined;
+}
+
+/**
+ * Makes the workers run what the replicated state asks for: on every report and every applied
+ * command the wanted is held against the reported, and what differs is commanded. It keeps no state
+ * that matters: a new master comes to the same commands, and they are idempotent.
+ */
+export class Placement {
+  readonly #registry: NodeRegistry;
+  readonly #control: ControlPlane;
+  readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #log: NodeLog;
+  readonly #unsubscribes: readonly (() => void)[];
+  /** By incarnation and deployment. */
+  readonly #attempts = new Map<string, Attempt>();
+  #queued = false;
+  #closed = false;
+
+  constructor(
+    registry: NodeRegistry,
+    control: ControlPlane,
+    options: { readonly clock: Clock; readonly random: Random; readonly log: NodeLog },
+  ) {
+    this.#registry = registry;
+    this.#control = control;
+    this.#clock = options.clock;
+    this.#random = options.random;
+    this.#log = options.log;
+    this.#unsubscribes = [
+      registry.onChange(() => this.#queue()),
+      control.onApplied(() => this.#queue()),
+    ];
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const unsubscribe of this.#unsubscribes) unsubscribe();
+  }
+
+  #queue(): void {
+    if (this.#queued) return;
+    this.#queued = true;
+    setImmediate(() => {
+      this.#queued = false;
+      if (!this.#closed) this.#reconcile();
+    });
+  }
+
+  #reconcile(): void {
+    const { deployments } = this.#control.state;
+    // A worker that has not reported yet might run anything.
+    const workers = this.#registry.workers().filter(({ heartbeats }) => heartbeats > 0);
+    this.#forgetGone(workers);
+    const plan = planPlacement(
+      deployments,
+      workers.map(({ id, register, replicas }) => ({
+        id,
+        memoryBytes: register.hardware?.memoryBytes ?? 0,
+        replicas,
+      })),
+    );
+    const byId = new Map(workers.map((worker) => [worker.id, worker]));
+    for (const action of [...plan, ...this.#changedSpecs(workers)]) {
+      const worker = byId.get(action.worker);
+      if (worker) this.#command(worker, action);
+    }
+  }
+
+  /** Replicas whose deployment's specification is not the one that was sent to them last. */
+  #changedSpecs(workers: readonly AttachedNode[]): PlacementAction[] {
+    const actions: PlacementAction[] = [];
+    for (const worker of workers) {
+      for (const { deployment, phase } of worker.replicas) {
+        const spec = this.#control.state.deployments.get(deployment)?.spec;
+        const attempt = this.#attempts.get(attemptKey(worker, deployment));
+        if (!spec || phase === "failed" || phase === "unloading") continue;
+        if (attempt?.sent !== spec) actions.push({ type: "load", worker: worker.id, deployment });
+      }
+    }
+    return actions;
+  }
+
+  #command(worker: AttachedNode, action: PlacementAction): void {
+    const attempt = this.#attempt(attemptKey(worker, action.deployment));
+    const nowMs = this.#clock.monotonicMs();
+    if (nowMs < attempt.notBeforeMs || worker.heartbeats < attempt.notBeforeHeartbeat) return;
+    attempt.notBeforeHeartbeat = worker.heartbeats + 2;
+    const record = this.#control.state.deployments.get(action.deployment);
+    const replica = worker.replica(action.deployment);
+    if (action.type === "load") {
+      // A replica that failed is tried again, each time after a longer rest.
+      if (replica?.phase !== "failed" && replica !== undefined) attempt.backoff.reset();
+      attempt.notBeforeMs = nowMs + (replica?.phase === "ready" ? 0 : attempt.backoff.nextMs());
+      attempt.sent = record?.spec;
+    }
+    void this.#send(worker, action, record?.spec);
+  }
+
+  async #send(
+    worker: AttachedNode,
+    action: PlacementAction,
+    spec: DeploymentSpec | undefined,
+  ): Promise<void> {
+    const { type, deployment } = action;
+    this.#log.info("placement", { node: worker.id, action: type, deployment });
+    try {
+      if (type === "unload") await worker.link?.unload(deployment);
+      else if (spec) await worker.link?.load(spec);
+    } catch (error) {
+      const attempt = this.#attempt(attemptKey(worker, deployment));
+      attempt.sent = undefined;
+      attempt.notBeforeMs = this.#clock.monotonicMs() + attempt.backoff.nextMs();
+      const { code, message } = toAppError(error);
+      const fields = { node: worker.id, action: type, deployment, code, error: message };
+      this.#log.warn("a worker refused a placement, retrying", fields);
+    }
+  }
+
+  #attempt(key: string): Attempt {
+    let attempt = this.#attempts.get(key);
+    if (!attempt) {
+      const backoff = new Backoff(retry, this.#random);
+      attempt = { backoff, notBeforeMs: 0, notBeforeHeartbeat: 0, sent: undefined };
+      this.#attempts.set(key, attempt);
+    }
+    return attempt;
+  }
+
+  #forgetGone(workers: readonly AttachedNode[]): void {
+    const known = new Set(workers.map(({ register }) => register.incarnation));
+    for (const key of this.#attempts.keys()) {
+      if (!known.has(key.slice(0, key.indexOf("/")))) this.#attempts.delete(key);
+    }
+  }
+}
+
+function attemptKey(worker: AttachedNode, deployment: string): string {
+  return `${worker.register.incarnation}/${deployment}`;
+}

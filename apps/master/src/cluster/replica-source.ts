@@ -1,0 +1,69 @@
+import type { ReadyReplica, ReplicaSource } from "../dispatch/inference-dispatch.ts";
+import type { ControlPlane } from "../ports.ts";
+import type { AttachedNode } from "./attached-node.ts";
+import type { NodeRegistry } from "./node-registry.ts";
+
+/** Dispatch's view of the attached nodes and of what the cluster is asked to run. */
+export class RegistryReplicas implements ReplicaSource {
+  readonly #registry: NodeRegistry;
+  readonly #control: ControlPlane;
+
+  constructor(registry: NodeRegistry, control: ControlPlane) {
+    this.#registry = registry;
+    this.#control = control;
+  }
+
+  ready(deployment: string): readonly ReadyReplica[] {
+    const found: ReadyReplica[] = [];
+    for (const node of this.#registry.workers()) {
+      const replica = readyReplica(node, deployment);
+      if (replica) found.push(replica);
+    }
+    return found;
+  }
+
+  outlook(deployment: string): { known: boolean; loading: boolean; message: string } {
+    if (!this.#control.state.deployments.has(deployment)) {
+      const message = `no deployment ${deployment} is registered`;
+      return { known: false, loading: false, message };
+    }
+    const workers = this.#registry.workers();
+    const states = workers.map((node) => node.replica(deployment));
+    const coming = states.find((state) => state?.phase === "pulling" || state?.phase === "loading");
+    if (coming) {
+      const done =
+        coming.totalBytes > 0 ? ` (${coming.pulledBytes} of ${coming.totalBytes} bytes)` : "";
+      return { known: true, loading: true, message: `${deployment} is ${coming.phase}${done}` };
+    }
+    const failed = states.find((state) => state?.phase === "failed");
+    if (failed) {
+      const message = `${deployment} could not be brought up: ${failed.message}`;
+      return { known: true, loading: false, message };
+    }
+    if (workers.length === 0) {
+      const message = `no worker is attached that could run ${deployment}: start one`;
+      return { known: true, loading: false, message };
+    }
+    // Attached workers without a replica: placement is about to give them one.
+    return { known: true, loading: true, message: `${deployment} is about to be placed` };
+  }
+
+  onChange(listener: () => void): () => void {
+    return this.#registry.onChange(listener);
+  }
+}
+
+function readyReplica(node: AttachedNode, deployment: string): ReadyReplica | undefined {
+  const { link } = node;
+  const replica = node.replica(deployment);
+  if (!link?.connected || replica?.phase !== "ready") return undefined;
+  return {
+    node: node.id,
+    // A new process or a restarted engine has none of the prefixes that the old one held.
+    holder: `${node.register.incarnation}/${replica.load.restarts}`,
+    used: node.usedSequences(replica),
+    maxSequences: replica.load.maxSequences,
+    maxQueued: replica.load.maxQueued,
+    start: (call, deadlineMs, signal) => link.start(call, deadlineMs, signal),
+  };
+}

@@ -1,0 +1,257 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { ClientDuplexStream } from "@grpc/grpc-js";
+import { Backoff } from "@heddle/base/backoff";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { DeploymentSpec, EngineEvent, WeightsSpec } from "@heddle/contracts/engine";
+import type { InferenceCommand } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
+import type { InferenceEvents__Output } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
+import { decodeEvent, encodeRequest } from "@heddle/rpc/inference-codec";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { encodeDeployment, encodeWeights } from "@heddle/rpc/node-codec";
+import { Peer } from "@heddle/rpc/peer";
+import { loadMethod, pullMethod, sessionMethod, unloadMethod } from "@heddle/rpc/proto";
+import { fromStatus } from "@heddle/rpc/status";
+import type { InferenceCall, PullProgress } from "../ports.ts";
+import { eventWindow, SessionCall } from "./session-call.ts";
+
+const reconnect = { baseMs: 50, maxMs: 2_000 };
+/** Load and Unload answer when the work has begun. */
+const commandDeadlineMs = 10_000;
+/** A worker ends calls at their deadline itself; after this much more it is taken for hung. */
+const deadlineGraceMs = 1_000;
+/** A cancelled call counts as load until the worker says it ended, but no longer than this. */
+const cancelledHoldMs = 5_000;
+/** The largest value of a uint32 field. */
+const maxUint32 = 2 ** 32 - 1;
+
+interface OpenCall {
+  readonly call: SessionCall;
+  readonly deployment: string;
+  readonly sequences: number;
+  timer: NodeJS.Timeout | undefined;
+}
+
+export interface WorkerLinkOptions {
+  readonly node: string;
+  readonly address: string;
+  readonly clusterToken: string;
+  readonly log: NodeLog;
+  /** Called when the stream comes or goes and when a call has ended. */
+  readonly onChange: () => void;
+  readonly onLost: (calls: number) => void;
+}
+
+/**
+ * The master's connection to one worker: one Session stream that carries every request, opened anew
+ * with back-off when it breaks, and the unary calls that load models.
+ */
+export class WorkerLink {
+  readonly #options: WorkerLinkOptions;
+  readonly #peer: Peer;
+  readonly #closing = new AbortController();
+  readonly #open = new Map<number, OpenCall>();
+  /** Sequences in flight by deployment. */
+  readonly #inFlight = new Map<string, number>();
+  #stream: ClientDuplexStream<InferenceCommand, InferenceEvents__Output> | undefined;
+  #nextId = 1;
+  #retired = false;
+
+  constructor(options: WorkerLinkOptions) {
+    this.#options = options;
+    this.#peer = new Peer(options.address, options.clusterToken);
+    void this.#run();
+  }
+
+  /** Whether requests can be sent now. */
+  get connected(): boolean {
+    return this.#stream !== undefined && !this.#retired;
+  }
+
+  get address(): string {
+    return this.#options.address;
+  }
+
+  /** Sequences (choices) of a deployment that this master has open here. */
+  inFlight(deployment: string): number {
+    return this.#inFlight.get(deployment) ?? 0;
+  }
+
+  /** Sends a request; the call fails with `worker_lost` if the stream breaks before its end. */
+  start(asked: InferenceCall, deadlineMs: number, signal: AbortSignal): SessionCall {
+    const { node } = this.#options;
+    const stream = this.#stream;
+    if (!stream || this.#retired) {
+      throw new AppError("unavailable", `no stream to worker ${node} stands`, { node });
+    }
+    const id = this.#freeId();
+    const call = new SessionCall(id, node, this, signal);
+    const sequences = asked.request.choices;
+    const timer =
+      deadlineMs > 0 ? setTimeout(() => call.expire(), deadlineMs + deadlineGraceMs) : undefined;
+    this.#open.set(id, { call, deployment: asked.deployment, sequences, timer });
+    this.#inFlight.set(asked.deployment, this.inFlight(asked.deployment) + sequences);
+    stream.write({
+      start: {
+        id,
+        deployment: asked.deployment,
+        request: encodeRequest(asked.request),
+        fairKey: asked.fairKey,
+        deadlineMs: Math.min(maxUint32, Math.ceil(deadlineMs)),
+        priority: asked.priority,
+        window: eventWindow,
+      },
+    });
+    return call;
+  }
+
+  grant(id: number, events: number): void {
+    if (this.#open.has(id)) this.#stream?.write({ grant: { id, events } });
+  }
+
+  cancel(id: number): void {
+    const open = this.#open.get(id);
+    if (!open) return;
+    this.#stream?.write({ cancel: { id } });
+    clearTimeout(open.timer);
+    open.timer = setTimeout(() => this.#forget(id), cancelledHoldMs);
+    open.timer.unref();
+  }
+
+  async load(spec: DeploymentSpec): Promise<void> {
+    const request = { deployment: encodeDeployment(spec) };
+    const signal = this.#closing.signal;
+    await this.#peer.unary(loadMethod, request, { deadlineMs: commandDeadlineMs, signal });
+  }
+
+  async unload(deployment: string): Promise<void> {
+    const signal = this.#closing.signal;
+    const request = { deployment };
+    await this.#peer.unary(unloadMethod, request, { deadlineMs: commandDeadlineMs, signal });
+  }
+
+  pull(weights: WeightsSpec, signal: AbortSignal): AsyncIterable<PullProgress> {
+    const request = { weights: encodeWeights(weights) };
+    const either = AbortSignal.any([signal, this.#closing.signal]);
+    return this.#peer.serverStream(pullMethod, request, either);
+  }
+
+  /** Takes no new requests; closes when the open ones have ended or the stream breaks. */
+  retire(): void {
+    this.#retired = true;
+    if (this.#open.size === 0 || !this.#stream) this.close();
+  }
+
+  /** Takes requests again: the same process has attached anew. False if the link is closed. */
+  reinstate(): boolean {
+    if (this.closed) return false;
+    this.#retired = false;
+    return true;
+  }
+
+  get closed(): boolean {
+    return this.#closing.signal.aborted;
+  }
+
+  close(): void {
+    if (this.closed) return;
+    this.#closing.abort();
+    this.#stream?.cancel();
+    this.#onBroken("the link was closed");
+    this.#peer.close();
+  }
+
+  async #run(): Promise<void> {
+    const backoff = new Backoff(reconnect);
+    while (!this.closed) {
+      const error = await this.#session(() => backoff.reset());
+      if (this.closed) return;
+      if (this.#retired) return this.close();
+      const { node, log } = this.#options;
+      log.warn("the stream to a worker broke, reconnecting", { node, error: error.message });
+      await delay(backoff.nextMs(), undefined, { signal: this.#closing.signal }).catch(() => {});
+    }
+  }
+
+  /** Opens the stream and resolves with the reason when it has ended. */
+  #session(onOpen: () => void): Promise<AppError> {
+    const stream = this.#peer.duplex(sessionMethod);
+    const { promise, resolve } = Promise.withResolvers<AppError>();
+    const end = (error: AppError) => {
+      this.#onBroken(error.message);
+      resolve(error);
+    };
+    stream.on("metadata", () => {
+      this.#stream = stream;
+      onOpen();
+      this.#options.onChange();
+    });
+    stream.on("data", (frame: InferenceEvents__Output) => this.#receive(frame));
+    stream.on("error", (error) => end(fromStatus(error, this.#options.address)));
+    stream.on("end", () => {
+      stream.end();
+      end(new AppError("unavailable", "the worker closed the stream"));
+    });
+    return promise;
+  }
+
+  #receive(frame: InferenceEvents__Output): void {
+    for (const message of frame.events) {
+      const open = this.#open.get(message.id);
+      if (!open) continue;
+      const event = this.#decode(message, open.call);
+      if (!event) continue;
+      open.call.deliver(event);
+      if (event.type === "done" || event.type === "failed") this.#forget(message.id);
+    }
+  }
+
+  #decode(
+    message: InferenceEvents__Output["events"][number],
+    call: SessionCall,
+  ): EngineEvent | undefined {
+    try {
+      return decodeEvent(message);
+    } catch (error) {
+      const { code, message: text } = toAppError(error);
+      call.fail({ code, message: text });
+      this.cancel(message.id);
+      return undefined;
+    }
+  }
+
+  #forget(id: number): void {
+    const open = this.#open.get(id);
+    if (!open) return;
+    clearTimeout(open.timer);
+    this.#open.delete(id);
+    const left = this.inFlight(open.deployment) - open.sequences;
+    if (left > 0) this.#inFlight.set(open.deployment, left);
+    else this.#inFlight.delete(open.deployment);
+    if (this.#retired && this.#open.size === 0) this.close();
+    this.#options.onChange();
+  }
+
+  #onBroken(reason: string): void {
+    this.#stream = undefined;
+    const calls = [...this.#open.values()];
+    this.#open.clear();
+    this.#inFlight.clear();
+    let lost = 0;
+    for (const { call, timer } of calls) {
+      clearTimeout(timer);
+      if (!call.ended) lost += 1;
+      const message = `worker ${this.#options.node} was lost before the answer was complete: ${reason}`;
+      call.fail({ code: "worker_lost", message });
+    }
+    if (lost > 0) this.#options.onLost(lost);
+    this.#options.onChange();
+  }
+
+  /** Ids are uint32 and start anew after the largest; one that is still open is passed over. */
+  #freeId(): number {
+    while (this.#open.has(this.#nextId)) this.#nextId = (this.#nextId % maxUint32) + 1;
+    const id = this.#nextId;
+    this.#nextId = (id % maxUint32) + 1;
+    return id;
+  }
+}

@@ -1,0 +1,64 @@
+/** Who waits, and how far ahead of others. */
+export interface QueueTicket {
+  /** Keys take turns; within a key the order is that of arrival. */
+  readonly fairKey: string;
+  /** Higher goes first, whatever its key. */
+  readonly priority: number;
+}
+
+/** A bounded queue: by priority, then keys in turn, then first in, first out. */
+export class FairQueue<T extends QueueTicket> {
+  readonly capacity: number;
+  /** By priority; a lane's keys stand in the order of their next turns. */
+  readonly #lanes = new Map<number, Map<string, T[]>>();
+  #size = 0;
+
+  constructor(capacity: number) {
+    this.capacity = capacity;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** False, and the ticket is not taken, where the queue is full. */
+  push(ticket: T): boolean {
+    if (this.#size >= this.capacity) return false;
+    let lane = this.#lanes.get(ticket.priority);
+    if (!lane) {
+      lane = new Map();
+      this.#lanes.set(ticket.priority, lane);
+    }
+    const waiting = lane.get(ticket.fairKey);
+    if (waiting) waiting.push(ticket);
+    else lane.set(ticket.fairKey, [ticket]);
+    this.#size += 1;
+    return true;
+  }
+
+  /** The ticket whose turn it is; it stays in the queue. */
+  peek(): T | undefined {
+    const lane = this.#lanes.get(Math.max(...this.#lanes.keys()));
+    return lane?.values().next().value?.[0];
+  }
+
+  /** Takes a ticket out. If it was its turn, its key goes behind the others. */
+  remove(ticket: T): boolean {
+    const lane = this.#lanes.get(ticket.priority);
+    const waiting = lane?.get(ticket.fairKey);
+    const index = waiting?.indexOf(ticket) ?? -1;
+    if (!lane || !waiting || index < 0) return false;
+    waiting.splice(index, 1);
+    this.#size -= 1;
+    if (index === 0) {
+      lane.delete(ticket.fairKey);
+      if (waiting.length > 0) lane.set(ticket.fairKey, waiting);
+    }
+    if (lane.size === 0) this.#lanes.delete(ticket.priority);
+    return true;
+  }
+
+  tickets(): T[] {
+    return [...this.#lanes.values()].flatMap((lane) => [...lane.values()].flat());
+  }
+}

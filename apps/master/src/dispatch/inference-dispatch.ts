@@ -1,0 +1,365 @@
+import type { Clock } from "@heddle/base/clock";
+import { AppError, type ErrorCode } from "@heddle/base/errors";
+import type { Random } from "@heddle/base/random";
+import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
+import type { InferenceAnswer, InferenceCall, InferenceDispatch } from "../ports.ts";
+import { Circuit } from "./circuit.ts";
+import { FairQueue } from "./fair-queue.ts";
+import { PrefixIndex, promptChunks } from "./prefix-index.ts";
+import { type Candidate, chooseReplica } from "./routing.ts";
+
+/** A ready replica that requests can be sent to. */
+export interface ReadyReplica extends Candidate {
+  readonly node: string;
+  /** The events end with exactly one `done` or `failed`; leaving them cancels. */
+  start(call: InferenceCall, deadlineMs: number, signal: AbortSignal): AsyncIterable<EngineEvent>;
+}
+
+/** What dispatch knows of a deployment's replicas. */
+export interface ReplicaSource {
+  ready(deployment: string): readonly ReadyReplica[];
+  /** Why none is ready: one is on its way, or none will come by waiting; `known` of the id. */
+  outlook(deployment: string): { known: boolean; loading: boolean; message: string };
+  /** Called whenever any of this may have changed. */
+  onChange(listener: () => void): () => void;
+}
+
+export interface DispatchOptions {
+  readonly replicas: ReplicaSource;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Calls that may wait per deployment. */
+  readonly maxQueued: number;
+  /** How long a call waits for room, and for a replica that is being brought up. */
+  readonly maxWaitMs: number;
+  readonly maxLoadingWaitMs: number;
+}
+
+/** Counters since the start and the queue's length now. */
+export interface DispatchStats {
+  readonly queued: number;
+  readonly started: number;
+  readonly retries: number;
+  /** Calls that were refused because the queue was full or the wait too long. */
+  readonly overloaded: number;
+}
+
+/** Replicas a call is tried on before its first event. */
+const maxAttempts = 3;
+/** Chunks remembered per deployment: 4 million characters. */
+const maxPrefixChunks = 65_536;
+const retryElsewhere: ReadonlySet<ErrorCode> = new Set([
+  "worker_lost",
+  "unavailable",
+  "engine_failed",
+  "overloaded",
+  "model_loading",
+  "model_not_found",
+]);
+
+interface Waiter {
+  readonly fairKey: string;
+  readonly priority: number;
+  /** Sends the call if a replica has room. */
+  readonly place: () => boolean;
+  readonly fail: (error: AppError) => void;
+}
+
+interface Started {
+  readonly replica: ReadyReplica;
+  readonly iterator: AsyncIterator<EngineEvent>;
+}
+
+/** What is kept per deployment. */
+interface Lane {
+  readonly queue: FairQueue<Waiter>;
+  readonly prefixes: PrefixIndex;
+  readonly circuits: Map<string, Circuit>;
+  readonly chosenAt: Map<string, number>;
+}
+
+/** Sends inference calls to replicas: routes, queues, retries, and takes failing replicas out. */
+export class ReplicaDispatch implements InferenceDispatch {
+  readonly #options: DispatchOptions;
+  readonly #lanes = new Map<string, Lane>();
+  readonly #unsubscribe: () => void;
+  readonly #stats = { started: 0, retries: 0, overloaded: 0 };
+  #turn = 0;
+  #drainQueued = false;
+
+  constructor(options: DispatchOptions) {
+    this.#options = options;
+    this.#unsubscribe = options.replicas.onChange(() => this.#queueDrain());
+  }
+
+  stats(): DispatchStats {
+    let queued = 0;
+    for (const lane of this.#lanes.values()) queued += lane.queue.size;
+    return { queued, ...this.#stats };
+  }
+
+  close(): void {
+    this.#unsubscribe();
+    const error = new AppError("unavailable", "this master is shutting down");
+    for (const lane of this.#lanes.values()) {
+      for (const waiter of lane.queue.tickets()) waiter.fail(error);
+    }
+  }
+
+  async start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer> {
+    const chunks = promptChunks(call.request.input);
+    const endMs = call.deadlineMs > 0 ? this.#nowMs() + call.deadlineMs : Number.POSITIVE_INFINITY;
+    const tried = new Set<string>();
+    for (let attempt = 1; ; attempt += 1) {
+      const { replica, iterator } = await this.#acquire(call, chunks, endMs, tried, signal);
+      const first = await iterator.next();
+      const event: EngineEvent = first.done ? missingEnd : first.value;
+      if (event.type !== "failed") {
+        this.#circuitOf(call, replica).onStarted();
+        this.#stats.started += 1;
+        return { node: replica.node, events: this.#resume(call, replica, event, iterator) };
+      }
+      const failure = event.error;
+      this.#onEnd(call, replica, failure.code);
+      tried.add(replica.holder);
+      if (attempt >= maxAttempts || !retryElsewhere.has(failure.code) || signal.aborted) {
+        throw this.#refusal(call, failure, replica.node);
+      }
+      if (!this.#hasUntried(call.deployment, tried)) {
+        throw this.#refusal(call, failure, replica.node);
+      }
+      this.#stats.retries += 1;
+    }
+  }
+
+  /** Resolves when the call was sent to a replica that is not among the tried ones. */
+  async #acquire(
+    call: InferenceCall,
+    chunks: readonly number[],
+    endMs: number,
+    tried: ReadonlySet<string>,
+    signal: AbortSignal,
+  ): Promise<Started> {
+    if (signal.aborted) throw new AppError("cancelled", "the caller gave the request up");
+    const lane = this.#lane(call.deployment);
+    const send = () => this.#send(lane, call, chunks, endMs, tried, signal);
+    const started = lane.queue.size === 0 ? send() : undefined;
+    if (started) return started;
+    this.#refuseHopeless(call.deployment);
+    return this.#wait(lane, call, endMs, signal, send);
+  }
+
+  #wait(
+    lane: Lane,
+    call: InferenceCall,
+    endMs: number,
+    signal: AbortSignal,
+    send: () => Started | undefined,
+  ): Promise<Started> {
+    const { promise, resolve, reject } = Promise.withResolvers<Started>();
+    const waiter: Waiter = {
+      fairKey: call.fairKey,
+      priority: call.priority,
+      place: () => {
+        const started = send();
+        if (started) leave(() => resolve(started));
+        return started !== undefined;
+      },
+      fail: (error) => leave(() => reject(error)),
+    };
+    const onAbort = () =>
+      waiter.fail(new AppError("cancelled", "the caller gave the request up while it waited"));
+    const waitMs = Math.min(this.#waitLimitMs(call.deployment), endMs - this.#nowMs());
+    const timer = setTimeout(() => waiter.fail(this.#onWaitedTooLong(call, endMs)), waitMs);
+    const leave = (settle: () => void) => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", onAbort);
+      lane.queue.remove(waiter);
+      settle();
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+    if (!lane.queue.push(waiter)) waiter.fail(this.#overloaded(call, "its queue is full"));
+    else this.#queueDrain();
+    return promise;
+  }
+
+  /** Chooses a replica with room and sends the call; nothing where none has room. */
+  #send(
+    lane: Lane,
+    call: InferenceCall,
+    chunks: readonly number[],
+    endMs: number,
+    tried: ReadonlySet<string>,
+    signal: AbortSignal,
+  ): Started | undefined {
+    const nowMs = this.#nowMs();
+    const candidates = this.#options.replicas
+      .ready(call.deployment)
+      .filter(({ holder }) => !tried.has(holder) && this.#circuit(lane, holder).allows(nowMs));
+    const prompt = { chunks: chunks.length, matched: lane.prefixes.match(chunks) };
+    const replica = chooseReplica(
+      candidates,
+      call.request.choices,
+      prompt,
+      ({ holder }) => lane.chosenAt.get(holder) ?? 0,
+    );
+    if (!replica) return undefined;
+    const deadlineMs = Number.isFinite(endMs) ? Math.max(1, endMs - nowMs) : 0;
+    const events = replica.start(call, deadlineMs, signal);
+    this.#turn += 1;
+    lane.chosenAt.set(replica.holder, this.#turn);
+    lane.prefixes.remember(chunks, replica.holder);
+    this.#circuit(lane, replica.holder).onSent();
+    return { replica, iterator: events[Symbol.asyncIterator]() };
+  }
+
+  /** The answer from its first event on; failures on the way count against the replica. */
+  #resume(
+    call: InferenceCall,
+    replica: ReadyReplica,
+    first: EngineEvent,
+    rest: AsyncIterator<EngineEvent>,
+  ): AsyncIterable<EngineEvent> {
+    let pending: EngineEvent | undefined = first;
+    const iterator: AsyncIterator<EngineEvent> = {
+      next: async () => {
+        if (pending) {
+          const value = pending;
+          pending = undefined;
+          return { value, done: false };
+        }
+        const result = await rest.next();
+        const last = result.done ? undefined : result.value;
+        if (last?.type === "failed") this.#onEnd(call, replica, last.error.code);
+        else if (last?.type === "done") this.#onEnd(call, replica, undefined);
+        return result;
+      },
+      return: async () => {
+        await rest.return?.();
+        return { value: undefined, done: true };
+      },
+    };
+    return { [Symbol.asyncIterator]: () => iterator };
+  }
+
+  #onEnd(call: InferenceCall, replica: ReadyReplica, code: ErrorCode | undefined): void {
+    const circuit = this.#circuitOf(call, replica);
+    if (code === undefined) circuit.onSuccess();
+    else if (code === "engine_failed" || code === "server_error") {
+      circuit.onFailure(this.#nowMs());
+      const waitMs = circuit.opensAtMs - this.#nowMs();
+      if (waitMs > 0) setTimeout(() => this.#queueDrain(), waitMs).unref();
+    } else circuit.onNeutral();
+  }
+
+  /** One pass over the queues in this turn of the event loop, however much changed in it. */
+  #queueDrain(): void {
+    if (this.#drainQueued) return;
+    this.#drainQueued = true;
+    setImmediate(() => {
+      this.#drainQueued = false;
+      for (const [deployment, lane] of this.#lanes) this.#drain(deployment, lane);
+    });
+  }
+
+  #drain(deployment: string, lane: Lane): void {
+    for (let waiter = lane.queue.peek(); waiter; waiter = lane.queue.peek()) {
+      if (!waiter.place()) break;
+    }
+    if (lane.queue.size === 0) return;
+    try {
+      this.#refuseHopeless(deployment);
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+      for (const waiter of lane.queue.tickets()) waiter.fail(error);
+    }
+  }
+
+  /** Throws where waiting cannot help: the deployment is unknown, or nothing brings it up. */
+  #refuseHopeless(deployment: string): void {
+    if (this.#options.replicas.ready(deployment).length > 0) return;
+    const outlook = this.#options.replicas.outlook(deployment);
+    if (outlook.loading) return;
+    const code = outlook.known ? "unavailable" : "model_not_found";
+    throw new AppError(code, outlook.message, { model: deployment });
+  }
+
+  #hasUntried(deployment: string, tried: ReadonlySet<string>): boolean {
+    return this.#options.replicas.ready(deployment).some(({ holder }) => !tried.has(holder));
+  }
+
+  #waitLimitMs(deployment: string): number {
+    const isReady = this.#options.replicas.ready(deployment).length > 0;
+    return isReady ? this.#options.maxWaitMs : this.#options.maxLoadingWaitMs;
+  }
+
+  #onWaitedTooLong(call: InferenceCall, endMs: number): AppError {
+    if (this.#nowMs() >= endMs - 1) {
+      return new AppError("deadline_exceeded", "the deadline passed while the request waited");
+    }
+    if (this.#options.replicas.ready(call.deployment).length > 0) {
+      return this.#overloaded(call, `no replica had room within ${this.#options.maxWaitMs} ms`);
+    }
+    const { message } = this.#options.replicas.outlook(call.deployment);
+    const retryAfterMs = this.#options.maxLoadingWaitMs;
+    return new AppError("model_loading", message, { model: call.deployment, retryAfterMs });
+  }
+
+  #overloaded(call: InferenceCall, why: string): AppError {
+    this.#stats.overloaded += 1;
+    const message = `${call.deployment} has more requests than it can take: ${why}`;
+    const retryAfterMs = this.#retryAfterMs(call.deployment);
+    return new AppError("overloaded", message, { model: call.deployment, retryAfterMs });
+  }
+
+  /** A second for every time that the waiting calls would fill all replicas; 1 to 30 seconds. */
+  #retryAfterMs(deployment: string): number {
+    let slots = 0;
+    for (const replica of this.#options.replicas.ready(deployment)) slots += replica.maxSequences;
+    const rounds = Math.ceil((this.#lane(deployment).queue.size + 1) / Math.max(1, slots));
+    return 1_000 * Math.min(30, rounds);
+  }
+
+  #refusal(call: InferenceCall, failure: EngineFailure, node: string): AppError {
+    const { code, message, param } = failure;
+    const retryAfterMs = code === "overloaded" ? this.#retryAfterMs(call.deployment) : undefined;
+    return new AppError(code, message, { param, node, retryAfterMs, model: call.deployment });
+  }
+
+  #lane(deployment: string): Lane {
+    let lane = this.#lanes.get(deployment);
+    if (!lane) {
+      lane = {
+        queue: new FairQueue(this.#options.maxQueued),
+        prefixes: new PrefixIndex(maxPrefixChunks),
+        circuits: new Map(),
+        chosenAt: new Map(),
+      };
+      this.#lanes.set(deployment, lane);
+    }
+    return lane;
+  }
+
+  #circuitOf(call: InferenceCall, replica: ReadyReplica): Circuit {
+    return this.#circuit(this.#lane(call.deployment), replica.holder);
+  }
+
+  #circuit(lane: Lane, holder: string): Circuit {
+    let circuit = lane.circuits.get(holder);
+    if (!circuit) {
+      circuit = new Circuit(this.#options.random);
+      lane.circuits.set(holder, circuit);
+    }
+    return circuit;
+  }
+
+  #nowMs(): number {
+    return this.#options.clock.monotonicMs();
+  }
+}
+
+const missingEnd: EngineEvent = {
+  type: "failed",
+  id: 0,
+  error: { code: "server_error", message: "the worker ended the answer without a last event" },
+};

@@ -1,0 +1,95 @@
+import type { EngineInput } from "@heddle/contracts/engine";
+
+/** Units (UTF-16 code units of text, or token ids) per chunk. */
+const chunkUnits = { text: 64, tokens: 16 };
+/** A prompt's chunks beyond this are not looked at: 64k characters or 16k tokens. */
+const maxChunks = 1_024;
+/** Replicas remembered per chunk, the most recent ones. */
+const maxHoldersPerChunk = 8;
+
+/**
+ * Which replicas have recently served which prefix: an approximate radix tree, kept flat. A chunk's
+ * key is the hash of the whole prefix up to its end, so that a path of the tree is a run of keys and
+ * no node needs a pointer. Bounded by `maxEntries`; the least recently used go first, and within a
+ * path the deepest, for a path is touched from its end.
+ */
+export class PrefixIndex {
+  readonly #maxEntries: number;
+  readonly #holders = new Map<number, string[]>();
+
+  constructor(maxEntries: number) {
+    this.#maxEntries = maxEntries;
+  }
+
+  get size(): number {
+    return this.#holders.size;
+  }
+
+  /** By replica, how many leading chunks of the prompt it has served; replicas with none are absent. */
+  match(chunks: readonly number[]): Map<string, number> {
+    const depths = new Map<string, number>();
+    for (const [index, chunk] of chunks.entries()) {
+      let advanced = false;
+      for (const holder of this.#holders.get(chunk) ?? []) {
+        if ((depths.get(holder) ?? 0) !== index) continue;
+        depths.set(holder, index + 1);
+        advanced = true;
+      }
+      if (!advanced) break;
+    }
+    return depths;
+  }
+
+  /** The replica now holds every prefix of the prompt. */
+  remember(chunks: readonly number[], holder: string): void {
+    for (const chunk of chunks.toReversed()) {
+      const holders = this.#holders.get(chunk) ?? [];
+      this.#holders.delete(chunk);
+      const others = holders.filter((other) => other !== holder);
+      this.#holders.set(chunk, [holder, ...others.slice(0, maxHoldersPerChunk - 1)]);
+    }
+    for (const oldest of this.#holders.keys()) {
+      if (this.#holders.size <= this.#maxEntries) break;
+      this.#holders.delete(oldest);
+    }
+  }
+}
+
+/** The keys of the prompt's whole chunks: equal prefixes give equal runs of keys. */
+export function promptChunks(input: EngineInput): number[] {
+  switch (input.kind) {
+    case "tokens":
+      return chain(input.tokens.length, (index) => input.tokens[index] ?? 0, chunkUnits.tokens);
+    case "text":
+      return chain(input.text.length, (index) => input.text.charCodeAt(index), chunkUnits.text);
+    case "chat": {
+      const text = input.messages
+        .map(({ role, content, name, toolCalls, toolCallId }) =>
+          JSON.stringify([role, name, content, toolCalls, toolCallId]),
+        )
+        .join("");
+      return chain(text.length, (index) => text.charCodeAt(index), chunkUnits.text);
+    }
+    default:
+      input satisfies never;
+      throw new TypeError("an input has no known kind");
+  }
+}
+
+/**
+ * Two 32-bit multiplicative hashes run over the units; their 53 leading bits are read at the end of
+ * each chunk. A collision only sends a request to a less suitable replica.
+ */
+function chain(length: number, unit: (index: number) => number, size: number): number[] {
+  const chunks: number[] = [];
+  const end = Math.min(length - (length % size), size * maxChunks);
+  let high = 0x9e3779b9;
+  let low = 0x85ebca6b;
+  for (let index = 0; index < end; index += 1) {
+    const value = unit(index);
+    high = Math.imul(high ^ value, 0x01000193);
+    low = Math.imul((low << 5) ^ (low >>> 27) ^ value, 0x2c1b3c6d);
+    if ((index + 1) % size === 0) chunks.push((high >>> 0) * 2 ** 21 + (low >>> 11));
+  }
+  return chunks;
+}

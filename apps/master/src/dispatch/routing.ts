@@ -1,0 +1,56 @@
+/** A replica that could take a request. */
+export interface Candidate {
+  /** The node and the start of its engine: what the prefix index remembers. */
+  readonly holder: string;
+  /** Sequences that run or wait there. */
+  readonly used: number;
+  readonly maxSequences: number;
+  readonly maxQueued: number;
+}
+
+/** How much a full batch counts against a wholly cached prompt. */
+const loadWeight = 0.5;
+
+/**
+ * Chooses the replica for a request of `sequences` choices, or none where no replica has room.
+ *
+ * Replicas where the request starts at once (used + sequences <= maxSequences) come before those
+ * where it waits in the engine's queue (<= maxSequences + maxQueued); others are out. Within a class
+ * the highest `share - 0.5 * load` wins, with
+ *   share = leading chunks of the prompt that the replica served before / all its chunks (0 of none),
+ *   load  = used / maxSequences.
+ * So a cached prefix draws requests until the replica's batch is full; then they spill to the next,
+ * which holds the prefix from then on. Equal scores go to the replica chosen longest ago.
+ */
+export function chooseReplica<C extends Candidate>(
+  candidates: readonly C[],
+  sequences: number,
+  prompt: { readonly chunks: number; readonly matched: ReadonlyMap<string, number> },
+  lastChosen: (candidate: C) => number,
+): C | undefined {
+  let best: { candidate: C; rank: number; score: number } | undefined;
+  for (const candidate of candidates) {
+    const rank = roomRank(candidate, sequences);
+    if (rank === 0) continue;
+    const matched = prompt.matched.get(candidate.holder) ?? 0;
+    const share = prompt.chunks > 0 ? matched / prompt.chunks : 0;
+    const score = share - loadWeight * (candidate.used / Math.max(1, candidate.maxSequences));
+    const better =
+      !best ||
+      rank > best.rank ||
+      (rank === best.rank &&
+        (score > best.score ||
+          (score === best.score && lastChosen(candidate) < lastChosen(best.candidate))));
+    if (better) best = { candidate, rank, score };
+  }
+  return best?.candidate;
+}
+
+/** 2 where the request starts at once, 1 where it waits in the engine, 0 where it is refused. */
+function roomRank(candidate: Candidate, sequences: number): 0 | 1 | 2 {
+  const { used, maxSequences, maxQueued } = candidate;
+  if (used + sequences <= maxSequences) return 2;
+  // A request of more choices than the engine ever runs at once still has to be taken when idle.
+  if (used + sequences <= maxSequences + maxQueued || used === 0) return 1;
+  return 0;
+}

@@ -1,0 +1,215 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import type {
+  DeploymentSpec,
+  EngineEvent,
+  EngineOptions,
+  GenerateRequest,
+} from "@heddle/contracts/engine";
+import type { ControlCommand, ControlReply } from "@heddle/control/command";
+import type { ControlState, DeploymentRecord } from "@heddle/control/state";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import {
+  type ClusterLink,
+  type ClusterLinkOptions,
+  startClusterLink,
+} from "../cluster/cluster-link.ts";
+import type { ControlPlane, InferenceAnswer, InferenceCall } from "../ports.ts";
+
+export const clusterToken = "a-token-for-tests-only";
+
+const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
+const workerProgram = fileURLToPath(
+  new URL("../../../worker/dist/testing/scripted-worker.js", import.meta.url),
+);
+
+/** The replicated state of one master, changed by the test at will. */
+export class TestControl implements ControlPlane {
+  readonly state: ControlState = { keys: new Map(), models: new Map(), deployments: new Map() };
+  readonly #listeners = new Set<(command: ControlCommand) => void>();
+
+  propose(): Promise<ControlReply> {
+    return Promise.reject(new Error("the tests change the state themselves"));
+  }
+
+  onApplied(listener: (command: ControlCommand) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  deploy(
+    key: string,
+    replicas: DeploymentRecord["replicas"] = "every-worker",
+    options: EngineOptions = {},
+    weightsKey = key,
+  ): void {
+    const weights = { key: weightsKey, file: "model.gguf", sources: ["builtin://"] };
+    const spec: DeploymentSpec = { key, engine: "llama", weights, options };
+    this.state.deployments.set(key, { spec, replicas });
+    this.#applied();
+  }
+
+  remove(key: string): void {
+    this.state.deployments.delete(key);
+    this.#applied();
+  }
+
+  #applied(): void {
+    const command: ControlCommand = { type: "model.remove", atMs: 0, id: "" };
+    for (const listener of this.#listeners) listener(command);
+  }
+}
+
+/** A master's cluster link with worker processes, all on loopback; `close` ends everything. */
+export class TestCluster {
+  readonly control = new TestControl();
+  readonly #folder = mkdtempSync(join(tmpdir(), "heddle-wire-"));
+  readonly #processes = new Set<ChildProcess>();
+  #link: ClusterLink | undefined;
+  #nextWorker = 1;
+
+  get link(): ClusterLink {
+    if (!this.#link) throw new Error("the master is not started");
+    return this.#link;
+  }
+
+  async startMaster(options: Partial<ClusterLinkOptions> = {}): Promise<void> {
+    this.#link = await startClusterLink({
+      grpcHost: "127.0.0.1",
+      grpcPort: 0,
+      clusterToken,
+      masterId: "master-1",
+      control: this.control,
+      logger: silentLog,
+      heartbeatIntervalMs: 100,
+      ...options,
+    });
+  }
+
+  async stopMaster(): Promise<void> {
+    await this.#link?.close();
+    this.#link = undefined;
+  }
+
+  /** Resolves when the process says that it is ready. */
+  async startWorker(
+    settings: { readonly name?: string; readonly clusterToken?: string } = {},
+  ): Promise<ChildProcess> {
+    const name = settings.name ?? `worker-${this.#nextWorker++}`;
+    const argument = JSON.stringify({
+      dataDirectory: join(this.#folder, name),
+      masters: [this.link.grpcAddress],
+      clusterToken,
+      ...settings,
+      name,
+    });
+    const child = spawn(process.execPath, [workerProgram, argument], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    this.#processes.add(child);
+    child.once("exit", () => this.#processes.delete(child));
+    for await (const line of createInterface({ input: child.stdout })) {
+      if (line.includes('"ready"')) break;
+    }
+    child.stdout.resume();
+    return child;
+  }
+
+  async workersReady(deployment: string, count: number): Promise<void> {
+    await eventually(`${count} replicas of ${deployment} are ready`, () => {
+      const replicas = this.link.directory.nodes().flatMap((node) => node.replicas);
+      const ready = replicas.filter((r) => r.deployment === deployment && r.phase === "ready");
+      return ready.length === count;
+    });
+  }
+
+  node(name: string): string {
+    const found = this.link.directory.nodes().find((node) => node.name === name);
+    if (!found) throw new Error(`no node ${name} is attached`);
+    return found.id;
+  }
+
+  start(
+    deployment: string,
+    text: string,
+    options: Partial<Omit<InferenceCall, "request">> & { signal?: AbortSignal } & {
+      request?: Partial<GenerateRequest>;
+    } = {},
+  ): Promise<InferenceAnswer> {
+    const { signal = new AbortController().signal, request, ...rest } = options;
+    const call: InferenceCall = {
+      requestId: "r",
+      deployment,
+      request: { ...textRequest(text), ...request },
+      fairKey: "key",
+      deadlineMs: 20_000,
+      priority: 0,
+      ...rest,
+    };
+    return this.link.dispatch.start(call, signal);
+  }
+
+  async close(): Promise<void> {
+    await this.stopMaster();
+    for (const child of this.#processes) {
+      const exited = once(child, "exit");
+      child.kill("SIGKILL");
+      await exited;
+    }
+    rmSync(this.#folder, { recursive: true });
+  }
+}
+
+export function textRequest(text: string): GenerateRequest {
+  return {
+    input: { kind: "text", text },
+    sampling: {
+      temperature: 0,
+      topP: 1,
+      presencePenalty: 0,
+      frequencyPenalty: 0,
+      logitBias: [],
+    },
+    choices: 1,
+    stop: [],
+    format: "text",
+  };
+}
+
+export async function collect(events: AsyncIterable<EngineEvent>): Promise<EngineEvent[]> {
+  const all: EngineEvent[] = [];
+  for await (const event of events) all.push(event);
+  return all;
+}
+
+export function textOf(events: readonly EngineEvent[], choice = 0): string {
+  let text = "";
+  for (const event of events) {
+    if (event.type === "delta" && event.choice === choice) text += event.text;
+  }
+  return text;
+}
+
+/** What the scripted engine answers. */
+export function scriptedText(tokens: number): string {
+  return Array.from({ length: tokens }, (_, index) => `t${index} `).join("");
+}
+
+/** Polls until the condition holds; fails after ten seconds with what was waited for. */
+export async function eventually(what: string, condition: () => boolean): Promise<void> {
+  const end = performance.now() + 10_000;
+  while (!condition()) {
+    if (performance.now() > end) throw new Error(`it never came true that ${what}`);
+    await delay(10);
+  }
+}

@@ -1,0 +1,39 @@
+import type { AppError } from "@heddle/base/errors";
+import type {
+  DeploymentSpec,
+  Engine,
+  EngineEventSink,
+  WeightsSpec,
+} from "@heddle/contracts/engine";
+
+/** What the worker needs from libs/engines; tests give it a scripted engine through the same port. */
+export interface EnginePorts {
+  readonly startEngine: EngineFactory;
+  readonly pullWeights: WeightsPuller;
+}
+
+/**
+ * Starts an engine and resolves when it can take requests; rejects with an AppError. `onExit` is
+ * called at most once, when the engine ends without `close` having been asked for.
+ */
+export type EngineFactory = (start: {
+  readonly spec: DeploymentSpec;
+  readonly modelPath: string;
+  readonly sink: EngineEventSink;
+  readonly onExit: (error: AppError) => void;
+}) => Promise<Engine>;
+
+/** Resolves with the path of the verified weights file; rejects with an AppError. */
+export type WeightsPuller = (
+  weights: WeightsSpec,
+  options: {
+    readonly signal: AbortSignal;
+    readonly onProgress: (progress: PullState) => void;
+  },
+) => Promise<string>;
+
+export interface PullState {
+  readonly pulledBytes: number;
+  readonly totalBytes: number;
+  readonly source: string;
+}

@@ -1,0 +1,144 @@
+import { Metadata, type ServerDuplexStream } from "@grpc/grpc-js";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
+import type { InferenceCommand__Output } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
+import type { InferenceEvent } from "@heddle/contracts/generated/heddle/v1/InferenceEvent";
+import type { InferenceEvents } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
+import type { Start__Output } from "@heddle/contracts/generated/heddle/v1/Start";
+import { decodeRequest, encodeEvent } from "@heddle/rpc/inference-codec";
+import { toStatus } from "@heddle/rpc/status";
+import { isLast, Outbox } from "./outbox.ts";
+import type { ReplicaCall } from "./replica.ts";
+import type { ReplicaSet } from "./replica-set.ts";
+
+type SessionStream = ServerDuplexStream<InferenceCommand__Output, InferenceEvents>;
+
+/** A master may have so many requests open on its stream; its own queue holds the rest. */
+const maxRequests = 4_096;
+
+interface OpenRequest {
+  readonly outbox: Outbox;
+  call?: ReplicaCall | undefined;
+}
+
+/**
+ * One master's stream of requests. All events of one turn of the event loop (one engine step) leave
+ * in one frame. The stream's end, however it comes, cancels every request that is still open.
+ */
+export class InferenceSession {
+  readonly #stream: SessionStream;
+  readonly #replicas: ReplicaSet;
+  readonly #open = new Map<number, OpenRequest>();
+  readonly #dirty = new Set<number>();
+  #flushQueued = false;
+  #writable = true;
+  #ended = false;
+
+  constructor(stream: SessionStream, replicas: ReplicaSet) {
+    this.#stream = stream;
+    this.#replicas = replicas;
+    stream.on("data", (command: InferenceCommand__Output) => this.#receive(command));
+    stream.on("drain", () => {
+      this.#writable = true;
+      this.#flush();
+    });
+    stream.once("end", () => {
+      this.#end();
+      stream.end();
+    });
+    stream.once("cancelled", () => this.#end());
+    stream.once("error", () => this.#end());
+    // The headers tell the master at once that the stream stands.
+    stream.sendMetadata(new Metadata());
+  }
+
+  #receive(command: InferenceCommand__Output): void {
+    if (this.#ended) return;
+    if (command.start) this.#start(command.start);
+    else if (command.grant) {
+      this.#open.get(command.grant.id)?.outbox.grant(command.grant.events);
+      this.#markDirty(command.grant.id);
+    } else if (command.cancel) this.#cancel(command.cancel.id);
+  }
+
+  #start(start: Start__Output): void {
+    const { id } = start;
+    if (this.#open.has(id)) {
+      const error = new AppError("invalid_value", `request ${id} is already open on this stream`);
+      this.#end();
+      this.#stream.emit("error", toStatus(error));
+      return;
+    }
+    const opened: OpenRequest = { outbox: new Outbox(start.window) };
+    this.#open.set(id, opened);
+    const refusal = this.#submit(start, opened);
+    if (refusal) this.#push(id, opened, { type: "failed", id, error: refusal });
+  }
+
+  #submit(start: Start__Output, opened: OpenRequest): EngineFailure | undefined {
+    const { id, deployment, fairKey, deadlineMs, priority } = start;
+    if (this.#open.size > maxRequests) {
+      return { code: "overloaded", message: `${maxRequests} requests are open on this stream` };
+    }
+    if (!start.request) return { code: "invalid_value", message: "the request is missing" };
+    try {
+      const call = this.#replicas.submit(
+        deployment,
+        decodeRequest(start.request),
+        { fairKey, deadlineMs, priority },
+        (event) => this.#push(id, opened, event),
+      );
+      if ("refused" in call) return call.refused;
+      opened.call = call;
+      return undefined;
+    } catch (error) {
+      const { code, message } = toAppError(error);
+      return { code, message };
+    }
+  }
+
+  #cancel(id: number): void {
+    const opened = this.#open.get(id);
+    if (!opened) return;
+    opened.outbox.abandon();
+    opened.call?.cancel();
+    this.#markDirty(id);
+  }
+
+  /** `event.id` is the engine's; on the stream the request has the master's. */
+  #push(id: number, opened: OpenRequest, event: EngineEvent): void {
+    if (this.#ended) return;
+    opened.outbox.push(event.id === id ? event : { ...event, id });
+    this.#markDirty(id);
+  }
+
+  #markDirty(id: number): void {
+    this.#dirty.add(id);
+    if (this.#flushQueued) return;
+    this.#flushQueued = true;
+    queueMicrotask(() => {
+      this.#flushQueued = false;
+      this.#flush();
+    });
+  }
+
+  #flush(): void {
+    if (!this.#writable || this.#ended) return;
+    const events: InferenceEvent[] = [];
+    for (const id of this.#dirty) {
+      for (const event of this.#open.get(id)?.outbox.take() ?? []) {
+        events.push(encodeEvent(event));
+        if (isLast(event)) this.#open.delete(id);
+      }
+    }
+    this.#dirty.clear();
+    if (events.length > 0) this.#writable = this.#stream.write({ events });
+  }
+
+  #end(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    for (const { call } of this.#open.values()) call?.cancel();
+    this.#open.clear();
+  }
+}

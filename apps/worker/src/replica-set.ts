@@ -1,0 +1,91 @@
+import { isDeepStrictEqual } from "node:util";
+import { AppError } from "@heddle/base/errors";
+import type {
+  DeploymentSpec,
+  EngineFailure,
+  EngineOptions,
+  GenerateRequest,
+  ReplicaStatus,
+  SubmitOptions,
+} from "@heddle/contracts/engine";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import type { EnginePorts } from "./engine-ports.ts";
+import { type EventListener, Replica, type ReplicaCall } from "./replica.ts";
+
+/** One worker runs at most this many deployments at once. */
+const maxReplicas = 64;
+
+/** The deployments that this node runs, one engine each. */
+export class ReplicaSet {
+  readonly #ports: EnginePorts;
+  readonly #defaults: EngineOptions;
+  readonly #log: NodeLog;
+  readonly #onChange: () => void;
+  readonly #replicas = new Map<string, Replica>();
+
+  /** `defaults` fill the engine options that a deployment leaves open. */
+  constructor(ports: EnginePorts, defaults: EngineOptions, log: NodeLog, onChange: () => void) {
+    this.#ports = ports;
+    this.#defaults = defaults;
+    this.#log = log;
+    this.#onChange = onChange;
+  }
+
+  statuses(): ReplicaStatus[] {
+    return [...this.#replicas.values()].map((replica) => replica.status());
+  }
+
+  /** Requests that have not ended, over all deployments. */
+  get openRequests(): number {
+    let total = 0;
+    for (const replica of this.#replicas.values()) total += replica.openRequests;
+    return total;
+  }
+
+  /**
+   * Begins to run a deployment. One that runs as asked is left alone; one that failed is tried
+   * anew; one whose specification changed is replaced.
+   */
+  async load(asked: DeploymentSpec): Promise<void> {
+    const spec = { ...asked, options: { ...this.#defaults, ...asked.options } };
+    const current = this.#replicas.get(spec.key);
+    if (current) {
+      const runs = current.phase !== "failed" && current.phase !== "unloading";
+      if (runs && isDeepStrictEqual(current.spec, spec)) return;
+      await this.unload(spec.key);
+    }
+    // Another load of the same key may have come first while this one waited.
+    if (this.#replicas.has(spec.key)) return;
+    if (this.#replicas.size >= maxReplicas) {
+      const message = `this worker runs ${maxReplicas} deployments already: unload one first`;
+      throw new AppError("overloaded", message);
+    }
+    this.#replicas.set(spec.key, new Replica(spec, this.#ports, this.#log, this.#onChange));
+    this.#onChange();
+  }
+
+  /** Resolves when the engine is gone; unknown keys are a no-op. */
+  async unload(key: string): Promise<void> {
+    const replica = this.#replicas.get(key);
+    if (!replica) return;
+    await replica.close();
+    if (this.#replicas.get(key) === replica) this.#replicas.delete(key);
+    this.#onChange();
+  }
+
+  submit(
+    key: string,
+    request: GenerateRequest,
+    options: SubmitOptions,
+    listener: EventListener,
+  ): ReplicaCall | { readonly refused: EngineFailure } {
+    const replica = this.#replicas.get(key);
+    if (replica) return replica.submit(request, options, listener);
+    const message = `this worker does not run the deployment ${key}`;
+    return { refused: { code: "model_not_found", message } };
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#replicas.keys()].map((key) => this.unload(key)));
+  }
+}

@@ -1,0 +1,189 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { Backoff } from "@heddle/base/backoff";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type {
+  DeploymentSpec,
+  Engine,
+  EngineEvent,
+  EngineFailure,
+  GenerateRequest,
+  ReplicaPhase,
+  ReplicaStatus,
+  SubmitOptions,
+} from "@heddle/contracts/engine";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { emptyLoad } from "@heddle/rpc/node-codec";
+import type { EnginePorts, PullState } from "./engine-ports.ts";
+
+/** Delays between restarts of an engine that crashes. */
+const restartBackoff = { baseMs: 250, maxMs: 30_000 };
+
+/** A request that an engine works on. */
+export interface ReplicaCall {
+  cancel(): void;
+}
+
+export type EventListener = (event: EngineEvent) => void;
+
+/**
+ * One deployment on this node: pulls its weights, runs one engine, and starts it anew with back-off
+ * when it crashes. A replica that could not be brought up stays `failed` until it is replaced.
+ */
+export class Replica {
+  readonly spec: DeploymentSpec;
+  readonly #ports: EnginePorts;
+  readonly #log: NodeLog;
+  readonly #onChange: () => void;
+  readonly #closing = new AbortController();
+  readonly #backoff = new Backoff(restartBackoff);
+  /** Requests in the engine by the id it knows them by. */
+  readonly #calls = new Map<number, EventListener>();
+  readonly #running: Promise<void>;
+  #phase: ReplicaPhase = "pulling";
+  #message = "";
+  #pull: PullState = { pulledBytes: 0, totalBytes: 0, source: "" };
+  #engine: Engine | undefined;
+  #nextId = 1;
+  #restarts = 0;
+
+  constructor(spec: DeploymentSpec, ports: EnginePorts, log: NodeLog, onChange: () => void) {
+    this.spec = spec;
+    this.#ports = ports;
+    this.#log = log;
+    this.#onChange = onChange;
+    this.#running = this.#run();
+  }
+
+  get phase(): ReplicaPhase {
+    return this.#phase;
+  }
+
+  /** Requests that have not ended. */
+  get openRequests(): number {
+    return this.#calls.size;
+  }
+
+  status(): ReplicaStatus {
+    const load = this.#engine?.load() ?? emptyLoad;
+    return {
+      deployment: this.spec.key,
+      phase: this.#phase,
+      pulledBytes: this.#pull.pulledBytes,
+      totalBytes: this.#pull.totalBytes,
+      message: this.#message,
+      load: { ...load, restarts: load.restarts + this.#restarts },
+      info: this.#engine?.info,
+    };
+  }
+
+  /** The listener gets every event of the request; a refusal is returned and nothing was started. */
+  submit(
+    request: GenerateRequest,
+    options: SubmitOptions,
+    listener: EventListener,
+  ): ReplicaCall | { readonly refused: EngineFailure } {
+    const engine = this.#engine;
+    if (this.#phase !== "ready" || !engine) return { refused: this.#refusal() };
+    const id = this.#nextId++;
+    this.#calls.set(id, listener);
+    engine.submit(id, request, options);
+    return { cancel: () => engine.cancel(id) };
+  }
+
+  /** Ends the engine; live requests fail with `unavailable`. Resolves when its process is gone. */
+  async close(): Promise<void> {
+    if (this.#closing.signal.aborted) return this.#running;
+    this.#setPhase("unloading", "");
+    this.#closing.abort();
+    this.#failCalls({ code: "unavailable", message: `${this.spec.key} was unloaded` });
+    await this.#engine?.close();
+    this.#engine = undefined;
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    try {
+      const modelPath = await this.#pullWeights();
+      for (;;) {
+        this.#setPhase("loading", this.#message);
+        const { exited } = await this.#startEngine(modelPath);
+        const error = await exited;
+        if (!error || this.#closing.signal.aborted) return;
+        await this.#onCrash(error);
+      }
+    } catch (error) {
+      if (this.#closing.signal.aborted) return;
+      const { code, message } = toAppError(error);
+      this.#log.error("a replica failed", { deployment: this.spec.key, code, error: message });
+      this.#setPhase("failed", message);
+    }
+  }
+
+  #pullWeights(): Promise<string> {
+    return this.#ports.pullWeights(this.spec.weights, {
+      signal: this.#closing.signal,
+      onProgress: (progress) => {
+        this.#pull = progress;
+      },
+    });
+  }
+
+  /** Resolves when the engine is ready; `exited` is an error where it then crashes. */
+  async #startEngine(modelPath: string): Promise<{ exited: Promise<AppError | undefined> }> {
+    const exit = Promise.withResolvers<AppError | undefined>();
+    const engine = await this.#ports.startEngine({
+      spec: this.spec,
+      modelPath,
+      sink: (events) => this.#dispatch(events),
+      onExit: (error) => exit.resolve(error),
+    });
+    if (this.#closing.signal.aborted) {
+      await engine.close();
+      throw new AppError("cancelled", `${this.spec.key} was unloaded while it loaded`);
+    }
+    this.#closing.signal.addEventListener("abort", () => exit.resolve(undefined), { once: true });
+    this.#engine = engine;
+    this.#setPhase("ready", "");
+    return { exited: exit.promise };
+  }
+
+  async #onCrash(error: AppError): Promise<void> {
+    this.#engine = undefined;
+    this.#restarts += 1;
+    this.#setPhase("loading", `restarting after a crash: ${error.message}`);
+    this.#log.error("an engine crashed", { deployment: this.spec.key, error: error.message });
+    this.#failCalls({ code: "engine_failed", message: error.message });
+    await delay(this.#backoff.nextMs(), undefined, { signal: this.#closing.signal });
+  }
+
+  #dispatch(events: readonly EngineEvent[]): void {
+    for (const event of events) {
+      const listener = this.#calls.get(event.id);
+      if (event.type === "done" || event.type === "failed") this.#calls.delete(event.id);
+      if (event.type === "done") this.#backoff.reset();
+      listener?.(event);
+    }
+  }
+
+  #failCalls(error: EngineFailure): void {
+    const calls = [...this.#calls];
+    this.#calls.clear();
+    for (const [id, listener] of calls) listener({ type: "failed", id, error });
+  }
+
+  #refusal(): EngineFailure {
+    const key = this.spec.key;
+    if (this.#phase === "pulling" || this.#phase === "loading") {
+      return { code: "model_loading", message: `${key} is ${this.#phase} on this worker` };
+    }
+    const reason = this.#message ? `: ${this.#message}` : "";
+    return { code: "unavailable", message: `${key} is ${this.#phase} on this worker${reason}` };
+  }
+
+  #setPhase(phase: ReplicaPhase, message: string): void {
+    this.#phase = phase;
+    this.#message = message;
+    this.#log.info("replica", { deployment: this.spec.key, phase });
+    this.#onChange();
+  }
+}

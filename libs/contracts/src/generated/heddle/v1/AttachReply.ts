@@ -1,0 +1,12 @@
+// Original file: proto/cluster.proto
+
+
+export interface AttachReply {
+  'heartbeatIntervalMs'?: (number);
+  'masterId'?: (string);
+}
+
+export interface AttachReply__Output {
+  'heartbeatIntervalMs': (number);
+  'masterId': (string);
+}

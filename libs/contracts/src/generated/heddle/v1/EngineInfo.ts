@@ -1,0 +1,21 @@
+// Original file: proto/cluster.proto
+
+import type { Long } from '@grpc/proto-loader';
+
+export interface EngineInfo {
+  'engine'?: (string);
+  'device'?: (string);
+  'contextTokens'?: (number);
+  'vocabularySize'?: (number);
+  'parameters'?: (number | string | Long);
+  'fileType'?: (string);
+}
+
+export interface EngineInfo__Output {
+  'engine': (string);
+  'device': (string);
+  'contextTokens': (number);
+  'vocabularySize': (number);
+  'parameters': (number);
+  'fileType': (string);
+}

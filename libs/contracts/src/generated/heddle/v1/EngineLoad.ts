@@ -1,0 +1,31 @@
+// Original file: proto/cluster.proto
+
+import type { Long } from '@grpc/proto-loader';
+
+export interface EngineLoad {
+  'running'?: (number);
+  'waiting'?: (number);
+  'maxSequences'?: (number);
+  'maxQueued'?: (number);
+  'kvUsedTokens'?: (number | string | Long);
+  'kvTokens'?: (number | string | Long);
+  'promptTokens'?: (number | string | Long);
+  'cachedTokens'?: (number | string | Long);
+  'generatedTokens'?: (number | string | Long);
+  'residentBytes'?: (number | string | Long);
+  'restarts'?: (number);
+}
+
+export interface EngineLoad__Output {
+  'running': (number);
+  'waiting': (number);
+  'maxSequences': (number);
+  'maxQueued': (number);
+  'kvUsedTokens': (number);
+  'kvTokens': (number);
+  'promptTokens': (number);
+  'cachedTokens': (number);
+  'generatedTokens': (number);
+  'residentBytes': (number);
+  'restarts': (number);
+}

@@ -1,0 +1,12 @@
+// Original file: proto/worker.proto
+
+
+export interface Finish {
+  'choice'?: (number);
+  'reason'?: (string);
+}
+
+export interface Finish__Output {
+  'choice': (number);
+  'reason': (string);
+}

@@ -1,0 +1,47 @@
+// Original file: proto/worker.proto
+
+import type { ChatInput as _heddle_v1_ChatInput, ChatInput__Output as _heddle_v1_ChatInput__Output } from '../../heddle/v1/ChatInput.ts';
+import type { TokenInput as _heddle_v1_TokenInput, TokenInput__Output as _heddle_v1_TokenInput__Output } from '../../heddle/v1/TokenInput.ts';
+import type { LogitBias as _heddle_v1_LogitBias, LogitBias__Output as _heddle_v1_LogitBias__Output } from '../../heddle/v1/LogitBias.ts';
+
+export interface GenerateRequest {
+  'chat'?: (_heddle_v1_ChatInput | null);
+  'text'?: (string);
+  'tokens'?: (_heddle_v1_TokenInput | null);
+  'choices'?: (number);
+  'maxTokens'?: (number);
+  'stop'?: (string)[];
+  'topLogprobs'?: (number);
+  'format'?: (string);
+  'temperature'?: (number | string);
+  'topP'?: (number | string);
+  'presencePenalty'?: (number | string);
+  'frequencyPenalty'?: (number | string);
+  'seed'?: (number);
+  'logitBias'?: (_heddle_v1_LogitBias)[];
+  'input'?: "chat"|"text"|"tokens";
+  '_maxTokens'?: "maxTokens";
+  '_topLogprobs'?: "topLogprobs";
+  '_seed'?: "seed";
+}
+
+export interface GenerateRequest__Output {
+  'chat'?: (_heddle_v1_ChatInput__Output | null);
+  'text'?: (string);
+  'tokens'?: (_heddle_v1_TokenInput__Output | null);
+  'choices': (number);
+  'maxTokens'?: (number);
+  'stop': (string)[];
+  'topLogprobs'?: (number);
+  'format': (string);
+  'temperature': (number);
+  'topP': (number);
+  'presencePenalty': (number);
+  'frequencyPenalty': (number);
+  'seed'?: (number);
+  'logitBias': (_heddle_v1_LogitBias__Output)[];
+  'input'?: "chat"|"text"|"tokens";
+  '_maxTokens'?: "maxTokens";
+  '_topLogprobs'?: "topLogprobs";
+  '_seed'?: "seed";
+}

@@ -1,0 +1,20 @@
+// Original file: proto/cluster.proto
+
+import type { Gpu as _heddle_v1_Gpu, Gpu__Output as _heddle_v1_Gpu__Output } from '../../heddle/v1/Gpu.ts';
+import type { Long } from '@grpc/proto-loader';
+
+export interface Hardware {
+  'platform'?: (string);
+  'cpuModel'?: (string);
+  'cpuCount'?: (number);
+  'memoryBytes'?: (number | string | Long);
+  'gpus'?: (_heddle_v1_Gpu)[];
+}
+
+export interface Hardware__Output {
+  'platform': (string);
+  'cpuModel': (string);
+  'cpuCount': (number);
+  'memoryBytes': (number);
+  'gpus': (_heddle_v1_Gpu__Output)[];
+}

@@ -1,0 +1,23 @@
+// Original file: proto/cluster.proto
+
+import type { Gpu as _heddle_v1_Gpu, Gpu__Output as _heddle_v1_Gpu__Output } from '../../heddle/v1/Gpu.ts';
+import type { Replica as _heddle_v1_Replica, Replica__Output as _heddle_v1_Replica__Output } from '../../heddle/v1/Replica.ts';
+import type { Long } from '@grpc/proto-loader';
+
+export interface Heartbeat {
+  'cpuPercent'?: (number | string);
+  'memoryUsedBytes'?: (number | string | Long);
+  'diskFreeBytes'?: (number | string | Long);
+  'diskTotalBytes'?: (number | string | Long);
+  'gpus'?: (_heddle_v1_Gpu)[];
+  'replicas'?: (_heddle_v1_Replica)[];
+}
+
+export interface Heartbeat__Output {
+  'cpuPercent': (number);
+  'memoryUsedBytes': (number);
+  'diskFreeBytes': (number);
+  'diskTotalBytes': (number);
+  'gpus': (_heddle_v1_Gpu__Output)[];
+  'replicas': (_heddle_v1_Replica__Output)[];
+}

@@ -1,0 +1,27 @@
+// Original file: proto/worker.proto
+
+import type { Started as _heddle_v1_Started, Started__Output as _heddle_v1_Started__Output } from '../../heddle/v1/Started.ts';
+import type { Delta as _heddle_v1_Delta, Delta__Output as _heddle_v1_Delta__Output } from '../../heddle/v1/Delta.ts';
+import type { Finish as _heddle_v1_Finish, Finish__Output as _heddle_v1_Finish__Output } from '../../heddle/v1/Finish.ts';
+import type { Usage as _heddle_v1_Usage, Usage__Output as _heddle_v1_Usage__Output } from '../../heddle/v1/Usage.ts';
+import type { Failure as _heddle_v1_Failure, Failure__Output as _heddle_v1_Failure__Output } from '../../heddle/v1/Failure.ts';
+
+export interface InferenceEvent {
+  'id'?: (number);
+  'started'?: (_heddle_v1_Started | null);
+  'delta'?: (_heddle_v1_Delta | null);
+  'finish'?: (_heddle_v1_Finish | null);
+  'done'?: (_heddle_v1_Usage | null);
+  'failed'?: (_heddle_v1_Failure | null);
+  'event'?: "started"|"delta"|"finish"|"done"|"failed";
+}
+
+export interface InferenceEvent__Output {
+  'id': (number);
+  'started'?: (_heddle_v1_Started__Output | null);
+  'delta'?: (_heddle_v1_Delta__Output | null);
+  'finish'?: (_heddle_v1_Finish__Output | null);
+  'done'?: (_heddle_v1_Usage__Output | null);
+  'failed'?: (_heddle_v1_Failure__Output | null);
+  'event'?: "started"|"delta"|"finish"|"done"|"failed";
+}

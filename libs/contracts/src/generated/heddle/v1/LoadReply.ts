@@ -1,0 +1,8 @@
+// Original file: proto/worker.proto
+
+
+export interface LoadReply {
+}
+
+export interface LoadReply__Output {
+}

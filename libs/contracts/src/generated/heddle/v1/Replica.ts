@@ -1,0 +1,25 @@
+// Original file: proto/cluster.proto
+
+import type { EngineLoad as _heddle_v1_EngineLoad, EngineLoad__Output as _heddle_v1_EngineLoad__Output } from '../../heddle/v1/EngineLoad.ts';
+import type { EngineInfo as _heddle_v1_EngineInfo, EngineInfo__Output as _heddle_v1_EngineInfo__Output } from '../../heddle/v1/EngineInfo.ts';
+import type { Long } from '@grpc/proto-loader';
+
+export interface Replica {
+  'deployment'?: (string);
+  'phase'?: (string);
+  'pulledBytes'?: (number | string | Long);
+  'totalBytes'?: (number | string | Long);
+  'message'?: (string);
+  'load'?: (_heddle_v1_EngineLoad | null);
+  'info'?: (_heddle_v1_EngineInfo | null);
+}
+
+export interface Replica__Output {
+  'deployment': (string);
+  'phase': (string);
+  'pulledBytes': (number);
+  'totalBytes': (number);
+  'message': (string);
+  'load': (_heddle_v1_EngineLoad__Output | null);
+  'info': (_heddle_v1_EngineInfo__Output | null);
+}

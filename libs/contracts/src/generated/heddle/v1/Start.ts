@@ -1,0 +1,23 @@
+// Original file: proto/worker.proto
+
+import type { GenerateRequest as _heddle_v1_GenerateRequest, GenerateRequest__Output as _heddle_v1_GenerateRequest__Output } from '../../heddle/v1/GenerateRequest.ts';
+
+export interface Start {
+  'id'?: (number);
+  'deployment'?: (string);
+  'request'?: (_heddle_v1_GenerateRequest | null);
+  'fairKey'?: (string);
+  'deadlineMs'?: (number);
+  'priority'?: (number);
+  'window'?: (number);
+}
+
+export interface Start__Output {
+  'id': (number);
+  'deployment': (string);
+  'request': (_heddle_v1_GenerateRequest__Output | null);
+  'fairKey': (string);
+  'deadlineMs': (number);
+  'priority': (number);
+  'window': (number);
+}

@@ -1,0 +1,31 @@
+import type { ChannelOptions } from "@grpc/grpc-js";
+
+/** The largest message either side takes: prompts of 128k tokens with room to spare. */
+const maxMessageBytes = 64 * 1024 * 1024;
+
+/** How often an idle connection is probed, and how long an answer may take. */
+const keepaliveTimeMs = 10_000;
+const keepaliveTimeoutMs = 5_000;
+
+/** Options of every connection between nodes, for the side that dials. */
+export const clientChannelOptions: ChannelOptions = {
+  "grpc.keepalive_time_ms": keepaliveTimeMs,
+  "grpc.keepalive_timeout_ms": keepaliveTimeoutMs,
+  "grpc.keepalive_permit_without_calls": 1,
+  "grpc.max_receive_message_length": maxMessageBytes,
+  "grpc.max_send_message_length": maxMessageBytes,
+  // Reconnecting is ours: the channel must not sit in a back-off of its own for two minutes.
+  "grpc.initial_reconnect_backoff_ms": 100,
+  "grpc.min_reconnect_backoff_ms": 100,
+  "grpc.max_reconnect_backoff_ms": 1_000,
+  "grpc.use_local_subchannel_pool": 1,
+  "grpc.enable_retries": 0,
+};
+
+/** Options of every server of a node. */
+export const serverChannelOptions: ChannelOptions = {
+  "grpc.keepalive_time_ms": keepaliveTimeMs,
+  "grpc.keepalive_timeout_ms": keepaliveTimeoutMs,
+  "grpc.max_receive_message_length": maxMessageBytes,
+  "grpc.max_send_message_length": maxMessageBytes,
+};

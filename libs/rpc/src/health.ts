@@ -1,0 +1,40 @@
+import type { Server, ServerUnaryCall, ServerWritableStream, sendUnaryData } from "@grpc/grpc-js";
+import type { HealthCheckRequest__Output } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckRequest";
+import type { HealthCheckResponse } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
+import { healthService } from "./proto.ts";
+
+type Watch = ServerWritableStream<HealthCheckRequest__Output, HealthCheckResponse>;
+
+/** The grpc.health.v1 service of one process: every service of it is as healthy as the process. */
+export class Health {
+  #serving = true;
+  readonly #watches = new Set<Watch>();
+
+  addTo(server: Server): void {
+    server.addService(healthService, {
+      check: (
+        _call: ServerUnaryCall<HealthCheckRequest__Output, HealthCheckResponse>,
+        reply: sendUnaryData<HealthCheckResponse>,
+      ) => reply(null, this.#status()),
+      watch: (call: Watch) => {
+        this.#watches.add(call);
+        call.once("cancelled", () => this.#watches.delete(call));
+        call.write(this.#status());
+      },
+    });
+  }
+
+  /** Tells probes and watchers that the process takes no more work, and ends the watches. */
+  stopServing(): void {
+    this.#serving = false;
+    for (const watch of this.#watches) {
+      watch.write(this.#status());
+      watch.end();
+    }
+    this.#watches.clear();
+  }
+
+  #status(): HealthCheckResponse {
+    return { status: this.#serving ? "SERVING" : "NOT_SERVING" };
+  }
+}

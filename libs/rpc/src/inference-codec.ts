@@ -1,0 +1,245 @@
+import { AppError, isErrorCode } from "@heddle/base/errors";
+import type {
+  ChatMessage,
+  EngineEvent,
+  EngineFailure,
+  EngineInput,
+  FinishReason,
+  GenerateRequest,
+  OutputFormat,
+  TokenLogprob,
+  Usage,
+} from "@heddle/contracts/engine";
+import type {
+  ChatMessage as WireMessage,
+  ChatMessage__Output as WireMessageOut,
+} from "@heddle/contracts/generated/heddle/v1/ChatMessage";
+import type { Failure__Output } from "@heddle/contracts/generated/heddle/v1/Failure";
+import type {
+  GenerateRequest__Output,
+  GenerateRequest as WireRequest,
+} from "@heddle/contracts/generated/heddle/v1/GenerateRequest";
+import type {
+  InferenceEvent,
+  InferenceEvent__Output,
+} from "@heddle/contracts/generated/heddle/v1/InferenceEvent";
+import type {
+  TokenLogprob__Output,
+  TokenLogprob as WireLogprob,
+} from "@heddle/contracts/generated/heddle/v1/TokenLogprob";
+import type { Usage__Output } from "@heddle/contracts/generated/heddle/v1/Usage";
+
+/**
+ * Requests and events between their contract (libs/contracts/src/engine.ts) and their messages
+ * (proto/worker.proto). Nothing is lost: decode(encode(x)) equals x, but that an empty list of
+ * log-probabilities or tool calls and an empty `param` come back as absent.
+ */
+export function encodeEvent(event: EngineEvent): InferenceEvent {
+  switch (event.type) {
+    case "started": {
+      const { promptTokens, cachedTokens, queuedMs } = event;
+      return { id: event.id, started: { promptTokens, cachedTokens, queuedMs } };
+    }
+    case "delta": {
+      const { choice, text, tokens } = event;
+      const delta = { choice, text, tokens, logprobs: event.logprobs?.map(encodeLogprob) ?? [] };
+      return { id: event.id, delta };
+    }
+    case "finish":
+      return { id: event.id, finish: { choice: event.choice, reason: event.reason } };
+    case "done":
+      return { id: event.id, done: event.usage };
+    case "failed":
+      return { id: event.id, failed: event.error };
+    default:
+      event satisfies never;
+      throw new TypeError("an event has no known type");
+  }
+}
+
+/** Throws an AppError `server_error` on a message that no event of this version encodes to. */
+export function decodeEvent(message: InferenceEvent__Output): EngineEvent {
+  const { id, started, delta, finish, done, failed } = message;
+  if (delta) {
+    const { choice, text, tokens } = delta;
+    const logprobs = delta.logprobs.length > 0 ? delta.logprobs.map(decodeLogprob) : undefined;
+    return { type: "delta", id, choice, text, tokens, ...(logprobs && { logprobs }) };
+  }
+  if (started) {
+    const { promptTokens, cachedTokens, queuedMs } = started;
+    return { type: "started", id, promptTokens, cachedTokens, queuedMs };
+  }
+  if (finish) {
+    return { type: "finish", id, choice: finish.choice, reason: finishReason(finish.reason) };
+  }
+  if (done) return { type: "done", id, usage: decodeUsage(done) };
+  if (failed) return { type: "failed", id, error: decodeFailure(failed) };
+  throw unknown("event", "none of its members is set");
+}
+
+export function encodeRequest(request: GenerateRequest): WireRequest {
+  const { input, sampling } = request;
+  return {
+    ...encodeInput(input),
+    choices: request.choices,
+    maxTokens: request.maxTokens,
+    stop: [...request.stop],
+    topLogprobs: request.topLogprobs,
+    format: request.format,
+    temperature: sampling.temperature,
+    topP: sampling.topP,
+    presencePenalty: sampling.presencePenalty,
+    frequencyPenalty: sampling.frequencyPenalty,
+    seed: sampling.seed,
+    logitBias: [...sampling.logitBias],
+  };
+}
+
+/** Throws an AppError `server_error` on a message that no request of this version encodes to. */
+export function decodeRequest(message: GenerateRequest__Output): GenerateRequest {
+  return {
+    input: decodeInput(message),
+    sampling: {
+      temperature: message.temperature,
+      topP: message.topP,
+      presencePenalty: message.presencePenalty,
+      frequencyPenalty: message.frequencyPenalty,
+      logitBias: message.logitBias.map(({ token, bias }) => ({ token, bias })),
+      ...(message.seed !== undefined && { seed: message.seed }),
+    },
+    choices: message.choices,
+    stop: message.stop,
+    format: outputFormat(message.format),
+    ...(message.maxTokens !== undefined && { maxTokens: message.maxTokens }),
+    ...(message.topLogprobs !== undefined && { topLogprobs: message.topLogprobs }),
+  };
+}
+
+function encodeInput(input: EngineInput): Pick<WireRequest, "chat" | "text" | "tokens"> {
+  switch (input.kind) {
+    case "chat":
+      return { chat: { messages: input.messages.map(encodeMessage) } };
+    case "text":
+      return { text: input.text };
+    case "tokens":
+      return { tokens: { tokens: [...input.tokens] } };
+    default:
+      input satisfies never;
+      throw new TypeError("an input has no known kind");
+  }
+}
+
+function decodeInput(message: GenerateRequest__Output): EngineInput {
+  if (message.chat) return { kind: "chat", messages: message.chat.messages.map(decodeMessage) };
+  if (message.text !== undefined) return { kind: "text", text: message.text };
+  if (message.tokens) return { kind: "tokens", tokens: message.tokens.tokens };
+  throw unknown("input", "none of its members is set");
+}
+
+function encodeMessage(message: ChatMessage): WireMessage {
+  return {
+    role: message.role,
+    content: message.content ?? undefined,
+    name: message.name ?? undefined,
+    toolCalls: (message.toolCalls ?? []).map((call) => ({
+      id: call.id,
+      name: call.function.name,
+      arguments: call.function.arguments,
+    })),
+    toolCallId: message.toolCallId,
+  };
+}
+
+function decodeMessage(message: WireMessageOut): ChatMessage {
+  const toolCalls = message.toolCalls.map(({ id, name, arguments: text }) => ({
+    id,
+    type: "function" as const,
+    function: { name, arguments: text },
+  }));
+  return {
+    role: chatRole(message.role),
+    content: message.content ?? null,
+    ...(message.name !== undefined && { name: message.name }),
+    ...(toolCalls.length > 0 && { toolCalls }),
+    ...(message.toolCallId !== undefined && { toolCallId: message.toolCallId }),
+  };
+}
+
+function encodeLogprob(entry: TokenLogprob): WireLogprob {
+  return {
+    token: entry.token,
+    utf8: Uint8Array.from(entry.bytes),
+    logprob: entry.logprob,
+    top: entry.top.map(({ token, bytes, logprob }) => ({
+      token,
+      utf8: Uint8Array.from(bytes),
+      logprob,
+    })),
+  };
+}
+
+function decodeLogprob(message: TokenLogprob__Output): TokenLogprob {
+  return {
+    token: message.token,
+    bytes: [...message.utf8],
+    logprob: message.logprob,
+    top: message.top.map(({ token, utf8, logprob }) => ({ token, bytes: [...utf8], logprob })),
+  };
+}
+
+function decodeUsage(message: Usage__Output): Usage {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = message;
+  return { promptTokens, cachedTokens, completionTokens, reasoningTokens };
+}
+
+function decodeFailure(message: Failure__Output): EngineFailure {
+  if (!isErrorCode(message.code)) throw unknown("error code", message.code);
+  return {
+    code: message.code,
+    message: message.message,
+    ...(message.param !== "" && { param: message.param }),
+    ...(message.usage && { usage: decodeUsage(message.usage) }),
+  };
+}
+
+function finishReason(text: string): FinishReason {
+  switch (text) {
+    case "stop":
+    case "length":
+    case "tool_calls":
+    case "content_filter":
+      return text;
+    default:
+      throw unknown("finish reason", text);
+  }
+}
+
+function chatRole(text: string): ChatMessage["role"] {
+  switch (text) {
+    case "system":
+    case "developer":
+    case "user":
+    case "assistant":
+    case "tool":
+      return text;
+    default:
+      throw unknown("role", text);
+  }
+}
+
+function outputFormat(text: string): OutputFormat {
+  switch (text) {
+    case "text":
+    case "json_object":
+      return text;
+    default:
+      throw unknown("output format", text);
+  }
+}
+
+function unknown(what: string, value: string): AppError {
+  return new AppError(
+    "server_error",
+    `a peer sent an unknown ${what} (${JSON.stringify(value)}): run the same version on every node`,
+  );
+}

@@ -1,0 +1,105 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { Backoff } from "@heddle/base/backoff";
+import type { AppError } from "@heddle/base/errors";
+import type { AttachReply__Output } from "@heddle/contracts/generated/heddle/v1/AttachReply";
+import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
+import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
+import { Peer } from "../peer.ts";
+import { attachMethod } from "../proto.ts";
+import { fromStatus } from "../status.ts";
+import type { NodeLog } from "./log.ts";
+
+/** A master that does not answer `register` in this time is left and tried again. */
+const registerTimeoutMs = 5_000;
+const reconnect = { baseMs: 100, maxMs: 3_000 };
+
+export interface AttachmentOptions {
+  /** host:port of the master's gRPC server. */
+  readonly master: string;
+  readonly clusterToken: string;
+  readonly register: Register;
+  /** The node's state at the moment of the call. */
+  readonly heartbeat: () => Heartbeat;
+  readonly log: NodeLog;
+}
+
+/**
+ * Keeps a node attached to one master: registers, reports at the interval the master asks for and
+ * at once on `report()`, and attaches anew for ever when the stream ends.
+ */
+export class Attachment {
+  readonly #options: AttachmentOptions;
+  readonly #closing = new AbortController();
+  readonly #done: Promise<void>;
+  #report: (() => void) | undefined;
+  #reportQueued = false;
+
+  constructor(options: AttachmentOptions) {
+    this.#options = options;
+    this.#done = this.#run();
+  }
+
+  /** Sends a heartbeat within this turn of the event loop; further calls in it are folded. */
+  report(): void {
+    if (this.#reportQueued) return;
+    this.#reportQueued = true;
+    setImmediate(() => {
+      this.#reportQueued = false;
+      this.#report?.();
+    });
+  }
+
+  close(): Promise<void> {
+    this.#closing.abort();
+    return this.#done;
+  }
+
+  async #run(): Promise<void> {
+    const backoff = new Backoff(reconnect);
+    const { master, log } = this.#options;
+    let lastMessage = "";
+    while (!this.#closing.signal.aborted) {
+      const error = await this.#attachOnce(() => {
+        backoff.reset();
+        lastMessage = "";
+      });
+      if (this.#closing.signal.aborted) return;
+      if (error.message !== lastMessage) {
+        log.warn("not attached to a master, retrying", { master, error: error.message });
+        lastMessage = error.message;
+      }
+      await delay(backoff.nextMs(), undefined, { signal: this.#closing.signal }).catch(() => {});
+    }
+  }
+
+  /** Resolves with the reason when the stream has ended. */
+  #attachOnce(onAttached: () => void): Promise<AppError> {
+    const { master, clusterToken, register, heartbeat, log } = this.#options;
+    const peer = new Peer(master, clusterToken);
+    const stream = peer.duplex(attachMethod);
+    const { promise, resolve } = Promise.withResolvers<AppError>();
+    let timer: NodeJS.Timeout = setTimeout(() => stream.cancel(), registerTimeoutMs);
+    const onClose = () => stream.cancel();
+    const end = (error: AppError) => {
+      clearTimeout(timer);
+      this.#report = undefined;
+      this.#closing.signal.removeEventListener("abort", onClose);
+      peer.close();
+      resolve(error);
+    };
+    this.#closing.signal.addEventListener("abort", onClose, { once: true });
+    stream.on("error", (error) => end(fromStatus(error, master)));
+    stream.on("end", () => end(fromStatus(new Error("the master closed the stream"), master)));
+    stream.on("data", (reply: AttachReply__Output) => {
+      clearTimeout(timer);
+      const beat = () => stream.write({ heartbeat: heartbeat() });
+      this.#report = beat;
+      timer = setInterval(beat, Math.max(50, reply.heartbeatIntervalMs));
+      log.info("attached", { master, masterId: reply.masterId });
+      onAttached();
+      beat();
+    });
+    stream.write({ register });
+    return promise;
+  }
+}

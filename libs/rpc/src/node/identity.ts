@@ -1,0 +1,33 @@
+import { randomUUID } from "node:crypto";
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { AppError } from "@heddle/base/errors";
+
+/**
+ * The node's id: chosen at the first start and kept in the data directory, so that masters know it
+ * again after a restart. Throws an AppError where the directory cannot be used.
+ */
+export function nodeIdentity(dataDirectory: string): string {
+  const path = join(dataDirectory, "node-id");
+  try {
+    mkdirSync(dataDirectory, { recursive: true });
+    const known = readIfThere(path);
+    if (known) return known;
+    const id = randomUUID();
+    writeFileSync(`${path}.tmp`, `${id}\n`);
+    renameSync(`${path}.tmp`, path);
+    return id;
+  } catch (cause) {
+    const message = `cannot keep the node's id in ${dataDirectory}: choose another --data`;
+    throw new AppError("invalid_value", message, { cause });
+  }
+}
+
+function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, "utf8").trim() || undefined;
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,130 @@
+import { fileURLToPath } from "node:url";
+import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
+import { loadSync } from "@grpc/proto-loader";
+import type {
+  HealthCheckRequest,
+  HealthCheckRequest__Output,
+} from "@heddle/contracts/generated/grpc/health/v1/HealthCheckRequest";
+import type {
+  HealthCheckResponse,
+  HealthCheckResponse__Output,
+} from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
+import type {
+  AttachReply,
+  AttachReply__Output,
+} from "@heddle/contracts/generated/heddle/v1/AttachReply";
+import type {
+  InferenceCommand,
+  InferenceCommand__Output,
+} from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
+import type {
+  InferenceEvents,
+  InferenceEvents__Output,
+} from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
+import type { LoadReply, LoadReply__Output } from "@heddle/contracts/generated/heddle/v1/LoadReply";
+import type {
+  LoadRequest,
+  LoadRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/LoadRequest";
+import type {
+  NodeReport,
+  NodeReport__Output,
+} from "@heddle/contracts/generated/heddle/v1/NodeReport";
+import type {
+  PullProgress,
+  PullProgress__Output,
+} from "@heddle/contracts/generated/heddle/v1/PullProgress";
+import type {
+  PullRequest,
+  PullRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/PullRequest";
+import type {
+  UnloadReply,
+  UnloadReply__Output,
+} from "@heddle/contracts/generated/heddle/v1/UnloadReply";
+import type {
+  UnloadRequest,
+  UnloadRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/UnloadRequest";
+
+/** proto/ stands at the root of the repository, three folders above both src and dist. */
+const protoFolder = fileURLToPath(new URL("../../../proto", import.meta.url));
+
+/**
+ * Every message and service of proto/*.proto, as grpc-js takes them. Field names are camelCase,
+ * 64-bit integers numbers, enums their names, bytes Buffers; absent plain fields have their default
+ * and a oneof's name holds the name of the member that is set.
+ */
+export const packageDefinition = loadSync(["cluster.proto", "worker.proto", "health.proto"], {
+  includeDirs: [protoFolder],
+  keepCase: false,
+  longs: Number,
+  enums: String,
+  defaults: true,
+  oneofs: true,
+});
+
+/** A method as both sides use it: `Out` types are what was decoded, with every default filled in. */
+export interface RpcMethod<Req, ReqOut, Res, ResOut> {
+  readonly path: string;
+  readonly requestSerialize: (value: Req) => Buffer;
+  readonly requestDeserialize: (bytes: Buffer) => ReqOut;
+  readonly responseSerialize: (value: Res) => Buffer;
+  readonly responseDeserialize: (bytes: Buffer) => ResOut;
+}
+
+export const clusterService = service("heddle.v1.Cluster");
+export const workerModelsService = service("heddle.v1.WorkerModels");
+export const workerInferenceService = service("heddle.v1.WorkerInference");
+export const healthService = service("grpc.health.v1.Health");
+
+export const attachMethod = method<
+  NodeReport,
+  NodeReport__Output,
+  AttachReply,
+  AttachReply__Output
+>(clusterService, "Attach");
+export const loadMethod = method<LoadRequest, LoadRequest__Output, LoadReply, LoadReply__Output>(
+  workerModelsService,
+  "Load",
+);
+export const unloadMethod = method<
+  UnloadRequest,
+  UnloadRequest__Output,
+  UnloadReply,
+  UnloadReply__Output
+>(workerModelsService, "Unload");
+export const pullMethod = method<
+  PullRequest,
+  PullRequest__Output,
+  PullProgress,
+  PullProgress__Output
+>(workerModelsService, "Pull");
+export const sessionMethod = method<
+  InferenceCommand,
+  InferenceCommand__Output,
+  InferenceEvents,
+  InferenceEvents__Output
+>(workerInferenceService, "Session");
+export const healthCheckMethod = method<
+  HealthCheckRequest,
+  HealthCheckRequest__Output,
+  HealthCheckResponse,
+  HealthCheckResponse__Output
+>(healthService, "Check");
+
+function service(name: string): ServiceDefinition {
+  const definition = packageDefinition[name];
+  if (!definition || "format" in definition) throw new Error(`proto/ defines no service ${name}`);
+  return definition as ServiceDefinition;
+}
+
+/** The types are those that tools/proto-types.ts writes for the same files, held by its test. */
+function method<Req, ReqOut, Res, ResOut>(
+  definition: ServiceDefinition,
+  name: string,
+): RpcMethod<Req, ReqOut, Res, ResOut> {
+  const found = definition[name] as MethodDefinition<Req, Res> | undefined;
+  if (!found) throw new Error(`proto/ defines no method ${name}`);
+  return found as unknown as RpcMethod<Req, ReqOut, Res, ResOut>;
+}

@@ -1,0 +1,44 @@
+import { Server, ServerCredentials } from "@grpc/grpc-js";
+import { AppError } from "@heddle/base/errors";
+import { serverChannelOptions } from "./channel-options.ts";
+import { requireToken } from "./credentials.ts";
+
+export interface BoundServer {
+  readonly server: Server;
+  /** host:port, with the port that the system chose where 0 was asked for. */
+  readonly address: string;
+}
+
+/** A server whose every call but the health check needs the cluster token. Rejects if bound. */
+export function bindServer(options: {
+  readonly host: string;
+  readonly port: number;
+  readonly clusterToken: string;
+}): Promise<BoundServer> {
+  const server = new Server({
+    ...serverChannelOptions,
+    interceptors: [requireToken(options.clusterToken)],
+  });
+  const wanted = `${options.host}:${options.port}`;
+  return new Promise((resolve, reject) => {
+    server.bindAsync(wanted, ServerCredentials.createInsecure(), (error, port) => {
+      if (!error) return resolve({ server, address: `${options.host}:${port}` });
+      const message = `cannot listen for gRPC on ${wanted}: ${error.message}; choose another --grpc-port`;
+      reject(new AppError("unavailable", message, { cause: error }));
+    });
+  });
+}
+
+/** Ends a server: calls may finish for `graceMs`, then they are cut. */
+export function closeServer(server: Server, graceMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => {
+      server.forceShutdown();
+      resolve();
+    }, graceMs);
+    server.tryShutdown(() => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}

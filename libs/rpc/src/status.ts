@@ -1,0 +1,66 @@
+import { Metadata, type ServiceError, type StatusObject, status } from "@grpc/grpc-js";
+import { AppError, ERROR_TABLE, isErrorCode, toAppError } from "@heddle/base/errors";
+
+/** The trailer that carries our error code beside the coarser gRPC status. */
+const errorCodeKey = "heddle-error-code";
+const retryAfterKey = "heddle-retry-after-ms";
+
+/** The error as a gRPC status: the code of the table, the message, and our own code in a trailer. */
+export function toStatus(error: unknown): StatusObject {
+  const appError = toAppError(error);
+  const metadata = new Metadata();
+  metadata.set(errorCodeKey, appError.code);
+  if (appError.retryAfterMs !== undefined) {
+    metadata.set(retryAfterKey, String(Math.ceil(appError.retryAfterMs)));
+  }
+  return { code: ERROR_TABLE[appError.code].grpc, details: appError.message, metadata };
+}
+
+/** The error with which a call failed, as the peer threw it where the peer is one of ours. */
+export function fromStatus(error: unknown, peer: string): AppError {
+  if (error instanceof AppError) return error;
+  if (!isServiceError(error)) return toAppError(error);
+  const code = error.metadata?.get(errorCodeKey)[0];
+  const retryAfterMs = Number(error.metadata?.get(retryAfterKey)[0] ?? Number.NaN);
+  return new AppError(
+    isErrorCode(code) ? code : codeOfStatus(error.code),
+    isErrorCode(code) ? error.details : `the call to ${peer} failed: ${error.message}`,
+    {
+      cause: error,
+      node: peer,
+      ...(Number.isFinite(retryAfterMs) ? { retryAfterMs } : {}),
+    },
+  );
+}
+
+function isServiceError(error: unknown): error is ServiceError {
+  return error instanceof Error && "code" in error && typeof error.code === "number";
+}
+
+function codeOfStatus(code: status): AppError["code"] {
+  switch (code) {
+    case status.CANCELLED:
+      return "cancelled";
+    case status.INVALID_ARGUMENT:
+      return "invalid_value";
+    case status.DEADLINE_EXCEEDED:
+      return "deadline_exceeded";
+    case status.NOT_FOUND:
+      return "not_found";
+    case status.ALREADY_EXISTS:
+    case status.ABORTED:
+      return "conflict";
+    case status.PERMISSION_DENIED:
+      return "permission_denied";
+    case status.UNAUTHENTICATED:
+      return "invalid_api_key";
+    case status.RESOURCE_EXHAUSTED:
+      return "overloaded";
+    case status.FAILED_PRECONDITION:
+      return "precondition_failed";
+    case status.UNAVAILABLE:
+      return "unavailable";
+    default:
+      return "server_error";
+  }
+}
