@@ -1,0 +1,118 @@
+import { createInterface } from "node:readline/promises";
+import { text as readAll } from "node:stream/consumers";
+import { AppError } from "@heddle/base/errors";
+import type { Command } from "commander";
+import { type CommandContext, commandContext } from "../command-context.ts";
+import { type ChatTurn, describeSpeed, streamChat } from "../http/chat-stream.ts";
+import { defaultModel, listModels } from "../http/model-list.ts";
+import { watchInterrupts } from "../interrupt.ts";
+import { reportError } from "../report-error.ts";
+
+interface ChatFlags {
+  readonly model?: string;
+  readonly system?: string;
+  readonly maxTokens?: string;
+  readonly temperature?: string;
+}
+
+interface ChatSettings {
+  readonly model: string;
+  readonly maxTokens: number | undefined;
+  readonly temperature: number | undefined;
+}
+
+/** `heddle chat [prompt]`: one answer, or a conversation where there is no prompt and a terminal. */
+export async function chat(command: Command): Promise<number> {
+  const context = commandContext(command);
+  const flags = command.opts<ChatFlags>();
+  const limits = {
+    maxTokens: numberFlag("--max-tokens", flags.maxTokens, 1, 1_000_000, true),
+    temperature: numberFlag("--temperature", flags.temperature, 0, 2, false),
+  };
+  const settings = { model: flags.model ?? (await chooseModel(context)), ...limits };
+  const turns: ChatTurn[] = flags.system ? [{ role: "system", content: flags.system }] : [];
+  const prompt = command.args[0];
+  if (prompt === undefined && process.stdin.isTTY) return await converse(context, settings, turns);
+  const content = prompt === undefined || prompt === "-" ? await readAll(process.stdin) : prompt;
+  await answer(context, settings, [...turns, { role: "user", content: content.trim() }]);
+  return 0;
+}
+
+async function chooseModel({ client }: CommandContext): Promise<string> {
+  const model = defaultModel(await listModels(client));
+  if (model) return model.id;
+  throw new AppError("model_not_found", `${client.endpoint} serves no model.`);
+}
+
+/** Streams one answer to standard output and its speed to standard error. */
+async function answer(
+  context: CommandContext,
+  settings: ChatSettings,
+  messages: readonly ChatTurn[],
+): Promise<string> {
+  const interrupts = watchInterrupts();
+  const { data, messages: out } = context;
+  try {
+    const request = { ...settings, messages };
+    const write = (text: string) => data.write(text);
+    const result = await streamChat(context.client, request, write, interrupts.signal);
+    data.write("\n");
+    const cut = result.finishReason === "length" ? ", cut at the token limit" : "";
+    out.write(`${out.paint("dim", describeSpeed(result) + cut)}\n`);
+    return result.text;
+  } finally {
+    interrupts.release();
+  }
+}
+
+/** A conversation: an empty line is skipped; Ctrl-D or /exit ends it; Ctrl-C stops an answer. */
+async function converse(
+  context: CommandContext,
+  settings: ChatSettings,
+  turns: ChatTurn[],
+): Promise<number> {
+  const { messages: out } = context;
+  out.write(`${out.paint("dim", `talking to ${settings.model}; /exit or Ctrl-D ends`)}\n`);
+  for (;;) {
+    const line = await readTurn();
+    if (line === undefined || line.trim() === "/exit") return 0;
+    if (line.trim() === "") continue;
+    turns.push({ role: "user", content: line });
+    try {
+      turns.push({ role: "assistant", content: await answer(context, settings, turns) });
+    } catch (error) {
+      // One failed answer does not end the conversation; the question is taken back.
+      turns.pop();
+      reportError(error);
+    }
+  }
+}
+
+/** The next line; undefined at the end of the input. A reader of its own leaves Ctrl-C to answers. */
+async function readTurn(): Promise<string | undefined> {
+  const reader = createInterface({ input: process.stdin, output: process.stderr });
+  const ended = new AbortController();
+  reader.once("close", () => ended.abort());
+  try {
+    return await reader.question("> ", { signal: ended.signal });
+  } catch (error) {
+    if (ended.signal.aborted) return undefined;
+    throw error;
+  } finally {
+    reader.close();
+  }
+}
+
+function numberFlag(
+  flag: string,
+  text: string | undefined,
+  least: number,
+  most: number,
+  whole: boolean,
+): number | undefined {
+  if (text === undefined) return undefined;
+  const value = text.trim() === "" ? Number.NaN : Number(text);
+  if (value >= least && value <= most && (!whole || Number.isInteger(value))) return value;
+  const kind = whole ? "a whole number" : "a number";
+  throw new AppError("invalid_value", `${flag} "${text}": give ${kind} from ${least} to ${most}.`);
+}

@@ -1,0 +1,32 @@
+import type { Command } from "commander";
+import { commandContext } from "../command-context.ts";
+import { dataDirectory, readCredentials } from "../connection.ts";
+import { printRows } from "../output/rows.ts";
+
+/** `heddle endpoints list`: every address that commands could talk to, and which one is used. */
+export async function listEndpoints(command: Command): Promise<number> {
+  const { connection, data, format } = commandContext(command);
+  const file = readCredentials(dataDirectory(undefined));
+  const known = [
+    { source: "--endpoint", endpoint: command.optsWithGlobals()["endpoint"] as string | undefined },
+    { source: "HEDDLE_ENDPOINT", endpoint: process.env["HEDDLE_ENDPOINT"] },
+    { source: "credentials file", endpoint: file?.endpoint },
+    ...(connection.endpointSource === "default"
+      ? [{ source: "default", endpoint: connection.endpoint }]
+      : []),
+  ];
+  const rows = known.flatMap(({ source, endpoint }) =>
+    endpoint ? [{ endpoint, source, used: source === connection.endpointSource }] : [],
+  );
+  printRows(
+    rows,
+    [
+      { header: "ENDPOINT", value: ({ endpoint }) => endpoint },
+      { header: "SOURCE", value: ({ source }) => source },
+      { header: "USED", value: ({ used }) => (used ? "yes" : "no") },
+    ],
+    format,
+    data,
+  );
+  return 0;
+}

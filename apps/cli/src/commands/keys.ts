@@ -1,0 +1,60 @@
+import type { Command } from "commander";
+import { commandContext } from "../command-context.ts";
+import { fieldsOf, type JsonFields, listOf, textOf } from "../http/json-fields.ts";
+import { type Column, printRows } from "../output/rows.ts";
+
+const COLUMNS: readonly Column<JsonFields>[] = [
+  { header: "ID", value: (key) => textOf(key["id"]) },
+  { header: "NAME", value: (key) => textOf(key["name"]) },
+  { header: "SCOPES", value: (key) => words(key["scopes"]) },
+  { header: "STATUS", value: (key) => (key["revoked_at"] ? "revoked" : "active") },
+  { header: "MODELS", value: (key) => words(key["models"]) || "all", wide: true },
+  { header: "CREATED", value: (key) => textOf(key["created_at"]), wide: true },
+  { header: "EXPIRES", value: (key) => textOf(key["expires_at"]) || "never", wide: true },
+];
+
+/** `heddle keys list`. */
+export async function listKeys(command: Command): Promise<number> {
+  const { client, data, format } = commandContext(command);
+  printRows(listOf(await client.json("/api/v1/keys")), COLUMNS, format, data);
+  return 0;
+}
+
+/** `heddle keys create <name>`: the key's text alone on standard output, ready for `$(...)`. */
+export async function createKey(command: Command): Promise<number> {
+  const { client, data, format, messages } = commandContext(command);
+  const flags = command.opts<{ scopes?: string; models?: string }>();
+  const body = {
+    name: command.args[0],
+    ...(flags.scopes ? { scopes: list(flags.scopes) } : {}),
+    ...(flags.models ? { models: list(flags.models) } : {}),
+  };
+  const key = fieldsOf(await client.json("/api/v1/keys", { method: "POST", body }));
+  if (format === "json" || format === "yaml") {
+    printRows([key], COLUMNS, format, data);
+    return 0;
+  }
+  messages.write(`key ${textOf(key["id"])}; its text is not kept and is shown only now:\n`);
+  data.write(`${textOf(key["key"])}\n`);
+  return 0;
+}
+
+/** `heddle keys revoke <id>`. */
+export async function revokeKey(command: Command): Promise<number> {
+  const { client, messages } = commandContext(command);
+  const id = command.args[0] ?? "";
+  await client.json(`/api/v1/keys/${encodeURIComponent(id)}`, { method: "DELETE" });
+  messages.write(`key ${id} is revoked\n`);
+  return 0;
+}
+
+function list(text: string): string[] {
+  return text
+    .split(",")
+    .map((item) => item.trim())
+    .filter(Boolean);
+}
+
+function words(value: unknown): string {
+  return Array.isArray(value) ? value.map(textOf).join(",") : "";
+}

@@ -1,0 +1,37 @@
+import type { Command } from "commander";
+import { commandContext } from "../command-context.ts";
+import { type JsonFields, listOf, numberOf, recordsOf, textOf } from "../http/json-fields.ts";
+import { printRows } from "../output/rows.ts";
+
+/** `heddle workers list`. */
+export async function listWorkers(command: Command): Promise<number> {
+  const { client, data, format } = commandContext(command);
+  const workers = listOf(await client.json("/api/v1/workers"));
+  printRows(
+    workers,
+    [
+      { header: "ID", value: (worker) => textOf(worker["id"]) },
+      { header: "NAME", value: (worker) => textOf(worker["name"]) },
+      { header: "STATUS", value: (worker) => textOf(worker["status"]) },
+      { header: "GPUS", value: (worker) => String(recordsOf(worker["gpus"]).length) },
+      { header: "CPU", value: (worker) => percent(worker["cpu_percent"]) },
+      { header: "MODELS", value: models },
+      { header: "ADDRESS", value: (worker) => textOf(worker["address"]), wide: true },
+      { header: "VERSION", value: (worker) => textOf(worker["version"]), wide: true },
+    ],
+    format,
+    data,
+  );
+  return 0;
+}
+
+function percent(value: unknown): string {
+  const number = numberOf(value);
+  return number === undefined ? "" : `${Math.round(number)} %`;
+}
+
+function models(worker: JsonFields): string {
+  return recordsOf(worker["replicas"])
+    .map((replica) => `${textOf(replica["deployment"])}:${textOf(replica["phase"])}`)
+    .join(" ");
+}

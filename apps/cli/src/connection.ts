@@ -1,0 +1,96 @@
+import { readFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { join, resolve } from "node:path";
+import { AppError } from "@heddle/base/errors";
+
+/** Where the cluster is, and the key to show it. */
+export interface Connection {
+  /** As `http://127.0.0.1:8080`, without a slash at the end. */
+  readonly endpoint: string;
+  readonly apiKey: string | undefined;
+  readonly endpointSource: ConnectionSource;
+}
+
+export type ConnectionSource = "--endpoint" | "HEDDLE_ENDPOINT" | "credentials file" | "default";
+
+interface ConnectionFlags {
+  readonly endpoint?: string | undefined;
+  readonly apiKey?: string | undefined;
+}
+
+const DEFAULT_ENDPOINT = "http://127.0.0.1:8080";
+
+/**
+ * A flag beats the environment, which beats the credentials file that `heddle up` keeps. The file's
+ * key goes only to the file's endpoint: an administrator's key must not reach another address
+ * because someone typed `--endpoint`.
+ */
+export function findConnection(
+  flags: ConnectionFlags,
+  env: NodeJS.ProcessEnv = process.env,
+): Connection {
+  const file = readCredentials(dataDirectory(undefined, env));
+  const [given, endpointSource]: [string, ConnectionSource] = flags.endpoint
+    ? [flags.endpoint, "--endpoint"]
+    : env["HEDDLE_ENDPOINT"]
+      ? [env["HEDDLE_ENDPOINT"], "HEDDLE_ENDPOINT"]
+      : file
+        ? [file.endpoint, "credentials file"]
+        : [DEFAULT_ENDPOINT, "default"];
+  const endpoint = originOf(given, endpointSource);
+  const fileKey = file && originOf(file.endpoint, "credentials file") === endpoint;
+  const apiKey = flags.apiKey || env["HEDDLE_API_KEY"] || (fileKey ? file.apiKey : undefined);
+  return { endpoint, apiKey, endpointSource };
+}
+
+/** The endpoint's origin; a path of `/api/v1`, which SDKs want, is taken off. */
+function originOf(endpoint: string, source: ConnectionSource): string {
+  const url = URL.parse(endpoint);
+  if (url && /^https?:$/.test(url.protocol)) {
+    return url.origin + url.pathname.replace(/\/(api\/v1\/?)?$/, "");
+  }
+  const text = `"${endpoint}" (from ${source}) is no endpoint. Give one like ${DEFAULT_ENDPOINT}.`;
+  throw new AppError("invalid_value", text);
+}
+
+/** The directory of the local cluster's files: the flag, HEDDLE_DATA, or ~/.heddle. */
+export function dataDirectory(flag: string | undefined, env = process.env): string {
+  return resolve(flag || env["HEDDLE_DATA"] || join(homedir(), ".heddle"));
+}
+
+export interface Credentials {
+  readonly endpoint: string;
+  readonly apiKey: string;
+}
+
+export function credentialsFile(dataDir: string): string {
+  return join(dataDir, "credentials.json");
+}
+
+/** What `heddle up` wrote down; undefined where there is no such file. */
+export function readCredentials(dataDir: string): Credentials | undefined {
+  const file = credentialsFile(dataDir);
+  let text: string;
+  try {
+    text = readFileSync(file, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw new AppError("invalid_value", `Could not read ${file}: ${(error as Error).message}.`);
+  }
+  const parsed = parseObject(text);
+  const { endpoint, api_key: apiKey } = parsed ?? {};
+  if (typeof endpoint === "string" && typeof apiKey === "string") return { endpoint, apiKey };
+  throw new AppError(
+    "invalid_value",
+    `${file} is damaged: it must hold "endpoint" and "api_key". Delete it; heddle up makes a new one.`,
+  );
+}
+
+function parseObject(text: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? { ...value } : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,162 @@
+import { AppError, type ErrorCode, isErrorCode } from "@heddle/base/errors";
+import type { Connection } from "../connection.ts";
+
+/** A refusal by the cluster: an operating error that also knows which request it was. */
+export class ApiError extends AppError {
+  readonly requestId: string | undefined;
+  readonly status: number;
+
+  constructor(code: ErrorCode, message: string, response: { status: number; requestId?: string }) {
+    super(code, message);
+    this.status = response.status;
+    this.requestId = response.requestId;
+  }
+}
+
+interface CallOptions {
+  readonly method?: "GET" | "POST" | "DELETE";
+  readonly body?: unknown;
+  readonly signal?: AbortSignal | undefined;
+  /** Until the answer's head; a stream may last longer. */
+  readonly timeoutMs?: number;
+}
+
+const DEFAULT_TIMEOUT_MS = 30_000;
+
+/** Calls to one cluster over HTTP. Everything that fails is an AppError. */
+export class ApiClient {
+  readonly #connection: Connection;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  get endpoint(): string {
+    return this.#connection.endpoint;
+  }
+
+  /** The answer's JSON; undefined for an answer without a body. */
+  async json(path: string, options: CallOptions = {}): Promise<unknown> {
+    const response = await this.stream(path, options);
+    const text = await readText(response, path);
+    if (text === "") return undefined;
+    try {
+      return JSON.parse(text);
+    } catch (error) {
+      const message = `${this.endpoint}${path} answered with something that is not JSON. Is it Heddle?`;
+      throw new AppError("unavailable", message, { cause: error });
+    }
+  }
+
+  /** The answer once its head is here and says success; its body is the caller's to read. */
+  async stream(path: string, options: CallOptions = {}): Promise<Response> {
+    const response = await this.#fetch(path, options);
+    if (response.ok) return response;
+    throw await refusal(response, path);
+  }
+
+  async #fetch(path: string, options: CallOptions): Promise<Response> {
+    const { apiKey, endpoint } = this.#connection;
+    const deadline = new AbortController();
+    const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+    const timer = setTimeout(() => deadline.abort(), timeoutMs);
+    const signals = options.signal ? [options.signal, deadline.signal] : [deadline.signal];
+    try {
+      return await fetch(endpoint + path, {
+        method: options.method ?? "GET",
+        headers: {
+          accept: "application/json, text/event-stream",
+          ...(apiKey ? { authorization: `Bearer ${apiKey}` } : {}),
+          ...(options.body === undefined ? {} : { "content-type": "application/json" }),
+        },
+        ...(options.body === undefined ? {} : { body: JSON.stringify(options.body) }),
+        signal: AbortSignal.any(signals),
+      });
+    } catch (error) {
+      if (options.signal?.aborted) throw new AppError("cancelled", "Interrupted.");
+      if (deadline.signal.aborted) {
+        const message = `${endpoint}${path} did not answer within ${timeoutMs / 1000} s.`;
+        throw new AppError("deadline_exceeded", message);
+      }
+      throw unreachable(this.#connection, error);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+function unreachable(connection: Connection, error: unknown): AppError {
+  const { endpoint, endpointSource } = connection;
+  const cause = (error as { cause?: { code?: string; message?: string } }).cause;
+  const why = cause?.code ?? cause?.message ?? (error as Error).message;
+  const message = `No answer from ${endpoint} (${why}; the address is from ${endpointSource}).`;
+  return new AppError("unavailable", message, { cause: error });
+}
+
+async function readText(response: Response, path: string): Promise<string> {
+  try {
+    return await response.text();
+  } catch (error) {
+    throw new AppError("unavailable", `The answer to ${path} broke off.`, { cause: error });
+  }
+}
+
+const CODE_OF_STATUS: Readonly<Record<number, ErrorCode>> = {
+  400: "invalid_value",
+  401: "invalid_api_key",
+  403: "permission_denied",
+  404: "not_found",
+  408: "request_timeout",
+  409: "conflict",
+  412: "precondition_failed",
+  413: "request_too_large",
+  422: "unprocessable",
+  429: "rate_limit_exceeded",
+  502: "unavailable",
+  503: "unavailable",
+  504: "deadline_exceeded",
+};
+
+async function refusal(response: Response, path: string): Promise<ApiError> {
+  const body = await response.text().catch(() => "");
+  const fields = errorFields(body);
+  const fallback = CODE_OF_STATUS[response.status] ?? "server_error";
+  const message = fields.message ?? `${path} answered ${response.status} without saying why.`;
+  const requestId = fields.requestId ?? response.headers.get("x-request-id");
+  return new ApiError(isErrorCode(fields.code) ? fields.code : fallback, message, {
+    status: response.status,
+    ...(requestId ? { requestId } : {}),
+  });
+}
+
+/**
+ * What a refusal says of itself: OpenAI's `error` object, which the inference API and broken streams
+ * carry, or the orchestration API's problem details (RFC 9457). All absent where it is neither.
+ */
+export function errorFields(body: string): {
+  code: unknown;
+  message: string | undefined;
+  requestId: string | undefined;
+} {
+  const fields = parseFields(body);
+  const error = typeof fields["error"] === "object" ? { ...fields["error"] } : undefined;
+  const source: Record<string, unknown> = error ?? fields;
+  return {
+    code: source["code"],
+    message: text(source["message"]) ?? text(source["detail"]),
+    requestId: text(source["request_id"]),
+  };
+}
+
+function parseFields(body: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(body);
+    return typeof value === "object" && value !== null ? { ...value } : {};
+  } catch {
+    return {}; // A proxy's HTML page, say: the status alone must do.
+  }
+}
+
+function text(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}

@@ -1,0 +1,128 @@
+import { AppError, isErrorCode } from "@heddle/base/errors";
+import { type ApiClient, errorFields } from "./api-client.ts";
+import { readServerSentEvents } from "./server-sent-events.ts";
+
+export interface ChatTurn {
+  readonly role: "system" | "user" | "assistant";
+  readonly content: string;
+}
+
+export interface ChatRequest {
+  readonly model: string;
+  readonly messages: readonly ChatTurn[];
+  readonly maxTokens?: number | undefined;
+  readonly temperature?: number | undefined;
+}
+
+/** What one streamed answer came to. */
+export interface ChatResult {
+  readonly text: string;
+  readonly completionTokens: number;
+  /** From the request to its first piece of text. */
+  readonly firstTokenMs: number;
+  /** From the request to its end. */
+  readonly totalMs: number;
+  readonly finishReason: string | undefined;
+}
+
+interface ChatChunk {
+  readonly choices?: readonly {
+    readonly delta?: { readonly content?: string | null };
+    readonly finish_reason?: string | null;
+  }[];
+  readonly usage?: { readonly completion_tokens?: number } | null;
+}
+
+/** Loading a model's weights may come before its first token. */
+const FIRST_TOKEN_TIMEOUT_MS = 300_000;
+
+/** Asks and hands each piece of the answer to `onText`. Rejects with an AppError. */
+export async function streamChat(
+  client: ApiClient,
+  request: ChatRequest,
+  onText: (text: string) => void,
+  signal?: AbortSignal,
+): Promise<ChatResult> {
+  const startedAtMs = performance.now();
+  const response = await client.stream("/api/v1/chat/completions", {
+    method: "POST",
+    body: wireRequest(request),
+    signal,
+    timeoutMs: FIRST_TOKEN_TIMEOUT_MS,
+  });
+  let text = "";
+  let pieces = 0;
+  let completionTokens: number | undefined;
+  let firstTokenMs: number | undefined;
+  let finishReason: string | undefined;
+  for await (const chunk of readChunks(response, signal)) {
+    const choice = chunk.choices?.[0];
+    const piece = choice?.delta?.content;
+    if (piece) {
+      firstTokenMs ??= performance.now() - startedAtMs;
+      text += piece;
+      pieces++;
+      onText(piece);
+    }
+    finishReason = choice?.finish_reason ?? finishReason;
+    completionTokens = chunk.usage?.completion_tokens ?? completionTokens;
+  }
+  const totalMs = performance.now() - startedAtMs;
+  return {
+    text,
+    completionTokens: completionTokens ?? pieces,
+    firstTokenMs: firstTokenMs ?? totalMs,
+    totalMs,
+    finishReason,
+  };
+}
+
+function wireRequest(request: ChatRequest): Record<string, unknown> {
+  return {
+    model: request.model,
+    messages: request.messages,
+    stream: true,
+    stream_options: { include_usage: true },
+    ...(request.maxTokens === undefined ? {} : { max_tokens: request.maxTokens }),
+    ...(request.temperature === undefined ? {} : { temperature: request.temperature }),
+  };
+}
+
+async function* readChunks(response: Response, signal?: AbortSignal): AsyncGenerator<ChatChunk> {
+  if (!response.body) throw new AppError("server_error", "The cluster answered without a body.");
+  let ended = false;
+  try {
+    for await (const data of readServerSentEvents(response.body)) {
+      if (data === "[DONE]") {
+        ended = true;
+        break;
+      }
+      yield parseChunk(data);
+    }
+  } catch (error) {
+    if (signal?.aborted) throw new AppError("cancelled", "Interrupted.");
+    if (error instanceof AppError) throw error;
+    throw new AppError("unavailable", "The answer broke off.", { cause: error });
+  }
+  if (!ended) throw new AppError("unavailable", "The answer ended before it was complete.");
+}
+
+function parseChunk(data: string): ChatChunk {
+  const { code, message } = errorFields(data);
+  if (message !== undefined) {
+    throw new AppError(isErrorCode(code) ? code : "server_error", message);
+  }
+  return JSON.parse(data) as ChatChunk;
+}
+
+/** The line under an answer: tokens, rate and time to the first token. */
+export function describeSpeed(result: ChatResult): string {
+  const { completionTokens: tokens, firstTokenMs, totalMs } = result;
+  const decodeMs = totalMs - firstTokenMs;
+  const rate = tokens > 1 && decodeMs > 0 ? ((tokens - 1) / decodeMs) * 1000 : undefined;
+  return [
+    `${tokens} tokens in ${(totalMs / 1000).toFixed(2)} s`,
+    ...(rate === undefined ? [] : [`${rate.toFixed(1)} tokens/s`]),
+    `first token after ${firstTokenMs.toFixed(0)} ms`,
+  ].join(", ");
+}

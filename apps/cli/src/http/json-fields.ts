@@ -1,0 +1,26 @@
+/**
+ * Reading what the cluster sends without trusting its shape: absent or odd members become neutral
+ * values, so that an older command line still reads a newer cluster.
+ */
+export type JsonFields = Readonly<Record<string, unknown>>;
+
+export function fieldsOf(value: unknown): JsonFields {
+  return typeof value === "object" && value !== null ? { ...value } : {};
+}
+
+/** The members of a list answer, which is `{data: [...]}`. */
+export function listOf(body: unknown): JsonFields[] {
+  return recordsOf(fieldsOf(body)["data"]);
+}
+
+export function recordsOf(value: unknown): JsonFields[] {
+  return Array.isArray(value) ? value.map(fieldsOf) : [];
+}
+
+export function textOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+export function numberOf(value: unknown): number | undefined {
+  return typeof value === "number" && Number.isFinite(value) ? value : undefined;
+}

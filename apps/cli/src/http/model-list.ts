@@ -1,0 +1,52 @@
+import type { ApiClient } from "./api-client.ts";
+import { listOf, numberOf, recordsOf, textOf } from "./json-fields.ts";
+
+/** One copy of a model on one worker. */
+export interface ReplicaView {
+  readonly node: string;
+  /** pulling, loading, ready, failed or unloading. */
+  readonly phase: string;
+  readonly pulledBytes: number;
+  readonly totalBytes: number;
+  readonly message: string;
+}
+
+/** A model as `GET /api/v1/models` lists it. */
+export interface ModelView {
+  readonly id: string;
+  readonly contextWindow: number | undefined;
+  /** What really answers under this id, in words. */
+  readonly backing: string;
+  /** True where something smaller than the id promises answers. */
+  readonly standIn: boolean;
+  readonly replicas: readonly ReplicaView[];
+}
+
+export async function listModels(client: ApiClient, signal?: AbortSignal): Promise<ModelView[]> {
+  return parseModelList(await client.json("/api/v1/models", { signal }));
+}
+
+function parseModelList(body: unknown): ModelView[] {
+  return listOf(body).map((model) => ({
+    id: textOf(model["id"]),
+    contextWindow: numberOf(model["context_window"]),
+    backing: textOf(model["backing"]),
+    standIn: model["stand_in"] === true,
+    replicas: recordsOf(model["replicas"]).map((replica) => ({
+      node: textOf(replica["node"]),
+      phase: textOf(replica["phase"]),
+      pulledBytes: numberOf(replica["pulled_bytes"]) ?? 0,
+      totalBytes: numberOf(replica["total_bytes"]) ?? 0,
+      message: textOf(replica["message"]),
+    })),
+  }));
+}
+
+/** The model to talk to where none is named: the first that is ready, else the first. */
+export function defaultModel(models: readonly ModelView[]): ModelView | undefined {
+  return models.find(isReady) ?? models[0];
+}
+
+export function isReady(model: ModelView): boolean {
+  return model.replicas.some((replica) => replica.phase === "ready");
+}

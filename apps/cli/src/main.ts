@@ -1,0 +1,139 @@
+#!/usr/bin/env node
+import { readFileSync } from "node:fs";
+import { Command, CommanderError, Option } from "commander";
+
+/**
+ * The command line. Only commander is loaded here; each command loads its own code when it runs,
+ * so that `--help` costs no more than Node itself.
+ */
+async function main(): Promise<number> {
+  const program = new Command("heddle")
+    .description("One control plane for serving and training language models.")
+    .version(readVersion())
+    .option("--endpoint <url>", "the cluster's address (else HEDDLE_ENDPOINT, else the local one)")
+    .option("--api-key <key>", "the key to show (else HEDDLE_API_KEY, else the local one)")
+    .addOption(
+      new Option("-o, --output <format>", "how data is printed")
+        .choices(["table", "wide", "json", "yaml", "name"])
+        .default("table"),
+    )
+    .showHelpAfterError("(--help shows how)")
+    .exitOverride();
+  let exitCode = 0;
+  /** The action that loads a command's module when it is run. */
+  const lazy =
+    (load: () => Promise<(command: Command) => Promise<number>>) =>
+    async (...args: unknown[]) => {
+      const run = await load();
+      exitCode = await run(args.at(-1) as Command);
+    };
+  addUp(program, lazy);
+  addChat(program, lazy);
+  addReaders(program, lazy);
+  addKeys(program, lazy);
+  try {
+    await program.parseAsync();
+    return exitCode;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+    const { reportError } = await import("./report-error.ts");
+    return reportError(error);
+  }
+}
+
+type Lazy = (
+  load: () => Promise<(command: Command) => Promise<number>>,
+) => (...args: unknown[]) => Promise<void>;
+
+function addUp(program: Command, lazy: Lazy): void {
+  program
+    .command("up")
+    .description("run a cluster on this machine: masters, workers, parameter servers")
+    .option("--masters <n>", "1, 3 or 5", "1")
+    .option("--workers <n>", "workers to run", "1")
+    .option("--parameter-servers <n>", "parameter servers to run", "0")
+    .option("--port <port>", "the first master's HTTP port", "8080")
+    .option("--data <dir>", "where everything is kept (else HEDDLE_DATA, else ~/.heddle)")
+    .option(
+      "--models-cache <dir>",
+      "where weights are kept (else HEDDLE_MODELS_CACHE, else DIR/models)",
+    )
+    .option("--model <file>", "a GGUF file to serve")
+    .option(
+      "--profile <name>",
+      "demo (small real model), gpu (the full catalog), tiny (noise)",
+      "demo",
+    )
+    .option("--once", "stop after the self-check; exit 0 if it went well")
+    .option("--verbose", "show the processes' info lines")
+    .option("--log-level <level>", "how much the processes log", "info")
+    .action(lazy(async () => (await import("./commands/up.ts")).up));
+}
+
+function addChat(program: Command, lazy: Lazy): void {
+  program
+    .command("chat")
+    .description("ask a model; without a prompt, talk to it")
+    .argument("[prompt]", "the question; `-` reads it from standard input")
+    .option("--model <id>", "the model (else the first that is ready)")
+    .option("--system <text>", "a system message")
+    .option("--max-tokens <n>", "the longest answer, in tokens")
+    .option("--temperature <t>", "0 is deterministic; up to 2")
+    .action(lazy(async () => (await import("./commands/chat.ts")).chat));
+}
+
+function addReaders(program: Command, lazy: Lazy): void {
+  const models = program.command("models").description("the models of the cluster");
+  models
+    .command("list")
+    .description("list the models, what backs each and where it runs")
+    .action(lazy(async () => (await import("./commands/models.ts")).listModelsCommand));
+  models
+    .command("pull")
+    .description("have a worker pull a model's weights, and wait until it can answer")
+    .argument("<id>", "the model")
+    .action(lazy(async () => (await import("./commands/models.ts")).pullModel));
+  program
+    .command("endpoints")
+    .description("the addresses that commands may talk to")
+    .command("list")
+    .description("list them, and which one is used")
+    .action(lazy(async () => (await import("./commands/endpoints.ts")).listEndpoints));
+  program
+    .command("workers")
+    .description("the workers of the cluster")
+    .command("list")
+    .description("list the workers and their load")
+    .action(lazy(async () => (await import("./commands/workers.ts")).listWorkers));
+  program
+    .command("health")
+    .description("how the cluster is; exit code 7 when it is not well")
+    .action(lazy(async () => (await import("./commands/health.ts")).health));
+}
+
+function addKeys(program: Command, lazy: Lazy): void {
+  const keys = program.command("keys").description("the API keys of the cluster");
+  keys
+    .command("create")
+    .description("make a key; its text is shown this once")
+    .argument("<name>", "whom or what it is for")
+    .option("--scopes <list>", "permissions, separated by commas")
+    .option("--models <list>", "the models it may call (else all)")
+    .action(lazy(async () => (await import("./commands/keys.ts")).createKey));
+  keys
+    .command("list")
+    .description("list the keys")
+    .action(lazy(async () => (await import("./commands/keys.ts")).listKeys));
+  keys
+    .command("revoke")
+    .description("revoke a key at once")
+    .argument("<id>", "the eight characters after hdl_<environment>_")
+    .action(lazy(async () => (await import("./commands/keys.ts")).revokeKey));
+}
+
+function readVersion(): string {
+  const manifest = readFileSync(new URL("../package.json", import.meta.url), "utf8");
+  return (JSON.parse(manifest) as { version: string }).version;
+}
+
+process.exitCode = await main();

@@ -1,0 +1,45 @@
+import type { Terminal } from "./terminal.ts";
+
+const BAR_CELLS = 28;
+/** Off a terminal a line is printed for each such step, so that a log stays short. */
+const STEP_PERCENT = 10;
+
+/** The progress of one pull: a bar that is redrawn on a terminal, percent lines elsewhere. */
+export class PullProgressView {
+  readonly #out: Terminal;
+  readonly #label: string;
+  #shownStep = -1;
+  #drawn = false;
+
+  constructor(out: Terminal, label: string) {
+    this.#out = out;
+    this.#label = label;
+  }
+
+  update(pulledBytes: number, totalBytes: number): void {
+    const share = totalBytes > 0 ? Math.min(1, pulledBytes / totalBytes) : 0;
+    const percent = Math.floor(share * 100);
+    const amount = `${megabytes(pulledBytes)} of ${megabytes(totalBytes)} MB`;
+    if (this.#out.isTty) {
+      const filled = Math.round(share * BAR_CELLS);
+      const bar = "#".repeat(filled) + "-".repeat(BAR_CELLS - filled);
+      this.#out.write(`\r\x1b[2K${this.#label} [${bar}] ${percent} % (${amount})`);
+      this.#drawn = true;
+      return;
+    }
+    const step = Math.floor(percent / STEP_PERCENT);
+    if (step <= this.#shownStep) return;
+    this.#shownStep = step;
+    this.#out.write(`${this.#label} ${percent} % (${amount})\n`);
+  }
+
+  /** Leaves the cursor on a line of its own. */
+  end(): void {
+    if (this.#drawn) this.#out.write("\n");
+    this.#drawn = false;
+  }
+}
+
+function megabytes(bytes: number): string {
+  return (bytes / 1e6).toFixed(1);
+}

@@ -1,0 +1,72 @@
+import { type Terminal, visibleWidth } from "./terminal.ts";
+
+export type OutputFormat = "table" | "wide" | "json" | "yaml" | "name";
+
+/** A column of a table; `wide` ones show only where there is room for them. */
+export interface Column<T> {
+  readonly header: string;
+  readonly value: (row: T) => string;
+  readonly wide?: boolean;
+}
+
+/**
+ * Prints records in the format asked for. `json` and `yaml` print them whole, as the cluster gave
+ * them; `name` prints the first column alone, one a line.
+ */
+export function printRows<T>(
+  rows: readonly T[],
+  columns: readonly Column<T>[],
+  format: OutputFormat,
+  out: Terminal,
+): void {
+  if (format === "json") out.write(`${JSON.stringify(rows, null, 2)}\n`);
+  else if (format === "yaml") out.write(`${toYaml(rows)}\n`);
+  else if (format === "name") out.write(rows.map((row) => `${columns[0]?.value(row)}\n`).join(""));
+  else
+    out.write(
+      table(
+        rows,
+        columns.filter(({ wide }) => format === "wide" || !wide),
+        out,
+      ),
+    );
+}
+
+function table<T>(rows: readonly T[], columns: readonly Column<T>[], out: Terminal): string {
+  const cells = rows.map((row) => columns.map(({ value }) => value(row) || "-"));
+  const headers = columns.map(({ header }) => header);
+  const widths = headers.map((header, i) =>
+    Math.max(header.length, ...cells.map((row) => visibleWidth(row[i] ?? ""))),
+  );
+  const line = (row: readonly string[]) =>
+    row
+      .map((cell, i) => cell + " ".repeat((widths[i] ?? 0) - visibleWidth(cell)))
+      .join("  ")
+      .trimEnd();
+  return [out.paint("bold", line(headers)), ...cells.map(line)].map((text) => `${text}\n`).join("");
+}
+
+/** YAML 1.2 in block style; scalars are JSON, which YAML includes, so that no text is misread. */
+export function toYaml(value: unknown, indent = ""): string {
+  if (Array.isArray(value)) {
+    if (value.length === 0) return "[]";
+    return value.map((item) => `${indent}- ${toYaml(item, `${indent}  `).trimStart()}`).join("\n");
+  }
+  if (typeof value === "object" && value !== null) {
+    const entries = Object.entries(value).filter(([, item]) => item !== undefined);
+    if (entries.length === 0) return "{}";
+    return entries
+      .map(([key, item]) => `${indent}${yamlKey(key)}:${nested(item, indent)}`)
+      .join("\n");
+  }
+  return JSON.stringify(value) ?? "null";
+}
+
+function yamlKey(key: string): string {
+  return /^[A-Za-z_][\w-]*$/.test(key) ? key : JSON.stringify(key);
+}
+
+function nested(value: unknown, indent: string): string {
+  const isBlock = typeof value === "object" && value !== null && Object.keys(value).length > 0;
+  return isBlock ? `\n${toYaml(value, `${indent}  `)}` : ` ${toYaml(value)}`;
+}

@@ -1,0 +1,40 @@
+import { stripVTControlCharacters } from "node:util";
+
+type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan" | "magenta" | "blue";
+
+const CODES: Readonly<Record<Style, readonly [number, number]>> = {
+  bold: [1, 22],
+  dim: [2, 22],
+  red: [31, 39],
+  green: [32, 39],
+  yellow: [33, 39],
+  blue: [34, 39],
+  magenta: [35, 39],
+  cyan: [36, 39],
+};
+
+/** A stream as the commands write to it; colours and animation only where it is a terminal. */
+export interface Terminal {
+  readonly isTty: boolean;
+  write(text: string): void;
+  /** The text in a style, or as it is where colours are off (https://no-color.org). */
+  paint(style: Style, text: string): string;
+}
+
+export function terminal(stream: NodeJS.WriteStream, env = process.env): Terminal {
+  const isTty = stream.isTTY === true;
+  const coloured = isTty && !env["NO_COLOR"] && env["TERM"] !== "dumb";
+  return {
+    isTty,
+    write: (text) => void stream.write(text),
+    paint: (style, text) => {
+      const [on, off] = CODES[style];
+      return coloured ? `\x1b[${on}m${text}\x1b[${off}m` : text;
+    },
+  };
+}
+
+/** The columns that the text takes, colours not counted. */
+export function visibleWidth(text: string): number {
+  return stripVTControlCharacters(text).length;
+}

@@ -1,0 +1,86 @@
+import { readFileSync } from "node:fs";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { parseArgs } from "node:util";
+import { exitWithParent } from "@heddle/base/exit-with-parent";
+
+/**
+ * A process with a master's command line and the routes that `heddle up` uses, whose models go
+ * through the phases that SCRIPT names: `pull` (the default), `fail` (until the tiny profile), or
+ * `crash` (ends before it is ready).
+ */
+const { values: flags } = parseArgs({
+  strict: false,
+  options: {
+    "http-port": { type: "string" },
+    "bootstrap-key-file": { type: "string" },
+    profile: { type: "string" },
+  },
+});
+const script = process.env["SCRIPT"] ?? "pull";
+const TOTAL_BYTES = 1_000_000;
+let polls = 0;
+
+exitWithParent();
+process.on("SIGTERM", () => {
+  log("stopped");
+  process.exit(0);
+});
+if (script === "crash") {
+  process.stderr.write("Error: the disk is on fire\n");
+  process.exit(3);
+}
+createServer((request, response) => void answer(request, response)).listen(
+  Number(flags["http-port"]),
+  "127.0.0.1",
+  () => log("ready"),
+);
+
+function log(msg: string, fields: object = {}): void {
+  process.stdout.write(`${JSON.stringify({ level: 30, time: 0, msg, ...fields })}\n`);
+}
+
+async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const key = readFileSync(String(flags["bootstrap-key-file"]), "utf8").trim();
+  if (request.headers.authorization !== `Bearer ${key}`) {
+    const error = { code: "invalid_api_key", message: "This key is unknown.", request_id: "req_1" };
+    response.writeHead(401).end(JSON.stringify({ error }));
+  } else if (request.method === "GET" && request.url === "/api/v1/models") {
+    response.end(JSON.stringify({ object: "list", data: [model()] }));
+  } else if (request.url === "/api/v1/chat/completions") {
+    chat(response);
+  } else {
+    const problem = { code: "not_found", detail: "No such route.", request_id: "req_2" };
+    response.writeHead(404).end(JSON.stringify(problem));
+  }
+}
+
+function model(): object {
+  polls++;
+  const fails = script === "fail" && flags["profile"] !== "tiny";
+  const phase = fails ? "failed" : polls > 3 ? "ready" : "pulling";
+  return {
+    id: "FamilyA-1-2B",
+    status: phase,
+    context_window: 8192,
+    backing: `scripted model of the ${flags["profile"]} profile`,
+    stand_in: true,
+    replicas: [
+      {
+        node: "worker-1",
+        phase,
+        pulled_bytes: Math.min(polls, 4) * 250_000,
+        total_bytes: TOTAL_BYTES,
+        message: fails ? "no source could be reached" : "",
+      },
+    ],
+  };
+}
+
+function chat(response: ServerResponse): void {
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  const send = (chunk: object) => response.write(`data: ${JSON.stringify(chunk)}\n\n`);
+  for (const content of ["It lifts ", "the warp."]) send({ choices: [{ delta: { content } }] });
+  send({ choices: [{ delta: {}, finish_reason: "stop" }] });
+  send({ choices: [], usage: { prompt_tokens: 9, completion_tokens: 7 } });
+  response.end("data: [DONE]\n\n");
+}

@@ -1,0 +1,36 @@
+import { spawn } from "node:child_process";
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { exitWithParent } from "@heddle/base/exit-with-parent";
+
+/**
+ * A process with a worker's command line. SCRIPT makes it deaf to SIGTERM (`stubborn`), crash at its
+ * first start (`crash-once`), or start a process of its own and log its id (`grandchild`).
+ */
+const { values: flags } = parseArgs({ strict: false, options: { data: { type: "string" } } });
+const script = process.env["SCRIPT"] ?? "";
+
+exitWithParent();
+process.on("SIGTERM", () => {
+  log("told to stop");
+  if (script !== "stubborn") process.exit(0);
+});
+const marker = join(String(flags["data"] ?? "."), "crashed");
+if (script === "crash-once" && !existsSync(marker)) {
+  writeFileSync(marker, "");
+  log("about to crash", 50);
+  process.exit(3);
+}
+if (script === "grandchild") {
+  const child = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"], {
+    stdio: "inherit",
+  });
+  log("started", 30, { grandchild: child.pid });
+}
+log("ready");
+setInterval(() => {}, 1_000);
+
+function log(msg: string, level = 30, fields: object = {}): void {
+  process.stdout.write(`${JSON.stringify({ level, time: 0, msg, ...fields })}\n`);
+}

@@ -1,0 +1,126 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { AppError } from "@heddle/base/errors";
+import type { ApiClient } from "../http/api-client.ts";
+import { defaultModel, isReady, listModels, type ModelView } from "../http/model-list.ts";
+import { PullProgressView } from "../output/progress.ts";
+import type { Terminal } from "../output/terminal.ts";
+
+interface AwaitModelOptions {
+  readonly client: ApiClient;
+  readonly messages: Terminal;
+  /** The id to wait for; absent for whichever the cluster lists first. */
+  readonly model?: string | undefined;
+  readonly signal: AbortSignal;
+  /** Nothing moved for this long: the wait is given up. */
+  readonly stallMs?: number;
+}
+
+/** How the wait ended. `failed` means that no worker could get or load the weights. */
+export type AwaitedModel =
+  | { readonly outcome: "ready"; readonly model: ModelView }
+  | { readonly outcome: "failed"; readonly model: ModelView | undefined; readonly reason: string };
+
+const POLL_MS = 200;
+const DEFAULT_STALL_MS = 120_000;
+/** A failed replica may be tried again by its worker; this long without another phase is final. */
+const FAILED_FOR_MS = 1_500;
+
+/** Polls the model list until the model can answer, showing the pull of its weights. */
+export async function awaitModel(options: AwaitModelOptions): Promise<AwaitedModel> {
+  const { client, signal, stallMs = DEFAULT_STALL_MS } = options;
+  const view = new PullView(options.messages);
+  let lastState = "";
+  let changedAtMs = performance.now();
+  try {
+    for (;;) {
+      const models = await survivingRestart(() => listModels(client, signal), signal);
+      const model = options.model
+        ? models.find(({ id }) => id === options.model)
+        : defaultModel(models);
+      if (model && isReady(model)) return { outcome: "ready", model };
+      view.show(model);
+      const state = JSON.stringify(model?.replicas ?? []);
+      const nowMs = performance.now();
+      if (state !== lastState) changedAtMs = nowMs;
+      lastState = state;
+      const failure = failureOf(model, nowMs - changedAtMs, stallMs);
+      if (failure) return { outcome: "failed", model, reason: failure };
+      await sleep(POLL_MS, undefined, { signal });
+    }
+  } catch (error) {
+    if (signal.aborted) throw new AppError("cancelled", "Interrupted.");
+    throw error;
+  } finally {
+    view.end();
+  }
+}
+
+/** A master that crashed is back within this time, or it has given up. */
+const RESTART_MS = 10_000;
+
+async function survivingRestart<T>(call: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  const giveUpAtMs = performance.now() + RESTART_MS;
+  for (;;) {
+    try {
+      return await call();
+    } catch (error) {
+      const isGone = error instanceof AppError && error.code === "unavailable";
+      if (!isGone || performance.now() > giveUpAtMs) throw error;
+      await sleep(POLL_MS, undefined, { signal });
+    }
+  }
+}
+
+function failureOf(
+  model: ModelView | undefined,
+  unchangedMs: number,
+  stallMs: number,
+): string | undefined {
+  const replicas = model?.replicas ?? [];
+  const failed = replicas.filter(({ phase }) => phase === "failed");
+  if (failed.length > 0 && failed.length === replicas.length && unchangedMs > FAILED_FOR_MS) {
+    return failed[0]?.message || "the worker did not say why";
+  }
+  if (unchangedMs <= stallMs) return undefined;
+  const what =
+    replicas.map(({ node, phase }) => `${node} ${phase}`).join(", ") || "no worker has it";
+  return `nothing moved for ${stallMs / 1000} s (${what})`;
+}
+
+/** One progress line for the replica that is furthest, and one line when it loads. */
+class PullView {
+  readonly #messages: Terminal;
+  #progress: PullProgressView | undefined;
+  #loading = false;
+
+  constructor(messages: Terminal) {
+    this.#messages = messages;
+  }
+
+  show(model: ModelView | undefined): void {
+    const replicas = model?.replicas ?? [];
+    const pulling = replicas.filter(
+      ({ phase, totalBytes }) => phase === "pulling" && totalBytes > 0,
+    );
+    const furthest = pulling.toSorted((a, b) => b.pulledBytes - a.pulledBytes)[0];
+    if (furthest) {
+      this.#progress ??= new PullProgressView(
+        this.#messages,
+        `pulling ${model?.backing || model?.id}`,
+      );
+      this.#progress.update(furthest.pulledBytes, furthest.totalBytes);
+    } else if (
+      this.#progress &&
+      !this.#loading &&
+      replicas.some(({ phase }) => phase === "loading")
+    ) {
+      this.end();
+      this.#loading = true;
+      this.#messages.write("loading the model ...\n");
+    }
+  }
+
+  end(): void {
+    this.#progress?.end();
+  }
+}

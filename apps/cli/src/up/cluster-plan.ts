@@ -1,0 +1,102 @@
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { AppError } from "@heddle/base/errors";
+import type { ClusterSecrets, DataDirectory } from "./data-directory.ts";
+import type { Profile, UpOptions } from "./options.ts";
+import { LOOPBACK, type MasterPorts } from "./ports.ts";
+import type { ProcessKind, ProcessSpec } from "./supervised-process.ts";
+
+/** The program of each kind of process. */
+export type Programs = Readonly<Record<ProcessKind, string>>;
+
+const APPS = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "..");
+
+/** The compiled apps of this workspace. */
+export const WORKSPACE_PROGRAMS: Programs = {
+  master: join(APPS, "master/dist/main.js"),
+  worker: join(APPS, "worker/dist/main.js"),
+  "parameter-server": join(APPS, "parameter-server/dist/main.js"),
+};
+
+/** What the processes of one cluster are told, beside the user's options. */
+export interface ClusterLayout {
+  readonly options: UpOptions;
+  readonly profile: Profile;
+  readonly data: DataDirectory;
+  readonly ports: readonly MasterPorts[];
+  readonly secrets: ClusterSecrets;
+  readonly programs: Programs;
+}
+
+/** Every process of the cluster with its command line. */
+export function planCluster(layout: ClusterLayout): ProcessSpec[] {
+  const { options, ports } = layout;
+  return [
+    ...ports.map((_, index) => masterSpec(layout, index)),
+    ...nodeSpecs(layout, "worker", options.workers),
+    ...nodeSpecs(layout, "parameter-server", options.parameterServers),
+  ];
+}
+
+function masterSpec(layout: ClusterLayout, index: number): ProcessSpec {
+  const { data, ports, secrets } = layout;
+  const name = `master-${index + 1}`;
+  const own = ports[index] as MasterPorts;
+  const peers = ports.map(({ grpc }, i) => `master-${i + 1}=${LOOPBACK}:${grpc}`).join(",");
+  return spec(layout, "master", name, [
+    ...["--data", data.subdirectory(name)],
+    ...["--http-host", LOOPBACK, "--http-port", String(own.http)],
+    ...["--grpc-host", LOOPBACK, "--grpc-port", String(own.grpc)],
+    ...["--cluster-token-file", secrets.clusterTokenFile],
+    ...["--bootstrap-key-file", secrets.bootstrapKeyFile],
+    ...["--profile", layout.profile],
+    ...(ports.length > 1 ? ["--name", name, "--peers", peers] : []),
+  ]);
+}
+
+function nodeSpecs(
+  layout: ClusterLayout,
+  kind: "worker" | "parameter-server",
+  count: number,
+): ProcessSpec[] {
+  const { data, options, ports, secrets } = layout;
+  const masters = ports.map(({ grpc }) => `${LOOPBACK}:${grpc}`).join(",");
+  return Array.from({ length: count }, (_, index) => {
+    const name = `${kind}-${index + 1}`;
+    return spec(layout, kind, name, [
+      ...["--data", data.subdirectory(name), "--name", name],
+      ...["--grpc-host", LOOPBACK, "--grpc-port", "0", "--masters", masters],
+      ...["--cluster-token-file", secrets.clusterTokenFile],
+      ...["--models-cache", options.modelsCache],
+    ]);
+  });
+}
+
+function spec(
+  layout: ClusterLayout,
+  kind: ProcessKind,
+  name: string,
+  flags: readonly string[],
+): ProcessSpec {
+  return {
+    name,
+    kind,
+    command: [process.execPath, "--enable-source-maps", layout.programs[kind], ...flags],
+    env: { ...process.env, HEDDLE_LOG_LEVEL: layout.options.logLevel },
+  };
+}
+
+/** Throws `unavailable` where a program that the options ask for is not built. */
+export function checkPrograms(options: UpOptions, programs: Programs): void {
+  const wanted: readonly [ProcessKind, number][] = [
+    ["master", options.masters],
+    ["worker", options.workers],
+    ["parameter-server", options.parameterServers],
+  ];
+  for (const [kind, count] of wanted) {
+    if (count === 0 || existsSync(programs[kind])) continue;
+    const message = `The ${kind} is not built (${programs[kind]} is missing). Build it: npm run build`;
+    throw new AppError("unavailable", message);
+  }
+}

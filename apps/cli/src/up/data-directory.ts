@@ -1,0 +1,163 @@
+import { randomBytes } from "node:crypto";
+import {
+  chmodSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { createApiKey } from "@heddle/auth/api-key";
+import { AppError } from "@heddle/base/errors";
+import { type Credentials, credentialsFile, readCredentials } from "../connection.ts";
+
+/** The secrets of a local cluster, and whether this start made them. */
+export interface ClusterSecrets {
+  readonly apiKey: string;
+  /** True at the first start only: then the key is shown. */
+  readonly isNew: boolean;
+  readonly bootstrapKeyFile: string;
+  readonly clusterTokenFile: string;
+}
+
+/** Who holds a data directory. */
+interface LockHolder {
+  readonly pid: number;
+  readonly address: string;
+  /** The kernel's start time of that process, where the system tells it: process ids are reused. */
+  readonly started: string | undefined;
+}
+
+/**
+ * The directory that holds everything of a local cluster: `credentials.json` (for the CLI),
+ * `bootstrap-key` and `cluster-token` (for its processes), `lock`, `logs/`, `models/` and one
+ * directory for each process. It is readable by its owner only.
+ */
+export class DataDirectory {
+  readonly path: string;
+
+  constructor(path: string) {
+    this.path = path;
+    try {
+      mkdirSync(path, { recursive: true, mode: 0o700 });
+    } catch (error) {
+      throw new AppError(
+        "invalid_value",
+        `The data directory ${path} cannot be made: ${(error as Error).message}. Give another with --data DIR.`,
+      );
+    }
+  }
+
+  /** A path inside, whose directory exists. */
+  subdirectory(name: string): string {
+    const path = join(this.path, name);
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+    return path;
+  }
+
+  /** Takes the directory for this process; throws `conflict` naming the one that has it. */
+  lock(address: string): { release(): void } {
+    const file = join(this.path, "lock");
+    const draft = `${file}.${process.pid}`;
+    const holder: LockHolder = { pid: process.pid, address, started: startOf(process.pid) };
+    writeFileSync(draft, JSON.stringify(holder), { mode: 0o600 });
+    try {
+      if (!tryLink(draft, file)) {
+        this.#removeStale(file);
+        if (!tryLink(draft, file)) throw this.#inUse(readHolder(file));
+      }
+    } finally {
+      rmSync(draft, { force: true });
+    }
+    return { release: () => rmSync(file, { force: true }) };
+  }
+
+  #removeStale(file: string): void {
+    const holder = readHolder(file);
+    if (holder && isAlive(holder)) throw this.#inUse(holder);
+    // Renamed and not removed, so that of two that find it stale only one takes it away.
+    const aside = `${file}.stale.${process.pid}`;
+    try {
+      renameSync(file, aside);
+    } catch {
+      return; // The other one was faster, and the link that follows tells who won.
+    }
+    const moved = readHolder(aside);
+    if (moved && isAlive(moved)) tryLink(aside, file);
+    rmSync(aside, { force: true });
+  }
+
+  #inUse(holder: LockHolder | undefined): AppError {
+    const who = holder ? `process ${holder.pid} at ${holder.address}` : "another process";
+    return new AppError(
+      "conflict",
+      `${this.path} is in use by ${who}. Stop that one, or give this one its own --data DIR and --port.`,
+    );
+  }
+
+  /** Reads the secrets, or makes them at the first start; writes the endpoint down for the CLI. */
+  secrets(endpoint: string): ClusterSecrets {
+    const bootstrapKeyFile = join(this.path, "bootstrap-key");
+    const clusterTokenFile = join(this.path, "cluster-token");
+    const isNew = !existsSync(bootstrapKeyFile);
+    const apiKey = isNew
+      ? (readCredentials(this.path)?.apiKey ?? createApiKey("local").text)
+      : readFileSync(bootstrapKeyFile, "utf8").trim();
+    writeSecret(bootstrapKeyFile, `${apiKey}\n`);
+    if (!existsSync(clusterTokenFile)) {
+      writeSecret(clusterTokenFile, `${randomBytes(32).toString("base64url")}\n`);
+    }
+    const credentials: Credentials = { endpoint, apiKey };
+    const text = JSON.stringify({ endpoint: credentials.endpoint, api_key: apiKey }, null, 2);
+    writeSecret(credentialsFile(this.path), `${text}\n`);
+    return { apiKey, isNew, bootstrapKeyFile, clusterTokenFile };
+  }
+}
+
+/** Written beside and renamed, so that nobody reads half of it; readable by the owner only. */
+function writeSecret(file: string, text: string): void {
+  const draft = `${file}.${process.pid}`;
+  writeFileSync(draft, text, { mode: 0o600 });
+  chmodSync(draft, 0o600);
+  renameSync(draft, file);
+}
+
+function tryLink(from: string, to: string): boolean {
+  try {
+    linkSync(from, to);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
+  }
+}
+
+function readHolder(file: string): LockHolder | undefined {
+  try {
+    return JSON.parse(readFileSync(file, "utf8")) as LockHolder;
+  } catch {
+    return undefined; // Gone meanwhile, or damaged: either way it holds nothing.
+  }
+}
+
+function isAlive(holder: LockHolder): boolean {
+  try {
+    process.kill(holder.pid, 0);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EPERM") return false;
+  }
+  return holder.started === startOf(holder.pid);
+}
+
+/** Field 22 of /proc/PID/stat (proc(5)); undefined on systems without it. */
+function startOf(pid: number): string | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19];
+  } catch {
+    return undefined;
+  }
+}

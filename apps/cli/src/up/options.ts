@@ -1,0 +1,93 @@
+import { existsSync } from "node:fs";
+import { homedir } from "node:os";
+import { join, resolve } from "node:path";
+import { AppError } from "@heddle/base/errors";
+import { dataDirectory } from "../connection.ts";
+
+/** How `heddle up` is told to run; see its `--help`. */
+export interface UpOptions {
+  readonly masters: number;
+  readonly workers: number;
+  readonly parameterServers: number;
+  /** The first master's HTTP port; the others follow. */
+  readonly port: number;
+  readonly dataDir: string;
+  readonly modelsCache: string;
+  /** A GGUF file to register and to ask. */
+  readonly modelFile: string | undefined;
+  readonly profile: Profile;
+  /** Stop after the self-check. */
+  readonly once: boolean;
+  /** Show the processes' info lines too. */
+  readonly verbose: boolean;
+  readonly logLevel: string;
+}
+
+export type Profile = "demo" | "gpu" | "tiny";
+
+/** The flags as typed. */
+export interface UpFlags {
+  readonly masters: string;
+  readonly workers: string;
+  readonly parameterServers: string;
+  readonly port: string;
+  readonly data?: string;
+  readonly modelsCache?: string;
+  readonly model?: string;
+  readonly profile: string;
+  readonly once?: boolean;
+  readonly verbose?: boolean;
+  readonly logLevel: string;
+}
+
+const PROFILES = ["demo", "gpu", "tiny"] as const;
+const LOG_LEVELS = ["trace", "debug", "info", "warn", "error"];
+const MAX_MASTERS = 5;
+const MAX_NODES = 64;
+
+/** Checks every flag; throws `invalid_value` for the first that is wrong. */
+export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
+  const dataDir = dataDirectory(flags.data, env);
+  const masters = count("--masters", flags.masters, 1, MAX_MASTERS);
+  if (masters % 2 === 0)
+    throw wrong("--masters", flags.masters, "1, 3 or 5 (a majority must exist)");
+  const cache = flags.modelsCache ?? env["HEDDLE_MODELS_CACHE"];
+  return {
+    masters,
+    workers: count("--workers", flags.workers, 0, MAX_NODES),
+    parameterServers: count("--parameter-servers", flags.parameterServers, 0, MAX_NODES),
+    port: count("--port", flags.port, 1, 65_535),
+    dataDir,
+    modelsCache: cache ? resolve(cache) : join(dataDir, "models"),
+    modelFile: flags.model === undefined ? undefined : modelFile(flags.model),
+    profile: oneOf("--profile", flags.profile, PROFILES),
+    once: flags.once ?? false,
+    verbose: flags.verbose ?? false,
+    logLevel: oneOf("--log-level", flags.logLevel, LOG_LEVELS),
+  };
+}
+
+function count(flag: string, text: string, least: number, most: number): number {
+  const value = /^\d{1,6}$/.test(text) ? Number(text) : Number.NaN;
+  if (value >= least && value <= most) return value;
+  throw wrong(flag, text, `a whole number from ${least} to ${most}`);
+}
+
+function oneOf<T extends string>(flag: string, text: string, allowed: readonly T[]): T {
+  const found = allowed.find((value) => value === text);
+  if (found === undefined) throw wrong(flag, text, `one of ${allowed.join(", ")}`);
+  return found;
+}
+
+function modelFile(text: string): string {
+  const path = resolve(text.replace(/^~(?=\/)/, homedir()));
+  if (!path.endsWith(".gguf")) throw wrong("--model", text, "a GGUF file (its name ends in .gguf)");
+  if (!existsSync(path)) {
+    throw new AppError("invalid_value", `--model: there is no file ${path}. Check the path.`);
+  }
+  return path;
+}
+
+function wrong(flag: string, text: string, expected: string): AppError {
+  return new AppError("invalid_value", `${flag} "${text}": give ${expected}.`);
+}

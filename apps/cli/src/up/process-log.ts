@@ -1,0 +1,99 @@
+import { createWriteStream, existsSync, renameSync, statSync, type WriteStream } from "node:fs";
+import { join } from "node:path";
+import type { Terminal } from "../output/terminal.ts";
+import { describeLogLine, type LogLine } from "./log-line.ts";
+import type { ProcessEvents, ProcessSpec } from "./supervised-process.ts";
+
+interface ProcessLogOptions {
+  /** Where each process's raw output is kept, one file each. */
+  readonly directory: string;
+  readonly messages: Terminal;
+  /** Shows info lines too; warnings and errors always show. */
+  readonly verbose: boolean;
+  readonly onGaveUp: (spec: ProcessSpec, why: string) => void;
+}
+
+const MAX_FILE_BYTES = 16 * 1024 * 1024;
+const MAX_SHOWN_CHARS = 2_000;
+const PREFIX_STYLES = ["cyan", "magenta", "blue", "green"] as const;
+
+/**
+ * Keeps every line of every process in `DIRECTORY/NAME.log` (the previous file as `NAME.log.1`) and
+ * shows what a person must see, each line with its process's name in front.
+ */
+export class ProcessLog implements ProcessEvents {
+  readonly #options: ProcessLogOptions;
+  readonly #files = new Map<string, { stream: WriteStream; bytes: number }>();
+  readonly #styles = new Map<string, (typeof PREFIX_STYLES)[number]>();
+
+  constructor(options: ProcessLogOptions) {
+    this.#options = options;
+  }
+
+  line(spec: ProcessSpec, line: LogLine, raw: string): void {
+    this.#keep(spec.name, raw);
+    if (line.kind === "text") {
+      if (raw.trim() !== "") this.#show(spec, line.text);
+    } else if (line.level >= 40) {
+      const { paint } = this.#options.messages;
+      const style = line.level >= 50 ? "red" : "yellow";
+      this.#show(
+        spec,
+        `${paint(style, style === "red" ? "error" : "warn")} ${describeLogLine(line)}`,
+      );
+    } else if (this.#options.verbose) {
+      this.#show(spec, describeLogLine(line));
+    }
+  }
+
+  restarting(spec: ProcessSpec, why: string, delayMs: number): void {
+    const text = `${why}; it starts again in ${(delayMs / 1000).toFixed(1)} s`;
+    this.#show(spec, this.#options.messages.paint("yellow", text));
+  }
+
+  gaveUp(spec: ProcessSpec, why: string): void {
+    const text = `${why} Its log: ${join(this.#options.directory, `${spec.name}.log`)}`;
+    this.#show(spec, this.#options.messages.paint("red", text));
+    this.#options.onGaveUp(spec, why);
+  }
+
+  close(): void {
+    for (const { stream } of this.#files.values()) stream.end();
+    this.#files.clear();
+  }
+
+  #show(spec: ProcessSpec, text: string): void {
+    const { messages } = this.#options;
+    const prefix = messages.paint(this.#styleOf(spec.name), spec.name.padEnd(9));
+    messages.write(`${prefix} ${text.slice(0, MAX_SHOWN_CHARS)}\n`);
+  }
+
+  #styleOf(name: string): (typeof PREFIX_STYLES)[number] {
+    const known = this.#styles.get(name);
+    if (known) return known;
+    const style = PREFIX_STYLES[this.#styles.size % PREFIX_STYLES.length] ?? "cyan";
+    this.#styles.set(name, style);
+    return style;
+  }
+
+  #keep(name: string, raw: string): void {
+    let file = this.#files.get(name);
+    if (!file || file.bytes > MAX_FILE_BYTES) {
+      file?.stream.end();
+      file = this.#open(name);
+      this.#files.set(name, file);
+    }
+    file.bytes += Buffer.byteLength(raw) + 1;
+    file.stream.write(`${raw}\n`);
+  }
+
+  #open(name: string): { stream: WriteStream; bytes: number } {
+    const path = join(this.#options.directory, `${name}.log`);
+    const bytes = existsSync(path) ? statSync(path).size : 0;
+    if (bytes > MAX_FILE_BYTES) renameSync(path, `${path}.1`);
+    const stream = createWriteStream(path, { flags: "a", mode: 0o600 });
+    // A full disk must not end the cluster: the terminal still shows what matters.
+    stream.on("error", () => {});
+    return { stream, bytes: bytes > MAX_FILE_BYTES ? 0 : bytes };
+  }
+}

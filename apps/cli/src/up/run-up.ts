@@ -1,0 +1,224 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { AppError } from "@heddle/base/errors";
+import { dataDirectory } from "../connection.ts";
+import { ApiClient } from "../http/api-client.ts";
+import { describeSpeed, streamChat } from "../http/chat-stream.ts";
+import { listModels, type ModelView } from "../http/model-list.ts";
+import type { Terminal } from "../output/terminal.ts";
+import { type AwaitedModel, awaitModel } from "./await-model.ts";
+import { checkPrograms, type Programs, planCluster } from "./cluster-plan.ts";
+import { type ClusterSecrets, DataDirectory } from "./data-directory.ts";
+import type { Profile, UpOptions } from "./options.ts";
+import { LOOPBACK, type MasterPorts, planPorts } from "./ports.ts";
+import { ProcessLog } from "./process-log.ts";
+import { registerModelFile } from "./register-model.ts";
+import { startTable } from "./start-table.ts";
+import { Supervisor } from "./supervisor.ts";
+
+/** Where `heddle up` writes: answers and the table to `data`, everything else to `messages`. */
+export interface UpOutput {
+  readonly data: Terminal;
+  readonly messages: Terminal;
+}
+
+/** Who asks the cluster to end: aborts at the first Ctrl-C; `force` at the next. */
+export interface UpSignals {
+  readonly stop: AbortSignal;
+  readonly onForce: (kill: () => void) => void;
+}
+
+const START_TIMEOUT_MS = 60_000;
+const QUESTION = "In one sentence: what does a weaver's heddle do?";
+const ANSWER_TOKENS = 64;
+
+/**
+ * Starts a cluster on this machine, asks it one question, shows how to use it, and keeps it running
+ * until it is told to stop. Resolves with the exit code once every process is gone.
+ */
+export async function runUp(
+  options: UpOptions,
+  programs: Programs,
+  output: UpOutput,
+  signals: UpSignals,
+): Promise<number> {
+  checkPrograms(options, programs);
+  const data = new DataDirectory(options.dataDir);
+  const endpoint = `http://${LOOPBACK}:${options.port}`;
+  const lock = data.lock(endpoint);
+  try {
+    const ports = await planPorts(options.port, options.masters);
+    const secrets = data.secrets(endpoint);
+    const cluster = new LocalCluster({ options, programs, data, ports, secrets }, output, signals);
+    return await cluster.run();
+  } finally {
+    lock.release();
+  }
+}
+
+interface ClusterSetup {
+  readonly options: UpOptions;
+  readonly programs: Programs;
+  readonly data: DataDirectory;
+  readonly ports: readonly MasterPorts[];
+  readonly secrets: ClusterSecrets;
+}
+
+/** The processes of one `heddle up`, from their start to their end. */
+class LocalCluster {
+  readonly #setup: ClusterSetup;
+  readonly #output: UpOutput;
+  readonly #client: ApiClient;
+  readonly #log: ProcessLog;
+  /** Aborts when the user asks for the end or when no cluster is left to run. */
+  readonly #stop: AbortSignal;
+  readonly #lost = new AbortController();
+  #supervisor: Supervisor | undefined;
+
+  constructor(setup: ClusterSetup, output: UpOutput, signals: UpSignals) {
+    this.#setup = setup;
+    this.#output = output;
+    const endpoint = `http://${LOOPBACK}:${setup.options.port}`;
+    const apiKey = setup.secrets.apiKey;
+    this.#client = new ApiClient({ endpoint, apiKey, endpointSource: "--endpoint" });
+    this.#stop = AbortSignal.any([signals.stop, this.#lost.signal]);
+    this.#log = new ProcessLog({
+      directory: setup.data.subdirectory("logs"),
+      messages: output.messages,
+      verbose: setup.options.verbose,
+      onGaveUp: ({ kind }) => {
+        if (kind === "master") this.#lost.abort(new AppError("unavailable", "A master is lost."));
+      },
+    });
+    signals.onForce(() => this.#supervisor?.kill());
+  }
+
+  async run(): Promise<number> {
+    try {
+      const model = await this.#bringUp();
+      await this.#showTable(model);
+      if (this.#setup.options.once) return this.#onceResult(model);
+      this.#say("Ctrl-C stops everything.");
+      await untilAborted(this.#stop);
+      if (this.#lost.signal.aborted) throw this.#lost.signal.reason;
+      this.#say("stopping ...");
+      return 0;
+    } catch (error) {
+      if (this.#stop.aborted && !this.#lost.signal.aborted) {
+        this.#say("stopping ...");
+        return 130;
+      }
+      throw error;
+    } finally {
+      await this.#supervisor?.stop();
+      this.#log.close();
+    }
+  }
+
+  #onceResult(model: ModelView | undefined): number {
+    if (model) return 0;
+    throw new AppError("unavailable", "--once needs a worker for its question; give --workers 1.");
+  }
+
+  /** Starts the processes and has the model answer; on the tiny profile where it must. */
+  async #bringUp(): Promise<ModelView | undefined> {
+    const { options } = this.#setup;
+    await this.#startProcesses(options.profile);
+    if (options.workers === 0) {
+      this.#say("there is no worker, so no model is loaded and nothing is asked.");
+      return undefined;
+    }
+    const wanted = options.modelFile
+      ? await registerModelFile(this.#client, options.modelFile)
+      : undefined;
+    const awaited = await this.#awaitModel(wanted);
+    if (awaited.outcome === "ready") return await this.#ask(awaited.model);
+    return await this.#fallBack(awaited.reason);
+  }
+
+  async #startProcesses(profile: Profile): Promise<void> {
+    this.#supervisor = new Supervisor(planCluster({ ...this.#setup, profile }), this.#log);
+    await withDeadline(this.#supervisor.start(), this.#stop);
+  }
+
+  #awaitModel(model: string | undefined): Promise<AwaitedModel> {
+    const { messages } = this.#output;
+    return awaitModel({ client: this.#client, messages, model, signal: this.#stop });
+  }
+
+  async #fallBack(reason: string): Promise<ModelView> {
+    const { options } = this.#setup;
+    if (options.modelFile || options.profile !== "demo") {
+      throw new AppError("unavailable", `The model could not be loaded: ${reason}.`);
+    }
+    this.#say(`The demo weights could not be had: ${reason}.`);
+    this.#say(
+      "Starting again with a tiny model of random weights: its answers are NOISE. For real ones give a GGUF file: --model FILE",
+    );
+    await this.#supervisor?.stop();
+    await this.#startProcesses("tiny");
+    const awaited = await this.#awaitModel(undefined);
+    if (awaited.outcome === "ready") return await this.#ask(awaited.model);
+    throw new AppError(
+      "unavailable",
+      `Not even the tiny model could be loaded: ${awaited.reason}.`,
+    );
+  }
+
+  /** The self-check: one question, its answer streamed to the terminal. */
+  async #ask(model: ModelView): Promise<ModelView> {
+    const { data, messages } = this.#output;
+    messages.write(`${messages.paint("dim", `asking ${model.id}:`)} ${QUESTION}\n`);
+    const result = await streamChat(
+      this.#client,
+      {
+        model: model.id,
+        messages: [{ role: "user", content: QUESTION }],
+        maxTokens: ANSWER_TOKENS,
+        temperature: 0,
+      },
+      (text) => data.write(text),
+      this.#stop,
+    );
+    data.write("\n");
+    if (result.text === "")
+      throw new AppError("engine_failed", `${model.id} gave an empty answer.`);
+    messages.write(`${messages.paint("dim", describeSpeed(result))}\n`);
+    return model;
+  }
+
+  async #showTable(model: ModelView | undefined): Promise<void> {
+    const { options, ports, secrets } = this.#setup;
+    const models = await listModels(this.#client, this.#stop);
+    const dataIsDefault = options.dataDir === dataDirectory(undefined);
+    const facts = { options, ports, secrets, models, model: model?.id, dataIsDefault };
+    this.#output.data.write(startTable(facts, this.#output.data));
+  }
+
+  #say(text: string): void {
+    this.#output.messages.write(`heddle: ${text}\n`);
+  }
+}
+
+function untilAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
+async function withDeadline(started: Promise<void>, stop: AbortSignal): Promise<void> {
+  const timer = new AbortController();
+  const late = sleep(START_TIMEOUT_MS, undefined, { signal: timer.signal, ref: true }).then(() => {
+    const message = `The processes were not ready within ${START_TIMEOUT_MS / 1000} s. Run again with --verbose to see why.`;
+    throw new AppError("deadline_exceeded", message);
+  });
+  const stopped = untilAborted(AbortSignal.any([stop, timer.signal])).then(() => {
+    if (stop.aborted && !timer.signal.aborted) throw stop.reason;
+  });
+  try {
+    await Promise.race([started, late, stopped]);
+  } finally {
+    timer.abort();
+    await Promise.allSettled([late, stopped]);
+  }
+}

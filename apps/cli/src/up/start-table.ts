@@ -1,0 +1,108 @@
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { ModelView } from "../http/model-list.ts";
+import { type Terminal, visibleWidth } from "../output/terminal.ts";
+import type { ClusterSecrets } from "./data-directory.ts";
+import type { UpOptions } from "./options.ts";
+import { LOOPBACK, type MasterPorts } from "./ports.ts";
+
+interface StartFacts {
+  readonly options: UpOptions;
+  readonly ports: readonly MasterPorts[];
+  readonly secrets: ClusterSecrets;
+  readonly models: readonly ModelView[];
+  /** The model that the commands to try name; absent where none is ready. */
+  readonly model: string | undefined;
+  /** True where the data directory is the one that the CLI finds by itself. */
+  readonly dataIsDefault: boolean;
+}
+
+const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "..", "..");
+
+/** What is shown once the cluster answers: addresses, models, the key, and commands to try. */
+export function startTable(facts: StartFacts, out: Terminal): string {
+  const { options, ports, secrets } = facts;
+  const bold = (text: string) => out.paint("bold", text);
+  const rows: [string, string][] = [
+    ...ports.map(({ http }, i): [string, string] => [
+      ports.length > 1 ? `API (master-${i + 1})` : "API",
+      `http://${LOOPBACK}:${http}/api/v1`,
+    ]),
+    ["processes", processes(options)],
+    ["data", options.dataDir],
+    secrets.isNew
+      ? [
+          "API key",
+          `${bold(secrets.apiKey)}   (shown this once; kept in ${secrets.bootstrapKeyFile})`,
+        ]
+      : ["API key", `kept in ${secrets.bootstrapKeyFile}`],
+  ];
+  const sections = [
+    bold("Heddle is up"),
+    columns(rows),
+    modelTable(facts.models, out),
+    ...(facts.model === undefined ? [] : [tryTable(facts, facts.model, out)]),
+  ];
+  return `\n${sections.join("\n\n")}\n\n`;
+}
+
+function processes(options: UpOptions): string {
+  return [
+    plural(options.masters, "master"),
+    plural(options.workers, "worker"),
+    ...(options.parameterServers > 0 ? [plural(options.parameterServers, "parameter server")] : []),
+  ].join(", ");
+}
+
+function plural(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+function modelTable(models: readonly ModelView[], out: Terminal): string {
+  const rows = models.map((model): [string, string] => [
+    model.id,
+    `${model.backing}${model.standIn ? out.paint("yellow", "  (a stand-in)") : ""}`,
+  ]);
+  return `${out.paint("bold", "Models, and what answers for each")}\n${columns(rows)}`;
+}
+
+function tryTable(facts: StartFacts, model: string, out: Terminal): string {
+  const commands = tryCommands(facts, model);
+  const lines = Object.entries(commands).map(
+    ([name, command]) =>
+      `  ${out.paint("dim", `# ${name}`)}\n  ${command.replaceAll("\n", "\n  ")}`,
+  );
+  return `${out.paint("bold", "Try it, in another terminal")}\n${lines.join("\n\n")}`;
+}
+
+/** Commands that work when pasted into any POSIX shell on this machine, in any directory. */
+export function tryCommands(
+  facts: Pick<StartFacts, "options" | "ports" | "secrets" | "dataIsDefault">,
+  model: string,
+): { readonly curl: string; readonly Node: string; readonly CLI: string } {
+  const base = `http://${LOOPBACK}:${facts.ports[0]?.http}/api/v1`;
+  const key = `$(cat ${quote(facts.secrets.bootstrapKeyFile)})`;
+  const body = JSON.stringify({ model, messages: [{ role: "user", content: "Say hello." }] });
+  const script = [
+    'import OpenAI from "openai";',
+    `const client = new OpenAI({ baseURL: ${JSON.stringify(base)}, apiKey: process.env.HEDDLE_API_KEY });`,
+    `const answer = await client.chat.completions.create(${body});`,
+    "console.log(answer.choices[0].message.content);",
+  ].join(" ");
+  const data = facts.dataIsDefault ? "" : `HEDDLE_DATA=${quote(facts.options.dataDir)} `;
+  return {
+    curl: `curl ${base}/chat/completions -H "Authorization: Bearer ${key}" -H "Content-Type: application/json" -d ${quote(body)}`,
+    Node: `(cd ${quote(ROOT)} && HEDDLE_API_KEY="${key}" node --input-type=module -e ${quote(script)})`,
+    CLI: `(cd ${quote(ROOT)} && ${data}npm run --silent heddle -- chat --model ${quote(model)} "Say hello.")`,
+  };
+}
+
+/** The text as one word of a POSIX shell. */
+function quote(text: string): string {
+  return /^[\w./:@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+function columns(rows: readonly [string, string][]): string {
+  const width = Math.max(0, ...rows.map(([left]) => visibleWidth(left)));
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`).join("\n");
+}

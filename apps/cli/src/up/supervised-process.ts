@@ -1,0 +1,173 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { createInterface } from "node:readline";
+import { Backoff } from "@heddle/base/backoff";
+import { AppError } from "@heddle/base/errors";
+import { PARENT_PIPE_VARIABLE } from "@heddle/base/exit-with-parent";
+import { describeLogLine, type LogLine, parseLogLine } from "./log-line.ts";
+
+export type ProcessKind = "master" | "worker" | "parameter-server";
+
+/** One process of the cluster: what to run, and under which name it speaks. */
+export interface ProcessSpec {
+  readonly name: string;
+  readonly kind: ProcessKind;
+  /** The program and its arguments. */
+  readonly command: readonly [string, ...string[]];
+  readonly env: NodeJS.ProcessEnv;
+}
+
+/** What a process tells its supervisor. */
+export interface ProcessEvents {
+  /** Every line of its output, as it came and as it was understood. */
+  line(spec: ProcessSpec, line: LogLine, raw: string): void;
+  /** It ended without being told to, and starts again after the delay. */
+  restarting(spec: ProcessSpec, why: string, delayMs: number): void;
+  /** It crashed so often that it stays down. */
+  gaveUp(spec: ProcessSpec, why: string): void;
+}
+
+/** How a process that keeps crashing is handled. */
+export interface RestartLimits {
+  readonly baseMs: number;
+  readonly maxMs: number;
+  /** This many crashes within the window, and it stays down. */
+  readonly maxCrashes: number;
+  readonly windowMs: number;
+}
+
+export const RESTART_LIMITS: RestartLimits = {
+  baseMs: 250,
+  maxMs: 10_000,
+  maxCrashes: 5,
+  windowMs: 60_000,
+};
+
+/**
+ * A child process that is kept alive: it restarts after a crash, with growing delays and a bound.
+ *
+ * The child leads a process group of its own, so a Ctrl-C in the terminal reaches only the
+ * supervisor, which ends the children in order; and a forced end takes its grandchildren with it.
+ * Its standard input is a pipe held open here: `exitWithParent` in the child sees it close.
+ */
+export class SupervisedProcess {
+  readonly spec: ProcessSpec;
+  /** Resolves at the first "ready"; rejects when the process gives up before. */
+  readonly ready: Promise<void>;
+  readonly #events: ProcessEvents;
+  readonly #limits: RestartLimits;
+  readonly #backoff: Backoff;
+  readonly #ready = Promise.withResolvers<void>();
+  #child: ChildProcess | undefined;
+  #exited: Promise<void> = Promise.resolve();
+  #restartTimer: NodeJS.Timeout | undefined;
+  /** Times of the latest crashes, in monotonic milliseconds, oldest first. */
+  #crashesAtMs: number[] = [];
+  #lastComplaint = "";
+  #stopping = false;
+
+  constructor(spec: ProcessSpec, events: ProcessEvents, limits: RestartLimits = RESTART_LIMITS) {
+    this.spec = spec;
+    this.#events = events;
+    this.#limits = limits;
+    this.#backoff = new Backoff(limits);
+    this.ready = this.#ready.promise;
+    this.ready.catch(() => {}); // Told through `gaveUp` as well, so that nobody has to await it.
+  }
+
+  /** The process's id while it runs. */
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  start(): void {
+    const [program, ...args] = this.spec.command;
+    const child = spawn(program, args, {
+      detached: true,
+      stdio: ["pipe", "pipe", "pipe"],
+      env: { ...this.spec.env, [PARENT_PIPE_VARIABLE]: "stdin" },
+    });
+    this.#child = child;
+    child.stdin?.on("error", () => {}); // The child may end before the pipe is closed here.
+    for (const stream of [child.stdout, child.stderr]) {
+      if (stream) createInterface({ input: stream }).on("line", (line) => this.#read(line));
+    }
+    this.#exited = new Promise((resolve) => {
+      let over = false;
+      const end = (how: string) => {
+        if (over) return;
+        over = true;
+        this.#onExit(how);
+        resolve();
+      };
+      child.once("error", (error) => end(`it could not be started: ${error.message}`));
+      // What it started must not outlive it, nor hold its pipes open and so delay the "close"; that
+      // event and not "exit" is the end, because the last lines, which say why, come before it.
+      child.once("exit", () => this.#killGroup(child));
+      child.once("close", (code, signal) =>
+        end(signal ? `it was killed by ${signal}` : `it exited with code ${code}`),
+      );
+    });
+  }
+
+  /** Ends it: SIGTERM, and after the grace SIGKILL to its whole group. Resolves when it is gone. */
+  async stop(graceMs: number): Promise<void> {
+    this.#stopping = true;
+    clearTimeout(this.#restartTimer);
+    const child = this.#child;
+    if (!child) return;
+    child.kill("SIGTERM");
+    const timer = setTimeout(() => this.#killGroup(child), graceMs);
+    await this.#exited;
+    clearTimeout(timer);
+  }
+
+  /** Ends it and everything it started at once, without grace. */
+  kill(): void {
+    this.#stopping = true;
+    clearTimeout(this.#restartTimer);
+    if (this.#child) this.#killGroup(this.#child);
+  }
+
+  #killGroup(child: ChildProcess): void {
+    if (child.pid === undefined) return;
+    try {
+      process.kill(-child.pid, "SIGKILL");
+    } catch {
+      // The group is already empty.
+    }
+  }
+
+  #read(raw: string): void {
+    const line = parseLogLine(raw);
+    if (line.kind === "record" && line.message === "ready") {
+      this.#backoff.reset();
+      this.#ready.resolve();
+    }
+    if (isComplaint(line)) this.#lastComplaint = describeLogLine(line);
+    this.#events.line(this.spec, line, raw);
+  }
+
+  #onExit(how: string): void {
+    this.#child = undefined;
+    if (this.#stopping) return;
+    const { windowMs, maxCrashes } = this.#limits;
+    const nowMs = performance.now();
+    this.#crashesAtMs = this.#crashesAtMs.filter((atMs) => nowMs - atMs < windowMs);
+    this.#crashesAtMs.push(nowMs);
+    const why = this.#lastComplaint ? `${how}; it last said: ${this.#lastComplaint}` : how;
+    if (this.#crashesAtMs.length >= maxCrashes) {
+      const text = `${why} (${maxCrashes} crashes within ${windowMs / 1000} s; it stays down)`;
+      this.#ready.reject(new AppError("unavailable", `${this.spec.name} does not start: ${text}`));
+      this.#events.gaveUp(this.spec, text);
+      return;
+    }
+    const delayMs = Math.round(this.#backoff.nextMs());
+    this.#events.restarting(this.spec, why, delayMs);
+    this.#restartTimer = setTimeout(() => this.start(), delayMs);
+  }
+}
+
+/** What may say why a process died: an error record, or an uncaught error as Node prints it. */
+function isComplaint(line: LogLine): boolean {
+  return line.kind === "text" ? /^(\w*Error|error|fatal)\b/i.test(line.text) : line.level >= 50;
+}

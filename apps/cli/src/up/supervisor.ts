@@ -1,0 +1,57 @@
+import {
+  type ProcessEvents,
+  type ProcessKind,
+  type ProcessSpec,
+  RESTART_LIMITS,
+  type RestartLimits,
+  SupervisedProcess,
+} from "./supervised-process.ts";
+
+/**
+ * The order of the end, and what each kind is given for it. Workers go first, so that they finish
+ * what masters have dispatched; masters last, because the others report to them.
+ */
+const STOP_ORDER: readonly { readonly kind: ProcessKind; readonly graceMs: number }[] = [
+  { kind: "worker", graceMs: 5_000 },
+  { kind: "parameter-server", graceMs: 3_000 },
+  { kind: "master", graceMs: 5_000 },
+];
+
+/** All processes of one local cluster. They start together and end in order. */
+export class Supervisor {
+  readonly #processes: readonly SupervisedProcess[];
+
+  constructor(
+    specs: readonly ProcessSpec[],
+    events: ProcessEvents,
+    limits: RestartLimits = RESTART_LIMITS,
+  ) {
+    this.#processes = specs.map((spec) => new SupervisedProcess(spec, events, limits));
+  }
+
+  /** Resolves when all are ready; rejects with the first that gives up. */
+  async start(): Promise<void> {
+    for (const supervised of this.#processes) supervised.start();
+    await Promise.all(this.#processes.map((supervised) => supervised.ready));
+  }
+
+  /** Resolves when every process is gone. */
+  async stop(): Promise<void> {
+    for (const { kind, graceMs } of STOP_ORDER) {
+      const group = this.#processes.filter(({ spec }) => spec.kind === kind);
+      await Promise.all(group.map((supervised) => supervised.stop(graceMs)));
+    }
+  }
+
+  /** Ends everything at once. */
+  kill(): void {
+    for (const supervised of this.#processes) supervised.kill();
+  }
+
+  /** Process ids by name, of those that run now. */
+  pids(): ReadonlyMap<string, number> {
+    return new Map(
+      this.#processes.flatMap(({ spec, pid }) => (pid === undefined ? [] : [[spec.name, pid]])),
+    );
+  }
+}

@@ -1,0 +1,23 @@
+/** A supervisor sets this to `stdin` where the child's standard input is a pipe it holds open. */
+export const PARENT_PIPE_VARIABLE = "HEDDLE_PARENT_PIPE";
+
+/** What is left to an orderly end once the parent is gone; past it the process just exits. */
+const ORDERLY_END_MS = 5_000;
+
+/**
+ * Ends this process when the one that started it is gone, however it went: a killed parent cannot
+ * tell its children, but the operating system closes its end of their pipes. The end is a SIGTERM to
+ * ourselves, so that the process's own handler runs; a handler that hangs is cut short. Does nothing
+ * where no supervisor asked for it, so a process started by hand lives on its own.
+ */
+export function exitWithParent(): void {
+  if (process.connected) process.once("disconnect", end);
+  if (process.env[PARENT_PIPE_VARIABLE] !== "stdin") return;
+  process.stdin.once("end", end).once("error", end).resume();
+  process.stdin.unref(); // Watching the parent must not be what keeps this process alive.
+}
+
+function end(): void {
+  setTimeout(() => process.exit(1), ORDERLY_END_MS).unref();
+  process.kill(process.pid, "SIGTERM");
+}

@@ -1,0 +1,122 @@
+// What `npm start` and `npm test` do before their own work, so that a fresh clone needs no other
+// command: install the packages when they are missing or out of date, then compile. Plain
+// JavaScript without dependencies, because it runs before anything is installed, on Node 20 too.
+import { spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+export const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
+const MODULES = join(ROOT, "node_modules");
+const STAMP = join(MODULES, ".heddle-setup");
+const OLDEST_NODE = [22, 12];
+
+/** Installs and compiles what is out of date; ends the process with one clear line on failure. */
+export function setUp() {
+  if (!packagesAreInstalled()) install();
+  const node = chooseNode();
+  compile(node);
+  return { node, env: childEnvironment() };
+}
+
+/** The environment in which `node` means the workspace's own Node. */
+export function childEnvironment() {
+  const bin = join(MODULES, ".bin");
+  return { ...process.env, PATH: `${bin}${delimiter}${process.env.PATH ?? ""}` };
+}
+
+function manifests() {
+  const files = ["package-lock.json", "package.json"].map((name) => join(ROOT, name));
+  for (const folder of ["libs", "apps"]) {
+    const parent = join(ROOT, folder);
+    if (!existsSync(parent)) continue;
+    for (const name of readdirSync(parent).sort()) files.push(join(parent, name, "package.json"));
+  }
+  return files.filter((file) => existsSync(file));
+}
+
+function fingerprint(files) {
+  const hash = createHash("sha256").update(`${process.platform}-${process.arch}\n`);
+  for (const file of files) hash.update(readFileSync(file)).update("\0");
+  return hash.digest("hex");
+}
+
+/** True when this script's stamp fits the manifests, or npm itself installed after they changed. */
+function packagesAreInstalled() {
+  const files = manifests();
+  if (existsSync(STAMP)) return readFileSync(STAMP, "utf8") === fingerprint(files);
+  const installed = join(MODULES, ".package-lock.json");
+  if (!existsSync(installed)) return false;
+  const installedAtMs = statSync(installed).mtimeMs;
+  return files.every((file) => statSync(file).mtimeMs <= installedAtMs);
+}
+
+function install() {
+  const startedAtMs = Date.now();
+  say("installing packages (npm install); the first time this takes about a minute ...");
+  // --no-save: a lockfile written on another platform must not make the clone dirty.
+  const args = ["install", "--no-save", "--no-fund", "--no-audit", "--loglevel=error"];
+  const { status, error } = spawnSync("npm", args, {
+    cwd: ROOT,
+    stdio: ["ignore", process.stderr, process.stderr],
+    shell: process.platform === "win32",
+  });
+  if (status !== 0) {
+    fail(
+      `npm install failed${error ? ` (${error.message})` : ""}. ` +
+        "Check that npm reaches its registry (npm ping), then run this command again.",
+    );
+  }
+  mkdirSync(MODULES, { recursive: true });
+  writeFileSync(STAMP, fingerprint(manifests()));
+  say(`packages are installed (${seconds(startedAtMs)})`);
+}
+
+/** The workspace's own Node 24, or the running one where that platform has none. */
+function chooseNode() {
+  const own = join(MODULES, ".bin", process.platform === "win32" ? "node.exe" : "node");
+  if (existsSync(own)) return own;
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  const [oldestMajor, oldestMinor] = OLDEST_NODE;
+  if (major > oldestMajor || (major === oldestMajor && minor >= oldestMinor)) {
+    return process.execPath;
+  }
+  return fail(
+    `Node ${process.versions.node} is too old, and no packaged Node 24 was installed for ` +
+      `${process.platform}-${process.arch}. Install Node ${OLDEST_NODE.join(".")} or newer ` +
+      "from https://nodejs.org, then run this command again.",
+  );
+}
+
+function compile(node) {
+  const startedAtMs = Date.now();
+  const tsc = join(MODULES, "typescript", "bin", "tsc");
+  if (!existsSync(tsc)) {
+    fail("node_modules is incomplete (no typescript). Delete node_modules and run this again.");
+  }
+  const first = !existsSync(join(ROOT, "apps", "cli", "dist", "main.js"));
+  if (first) say("compiling ...");
+  const { status } = spawnSync(node, [tsc, "-b"], {
+    cwd: ROOT,
+    stdio: ["ignore", process.stderr, process.stderr],
+    env: childEnvironment(),
+  });
+  if (status !== 0) fail("the TypeScript build failed; its errors are above.");
+  if (first) say(`compiled (${seconds(startedAtMs)})`);
+}
+
+function seconds(sinceMs) {
+  return `${((Date.now() - sinceMs) / 1000).toFixed(1)} s`;
+}
+
+function say(line) {
+  process.stderr.write(`heddle: ${line}\n`);
+}
+
+function fail(line) {
+  say(line);
+  process.exit(1);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) setUp();

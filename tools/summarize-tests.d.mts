@@ -1,0 +1,17 @@
+/** The parts of vitest's JSON report that the closing line is made of. */
+interface TestReport {
+  readonly numPassedTests: number;
+  readonly numFailedTests: number;
+  readonly numPendingTests: number;
+  readonly numTodoTests: number;
+  readonly testResults: readonly {
+    readonly status: string;
+    readonly assertionResults: readonly { readonly status: string }[];
+  }[];
+}
+
+/** `status` is vitest's exit status; `report` is undefined when it wrote none. */
+export function summarize(
+  report: TestReport | undefined,
+  status: number,
+): { readonly line: string; readonly ok: boolean };

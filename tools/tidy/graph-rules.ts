@@ -1,0 +1,218 @@
+import { dirname, join, normalize } from "node:path/posix";
+import { isTest, lineAt, type SourceFile, type SyntaxNode, walk } from "./source-file.ts";
+
+/** Rules about how the files hang together: layers, purity, cycles, dead exports. */
+
+/** What each lib may import; an app may import every lib, and nothing may import an app. */
+const LAYERS: Readonly<Record<string, readonly string[]>> = {
+  base: [],
+  contracts: ["base"],
+  raft: ["base"],
+  control: ["base", "contracts"],
+  scheduler: ["base", "contracts"],
+  training: ["base"],
+  "event-store": ["base", "contracts"],
+  rpc: ["base", "contracts"],
+  auth: ["base", "contracts"],
+  observability: ["base"],
+  engines: ["base", "contracts"],
+  client: ["contracts"],
+  "plugin-kit": ["base", "contracts"],
+};
+
+const PURE = new Set(["raft", "control", "scheduler", "training"]);
+
+/** Packages whose every export is for people outside this repository. */
+const PUBLIC = /^libs\/(client|plugin-kit)\/src\//;
+
+export function layering(files: readonly SourceFile[]): string[] {
+  return files.flatMap((file) =>
+    file.imports.flatMap(({ specifier, line }) => {
+      const problem = layerProblem(file.path, specifier);
+      return problem ? [`${file.path}:${line}: ${problem}`] : [];
+    }),
+  );
+}
+
+function layerProblem(path: string, specifier: string): string | undefined {
+  const here = owner(path);
+  if (!here) return undefined;
+  if (here.kind === "libs" && specifier.startsWith("@nestjs/")) return "Nest belongs to the apps";
+  const target = importedOwner(path, specifier);
+  if (!target || (target.kind === here.kind && target.name === here.name)) return undefined;
+  if (specifier.startsWith(".")) return `reaches into ${target.kind}/${target.name} by path`;
+  if (target.kind === "apps") return `imports the app ${target.name}; nothing imports an app`;
+  if (here.kind === "apps" || isTest(path)) return undefined;
+  const allowed = LAYERS[here.name];
+  if (!allowed) return `libs/${here.name} is not in the layering table (tools/tidy/graph-rules.ts)`;
+  if (allowed.includes(target.name)) return undefined;
+  return `libs/${here.name} may import ${allowed.join(", ") || "nothing"}, not ${target.name}`;
+}
+
+interface Owner {
+  readonly kind: "libs" | "apps";
+  readonly name: string;
+}
+
+function owner(path: string): Owner | undefined {
+  const match = /^(libs|apps)\/([^/]+)\//.exec(path);
+  return match ? { kind: match[1] as Owner["kind"], name: match[2] ?? "" } : undefined;
+}
+
+const APPS = new Set(["master", "worker", "parameter-server", "cli", "console"]);
+
+function importedOwner(path: string, specifier: string): Owner | undefined {
+  if (specifier.startsWith(".")) return owner(normalize(join(dirname(path), specifier)));
+  const name = /^@heddle\/([^/]+)/.exec(specifier)?.[1];
+  return name ? { kind: APPS.has(name) ? "apps" : "libs", name } : undefined;
+}
+
+export function purity(files: readonly SourceFile[]): string[] {
+  return files
+    .filter((file) => !isTest(file.path) && isPure(file.path))
+    .flatMap((file) => [...impureImports(file), ...impureCalls(file)]);
+}
+
+function isPure(path: string): boolean {
+  const here = owner(path);
+  return here?.kind === "libs" && PURE.has(here.name);
+}
+
+function impureImports(file: SourceFile): string[] {
+  return file.imports
+    .filter(
+      ({ specifier, names }) =>
+        /^(node:|@nestjs\/|@grpc\/)/.test(specifier) ||
+        (specifier === "@heddle/base/clock" && names.includes("systemClock")),
+    )
+    .map(({ specifier, line }) => `${file.path}:${line}: a pure lib imports ${specifier}`);
+}
+
+const IMPURE_GLOBALS = new Set([
+  "performance",
+  "process",
+  "crypto",
+  "fetch",
+  "setTimeout",
+  "setInterval",
+  "setImmediate",
+  "queueMicrotask",
+]);
+
+function impureCalls(file: SourceFile): string[] {
+  const problems: string[] = [];
+  const report = (node: SyntaxNode, what: string) =>
+    problems.push(`${file.path}:${lineAt(file.text, node.start)}: a pure lib uses ${what}`);
+  for (const statement of file.body) {
+    walk(statement, (node, parent) => {
+      const what = impureUse(node, parent);
+      if (what) report(node, what);
+    });
+  }
+  return problems;
+}
+
+function impureUse(node: SyntaxNode, parent: SyntaxNode | undefined): string | undefined {
+  if (node.type === "NewExpression" && isGlobal(node["callee"], "Date")) {
+    return (node["arguments"] as unknown[]).length === 0 ? "new Date()" : undefined;
+  }
+  if (node.type === "MemberExpression") {
+    const property = (node["property"] as { name?: string }).name;
+    if (isGlobal(node["object"], "Date") && property === "now") return "Date.now";
+    if (isGlobal(node["object"], "Math") && property === "random") return "Math.random";
+    return isImpureGlobal(node["object"]);
+  }
+  return node.type === "CallExpression" && parent ? isImpureGlobal(node["callee"]) : undefined;
+}
+
+function isGlobal(node: unknown, name: string): boolean {
+  const { type, name: found } = node as { type: string; name?: string };
+  return type === "Identifier" && found === name;
+}
+
+function isImpureGlobal(node: unknown): string | undefined {
+  const { type, name } = node as { type: string; name?: string };
+  return type === "Identifier" && name && IMPURE_GLOBALS.has(name) ? name : undefined;
+}
+
+/** The repository path of an import, if it is a file of the repository. */
+function resolveImport(
+  path: string,
+  specifier: string,
+  known: ReadonlySet<string>,
+): string | undefined {
+  const target = specifier.startsWith(".")
+    ? normalize(join(dirname(path), specifier))
+    : specifier.replace(
+        /^@heddle\/([^/]+)\/(.+)$/,
+        (_all, name: string, file: string) =>
+          `${APPS.has(name) ? "apps" : "libs"}/${name}/src/${file}.ts`,
+      );
+  // Tests and tools may name a build output: it stands for its source.
+  const source = target.replace(/^((?:libs|apps)\/[^/]+)\/dist\/(.+)\.js$/, "$1/src/$2.ts");
+  return known.has(source) ? source : undefined;
+}
+
+/** One problem for each group of files that load each other in a circle; types do not count. */
+export function cycles(files: readonly SourceFile[]): string[] {
+  const known = new Set(files.map((file) => file.path));
+  const edges = new Map(
+    files.map((file) => [
+      file.path,
+      file.imports
+        .filter((use) => !use.typeOnly)
+        .map((use) => resolveImport(file.path, use.specifier, known))
+        .filter((target) => target !== undefined),
+    ]),
+  );
+  const done = new Set<string>();
+  const problems: string[] = [];
+  const visit = (path: string, trail: readonly string[]): void => {
+    const at = trail.indexOf(path);
+    if (at >= 0) {
+      problems.push(`${path}:1: an import cycle: ${[...trail.slice(at), path].join(" -> ")}`);
+    } else if (!done.has(path)) {
+      for (const target of edges.get(path) ?? []) visit(target, [...trail, path]);
+      done.add(path);
+    }
+  };
+  for (const path of edges.keys()) visit(path, []);
+  return problems;
+}
+
+/**
+ * Exports of libs and apps that no other file uses; a use in a test does not count. A type that
+ * another declaration of its file names is part of that declaration's contract, and lives.
+ */
+export function deadExports(files: readonly SourceFile[]): string[] {
+  const known = new Set(files.map((file) => file.path));
+  const used = new Map<string, Set<string>>();
+  for (const file of files.filter((candidate) => !isTest(candidate.path))) {
+    for (const use of file.imports) {
+      const target = resolveImport(file.path, use.specifier, known);
+      if (!target) continue;
+      const names = used.get(target) ?? new Set();
+      for (const name of use.names) names.add(name);
+      used.set(target, names);
+    }
+  }
+  return files
+    .filter(
+      ({ path }) => /^(libs|apps)\/[^/]+\/src\//.test(path) && !isTest(path) && !PUBLIC.test(path),
+    )
+    .flatMap((file) => {
+      const names = used.get(file.path) ?? new Set();
+      return file.exports
+        .filter(
+          ({ name, typeOnly }) =>
+            !names.has("*") && !names.has(name) && !(typeOnly && isNamedTwice(file, name)),
+        )
+        .map(
+          ({ name, line }) => `${file.path}:${line}: ${name} is exported and nothing imports it`,
+        );
+    });
+}
+
+function isNamedTwice(file: SourceFile, name: string): boolean {
+  return (file.text.match(new RegExp(`\\b${name}\\b`, "g")) ?? []).length > 1;
+}
