@@ -1,0 +1,84 @@
+import { AppError } from "@heddle/base/errors";
+import type { Logger } from "@heddle/observability/logger";
+import { type ArgumentsHost, Catch, type ExceptionFilter, HttpException } from "@nestjs/common";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { errorReply } from "./error-reply.ts";
+import { allowedMethods, type RouteInfo } from "./route-table.ts";
+
+/** Turns whatever a route, the router or the body parser threw into the answer of its API. */
+@Catch()
+export class ErrorFilter implements ExceptionFilter {
+  readonly #routes: readonly RouteInfo[];
+  readonly #logger: Logger;
+
+  constructor(routes: readonly RouteInfo[], logger: Logger) {
+    this.#routes = routes;
+    this.#logger = logger;
+  }
+
+  catch(thrown: unknown, host: ArgumentsHost): void {
+    const http = host.switchToHttp();
+    const request = http.getRequest<FastifyRequest>();
+    const reply = http.getResponse<FastifyReply>();
+    if (reply.sent || reply.raw.headersSent) return;
+    const path = pathOf(request.url);
+    const error = this.#toAppError(thrown, request, path);
+    const { status, headers, body } = errorReply(error, request.id, path);
+    if (error.code === "method_not_allowed") {
+      reply.header("allow", allowedMethods(this.#routes, path).join(", "));
+    }
+    // What is left of a body that was refused must not be taken for the next request.
+    if (error.code === "request_too_large") reply.header("connection", "close");
+    reply.code(status).headers(headers).send(body);
+  }
+
+  #toAppError(thrown: unknown, request: FastifyRequest, path: string): AppError {
+    if (thrown instanceof AppError) return thrown;
+    if (thrown instanceof HttpException && thrown.getStatus() === 404) {
+      return this.#unrouted(request.method, path);
+    }
+    const known = ofFramework(thrown);
+    if (known) return known;
+    this.#logger.error({ err: thrown, requestId: request.id }, "a request failed unexpectedly");
+    return new AppError("server_error", "The server had an error while processing the request.");
+  }
+
+  #unrouted(method: string, path: string): AppError {
+    const allowed = allowedMethods(this.#routes, path);
+    if (allowed.length === 0) {
+      return new AppError("not_found", `Unknown route: ${method} ${path}. See /api/v1/endpoints.`);
+    }
+    const message = `${method} is not allowed on ${path}; use ${allowed.join(" or ")}.`;
+    return new AppError("method_not_allowed", message);
+  }
+}
+
+function pathOf(url: string): string {
+  const end = url.indexOf("?");
+  return end === -1 ? url : url.slice(0, end);
+}
+
+/** Fastify's and Nest's own refusals, by status; undefined for what is a fault of this server. */
+function ofFramework(thrown: unknown): AppError | undefined {
+  const status = statusOf(thrown);
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  if (status === 413)
+    return new AppError("request_too_large", `The request is too large: ${message}.`);
+  if (status === 415) {
+    const text = "The body must be JSON: send the header `Content-Type: application/json`.";
+    return new AppError("unsupported_media_type", text);
+  }
+  if (status === 408)
+    return new AppError("request_timeout", "The request took too long to arrive.");
+  if (status === 503) return new AppError("unavailable", "This master is shutting down.");
+  if (status !== undefined && status >= 400 && status < 500) {
+    return new AppError("invalid_value", `The request is malformed: ${message}.`);
+  }
+  return undefined;
+}
+
+function statusOf(thrown: unknown): number | undefined {
+  if (thrown instanceof HttpException) return thrown.getStatus();
+  const { statusCode } = (thrown ?? {}) as { statusCode?: unknown };
+  return typeof statusCode === "number" ? statusCode : undefined;
+}

@@ -1,0 +1,104 @@
+import { STATUS_CODES } from "node:http";
+import { type AppError, ERROR_TABLE, type ErrorCode } from "@heddle/base/errors";
+import { RequestFaults } from "@heddle/contracts/validation";
+
+/** An error as one HTTP answer: status, headers and body text. */
+export interface ErrorReply {
+  readonly status: number;
+  readonly headers: Record<string, string>;
+  readonly body: string;
+}
+
+/** Routes of the orchestration API, which answers with RFC 9457; all others use OpenAI's envelope. */
+const ORCHESTRATION = /^\/api\/v1\/(cluster|workers|jobs|keys|events|endpoints)(\/|\?|$)/;
+
+/** The answer for an error on a path, in the shape of the API that the path belongs to. */
+export function errorReply(error: AppError, requestId: string, path: string): ErrorReply {
+  const problem = ORCHESTRATION.test(path);
+  return {
+    status: ERROR_TABLE[error.code].http,
+    headers: {
+      "content-type": problem ? "application/problem+json" : "application/json; charset=utf-8",
+      ...errorHeaders(error),
+    },
+    body: problem ? problemBody(error, requestId, path) : envelopeBody(error, requestId),
+  };
+}
+
+/** The headers that the official SDKs read to decide on a retry, and RFC 6750's challenge. */
+export function errorHeaders(error: AppError): Record<string, string> {
+  const headers: Record<string, string> = { "x-should-retry": String(canRetry(error)) };
+  if (error.retryAfterMs !== undefined) {
+    const waitMs = Math.max(1, Math.ceil(error.retryAfterMs));
+    headers["retry-after-ms"] = String(waitMs);
+    headers["retry-after"] = String(Math.ceil(waitMs / 1000));
+  }
+  if (error.code === "invalid_api_key") headers["www-authenticate"] = 'Bearer realm="heddle"';
+  return headers;
+}
+
+/** OpenAI's error body; the first four members are always there. */
+export function envelopeBody(error: AppError, requestId: string): string {
+  return JSON.stringify({
+    error: {
+      message: error.message,
+      type: typeOf(error.code),
+      param: error.param ?? null,
+      code: error.code,
+      request_id: requestId,
+      retryable: canRetry(error),
+      ...(error.node !== undefined && { node: error.node }),
+      ...(error.model !== undefined && { model: error.model }),
+    },
+  });
+}
+
+function problemBody(error: AppError, requestId: string, path: string): string {
+  const { http } = ERROR_TABLE[error.code];
+  return JSON.stringify({
+    type: `urn:heddle:error:${error.code}`,
+    title: STATUS_CODES[http] ?? error.code,
+    status: http,
+    detail: error.message,
+    instance: path,
+    code: error.code,
+    errors: faultsOf(error),
+    request_id: requestId,
+    retryable: canRetry(error),
+  });
+}
+
+function faultsOf(error: AppError): { pointer: string; code: string; detail: string }[] {
+  if (error.cause instanceof RequestFaults) {
+    return error.cause.faults.map(({ param, code, message }) => ({
+      pointer: pointerOf(param),
+      code,
+      detail: message,
+    }));
+  }
+  if (error.param === undefined) return [];
+  return [{ pointer: pointerOf(error.param), code: error.code, detail: error.message }];
+}
+
+/** `messages[0].content` as the JSON pointer fragment `#/messages/0/content` (RFC 6901). */
+function pointerOf(param: string): string {
+  if (param === "") return "#";
+  return `#/${param
+    .replace(/\[(\d+)\]/g, ".$1")
+    .split(".")
+    .join("/")}`;
+}
+
+/** A limit that waiting cannot lift is told by the missing wait: such a call must not be repeated. */
+function canRetry(error: AppError): boolean {
+  if (error.code === "rate_limit_exceeded") return error.retryAfterMs !== undefined;
+  return error.retryable;
+}
+
+function typeOf(code: ErrorCode): string {
+  const status = ERROR_TABLE[code].http;
+  if (status === 403) return "permission_error";
+  if (status === 429) return code === "insufficient_quota" ? code : "rate_limit_error";
+  if (status === 408 || status === 504) return "timeout_error";
+  return status >= 500 ? "server_error" : "invalid_request_error";
+}

@@ -1,0 +1,60 @@
+import { isUtf8 } from "node:buffer";
+import { AppError } from "@heddle/base/errors";
+
+/** Arrays and objects within one another that a body may have. */
+const MAX_JSON_DEPTH = 64;
+
+/** The object that a request body holds. Throws `invalid_json` for anything else. */
+export function parseJsonBody(body: Buffer): Record<string, unknown> {
+  if (body.length === 0) throw invalid("the body is empty; a JSON object is expected");
+  if (!isUtf8(body)) throw invalid("the body is not UTF-8");
+  if (isDeeperThan(body, MAX_JSON_DEPTH)) {
+    throw invalid(`the body is nested deeper than ${MAX_JSON_DEPTH} levels`);
+  }
+  const value = parse(body.toString("utf8"));
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw invalid("the body must be a JSON object");
+  }
+  return value as Record<string, unknown>;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw invalid(`the body could not be parsed as JSON (${(error as Error).message})`);
+  }
+}
+
+function invalid(why: string): AppError {
+  return new AppError("invalid_json", `Invalid request: ${why}.`);
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+
+/** Counts brackets outside of strings. ASCII bytes never occur inside a longer UTF-8 character. */
+function isDeeperThan(body: Buffer, limit: number): boolean {
+  let depth = 0;
+  for (let i = 0; i < body.length; i++) {
+    const byte = body[i];
+    if (byte === QUOTE) i = endOfString(body, i + 1);
+    else if (byte === 0x7b || byte === 0x5b) {
+      depth++;
+      if (depth > limit) return true;
+    } else if (byte === 0x7d || byte === 0x5d) depth--;
+  }
+  return false;
+}
+
+function endOfString(body: Buffer, from: number): number {
+  let at = body.indexOf(QUOTE, from);
+  while (at !== -1 && isEscaped(body, at)) at = body.indexOf(QUOTE, at + 1);
+  return at === -1 ? body.length : at;
+}
+
+function isEscaped(body: Buffer, at: number): boolean {
+  let backslashes = 0;
+  while (body[at - 1 - backslashes] === BACKSLASH) backslashes++;
+  return backslashes % 2 === 1;
+}

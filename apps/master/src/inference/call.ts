@@ -1,0 +1,120 @@
+import type { Reservation } from "@heddle/auth/rate-limiter";
+import { AppError } from "@heddle/base/errors";
+import type { EngineEvent, Usage } from "@heddle/contracts/engine";
+import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
+import type { ModelInstruments } from "@heddle/observability/inference-metrics";
+import type { Accounting } from "./accounting.ts";
+
+export interface CallParts {
+  readonly requestId: string;
+  readonly key: ApiKeyRecord;
+  readonly model: ModelRecord;
+  readonly reservation: Reservation;
+  readonly accounting: Accounting;
+  readonly endUser: string | undefined;
+  /** Output tokens reserved over all choices. */
+  readonly reservedOutputTokens: number;
+}
+
+/**
+ * One admitted call from its start to its end: it counts what the engine tells, corrects the
+ * key's reservation by it, and writes exactly one usage row when it is closed.
+ */
+export class InferenceCall {
+  readonly #parts: CallParts;
+  readonly #instruments: ModelInstruments;
+  readonly #startedAtMs = performance.now();
+  #lastTokenAtMs = 0;
+  #promptTokens = 0;
+  #cachedTokens = 0;
+  #completionTokens = 0;
+  #usage: Usage | undefined;
+  #finishReasons: string[] = [];
+  #node: string | undefined;
+  #closed = false;
+
+  constructor(parts: CallParts) {
+    this.#parts = parts;
+    this.#instruments = parts.accounting.metrics.of(parts.model.id);
+  }
+
+  set node(node: string) {
+    this.#node = node;
+  }
+
+  handedOver(overheadMs: number): void {
+    this.#instruments.gatewayOverhead.observe(overheadMs / 1000);
+  }
+
+  /** Takes note of one event. Throws the AppError of a `failed` one. */
+  observe(event: EngineEvent): void {
+    switch (event.type) {
+      case "started":
+        this.#promptTokens = event.promptTokens;
+        this.#cachedTokens = event.cachedTokens;
+        this.#instruments.queueTime.observe(event.queuedMs / 1000);
+        this.#parts.reservation.correct(event.promptTokens + this.#parts.reservedOutputTokens);
+        return;
+      case "delta":
+        this.#completionTokens += event.tokens;
+        return this.#observeToken(event.tokens);
+      case "finish":
+        this.#finishReasons.push(event.reason);
+        return;
+      case "done":
+        this.#usage = event.usage;
+        return;
+      case "failed":
+        this.#usage = event.error.usage;
+        throw this.#located(event.error.code, event.error.message, event.error.param);
+    }
+  }
+
+  /** The engine's count where it gave one, and else what was seen of the answer. */
+  get usage(): Usage {
+    return (
+      this.#usage ?? {
+        promptTokens: this.#promptTokens,
+        cachedTokens: this.#cachedTokens,
+        completionTokens: this.#completionTokens,
+        reasoningTokens: 0,
+      }
+    );
+  }
+
+  /** Frees the call's share of its key's limits and accounts for it; later calls do nothing. */
+  close(error: AppError | undefined): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    const { promptTokens, cachedTokens, completionTokens } = this.usage;
+    this.#parts.reservation.finish(promptTokens + completionTokens);
+    const row = {
+      atMs: Date.now(),
+      requestId: this.#parts.requestId,
+      key: this.#parts.key.id,
+      model: this.#parts.model.id,
+      node: this.#node,
+      promptTokens,
+      cachedTokens,
+      completionTokens,
+      errorCode: error?.code,
+      endUser: this.#parts.endUser,
+      durationMs: performance.now() - this.#startedAtMs,
+    };
+    this.#parts.accounting.record(row, this.#finishReasons);
+  }
+
+  #observeToken(tokens: number): void {
+    const now = performance.now();
+    if (this.#lastTokenAtMs === 0) {
+      this.#instruments.timeToFirstToken.observe((now - this.#startedAtMs) / 1000);
+    } else if (tokens > 0) {
+      this.#instruments.interTokenLatency.observe((now - this.#lastTokenAtMs) / 1000 / tokens);
+    }
+    this.#lastTokenAtMs = now;
+  }
+
+  #located(code: AppError["code"], message: string, param: string | undefined): AppError {
+    return new AppError(code, message, { param, node: this.#node, model: this.#parts.model.id });
+  }
+}

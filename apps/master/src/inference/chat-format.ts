@@ -1,0 +1,110 @@
+import type { FinishReason, TokenLogprob, Usage } from "@heddle/contracts/engine";
+
+/** What is the same in every chunk and answer of one call. */
+export interface ChatIdentity {
+  readonly id: string;
+  /** Seconds since the epoch. */
+  readonly created: number;
+  readonly model: string;
+  /** What really computes the answer, shown as `system_fingerprint`. */
+  readonly backing: string;
+}
+
+/** One choice of an answer that is not streamed. */
+export interface ChatChoice {
+  text: string;
+  logprobs: TokenLogprob[];
+  finish: FinishReason | undefined;
+}
+
+export interface ChunkOptions {
+  readonly includeUsage: boolean;
+  readonly includeObfuscation: boolean;
+}
+
+/**
+ * The event texts of one streamed answer. All that stays the same is built once, so that a token
+ * costs one small JSON string and two concatenations.
+ */
+export class ChunkWriter {
+  readonly #head: string;
+  readonly #tail: string;
+  readonly #obfuscate: boolean;
+
+  constructor(identity: ChatIdentity, options: ChunkOptions) {
+    this.#head = `data: ${identityJson(identity, "chat.completion.chunk")},"choices":[`;
+    this.#tail = options.includeUsage ? '],"usage":null' : "]";
+    this.#obfuscate = options.includeObfuscation;
+  }
+
+  /** The first chunk of a choice, which alone carries the role. */
+  role(choice: number): string {
+    return this.#chunk(choice, '{"role":"assistant","content":"","refusal":null}', "null", "null");
+  }
+
+  delta(choice: number, text: string, logprobs: readonly TokenLogprob[] | undefined): string {
+    const content = JSON.stringify(text);
+    const scores = logprobs ? logprobsJson(logprobs) : "null";
+    return this.#chunk(choice, `{"content":${content}}`, scores, "null", text.length);
+  }
+
+  finish(choice: number, reason: FinishReason): string {
+    return this.#chunk(choice, "{}", "null", `"${reason}"`);
+  }
+
+  /** The chunk after the last one, for `stream_options.include_usage`. */
+  usage(usage: Usage): string {
+    return `${this.#head}],"usage":${usageJson(usage)}}\n\n`;
+  }
+
+  #chunk(choice: number, delta: string, logprobs: string, reason: string, length = 0): string {
+    const padding = this.#obfuscate ? `,"obfuscation":"${paddingFor(length)}"` : "";
+    return `${this.#head}{"index":${choice},"delta":${delta},"logprobs":${logprobs},"finish_reason":${reason}}${this.#tail}${padding}}\n\n`;
+  }
+}
+
+/** The body of an answer that is not streamed. */
+export function completionBody(
+  identity: ChatIdentity,
+  choices: readonly ChatChoice[],
+  usage: Usage,
+  withLogprobs: boolean,
+): string {
+  const items = choices.map((choice, index) => {
+    const scores = withLogprobs ? logprobsJson(choice.logprobs) : "null";
+    const message = `{"role":"assistant","content":${JSON.stringify(choice.text)},"refusal":null}`;
+    return `{"index":${index},"message":${message},"logprobs":${scores},"finish_reason":"${choice.finish ?? "stop"}"}`;
+  });
+  const head = identityJson(identity, "chat.completion");
+  return `${head},"choices":[${items.join(",")}],"usage":${usageJson(usage)}}`;
+}
+
+/** Opens the object; the caller closes it. */
+function identityJson({ id, created, model, backing }: ChatIdentity, object: string): string {
+  return `{"id":"${id}","object":"${object}","created":${created},"model":${JSON.stringify(model)},"service_tier":"default","system_fingerprint":${JSON.stringify(backing)}`;
+}
+
+function usageJson(usage: Usage): string {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = usage;
+  return `{"prompt_tokens":${promptTokens},"completion_tokens":${completionTokens},"total_tokens":${promptTokens + completionTokens},"prompt_tokens_details":{"cached_tokens":${cachedTokens},"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":${reasoningTokens},"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}`;
+}
+
+function logprobsJson(logprobs: readonly TokenLogprob[]): string {
+  const content = logprobs.map(({ token, logprob, bytes, top }) => ({
+    token,
+    logprob,
+    bytes,
+    top_logprobs: top,
+  }));
+  return `{"content":${JSON.stringify(content)},"refusal":null}`;
+}
+
+/** Sizes of deltas are rounded up to this many characters, so that they tell less of the tokens. */
+const OBFUSCATION_STEP = 16;
+const PADDING = "aB3dE5gH7jK9mN1pQ2sT4vW6";
+
+function paddingFor(length: number): string {
+  const wanted = OBFUSCATION_STEP - (length % OBFUSCATION_STEP);
+  const from = Math.floor(Math.random() * (PADDING.length - wanted));
+  return PADDING.slice(from, from + wanted);
+}

@@ -1,0 +1,87 @@
+import type { ChatCompletionRequest, ChatRequestMessage } from "@heddle/contracts/chat";
+import type { ChatMessage, GenerateRequest } from "@heddle/contracts/engine";
+
+/** The engine's request for an API request; `maxTokens` is per choice, absent for no bound. */
+export function toGenerateRequest(
+  request: ChatCompletionRequest,
+  maxTokens: number | undefined,
+): GenerateRequest {
+  return {
+    input: { kind: "chat", messages: request.messages.map(toChatMessage) },
+    sampling: {
+      temperature: request.temperature ?? 1,
+      // The engine's nucleus is never empty: the smallest mass leaves the likeliest token alone.
+      topP: Math.max(request.top_p ?? 1, 1e-6),
+      presencePenalty: request.presence_penalty ?? 0,
+      frequencyPenalty: request.frequency_penalty ?? 0,
+      seed: request.seed == null ? undefined : foldSeed(request.seed),
+      logitBias: biasesOf(request.logit_bias),
+    },
+    choices: request.n ?? 1,
+    maxTokens,
+    stop: stopsOf(request.stop),
+    topLogprobs: request.logprobs === true ? (request.top_logprobs ?? 0) : undefined,
+    format: request.response_format?.type === "json_object" ? "json_object" : "text",
+  };
+}
+
+/**
+ * Tokens that the prompt may have, before a tokenizer has seen it: a token for every three bytes
+ * of text is more than English or code needs, and templates add some for each message. The true
+ * number replaces it as soon as the engine has counted.
+ */
+export function estimatePromptTokens(request: ChatCompletionRequest): number {
+  let tokens = 16;
+  for (const message of request.messages) {
+    const { content } = toChatMessage(message);
+    tokens += 8 + Math.ceil((content === null ? 0 : Buffer.byteLength(content)) / 3);
+  }
+  return tokens;
+}
+
+function toChatMessage(message: ChatRequestMessage): ChatMessage {
+  switch (message.role) {
+    case "assistant":
+      return {
+        role: message.role,
+        content: joinParts(message.content ?? message.refusal ?? null),
+        name: message.name,
+        toolCalls: message.tool_calls,
+      };
+    case "tool":
+      return {
+        role: message.role,
+        content: joinParts(message.content),
+        toolCallId: message.tool_call_id,
+      };
+    default:
+      return { role: message.role, content: joinParts(message.content), name: message.name };
+  }
+}
+
+type Part = { type: "text"; text: string } | { type: "refusal"; refusal: string };
+
+/** Parts are set on lines of their own, as llama.cpp and vLLM do. */
+function joinParts(content: string | readonly Part[]): string;
+function joinParts(content: string | readonly Part[] | null): string | null;
+function joinParts(content: string | readonly Part[] | null): string | null {
+  if (content === null || typeof content === "string") return content;
+  return content.map((part) => (part.type === "text" ? part.text : part.refusal)).join("\n");
+}
+
+/** The contract's seeds are 64 bits wide, the engine's 32; equal seeds stay equal. */
+function foldSeed(seed: number): number {
+  return ((seed % 2 ** 32) + 2 ** 32) % 2 ** 32;
+}
+
+function biasesOf(
+  biases: Record<string, number> | null | undefined,
+): GenerateRequest["sampling"]["logitBias"] {
+  if (!biases) return [];
+  return Object.entries(biases).map(([token, bias]) => ({ token: Number(token), bias }));
+}
+
+function stopsOf(stop: string | readonly string[] | null | undefined): readonly string[] {
+  if (stop == null) return [];
+  return typeof stop === "string" ? [stop] : stop;
+}

@@ -1,0 +1,58 @@
+import { AppError } from "@heddle/base/errors";
+
+/** The calls that run now: their bound, and how they are ended when the master stops. */
+export class InFlight {
+  readonly #maxCalls: number;
+  readonly #calls = new Set<AbortController>();
+  #onIdle: (() => void) | undefined;
+  #closing = false;
+
+  constructor(maxCalls: number) {
+    this.#maxCalls = maxCalls;
+  }
+
+  get size(): number {
+    return this.#calls.size;
+  }
+
+  /** Counts a call in; abort its controller to end it. Throws where no more are taken. */
+  enter(): AbortController {
+    if (this.#closing) throw shuttingDown();
+    if (this.#calls.size >= this.#maxCalls) {
+      const message = `This master serves ${this.#maxCalls} calls already. Try again shortly.`;
+      throw new AppError("overloaded", message, { retryAfterMs: 1000 });
+    }
+    const call = new AbortController();
+    this.#calls.add(call);
+    return call;
+  }
+
+  leave(call: AbortController): void {
+    this.#calls.delete(call);
+    if (this.#calls.size === 0) this.#onIdle?.();
+  }
+
+  /** Takes no more calls, waits for those that run, and ends what is left after `graceMs`. */
+  async close(graceMs: number): Promise<void> {
+    this.#closing = true;
+    await this.#idleWithin(graceMs);
+    for (const call of this.#calls) call.abort(shuttingDown());
+    await this.#idleWithin(1000);
+  }
+
+  #idleWithin(waitMs: number): Promise<void> {
+    if (this.#calls.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, waitMs);
+      this.#onIdle = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+}
+
+function shuttingDown(): AppError {
+  const message = "This master is shutting down. Send the request to another one, or again later.";
+  return new AppError("unavailable", message, { retryAfterMs: 1000 });
+}

@@ -1,0 +1,43 @@
+import { AppError } from "@heddle/base/errors";
+import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
+import type { ControlPlane, NodeDirectory } from "../ports.ts";
+import { type ModelView, viewModel } from "./model-view.ts";
+
+/** The registered models as a caller may see and call them. */
+export class ModelCatalog {
+  readonly #control: ControlPlane;
+  readonly #directory: NodeDirectory;
+
+  constructor(control: ControlPlane, directory: NodeDirectory) {
+    this.#control = control;
+    this.#directory = directory;
+  }
+
+  /** The model that a caller names. Throws `model_not_found`, or `permission_denied` off its list. */
+  resolve(id: string, key: ApiKeyRecord): ModelRecord {
+    const model = this.#control.state.models.get(id);
+    if (!model) {
+      const message = `The model \`${id}\` does not exist. GET /api/v1/models lists those that do.`;
+      throw new AppError("model_not_found", message, { param: "model", model: id });
+    }
+    if (!mayUse(key, id)) {
+      const message = `The API key ${key.id} may not use the model \`${id}\`.`;
+      throw new AppError("permission_denied", message, { param: "model", model: id });
+    }
+    return model;
+  }
+
+  list(key: ApiKeyRecord): ModelView[] {
+    const nodes = this.#directory.nodes();
+    const models = [...this.#control.state.models.values()].filter(({ id }) => mayUse(key, id));
+    return models.map((model) => viewModel(model, this.#control.state, nodes));
+  }
+
+  view(id: string, key: ApiKeyRecord): ModelView {
+    return viewModel(this.resolve(id, key), this.#control.state, this.#directory.nodes());
+  }
+}
+
+function mayUse(key: ApiKeyRecord, model: string): boolean {
+  return key.models.length === 0 || key.models.includes(model);
+}

@@ -1,0 +1,100 @@
+import type { ReplicaStatus } from "@heddle/contracts/engine";
+import type { ControlState, ModelRecord } from "@heddle/control/state";
+import type { NodeView } from "../ports.ts";
+
+/** One model in GET /models: OpenAI's four members and the platform's own. */
+export interface ModelView {
+  readonly id: string;
+  readonly object: "model";
+  readonly created: number;
+  readonly owned_by: string;
+  readonly family: string;
+  readonly context_window: number;
+  readonly availability: string;
+  readonly intended_use: string;
+  readonly capabilities: readonly string[];
+  readonly backing: string;
+  readonly stand_in: boolean;
+  readonly deployment: string;
+  /** The best phase of any replica; `unplaced` where there is none. */
+  readonly status: "ready" | "loading" | "pulling" | "failed" | "unplaced";
+  readonly replicas: readonly ReplicaView[];
+  readonly weights: {
+    readonly file: string;
+    readonly sources: readonly string[];
+    readonly sha256: string | null;
+    readonly license: string | null;
+  } | null;
+}
+
+export interface ReplicaView {
+  readonly node: string;
+  readonly phase: string;
+  readonly pulled_bytes: number;
+  readonly total_bytes: number;
+  readonly message: string;
+  readonly running: number;
+  readonly waiting: number;
+  readonly engine: string | null;
+  readonly device: string | null;
+  readonly context_tokens: number | null;
+}
+
+export function viewModel(
+  model: ModelRecord,
+  state: ControlState,
+  nodes: readonly NodeView[],
+): ModelView {
+  const replicas = nodes.flatMap((node) =>
+    node.replicas
+      .filter((replica) => replica.deployment === model.deployment)
+      .map((replica) => viewReplica(node.id, replica)),
+  );
+  const weights = state.deployments.get(model.deployment)?.spec.weights;
+  return {
+    id: model.id,
+    object: "model",
+    created: Math.floor(model.createdAtMs / 1000),
+    owned_by: model.ownedBy,
+    family: model.family,
+    context_window: model.contextWindow,
+    availability: model.availability,
+    intended_use: model.intendedUse,
+    capabilities: model.capabilities,
+    backing: model.backing,
+    stand_in: model.standIn,
+    deployment: model.deployment,
+    status: bestPhase(replicas),
+    replicas,
+    weights: weights
+      ? {
+          file: weights.file,
+          sources: weights.sources,
+          sha256: weights.sha256 ?? null,
+          license: weights.license ?? null,
+        }
+      : null,
+  };
+}
+
+export function viewReplica(node: string, replica: ReplicaStatus): ReplicaView {
+  return {
+    node,
+    phase: replica.phase,
+    pulled_bytes: replica.pulledBytes,
+    total_bytes: replica.totalBytes,
+    message: replica.message,
+    running: replica.load.running,
+    waiting: replica.load.waiting,
+    engine: replica.info?.engine ?? null,
+    device: replica.info?.device ?? null,
+    context_tokens: replica.info?.contextTokens ?? null,
+  };
+}
+
+function bestPhase(replicas: readonly ReplicaView[]): ModelView["status"] {
+  for (const phase of ["ready", "loading", "pulling", "failed"] as const) {
+    if (replicas.some((replica) => replica.phase === phase)) return phase;
+  }
+  return "unplaced";
+}

@@ -1,0 +1,103 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { AppError } from "@heddle/base/errors";
+import type { EngineEvent, GenerateRequest, TokenLogprob } from "@heddle/contracts/engine";
+import type { InferenceAnswer, InferenceCall, InferenceDispatch } from "../src/ports.ts";
+
+export interface Script {
+  /** Before each token. */
+  tokenDelayMs?: number;
+  /** Tokens after which the call fails with this error. */
+  failAfter?: { tokens: number; error: AppError };
+  /** Rejects the start. */
+  refuseWith?: AppError;
+  /** Tokens after which the events end without `done`, as a lost worker would. */
+  vanishAfter?: number;
+}
+
+/**
+ * An implementation of the dispatch port that answers at once: token i of choice c is the i-th word
+ * of the last message, or `word<i>`. It obeys maxTokens, choices, stop and the signal.
+ */
+export class ScriptedDispatch implements InferenceDispatch {
+  script: Script = {};
+  readonly calls: InferenceCall[] = [];
+  cancelled = 0;
+  running = 0;
+  generatedTokens = 0;
+
+  async start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer> {
+    this.calls.push(call);
+    if (this.script.refuseWith) throw this.script.refuseWith;
+    signal.throwIfAborted();
+    return { node: "node-test", events: this.#events(call.request, { ...this.script }, signal) };
+  }
+
+  async *#events(
+    request: GenerateRequest,
+    script: Script,
+    signal: AbortSignal,
+  ): AsyncGenerator<EngineEvent> {
+    this.running++;
+    let spent = 0;
+    const prompt = promptWords(request);
+    const usage = () => ({
+      promptTokens: prompt.length,
+      cachedTokens: 1,
+      completionTokens: spent,
+      reasoningTokens: 0,
+    });
+    try {
+      yield { type: "started", id: 1, promptTokens: prompt.length, cachedTokens: 1, queuedMs: 1 };
+      const perChoice = Math.min(request.maxTokens ?? 5, 10_000);
+      for (let token = 0; token < perChoice; token++) {
+        for (let choice = 0; choice < request.choices; choice++) {
+          if (script.tokenDelayMs) await delay(script.tokenDelayMs, undefined, { signal });
+          signal.throwIfAborted();
+          if (script.vanishAfter === spent) return;
+          if (script.failAfter?.tokens === spent) {
+            const { code, message } = script.failAfter.error;
+            yield { type: "failed", id: 1, error: { code, message, usage: usage() } };
+            return;
+          }
+          spent++;
+          this.generatedTokens++;
+          yield deltaOf(choice, token === 0 ? "" : " ", prompt[token] ?? `word${token}`, request);
+        }
+      }
+      for (let choice = 0; choice < request.choices; choice++) {
+        yield {
+          type: "finish",
+          id: 1,
+          choice,
+          reason: request.maxTokens === undefined ? "stop" : "length",
+        };
+      }
+      yield { type: "done", id: 1, usage: usage() };
+    } finally {
+      this.running--;
+      if (signal.aborted) this.cancelled++;
+    }
+  }
+}
+
+function promptWords(request: GenerateRequest): string[] {
+  if (request.input.kind !== "chat") return [];
+  return request.input.messages.flatMap((message) => (message.content ?? "").split(/\s+/));
+}
+
+function deltaOf(
+  choice: number,
+  space: string,
+  word: string,
+  request: GenerateRequest,
+): EngineEvent {
+  const text = space + word;
+  const logprobs =
+    request.topLogprobs === undefined ? undefined : [logprobOf(text, request.topLogprobs)];
+  return { type: "delta", id: 1, choice, text, tokens: 1, logprobs };
+}
+
+function logprobOf(text: string, alternatives: number): TokenLogprob {
+  const entry = { token: text, bytes: [...Buffer.from(text)], logprob: -0.5 };
+  return { ...entry, top: Array.from({ length: alternatives }, () => entry) };
+}

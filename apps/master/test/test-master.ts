@@ -1,0 +1,123 @@
+import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
+import { apply, emptyState } from "@heddle/control/apply";
+import type { ControlCommand } from "@heddle/control/command";
+import type {
+  ApiKeyRecord,
+  ControlState,
+  DeploymentRecord,
+  ModelRecord,
+} from "@heddle/control/state";
+import { createLogger } from "@heddle/observability/logger";
+import { DEFAULT_HTTP_LIMITS } from "../src/http/fastify-server.ts";
+import type { UsageRow } from "../src/inference/accounting.ts";
+import { createMaster, type Master, type MasterOptions } from "../src/master.ts";
+import type { ControlPlane, NodeDirectory, NodeView } from "../src/ports.ts";
+import { ScriptedDispatch } from "./scripted-dispatch.ts";
+
+export const PEPPER = Buffer.alloc(32, 7);
+
+/** A control plane without a disk: the real apply on every proposal, at once. */
+export class VolatileControl implements ControlPlane {
+  readonly state: ControlState = emptyState();
+  readonly #listeners = new Set<(command: ControlCommand) => void>();
+
+  async propose(command: ControlCommand) {
+    const reply = apply(this.state, command);
+    for (const listener of this.#listeners) listener(command);
+    return reply;
+  }
+
+  onApplied(listener: (command: ControlCommand) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  async close(): Promise<void> {}
+}
+
+export class ListedNodes implements NodeDirectory {
+  views: NodeView[] = [];
+  nodes(): readonly NodeView[] {
+    return this.views;
+  }
+  async *pull() {
+    yield { pulledBytes: 5, totalBytes: 10, source: "builtin://tiny", done: false };
+    yield { pulledBytes: 10, totalBytes: 10, source: "builtin://tiny", done: true };
+  }
+}
+
+export interface TestMaster {
+  readonly master: Master;
+  readonly url: string;
+  readonly dispatch: ScriptedDispatch;
+  readonly directory: ListedNodes;
+  readonly control: VolatileControl;
+  readonly adminKey: string;
+  readonly rows: UsageRow[];
+  addKey(record?: Partial<ApiKeyRecord>): Promise<{ id: string; text: string }>;
+}
+
+export async function startTestMaster(overrides: Partial<MasterOptions> = {}): Promise<TestMaster> {
+  const dispatch = new ScriptedDispatch();
+  const directory = new ListedNodes();
+  const control = new VolatileControl();
+  const rows: UsageRow[] = [];
+  await control.propose({ type: "model.register", atMs: 0, model: MODEL, deployment: DEPLOYMENT });
+  const addKey = async (record: Partial<ApiKeyRecord> = {}) => {
+    const { id, text } = createApiKey("test");
+    const key = { ...KEY, id, hash: hashApiKey(text, PEPPER), ...record };
+    const reply = await control.propose({ type: "key.create", atMs: 0, key });
+    if (!reply.ok) throw new Error(reply.message);
+    return { id, text };
+  };
+  const { text: adminKey } = await addKey();
+  const master = await createMaster({
+    control,
+    dispatch,
+    directory,
+    pepper: PEPPER,
+    logger: createLogger({ service: "master-test", level: "silent" }),
+    usageSink: (row) => rows.push(row),
+    host: "127.0.0.1",
+    port: 0,
+    http: DEFAULT_HTTP_LIMITS,
+    maxCalls: 1000,
+    deadlineMs: 20_000,
+    ...overrides,
+  });
+  return { master, url: master.url, dispatch, directory, control, adminKey, rows, addKey };
+}
+
+const KEY: ApiKeyRecord = {
+  id: "",
+  name: "test",
+  hash: "",
+  scopes: ["*"],
+  models: [],
+  limits: {},
+  createdAtMs: 0,
+};
+
+export const MODEL: ModelRecord = {
+  id: "FamilyA-1-2B",
+  family: "A",
+  contextWindow: 131_072,
+  availability: "Free (Beta)",
+  intendedUse: "tests",
+  ownedBy: "heddle",
+  capabilities: ["chat"],
+  createdAtMs: 1_700_000_000_000,
+  deployment: "tiny",
+  backing: "tiny random model (cpu)",
+  standIn: true,
+};
+
+export const DEPLOYMENT: DeploymentRecord = {
+  replicas: "every-worker",
+  spec: {
+    key: "tiny",
+    engine: "llama",
+    weights: { key: "tiny", file: "tiny.gguf", sources: ["builtin://tiny"] },
+    options: {},
+  },
+};

@@ -1,0 +1,102 @@
+import { timingSafeEqual } from "node:crypto";
+import { hashApiKey, parseApiKey } from "./api-key.ts";
+
+/** What verification needs of a stored key; times in milliseconds since the epoch. */
+export interface StoredKey {
+  readonly id: string;
+  readonly hash: string;
+  readonly expiresAtMs?: number | undefined;
+  readonly revokedAtMs?: number | undefined;
+}
+
+export type Verification<K> =
+  | { readonly ok: true; readonly key: K }
+  | {
+      readonly ok: false;
+      readonly reason: "malformed" | "checksum" | "unknown" | "revoked" | "expired";
+      readonly message: string;
+    };
+
+export interface KeyVerifierOptions<K> {
+  readonly lookup: (id: string) => K | undefined;
+  readonly pepper: Uint8Array;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+}
+
+/** Verified texts remembered, so that a busy key is hashed once; the oldest leaves first. */
+const MAX_REMEMBERED = 10_000;
+
+/**
+ * Tells whose key a text is. What is remembered is only that a text has a hash: the record is read
+ * anew on every call, so revoking or letting a key expire works at once.
+ */
+export class KeyVerifier<K extends StoredKey> {
+  readonly #options: KeyVerifierOptions<K>;
+  readonly #remembered = new Map<string, { readonly id: string; readonly hash: string }>();
+
+  constructor(options: KeyVerifierOptions<K>) {
+    this.#options = options;
+  }
+
+  /** Compares in constant time; never throws. */
+  verify(text: string): Verification<K> {
+    const known = this.#remembered.get(text);
+    if (known) {
+      const key = this.#options.lookup(known.id);
+      if (key && key.hash === known.hash) return this.#checkLife(key);
+      this.#remembered.delete(text);
+    }
+    return this.#verifyUnknown(text);
+  }
+
+  #verifyUnknown(text: string): Verification<K> {
+    const parsed = parseApiKey(text);
+    if (!parsed.ok) return refuse(parsed.reason, text);
+    const key = this.#options.lookup(parsed.id);
+    const hash = hashApiKey(text, this.#options.pepper);
+    if (!key || !sameHash(hash, key.hash)) return refuse("unknown", text);
+    this.#remember(text, key.id, hash);
+    return this.#checkLife(key);
+  }
+
+  #remember(text: string, id: string, hash: string): void {
+    if (this.#remembered.size >= MAX_REMEMBERED) {
+      const oldest = this.#remembered.keys().next();
+      if (!oldest.done) this.#remembered.delete(oldest.value);
+    }
+    this.#remembered.set(text, { id, hash });
+  }
+
+  #checkLife(key: K): Verification<K> {
+    if (key.revokedAtMs !== undefined) return refuse("revoked", `hdl_*_${key.id}_`);
+    if (key.expiresAtMs !== undefined && key.expiresAtMs <= this.#options.now()) {
+      return refuse("expired", `hdl_*_${key.id}_`);
+    }
+    return { ok: true, key };
+  }
+}
+
+const MESSAGES = {
+  malformed: "is not of the form hdl_<environment>_<id>_<secret>. Copy the whole key again.",
+  checksum: "is mistyped: its checksum does not match. Copy the whole key again.",
+  unknown: "is well formed but unknown to this cluster. Check the endpoint, or ask for a key.",
+  revoked: "has been revoked. Ask an administrator for a new key.",
+  expired: "has expired. Ask an administrator for a new key.",
+} as const;
+
+function refuse(reason: keyof typeof MESSAGES, text: string): Verification<never> {
+  return { ok: false, reason, message: `The API key ${masked(text)} ${MESSAGES[reason]}` };
+}
+
+/** At most the part before the secret, so that no message carries one. */
+function masked(text: string): string {
+  const shown = /^hdl_[a-z0-9*]{1,16}_[0-9A-Za-z]{8}_/.exec(text)?.[0] ?? text.slice(0, 4);
+  return `\`${shown.replace(/[^\x20-\x7e]/g, "?")}...\``;
+}
+
+function sameHash(left: string, right: string): boolean {
+  const a = Buffer.from(left, "hex");
+  const b = Buffer.from(right, "hex");
+  return a.length === b.length && timingSafeEqual(a, b);
+}

@@ -1,0 +1,187 @@
+/** What one key may use; absent means the ceiling that holds for everyone. */
+export interface RateLimits {
+  readonly requestsPerMinute?: number | undefined;
+  readonly tokensPerMinute?: number | undefined;
+  readonly concurrency?: number | undefined;
+}
+
+/** How much of a limit is left, and when it is whole again. */
+export interface LimitView {
+  readonly limit: number;
+  readonly remaining: number;
+  readonly resetMs: number;
+}
+
+export interface Refusal {
+  readonly ok: false;
+  readonly limitedBy: "requests" | "tokens" | "concurrency" | "keys";
+  readonly limit: number;
+  /** Absent where waiting cannot help: the request alone exceeds the limit. */
+  readonly retryAfterMs?: number | undefined;
+}
+
+/** Even a key without limits has these, so that every answer can tell a limit that is enforced. */
+export const LIMIT_CEILING = {
+  requestsPerMinute: 10_000_000,
+  tokensPerMinute: 100_000_000_000,
+  concurrency: 100_000,
+} as const;
+
+const WINDOW_MS = 60_000;
+/** Rounding slack: a whole burst must fit although the sums are floating point. */
+const SLACK_MS = 1e-6;
+
+export interface RateLimiterOptions {
+  /** Milliseconds on a clock that never goes back. */
+  readonly now: () => number;
+  /** Keys remembered at once; idle ones are forgotten first. */
+  readonly maxKeys: number;
+}
+
+/**
+ * The in-memory limiter: requests and tokens per minute by the generic cell rate algorithm (ITU-T
+ * I.371), and calls at once. Tokens are reserved when a call is admitted and corrected when its
+ * real use is known, so concurrent calls cannot overspend. A refused call is charged nothing.
+ */
+export class RateLimiter {
+  readonly #options: RateLimiterOptions;
+  readonly #usage = new Map<string, KeyUsage>();
+
+  constructor(options: RateLimiterOptions) {
+    this.#options = options;
+  }
+
+  /** Keys that are remembered now. */
+  get size(): number {
+    return this.#usage.size;
+  }
+
+  /** Admits a call and reserves its tokens, or says what limit stands against it. */
+  admit(id: string, limits: RateLimits, tokens: number): Reservation | Refusal {
+    const now = this.#options.now();
+    const usage = this.#usageOf(id, now);
+    if (!usage)
+      return { ok: false, limitedBy: "keys", limit: this.#options.maxKeys, retryAfterMs: 1000 };
+    const concurrency = limits.concurrency ?? LIMIT_CEILING.concurrency;
+    if (usage.running >= concurrency) {
+      return { ok: false, limitedBy: "concurrency", limit: concurrency, retryAfterMs: 1000 };
+    }
+    const requestLimit = limits.requestsPerMinute ?? LIMIT_CEILING.requestsPerMinute;
+    const tokenLimit = limits.tokensPerMinute ?? LIMIT_CEILING.tokensPerMinute;
+    const requestWaitMs = waitMs(usage.requestsUntilMs, now, requestLimit, 1);
+    if (requestWaitMs > 0) return refusal("requests", requestLimit, 1, requestWaitMs);
+    const tokenWaitMs = waitMs(usage.tokensUntilMs, now, tokenLimit, tokens);
+    if (tokenWaitMs > 0) return refusal("tokens", tokenLimit, tokens, tokenWaitMs);
+    usage.requestsUntilMs = Math.max(usage.requestsUntilMs, now) + WINDOW_MS / requestLimit;
+    usage.tokensUntilMs = Math.max(usage.tokensUntilMs, now) + (tokens * WINDOW_MS) / tokenLimit;
+    usage.running++;
+    return new Reservation(usage, requestLimit, tokenLimit, tokens, this.#options.now);
+  }
+
+  /** What is left for a key, without using any of it. */
+  view(id: string, limits: RateLimits): { requests: LimitView; tokens: LimitView } {
+    const now = this.#options.now();
+    const usage = this.#usage.get(id);
+    const requestLimit = limits.requestsPerMinute ?? LIMIT_CEILING.requestsPerMinute;
+    const tokenLimit = limits.tokensPerMinute ?? LIMIT_CEILING.tokensPerMinute;
+    return {
+      requests: viewOf(usage?.requestsUntilMs ?? 0, now, requestLimit),
+      tokens: viewOf(usage?.tokensUntilMs ?? 0, now, tokenLimit),
+    };
+  }
+
+  #usageOf(id: string, now: number): KeyUsage | undefined {
+    const known = this.#usage.get(id);
+    if (known) return known;
+    if (this.#usage.size >= this.#options.maxKeys) this.#forgetIdle(now);
+    if (this.#usage.size >= this.#options.maxKeys) return undefined;
+    const fresh: KeyUsage = { requestsUntilMs: 0, tokensUntilMs: 0, running: 0 };
+    this.#usage.set(id, fresh);
+    return fresh;
+  }
+
+  /** An idle key's usage equals that of a key never seen, so forgetting it changes no decision. */
+  #forgetIdle(now: number): void {
+    for (const [id, usage] of this.#usage) {
+      const idle =
+        usage.running === 0 && usage.requestsUntilMs <= now && usage.tokensUntilMs <= now;
+      if (idle) this.#usage.delete(id);
+    }
+  }
+}
+
+/** Theoretical arrival times: everything used so far is paid for once the clock reaches them. */
+interface KeyUsage {
+  requestsUntilMs: number;
+  tokensUntilMs: number;
+  running: number;
+}
+
+/** An admitted call's share of its key's limits. `finish` must be called once it has ended. */
+export class Reservation {
+  readonly ok = true;
+  readonly #usage: KeyUsage;
+  readonly #requestLimit: number;
+  readonly #tokenLimit: number;
+  readonly #now: () => number;
+  #reservedTokens: number;
+  #finished = false;
+
+  constructor(
+    usage: KeyUsage,
+    requestLimit: number,
+    tokenLimit: number,
+    tokens: number,
+    now: () => number,
+  ) {
+    this.#usage = usage;
+    this.#requestLimit = requestLimit;
+    this.#tokenLimit = tokenLimit;
+    this.#reservedTokens = tokens;
+    this.#now = now;
+  }
+
+  /** Replaces the reserved number of tokens by a better one, up or down. */
+  correct(tokens: number): void {
+    if (this.#finished) return;
+    const differenceMs = ((tokens - this.#reservedTokens) * WINDOW_MS) / this.#tokenLimit;
+    this.#usage.tokensUntilMs = Math.max(0, this.#usage.tokensUntilMs + differenceMs);
+    this.#reservedTokens = tokens;
+  }
+
+  /** Charges what was really used and frees the call's place. Later calls of it do nothing. */
+  finish(tokens: number): void {
+    if (this.#finished) return;
+    this.correct(tokens);
+    this.#finished = true;
+    this.#usage.running--;
+  }
+
+  view(): { requests: LimitView; tokens: LimitView } {
+    const now = this.#now();
+    return {
+      requests: viewOf(this.#usage.requestsUntilMs, now, this.#requestLimit),
+      tokens: viewOf(this.#usage.tokensUntilMs, now, this.#tokenLimit),
+    };
+  }
+}
+
+function waitMs(untilMs: number, now: number, limit: number, cost: number): number {
+  const usedMs = Math.max(untilMs, now) + (cost * WINDOW_MS) / limit - now;
+  return usedMs > WINDOW_MS + SLACK_MS ? usedMs - WINDOW_MS : 0;
+}
+
+function refusal(
+  limitedBy: "requests" | "tokens",
+  limit: number,
+  cost: number,
+  retryAfterMs: number,
+): Refusal {
+  return { ok: false, limitedBy, limit, retryAfterMs: cost > limit ? undefined : retryAfterMs };
+}
+
+function viewOf(untilMs: number, now: number, limit: number): LimitView {
+  const resetMs = Math.max(0, untilMs - now);
+  const remaining = Math.floor(((WINDOW_MS - resetMs) * limit) / WINDOW_MS + SLACK_MS);
+  return { limit, remaining: Math.max(0, Math.min(limit, remaining)), resetMs };
+}

@@ -1,0 +1,164 @@
+import { AppError } from "@heddle/base/errors";
+import { z } from "zod";
+import { validate } from "./validation.ts";
+
+/** Messages of one request; the body's size bounds their text. */
+const MAX_MESSAGES = 4096;
+const MAX_PARTS = 1024;
+const MAX_LOGIT_BIAS = 1024;
+
+const textPart = z.object({ type: z.literal("text"), text: z.string() });
+const refusalPart = z.object({ type: z.literal("refusal"), refusal: z.string() });
+const content = z.union([z.string(), z.array(textPart).min(1).max(MAX_PARTS)]);
+const assistantContent = z.union([
+  z.string(),
+  z
+    .array(z.discriminatedUnion("type", [textPart, refusalPart]))
+    .min(1)
+    .max(MAX_PARTS),
+]);
+
+const toolCall = z.object({
+  id: z.string().min(1),
+  type: z.literal("function"),
+  function: z.object({ name: z.string().min(1), arguments: z.string() }),
+});
+
+const name = z.string().max(256).optional();
+const message = z.discriminatedUnion("role", [
+  z.object({ role: z.literal("system"), content, name }),
+  z.object({ role: z.literal("developer"), content, name }),
+  z.object({ role: z.literal("user"), content, name }),
+  z.object({
+    role: z.literal("assistant"),
+    content: assistantContent.nullish(),
+    refusal: z.string().nullish(),
+    name,
+    tool_calls: z.array(toolCall).max(128).optional(),
+    audio: z.null("is not supported; leave it out").optional(),
+    function_call: z.null("is deprecated and not supported; use tool_calls").optional(),
+  }),
+  z.object({ role: z.literal("tool"), content, tool_call_id: z.string().min(1) }),
+]);
+
+const bias = z.number().min(-100).max(100);
+const tokenId = z.string().regex(/^\d{1,9}$/, "keys must be token ids");
+const stopText = z.string().min(1).max(1024);
+
+/** The chat completion request: every parameter that is honoured. Unknown members are dropped. */
+const chatCompletionRequest = z.object({
+  model: z.string().min(1).max(200),
+  messages: z.array(message).min(1).max(MAX_MESSAGES),
+  temperature: z.number().min(0).max(2).nullish(),
+  top_p: z.number().min(0).max(1).nullish(),
+  max_tokens: z.int().min(1).nullish(),
+  max_completion_tokens: z.int().min(1).nullish(),
+  n: z.int().min(1).max(128).nullish(),
+  stop: z.union([stopText, z.array(stopText).max(4)]).nullish(),
+  seed: z.int().nullish(),
+  presence_penalty: z.number().min(-2).max(2).nullish(),
+  frequency_penalty: z.number().min(-2).max(2).nullish(),
+  logit_bias: z.record(tokenId, bias).nullish(),
+  logprobs: z.boolean().nullish(),
+  top_logprobs: z.int().min(0).max(20).nullish(),
+  response_format: z.looseObject({ type: z.string() }).nullish(),
+  stream: z.boolean().nullish(),
+  stream_options: z
+    .object({
+      include_usage: z.boolean().nullish(),
+      include_obfuscation: z.boolean().nullish(),
+    })
+    .nullish(),
+  user: z.string().max(512).nullish(),
+  safety_identifier: z.string().max(512).nullish(),
+  prompt_cache_key: z.string().max(512).nullish(),
+  metadata: z.record(z.string().max(64), z.string().max(512)).nullish(),
+  parallel_tool_calls: z.boolean().nullish(),
+});
+
+export type ChatCompletionRequest = z.infer<typeof chatCompletionRequest>;
+export type ChatRequestMessage = ChatCompletionRequest["messages"][number];
+
+/** Parameters that are refused unless they say what would be done anyway. */
+const REFUSED: readonly (readonly [string, (value: unknown) => boolean, string])[] = [
+  ["tools", isEmptyArray, "tools are not supported yet"],
+  ["tool_choice", (value) => value === "none" || value === "auto", "there are no tools to choose"],
+  ["functions", isEmptyArray, "functions are deprecated and not supported"],
+  ["function_call", (value) => value === "none" || value === "auto", "there are no functions"],
+  ["audio", never, "audio output is not supported"],
+  ["modalities", isTextOnly, "only the modality `text` is supported"],
+  ["prediction", never, "predicted output is not supported"],
+  ["web_search_options", never, "web search is not supported"],
+  ["reasoning_effort", (value) => value === "none", "the effort cannot be chosen"],
+  ["verbosity", (value) => value === "medium", "the verbosity cannot be chosen"],
+  ["store", (value) => value === false, "completions are not stored; use false or leave it out"],
+  [
+    "service_tier",
+    (value) => value === "auto" || value === "default",
+    "only the tiers `auto` and `default` exist",
+  ],
+  ["prompt_cache_retention", (value) => value === "in_memory", "caches are kept in memory only"],
+  ["moderation", never, "inline moderation is not supported"],
+];
+
+/** The request that a body holds, or an AppError that names the first fault in `param`. */
+export function parseChatCompletionRequest(body: unknown): ChatCompletionRequest {
+  const request = validate(chatCompletionRequest, body);
+  refuseUnsupported(body as Record<string, unknown>);
+  checkCombinations(request);
+  return request;
+}
+
+function refuseUnsupported(body: Record<string, unknown>): void {
+  for (const [param, isNoOp, why] of REFUSED) {
+    const value = body[param];
+    if (value === undefined || value === null || isNoOp(value)) continue;
+    throw unsupported(param, why);
+  }
+}
+
+function checkCombinations(request: ChatCompletionRequest): void {
+  const { max_tokens, max_completion_tokens, response_format } = request;
+  if (request.top_logprobs != null && request.logprobs !== true) {
+    throw invalid("top_logprobs", "it needs `logprobs: true`");
+  }
+  if (request.stream_options != null && request.stream !== true) {
+    throw invalid("stream_options", "it needs `stream: true`");
+  }
+  if (max_tokens != null && max_completion_tokens != null && max_tokens !== max_completion_tokens) {
+    throw invalid("max_tokens", "it differs from max_completion_tokens; give one of them");
+  }
+  const biased = request.logit_bias ? Object.keys(request.logit_bias).length : 0;
+  if (biased > MAX_LOGIT_BIAS) {
+    throw invalid("logit_bias", `at most ${MAX_LOGIT_BIAS} entries are allowed, got ${biased}`);
+  }
+  const format = response_format?.type ?? "text";
+  if (format === "json_schema") {
+    throw unsupported("response_format.type", "json_schema is not supported yet; use json_object");
+  }
+  if (format !== "text" && format !== "json_object") {
+    throw invalid("response_format.type", "expected `text` or `json_object`");
+  }
+}
+
+function unsupported(param: string, why: string): AppError {
+  return new AppError("unsupported_parameter", `Unsupported value for '${param}': ${why}.`, {
+    param,
+  });
+}
+
+function invalid(param: string, why: string): AppError {
+  return new AppError("invalid_value", `Invalid value for '${param}': ${why}.`, { param });
+}
+
+function isEmptyArray(value: unknown): boolean {
+  return Array.isArray(value) && value.length === 0;
+}
+
+function isTextOnly(value: unknown): boolean {
+  return Array.isArray(value) && value.length === 1 && value[0] === "text";
+}
+
+function never(): boolean {
+  return false;
+}
