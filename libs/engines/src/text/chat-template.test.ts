@@ -1,0 +1,124 @@
+import { AppError } from "@heddle/base/errors";
+import type { ChatMessage } from "@heddle/contracts/engine";
+import { describe, expect, it } from "vitest";
+import { ChatTemplate } from "./chat-template.ts";
+
+const tokens = { bos: "<s>", eos: "</s>" };
+const now = () => new Date("2026-03-05T14:07:09Z");
+const hello: ChatMessage = { role: "user", content: "Hello" };
+
+function render(source: string, messages: readonly ChatMessage[], addGenerationPrompt = true) {
+  return new ChatTemplate(source, tokens, now).render(messages, { addGenerationPrompt });
+}
+
+function refusal(action: () => unknown): AppError {
+  try {
+    action();
+  } catch (error) {
+    if (error instanceof AppError) return error;
+    throw error;
+  }
+  throw new Error("nothing was thrown");
+}
+
+describe("ChatTemplate", () => {
+  it("is ChatML where the model has no template", () => {
+    const system: ChatMessage = { role: "system", content: "Be brief." };
+    expect(render("", [system, hello])).toBe(
+      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n",
+    );
+    expect(render(" \n", [hello], false)).toBe("<|im_start|>user\nHello<|im_end|>\n");
+  });
+
+  it("gives the template its tokens, and none for tools and documents", () => {
+    const source =
+      "{{ bos_token }}{% if tools is none and documents is none %}{{ messages[0].content }}{% endif %}{{ eos_token }}";
+    expect(render(source, [hello])).toBe("<s>Hello</s>");
+  });
+
+  it("shows the developer's message as the system's to a template that does not know the role", () => {
+    const developer: ChatMessage = { role: "developer", content: "x" };
+    expect(render("{{ messages[0].role }}", [developer])).toBe("system");
+    const aware = "{% if messages[0].role == 'developer' %}{{ messages[0].role }}{% endif %}";
+    expect(render(aware, [developer])).toBe("developer");
+  });
+
+  it("passes tool calls and tool answers in Hugging Face's shape", () => {
+    const source =
+      "{% for m in messages %}{{ m | tojson }}{% for c in m.tool_calls or [] %}[{{ c.function.arguments.city }}]{% endfor %}{{ '\\n' }}{% endfor %}";
+    const call = {
+      id: "call_1",
+      type: "function",
+      function: { name: "weather", arguments: '{"city":"Oslo"}' },
+    } as const;
+    const text = render(source, [
+      { role: "assistant", content: null, toolCalls: [call] },
+      { role: "tool", content: "rain", toolCallId: "call_1", name: "weather" },
+    ]);
+    expect(text.split("\n").slice(0, 2)).toEqual([
+      '{"role": "assistant", "content": "", "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": {"city": "Oslo"}}}]}[Oslo]',
+      '{"role": "tool", "content": "rain", "name": "weather", "tool_call_id": "call_1"}',
+    ]);
+  });
+
+  it("leaves arguments that are no JSON object as text", () => {
+    const source = "{{ messages[0].tool_calls[0].function.arguments }}";
+    const withArguments = (text: string): ChatMessage => ({
+      role: "assistant",
+      content: null,
+      toolCalls: [{ id: "a", type: "function", function: { name: "f", arguments: text } }],
+    });
+    expect(render(source, [withArguments('{"cut')])).toBe('{"cut');
+    expect(render(source, [withArguments("3")])).toBe("3");
+  });
+
+  it("gives null content only to a template that tests for none", () => {
+    const message: ChatMessage = { role: "assistant", content: null };
+    expect(render("[{{ messages[0].content }}]", [message])).toBe("[]");
+    expect(render("{{ messages[0]['content'] is none }}", [message])).toBe("true");
+  });
+
+  it("answers invalid_value for messages when the template raises", () => {
+    const source =
+      "{% if messages[0].role != 'user' %}{{ raise_exception('roles must alternate') }}{% endif %}";
+    const error = refusal(() => render(source, [{ role: "assistant", content: "x" }]));
+    expect(error.code).toBe("invalid_value");
+    expect(error.param).toBe("messages");
+    expect(error.message).toBe(
+      "the model's chat template refuses these messages: roles must alternate",
+    );
+  });
+
+  it("answers invalid_value when the template fails on the messages", () => {
+    const error = refusal(() => render("{{ messages[0].content + 1 }}{{ none + 1 }}", [hello]));
+    expect([error.code, error.param]).toEqual(["invalid_value", "messages"]);
+    expect(error.message).toContain("cannot render these messages");
+  });
+
+  it("refuses a source that is no jinja, naming the option that replaces it", () => {
+    const error = refusal(() => new ChatTemplate("{% for %}", tokens));
+    expect([error.code, error.param]).toEqual(["invalid_value", "chatTemplate"]);
+    expect(error.message).toContain("chatTemplate");
+  });
+
+  it("bounds range, so that a template cannot fill the memory", () => {
+    const error = refusal(() => render("{% for i in range(1000000000) %}x{% endfor %}", [hello]));
+    expect(error.message).toContain("range() of 1000000000 items");
+    expect(render("{% for i in range(1, 7, 2) %}{{ i }}{% endfor %}", [hello])).toBe("135");
+  });
+
+  it("tells the injected date in UTC with English names", () => {
+    const format = "%d %b %Y|%A, %B %-d|%H:%M:%S|%I %p|%y-%m|%a|%%|%Q";
+    expect(render(`{{ strftime_now('${format}') }}`, [hello])).toBe(
+      "05 Mar 2026|Thursday, March 5|14:07:09|02 PM|26-03|Thu|%|%Q",
+    );
+  });
+
+  it("renders Llama 3's header style with trim and loop.index0", () => {
+    const source =
+      "{% for message in messages %}{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}";
+    expect(render(source, [{ role: "user", content: " Hi " }])).toBe(
+      "<s><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+    );
+  });
+});

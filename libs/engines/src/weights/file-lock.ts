@@ -1,0 +1,103 @@
+import { randomUUID } from "node:crypto";
+import { readFile, rm, stat, utimes, writeFile } from "node:fs/promises";
+import { hostname } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
+
+interface Owner {
+  readonly host: string;
+  readonly pid: number;
+  readonly token: string;
+}
+
+const POLL_MS = 200;
+const HEARTBEAT_MS = 2_000;
+/** A lock whose owner has not touched it for so long is dead: the owner's machine is gone. */
+const STALE_MS = 30_000;
+
+/**
+ * Runs `work` while holding the lock file `path`, so that of several processes one works and the
+ * others wait. `onWait` is called on every look while another holds it. The lock of a process that
+ * died is taken over: at once on the same machine, after 30 s from another one. What is guarded
+ * must stay right even if two hold it for a moment, as takeovers may cross.
+ */
+export async function withFileLock<T>(
+  path: string,
+  signal: AbortSignal,
+  onWait: () => Promise<void>,
+  work: () => Promise<T>,
+): Promise<T> {
+  const owner: Owner = { host: hostname(), pid: process.pid, token: randomUUID() };
+  while (!(await tryAcquire(path, owner))) {
+    if (await isStale(path)) {
+      await breakLock(path);
+      continue;
+    }
+    await onWait();
+    await sleep(POLL_MS, undefined, { signal });
+  }
+  const heartbeat = setInterval(() => {
+    const now = new Date();
+    // A lock that was removed by hand needs no heartbeat.
+    utimes(path, now, now).catch(() => undefined);
+  }, HEARTBEAT_MS);
+  try {
+    return await work();
+  } finally {
+    clearInterval(heartbeat);
+    if ((await readOwner(path))?.token === owner.token) await rm(path, { force: true });
+  }
+}
+
+async function tryAcquire(path: string, owner: Owner): Promise<boolean> {
+  try {
+    await writeFile(path, JSON.stringify(owner), { flag: "wx" });
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
+  }
+}
+
+async function isStale(path: string): Promise<boolean> {
+  try {
+    const { mtimeMs } = await stat(path);
+    if (Date.now() - mtimeMs > STALE_MS) return true;
+    const owner = await readOwner(path);
+    return owner !== undefined && owner.host === hostname() && !isAlive(owner.pid);
+  } catch {
+    // It was released meanwhile.
+    return false;
+  }
+}
+
+/** One process at a time breaks a lock, and looks again first, so that no fresh lock is broken. */
+async function breakLock(path: string): Promise<void> {
+  const guard = `${path}.break`;
+  const owner: Owner = { host: hostname(), pid: process.pid, token: randomUUID() };
+  if (await tryAcquire(guard, owner)) {
+    if (await isStale(path)) await rm(path, { force: true });
+    await rm(guard, { force: true });
+  } else if (await isStale(guard)) {
+    await rm(guard, { force: true });
+  } else {
+    await sleep(POLL_MS);
+  }
+}
+
+async function readOwner(path: string): Promise<Owner | undefined> {
+  try {
+    return JSON.parse(await readFile(path, "utf8")) as Owner;
+  } catch {
+    // Released meanwhile, or not yet written in full.
+    return undefined;
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}

