@@ -1,3 +1,11 @@
+/** A registration, as POST /models takes it. */
+interface ServedModel {
+  readonly id: string;
+  /** As `file:///models/a.gguf`. */
+  readonly source: string;
+  readonly options?: Readonly<Record<string, number>>;
+}
+
 /** The few calls of our API that the benchmarks need. */
 export class HeddleApi {
   /** As `http://127.0.0.1:8080`. */
@@ -18,7 +26,7 @@ export class HeddleApi {
   }
 
   /** Registers a model over weights and waits until it answers. */
-  async serve(model: object & { readonly id: string }, timeoutMs: number): Promise<void> {
+  async serve(model: ServedModel, timeoutMs: number): Promise<void> {
     await this.#call("POST", "/models", model);
     await this.waitForAnswer(model.id, timeoutMs);
   }

@@ -113,7 +113,7 @@ export class HttpConnection {
     if (this.#chunked) return this.#takeChunkSize(bytes);
     const end = bytes.indexOf(headEnd);
     if (end < 0) return 0;
-    const head = bytes.latin1Slice(0, end).toLowerCase();
+    const head = bytes.toString("latin1", 0, end).toLowerCase();
     this.#status = Number(head.slice(9, 12));
     this.#chunked = head.includes("\r\ntransfer-encoding: chunked");
     const length = /\r\ncontent-length: *(\d+)/.exec(head);
@@ -128,7 +128,7 @@ export class HttpConnection {
   #takeChunkSize(bytes: Buffer): number {
     const end = bytes.indexOf(lineEnd);
     if (end < 0) return 0;
-    const size = Number.parseInt(bytes.latin1Slice(0, end), 16);
+    const size = Number.parseInt(bytes.toString("latin1", 0, end), 16);
     if (size > 0) {
       // The chunk's own line end is taken with it.
       this.#remaining = size + lineEnd.length;

@@ -99,7 +99,10 @@ class LoadRun {
   #record(sentAt: number, answer: StreamedAnswer | WholeAnswer, status: number): void {
     const now = performance.now();
     if (now < this.#measureFrom || now > this.#measureTo) return;
-    if (status !== 200) return this.#fail(`status ${status}: ${answer.raw().slice(0, 300)}`);
+    if (status !== 200) {
+      this.#fail(`status ${status}: ${answer.raw().slice(0, 300)}`);
+      return;
+    }
     const text = answer.text();
     const words = text === this.#spec.expectedText ? this.#words : text.split(" ").length - 1;
     this.#latencies.push(now - sentAt);
