@@ -23,6 +23,7 @@ type Waiting =
 export class Outbox {
   #credits: number;
   #waiting: Waiting[] = [];
+  #abandoned = false;
   /** Where the delta of a choice stands in `#waiting`, while it may still grow. */
   readonly #open = new Map<number, number>();
 
@@ -34,14 +35,16 @@ export class Outbox {
     this.#credits += events;
   }
 
-  /** Drops what waits and lets the rest pass: the master has lost interest but awaits the end. */
+  /** Drops all but the last event, which needs no credit: the master only awaits the end. */
   abandon(): void {
+    this.#abandoned = true;
     this.#waiting = this.#waiting.filter((event) => isLast(event));
     this.#open.clear();
     this.#credits = Number.POSITIVE_INFINITY;
   }
 
   push(event: EngineEvent): void {
+    if (this.#abandoned && !isLast(event)) return;
     if (event.type !== "delta") {
       if (event.type === "finish") this.#open.delete(event.choice);
       this.#waiting.push(event);

@@ -114,7 +114,7 @@ export class Replica {
     } catch (error) {
       if (this.#closing.signal.aborted) return;
       const { code, message } = toAppError(error);
-      this.#log.error("a replica failed", { deployment: this.spec.key, code, error: message });
+      this.#log.error({ deployment: this.spec.key, code, error: message }, "a replica failed");
       this.#setPhase("failed", message);
     }
   }
@@ -151,7 +151,7 @@ export class Replica {
     this.#engine = undefined;
     this.#restarts += 1;
     this.#setPhase("loading", `restarting after a crash: ${error.message}`);
-    this.#log.error("an engine crashed", { deployment: this.spec.key, error: error.message });
+    this.#log.error({ deployment: this.spec.key, error: error.message }, "an engine crashed");
     this.#failCalls({ code: "engine_failed", message: error.message });
     await delay(this.#backoff.nextMs(), undefined, { signal: this.#closing.signal });
   }
@@ -183,7 +183,7 @@ export class Replica {
   #setPhase(phase: ReplicaPhase, message: string): void {
     this.#phase = phase;
     this.#message = message;
-    this.#log.info("replica", { deployment: this.spec.key, phase });
+    this.#log.info({ deployment: this.spec.key, phase }, "replica");
     this.#onChange();
   }
 }

@@ -8,6 +8,8 @@ import { Attachment } from "@heddle/rpc/node/attachment";
 import { nodeIdentity } from "@heddle/rpc/node/identity";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Machine } from "@heddle/rpc/node/machine";
+import type { NodeFlags } from "@heddle/rpc/node/node-flags";
+import type { RunningNode } from "@heddle/rpc/node/run-node";
 import { encodeReplica } from "@heddle/rpc/node-codec";
 import { workerInferenceService } from "@heddle/rpc/proto";
 import { bindServer } from "@heddle/rpc/server";
@@ -19,25 +21,10 @@ import { InferenceSession } from "./inference-session.ts";
 import { ModelsController, PULL_WEIGHTS, REPLICAS } from "./models.controller.ts";
 import { ReplicaSet } from "./replica-set.ts";
 
-export interface WorkerOptions {
-  readonly dataDirectory: string;
-  readonly name?: string | undefined;
-  readonly grpcHost: string;
-  readonly grpcPort: number;
-  /** host:port that masters dial; absent means the bound one. */
-  readonly advertise?: string | undefined;
-  /** host:port of every master's gRPC server. */
-  readonly masters: readonly string[];
-  readonly clusterToken: string;
+export interface WorkerOptions extends NodeFlags {
   readonly version: string;
+  /** Options of engines that a deployment leaves open. */
   readonly engineDefaults: EngineOptions;
-}
-
-export interface RunningWorker {
-  readonly nodeId: string;
-  readonly address: string;
-  /** Takes no more requests, lets the open ones end for at most `drainMs`, and ends the engines. */
-  close(drainMs: number): Promise<void>;
 }
 
 @Module({})
@@ -59,7 +46,7 @@ export async function startWorker(
   options: WorkerOptions,
   ports: EnginePorts,
   log: NodeLog,
-): Promise<RunningWorker> {
+): Promise<RunningNode> {
   const nodeId = nodeIdentity(options.dataDirectory);
   const machine = new Machine(options.dataDirectory);
   await machine.start();

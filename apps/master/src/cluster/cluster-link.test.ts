@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { collect, eventually, scriptedText, TestCluster, textOf } from "../testing/test-cluster.ts";
+import { collect, eventually, scriptedText, TestCluster, textOf } from "../../test/test-cluster.ts";
 
 let cluster: TestCluster;
 

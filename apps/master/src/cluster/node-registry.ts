@@ -13,6 +13,9 @@ import { WorkerLink } from "./worker-link.ts";
 
 export type AttachStream = ServerDuplexStream<NodeReport__Output, AttachReply>;
 
+/** `nodes`: one came, left or reported; `room`: a call has ended or a stream came or went. */
+export type RegistryChange = "nodes" | "room";
+
 /** After so many intervals without a heartbeat a node gets no new work; after so many it is gone. */
 const suspectIntervals = 3;
 const goneIntervals = 10;
@@ -33,7 +36,7 @@ export class NodeRegistry implements NodeDirectory {
   readonly #nodes = new Map<string, { node: AttachedNode; stream: AttachStream }>();
   /** Links of nodes that left with answers under way, by incarnation. */
   readonly #retired = new Map<string, WorkerLink>();
-  readonly #listeners = new Set<() => void>();
+  readonly #listeners = new Set<(change: RegistryChange) => void>();
   readonly #sweep: NodeJS.Timeout;
   workersLost = 0;
 
@@ -43,8 +46,8 @@ export class NodeRegistry implements NodeDirectory {
     this.#sweep.unref();
   }
 
-  /** Called on every heartbeat, arrival, departure and end of a call. Returns the unsubscribe. */
-  onChange(listener: () => void): () => void {
+  /** Returns the function that unsubscribes. */
+  onChange(listener: (change: RegistryChange) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
@@ -66,10 +69,10 @@ export class NodeRegistry implements NodeDirectory {
     return found;
   }
 
-  pull(weights: WeightsSpec, signal: AbortSignal): AsyncIterable<PullProgress> {
+  async *pull(weights: WeightsSpec, signal: AbortSignal): AsyncGenerator<PullProgress, void> {
     const workers = this.workers().sort((a, b) => a.replicas.length - b.replicas.length);
     const link = workers[0]?.link;
-    if (link) return link.pull(weights, signal);
+    if (link) return yield* link.pull(weights, signal);
     throw new AppError("unavailable", "no worker is attached that could pull weights: start one");
   }
 
@@ -133,9 +136,9 @@ export class NodeRegistry implements NodeDirectory {
     const node = new AttachedNode(register, this.#linkOf(register), clock.monotonicMs());
     this.#nodes.set(register.nodeId, { node, stream });
     const { nodeId, name, address, version } = register;
-    log.info("a node attached", { node: nodeId, kind: register.kind, name, address, version });
+    log.info({ node: nodeId, kind: register.kind, name, address, version }, "a node attached");
     stream.write({ heartbeatIntervalMs, masterId });
-    this.#changed();
+    this.#changed("nodes");
     return node;
   }
 
@@ -151,7 +154,7 @@ export class NodeRegistry implements NodeDirectory {
       address: register.address,
       clusterToken: this.#options.clusterToken,
       log: this.#options.log,
-      onChange: () => this.#changed(),
+      onChange: () => this.#changed("room"),
       onLost: (calls) => {
         this.workersLost += calls;
       },
@@ -160,19 +163,19 @@ export class NodeRegistry implements NodeDirectory {
 
   #onHeartbeat(node: AttachedNode, heartbeat: NonNullable<NodeReport__Output["heartbeat"]>): void {
     node.onHeartbeat(heartbeat, this.#options.clock.monotonicMs());
-    this.#changed();
+    this.#changed("nodes");
   }
 
   #remove(node: AttachedNode, stream: AttachStream): void {
     if (this.#nodes.get(node.id)?.stream !== stream) return;
     this.#nodes.delete(node.id);
-    this.#options.log.info("a node left", { node: node.id, name: node.register.name });
+    this.#options.log.info({ node: node.id, name: node.register.name }, "a node left");
     node.link?.retire();
     for (const [incarnation, link] of this.#retired) {
       if (link.closed) this.#retired.delete(incarnation);
     }
     if (node.link && !node.link.closed) this.#retired.set(node.register.incarnation, node.link);
-    this.#changed();
+    this.#changed("nodes");
   }
 
   #dropSilent(): void {
@@ -180,14 +183,14 @@ export class NodeRegistry implements NodeDirectory {
     const oldestMs = clock.monotonicMs() - goneIntervals * heartbeatIntervalMs;
     for (const { node, stream } of [...this.#nodes.values()]) {
       if (node.lastSeenMs >= oldestMs) continue;
-      log.warn("a node sent no heartbeat and is dropped", { node: node.id });
+      log.warn({ node: node.id }, "a node sent no heartbeat and is dropped");
       this.#remove(node, stream);
       refuse(stream, "no heartbeat came in time: attach anew");
     }
   }
 
-  #changed(): void {
-    for (const listener of this.#listeners) listener();
+  #changed(change: RegistryChange): void {
+    for (const listener of this.#listeners) listener(change);
   }
 }
 

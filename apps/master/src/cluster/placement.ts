@@ -50,7 +50,9 @@ export class Placement {
     this.#random = options.random;
     this.#log = options.log;
     this.#unsubscribes = [
-      registry.onChange(() => this.#queue()),
+      registry.onChange((change) => {
+        if (change === "nodes") this.#queue();
+      }),
       control.onApplied(() => this.#queue()),
     ];
   }
@@ -96,6 +98,7 @@ export class Placement {
       for (const { deployment, phase } of worker.replicas) {
         const spec = this.#control.state.deployments.get(deployment)?.spec;
         const attempt = this.#attempts.get(attemptKey(worker, deployment));
+        if (phase === "ready") attempt?.backoff.reset();
         if (!spec || phase === "failed" || phase === "unloading") continue;
         if (attempt?.sent !== spec) actions.push({ type: "load", worker: worker.id, deployment });
       }
@@ -112,7 +115,6 @@ export class Placement {
     const replica = worker.replica(action.deployment);
     if (action.type === "load") {
       // A replica that failed is tried again, each time after a longer rest.
-      if (replica?.phase !== "failed" && replica !== undefined) attempt.backoff.reset();
       attempt.notBeforeMs = nowMs + (replica?.phase === "ready" ? 0 : attempt.backoff.nextMs());
       attempt.sent = record?.spec;
     }
@@ -125,7 +127,7 @@ export class Placement {
     spec: DeploymentSpec | undefined,
   ): Promise<void> {
     const { type, deployment } = action;
-    this.#log.info("placement", { node: worker.id, action: type, deployment });
+    this.#log.info({ node: worker.id, action: type, deployment }, "placement");
     try {
       if (type === "unload") await worker.link?.unload(deployment);
       else if (spec) await worker.link?.load(spec);
@@ -135,7 +137,7 @@ export class Placement {
       attempt.notBeforeMs = this.#clock.monotonicMs() + attempt.backoff.nextMs();
       const { code, message } = toAppError(error);
       const fields = { node: worker.id, action: type, deployment, code, error: message };
-      this.#log.warn("a worker refused a placement, retrying", fields);
+      this.#log.warn(fields, "a worker refused a placement, retrying");
     }
   }
 

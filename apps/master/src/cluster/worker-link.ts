@@ -167,7 +167,7 @@ export class WorkerLink {
       if (this.closed) return;
       if (this.#retired) return this.close();
       const { node, log } = this.#options;
-      log.warn("the stream to a worker broke, reconnecting", { node, error: error.message });
+      log.warn({ node, error: error.message }, "the stream to a worker broke, reconnecting");
       await delay(backoff.nextMs(), undefined, { signal: this.#closing.signal }).catch(() => {});
     }
   }

@@ -74,8 +74,8 @@ interface Started {
 interface Lane {
   readonly queue: FairQueue<Waiter>;
   readonly prefixes: PrefixIndex;
-  readonly circuits: Map<string, Circuit>;
-  readonly chosenAt: Map<string, number>;
+  /** By holder; those of replicas that are gone are dropped now and then. */
+  readonly replicas: Map<string, { readonly circuit: Circuit; chosenAtTurn: number }>;
 }
 
 /** Sends inference calls to replicas: routes, queues, retries, and takes failing replicas out. */
@@ -141,11 +141,11 @@ export class ReplicaDispatch implements InferenceDispatch {
     signal: AbortSignal,
   ): Promise<Started> {
     if (signal.aborted) throw new AppError("cancelled", "the caller gave the request up");
+    this.#refuseHopeless(call.deployment);
     const lane = this.#lane(call.deployment);
     const send = () => this.#send(lane, call, chunks, endMs, tried, signal);
     const started = lane.queue.size === 0 ? send() : undefined;
     if (started) return started;
-    this.#refuseHopeless(call.deployment);
     return this.#wait(lane, call, endMs, signal, send);
   }
 
@@ -195,21 +195,24 @@ export class ReplicaDispatch implements InferenceDispatch {
     const nowMs = this.#nowMs();
     const candidates = this.#options.replicas
       .ready(call.deployment)
-      .filter(({ holder }) => !tried.has(holder) && this.#circuit(lane, holder).allows(nowMs));
+      .filter(
+        ({ holder }) => !tried.has(holder) && this.#known(lane, holder).circuit.allows(nowMs),
+      );
     const prompt = { chunks: chunks.length, matched: lane.prefixes.match(chunks) };
     const replica = chooseReplica(
       candidates,
       call.request.choices,
       prompt,
-      ({ holder }) => lane.chosenAt.get(holder) ?? 0,
+      ({ holder }) => this.#known(lane, holder).chosenAtTurn,
     );
     if (!replica) return undefined;
     const deadlineMs = Number.isFinite(endMs) ? Math.max(1, endMs - nowMs) : 0;
     const events = replica.start(call, deadlineMs, signal);
     this.#turn += 1;
-    lane.chosenAt.set(replica.holder, this.#turn);
+    const known = this.#known(lane, replica.holder);
+    known.chosenAtTurn = this.#turn;
+    known.circuit.onSent();
     lane.prefixes.remember(chunks, replica.holder);
-    this.#circuit(lane, replica.holder).onSent();
     return { replica, iterator: events[Symbol.asyncIterator]() };
   }
 
@@ -258,7 +261,10 @@ export class ReplicaDispatch implements InferenceDispatch {
     this.#drainQueued = true;
     setImmediate(() => {
       this.#drainQueued = false;
-      for (const [deployment, lane] of this.#lanes) this.#drain(deployment, lane);
+      for (const [deployment, lane] of this.#lanes) {
+        this.#drain(deployment, lane);
+        this.#tidy(deployment, lane);
+      }
     });
   }
 
@@ -332,8 +338,7 @@ export class ReplicaDispatch implements InferenceDispatch {
       lane = {
         queue: new FairQueue(this.#options.maxQueued),
         prefixes: new PrefixIndex(maxPrefixChunks),
-        circuits: new Map(),
-        chosenAt: new Map(),
+        replicas: new Map(),
       };
       this.#lanes.set(deployment, lane);
     }
@@ -341,16 +346,30 @@ export class ReplicaDispatch implements InferenceDispatch {
   }
 
   #circuitOf(call: InferenceCall, replica: ReadyReplica): Circuit {
-    return this.#circuit(this.#lane(call.deployment), replica.holder);
+    return this.#known(this.#lane(call.deployment), replica.holder).circuit;
   }
 
-  #circuit(lane: Lane, holder: string): Circuit {
-    let circuit = lane.circuits.get(holder);
-    if (!circuit) {
-      circuit = new Circuit(this.#options.random);
-      lane.circuits.set(holder, circuit);
+  #known(lane: Lane, holder: string): { readonly circuit: Circuit; chosenAtTurn: number } {
+    let known = lane.replicas.get(holder);
+    if (!known) {
+      known = { circuit: new Circuit(this.#options.random), chosenAtTurn: 0 };
+      lane.replicas.set(holder, known);
     }
-    return circuit;
+    return known;
+  }
+
+  /** Drops what is kept about deployments and replicas that are gone. */
+  #tidy(deployment: string, lane: Lane): void {
+    if (lane.queue.size > 0) return;
+    const ready = this.#options.replicas.ready(deployment);
+    if (ready.length === 0 && !this.#options.replicas.outlook(deployment).known) {
+      this.#lanes.delete(deployment);
+    } else if (lane.replicas.size > 2 * ready.length + 16) {
+      const holders = new Set(ready.map(({ holder }) => holder));
+      for (const holder of lane.replicas.keys()) {
+        if (!holders.has(holder)) lane.replicas.delete(holder);
+      }
+    }
   }
 
   #nowMs(): number {

@@ -65,7 +65,7 @@ export class Attachment {
       });
       if (this.#closing.signal.aborted) return;
       if (error.message !== lastMessage) {
-        log.warn("not attached to a master, retrying", { master, error: error.message });
+        log.warn({ master, error: error.message }, "not attached to a master, retrying");
         lastMessage = error.message;
       }
       await delay(backoff.nextMs(), undefined, { signal: this.#closing.signal }).catch(() => {});
@@ -95,7 +95,7 @@ export class Attachment {
       const beat = () => stream.write({ heartbeat: heartbeat() });
       this.#report = beat;
       timer = setInterval(beat, Math.max(50, reply.heartbeatIntervalMs));
-      log.info("attached", { master, masterId: reply.masterId });
+      log.info({ master, masterId: reply.masterId }, "attached");
       onAttached();
       beat();
     });

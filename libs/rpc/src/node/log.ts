@@ -1,19 +1,15 @@
-/** What a node says to its operator: a short fact and its fields. */
+/** What a node says to its operator: fields and a short fact, in the order that pino takes them. */
 export interface NodeLog {
-  info(message: string, fields?: Readonly<Record<string, unknown>>): void;
-  warn(message: string, fields?: Readonly<Record<string, unknown>>): void;
-  error(message: string, fields?: Readonly<Record<string, unknown>>): void;
+  info(fields: Readonly<Record<string, unknown>>, message: string): void;
+  warn(fields: Readonly<Record<string, unknown>>, message: string): void;
+  error(fields: Readonly<Record<string, unknown>>, message: string): void;
 }
 
 /** One JSON object a line on standard output, as log collectors take it. */
-export function jsonLog(component: string): NodeLog {
-  const write = (level: string, msg: string, fields: Readonly<Record<string, unknown>> = {}) => {
+export function jsonLog(service: string): NodeLog {
+  const at = (level: string) => (fields: Readonly<Record<string, unknown>>, msg: string) => {
     const time = new Date().toISOString();
-    process.stdout.write(`${JSON.stringify({ time, level, component, msg, ...fields })}\n`);
+    process.stdout.write(`${JSON.stringify({ level, time, service, ...fields, msg })}\n`);
   };
-  return {
-    info: (message, fields) => write("info", message, fields),
-    warn: (message, fields) => write("warn", message, fields),
-    error: (message, fields) => write("error", message, fields),
-  };
+  return { info: at("info"), warn: at("warn"), error: at("error") };
 }

@@ -1,8 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import { jsonLog } from "@heddle/rpc/node/log";
-import type { EnginePorts } from "../engine-ports.ts";
-import { startWorker } from "../worker.ts";
+import { runNode } from "@heddle/rpc/node/run-node";
+import { startWorker } from "../dist/worker.js";
+import type { EnginePorts } from "../src/engine-ports.ts";
 import { ScriptedEngine } from "./scripted-engine.ts";
 
 /**
@@ -29,18 +30,13 @@ const ports: EnginePorts = {
   },
 };
 
-const worker = await startWorker(
-  {
-    grpcHost: "127.0.0.1",
-    grpcPort: 0,
-    version: "test",
-    engineDefaults: {},
-    ...settings,
-  },
-  ports,
-  jsonLog("worker"),
+const log = jsonLog("worker");
+await runNode(
+  () =>
+    startWorker(
+      { grpcHost: "127.0.0.1", grpcPort: 0, version: "test", engineDefaults: {}, ...settings },
+      ports,
+      log,
+    ),
+  log,
 );
-process.stdout.write(`${JSON.stringify({ msg: "ready", address: worker.address })}\n`);
-process.once("SIGTERM", () => {
-  void worker.close(5_000).then(() => process.exit(0));
-});

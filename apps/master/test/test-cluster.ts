@@ -19,14 +19,14 @@ import {
   type ClusterLink,
   type ClusterLinkOptions,
   startClusterLink,
-} from "../cluster/cluster-link.ts";
-import type { ControlPlane, InferenceAnswer, InferenceCall } from "../ports.ts";
+} from "../src/cluster/cluster-link.ts";
+import type { ControlPlane, InferenceAnswer, InferenceCall } from "../src/ports.ts";
 
 export const clusterToken = "a-token-for-tests-only";
 
 const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
 const workerProgram = fileURLToPath(
-  new URL("../../../worker/dist/testing/scripted-worker.js", import.meta.url),
+  new URL("../../worker/test/scripted-worker.ts", import.meta.url),
 );
 
 /** The replicated state of one master, changed by the test at will. */

@@ -1,0 +1,98 @@
+import type { ReplicaPhase } from "@heddle/contracts/engine";
+import type { DeploymentRecord } from "@heddle/control/state";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { type PlacementWorker, planPlacement } from "./placement-plan.ts";
+
+const deployment = (key: string, replicas: DeploymentRecord["replicas"]) =>
+  [
+    key,
+    {
+      replicas,
+      spec: {
+        key,
+        engine: "llama",
+        options: {},
+        weights: { key, file: "m.gguf", sources: [] },
+      },
+    },
+  ] as const;
+const worker = (id: string, replicas: Record<string, ReplicaPhase> = {}): PlacementWorker => ({
+  id,
+  memoryBytes: 1,
+  replicas: Object.entries(replicas).map(([key, phase]) => ({ deployment: key, phase })),
+});
+
+test("every-worker loads where it is missing and nowhere else", () => {
+  const plan = planPlacement(new Map([deployment("m", "every-worker")]), [
+    worker("a", { m: "ready" }),
+    worker("b"),
+    worker("c", { m: "loading" }),
+  ]);
+  expect(plan).toEqual([{ type: "load", worker: "b", deployment: "m" }]);
+});
+
+test("a number of replicas goes to the workers with the fewest deployments", () => {
+  const plan = planPlacement(new Map([deployment("m", 2), deployment("x", "every-worker")]), [
+    worker("a", { x: "ready", y: "unloading" }),
+    worker("b", { x: "ready" }),
+    worker("c", { x: "ready" }),
+  ]);
+  expect(plan).toEqual([
+    { type: "load", worker: "b", deployment: "m" },
+    { type: "load", worker: "c", deployment: "m" },
+  ]);
+});
+
+test("what nobody asks for and what is too many is unloaded, the readiest is kept", () => {
+  const plan = planPlacement(new Map([deployment("m", 1)]), [
+    worker("a", { m: "loading" }),
+    worker("b", { m: "ready", old: "ready" }),
+  ]);
+  expect(plan).toEqual([
+    { type: "unload", worker: "a", deployment: "m" },
+    { type: "unload", worker: "b", deployment: "old" },
+  ]);
+});
+
+test("a replica that failed is moved to a worker without it, or tried again where there is none", () => {
+  const wanted = new Map([deployment("m", 1)]);
+  expect(planPlacement(wanted, [worker("a", { m: "failed" }), worker("b")])).toEqual([
+    { type: "load", worker: "b", deployment: "m" },
+    { type: "unload", worker: "a", deployment: "m" },
+  ]);
+  expect(planPlacement(wanted, [worker("a", { m: "failed" })])).toEqual([
+    { type: "load", worker: "a", deployment: "m" },
+  ]);
+});
+
+test("carrying a plan out leaves nothing to do, from any state without failures", () => {
+  const phase = fc.constantFrom<ReplicaPhase>("ready", "loading", "pulling");
+  const keys = ["m", "n", "o"];
+  const state = fc.array(fc.dictionary(fc.constantFrom(...keys), phase), { maxLength: 5 });
+  const wanted = fc.dictionary(
+    fc.constantFrom(...keys),
+    fc.oneof(fc.nat(4), fc.constant("every-worker" as const)),
+  );
+  fc.assert(
+    fc.property(state, wanted, (states, asked) => {
+      const deployments = new Map(Object.entries(asked).map(([k, n]) => deployment(k, n)));
+      const before = states.map((replicas, index) => worker(`w${index}`, replicas));
+      const plan = planPlacement(deployments, before);
+      const after = states.map((replicas, index) => {
+        const next: Record<string, ReplicaPhase> = { ...replicas };
+        for (const action of plan.filter((each) => each.worker === `w${index}`)) {
+          if (action.type === "load") next[action.deployment] = "ready";
+          else delete next[action.deployment];
+        }
+        return worker(`w${index}`, next);
+      });
+      expect(planPlacement(deployments, after)).toEqual([]);
+      for (const [key, replicas] of Object.entries(asked)) {
+        const have = after.filter((w) => w.replicas.some((r) => r.deployment === key)).length;
+        const want = replicas === "every-worker" ? after.length : Math.min(replicas, after.length);
+        expect(have).toBe(want);
+      }
+    }),
+  );
+});

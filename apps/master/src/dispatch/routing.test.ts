@@ -1,0 +1,128 @@
+import { seededRandom } from "@heddle/base/random";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { PrefixIndex, promptChunks } from "./prefix-index.ts";
+import { type Candidate, chooseReplica } from "./routing.ts";
+
+const candidate = fc.record({
+  holder: fc.string(),
+  used: fc.nat(20),
+  maxSequences: fc.integer({ min: 1, max: 8 }),
+  maxQueued: fc.nat(8),
+});
+const candidates = fc.uniqueArray(candidate, { selector: ({ holder }) => holder, maxLength: 6 });
+const chunks = (text: string) => promptChunks({ kind: "text", text });
+const startsAtOnce = (c: Candidate, sequences: number) => c.used + sequences <= c.maxSequences;
+const fits = (c: Candidate, sequences: number) =>
+  c.used === 0 || c.used + sequences <= c.maxSequences + c.maxQueued;
+
+describe("the choice of a replica", () => {
+  test("never falls on one without room, nor on a full one while another starts at once", () => {
+    fc.assert(
+      fc.property(
+        candidates,
+        fc.integer({ min: 1, max: 4 }),
+        fc.nat(9),
+        (all, sequences, depth) => {
+          const matched = new Map(all.map(({ holder }, index) => [holder, (index * depth) % 10]));
+          const chosen = chooseReplica(all, sequences, { chunks: 10, matched }, () => 0);
+          if (!chosen) {
+            expect(all.some((c) => fits(c, sequences))).toBe(false);
+            return;
+          }
+          expect(fits(chosen, sequences)).toBe(true);
+          if (all.some((c) => startsAtOnce(c, sequences))) {
+            expect(startsAtOnce(chosen, sequences)).toBe(true);
+          }
+        },
+      ),
+    );
+  });
+
+  const replica = (holder: string, used: number): Candidate => ({
+    holder,
+    used,
+    maxSequences: 8,
+    maxQueued: 8,
+  });
+  const choose = (
+    all: Candidate[],
+    matched: [string, number][] = [],
+    last = new Map<string, number>(),
+  ) =>
+    chooseReplica(
+      all,
+      1,
+      { chunks: 10, matched: new Map(matched) },
+      ({ holder }) => last.get(holder) ?? 0,
+    )?.holder;
+
+  test("follows a cached prefix to a busier replica until its batch is full, then spills", () => {
+    expect(choose([replica("a", 6), replica("b", 0)], [["a", 9]])).toBe("a");
+    expect(choose([replica("a", 8), replica("b", 0)], [["a", 9]])).toBe("b");
+  });
+
+  test("takes the least loaded where nothing is cached, and turns between equals", () => {
+    expect(choose([replica("a", 3), replica("b", 2)])).toBe("b");
+    const last = new Map([
+      ["a", 7],
+      ["b", 3],
+    ]);
+    expect(choose([replica("a", 2), replica("b", 2)], [], last)).toBe("b");
+  });
+});
+
+describe("the index of prefixes", () => {
+  test("finds how much of a prompt each replica served, as a plain comparison does", () => {
+    const word = fc.constantFrom("a".repeat(64), "b".repeat(64), "c".repeat(64));
+    const prompt = fc.array(word, { maxLength: 6 });
+    const served = fc.array(fc.tuple(prompt, fc.constantFrom("x", "y", "z")), { maxLength: 12 });
+    fc.assert(
+      fc.property(served, prompt, (history, asked) => {
+        const index = new PrefixIndex(1_000);
+        for (const [words, holder] of history) index.remember(chunks(words.join("")), holder);
+        const matched = index.match(chunks(asked.join("")));
+        for (const holder of ["x", "y", "z"]) {
+          const shared = history
+            .filter(([, by]) => by === holder)
+            .map(([words]) => commonPrefix(words, asked));
+          expect(matched.get(holder) ?? 0).toBe(Math.max(0, ...shared));
+        }
+      }),
+    );
+  });
+
+  test("holds to its bound and forgets the least recently used first", () => {
+    const index = new PrefixIndex(8);
+    const prompt = (name: string) => chunks(name.repeat(64 * 4));
+    index.remember(prompt("a"), "x");
+    index.remember(prompt("b"), "x");
+    index.remember(prompt("a"), "x");
+    index.remember(prompt("c"), "x");
+    expect(index.size).toBe(8);
+    expect(index.match(prompt("a")).get("x")).toBe(4);
+    expect(index.match(prompt("b")).get("x")).toBeUndefined();
+    expect(index.match(prompt("c")).get("x")).toBe(4);
+  });
+
+  test("random prompts of equal chunks do not collide (seed 7)", () => {
+    const random = seededRandom(7);
+    const seen = new Set<number>();
+    const tokens = Array.from({ length: 16 * 1_000 }, () => Math.floor(random() * 128_000));
+    for (const key of promptChunks({ kind: "tokens", tokens })) seen.add(key);
+    expect(seen.size).toBe(1_000);
+  });
+
+  test("chat messages that differ in role alone are different prompts", () => {
+    const content = "x".repeat(200);
+    const user = promptChunks({ kind: "chat", messages: [{ role: "user", content }] });
+    const system = promptChunks({ kind: "chat", messages: [{ role: "system", content }] });
+    expect(user[0]).not.toBe(system[0]);
+  });
+});
+
+function commonPrefix(a: readonly string[], b: readonly string[]): number {
+  let length = 0;
+  while (length < a.length && length < b.length && a[length] === b[length]) length += 1;
+  return length;
+}

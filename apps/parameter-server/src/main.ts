@@ -1,0 +1,13 @@
+import { readFileSync } from "node:fs";
+import { jsonLog } from "@heddle/rpc/node/log";
+import { readNodeFlags } from "@heddle/rpc/node/node-flags";
+import { runNode } from "@heddle/rpc/node/run-node";
+import { startParameterServer } from "./parameter-server.ts";
+
+const log = jsonLog("parameter-server");
+const manifest = readFileSync(new URL("../package.json", import.meta.url), "utf8");
+
+await runNode(async () => {
+  const { flags } = readNodeFlags(process.argv.slice(2));
+  return startParameterServer(flags, String(JSON.parse(manifest).version), log);
+}, log);

@@ -1,0 +1,84 @@
+import "reflect-metadata";
+import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
+import type { Server } from "@grpc/grpc-js";
+import { Health } from "@heddle/rpc/health";
+import { Attachment } from "@heddle/rpc/node/attachment";
+import { nodeIdentity } from "@heddle/rpc/node/identity";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { Machine } from "@heddle/rpc/node/machine";
+import type { NodeFlags } from "@heddle/rpc/node/node-flags";
+import type { RunningNode } from "@heddle/rpc/node/run-node";
+import { bindServer } from "@heddle/rpc/server";
+import { Module } from "@nestjs/common";
+import { NestFactory } from "@nestjs/core";
+import { ServerGrpc } from "@nestjs/microservices";
+
+@Module({})
+class ParameterServerModule {}
+
+/** Nest's gRPC transport on a server that is already bound. */
+class BoundGrpcTransport extends ServerGrpc {
+  readonly #server: Server;
+
+  constructor(server: Server, health: Health) {
+    super({
+      package: "",
+      packageDefinition: {},
+      onLoadPackageDefinition: (_definition: object, bound: Server) => health.addTo(bound),
+    });
+    this.#server = server;
+  }
+
+  override createClient(): Promise<Server> {
+    return Promise.resolve(this.#server);
+  }
+}
+
+/** Starts a parameter server: attached to every master, and telling its health. */
+export async function startParameterServer(
+  flags: NodeFlags,
+  version: string,
+  log: NodeLog,
+): Promise<RunningNode> {
+  const nodeId = nodeIdentity(flags.dataDirectory);
+  const machine = new Machine(flags.dataDirectory);
+  await machine.start();
+  const { server, address } = await bindServer({
+    host: flags.grpcHost,
+    port: flags.grpcPort,
+    clusterToken: flags.clusterToken,
+  });
+  const health = new Health();
+  const app = await NestFactory.createMicroservice(ParameterServerModule, {
+    strategy: new BoundGrpcTransport(server, health),
+    logger: ["error", "warn", "fatal"],
+  });
+  await app.listen();
+  const register = {
+    nodeId,
+    incarnation: randomUUID(),
+    kind: "NODE_KIND_PARAMETER_SERVER" as const,
+    name: flags.name ?? hostname(),
+    address: flags.advertise ?? address,
+    version,
+    hardware: machine.hardware(),
+  };
+  const attachments = flags.masters.map(
+    (master) =>
+      new Attachment({
+        master,
+        clusterToken: flags.clusterToken,
+        register,
+        heartbeat: () => ({ ...machine.usage(), replicas: [] }),
+        log,
+      }),
+  );
+  const close = async () => {
+    health.stopServing();
+    machine.stop();
+    await Promise.all(attachments.map((attachment) => attachment.close()));
+    await app.close();
+  };
+  return { nodeId, address: register.address, close };
+}

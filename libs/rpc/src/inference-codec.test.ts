@@ -1,0 +1,195 @@
+import { AppError, ERROR_TABLE, type ErrorCode } from "@heddle/base/errors";
+import type { EngineEvent, GenerateRequest } from "@heddle/contracts/engine";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { decodeEvent, decodeRequest, encodeEvent, encodeRequest } from "./inference-codec.ts";
+import { sessionMethod } from "./proto.ts";
+
+const uint32 = fc.integer({ min: 0, max: 2 ** 32 - 1 });
+const text = fc.string({ unit: "grapheme" });
+const real = fc.double({ noNaN: true });
+const bytes = fc.array(fc.integer({ min: 0, max: 255 }), { maxLength: 8 });
+const codes = Object.keys(ERROR_TABLE) as ErrorCode[];
+const optional = <T>(key: string, value: fc.Arbitrary<T>) =>
+  fc.option(value, { nil: undefined }).map((v) => (v === undefined ? {} : { [key]: v }));
+const merged = (...parts: fc.Arbitrary<object>[]) =>
+  fc.tuple(...parts).map((values) => Object.assign({}, ...values));
+
+const usage = fc.record({
+  promptTokens: uint32,
+  cachedTokens: uint32,
+  completionTokens: uint32,
+  reasoningTokens: uint32,
+});
+const alternative = fc.record({ token: text, bytes, logprob: real });
+const logprob = fc.record({
+  token: text,
+  bytes,
+  logprob: real,
+  top: fc.array(alternative, { maxLength: 3 }),
+});
+const event: fc.Arbitrary<EngineEvent> = fc.oneof(
+  fc.record({
+    type: fc.constant("started" as const),
+    id: uint32,
+    promptTokens: uint32,
+    cachedTokens: uint32,
+    queuedMs: real,
+  }),
+  merged(
+    fc.record({
+      type: fc.constant("delta" as const),
+      id: uint32,
+      choice: uint32,
+      text,
+      tokens: uint32,
+    }),
+    optional("logprobs", fc.array(logprob, { minLength: 1, maxLength: 3 })),
+  ),
+  fc.record({
+    type: fc.constant("finish" as const),
+    id: uint32,
+    choice: uint32,
+    reason: fc.constantFrom("stop", "length", "tool_calls", "content_filter"),
+  }),
+  fc.record({ type: fc.constant("done" as const), id: uint32, usage }),
+  fc.record({
+    type: fc.constant("failed" as const),
+    id: uint32,
+    error: merged(
+      fc.record({ code: fc.constantFrom(...codes), message: text }),
+      optional("param", fc.string({ minLength: 1 })),
+      optional("usage", usage),
+    ),
+  }),
+) as fc.Arbitrary<EngineEvent>;
+
+const toolCall = fc.record({
+  id: text,
+  type: fc.constant("function" as const),
+  function: fc.record({ name: text, arguments: text }),
+});
+const message = merged(
+  fc.record({
+    role: fc.constantFrom("system", "developer", "user", "assistant", "tool"),
+    content: fc.option(text),
+  }),
+  optional("name", text),
+  optional("toolCalls", fc.array(toolCall, { minLength: 1, maxLength: 2 })),
+  optional("toolCallId", text),
+);
+const input = fc.oneof(
+  fc.record({ kind: fc.constant("chat"), messages: fc.array(message, { maxLength: 3 }) }),
+  fc.record({ kind: fc.constant("text"), text }),
+  fc.record({ kind: fc.constant("tokens"), tokens: fc.array(uint32, { maxLength: 5 }) }),
+);
+const sampling = merged(
+  fc.record({
+    temperature: real,
+    topP: real,
+    presencePenalty: real,
+    frequencyPenalty: real,
+    logitBias: fc.array(fc.record({ token: uint32, bias: real }), { maxLength: 3 }),
+  }),
+  optional("seed", uint32),
+);
+const request = merged(
+  fc.record({
+    input,
+    sampling,
+    choices: uint32,
+    stop: fc.array(text, { maxLength: 4 }),
+    format: fc.constantFrom("text", "json_object"),
+  }),
+  optional("maxTokens", uint32),
+  optional("topLogprobs", uint32),
+) as fc.Arbitrary<GenerateRequest>;
+
+/** Through the bytes that travel, not only through the objects. */
+function throughEvents(events: readonly EngineEvent[]): EngineEvent[] {
+  const frame = sessionMethod.responseSerialize({ events: events.map(encodeEvent) });
+  return sessionMethod.responseDeserialize(frame).events.map(decodeEvent);
+}
+
+function throughRequest(value: GenerateRequest): GenerateRequest {
+  const frame = sessionMethod.requestSerialize({
+    start: { id: 1, request: encodeRequest(value) },
+  });
+  const decoded = sessionMethod.requestDeserialize(frame).start?.request;
+  if (!decoded) throw new Error("the request was lost");
+  return decodeRequest(decoded);
+}
+
+describe("the codec loses nothing on the wire", () => {
+  test("events of every type come back equal", () => {
+    fc.assert(
+      fc.property(fc.array(event, { maxLength: 4 }), (events) => {
+        expect(throughEvents(events)).toEqual(events);
+      }),
+    );
+  });
+
+  test("requests of every form come back equal", () => {
+    fc.assert(
+      fc.property(request, (value) => {
+        expect(throughRequest(value)).toEqual(value);
+      }),
+    );
+  });
+
+  test("a negative infinite log-probability stays one", () => {
+    const top = [{ token: "b", bytes: [98], logprob: Number.NEGATIVE_INFINITY }];
+    const entry = { token: "a", bytes: [97], logprob: -0.5, top };
+    const delta: EngineEvent = {
+      type: "delta",
+      id: 1,
+      choice: 0,
+      text: "a",
+      tokens: 1,
+      logprobs: [entry],
+    };
+    expect(throughEvents([delta])).toEqual([delta]);
+  });
+});
+
+describe("what no version of ours sends is refused, and the error says what it was", () => {
+  const refused = (action: () => unknown, word: string) => {
+    expect(action).toThrow(AppError);
+    expect(action).toThrow(new RegExp(`unknown ${word}.*same version`));
+  };
+
+  test("an unknown finish reason, error code and event", () => {
+    refused(() => decodeEvent({ id: 1, finish: { choice: 0, reason: "bored" } }), "finish reason");
+    const failed = { code: "nope", message: "", param: "", usage: null };
+    refused(() => decodeEvent({ id: 1, failed }), "error code");
+    refused(() => decodeEvent({ id: 1 }), "event");
+  });
+
+  test("an unknown role, format and input", () => {
+    const wire = (change: object) => {
+      const valid = encodeRequest({
+        input: { kind: "chat", messages: [{ role: "user", content: "a" }] },
+        sampling: {
+          temperature: 1,
+          topP: 1,
+          presencePenalty: 0,
+          frequencyPenalty: 0,
+          logitBias: [],
+        },
+        choices: 1,
+        stop: [],
+        format: "text",
+      });
+      const frame = sessionMethod.requestSerialize({
+        start: { id: 1, request: { ...valid, ...change } },
+      });
+      const decoded = sessionMethod.requestDeserialize(frame).start?.request;
+      if (!decoded) throw new Error("the request was lost");
+      return () => decodeRequest(decoded);
+    };
+    refused(wire({ chat: { messages: [{ role: "king" }] } }), "role");
+    refused(wire({ format: "xml" }), "output format");
+    refused(wire({ chat: null }), "input");
+    expect(wire({})).not.toThrow();
+  });
+});

@@ -1,0 +1,120 @@
+import type { DeploymentSpec, ReplicaStatus } from "@heddle/contracts/engine";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import {
+  decodeDeployment,
+  decodeReplica,
+  emptyLoad,
+  encodeDeployment,
+  encodeReplica,
+} from "./node-codec.ts";
+import { attachMethod, loadMethod } from "./proto.ts";
+
+const uint32 = fc.integer({ min: 0, max: 2 ** 32 - 1 });
+const uint53 = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });
+const optional = <T>(key: string, value: fc.Arbitrary<T>) =>
+  fc.option(value, { nil: undefined }).map((v) => (v === undefined ? {} : { [key]: v }));
+const merged = (...parts: fc.Arbitrary<object>[]) =>
+  fc.tuple(...parts).map((values) => Object.assign({}, ...values));
+
+const load = fc.record({
+  running: uint32,
+  waiting: uint32,
+  maxSequences: uint32,
+  maxQueued: uint32,
+  kvUsedTokens: uint53,
+  kvTokens: uint53,
+  promptTokens: uint53,
+  cachedTokens: uint53,
+  generatedTokens: uint53,
+  residentBytes: uint53,
+  restarts: uint32,
+});
+const info = fc.record({
+  engine: fc.string(),
+  device: fc.string(),
+  contextTokens: uint32,
+  vocabularySize: uint32,
+  parameters: uint53,
+  fileType: fc.string(),
+});
+const replica = merged(
+  fc.record({
+    deployment: fc.string(),
+    phase: fc.constantFrom("pulling", "loading", "ready", "failed", "unloading"),
+    pulledBytes: uint53,
+    totalBytes: uint53,
+    message: fc.string(),
+    load,
+  }),
+  optional("info", info),
+) as fc.Arbitrary<ReplicaStatus>;
+
+const options = merged(
+  ...[
+    "contextTokens",
+    "kvTokens",
+    "maxSequences",
+    "maxQueued",
+    "threads",
+    "prefillBudgetTokens",
+  ].map((key) => optional(key, uint32)),
+  optional("device", fc.string()),
+  optional("gpuLayers", fc.integer({ min: -1, max: 200 })),
+  optional("chatTemplate", fc.string()),
+);
+const weights = merged(
+  fc.record({ key: fc.string(), file: fc.string(), sources: fc.array(fc.string()) }),
+  optional("sha256", fc.string({ minLength: 1 })),
+  optional("sizeBytes", fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER })),
+  optional("license", fc.string({ minLength: 1 })),
+);
+const deployment = fc.record({
+  key: fc.string(),
+  engine: fc.constant("llama"),
+  weights,
+  options,
+}) as fc.Arbitrary<DeploymentSpec>;
+
+test("a replica's status comes back equal from the bytes of a heartbeat", () => {
+  fc.assert(
+    fc.property(replica, (status) => {
+      const frame = attachMethod.requestSerialize({
+        heartbeat: { replicas: [encodeReplica(status)] },
+      });
+      const decoded = attachMethod.requestDeserialize(frame).heartbeat?.replicas ?? [];
+      expect(decoded.map(decodeReplica)).toEqual([status]);
+    }),
+  );
+});
+
+test("a deployment comes back equal from the bytes of a load command", () => {
+  fc.assert(
+    fc.property(deployment, (spec) => {
+      const frame = loadMethod.requestSerialize({ deployment: encodeDeployment(spec) });
+      const decoded = loadMethod.requestDeserialize(frame).deployment;
+      expect(decodeDeployment(decoded)).toEqual(spec);
+    }),
+  );
+});
+
+test("an unknown phase and an unknown engine are refused", () => {
+  const status: ReplicaStatus = {
+    deployment: "m",
+    phase: "ready",
+    pulledBytes: 0,
+    totalBytes: 0,
+    message: "",
+    load: emptyLoad,
+  };
+  const frame = attachMethod.requestSerialize({
+    heartbeat: { replicas: [{ ...status, phase: "dreaming" }] },
+  });
+  const [wire] = attachMethod.requestDeserialize(frame).heartbeat?.replicas ?? [];
+  expect(() => wire && decodeReplica(wire)).toThrow(/unknown phase "dreaming"/);
+  const asked = loadMethod.requestSerialize({
+    deployment: { key: "m", engine: "abacus", weights: {} },
+  });
+  const { deployment: spec } = loadMethod.requestDeserialize(asked);
+  expect(() => decodeDeployment(spec)).toThrow(/no engine "abacus"/);
+});

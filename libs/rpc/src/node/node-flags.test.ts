@@ -1,0 +1,51 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, expect, test } from "vitest";
+import { nodeIdentity } from "./identity.ts";
+import { readNodeFlags } from "./node-flags.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "heddle-flags-"));
+const tokenFile = join(folder, "token");
+writeFileSync(tokenFile, "0123456789abcdef\n");
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const valid = ["--data", folder, "--masters", "a:1,b:2", "--cluster-token-file", tokenFile];
+
+test("the flags give every master, the token without its line end, and the defaults", () => {
+  const { flags, extra } = readNodeFlags([...valid, "--threads", "3"], ["threads"]);
+  expect(flags).toEqual({
+    dataDirectory: folder,
+    name: undefined,
+    grpcHost: "127.0.0.1",
+    grpcPort: 0,
+    advertise: undefined,
+    masters: ["a:1", "b:2"],
+    clusterToken: "0123456789abcdef",
+  });
+  expect(extra).toEqual({ threads: "3" });
+});
+
+test("each wrong flag is refused with what it takes", () => {
+  const refusal =
+    (...args: string[]) =>
+    () =>
+      readNodeFlags(args);
+  expect(refusal(...valid, "--grpc-port", "70000")).toThrow(/--grpc-port takes a whole number/);
+  expect(refusal(...valid, "--advertise", "nowhere")).toThrow(/--advertise takes HOST:PORT/);
+  expect(refusal(...valid, "--master", "a:1")).toThrow(/--masters/);
+  expect(refusal("--data", folder)).toThrow(/give --masters/);
+  expect(refusal(...valid, "--masters", "c")).toThrow(/--masters takes HOST:PORT, not c/);
+  const missing = refusal("--data", folder, "--masters", "a:1", "--cluster-token-file", "/nope");
+  expect(missing).toThrow(/cannot read the cluster token file \/nope/);
+  writeFileSync(join(folder, "short"), "abc");
+  const short = refusal(...valid, "--cluster-token-file", join(folder, "short"));
+  expect(short).toThrow(/has 3 characters/);
+});
+
+test("a node keeps its id over restarts, and another directory is another node", () => {
+  const id = nodeIdentity(join(folder, "a"));
+  expect(nodeIdentity(join(folder, "a"))).toBe(id);
+  expect(nodeIdentity(join(folder, "b"))).not.toBe(id);
+  expect(() => nodeIdentity(join(tokenFile, "under-a-file"))).toThrow(/choose another --data/);
+});

@@ -1,0 +1,96 @@
+import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
+import { AppError } from "@heddle/base/errors";
+import { readClusterToken } from "../credentials.ts";
+
+/** What every node but a master is told on its command line. */
+export interface NodeFlags {
+  readonly dataDirectory: string;
+  readonly name: string | undefined;
+  readonly grpcHost: string;
+  readonly grpcPort: number;
+  readonly advertise: string | undefined;
+  readonly masters: readonly string[];
+  readonly clusterToken: string;
+}
+
+const nodeFlags = {
+  data: { type: "string" },
+  name: { type: "string" },
+  "grpc-host": { type: "string", default: "127.0.0.1" },
+  "grpc-port": { type: "string", default: "0" },
+  advertise: { type: "string" },
+  masters: { type: "string", multiple: true },
+  "cluster-token-file": { type: "string" },
+} as const satisfies ParseArgsOptionsConfig;
+
+/**
+ * Reads the flags of a node; `extra` are those of its kind, all strings, returned by name. Throws an
+ * AppError that names the flag and what it takes.
+ */
+export function readNodeFlags(
+  args: readonly string[],
+  extra: readonly string[] = [],
+): { flags: NodeFlags; extra: Readonly<Record<string, string | undefined>> } {
+  const extraFlags = Object.fromEntries(extra.map((name) => [name, { type: "string" as const }]));
+  const { values } = parse(args, { ...extraFlags, ...nodeFlags });
+  const text = (name: string) => {
+    const value = values[name];
+    return typeof value === "string" ? value : undefined;
+  };
+  const masters = Array.isArray(values["masters"]) ? values["masters"].map(String) : [];
+  return {
+    flags: {
+      dataDirectory: required(text("data"), "--data DIR, a directory that this node keeps"),
+      name: text("name"),
+      grpcHost: text("grpc-host") ?? "127.0.0.1",
+      grpcPort: wholeNumber("grpc-port", text("grpc-port"), 0, 65_535) ?? 0,
+      advertise: optionalAddress("advertise", text("advertise")),
+      masters: masterAddresses(masters),
+      clusterToken: readClusterToken(
+        required(text("cluster-token-file"), "--cluster-token-file FILE, the masters' token"),
+      ),
+    },
+    extra: Object.fromEntries(extra.map((name) => [name, text(name)])),
+  };
+}
+
+/** A whole number in min..max, or undefined where the flag is absent; throws an AppError. */
+export function wholeNumber(
+  flag: string,
+  text: string | undefined,
+  min: number,
+  max: number,
+): number | undefined {
+  if (text === undefined) return undefined;
+  const value = Number(text);
+  if (/^\d+$/.test(text) && value >= min && value <= max) return value;
+  throw new AppError("invalid_value", `--${flag} takes a whole number ${min}..${max}, not ${text}`);
+}
+
+function parse(args: readonly string[], options: ParseArgsOptionsConfig) {
+  try {
+    return parseArgs({ args: [...args], options, strict: true });
+  } catch (cause) {
+    const known = Object.keys(options).map((name) => `--${name}`);
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    const message = `${reason}. The flags are ${known.join(", ")}`;
+    throw new AppError("invalid_value", message, { cause });
+  }
+}
+
+function masterAddresses(given: readonly string[]): string[] {
+  const masters = given.flatMap((list) => list.split(",")).filter((address) => address !== "");
+  for (const master of masters) optionalAddress("masters", master);
+  if (masters.length > 0) return masters;
+  throw new AppError("invalid_value", "give --masters HOST:PORT[,HOST:PORT...], every master's");
+}
+
+function optionalAddress(flag: string, text: string | undefined): string | undefined {
+  if (text === undefined || /^(\[[0-9a-f:]+\]|[^\s:/]+):\d{1,5}$/i.test(text)) return text;
+  throw new AppError("invalid_value", `--${flag} takes HOST:PORT, not ${text}`);
+}
+
+function required(value: string | undefined, what: string): string {
+  if (value !== undefined && value !== "") return value;
+  throw new AppError("invalid_value", `give ${what}`);
+}

@@ -1,0 +1,96 @@
+import { Client, credentials } from "@grpc/grpc-js";
+import { AppError } from "@heddle/base/errors";
+import type { HealthCheckResponse__Output } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
+import { afterEach, expect, test } from "vitest";
+import { Health } from "./health.ts";
+import { Peer } from "./peer.ts";
+import { healthCheckMethod, loadMethod, workerModelsService } from "./proto.ts";
+import { type BoundServer, bindServer, closeServer } from "./server.ts";
+import { toStatus } from "./status.ts";
+
+const clusterToken = "the token of this test";
+const closing: (() => unknown)[] = [];
+
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close();
+});
+
+async function serve(load: () => Promise<object>): Promise<BoundServer & { health: Health }> {
+  const bound = await bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  const health = new Health();
+  health.addTo(bound.server);
+  bound.server.addService(workerModelsService, {
+    load: (_call: unknown, reply: (error: unknown, value?: object) => void) =>
+      load().then(
+        (value) => reply(null, value),
+        (error: unknown) => reply(toStatus(error)),
+      ),
+  });
+  closing.push(() => closeServer(bound.server, 0));
+  return { ...bound, health };
+}
+
+function dial(address: string, token = clusterToken): Peer {
+  const peer = new Peer(address, token);
+  closing.push(() => peer.close());
+  return peer;
+}
+
+test("a call with the cluster token is answered, one with another token is not", async () => {
+  let calls = 0;
+  const { address } = await serve(async () => {
+    calls += 1;
+    return {};
+  });
+  await dial(address).unary(loadMethod, {}, { deadlineMs: 5_000 });
+  expect(calls).toBe(1);
+  for (const wrong of ["another token", `${clusterToken}x`, ""]) {
+    const call = dial(address, wrong).unary(loadMethod, {}, { deadlineMs: 5_000 });
+    await expect(call).rejects.toMatchObject({ code: "invalid_api_key" });
+  }
+  expect(calls).toBe(1);
+});
+
+test("a handler's AppError reaches the caller with its code", async () => {
+  const { address } = await serve(async () => {
+    throw new AppError("overloaded", "too much", { retryAfterMs: 7 });
+  });
+  const call = dial(address).unary(loadMethod, {}, { deadlineMs: 5_000 });
+  const expected = { code: "overloaded", message: "too much", retryAfterMs: 7, node: address };
+  await expect(call).rejects.toMatchObject(expected);
+});
+
+test("a call ends at its deadline and at its signal", async () => {
+  const { address } = await serve(() => new Promise(() => {}));
+  const peer = dial(address);
+  const late = peer.unary(loadMethod, {}, { deadlineMs: 50 });
+  await expect(late).rejects.toMatchObject({ code: "deadline_exceeded" });
+  const signal = AbortSignal.timeout(20);
+  const abandoned = peer.unary(loadMethod, {}, { deadlineMs: 5_000, signal });
+  await expect(abandoned).rejects.toMatchObject({ code: "cancelled" });
+  const never = peer.unary(loadMethod, {}, { deadlineMs: 5_000, signal: AbortSignal.abort() });
+  await expect(never).rejects.toMatchObject({ code: "cancelled" });
+});
+
+test("the health check needs no token and tells when serving stops", async () => {
+  const { address, health } = await serve(async () => ({}));
+  const client = new Client(address, credentials.createInsecure());
+  closing.push(() => client.close());
+  const check = () =>
+    new Promise<HealthCheckResponse__Output | undefined>((resolve, reject) => {
+      const { path, requestSerialize, responseDeserialize } = healthCheckMethod;
+      client.makeUnaryRequest(path, requestSerialize, responseDeserialize, {}, (error, reply) =>
+        error ? reject(error) : resolve(reply),
+      );
+    });
+  expect(await check()).toEqual({ status: "SERVING" });
+  health.stopServing();
+  expect(await check()).toEqual({ status: "NOT_SERVING" });
+});
+
+test("a taken port is refused with what to do", async () => {
+  const { address } = await serve(async () => ({}));
+  const port = Number(address.split(":")[1]);
+  const again = bindServer({ host: "127.0.0.1", port, clusterToken });
+  await expect(again).rejects.toThrow(/cannot listen for gRPC on .*choose another --grpc-port/);
+});
