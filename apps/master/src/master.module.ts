@@ -1,13 +1,25 @@
 import { type DynamicModule, Module, type Provider, type Type } from "@nestjs/common";
 import { ChatController } from "./inference/chat.controller.ts";
+import { KeysController } from "./keys/keys.controller.ts";
+import { ModelsController } from "./models/models.controller.ts";
+import { ClusterController } from "./operations/cluster.controller.ts";
+import { HealthController } from "./operations/health.controller.ts";
+import { WorkersController } from "./operations/workers.controller.ts";
 
 /** Every controller of the master; each route in them declares its permission. */
-export const CONTROLLERS: readonly Type[] = [ChatController];
+export const CONTROLLERS: readonly Type[] = [
+  ChatController,
+  ModelsController,
+  KeysController,
+  WorkersController,
+  ClusterController,
+  HealthController,
+];
 
 /** Nest's view of the master: the routes, and the parts that `createMaster` has built for them. */
-@Module({})
-export class MasterModule {
-  static with(providers: Provider[]): DynamicModule {
-    return { module: MasterModule, controllers: [...CONTROLLERS], providers };
-  }
+export function masterModule(controllers: readonly Type[], providers: Provider[]): DynamicModule {
+  return { module: MasterModule, controllers: [...controllers], providers };
 }
+
+@Module({})
+class MasterModule {}

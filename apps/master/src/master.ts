@@ -6,19 +6,32 @@ import { MAX_KEYS } from "@heddle/control/apply";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { InferenceMetrics } from "@heddle/observability/inference-metrics";
 import type { Logger } from "@heddle/observability/logger";
+import type { Provider, Type } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import type { NestFastifyApplication } from "@nestjs/platform-fastify";
-import { Registry } from "prom-client";
-import { AccessGuard, KEY_VERIFIER } from "./http/access.ts";
+import type { Registry } from "prom-client";
+import { AccessGuard } from "./http/access.ts";
 import { ErrorFilter } from "./http/error-filter.ts";
 import { createHttpAdapter, type HttpLimits } from "./http/fastify-server.ts";
+import { LastUsed } from "./http/last-used.ts";
 import { listRoutes } from "./http/route-table.ts";
 import { Accounting, type UsageSink } from "./inference/accounting.ts";
 import { ChatCompletions } from "./inference/chat-completions.ts";
 import { InFlight } from "./inference/in-flight.ts";
-import { CONTROLLERS, MasterModule } from "./master.module.ts";
+import { PEPPER } from "./keys/keys.controller.ts";
+import { CONTROLLERS, masterModule } from "./master.module.ts";
 import { ModelCatalog } from "./models/model-catalog.ts";
-import type { ControlPlane, InferenceDispatch, NodeDirectory } from "./ports.ts";
+import { ModelPulls } from "./models/model-pulls.ts";
+import { ROUTES } from "./operations/cluster.controller.ts";
+import { ClusterReport } from "./operations/cluster-report.ts";
+import { METRICS_REGISTRY } from "./operations/health.controller.ts";
+import {
+  CONTROL_PLANE,
+  type ControlPlane,
+  type InferenceDispatch,
+  NODE_DIRECTORY,
+  type NodeDirectory,
+} from "./ports.ts";
 
 export interface MasterOptions {
   readonly control: ControlPlane;
@@ -26,61 +39,92 @@ export interface MasterOptions {
   readonly directory: NodeDirectory;
   readonly pepper: Uint8Array;
   readonly logger: Logger;
+  readonly registry: Registry;
   readonly usageSink: UsageSink;
+  readonly masterId: string;
+  readonly version: string;
+  readonly dataDirectory: string;
   readonly host: string;
   /** 0 takes a free one. */
   readonly port: number;
   readonly http: HttpLimits;
+  /** Inference calls at once. */
   readonly maxCalls: number;
+  /** The longest that one call may take. */
   readonly deadlineMs: number;
+  /** Further controllers; each of their routes needs a permission as all do. */
+  readonly controllers?: readonly Type[];
 }
 
+/** A master that listens. */
 export interface Master {
   readonly url: string;
-  /** Stops listening, lets calls end for `graceMs`, ends the rest. */
+  /** Takes no more calls, lets those that run end for `graceMs`, and ends the rest. */
   close(graceMs: number): Promise<void>;
 }
 
 /** Builds the HTTP side on the given ports and listens. */
 export async function createMaster(options: MasterOptions): Promise<Master> {
-  const { control, directory, logger } = options;
+  const controllers = [...CONTROLLERS, ...(options.controllers ?? [])];
   const inFlight = new InFlight(options.maxCalls);
-  const registry = new Registry();
-  const metrics = new InferenceMetrics(registry, () => []);
-  const accounting = new Accounting(metrics, options.usageSink);
-  const models = new ModelCatalog(control, directory);
-  const limiter = new RateLimiter({ now: () => performance.now(), maxKeys: MAX_KEYS });
+  const lastUsed = new LastUsed();
   const verifier = new KeyVerifier<ApiKeyRecord>({
-    lookup: (id) => control.state.keys.get(id),
+    lookup: (id) => options.control.state.keys.get(id),
     pepper: options.pepper,
     now: Date.now,
   });
-  const chat = new ChatCompletions({
-    models,
-    limiter,
-    accounting,
-    inFlight,
-    dispatch: options.dispatch,
-    deadlineMs: options.deadlineMs,
-  });
   const app = await NestFactory.create<NestFastifyApplication>(
-    MasterModule.with([
-      { provide: KEY_VERIFIER, useValue: verifier },
-      { provide: ChatCompletions, useValue: chat },
-      { provide: ModelCatalog, useValue: models },
+    masterModule(controllers, [
+      ...partsFor(options, inFlight),
+      { provide: LastUsed, useValue: lastUsed },
+      { provide: ROUTES, useValue: listRoutes(controllers) },
     ]),
     createHttpAdapter(options.http),
     { bodyParser: false, logger: false, abortOnError: false, forceCloseConnections: true },
   );
-  app.useGlobalGuards(new AccessGuard(verifier));
-  app.useGlobalFilters(new ErrorFilter(listRoutes(CONTROLLERS), logger));
+  app.useGlobalGuards(new AccessGuard(verifier, lastUsed));
+  app.useGlobalFilters(new ErrorFilter(listRoutes(controllers), options.logger));
   await app.listen(options.port, options.host);
   const { port } = app.getHttpServer().address() as AddressInfo;
+  const host = options.host.includes(":") ? `[${options.host}]` : options.host;
   return {
-    url: `http://${options.host}:${port}`,
+    url: `http://${host}:${port}`,
     close: async (graceMs) => {
       await inFlight.close(graceMs);
       await app.close();
     },
   };
+}
+
+/** The parts that the controllers are given, built from the bottom up. */
+function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
+  const { control, directory, registry } = options;
+  const report = new ClusterReport({
+    control,
+    directory,
+    inFlight,
+    masterId: options.masterId,
+    version: options.version,
+    dataDirectory: options.dataDirectory,
+  });
+  const metrics = new InferenceMetrics(registry, () => report.loads());
+  const models = new ModelCatalog(control, directory);
+  const chat = new ChatCompletions({
+    models,
+    limiter: new RateLimiter({ now: () => performance.now(), maxKeys: MAX_KEYS }),
+    accounting: new Accounting(metrics, options.usageSink),
+    inFlight,
+    dispatch: options.dispatch,
+    deadlineMs: options.deadlineMs,
+  });
+  return [
+    { provide: CONTROL_PLANE, useValue: control },
+    { provide: NODE_DIRECTORY, useValue: directory },
+    { provide: PEPPER, useValue: options.pepper },
+    { provide: METRICS_REGISTRY, useValue: registry },
+    { provide: ClusterReport, useValue: report },
+    { provide: ModelCatalog, useValue: models },
+    { provide: ModelPulls, useValue: new ModelPulls(directory, inFlight) },
+    { provide: ChatCompletions, useValue: chat },
+  ];
 }

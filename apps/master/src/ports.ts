@@ -1,3 +1,4 @@
+import type { AppError } from "@heddle/base/errors";
 import type {
   EngineEvent,
   GenerateRequest,
@@ -17,6 +18,8 @@ export interface ControlPlane {
   propose(command: ControlCommand): Promise<ControlReply>;
   /** Called after each applied command. Returns the unsubscribe function. */
   onApplied(listener: (command: ControlCommand) => void): () => void;
+  /** Why no command is taken any more, where that is so: then this master is not ready. */
+  readonly fault?: AppError | undefined;
   close(): Promise<void>;
 }
 
@@ -86,3 +89,7 @@ export interface NodeDirectory {
   /** Has a worker pull weights into its cache. Rejects with `unavailable` where no worker is. */
   pull(weights: WeightsSpec, signal: AbortSignal): AsyncIterable<PullProgress>;
 }
+
+/** The injection tokens of the ports, which as interfaces have no value at run time. */
+export const CONTROL_PLANE = Symbol("ControlPlane");
+export const NODE_DIRECTORY = Symbol("NodeDirectory");

@@ -1,17 +1,15 @@
+import { tmpdir } from "node:os";
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
 import { apply, emptyState } from "@heddle/control/apply";
 import type { ControlCommand } from "@heddle/control/command";
-import type {
-  ApiKeyRecord,
-  ControlState,
-  DeploymentRecord,
-  ModelRecord,
-} from "@heddle/control/state";
+import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
 import { createLogger } from "@heddle/observability/logger";
+import { Registry } from "prom-client";
 import { DEFAULT_HTTP_LIMITS } from "../src/http/fastify-server.ts";
 import type { UsageRow } from "../src/inference/accounting.ts";
 import { createMaster, type Master, type MasterOptions } from "../src/master.ts";
-import type { ControlPlane, NodeDirectory, NodeView } from "../src/ports.ts";
+import type { ControlPlane } from "../src/ports.ts";
+import { DEPLOYMENT, ListedNodes, MODEL } from "./fixtures.ts";
 import { ScriptedDispatch } from "./scripted-dispatch.ts";
 
 export const PEPPER = Buffer.alloc(32, 7);
@@ -33,17 +31,6 @@ export class VolatileControl implements ControlPlane {
   }
 
   async close(): Promise<void> {}
-}
-
-export class ListedNodes implements NodeDirectory {
-  views: NodeView[] = [];
-  nodes(): readonly NodeView[] {
-    return this.views;
-  }
-  async *pull() {
-    yield { pulledBytes: 5, totalBytes: 10, source: "builtin://tiny", done: false };
-    yield { pulledBytes: 10, totalBytes: 10, source: "builtin://tiny", done: true };
-  }
 }
 
 export interface TestMaster {
@@ -77,6 +64,10 @@ export async function startTestMaster(overrides: Partial<MasterOptions> = {}): P
     directory,
     pepper: PEPPER,
     logger: createLogger({ service: "master-test", level: "silent" }),
+    registry: new Registry(),
+    masterId: "master-test",
+    version: "0.0.0-test",
+    dataDirectory: tmpdir(),
     usageSink: (row) => rows.push(row),
     host: "127.0.0.1",
     port: 0,
@@ -96,28 +87,4 @@ const KEY: ApiKeyRecord = {
   models: [],
   limits: {},
   createdAtMs: 0,
-};
-
-export const MODEL: ModelRecord = {
-  id: "FamilyA-1-2B",
-  family: "A",
-  contextWindow: 131_072,
-  availability: "Free (Beta)",
-  intendedUse: "tests",
-  ownedBy: "heddle",
-  capabilities: ["chat"],
-  createdAtMs: 1_700_000_000_000,
-  deployment: "tiny",
-  backing: "tiny random model (cpu)",
-  standIn: true,
-};
-
-export const DEPLOYMENT: DeploymentRecord = {
-  replicas: "every-worker",
-  spec: {
-    key: "tiny",
-    engine: "llama",
-    weights: { key: "tiny", file: "tiny.gguf", sources: ["builtin://tiny"] },
-    options: {},
-  },
 };

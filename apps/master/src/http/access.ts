@@ -2,8 +2,9 @@ import type { KeyVerifier } from "@heddle/auth/key-verifier";
 import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
 import type { ApiKeyRecord } from "@heddle/control/state";
-import { type CanActivate, type ExecutionContext, Inject, Injectable } from "@nestjs/common";
+import type { CanActivate, ExecutionContext } from "@nestjs/common";
 import type { FastifyRequest } from "fastify";
+import type { LastUsed } from "./last-used.ts";
 
 /** A request after the guard: `apiKey` is who calls, null on public routes only. */
 export interface CallerRequest extends FastifyRequest {
@@ -30,16 +31,14 @@ export function permissionOf(handler: object): { permission: string | undefined;
   return declared ?? { permission: undefined, summary: "" };
 }
 
-/** The injection token of the verifier of API keys. */
-export const KEY_VERIFIER = Symbol("KeyVerifier");
-
 /** Authenticates and authorises every call. A guard, not middleware, so that no path slips by. */
-@Injectable()
 export class AccessGuard implements CanActivate {
   readonly #verifier: KeyVerifier<ApiKeyRecord>;
+  readonly #lastUsed: LastUsed;
 
-  constructor(@Inject(KEY_VERIFIER) verifier: KeyVerifier<ApiKeyRecord>) {
+  constructor(verifier: KeyVerifier<ApiKeyRecord>, lastUsed: LastUsed) {
     this.#verifier = verifier;
+    this.#lastUsed = lastUsed;
   }
 
   canActivate(context: ExecutionContext): boolean {
@@ -55,6 +54,7 @@ export class AccessGuard implements CanActivate {
       throw new AppError("permission_denied", message);
     }
     request.apiKey = key;
+    this.#lastUsed.touch(key.id);
     return true;
   }
 

@@ -57,7 +57,8 @@ export class InferenceCall {
         return;
       case "delta":
         this.#completionTokens += event.tokens;
-        return this.#observeToken(event.tokens);
+        this.#observeToken(event.tokens);
+        return;
       case "finish":
         this.#finishReasons.push(event.reason);
         return;

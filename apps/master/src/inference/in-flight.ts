@@ -15,6 +15,10 @@ export class InFlight {
     return this.#calls.size;
   }
 
+  get closing(): boolean {
+    return this.#closing;
+  }
+
   /** Counts a call in; abort its controller to end it. Throws where no more are taken. */
   enter(): AbortController {
     if (this.#closing) throw shuttingDown();

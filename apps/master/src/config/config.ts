@@ -1,0 +1,154 @@
+import { homedir } from "node:os";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { AppError } from "@heddle/base/errors";
+import type { LogLevel } from "@heddle/observability/logger";
+
+/** How this process runs. Flags beat environment variables, which beat the defaults. */
+export interface MasterConfig {
+  readonly dataDirectory: string;
+  readonly httpHost: string;
+  readonly httpPort: number;
+  readonly grpcHost: string;
+  readonly grpcPort: number;
+  /** Holds the token that nodes attach with; made in the data directory where absent. */
+  readonly clusterTokenFile: string;
+  /** Holds the text of the admin key that an empty cluster starts with; made where absent. */
+  readonly bootstrapKeyFile: string | undefined;
+  readonly profile: string | undefined;
+  readonly masterId: string;
+  readonly insecureBind: boolean;
+  readonly logLevel: LogLevel;
+  readonly maxCalls: number;
+  readonly deadlineMs: number;
+  readonly maxBodyBytes: number;
+  /** How long running calls may go on after SIGTERM. */
+  readonly drainMs: number;
+}
+
+/** Each flag, its environment variable, its default and its help. */
+const SETTINGS = {
+  data: ["HEDDLE_DATA", join(homedir(), ".heddle", "master"), "directory for all that is kept"],
+  "http-host": ["HEDDLE_HTTP_HOST", "127.0.0.1", "address of the HTTP APIs"],
+  "http-port": ["HEDDLE_HTTP_PORT", "8080", "port of the HTTP APIs; 0 takes a free one"],
+  "grpc-host": ["HEDDLE_GRPC_HOST", "127.0.0.1", "address for the cluster's nodes"],
+  "grpc-port": ["HEDDLE_GRPC_PORT", "8081", "port for the cluster's nodes; 0 takes a free one"],
+  "cluster-token-file": ["HEDDLE_CLUSTER_TOKEN_FILE", "", "file with the token of the nodes"],
+  "bootstrap-key-file": ["HEDDLE_BOOTSTRAP_KEY_FILE", "", "file with the first admin key"],
+  profile: ["HEDDLE_PROFILE", "", "models to register on an empty cluster: demo, gpu or tiny"],
+  "master-id": ["HEDDLE_MASTER_ID", "master-1", "this master's id in the cluster"],
+  "log-level": ["HEDDLE_LOG_LEVEL", "info", "debug, info, warn, error or silent"],
+  "max-calls": ["HEDDLE_MAX_CALLS", "4096", "inference calls at once"],
+  "deadline-ms": ["HEDDLE_DEADLINE_MS", "600000", "longest time that one call may take"],
+  "max-body-bytes": ["HEDDLE_MAX_BODY_BYTES", "4194304", "largest request body"],
+  "drain-ms": ["HEDDLE_DRAIN_MS", "10000", "time for running calls after SIGTERM"],
+} as const satisfies Record<string, readonly [env: string, fallback: string, help: string]>;
+
+type SettingName = keyof typeof SETTINGS;
+const NAMES = Object.keys(SETTINGS) as SettingName[];
+const LOG_LEVELS: readonly string[] = ["debug", "info", "warn", "error", "silent"];
+const PROFILES: readonly string[] = ["demo", "gpu", "tiny"];
+
+/** Reads the configuration, or throws one `invalid_value` that lists every fault found. */
+export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): MasterConfig {
+  const { values, insecureBind } = readValues(args, env);
+  const faults: string[] = [];
+  const whole = (name: SettingName, min: number, max: number): number => {
+    const value = /^\d{1,12}$/.test(values[name]) ? Number(values[name]) : -1;
+    if (value < min || value > max) {
+      faults.push(`--${name} must be a whole number from ${min} to ${max}, got "${values[name]}"`);
+    }
+    return value;
+  };
+  const dataDirectory = resolve(values.data);
+  const config: MasterConfig = {
+    dataDirectory,
+    httpHost: values["http-host"],
+    httpPort: whole("http-port", 0, 65_535),
+    grpcHost: values["grpc-host"],
+    grpcPort: whole("grpc-port", 0, 65_535),
+    clusterTokenFile: values["cluster-token-file"] || join(dataDirectory, "cluster-token"),
+    bootstrapKeyFile: values["bootstrap-key-file"] || undefined,
+    profile: values.profile || undefined,
+    masterId: values["master-id"],
+    insecureBind,
+    logLevel: values["log-level"] as LogLevel,
+    maxCalls: whole("max-calls", 1, 1_000_000),
+    deadlineMs: whole("deadline-ms", 1, 86_400_000),
+    maxBodyBytes: whole("max-body-bytes", 1024, 1_073_741_824),
+    drainMs: whole("drain-ms", 0, 3_600_000),
+  };
+  faults.push(...choiceFaults(config), ...bindFaults(config));
+  if (faults.length > 0) throw new AppError("invalid_value", `${faults.join("; ")}.`);
+  return config;
+}
+
+/** The text that --help prints. */
+export function usageText(): string {
+  const lines = NAMES.map((name) => {
+    const [variable, fallback, help] = SETTINGS[name];
+    return `  --${name.padEnd(20)} ${help} [${variable}${fallback ? `, ${fallback}` : ""}]`;
+  });
+  const insecure = "  --insecure-bind        allow addresses beyond loopback without TLS";
+  return `Usage: heddle-master [flags]\n${lines.join("\n")}\n${insecure}\n`;
+}
+
+function readValues(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+): { values: Record<SettingName, string>; insecureBind: boolean } {
+  const flags = parseFlags(args);
+  const entries = NAMES.map((name) => {
+    const [variable, fallback] = SETTINGS[name];
+    return [name, flags[name] ?? env[variable] ?? fallback];
+  });
+  return {
+    values: Object.fromEntries(entries) as Record<SettingName, string>,
+    insecureBind: flags["insecure-bind"] === true || env["HEDDLE_INSECURE_BIND"] === "true",
+  };
+}
+
+function parseFlags(args: readonly string[]): Record<string, string | boolean | undefined> {
+  const text = NAMES.map((name) => [name, { type: "string" as const }]);
+  const options = { ...Object.fromEntries(text), "insecure-bind": { type: "boolean" as const } };
+  try {
+    return parseArgs({ args: [...args], options, strict: true }).values as ReturnType<
+      typeof parseFlags
+    >;
+  } catch (error) {
+    throw new AppError("invalid_value", `${(error as Error).message}. See --help.`);
+  }
+}
+
+function choiceFaults({ logLevel, profile, masterId }: MasterConfig): string[] {
+  const faults: string[] = [];
+  if (!LOG_LEVELS.includes(logLevel)) {
+    faults.push(`--log-level must be one of ${LOG_LEVELS.join(", ")}, got "${logLevel}"`);
+  }
+  if (profile !== undefined && !PROFILES.includes(profile)) {
+    faults.push(`--profile must be one of ${PROFILES.join(", ")}, got "${profile}"`);
+  }
+  if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(masterId)) {
+    faults.push(`--master-id must have 1 to 63 letters, digits, ".", "_" or "-"`);
+  }
+  return faults;
+}
+
+/** Keys and tokens would cross the network in the clear. */
+function bindFaults({ httpHost, grpcHost, insecureBind }: MasterConfig): string[] {
+  if (insecureBind) return [];
+  return [
+    ["http-host", httpHost],
+    ["grpc-host", grpcHost],
+  ].flatMap(([flag, host]) =>
+    isLoopback(host ?? "")
+      ? []
+      : [
+          `--${flag} ${host} is reachable from outside without TLS; give --insecure-bind to allow it`,
+        ],
+  );
+}
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
+}

@@ -1,0 +1,74 @@
+import { type FileHandle, mkdir, open } from "node:fs/promises";
+import { join } from "node:path";
+import type { Logger } from "@heddle/observability/logger";
+import type { UsageRow } from "./accounting.ts";
+
+/** Rows that may wait for the disk; beyond it rows are lost and counted, never memory. */
+const MAX_WAITING_ROWS = 100_000;
+const FLUSH_MS = 500;
+
+/**
+ * The usage rows as JSON lines, one file for each UTC day, written in batches: a call never waits
+ * for it, and a crash of the process loses at most the last half second.
+ */
+export class UsageLedger {
+  readonly #directory: string;
+  readonly #logger: Logger;
+  readonly #timer: NodeJS.Timeout;
+  #rows: UsageRow[] = [];
+  #lost = 0;
+  #flushing: Promise<void> | undefined;
+  #file: { readonly day: string; readonly handle: FileHandle } | undefined;
+
+  constructor(directory: string, logger: Logger) {
+    this.#directory = directory;
+    this.#logger = logger;
+    this.#timer = setInterval(() => {
+      this.#flushing ??= this.#flush();
+    }, FLUSH_MS);
+  }
+
+  record(row: UsageRow): void {
+    if (this.#rows.length < MAX_WAITING_ROWS) this.#rows.push(row);
+    else this.#lost++;
+  }
+
+  /** Writes what waits. */
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#flushing;
+    await this.#flush();
+    await this.#file?.handle.close();
+  }
+
+  /** Never rejects: usage that cannot be written is told in the log and kept for the next time. */
+  async #flush(): Promise<void> {
+    const rows = this.#rows;
+    this.#rows = [];
+    try {
+      for (const [day, group] of Map.groupBy(rows, dayOf)) {
+        const handle = await this.#open(day);
+        await handle.write(group.map((row) => `${JSON.stringify(row)}\n`).join(""));
+      }
+      if (this.#lost > 0) this.#logger.error({ lost: this.#lost }, "usage rows were lost");
+      this.#lost = 0;
+    } catch (error) {
+      this.#rows = [...rows, ...this.#rows].slice(0, MAX_WAITING_ROWS);
+      this.#logger.error({ err: error }, "usage rows could not be written");
+    }
+    this.#flushing = undefined;
+  }
+
+  async #open(day: string): Promise<FileHandle> {
+    if (this.#file?.day === day) return this.#file.handle;
+    await this.#file?.handle.close();
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    const handle = await open(join(this.#directory, `usage-${day}.jsonl`), "a", 0o600);
+    this.#file = { day, handle };
+    return handle;
+  }
+}
+
+function dayOf(row: UsageRow): string {
+  return new Date(row.atMs).toISOString().slice(0, 10);
+}

@@ -1,0 +1,50 @@
+import type { ApiKeyRecord } from "@heddle/control/state";
+
+/** An API key as the orchestration API shows it; times are ISO 8601 UTC. */
+export interface KeyView {
+  readonly id: string;
+  readonly object: "api_key";
+  readonly name: string;
+  readonly scopes: readonly string[];
+  readonly models: readonly string[];
+  readonly limits: {
+    readonly requests_per_minute: number | null;
+    readonly tokens_per_minute: number | null;
+    readonly concurrency: number | null;
+  };
+  readonly status: "active" | "expired" | "revoked";
+  readonly created_at: string;
+  readonly expires_at: string | null;
+  readonly revoked_at: string | null;
+  /** As this master saw it since it started; null where it did not. */
+  readonly last_used_at: string | null;
+}
+
+export function viewKey(key: ApiKeyRecord, lastUsedAtMs: number | undefined, now: number): KeyView {
+  return {
+    id: key.id,
+    object: "api_key",
+    name: key.name,
+    scopes: key.scopes,
+    models: key.models,
+    limits: {
+      requests_per_minute: key.limits.requestsPerMinute ?? null,
+      tokens_per_minute: key.limits.tokensPerMinute ?? null,
+      concurrency: key.limits.concurrency ?? null,
+    },
+    status: statusOf(key, now),
+    created_at: new Date(key.createdAtMs).toISOString(),
+    expires_at: isoOrNull(key.expiresAtMs),
+    revoked_at: isoOrNull(key.revokedAtMs),
+    last_used_at: isoOrNull(lastUsedAtMs),
+  };
+}
+
+function statusOf(key: ApiKeyRecord, now: number): KeyView["status"] {
+  if (key.revokedAtMs !== undefined) return "revoked";
+  return key.expiresAtMs !== undefined && key.expiresAtMs <= now ? "expired" : "active";
+}
+
+function isoOrNull(atMs: number | undefined): string | null {
+  return atMs === undefined ? null : new Date(atMs).toISOString();
+}

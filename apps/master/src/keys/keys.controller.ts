@@ -1,0 +1,93 @@
+import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
+import { grants } from "@heddle/auth/scopes";
+import { AppError } from "@heddle/base/errors";
+import { createKeyRequest } from "@heddle/contracts/keys";
+import { validate } from "@heddle/contracts/validation";
+import type { ApiKeyRecord } from "@heddle/control/state";
+import { Controller, Delete, Get, HttpCode, Inject, Param, Post, Query, Req } from "@nestjs/common";
+import { propose } from "../control/propose.ts";
+import { type CallerRequest, Permit } from "../http/access.ts";
+import { parseJsonBody } from "../http/json-body.ts";
+import { LastUsed } from "../http/last-used.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../ports.ts";
+import { type KeyView, viewKey } from "./key-view.ts";
+import { type Page, pageOf } from "./page.ts";
+
+/** The injection token of the cluster's pepper. */
+export const PEPPER = Symbol("pepper");
+
+@Controller("api/v1/keys")
+export class KeysController {
+  readonly #control: ControlPlane;
+  readonly #pepper: Uint8Array;
+  readonly #lastUsed: LastUsed;
+
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(PEPPER) pepper: Uint8Array,
+    @Inject(LastUsed) lastUsed: LastUsed,
+  ) {
+    this.#control = control;
+    this.#pepper = pepper;
+    this.#lastUsed = lastUsed;
+  }
+
+  /** The only answer that carries the key's text. */
+  @Post()
+  @HttpCode(200)
+  @Permit("cluster:admin", "Creates an API key; its text is shown this once.")
+  async create(@Req() request: CallerRequest): Promise<KeyView & { key: string }> {
+    const body = validate(createKeyRequest, parseJsonBody(request.body as Buffer));
+    const now = Date.now();
+    const expiresAtMs = body.expires_at === undefined ? undefined : Date.parse(body.expires_at);
+    if (expiresAtMs !== undefined && expiresAtMs <= now) {
+      throw new AppError("invalid_value", "Invalid value for 'expires_at': it has passed.", {
+        param: "expires_at",
+      });
+    }
+    refuseEscalation(request, body.scopes);
+    const { id, text } = createApiKey(body.environment);
+    const key: ApiKeyRecord = {
+      id,
+      name: body.name,
+      hash: hashApiKey(text, this.#pepper),
+      scopes: body.scopes,
+      models: body.models,
+      limits: {
+        requestsPerMinute: body.limits.requests_per_minute,
+        tokensPerMinute: body.limits.tokens_per_minute,
+        concurrency: body.limits.concurrency,
+      },
+      createdAtMs: now,
+      expiresAtMs,
+    };
+    await propose(this.#control, { type: "key.create", atMs: now, key });
+    return { ...viewKey(key, undefined, now), key: text };
+  }
+
+  @Get()
+  @Permit("cluster:admin", "Lists the API keys, newest first, without their texts.")
+  list(@Query() query: Record<string, unknown>): Page<KeyView> {
+    const now = Date.now();
+    const keys = [...this.#control.state.keys.values()].reverse();
+    const page = pageOf(keys, query);
+    return { ...page, data: page.data.map((key) => viewKey(key, this.#lastUsed.of(key.id), now)) };
+  }
+
+  @Delete(":id")
+  @Permit("cluster:admin", "Revokes an API key at once.")
+  async revoke(@Param("id") id: string): Promise<KeyView> {
+    await propose(this.#control, { type: "key.revoke", atMs: Date.now(), id });
+    const key = this.#control.state.keys.get(id);
+    if (!key) throw new AppError("not_found", `No key has the id ${id}.`);
+    return viewKey(key, this.#lastUsed.of(id), Date.now());
+  }
+}
+
+/** An administrator of the cluster may give what it lacks itself, but not everything there is. */
+function refuseEscalation(request: CallerRequest, scopes: readonly string[]): void {
+  if (!scopes.includes("*") || (request.apiKey && grants(request.apiKey.scopes, "*"))) return;
+  throw new AppError("permission_denied", "Only a key with the scope `*` may give it.", {
+    param: "scopes",
+  });
+}

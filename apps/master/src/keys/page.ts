@@ -1,0 +1,45 @@
+import { AppError } from "@heddle/base/errors";
+
+/** One page of a list; `next_cursor` is null on the last. */
+export interface Page<T> {
+  readonly object: "list";
+  readonly data: readonly T[];
+  readonly has_more: boolean;
+  readonly next_cursor: string | null;
+}
+
+const DEFAULT_LIMIT = 100;
+const MAX_LIMIT = 1000;
+
+/** The page that `limit` and `cursor` ask for. The cursor names the last item that was seen. */
+export function pageOf<T extends { readonly id: string }>(
+  items: readonly T[],
+  query: Record<string, unknown>,
+): Page<T> {
+  const limit = limitOf(query["limit"]);
+  const from = startOf(items, query["cursor"]);
+  const data = items.slice(from, from + limit);
+  const hasMore = from + limit < items.length;
+  const last = data.at(-1);
+  const cursor = hasMore && last ? Buffer.from(`id:${last.id}`).toString("base64url") : null;
+  return { object: "list", data, has_more: hasMore, next_cursor: cursor };
+}
+
+function limitOf(given: unknown): number {
+  if (given === undefined) return DEFAULT_LIMIT;
+  const limit = typeof given === "string" && /^\d{1,6}$/.test(given) ? Number(given) : 0;
+  if (limit >= 1 && limit <= MAX_LIMIT) return limit;
+  throw new AppError("invalid_value", `Invalid value for 'limit': expected 1 to ${MAX_LIMIT}.`, {
+    param: "limit",
+  });
+}
+
+function startOf(items: readonly { readonly id: string }[], cursor: unknown): number {
+  if (cursor === undefined) return 0;
+  const text = Buffer.from(String(cursor), "base64url").toString();
+  const index = items.findIndex(({ id }) => `id:${id}` === text);
+  if (index >= 0) return index + 1;
+  throw new AppError("invalid_value", "Invalid value for 'cursor': it is not from this list.", {
+    param: "cursor",
+  });
+}

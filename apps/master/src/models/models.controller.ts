@@ -1,0 +1,83 @@
+import { AppError } from "@heddle/base/errors";
+import { registerModelRequest } from "@heddle/contracts/models";
+import { validate } from "@heddle/contracts/validation";
+import type { ApiKeyRecord } from "@heddle/control/state";
+import { Controller, Delete, Get, HttpCode, Inject, Param, Post, Req, Res } from "@nestjs/common";
+import type { FastifyReply } from "fastify";
+import { propose } from "../control/propose.ts";
+import { type CallerRequest, Permit } from "../http/access.ts";
+import { parseJsonBody } from "../http/json-body.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../ports.ts";
+import { ModelCatalog } from "./model-catalog.ts";
+import { ModelPulls } from "./model-pulls.ts";
+import type { ModelView } from "./model-view.ts";
+import { toRecords } from "./registration.ts";
+
+/** GET /models serves both APIs: OpenAI's list, with the platform's own members in each model. */
+@Controller("api/v1/models")
+export class ModelsController {
+  readonly #control: ControlPlane;
+  readonly #models: ModelCatalog;
+  readonly #pulls: ModelPulls;
+
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(ModelCatalog) models: ModelCatalog,
+    @Inject(ModelPulls) pulls: ModelPulls,
+  ) {
+    this.#control = control;
+    this.#models = models;
+    this.#pulls = pulls;
+  }
+
+  @Get()
+  @Permit("models:read", "Lists the models that the caller may use.")
+  list(@Req() request: CallerRequest): { object: "list"; data: ModelView[] } {
+    return { object: "list", data: this.#models.list(callerOf(request)) };
+  }
+
+  @Get(":id")
+  @Permit("models:read", "Shows one model.")
+  get(@Req() request: CallerRequest, @Param("id") id: string): ModelView {
+    return this.#models.view(id, callerOf(request));
+  }
+
+  @Post()
+  @HttpCode(200)
+  @Permit("models:deploy", "Registers a model and the weights that answer for it.")
+  async register(@Req() request: CallerRequest): Promise<ModelView> {
+    const caller = callerOf(request);
+    const body = validate(registerModelRequest, parseJsonBody(request.body as Buffer));
+    const known = this.#control.state.models.get(body.id);
+    // Repeating a registration must give the same record, its time included.
+    const atMs = known?.createdAtMs ?? Date.now();
+    const records = toRecords(body, this.#control.state, atMs);
+    await propose(this.#control, { type: "model.register", atMs: Date.now(), ...records });
+    return this.#models.view(body.id, caller);
+  }
+
+  @Delete(":id")
+  @Permit("models:deploy", "Removes a model, and its replicas where no other model uses them.")
+  async remove(@Param("id") id: string): Promise<{ id: string; object: string; deleted: boolean }> {
+    await propose(this.#control, { type: "model.remove", atMs: Date.now(), id });
+    return { id, object: "model", deleted: true };
+  }
+
+  @Post(":id/pull")
+  @Permit("models:deploy", "Pulls a model's weights to a worker, telling the progress as events.")
+  async pull(
+    @Req() request: CallerRequest,
+    @Res() reply: FastifyReply,
+    @Param("id") id: string,
+  ): Promise<void> {
+    const model = this.#models.resolve(id, callerOf(request));
+    const weights = this.#control.state.deployments.get(model.deployment)?.spec.weights;
+    if (!weights) throw new AppError("not_found", `The model \`${id}\` has no weights.`);
+    await this.#pulls.stream(weights, request.id, reply);
+  }
+}
+
+function callerOf(request: CallerRequest): ApiKeyRecord {
+  if (!request.apiKey) throw new Error("the guard lets no call through without a key");
+  return request.apiKey;
+}

@@ -1,0 +1,136 @@
+import { statfs } from "node:fs/promises";
+import { cpus, freemem, totalmem } from "node:os";
+import type { ModelLoad } from "@heddle/observability/inference-metrics";
+import type { InFlight } from "../inference/in-flight.ts";
+import type { ControlPlane, NodeDirectory } from "../ports.ts";
+
+export interface ClusterReportParts {
+  readonly control: ControlPlane;
+  readonly directory: NodeDirectory;
+  readonly inFlight: InFlight;
+  readonly masterId: string;
+  readonly version: string;
+  /** Whose disk is told of. */
+  readonly dataDirectory: string;
+}
+
+/** What this master knows of itself and the cluster, measured when asked. */
+export class ClusterReport {
+  readonly #parts: ClusterReportParts;
+  readonly #startedAtMs = performance.now();
+  #cpu = cpuTimes();
+  #cpuPercent = 0;
+
+  constructor(parts: ClusterReportParts) {
+    this.#parts = parts;
+  }
+
+  get version(): string {
+    return this.#parts.version;
+  }
+
+  get uptimeSeconds(): number {
+    return Math.round(performance.now() - this.#startedAtMs) / 1000;
+  }
+
+  status() {
+    const { control, directory, inFlight, masterId, version } = this.#parts;
+    const nodes = directory.nodes();
+    const workers = nodes.filter((node) => node.kind === "worker");
+    const replicas = workers.flatMap((node) => node.replicas);
+    return {
+      status: workers.length > 0 ? "ok" : "degraded",
+      version,
+      uptime_seconds: this.uptimeSeconds,
+      masters: [{ id: masterId, role: "leader" }],
+      leader: masterId,
+      workers: { attached: workers.length },
+      parameter_servers: { attached: nodes.length - workers.length },
+      gpus: { total: nodes.reduce((sum, node) => sum + node.gpus.length, 0) },
+      models: { registered: control.state.models.size },
+      deployments: { registered: control.state.deployments.size },
+      replicas: {
+        ready: replicas.filter(({ phase }) => phase === "ready").length,
+        total: replicas.length,
+      },
+      requests: {
+        in_flight: inFlight.size,
+        running: replicas.reduce((sum, { load }) => sum + load.running, 0),
+        waiting: replicas.reduce((sum, { load }) => sum + load.waiting, 0),
+      },
+    };
+  }
+
+  async health() {
+    const { directory, inFlight, dataDirectory, version } = this.#parts;
+    const workers = directory.nodes().filter((node) => node.kind === "worker");
+    const disk = await statfs(dataDirectory);
+    const control = this.#parts.control.fault?.message;
+    return {
+      status: control === undefined ? "ok" : "unavailable",
+      timestamp: new Date().toISOString(),
+      version,
+      uptime_seconds: this.uptimeSeconds,
+      components: {
+        api: { status: inFlight.closing ? "draining" : "ok", in_flight: inFlight.size },
+        control: { status: control === undefined ? "ok" : "unavailable", detail: control ?? "" },
+        workers: { status: workers.length > 0 ? "ok" : "degraded", attached: workers.length },
+      },
+      resource_usage: {
+        cpu_percent: this.#sampleCpu(),
+        memory_percent: percent(totalmem() - freemem(), totalmem()),
+        disk_percent: percent(disk.blocks - disk.bfree, disk.blocks),
+      },
+    };
+  }
+
+  /** Why this master should get no calls; each check by name, undefined where it passes. */
+  readiness(): Record<string, string | undefined> {
+    const { inFlight, control } = this.#parts;
+    return {
+      api: inFlight.closing ? "shutting down" : undefined,
+      control: control.fault?.message,
+    };
+  }
+
+  loads(): ModelLoad[] {
+    const { control, directory } = this.#parts;
+    const replicas = directory.nodes().flatMap((node) => node.replicas);
+    return [...control.state.models.values()].map((model) => {
+      const own = replicas.filter((replica) => replica.deployment === model.deployment);
+      const sum = (pick: (load: (typeof own)[number]["load"]) => number): number =>
+        own.reduce((total, { load }) => total + pick(load), 0);
+      const kvTokens = sum((load) => load.kvTokens);
+      return {
+        model: model.id,
+        running: sum((load) => load.running),
+        waiting: sum((load) => load.waiting),
+        kvUsage: kvTokens === 0 ? 0 : sum((load) => load.kvUsedTokens) / kvTokens,
+      };
+    });
+  }
+
+  /** Over all cores since the last sample, or the last figure where that was a moment ago. */
+  #sampleCpu(): number {
+    const now = cpuTimes();
+    const total = now.total - this.#cpu.total;
+    if (total < 100) return this.#cpuPercent;
+    this.#cpuPercent = percent(now.busy - this.#cpu.busy, total);
+    this.#cpu = now;
+    return this.#cpuPercent;
+  }
+}
+
+function cpuTimes(): { busy: number; total: number } {
+  let busy = 0;
+  let idle = 0;
+  for (const { times } of cpus()) {
+    busy += times.user + times.nice + times.sys + times.irq;
+    idle += times.idle;
+  }
+  return { busy, total: busy + idle };
+}
+
+function percent(part: number, whole: number): number {
+  return whole > 0 ? Math.round((part / whole) * 1000) / 10 : 0;
+}

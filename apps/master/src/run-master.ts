@@ -1,0 +1,155 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { toAppError } from "@heddle/base/errors";
+import { createLogger, type Logger } from "@heddle/observability/logger";
+import { createRegistry } from "@heddle/observability/registry";
+import type { Registry } from "prom-client";
+import { type MasterConfig, readConfig, usageText } from "./config/config.ts";
+import { bootstrapAdminKey, readClusterToken, readPepper } from "./config/secrets.ts";
+import { VERSION } from "./config/version.ts";
+import { Journal } from "./control/journal.ts";
+import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
+import { UsageLedger } from "./inference/usage-ledger.ts";
+import { createMaster, type Master } from "./master.ts";
+import { type SeedModel, seedModels } from "./models/seed.ts";
+import type { ControlPlane, InferenceDispatch, NodeDirectory } from "./ports.ts";
+
+export interface ClusterLinkOptions {
+  readonly grpcHost: string;
+  readonly grpcPort: number;
+  readonly clusterToken: string;
+  readonly masterId: string;
+  readonly control: ControlPlane;
+  readonly logger: Logger;
+  readonly metrics: Registry;
+}
+
+/** The master's side of the cluster: where nodes attach and calls are handed to workers. */
+export interface ClusterLink {
+  readonly dispatch: InferenceDispatch;
+  readonly directory: NodeDirectory;
+  readonly grpcAddress: string;
+  close(): Promise<void>;
+}
+
+export interface MasterParts {
+  startClusterLink(options: ClusterLinkOptions): Promise<ClusterLink>;
+  /** The models of a profile: demo, gpu or tiny. */
+  profileModels(profile: string): readonly SeedModel[];
+}
+
+/**
+ * The master's process: reads the configuration, starts all parts, says `ready` in one log line,
+ * and ends with code 0 after SIGTERM or SIGINT. A start that fails says why in one line on standard
+ * error and ends with code 1.
+ */
+export async function runMaster(args: readonly string[], parts: MasterParts): Promise<void> {
+  if (args.includes("--help")) {
+    process.stdout.write(usageText());
+    return;
+  }
+  try {
+    const config = readConfig(args, process.env);
+    endOnSignals(await startMaster(config, parts));
+  } catch (thrown) {
+    process.stderr.write(`heddle master could not start: ${startFailure(thrown)}\n`);
+    process.exit(1);
+  }
+}
+
+interface Running {
+  readonly logger: Logger;
+  close(): Promise<void>;
+}
+
+/** Starts the parts in the order of their needs; `close` ends them in the reverse order. */
+async function startMaster(config: MasterConfig, parts: MasterParts): Promise<Running> {
+  const logger = createLogger({ service: "master", level: config.logLevel });
+  const registry = createRegistry("master");
+  await mkdir(config.dataDirectory, { recursive: true, mode: 0o700 });
+  const control = await Journal.open({ directory: join(config.dataDirectory, "control"), logger });
+  const pepper = await readPepper(config.dataDirectory);
+  const shownKey = await bootstrapAdminKey(control, pepper, config.bootstrapKeyFile);
+  if (config.profile) await seedModels(control, parts.profileModels(config.profile), logger);
+  const link = await parts.startClusterLink({
+    grpcHost: config.grpcHost,
+    grpcPort: config.grpcPort,
+    clusterToken: await readClusterToken(config.clusterTokenFile),
+    masterId: config.masterId,
+    control,
+    logger,
+    metrics: registry,
+  });
+  const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
+  const master = await listen(config, { control, link, pepper, logger, registry, ledger });
+  if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
+  const { grpcAddress } = link;
+  logger.info({ http: master.url, grpc: grpcAddress, version: VERSION }, "ready");
+  const close = async (): Promise<void> => {
+    await master.close(config.drainMs);
+    await link.close();
+    await ledger.close();
+    await control.close();
+  };
+  return { logger, close };
+}
+
+interface Started {
+  readonly control: Journal;
+  readonly link: ClusterLink;
+  readonly pepper: Uint8Array;
+  readonly logger: Logger;
+  readonly registry: Registry;
+  readonly ledger: UsageLedger;
+}
+
+function listen(config: MasterConfig, started: Started): Promise<Master> {
+  const { control, link, pepper, logger, registry, ledger } = started;
+  return createMaster({
+    control,
+    dispatch: link.dispatch,
+    directory: link.directory,
+    pepper,
+    logger,
+    registry,
+    usageSink: (row) => ledger.record(row),
+    masterId: config.masterId,
+    version: VERSION,
+    dataDirectory: config.dataDirectory,
+    host: config.httpHost,
+    port: config.httpPort,
+    http: { ...DEFAULT_HTTP_LIMITS, maxBodyBytes: config.maxBodyBytes },
+    maxCalls: config.maxCalls,
+    deadlineMs: config.deadlineMs,
+  });
+}
+
+/** The first signal drains; a second one ends at once. */
+function endOnSignals({ logger, close }: Running): void {
+  let ending = false;
+  const onSignal = (signal: NodeJS.Signals): void => {
+    if (ending) process.exit(130);
+    ending = true;
+    logger.info({ signal }, "shutting down");
+    close().then(
+      () => process.exit(0),
+      (error: unknown) => {
+        logger.fatal({ err: error }, "the shutdown failed");
+        process.exit(1);
+      },
+    );
+  };
+  process.on("SIGTERM", onSignal);
+  process.on("SIGINT", onSignal);
+}
+
+function startFailure(thrown: unknown): string {
+  const { code, address, port } = (thrown ?? {}) as Partial<
+    NodeJS.ErrnoException & { address: string; port: number }
+  >;
+  if (code === "EADDRINUSE") {
+    return `the address ${address}:${port} is in use. Stop what listens there, or choose another --http-port.`;
+  }
+  if (code === "EACCES") return `permission denied (${toAppError(thrown).message}).`;
+  return toAppError(thrown).message;
+}

@@ -1,0 +1,38 @@
+import type { DeploymentRecord, ModelRecord } from "@heddle/control/state";
+import type { NodeDirectory, NodeView } from "../src/ports.ts";
+
+/** Lists the nodes that a test sets, and pulls ten bytes in two steps. */
+export class ListedNodes implements NodeDirectory {
+  views: NodeView[] = [];
+  nodes(): readonly NodeView[] {
+    return this.views;
+  }
+  async *pull() {
+    yield { pulledBytes: 5, totalBytes: 10, source: "builtin://tiny", done: false };
+    yield { pulledBytes: 10, totalBytes: 10, source: "builtin://tiny", done: true };
+  }
+}
+
+export const MODEL: ModelRecord = {
+  id: "FamilyA-1-2B",
+  family: "A",
+  contextWindow: 131_072,
+  availability: "Free (Beta)",
+  intendedUse: "tests",
+  ownedBy: "heddle",
+  capabilities: ["chat"],
+  createdAtMs: 1_700_000_000_000,
+  deployment: "tiny",
+  backing: "tiny random model (cpu)",
+  standIn: true,
+};
+
+export const DEPLOYMENT: DeploymentRecord = {
+  replicas: "every-worker",
+  spec: {
+    key: "tiny",
+    engine: "llama",
+    weights: { key: "tiny", file: "tiny.gguf", sources: ["builtin://tiny"] },
+    options: {},
+  },
+};

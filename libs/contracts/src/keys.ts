@@ -1,0 +1,30 @@
+import { z } from "zod";
+
+const count = z.int().min(1).max(1_000_000_000);
+
+/** A permission, or one of its wildcards: `models:deploy`, `models:*`, `*`. */
+const scope = z
+  .string()
+  .regex(/^(\*|[a-z][a-z-]*:(\*|[a-z][a-z-]*))$/, "expected a permission such as `models:deploy`");
+
+/** The body of POST /keys. Without scopes a key may call and list models, and nothing else. */
+export const createKeyRequest = z.object({
+  name: z.string().min(1).max(200),
+  scopes: z.array(scope).min(1).max(64).default(["inference:create", "models:read"]),
+  /** Model ids the key may call; empty for all. */
+  models: z.array(z.string().min(1).max(200)).max(1000).default([]),
+  limits: z
+    .strictObject({
+      requests_per_minute: count.optional(),
+      tokens_per_minute: count.optional(),
+      concurrency: count.optional(),
+    })
+    .default({}),
+  /** ISO 8601 with an offset or Z. */
+  expires_at: z.iso.datetime({ offset: true }).optional(),
+  /** The part after `hdl_` that tells keys of one installation from another's. */
+  environment: z
+    .string()
+    .regex(/^[a-z0-9]{1,16}$/, "expected 1 to 16 lower-case letters or digits")
+    .default("live"),
+});
