@@ -68,7 +68,12 @@ export const constructorSize: FileRule = (file) => {
 
 export const fileName: FileRule = (file) => {
   const name = file.path.slice(file.path.lastIndexOf("/") + 1);
-  if (/^[a-z0-9]+(-[a-z0-9]+)*(\.(test|config|bench|d))*\.(ts|tsx|mts|mjs)$/.test(name)) return [];
+  if (
+    /^[a-z0-9]+(-[a-z0-9]+)*(\.(controller|module|test|config|bench|d))*\.(ts|tsx|mts|mjs)$/.test(
+      name,
+    )
+  )
+    return [];
   return [`${file.path}:1: file names are kebab-case`];
 };
 

@@ -59,14 +59,10 @@ function addUp(program: Command, lazy: Lazy): void {
       "where weights are kept (else HEDDLE_MODELS_CACHE, else DIR/models)",
     )
     .option("--model <file>", "a GGUF file to serve")
-    .option(
-      "--profile <name>",
-      "demo (small real model), gpu (the full catalog), tiny (noise)",
-      "demo",
-    )
+    .option("--profile <name>", "demo (small real model), gpu (the full catalog), tiny (noise)")
     .option("--once", "stop after the self-check; exit 0 if it went well")
-    .option("--verbose", "show the processes' info lines")
-    .option("--log-level <level>", "how much the processes log", "info")
+    .option("--verbose", "the same as --log-level info")
+    .option("--log-level <level>", "the processes' lines to show: debug, info, warn, error", "warn")
     .action(lazy(async () => (await import("./commands/up.ts")).up));
 }
 

@@ -1,13 +1,13 @@
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { fieldsOf, type JsonFields, listOf, textOf } from "../http/json-fields.ts";
-import { type Column, printRows } from "../output/rows.ts";
+import { type Column, printRows, toYaml } from "../output/rows.ts";
 
 const COLUMNS: readonly Column<JsonFields>[] = [
   { header: "ID", value: (key) => textOf(key["id"]) },
   { header: "NAME", value: (key) => textOf(key["name"]) },
   { header: "SCOPES", value: (key) => words(key["scopes"]) },
-  { header: "STATUS", value: (key) => (key["revoked_at"] ? "revoked" : "active") },
+  { header: "STATUS", value: (key) => textOf(key["status"]) },
   { header: "MODELS", value: (key) => words(key["models"]) || "all", wide: true },
   { header: "CREATED", value: (key) => textOf(key["created_at"]), wide: true },
   { header: "EXPIRES", value: (key) => textOf(key["expires_at"]) || "never", wide: true },
@@ -31,7 +31,7 @@ export async function createKey(command: Command): Promise<number> {
   };
   const key = fieldsOf(await client.json("/api/v1/keys", { method: "POST", body }));
   if (format === "json" || format === "yaml") {
-    printRows([key], COLUMNS, format, data);
+    data.write(`${format === "json" ? JSON.stringify(key, null, 2) : toYaml(key)}\n`);
     return 0;
   }
   messages.write(`key ${textOf(key["id"])}; its text is not kept and is shown only now:\n`);

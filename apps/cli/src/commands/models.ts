@@ -1,10 +1,13 @@
-import { AppError } from "@heddle/base/errors";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
+import { readEvents } from "../http/event-stream.ts";
 import { type JsonFields, listOf, numberOf, recordsOf, textOf } from "../http/json-fields.ts";
 import { watchInterrupts } from "../interrupt.ts";
+import { PullProgressView } from "../output/progress.ts";
 import { printRows } from "../output/rows.ts";
-import { awaitModel } from "../up/await-model.ts";
+
+/** A worker may try several sources before the first byte comes. */
+const PULL_START_TIMEOUT_MS = 120_000;
 
 /** `heddle models list`. */
 export async function listModelsCommand(command: Command): Promise<number> {
@@ -45,27 +48,27 @@ function percent(part: number, whole: number): string {
   return `${Math.floor((part / whole) * 100)}%`;
 }
 
-/** `heddle models pull <id>`: shows the pull until the model can answer. */
+/** `heddle models pull <id>`: has a worker fetch the weights, with a progress bar. */
 export async function pullModel(command: Command): Promise<number> {
   const { client, data, messages } = commandContext(command);
   const id = command.args[0] ?? "";
   const interrupts = watchInterrupts();
+  const progress = new PullProgressView(messages, `pulling ${id}`);
   try {
-    const { signal } = interrupts;
-    const known = listOf(await client.json("/api/v1/models", { signal }));
-    if (!known.some((model) => model["id"] === id)) {
-      throw new AppError("model_not_found", `There is no model "${id}" at ${client.endpoint}.`);
+    const response = await client.stream(`/api/v1/models/${encodeURIComponent(id)}/pull`, {
+      method: "POST",
+      signal: interrupts.signal,
+      timeoutMs: PULL_START_TIMEOUT_MS,
+    });
+    for await (const event of readEvents(response, interrupts.signal)) {
+      const total = numberOf(event["total_bytes"]);
+      if (total !== undefined) progress.update(numberOf(event["pulled_bytes"]) ?? 0, total);
     }
-    const awaited = await awaitModel({ client, messages, model: id, signal });
-    if (awaited.outcome === "failed") {
-      throw new AppError(
-        "unavailable",
-        `The weights of ${id} could not be had: ${awaited.reason}.`,
-      );
-    }
-    data.write(`${id} is ready\n`);
+    progress.end();
+    data.write(`${id} is pulled\n`);
     return 0;
   } finally {
+    progress.end();
     interrupts.release();
   }
 }

@@ -1,6 +1,5 @@
-import { AppError, isErrorCode } from "@heddle/base/errors";
-import { type ApiClient, errorFields } from "./api-client.ts";
-import { readServerSentEvents } from "./server-sent-events.ts";
+import type { ApiClient } from "./api-client.ts";
+import { readEvents } from "./event-stream.ts";
 
 export interface ChatTurn {
   readonly role: "system" | "user" | "assistant";
@@ -55,7 +54,8 @@ export async function streamChat(
   let completionTokens: number | undefined;
   let firstTokenMs: number | undefined;
   let finishReason: string | undefined;
-  for await (const chunk of readChunks(response, signal)) {
+  for await (const event of readEvents(response, signal)) {
+    const chunk = event as ChatChunk;
     const choice = chunk.choices?.[0];
     const piece = choice?.delta?.content;
     if (piece) {
@@ -86,33 +86,6 @@ function wireRequest(request: ChatRequest): Record<string, unknown> {
     ...(request.maxTokens === undefined ? {} : { max_tokens: request.maxTokens }),
     ...(request.temperature === undefined ? {} : { temperature: request.temperature }),
   };
-}
-
-async function* readChunks(response: Response, signal?: AbortSignal): AsyncGenerator<ChatChunk> {
-  if (!response.body) throw new AppError("server_error", "The cluster answered without a body.");
-  let ended = false;
-  try {
-    for await (const data of readServerSentEvents(response.body)) {
-      if (data === "[DONE]") {
-        ended = true;
-        break;
-      }
-      yield parseChunk(data);
-    }
-  } catch (error) {
-    if (signal?.aborted) throw new AppError("cancelled", "Interrupted.");
-    if (error instanceof AppError) throw error;
-    throw new AppError("unavailable", "The answer broke off.", { cause: error });
-  }
-  if (!ended) throw new AppError("unavailable", "The answer ended before it was complete.");
-}
-
-function parseChunk(data: string): ChatChunk {
-  const { code, message } = errorFields(data);
-  if (message !== undefined) {
-    throw new AppError(isErrorCode(code) ? code : "server_error", message);
-  }
-  return JSON.parse(data) as ChatChunk;
 }
 
 /** The line under an answer: tokens, rate and time to the first token. */

@@ -45,9 +45,16 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
     const error = { code: "invalid_api_key", message: "This key is unknown.", request_id: "req_1" };
     response.writeHead(401).end(JSON.stringify({ error }));
   } else if (request.method === "GET" && request.url === "/api/v1/models") {
+    response.setHeader("content-type", "application/json");
     response.end(JSON.stringify({ object: "list", data: [model()] }));
   } else if (request.url === "/api/v1/chat/completions") {
-    chat(response);
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    if (JSON.parse(body).stream) chat(response);
+    else
+      response
+        .setHeader("content-type", "application/json")
+        .end(JSON.stringify({ choices: [{ message: { content: "It lifts the warp." } }] }));
   } else {
     const problem = { code: "not_found", detail: "No such route.", request_id: "req_2" };
     response.writeHead(404).end(JSON.stringify(problem));

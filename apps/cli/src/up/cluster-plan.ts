@@ -3,13 +3,15 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { ClusterSecrets, DataDirectory } from "./data-directory.ts";
-import type { Profile, UpOptions } from "./options.ts";
+import type { LogLevel, Profile, UpOptions } from "./options.ts";
 import { LOOPBACK, type MasterPorts } from "./ports.ts";
 import type { ProcessKind, ProcessSpec } from "./supervised-process.ts";
 
 /** The program of each kind of process. */
 export type Programs = Readonly<Record<ProcessKind, string>>;
 
+/** Shorter than the supervisor's grace, so that processes end by themselves. */
+const DRAIN_MS = 3_000;
 const APPS = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "..");
 
 /** The compiled apps of this workspace. */
@@ -22,7 +24,7 @@ export const WORKSPACE_PROGRAMS: Programs = {
 /** What the processes of one cluster are told, beside the user's options. */
 export interface ClusterLayout {
   readonly options: UpOptions;
-  readonly profile: Profile;
+  readonly profile: Profile | undefined;
   readonly data: DataDirectory;
   readonly ports: readonly MasterPorts[];
   readonly secrets: ClusterSecrets;
@@ -45,13 +47,15 @@ function masterSpec(layout: ClusterLayout, index: number): ProcessSpec {
   const own = ports[index] as MasterPorts;
   const peers = ports.map(({ grpc }, i) => `master-${i + 1}=${LOOPBACK}:${grpc}`).join(",");
   return spec(layout, "master", name, [
-    ...["--data", data.subdirectory(name)],
+    // A profile's models are registered on an empty cluster only, so each has a state of its own.
+    ...["--data", data.subdirectory(join(layout.profile ?? "own-model", name))],
+    ...["--master-id", name],
     ...["--http-host", LOOPBACK, "--http-port", String(own.http)],
     ...["--grpc-host", LOOPBACK, "--grpc-port", String(own.grpc)],
     ...["--cluster-token-file", secrets.clusterTokenFile],
     ...["--bootstrap-key-file", secrets.bootstrapKeyFile],
-    ...["--profile", layout.profile],
-    ...(ports.length > 1 ? ["--name", name, "--peers", peers] : []),
+    ...(layout.profile ? ["--profile", layout.profile] : []),
+    ...(ports.length > 1 ? ["--peers", peers] : []),
   ]);
 }
 
@@ -68,7 +72,7 @@ function nodeSpecs(
       ...["--data", data.subdirectory(name), "--name", name],
       ...["--grpc-host", LOOPBACK, "--grpc-port", "0", "--masters", masters],
       ...["--cluster-token-file", secrets.clusterTokenFile],
-      ...["--models-cache", options.modelsCache],
+      ...(kind === "worker" ? ["--models-cache", options.modelsCache] : []),
     ]);
   });
 }
@@ -83,7 +87,16 @@ function spec(
     name,
     kind,
     command: [process.execPath, "--enable-source-maps", layout.programs[kind], ...flags],
-    env: { ...process.env, HEDDLE_LOG_LEVEL: layout.options.logLevel },
+    env: childEnvironment(layout.options.logLevel),
+  };
+}
+
+/** "ready" is an info line, so a process logs that much even where less of it is shown. */
+function childEnvironment(shown: LogLevel): NodeJS.ProcessEnv {
+  return {
+    ...process.env,
+    HEDDLE_LOG_LEVEL: shown === "debug" ? "debug" : "info",
+    HEDDLE_DRAIN_MS: process.env["HEDDLE_DRAIN_MS"] ?? String(DRAIN_MS),
   };
 }
 

@@ -15,15 +15,16 @@ export interface UpOptions {
   readonly modelsCache: string;
   /** A GGUF file to register and to ask. */
   readonly modelFile: string | undefined;
-  readonly profile: Profile;
+  /** The models to start with; undefined where a file is served instead. */
+  readonly profile: Profile | undefined;
   /** Stop after the self-check. */
   readonly once: boolean;
-  /** Show the processes' info lines too. */
-  readonly verbose: boolean;
-  readonly logLevel: string;
+  /** The least of the processes' lines that is shown. */
+  readonly logLevel: LogLevel;
 }
 
 export type Profile = "demo" | "gpu" | "tiny";
+export type LogLevel = "debug" | "info" | "warn" | "error";
 
 /** The flags as typed. */
 export interface UpFlags {
@@ -34,14 +35,14 @@ export interface UpFlags {
   readonly data?: string;
   readonly modelsCache?: string;
   readonly model?: string;
-  readonly profile: string;
+  readonly profile?: string;
   readonly once?: boolean;
   readonly verbose?: boolean;
   readonly logLevel: string;
 }
 
 const PROFILES = ["demo", "gpu", "tiny"] as const;
-const LOG_LEVELS = ["trace", "debug", "info", "warn", "error"];
+const LOG_LEVELS = ["debug", "info", "warn", "error"] as const;
 const MAX_MASTERS = 5;
 const MAX_NODES = 64;
 
@@ -60,11 +61,15 @@ export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
     dataDir,
     modelsCache: cache ? resolve(cache) : join(dataDir, "models"),
     modelFile: flags.model === undefined ? undefined : modelFile(flags.model),
-    profile: oneOf("--profile", flags.profile, PROFILES),
+    profile: chooseProfile(flags),
     once: flags.once ?? false,
-    verbose: flags.verbose ?? false,
-    logLevel: oneOf("--log-level", flags.logLevel, LOG_LEVELS),
+    logLevel: flags.verbose ? "info" : oneOf("--log-level", flags.logLevel, LOG_LEVELS),
   };
+}
+
+function chooseProfile(flags: UpFlags): Profile | undefined {
+  if (flags.profile !== undefined) return oneOf("--profile", flags.profile, PROFILES);
+  return flags.model === undefined ? "demo" : undefined;
 }
 
 function count(flag: string, text: string, least: number, most: number): number {

@@ -2,17 +2,19 @@ import { createWriteStream, existsSync, renameSync, statSync, type WriteStream }
 import { join } from "node:path";
 import type { Terminal } from "../output/terminal.ts";
 import { describeLogLine, type LogLine } from "./log-line.ts";
+import type { LogLevel } from "./options.ts";
 import type { ProcessEvents, ProcessSpec } from "./supervised-process.ts";
 
 interface ProcessLogOptions {
   /** Where each process's raw output is kept, one file each. */
   readonly directory: string;
   readonly messages: Terminal;
-  /** Shows info lines too; warnings and errors always show. */
-  readonly verbose: boolean;
+  /** The least that is shown; lines that are no records always are. */
+  readonly level: LogLevel;
   readonly onGaveUp: (spec: ProcessSpec, why: string) => void;
 }
 
+const LEVELS: Readonly<Record<LogLevel, number>> = { debug: 20, info: 30, warn: 40, error: 50 };
 const MAX_FILE_BYTES = 16 * 1024 * 1024;
 const MAX_SHOWN_CHARS = 2_000;
 const PREFIX_STYLES = ["cyan", "magenta", "blue", "green"] as const;
@@ -34,14 +36,16 @@ export class ProcessLog implements ProcessEvents {
     this.#keep(spec.name, raw);
     if (line.kind === "text") {
       if (raw.trim() !== "") this.#show(spec, line.text);
-    } else if (line.level >= 40) {
+    } else if (line.level < LEVELS[this.#options.level]) {
+      return;
+    } else if (line.level >= LEVELS.warn) {
       const { paint } = this.#options.messages;
-      const style = line.level >= 50 ? "red" : "yellow";
+      const style = line.level >= LEVELS.error ? "red" : "yellow";
       this.#show(
         spec,
         `${paint(style, style === "red" ? "error" : "warn")} ${describeLogLine(line)}`,
       );
-    } else if (this.#options.verbose) {
+    } else {
       this.#show(spec, describeLogLine(line));
     }
   }

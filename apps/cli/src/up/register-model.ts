@@ -3,7 +3,8 @@ import type { ApiClient } from "../http/api-client.ts";
 
 /** Registers a local GGUF file under a model id made of its name, and returns that id. */
 export async function registerModelFile(client: ApiClient, path: string): Promise<string> {
-  const id = basename(path, ".gguf");
+  const name = basename(path, ".gguf").replace(/[^A-Za-z0-9._-]/g, "-");
+  const id = name.replace(/^[^A-Za-z0-9]+/, "") || "model";
   const body = { id, source: `file://${path}` };
   await client.json("/api/v1/models", { method: "POST", body });
   return id;

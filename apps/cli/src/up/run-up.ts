@@ -84,9 +84,10 @@ class LocalCluster {
     this.#log = new ProcessLog({
       directory: setup.data.subdirectory("logs"),
       messages: output.messages,
-      verbose: setup.options.verbose,
-      onGaveUp: ({ kind }) => {
-        if (kind === "master") this.#lost.abort(new AppError("unavailable", "A master is lost."));
+      level: setup.options.logLevel,
+      onGaveUp: ({ kind, name }, why) => {
+        if (kind !== "master") return;
+        this.#lost.abort(new AppError("unavailable", `${name} does not stay up: ${why}`));
       },
     });
     signals.onForce(() => this.#supervisor?.kill());
@@ -135,7 +136,7 @@ class LocalCluster {
     return await this.#fallBack(awaited.reason);
   }
 
-  async #startProcesses(profile: Profile): Promise<void> {
+  async #startProcesses(profile: Profile | undefined): Promise<void> {
     this.#supervisor = new Supervisor(planCluster({ ...this.#setup, profile }), this.#log);
     await withDeadline(this.#supervisor.start(), this.#stop);
   }

@@ -167,7 +167,9 @@ export class SupervisedProcess {
   }
 }
 
-/** What may say why a process died: an error record, or an uncaught error as Node prints it. */
+/** What may say why a process died: an error record, or a line of text that reads like one. */
 function isComplaint(line: LogLine): boolean {
-  return line.kind === "text" ? /^(\w*Error|error|fatal)\b/i.test(line.text) : line.level >= 50;
+  return line.kind === "text"
+    ? /^\S.*(error\b|fatal|fail|could not|cannot)/i.test(line.text) || /^\w*Error\b/.test(line.text)
+    : line.level >= 50;
 }

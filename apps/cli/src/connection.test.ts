@@ -1,0 +1,56 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { findConnection } from "./connection.ts";
+
+const directory = mkdtempSync(join(tmpdir(), "heddle-connection-"));
+const file = join(directory, "credentials.json");
+const env = { HEDDLE_DATA: directory };
+beforeEach(() => {
+  writeFileSync(file, '{"endpoint":"http://127.0.0.1:9001","api_key":"from-file"}');
+});
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+describe("the connection", () => {
+  it("is a flag before the environment before the credentials file before the default", () => {
+    const variable = { ...env, HEDDLE_ENDPOINT: "http://variable:1" };
+    expect(findConnection({ endpoint: "http://flag:1" }, variable).endpoint).toBe("http://flag:1");
+    expect(findConnection({}, variable).endpoint).toBe("http://variable:1");
+    expect(findConnection({}, env).endpoint).toBe("http://127.0.0.1:9001");
+    rmSync(file);
+    expect(findConnection({}, env)).toEqual({
+      endpoint: "http://127.0.0.1:8080",
+      apiKey: undefined,
+      endpointSource: "default",
+    });
+  });
+
+  it("takes its key in the same order", () => {
+    const variable = { ...env, HEDDLE_API_KEY: "from-variable" };
+    expect(findConnection({ apiKey: "from-flag" }, variable).apiKey).toBe("from-flag");
+    expect(findConnection({}, variable).apiKey).toBe("from-variable");
+    expect(findConnection({}, env).apiKey).toBe("from-file");
+  });
+
+  it("gives the file's key to the file's endpoint alone", () => {
+    expect(findConnection({ endpoint: "http://elsewhere:1" }, env).apiKey).toBeUndefined();
+    expect(findConnection({ endpoint: "http://127.0.0.1:9001/api/v1/" }, env)).toEqual({
+      endpoint: "http://127.0.0.1:9001",
+      apiKey: "from-file",
+      endpointSource: "--endpoint",
+    });
+  });
+
+  it("refuses what is no address, naming where it came from", () => {
+    const bad = { ...env, HEDDLE_ENDPOINT: "localhost:8080" };
+    expect(() => findConnection({}, bad)).toThrow('"localhost:8080" (from HEDDLE_ENDPOINT)');
+  });
+
+  it("refuses a damaged credentials file with its path", () => {
+    for (const text of ["{", '{"endpoint": 1}', "null"]) {
+      writeFileSync(file, text);
+      expect(() => findConnection({}, env)).toThrow(`${file} is damaged`);
+    }
+  });
+});

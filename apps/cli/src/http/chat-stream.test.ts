@@ -1,0 +1,97 @@
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach, describe, expect, it } from "vitest";
+import { ApiClient } from "./api-client.ts";
+import { describeSpeed, streamChat } from "./chat-stream.ts";
+
+const closers: (() => void)[] = [];
+afterEach(() => {
+  for (const close of closers.splice(0)) close();
+});
+
+async function serve(listener: RequestListener): Promise<ApiClient> {
+  const server = createServer(listener).listen(0, "127.0.0.1");
+  await new Promise((resolve) => server.once("listening", resolve));
+  closers.push(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return new ApiClient({ endpoint, apiKey: "hdl_k", endpointSource: "--endpoint" });
+}
+
+const chunk = (value: object) => `data: ${JSON.stringify(value)}\n\n`;
+const REQUEST = { model: "m", messages: [{ role: "user" as const, content: "hi" }], maxTokens: 5 };
+
+describe("a streamed chat", () => {
+  it("hands over each piece and takes its token count from the usage", async () => {
+    let sent: unknown;
+    const client = await serve(async (request, response) => {
+      let body = "";
+      for await (const piece of request) body += piece;
+      sent = { body: JSON.parse(body), key: request.headers.authorization };
+      response.write(chunk({ choices: [{ delta: { role: "assistant", content: "" } }] }));
+      response.write(chunk({ choices: [{ delta: { content: "a" } }] }));
+      response.write(chunk({ choices: [{ delta: { content: "b" }, finish_reason: "length" }] }));
+      response.write(chunk({ choices: [], usage: { completion_tokens: 5 } }));
+      response.end("data: [DONE]\n\n");
+    });
+    const pieces: string[] = [];
+    const result = await streamChat(client, REQUEST, (text) => pieces.push(text));
+    expect(pieces).toEqual(["a", "b"]);
+    expect(result).toMatchObject({ text: "ab", completionTokens: 5, finishReason: "length" });
+    expect(sent).toEqual({
+      key: "Bearer hdl_k",
+      body: {
+        model: "m",
+        messages: REQUEST.messages,
+        max_tokens: 5,
+        stream: true,
+        stream_options: { include_usage: true },
+      },
+    });
+  });
+
+  it("fails with the code that a broken stream carries", async () => {
+    const client = await serve((_request, response) => {
+      response.write(chunk({ choices: [{ delta: { content: "a" } }] }));
+      response.end(chunk({ error: { code: "worker_lost", message: "Its worker is gone." } }));
+    });
+    await expect(streamChat(client, REQUEST, () => {})).rejects.toMatchObject({
+      code: "worker_lost",
+      message: "Its worker is gone.",
+    });
+  });
+
+  it("fails when the stream ends without its end mark, or breaks off", async () => {
+    const short = await serve((_request, response) => {
+      response.end(chunk({ choices: [{ delta: { content: "a" } }] }));
+    });
+    await expect(streamChat(short, REQUEST, () => {})).rejects.toThrow("before it was complete");
+    const broken = await serve((_request, response) => {
+      response.write(chunk({ choices: [{ delta: { content: "a" } }] }), () => response.destroy());
+    });
+    await expect(streamChat(broken, REQUEST, () => {})).rejects.toThrow("broke off");
+  });
+
+  it("ends as cancelled when it is interrupted, before the answer and within it", async () => {
+    const silent = await serve(() => {});
+    const early = AbortSignal.timeout(50);
+    await expect(streamChat(silent, REQUEST, () => {}, early)).rejects.toMatchObject({
+      code: "cancelled",
+    });
+    const slow = await serve((_request, response) => {
+      response.write(chunk({ choices: [{ delta: { content: "a" } }] }));
+    });
+    const late = new AbortController();
+    const answer = streamChat(slow, REQUEST, () => late.abort(), late.signal);
+    await expect(answer).rejects.toMatchObject({ code: "cancelled" });
+  });
+
+  it("describes its speed without the time to the first token", () => {
+    const result = { text: "", completionTokens: 11, firstTokenMs: 500, totalMs: 1500 };
+    expect(describeSpeed({ ...result, finishReason: "stop" })).toBe(
+      "11 tokens in 1.50 s, 10.0 tokens/s, first token after 500 ms",
+    );
+  });
+});

@@ -1,0 +1,180 @@
+import { spawn } from "node:child_process";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { DrivenProcess } from "./testing/driven-process.ts";
+
+const MAIN = fileURLToPath(new URL("./main.ts", import.meta.url));
+const NOWHERE = join(tmpdir(), "heddle-there-is-no-such-directory");
+const MODELS = {
+  data: [
+    {
+      id: "m-1",
+      status: "pulling",
+      context_window: 8192,
+      backing: "a small model",
+      stand_in: true,
+      family: "A",
+      replicas: [{ node: "w1", phase: "pulling", pulled_bytes: 1, total_bytes: 2 }],
+    },
+    { id: "m-2", status: "ready", replicas: [{ node: "w1", phase: "ready" }] },
+  ],
+};
+const KEY = { id: "abcdefgh", name: "ci", scopes: ["jobs:read"], key: "hdl_live_abcdefgh_x" };
+
+const calls: { method: string; url: string; body: unknown }[] = [];
+const server = createServer((request, response) => void answer(request, response));
+let endpoint = "";
+beforeAll(async () => {
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+});
+afterAll(() => {
+  server.closeAllConnections();
+  server.close();
+});
+
+async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  let body = "";
+  for await (const piece of request) body += piece;
+  const { method = "", url = "" } = request;
+  calls.push({ method, url, body: body === "" ? undefined : JSON.parse(body) });
+  const json = (value: object, status = 200) =>
+    response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
+  if (request.headers.authorization !== "Bearer good") {
+    json({ error: { code: "invalid_api_key", message: "Bad key.", request_id: "req_7" } }, 401);
+  } else if (url === "/api/v1/models") json(MODELS);
+  else if (url === "/health") json({ status: "ok", version: "0.1.0", uptime: 12.3 });
+  else if (url === "/api/v1/workers") json({ data: [{ id: "w1", name: "worker-1", gpus: [] }] });
+  else if (url === "/api/v1/keys" && method === "POST") json(KEY, 201);
+  else if (url === "/api/v1/keys") json({ data: [KEY] });
+  else if (url === "/api/v1/models/m-2/pull") {
+    const progress = { pulled_bytes: 5e6, total_bytes: 1e7, source: "file:///x", done: false };
+    response.end(`event: progress\ndata: ${JSON.stringify(progress)}\n\nevent: done\ndata: {}\n\n`);
+  } else if (url.startsWith("/api/v1/models/")) {
+    json({ error: { code: "model_not_found", message: "No such model." } }, 404);
+  } else if (method === "DELETE") response.writeHead(204).end();
+  else chatAnswer(response);
+}
+
+function chatAnswer(response: ServerResponse): void {
+  const chunk = { choices: [{ delta: { content: "Hello." }, finish_reason: "stop" }] };
+  response.end(`data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`);
+}
+
+async function heddle(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
+  const driven = new DrivenProcess([process.execPath, MAIN, ...args], {
+    HEDDLE_DATA: NOWHERE,
+    HEDDLE_ENDPOINT: endpoint,
+    HEDDLE_API_KEY: "good",
+    ...env,
+  });
+  return { code: await driven.end(), stdout: driven.stdout, stderr: driven.stderr };
+}
+
+describe("the command line", () => {
+  it("prints help with 0 and refuses what it does not know with 2", async () => {
+    expect(await heddle(["--help"])).toMatchObject({ code: 0, stderr: "" });
+    expect(await heddle(["weave"])).toMatchObject({ code: 2, stdout: "" });
+    expect(await heddle(["health", "-o", "xml"])).toMatchObject({ code: 2 });
+    expect(await heddle(["up", "--masters", "2"])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--masters "2": give 1, 3 or 5'),
+    });
+  });
+
+  it("lists models as a table, as names and as records", async () => {
+    const table = await heddle(["models", "list", "-o", "wide"]);
+    expect(table.stdout).toMatch(
+      /m-1 +pulling +8192 +a small model \(a stand-in\) +A +w1:pulling 50%/,
+    );
+    expect((await heddle(["models", "list", "-o", "name"])).stdout).toBe("m-1\nm-2\n");
+    const json = await heddle(["-o", "json", "models", "list"]);
+    expect(JSON.parse(json.stdout)).toEqual(MODELS.data);
+  });
+
+  it("lists workers, endpoints and health", async () => {
+    expect((await heddle(["workers", "list", "-o", "name"])).stdout).toBe("w1\n");
+    expect((await heddle(["health"])).stdout).toMatch(/ok +0\.1\.0 +12 s/);
+    const endpoints = await heddle(["endpoints", "list", "--endpoint", "http://flag:1"]);
+    expect(endpoints.stdout).toMatch(/http:\/\/flag:1 +--endpoint +yes/);
+    expect(endpoints.stdout).toMatch(/HEDDLE_ENDPOINT +no/);
+  });
+
+  it("makes a key whose text alone is on standard output, lists keys and revokes one", async () => {
+    const made = await heddle(["keys", "create", "ci", "--scopes", "jobs:read, jobs:create"]);
+    expect(made).toMatchObject({ code: 0, stdout: "hdl_live_abcdefgh_x\n" });
+    expect(calls.at(-1)).toEqual({
+      method: "POST",
+      url: "/api/v1/keys",
+      body: { name: "ci", scopes: ["jobs:read", "jobs:create"] },
+    });
+    expect((await heddle(["keys", "list", "-o", "name"])).stdout).toBe("abcdefgh\n");
+    expect(await heddle(["keys", "revoke", "abcdefgh"])).toMatchObject({ code: 0, stdout: "" });
+    expect(calls.at(-1)).toMatchObject({ method: "DELETE", url: "/api/v1/keys/abcdefgh" });
+  });
+
+  it("chats with the model that is ready: the answer on stdout, its speed on stderr", async () => {
+    const { code, stdout, stderr } = await heddle(["chat", "Hi", "--system", "Be brief."]);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "Hello.\n" });
+    expect(stderr).toMatch(/first token after \d+ ms\n$/);
+    expect(calls.at(-1)?.body).toMatchObject({
+      model: "m-2",
+      messages: [
+        { role: "system", content: "Be brief." },
+        { role: "user", content: "Hi" },
+      ],
+    });
+  });
+
+  it("takes a prompt from standard input", async () => {
+    const child = spawn(process.execPath, [MAIN, "chat", "-"], {
+      env: { ...process.env, HEDDLE_ENDPOINT: endpoint, HEDDLE_API_KEY: "good" },
+      stdio: ["pipe", "ignore", "ignore"],
+    });
+    child.stdin.end("From a pipe.\n");
+    const code = await new Promise((resolve) => child.once("close", resolve));
+    expect(code).toBe(0);
+    expect(calls.at(-1)?.body).toMatchObject({
+      messages: [{ role: "user", content: "From a pipe." }],
+    });
+  });
+
+  it("refuses a limit out of range with 2", async () => {
+    expect(await heddle(["chat", "Hi", "--temperature", "3"])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--temperature "3": give a number from 0 to 2'),
+    });
+  });
+
+  it("gives cause, fix and request id of a refusal, and exits with its code", async () => {
+    const refused = await heddle(["models", "list"], { HEDDLE_API_KEY: "bad" });
+    expect(refused).toMatchObject({ code: 4, stdout: "" });
+    expect(refused.stderr).toMatch(/^error Bad key\.\nfix .*--api-key.*\nrequest req_7\n$/);
+    const missing = await heddle(["models", "pull", "none"]);
+    expect(missing).toMatchObject({ code: 3, stderr: expect.stringContaining("models list") });
+    const nobody = await heddle(["health", "--endpoint", "http://127.0.0.1:1"]);
+    expect(nobody).toMatchObject({ code: 7, stderr: expect.stringContaining("heddle up") });
+  });
+
+  it("pulls a model and tells how far it is", async () => {
+    expect(await heddle(["models", "pull", "m-2"])).toEqual({
+      code: 0,
+      stdout: "m-2 is pulled\n",
+      stderr: "pulling m-2 50 % (5.0 of 10.0 MB)\n",
+    });
+  });
+
+  it("loads nothing but commander for its help", async () => {
+    const trace = new DrivenProcess([process.execPath, MAIN, "--help"], { NODE_DEBUG: "esm" });
+    await trace.end();
+    const loaded = [...trace.stderr.matchAll(/Storing (file:\S+)/g)].map(([, url]) => url ?? "");
+    const own = loaded.filter((url) => !url.includes("/commander/"));
+    const ours = new Set(own.filter((url) => url.includes("/apps/cli/")));
+    expect([...ours]).toEqual([`file://${MAIN}`]);
+    expect(own.filter((url) => url.includes("/libs/"))).toEqual([]);
+  });
+});

@@ -1,0 +1,48 @@
+import { describe, expect, it } from "vitest";
+import { type OutputFormat, printRows, toYaml } from "./rows.ts";
+import type { Terminal } from "./terminal.ts";
+
+const ROWS = [
+  { id: "a", size: 1, tags: ["x: y", "no"] },
+  { id: "long-id", size: 22, tags: [] },
+];
+
+function print(format: OutputFormat): string {
+  let text = "";
+  const out: Terminal = {
+    isTty: false,
+    write: (piece) => {
+      text += piece;
+    },
+    paint: (_style, piece) => piece,
+  };
+  const columns = [
+    { header: "ID", value: (row: (typeof ROWS)[0]) => row.id },
+    { header: "SIZE", value: (row: (typeof ROWS)[0]) => String(row.size) },
+    { header: "TAGS", value: (row: (typeof ROWS)[0]) => row.tags.join(), wide: true },
+  ];
+  printRows(ROWS, columns, format, out);
+  return text;
+}
+
+describe("printed rows", () => {
+  it("are aligned columns as a table, with more of them when wide", () => {
+    expect(print("table")).toBe("ID       SIZE\na        1\nlong-id  22\n");
+    expect(print("wide")).toBe("ID       SIZE  TAGS\na        1     x: y,no\nlong-id  22    -\n");
+  });
+
+  it("are whole records as JSON", () => {
+    expect(JSON.parse(print("json"))).toEqual(ROWS);
+  });
+
+  it("are the first column alone as names", () => {
+    expect(print("name")).toBe("a\nlong-id\n");
+  });
+
+  it("are block YAML in which no text can be taken for something else", () => {
+    expect(print("yaml")).toBe(
+      '- id: "a"\n  size: 1\n  tags:\n    - "x: y"\n    - "no"\n- id: "long-id"\n  size: 22\n  tags: []\n',
+    );
+    expect(toYaml({ "a b": { c: null, d: {} } })).toBe('"a b":\n  c: null\n  d: {}');
+  });
+});

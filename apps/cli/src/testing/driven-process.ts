@@ -1,0 +1,63 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+
+/** A process under test: what it printed so far, and its end. */
+export class DrivenProcess {
+  stdout = "";
+  stderr = "";
+  readonly child: ChildProcess;
+  readonly #ended: Promise<unknown[]>;
+
+  constructor(command: readonly [string, ...string[]], env: NodeJS.ProcessEnv = {}) {
+    const [program, ...args] = command;
+    const inherited = { PATH: process.env["PATH"], HOME: process.env["HOME"] };
+    this.child = spawn(program, args, {
+      env: { ...inherited, ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    this.child.stdout?.on("data", (chunk) => {
+      this.stdout += chunk;
+    });
+    this.child.stderr?.on("data", (chunk) => {
+      this.stderr += chunk;
+    });
+    this.#ended = once(this.child, "close");
+  }
+
+  /** The exit code; a signal's name where one ended it. */
+  async end(): Promise<number | string> {
+    const [code, signal] = (await this.#ended) as [number | null, string | null];
+    return code ?? signal ?? "unknown";
+  }
+
+  /** Resolves once the pattern is in what it printed; rejects when it ends before. */
+  async printed(pattern: RegExp): Promise<RegExpExecArray> {
+    for (;;) {
+      const found = pattern.exec(this.stdout) ?? pattern.exec(this.stderr);
+      if (found) return found;
+      if (this.child.exitCode !== null || this.child.signalCode !== null) {
+        throw new Error(`it ended without ${pattern}: ${this.stdout}${this.stderr}`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+}
+
+/** Whether a process with this id runs (a zombie does not). */
+export function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Resolves when none of the processes runs; rejects after the time. */
+export async function allGone(pids: readonly number[], withinMs: number): Promise<void> {
+  const giveUpAtMs = performance.now() + withinMs;
+  while (pids.some(isRunning)) {
+    if (performance.now() > giveUpAtMs) throw new Error(`still running: ${pids.filter(isRunning)}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}

@@ -1,0 +1,50 @@
+import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseApiKey } from "@heddle/auth/api-key";
+import { afterAll, describe, expect, it } from "vitest";
+import { DataDirectory } from "./data-directory.ts";
+
+const scratch = mkdtempSync(join(tmpdir(), "heddle-data-"));
+let count = 0;
+const fresh = () => new DataDirectory(join(scratch, `d${++count}`));
+afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+
+describe("a data directory", () => {
+  it("is readable by its owner only", () => {
+    expect(statSync(fresh().path).mode & 0o777).toBe(0o700);
+  });
+
+  it("cannot be where a file is, and says so", () => {
+    const file = join(scratch, "file");
+    writeFileSync(file, "");
+    expect(() => new DataDirectory(file)).toThrow(/cannot be made.*--data DIR/);
+  });
+
+  it("is held by one process, until it lets go", () => {
+    const data = fresh();
+    const lock = data.lock("http://a");
+    expect(() => data.lock("http://b")).toThrow(`process ${process.pid} at http://a`);
+    lock.release();
+    data.lock("http://b").release();
+  });
+
+  it("is taken over from a process that is gone, also where its id lives on in another", () => {
+    const data = fresh();
+    const reused = { pid: process.pid, address: "http://a", started: "not this process's" };
+    for (const holder of [{ ...reused, pid: 2 ** 22 + 1 }, reused]) {
+      writeFileSync(join(data.path, "lock"), JSON.stringify(holder));
+      data.lock("http://b").release();
+    }
+    writeFileSync(join(data.path, "lock"), "damaged");
+    data.lock("http://b").release();
+  });
+
+  it("makes its secrets once and keeps them", () => {
+    const data = fresh();
+    const first = data.secrets("http://a");
+    expect(first.isNew).toBe(true);
+    expect(parseApiKey(first.apiKey).ok).toBe(true);
+    expect(data.secrets("http://b")).toEqual({ ...first, isNew: false });
+  });
+});

@@ -1,0 +1,179 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, afterEach, describe, expect, it } from "vitest";
+import { allGone, DrivenProcess } from "../testing/driven-process.ts";
+
+// `heddle up` as a real process over real child processes that keep the apps' command lines.
+
+const DRIVER = fileURLToPath(new URL("../testing/up-driver.ts", import.meta.url));
+const scratch = mkdtempSync(join(tmpdir(), "heddle-up-"));
+const started: DrivenProcess[] = [];
+let directories = 0;
+
+afterEach(() => {
+  for (const { child } of started.splice(0)) child.kill("SIGKILL");
+});
+afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => server.once("listening", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+async function up(flags: object, env: NodeJS.ProcessEnv = {}) {
+  const data = join(scratch, `data-${++directories}`);
+  const port = await freePort();
+  const defaults = {
+    ...{ masters: "1", workers: "1", parameterServers: "0", port: String(port), data },
+    ...{ profile: "demo", logLevel: "warn" },
+  };
+  const all = { ...defaults, ...flags };
+  const driven = new DrivenProcess([process.execPath, DRIVER, JSON.stringify(all)], env);
+  started.push(driven);
+  return { driven, data: all.data, port: Number(all.port) };
+}
+
+/** The ids of the cluster's processes, from the log lines that --verbose shows. */
+async function childPids(parent: number): Promise<number[]> {
+  const text = readFileSync(`/proc/${parent}/task/${parent}/children`, "utf8");
+  return text.trim().split(/\s+/).filter(Boolean).map(Number);
+}
+
+describe("heddle up", () => {
+  it("shows the pull, an answer and how to go on; --once then ends everything with 0", async () => {
+    const { driven, data, port } = await up({ once: true, workers: "2", parameterServers: "1" });
+    expect(await driven.end()).toBe(0);
+    expect(driven.stderr).toMatch(/pulling scripted model .* 50 %/);
+    expect(driven.stderr).toMatch(/7 tokens in .* first token after/);
+    expect(driven.stdout).toContain("It lifts the warp.");
+    expect(driven.stdout).toContain(`http://127.0.0.1:${port}/api/v1`);
+    expect(driven.stdout).toContain("1 master, 2 workers, 1 parameter server");
+    expect(driven.stdout).toMatch(
+      /FamilyA-1-2B +scripted model of the demo profile +\(a stand-in\)/,
+    );
+    expect(existsSync(join(data, "lock"))).toBe(false);
+  });
+
+  it("shows the key at the first start only, and keeps it where only the owner reads it", async () => {
+    const first = await up({ once: true });
+    await first.driven.end();
+    const key = /hdl_local_\w+/.exec(first.driven.stdout)?.[0] ?? "no key was shown";
+    const again = await up({ once: true, data: first.data });
+    expect(await again.driven.end()).toBe(0);
+    expect(again.driven.stdout).not.toContain(key);
+    expect(again.driven.stdout).toContain("bootstrap-key");
+    const file = join(first.data, "credentials.json");
+    expect(JSON.parse(readFileSync(file, "utf8"))).toEqual({
+      endpoint: `http://127.0.0.1:${again.port}`,
+      api_key: key,
+    });
+    for (const name of ["credentials.json", "bootstrap-key", "cluster-token"]) {
+      expect(statSync(join(first.data, name)).mode & 0o777, name).toBe(0o600);
+    }
+  });
+
+  it("prints commands that work when they are pasted into a shell", async () => {
+    const { driven } = await up({});
+    await driven.printed(/Ctrl-C stops everything/);
+    const commands = driven.stdout.split("\n").filter((line) => /^ {2}(curl|\(cd) /.test(line));
+    expect(commands).toHaveLength(3);
+    for (const command of commands) {
+      const pasted = new DrivenProcess(["sh", "-c", command]);
+      expect(await pasted.end(), `${command}\n${pasted.stderr}`).toBe(0);
+      expect(pasted.stdout, command).toContain("It lifts the warp.");
+    }
+  });
+
+  it("ends in order at one Ctrl-C and exits with 0", async () => {
+    const { driven } = await up({ verbose: true });
+    await driven.printed(/Ctrl-C stops everything/);
+    const pids = await childPids(driven.child.pid ?? 0);
+    expect(pids).toHaveLength(2);
+    driven.child.kill("SIGINT");
+    expect(await driven.end()).toBe(0);
+    expect(driven.stderr).toMatch(/worker-1 +told to stop\nmaster-1 +stopped/);
+    await allGone(pids, 0);
+  });
+
+  it("exits with 130 when it is interrupted before the cluster answers", async () => {
+    const { driven } = await up({});
+    await driven.printed(/pulling/);
+    driven.child.kill("SIGINT");
+    expect(await driven.end()).toBe(130);
+  });
+
+  it("leaves no process behind when it is killed", async () => {
+    const { driven } = await up({}, { SCRIPT: "grandchild" });
+    await driven.printed(/Ctrl-C stops everything/);
+    const pids = await childPids(driven.child.pid ?? 0);
+    const grandchildren = (await Promise.all(pids.map(childPids))).flat();
+    driven.child.kill("SIGKILL");
+    expect(await driven.end()).toBe("SIGKILL");
+    await allGone(pids, 5_000);
+    expect(pids).toHaveLength(2);
+    for (const pid of grandchildren) process.kill(pid, "SIGKILL");
+  });
+
+  it("takes a lock over from one that was killed", async () => {
+    const first = await up({});
+    await first.driven.printed(/Ctrl-C stops everything/);
+    first.driven.child.kill("SIGKILL");
+    await first.driven.end();
+    const second = await up({ data: first.data, once: true });
+    expect(await second.driven.end()).toBe(0);
+  });
+
+  it("refuses a directory in use with one line that names who has it", async () => {
+    const first = await up({});
+    await first.driven.printed(/Ctrl-C stops everything/);
+    const second = await up({ data: first.data });
+    expect(await second.driven.end()).toBe(5);
+    expect(second.driven.stderr).toContain(
+      `in use by process ${first.driven.child.pid} at http://127.0.0.1:${first.port}`,
+    );
+  });
+
+  it("refuses a port in use before it starts anything, and names a free one", async () => {
+    const server = createServer().listen(0, "127.0.0.1");
+    await new Promise((resolve) => server.once("listening", resolve));
+    const { port } = server.address() as AddressInfo;
+    const { driven, data } = await up({ port: String(port) });
+    expect(await driven.end()).toBe(5);
+    expect(driven.stderr).toMatch(new RegExp(`Port ${port} .* is in use.*--port \\d+`));
+    expect(existsSync(join(data, "logs"))).toBe(false);
+    server.close();
+  });
+
+  it("falls back to the tiny model, and says that its answers are noise", async () => {
+    const { driven } = await up({ once: true }, { SCRIPT: "fail" });
+    expect(await driven.end()).toBe(0);
+    expect(driven.stderr).toContain("could not be had: no source could be reached");
+    expect(driven.stderr).toMatch(/NOISE.*--model FILE/);
+    expect(driven.stdout).toContain("scripted model of the tiny profile");
+  });
+
+  it("does not fall back where a profile was chosen", async () => {
+    const { driven } = await up({ once: true, profile: "gpu" }, { SCRIPT: "fail" });
+    expect(await driven.end()).toBe(7);
+    expect(driven.stderr).toContain("could not be loaded: no source could be reached");
+  });
+
+  it("reports a master that never starts, with what it last said", async () => {
+    const { driven } = await up({}, { SCRIPT: "crash" });
+    expect(await driven.end()).toBe(7);
+    expect(driven.stderr).toMatch(/master-1 does not .*Error: the disk is on fire.*5 crashes/);
+  });
+
+  it("starts again what crashes, and goes on", async () => {
+    const { driven } = await up({ once: true }, { SCRIPT: "crash-once" });
+    expect(await driven.end()).toBe(0);
+    expect(driven.stderr).toMatch(/worker-1 +it exited with code 3; it last said: about to crash/);
+  });
+});

@@ -1,0 +1,131 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, describe, expect, it } from "vitest";
+import { allGone, isRunning } from "../testing/driven-process.ts";
+import { describeLogLine } from "./log-line.ts";
+import { type ProcessKind, type ProcessSpec, SupervisedProcess } from "./supervised-process.ts";
+import { Supervisor } from "./supervisor.ts";
+
+const WORKER = fileURLToPath(new URL("../testing/scripted-worker.ts", import.meta.url));
+const LIMITS = { baseMs: 20, maxMs: 40, maxCrashes: 3, windowMs: 60_000 };
+const data = mkdtempSync(join(tmpdir(), "heddle-supervised-"));
+const cleanUps: (() => void)[] = [() => rmSync(data, { recursive: true, force: true })];
+afterEach(() => {
+  while (cleanUps.length > 1) cleanUps.pop()?.();
+});
+
+function spec(name: string, script: string, kind: ProcessKind = "worker"): ProcessSpec {
+  const env = { PATH: process.env["PATH"], SCRIPT: script };
+  return { name, kind, command: [process.execPath, WORKER, "--data", data], env };
+}
+
+class Recorder {
+  readonly lines: string[] = [];
+  line(of: ProcessSpec, line: Parameters<typeof describeLogLine>[0]): void {
+    this.lines.push(`${of.name}: ${describeLogLine(line)}`);
+  }
+  restarting(of: ProcessSpec, why: string): void {
+    this.lines.push(`${of.name} restarts: ${why}`);
+  }
+  gaveUp(of: ProcessSpec, why: string): void {
+    this.lines.push(`${of.name} gave up: ${why}`);
+  }
+}
+
+function supervise(script: string, recorder = new Recorder()): SupervisedProcess {
+  const supervised = new SupervisedProcess(spec("w", script), recorder, LIMITS);
+  cleanUps.push(() => supervised.kill());
+  supervised.start();
+  return supervised;
+}
+
+describe("a supervised process", () => {
+  it("is ready when it says so, and ends at SIGTERM", async () => {
+    const recorder = new Recorder();
+    const supervised = supervise("", recorder);
+    await supervised.ready;
+    const pid = supervised.pid ?? 0;
+    await supervised.stop(5_000);
+    expect(isRunning(pid)).toBe(false);
+    expect(recorder.lines).toEqual(["w: ready", "w: told to stop"]);
+  });
+
+  it("starts again after a crash, and says why it crashed", async () => {
+    const recorder = new Recorder();
+    const supervised = supervise("crash-once", recorder);
+    await supervised.ready;
+    await supervised.stop(5_000);
+    expect(recorder.lines).toContain(
+      "w restarts: it exited with code 3; it last said: about to crash",
+    );
+  });
+
+  it("stays down after too many crashes, which is told once", async () => {
+    const recorder = new Recorder();
+    const broken: ProcessSpec = { ...spec("w", ""), command: [process.execPath, "/no/such/file"] };
+    const supervised = new SupervisedProcess(broken, recorder, LIMITS);
+    supervised.start();
+    await expect(supervised.ready).rejects.toThrow(
+      /w does not start: it exited with code 1; it last said: Error: Cannot find module .*3 crashes/,
+    );
+    expect(recorder.lines.filter((line) => line.includes("gave up"))).toHaveLength(1);
+    expect(recorder.lines.filter((line) => line.includes("restarts"))).toHaveLength(2);
+  });
+
+  it("tells of a program that does not exist", async () => {
+    const broken: ProcessSpec = { ...spec("w", ""), command: ["/no/such/program"] };
+    const supervised = new SupervisedProcess(broken, new Recorder(), LIMITS);
+    supervised.start();
+    await expect(supervised.ready).rejects.toThrow(/could not be started.*ENOENT/);
+  });
+
+  it("is killed when it does not end within the grace", async () => {
+    const supervised = supervise("stubborn");
+    await supervised.ready;
+    const pid = supervised.pid ?? 0;
+    await supervised.stop(100);
+    expect(isRunning(pid)).toBe(false);
+  });
+
+  it("takes the processes that it started with it", async () => {
+    const recorder = new Recorder();
+    const supervised = supervise("grandchild", recorder);
+    await supervised.ready;
+    const grandchild = Number(/grandchild=(\d+)/.exec(recorder.lines.join())?.[1]);
+    expect(isRunning(grandchild)).toBe(true);
+    await supervised.stop(5_000);
+    await allGone([grandchild], 5_000);
+  });
+
+  it("is not started again once it was told to stop between two crashes", async () => {
+    const recorder = new Recorder();
+    const slow = { ...LIMITS, baseMs: 60_000, maxMs: 60_000 };
+    const broken: ProcessSpec = { ...spec("w", ""), command: [process.execPath, "-e", "throw 1"] };
+    const supervised = new SupervisedProcess(broken, recorder, slow);
+    supervised.start();
+    while (recorder.lines.every((line) => !line.includes("restarts"))) {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    await supervised.stop(100);
+    expect(supervised.pid).toBeUndefined();
+  });
+});
+
+describe("a supervisor", () => {
+  it("ends workers first, then parameter servers, then masters", async () => {
+    const recorder = new Recorder();
+    const specs = [
+      spec("m", "", "master"),
+      spec("p", "", "parameter-server"),
+      spec("w", "", "worker"),
+    ];
+    const supervisor = new Supervisor(specs, recorder, LIMITS);
+    cleanUps.push(() => supervisor.kill());
+    await supervisor.start();
+    await supervisor.stop();
+    const stops = recorder.lines.filter((line) => line.includes("told to stop"));
+    expect(stops).toEqual(["w: told to stop", "p: told to stop", "m: told to stop"]);
+  });
+});

@@ -1,0 +1,41 @@
+import { spawn } from "node:child_process";
+import { describe, expect, it } from "vitest";
+import { PARENT_PIPE_VARIABLE } from "./exit-with-parent.ts";
+
+const MODULE = new URL("./exit-with-parent.ts", import.meta.url).href;
+
+/** Starts a process that says when it watches, closes its input, and tells how it ended. */
+async function closeInput(before: string, env: NodeJS.ProcessEnv): Promise<string> {
+  const code = `
+    import { exitWithParent } from ${JSON.stringify(MODULE)};
+    ${before}
+    exitWithParent();
+    setTimeout(() => process.exit(9), 700);
+    console.log("watching");
+  `;
+  const child = spawn(process.execPath, ["--input-type=module", "-e", code], {
+    stdio: ["pipe", "pipe", "inherit"],
+    env: { ...process.env, ...env },
+  });
+  child.stdout.once("data", () => child.stdin.end());
+  return await new Promise((resolve) => {
+    child.once("close", (status, signal) => resolve(signal ?? `code ${status}`));
+  });
+}
+
+describe("a process that exits with its parent", () => {
+  const supervised = { [PARENT_PIPE_VARIABLE]: "stdin" };
+
+  it("ends by SIGTERM when its input closes", async () => {
+    expect(await closeInput("", supervised)).toBe("SIGTERM");
+  });
+
+  it("runs its own orderly end first", async () => {
+    const handler = 'process.on("SIGTERM", () => setTimeout(() => process.exit(4), 50));';
+    expect(await closeInput(handler, supervised)).toBe("code 4");
+  });
+
+  it("lives on where nobody supervises it", async () => {
+    expect(await closeInput("", { [PARENT_PIPE_VARIABLE]: "" })).toBe("code 9");
+  });
+});
