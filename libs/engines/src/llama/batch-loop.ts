@@ -1,0 +1,274 @@
+import { admitWaiting } from "./admission.ts";
+import { Batch } from "./batch.ts";
+import { FairQueue } from "./fair-queue.ts";
+import { CandidateArray, Grammar } from "./grammar.ts";
+import { KvCache } from "./kv-cache.ts";
+import { LogitRows } from "./logit-rows.ts";
+import { captureRow, finishLogprobs } from "./logprobs.ts";
+import type { LoadedModel } from "./model.ts";
+import { planPrefill } from "./prefill-plan.ts";
+import { Sampler, type SamplerScratch, samplerScratch } from "./sampler.ts";
+import { type Sequence, TokenList } from "./sequence.ts";
+import { StepReport } from "./step-report.ts";
+import {
+  ENDED_LENGTH,
+  ENDED_STOP,
+  ENDS_GENERATION,
+  GOES_ON,
+  type ThreadCommand,
+  type ThreadLoad,
+  type ThreadStep,
+  type ThreadSubmit,
+} from "./thread-messages.ts";
+
+/** `llama_decode` answers: done, and no room in the cache for the batch. */
+const DECODED = 0;
+const NO_KV_SLOT = 1;
+
+/** Room for answer tokens that a sequence starts with. */
+const SPARE_TOKENS = 64;
+
+/**
+ * Continuous batching: each step decodes one token for every running sequence and spends a bounded
+ * budget on prompts that are being read. It owns no thread and no clock of its own: the caller
+ * passes commands in, calls `step`, and posts what comes out.
+ */
+export class BatchLoop {
+  readonly #model: LoadedModel;
+  readonly #batch: Batch;
+  readonly #cache: KvCache;
+  readonly #queue = new FairQueue<Sequence>();
+  readonly #sequences = new Map<number, Sequence>();
+  readonly #rows: Sequence[] = [];
+  readonly #logits: LogitRows;
+  readonly #report: StepReport;
+  readonly #scratch: SamplerScratch;
+  #candidates: CandidateArray | undefined;
+  readonly #totals = { prompt: 0, cached: 0, generated: 0 };
+  /** Whether the load changed with nothing else to report. */
+  #loadChanged = false;
+
+  constructor(model: LoadedModel) {
+    this.#model = model;
+    const { kv, kvTokens, maxSequences, canShare, batchTokens, vocabularySize } = model;
+    this.#batch = new Batch(batchTokens, maxSequences);
+    this.#cache = new KvCache(kv, kvTokens, maxSequences, canShare);
+    this.#logits = new LogitRows(vocabularySize, maxSequences);
+    this.#report = new StepReport(batchTokens);
+    this.#scratch = samplerScratch(vocabularySize);
+  }
+
+  /** Whether there is nothing to compute. */
+  get isIdle(): boolean {
+    return this.#sequences.size === 0;
+  }
+
+  get load(): ThreadLoad {
+    return {
+      running: this.#cache.running.size,
+      waiting: this.#queue.size,
+      kvUsedTokens: this.#cache.usedTokens,
+      promptTokens: this.#totals.prompt,
+      cachedTokens: this.#totals.cached,
+      generatedTokens: this.#totals.generated,
+    };
+  }
+
+  command(command: ThreadCommand, nowMs: number): void {
+    if (command.kind === "submit") {
+      for (let choice = 0; choice < command.choices; choice++) {
+        this.#enqueue(command, choice, nowMs);
+      }
+      this.#loadChanged = true;
+      return;
+    }
+    for (const handle of command.handles) {
+      const sequence = this.#sequences.get(handle);
+      if (sequence !== undefined) this.#end(sequence);
+    }
+  }
+
+  /**
+   * Runs one step: admit, plan, decode, sample. Gives what to post, if anything. Throws where the
+   * native library failed for good: its state cannot be trusted then.
+   */
+  step(nowMs: number): ThreadStep | undefined {
+    this.#admit(nowMs);
+    this.#plan();
+    if (this.#batch.size > 0 && this.#decode()) this.#sampleRows();
+    if (this.#report.isEmpty && !this.#loadChanged) return undefined;
+    this.#loadChanged = false;
+    return this.#report.take(this.load);
+  }
+
+  #enqueue(request: ThreadSubmit, choice: number, nowMs: number): void {
+    const { sampling } = request;
+    const seed = (sampling.seed + choice) >>> 0;
+    const sequence: Sequence = {
+      handle: request.firstHandle + choice,
+      request,
+      fairKey: request.fairKey,
+      priority: request.priority,
+      arrivedMs: nowMs,
+      tokens: new TokenList(request.prompt, SPARE_TOKENS),
+      promptLength: request.prompt.length,
+      sampler: new Sampler({ ...sampling, seed }, this.#scratch),
+      grammar: request.grammar === "" ? undefined : this.#newGrammar(request.grammar),
+      slot: -1,
+      admitted: 0,
+      computed: 0,
+      sampled: 0,
+      lease: undefined,
+      shared: false,
+      started: false,
+      planned: 0,
+      blocker: undefined,
+      blockedLength: 0,
+    };
+    this.#sequences.set(sequence.handle, sequence);
+    this.#queue.push(sequence);
+  }
+
+  #newGrammar(source: string): Grammar {
+    const { llama, vocabulary, vocabularySize } = this.#model;
+    this.#candidates ??= new CandidateArray(vocabularySize);
+    return new Grammar(llama, vocabulary, source, this.#candidates);
+  }
+
+  #admit(nowMs: number): void {
+    for (const sequence of admitWaiting(this.#queue, this.#cache)) {
+      this.#loadChanged = true;
+      // Only the first choice's first admission starts the request and counts its prompt.
+      if (sequence.handle !== sequence.request.firstHandle || sequence.started) continue;
+      sequence.started = true;
+      this.#totals.prompt += sequence.promptLength;
+      this.#totals.cached += sequence.computed;
+      this.#report.started({
+        firstHandle: sequence.handle,
+        cachedTokens: sequence.computed,
+        queuedMs: nowMs - sequence.arrivedMs,
+      });
+    }
+  }
+
+  /** Fills the batch: one token of every decoding sequence, then prompts within the budget. */
+  #plan(): void {
+    const { batchTokens, prefillBudgetTokens } = this.#model;
+    this.#batch.clear();
+    this.#rows.length = 0;
+    for (;;) {
+      const decoding: Sequence[] = [];
+      const prompts: Sequence[] = [];
+      for (const sequence of this.#cache.running) {
+        const left = sequence.tokens.length - sequence.computed;
+        sequence.planned = left === 1 ? 1 : 0;
+        (left === 1 ? decoding : prompts).push(sequence);
+      }
+      const room = batchTokens - decoding.length;
+      const budget = decoding.length > 0 ? Math.min(prefillBudgetTokens, room) : room;
+      const wanted = decoding.length + planPrefill(prompts, budget);
+      if (wanted === 0) return;
+      const free = this.#cache.makeRoom(wanted);
+      if (free < wanted) planPrefill(prompts, Math.max(0, free - decoding.length));
+      // A sequence alone always fits, so the preempting ends.
+      if (free < Math.max(1, decoding.length)) {
+        this.#preemptYoungest();
+        continue;
+      }
+      for (const sequence of decoding) this.#add(sequence);
+      for (const sequence of prompts) if (sequence.planned > 0) this.#add(sequence);
+      return;
+    }
+  }
+
+  #add(sequence: Sequence): void {
+    const { values, length } = sequence.tokens;
+    const end = sequence.computed + sequence.planned;
+    for (let at = sequence.computed; at < end; at++) {
+      this.#batch.add(values[at] as number, at, sequence.slot, at === length - 1);
+    }
+    if (end === length) this.#rows.push(sequence);
+  }
+
+  /** True where the batch was computed; false where room had to be made and nothing was. */
+  #decode(): boolean {
+    const { llama, context } = this.#model;
+    const answer = llama.decode(context, this.#batch.struct);
+    if (answer === NO_KV_SLOT) {
+      if (this.#cache.evictAll() > 0) return false;
+      if (this.#cache.running.size < 2) throw new Error("one sequence does not fit the KV cache");
+      this.#preemptYoungest();
+      return false;
+    }
+    if (answer !== DECODED) throw new Error(`llama_decode failed with code ${answer}`);
+    for (const sequence of this.#cache.running) {
+      if (sequence.planned === 0) continue;
+      sequence.computed += sequence.planned;
+      this.#queue.charge(sequence.fairKey, sequence.planned);
+      sequence.planned = 0;
+    }
+    return true;
+  }
+
+  #sampleRows(): void {
+    const { llama, context } = this.#model;
+    if (this.#rows.length === 0) return;
+    this.#logits.point(llama.get_logits(context));
+    this.#rows.forEach((sequence, row) => {
+      if (!sequence.shared) {
+        this.#cache.share(sequence, sequence.promptLength);
+        sequence.shared = true;
+      }
+      this.#sample(sequence, this.#logits.row(row));
+    });
+  }
+
+  #sample(sequence: Sequence, logits: Float32Array): void {
+    const { request, sampler, grammar } = sequence;
+    const raw = request.topLogprobs >= 0 ? captureRow(logits, request.topLogprobs) : undefined;
+    sampler.adjust(logits);
+    const drawn =
+      grammar === undefined
+        ? sampler.draw(logits)
+        : grammar.draw(logits, (left) => sampler.draw(left));
+    // Where no token fits the grammar, the text is complete and the vocabulary cannot say so.
+    const token = drawn < 0 ? this.#model.eosToken : drawn;
+    const end = this.#endOf(sequence, token, drawn < 0);
+    sampler.accept(token);
+    if (end !== ENDED_STOP) grammar?.accept(token);
+    sequence.sampled++;
+    sequence.tokens.push(token);
+    this.#totals.generated++;
+    const logprobs = raw === undefined ? undefined : finishLogprobs(raw, token);
+    this.#report.token(sequence.handle, token, end, logprobs);
+    if (end !== GOES_ON) this.#end(sequence);
+  }
+
+  #endOf(sequence: Sequence, token: number, complete: boolean): number {
+    if (complete || (this.#model.flags[token] as number) & ENDS_GENERATION) return ENDED_STOP;
+    const full = sequence.tokens.length + 1 >= this.#model.contextTokens;
+    return full || sequence.sampled + 1 >= sequence.request.maxTokens ? ENDED_LENGTH : GOES_ON;
+  }
+
+  #end(sequence: Sequence): void {
+    if (sequence.slot >= 0) {
+      this.#cache.share(sequence, sequence.computed);
+      this.#cache.release(sequence);
+    } else {
+      this.#queue.remove(sequence);
+    }
+    this.#queue.leave(sequence.fairKey);
+    this.#sequences.delete(sequence.handle);
+    sequence.grammar?.free();
+    this.#loadChanged = true;
+  }
+
+  /** Takes the youngest sequence's cells; it waits first in line and recomputes them later. */
+  #preemptYoungest(): void {
+    const youngest = this.#cache.youngest();
+    if (youngest === undefined) throw new Error("no sequence is left to preempt");
+    this.#cache.release(youngest);
+    this.#queue.pushFront(youngest);
+    this.#loadChanged = true;
+  }
+}

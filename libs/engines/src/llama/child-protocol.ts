@@ -1,0 +1,43 @@
+import type {
+  EngineEvent,
+  EngineFailure,
+  EngineInfo,
+  EngineLoad,
+  GenerateRequest,
+  SubmitOptions,
+} from "@heddle/contracts/engine";
+
+/** How an engine process is started; everything that hardware decides is settled. */
+export interface ChildStart {
+  readonly modelPath: string;
+  readonly device: string;
+  readonly gpuLayers: number;
+  readonly threads: number;
+  readonly maxSequences: number;
+  readonly maxQueued: number;
+  readonly prefillBudgetTokens: number;
+  readonly contextTokens?: number | undefined;
+  readonly kvTokens?: number | undefined;
+  /** Replaces the template in the file. */
+  readonly chatTemplate?: string | undefined;
+}
+
+/** What the worker agent sends to an engine process; `start` comes first and once. */
+export type ParentMessage =
+  | { readonly kind: "start"; readonly start: ChildStart }
+  | {
+      readonly kind: "submit";
+      readonly id: number;
+      readonly request: GenerateRequest;
+      readonly options: SubmitOptions;
+    }
+  | { readonly kind: "cancel"; readonly id: number };
+
+/** The load but for what only the parent knows. */
+export type ChildLoad = Omit<EngineLoad, "restarts">;
+
+/** What an engine process sends: `ready` once, then events, at most one message per step. */
+export type ChildMessage =
+  | { readonly kind: "ready"; readonly info: EngineInfo; readonly load: ChildLoad }
+  | { readonly kind: "events"; readonly events: readonly EngineEvent[]; readonly load: ChildLoad }
+  | { readonly kind: "fatal"; readonly error: EngineFailure };

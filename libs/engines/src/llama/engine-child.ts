@@ -1,0 +1,97 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { extname } from "node:path";
+import { fileURLToPath } from "node:url";
+import { AppError } from "@heddle/base/errors";
+import type { EngineInfo } from "@heddle/contracts/engine";
+import type { ChildLoad, ChildMessage, ChildStart, ParentMessage } from "./child-protocol.ts";
+
+/** What the owner of an engine process hears from it. */
+export interface EngineChildListener {
+  events(message: Extract<ChildMessage, { kind: "events" }>): void;
+  /** The process is gone; called once, also after `kill`. */
+  exited(reason: AppError): void;
+}
+
+/** Characters of the process's error output that are kept for its failure message. */
+const MAX_ERROR_OUTPUT = 2000;
+
+/** One engine process as its parent sees it. */
+export class EngineChild {
+  readonly #process: ChildProcess;
+  readonly #listener: EngineChildListener;
+  readonly #ready = Promise.withResolvers<{ info: EngineInfo; load: ChildLoad }>();
+  readonly #gone = Promise.withResolvers<void>();
+  #errorOutput = "";
+  #fatal: AppError | undefined;
+
+  constructor(start: ChildStart, listener: EngineChildListener) {
+    this.#listener = listener;
+    const url = new URL(`./engine-process${extname(import.meta.url)}`, import.meta.url);
+    this.#process = fork(fileURLToPath(url), {
+      serialization: "advanced",
+      execArgv: [],
+      stdio: ["ignore", "ignore", "pipe", "ipc"],
+    });
+    // A failure to start is told by `ready`; who does not wait for it hears of it by `exited`.
+    this.#ready.promise.catch(() => undefined);
+    this.#process.stderr?.setEncoding("utf8").on("data", (text: string) => {
+      this.#errorOutput = (this.#errorOutput + text).slice(-MAX_ERROR_OUTPUT);
+    });
+    this.#process.on("message", (message) => this.#take(message as ChildMessage));
+    this.#process.on("error", (error) => {
+      this.#fatal ??= new AppError("engine_failed", `the engine process failed: ${error.message}`);
+    });
+    this.#process.on("close", (code, signal) => this.#exited(code, signal));
+    this.send({ kind: "start", start });
+  }
+
+  get pid(): number | undefined {
+    return this.#process.pid;
+  }
+
+  /** Resolves when the model is loaded; rejects with the reason where the process ends before. */
+  get ready(): Promise<{ info: EngineInfo; load: ChildLoad }> {
+    return this.#ready.promise;
+  }
+
+  /** A message to a process that is gone is lost; `exited` tells of it. */
+  send(message: ParentMessage): void {
+    if (this.#process.connected) this.#process.send(message, () => undefined);
+  }
+
+  /** Ends the process at once; resolves when it is gone. */
+  kill(): Promise<void> {
+    this.#process.kill("SIGKILL");
+    return this.#gone.promise;
+  }
+
+  #take(message: ChildMessage): void {
+    switch (message.kind) {
+      case "ready":
+        this.#ready.resolve({ info: message.info, load: message.load });
+        return;
+      case "events":
+        this.#listener.events(message);
+        return;
+      case "fatal":
+        this.#fatal = new AppError(message.error.code, message.error.message);
+        return;
+      default:
+        message satisfies never;
+    }
+  }
+
+  #exited(code: number | null, signal: NodeJS.Signals | null): void {
+    const how = signal === null ? `with exit code ${code}` : `by signal ${signal}`;
+    const output = this.#errorOutput.trim();
+    const reason =
+      this.#fatal ??
+      new AppError(
+        "engine_failed",
+        `the engine process ended ${how}${output === "" ? "" : `; it wrote: ${output}`}`,
+      );
+    this.#ready.reject(reason);
+    this.#gone.resolve();
+    this.#listener.exited(reason);
+  }
+}

@@ -1,0 +1,152 @@
+import { extname } from "node:path";
+import { Worker } from "node:worker_threads";
+import { toAppError } from "@heddle/base/errors";
+import type { EngineFailure } from "@heddle/contracts/engine";
+import { ChatTemplate } from "../text/chat-template.ts";
+import { openBindings } from "./bindings.ts";
+import type { ChildLoad, ChildMessage, ChildStart, ParentMessage } from "./child-protocol.ts";
+import { findNativeLibrary } from "./native-library.ts";
+import { RequestBook } from "./request-book.ts";
+import type {
+  ThreadCommand,
+  ThreadEvent,
+  ThreadLoad,
+  ThreadReady,
+  ThreadStart,
+} from "./thread-messages.ts";
+import { Tokenizer } from "./tokenizer.ts";
+
+/** How old the reported memory figure may be. */
+const RESIDENT_MAX_AGE_MS = 500;
+
+/**
+ * The main thread of an engine process: one model, one engine thread. It takes requests from its
+ * parent, turns text into tokens and back, and sends at most one message per step. It dies with its
+ * parent and when the engine thread fails, since native state cannot be repaired.
+ */
+class EngineProcess {
+  readonly #start: ChildStart;
+  readonly #wake = new SharedArrayBuffer(4);
+  readonly #wakeWord = new Int32Array(this.#wake);
+  readonly #thread: Worker;
+  #book: RequestBook | undefined;
+  #kvTokens = 0;
+  #threadLoad: ThreadLoad | undefined;
+  #resident = { bytes: 0, takenMs: Number.NEGATIVE_INFINITY };
+
+  constructor(start: ChildStart) {
+    this.#start = start;
+    const url = new URL(`./engine-thread${extname(import.meta.url)}`, import.meta.url);
+    const { maxQueued: _, chatTemplate: __, ...limits } = start;
+    const workerData: ThreadStart = { ...limits, wake: this.#wake };
+    this.#thread = new Worker(url, { workerData });
+    this.#thread.on("message", (event: ThreadEvent) => this.#take(event));
+    this.#thread.on("error", (error) => die(failureOf(error)));
+  }
+
+  handle(message: ParentMessage): void {
+    if (message.kind === "submit") {
+      this.#book?.submit(message.id, message.request, message.options);
+    } else if (message.kind === "cancel") {
+      this.#book?.cancel(message.id);
+    }
+  }
+
+  #take(event: ThreadEvent): void {
+    switch (event.kind) {
+      case "ready":
+        try {
+          this.#ready(event);
+        } catch (error) {
+          die(failureOf(error));
+        }
+        return;
+      case "fatal":
+        die(event.error);
+        return;
+      case "step": {
+        this.#threadLoad = event.load;
+        const events = this.#book?.step(event) ?? [];
+        send({ kind: "events", events, load: this.#load() });
+        return;
+      }
+      default:
+        event satisfies never;
+    }
+  }
+
+  #ready(event: ThreadReady): void {
+    const { vocabulary, info } = event;
+    // A second handle on the same libraries: this thread tokenizes with the model's vocabulary.
+    const { llama } = openBindings(findNativeLibrary(this.#start.device));
+    this.#kvTokens = event.kvTokens;
+    this.#threadLoad = event.load;
+    this.#book = new RequestBook({
+      table: vocabulary,
+      tokenizer: new Tokenizer(llama, vocabulary),
+      template: new ChatTemplate(this.#start.chatTemplate ?? event.chatTemplate, vocabulary),
+      contextTokens: info.contextTokens,
+      maxQueued: this.#start.maxQueued,
+      command: (command) => this.#command(command),
+      emit: (events) => send({ kind: "events", events, load: this.#load() }),
+    });
+    send({ kind: "ready", info, load: this.#load() });
+  }
+
+  #command(command: ThreadCommand): void {
+    this.#thread.postMessage(command);
+    Atomics.add(this.#wakeWord, 0, 1);
+    Atomics.notify(this.#wakeWord, 0);
+  }
+
+  #load(): ChildLoad {
+    const load = this.#threadLoad;
+    return {
+      running: load?.running ?? 0,
+      waiting: this.#book?.waiting ?? 0,
+      maxSequences: this.#start.maxSequences,
+      maxQueued: this.#start.maxQueued,
+      kvUsedTokens: load?.kvUsedTokens ?? 0,
+      kvTokens: this.#kvTokens,
+      promptTokens: load?.promptTokens ?? 0,
+      cachedTokens: load?.cachedTokens ?? 0,
+      generatedTokens: load?.generatedTokens ?? 0,
+      residentBytes: this.#residentBytes(),
+    };
+  }
+
+  #residentBytes(): number {
+    const nowMs = performance.now();
+    if (nowMs - this.#resident.takenMs > RESIDENT_MAX_AGE_MS) {
+      this.#resident = { bytes: process.memoryUsage.rss(), takenMs: nowMs };
+    }
+    return this.#resident.bytes;
+  }
+}
+
+function failureOf(error: unknown): EngineFailure {
+  const { code, message } = toAppError(error);
+  return { code: code === "server_error" ? "engine_failed" : code, message };
+}
+
+function send(message: ChildMessage): void {
+  if (process.connected) process.send?.(message);
+}
+
+/** Ends the process at once: an ordinary exit would wait for native code and run its destructors. */
+function end(): void {
+  process.kill(process.pid, "SIGKILL");
+}
+
+function die(error: EngineFailure): void {
+  const message: ChildMessage = { kind: "fatal", error };
+  if (process.connected) process.send?.(message, end);
+  else end();
+}
+
+let engine: EngineProcess | undefined;
+process.on("disconnect", end);
+process.on("message", (message: ParentMessage) => {
+  if (message.kind === "start") engine = new EngineProcess(message.start);
+  else engine?.handle(message);
+});

@@ -1,0 +1,61 @@
+import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import { toAppError } from "@heddle/base/errors";
+import { BatchLoop } from "./batch-loop.ts";
+import { type LoadedModel, loadModel } from "./model.ts";
+import type { ThreadCommand, ThreadEvent, ThreadStart } from "./thread-messages.ts";
+
+/** How long the thread sleeps at most when nothing wakes it. */
+const IDLE_WAIT_MS = 60_000;
+
+/**
+ * The thread that owns the model: it alone calls `llama_decode`. It never returns to its event
+ * loop; commands are taken between steps, and sleep is a wait on the `wake` number.
+ */
+function run(start: ThreadStart): void {
+  let model: LoadedModel;
+  try {
+    const loading = loadModel(start);
+    model = loading.model;
+    const loop = new BatchLoop(model);
+    post({
+      kind: "ready",
+      info: loading.info,
+      vocabulary: loading.table,
+      chatTemplate: loading.chatTemplate,
+      kvTokens: model.kvTokens,
+      load: loop.load,
+    });
+    serve(loop, new Int32Array(start.wake));
+  } catch (error) {
+    const { code, message } = toAppError(error);
+    post({
+      kind: "fatal",
+      error: { code: code === "server_error" ? "engine_failed" : code, message },
+    });
+  }
+}
+
+function serve(loop: BatchLoop, wake: Int32Array): never {
+  const port = commandPort();
+  for (;;) {
+    // Read before draining: a command that comes later changes it, so the wait returns at once.
+    const seen = Atomics.load(wake, 0);
+    for (let item = receiveMessageOnPort(port); item; item = receiveMessageOnPort(port)) {
+      loop.command(item.message as ThreadCommand, performance.now());
+    }
+    const step = loop.step(performance.now());
+    if (step !== undefined) post(step);
+    if (loop.isIdle) Atomics.wait(wake, 0, seen, IDLE_WAIT_MS);
+  }
+}
+
+function commandPort() {
+  if (parentPort === null) throw new Error("engine-thread runs as a worker thread only");
+  return parentPort;
+}
+
+function post(event: ThreadEvent): void {
+  commandPort().postMessage(event);
+}
+
+run(workerData as ThreadStart);

@@ -1,0 +1,232 @@
+import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { Backoff } from "@heddle/base/backoff";
+import { AppError } from "@heddle/base/errors";
+import type {
+  Engine,
+  EngineEventSink,
+  EngineInfo,
+  EngineLoad,
+  EngineOptions,
+  GenerateRequest,
+  SubmitOptions,
+} from "@heddle/contracts/engine";
+import type { ChildLoad, ChildMessage, ChildStart } from "./child-protocol.ts";
+import { EngineChild } from "./engine-child.ts";
+import { MAX_RUNNING_SEQUENCES } from "./kv-cache.ts";
+
+/** What a llama engine is started with. */
+export interface LlamaEngineOptions {
+  /** A GGUF file on this machine. */
+  readonly modelPath: string;
+  readonly options: EngineOptions;
+  readonly sink: EngineEventSink;
+  /** Called once if the engine gives up after repeated crashes; never after `close`. */
+  readonly onExit?: ((reason: AppError) => void) | undefined;
+  /** Ends a load that takes longer. */
+  readonly startTimeoutMs?: number | undefined;
+}
+
+const DEFAULT_START_TIMEOUT_MS = 10 * 60_000;
+const DEFAULT_MAX_SEQUENCES = 16;
+const DEFAULT_MAX_QUEUED = 256;
+const DEFAULT_PREFILL_BUDGET_TOKENS = 128;
+
+/** Crashes in a row after which the engine stays down; a run this long ends the row. */
+const MAX_CRASHES_IN_A_ROW = 5;
+const STABLE_RUN_MS = 60_000;
+const RESTART_BACKOFF = { baseMs: 100, maxMs: 10_000 };
+
+/**
+ * Loads a GGUF model in a process of its own. Resolves when it can answer; rejects with an AppError
+ * that says why it cannot, and nothing is left running then.
+ */
+export async function startLlamaEngine(options: LlamaEngineOptions): Promise<LlamaEngine> {
+  const start = settleStart(options.modelPath, options.options);
+  const engine = new LlamaEngine(options, start);
+  await engine.started;
+  return engine;
+}
+
+/** The engine port over one engine process, which is started again when it crashes. */
+export class LlamaEngine implements Engine {
+  readonly #options: LlamaEngineOptions;
+  readonly #start: ChildStart;
+  readonly #backoff = new Backoff(RESTART_BACKOFF);
+  readonly #live = new Set<number>();
+  readonly #firstStart = Promise.withResolvers<void>();
+  #child: EngineChild;
+  #phase: "starting" | "ready" | "restarting" | "failed" | "closed" = "starting";
+  #info: EngineInfo | undefined;
+  #load: ChildLoad | undefined;
+  #restarts = 0;
+  #crashesInARow = 0;
+  #readySinceMs = 0;
+  #startTimer: NodeJS.Timeout | undefined;
+  #restartTimer: NodeJS.Timeout | undefined;
+
+  /** Use startLlamaEngine, which waits for the model to be loaded. */
+  constructor(options: LlamaEngineOptions, start: ChildStart) {
+    this.#options = options;
+    this.#start = start;
+    this.#child = this.#spawn();
+  }
+
+  /** Settles with the first load. */
+  get started(): Promise<void> {
+    return this.#firstStart.promise;
+  }
+
+  get info(): EngineInfo {
+    if (this.#info === undefined) throw new Error("the engine was used before it was ready");
+    return this.#info;
+  }
+
+  /** The engine process, for whoever watches or kills it. */
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
+  submit(id: number, request: GenerateRequest, options: SubmitOptions): void {
+    if (this.#phase !== "ready") {
+      const message = `the engine of ${this.#start.modelPath} is ${this.#phase}; try again later`;
+      this.#options.sink([{ type: "failed", id, error: { code: "unavailable", message } }]);
+      return;
+    }
+    this.#live.add(id);
+    this.#child.send({ kind: "submit", id, request, options });
+  }
+
+  cancel(id: number): void {
+    if (this.#live.has(id)) this.#child.send({ kind: "cancel", id });
+  }
+
+  load(): EngineLoad {
+    const { maxSequences, maxQueued } = this.#start;
+    const idle = { running: 0, waiting: 0, kvUsedTokens: 0, kvTokens: 0, residentBytes: 0 };
+    const counters = { promptTokens: 0, cachedTokens: 0, generatedTokens: 0 };
+    const current = this.#load ?? { ...idle, ...counters, maxSequences, maxQueued };
+    return { ...current, restarts: this.#restarts };
+  }
+
+  async close(): Promise<void> {
+    this.#phase = "closed";
+    clearTimeout(this.#startTimer);
+    clearTimeout(this.#restartTimer);
+    await this.#child.kill();
+    this.#failLive("unavailable", "the engine was unloaded");
+  }
+
+  #spawn(): EngineChild {
+    const child = new EngineChild(this.#start, {
+      events: (message) => this.#events(message),
+      exited: (reason) => this.#exited(reason),
+    });
+    const limitMs = this.#options.startTimeoutMs ?? DEFAULT_START_TIMEOUT_MS;
+    this.#startTimer = setTimeout(() => void child.kill(), limitMs);
+    child.ready.then(
+      ({ info, load }) => this.#ready(info, load),
+      () => undefined,
+    );
+    return child;
+  }
+
+  #ready(info: EngineInfo, load: ChildLoad): void {
+    if (this.#phase === "closed") return;
+    clearTimeout(this.#startTimer);
+    this.#info = info;
+    this.#load = load;
+    this.#phase = "ready";
+    this.#readySinceMs = performance.now();
+    this.#firstStart.resolve();
+  }
+
+  #events({ events, load }: Extract<ChildMessage, { kind: "events" }>): void {
+    this.#load = load;
+    for (const event of events) {
+      if (event.type === "done" || event.type === "failed") this.#live.delete(event.id);
+    }
+    if (events.length > 0) this.#options.sink(events);
+  }
+
+  #exited(reason: AppError): void {
+    clearTimeout(this.#startTimer);
+    if (this.#phase === "closed") return;
+    this.#load = undefined;
+    this.#failLive("engine_failed", reason.message);
+    if (this.#phase === "starting") {
+      this.#phase = "failed";
+      this.#firstStart.reject(reason);
+      return;
+    }
+    const ranMs = this.#phase === "ready" ? performance.now() - this.#readySinceMs : 0;
+    if (ranMs >= STABLE_RUN_MS) {
+      this.#crashesInARow = 0;
+      this.#backoff.reset();
+    }
+    if (++this.#crashesInARow > MAX_CRASHES_IN_A_ROW) {
+      this.#phase = "failed";
+      this.#options.onExit?.(reason);
+      return;
+    }
+    this.#phase = "restarting";
+    this.#restarts++;
+    this.#restartTimer = setTimeout(() => {
+      this.#child = this.#spawn();
+    }, this.#backoff.nextMs());
+  }
+
+  #failLive(code: "engine_failed" | "unavailable", message: string): void {
+    const events = [...this.#live].map(
+      (id) => ({ type: "failed", id, error: { code, message } }) as const,
+    );
+    this.#live.clear();
+    if (events.length > 0) this.#options.sink(events);
+  }
+}
+
+function settleStart(modelPath: string, options: EngineOptions): ChildStart {
+  const device = options.device ?? "cpu";
+  if (device !== "cpu" && !/^\d+$/.test(device)) {
+    throw new AppError("invalid_value", `device is "cpu" or a GPU's index, not ${device}`);
+  }
+  const maxSequences = options.maxSequences ?? DEFAULT_MAX_SEQUENCES;
+  if (!(maxSequences >= 1 && maxSequences <= MAX_RUNNING_SEQUENCES)) {
+    throw new AppError(
+      "invalid_value",
+      `maxSequences is ${maxSequences}; 1 to ${MAX_RUNNING_SEQUENCES} are possible`,
+    );
+  }
+  const { contextTokens, kvTokens, chatTemplate } = options;
+  return {
+    modelPath,
+    device,
+    gpuLayers: options.gpuLayers ?? -1,
+    threads: options.threads ?? physicalCores(),
+    maxSequences,
+    maxQueued: options.maxQueued ?? DEFAULT_MAX_QUEUED,
+    prefillBudgetTokens: options.prefillBudgetTokens ?? DEFAULT_PREFILL_BUDGET_TOKENS,
+    contextTokens,
+    kvTokens,
+    chatTemplate,
+  };
+}
+
+/** Cores that this process may use; hyper-threads share one and would only slow each other. */
+function physicalCores(): number {
+  const allowed = availableParallelism();
+  try {
+    const cpus = readFileSync("/proc/cpuinfo", "utf8").split("\n\n");
+    const field = (cpu: string, name: string) =>
+      new RegExp(`^${name}\\s*:\\s*(.*)$`, "m").exec(cpu)?.[1];
+    const cores = new Set(
+      cpus.flatMap((cpu) => {
+        const core = field(cpu, "core id");
+        return core === undefined ? [] : [`${field(cpu, "physical id")}/${core}`];
+      }),
+    );
+    return Math.max(1, Math.min(allowed, cores.size || allowed));
+  } catch {
+    return Math.max(1, allowed);
+  }
+}

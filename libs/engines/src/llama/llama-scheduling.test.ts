@@ -1,0 +1,216 @@
+import { describe, expect, it } from "vitest";
+import { type Answer, TestSession } from "./test-session.ts";
+
+const EOS_TOKEN = 2;
+const NO_END = { logitBias: [{ token: EOS_TOKEN, bias: -100 }] };
+
+/** A prompt of `length` tokens that differs from those of other numbers in its first token. */
+function promptOf(number: number, length: number): number[] {
+  return Array.from({ length }, (_, i) => 10 + ((number * 31 + i * 17 + i * i * number) % 200));
+}
+
+async function withSession(
+  options: Parameters<typeof TestSession.open>[0],
+  body: (session: TestSession) => Promise<void>,
+): Promise<void> {
+  const session = await TestSession.open(options);
+  try {
+    await body(session);
+  } finally {
+    await session.close();
+  }
+}
+
+describe("the prefix cache", () => {
+  it("serves a prompt's prefix again and gives the same greedy text", async () => {
+    await withSession({ maxSequences: 4 }, async (session) => {
+      const prompt = promptOf(1, 300);
+      const first = await session.ask({ prompt, sampling: NO_END });
+      const again = await session.ask({ prompt, sampling: NO_END });
+      expect(first.cachedTokens).toBe(0);
+      expect(again.cachedTokens).toBe(299);
+      expect(again.usage?.cachedTokens).toBe(299);
+      expect(again.texts).toEqual(first.texts);
+      const branch = await session.ask({ prompt: [...prompt.slice(0, 200), 20, 21, 22] });
+      expect(branch.cachedTokens).toBe(200);
+      expect(session.engine.load().cachedTokens).toBe(499);
+    });
+  });
+
+  it("serves a conversation's earlier answer", async () => {
+    await withSession({}, async (session) => {
+      const prompt = promptOf(2, 50);
+      const first = await session.ask({ prompt, maxTokens: 20, sampling: NO_END, topLogprobs: 0 });
+      expect(first.usage?.completionTokens).toBe(20);
+      // The last token's cell is never computed, so 50 + 19 are there.
+      expect(session.engine.load().kvUsedTokens).toBe(69);
+    });
+  });
+
+  it("computes a prefix once that several requests ask for at the same time", async () => {
+    await withSession({ maxSequences: 8 }, async (session) => {
+      const shared = promptOf(3, 256);
+      const asks = Array.from({ length: 8 }, (_, i) =>
+        session.ask({ prompt: [...shared, 20 + i, 40 + i], maxTokens: 4 }),
+      );
+      const answers = await Promise.all(asks);
+      expect(answers.map((answer) => answer.cachedTokens)).toEqual([0, ...Array(7).fill(256)]);
+    });
+  });
+
+  it("stays within its memory when many prefixes come", async () => {
+    await withSession({ contextTokens: 512, kvTokens: 1024 }, async (session) => {
+      for (let i = 0; i < 12; i++) {
+        const answer = await session.ask({ prompt: promptOf(i, 200), maxTokens: 8 });
+        expect(answer.error).toBeUndefined();
+        expect(session.engine.load().kvUsedTokens).toBeLessThanOrEqual(1024);
+      }
+      const latest = await session.ask({ prompt: promptOf(11, 200), maxTokens: 8 });
+      expect(latest.cachedTokens).toBe(199);
+    });
+  });
+});
+
+describe("many requests at once", () => {
+  it("answers 64 of them as it answers each alone", async () => {
+    await withSession({ maxSequences: 16 }, async (session) => {
+      const ask = (i: number): Promise<Answer> =>
+        session.ask({ prompt: promptOf(i, 20 + i), maxTokens: 8, sampling: NO_END });
+      const answers = await Promise.all(Array.from({ length: 64 }, (_, i) => ask(i)));
+      for (const answer of answers) expect(answer.usage?.completionTokens).toBe(8);
+      for (const i of [0, 31, 63]) expect((await ask(i)).texts).toEqual(answers[i]?.texts);
+      expect(session.engine.load()).toMatchObject({ running: 0, waiting: 0 });
+    });
+  });
+
+  it("takes cells from the youngest under pressure and gives the same greedy text", async () => {
+    const ask = (session: TestSession, i: number): Promise<Answer> =>
+      session.ask({ prompt: promptOf(i, 60), maxTokens: 250, sampling: NO_END, topLogprobs: 2 });
+    const numbers = [0, 1, 2, 3];
+    let expected: Answer[] = [];
+    await withSession({ maxSequences: 4, contextTokens: 512, kvTokens: 2048 }, async (session) => {
+      expected = await Promise.all(numbers.map((i) => ask(session, i)));
+    });
+    await withSession({ maxSequences: 4, contextTokens: 512, kvTokens: 512 }, async (session) => {
+      const answers = await Promise.all(numbers.map((i) => ask(session, i)));
+      for (const i of numbers) {
+        expect(answers[i]?.error).toBeUndefined();
+        expect(answers[i]?.usage?.completionTokens).toBe(250);
+        expectSameButForTies(answers[i], expected[i]);
+      }
+    });
+  });
+
+  it("runs more choices than there are slots", async () => {
+    await withSession({ maxSequences: 2 }, async (session) => {
+      const answer = await session.ask({
+        prompt: promptOf(1, 40),
+        choices: 7,
+        maxTokens: 5,
+        sampling: { temperature: 1, seed: 1, ...NO_END },
+      });
+      expect(answer.reasons).toEqual(Array(7).fill("length"));
+      expect(answer.usage).toMatchObject({ promptTokens: 40, completionTokens: 35 });
+    });
+  });
+
+  it("refuses a request when as many wait as may", async () => {
+    await withSession({ maxSequences: 1, maxQueued: 2 }, async (session) => {
+      const asks = Array.from({ length: 8 }, (_, i) =>
+        session.ask({ prompt: promptOf(i, 30), maxTokens: 200, sampling: NO_END }),
+      );
+      const answers = await Promise.all(asks);
+      const codes = answers.map((answer) => answer.error?.code);
+      expect(codes.filter((code) => code === "overloaded").length).toBeGreaterThanOrEqual(5);
+      expect(codes).toContain(undefined);
+    });
+  });
+
+  it("starts a request of higher priority first", async () => {
+    await withSession({ maxSequences: 1 }, async (session) => {
+      const order: string[] = [];
+      const ask = (name: string, priority: number) =>
+        session.submit(
+          {
+            prompt: promptOf(name.length, 30),
+            maxTokens: 60,
+            sampling: NO_END,
+            submit: { priority, fairKey: name },
+          },
+          (event) => {
+            if (event.type === "started") order.push(name);
+          },
+        ).answer;
+      await Promise.all([ask("running", 0), ask("low", 0), ask("urgent", 5)]);
+      expect(order).toEqual(["running", "urgent", "low"]);
+    });
+  });
+});
+
+describe("the engine's process", () => {
+  it("fails its requests with engine_failed when it is killed, and comes back", async () => {
+    await withSession({}, async (session) => {
+      const prompt = promptOf(1, 30);
+      const before = await session.ask({ prompt, maxTokens: 8 });
+      const streaming = Promise.withResolvers<void>();
+      const { answer } = session.submit(
+        { prompt: promptOf(2, 30), maxTokens: 3000, sampling: NO_END },
+        (event) => {
+          if (event.type === "delta") streaming.resolve();
+        },
+      );
+      await streaming.promise;
+      process.kill(session.engine.pid as number, "SIGKILL");
+      const failed = await answer;
+      expect(failed.error?.code).toBe("engine_failed");
+      expect(failed.error?.message).toContain("SIGKILL");
+      expect((await session.ask({ prompt })).error?.code).toBe("unavailable");
+      const after = await askUntilUp(session, prompt);
+      expect(after.texts).toEqual(before.texts);
+      expect(session.engine.load().restarts).toBe(1);
+    });
+  });
+
+  it("is gone after close, and its requests have ended", async () => {
+    const session = await TestSession.open();
+    const answer = session.ask({ prompt: promptOf(1, 30), maxTokens: 3000, sampling: NO_END });
+    const pid = session.engine.pid as number;
+    await session.close();
+    expect((await answer).error?.code).toBe("unavailable");
+    expect(() => process.kill(pid, 0)).toThrow(/ESRCH/);
+  });
+
+  it("does not start without a model, and says why", async () => {
+    await expect(TestSession.open({}, "/nowhere/model.gguf")).rejects.toThrow(
+      /nowhere\/model\.gguf could not be loaded.*No such file/,
+    );
+  });
+
+  it("does not start on a GPU that is not there", async () => {
+    await expect(TestSession.open({ device: "99" })).rejects.toMatchObject({ code: "unavailable" });
+    await expect(TestSession.open({ device: "vulkan" })).rejects.toThrow(/"cpu" or a GPU's index/);
+    await expect(TestSession.open({ maxSequences: 500 })).rejects.toThrow(/1 to 64/);
+  });
+});
+
+/**
+ * Restoring computes in other batch sizes, whose kernels round differently: the texts may part
+ * only where the two likeliest tokens were as good as level.
+ */
+function expectSameButForTies(found: Answer | undefined, expected: Answer | undefined): void {
+  const a = found?.logprobs[0] ?? [];
+  const b = expected?.logprobs[0] ?? [];
+  expect(a.length).toBe(b.length);
+  const parting = a.findIndex((entry, i) => entry.token !== b[i]?.token);
+  if (parting < 0) return;
+  const [best, second] = b[parting]?.top ?? [];
+  expect((best?.logprob ?? 0) - (second?.logprob ?? -1)).toBeLessThan(0.02);
+}
+
+async function askUntilUp(session: TestSession, prompt: number[]): Promise<Answer> {
+  for (;;) {
+    const answer = await session.ask({ prompt, maxTokens: 8 });
+    if (answer.error?.code !== "unavailable") return answer;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}

@@ -1,0 +1,214 @@
+import { freemem } from "node:os";
+import { AppError } from "@heddle/base/errors";
+import type { EngineInfo } from "@heddle/contracts/engine";
+import koffi from "koffi";
+import { LLAMA_VERSION } from "./abi-guard.ts";
+import { type Bindings, type Llama, openBindings } from "./bindings.ts";
+import type { Pointer } from "./layouts.ts";
+import { findNativeLibrary } from "./native-library.ts";
+import { captureLog } from "./native-log.ts";
+import type { KvSequences } from "./prefix-tree.ts";
+import type { ThreadStart, VocabularyTable } from "./thread-messages.ts";
+import { readVocabulary } from "./vocabulary.ts";
+
+/** A model in memory with one context, ready to decode; it belongs to the thread that made it. */
+export interface LoadedModel {
+  readonly llama: Llama;
+  readonly context: Pointer;
+  readonly vocabulary: Pointer;
+  readonly vocabularySize: number;
+  /** See VocabularyTable.flags. */
+  readonly flags: Uint8Array;
+  readonly eosToken: number;
+  readonly kv: KvSequences;
+  /** False for models whose state cannot be cut at a position (recurrent ones). */
+  readonly canShare: boolean;
+  readonly contextTokens: number;
+  readonly kvTokens: number;
+  readonly maxSequences: number;
+  readonly batchTokens: number;
+  readonly prefillBudgetTokens: number;
+}
+
+/** A loaded model and what others need to know of it. */
+export interface Loading {
+  readonly model: LoadedModel;
+  readonly info: EngineInfo;
+  readonly table: VocabularyTable;
+  readonly chatTemplate: string;
+}
+
+/** Tokens per decode; also what a prompt gets per step while nothing decodes. */
+const BATCH_TOKENS = 512;
+
+/** The context where neither the deployment nor a shorter model says otherwise. */
+const DEFAULT_CONTEXT_TOKENS = 8192;
+
+/** Contexts' worth of KV cells by default, and the part of the free memory they may take. */
+const DEFAULT_KV_CONTEXTS = 2;
+const KV_MEMORY_SHARE = 0.25;
+
+/** The library rounds the KV cache up to a multiple of this. */
+const KV_PADDING = 256;
+
+/** In ggml_backend_dev_type: discrete and integrated GPUs. */
+const GPU_TYPES = [1, 2];
+
+/** Bytes per element of the cache's f16 keys and values. */
+const F16_BYTES = 2;
+
+/** Loads the model in this thread. Throws an AppError that says what failed and how to fix it. */
+export function loadModel(start: ThreadStart): Loading {
+  const library = findNativeLibrary(start.device);
+  const bindings = openBindings(library);
+  const log = captureLog(bindings);
+  try {
+    bindings.ggml.load_all_from_path(library.directory);
+    bindings.llama.backend_init();
+    const device = pickDevice(bindings, start.device);
+    const model = readModel(bindings.llama, start, device.pointer);
+    if (model === null) throw failed(start.modelPath, "could not be loaded", log.lines());
+    return makeContext(bindings, start, model, device.name, log.lines);
+  } finally {
+    log.silence();
+  }
+}
+
+function pickDevice(bindings: Bindings, device: string): { pointer: Pointer; name: string } {
+  if (device === "cpu") return { pointer: null, name: "cpu" };
+  const gpus: Pointer[] = [];
+  const count = Number(bindings.ggml.dev_count());
+  for (let i = 0; i < count; i++) {
+    const pointer = bindings.ggml.dev_get(i);
+    if (GPU_TYPES.includes(bindings.ggml.dev_type(pointer))) gpus.push(pointer);
+  }
+  const chosen = gpus[Number(device)];
+  if (chosen === undefined || chosen === null) {
+    throw new AppError(
+      "unavailable",
+      `device ${device} is not one of this node's ${gpus.length} GPUs; ` +
+        'say "cpu" or an index below that number',
+    );
+  }
+  return { pointer: chosen, name: `gpu ${device}: ${bindings.ggml.dev_description(chosen)}` };
+}
+
+function readModel(llama: Llama, start: ThreadStart, device: Pointer): Pointer {
+  const params = llama.model_default_params();
+  // A list that is empty but for its end means no device; a null list would mean all of them.
+  const list: unknown = koffi.alloc("uint8_t", 16);
+  new BigUint64Array(koffi.view(list, 16)).set([device ?? 0n, 0n]);
+  params.devices = koffi.address(list);
+  params.n_gpu_layers = device === null ? 0 : start.gpuLayers;
+  return llama.model_load_from_file(start.modelPath, params);
+}
+
+function makeContext(
+  bindings: Bindings,
+  start: ThreadStart,
+  model: Pointer,
+  device: string,
+  logLines: () => readonly string[],
+): Loading {
+  const { llama } = bindings;
+  if (llama.model_has_encoder(model)) {
+    throw failed(start.modelPath, "has an encoder; only decoder models generate text here", []);
+  }
+  const recurrent = llama.model_is_recurrent(model) || llama.model_is_hybrid(model);
+  const limits = chooseLimits(llama, model, start);
+  const context = llama.init_from_model(model, contextParams(llama, start, limits.kvTokens));
+  if (context === null) {
+    throw failed(
+      start.modelPath,
+      `got no context of ${limits.kvTokens} KV tokens; lower kvTokens or contextTokens`,
+      logLines(),
+    );
+  }
+  const vocabulary = llama.model_get_vocab(model);
+  const table = readVocabulary(llama, vocabulary);
+  const vocabularySize = table.flags.length;
+  const memory = llama.get_memory(context);
+  return {
+    table,
+    chatTemplate: llama.model_chat_template(model, null) ?? "",
+    info: describe(llama, model, device, limits.contextTokens, vocabularySize),
+    model: {
+      llama,
+      context,
+      vocabulary,
+      vocabularySize,
+      flags: table.flags,
+      eosToken: Math.max(0, llama.vocab_eos(vocabulary)),
+      kv: {
+        copy: (from, to, begin, end) => llama.memory_seq_cp(memory, from, to, begin, end),
+        remove: (sequence, begin, end) => {
+          llama.memory_seq_rm(memory, sequence, begin, end);
+        },
+      },
+      canShare: !recurrent,
+      ...limits,
+      maxSequences: start.maxSequences,
+      batchTokens: BATCH_TOKENS,
+      prefillBudgetTokens: start.prefillBudgetTokens,
+    },
+  };
+}
+
+function chooseLimits(
+  llama: Llama,
+  model: Pointer,
+  start: ThreadStart,
+): { contextTokens: number; kvTokens: number } {
+  const trained = llama.model_n_ctx_train(model);
+  const bytesPerToken =
+    (2 *
+      F16_BYTES *
+      llama.model_n_layer(model) *
+      llama.model_n_head_kv(model) *
+      llama.model_n_embd(model)) /
+    Math.max(1, llama.model_n_head(model));
+  const affordable = Math.floor((freemem() * KV_MEMORY_SHARE) / bytesPerToken);
+  const ownContext = Math.min(trained, start.contextTokens ?? DEFAULT_CONTEXT_TOKENS);
+  const wanted = start.kvTokens ?? Math.min(ownContext * DEFAULT_KV_CONTEXTS, affordable);
+  const needed = start.contextTokens === undefined ? KV_PADDING : ownContext;
+  const kvTokens = Math.ceil(Math.max(wanted, needed) / KV_PADDING) * KV_PADDING;
+  return { contextTokens: Math.min(ownContext, kvTokens), kvTokens };
+}
+
+function contextParams(llama: Llama, start: ThreadStart, kvTokens: number) {
+  return Object.assign(llama.context_default_params(), {
+    n_ctx: kvTokens,
+    n_batch: BATCH_TOKENS,
+    n_ubatch: BATCH_TOKENS,
+    n_seq_max: start.maxSequences,
+    n_threads: start.threads,
+    n_threads_batch: start.threads,
+    flash_attn_type: 1,
+    // One pool of cells for all sequences, so that a prefix is shared by naming, not by copying.
+    kv_unified: true,
+  });
+}
+
+function describe(
+  llama: Llama,
+  model: Pointer,
+  device: string,
+  contextTokens: number,
+  vocabularySize: number,
+): EngineInfo {
+  const buffer = new Uint8Array(256);
+  const length = llama.model_desc(model, buffer, buffer.length);
+  return {
+    engine: `llama.cpp ${LLAMA_VERSION} (${device})`,
+    device,
+    contextTokens,
+    vocabularySize,
+    parameters: Number(llama.model_n_params(model)),
+    fileType: Buffer.from(buffer.subarray(0, Math.max(0, length))).toString("utf8"),
+  };
+}
+
+function failed(path: string, what: string, log: readonly string[]): AppError {
+  const detail = log.length === 0 ? "" : `: ${log.join(" | ")}`;
+  return new AppError("engine_failed", `the model ${path} ${what}${detail}`);
+}

@@ -1,0 +1,201 @@
+import { type Random, seededRandom } from "@heddle/base/random";
+
+/** How one choice is sampled; see SamplingOptions for the meaning of each. */
+export interface SamplerOptions {
+  readonly temperature: number;
+  readonly topP: number;
+  readonly presencePenalty: number;
+  readonly frequencyPenalty: number;
+  /** 0..2^32-1. */
+  readonly seed: number;
+  readonly biasTokens: Int32Array;
+  readonly biasValues: Float32Array;
+}
+
+/**
+ * Weights smaller than this share of the largest cannot be told apart by the generator's 32 bits,
+ * even all together: 2^18 tokens x e^-36 < 2^-32. Their exponential is not computed.
+ */
+const NEGLIGIBLE_EXPONENT = -36;
+
+/** Tokens per partial sum: the draw finds its block first and then its token. */
+const BLOCK_TOKENS = 256;
+
+/**
+ * Samples tokens of one choice as OpenAI defines it: bias and penalties change the logits, then the
+ * temperature divides them, then the nucleus is cut from the probabilities. There is no hidden
+ * top-k: the nucleus is exact, without sorting the vocabulary. All state is here, so the same seed
+ * draws the same numbers whatever else is in the batch.
+ */
+export class Sampler {
+  readonly #options: SamplerOptions;
+  readonly #random: Random;
+  /** Times each token was sampled; kept only where a penalty needs it. */
+  readonly #counts: Map<number, number> | undefined;
+  readonly #scratch: SamplerScratch;
+
+  constructor(options: SamplerOptions, scratch: SamplerScratch) {
+    this.#options = options;
+    this.#random = seededRandom(options.seed);
+    const penalized = options.presencePenalty !== 0 || options.frequencyPenalty !== 0;
+    this.#counts = penalized ? new Map() : undefined;
+    this.#scratch = scratch;
+  }
+
+  /** Applies bias and penalties to the raw logits, in place. */
+  adjust(logits: Float32Array): void {
+    const { biasTokens, biasValues, presencePenalty, frequencyPenalty } = this.#options;
+    for (let i = 0; i < biasTokens.length; i++) {
+      const token = biasTokens[i] as number;
+      logits[token] = (logits[token] as number) + (biasValues[i] as number);
+    }
+    if (this.#counts === undefined) return;
+    for (const [token, count] of this.#counts) {
+      logits[token] = (logits[token] as number) - presencePenalty - count * frequencyPenalty;
+    }
+  }
+
+  /** Draws a token from adjusted logits; a token at -Infinity is never drawn. */
+  draw(logits: Float32Array): number {
+    const { temperature, topP } = this.#options;
+    const best = argmax(logits);
+    if (temperature === 0) return best;
+    const total = this.#weigh(logits, logits[best] as number, 1 / temperature);
+    return topP < 1 ? this.#drawNucleus(logits.length, total, topP) : this.#drawAny(total);
+  }
+
+  /** Counts a token that became part of the answer. */
+  accept(token: number): void {
+    this.#counts?.set(token, (this.#counts.get(token) ?? 0) + 1);
+  }
+
+  /** Fills the weights e^((logit - max) / temperature) and their sums by block; gives the total. */
+  #weigh(logits: Float32Array, max: number, scale: number): number {
+    const { weights, blockSums } = this.#scratch;
+    let total = 0;
+    for (let start = 0, block = 0; start < logits.length; start += BLOCK_TOKENS, block++) {
+      const end = Math.min(start + BLOCK_TOKENS, logits.length);
+      let sum = 0;
+      for (let i = start; i < end; i++) {
+        const exponent = ((logits[i] as number) - max) * scale;
+        const weight = exponent > NEGLIGIBLE_EXPONENT ? Math.exp(exponent) : 0;
+        weights[i] = weight;
+        sum += weight;
+      }
+      blockSums[block] = sum;
+      total += sum;
+    }
+    return total;
+  }
+
+  #drawAny(total: number): number {
+    const { weights, blockSums } = this.#scratch;
+    let rest = this.#random() * total;
+    let block = 0;
+    const lastBlock = blockSums.length - 1;
+    while (block < lastBlock && rest >= (blockSums[block] as number)) {
+      rest -= blockSums[block++] as number;
+    }
+    let last = -1;
+    const end = Math.min((block + 1) * BLOCK_TOKENS, weights.length);
+    for (let i = block * BLOCK_TOKENS; i < end; i++) {
+      const weight = weights[i] as number;
+      if (weight === 0) continue;
+      last = i;
+      rest -= weight;
+      if (rest < 0) return i;
+    }
+    // Rounding can leave a rest after the last token; where the block was empty, take the best.
+    return last >= 0 ? last : argmax(weights);
+  }
+
+  /**
+   * The nucleus is the smallest set of most likely tokens with mass topP. Where the tokens heavier
+   * than some floor already weigh that much, it is among them, so only those are sorted. No token
+   * lighter than (1 - topP) / V is in it, as all of those together weigh less than 1 - topP.
+   */
+  #drawNucleus(vocabularySize: number, total: number, topP: number): number {
+    const target = topP * total;
+    const lowest = ((1 - topP) * total) / vocabularySize;
+    let count = 0;
+    for (const floor of [total / 256, total / 8192, lowest, 0]) {
+      count = this.#collect(vocabularySize, floor);
+      if ((this.#scratch.sums[0] as number) >= target) break;
+    }
+    return this.#drawHeaviest(count, target);
+  }
+
+  /** Gathers the tokens at least as heavy as `floor` in index order, and their mass. */
+  #collect(vocabularySize: number, floor: number): number {
+    const { weights, candidates, sums } = this.#scratch;
+    let count = 0;
+    let mass = 0;
+    for (let i = 0; i < vocabularySize; i++) {
+      const weight = weights[i] as number;
+      if (weight < floor || weight === 0) continue;
+      candidates[count++] = i;
+      mass += weight;
+    }
+    sums[0] = mass;
+    return count;
+  }
+
+  /** Draws from the heaviest candidates that weigh `target` together; ties go to the lower id. */
+  #drawHeaviest(count: number, target: number): number {
+    const { weights, candidates, sorted } = this.#scratch;
+    for (let i = 0; i < count; i++) sorted[i] = weights[candidates[i] as number] as number;
+    const ascending = sorted.subarray(0, count).sort();
+    let mass = 0;
+    let lowest = count;
+    while (lowest > 0 && mass < target) mass += ascending[--lowest] as number;
+    const threshold = ascending[lowest] as number;
+    let ties = 0;
+    for (let i = lowest; i < count && ascending[i] === threshold; i++) ties++;
+    let rest = this.#random() * mass;
+    let last = -1;
+    for (let i = 0; i < count; i++) {
+      const token = candidates[i] as number;
+      const weight = weights[token] as number;
+      if (weight < threshold || (weight === threshold && ties-- <= 0)) continue;
+      last = token;
+      rest -= weight;
+      if (rest < 0) return token;
+    }
+    return last;
+  }
+}
+
+/** Memory that the samplers of one thread share; nothing in it outlives a draw. */
+export interface SamplerScratch {
+  readonly weights: Float64Array;
+  readonly blockSums: Float64Array;
+  readonly candidates: Int32Array;
+  readonly sorted: Float64Array;
+  /** One number, kept here so that no object is made per draw. */
+  readonly sums: Float64Array;
+}
+
+/** Scratch memory for a vocabulary of `size` tokens. */
+export function samplerScratch(size: number): SamplerScratch {
+  return {
+    weights: new Float64Array(size),
+    blockSums: new Float64Array(Math.ceil(size / BLOCK_TOKENS)),
+    candidates: new Int32Array(size),
+    sorted: new Float64Array(size),
+    sums: new Float64Array(1),
+  };
+}
+
+/** The first index of the largest value. */
+export function argmax(values: Float32Array | Float64Array): number {
+  let best = 0;
+  let max = values[0] as number;
+  for (let i = 1; i < values.length; i++) {
+    const value = values[i] as number;
+    if (value > max) {
+      max = value;
+      best = i;
+    }
+  }
+  return best;
+}

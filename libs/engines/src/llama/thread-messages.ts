@@ -1,0 +1,116 @@
+import type { EngineFailure, EngineInfo } from "@heddle/contracts/engine";
+import type { RowLogprobs } from "./logprobs.ts";
+import type { SamplerOptions } from "./sampler.ts";
+
+/** How the engine thread is started; every value is settled but those the model decides. */
+export interface ThreadStart {
+  readonly modelPath: string;
+  readonly device: string;
+  readonly gpuLayers: number;
+  readonly threads: number;
+  readonly maxSequences: number;
+  readonly prefillBudgetTokens: number;
+  /** Absent means the model's own, at most a default cap. */
+  readonly contextTokens?: number | undefined;
+  /** Absent means as many as the default and the memory allow. */
+  readonly kvTokens?: number | undefined;
+  /** One int32 that the other side changes and notifies when it has posted something. */
+  readonly wake: SharedArrayBuffer;
+}
+
+/** One request for the engine thread; its choices have the handles firstHandle + i. */
+export interface ThreadSubmit {
+  readonly kind: "submit";
+  readonly firstHandle: number;
+  readonly choices: number;
+  readonly prompt: Int32Array;
+  readonly maxTokens: number;
+  /** The seed is that of choice 0. */
+  readonly sampling: SamplerOptions;
+  /** -1 for no log-probabilities. */
+  readonly topLogprobs: number;
+  /** GBNF that the text must match; empty for none. */
+  readonly grammar: string;
+  readonly fairKey: string;
+  readonly priority: number;
+}
+
+/** Ends choices whose further tokens nobody wants; unknown handles are ignored. */
+export interface ThreadEnd {
+  readonly kind: "end";
+  readonly handles: readonly number[];
+}
+
+export type ThreadCommand = ThreadSubmit | ThreadEnd;
+
+/** What the model's file says about its tokens; the arrays are in shared memory. */
+export interface VocabularyTable {
+  /** The bytes of all tokens, special ones as they are written, one after another. */
+  readonly bytes: Uint8Array;
+  /** Token t is bytes[offsets[t], offsets[t + 1]). */
+  readonly offsets: Uint32Array;
+  /** 1 where the token ends the generation, 2 where it is a control token; both may be set. */
+  readonly flags: Uint8Array;
+  readonly bos: string;
+  readonly eos: string;
+  /** The native vocabulary, for tokenizing in another thread of this process. */
+  readonly address: bigint;
+}
+
+/** In VocabularyTable.flags: the token ends the generation. */
+export const ENDS_GENERATION = 1;
+/** In VocabularyTable.flags: the token has no text. */
+export const IS_CONTROL = 2;
+
+export interface ThreadReady {
+  readonly kind: "ready";
+  readonly info: EngineInfo;
+  readonly vocabulary: VocabularyTable;
+  readonly chatTemplate: string;
+  readonly kvTokens: number;
+  readonly load: ThreadLoad;
+}
+
+/** A failure that ends the thread. */
+export interface ThreadFatal {
+  readonly kind: "fatal";
+  readonly error: EngineFailure;
+}
+
+/** The thread's counters; tokens since it started. */
+export interface ThreadLoad {
+  readonly running: number;
+  readonly waiting: number;
+  readonly kvUsedTokens: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly generatedTokens: number;
+}
+
+/** A request's first choice got a slot. */
+export interface ThreadStarted {
+  readonly firstHandle: number;
+  readonly cachedTokens: number;
+  readonly queuedMs: number;
+}
+
+/** In ThreadStep.ends: why a choice ended with its token. */
+export const GOES_ON = 0;
+/** The token ends the generation and has no text. */
+export const ENDED_STOP = 1;
+/** The token is the last that the limits allow. */
+export const ENDED_LENGTH = 2;
+
+/** What one step of the engine brought; the three arrays have one entry per sampled token. */
+export interface ThreadStep {
+  readonly kind: "step";
+  readonly handles: Int32Array;
+  readonly tokens: Int32Array;
+  readonly ends: Uint8Array;
+  /** One per token where any choice asked for log-probabilities. */
+  readonly logprobs: readonly (RowLogprobs | undefined)[] | undefined;
+  readonly started: readonly ThreadStarted[];
+  readonly load: ThreadLoad;
+}
+
+export type ThreadEvent = ThreadReady | ThreadFatal | ThreadStep;
