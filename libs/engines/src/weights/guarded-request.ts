@@ -96,6 +96,7 @@ function get(
   const secure = url.protocol === "https:";
   return new Promise((resolve, reject) => {
     let connected = false;
+    let answer: IncomingMessage | undefined;
     const request = (secure ? httpsRequest : httpRequest)(url, {
       headers: { "user-agent": "heddle", "accept-encoding": "identity", ...headers },
       lookup: hosts.lookup,
@@ -113,12 +114,16 @@ function get(
       socket.once(secure ? "secureConnect" : "connect", () => {
         connected = true;
         clearTimeout(connectTimer);
-        request.setTimeout(limits.idleTimeoutMs, () =>
-          request.destroy(new SourceFault(`${url.host} was silent for ${limits.idleTimeoutMs} ms`)),
-        );
+        request.setTimeout(limits.idleTimeoutMs, () => {
+          const fault = new SourceFault(`${url.host} was silent for ${limits.idleTimeoutMs} ms`);
+          (answer ?? request).destroy(fault);
+        });
       });
     });
-    request.once("response", resolve);
+    request.once("response", (response) => {
+      answer = response;
+      resolve(response);
+    });
     request.once("error", (error) => reject(requestFault(error, url, connected)));
     request.end();
   });

@@ -1,0 +1,68 @@
+import { describe, expect, it } from "vitest";
+import { CATALOG_PROFILES, catalogOf, catalogOfFile } from "./catalog.ts";
+
+const IDS = ["FamilyA-1-2B", "FamilyA-1-4B", "FamilyA-1-8B", "FamilyB-1-2B", "FamilyB-1-8B"];
+
+describe.each(CATALOG_PROFILES)("the %s profile", (profile) => {
+  const { models, deployments } = catalogOf(profile);
+
+  it("has the five ids with what the platform promises of them", () => {
+    expect(models.map(({ id }) => id)).toEqual(IDS);
+    for (const model of models) {
+      expect(model.contextWindow).toBe(131_072);
+      expect(model.availability).toBe("Free (Beta)");
+      expect(model.family).toBe(model.id.startsWith("FamilyA") ? "A" : "B");
+      expect(model.intendedUse).not.toBe("");
+    }
+  });
+
+  it("gives every model a deployment, every deployment a model, and each key once", () => {
+    const keys = deployments.map(({ key }) => key);
+    expect(new Set(keys).size).toBe(keys.length);
+    expect(new Set(models.map(({ deployment }) => deployment))).toEqual(new Set(keys));
+    for (const { key, weights } of deployments) expect(weights.key).toBe(key);
+  });
+
+  it("names a licence, and a digest for everything that is downloaded", () => {
+    for (const { weights } of deployments) {
+      expect(weights.license).toBe("Apache-2.0");
+      const builtin = weights.sources.every((source) => source.startsWith("builtin://"));
+      if (!builtin) expect(weights.sha256).toMatch(/^[0-9a-f]{64}$/);
+      // A branch may move under a digest; a commit cannot.
+      for (const source of weights.sources) {
+        if (source.startsWith("hf://")) expect(source).toMatch(/@[0-9a-f]{40}$/);
+      }
+    }
+  });
+});
+
+describe("the backing", () => {
+  it("is a model of its own for each id on GPUs, with the whole context", () => {
+    const { models, deployments } = catalogOf("gpu");
+    expect(deployments.length).toBe(5);
+    expect(models.every(({ standIn }) => !standIn)).toBe(true);
+    for (const { options } of deployments) expect(options.contextTokens).toBe(131_072);
+  });
+
+  it("is one deployment for the demo, and says that it stands in and with how much context", () => {
+    const { models, deployments } = catalogOf("demo");
+    expect(deployments.length).toBe(1);
+    for (const model of models) {
+      expect(model.standIn).toBe(true);
+      expect(model.backing).toMatch(/SmolLM2 135M.*8,192 tokens.*stands in/);
+    }
+  });
+
+  it("says plainly that the tiny model's answers are noise", () => {
+    const { models, deployments } = catalogOf("tiny");
+    expect(deployments.length).toBe(1);
+    for (const { backing } of models) expect(backing).toMatch(/random weights.*noise/);
+  });
+
+  it("may be a file of the operator's", () => {
+    const { models, deployments } = catalogOfFile("file:///models/mine.gguf", "mine.gguf");
+    expect(models.map(({ id }) => id)).toEqual(IDS);
+    expect(deployments[0]?.weights.sources).toEqual(["file:///models/mine.gguf"]);
+    expect(models[0]?.backing).toContain("mine.gguf");
+  });
+});
