@@ -76,7 +76,7 @@ function tryTable(facts: StartFacts, model: string, out: Terminal): string {
 }
 
 /** Commands that work when pasted into any POSIX shell on this machine, in any directory. */
-export function tryCommands(
+function tryCommands(
   facts: Pick<StartFacts, "options" | "ports" | "secrets" | "dataIsDefault">,
   model: string,
 ): { readonly curl: string; readonly Node: string; readonly CLI: string } {
