@@ -1,4 +1,4 @@
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { GatewayCores, GatewayUnderTest } from "./gateway/gateway-under-test.ts";
 import { startHeddle } from "./gateway/heddle.ts";
@@ -14,6 +14,7 @@ import {
 } from "./support/command-line.ts";
 import type { LoadResult } from "./support/load-generator.ts";
 import { originOf } from "./support/origin.ts";
+import { sampleProcess } from "./support/proc-files.ts";
 import { ProcessSampler } from "./support/process-sampler.ts";
 import { runLoad } from "./support/run-load.ts";
 import { median } from "./support/statistics.ts";
@@ -22,8 +23,15 @@ import { formatNumber, printTable, printVerdicts, type Verdict } from "./support
 // What the gateway costs: ours and a peer in front of engines that answer at once, in one run.
 
 const usage =
-  "npm run bench:gateway -- [--json FILE] [--seconds N] [--rounds N] [--concurrency 1,10,64] [--only ours|peer]";
-const options = readOptions(usage, ["json", "seconds", "rounds", "concurrency", "only"]);
+  "npm run bench:gateway -- [--json FILE] [--seconds N] [--rounds N] [--concurrency 1,10,64] [--only ours|peer] [--cpu-profile DIR]";
+const options = readOptions(usage, [
+  "json",
+  "seconds",
+  "rounds",
+  "concurrency",
+  "only",
+  "cpu-profile",
+]);
 const durationMs = Number(options["seconds"] ?? 5) * 1000;
 const rounds = Number(options["rounds"] ?? 5);
 const concurrencies = numberList(options["concurrency"] ?? "1,10,64");
@@ -35,7 +43,7 @@ interface Cell {
   readonly gateway: string;
   readonly stream: boolean;
   readonly concurrency: number;
-  readonly rounds: LoadResult[];
+  readonly rounds: (LoadResult & { readonly gatewayCpuMs: number })[];
 }
 
 interface CellFigures {
@@ -43,6 +51,8 @@ interface CellFigures {
   readonly stream: boolean;
   readonly concurrency: number;
   readonly requestsPerSecond: number;
+  /** CPU time of the gateway; unlike the rate it does not depend on what else the machine does. */
+  readonly cpuMicrosPerRequest: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly firstTextP50Ms: number;
@@ -56,7 +66,7 @@ interface CellFigures {
 await withCleanup(async () => {
   const mockUrl = await startMock();
   const direct = directTo(mockUrl);
-  const ours = options["only"] === "peer" ? undefined : await startHeddle(cores);
+  const ours = options["only"] === "peer" ? undefined : await startHeddle(cores, profileFlags());
   const peer = options["only"] === "ours" ? undefined : await startPortkey(mockUrl, cores);
   const gateways = [ours, peer].filter((gateway) => gateway !== undefined);
   const samplers = gateways.map((gateway) => new ProcessSampler(() => gateway.processes, 250));
@@ -120,12 +130,23 @@ async function measure(
       const index = targets.findIndex(({ name }) => name === cell.gateway);
       const sampler = samplers[index - 1];
       sampler?.resume();
-      cell.rounds.push(await load(targets[index]!, cell));
+      const cpuBefore = cpuMs(targets[index]!);
+      const result = await load(targets[index]!, cell);
+      cell.rounds.push({ ...result, gatewayCpuMs: cpuMs(targets[index]!) - cpuBefore });
       sampler?.pause();
       printRound(round, cell);
     }
   }
   return cells;
+}
+
+function cpuMs({ processes }: GatewayUnderTest): number {
+  return processes.reduce((sum, { pid }) => sum + (sampleProcess(pid)?.cpuMs ?? 0), 0);
+}
+
+function profileFlags(): readonly string[] {
+  const folder = options["cpu-profile"];
+  return folder === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${resolve(folder)}`];
 }
 
 function load(target: GatewayUnderTest, { stream, concurrency }: Cell): Promise<LoadResult> {
@@ -146,13 +167,14 @@ function printRound(round: number, cell: Cell): void {
 }
 
 function summarizeCell({ gateway, stream, concurrency, rounds: results }: Cell): CellFigures {
-  const middle = (pick: (result: LoadResult) => number) => median(results.map(pick));
+  const middle = (pick: (result: Cell["rounds"][number]) => number) => median(results.map(pick));
   const sum = (pick: (result: LoadResult) => number) => results.map(pick).reduce((a, b) => a + b);
   return {
     gateway,
     stream,
     concurrency,
     requestsPerSecond: middle((result) => result.requestsPerSecond),
+    cpuMicrosPerRequest: middle((result) => (result.gatewayCpuMs * 1000) / result.allRequests),
     p50Ms: middle((result) => result.latencyMs.p50),
     p99Ms: middle((result) => result.latencyMs.p99),
     firstTextP50Ms: middle((result) => result.firstTextMs.p50),
@@ -167,14 +189,32 @@ function summarizeCell({ gateway, stream, concurrency, rounds: results }: Cell):
 function printFigures(figures: readonly CellFigures[]): void {
   printTable(
     "Whole answers, median of the rounds",
-    ["gateway", "c", "requests/s", "p50 ms", "p99 ms", "failed"],
+    ["gateway", "c", "requests/s", "CPU us/request", "p50 ms", "p99 ms", "failed"],
     figures
       .filter(({ stream }) => !stream)
-      .map((f) => [f.gateway, f.concurrency, f.requestsPerSecond, f.p50Ms, f.p99Ms, f.failures]),
+      .map((f) => [
+        f.gateway,
+        f.concurrency,
+        f.requestsPerSecond,
+        f.cpuMicrosPerRequest,
+        f.p50Ms,
+        f.p99Ms,
+        f.failures,
+      ]),
   );
   printTable(
     "Streams of 64 deltas, median of the rounds",
-    ["gateway", "c", "deltas/s", "frames/s", "first text p50 ms", "whole p50 ms", "lost", "failed"],
+    [
+      "gateway",
+      "c",
+      "deltas/s",
+      "frames/s",
+      "CPU us/stream",
+      "first text p50 ms",
+      "whole p50 ms",
+      "lost",
+      "failed",
+    ],
     figures
       .filter(({ stream }) => stream)
       .map((f) => [
@@ -182,6 +222,7 @@ function printFigures(figures: readonly CellFigures[]): void {
         f.concurrency,
         f.deltasPerSecond,
         f.framesPerSecond,
+        f.cpuMicrosPerRequest,
         f.firstTextP50Ms,
         f.p50Ms,
         f.lostDeltas,

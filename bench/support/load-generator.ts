@@ -19,6 +19,8 @@ export interface LoadSpec {
 /** What came back between the warm-up and the end. */
 export interface LoadResult {
   readonly requests: number;
+  /** Those of the warm-up and of the tail too: what the server's CPU time is spread over. */
+  readonly allRequests: number;
   readonly failures: number;
   readonly firstFailure: string;
   readonly requestsPerSecond: number;
@@ -43,6 +45,7 @@ class LoadRun {
   readonly #measureTo: number;
   readonly #latencies: number[] = [];
   readonly #firstTexts: number[] = [];
+  #allRequests = 0;
   #failures = 0;
   #firstFailure = "";
   #frames = 0;
@@ -65,6 +68,7 @@ class LoadRun {
     const seconds = this.#spec.durationMs / 1000;
     return {
       requests: this.#latencies.length,
+      allRequests: this.#allRequests,
       failures: this.#failures,
       firstFailure: this.#firstFailure,
       requestsPerSecond: this.#latencies.length / seconds,
@@ -98,6 +102,7 @@ class LoadRun {
 
   #record(sentAt: number, answer: StreamedAnswer | WholeAnswer, status: number): void {
     const now = performance.now();
+    this.#allRequests += 1;
     if (now < this.#measureFrom || now > this.#measureTo) return;
     if (status !== 200) {
       this.#fail(`status ${status}: ${answer.raw().slice(0, 300)}`);
