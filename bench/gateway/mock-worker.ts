@@ -18,6 +18,7 @@ const worker = await startWorker(
     name: "mock",
     grpcHost: "127.0.0.1",
     grpcPort: 0,
+    advertise: undefined,
     version: "bench",
     engineDefaults: {},
   },

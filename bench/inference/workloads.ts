@@ -110,7 +110,6 @@ export async function longPromptAmongDecodes(
             const prompt = randomWords(1_000, options.seed + 900_000);
             long ??= ask(server, options, { prompt, maxTokens: 2 });
           }
-          return true;
         },
       }),
     ),

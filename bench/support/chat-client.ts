@@ -17,8 +17,14 @@ export interface ChatRequest {
   readonly temperature: number;
   /** Tokens that must not be sampled, such as those that would end the answer early. */
   readonly bannedTokens: readonly number[];
-  /** Called as each event with text comes in; returning false hangs up. */
-  readonly onText?: (() => boolean) | undefined;
+  /** Called as each event with text comes in. */
+  readonly onText?: (() => void) | undefined;
+  /** Drops the connection when it aborts. */
+  readonly hangUp?: AbortSignal | undefined;
+  /** False asks for the answer in one piece; `textTimes` is then empty. */
+  readonly stream?: boolean | undefined;
+  /** Sent as x-request-id. */
+  readonly requestId?: string | undefined;
 }
 
 /** One streamed answer, on the clock of `performance.now()`. */
@@ -41,29 +47,48 @@ export function streamChat(
   request: ChatRequest,
 ): Promise<ChatAnswer> {
   const textTimes: number[] = [];
-  const head: Buffer[] = [];
+  const parts: Buffer[] = [];
   const { promise, resolve } = Promise.withResolvers<ChatAnswer>();
+  const whole = request.stream === false;
   const stream = new ChatStream(() => {
     textTimes.push(performance.now());
-    if (request.onText?.() !== false) return;
+    request.onText?.();
+  });
+  const onHangUp = () => {
     connection.close();
     finish("hung up");
-  });
+  };
   const finish = (outcome: string) => {
+    request.hangUp?.removeEventListener("abort", onHangUp);
     const endedAt = performance.now();
     const { text, usage } = stream;
     resolve({ sentAt, textTimes, endedAt, text, usage, outcome });
   };
+  request.hangUp?.addEventListener("abort", onHangUp);
   const sentAt = performance.now();
   connection.send(requestBytes(server, request), {
     body: (bytes) => {
-      if (stream.frames === 0) head.push(Buffer.from(bytes));
-      stream.push(bytes);
+      if (whole || stream.frames === 0) parts.push(Buffer.from(bytes));
+      if (!whole) stream.push(bytes);
     },
-    end: (status) => finish(outcomeOf(status, stream, head)),
+    end: (status) => {
+      const body = Buffer.concat(parts).toString();
+      if (whole && status === 200) takeWhole(stream, body);
+      finish(outcomeOf(status, stream, body));
+    },
     fail: (error) => finish(error.message),
   });
   return promise;
+}
+
+function takeWhole(stream: ChatStream, body: string): void {
+  const answer = JSON.parse(body) as {
+    readonly usage: ChatUsage;
+    readonly choices: readonly { readonly message: { readonly content: string } }[];
+  };
+  stream.text = answer.choices[0]?.message.content ?? "";
+  stream.usage = answer.usage;
+  stream.done = true;
 }
 
 /** A connection of its own for one answer. */
@@ -74,8 +99,8 @@ export async function askOnce(server: ChatServer, request: ChatRequest): Promise
   return answer;
 }
 
-function outcomeOf(status: number, stream: ChatStream, head: readonly Buffer[]): string {
-  if (status !== 200) return `status ${status}: ${Buffer.concat(head).toString().slice(0, 300)}`;
+function outcomeOf(status: number, stream: ChatStream, body: string): string {
+  if (status !== 200) return `status ${status}: ${body.slice(0, 300)}`;
   if (stream.error !== undefined) return stream.error;
   return stream.done ? "answered" : "the stream ended without [DONE]";
 }
@@ -87,9 +112,12 @@ function requestBytes(server: ChatServer, request: ChatRequest): Buffer {
     messages: [{ role: "user", content: request.prompt }],
     max_tokens: request.maxTokens,
     temperature: request.temperature,
-    stream: true,
-    stream_options: { include_usage: true },
+    ...(request.stream === false
+      ? { stream: false }
+      : { stream: true, stream_options: { include_usage: true } }),
     ...(request.bannedTokens.length > 0 && { logit_bias: bias }),
   });
-  return postBytes({ origin: server.origin, path: server.path, headers: server.headers, body });
+  const { requestId } = request;
+  const headers = { ...server.headers, ...(requestId && { "x-request-id": requestId }) };
+  return postBytes({ origin: server.origin, path: server.path, headers, body });
 }
