@@ -1,9 +1,11 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { toAppError } from "@heddle/base/errors";
+import type { CatalogProfile } from "@heddle/contracts/catalog";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
 import type { Registry } from "prom-client";
+import type { ClusterLink, ClusterLinkOptions } from "./cluster/cluster-link.ts";
 import { type MasterConfig, readConfig, usageText } from "./config/config.ts";
 import { bootstrapAdminKey, readClusterToken, readPepper } from "./config/secrets.ts";
 import { VERSION } from "./config/version.ts";
@@ -12,30 +14,10 @@ import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { createMaster, type Master } from "./master.ts";
 import { type SeedModel, seedModels } from "./models/seed.ts";
-import type { ControlPlane, InferenceDispatch, NodeDirectory } from "./ports.ts";
-
-export interface ClusterLinkOptions {
-  readonly grpcHost: string;
-  readonly grpcPort: number;
-  readonly clusterToken: string;
-  readonly masterId: string;
-  readonly control: ControlPlane;
-  readonly logger: Logger;
-  readonly metrics: Registry;
-}
-
-/** The master's side of the cluster: where nodes attach and calls are handed to workers. */
-export interface ClusterLink {
-  readonly dispatch: InferenceDispatch;
-  readonly directory: NodeDirectory;
-  readonly grpcAddress: string;
-  close(): Promise<void>;
-}
 
 export interface MasterParts {
-  startClusterLink(options: ClusterLinkOptions): Promise<ClusterLink>;
-  /** The models of a profile: demo, gpu or tiny. */
-  profileModels(profile: string): readonly SeedModel[];
+  startClusterLink(options: ClusterLinkOptions): Promise<Omit<ClusterLink, "stats">>;
+  profileModels(profile: CatalogProfile): readonly SeedModel[];
 }
 
 /**
@@ -78,7 +60,6 @@ async function startMaster(config: MasterConfig, parts: MasterParts): Promise<Ru
     masterId: config.masterId,
     control,
     logger,
-    metrics: registry,
   });
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
   const master = await listen(config, { control, link, pepper, logger, registry, ledger });
@@ -96,7 +77,7 @@ async function startMaster(config: MasterConfig, parts: MasterParts): Promise<Ru
 
 interface Started {
   readonly control: Journal;
-  readonly link: ClusterLink;
+  readonly link: Omit<ClusterLink, "stats">;
   readonly pepper: Uint8Array;
   readonly logger: Logger;
   readonly registry: Registry;

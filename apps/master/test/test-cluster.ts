@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -28,6 +28,10 @@ const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
 const workerProgram = fileURLToPath(
   new URL("../../worker/test/scripted-worker.ts", import.meta.url),
 );
+const realWorkerProgram = fileURLToPath(new URL("../../worker/dist/main.js", import.meta.url));
+const parameterServerProgram = fileURLToPath(
+  new URL("../../parameter-server/dist/main.js", import.meta.url),
+);
 
 /** The replicated state of one master, changed by the test at will. */
 export class TestControl implements ControlPlane {
@@ -52,8 +56,9 @@ export class TestControl implements ControlPlane {
     replicas: DeploymentRecord["replicas"] = "every-worker",
     options: EngineOptions = {},
     weightsKey = key,
+    sources: readonly string[] = ["builtin://"],
   ): void {
-    const weights = { key: weightsKey, file: "model.gguf", sources: ["builtin://"] };
+    const weights = { key: weightsKey, file: "model.gguf", sources };
     const spec: DeploymentSpec = { key, engine: "llama", weights, options };
     this.state.deployments.set(key, { spec, replicas });
     this.#applied();
@@ -113,9 +118,29 @@ export class TestCluster {
       ...settings,
       name,
     });
-    const child = spawn(process.execPath, [workerProgram, argument], {
-      stdio: ["ignore", "pipe", "inherit"],
-    });
+    return this.#spawn([workerProgram, argument]);
+  }
+
+  startParameterServer(name: string): Promise<ChildProcess> {
+    return this.#spawn([parameterServerProgram, ...this.#flags(name)]);
+  }
+
+  /** A worker as it is shipped, with real engines. */
+  startRealWorker(name: string): Promise<ChildProcess> {
+    const cache = ["--models-cache", join(this.#folder, "models")];
+    return this.#spawn([realWorkerProgram, ...this.#flags(name), ...cache]);
+  }
+
+  #flags(name: string): string[] {
+    const tokenFile = join(this.#folder, "token");
+    writeFileSync(tokenFile, clusterToken);
+    const flags = ["--data", join(this.#folder, name), "--name", name];
+    return [...flags, "--masters", this.link.grpcAddress, "--cluster-token-file", tokenFile];
+  }
+
+  /** Resolves when the process says that it is ready. */
+  async #spawn(args: readonly string[]): Promise<ChildProcess> {
+    const child = spawn(process.execPath, [...args], { stdio: ["ignore", "pipe", "inherit"] });
     this.#processes.add(child);
     child.once("exit", () => this.#processes.delete(child));
     for await (const line of createInterface({ input: child.stdout })) {
@@ -186,9 +211,9 @@ export function textRequest(text: string): GenerateRequest {
   };
 }
 
-export async function collect(events: AsyncIterable<EngineEvent>): Promise<EngineEvent[]> {
-  const all: EngineEvent[] = [];
-  for await (const event of events) all.push(event);
+export async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const item of items) all.push(item);
   return all;
 }
 

@@ -80,7 +80,7 @@ export class ModelsController {
           subscriber.next({ ...last, done: true });
           subscriber.complete();
         })
-        .catch((error: unknown) => subscriber.error(toStatus(error)))
+        .catch((error: unknown) => subscriber.error(error))
         .finally(() => clearInterval(timer));
       return () => {
         clearInterval(timer);

@@ -85,7 +85,8 @@ export class ScriptedEngine implements Engine {
       produced: 0,
       nextMs: 0,
     };
-    if (this.#waiting.length >= this.#maxQueued) {
+    const free = this.#maxSequences - this.#running.size;
+    if (this.#waiting.length >= this.#maxQueued + free) {
       this.#fail(sequence, { code: "overloaded", message: `${this.#maxQueued} requests wait` });
     } else this.#waiting.push(sequence);
     this.#queueStep(0);

@@ -1,4 +1,4 @@
-import { Client, credentials } from "@grpc/grpc-js";
+import { Client, credentials, type ServerUnaryCall, type sendUnaryData } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { HealthCheckResponse__Output } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
 import { afterEach, expect, test } from "vitest";
@@ -20,11 +20,12 @@ async function serve(load: () => Promise<object>): Promise<BoundServer & { healt
   const health = new Health();
   health.addTo(bound.server);
   bound.server.addService(workerModelsService, {
-    load: (_call: unknown, reply: (error: unknown, value?: object) => void) =>
+    load: (_call: ServerUnaryCall<object, object>, reply: sendUnaryData<object>) => {
       load().then(
         (value) => reply(null, value),
         (error: unknown) => reply(toStatus(error)),
-      ),
+      );
+    },
   });
   closing.push(() => closeServer(bound.server, 0));
   return { ...bound, health };

@@ -1,5 +1,5 @@
 import type { ApiClient } from "./api-client.ts";
-import { listOf, numberOf, recordsOf, textOf } from "./json-fields.ts";
+import { fieldsOf, listOf, numberOf, recordsOf, textOf } from "./json-fields.ts";
 
 /** One copy of a model on one worker. */
 export interface ReplicaView {
@@ -15,6 +15,8 @@ export interface ReplicaView {
 export interface ModelView {
   readonly id: string;
   readonly contextWindow: number | undefined;
+  /** The name of the weights' file; empty where the cluster does not tell. */
+  readonly weightsFile: string;
   /** What really answers under this id, in words. */
   readonly backing: string;
   /** True where something smaller than the id promises answers. */
@@ -30,6 +32,7 @@ function parseModelList(body: unknown): ModelView[] {
   return listOf(body).map((model) => ({
     id: textOf(model["id"]),
     contextWindow: numberOf(model["context_window"]),
+    weightsFile: textOf(fieldsOf(model["weights"])["file"]),
     backing: textOf(model["backing"]),
     standIn: model["stand_in"] === true,
     replicas: recordsOf(model["replicas"]).map((replica) => ({

@@ -1,6 +1,7 @@
 import type { Terminal } from "./terminal.ts";
 
-const BAR_CELLS = 28;
+const MAX_BAR_CELLS = 28;
+const MIN_BAR_CELLS = 8;
 /** Off a terminal a line is printed for each such step, so that a log stays short. */
 const STEP_PERCENT = 10;
 
@@ -21,9 +22,8 @@ export class PullProgressView {
     const percent = Math.floor(share * 100);
     const amount = `${megabytes(pulledBytes)} of ${megabytes(totalBytes)} MB`;
     if (this.#out.isTty) {
-      const filled = Math.round(share * BAR_CELLS);
-      const bar = "#".repeat(filled) + "-".repeat(BAR_CELLS - filled);
-      this.#out.write(`\r\x1b[2K${this.#label} [${bar}] ${percent} % (${amount})`);
+      const text = this.#line(share, ` ${percent} % (${amount})`);
+      this.#out.write(`\r\x1b[2K${text}`);
       this.#drawn = true;
       return;
     }
@@ -31,6 +31,15 @@ export class PullProgressView {
     if (step <= this.#shownStep) return;
     this.#shownStep = step;
     this.#out.write(`${this.#label} ${percent} % (${amount})\n`);
+  }
+
+  /** A line that would wrap could not be redrawn, so the bar shrinks first, then the label. */
+  #line(share: number, figures: string): string {
+    const room = this.#out.columns - 1 - figures.length - " []".length;
+    const label = this.#label.slice(0, Math.max(0, room - MIN_BAR_CELLS));
+    const cells = Math.max(0, Math.min(MAX_BAR_CELLS, room - label.length));
+    const filled = Math.round(share * cells);
+    return `${label} [${"#".repeat(filled)}${"-".repeat(cells - filled)}]${figures}`;
   }
 
   /** Leaves the cursor on a line of its own. */

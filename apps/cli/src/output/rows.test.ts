@@ -11,6 +11,7 @@ function print(format: OutputFormat): string {
   let text = "";
   const out: Terminal = {
     isTty: false,
+    columns: 80,
     write: (piece) => {
       text += piece;
     },

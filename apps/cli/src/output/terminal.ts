@@ -16,6 +16,8 @@ const CODES: Readonly<Record<Style, readonly [number, number]>> = {
 /** A stream as the commands write to it; colours and animation only where it is a terminal. */
 export interface Terminal {
   readonly isTty: boolean;
+  /** Characters in a line of the terminal; 80 where there is none. */
+  readonly columns: number;
   write(text: string): void;
   /** The text in a style, or as it is where colours are off (https://no-color.org). */
   paint(style: Style, text: string): string;
@@ -26,6 +28,7 @@ export function terminal(stream: NodeJS.WriteStream, env = process.env): Termina
   const coloured = isTty && !env["NO_COLOR"] && env["TERM"] !== "dumb";
   return {
     isTty,
+    columns: stream.columns ?? 80,
     write: (text) => void stream.write(text),
     paint: (style, text) => {
       const [on, off] = CODES[style];

@@ -71,6 +71,7 @@ function model(): object {
     context_window: 8192,
     backing: `scripted model of the ${flags["profile"]} profile`,
     stand_in: true,
+    weights: { file: "scripted.gguf" },
     replicas: [
       {
         node: "worker-1",

@@ -106,7 +106,7 @@ class PullView {
     if (furthest) {
       this.#progress ??= new PullProgressView(
         this.#messages,
-        `pulling ${model?.backing || model?.id}`,
+        `pulling ${model?.weightsFile || model?.id}`,
       );
       this.#progress.update(furthest.pulledBytes, furthest.totalBytes);
     } else if (

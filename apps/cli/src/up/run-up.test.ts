@@ -50,7 +50,7 @@ describe("heddle up", () => {
   it("shows the pull, an answer and how to go on; --once then ends everything with 0", async () => {
     const { driven, data, port } = await up({ once: true, workers: "2", parameterServers: "1" });
     expect(await driven.end()).toBe(0);
-    expect(driven.stderr).toMatch(/pulling scripted model .* 50 %/);
+    expect(driven.stderr).toMatch(/pulling scripted.gguf 50 %/);
     expect(driven.stderr).toMatch(/7 tokens in .* first token after/);
     expect(driven.stdout).toContain("It lifts the warp.");
     expect(driven.stdout).toContain(`http://127.0.0.1:${port}/api/v1`);

@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { collect, eventually, scriptedText, TestCluster, textOf } from "../../test/test-cluster.ts";
 
@@ -42,17 +43,110 @@ test("kill -9 of a worker fails its answer with worker_lost; others serve at onc
 test("a call that its worker's death meets before the first event moves to another", async () => {
   const first = await cluster.startWorker();
   await cluster.workersReady("m", 1);
-  const pending = cluster.start("m", "@hang after the death this text would hang again");
+  const controller = new AbortController();
+  const pending = cluster.start("m", "@hang", { signal: controller.signal });
   await eventually("the call is on the worker", () => running() === 1);
   await cluster.startWorker();
   await cluster.workersReady("m", 2);
-  const controller = new AbortController();
   first.kill("SIGKILL");
   await once(first, "exit");
   await eventually("the call is on the other worker", () => running() === 1);
   expect(cluster.link.stats().retries).toBe(1);
   controller.abort();
-  pending.catch(() => {});
+  await expect(pending).rejects.toMatchObject({ code: "cancelled" });
+});
+
+test("a new process is attached under its old id, and its old answers are not waited for", async () => {
+  const first = await cluster.startWorker({ name: "same" });
+  await cluster.workersReady("m", 1);
+  const id = cluster.node("same");
+  first.kill("SIGKILL");
+  await once(first, "exit");
+  await eventually("the node is gone", () => cluster.link.directory.nodes().length === 0);
+  await cluster.startWorker({ name: "same" });
+  await cluster.workersReady("m", 1);
+  expect(cluster.node("same")).toBe(id);
+  const answer = await cluster.start("m", "@tokens=2");
+  expect(textOf(await collect(answer.events))).toBe(scriptedText(2));
+});
+
+test("workers attach again to a master that restarts, and answer it", async () => {
+  const worker = await cluster.startWorker();
+  await cluster.workersReady("m", 1);
+  const port = Number(cluster.link.grpcAddress.split(":")[1]);
+  const answer = await cluster.start("m", "@tokens=1000 @every=5");
+  await cluster.stopMaster();
+  const events = await collect(answer.events);
+  expect(events.at(-1)).toMatchObject({ type: "failed", error: { code: "worker_lost" } });
+  await cluster.startMaster({ grpcPort: port });
+  await cluster.workersReady("m", 1);
+  await eventually("the lost answer's slot is free", () => running() === 0);
+  const again = await cluster.start("m", "@tokens=3");
+  expect(textOf(await collect(again.events))).toBe(scriptedText(3));
+  expect(worker.exitCode).toBeNull();
+});
+
+test("a node with another cluster token is never attached", async () => {
+  await cluster.startWorker({ clusterToken: "another-token-here" });
+  await delay(500);
+  expect(cluster.link.directory.nodes()).toEqual([]);
+});
+
+test("SIGTERM lets the open answer end, sends nothing more to the worker, and exits 0", async () => {
+  const worker = await cluster.startWorker();
+  await cluster.workersReady("m", 1);
+  const answer = await cluster.start("m", "@tokens=100 @every=5");
+  const exited = once(worker, "exit");
+  worker.kill("SIGTERM");
+  const events = await collect(answer.events);
+  expect(textOf(events)).toBe(scriptedText(100));
+  expect(events.at(-1)).toMatchObject({ type: "done" });
+  expect(await exited).toEqual([0, null]);
+  expect(cluster.link.directory.nodes()).toEqual([]);
+});
+
+test("a worker that stops reporting gets no new calls and is dropped", async () => {
+  const worker = await cluster.startWorker();
+  await cluster.workersReady("m", 1);
+  worker.kill("SIGSTOP");
+  await eventually("the silent node is dropped", () => cluster.link.directory.nodes().length === 0);
+  await expect(cluster.start("m", "@tokens=1")).rejects.toMatchObject({ code: "unavailable" });
+  worker.kill("SIGCONT");
+  await cluster.workersReady("m", 1);
+});
+
+test("the directory tells the node's machine, address and replicas", async () => {
+  await cluster.startWorker();
+  await cluster.workersReady("m", 1);
+  const [node] = cluster.link.directory.nodes();
+  expect(node).toMatchObject({ kind: "worker", name: "worker-1", version: "test" });
+  expect(node?.cpuCount).toBeGreaterThan(0);
+  expect(node?.memoryBytes).toBeGreaterThan(node?.memoryUsedBytes ?? 0);
+  expect(Math.abs(Date.now() - (node?.lastSeenMs ?? 0))).toBeLessThan(5_000);
+  expect(node?.replicas[0]?.info?.engine).toBe("scripted");
+});
+
+test("a parameter server attaches as one and takes no calls", async () => {
+  await cluster.startParameterServer("ps");
+  await eventually("it is attached", () => cluster.link.directory.nodes().length === 1);
+  expect(cluster.link.directory.nodes()[0]).toMatchObject({ kind: "parameter-server", name: "ps" });
+  await expect(cluster.start("m", "x")).rejects.toMatchObject({ code: "unavailable" });
+});
+
+test("a pull tells its progress up to done, and its failure with the source's reason", async () => {
+  const weights = { key: "pull-150", file: "a.gguf", sources: ["builtin://"] };
+  const pull = (key: string) =>
+    cluster.link.directory.pull({ ...weights, key }, new AbortController().signal);
+  await expect(collect(pull("any"))).rejects.toMatchObject({ code: "unavailable" });
+  await cluster.startWorker();
+  await cluster.workersReady("m", 1);
+  const progress = await collect(pull("pull-150"));
+  expect(progress[0]).toMatchObject({ pulledBytes: 5, totalBytes: 10, done: false });
+  expect(progress.at(-1)).toMatchObject({ pulledBytes: 10, totalBytes: 10, done: true });
+  await expect(collect(pull("missing"))).rejects.toMatchObject({
+    code: "not_found",
+    message: "no source has missing",
+  });
 });
 
 function running(): number {

@@ -61,6 +61,7 @@ function readyReplica(node: AttachedNode, deployment: string): ReadyReplica | un
     node: node.id,
     // A new process or a restarted engine has none of the prefixes that the old one held.
     holder: `${node.register.incarnation}/${replica.load.restarts}`,
+    reports: node.heartbeats,
     used: node.usedSequences(replica),
     maxSequences: replica.load.maxSequences,
     maxQueued: replica.load.maxQueued,

@@ -2,6 +2,7 @@ import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { AppError } from "@heddle/base/errors";
+import { CATALOG_PROFILES, type CatalogProfile } from "@heddle/contracts/catalog";
 import type { LogLevel } from "@heddle/observability/logger";
 
 /** How this process runs. Flags beat environment variables, which beat the defaults. */
@@ -15,7 +16,7 @@ export interface MasterConfig {
   readonly clusterTokenFile: string;
   /** Holds the text of the admin key that an empty cluster starts with; made where absent. */
   readonly bootstrapKeyFile: string | undefined;
-  readonly profile: string | undefined;
+  readonly profile: CatalogProfile | undefined;
   readonly masterId: string;
   readonly insecureBind: boolean;
   readonly logLevel: LogLevel;
@@ -47,7 +48,6 @@ const SETTINGS = {
 type SettingName = keyof typeof SETTINGS;
 const NAMES = Object.keys(SETTINGS) as SettingName[];
 const LOG_LEVELS: readonly string[] = ["debug", "info", "warn", "error", "silent"];
-const PROFILES: readonly string[] = ["demo", "gpu", "tiny"];
 
 /** Reads the configuration, or throws one `invalid_value` that lists every fault found. */
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): MasterConfig {
@@ -69,7 +69,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     grpcPort: whole("grpc-port", 0, 65_535),
     clusterTokenFile: values["cluster-token-file"] || join(dataDirectory, "cluster-token"),
     bootstrapKeyFile: values["bootstrap-key-file"] || undefined,
-    profile: values.profile || undefined,
+    profile: (values.profile || undefined) as CatalogProfile | undefined,
     masterId: values["master-id"],
     insecureBind,
     logLevel: values["log-level"] as LogLevel,
@@ -125,8 +125,8 @@ function choiceFaults({ logLevel, profile, masterId }: MasterConfig): string[] {
   if (!LOG_LEVELS.includes(logLevel)) {
     faults.push(`--log-level must be one of ${LOG_LEVELS.join(", ")}, got "${logLevel}"`);
   }
-  if (profile !== undefined && !PROFILES.includes(profile)) {
-    faults.push(`--profile must be one of ${PROFILES.join(", ")}, got "${profile}"`);
+  if (profile !== undefined && !CATALOG_PROFILES.includes(profile)) {
+    faults.push(`--profile must be one of ${CATALOG_PROFILES.join(", ")}, got "${profile}"`);
   }
   if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(masterId)) {
     faults.push(`--master-id must have 1 to 63 letters, digits, ".", "_" or "-"`);

@@ -11,6 +11,8 @@ import { type Candidate, chooseReplica } from "./routing.ts";
 /** A ready replica that requests can be sent to. */
 export interface ReadyReplica extends Candidate {
   readonly node: string;
+  /** Grows with every report of the node. */
+  readonly reports: number;
   /** The events end with exactly one `done` or `failed`; leaving them cancels. */
   start(call: InferenceCall, deadlineMs: number, signal: AbortSignal): AsyncIterable<EngineEvent>;
 }
@@ -44,18 +46,23 @@ export interface DispatchStats {
   readonly overloaded: number;
 }
 
-/** Replicas a call is tried on before its first event. */
-const maxAttempts = 3;
+/** Times that a call is sent before its first event: until so many failures or refusals. */
+const maxFailures = 3;
+const maxRefusals = 8;
 /** Chunks remembered per deployment: 4 million characters. */
 const maxPrefixChunks = 65_536;
-const retryElsewhere: ReadonlySet<ErrorCode> = new Set([
-  "worker_lost",
-  "unavailable",
-  "engine_failed",
+/** The replica failed: the call goes to another. */
+const failureCodes: ReadonlySet<ErrorCode> = new Set(["worker_lost", "engine_failed"]);
+/** The replica is not as it was last reported: until it reports again it is left out. */
+const refusalCodes: ReadonlySet<ErrorCode> = new Set([
   "overloaded",
+  "unavailable",
   "model_loading",
   "model_not_found",
 ]);
+
+/** Replicas that a call was sent to, by holder: left out until they have reported more than this. */
+type Tried = Map<string, number>;
 
 interface Waiter {
   readonly fairKey: string;
@@ -109,8 +116,8 @@ export class ReplicaDispatch implements InferenceDispatch {
   async start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer> {
     const chunks = promptChunks(call.request.input);
     const endMs = call.deadlineMs > 0 ? this.#nowMs() + call.deadlineMs : Number.POSITIVE_INFINITY;
-    const tried = new Set<string>();
-    for (let attempt = 1; ; attempt += 1) {
+    const tried: Tried = new Map();
+    for (let failures = 0, refusals = 0; ; ) {
       const { replica, iterator } = await this.#acquire(call, chunks, endMs, tried, signal);
       const first = await iterator.next();
       const event: EngineEvent = first.done ? missingEnd : first.value;
@@ -121,11 +128,15 @@ export class ReplicaDispatch implements InferenceDispatch {
       }
       const failure = event.error;
       this.#onEnd(call, replica, failure.code);
-      tried.add(replica.holder);
-      if (attempt >= maxAttempts || !retryElsewhere.has(failure.code) || signal.aborted) {
-        throw this.#refusal(call, failure, replica.node);
-      }
-      if (!this.#hasUntried(call.deployment, tried)) {
+      if (failureCodes.has(failure.code)) {
+        failures += 1;
+        tried.set(replica.holder, Number.POSITIVE_INFINITY);
+      } else if (refusalCodes.has(failure.code)) {
+        refusals += 1;
+        tried.set(replica.holder, replica.reports);
+      } else throw this.#refusal(call, failure, replica.node);
+      const isLast = failures >= maxFailures || refusals >= maxRefusals || signal.aborted;
+      if (isLast || this.#allFailed(call.deployment, tried)) {
         throw this.#refusal(call, failure, replica.node);
       }
       this.#stats.retries += 1;
@@ -137,7 +148,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     call: InferenceCall,
     chunks: readonly number[],
     endMs: number,
-    tried: ReadonlySet<string>,
+    tried: Tried,
     signal: AbortSignal,
   ): Promise<Started> {
     if (signal.aborted) throw new AppError("cancelled", "the caller gave the request up");
@@ -189,15 +200,14 @@ export class ReplicaDispatch implements InferenceDispatch {
     call: InferenceCall,
     chunks: readonly number[],
     endMs: number,
-    tried: ReadonlySet<string>,
+    tried: Tried,
     signal: AbortSignal,
   ): Started | undefined {
     const nowMs = this.#nowMs();
     const candidates = this.#options.replicas
       .ready(call.deployment)
-      .filter(
-        ({ holder }) => !tried.has(holder) && this.#known(lane, holder).circuit.allows(nowMs),
-      );
+      .filter(({ holder, reports }) => reports > (tried.get(holder) ?? -1))
+      .filter(({ holder }) => this.#known(lane, holder).circuit.allows(nowMs));
     const prompt = { chunks: chunks.length, matched: lane.prefixes.match(chunks) };
     const replica = chooseReplica(
       candidates,
@@ -290,8 +300,13 @@ export class ReplicaDispatch implements InferenceDispatch {
     throw new AppError(code, outlook.message, { model: deployment });
   }
 
-  #hasUntried(deployment: string, tried: ReadonlySet<string>): boolean {
-    return this.#options.replicas.ready(deployment).some(({ holder }) => !tried.has(holder));
+  /** Whether waiting is vain because the call failed on every replica there is. */
+  #allFailed(deployment: string, tried: Tried): boolean {
+    const ready = this.#options.replicas.ready(deployment);
+    return (
+      ready.length > 0 &&
+      ready.every(({ holder }) => tried.get(holder) === Number.POSITIVE_INFINITY)
+    );
   }
 
   #waitLimitMs(deployment: string): number {

@@ -8,7 +8,7 @@ export class Truncated extends GgufFault {}
 
 /** No key, token or template comes near this. */
 const MAX_STRING_BYTES = 16 * 1024 * 1024;
-/** Vocabularies have up to some 300,000 tokens and as many merges. */
+/** Items of all arrays together: vocabularies have some 300,000 tokens, and merges as many. */
 const MAX_ARRAY_ITEMS = 8_000_000;
 
 /** A cursor over the beginning of a GGUF file of `fileBytes` bytes; little-endian, bounded. */
@@ -17,6 +17,7 @@ export class ByteSource {
   readonly #view: DataView;
   readonly #fileBytes: number;
   readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  #itemsLeft = MAX_ARRAY_ITEMS;
   position = 0;
 
   constructor(bytes: Uint8Array, fileBytes: number) {
@@ -54,7 +55,8 @@ export class ByteSource {
     if (type !== "array") return { type, value: this.#scalar(type, key) } as GgufValue;
     const items = this.#type(key);
     if (items === "array") throw new GgufFault(`${key} is an array of arrays`);
-    const length = this.count(`items in ${key}`, MAX_ARRAY_ITEMS);
+    const length = this.count(`items in ${key}`, this.#itemsLeft);
+    this.#itemsLeft -= length;
     // An array that claims more than the file can hold is refused before any of it is read.
     this.#need(length * (items === "string" ? 8 : SCALAR_BYTES[items]));
     const value = [];

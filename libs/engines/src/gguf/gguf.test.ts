@@ -206,7 +206,7 @@ describe("the GGUF reader", () => {
     );
   });
 
-  it("refuses two tensors of one name and two metadata values of one key", () => {
+  it("refuses names that occur twice, and arrays larger than a vocabulary or the file", () => {
     const header = (tail: Buffer, tensors: bigint, entries: bigint) => {
       const head = Buffer.alloc(24);
       head.write("GGUF");
@@ -221,6 +221,17 @@ describe("the GGUF reader", () => {
     const twice = (part: Buffer) => Buffer.concat([part, part]);
     const entries = header(twice(bool), 0n, 2n);
     expect(() => parseGguf(entries, entries.length)).toThrow("the metadata key a occurs twice");
+    const array = (items: number) => {
+      const head = Buffer.alloc(16);
+      head.writeUInt32LE(9, 0);
+      head.writeUInt32LE(0, 4);
+      head.writeBigUInt64LE(BigInt(items), 8);
+      return Buffer.concat([name, head]);
+    };
+    const large = header(array(8_000_001), 0n, 1n);
+    expect(() => parseGguf(large, 2 ** 40)).toThrow("8000001 items in a; at most 8000000");
+    const longer = header(array(7_000_000), 0n, 1n);
+    expect(() => parseGguf(longer, longer.length)).toThrow("ends past the end of the file");
     const tensors = header(twice(scalar), 2n, 0n);
     expect(() => parseGguf(tensors, tensors.length)).toThrow("two tensors are named a");
   });

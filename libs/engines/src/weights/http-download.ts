@@ -22,6 +22,9 @@ export interface Download {
   ensureSpace(neededBytes: number): Promise<void>;
 }
 
+/** Resumes in all of one pull, however little each of them gains. */
+const MAX_RESUMES = 1_000;
+
 /** Kept beside the part so that a later pull knows what it would resume. */
 interface PartState {
   readonly identity: string;
@@ -37,6 +40,7 @@ export async function downloadFile(download: Download, context: RequestContext):
   const { limits, signal } = context;
   const backoff = new Backoff({ baseMs: limits.retryBaseMs, maxMs: limits.retryMaxMs });
   let everReached = false;
+  let resumes = 0;
   for (let attempt = 1; ; attempt++) {
     const before = await sizeOf(download.partPath);
     try {
@@ -51,7 +55,8 @@ export async function downloadFile(download: Download, context: RequestContext):
         backoff.reset();
       }
       const hopeless = error instanceof PermanentFault || !(error instanceof SourceFault);
-      if (hopeless || !everReached || attempt >= limits.maxAttempts) throw error;
+      const spent = attempt >= limits.maxAttempts || ++resumes > MAX_RESUMES;
+      if (hopeless || !everReached || spent) throw error;
       await sleep(backoff.nextMs(), undefined, { signal });
     }
   }

@@ -380,6 +380,14 @@ describe("pullWeights", () => {
     expect(await filesOf()).toEqual(["model.gguf", "model.gguf.verified.json"]);
   });
 
+  it("says so where the cache folder cannot be used", async () => {
+    const cacheDirectory = join(folder, "a-file");
+    await writeFile(cacheDirectory, "");
+    const error = await failureOf(pull(specOf([hub]), { cacheDirectory }));
+    expect(error.code).toBe("unavailable");
+    expect(error.message).toMatch(/cannot use the cache folder .*a-file.*ENOTDIR.*set another one/);
+  });
+
   it("refuses a spec that would leave the cache or is no spec", async () => {
     const wrong: [Partial<WeightsSpec>, string][] = [
       [{ key: "../up" }, "weights.key"],

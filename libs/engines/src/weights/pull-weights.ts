@@ -59,8 +59,15 @@ export async function pullWeights(spec: WeightsSpec, options: PullOptions): Prom
       },
     );
   } catch (error) {
-    if (!signal.aborted) throw error;
-    throw new AppError("cancelled", `the pull of ${spec.key} was cancelled`, { cause: error });
+    if (signal.aborted) {
+      throw new AppError("cancelled", `the pull of ${spec.key} was cancelled`, { cause: error });
+    }
+    if (error instanceof AppError) throw error;
+    throw new AppError(
+      "unavailable",
+      `cannot use the cache folder ${directory}: ${reasonOf(error)}. Make it writable, or set another one.`,
+      { cause: error },
+    );
   }
 }
 

@@ -1,0 +1,99 @@
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { collect, eventually, TestCluster, textOf } from "../../test/test-cluster.ts";
+
+/** The whole path with a real worker, a real engine process and the built-in tiny model. */
+let cluster: TestCluster;
+
+beforeAll(async () => {
+  cluster = new TestCluster();
+  await cluster.startMaster();
+  cluster.control.deploy("tiny", "every-worker", { threads: 1, contextTokens: 512 }, "tiny", [
+    "builtin://tiny",
+  ]);
+});
+
+afterAll(() => cluster.close());
+
+test("a real engine answers greedily with the same text twice, and finds its prompt cached", async () => {
+  await cluster.startRealWorker("real");
+  await cluster.workersReady("tiny", 1);
+  const prompt = "The quick brown fox jumps over the lazy dog and runs. ".repeat(4);
+  const ask = async () => {
+    const answer = await cluster.start("tiny", prompt, { request: { maxTokens: 12 } });
+    return collect(answer.events);
+  };
+  const first = await ask();
+  const second = await ask();
+  expect(textOf(first).length).toBeGreaterThan(0);
+  expect(textOf(second)).toBe(textOf(first));
+  expect(second.at(-1)).toMatchObject({ type: "done" });
+  const started = second.find((event) => event.type === "started");
+  expect(started?.type === "started" && started.cachedTokens).toBeGreaterThan(0);
+});
+
+test("what the engine refuses is told with its own code", async () => {
+  const long = cluster.start("tiny", "x".repeat(4_000));
+  await expect(long).rejects.toMatchObject({ code: "context_length_exceeded" });
+});
+
+test("log-probabilities and choices come whole over the wire", async () => {
+  const answer = await cluster.start("tiny", "Hello", {
+    request: {
+      maxTokens: 4,
+      choices: 2,
+      topLogprobs: 3,
+      sampling: {
+        temperature: 1,
+        topP: 1,
+        presencePenalty: 0,
+        frequencyPenalty: 0,
+        logitBias: [{ token: 2, bias: -100 }],
+        seed: 1,
+      },
+    },
+  });
+  const events = await collect(answer.events);
+  for (const choice of [0, 1]) {
+    const entries = events.flatMap((event) =>
+      event.type === "delta" && event.choice === choice ? (event.logprobs ?? []) : [],
+    );
+    expect(entries).toHaveLength(4);
+    for (const entry of entries) expect(entry.top).toHaveLength(3);
+  }
+});
+
+test("kill -9 of the worker leaves no engine process behind", async () => {
+  const worker = await cluster.startRealWorker("doomed");
+  await cluster.workersReady("tiny", 2);
+  const children = childrenOf(worker.pid);
+  expect(children.length).toBeGreaterThan(0);
+  worker.kill("SIGKILL");
+  await once(worker, "exit");
+  await eventually("its children have ended", () => !children.some(isAlive));
+});
+
+test("SIGTERM of the worker ends its engines and exits 0", async () => {
+  const worker = await cluster.startRealWorker("leaving");
+  await cluster.workersReady("tiny", 2);
+  const children = childrenOf(worker.pid);
+  const exited = once(worker, "exit");
+  worker.kill("SIGTERM");
+  expect(await exited).toEqual([0, null]);
+  expect(children.some(isAlive)).toBe(false);
+});
+
+function childrenOf(pid: number | undefined): number[] {
+  const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
+  return text.split(" ").filter(Boolean).map(Number);
+}
+
+/** A process that ended and is not yet reaped counts as ended. */
+function isAlive(pid: number): boolean {
+  try {
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,7 @@
+import { exitWithParent } from "@heddle/base/exit-with-parent";
+import { startClusterLink } from "./cluster/cluster-link.ts";
+import { profileModels } from "./models/profile-models.ts";
+import { runMaster } from "./run-master.ts";
+
+exitWithParent();
+await runMaster(process.argv.slice(2), { startClusterLink, profileModels });
