@@ -3,7 +3,7 @@ import { runSoak, type SoakOutcome, type SoakPlan } from "./soak/soak-load.ts";
 import { type LedgerRow, metricSum, readLedger, tokensOf } from "./soak/usage-books.ts";
 import { withCleanup } from "./support/child-process.ts";
 import { readOptions, writeReport } from "./support/command-line.ts";
-import { heddleUp, type RunningHeddle } from "./support/heddle-up.ts";
+import { heddleUp, type RunningHeddle, serveTinyModel } from "./support/heddle-up.ts";
 import { ProcessSampler, type ProcessTrend } from "./support/process-sampler.ts";
 import { summarize } from "./support/statistics.ts";
 import { printTable, printVerdicts, type Verdict } from "./support/table.ts";
@@ -24,7 +24,7 @@ const settleMs = 15_000;
 await withCleanup(async () => {
   console.log(`seed ${plan.seed} (repeat with --seed ${plan.seed})`);
   const cluster = await heddleUp(["--profile", "tiny"]);
-  const model = (await cluster.api.models())[0]!.id;
+  const model = await serveTinyModel(cluster);
   const server = oursAt(cluster.api.url, await cluster.api.createLimitedKey(), model);
   const sampler = new ProcessSampler(() => cluster.processes(), 1_000);
   sampler.resume();

@@ -6,7 +6,7 @@ import { encodeRequest } from "@heddle/rpc/inference-codec";
 import { Peer } from "@heddle/rpc/peer";
 import { sessionMethod } from "@heddle/rpc/proto";
 import { type ChatServer, streamChat } from "../support/chat-client.ts";
-import type { RunningHeddle } from "../support/heddle-up.ts";
+import { type RunningHeddle, serveTinyModel } from "../support/heddle-up.ts";
 import { HttpConnection } from "../support/http-connection.ts";
 import { randomWords } from "../support/prompts.ts";
 import { type Summary, summarize } from "../support/statistics.ts";
@@ -20,7 +20,7 @@ export interface OverheadResult {
 
 interface WorkerView {
   readonly address: string;
-  readonly replicas: readonly { readonly deployment: string; readonly phase: string }[];
+  readonly replicas: readonly { readonly deployment: string }[];
 }
 
 const requests = 200;
@@ -29,16 +29,14 @@ const maxTokens = 2;
 /** Times first tokens of the tiny model, whose own share is so small that the path's shows. */
 export async function masterOverhead(cluster: RunningHeddle): Promise<OverheadResult> {
   const { api, dataDirectory } = cluster;
-  const models = (await api.models()) as readonly { id: string; deployment?: string }[];
-  const tiny = models.find(({ id }) => id !== "bench-model");
-  if (!tiny) throw new Error("the tiny profile has no model");
+  const model = await serveTinyModel(cluster);
+  const { deployment } = (await api.get(`/models/${model}`)) as { deployment: string };
   const { data } = (await api.get("/workers")) as { data: readonly WorkerView[] };
-  const worker = data.find(({ replicas }) => replicas.length > 0);
-  const deployment = worker?.replicas.find(({ deployment }) => /tiny/.test(deployment))?.deployment;
-  if (!worker || !deployment) throw new Error("no worker has the tiny model");
+  const worker = data.find(({ replicas }) => replicas.some((r) => r.deployment === deployment));
+  if (!worker) throw new Error(`no worker has ${deployment}`);
   const token = readFileSync(join(dataDirectory, "cluster-token"), "utf8").trim();
   const session = new WorkerSession(worker.address, token, deployment);
-  const server = oursAt(api.url, await api.createLimitedKey(), tiny.id);
+  const server = oursAt(api.url, await api.createLimitedKey(), model);
   const result = await alternate(server, session);
   session.close();
   return result;

@@ -23,7 +23,7 @@ export interface SoakOutcome {
 
 /** A request without an end after so long hangs. */
 const hangAfterMs = 120_000;
-const maxPromptWords = 120;
+const maxPromptWords = 40;
 const maxTokens = 32;
 
 /** Runs the plan; what request i asks and when it hangs up follows from the seed and i alone. */

@@ -46,10 +46,6 @@ export class HeddleApi {
     }
   }
 
-  async models(): Promise<readonly { readonly id: string }[]> {
-    return ((await this.#call("GET", "/models")) as { data: { id: string }[] }).data;
-  }
-
   /** Prometheus text; the path is outside the API's base. */
   async metrics(): Promise<string> {
     const headers = { authorization: `Bearer ${this.key}` };
