@@ -81,6 +81,7 @@ function decodeFigures(concurrency: number): readonly Figure[] {
       of: (round) => at(round).tokensPerSecond,
       bar: { text: `decode >= 1.0x at ${name}`, pass: (ratio) => ratio >= 1 },
     },
+    { name: `CPU a token ${name}`, unit: "ms", of: (round) => at(round).cpuMsPerToken },
     { name: `whole run ${name}`, unit: "tokens/s", of: (round) => at(round).wholeTokensPerSecond },
     { name: `first token p50 ${name}`, unit: "ms", of: (round) => at(round).firstTokenMs.p50 },
     { name: `gap p50 ${name}`, unit: "ms", of: (round) => at(round).gapMs.p50 },

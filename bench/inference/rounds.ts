@@ -4,6 +4,7 @@ import type { InferenceServer } from "./servers.ts";
 import {
   type DecodeResult,
   decode,
+  type FirstTokenResult,
   firstToken,
   longPromptAmongDecodes,
   sharedPrefix,
@@ -21,8 +22,8 @@ export interface MeasuredRound {
   readonly round: number;
   readonly server: string;
   /** By concurrency. */
-  readonly decode: Readonly<Record<number, DecodeResult>>;
-  readonly firstTokenMs: Summary;
+  readonly decode: Readonly<Record<number, DecodeCost>>;
+  readonly firstTokenMs: FirstTokenResult;
   readonly sharedPrefix: { readonly meanFirstTokenMs: number; readonly cachedTokens: number };
   readonly longPrompt: {
     readonly worstGapMs: number;
@@ -31,6 +32,12 @@ export interface MeasuredRound {
   };
   /** CPU of the servers that were not measured meanwhile, of one core. */
   readonly idleCpuPercent: number;
+}
+
+/** What else the machine does slows a rate down; CPU time a token tells what a server itself needs. */
+export interface DecodeCost extends DecodeResult {
+  readonly cpuMsPerToken: number;
+  readonly cpuMsPerTokenByRole: Readonly<Record<string, number>>;
 }
 
 const firstTokenRequests = 20;
@@ -67,11 +74,18 @@ async function measureRound(
   round: number,
 ): Promise<Omit<MeasuredRound, "idleCpuPercent">> {
   const options = { seed: round * 1_000, bannedTokens: plan.bannedTokens };
-  const byConcurrency: Record<number, DecodeResult> = {};
+  const byConcurrency: Record<number, DecodeCost> = {};
   for (const concurrency of plan.concurrencies) {
     const seed = options.seed + concurrency;
     const load = { ...options, seed };
-    byConcurrency[concurrency] = await decode(server, load, concurrency, plan.maxTokens);
+    const before = cpuByRole(server);
+    const result = await decode(server, load, concurrency, plan.maxTokens);
+    const cpu = Object.entries(cpuByRole(server)).map(
+      ([role, ms]) => [role, (ms - (before[role] ?? 0)) / result.completionTokens] as const,
+    );
+    const cpuMsPerToken = cpu.reduce((sum, [, ms]) => sum + ms, 0);
+    const cpuMsPerTokenByRole = Object.fromEntries(cpu);
+    byConcurrency[concurrency] = { ...result, cpuMsPerToken, cpuMsPerTokenByRole };
   }
   return {
     round,
@@ -89,6 +103,14 @@ async function measureRound(
     ),
     longPrompt: await longPromptAmongDecodes(server, { ...options, seed: options.seed + 70 }),
   };
+}
+
+function cpuByRole(server: InferenceServer): Record<string, number> {
+  const byRole: Record<string, number> = {};
+  for (const { pid, role } of server.processes()) {
+    byRole[role] = (byRole[role] ?? 0) + (sampleProcess(pid)?.cpuMs ?? 0);
+  }
+  return byRole;
 }
 
 function cpuMs(servers: readonly InferenceServer[]): number {

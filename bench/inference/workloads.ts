@@ -53,18 +53,24 @@ export async function decode(
   };
 }
 
-/** One request at a time, of prompts of about 64 tokens that share nothing. */
+export interface FirstTokenResult extends Summary {
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+}
+
+/** One request at a time, of prompts of about 64 tokens that share only the template's beginning. */
 export async function firstToken(
   server: ChatServer,
   options: WorkloadOptions,
   requests: number,
-): Promise<Summary> {
-  const times: number[] = [];
+): Promise<FirstTokenResult> {
+  const answers: ChatAnswer[] = [];
   for (let i = 0; i < requests; i += 1) {
     const prompt = randomWords(48, options.seed * 1_000 + i);
-    times.push(firstTokenMs(await ask(server, options, { prompt, maxTokens: 2 })));
+    answers.push(await ask(server, options, { prompt, maxTokens: 2 }));
   }
-  return summarize(times);
+  const promptTokens = mean(answers.map(({ usage }) => usage!.prompt_tokens));
+  return { ...summarize(answers.map(firstTokenMs)), promptTokens, cachedTokens: cached(answers) };
 }
 
 /** Requests that come together and begin with the same 256 tokens, which nobody has seen before. */
@@ -82,8 +88,7 @@ export async function sharedPrefix(
       }),
     ),
   );
-  const cached = answers.map(({ usage }) => usage?.prompt_tokens_details?.cached_tokens ?? 0);
-  return { meanFirstTokenMs: mean(answers.map(firstTokenMs)), cachedTokens: mean(cached) };
+  return { meanFirstTokenMs: mean(answers.map(firstTokenMs)), cachedTokens: cached(answers) };
 }
 
 /** Three streams decode; then a prompt of about 1,024 tokens comes. How long do they stand still? */
@@ -133,6 +138,11 @@ async function ask(
   throw new Error(
     `${server.name} gave ${tokens} tokens of ${request.maxTokens}: name the model's ending tokens with --eos`,
   );
+}
+
+/** Prompt tokens that the server had already, on average. */
+function cached(answers: readonly ChatAnswer[]): number {
+  return mean(answers.map(({ usage }) => usage?.prompt_tokens_details?.cached_tokens ?? 0));
 }
 
 function firstTokenMs({ sentAt, textTimes }: ChatAnswer): number {
