@@ -30,8 +30,8 @@ const FOR_TESTS = new Set(["libs/base/src/random.ts: seededRandom"]);
 
 export function layering(files: readonly SourceFile[]): string[] {
   return files.flatMap((file) =>
-    file.imports.flatMap(({ specifier, line }) => {
-      const problem = layerProblem(file.path, specifier);
+    file.imports.flatMap(({ specifier, isStart, line }) => {
+      const problem = isStart ? undefined : layerProblem(file.path, specifier);
       return problem ? [`${file.path}:${line}: ${problem}`] : [];
     }),
   );

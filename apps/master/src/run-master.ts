@@ -1,7 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { toAppError } from "@heddle/base/errors";
-import type { CatalogProfile } from "@heddle/contracts/catalog";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
 import type { Registry } from "prom-client";
@@ -13,26 +12,28 @@ import { Journal } from "./control/journal.ts";
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { createMaster, type Master } from "./master.ts";
-import { type SeedModel, seedModels } from "./models/seed.ts";
+import { seedModels } from "./models/seed.ts";
+import { exposeDispatchMetrics } from "./operations/dispatch-metrics.ts";
 
-export interface MasterParts {
-  startClusterLink(options: ClusterLinkOptions): Promise<Omit<ClusterLink, "stats">>;
-  profileModels(profile: CatalogProfile): readonly SeedModel[];
-}
+/** `startClusterLink`, or another link with the same ports. */
+export type StartClusterLink = (options: ClusterLinkOptions) => Promise<ClusterLink>;
 
 /**
  * The master's process: reads the configuration, starts all parts, says `ready` in one log line,
  * and ends with code 0 after SIGTERM or SIGINT. A start that fails says why in one line on standard
  * error and ends with code 1.
  */
-export async function runMaster(args: readonly string[], parts: MasterParts): Promise<void> {
+export async function runMaster(
+  args: readonly string[],
+  startClusterLink: StartClusterLink,
+): Promise<void> {
   if (args.includes("--help")) {
     process.stdout.write(usageText());
     return;
   }
   try {
     const config = readConfig(args, process.env);
-    endOnSignals(await startMaster(config, parts));
+    endOnSignals(await startMaster(config, startClusterLink));
   } catch (thrown) {
     process.stderr.write(`heddle master could not start: ${startFailure(thrown)}\n`);
     process.exit(1);
@@ -45,15 +46,18 @@ interface Running {
 }
 
 /** Starts the parts in the order of their needs; `close` ends them in the reverse order. */
-async function startMaster(config: MasterConfig, parts: MasterParts): Promise<Running> {
+async function startMaster(
+  config: MasterConfig,
+  startClusterLink: StartClusterLink,
+): Promise<Running> {
   const logger = createLogger({ service: "master", level: config.logLevel });
   const registry = createRegistry("master");
   await mkdir(config.dataDirectory, { recursive: true, mode: 0o700 });
   const control = await Journal.open({ directory: join(config.dataDirectory, "control"), logger });
   const pepper = await readPepper(config.dataDirectory);
   const shownKey = await bootstrapAdminKey(control, pepper, config.bootstrapKeyFile);
-  if (config.profile) await seedModels(control, parts.profileModels(config.profile), logger);
-  const link = await parts.startClusterLink({
+  if (config.profile) await seedModels(control, config.profile, logger);
+  const link = await startClusterLink({
     grpcHost: config.grpcHost,
     grpcPort: config.grpcPort,
     clusterToken: await readClusterToken(config.clusterTokenFile),
@@ -61,6 +65,7 @@ async function startMaster(config: MasterConfig, parts: MasterParts): Promise<Ru
     control,
     logger,
   });
+  exposeDispatchMetrics(registry, () => link.stats());
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
   const master = await listen(config, { control, link, pepper, logger, registry, ledger });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
@@ -77,7 +82,7 @@ async function startMaster(config: MasterConfig, parts: MasterParts): Promise<Ru
 
 interface Started {
   readonly control: Journal;
-  readonly link: Omit<ClusterLink, "stats">;
+  readonly link: ClusterLink;
   readonly pepper: Uint8Array;
   readonly logger: Logger;
   readonly registry: Registry;

@@ -37,7 +37,7 @@ const SETTINGS = {
   "cluster-token-file": ["HEDDLE_CLUSTER_TOKEN_FILE", "", "file with the token of the nodes"],
   "bootstrap-key-file": ["HEDDLE_BOOTSTRAP_KEY_FILE", "", "file with the first admin key"],
   profile: ["HEDDLE_PROFILE", "", "models to register on an empty cluster: demo, gpu or tiny"],
-  "master-id": ["HEDDLE_MASTER_ID", "master-1", "this master's id in the cluster"],
+  name: ["HEDDLE_NAME", "master-1", "this master's id in the cluster"],
   "log-level": ["HEDDLE_LOG_LEVEL", "info", "debug, info, warn, error or silent"],
   "max-calls": ["HEDDLE_MAX_CALLS", "4096", "inference calls at once"],
   "deadline-ms": ["HEDDLE_DEADLINE_MS", "600000", "longest time that one call may take"],
@@ -48,6 +48,7 @@ const SETTINGS = {
 type SettingName = keyof typeof SETTINGS;
 const NAMES = Object.keys(SETTINGS) as SettingName[];
 const LOG_LEVELS: readonly string[] = ["debug", "info", "warn", "error", "silent"];
+const PROFILES: readonly string[] = CATALOG_PROFILES;
 
 /** Reads the configuration, or throws one `invalid_value` that lists every fault found. */
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): MasterConfig {
@@ -70,7 +71,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     clusterTokenFile: values["cluster-token-file"] || join(dataDirectory, "cluster-token"),
     bootstrapKeyFile: values["bootstrap-key-file"] || undefined,
     profile: (values.profile || undefined) as CatalogProfile | undefined,
-    masterId: values["master-id"],
+    masterId: values.name,
     insecureBind,
     logLevel: values["log-level"] as LogLevel,
     maxCalls: whole("max-calls", 1, 1_000_000),
@@ -125,11 +126,11 @@ function choiceFaults({ logLevel, profile, masterId }: MasterConfig): string[] {
   if (!LOG_LEVELS.includes(logLevel)) {
     faults.push(`--log-level must be one of ${LOG_LEVELS.join(", ")}, got "${logLevel}"`);
   }
-  if (profile !== undefined && !CATALOG_PROFILES.includes(profile)) {
-    faults.push(`--profile must be one of ${CATALOG_PROFILES.join(", ")}, got "${profile}"`);
+  if (profile !== undefined && !PROFILES.includes(profile)) {
+    faults.push(`--profile must be one of ${PROFILES.join(", ")}, got "${profile}"`);
   }
   if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(masterId)) {
-    faults.push(`--master-id must have 1 to 63 letters, digits, ".", "_" or "-"`);
+    faults.push(`--name must have 1 to 63 letters, digits, ".", "_" or "-"`);
   }
   return faults;
 }

@@ -1,4 +1,4 @@
-import { type FileHandle, open, readFile } from "node:fs/promises";
+import { type FileHandle, open } from "node:fs/promises";
 import { crc32 } from "node:zlib";
 import { AppError } from "@heddle/base/errors";
 
@@ -39,18 +39,21 @@ export class JournalFile {
 export async function openJournalFile(
   path: string,
 ): Promise<{ file: JournalFile; values: unknown[]; cutBytes: number }> {
-  const handle = await open(path, "a+", 0o600).then(async (created) => {
-    await created.close();
-    return open(path, "r+");
-  });
-  const bytes = await readFile(path);
-  const { values, validBytes } = decodeLines(bytes, path);
-  const cutBytes = bytes.length - validBytes;
-  if (cutBytes > 0) {
-    await handle.truncate(validBytes);
-    await handle.datasync();
+  await (await open(path, "a", 0o600)).close();
+  const handle = await open(path, "r+");
+  try {
+    const bytes = await handle.readFile();
+    const { values, validBytes } = decodeLines(bytes, path);
+    const cutBytes = bytes.length - validBytes;
+    if (cutBytes > 0) {
+      await handle.truncate(validBytes);
+      await handle.datasync();
+    }
+    return { file: new JournalFile(handle, validBytes), values, cutBytes };
+  } catch (error) {
+    await handle.close();
+    throw error;
   }
-  return { file: new JournalFile(handle, validBytes), values, cutBytes };
 }
 
 export function encodeLine(value: unknown): string {

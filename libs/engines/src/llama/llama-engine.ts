@@ -87,6 +87,10 @@ export class LlamaEngine implements Engine {
     return this.#child.pid;
   }
 
+  get modelPath(): string {
+    return this.#start.modelPath;
+  }
+
   submit(id: number, request: GenerateRequest, options: SubmitOptions): void {
     if (this.#phase !== "ready") {
       const message = `the engine of ${this.#start.modelPath} is ${this.#phase}; try again later`;
@@ -123,7 +127,11 @@ export class LlamaEngine implements Engine {
       exited: (reason) => this.#exited(reason),
     });
     const limitMs = this.#options.startTimeoutMs ?? DEFAULT_START_TIMEOUT_MS;
-    this.#startTimer = setTimeout(() => void child.kill(), limitMs);
+    const tooSlow = new AppError(
+      "engine_failed",
+      `the model ${this.#start.modelPath} was not loaded within ${limitMs} ms; raise startTimeoutMs`,
+    );
+    this.#startTimer = setTimeout(() => void child.kill(tooSlow), limitMs);
     child.ready.then(
       ({ info, load }) => this.#ready(info, load),
       () => undefined,
