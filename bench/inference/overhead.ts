@@ -23,7 +23,9 @@ interface WorkerView {
   readonly replicas: readonly { readonly deployment: string }[];
 }
 
-const requests = 200;
+/** The first ones warm up the compilers of every process on the way and are not counted. */
+const warmupRequests = 150;
+const requests = 300;
 const maxTokens = 2;
 
 /** Times first tokens of the tiny model, whose own share is so small that the path's shows. */
@@ -46,13 +48,13 @@ async function alternate(server: ChatServer, session: WorkerSession): Promise<Ov
   const connection = new HttpConnection(server.origin);
   const http: number[] = [];
   const direct: number[] = [];
-  for (let i = 0; i < requests; i += 1) {
+  for (let i = 0; i < warmupRequests + requests; i += 1) {
     const prompt = (path: number) => randomWords(16, 10_000 * path + i);
     const request = { prompt: prompt(1), maxTokens, temperature: 0, bannedTokens: [] };
     const { sentAt, textTimes } = await streamChat(server, connection, request);
     // A tiny random model may give a token without text first; such an answer is left out of both.
     const viaSession = await session.firstTextMs(prompt(2));
-    if (textTimes[0] === undefined || viaSession === undefined) continue;
+    if (i < warmupRequests || textTimes[0] === undefined || viaSession === undefined) continue;
     http.push(textTimes[0] - sentAt);
     direct.push(viaSession);
   }
