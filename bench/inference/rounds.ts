@@ -10,7 +10,7 @@ import {
   sharedPrefix,
 } from "./workloads.ts";
 
-export interface RoundPlan {
+interface RoundPlan {
   readonly rounds: number;
   readonly concurrencies: readonly number[];
   readonly maxTokens: number;
@@ -35,7 +35,7 @@ export interface MeasuredRound {
 }
 
 /** What else the machine does slows a rate down; CPU time a token tells what a server itself needs. */
-export interface DecodeCost extends DecodeResult {
+interface DecodeCost extends DecodeResult {
   readonly cpuMsPerToken: number;
   readonly cpuMsPerTokenByRole: Readonly<Record<string, number>>;
 }

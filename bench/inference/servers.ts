@@ -8,7 +8,7 @@ import { freePort, originOf, waitForServer } from "../support/origin.ts";
 import type { WatchedProcess } from "../support/process-sampler.ts";
 
 /** Both sides serve the same file with the same number of threads and the same room. */
-export interface Serving {
+interface Serving {
   readonly modelFile: string;
   readonly threads: number;
 }

@@ -8,7 +8,7 @@ import { randomWords } from "../support/prompts.ts";
 import { mean, type Summary, summarize } from "../support/statistics.ts";
 
 /** What every workload sends the same way to every server. */
-export interface WorkloadOptions {
+interface WorkloadOptions {
   /** The same for all servers of a round, so that they get the same prompts. */
   readonly seed: number;
   readonly bannedTokens: readonly number[];

@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { createInterface } from "node:readline";
 import { processTree, startTicks } from "./proc-files.ts";
 
-export interface ChildOptions {
+interface ChildOptions {
   /** Shown in messages. */
   readonly name: string;
   readonly command: string;
@@ -119,7 +119,7 @@ export class Child {
 }
 
 /** Ends every process that the benchmark started. */
-export async function stopAll(): Promise<void> {
+async function stopAll(): Promise<void> {
   await Promise.all([...running].map((child) => child.stop()));
 }
 

@@ -7,14 +7,14 @@ export interface Origin {
 }
 
 /** Called as a response comes in; `end` or `fail` is the last call and comes exactly once. */
-export interface ResponseSink {
+interface ResponseSink {
   /** A piece of the body; valid only during the call. */
   body(bytes: Buffer): void;
   end(status: number): void;
   fail(error: Error): void;
 }
 
-export interface PostOptions {
+interface PostOptions {
   readonly origin: Origin;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 
 /** What Linux tells of a process; undefined once it is gone. */
 export interface ProcessSample {
@@ -56,15 +56,6 @@ export function startTicks(pid: number): string | undefined {
     return statFields(pid)[19];
   } catch {
     return undefined;
-  }
-}
-
-/** The file a process runs, as /usr/bin/node. */
-export function executable(pid: number): string {
-  try {
-    return readlinkSync(`/proc/${pid}/exe`);
-  } catch {
-    return "";
   }
 }
 

@@ -1,7 +1,7 @@
 import { StringDecoder } from "node:string_decoder";
 
 /** Splits a server-sent event stream into the `data` of its events; comments are left out. */
-export class SseReader {
+class SseReader {
   readonly #onData: (data: string) => void;
   readonly #decoder = new StringDecoder("utf8");
   #rest = "";
