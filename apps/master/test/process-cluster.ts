@@ -130,12 +130,13 @@ export class ProcessCluster {
     );
   }
 
-  /** A metric of /metrics, summed over its label sets. */
-  async metric(name: string): Promise<number> {
+  /** A metric of /metrics, summed over its label sets, or over those that name the model. */
+  async metric(name: string, model = ""): Promise<number> {
     const text = await (await fetch(`${this.url}/metrics`)).text();
     let sum = 0;
     for (const line of text.split("\n")) {
-      if (line.startsWith(`${name}{`) || line.startsWith(`${name} `)) {
+      const isNamed = line.startsWith(`${name}{`) || line.startsWith(`${name} `);
+      if (isNamed && line.includes(model)) {
         sum += Number(line.slice(line.lastIndexOf(" ") + 1));
       }
     }
