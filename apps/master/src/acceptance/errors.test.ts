@@ -1,4 +1,4 @@
-import OpenAI from "openai";
+import OpenAI, { type APIError } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ProcessCluster, TINY } from "../../test/process-cluster.ts";
 
@@ -17,16 +17,16 @@ afterAll(() => cluster.close());
 
 const hello = { model: TINY, messages: [{ role: "user" as const, content: "hello" }] };
 
-type ErrorClass = new (...args: never[]) => OpenAI.APIError;
+type ErrorClass = new (...args: never[]) => APIError;
 
 /** The error that a call ends with, which must be of the class. */
-async function errorOf(call: Promise<unknown>, type: ErrorClass): Promise<OpenAI.APIError> {
+async function errorOf(call: Promise<unknown>, type: ErrorClass): Promise<APIError> {
   const thrown = await call.then(
     () => undefined,
     (error: unknown) => error,
   );
   expect(thrown).toBeInstanceOf(type);
-  const error = thrown as OpenAI.APIError;
+  const error = thrown as APIError;
   expect(error.requestID).toMatch(/./);
   expect(error.error).toMatchObject({ request_id: error.requestID });
   return error;
@@ -92,7 +92,7 @@ describe("the official client's typed errors", () => {
   ])("BadRequestError for %j, naming %s", async (members, param) => {
     const error = await errorOf(create(members), OpenAI.BadRequestError);
     expect(error).toMatchObject({ status: 400, type: "invalid_request_error" });
-    expect(error.param).toMatch(new RegExp(`^${RegExp.escape(param)}`));
+    expect(error.param?.startsWith(param)).toBe(true);
   });
 
   it.each([

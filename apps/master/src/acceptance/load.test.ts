@@ -1,4 +1,4 @@
-import OpenAI from "openai";
+import OpenAI, { type APIError } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
 
@@ -95,7 +95,7 @@ describe("one slot", () => {
     );
     const refused = await short().catch((error: unknown) => error);
     expect(refused).toBeInstanceOf(OpenAI.InternalServerError);
-    const error = refused as OpenAI.APIError;
+    const error = refused as APIError;
     expect(error).toMatchObject({ status: 503, code: "overloaded" });
     expect(Number(error.headers?.get("retry-after"))).toBeGreaterThan(0);
     for (const abort of aborts) abort.abort();

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type OpenAI from "openai";
+import type { APIError, OpenAI } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { childrenOf, NO_END, ProcessCluster, TINY } from "../../test/process-cluster.ts";
 
@@ -115,7 +115,7 @@ describe("usage", () => {
 
   it("of a refused prompt is nothing", async () => {
     const refused = await whole(ask("X".repeat(5000))).catch((error: unknown) => error);
-    const { requestID } = refused as OpenAI.APIError;
+    const { requestID } = refused as APIError;
     expect(await rowOf(requestID ?? "")).toMatchObject({
       errorCode: "context_length_exceeded",
       completionTokens: 0,
