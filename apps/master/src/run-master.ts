@@ -64,6 +64,8 @@ async function startMaster(
     masterId: config.masterId,
     control,
     logger,
+    maxQueued: config.maxQueued,
+    maxWaitMs: config.maxWaitMs,
   });
   exposeDispatchMetrics(registry, () => link.stats());
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);

@@ -21,6 +21,9 @@ export interface MasterConfig {
   readonly insecureBind: boolean;
   readonly logLevel: LogLevel;
   readonly maxCalls: number;
+  /** Calls that may wait for a replica, per deployment, and for how long. */
+  readonly maxQueued: number;
+  readonly maxWaitMs: number;
   readonly deadlineMs: number;
   readonly maxBodyBytes: number;
   /** How long running calls may go on after SIGTERM. */
@@ -40,6 +43,8 @@ const SETTINGS = {
   name: ["HEDDLE_NAME", "master-1", "this master's id in the cluster"],
   "log-level": ["HEDDLE_LOG_LEVEL", "info", "debug, info, warn, error or silent"],
   "max-calls": ["HEDDLE_MAX_CALLS", "4096", "inference calls at once"],
+  "max-queued": ["HEDDLE_MAX_QUEUED", "1024", "calls that may wait for a replica of one model"],
+  "max-wait-ms": ["HEDDLE_MAX_WAIT_MS", "30000", "longest wait for a replica that has room"],
   "deadline-ms": ["HEDDLE_DEADLINE_MS", "600000", "longest time that one call may take"],
   "max-body-bytes": ["HEDDLE_MAX_BODY_BYTES", "4194304", "largest request body"],
   "drain-ms": ["HEDDLE_DRAIN_MS", "10000", "time for running calls after SIGTERM"],
@@ -75,6 +80,8 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     insecureBind,
     logLevel: values["log-level"] as LogLevel,
     maxCalls: whole("max-calls", 1, 1_000_000),
+    maxQueued: whole("max-queued", 1, 1_000_000),
+    maxWaitMs: whole("max-wait-ms", 1, 3_600_000),
     deadlineMs: whole("deadline-ms", 1, 86_400_000),
     maxBodyBytes: whole("max-body-bytes", 1024, 1_073_741_824),
     drainMs: whole("drain-ms", 0, 3_600_000),
