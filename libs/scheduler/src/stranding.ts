@@ -56,9 +56,9 @@ export class Stranding {
 
 /**
  * CPU per GPU to keep, over the GPU tasks' mean: the tasks without a GPU draw on the same cores.
- * Found on the openb traces, where anything from 1.3 to 1.6 serves (docs/scheduler-bench.md).
+ * Found on the openb traces, where anything from 1.3 to 1.5 serves (docs/scheduler-bench.md).
  */
-const CPU_HEADROOM = 1.5;
+const CPU_HEADROOM = 1.4;
 
 /** Above this log(1 + e^x) is x to double precision. */
 const LINEAR_FROM = 36;
