@@ -44,7 +44,7 @@ export function explain(input: SchedulingInput, plan: Plan, job: QueuedJob): Exp
   const round = openRound(input);
   const gang = gangOf(round, job);
   const start = startEstimate(round, plan, job, gang);
-  takeStarts(round, plan);
+  takeOtherStarts(round, plan, job);
   const { ledger } = round.placer;
   const eligible = [...ledger.nodes.keys()].filter((node) => gang.shape.eligible[node] === 1);
   return {
@@ -81,9 +81,12 @@ function isOfProject({ resource }: Blocker): boolean {
   return resource !== "concurrent_jobs";
 }
 
-function takeStarts({ placer, positions, shapes, input }: Round, plan: Plan): void {
+/** The free capacity as this job finds it: a started job is explained without itself. */
+function takeOtherStarts(round: Round, plan: Plan, { id }: QueuedJob): void {
+  const { placer, positions, shapes, input } = round;
   const jobs = new Map(input.queue.map((job) => [job.id, job]));
   for (const { jobId, placements } of plan.starts) {
+    if (jobId === id) continue;
     const shape = shapes.of(jobs.get(jobId)!.request);
     for (const { nodeId, devices } of placements) {
       placer.ledger.take(positions.get(nodeId)!, shape, devices);
