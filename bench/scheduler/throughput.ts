@@ -18,7 +18,10 @@ const NODES = 5_000;
 const JOBS = 20_000;
 const SEED = 42;
 
-/** Placements per second of single-task jobs on an empty cluster of 5,000 GPU nodes, one thread. */
+/**
+ * Placements per second of single-task jobs on an empty cluster of 5,000 GPU nodes, in one thread:
+ * the fastest of three runs.
+ */
 export interface Throughput {
   readonly nodes: number;
   readonly gpus: number;
@@ -38,9 +41,8 @@ export function measureThroughput(): Throughput {
   const nodes = Array.from({ length: NODES }, (_, i) => syntheticNode(i, random));
   const jobs = Array.from({ length: JOBS }, (_, i) => syntheticJob(i, random));
   const targets = countTargets(jobs);
-  timePlacement(nodes, jobs, targets);
-  const placement = timePlacement(nodes, jobs, targets);
-  const whole = timeSchedule(nodes, jobs, targets);
+  const placement = fastest(() => timePlacement(nodes, jobs, targets));
+  const whole = fastest(() => timeSchedule(nodes, jobs, targets));
   return {
     nodes: NODES,
     gpus: nodes.reduce((sum, { devices }) => sum + devices.length, 0),
@@ -55,6 +57,14 @@ export function measureThroughput(): Throughput {
 interface Timing {
   readonly placed: number;
   readonly perSecond: number;
+}
+
+/** Runs of each measurement; the fastest counts, since other work on the machine only slows it. */
+const RUNS = 3;
+
+function fastest(run: () => Timing): Timing {
+  const timings = Array.from({ length: RUNS }, run);
+  return timings.reduce((best, timing) => (timing.perSecond > best.perSecond ? timing : best));
 }
 
 function timePlacement(
