@@ -2,7 +2,7 @@ import type { DecayedUsage, JobTraits, NodeSnapshot, ProjectState } from "./mode
 import { gpuMilliOf } from "./shape.ts";
 
 /** The resources that shares are taken of. */
-export interface ShareVector {
+interface ShareVector {
   readonly gpuMilli: number;
   readonly cpuMilli: number;
   readonly memoryMib: number;
@@ -18,7 +18,7 @@ export function holdings({ tasks, request }: JobTraits): ShareVector {
 }
 
 /** What the cluster has of each resource, sick devices and lost nodes left out. */
-export function clusterCapacity(nodes: readonly NodeSnapshot[]): ShareVector {
+function clusterCapacity(nodes: readonly NodeSnapshot[]): ShareVector {
   const capacity = { gpuMilli: 0, cpuMilli: 0, memoryMib: 0 };
   for (const node of nodes) {
     if (node.state === "lost") continue;

@@ -65,6 +65,16 @@ describe("GangPlacer", () => {
     expect(new Set(devices("spread")).size).toBe(3);
   });
 
+  it("fragmentation puts a share on the fuller device where stranding is level", () => {
+    const { placer, shapes } = placerOn([node("n", { gpus: 2 })]);
+    const place = (gpuMilli: number) => {
+      const shape = shapes.of(request({ gpuMilli }));
+      const gang = { shape, tasks: 1, sameRack: false, strategy: "fragmentation" } as const;
+      return placer.place(gang)![0]!.devices;
+    };
+    expect([place(500), place(250), place(900)]).toEqual([[0], [0], [1]]);
+  });
+
   it("keeps a same-rack gang in one rack, the one with the least to spare", () => {
     const cluster = [
       node("a", { gpus: 8, rack: "wide" }),
@@ -114,6 +124,12 @@ describe("GangPlacer", () => {
   it("crashes on a share of several devices: validation should have refused it", () => {
     expect(() => placed([node("n")], "binpack", 1, request({ gpus: 2, gpuMilli: 500 }))).toThrow(
       "a share is of one device",
+    );
+  });
+
+  it("crashes on an amount that is no whole number: validation should have rounded it", () => {
+    expect(() => placed([node("n")], "binpack", 1, request({ cpuMilli: 0.5 }))).toThrow(
+      "cpuMilli must be an integer >= 0, got 0.5",
     );
   });
 });

@@ -59,7 +59,7 @@ export class GangPlacer {
     while (placed.length < gang.tasks) {
       const node = pick();
       if (node === -1) {
-        this.undo(gang.shape, placed);
+        if (placed.length > 0) throw new Error("a gang that fits by count did not place");
         return undefined;
       }
       const devices = scorer.devices(node, gang.shape);
@@ -67,11 +67,6 @@ export class GangPlacer {
       placed.push({ node, devices });
     }
     return placed;
-  }
-
-  /** Gives back what `place` took. */
-  undo(shape: Shape, placed: readonly PlacedTask[]): void {
-    for (const { node, devices } of placed) this.ledger.release(node, shape, devices);
   }
 
   #of(strategy: Strategy): { scorer: Scorer; index: PlacementIndex } {

@@ -9,7 +9,7 @@ const MAX_DEVICES = 31;
  * What is free on every node, in typed arrays indexed by the node's position in the snapshot.
  * Node names are kept aside and never read by a decision.
  *
- * Invariants: 0 <= gpuFree <= 1000 for each device; a scalar may be negative only where the
+ * Invariants: all amounts are integers, so counting copies is exact; 0 <= gpuFree <= 1000 for each device; a scalar may be negative only where the
  * snapshot itself was over capacity (a node that shrank), and then nothing fits there.
  */
 export class Ledger {
@@ -57,7 +57,7 @@ export class Ledger {
       });
       SCALARS.forEach((name, column) => {
         const ratio = column === CPU ? overcommitRatio : 1;
-        ledger.scalarFree[n * SCALARS.length + column] = node.capacity[name] * ratio;
+        ledger.scalarFree[n * SCALARS.length + column] = Math.floor(node.capacity[name] * ratio);
       });
     });
     return ledger;

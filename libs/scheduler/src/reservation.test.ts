@@ -75,6 +75,17 @@ describe("a promised start", () => {
     expect(plan.starts[0]!.placements[0]!.nodeId).toBe("b");
   });
 
+  it("does not hand a long job the device that a short one was just given", () => {
+    const busy = running("busy", [{ nodeId: "a", devices: [0, 1, 2, 3] }]);
+    const cluster = [node("a", { gpus: 4 }), node("b", { gpus: 1 })];
+    const at = input({ nodes: cluster, running: [busy] }, [
+      queued("head", gang(4, 1)),
+      queued("short", { ...gang(1, 1), submittedAtMs: 1 }),
+      queued("long", { ...gang(1, 9), submittedAtMs: 2 }),
+    ]);
+    expect(schedule(at).starts.map(({ jobId }) => jobId)).toEqual(["short"]);
+  });
+
   it("goes to the next job where the first can never start", () => {
     const busy = running("busy", [{ nodeId: "n", devices: [0] }]);
     const at = input({ nodes: [node("n", { gpus: 1 })], running: [busy] }, [

@@ -11,7 +11,7 @@ const STEPS_PER_GPU = 1e6;
 const BEST_FIT_WEIGHT = 0.03;
 
 /** How good a node is for one task, and which devices it would take. Higher is better. */
-export interface Choice {
+interface Choice {
   /** An integer, so that equal is equal whichever way it was computed. */
   score: number;
   /** The device that a share goes to; -1 for whole devices, which are interchangeable. */

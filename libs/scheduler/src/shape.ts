@@ -50,6 +50,10 @@ function compile(request: TaskRequest, id: number, eligible: Uint8Array): Shape 
   if (!wellFormed) {
     throw new RangeError(`a share is of one device: got ${gpus} devices of ${gpuMilli} milli`);
   }
+  const odd = SCALARS.find(
+    (name) => !(Number.isInteger(request.scalars[name]) && request.scalars[name] >= 0),
+  );
+  if (odd) throw new RangeError(`${odd} must be an integer >= 0, got ${request.scalars[odd]}`);
   return {
     id,
     request,

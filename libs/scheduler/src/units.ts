@@ -12,8 +12,5 @@ export const SCALARS = [
 /** The column of CPU in the ledger's scalars. */
 export const CPU = 0;
 
-/** The column of memory in the ledger's scalars. */
-export const MEMORY = 1;
-
 /** GPU amounts count in thousandths of one device. */
 export const WHOLE_DEVICE_MILLI = 1000;
