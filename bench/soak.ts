@@ -50,8 +50,8 @@ async function untilIdle({ api }: RunningHeddle): Promise<number | undefined> {
   const startedAt = performance.now();
   while (performance.now() - startedAt < settleMs) {
     const text = await api.metrics();
-    const running = metricSum(text, "vllm:num_requests_running") ?? Number.NaN;
-    const waiting = metricSum(text, "vllm:num_requests_waiting") ?? Number.NaN;
+    const running = metricSum(text, "heddle_replica_requests_running") ?? Number.NaN;
+    const waiting = metricSum(text, "heddle_replica_requests_waiting") ?? Number.NaN;
     if (running === 0 && waiting === 0) return performance.now() - startedAt;
     await new Promise((resolve) => setTimeout(resolve, 250));
   }

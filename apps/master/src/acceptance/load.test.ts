@@ -61,8 +61,7 @@ describe("one slot", () => {
     });
     return answer.choices[0]?.message.content;
   };
-  // Each id that shares the deployment shows its load.
-  const running = () => cluster.metric("vllm:num_requests_running", TINY);
+  const running = () => cluster.metric("heddle_replica_requests_running");
   const runs = (count: number) =>
     cluster.until(async () => (await running()) === count, `${count} calls run`, 3000);
 

@@ -114,7 +114,7 @@ export class ReplicaDispatch implements InferenceDispatch {
   }
 
   async start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer> {
-    const chunks = promptChunks(call.request.input);
+    const chunks = once(() => promptChunks(call.request.input));
     const endMs = call.deadlineMs > 0 ? this.#nowMs() + call.deadlineMs : Number.POSITIVE_INFINITY;
     const tried: Tried = new Map();
     for (let failures = 0, refusals = 0; ; ) {
@@ -146,7 +146,7 @@ export class ReplicaDispatch implements InferenceDispatch {
   /** Resolves when the call was sent to a replica that is not among the tried ones. */
   async #acquire(
     call: InferenceCall,
-    chunks: readonly number[],
+    chunks: () => readonly number[],
     endMs: number,
     tried: Tried,
     signal: AbortSignal,
@@ -200,17 +200,19 @@ export class ReplicaDispatch implements InferenceDispatch {
   #send(
     lane: Lane,
     call: InferenceCall,
-    chunks: readonly number[],
+    chunks: () => readonly number[],
     endMs: number,
     tried: Tried,
     signal: AbortSignal,
   ): Started | undefined {
     const nowMs = this.#nowMs();
-    const candidates = this.#options.replicas
-      .ready(call.deployment)
+    const ready = this.#options.replicas.ready(call.deployment);
+    // With one replica there is no choice to inform, and a prompt may be long.
+    const prefix = ready.length > 1 ? chunks() : [];
+    const candidates = ready
       .filter(({ holder, reports }) => reports > (tried.get(holder) ?? -1))
       .filter(({ holder }) => this.#known(lane, holder).circuit.allows(nowMs));
-    const prompt = { chunks: chunks.length, matched: lane.prefixes.match(chunks) };
+    const prompt = { chunks: prefix.length, matched: lane.prefixes.match(prefix) };
     const replica = chooseReplica(
       candidates,
       call.request.choices,
@@ -224,7 +226,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     const known = this.#known(lane, replica.holder);
     known.chosenAtTurn = this.#turn;
     known.circuit.onSent();
-    lane.prefixes.remember(chunks, replica.holder);
+    lane.prefixes.remember(prefix, replica.holder);
     return { replica, iterator: events[Symbol.asyncIterator]() };
   }
 
@@ -399,3 +401,11 @@ const missingEnd: EngineEvent = {
   id: 0,
   error: { code: "server_error", message: "the worker ended the answer without a last event" },
 };
+
+function once<T>(compute: () => T): () => T {
+  let value: { readonly of: T } | undefined;
+  return () => {
+    value ??= { of: compute() };
+    return value.of;
+  };
+}

@@ -72,8 +72,10 @@ describe("operational paths", () => {
     expect(value("vllm:generation_tokens_total")).toBe(sum((row) => row.completionTokens));
     expect(value("vllm:prefix_cache_hits_total")).toBe(sum((row) => row.cachedTokens));
     expect(value("vllm:prefix_cache_queries_total")).toBe(sum((row) => row.promptTokens));
-    expect(value("vllm:num_requests_running")).toBe(2);
-    expect(value("vllm:num_requests_waiting")).toBe(1);
+    expect(value("vllm:num_requests_running")).toBe(0);
+    expect(value("vllm:num_requests_waiting")).toBe(0);
+    expect(metrics).toMatch(/^heddle_replica_requests_running\{.*\} 2$/m);
+    expect(metrics).toMatch(/^heddle_replica_requests_waiting\{.*\} 1$/m);
     expect(value("vllm:kv_cache_usage_perc")).toBe(0.25);
     expect(value("vllm:request_success_total")).toBe(3);
     for (const name of [

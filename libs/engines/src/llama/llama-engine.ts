@@ -210,7 +210,7 @@ function settleStart(modelPath: string, options: EngineOptions): ChildStart {
     modelPath,
     device,
     gpuLayers: options.gpuLayers ?? -1,
-    threads: options.threads ?? physicalCores(),
+    threads: options.threads ?? Math.max(1, physicalCores() - 1),
     maxSequences,
     maxQueued: options.maxQueued ?? DEFAULT_MAX_QUEUED,
     prefillBudgetTokens: options.prefillBudgetTokens ?? DEFAULT_PREFILL_BUDGET_TOKENS,
@@ -220,7 +220,11 @@ function settleStart(modelPath: string, options: EngineOptions): ChildStart {
   };
 }
 
-/** Cores that this process may use; hyper-threads share one and would only slow each other. */
+/**
+ * Cores that this process may use; hyper-threads share one and would only slow each other. The
+ * engine leaves one of them to what feeds it: its threads meet at spinning barriers for every
+ * tensor, so one that loses its core for a moment stops them all.
+ */
 function physicalCores(): number {
   const allowed = availableParallelism();
   try {
