@@ -96,6 +96,10 @@ describe("a data-driven script", () => {
     expect(runRaftScript("add-nodes 1 voters=(1) index=1\n----\n")).toContain(
       "index must be specified as > 1 due to bootstrap",
     );
+    expect(runRaftScript("simple\nx1\n----\n")).toContain("unknown input: x1\n");
+    expect(runRaftScript("simple\nv\n----\n")).toContain("unknown token v\n");
+    expect(runRaftScript("simple\nvx\n----\n")).toContain('parsing "x": invalid syntax\n');
+    expect(runRaftScript("log-level loud\n----\n")).toContain("log levels must be either of");
     expect(runRaftScript("dance\n----\n")).toBe("dance\n----\nunknown command\n");
   });
 });
@@ -109,6 +113,12 @@ describe("the command", () => {
   it("prints a script to standard output", () => {
     const file = join(OWN_SCRIPTS, "quorum.txt");
     expect(run(file).stdout).toBe(readFileSync(file, "utf8"));
+  });
+
+  it("says which file cannot be run, and why", () => {
+    const { status, stderr } = run("no-such-file.txt");
+    expect(status).toBe(1);
+    expect(stderr).toContain("cannot run no-such-file.txt: ENOENT");
   });
 
   it("tells how it is used when the file is missing", () => {

@@ -38,7 +38,14 @@ function main(file: string | undefined): void {
     process.exitCode = 2;
     return;
   }
-  process.stdout.write(runRaftScript(readFileSync(file, "utf8")));
+  try {
+    process.stdout.write(runRaftScript(readFileSync(file, "utf8")));
+  } catch (error) {
+    console.error(
+      `raft:script: cannot run ${file}: ${error instanceof Error ? error.message : error}`,
+    );
+    process.exitCode = 1;
+  }
 }
 
 if (import.meta.main) main(process.argv[2]);

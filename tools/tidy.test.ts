@@ -141,6 +141,7 @@ describe("the layers", () => {
       file("libs/rpc/src/a.ts", 'import { x } from "@heddle/contracts/x"; import y from "./y.ts";'),
       file("libs/raft/src/a.test.ts", 'import { x } from "@heddle/simulation/x";'),
       file("apps/cli/src/a.ts", 'import { x } from "@heddle/auth/x";'),
+      file("apps/cli/src/a.ts", 'spawn(new URL("../../master/src/main.ts", import.meta.url));'),
     ];
     expect(layering(good)).toEqual([]);
     expect(layering(sources)).toEqual([]);

@@ -3,7 +3,7 @@ import type { ConfChangeSingle, ConfChangeType } from "@heddle/raft/conf-change"
 import { Inflights } from "@heddle/raft/inflights";
 import { EMPTY_CONFIG, type TrackedConfig } from "@heddle/raft/tracker";
 import { describeConfig, describeProgressMap } from "./describe.ts";
-import { type Directive, parseBoolean, parseNumber, ScriptError } from "./directive.ts";
+import { CommandError, type Directive, parseBoolean } from "./directive.ts";
 
 const LETTERS: Record<string, ConfChangeType> = {
   v: "addNode",
@@ -16,9 +16,14 @@ const LETTERS: Record<string, ConfChangeType> = {
 export function parseConfChanges(text: string): ConfChangeSingle[] {
   const tokens = text.split(" ").filter((token) => token !== "");
   return tokens.map((token) => {
+    if (token.length < 2) throw new CommandError(`unknown token ${token}`);
     const type = LETTERS[token.charAt(0)];
-    if (!type || token.length < 2) throw new ScriptError(`unknown input: ${token}`);
-    return { type, nodeId: parseNumber(token.slice(1)) };
+    if (!type) throw new CommandError(`unknown input: ${token}`);
+    const id = token.slice(1);
+    if (!/^\d+$/.test(id)) {
+      throw new CommandError(`strconv.ParseUint: parsing "${id}": invalid syntax`);
+    }
+    return { type, nodeId: Number(id) };
   });
 }
 
@@ -29,12 +34,21 @@ export class ConfChangeCommands {
   #lastIndex = 0;
 
   handle(directive: Directive): string {
-    const result = this.#change(directive);
+    const result = this.#result(directive);
     this.#lastIndex++;
     if (!result.ok) return `${result.error}\n`;
     this.#current = result.next;
     const { config, progress } = this.#current;
     return `${describeConfig(config)}\n${describeProgressMap(progress)}`;
+  }
+
+  #result(directive: Directive): ChangeResult {
+    try {
+      return this.#change(directive);
+    } catch (error) {
+      if (error instanceof CommandError) return { ok: false, error: error.message };
+      throw error;
+    }
   }
 
   #change(directive: Directive): ChangeResult {

@@ -7,6 +7,7 @@ import type { Ready } from "@heddle/raft/ready";
 import type { ConfState, HardState, Role, Snapshot } from "@heddle/raft/state";
 import type { ProgressMap, TrackerConfig } from "@heddle/raft/tracker";
 
+/** The roles by the names in the scripts. */
 export const ROLE_NAMES: Record<Role, string> = {
   follower: "StateFollower",
   preCandidate: "StatePreCandidate",
@@ -71,6 +72,7 @@ export function describeProgressMap(progress: ProgressMap): string {
     .join("");
 }
 
+/** A stored membership on one line. */
 export function describeConfState(state: ConfState): string {
   const list = (ids: readonly number[]) => `[${ids.join(" ")}]`;
   return (

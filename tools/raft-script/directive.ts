@@ -9,6 +9,11 @@ export class ScriptError extends Error {
   override readonly name = "ScriptError";
 }
 
+/** What went wrong in a command, as a script expects it in the output. */
+export class CommandError extends Error {
+  override readonly name = "CommandError";
+}
+
 /** One command of a data-driven script: its first line, and the lines up to the separator. */
 export class Directive {
   readonly command: string;

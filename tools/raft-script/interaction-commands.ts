@@ -4,9 +4,14 @@ import { NO_DATA } from "@heddle/raft/entry";
 import { createMessage, type MessageType } from "@heddle/raft/message";
 import { parseConfChanges } from "./conf-change-commands.ts";
 import { describeMessage, describeProgressMap, ROLE_NAMES } from "./describe.ts";
-import { type Directive, parseBoolean, parseNumber, ScriptError } from "./directive.ts";
 import {
   CommandError,
+  type Directive,
+  parseBoolean,
+  parseNumber,
+  ScriptError,
+} from "./directive.ts";
+import {
   EMPTY_SNAPSHOT,
   InteractionEnvironment,
   type NodeOptions,

@@ -13,7 +13,7 @@ import {
   type Snapshot,
 } from "@heddle/raft/state";
 import { describeEntries, describeMessage, describeReady } from "./describe.ts";
-import { ScriptError } from "./directive.ts";
+import { CommandError, ScriptError } from "./directive.ts";
 import { Output } from "./output.ts";
 import { traceText } from "./trace-text.ts";
 
@@ -51,11 +51,6 @@ interface Delivery {
   readonly to: number;
   readonly type?: MessageType | undefined;
   readonly drop?: boolean;
-}
-
-/** Thrown by a command to end with an error that becomes the output. */
-export class CommandError extends Error {
-  override readonly name = "CommandError";
 }
 
 const STEP_ERRORS = {

@@ -1,4 +1,4 @@
-import { ScriptError } from "./directive.ts";
+import { CommandError } from "./directive.ts";
 import type { LogLevel } from "./trace-text.ts";
 
 const LEVELS = ["DEBUG", "INFO", "WARN", "ERROR", "FATAL", "NONE"];
@@ -19,7 +19,7 @@ export class Output {
   /** Sets the level by its name in upper or lower case. */
   setLevel(name: string): void {
     const level = LEVELS.indexOf(name.toUpperCase());
-    if (level < 0) throw new ScriptError(`log levels must be either of [${LEVELS.join(" ")}]`);
+    if (level < 0) throw new CommandError(`log levels must be either of [${LEVELS.join(" ")}]`);
     this.#level = level;
   }
 

@@ -9,6 +9,7 @@ import {
   ROLE_NAMES,
 } from "./describe.ts";
 
+/** How much a log line matters. */
 export type LogLevel = "DEBUG" | "INFO" | "WARN" | "ERROR";
 
 type Kind = TraceEvent["kind"];

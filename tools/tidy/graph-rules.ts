@@ -28,12 +28,29 @@ const PURE = new Set(["raft", "control", "scheduler", "training"]);
 const PUBLIC = /^libs\/(client|plugin-kit)\/src\//;
 
 /** Exports whose users are meant to be tests, in every package. */
-const FOR_TESTS = new Set(["libs/base/src/random.ts: seededRandom"]);
+const FOR_TESTS = new Set([
+  "apps/master/src/inference/rate-limit-headers.ts: durationText",
+  "libs/auth/src/rate-limiter.ts: LIMIT_CEILING",
+  "libs/base/src/random.ts: seededRandom",
+  "libs/engines/src/gguf/gguf-reader.ts: parseGguf",
+  "libs/engines/src/gguf/tensor-encoding.ts: halfBits",
+  "libs/engines/src/llama/llama-engine.ts: LlamaEngine",
+  "libs/engines/src/llama/logprobs.ts: topTokens",
+  "libs/raft/src/entry.ts: entryBytes",
+]);
+
+/** The scheduler's contract towards the job lifecycle, which is built on it next. */
+const AWAITED = new Set([
+  "libs/scheduler/src/check-plan.ts: refusals",
+  "libs/scheduler/src/explain.ts: explain",
+  "libs/scheduler/src/explain.ts: neverFits",
+  "libs/scheduler/src/fair-share.ts: decayedUsage",
+]);
 
 export function layering(files: readonly SourceFile[]): string[] {
   return files.flatMap((file) =>
-    file.imports.flatMap(({ specifier, line }) => {
-      const problem = layerProblem(file.path, specifier);
+    file.imports.flatMap(({ specifier, isStart, line }) => {
+      const problem = isStart ? undefined : layerProblem(file.path, specifier);
       return problem ? [`${file.path}:${line}: ${problem}`] : [];
     }),
   );
@@ -210,13 +227,17 @@ export function deadExports(files: readonly SourceFile[]): string[] {
       return file.exports
         .filter(
           ({ name, typeOnly }) =>
-            !(names.has("*") || names.has(name) || FOR_TESTS.has(`${file.path}: ${name}`)) &&
+            !(names.has("*") || names.has(name) || isAllowed(`${file.path}: ${name}`)) &&
             !(typeOnly && isNamedTwice(file, name)),
         )
         .map(
           ({ name, line }) => `${file.path}:${line}: ${name} is exported and nothing imports it`,
         );
     });
+}
+
+function isAllowed(name: string): boolean {
+  return FOR_TESTS.has(name) || AWAITED.has(name);
 }
 
 function isNamedTwice(file: SourceFile, name: string): boolean {

@@ -18,6 +18,8 @@ export interface ImportUse {
   readonly names: readonly string[];
   /** True where the compiled file does not load the module. */
   readonly typeOnly: boolean;
+  /** True where the file is only named to be run in a thread or process of its own. */
+  readonly isStart?: boolean;
   readonly line: number;
 }
 
@@ -98,7 +100,8 @@ function loadsAtRunTime(result: ParseResult, text: string, line: LineOf): Import
     (match) => ({
       specifier: `${match[1]}.ts`,
       names: ["*"],
-      typeOnly: true, // It runs in a thread or process of its own: no import cycle through it.
+      typeOnly: true,
+      isStart: true,
       line: line(match.index),
     }),
   );
@@ -157,7 +160,10 @@ export function lineAt(text: string, offset: number): number {
 }
 
 export function isTest(path: string): boolean {
-  return /\.test\.\w+$|\/testing\//.test(path) || path.startsWith("libs/simulation/");
+  return (
+    /\.test\.\w+$|\/(testing|test)\/|\/test-[\w-]+\.ts$/.test(path) ||
+    path.startsWith("libs/simulation/")
+  );
 }
 
 export function isGenerated(path: string): boolean {

@@ -52,7 +52,7 @@ function addUp(program: Command, lazy: Lazy): void {
     .description("run a cluster on this machine: masters, workers, parameter servers")
     .option("--masters <n>", "1, 3 or 5", "1")
     .option("--workers <n>", "workers to run", "1")
-    .option("--parameter-servers <n>", "parameter servers to run", "0")
+    .option("--parameter-servers <n>", "parameter servers to run", "1")
     .option("--port <port>", "the first master's HTTP port", "8080")
     .option("--data <dir>", "where everything is kept (else HEDDLE_DATA, else ~/.heddle)")
     .option(

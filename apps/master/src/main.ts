@@ -1,7 +1,6 @@
 import { exitWithParent } from "@heddle/base/exit-with-parent";
 import { startClusterLink } from "./cluster/cluster-link.ts";
-import { profileModels } from "./models/profile-models.ts";
 import { runMaster } from "./run-master.ts";
 
 exitWithParent();
-await runMaster(process.argv.slice(2), { startClusterLink, profileModels });
+await runMaster(process.argv.slice(2), startClusterLink);

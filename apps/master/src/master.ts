@@ -107,7 +107,7 @@ function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
     version: options.version,
     dataDirectory: options.dataDirectory,
   });
-  const metrics = new InferenceMetrics(registry, () => report.loads());
+  const metrics = new InferenceMetrics(registry, () => report.load());
   const models = new ModelCatalog(control, directory);
   const chat = new ChatCompletions({
     models,

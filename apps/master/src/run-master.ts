@@ -1,7 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { toAppError } from "@heddle/base/errors";
-import type { CatalogProfile } from "@heddle/contracts/catalog";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
@@ -15,26 +14,27 @@ import { RaftControlPlane } from "./consensus/raft-control-plane.ts";
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { createMaster, type Master } from "./master.ts";
-import type { SeedModel } from "./models/seed.ts";
+import { exposeDispatchMetrics } from "./operations/dispatch-metrics.ts";
 
-export interface MasterParts {
-  startClusterLink(options: ClusterLinkOptions): Omit<ClusterLink, "stats">;
-  profileModels(profile: CatalogProfile): readonly SeedModel[];
-}
+/** `startClusterLink`, or another link with the same ports. */
+export type StartClusterLink = (options: ClusterLinkOptions) => ClusterLink;
 
 /**
  * The master's process: reads the configuration, starts all parts, says `ready` in one log line,
  * and ends with code 0 after SIGTERM or SIGINT. A start that fails says why in one line on standard
  * error and ends with code 1.
  */
-export async function runMaster(args: readonly string[], parts: MasterParts): Promise<void> {
+export async function runMaster(
+  args: readonly string[],
+  startClusterLink: StartClusterLink,
+): Promise<void> {
   if (args.includes("--help")) {
     process.stdout.write(usageText());
     return;
   }
   try {
     const config = readConfig(args, process.env);
-    endOnSignals(await startMaster(config, parts));
+    endOnSignals(await startMaster(config, startClusterLink));
   } catch (thrown) {
     process.stderr.write(`heddle master could not start: ${startFailure(thrown)}\n`);
     process.exit(1);
@@ -47,16 +47,22 @@ interface Running {
 }
 
 /** Starts the parts in the order of their needs; `close` ends them in the reverse order. */
-async function startMaster(config: MasterConfig, parts: MasterParts): Promise<Running> {
+async function startMaster(
+  config: MasterConfig,
+  startClusterLink: StartClusterLink,
+): Promise<Running> {
   const logger = createLogger({ service: "master", level: config.logLevel });
   const registry = createRegistry("master");
   await mkdir(config.dataDirectory, { recursive: true, mode: 0o700 });
   const clusterToken = await readClusterToken(config.clusterTokenFile);
-  const { grpcHost: host, grpcPort: port, masterId } = config;
+  const { grpcHost: host, grpcPort: port, masterId, maxQueued, maxWaitMs } = config;
   const server = await bindServer({ host, port, clusterToken });
   const control = await openControl(config, server, clusterToken, logger);
-  const { pepper, shownKey } = await prepareCluster(control, config, parts, logger);
-  const link = parts.startClusterLink({ server, clusterToken, masterId, control, logger });
+  const { pepper, shownKey } = await prepareCluster(control, config, logger);
+  const link = startClusterLink({
+    ...{ server, clusterToken, masterId, control, logger, maxQueued, maxWaitMs },
+  });
+  exposeDispatchMetrics(registry, () => link.stats());
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
   const master = await listen(config, { control, link, pepper, logger, registry, ledger });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
@@ -96,7 +102,7 @@ function openControl(
 
 interface Started {
   readonly control: RaftControlPlane;
-  readonly link: Omit<ClusterLink, "stats">;
+  readonly link: ClusterLink;
   readonly pepper: Uint8Array;
   readonly logger: Logger;
   readonly registry: Registry;

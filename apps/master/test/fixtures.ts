@@ -36,3 +36,37 @@ export const DEPLOYMENT: DeploymentRecord = {
     options: {},
   },
 };
+
+/** A node with one replica in a phase. */
+export function replicaOn(
+  id: string,
+  deployment: string,
+  phase: NodeView["replicas"][number]["phase"],
+): NodeView {
+  const load = { running: 2, waiting: 1, maxSequences: 4, maxQueued: 8, kvUsedTokens: 25 };
+  const totals = { promptTokens: 0, cachedTokens: 0, generatedTokens: 0, residentBytes: 0 };
+  return {
+    id,
+    kind: "worker",
+    name: id,
+    address: "127.0.0.1:1",
+    version: "0.0.0-test",
+    attachedAtMs: 1,
+    lastSeenMs: 2,
+    cpuPercent: 12,
+    cpuCount: 2,
+    memoryBytes: 100,
+    memoryUsedBytes: 50,
+    gpus: [],
+    replicas: [
+      {
+        deployment,
+        phase,
+        pulledBytes: 3,
+        totalBytes: 9,
+        message: "",
+        load: { ...load, ...totals, kvTokens: 100, restarts: 0 },
+      },
+    ],
+  };
+}

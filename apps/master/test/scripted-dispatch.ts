@@ -14,6 +14,9 @@ export interface Script {
   vanishAfter?: number;
 }
 
+/** Calls that are kept for a test to look at. */
+const MAX_REMEMBERED = 100;
+
 /**
  * An implementation of the dispatch port that answers at once: token i of choice c is the i-th word
  * of the last message, or `word<i>`. It obeys maxTokens, choices, stop and the signal.
@@ -27,6 +30,7 @@ export class ScriptedDispatch implements InferenceDispatch {
 
   async start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer> {
     this.calls.push(call);
+    if (this.calls.length > MAX_REMEMBERED) this.calls.shift();
     if (this.script.refuseWith) throw this.script.refuseWith;
     signal.throwIfAborted();
     return { node: "node-test", events: this.#events(call.request, { ...this.script }, signal) };

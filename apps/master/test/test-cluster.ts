@@ -26,13 +26,11 @@ import type { ControlPlane, InferenceAnswer, InferenceCall } from "../src/ports.
 export const clusterToken = "a-token-for-tests-only";
 
 const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
-const workerProgram = fileURLToPath(
-  new URL("../../worker/test/scripted-worker.ts", import.meta.url),
-);
-const realWorkerProgram = fileURLToPath(new URL("../../worker/dist/main.js", import.meta.url));
-const parameterServerProgram = fileURLToPath(
-  new URL("../../parameter-server/dist/main.js", import.meta.url),
-);
+/** Other apps are run as processes, never imported. */
+const apps = fileURLToPath(new URL("../..", import.meta.url));
+const workerProgram = join(apps, "worker/test/scripted-worker.ts");
+const realWorkerProgram = join(apps, "worker/dist/main.js");
+const parameterServerProgram = join(apps, "parameter-server/dist/main.js");
 
 /** The replicated state of one master, changed by the test at will. */
 export class TestControl implements ControlPlane {
@@ -115,7 +113,11 @@ export class TestCluster {
 
   /** Resolves when the process says that it is ready. */
   async startWorker(
-    settings: { readonly name?: string; readonly clusterToken?: string } = {},
+    settings: {
+      readonly name?: string;
+      readonly clusterToken?: string;
+      readonly masters?: readonly string[];
+    } = {},
   ): Promise<ChildProcess> {
     const name = settings.name ?? `worker-${this.#nextWorker++}`;
     const argument = JSON.stringify({

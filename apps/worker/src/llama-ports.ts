@@ -1,3 +1,4 @@
+import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { startLlamaEngine } from "@heddle/engines/llama/llama-engine";
 import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import type { EnginePorts } from "./engine-ports.ts";
@@ -12,8 +13,11 @@ export interface LlamaPortsOptions {
 /** The engines that workers run: llama.cpp in a process per model, on weights from the cache. */
 export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions): EnginePorts {
   return {
-    startEngine: ({ spec, modelPath, sink, onExit }) =>
-      startLlamaEngine({ modelPath, options: spec.options, sink, onExit }),
+    startEngine: async ({ spec, modelPath, sink, onExit }) => {
+      // Read by us first: a damaged file gets a reason here, and the native reader never sees it.
+      await readGguf(modelPath);
+      return startLlamaEngine({ modelPath, options: spec.options, sink, onExit });
+    },
     pullWeights: (weights, { signal, onProgress }) =>
       pullWeights(weights, {
         cacheDirectory,

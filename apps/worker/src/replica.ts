@@ -18,6 +18,9 @@ import type { EnginePorts, PullState } from "./engine-ports.ts";
 /** Delays between restarts of an engine that crashes. */
 const restartBackoff = { baseMs: 250, maxMs: 30_000 };
 
+/** An engine that is still loading cannot be told to stop; it is closed as soon as it has loaded. */
+const maxCloseWaitMs = 3_000;
+
 /** A request that an engine works on. */
 export interface ReplicaCall {
   cancel(): void;
@@ -90,15 +93,19 @@ export class Replica {
     return { cancel: () => engine.cancel(id) };
   }
 
-  /** Ends the engine; live requests fail with `unavailable`. Resolves when its process is gone. */
+  /** Ends the engine; live requests fail with `unavailable`. Resolves when its process is gone or about to go. */
   async close(): Promise<void> {
-    if (this.#closing.signal.aborted) return this.#running;
+    if (this.#closing.signal.aborted) return this.#ended();
     this.#setPhase("unloading", "");
     this.#closing.abort();
     this.#failCalls({ code: "unavailable", message: `${this.spec.key} was unloaded` });
     await this.#engine?.close();
     this.#engine = undefined;
-    await this.#running;
+    await this.#ended();
+  }
+
+  async #ended(): Promise<void> {
+    await Promise.race([this.#running, delay(maxCloseWaitMs, undefined, { ref: false })]);
   }
 
   async #run(): Promise<void> {

@@ -23,7 +23,7 @@ export interface Refusal {
 /** Even a key without limits has these, so that every answer can tell a limit that is enforced. */
 export const LIMIT_CEILING = {
   requestsPerMinute: 10_000_000,
-  tokensPerMinute: 100_000_000_000,
+  tokensPerMinute: 10_000_000_000,
   concurrency: 100_000,
 } as const;
 

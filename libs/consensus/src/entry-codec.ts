@@ -1,7 +1,7 @@
-import type { Entry, EntryType } from "@heddle/raft/entry";
+import type { Entry } from "@heddle/raft/entry";
 import { WAL_KINDS, type WalRecord } from "@heddle/storage/wal-record";
 
-const TYPES: readonly EntryType[] = ["EntryNormal", "EntryConfChange", "EntryConfChangeV2"];
+const TYPES: readonly Entry["type"][] = ["EntryNormal", "EntryConfChange", "EntryConfChangeV2"];
 
 /** An entry as a record of the write-ahead log: its payload is one byte of type and the data. */
 export function entryRecord({ term, index, type, data }: Entry): WalRecord {

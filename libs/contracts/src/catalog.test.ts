@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { CATALOG_PROFILES, catalogOf, catalogOfFile } from "./catalog.ts";
+import { CATALOG_PROFILES, catalogOf } from "./catalog.ts";
 
 const IDS = ["FamilyA-1-2B", "FamilyA-1-4B", "FamilyA-1-8B", "FamilyB-1-2B", "FamilyB-1-8B"];
 
@@ -57,12 +57,5 @@ describe("the backing", () => {
     const { models, deployments } = catalogOf("tiny");
     expect(deployments.length).toBe(1);
     for (const { backing } of models) expect(backing).toMatch(/random weights.*noise/);
-  });
-
-  it("may be a file of the operator's", () => {
-    const { models, deployments } = catalogOfFile("file:///models/mine.gguf", "mine.gguf");
-    expect(models.map(({ id }) => id)).toEqual(IDS);
-    expect(deployments[0]?.weights.sources).toEqual(["file:///models/mine.gguf"]);
-    expect(models[0]?.backing).toContain("mine.gguf");
   });
 });

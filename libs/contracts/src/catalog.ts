@@ -47,20 +47,6 @@ export function catalogOf(profile: CatalogProfile): Catalog {
   }
 }
 
-/**
- * The five ids, all backed by one GGUF file of the operator's: `source` is a file:// URL, `name`
- * what to call it.
- */
-export function catalogOfFile(source: string, name: string): Catalog {
-  const backing: Backing = {
-    weights: { key: "local-file", file: "model.gguf", sources: [source] },
-    options: {},
-    words: `${name}, a local file given by the operator, stands in for this model.`,
-    standIn: true,
-  };
-  return catalogFrom([backing], () => backing);
-}
-
 const CONTEXT_WINDOW = 131_072;
 
 type ModelId = "FamilyA-1-2B" | "FamilyA-1-4B" | "FamilyA-1-8B" | "FamilyB-1-2B" | "FamilyB-1-8B";

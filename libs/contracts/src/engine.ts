@@ -5,12 +5,6 @@ import type { ErrorCode } from "@heddle/base/errors";
  * (gRPC, proto/worker.proto) -> worker -> (process channel) -> engine, and back.
  */
 
-/** A part of a message's content. Parts of other types are refused at the API with 400. */
-export interface TextPart {
-  readonly type: "text";
-  readonly text: string;
-}
-
 /** A tool call that an assistant message made. `arguments` is JSON text. */
 export interface ToolCall {
   readonly id: string;

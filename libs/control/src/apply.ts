@@ -9,7 +9,7 @@ import type {
 
 /** Bounds of the replicated state; a command that would pass one is refused with `conflict`. */
 export const MAX_KEYS = 100_000;
-export const MAX_MODELS = 10_000;
+const MAX_MODELS = 10_000;
 
 /**
  * The only code that changes the replicated state. Deterministic: the reply and the new state

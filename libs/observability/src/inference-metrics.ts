@@ -1,16 +1,24 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 
-/** What the engines hold now, summed over a model's replicas, for the gauges. */
-export interface ModelLoad {
-  readonly model: string;
+/** What a replica's engine holds now, as its worker last reported it. */
+export interface ReplicaLoad {
+  readonly deployment: string;
+  readonly node: string;
   readonly running: number;
   readonly waiting: number;
-  /** 0..1 */
-  readonly kvUsage: number;
+}
+
+/** What the gauges are set to at a scrape. */
+export interface ClusterLoad {
+  readonly replicas: readonly ReplicaLoad[];
+  /** By model id: the share of its deployment's KV cache in use, 0..1. */
+  readonly kvUsage: ReadonlyMap<string, number>;
 }
 
 /** The instruments of one model, with its label bound, so that a token costs no label look-up. */
 export interface ModelInstruments {
+  readonly waiting: Gauge.Internal<"model_name">;
+  readonly running: Gauge.Internal<"model_name">;
   readonly promptTokens: Counter.Internal;
   readonly generatedTokens: Counter.Internal;
   readonly prefixQueries: Counter.Internal;
@@ -33,7 +41,8 @@ const OVERHEAD_BUCKETS = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.0
 
 /**
  * The inference metrics of a master: vLLM's names, which scrapers and dashboards know, and our own
- * under `heddle_`. `loads` is asked at every scrape.
+ * under `heddle_`. The calls of a model are this master's own; what engines hold, whoever sent it,
+ * stands under `heddle_replica_`. `load` is asked at every scrape.
  */
 export class InferenceMetrics {
   readonly #models = new Map<string, ModelInstruments>();
@@ -42,8 +51,9 @@ export class InferenceMetrics {
   readonly #rejected: Counter<"model_name" | "code">;
   readonly #histograms: Record<string, Histogram<"model_name">>;
   readonly #counters: Record<string, Counter<"model_name">>;
+  readonly #gauges: Record<string, Gauge<"model_name">>;
 
-  constructor(registry: Registry, loads: () => readonly ModelLoad[]) {
+  constructor(registry: Registry, load: () => ClusterLoad) {
     this.#registry = registry;
     this.#success = this.#counter(
       "vllm:request_success_total",
@@ -73,7 +83,42 @@ export class InferenceMetrics {
         ["model_name"],
       ),
     };
-    this.#histograms = {
+    this.#histograms = this.#latencies();
+    this.#gauges = {
+      running: this.#gauge("vllm:num_requests_running", "Calls that an engine works on."),
+      waiting: this.#gauge("vllm:num_requests_waiting", "Calls that wait for an engine."),
+    };
+    this.#loadGauges(load);
+  }
+
+  /** The instruments of a registered model; never call it with a name that a client made up. */
+  of(model: string): ModelInstruments {
+    const known = this.#models.get(model);
+    if (known) return known;
+    const bound: Record<
+      string,
+      Counter.Internal | Gauge.Internal<"model_name"> | Histogram.Internal<"model_name">
+    > = {};
+    for (const [name, counter] of Object.entries(this.#counters))
+      bound[name] = counter.labels(model);
+    for (const [name, gauge] of Object.entries(this.#gauges)) bound[name] = gauge.labels(model);
+    for (const [name, histogram] of Object.entries(this.#histograms))
+      bound[name] = histogram.labels(model);
+    const instruments = bound as unknown as ModelInstruments;
+    this.#models.set(model, instruments);
+    return instruments;
+  }
+
+  succeeded(model: string, reason: string): void {
+    this.#success.inc({ model_name: model, finished_reason: reason });
+  }
+
+  failed(model: string, code: string): void {
+    this.#rejected.inc({ model_name: model, code });
+  }
+
+  #latencies(): Record<string, Histogram<"model_name">> {
+    return {
       timeToFirstToken: this.#histogram(
         "vllm:time_to_first_token_seconds",
         "Time to the first token.",
@@ -100,50 +145,39 @@ export class InferenceMetrics {
         OVERHEAD_BUCKETS,
       ),
     };
-    this.#loadGauges(loads);
   }
 
-  /** The instruments of a registered model; never call it with a name that a client made up. */
-  of(model: string): ModelInstruments {
-    const known = this.#models.get(model);
-    if (known) return known;
-    const bound: Record<string, Counter.Internal | Histogram.Internal<"model_name">> = {};
-    for (const [name, counter] of Object.entries(this.#counters))
-      bound[name] = counter.labels(model);
-    for (const [name, histogram] of Object.entries(this.#histograms))
-      bound[name] = histogram.labels(model);
-    const instruments = bound as unknown as ModelInstruments;
-    this.#models.set(model, instruments);
-    return instruments;
-  }
-
-  succeeded(model: string, reason: string): void {
-    this.#success.inc({ model_name: model, finished_reason: reason });
-  }
-
-  failed(model: string, code: string): void {
-    this.#rejected.inc({ model_name: model, code });
-  }
-
-  #loadGauges(loads: () => readonly ModelLoad[]): void {
-    this.#gauge(
-      "vllm:num_requests_running",
-      "Requests that decode or prefill now.",
-      loads,
-      (load) => load.running,
-    );
-    this.#gauge(
-      "vllm:num_requests_waiting",
-      "Requests that wait for a slot now.",
-      loads,
-      (load) => load.waiting,
-    );
-    this.#gauge(
-      "vllm:kv_cache_usage_perc",
-      "Share of the KV cache in use; 1 is full.",
-      loads,
-      (load) => load.kvUsage,
-    );
+  #loadGauges(load: () => ClusterLoad): void {
+    const registers = [this.#registry];
+    new Gauge({
+      name: "vllm:kv_cache_usage_perc",
+      help: "Share of the KV cache in use; 1 is full. Ids that share a deployment share the cache.",
+      labelNames: ["model_name"],
+      registers,
+      collect() {
+        this.reset();
+        for (const [model, usage] of load().kvUsage) this.set({ model_name: model }, usage);
+      },
+    });
+    const ofReplicas = [
+      ["running", "heddle_replica_requests_running", "Sequences that a replica's engine runs."],
+      ["waiting", "heddle_replica_requests_waiting", "Requests that wait in a replica's engine."],
+    ] as const;
+    for (const [field, name, help] of ofReplicas) {
+      new Gauge({
+        name,
+        help,
+        labelNames: ["deployment", "node"],
+        registers,
+        collect() {
+          this.reset();
+          for (const replica of load().replicas) {
+            const { deployment, node } = replica;
+            this.set({ deployment, node }, replica[field]);
+          }
+        },
+      });
+    }
   }
 
   #counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {
@@ -160,21 +194,7 @@ export class InferenceMetrics {
     });
   }
 
-  #gauge(
-    name: string,
-    help: string,
-    loads: () => readonly ModelLoad[],
-    value: (load: ModelLoad) => number,
-  ): void {
-    new Gauge({
-      name,
-      help,
-      labelNames: ["model_name"],
-      registers: [this.#registry],
-      collect() {
-        this.reset();
-        for (const load of loads()) this.set({ model_name: load.model }, value(load));
-      },
-    });
+  #gauge(name: string, help: string): Gauge<"model_name"> {
+    return new Gauge({ name, help, labelNames: ["model_name"], registers: [this.#registry] });
   }
 }

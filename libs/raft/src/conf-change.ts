@@ -26,6 +26,7 @@ export interface ConfChange {
   readonly context: Uint8Array;
 }
 
+/** The change that ends a joint configuration. */
 export const LEAVE_JOINT: ConfChange = { transition: "auto", changes: [], context: NO_DATA };
 
 /** True if the change leaves a joint configuration. */

@@ -7,7 +7,7 @@ import { appendEntries, broadcastAppend } from "./replication.ts";
 import { NO_NODE } from "./state.ts";
 
 /** How an election began: a trial run, a real one, or one that the old leader asked for. */
-export type CampaignType = "preElection" | "election" | "transfer";
+type CampaignType = "preElection" | "election" | "transfer";
 
 /** What a vote request carries as context if the old leader asked for the election. */
 const TRANSFER_CONTEXT: Uint8Array = Uint8Array.from([1]);
@@ -82,6 +82,9 @@ export function countVote(raft: Raft, message: Message): void {
   trace?.({ kind: "voteTally", ...raft.stamp, type, granted, rejected });
   if (result === "lost") raft.becomeFollower(raft.term, NO_NODE);
   if (result !== "won") return;
+  // Others may answer before this node's own term and vote are durable. Were it to lead now and to
+  // crash, it could be elected again in the same term, which would then have had two leaders.
+  if (raft.role === "candidate" && !tracker.hasVoted(raft.id)) return;
   if (raft.role === "preCandidate") {
     campaign(raft, "election");
     return;

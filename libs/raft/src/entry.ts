@@ -1,5 +1,5 @@
 /** What an entry carries: a command of the application, or a change of membership. */
-export type EntryType = "EntryNormal" | "EntryConfChange" | "EntryConfChangeV2";
+type EntryType = "EntryNormal" | "EntryConfChange" | "EntryConfChangeV2";
 
 /** One record of the replicated log; never changed once made. */
 export interface Entry {
@@ -19,6 +19,7 @@ export interface EntryId {
   readonly index: number;
 }
 
+/** No bytes at all; shared, as it cannot change. */
 export const NO_DATA: Uint8Array = new Uint8Array(0);
 
 /** The bytes that an unsigned integer takes in the protobuf varint encoding. */

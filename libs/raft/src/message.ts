@@ -66,13 +66,17 @@ export interface Message {
 /** The fields that a message is made from: type and target, and any others that matter. */
 export type MessageInit = Pick<Message, "type" | "to"> & Partial<Message>;
 
-/** A message with every field in place. */
-export function createMessage(init: MessageInit): Message {
+/** A message with every field in place; sender and term may be given apart. */
+export function createMessage(
+  init: MessageInit,
+  from: number = init.from ?? NO_NODE,
+  term: number = init.term ?? 0,
+): Message {
   return {
     type: init.type,
     to: init.to,
-    from: init.from ?? NO_NODE,
-    term: init.term ?? 0,
+    from,
+    term,
     logTerm: init.logTerm ?? 0,
     index: init.index ?? 0,
     entries: init.entries ?? [],

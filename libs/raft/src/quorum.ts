@@ -5,7 +5,7 @@ export type MajorityConfig = ReadonlySet<number>;
 export type VoteResult = "pending" | "lost" | "won";
 
 /** The index that a voter is known to have reached, or undefined where it has not reported. */
-export type AckedIndex = (voterId: number) => number | undefined;
+type AckedIndex = (voterId: number) => number | undefined;
 
 /**
  * The voters of a configuration. Outside a membership change only `incoming` has members; in joint
@@ -21,10 +21,18 @@ export interface JointConfig {
 export function majorityCommittedIndex(config: MajorityConfig, acked: AckedIndex): number {
   if (config.size === 0) return Number.POSITIVE_INFINITY;
   const indexes: number[] = [];
-  for (const id of config) indexes.push(acked(id) ?? 0);
-  indexes.sort((a, b) => b - a);
+  for (const id of config) insertDescending(indexes, acked(id) ?? 0);
   // In descending order, the value at position floor(n/2) is reached by floor(n/2)+1 voters.
   return indexes[indexes.length >> 1] as number;
+}
+
+/** Called for each acknowledgement, on a handful of voters, where a general sort is the slower. */
+function insertDescending(indexes: number[], index: number): void {
+  let position = indexes.length;
+  for (; position > 0 && (indexes[position - 1] as number) < index; position--) {
+    indexes[position] = indexes[position - 1] as number;
+  }
+  indexes[position] = index;
 }
 
 /** The largest index that a majority of each half has reached; Infinity where both are empty. */

@@ -6,7 +6,7 @@ import type { TraceSink } from "./trace.ts";
 import { UnstableLog } from "./unstable-log.ts";
 
 /** The entries that a leader sends, and the entry that they follow. */
-export interface LogSlice {
+interface LogSlice {
   readonly previous: EntryId;
   readonly entries: readonly Entry[];
 }

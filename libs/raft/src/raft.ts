@@ -8,7 +8,7 @@ import type { TraceSink } from "./trace.ts";
 import { ProgressTracker } from "./tracker.ts";
 
 /** Why a node did not take a proposal or a read; nothing of it was logged or sent. */
-export type DropReason =
+type DropReason =
   | "noLeader"
   | "notForwarding"
   | "notMember"
@@ -22,8 +22,10 @@ export type StepResult =
   | { readonly ok: false; readonly error: "dropped"; readonly reason: DropReason }
   | { readonly ok: false; readonly error: "localMessage" | "unknownPeer" };
 
+/** The input was taken in. */
 export const OK: StepResult = { ok: true };
 
+/** The input was refused, and the caller may try again later or elsewhere. */
 export function dropped(reason: DropReason): StepResult {
   return { ok: false, error: "dropped", reason };
 }
@@ -118,11 +120,7 @@ export class Raft {
 
   /** Queues a message with this node's term, at once or for after the next append by its type. */
   send(init: MessageInit): void {
-    const message = createMessage({
-      ...init,
-      from: init.from || this.id,
-      term: this.#termOf(init),
-    });
+    const message = createMessage(init, init.from || this.id, this.#termOf(init));
     if (AFTER_APPEND.has(message.type)) {
       this.messagesAfterAppend.push(message);
       return;

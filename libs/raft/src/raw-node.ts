@@ -12,7 +12,7 @@ import {
 } from "./message.ts";
 import type { Progress } from "./progress.ts";
 import { voterIds } from "./quorum.ts";
-import { Raft, type StepResult } from "./raft.ts";
+import { OK, Raft, type StepResult } from "./raft.ts";
 import {
   type Ready,
   storageAppend,
@@ -79,12 +79,18 @@ export class RawNode {
 
   /** Proposes a command for the log; whether it is committed shows only when it is applied. */
   propose(data: Uint8Array): StepResult {
-    return this.#stepPayload("MsgProp", { type: "EntryNormal", data });
+    return this.#stepPayloads("MsgProp", [{ type: "EntryNormal", data }]);
+  }
+
+  /** Proposes several commands, which get consecutive places in the log or are all refused. */
+  proposeAll(batch: readonly Uint8Array[]): StepResult {
+    const payloads = batch.map((data): EntryPayload => ({ type: "EntryNormal", data }));
+    return payloads.length === 0 ? OK : this.#stepPayloads("MsgProp", payloads);
   }
 
   /** Proposes a membership change; version 1 takes one step and no transition. */
   proposeConfChange(change: ConfChange, version: 1 | 2 = 2): StepResult {
-    return this.#stepPayload("MsgProp", encodeConfChange(change, version));
+    return this.#stepPayloads("MsgProp", [encodeConfChange(change, version)]);
   }
 
   /**
@@ -100,7 +106,7 @@ export class RawNode {
 
   /** Asks for a read; its answer comes with the same context in `readStates`, or never. */
   readIndex(context: Uint8Array): StepResult {
-    return this.#stepPayload("MsgReadIndex", { type: "EntryNormal", data: context });
+    return this.#stepPayloads("MsgReadIndex", [{ type: "EntryNormal", data: context }]);
   }
 
   /** Asks the leader, through it if this node is not the one, to hand leadership to a member. */
@@ -253,9 +259,9 @@ export class RawNode {
     return step(this.#raft, createMessage({ type, to: this.#raft.id, from }));
   }
 
-  #stepPayload(type: "MsgProp" | "MsgReadIndex", payload: EntryPayload): StepResult {
+  #stepPayloads(type: "MsgProp" | "MsgReadIndex", payloads: readonly EntryPayload[]): StepResult {
     const { id } = this.#raft;
-    const entries = [{ ...payload, term: 0, index: 0 }];
+    const entries = payloads.map(({ type, data }) => ({ type, data, term: 0, index: 0 }));
     return step(this.#raft, createMessage({ type, to: id, from: id, entries }));
   }
 }

@@ -47,6 +47,7 @@ export interface ReadState {
   readonly context: Uint8Array;
 }
 
+/** The membership of a node that has heard of none. */
 export const EMPTY_CONF_STATE: ConfState = {
   voters: [],
   learners: [],
@@ -55,8 +56,10 @@ export const EMPTY_CONF_STATE: ConfState = {
   autoLeave: false,
 };
 
+/** The hard state of a node that never ran. */
 export const EMPTY_HARD_STATE: HardState = { term: 0, vote: NO_NODE, commit: 0 };
 
+/** True if writing the one over the other would change nothing. */
 export function hardStatesEqual(a: HardState, b: HardState): boolean {
   return a.term === b.term && a.vote === b.vote && a.commit === b.commit;
 }

@@ -23,6 +23,7 @@ export interface TrackerConfig {
   readonly learnersNext: ReadonlySet<number>;
 }
 
+/** The progress of each member by its id. */
 export type ProgressMap = ReadonlyMap<number, Progress>;
 
 /** A membership together with the progress of each of its members. */
@@ -31,6 +32,7 @@ export interface TrackedConfig {
   readonly progress: ProgressMap;
 }
 
+/** No members; what every configuration is built from. */
 export const EMPTY_CONFIG: TrackedConfig = {
   config: {
     voters: { incoming: new Set(), outgoing: new Set() },
@@ -127,6 +129,11 @@ export class ProgressTracker {
 
   recordVote(id: number, granted: boolean): void {
     if (!this.#votes.has(id)) this.#votes.set(id, granted);
+  }
+
+  /** True if a voter's answer has come in. */
+  hasVoted(id: number): boolean {
+    return this.#votes.has(id);
   }
 
   /** The votes of the present voters, and what they mean. */

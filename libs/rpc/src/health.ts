@@ -1,9 +1,14 @@
 import type { Server, ServerUnaryCall, ServerWritableStream, sendUnaryData } from "@grpc/grpc-js";
+import { AppError } from "@heddle/base/errors";
 import type { HealthCheckRequest__Output } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckRequest";
 import type { HealthCheckResponse } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
 import { healthService } from "./proto.ts";
+import { toStatus } from "./status.ts";
 
 type Watch = ServerWritableStream<HealthCheckRequest__Output, HealthCheckResponse>;
+
+/** Watches need no token, so that their number is bounded. */
+const maxWatches = 64;
 
 /** The grpc.health.v1 service of one process: every service of it is as healthy as the process. */
 export class Health {
@@ -17,6 +22,13 @@ export class Health {
         reply: sendUnaryData<HealthCheckResponse>,
       ) => reply(null, this.#status()),
       watch: (call: Watch) => {
+        if (this.#watches.size >= maxWatches) {
+          call.emit(
+            "error",
+            toStatus(new AppError("overloaded", `${maxWatches} watches are open`)),
+          );
+          return;
+        }
         this.#watches.add(call);
         call.once("cancelled", () => this.#watches.delete(call));
         call.write(this.#status());

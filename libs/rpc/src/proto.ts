@@ -2,14 +2,6 @@ import { fileURLToPath } from "node:url";
 import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import type {
-  HealthCheckRequest,
-  HealthCheckRequest__Output,
-} from "@heddle/contracts/generated/grpc/health/v1/HealthCheckRequest";
-import type {
-  HealthCheckResponse,
-  HealthCheckResponse__Output,
-} from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
-import type {
   AttachReply,
   AttachReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/AttachReply";
@@ -95,7 +87,7 @@ export interface RpcMethod<Req, ReqOut, Res, ResOut> {
 
 export const clusterService = service("heddle.v1.Cluster");
 export const raftService = service("heddle.v1.Raft");
-export const workerModelsService = service("heddle.v1.WorkerModels");
+const workerModelsService = service("heddle.v1.WorkerModels");
 export const workerInferenceService = service("heddle.v1.WorkerInference");
 export const healthService = service("grpc.health.v1.Health");
 
@@ -143,12 +135,6 @@ export const introduceMethod = method<
   IntroductionReply,
   IntroductionReply__Output
 >(raftService, "Introduce");
-export const healthCheckMethod = method<
-  HealthCheckRequest,
-  HealthCheckRequest__Output,
-  HealthCheckResponse,
-  HealthCheckResponse__Output
->(healthService, "Check");
 
 function service(name: string): ServiceDefinition {
   const definition = packageDefinition[name];

@@ -1,13 +1,20 @@
-import { Client, credentials, type ServerUnaryCall, type sendUnaryData } from "@grpc/grpc-js";
+import {
+  Client,
+  credentials,
+  type MethodDefinition,
+  type ServerUnaryCall,
+  type sendUnaryData,
+} from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { HealthCheckResponse__Output } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
 import { afterEach, expect, test } from "vitest";
 import { Health } from "./health.ts";
 import { Peer } from "./peer.ts";
-import { healthCheckMethod, loadMethod, workerModelsService } from "./proto.ts";
+import { healthService, loadMethod } from "./proto.ts";
 import { type BoundServer, bindServer, closeServer } from "./server.ts";
 import { toStatus } from "./status.ts";
 
+const unary = { requestStream: false, responseStream: false };
 const clusterToken = "the token of this test";
 const closing: (() => unknown)[] = [];
 
@@ -19,14 +26,17 @@ async function serve(load: () => Promise<object>): Promise<BoundServer & { healt
   const bound = await bindServer({ host: "127.0.0.1", port: 0, clusterToken });
   const health = new Health();
   health.addTo(bound.server);
-  bound.server.addService(workerModelsService, {
-    load: (_call: ServerUnaryCall<object, object>, reply: sendUnaryData<object>) => {
-      load().then(
-        (value) => reply(null, value),
-        (error: unknown) => reply(toStatus(error)),
-      );
+  bound.server.addService(
+    { load: { ...loadMethod, ...unary } },
+    {
+      load: (_call: ServerUnaryCall<object, object>, reply: sendUnaryData<object>) => {
+        load().then(
+          (value) => reply(null, value),
+          (error: unknown) => reply(toStatus(error)),
+        );
+      },
     },
-  });
+  );
   closing.push(() => closeServer(bound.server, 0));
   return { ...bound, health };
 }
@@ -77,9 +87,13 @@ test("the health check needs no token and tells when serving stops", async () =>
   const { address, health } = await serve(async () => ({}));
   const client = new Client(address, credentials.createInsecure());
   closing.push(() => client.close());
+  const checkMethod = healthService["Check"] as MethodDefinition<
+    object,
+    HealthCheckResponse__Output
+  >;
   const check = () =>
     new Promise<HealthCheckResponse__Output | undefined>((resolve, reject) => {
-      const { path, requestSerialize, responseDeserialize } = healthCheckMethod;
+      const { path, requestSerialize, responseDeserialize } = checkMethod;
       client.makeUnaryRequest(path, requestSerialize, responseDeserialize, {}, (error, reply) =>
         error ? reject(error) : resolve(reply),
       );

@@ -54,7 +54,7 @@ async function answer(
   const { data, messages: out } = context;
   try {
     const request = { ...settings, messages };
-    const write = (text: string) => data.write(text);
+    const write = (text: string) => data.writeForeign(text);
     const result = await streamChat(context.client, request, write, interrupts.signal);
     data.write("\n");
     const cut = result.finishReason === "length" ? ", cut at the token limit" : "";

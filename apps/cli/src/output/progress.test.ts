@@ -8,7 +8,7 @@ function output(isTty: boolean, columns: number): { text: string; out: Terminal 
     seen.text += piece;
   };
   return Object.assign(seen, {
-    out: { isTty, columns, write, paint: (_: string, t: string) => t },
+    out: { isTty, columns, write, writeForeign: write, paint: (_: string, t: string) => t },
   });
 }
 
@@ -24,7 +24,7 @@ describe("the progress of a pull", () => {
     }
   });
 
-  it("is a line for each tenth elsewhere, also where the size is not known yet", () => {
+  it("is a line for each tenth elsewhere, and nothing while the size is not known", () => {
     const seen = output(false, 80);
     const view = new PullProgressView(seen.out, "pulling x");
     view.update(0, 0);
@@ -32,6 +32,7 @@ describe("the progress of a pull", () => {
     view.end();
     const lines = seen.text.trimEnd().split("\n");
     expect(lines).toHaveLength(11);
+    expect(lines[0]).toMatch(/^pulling x 1 %/);
     expect(lines.at(-1)).toMatch(/^pulling x 100 %/);
   });
 });

@@ -17,8 +17,10 @@ export class PullProgressView {
     this.#label = label;
   }
 
+  /** Shows nothing while the size is not known, which is 0. */
   update(pulledBytes: number, totalBytes: number): void {
-    const share = totalBytes > 0 ? Math.min(1, pulledBytes / totalBytes) : 0;
+    if (totalBytes <= 0) return;
+    const share = Math.min(1, pulledBytes / totalBytes);
     const percent = Math.floor(share * 100);
     const amount = `${megabytes(pulledBytes)} of ${megabytes(totalBytes)} MB`;
     if (this.#out.isTty) {

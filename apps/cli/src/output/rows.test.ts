@@ -15,6 +15,7 @@ function print(format: OutputFormat): string {
     write: (piece) => {
       text += piece;
     },
+    writeForeign: () => {},
     paint: (_style, piece) => piece,
   };
   const columns = [

@@ -13,12 +13,17 @@ const CODES: Readonly<Record<Style, readonly [number, number]>> = {
   cyan: [36, 39],
 };
 
+/** All control characters but the tabulator and the line feed. */
+const CONTROLS = /(?![\t\n])\p{Cc}/gu;
+
 /** A stream as the commands write to it; colours and animation only where it is a terminal. */
 export interface Terminal {
   readonly isTty: boolean;
   /** Characters in a line of the terminal; 80 where there is none. */
   readonly columns: number;
   write(text: string): void;
+  /** Writes what somebody else made, such as a model: no control sequence reaches a terminal. */
+  writeForeign(text: string): void;
   /** The text in a style, or as it is where colours are off (https://no-color.org). */
   paint(style: Style, text: string): string;
 }
@@ -30,6 +35,7 @@ export function terminal(stream: NodeJS.WriteStream, env = process.env): Termina
     isTty,
     columns: stream.columns ?? 80,
     write: (text) => void stream.write(text),
+    writeForeign: (text) => void stream.write(isTty ? text.replace(CONTROLS, "\ufffd") : text),
     paint: (style, text) => {
       const [on, off] = CODES[style];
       return coloured ? `\x1b[${on}m${text}\x1b[${off}m` : text;

@@ -56,7 +56,7 @@ describe("heddle up", () => {
     expect(driven.stdout).toContain(`http://127.0.0.1:${port}/api/v1`);
     expect(driven.stdout).toContain("1 master, 2 workers, 1 parameter server");
     expect(driven.stdout).toMatch(
-      /FamilyA-1-2B +scripted model of the demo profile +\(a stand-in\)/,
+      /FamilyA-1-2B\n +scripted model of the demo profile \(a stand-in\)/,
     );
     expect(existsSync(join(data, "lock"))).toBe(false);
   });

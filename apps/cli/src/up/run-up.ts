@@ -177,7 +177,7 @@ class LocalCluster {
         maxTokens: ANSWER_TOKENS,
         temperature: 0,
       },
-      (text) => data.write(text),
+      (text) => data.writeForeign(text),
       this.#stop,
     );
     data.write("\n");

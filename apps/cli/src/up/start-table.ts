@@ -58,12 +58,15 @@ function plural(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
+/** Models that the same thing answers for are named together, so that its name stands once. */
 function modelTable(models: readonly ModelView[], out: Terminal): string {
-  const rows = models.map((model): [string, string] => [
-    model.id,
-    `${model.backing}${model.standIn ? out.paint("yellow", "  (a stand-in)") : ""}`,
-  ]);
-  return `${out.paint("bold", "Models, and what answers for each")}\n${columns(rows)}`;
+  const groups = Map.groupBy(models, ({ backing, standIn }) =>
+    standIn ? `${backing} ${out.paint("yellow", "(a stand-in)")}` : backing,
+  );
+  const lines = [...groups].map(
+    ([backing, group]) => `  ${group.map(({ id }) => id).join(", ")}\n    ${backing}`,
+  );
+  return `${out.paint("bold", "Models, and what answers for them")}\n${lines.join("\n")}`;
 }
 
 function tryTable(facts: StartFacts, model: string, out: Terminal): string {

@@ -14,6 +14,8 @@ export class AttachedNode {
   readonly attachedAtMs: number;
   lastSeenMs: number;
   replicas: readonly ReplicaStatus[] = [];
+  /** Report intervals of the master that have passed since the last heartbeat. */
+  silentIntervals = 0;
   /** Heartbeats so far: a command's effect shows in a later one than the last before it. */
   heartbeats = 0;
   #heartbeat: Heartbeat__Output | undefined;
@@ -37,6 +39,7 @@ export class AttachedNode {
     this.#heartbeat = heartbeat;
     this.lastSeenMs = nowMs;
     this.heartbeats += 1;
+    this.silentIntervals = 0;
     this.#inFlightAtReport = new Map(
       this.replicas.map(({ deployment }) => [deployment, this.link?.inFlight(deployment) ?? 0]),
     );

@@ -86,6 +86,30 @@ test("workers attach again to a master that restarts, and answer it", async () =
   expect(worker.exitCode).toBeNull();
 });
 
+test("two masters use one worker at once, each on a stream of its own", async () => {
+  const other = new TestCluster();
+  await other.startMaster({ masterId: "master-2" });
+  other.control.deploy("m");
+  const masters = [cluster.link.grpcAddress, other.link.grpcAddress];
+  await cluster.startWorker({ masters });
+  await Promise.all([cluster.workersReady("m", 1), other.workersReady("m", 1)]);
+  const lengths = [30, 40, 50];
+  const texts = await Promise.all(
+    lengths.flatMap((tokens) =>
+      [cluster, other].map(async (each) => {
+        const answer = await each.start("m", `@tokens=${tokens} @every=1`);
+        return textOf(await collect(answer.events));
+      }),
+    ),
+  );
+  expect(texts).toEqual(lengths.flatMap((tokens) => [scriptedText(tokens), scriptedText(tokens)]));
+  const open = await other.start("m", "@tokens=100000 @every=5");
+  await eventually("the first master sees the other's load", () => running() === 1);
+  await other.close();
+  expect((await collect(open.events)).at(-1)).toMatchObject({ type: "failed" });
+  await eventually("the closed master's requests have ended", () => running() === 0);
+});
+
 test("a node with another cluster token is never attached", async () => {
   await cluster.startWorker({ clusterToken: "another-token-here" });
   await delay(500);

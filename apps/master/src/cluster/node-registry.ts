@@ -58,14 +58,19 @@ export class NodeRegistry implements NodeDirectory {
     return [...this.#nodes.values()].map(({ node }) => node.view(offsetMs));
   }
 
-  /** The workers that answer heartbeats. */
+  /** The workers whose heartbeats come. */
   workers(): AttachedNode[] {
-    const oldestMs =
-      this.#options.clock.monotonicMs() - suspectIntervals * this.#options.heartbeatIntervalMs;
+    return this.#allWorkers().filter((node) => node.silentIntervals <= suspectIntervals);
+  }
+
+  /** The workers that are attached but missed their last heartbeats. */
+  suspects(): AttachedNode[] {
+    return this.#allWorkers().filter((node) => node.silentIntervals > suspectIntervals);
+  }
+
+  #allWorkers(): AttachedNode[] {
     const found: AttachedNode[] = [];
-    for (const { node } of this.#nodes.values()) {
-      if (node.link && node.lastSeenMs >= oldestMs) found.push(node);
-    }
+    for (const { node } of this.#nodes.values()) if (node.link) found.push(node);
     return found;
   }
 
@@ -178,11 +183,15 @@ export class NodeRegistry implements NodeDirectory {
     this.#changed("nodes");
   }
 
+  /**
+   * Silence is counted in turns of this timer, not in time: while this process itself was held up,
+   * no turn came and no node has aged, though its heartbeats wait unread.
+   */
   #dropSilent(): void {
-    const { clock, heartbeatIntervalMs, log } = this.#options;
-    const oldestMs = clock.monotonicMs() - goneIntervals * heartbeatIntervalMs;
+    const { log } = this.#options;
     for (const { node, stream } of [...this.#nodes.values()]) {
-      if (node.lastSeenMs >= oldestMs) continue;
+      node.silentIntervals += 1;
+      if (node.silentIntervals <= goneIntervals) continue;
       log.warn({ node: node.id }, "a node sent no heartbeat and is dropped");
       this.#remove(node, stream);
       refuse(stream, "no heartbeat came in time: attach anew");

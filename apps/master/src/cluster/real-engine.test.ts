@@ -41,7 +41,7 @@ test("what the engine refuses is told with its own code", async () => {
 test("log-probabilities and choices come whole over the wire", async () => {
   const answer = await cluster.start("tiny", "Hello", {
     request: {
-      maxTokens: 4,
+      maxTokens: 8,
       choices: 2,
       topLogprobs: 3,
       sampling: {
@@ -56,10 +56,14 @@ test("log-probabilities and choices come whole over the wire", async () => {
   });
   const events = await collect(answer.events);
   for (const choice of [0, 1]) {
-    const entries = events.flatMap((event) =>
-      event.type === "delta" && event.choice === choice ? (event.logprobs ?? []) : [],
-    );
-    expect(entries).toHaveLength(4);
+    const ofChoice = events.filter((event) => "choice" in event && event.choice === choice);
+    const deltas = ofChoice.filter((event) => event.type === "delta");
+    const finish = ofChoice.find((event) => event.type === "finish");
+    const sampled = deltas.reduce((sum, { tokens }) => sum + tokens, 0);
+    const entries = deltas.flatMap(({ logprobs }) => logprobs ?? []);
+    // The token that ends a text is sampled but is not part of it.
+    const ending = finish?.type === "finish" && finish.reason === "stop" ? 1 : 0;
+    expect(entries).toHaveLength(sampled - ending);
     for (const entry of entries) expect(entry.top).toHaveLength(3);
   }
 });

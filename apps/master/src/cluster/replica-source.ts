@@ -27,6 +27,11 @@ export class RegistryReplicas implements ReplicaSource {
       const message = `no deployment ${deployment} is registered`;
       return { known: false, loading: false, message };
     }
+    const silent = this.#registry.suspects().find((node) => node.replica(deployment));
+    if (silent) {
+      const message = `worker ${silent.id}, which runs ${deployment}, does not report`;
+      return { known: true, loading: true, message };
+    }
     const workers = this.#registry.workers();
     const states = workers.map((node) => node.replica(deployment));
     const coming = states.find((state) => state?.phase === "pulling" || state?.phase === "loading");
@@ -34,6 +39,12 @@ export class RegistryReplicas implements ReplicaSource {
       const done =
         coming.totalBytes > 0 ? ` (${coming.pulledBytes} of ${coming.totalBytes} bytes)` : "";
       return { known: true, loading: true, message: `${deployment} is ${coming.phase}${done}` };
+    }
+    const cut = workers.find((node) => node.replica(deployment)?.phase === "ready");
+    if (cut) {
+      const { name, address } = cut.register;
+      const message = `worker ${name} runs ${deployment} but is not reached at ${address} yet: check its --advertise`;
+      return { known: true, loading: true, message };
     }
     const failed = states.find((state) => state?.phase === "failed");
     if (failed) {

@@ -26,6 +26,9 @@ export interface MasterConfig {
   readonly insecureBind: boolean;
   readonly logLevel: LogLevel;
   readonly maxCalls: number;
+  /** Calls that may wait for a replica, per deployment, and for how long. */
+  readonly maxQueued: number;
+  readonly maxWaitMs: number;
   readonly deadlineMs: number;
   readonly maxBodyBytes: number;
   /** How long running calls may go on after SIGTERM. */
@@ -42,12 +45,14 @@ const SETTINGS = {
   "cluster-token-file": ["HEDDLE_CLUSTER_TOKEN_FILE", "", "file with the token of the nodes"],
   "bootstrap-key-file": ["HEDDLE_BOOTSTRAP_KEY_FILE", "", "file with the first admin key"],
   profile: ["HEDDLE_PROFILE", "", "models to register on an empty cluster: demo, gpu or tiny"],
-  name: ["HEDDLE_MASTER_NAME", "master-1", "this master's name in the cluster"],
+  name: ["HEDDLE_NAME", "master-1", "this master's name in the cluster"],
   peers: ["HEDDLE_PEERS", "", "all masters, this one too: name=host:port,... (gRPC)"],
   "wal-segment-mib": ["HEDDLE_WAL_SEGMENT_MIB", "64", "size of a file of the log"],
   "snapshot-entries": ["HEDDLE_SNAPSHOT_ENTRIES", "10000", "changes between two snapshots"],
   "log-level": ["HEDDLE_LOG_LEVEL", "info", "debug, info, warn, error or silent"],
   "max-calls": ["HEDDLE_MAX_CALLS", "4096", "inference calls at once"],
+  "max-queued": ["HEDDLE_MAX_QUEUED", "1024", "calls that may wait for a replica of one model"],
+  "max-wait-ms": ["HEDDLE_MAX_WAIT_MS", "30000", "longest wait for a replica that has room"],
   "deadline-ms": ["HEDDLE_DEADLINE_MS", "600000", "longest time that one call may take"],
   "max-body-bytes": ["HEDDLE_MAX_BODY_BYTES", "4194304", "largest request body"],
   "drain-ms": ["HEDDLE_DRAIN_MS", "10000", "time for running calls after SIGTERM"],
@@ -56,6 +61,7 @@ const SETTINGS = {
 type SettingName = keyof typeof SETTINGS;
 const NAMES = Object.keys(SETTINGS) as SettingName[];
 const LOG_LEVELS: readonly string[] = ["debug", "info", "warn", "error", "silent"];
+const PROFILES: readonly string[] = CATALOG_PROFILES;
 
 /** Reads the configuration, or throws one `invalid_value` that lists every fault found. */
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): MasterConfig {
@@ -85,6 +91,8 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     insecureBind,
     logLevel: values["log-level"] as LogLevel,
     maxCalls: whole("max-calls", 1, 1_000_000),
+    maxQueued: whole("max-queued", 1, 1_000_000),
+    maxWaitMs: whole("max-wait-ms", 1, 3_600_000),
     deadlineMs: whole("deadline-ms", 1, 86_400_000),
     maxBodyBytes: whole("max-body-bytes", 1024, 1_073_741_824),
     drainMs: whole("drain-ms", 0, 3_600_000),
@@ -152,8 +160,8 @@ function choiceFaults({ logLevel, profile, masterId }: MasterConfig): string[] {
   if (!LOG_LEVELS.includes(logLevel)) {
     faults.push(`--log-level must be one of ${LOG_LEVELS.join(", ")}, got "${logLevel}"`);
   }
-  if (profile !== undefined && !CATALOG_PROFILES.includes(profile)) {
-    faults.push(`--profile must be one of ${CATALOG_PROFILES.join(", ")}, got "${profile}"`);
+  if (profile !== undefined && !PROFILES.includes(profile)) {
+    faults.push(`--profile must be one of ${PROFILES.join(", ")}, got "${profile}"`);
   }
   if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(masterId)) {
     faults.push(`--name must have 1 to 63 letters, digits, ".", "_" or "-"`);

@@ -3,7 +3,7 @@ import { toAppError } from "@heddle/base/errors";
 import type { CatalogProfile } from "@heddle/contracts/catalog";
 import type { Logger } from "@heddle/observability/logger";
 import { bootstrapAdminKey, clusterPepper } from "../config/secrets.ts";
-import { type SeedModel, seedModels } from "../models/seed.ts";
+import { seedModels } from "../models/seed.ts";
 import type { RaftControlPlane } from "./raft-control-plane.ts";
 
 const retryMs = 500;
@@ -28,7 +28,6 @@ export interface PreparedCluster {
 export async function prepareCluster(
   control: RaftControlPlane,
   { bootstrapKeyFile, profile }: PrepareOptions,
-  parts: { profileModels(profile: CatalogProfile): readonly SeedModel[] },
   logger: Logger,
 ): Promise<PreparedCluster> {
   // The only master is its own majority, and soon knows all that was committed.
@@ -45,7 +44,7 @@ export async function prepareCluster(
     bootstrapKeyFile === undefined && id !== leader
       ? undefined
       : await bootstrapAdminKey(control, pepper, bootstrapKeyFile);
-  if (profile) await seedModels(control, parts.profileModels(profile), logger);
+  if (profile) await seedModels(control, profile, logger);
   return { pepper, shownKey };
 }
 

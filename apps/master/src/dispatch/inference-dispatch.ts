@@ -114,7 +114,7 @@ export class ReplicaDispatch implements InferenceDispatch {
   }
 
   async start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer> {
-    const chunks = promptChunks(call.request.input);
+    const chunks = once(() => promptChunks(call.request.input));
     const endMs = call.deadlineMs > 0 ? this.#nowMs() + call.deadlineMs : Number.POSITIVE_INFINITY;
     const tried: Tried = new Map();
     for (let failures = 0, refusals = 0; ; ) {
@@ -146,7 +146,7 @@ export class ReplicaDispatch implements InferenceDispatch {
   /** Resolves when the call was sent to a replica that is not among the tried ones. */
   async #acquire(
     call: InferenceCall,
-    chunks: readonly number[],
+    chunks: () => readonly number[],
     endMs: number,
     tried: Tried,
     signal: AbortSignal,
@@ -180,8 +180,10 @@ export class ReplicaDispatch implements InferenceDispatch {
     };
     const onAbort = () =>
       waiter.fail(new AppError("cancelled", "the caller gave the request up while it waited"));
-    const waitMs = Math.min(this.#waitLimitMs(call.deployment), endMs - this.#nowMs());
-    const timer = setTimeout(() => waiter.fail(this.#onWaitedTooLong(call, endMs)), waitMs);
+    const leftMs = endMs - this.#nowMs();
+    const limitMs = this.#waitLimitMs(call.deployment);
+    const onWaited = () => waiter.fail(this.#onWaitedTooLong(call, leftMs <= limitMs));
+    const timer = setTimeout(onWaited, Math.min(limitMs, leftMs));
     const leave = (settle: () => void) => {
       clearTimeout(timer);
       signal.removeEventListener("abort", onAbort);
@@ -198,17 +200,19 @@ export class ReplicaDispatch implements InferenceDispatch {
   #send(
     lane: Lane,
     call: InferenceCall,
-    chunks: readonly number[],
+    chunks: () => readonly number[],
     endMs: number,
     tried: Tried,
     signal: AbortSignal,
   ): Started | undefined {
     const nowMs = this.#nowMs();
-    const candidates = this.#options.replicas
-      .ready(call.deployment)
+    const ready = this.#options.replicas.ready(call.deployment);
+    // With one replica there is no choice to inform, and a prompt may be long.
+    const prefix = ready.length > 1 ? chunks() : [];
+    const candidates = ready
       .filter(({ holder, reports }) => reports > (tried.get(holder) ?? -1))
       .filter(({ holder }) => this.#known(lane, holder).circuit.allows(nowMs));
-    const prompt = { chunks: chunks.length, matched: lane.prefixes.match(chunks) };
+    const prompt = { chunks: prefix.length, matched: lane.prefixes.match(prefix) };
     const replica = chooseReplica(
       candidates,
       call.request.choices,
@@ -222,7 +226,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     const known = this.#known(lane, replica.holder);
     known.chosenAtTurn = this.#turn;
     known.circuit.onSent();
-    lane.prefixes.remember(chunks, replica.holder);
+    lane.prefixes.remember(prefix, replica.holder);
     return { replica, iterator: events[Symbol.asyncIterator]() };
   }
 
@@ -314,8 +318,8 @@ export class ReplicaDispatch implements InferenceDispatch {
     return isReady ? this.#options.maxWaitMs : this.#options.maxLoadingWaitMs;
   }
 
-  #onWaitedTooLong(call: InferenceCall, endMs: number): AppError {
-    if (this.#nowMs() >= endMs - 1) {
+  #onWaitedTooLong(call: InferenceCall, deadlinePassed: boolean): AppError {
+    if (deadlinePassed) {
       return new AppError("deadline_exceeded", "the deadline passed while the request waited");
     }
     if (this.#options.replicas.ready(call.deployment).length > 0) {
@@ -397,3 +401,11 @@ const missingEnd: EngineEvent = {
   id: 0,
   error: { code: "server_error", message: "the worker ended the answer without a last event" },
 };
+
+function once<T>(compute: () => T): () => T {
+  let value: { readonly of: T } | undefined;
+  return () => {
+    value ??= { of: compute() };
+    return value.of;
+  };
+}

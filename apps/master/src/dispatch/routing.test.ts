@@ -14,7 +14,7 @@ const candidates = fc.uniqueArray(candidate, { selector: ({ holder }) => holder,
 const chunks = (text: string) => promptChunks({ kind: "text", text });
 const startsAtOnce = (c: Candidate, sequences: number) => c.used + sequences <= c.maxSequences;
 const fits = (c: Candidate, sequences: number) =>
-  c.used === 0 || c.used + sequences <= c.maxSequences + c.maxQueued;
+  c.used === 0 || c.used + sequences <= c.maxSequences + Math.min(c.maxQueued, c.maxSequences);
 
 describe("the choice of a replica", () => {
   test("never falls on one without room, nor on a full one while another starts at once", () => {

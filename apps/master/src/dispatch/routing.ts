@@ -15,7 +15,9 @@ const loadWeight = 0.5;
  * Chooses the replica for a request of `sequences` choices, or none where no replica has room.
  *
  * Replicas where the request starts at once (used + sequences <= maxSequences) come before those
- * where it waits in the engine's queue (<= maxSequences + maxQueued); others are out. Within a class
+ * where it waits in the engine, which takes one more batch at most (<= maxSequences +
+ * min(maxQueued, maxSequences)): that keeps it from ever idling, while what waits longer waits here,
+ * where it can still go to whichever replica is free first. Others are out. Within a class
  * the highest `share - 0.5 * load` wins, with
  *   share = leading chunks of the prompt that the replica served before / all its chunks (0 of none),
  *   load  = used / maxSequences.
@@ -51,6 +53,7 @@ function roomRank(candidate: Candidate, sequences: number): 0 | 1 | 2 {
   const { used, maxSequences, maxQueued } = candidate;
   if (used + sequences <= maxSequences) return 2;
   // A request of more choices than the engine ever runs at once still has to be taken when idle.
-  if (used + sequences <= maxSequences + maxQueued || used === 0) return 1;
+  const room = maxSequences + Math.min(maxQueued, maxSequences);
+  if (used + sequences <= room || used === 0) return 1;
   return 0;
 }

@@ -27,8 +27,6 @@ export class ErrorFilter implements ExceptionFilter {
     if (error.code === "method_not_allowed") {
       reply.header("allow", allowedMethods(this.#routes, path).join(", "));
     }
-    // What is left of a body that was refused must not be taken for the next request.
-    if (error.code === "request_too_large") reply.header("connection", "close");
     reply.code(status).headers(headers).send(body);
   }
 

@@ -26,7 +26,7 @@ export function errorReply(error: AppError, requestId: string, path: string): Er
 }
 
 /** The headers that the official SDKs read to decide on a retry, and RFC 6750's challenge. */
-export function errorHeaders(error: AppError): Record<string, string> {
+function errorHeaders(error: AppError): Record<string, string> {
   const headers: Record<string, string> = { "x-should-retry": String(canRetry(error)) };
   if (error.retryAfterMs !== undefined) {
     const waitMs = Math.max(1, Math.ceil(error.retryAfterMs));

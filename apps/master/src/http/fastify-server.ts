@@ -1,8 +1,9 @@
-import { STATUS_CODES } from "node:http";
+import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { AppError } from "@heddle/base/errors";
 import { FastifyAdapter } from "@nestjs/platform-fastify";
 import type { FastifyInstance } from "fastify";
+import { readBody } from "./body-reader.ts";
 import { errorReply } from "./error-reply.ts";
 import { requestIdOf, uniqueSuffix } from "./request-id.ts";
 
@@ -22,7 +23,6 @@ export const DEFAULT_HTTP_LIMITS: HttpLimits = {
 /** The HTTP server: ids, body reading and the timeouts against slow clients. No routes. */
 export function createHttpAdapter(limits: HttpLimits): FastifyAdapter {
   const adapter = new FastifyAdapter({
-    bodyLimit: limits.maxBodyBytes,
     requestTimeout: limits.requestTimeoutMs,
     http: {
       headersTimeout: limits.headersTimeoutMs,
@@ -32,7 +32,6 @@ export function createHttpAdapter(limits: HttpLimits): FastifyAdapter {
     genReqId: requestIdOf,
     requestIdHeader: false,
     forceCloseConnections: true,
-    exposeHeadRoutes: false,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 256 },
     clientErrorHandler: answerBrokenRequest,
   });
@@ -42,20 +41,16 @@ export function createHttpAdapter(limits: HttpLimits): FastifyAdapter {
     reply.header("x-request-id", request.id);
     done();
   });
-  readBodiesAsBytes(instance);
+  readBodiesAsBytes(instance, limits.maxBodyBytes);
   return adapter;
 }
 
 /** JSON is parsed by the route, after the guard: nobody without a key can have it done. */
-function readBodiesAsBytes(instance: FastifyInstance): void {
+function readBodiesAsBytes(instance: FastifyInstance, maxBodyBytes: number): void {
   instance.removeAllContentTypeParsers();
-  instance.addContentTypeParser(
-    "application/json",
-    { parseAs: "buffer" },
-    (_request, body, done) => {
-      done(null, body);
-    },
-  );
+  instance.addContentTypeParser("application/json", (_request, payload, done) => {
+    readBody(payload as IncomingMessage, maxBodyBytes, done);
+  });
 }
 
 /** What Node's parser refuses never becomes a request: the answer is written to the socket. */

@@ -15,6 +15,12 @@ export interface Admitted {
   readonly headers: Record<string, string>;
 }
 
+/** Told of the limits' state in any case, and of a refusal before it is thrown. */
+export interface AdmissionListener {
+  setHeaders(headers: Record<string, string>): void;
+  onRefused(error: AppError): void;
+}
+
 /** Output reserved for a call that names no bound, per choice. */
 const DEFAULT_OUTPUT_TOKENS = 4096;
 
@@ -39,7 +45,7 @@ export function admit(
   limiter: RateLimiter,
   key: ApiKeyRecord,
   budget: TokenBudget,
-  setHeaders: (headers: Record<string, string>) => void,
+  { setHeaders, onRefused }: AdmissionListener,
 ): Admitted {
   const admitted = limiter.admit(key.id, key.limits, budget.promptTokens + budget.outputTokens);
   if (admitted instanceof Reservation) {
@@ -48,7 +54,9 @@ export function admit(
     return { reservation: admitted, headers };
   }
   setHeaders(rateLimitHeaders(limiter.view(key.id, key.limits)));
-  throw refused(admitted, key, budget);
+  const error = refused(admitted, key, budget);
+  onRefused(error);
+  throw error;
 }
 
 function refused(refusal: Refusal, key: ApiKeyRecord, budget: TokenBudget): AppError {

@@ -31,11 +31,13 @@ export class InferenceCall {
   #usage: Usage | undefined;
   #finishReasons: string[] = [];
   #node: string | undefined;
+  #hasStarted = false;
   #closed = false;
 
   constructor(parts: CallParts) {
     this.#parts = parts;
     this.#instruments = parts.accounting.metrics.of(parts.model.id);
+    this.#instruments.waiting.inc();
   }
 
   set node(node: string) {
@@ -50,6 +52,9 @@ export class InferenceCall {
   observe(event: EngineEvent): void {
     switch (event.type) {
       case "started":
+        this.#hasStarted = true;
+        this.#instruments.waiting.dec();
+        this.#instruments.running.inc();
         this.#promptTokens = event.promptTokens;
         this.#cachedTokens = event.cachedTokens;
         this.#instruments.queueTime.observe(event.queuedMs / 1000);
@@ -87,6 +92,7 @@ export class InferenceCall {
   close(error: AppError | undefined): void {
     if (this.#closed) return;
     this.#closed = true;
+    (this.#hasStarted ? this.#instruments.running : this.#instruments.waiting).dec();
     const { promptTokens, cachedTokens, completionTokens } = this.usage;
     this.#parts.reservation.finish(promptTokens + completionTokens);
     const row = {

@@ -79,12 +79,18 @@ export class ChatCompletions {
     const model = models.resolve(request.model, key);
     const choices = request.n ?? 1;
     const promptTokens = estimatePromptTokens(request);
-    const asked = request.max_completion_tokens ?? request.max_tokens ?? undefined;
+    const asked = askedTokens(request, model);
     const maxTokens = boundOutput(key, asked, promptTokens, choices);
     const outputTokens = (maxTokens ?? model.contextWindow) * choices;
-    const admitted = admit(limiter, key, { promptTokens, outputTokens }, (headers) => {
-      reply.headers(headers);
-    });
+    const admitted = admit(
+      limiter,
+      key,
+      { promptTokens, outputTokens },
+      {
+        setHeaders: (headers) => reply.headers(headers),
+        onRefused: ({ code }) => accounting.metrics.failed(model.id, code),
+      },
+    );
     const call = new InferenceCall({
       requestId: http.id,
       key,
@@ -143,12 +149,21 @@ export class ChatCompletions {
   }
 }
 
+/** The output bound that the request names, which the model's context must be able to hold. */
+function askedTokens(request: ChatCompletionRequest, model: ModelRecord): number | undefined {
+  const param = request.max_completion_tokens == null ? "max_tokens" : "max_completion_tokens";
+  const asked = request[param] ?? undefined;
+  if (asked === undefined || asked <= model.contextWindow) return asked;
+  const message = `Invalid value for '${param}': ${asked} is more than the ${model.contextWindow} tokens of ${model.id}'s context.`;
+  throw new AppError("invalid_value", message, { param, model: model.id });
+}
+
 function identityOf(model: ModelRecord): ChatIdentity {
   return {
     id: `chatcmpl-${uniqueSuffix()}`,
     created: Math.floor(Date.now() / 1000),
     model: model.id,
-    backing: model.backing,
+    fingerprint: model.standIn ? `${model.deployment} (stand-in)` : model.deployment,
   };
 }
 

@@ -6,8 +6,8 @@ export interface ChatIdentity {
   /** Seconds since the epoch. */
   readonly created: number;
   readonly model: string;
-  /** What really computes the answer, shown as `system_fingerprint`. */
-  readonly backing: string;
+  /** Names what really computes the answer: the deployment, and whether it is a stand-in. */
+  readonly fingerprint: string;
 }
 
 /** One choice of an answer that is not streamed. */
@@ -80,8 +80,8 @@ export function completionBody(
 }
 
 /** Opens the object; the caller closes it. */
-function identityJson({ id, created, model, backing }: ChatIdentity, object: string): string {
-  return `{"id":"${id}","object":"${object}","created":${created},"model":${JSON.stringify(model)},"service_tier":"default","system_fingerprint":${JSON.stringify(backing)}`;
+function identityJson({ id, created, model, fingerprint }: ChatIdentity, object: string): string {
+  return `{"id":"${id}","object":"${object}","created":${created},"model":${JSON.stringify(model)},"service_tier":"default","system_fingerprint":${JSON.stringify(fingerprint)}`;
 }
 
 function usageJson(usage: Usage): string {

@@ -24,7 +24,10 @@ export class UsageLedger {
     this.#directory = directory;
     this.#logger = logger;
     this.#timer = setInterval(() => {
-      this.#flushing ??= this.#flush();
+      // Cleared here and not in #flush, which ends before the assignment where nothing waits.
+      this.#flushing ??= this.#flush().finally(() => {
+        this.#flushing = undefined;
+      });
     }, FLUSH_MS);
   }
 
@@ -56,7 +59,6 @@ export class UsageLedger {
       this.#rows = [...rows, ...this.#rows].slice(0, MAX_WAITING_ROWS);
       this.#logger.error({ err: error }, "usage rows could not be written");
     }
-    this.#flushing = undefined;
   }
 
   async #open(day: string): Promise<FileHandle> {

@@ -52,11 +52,7 @@ function weightsOf({ source, weights }: RegisterModelRequest): WeightsSpec {
 }
 
 function fileOf(source: string): string {
-  const last =
-    source
-      .replace(/[?#].*$/, "")
-      .split("/")
-      .at(-1) ?? "";
+  const last = (source.split("/").at(-1) ?? "").replace(/[?#@].*$/, "");
   const file = source.startsWith("builtin://") && !last.endsWith(".gguf") ? `${last}.gguf` : last;
   if (/^[A-Za-z0-9][A-Za-z0-9._-]*\.gguf$/.test(file)) return file;
   throw invalid("weights.file", "the source does not end in a .gguf file's name; give it here");

@@ -1,6 +1,6 @@
 import { statfs } from "node:fs/promises";
 import { cpus, freemem, totalmem } from "node:os";
-import type { ModelLoad } from "@heddle/observability/inference-metrics";
+import type { ClusterLoad } from "@heddle/observability/inference-metrics";
 import type { InFlight } from "../inference/in-flight.ts";
 import type { ControlPlane, GroupMember, GroupStatus, NodeDirectory } from "../ports.ts";
 
@@ -123,21 +123,24 @@ export class ClusterReport {
     };
   }
 
-  loads(): ModelLoad[] {
+  load(): ClusterLoad {
     const { control, directory } = this.#parts;
-    const replicas = directory.nodes().flatMap((node) => node.replicas);
-    return [...control.state.models.values()].map((model) => {
-      const own = replicas.filter((replica) => replica.deployment === model.deployment);
-      const sum = (pick: (load: (typeof own)[number]["load"]) => number): number =>
-        own.reduce((total, { load }) => total + pick(load), 0);
-      const kvTokens = sum((load) => load.kvTokens);
-      return {
-        model: model.id,
-        running: sum((load) => load.running),
-        waiting: sum((load) => load.waiting),
-        kvUsage: kvTokens === 0 ? 0 : sum((load) => load.kvUsedTokens) / kvTokens,
-      };
-    });
+    const replicas = directory
+      .nodes()
+      .flatMap(({ id, replicas }) => replicas.map((replica) => ({ node: id, ...replica })));
+    const kvUsage = new Map<string, number>();
+    for (const model of control.state.models.values()) {
+      const own = replicas.filter(({ deployment }) => deployment === model.deployment);
+      const used = own.reduce((sum, { load }) => sum + load.kvUsedTokens, 0);
+      const all = own.reduce((sum, { load }) => sum + load.kvTokens, 0);
+      kvUsage.set(model.id, all === 0 ? 0 : used / all);
+    }
+    return {
+      kvUsage,
+      replicas: replicas.map(({ node, deployment, load: { running, waiting } }) => {
+        return { node, deployment, running, waiting };
+      }),
+    };
   }
 
   /** Over all cores since the last sample, or the last figure where that was a moment ago. */

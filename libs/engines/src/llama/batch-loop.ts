@@ -32,6 +32,9 @@ const SPARE_TOKENS = 64;
  * Continuous batching: each step decodes one token for every running sequence and spends a bounded
  * budget on prompts that are being read. It owns no thread and no clock of its own: the caller
  * passes commands in, calls `step`, and posts what comes out.
+ *
+ * What is not promised: the kernels round differently by batch size, so another mix of requests can
+ * tip a near tie, in greedy text too. On an idle engine the same request gives the same text.
  */
 export class BatchLoop {
   readonly #model: LoadedModel;

@@ -80,7 +80,7 @@ export interface Llama {
 }
 
 /** The functions of ggml-backend.h that the engine calls, without `ggml_backend_`. */
-export interface Ggml {
+interface Ggml {
   load_all_from_path(directory: string): void;
   dev_count(): number | bigint;
   dev_get(index: number): Pointer;

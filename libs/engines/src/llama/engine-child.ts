@@ -6,7 +6,7 @@ import type { EngineInfo } from "@heddle/contracts/engine";
 import type { ChildLoad, ChildMessage, ChildStart, ParentMessage } from "./child-protocol.ts";
 
 /** What the owner of an engine process hears from it. */
-export interface EngineChildListener {
+interface EngineChildListener {
   events(message: Extract<ChildMessage, { kind: "events" }>): void;
   /** The process is gone; called once, also after `kill`. */
   exited(reason: AppError): void;
@@ -59,8 +59,9 @@ export class EngineChild {
     if (this.#process.connected) this.#process.send(message, () => undefined);
   }
 
-  /** Ends the process at once; resolves when it is gone. */
-  kill(): Promise<void> {
+  /** Ends the process at once, for the reason if there is one; resolves when it is gone. */
+  kill(reason?: AppError): Promise<void> {
+    this.#fatal ??= reason;
     this.#process.kill("SIGKILL");
     return this.#gone.promise;
   }
@@ -74,7 +75,7 @@ export class EngineChild {
         this.#listener.events(message);
         return;
       case "fatal":
-        this.#fatal = new AppError(message.error.code, message.error.message);
+        this.#fatal ??= new AppError(message.error.code, message.error.message);
         return;
       default:
         message satisfies never;

@@ -42,6 +42,10 @@ class EngineProcess {
     this.#thread = new Worker(url, { workerData });
     this.#thread.on("message", (event: ThreadEvent) => this.#take(event));
     this.#thread.on("error", (error) => die(failureOf(error)));
+    // It never ends by itself; where it failed, the parent has the reason already.
+    this.#thread.on("exit", (code) => {
+      die({ code: "engine_failed", message: `the engine thread ended with code ${code}` });
+    });
   }
 
   handle(message: ParentMessage): void {

@@ -1,5 +1,5 @@
 /** What the queue orders by. */
-export interface QueuedItem {
+interface QueuedItem {
   readonly fairKey: string;
   /** Higher goes first. */
   readonly priority: number;

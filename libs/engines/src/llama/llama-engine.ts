@@ -87,6 +87,10 @@ export class LlamaEngine implements Engine {
     return this.#child.pid;
   }
 
+  get modelPath(): string {
+    return this.#start.modelPath;
+  }
+
   submit(id: number, request: GenerateRequest, options: SubmitOptions): void {
     if (this.#phase !== "ready") {
       const message = `the engine of ${this.#start.modelPath} is ${this.#phase}; try again later`;
@@ -123,7 +127,11 @@ export class LlamaEngine implements Engine {
       exited: (reason) => this.#exited(reason),
     });
     const limitMs = this.#options.startTimeoutMs ?? DEFAULT_START_TIMEOUT_MS;
-    this.#startTimer = setTimeout(() => void child.kill(), limitMs);
+    const tooSlow = new AppError(
+      "engine_failed",
+      `the model ${this.#start.modelPath} was not loaded within ${limitMs} ms; raise startTimeoutMs`,
+    );
+    this.#startTimer = setTimeout(() => void child.kill(tooSlow), limitMs);
     child.ready.then(
       ({ info, load }) => this.#ready(info, load),
       () => undefined,
@@ -202,7 +210,7 @@ function settleStart(modelPath: string, options: EngineOptions): ChildStart {
     modelPath,
     device,
     gpuLayers: options.gpuLayers ?? -1,
-    threads: options.threads ?? physicalCores(),
+    threads: options.threads ?? Math.max(1, physicalCores() - 1),
     maxSequences,
     maxQueued: options.maxQueued ?? DEFAULT_MAX_QUEUED,
     prefillBudgetTokens: options.prefillBudgetTokens ?? DEFAULT_PREFILL_BUDGET_TOKENS,
@@ -212,7 +220,11 @@ function settleStart(modelPath: string, options: EngineOptions): ChildStart {
   };
 }
 
-/** Cores that this process may use; hyper-threads share one and would only slow each other. */
+/**
+ * Cores that this process may use; hyper-threads share one and would only slow each other. The
+ * engine leaves one of them to what feeds it: its threads meet at spinning barriers for every
+ * tensor, so one that loses its core for a moment stops them all.
+ */
 function physicalCores(): number {
   const allowed = availableParallelism();
   try {

@@ -1,8 +1,20 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { describe, expect, it } from "vitest";
+import { startLlamaEngine } from "./llama-engine.ts";
 import { type Answer, TestSession } from "./test-session.ts";
 
 const EOS_TOKEN = 2;
 const NO_END = { logitBias: [{ token: EOS_TOKEN, bias: -100 }] };
+
+const ENGINE_MODULE = new URL("./llama-engine.ts", import.meta.url).href;
+
+/** Loads the model in MODEL, writes the engine process's id and lives until it is killed. */
+const PARENT_PROGRAM = `
+  const { startLlamaEngine } = await import(process.env.ENGINE);
+  const engine = await startLlamaEngine({ modelPath: process.env.MODEL, options: {}, sink() {} });
+  process.stdout.write(String(engine.pid));
+`;
 
 /** A prompt of `length` tokens that differs from those of other numbers in its first token. */
 function promptOf(number: number, length: number): number[] {
@@ -129,19 +141,23 @@ describe("many requests at once", () => {
   it("starts a request of higher priority first", async () => {
     await withSession({ maxSequences: 1 }, async (session) => {
       const order: string[] = [];
+      const running = Promise.withResolvers<void>();
       const ask = (name: string, priority: number) =>
         session.submit(
           {
             prompt: promptOf(name.length, 30),
-            maxTokens: 60,
+            maxTokens: 1000,
             sampling: NO_END,
             submit: { priority, fairKey: name },
           },
           (event) => {
             if (event.type === "started") order.push(name);
+            if (event.type === "delta") running.resolve();
           },
         ).answer;
-      await Promise.all([ask("running", 0), ask("low", 0), ask("urgent", 5)]);
+      const first = ask("running", 0);
+      await running.promise;
+      await Promise.all([first, ask("low", 0), ask("urgent", 5)]);
       expect(order).toEqual(["running", "urgent", "low"]);
     });
   });
@@ -180,6 +196,28 @@ describe("the engine's process", () => {
     expect(() => process.kill(pid, 0)).toThrow(/ESRCH/);
   });
 
+  it("ends when its parent is killed", async () => {
+    const session = await TestSession.open();
+    const parent = spawn(process.execPath, ["--input-type=module", "--eval", PARENT_PROGRAM], {
+      env: { ...process.env, ENGINE: ENGINE_MODULE, MODEL: session.engine.modelPath },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    const [output] = (await once(parent.stdout, "data")) as [Buffer];
+    const enginePid = Number(output.toString());
+    expect(() => process.kill(enginePid, 0)).not.toThrow();
+    parent.kill("SIGKILL");
+    await untilGone(enginePid);
+    await session.close();
+  });
+
+  it("does not wait longer for a model than it may", async () => {
+    const session = await TestSession.open();
+    const { modelPath } = session.engine;
+    const slow = startLlamaEngine({ modelPath, options: {}, sink: () => {}, startTimeoutMs: 1 });
+    await expect(slow).rejects.toThrow(/not loaded within 1 ms/);
+    await session.close();
+  });
+
   it("does not start without a model, and says why", async () => {
     await expect(TestSession.open({}, "/nowhere/model.gguf")).rejects.toThrow(
       /nowhere\/model\.gguf could not be loaded.*No such file/,
@@ -205,6 +243,18 @@ function expectSameButForTies(found: Answer | undefined, expected: Answer | unde
   if (parting < 0) return;
   const [best, second] = b[parting]?.top ?? [];
   expect((best?.logprob ?? 0) - (second?.logprob ?? -1)).toBeLessThan(0.02);
+}
+
+/** Resolves when no process has the id; the test's own time limit bounds it. */
+async function untilGone(pid: number): Promise<void> {
+  for (;;) {
+    try {
+      process.kill(pid, 0);
+    } catch {
+      return;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
 }
 
 async function askUntilUp(session: TestSession, prompt: number[]): Promise<Answer> {

@@ -7,7 +7,7 @@ export interface RowLogprobs {
 }
 
 /** ln of the sum of e^logit: a token's log-probability is its logit less this. */
-export function logSumExp(logits: Float32Array): number {
+function logSumExp(logits: Float32Array): number {
   let max = Number.NEGATIVE_INFINITY;
   for (let i = 0; i < logits.length; i++) {
     const value = logits[i] as number;
@@ -38,7 +38,7 @@ export function topTokens(logits: Float32Array, count: number): Int32Array {
 }
 
 /** What is kept of a row before bias and penalties change it; `finishLogprobs` completes it. */
-export interface RawRow {
+interface RawRow {
   readonly logits: Float32Array;
   readonly total: number;
   readonly top: Int32Array;

@@ -31,7 +31,7 @@ export interface LoadedModel {
 }
 
 /** A loaded model and what others need to know of it. */
-export interface Loading {
+interface Loading {
   readonly model: LoadedModel;
   readonly info: EngineInfo;
   readonly table: VocabularyTable;

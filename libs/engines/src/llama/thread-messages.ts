@@ -36,7 +36,7 @@ export interface ThreadSubmit {
 }
 
 /** Ends choices whose further tokens nobody wants; unknown handles are ignored. */
-export interface ThreadEnd {
+interface ThreadEnd {
   readonly kind: "end";
   readonly handles: readonly number[];
 }
@@ -72,7 +72,7 @@ export interface ThreadReady {
 }
 
 /** A failure that ends the thread. */
-export interface ThreadFatal {
+interface ThreadFatal {
   readonly kind: "fatal";
   readonly error: EngineFailure;
 }

@@ -46,7 +46,12 @@ export class SimulatedCluster {
 
   constructor(seed: number, bug?: SeededBug) {
     this.#random = seededRandom(seed);
-    const asyncStorageWrites = this.#chance(0.5);
+    const config = {
+      asyncStorageWrites: this.#chance(0.5),
+      preVote: this.#chance(0.7),
+      checkQuorum: bug === "leaseRead" || this.#chance(0.7),
+      stepDownOnRemoval: this.#chance(0.2),
+    };
     const isRough = this.#chance(0.7);
     this.#weather = {
       loss: isRough ? this.#random() * 0.3 : 0,
@@ -71,7 +76,7 @@ export class SimulatedCluster {
           id,
           random: this.#random,
           checker: this.checker,
-          asyncStorageWrites,
+          config,
           bug,
           bootstrap: voters.includes(id) ? bootstrap : undefined,
           send: (message) => this.#send(message),
@@ -99,7 +104,7 @@ export class SimulatedCluster {
     for (let i = 0; i < steps; i++) this.#runStep();
   }
 
-  /** Ends all faults, and demands a leader and equal nodes within so many rounds. */
+  /** Ends all faults and proposals; demands a leader and equal nodes within so many rounds. */
   heal(rounds: number): void {
     this.#calm = true;
     this.#cut.clear();
@@ -110,8 +115,7 @@ export class SimulatedCluster {
         node.compact(10);
       }
       this.#settle();
-      if (round > 40 && round % 10 === 0) this.#proposeOnLeader();
-      if (round > 60 && this.#converged()) return;
+      if (round > 40 && this.#converged()) return;
     }
     throw new SafetyViolation(`the nodes did not converge within ${rounds} ticks after healing`);
   }
@@ -136,15 +140,12 @@ export class SimulatedCluster {
     return leaders.sort((a, b) => (b.raw?.status().term ?? 0) - (a.raw?.status().term ?? 0))[0];
   }
 
-  #proposeOnLeader(): void {
-    this.#leader?.raw?.propose(Uint8Array.of(this.#proposals++ % 256));
-  }
-
-  /** True if a leader has committed and all members of its configuration have applied the same. */
+  /** True if a leader has committed all of its log, and each of its members has applied it. */
   #converged(): boolean {
     const status = this.#leader?.raw?.status();
     if (!status || status.config.voters.outgoing.size > 0) return this.#leaveJoint();
-    if (status.commit < this.checker.maxApplied) return false;
+    const last = Math.max(...(this.#leader?.logTerms.keys() ?? []));
+    if (status.commit < this.checker.maxApplied || status.commit < last) return false;
     return [...status.progress.keys()].every((id) => {
       const member = this.#nodes[id - 1];
       return member !== undefined && member.applied === status.commit;

@@ -15,7 +15,11 @@ interface SimulatedNodeOptions {
   readonly id: number;
   readonly random: Random;
   readonly checker: SafetyChecker;
-  readonly asyncStorageWrites: boolean;
+  /** What differs between runs in how the nodes are set up. */
+  readonly config: Pick<
+    RaftConfig,
+    "asyncStorageWrites" | "preVote" | "checkQuorum" | "stepDownOnRemoval"
+  >;
   readonly bug?: SeededBug | undefined;
   readonly bootstrap?: Snapshot | undefined;
   readonly send: (message: Message) => void;
@@ -70,7 +74,7 @@ export class SimulatedNode {
   }
 
   start(): void {
-    const { id, random, asyncStorageWrites, bug, checker } = this.#options;
+    const { id, random, bug, checker } = this.#options;
     const snapshot = this.storage.snapshot();
     this.applied = snapshot.index;
     this.#state = decodeState(snapshot.data);
@@ -83,7 +87,7 @@ export class SimulatedNode {
       storage: this.storage,
       random,
       applied: snapshot.index,
-      asyncStorageWrites,
+      ...this.#options.config,
       maxMessageBytes: 64,
       maxApplyingBytes: 128,
       maxUncommittedBytes: 1024,
@@ -125,7 +129,7 @@ export class SimulatedNode {
     const raw = this.#raw;
     if (!raw.hasReady()) return;
     const ready = raw.ready();
-    const { checker, asyncStorageWrites, send, onRead } = this.#options;
+    const { checker, config, send, onRead } = this.#options;
     this.#note(ready.snapshot, ready.entries);
     this.#checkCommit();
     if (crashAfter === "taken") {
@@ -133,7 +137,7 @@ export class SimulatedNode {
       return;
     }
     for (const read of ready.readStates) onRead(read);
-    if (asyncStorageWrites) {
+    if (config.asyncStorageWrites) {
       for (const message of ready.messages) {
         if (message.type === "MsgStorageAppend") this.#appendWork.push(message);
         else if (message.type === "MsgStorageApply") this.#applyWork.push(message);
@@ -161,6 +165,11 @@ export class SimulatedNode {
 
   /** Lets a storage thread do its oldest piece of work; what it releases is delivered or sent. */
   processStorage(thread: "append" | "apply"): void {
+    const [next] = thread === "append" ? this.#appendWork : this.#applyWork;
+    if (thread === "apply" && next?.entries.some(({ type }) => type !== "EntryNormal")) {
+      // A membership must not take effect before the commit index that covers it is durable.
+      while (this.#appendWork.length > 0) this.processStorage("append");
+    }
     const message = (thread === "append" ? this.#appendWork : this.#applyWork).shift();
     if (!message) return;
     const { term, vote, commit, entries, snapshot } = message;

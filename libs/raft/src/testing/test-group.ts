@@ -4,9 +4,10 @@ import type { RaftConfig } from "../config.ts";
 import { type Entry, NO_DATA } from "../entry.ts";
 import { MemoryStorage } from "../memory-storage.ts";
 import type { Message, MessageType } from "../message.ts";
-import { RawNode } from "../raw-node.ts";
+import { RawNode, type Status } from "../raw-node.ts";
 import { type ConfState, EMPTY_CONF_STATE, type ReadState, type Snapshot } from "../state.ts";
 
+/** The shortest election timeout of all test nodes. */
 export const ELECTION_TICKS = 10;
 
 /** Where a test node starts from. */
@@ -25,54 +26,52 @@ export function text(entry: Pick<Entry, "data">): string {
   return new TextDecoder().decode(entry.data);
 }
 
+/** The data of an entry with a text. */
 export function bytes(value: string): Uint8Array {
   return new TextEncoder().encode(value);
+}
+
+function newStorage(setup: NodeSetup): MemoryStorage {
+  const { voters = [1, 2, 3], learners = [], terms = [], term, vote = 0, commit = 1 } = setup;
+  const storage = new MemoryStorage();
+  const confState = { ...EMPTY_CONF_STATE, voters, learners };
+  storage.applySnapshot({ index: 1, term: 1, confState, data: NO_DATA });
+  storage.append(
+    terms.map((of, i) => ({ term: of, index: i + 2, type: "EntryNormal", data: NO_DATA })),
+  );
+  storage.setHardState({ term: term ?? terms.at(-1) ?? 1, vote, commit });
+  return storage;
 }
 
 /** A node with storage in memory and a driver that does everything at once. */
 export class TestNode {
   readonly raw: RawNode;
-  readonly storage = new MemoryStorage();
+  readonly storage: MemoryStorage;
   readonly applied: Entry[] = [];
+  /** The state machine: every text that was applied, in order. */
+  values: string[] = [];
   readonly reads: ReadState[] = [];
   confState: ConfState;
 
-  constructor(id: number, setup: NodeSetup = {}) {
-    const {
-      voters = [1, 2, 3],
-      learners = [],
-      terms = [],
-      term,
-      vote = 0,
-      commit,
-      ...rest
-    } = setup;
-    this.confState = { ...EMPTY_CONF_STATE, voters, learners };
-    const snapshot: Snapshot = { index: 1, term: 1, confState: this.confState, data: NO_DATA };
-    this.storage.applySnapshot(snapshot);
-    this.storage.append(
-      terms.map((entryTerm, i) => ({
-        term: entryTerm,
-        index: i + 2,
-        type: "EntryNormal",
-        data: NO_DATA,
-      })),
-    );
-    const lastTerm = term ?? terms.at(-1) ?? 1;
-    this.storage.setHardState({ term: lastTerm, vote, commit: commit ?? 1 });
+  /** Starts on the storage that an earlier run left, or on new storage as the setup says. */
+  constructor(id: number, setup: NodeSetup = {}, storage = newStorage(setup)) {
+    this.storage = storage;
+    const snapshot = storage.snapshot();
+    this.confState = snapshot.confState;
+    this.#restore(snapshot);
     this.raw = new RawNode({
       electionTicks: ELECTION_TICKS,
       heartbeatTicks: 1,
       random: seededRandom(id),
       preVote: false,
       checkQuorum: false,
-      ...rest,
+      ...setup,
       id,
-      storage: this.storage,
+      storage,
     });
   }
 
-  get status() {
+  get status(): Status {
     return this.raw.status();
   }
 
@@ -80,6 +79,18 @@ export class TestNode {
   get terms(): number[] {
     const last = this.storage.lastIndex();
     return Array.from({ length: last - 1 }, (_, i) => this.storage.term(i + 2) as number);
+  }
+
+  #restore(snapshot: Snapshot): void {
+    const state = text(snapshot);
+    this.values = state === "" ? [] : state.split("\n");
+  }
+
+  /** Takes a snapshot of what is applied, and drops the log up to there. */
+  compact(): void {
+    const { applied } = this.status;
+    this.storage.createSnapshot(applied, this.confState, bytes(this.values.join("\n")));
+    this.storage.compact(applied);
   }
 
   /** Works off all batches and returns the messages to peers. */
@@ -91,19 +102,22 @@ export class TestNode {
       if (ready.snapshot) {
         this.storage.applySnapshot(ready.snapshot);
         this.confState = ready.snapshot.confState;
+        this.#restore(ready.snapshot);
       }
       this.storage.append(ready.entries);
       messages.push(...ready.messages);
       this.reads.push(...ready.readStates);
-      for (const entry of ready.committedEntries) {
-        const change = decodeConfChange(entry);
-        if (change)
-          this.confState = this.raw.applyConfChange(change, entry.index) ?? this.confState;
-        this.applied.push(entry);
-      }
+      for (const entry of ready.committedEntries) this.#apply(entry);
       this.raw.advance();
     }
     return messages;
+  }
+
+  #apply(entry: Entry): void {
+    const change = decodeConfChange(entry);
+    if (change) this.confState = this.raw.applyConfChange(change, entry.index) ?? this.confState;
+    else if (entry.data.length > 0) this.values.push(text(entry));
+    this.applied.push(entry);
   }
 
   /** Steps a message and returns what the node sends because of it. */
@@ -127,14 +141,19 @@ export class TestNode {
   }
 }
 
-/** Several nodes and a network that delivers everything at once, but for what is cut. */
+/** Several nodes and a network that delivers everything at once, but for what is cut or lost. */
 export class TestGroup {
   readonly nodes = new Map<number, TestNode>();
+  readonly #setup: (id: number) => NodeSetup;
   readonly #cut = new Set<number>();
-  readonly #dropped = new Set<MessageType>();
+  /** True for messages that get lost. */
+  loses: (message: Message) => boolean = () => false;
+  /** How many messages of each type were delivered. */
+  readonly delivered = new Map<MessageType, number>();
 
   constructor(ids: readonly number[], setup: (id: number) => NodeSetup = () => ({})) {
-    for (const id of ids) this.nodes.set(id, new TestNode(id, { voters: ids, ...setup(id) }));
+    this.#setup = (id) => ({ voters: ids, ...setup(id) });
+    for (const id of ids) this.nodes.set(id, new TestNode(id, this.#setup(id)));
   }
 
   node(id: number): TestNode {
@@ -143,30 +162,52 @@ export class TestGroup {
     return node;
   }
 
+  /** The leader of the highest term among the nodes that are not cut off, if there is one. */
+  get leader(): TestNode | undefined {
+    const live = [...this.nodes.values()].filter(({ status }) => !this.#cut.has(status.id));
+    const leaders = live.filter(({ status }) => status.role === "leader");
+    return leaders.sort((a, b) => b.status.term - a.status.term)[0];
+  }
+
   /** Loses all messages from and to nodes. */
   cut(...ids: number[]): void {
     for (const id of ids) this.#cut.add(id);
   }
 
-  /** Loses all messages of a type. */
-  drop(type: MessageType): void {
-    this.#dropped.add(type);
-  }
-
   mend(): void {
     this.#cut.clear();
-    this.#dropped.clear();
+  }
+
+  /** Stops nodes and starts them on what they had made durable. */
+  restart(...ids: number[]): void {
+    for (const id of ids) {
+      const { storage } = this.node(id);
+      this.nodes.set(id, new TestNode(id, this.#setup(id), storage));
+    }
   }
 
   /** Delivers messages, and those that they cause, until there are none. */
   settle(messages: readonly Message[] = []): void {
     let next = [...messages, ...[...this.nodes.values()].flatMap((node) => node.work())];
-    while (next.length > 0) {
-      next = next.flatMap((message) => {
-        const { from, to, type } = message;
-        if (this.#cut.has(from) || this.#cut.has(to) || this.#dropped.has(type)) return [];
-        return this.nodes.get(to)?.take(message) ?? [];
-      });
+    while (next.length > 0) next = next.flatMap((message) => this.#deliver(message));
+  }
+
+  #deliver(message: Message): Message[] {
+    const { from, to, type } = message;
+    if (this.#cut.has(from) || this.#cut.has(to) || this.loses(message)) {
+      // A driver knows when a snapshot did not get through.
+      if (type !== "MsgSnap") return [];
+      this.node(from).raw.reportSnapshot(to, "failed");
+      return this.node(from).work();
+    }
+    this.delivered.set(type, (this.delivered.get(type) ?? 0) + 1);
+    return this.nodes.get(to)?.take(message) ?? [];
+  }
+
+  /** Lets time pass for all nodes. */
+  run(ticks: number): void {
+    for (let i = 0; i < ticks; i++) {
+      for (const node of [...this.nodes.values()]) this.settle(node.tick(1));
     }
   }
 

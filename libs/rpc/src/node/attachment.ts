@@ -12,6 +12,8 @@ import type { NodeLog } from "./log.ts";
 /** A master that does not answer `register` in this time is left and tried again. */
 const registerTimeoutMs = 5_000;
 const reconnect = { baseMs: 100, maxMs: 3_000 };
+/** The failure in a row at which the operator is warned; about a second after the first. */
+const quietFailures = 4;
 
 export interface AttachmentOptions {
   /** host:port of the master's gRPC server. */
@@ -57,17 +59,18 @@ export class Attachment {
   async #run(): Promise<void> {
     const backoff = new Backoff(reconnect);
     const { master, log } = this.#options;
-    let lastMessage = "";
+    let failures = 0;
     while (!this.#closing.signal.aborted) {
       const error = await this.#attachOnce(() => {
         backoff.reset();
-        lastMessage = "";
+        failures = 0;
       });
       if (this.#closing.signal.aborted) return;
-      if (error.message !== lastMessage) {
-        log.warn({ master, error: error.message }, "not attached to a master, retrying");
-        lastMessage = error.message;
-      }
+      failures++;
+      // Nodes and masters start side by side: that the master is not there yet is no news.
+      const fact = "not attached to a master, retrying";
+      if (failures === quietFailures) log.warn({ master, error: error.message }, fact);
+      else log.info({ master, error: error.message }, fact);
       await delay(backoff.nextMs(), undefined, { signal: this.#closing.signal }).catch(() => {});
     }
   }

@@ -1,8 +1,7 @@
 import { execFile } from "node:child_process";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
+import { gpuFields, parseGpus } from "./gpu-csv.ts";
 
-const fields =
-  "index,uuid,name,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw";
 const pollMs = 2_000;
 const timeoutMs = 5_000;
 /** A machine whose tool fails so often in a row has no usable GPU; it is not asked again. */
@@ -43,38 +42,12 @@ export class GpuProbe {
   }
 }
 
-/** Reads the CSV of `nvidia-smi --query-gpu`; figures a GPU does not give ("[N/A]") are 0. */
-export function parseGpus(csv: string): Gpu[] {
-  const mebibyte = 1024 * 1024;
-  const lines = csv.split("\n").filter((line) => line.trim() !== "");
-  return lines.map((line) => {
-    const [index, uuid, name, total, used, utilization, temperature, power] = line
-      .split(",")
-      .map((cell) => cell.trim());
-    return {
-      index: figure(index),
-      uuid: uuid ?? "",
-      name: name ?? "",
-      memoryBytes: figure(total) * mebibyte,
-      memoryUsedBytes: figure(used) * mebibyte,
-      utilizationPercent: figure(utilization),
-      temperatureCelsius: figure(temperature),
-      powerWatts: figure(power),
-    };
-  });
-}
-
-function figure(cell: string | undefined): number {
-  const value = Number.parseFloat(cell ?? "");
-  return Number.isFinite(value) ? value : 0;
-}
-
 function queryTool(): Promise<string | undefined> {
   const options = { timeout: timeoutMs, killSignal: "SIGKILL" as const };
   return new Promise((resolve) => {
     execFile(
       "nvidia-smi",
-      [`--query-gpu=${fields}`, "--format=csv,noheader,nounits"],
+      [`--query-gpu=${gpuFields}`, "--format=csv,noheader,nounits"],
       options,
       (error, stdout) => resolve(error ? undefined : stdout),
     );

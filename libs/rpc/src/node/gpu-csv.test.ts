@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { parseGpus } from "./gpu-probe.ts";
+import { parseGpus } from "./gpu-csv.ts";
 
 test("the lines of nvidia-smi become GPUs, and figures it lacks are 0", () => {
   const csv = [

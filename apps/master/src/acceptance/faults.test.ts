@@ -1,0 +1,144 @@
+import type OpenAI from "openai";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { eventsOf } from "../../test/http.ts";
+import { childrenOf, NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
+
+// Two workers, and what a client sees when processes are killed. The tests run in order: each
+// begins with what the one before it left.
+
+const DRAIN_MS = 300;
+
+let cluster: ProcessCluster;
+
+beforeAll(async () => {
+  cluster = await ProcessCluster.start({ workers: 2, masterFlags: ["--drain-ms", `${DRAIN_MS}`] });
+});
+afterAll(() => cluster.close());
+
+const long = {
+  model: TINY,
+  messages: [{ role: "user" as const, content: "go on" }],
+  n: 4,
+  max_tokens: 4000,
+  logit_bias: NO_END,
+};
+const short: OpenAI.ChatCompletionCreateParamsNonStreaming = {
+  ...{ model: TINY, messages: long.messages },
+  ...{ max_tokens: 3, logit_bias: only("k") },
+};
+
+const post = (body: unknown) => cluster.request("POST", "/api/v1/chat/completions", body);
+const answer = async () =>
+  (await cluster.openai.chat.completions.create(short)).choices[0]?.message.content;
+
+/** A stream that has begun: the worker that answers it, and how to read the rest. */
+async function begin(body: object = long) {
+  const reply = await post({ ...body, stream: true });
+  expect(reply.status).toBe(200);
+  const reader = (reply.body as ReadableStream<Uint8Array>).getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  const read = async () => {
+    const { done, value } = await reader.read();
+    text += decoder.decode(value, { stream: !done });
+    return !done;
+  };
+  while (eventsOf(text).length < 6) {
+    if (!(await read())) throw new Error(`the stream ended early: ${text}`);
+  }
+  return {
+    node: reply.headers.get("x-heddle-node"),
+    rest: async () => {
+      while (await read());
+      return text;
+    },
+  };
+}
+
+/** The worker process that has the node's id. */
+async function workerOf(node: string | null) {
+  const reply = await cluster.request("GET", "/api/v1/workers");
+  const { data } = (await reply.json()) as { data: { id: string; address: string }[] };
+  const address = data.find(({ id }) => id === node)?.address;
+  const line = cluster.output.split("\n").find((text) => text.includes(`${address}`));
+  const pid = line === undefined ? undefined : (JSON.parse(line) as { pid?: number }).pid;
+  return cluster.workers.find((worker) => worker.pid === pid);
+}
+
+function expectCutOff(text: string, code: string): void {
+  const last = eventsOf(text).at(-1);
+  expect(last?.event).toBe("error");
+  expect(JSON.parse(last?.data ?? "")).toMatchObject({ error: { code, type: "server_error" } });
+  expect(text).not.toContain("[DONE]");
+  expect(text).not.toMatch(/"finish_reason":"/);
+}
+
+describe("kill -9", () => {
+  it("of an engine ends its stream with engine_failed; it comes back and answers", async () => {
+    const stream = await begin();
+    const worker = await workerOf(stream.node);
+    const [engine] = childrenOf(worker?.pid);
+    process.kill(engine ?? 0, "SIGKILL");
+    expectCutOff(await stream.rest(), "engine_failed");
+    expect(await answer()).toBe("kkk");
+    await cluster.replicasReady(2);
+    expect(childrenOf(worker?.pid)[0]).not.toBe(engine);
+    expect(await Promise.all(Array.from({ length: 4 }, answer))).toEqual(Array(4).fill("kkk"));
+  });
+
+  it("of a worker ends its stream with worker_lost; the other answers at once", async () => {
+    const stream = await begin();
+    const worker = await workerOf(stream.node);
+    worker?.kill("SIGKILL");
+    expectCutOff(await stream.rest(), "worker_lost");
+    const startedMs = performance.now();
+    expect(await Promise.all(Array.from({ length: 8 }, answer))).toEqual(Array(8).fill("kkk"));
+    expect(performance.now() - startedMs).toBeLessThan(2000);
+    await cluster.startWorker();
+    await cluster.replicasReady(2);
+  });
+
+  it("of a worker fails an answer that is not streamed with 502, never with a part of it", async () => {
+    const pending = post(long);
+    await cluster.until(
+      async () => (await cluster.metric("vllm:num_requests_running")) > 0,
+      "the call runs",
+      3000,
+    );
+    for (const worker of cluster.workers) worker.kill("SIGKILL");
+    const reply = await pending;
+    expect(reply.status).toBe(502);
+    expect(await reply.json()).toMatchObject({ error: { code: "worker_lost", retryable: true } });
+    const none = await post(short);
+    expect(none.status).toBe(503);
+    await none.text();
+    await cluster.startWorker();
+    await cluster.replicasReady(1);
+    expect(await answer()).toBe("kkk");
+  });
+});
+
+describe("a master that ends", () => {
+  it("on SIGTERM lets a short stream end, tells a long one, and exits 0", async () => {
+    const stream = await begin();
+    const brief = await begin({ ...short, max_tokens: 30 });
+    const ended = cluster.stop(cluster.master);
+    expect((await brief.rest()).trimEnd().endsWith("data: [DONE]")).toBe(true);
+    expectCutOff(await stream.rest(), "unavailable");
+    expect(await ended).toBe(0);
+  });
+
+  it("is found again by its worker when it is back, and knows its keys", async () => {
+    await cluster.startMaster();
+    await cluster.replicasReady(1);
+    expect(await answer()).toBe("kkk");
+    const key = await cluster.createKey({});
+    await cluster.stop(cluster.master, "SIGKILL");
+    await cluster.startMaster();
+    await cluster.replicasReady(1);
+    const models = await cluster.client(key).models.list();
+    expect(models.data).toHaveLength(5);
+    const { choices } = await cluster.client(key).chat.completions.create(short);
+    expect(choices[0]?.message.content).toBe("kkk");
+  });
+});

@@ -1,0 +1,285 @@
+import type OpenAI from "openai";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { byteToken, NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
+
+// The official Node client, unchanged, against a master and a worker as processes. The tiny model's
+// weights are random, so what it says is steered by logit_bias, and truth is read from logprobs.
+
+type Params = Omit<OpenAI.ChatCompletionCreateParamsNonStreaming, "stream">;
+
+let cluster: ProcessCluster;
+let openai: OpenAI;
+
+beforeAll(async () => {
+  cluster = await ProcessCluster.start();
+  openai = cluster.openai;
+});
+afterAll(() => cluster.close());
+
+const ask = (text: string): Params => ({
+  model: TINY,
+  messages: [{ role: "user", content: text }],
+  seed: 7,
+});
+
+/** Letters and the merged pairs of letters: texts with tokens of one and of two characters. */
+const LETTERS: Record<string, number> = {
+  ...only("abcdefghijklmnopqrstuvwxyz"),
+  ...Object.fromEntries(Array.from({ length: 14 * 12 }, (_, i) => [String(4 + 256 + 14 + i), 100])),
+};
+
+const whole = (params: Params) => openai.chat.completions.create(params);
+
+/** A streamed answer put together, choice by choice, with every chunk it came in. */
+async function streamed(params: Params) {
+  const stream = await openai.chat.completions.create({ ...params, stream: true });
+  const chunks: OpenAI.ChatCompletionChunk[] = [];
+  for await (const chunk of stream) chunks.push(chunk);
+  const choices = Array.from({ length: params.n ?? 1 }, (_, index) => {
+    const own = chunks.flatMap((chunk) => chunk.choices).filter((part) => part.index === index);
+    return {
+      text: own.map((part) => part.delta.content ?? "").join(""),
+      logprobs: own.flatMap((part) => part.logprobs?.content ?? []),
+      finish: own.map((part) => part.finish_reason).filter((reason) => reason !== null),
+      roles: own.filter((part) => part.delta.role !== undefined).length,
+    };
+  });
+  return { chunks, choices };
+}
+
+describe("an answer", () => {
+  it("is the same at once and streamed, and twice with one seed, and another with another", async () => {
+    const params = { ...ask("hello"), max_tokens: 24, logit_bias: NO_END };
+    const answer = await whole(params);
+    const text = answer.choices[0]?.message.content;
+    expect(answer.choices[0]?.finish_reason).toBe("length");
+    expect(answer.usage?.completion_tokens).toBe(24);
+    expect((await whole(params)).choices[0]?.message.content).toBe(text);
+    const { choices } = await streamed(params);
+    expect(choices[0]).toMatchObject({ text, finish: ["length"], roles: 1 });
+    expect((await whole({ ...params, seed: 8 })).choices[0]?.message.content).not.toBe(text);
+  });
+
+  it("says what computes it in every chunk, and has the contract's keys", async () => {
+    const params = { ...ask("hello"), max_tokens: 4 };
+    const answer = await whole(params);
+    expect(answer).toMatchObject({
+      object: "chat.completion",
+      model: TINY,
+      system_fingerprint: "tiny-random (stand-in)",
+      choices: [{ index: 0, logprobs: null, message: { role: "assistant", refusal: null } }],
+    });
+    const { chunks } = await streamed(params);
+    for (const chunk of chunks) {
+      expect(chunk).toMatchObject({
+        object: "chat.completion.chunk",
+        id: chunks[0]?.id,
+        system_fingerprint: answer.system_fingerprint,
+      });
+    }
+  });
+
+  it("tells its usage in one last chunk without choices, equal to the answer at once", async () => {
+    const params = { ...ask("count me"), max_tokens: 16 };
+    // Two calls with the prompt before, so that both find it cached alike.
+    await whole(params);
+    const { usage } = await whole(params);
+    const { chunks } = await streamed({ ...params, stream_options: { include_usage: true } });
+    expect(chunks.at(-1)).toMatchObject({ choices: [], usage });
+    expect(usage?.prompt_tokens_details?.cached_tokens).toBeGreaterThan(0);
+    for (const chunk of chunks.slice(0, -1)) expect(chunk.usage).toBeNull();
+    const plain = await streamed(params);
+    for (const chunk of plain.chunks) expect(chunk).not.toHaveProperty("usage");
+  });
+
+  it("has n choices of their own, the i-th that of seed + i", async () => {
+    const params = { ...ask("several"), n: 3, max_tokens: 12, logit_bias: NO_END };
+    const answer = await whole(params);
+    const texts = answer.choices.map(({ message }) => message.content);
+    expect(answer.choices.map(({ index }) => index)).toEqual([0, 1, 2]);
+    expect(new Set(texts).size).toBe(3);
+    expect(answer.usage?.completion_tokens).toBe(36);
+    const { choices } = await streamed(params);
+    expect(choices.map(({ text }) => text)).toEqual(texts);
+    expect(choices.map(({ roles }) => roles)).toEqual([1, 1, 1]);
+    const second = await whole({ ...params, n: 1, seed: 8 });
+    expect(second.choices[0]?.message.content).toBe(texts[1]);
+  });
+
+  it("has the same logprobs streamed and at once, which spell its text", async () => {
+    const params = { ...ask("scores"), max_tokens: 32, logprobs: true, top_logprobs: 3 };
+    // A prompt that is cached is computed in other batches than a new one, which moves its scores
+    // in the fourth decimal: both calls find it cached.
+    await whole(params);
+    const [choice] = (await whole({ ...params, logit_bias: NO_END })).choices;
+    const entries = choice?.logprobs?.content ?? [];
+    expect(entries).toHaveLength(32);
+    for (const { logprob, top_logprobs } of entries) {
+      expect(logprob).toBeLessThanOrEqual(0);
+      expect(top_logprobs).toHaveLength(3);
+    }
+    const bytes = Buffer.from(entries.flatMap((entry) => entry.bytes ?? []));
+    expect(bytes.toString("utf8")).toBe(choice?.message.content);
+    const { choices } = await streamed({ ...params, logit_bias: NO_END });
+    expect(choices[0]?.logprobs).toEqual(entries);
+  });
+});
+
+describe("a stop string", () => {
+  it("cuts exactly before its first occurrence, wherever it straddles tokens", async () => {
+    const params = { ...ask("stop"), max_tokens: 48, logit_bias: LETTERS };
+    const scored = await whole({ ...params, logprobs: true });
+    const text = scored.choices[0]?.message.content ?? "";
+    const tokens = (scored.choices[0]?.logprobs?.content ?? []).map(({ token }) => token);
+    expect(tokens.join("")).toBe(text);
+    expect(tokens.some((token) => token.length === 2)).toBe(true);
+    const ends = tokens.map((_, i) => tokens.slice(0, i + 1).join("").length);
+    // From the middle of one token over the whole next one into the third.
+    for (const at of [5, 13, 29]) {
+      const stop = text.slice((ends[at] ?? 0) - 1, (ends[at + 1] ?? 0) + 1);
+      const expected = text.slice(0, text.indexOf(stop));
+      const answer = await whole({ ...params, stop });
+      expect(answer.choices[0]).toMatchObject({
+        finish_reason: "stop",
+        message: { content: expected },
+      });
+      const { choices } = await streamed({ ...params, stop: ["ZZZ", stop] });
+      expect(choices[0]).toMatchObject({ text: expected, finish: ["stop"] });
+    }
+  });
+
+  it("that begins and does not come loses nothing of the text", async () => {
+    const params = { ...ask("stop"), max_tokens: 20, logit_bias: LETTERS };
+    const text = (await whole(params)).choices[0]?.message.content ?? "";
+    const { choices } = await streamed({ ...params, stop: `${text.slice(-3)}Q` });
+    expect(choices[0]).toMatchObject({ text, finish: ["length"] });
+  });
+});
+
+describe("UTF-8 whose bytes are tokens of their own", () => {
+  it.each(["é", "€", "😀", "日本"])("is never split: %s", async (characters) => {
+    const params = { ...ask("bytes"), max_tokens: 400, n: 2, logit_bias: only(characters) };
+    const answer = await whole(params);
+    const scored = await whole({ ...params, logprobs: true });
+    const { chunks, choices } = await streamed(params);
+    for (const [index, choice] of scored.choices.entries()) {
+      const bytes = (choice.logprobs?.content ?? []).flatMap((entry) => entry.bytes ?? []);
+      expect(bytes).toHaveLength(400);
+      const truth = Buffer.from(bytes).toString("utf8");
+      expect(choice.message.content).toBe(truth);
+      expect(answer.choices[index]?.message.content).toBe(truth);
+      expect(choices[index]?.text).toBe(truth);
+    }
+    const texts = chunks.flatMap((chunk) => chunk.choices.map(({ delta }) => delta.content ?? ""));
+    for (const text of texts) expect(text.isWellFormed()).toBe(true);
+    if (characters === "é") expect(choices.map(({ text }) => text).join()).toContain("é");
+  });
+
+  it("has no replacement character where the bytes are whole", async () => {
+    // Greedily and with a penalty on repetition, the two bytes of the character take turns.
+    const [lead, tail] = [...Buffer.from("é")];
+    const params = {
+      ...ask("turns"),
+      temperature: 0,
+      frequency_penalty: 2,
+      max_tokens: 64,
+      logit_bias: { [byteToken(lead ?? 0)]: 100, [byteToken(tail ?? 0)]: 94 },
+    };
+    const answer = await whole({ ...params, logprobs: true });
+    const bytes = answer.choices[0]?.logprobs?.content?.flatMap((entry) => entry.bytes ?? []) ?? [];
+    const text = answer.choices[0]?.message.content ?? "";
+    expect(text).toBe(Buffer.from(bytes).toString("utf8"));
+    expect(text).toContain("éé");
+    expect((await streamed(params)).choices[0]?.text).toBe(text);
+  });
+});
+
+describe("the sampling parameters", () => {
+  it("logit_bias alone decides, and -100 bans", async () => {
+    const forced = await whole({ ...ask("x"), max_tokens: 10, logit_bias: only("Q") });
+    expect(forced.choices[0]?.message.content).toBe("QQQQQQQQQQ");
+    const banned = { ...only("QR"), [byteToken(0x51)]: -100 };
+    const other = await whole({ ...ask("x"), max_tokens: 10, logit_bias: banned });
+    expect(other.choices[0]?.message.content).toBe("RRRRRRRRRR");
+  });
+
+  it.each(["presence_penalty", "frequency_penalty"])("%s decides on repetition", async (name) => {
+    const letters = async (penalty: number) => {
+      const logit_bias = only("abcdefghijklmnopqrstuvwxyz");
+      const params = { ...ask("again"), temperature: 0, max_tokens: 40, logit_bias };
+      const { choices } = await whole({ ...params, [name]: penalty });
+      return new Set(choices[0]?.message.content).size;
+    };
+    const [repeating, varied] = [await letters(-2), await letters(2)];
+    expect(varied).toBeGreaterThan(repeating);
+  });
+
+  it("temperature 0 needs no seed to repeat itself, and a tiny top_p is as greedy", async () => {
+    const params = { ...ask("cold"), seed: null, max_tokens: 16, logit_bias: NO_END };
+    const first = await whole({ ...params, temperature: 0 });
+    const second = await whole({ ...params, temperature: 0 });
+    const nucleus = await whole({ ...params, top_p: 0 });
+    expect(second.choices[0]?.message.content).toBe(first.choices[0]?.message.content);
+    expect(nucleus.choices[0]?.message.content).toBe(first.choices[0]?.message.content);
+  });
+
+  it("json_object gives JSON, unless the answer is cut off by its length", async () => {
+    for (let seed = 0; seed < 4; seed++) {
+      const { choices } = await whole({
+        ...ask("json"),
+        seed,
+        max_completion_tokens: 300,
+        response_format: { type: "json_object" },
+      });
+      const [choice] = choices;
+      const text = choice?.message.content ?? "";
+      expect(text.trimStart().startsWith("{")).toBe(true);
+      if (choice?.finish_reason === "length") continue;
+      expect(typeof JSON.parse(text)).toBe("object");
+    }
+  });
+});
+
+describe("messages", () => {
+  const same = { ...ask(""), max_tokens: 12, logit_bias: NO_END };
+  const textOf = async (messages: Params["messages"]) => {
+    const answer = await whole({ ...same, messages });
+    return [answer.choices[0]?.message.content, answer.usage?.prompt_tokens];
+  };
+
+  it("of the developer are read as the system's by a model that knows no developer", async () => {
+    const user = { role: "user" as const, content: "hi" };
+    const developer = await textOf([{ role: "developer", content: "Be brief." }, user]);
+    expect(developer).toEqual(await textOf([{ role: "system", content: "Be brief." }, user]));
+    expect(developer).not.toEqual(await textOf([user]));
+  });
+
+  it("in parts are read as their lines", async () => {
+    const parts = ["one", "two"].map((text) => ({ type: "text" as const, text }));
+    expect(await textOf([{ role: "user", content: parts }])).toEqual(
+      await textOf([{ role: "user", content: "one\ntwo" }]),
+    );
+  });
+});
+
+describe("the models", () => {
+  it("are listed in OpenAI's shape, with what really answers", async () => {
+    const ids: string[] = [];
+    for await (const model of openai.models.list()) {
+      ids.push(model.id);
+      expect(model).toMatchObject({ object: "model", owned_by: "heddle", stand_in: true });
+      expect(model.created).toBeGreaterThan(1_700_000_000);
+      expect(model).toMatchObject({ backing: expect.stringContaining("noise"), status: "ready" });
+    }
+    expect(ids.sort()).toEqual([
+      ..."FamilyA-1-2B FamilyA-1-4B FamilyA-1-8B FamilyB-1-2B FamilyB-1-8B".split(" "),
+    ]);
+  });
+
+  it("are retrieved one by one and answer under their own ids", async () => {
+    const model = await openai.models.retrieve("FamilyA-1-2B");
+    expect(model).toMatchObject({ id: "FamilyA-1-2B", object: "model", context_window: 131_072 });
+    const answer = await whole({ ...ask("hi"), model: "FamilyA-1-2B", max_tokens: 1 });
+    expect(answer.model).toBe("FamilyA-1-2B");
+  });
+});

@@ -1,0 +1,162 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { APIError, OpenAI } from "openai";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { childrenOf, NO_END, ProcessCluster, TINY } from "../../test/process-cluster.ts";
+
+// What is billed, against what was really said; and that none of what was said is kept.
+
+/** Part of every prompt, and found nowhere afterwards. */
+const SECRET = "XYZZYPLUGH";
+
+let cluster: ProcessCluster;
+
+beforeAll(async () => {
+  cluster = await ProcessCluster.start({ masterFlags: ["--log-level", "debug"] });
+});
+afterAll(() => cluster.close());
+
+const ask = (content: string, extra: object = {}) => ({
+  ...{ model: TINY, messages: [{ role: "user" as const, content: `${SECRET}${content}` }] },
+  ...{ max_tokens: 20, logprobs: true, logit_bias: NO_END, ...extra },
+});
+
+type Params = OpenAI.ChatCompletionCreateParamsNonStreaming;
+
+async function whole(params: Params) {
+  const { data, request_id } = await cluster.openai.chat.completions.create(params).withResponse();
+  const said = data.choices.flatMap(({ logprobs }) => logprobs?.content ?? []).length;
+  return { usage: data.usage, said, id: request_id ?? "" };
+}
+
+/** Reads a stream; after `stopAfter` tokens it does what it is told and reads on if it can. */
+async function streamed(
+  params: Params,
+  stopAfter = 0,
+  stop: (abort: () => void) => void = () => {},
+) {
+  const { data, request_id } = await cluster.openai.chat.completions
+    .create({ ...params, stream: true, stream_options: { include_usage: true } })
+    .withResponse();
+  let said = 0;
+  let usage: OpenAI.CompletionUsage | undefined;
+  let error: unknown;
+  try {
+    for await (const chunk of data) {
+      said += chunk.choices.flatMap(({ logprobs }) => logprobs?.content ?? []).length;
+      usage = chunk.usage ?? usage;
+      if (stopAfter > 0 && said >= stopAfter) stop(() => data.controller.abort());
+    }
+  } catch (thrown) {
+    error = thrown;
+  }
+  return { usage, said, error, id: request_id ?? "" };
+}
+
+/** The ledger's row of a call, once it is on the disk. */
+async function rowOf(id: string) {
+  const find = () => cluster.usageRows().find(({ requestId }) => requestId === id);
+  await cluster.until(
+    async () => readdirSync(join(cluster.data, "master")).includes("usage") && find() !== undefined,
+    `the ledger has ${id}`,
+    5000,
+  );
+  const row = find();
+  if (!row) throw new Error("the row went away");
+  return row;
+}
+
+describe("usage", () => {
+  it("grows by a token for each letter that is one, and is the same at once and streamed", async () => {
+    const one = await whole(ask("Q"));
+    const fifty = await whole(ask("Q".repeat(50)));
+    const stream = await streamed(ask("Q".repeat(50)));
+    expect((fifty.usage?.prompt_tokens ?? 0) - (one.usage?.prompt_tokens ?? 0)).toBe(49);
+    expect([fifty.said, fifty.usage?.completion_tokens]).toEqual([20, 20]);
+    expect(stream.usage?.completion_tokens).toBe(stream.said);
+    expect(stream.usage?.prompt_tokens).toBe(fifty.usage?.prompt_tokens);
+    for (const { id, usage } of [fifty, stream]) {
+      expect(await rowOf(id)).toMatchObject({
+        promptTokens: usage?.prompt_tokens,
+        cachedTokens: usage?.prompt_tokens_details?.cached_tokens,
+        completionTokens: 20,
+      });
+    }
+  });
+
+  it("counts all choices, and the ending token that has no text", async () => {
+    const several = await whole(ask("n", { n: 3 }));
+    expect([several.said, several.usage?.completion_tokens]).toEqual([60, 60]);
+    const ended = await whole(ask("end", { logit_bias: { "2": 100 } }));
+    expect([ended.said, ended.usage?.completion_tokens]).toEqual([0, 1]);
+    expect(await rowOf(ended.id)).toMatchObject({ completionTokens: 1 });
+  });
+
+  it("of a call whose client hung up is what was said to it and a little in flight", async () => {
+    const call = await streamed(ask("abort", { max_tokens: 4000 }), 10, (abort) => abort());
+    const row = await rowOf(call.id);
+    expect(row.errorCode).toBe("cancelled");
+    expect(row.promptTokens).toBeGreaterThan(SECRET.length);
+    expect(row.completionTokens).toBeGreaterThanOrEqual(call.said);
+    expect(row.completionTokens).toBeLessThan(4000);
+  });
+
+  it("of a call whose engine died is what was said", async () => {
+    const [engine] = childrenOf(cluster.workers[0]?.pid);
+    const call = await streamed(ask("die", { max_tokens: 4000 }), 10, () => {
+      if (engine) process.kill(engine, "SIGKILL");
+    });
+    expect(call.error).toMatchObject({ code: "engine_failed" });
+    const row = await rowOf(call.id);
+    expect(row).toMatchObject({ errorCode: "engine_failed", completionTokens: call.said });
+    expect(row.promptTokens).toBeGreaterThan(SECRET.length);
+    await cluster.replicasReady(1);
+  });
+
+  it("of a refused prompt is nothing", async () => {
+    const refused = await whole(ask("X".repeat(5000))).catch((error: unknown) => error);
+    const { requestID } = refused as APIError;
+    expect(await rowOf(requestID ?? "")).toMatchObject({
+      errorCode: "context_length_exceeded",
+      completionTokens: 0,
+    });
+  });
+
+  it("adds up in the ledger to what the metrics say", async () => {
+    const rows = cluster.usageRows();
+    const sum = (name: "promptTokens" | "cachedTokens" | "completionTokens") =>
+      rows.reduce((total, row) => total + row[name], 0);
+    expect(await cluster.metric("vllm:prompt_tokens_total")).toBe(sum("promptTokens"));
+    expect(await cluster.metric("vllm:generation_tokens_total")).toBe(sum("completionTokens"));
+    expect(await cluster.metric("vllm:prefix_cache_queries_total")).toBe(sum("promptTokens"));
+    expect(await cluster.metric("vllm:prefix_cache_hits_total")).toBe(sum("cachedTokens"));
+    expect(await cluster.metric("vllm:e2e_request_latency_seconds_count")).toBe(rows.length);
+    const failed = rows.filter(({ errorCode }) => errorCode !== undefined).length;
+    expect(await cluster.metric("heddle_requests_failed_total")).toBe(failed);
+    // Seven choices of five calls: three of them are of one.
+    expect(await cluster.metric("vllm:request_success_total")).toBe(rows.length - failed + 2);
+  });
+});
+
+describe("what was asked", () => {
+  it("is in no log and in no file, also where it could not be read", async () => {
+    const path = "/api/v1/chat/completions";
+    for (const body of [`{"messages":"${SECRET}`, `${SECRET}`, { ...ask(""), model: 5 }]) {
+      expect((await cluster.request("POST", path, body)).status).toBe(400);
+    }
+    const badRole = { ...ask(""), messages: [{ role: SECRET, content: SECRET }] };
+    expect((await cluster.request("POST", path, badRole)).status).toBe(400);
+    await cluster.stop(cluster.master);
+    const files = readdirSync(cluster.data, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => join(entry.parentPath, entry.name));
+    expect(files.some((file) => file.endsWith(".jsonl"))).toBe(true);
+    const holders = files.filter((file) => readFileSync(file).includes(SECRET));
+    expect(holders).toEqual([]);
+    expect(cluster.output).toContain('"msg":"ready"');
+    expect(cluster.output).not.toContain(SECRET);
+    // The keys of the administrator and of the cluster are in their own files alone.
+    const keyHolders = files.filter((file) => readFileSync(file).includes(cluster.adminKey));
+    expect(keyHolders).toEqual([join(cluster.data, "key")]);
+  });
+});

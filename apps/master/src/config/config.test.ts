@@ -1,0 +1,55 @@
+import { describe, expect, it } from "vitest";
+import { readConfig, usageText } from "./config.ts";
+
+describe("readConfig", () => {
+  it("starts on loopback by default", () => {
+    expect(readConfig([], {})).toMatchObject({
+      httpHost: "127.0.0.1",
+      grpcHost: "127.0.0.1",
+      maxBodyBytes: 4 * 1024 * 1024,
+      profile: undefined,
+    });
+  });
+
+  it("takes flags before the environment before the defaults", () => {
+    const env = { HEDDLE_HTTP_PORT: "1", HEDDLE_GRPC_PORT: "2" };
+    expect(readConfig(["--http-port", "3"], env)).toMatchObject({ httpPort: 3, grpcPort: 2 });
+  });
+
+  it("keeps the cluster token in the data directory unless told where it is", () => {
+    expect(readConfig(["--data", "/x"], {}).clusterTokenFile).toBe("/x/cluster-token");
+    expect(readConfig(["--cluster-token-file", "/t"], {}).clusterTokenFile).toBe("/t");
+  });
+
+  it.each(["0.0.0.0", "::", "10.0.0.1", "example.org"])(
+    "refuses to listen on %s without TLS unless that is allowed",
+    (host) => {
+      expect(() => readConfig(["--http-host", host], {})).toThrow(/--insecure-bind/);
+      expect(() => readConfig(["--grpc-host", host], {})).toThrow(/--insecure-bind/);
+      expect(readConfig(["--http-host", host, "--insecure-bind"], {}).httpHost).toBe(host);
+    },
+  );
+
+  it("lists all faults at once", () => {
+    const args = [
+      "--http-port",
+      "70000",
+      "--max-calls",
+      "x",
+      "--profile",
+      "huge",
+      "--log-level",
+      "loud",
+    ];
+    expect(() => readConfig(args, {})).toThrow(/http-port.*max-calls.*log-level.*profile/);
+  });
+
+  it("refuses unknown flags", () => {
+    expect(() => readConfig(["--htpp-port", "1"], {})).toThrow(/htpp-port.*--help/);
+  });
+
+  it("explains every flag", () => {
+    expect(usageText()).toContain("--http-port");
+    expect(usageText()).toContain("HEDDLE_HTTP_PORT");
+  });
+});

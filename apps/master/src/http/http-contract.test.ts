@@ -1,0 +1,305 @@
+import { connect } from "node:net";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { eventually, postChat, send } from "../../test/http.ts";
+import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
+import { CONTROLLERS } from "../master.module.ts";
+import { DEFAULT_HTTP_LIMITS } from "./fastify-server.ts";
+import { listRoutes } from "./route-table.ts";
+
+let server: TestMaster;
+beforeAll(async () => {
+  server = await startTestMaster({
+    http: { maxBodyBytes: 100_000, headersTimeoutMs: 400, requestTimeoutMs: 800 },
+  });
+});
+afterAll(() => server.master.close(0));
+
+const hello = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "hi" }] };
+const chatPath = "/api/v1/chat/completions";
+
+function raw(path: string, init: RequestInit): Promise<Response> {
+  return fetch(server.url + path, init);
+}
+
+function authorized(more: Record<string, string> = {}): Record<string, string> {
+  return {
+    authorization: `Bearer ${server.adminKey}`,
+    "content-type": "application/json",
+    ...more,
+  };
+}
+
+async function errorOf(reply: Response): Promise<Record<string, unknown>> {
+  const body = (await reply.json()) as { error: Record<string, unknown> };
+  for (const key of ["message", "type", "param", "code", "request_id", "retryable"]) {
+    expect(body.error).toHaveProperty(key);
+  }
+  expect(reply.headers.get("x-request-id")).toBe(body.error["request_id"]);
+  return body.error;
+}
+
+describe("malformed requests", () => {
+  it.each([
+    ["bad JSON", "{", "invalid_json"],
+    ["an empty body", "", "invalid_json"],
+    ["an array", "[]", "invalid_json"],
+    ["a string", '"hi"', "invalid_json"],
+    ["null", "null", "invalid_json"],
+    ["too deep a body", `{"a":${"[".repeat(70)}${"]".repeat(70)}}`, "invalid_json"],
+    ["no fields", "{}", "missing_required_parameter"],
+  ])("%s is 400", async (_what, body, code) => {
+    const reply = await raw(chatPath, { method: "POST", headers: authorized(), body });
+    expect(reply.status).toBe(400);
+    expect((await errorOf(reply))["code"]).toBe(code);
+  });
+
+  it("bytes that are not UTF-8 are 400", async () => {
+    const body = Buffer.concat([
+      Buffer.from('{"model":"'),
+      Buffer.from([0xff, 0xfe]),
+      Buffer.from('"}'),
+    ]);
+    const reply = await raw(chatPath, { method: "POST", headers: authorized(), body });
+    expect(reply.status).toBe(400);
+    expect((await errorOf(reply))["message"]).toContain("UTF-8");
+  });
+
+  it("brackets inside strings do not count as depth", async () => {
+    const content = `${"[{".repeat(500)} \\" \\\\`;
+    const reply = await postChat(server, { ...hello, messages: [{ role: "user", content }] });
+    expect(reply.status).toBe(200);
+  });
+
+  it("a body over the limit is 413, declared or chunked", async () => {
+    const body = JSON.stringify({ ...hello, user: "x".repeat(200_000) });
+    const declared = await raw(chatPath, { method: "POST", headers: authorized(), body });
+    expect(declared.status).toBe(413);
+    expect((await errorOf(declared))["code"]).toBe("request_too_large");
+    const stream = new Blob([body]).stream();
+    const init = { method: "POST", headers: authorized(), body: stream, duplex: "half" };
+    const chunked = await raw(chatPath, init as RequestInit);
+    expect(chunked.status).toBe(413);
+  });
+
+  it("another content type is 415, and none at all too", async () => {
+    const headers = authorized({ "content-type": "text/plain" });
+    const reply = await raw(chatPath, { method: "POST", headers, body: "{}" });
+    expect(reply.status).toBe(415);
+    expect((await errorOf(reply))["code"]).toBe("unsupported_media_type");
+  });
+
+  it("a content type with a charset is JSON", async () => {
+    const headers = authorized({ "content-type": "application/json; charset=utf-8" });
+    const reply = await raw(chatPath, { method: "POST", headers, body: JSON.stringify(hello) });
+    expect(reply.status).toBe(200);
+  });
+
+  it("an unknown route is 404, a wrong method 405 with Allow", async () => {
+    const unknown = await raw("/api/v1/nonsense", { headers: authorized() });
+    expect(unknown.status).toBe(404);
+    expect((await errorOf(unknown))["code"]).toBe("not_found");
+    const wrong = await raw(chatPath, { headers: authorized() });
+    expect(wrong.status).toBe(405);
+    expect(wrong.headers.get("allow")).toBe("POST");
+    const models = await raw("/api/v1/models", {
+      method: "PUT",
+      headers: authorized(),
+      body: "{}",
+    });
+    expect(models.status).toBe(405);
+    expect(models.headers.get("allow")?.split(", ").sort()).toEqual(["GET", "POST"]);
+  });
+
+  it("an unknown model is 404 model_not_found", async () => {
+    const reply = await postChat(server, { ...hello, model: "nope" });
+    expect(reply.status).toBe(404);
+    expect(await errorOf(reply)).toMatchObject({ code: "model_not_found", param: "model" });
+  });
+
+  it("what is not HTTP is answered and closed", async () => {
+    const text = await talk("GARBAGE\r\n\r\n");
+    expect(text).toMatch(/^HTTP\/1.1 400 Bad Request/);
+    expect(text).toContain('"code":"invalid_value"');
+  });
+
+  it("headers that are too large are 413", async () => {
+    const text = await talk(`GET /health HTTP/1.1\r\nhost: a\r\nx: ${"y".repeat(20_000)}\r\n\r\n`);
+    expect(text).toMatch(/^HTTP\/1.1 413/);
+  });
+});
+
+describe("slow clients", () => {
+  it("that never finish their headers are cut off with 408", async () => {
+    expect(await talk("POST /x HTTP/1.1\r\nhost: a\r\n")).toMatch(/^HTTP\/1.1 408/);
+  });
+
+  it("that never finish their body are cut off", async () => {
+    const head = `POST ${chatPath} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${server.adminKey}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{`;
+    expect(await talk(head)).toMatch(/^HTTP\/1.1 408/);
+  });
+});
+
+describe("keys", () => {
+  const typo = (text: string): string => text.slice(0, -1) + (text.endsWith("0") ? "1" : "0");
+
+  it.each<[string, (server: TestMaster) => Record<string, string>, RegExp]>([
+    ["no header", () => ({}), /No API key/],
+    ["another scheme", () => ({ authorization: "Basic abc" }), /Bearer/],
+    ["another shape", () => ({ authorization: "Bearer sk-123" }), /form/],
+    ["a typo", ({ adminKey }) => ({ authorization: `Bearer ${typo(adminKey)}` }), /mistyped/],
+  ])("%s is 401 and says so", async (_what, headers, message) => {
+    const body = JSON.stringify(hello);
+    const more = { ...headers(server), "content-type": "application/json" };
+    const reply = await raw(chatPath, { method: "POST", headers: more, body });
+    expect(reply.status).toBe(401);
+    expect(reply.headers.get("www-authenticate")).toContain("Bearer");
+    const error = await errorOf(reply);
+    expect(error["code"]).toBe("invalid_api_key");
+    expect(error["message"]).toMatch(message);
+  });
+
+  it("without a permission are 403, naming it", async () => {
+    const { text } = await server.addKey({ scopes: ["models:read"] });
+    const reply = await postChat(server, hello, { key: text });
+    expect(reply.status).toBe(403);
+    expect((await errorOf(reply))["message"]).toContain("inference:create");
+  });
+
+  it("are held to their models", async () => {
+    const { text } = await server.addKey({ models: ["other"] });
+    expect((await postChat(server, hello, { key: text })).status).toBe(403);
+    const list = await send(server, "GET", "/api/v1/models", undefined, { key: text });
+    expect(await list.json()).toEqual({ object: "list", data: [] });
+  });
+
+  it("are checked before the body is parsed", async () => {
+    const init = { method: "POST", headers: { "content-type": "application/json" }, body: "{" };
+    expect((await raw(chatPath, init)).status).toBe(401);
+  });
+});
+
+describe("request ids", () => {
+  it("are the client's own where it is safe to repeat", async () => {
+    const own = await raw("/health", { headers: { "x-request-id": "my-id.1" } });
+    expect(own.headers.get("x-request-id")).toBe("my-id.1");
+    const unsafe = await raw("/health", { headers: { "x-request-id": 'a"b<script>' } });
+    expect(unsafe.headers.get("x-request-id")).toMatch(/^req_/);
+    const first = await raw("/nope", {});
+    const second = await raw("/nope", {});
+    expect(first.headers.get("x-request-id")).not.toBe(second.headers.get("x-request-id"));
+  });
+});
+
+describe("every route", () => {
+  const routes = listRoutes(CONTROLLERS);
+
+  it("declares a permission and a summary", () => {
+    expect(routes.length).toBeGreaterThan(15);
+    expect(routes.filter(({ permission }) => permission === undefined)).toEqual([]);
+    expect(routes.filter(({ summary }) => summary === "")).toEqual([]);
+  });
+
+  it.each(routes)("$method $path lets in who has $permission and nobody else", async (route) => {
+    const path = route.path.replace(":id", "none");
+    const init = { method: route.method, headers: { "content-type": "application/json" } };
+    const anonymous = await raw(path, init);
+    if (route.permission === "public") {
+      expect(anonymous.status).toBeLessThan(400);
+      return;
+    }
+    expect(anonymous.status).toBe(401);
+    if (route.permission === "authenticated") return;
+    const without = await server.addKey({ scopes: ["nothing:at-all"] });
+    const denied = await send(server, route.method, path, undefined, { key: without.text });
+    expect(denied.status).toBe(403);
+    const granted = await server.addKey({ scopes: [route.permission as string] });
+    const allowed = await send(server, route.method, path, undefined, { key: granted.text });
+    expect([401, 403]).not.toContain(allowed.status);
+  });
+});
+
+describe("limits", () => {
+  it("let exactly the burst of 200 concurrent calls through, and tell the others when", async () => {
+    const { text } = await server.addKey({ limits: { requestsPerMinute: 50 } });
+    const replies = await Promise.all(
+      Array.from({ length: 200 }, () => postChat(server, hello, { key: text })),
+    );
+    expect(replies.filter(({ status }) => status === 200)).toHaveLength(50);
+    const refused = replies.filter(({ status }) => status === 429);
+    expect(refused).toHaveLength(150);
+    for (const reply of [replies[0], refused[0]] as Response[]) {
+      for (const kind of ["limit", "remaining", "reset"]) {
+        expect(reply.headers.get(`x-ratelimit-${kind}-requests`)).toMatch(/^[\d.hms]+$/);
+        expect(reply.headers.get(`x-ratelimit-${kind}-tokens`)).toMatch(/^[\d.hms]+$/);
+      }
+    }
+    expect(Number(refused[0]?.headers.get("retry-after-ms"))).toBeGreaterThan(0);
+    expect(refused[0]?.headers.get("x-should-retry")).toBe("true");
+    expect((await errorOf(refused[0] as Response))["code"]).toBe("rate_limit_exceeded");
+  });
+
+  it("never overspend tokens under 100 concurrent calls", async () => {
+    const { text } = await server.addKey({ limits: { tokensPerMinute: 2000 } });
+    const before = server.rows.length;
+    const bodies = [
+      { ...hello, max_tokens: 50 },
+      { ...hello, max_tokens: 100, stream: true },
+      hello,
+    ];
+    const replies = await Promise.all(
+      Array.from({ length: 99 }, (_, i) => postChat(server, bodies[i % 3], { key: text })),
+    );
+    await Promise.all(replies.map((reply) => reply.text()));
+    const rows = server.rows.slice(before);
+    const spent = rows.reduce((sum, row) => sum + row.promptTokens + row.completionTokens, 0);
+    expect(spent).toBeGreaterThan(0);
+    expect(spent).toBeLessThanOrEqual(2000);
+    expect(replies.some(({ status }) => status === 429)).toBe(true);
+  });
+
+  it("tell a call that can never fit not to come back", async () => {
+    const { text } = await server.addKey({ limits: { tokensPerMinute: 100 } });
+    const reply = await postChat(server, { ...hello, max_tokens: 101 }, { key: text });
+    expect(reply.status).toBe(429);
+    expect(reply.headers.get("x-should-retry")).toBe("false");
+    expect(reply.headers.get("retry-after")).toBeNull();
+  });
+
+  it("bound calls at once per key, and give the place back", async () => {
+    const { text } = await server.addKey({ limits: { concurrency: 2 } });
+    server.dispatch.script.tokenDelayMs = 20;
+    const running = [1, 2].map(() => postChat(server, { ...hello, max_tokens: 10 }, { key: text }));
+    await eventually(() => server.dispatch.running === 2);
+    expect((await postChat(server, hello, { key: text })).status).toBe(429);
+    server.dispatch.script = {};
+    await Promise.all(running);
+    expect((await postChat(server, hello, { key: text })).status).toBe(200);
+  });
+
+  it("bound calls at once over all keys with 503 and Retry-After", async () => {
+    const small = await startTestMaster({ maxCalls: 2, http: DEFAULT_HTTP_LIMITS });
+    small.dispatch.script.tokenDelayMs = 20;
+    const running = [1, 2].map(() => postChat(small, { ...hello, max_tokens: 10 }));
+    await eventually(() => small.dispatch.running === 2);
+    const refused = await postChat(small, hello);
+    expect(refused.status).toBe(503);
+    expect(refused.headers.get("retry-after")).toBe("1");
+    for (const reply of await Promise.all(running)) expect(reply.status).toBe(200);
+    expect((await postChat(small, hello)).status).toBe(200);
+    await small.master.close(0);
+  });
+});
+
+/** Sends bytes on a bare socket and collects what comes until the server closes. */
+function talk(bytes: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(server.url);
+    const socket = connect(Number(port), hostname, () => socket.write(bytes));
+    let text = "";
+    socket.on("data", (data) => {
+      text += data.toString();
+    });
+    socket.on("close", () => resolve(text));
+    socket.on("error", reject);
+  });
+}

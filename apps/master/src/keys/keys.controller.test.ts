@@ -1,0 +1,133 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { postChat, send } from "../../test/http.ts";
+import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
+
+let server: TestMaster;
+beforeAll(async () => {
+  server = await startTestMaster();
+});
+afterAll(() => server.master.close(0));
+
+const hello = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "hi" }] };
+
+async function create(body: Record<string, unknown>) {
+  const reply = await send(server, "POST", "/api/v1/keys", body);
+  expect(reply.status).toBe(200);
+  return (await reply.json()) as Record<string, unknown> & { id: string; key: string };
+}
+
+describe("API keys over HTTP", () => {
+  it("are shown once, kept as a hash, and work at once with least privilege", async () => {
+    const made = await create({ name: "ci" });
+    expect(made).toMatchObject({
+      object: "api_key",
+      name: "ci",
+      status: "active",
+      scopes: ["inference:create", "models:read"],
+      models: [],
+      limits: { requests_per_minute: null, tokens_per_minute: null, concurrency: null },
+      expires_at: null,
+      last_used_at: null,
+    });
+    expect(made.key).toMatch(/^hdl_live_/);
+    expect((await postChat(server, hello, { key: made.key })).status).toBe(200);
+    const keys = await send(server, "GET", "/api/v1/keys", undefined, { key: made.key });
+    expect(keys.status).toBe(403);
+    const list = await (await send(server, "GET", "/api/v1/keys")).text();
+    expect(list).not.toContain(made.key);
+    expect(list).not.toContain(server.control.state.keys.get(made.id)?.hash);
+    const listed = (JSON.parse(list) as { data: Record<string, unknown>[] }).data;
+    expect(listed.find(({ id }) => id === made.id)?.["last_used_at"]).toMatch(/^\d{4}-/);
+  });
+
+  it("stop working the moment they are revoked", async () => {
+    const made = await create({ name: "short-lived" });
+    expect((await postChat(server, hello, { key: made.key })).status).toBe(200);
+    const revoked = await send(server, "DELETE", `/api/v1/keys/${made.id}`);
+    expect(await revoked.json()).toMatchObject({ status: "revoked", id: made.id });
+    const reply = await postChat(server, hello, { key: made.key });
+    expect(reply.status).toBe(401);
+    expect(await reply.text()).toContain("revoked");
+  });
+
+  it("expire at their time", async () => {
+    const made = await create({
+      name: "e",
+      expires_at: new Date(Date.now() + 60_000).toISOString(),
+    });
+    expect((await postChat(server, hello, { key: made.key })).status).toBe(200);
+    const { text } = await server.addKey({ expiresAtMs: Date.now() - 1 });
+    expect(await (await postChat(server, hello, { key: text })).text()).toContain("expired");
+  });
+
+  it("carry their models, limits and environment", async () => {
+    const limits = { requests_per_minute: 5, tokens_per_minute: 1000, concurrency: 2 };
+    const made = await create({ name: "l", models: ["FamilyA-1-2B"], limits, environment: "test" });
+    expect(made).toMatchObject({ models: ["FamilyA-1-2B"], limits });
+    expect(made.key).toMatch(/^hdl_test_/);
+    const reply = await postChat(server, hello, { key: made.key });
+    expect(reply.headers.get("x-ratelimit-limit-requests")).toBe("5");
+    expect(reply.headers.get("x-ratelimit-limit-tokens")).toBe("1000");
+  });
+
+  it.each<[string, string, Record<string, unknown>]>([
+    ["missing_required_parameter", "#/name", {}],
+    ["invalid_value", "#/name", { name: "" }],
+    ["invalid_value", "#/scopes/0", { name: "a", scopes: ["Everything!"] }],
+    ["invalid_value", "#/limits/concurrency", { name: "a", limits: { concurrency: 0 } }],
+    ["invalid_value", "#/limits", { name: "a", limits: { per_day: 1 } }],
+    ["invalid_value", "#/expires_at", { name: "a", expires_at: "tomorrow" }],
+    ["invalid_value", "#/expires_at", { name: "a", expires_at: "2020-01-01T00:00:00Z" }],
+  ])("%s at %s is problem+json: %j", async (code, pointer, body) => {
+    const reply = await send(server, "POST", "/api/v1/keys", body);
+    expect(reply.status).toBe(400);
+    expect(reply.headers.get("content-type")).toContain("application/problem+json");
+    expect(await reply.json()).toMatchObject({
+      type: `urn:heddle:error:${code}`,
+      title: "Bad Request",
+      status: 400,
+      code,
+      errors: [{ pointer, code }],
+      instance: "/api/v1/keys",
+      request_id: reply.headers.get("x-request-id"),
+      retryable: false,
+    });
+  });
+
+  it("tell all faults of a body at once", async () => {
+    const reply = await send(server, "POST", "/api/v1/keys", { name: 7, scopes: [] });
+    const { errors } = (await reply.json()) as { errors: { pointer: string }[] };
+    expect(errors.map(({ pointer }) => pointer)).toEqual(["#/name", "#/scopes"]);
+  });
+
+  it("with everything are given only by a key that has everything", async () => {
+    const { text } = await server.addKey({ scopes: ["cluster:admin"] });
+    const body = { name: "root", scopes: ["*"] };
+    const denied = await send(server, "POST", "/api/v1/keys", body, { key: text });
+    expect(denied.status).toBe(403);
+    expect((await send(server, "POST", "/api/v1/keys", body)).status).toBe(200);
+  });
+
+  it("are listed in pages, newest first, each once", async () => {
+    for (let i = 0; i < 5; i++) await create({ name: `page ${i}` });
+    const seen: string[] = [];
+    let cursor: string | null = null;
+    do {
+      const query: string = cursor ? `&cursor=${cursor}` : "";
+      const reply = await send(server, "GET", `/api/v1/keys?limit=2${query}`);
+      const page = (await reply.json()) as { data: { id: string }[]; next_cursor: string | null };
+      expect(page.data.length).toBeLessThanOrEqual(2);
+      seen.push(...page.data.map(({ id }) => id));
+      cursor = page.next_cursor;
+    } while (cursor !== null);
+    expect(seen).toEqual([...server.control.state.keys.keys()].reverse());
+    expect((await send(server, "GET", "/api/v1/keys?limit=0")).status).toBe(400);
+    expect((await send(server, "GET", "/api/v1/keys?cursor=abc")).status).toBe(400);
+  });
+
+  it("that do not exist are 404", async () => {
+    const reply = await send(server, "DELETE", "/api/v1/keys/nothere0");
+    expect(reply.status).toBe(404);
+    expect(await reply.json()).toMatchObject({ code: "not_found" });
+  });
+});

@@ -1,0 +1,119 @@
+import OpenAI from "openai";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { replicaOn } from "../../test/fixtures.ts";
+import { eventsOf, send } from "../../test/http.ts";
+import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
+
+let server: TestMaster;
+beforeAll(async () => {
+  server = await startTestMaster();
+});
+afterAll(() => server.master.close(0));
+
+async function register(body: Record<string, unknown>) {
+  return send(server, "POST", "/api/v1/models", body);
+}
+
+describe("models", () => {
+  it("are one list for the official client and the orchestration API", async () => {
+    const openai = new OpenAI({ baseURL: `${server.url}/api/v1`, apiKey: server.adminKey });
+    const listed = [];
+    for await (const model of openai.models.list()) listed.push(model);
+    expect(listed[0]).toMatchObject({
+      id: "FamilyA-1-2B",
+      object: "model",
+      created: 1_700_000_000,
+      owned_by: "heddle",
+      family: "A",
+      context_window: 131_072,
+      availability: "Free (Beta)",
+      intended_use: "tests",
+      backing: "tiny random model (cpu)",
+      stand_in: true,
+      status: "unplaced",
+      replicas: [],
+    });
+    expect(await openai.models.retrieve("FamilyA-1-2B")).toEqual(listed[0]);
+    await expect(openai.models.retrieve("nope")).rejects.toMatchObject({
+      status: 404,
+      code: "model_not_found",
+    });
+  });
+
+  it("show the best phase of their replicas", async () => {
+    server.directory.views = [replicaOn("w1", "tiny", "pulling"), replicaOn("w2", "tiny", "ready")];
+    const reply = await send(server, "GET", "/api/v1/models/FamilyA-1-2B");
+    expect(await reply.json()).toMatchObject({
+      status: "ready",
+      replicas: [
+        { node: "w1", phase: "pulling", pulled_bytes: 3, total_bytes: 9 },
+        { node: "w2", phase: "ready" },
+      ],
+    });
+    server.directory.views = [];
+  });
+
+  it("are registered, answer, share a deployment, and are removed with it", async () => {
+    const weights = { sources: ["https://host/w/Small-Q8.gguf"], sha256: "ab".repeat(32) };
+    const first = await register({ id: "org/small", context_window: 2048, weights });
+    expect(first.status).toBe(200);
+    expect(await first.json()).toMatchObject({
+      id: "org/small",
+      weights: { file: "Small-Q8.gguf" },
+    });
+    expect((await register({ id: "small-alias", weights })).status).toBe(200);
+    const { deployments, models } = server.control.state;
+    expect(models.get("org/small")?.deployment).toBe(models.get("small-alias")?.deployment);
+    expect(deployments.size).toBe(2);
+    const repeated = await register({ id: "org/small", context_window: 2048, weights });
+    expect(repeated.status).toBe(200);
+    const removed = await send(server, "DELETE", "/api/v1/models/org%2Fsmall");
+    expect(await removed.json()).toEqual({ id: "org/small", object: "model", deleted: true });
+    expect(deployments.size).toBe(2);
+    await send(server, "DELETE", "/api/v1/models/small-alias");
+    expect(deployments.size).toBe(1);
+    expect((await send(server, "DELETE", "/api/v1/models/small-alias")).status).toBe(404);
+  });
+
+  it("under a taken id with other properties are a conflict", async () => {
+    const reply = await register({ id: "FamilyA-1-2B", source: "builtin://other" });
+    expect(reply.status).toBe(409);
+    expect(await reply.json()).toMatchObject({ error: { code: "conflict" } });
+  });
+
+  it("take the file's name from a source that is pinned to a commit", async () => {
+    const sources = ["hf://org/repo/Some-Q4.gguf@0123abc"];
+    const reply = await register({ id: "pinned", weights: { sources, sha256: "cd".repeat(32) } });
+    expect(await reply.json()).toMatchObject({ weights: { file: "Some-Q4.gguf", sources } });
+  });
+
+  it.each<[string, Record<string, unknown>]>([
+    ["id", { source: "builtin://tiny" }],
+    ["id", { id: "a b", source: "builtin://tiny" }],
+    ["weights", { id: "a" }],
+    ["source", { id: "a", source: "ftp://x/y.gguf" }],
+    ["source", { id: "a", source: "builtin://t", weights: { sources: ["builtin://t"] } }],
+    ["weights.sha256", { id: "a", source: "https://host/x.gguf" }],
+    ["weights.file", { id: "a", source: "file:///tmp/model.bin" }],
+    ["options.threads", { id: "a", source: "builtin://t", options: { threads: 0 } }],
+    ["replicas", { id: "a", source: "builtin://t", replicas: "some" }],
+  ])("with a fault in %s are 400: %j", async (param, body) => {
+    const reply = await register(body);
+    expect(reply.status).toBe(400);
+    expect(await reply.json()).toMatchObject({ error: { param } });
+  });
+
+  it("tell the progress of a pull as events", async () => {
+    const reply = await send(server, "POST", "/api/v1/models/FamilyA-1-2B/pull");
+    expect(reply.headers.get("content-type")).toContain("text/event-stream");
+    const events = eventsOf(await reply.text());
+    expect(events.map(({ event }) => event)).toEqual(["progress", "progress", "done"]);
+    expect(JSON.parse(events[1]?.data ?? "")).toEqual({
+      pulled_bytes: 10,
+      total_bytes: 10,
+      source: "builtin://tiny",
+      done: true,
+    });
+    expect((await send(server, "POST", "/api/v1/models/none/pull")).status).toBe(404);
+  });
+});

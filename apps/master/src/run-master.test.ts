@@ -1,0 +1,165 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { eventsOf, eventually, postChat, send } from "../test/http.ts";
+
+const MAIN = fileURLToPath(new URL("../test/scripted-main.ts", import.meta.url));
+
+let data: string;
+const children: ChildProcess[] = [];
+
+beforeEach(async () => {
+  data = await mkdtemp(join(tmpdir(), "heddle-master-"));
+});
+afterEach(async () => {
+  for (const child of children.splice(0)) {
+    if (child.exitCode !== null || child.signalCode !== null) continue;
+    child.kill("SIGKILL");
+    await once(child, "exit");
+  }
+  await rm(data, { recursive: true });
+});
+
+interface Process {
+  readonly child: ChildProcess;
+  readonly output: { out: string; err: string };
+  exited(): Promise<number | null>;
+}
+
+function run(flags: string[], env: Record<string, string> = {}): Process {
+  const args = ["--data", data, "--http-port", "0", "--profile", "tiny", ...flags];
+  const child = spawn(process.execPath, [MAIN, ...args], { env: { ...process.env, ...env } });
+  children.push(child);
+  const output = { out: "", err: "" };
+  child.stdout.on("data", (chunk) => {
+    output.out += chunk;
+  });
+  child.stderr.on("data", (chunk) => {
+    output.err += chunk;
+  });
+  const exit = once(child, "exit");
+  return { child, output, exited: async () => (await exit)[0] as number | null };
+}
+
+async function ready(started: Process): Promise<{ url: string }> {
+  const find = () => /^.*"msg":"ready".*$/m.exec(started.output.out)?.[0];
+  await eventually(() => find() !== undefined || started.child.exitCode !== null, 20_000);
+  const line = find();
+  if (line === undefined) throw new Error(`did not start: ${started.output.err}`);
+  return { url: (JSON.parse(line) as { http: string }).http };
+}
+
+const hello = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "one two" }] };
+
+describe("the master's process", () => {
+  it("keeps keys and models over a kill, and shows its first key once", async () => {
+    const keyFile = join(data, "admin-key");
+    const first = run(["--bootstrap-key-file", keyFile]);
+    const target = { ...(await ready(first)), adminKey: (await readFile(keyFile, "utf8")).trim() };
+    expect((await stat(keyFile)).mode & 0o777).toBe(0o600);
+    const made = (await (await send(target, "POST", "/api/v1/keys", { name: "ci" })).json()) as {
+      key: string;
+    };
+    const body = { id: "mine", source: "builtin://tiny" };
+    expect((await send(target, "POST", "/api/v1/models", body)).status).toBe(200);
+    for (const id of [
+      "FamilyA-1-2B",
+      "FamilyA-1-4B",
+      "FamilyA-1-8B",
+      "FamilyB-1-2B",
+      "FamilyB-1-8B",
+    ]) {
+      expect((await send(target, "DELETE", `/api/v1/models/${id}`)).status).toBe(200);
+    }
+    first.child.kill("SIGKILL");
+    await first.exited();
+    const second = run(["--bootstrap-key-file", keyFile]);
+    const { url } = await ready(second);
+    const list = await send({ url, adminKey: made.key }, "GET", "/api/v1/models");
+    expect(((await list.json()) as { data: { id: string }[] }).data.map(({ id }) => id)).toEqual([
+      "mine",
+    ]);
+    second.child.kill("SIGTERM");
+    expect(await second.exited()).toBe(0);
+  });
+
+  it("shows a key that is in no file once, on standard error", async () => {
+    const first = run([]);
+    const { url } = await ready(first);
+    const adminKey = /shown once: (\S+)/.exec(first.output.err)?.[1] as string;
+    expect((await postChat({ url, adminKey }, hello)).status).toBe(200);
+    expect(first.output.out).not.toContain(adminKey);
+    first.child.kill("SIGTERM");
+    expect(await first.exited()).toBe(0);
+    const second = run([]);
+    await ready(second);
+    expect(second.output.err).toBe("");
+  });
+
+  it("ends streams with an event and exits with 0 on SIGTERM, its usage written", async () => {
+    const env = { SCRIPT_TOKEN_DELAY_MS: "20" };
+    const started = run(["--drain-ms", "200"], env);
+    const { url } = await ready(started);
+    const adminKey = /shown once: (\S+)/.exec(started.output.err)?.[1] as string;
+    const reply = await postChat({ url, adminKey }, { ...hello, stream: true, max_tokens: 5000 });
+    started.child.kill("SIGTERM");
+    const events = eventsOf(await reply.text());
+    expect(JSON.parse(events.at(-1)?.data ?? "")).toMatchObject({ error: { code: "unavailable" } });
+    expect(await started.exited()).toBe(0);
+    const day = new Date().toISOString().slice(0, 10);
+    const rows = await readFile(join(data, "usage", `usage-${day}.jsonl`), "utf8");
+    expect(JSON.parse(rows.trim())).toMatchObject({
+      model: "FamilyA-1-2B",
+      errorCode: "unavailable",
+    });
+  });
+
+  it("names the process that holds its data directory, in one line", async () => {
+    const first = run([]);
+    await ready(first);
+    const second = run([]);
+    expect(await second.exited()).toBe(1);
+    expect(second.output.err.trim().split("\n")).toHaveLength(1);
+    expect(second.output.err).toContain(`in use by the process ${first.child.pid}`);
+  });
+
+  it("says which port is in use, in one line", async () => {
+    const blocker = createServer().listen(0, "127.0.0.1");
+    await once(blocker, "listening");
+    const { port } = blocker.address() as { port: number };
+    const started = run(["--http-port", String(port)]);
+    expect(await started.exited()).toBe(1);
+    expect(started.output.err.trim().split("\n")).toHaveLength(1);
+    expect(started.output.err).toContain(`127.0.0.1:${port} is in use`);
+    blocker.close();
+  });
+
+  it("refuses a bootstrap key that is mistyped, and bad flags", async () => {
+    const keyFile = join(data, "typo");
+    await writeFile(keyFile, "hdl_live_nonsense");
+    const typo = run(["--bootstrap-key-file", keyFile]);
+    expect(await typo.exited()).toBe(1);
+    expect(typo.output.err).toMatch(/typo holds no API key/);
+    const open = run(["--http-host", "0.0.0.0"]);
+    expect(await open.exited()).toBe(1);
+    expect(open.output.err).toMatch(/--insecure-bind/);
+  });
+
+  it("logs no prompt, answer or key", async () => {
+    const started = run(["--log-level", "debug"]);
+    const { url } = await ready(started);
+    const adminKey = /shown once: (\S+)/.exec(started.output.err)?.[1] as string;
+    const secret = "xylophone-secret";
+    await postChat({ url, adminKey }, { ...hello, messages: [{ role: "user", content: secret }] });
+    await postChat({ url, adminKey: `${adminKey}x` }, { ...hello, temperature: secret });
+    started.child.kill("SIGTERM");
+    await started.exited();
+    expect(started.output.out).not.toContain(secret);
+    expect(started.output.out).not.toContain(adminKey);
+  });
+});

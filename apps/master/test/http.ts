@@ -1,0 +1,50 @@
+import { setTimeout as delay } from "node:timers/promises";
+
+interface Target {
+  readonly url: string;
+  readonly adminKey: string;
+}
+
+/** Posts to the chat route as the administrator, or with the given key. */
+export function postChat(
+  target: Target,
+  body: unknown,
+  { key = target.adminKey, signal }: { key?: string; signal?: AbortSignal } = {},
+): Promise<Response> {
+  return send(target, "POST", "/api/v1/chat/completions", body, { key, signal });
+}
+
+export function send(
+  target: Target,
+  method: string,
+  path: string,
+  body?: unknown,
+  { key = target.adminKey, signal }: { key?: string; signal?: AbortSignal | undefined } = {},
+): Promise<Response> {
+  return fetch(target.url + path, {
+    method,
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+    ...(signal && { signal }),
+  });
+}
+
+/** The events of a whole server-sent stream; comments are left out. */
+export function eventsOf(text: string): { event: string | undefined; data: string }[] {
+  return text
+    .split("\n\n")
+    .filter((block) => block.includes("data: "))
+    .map((block) => ({
+      event: /^event: (.*)$/m.exec(block)?.[1],
+      data: /^data: (.*)$/m.exec(block)?.[1] ?? "",
+    }));
+}
+
+/** Waits for a condition; throws where it does not come true in time. */
+export async function eventually(condition: () => boolean, timeoutMs = 5000): Promise<void> {
+  const until = performance.now() + timeoutMs;
+  while (!condition()) {
+    if (performance.now() > until) throw new Error(`not within ${timeoutMs} ms: ${condition}`);
+    await delay(5);
+  }
+}

@@ -1,0 +1,215 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import OpenAI from "openai";
+import { eventually } from "./http.ts";
+
+/** Other apps are run as processes, never imported. */
+const MASTER = fileURLToPath(new URL("../dist/main.js", import.meta.url));
+const WORKER = fileURLToPath(new URL("../../worker/dist/main.js", import.meta.url));
+
+/** Any of the tiny profile's ids: one deployment answers for all. */
+export const TINY = "FamilyB-1-8B";
+/** The tiny model's tokens that end a text; banned, an answer runs to its bound. */
+export const NO_END = { "0": -100, "1": -100, "2": -100, "3": -100 };
+
+/** The token of a byte in the tiny model's vocabulary, where four control tokens come first. */
+export const byteToken = (byte: number): string => String(4 + byte);
+
+/** A bias under which the tiny model says bytes of the text and nothing else. */
+export function only(text: string): Record<string, number> {
+  return Object.fromEntries([...Buffer.from(text)].map((byte) => [byteToken(byte), 100]));
+}
+
+interface Ready {
+  readonly http: string;
+  readonly grpc: string;
+}
+
+export interface ClusterOptions {
+  readonly workers?: number;
+  readonly masterFlags?: readonly string[];
+  readonly workerFlags?: readonly string[];
+}
+
+/** A master with workers on the built-in tiny model: real processes, data in one new directory. */
+export class ProcessCluster {
+  readonly data: string;
+  /** Everything that any process has printed. */
+  output = "";
+  master!: ChildProcess;
+  url = "";
+  adminKey = "";
+  openai!: OpenAI;
+  readonly workers: ChildProcess[] = [];
+  readonly #options: ClusterOptions;
+  readonly #children = new Set<ChildProcess>();
+  #grpc = "";
+
+  private constructor(data: string, options: ClusterOptions) {
+    this.data = data;
+    this.#options = options;
+  }
+
+  /** Resolves when every worker can answer. */
+  static async start(options: ClusterOptions = {}): Promise<ProcessCluster> {
+    const data = await mkdtemp(join(tmpdir(), "heddle-cluster-"));
+    const cluster = new ProcessCluster(data, options);
+    await cluster.startMaster();
+    for (let i = 0; i < (options.workers ?? 1); i++) await cluster.startWorker();
+    await cluster.replicasReady(options.workers ?? 1);
+    return cluster;
+  }
+
+  /** Starts the master; the second time, on the ports that it had the first time. */
+  async startMaster(): Promise<void> {
+    const ports = [
+      ["--http-port", this.url ? new URL(this.url).port : "0"],
+      ["--grpc-port", this.#grpc ? new URL(`tcp://${this.#grpc}`).port : "0"],
+    ];
+    const { child, ready } = await this.#spawn(MASTER, [
+      ...["--data", join(this.data, "master"), "--profile", "tiny"],
+      ...["--bootstrap-key-file", join(this.data, "key"), ...this.#tokenFlags()],
+      ...ports.flat(),
+      ...(this.#options.masterFlags ?? []),
+    ]);
+    this.master = child;
+    this.url = ready.http;
+    this.#grpc = ready.grpc;
+    this.adminKey = (await readFile(join(this.data, "key"), "utf8")).trim();
+    this.openai = this.client(this.adminKey);
+  }
+
+  async startWorker(): Promise<ChildProcess> {
+    const { child } = await this.#spawn(WORKER, [
+      ...["--data", join(this.data, `worker-${this.workers.length + 1}`)],
+      ...["--grpc-host", "127.0.0.1", "--grpc-port", "0", "--threads", "1"],
+      ...["--models-cache", join(this.data, "cache"), "--masters", this.#grpc],
+      ...this.#tokenFlags(),
+      ...(this.#options.workerFlags ?? []),
+    ]);
+    this.workers.push(child);
+    return child;
+  }
+
+  client(apiKey: string): OpenAI {
+    return new OpenAI({ baseURL: `${this.url}/api/v1`, apiKey, maxRetries: 0 });
+  }
+
+  /** Creates a key over the API and gives its text. */
+  async createKey(body: Record<string, unknown>): Promise<string> {
+    const reply = await this.request("POST", "/api/v1/keys", { name: "test", ...body });
+    if (!reply.ok) throw new Error(await reply.text());
+    return ((await reply.json()) as { key: string }).key;
+  }
+
+  request(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+    return fetch(this.url + path, {
+      method,
+      headers: { authorization: `Bearer ${this.adminKey}`, "content-type": "application/json" },
+      ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
+      ...(signal && { signal }),
+    });
+  }
+
+  async replicasReady(count: number, timeoutMs = 20_000): Promise<void> {
+    await this.until(
+      async () => {
+        const reply = await this.request("GET", `/api/v1/models/${TINY}`).catch(() => undefined);
+        if (!reply?.ok) return false;
+        const { replicas } = (await reply.json()) as { replicas: { phase: string }[] };
+        return replicas.filter(({ phase }) => phase === "ready").length === count;
+      },
+      `${count} replicas are ready`,
+      timeoutMs,
+    );
+  }
+
+  /** A metric of /metrics, summed over its label sets, or over those that name the model. */
+  async metric(name: string, model = ""): Promise<number> {
+    const text = await (await fetch(`${this.url}/metrics`)).text();
+    let sum = 0;
+    for (const line of text.split("\n")) {
+      const isNamed = line.startsWith(`${name}{`) || line.startsWith(`${name} `);
+      if (isNamed && line.includes(model)) {
+        sum += Number(line.slice(line.lastIndexOf(" ") + 1));
+      }
+    }
+    return sum;
+  }
+
+  async until(condition: () => Promise<boolean>, what: string, timeoutMs: number): Promise<void> {
+    const end = performance.now() + timeoutMs;
+    while (!(await condition())) {
+      if (performance.now() > end) {
+        throw new Error(`not within ${timeoutMs} ms: ${what}\n${this.output.slice(-3000)}`);
+      }
+      await delay(20);
+    }
+  }
+
+  /** The rows of the usage ledger that are on the disk. */
+  usageRows(): UsageLine[] {
+    const folder = join(this.data, "master", "usage");
+    return readdirSync(folder)
+      .flatMap((file) => readFileSync(join(folder, file), "utf8").split("\n"))
+      .filter((line) => line !== "")
+      .map((line) => JSON.parse(line) as UsageLine);
+  }
+
+  /** Ends one process and gives its exit code, or the signal that ended it. */
+  async stop(child: ChildProcess, signal: NodeJS.Signals = "SIGTERM"): Promise<number | string> {
+    const exited = once(child, "exit");
+    child.kill(signal);
+    const [code, killedBy] = (await exited) as [number | null, string | null];
+    return code ?? killedBy ?? "";
+  }
+
+  async close(): Promise<void> {
+    for (const child of [...this.#children].reverse()) await this.stop(child);
+    await rm(this.data, { recursive: true });
+  }
+
+  #tokenFlags(): string[] {
+    return ["--cluster-token-file", join(this.data, "token")];
+  }
+
+  /** Resolves with the fields of the `ready` line. */
+  async #spawn(main: string, flags: string[]): Promise<{ child: ChildProcess; ready: Ready }> {
+    const child = spawn(process.execPath, [main, ...flags]);
+    this.#children.add(child);
+    child.once("exit", () => this.#children.delete(child));
+    let own = "";
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding("utf8").on("data", (text: string) => {
+        own += text;
+        this.output += text;
+      });
+    }
+    const find = () => /^.*"msg":"ready".*$/m.exec(own)?.[0];
+    await eventually(() => find() !== undefined || child.exitCode !== null, 30_000);
+    const line = find();
+    if (line === undefined) throw new Error(`${main} did not start: ${own}`);
+    return { child, ready: JSON.parse(line) as Ready };
+  }
+}
+
+/** What these tests read of a usage row. */
+export interface UsageLine {
+  readonly requestId: string;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  readonly errorCode?: string;
+}
+
+/** The processes that a process has started and not yet reaped. */
+export function childrenOf(pid: number | undefined): number[] {
+  const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
+  return text.split(" ").filter(Boolean).map(Number);
+}

@@ -1,0 +1,160 @@
+import type { ClientDuplexStream } from "@grpc/grpc-js";
+import type { EngineEvent, GenerateRequest } from "@heddle/contracts/engine";
+import type { InferenceCommand } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
+import type { InferenceEvents__Output } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
+import { decodeEvent, encodeRequest } from "@heddle/rpc/inference-codec";
+import { Peer } from "@heddle/rpc/peer";
+import { sessionMethod, workerInferenceService } from "@heddle/rpc/proto";
+import { bindServer, closeServer } from "@heddle/rpc/server";
+import { fromStatus } from "@heddle/rpc/status";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { scriptedPorts } from "../test/scripted-ports.ts";
+import { InferenceSession } from "./inference-session.ts";
+import { ReplicaSet } from "./replica-set.ts";
+
+const clusterToken = "the token of this test";
+const silent = { info: () => {}, warn: () => {}, error: () => {} };
+const weights = { key: "w", file: "m.gguf", sources: [] };
+const request: GenerateRequest = {
+  input: { kind: "text", text: "@tokens=3" },
+  sampling: { temperature: 0, topP: 1, presencePenalty: 0, frequencyPenalty: 0, logitBias: [] },
+  choices: 1,
+  stop: [],
+  format: "text",
+};
+
+let replicas: ReplicaSet;
+let stream: ClientDuplexStream<InferenceCommand, InferenceEvents__Output>;
+let close: () => Promise<void>;
+/** What the worker sent: the events of each frame. */
+let frames: EngineEvent[][];
+let ended: Promise<unknown>;
+
+beforeEach(async () => {
+  replicas = new ReplicaSet(scriptedPorts, { maxSequences: 16 }, silent, () => {});
+  await replicas.load({ key: "m", engine: "llama", weights, options: {} });
+  await vi.waitFor(() => expect(replicas.statuses()[0]?.phase).toBe("ready"));
+  const { server, address } = await bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  server.addService(workerInferenceService, {
+    session: (call: ConstructorParameters<typeof InferenceSession>[0]) => {
+      new InferenceSession(call, replicas);
+    },
+  });
+  const peer = new Peer(address, clusterToken);
+  stream = peer.duplex(sessionMethod);
+  frames = [];
+  stream.on("data", (frame) => frames.push(frame.events.map(decodeEvent)));
+  ended = new Promise((resolve) => {
+    stream.on("error", (error) => resolve(fromStatus(error, address)));
+    stream.on("end", () => resolve(undefined));
+  });
+  close = async () => {
+    stream.cancel();
+    peer.close();
+    await replicas.close();
+    await closeServer(server, 0);
+  };
+});
+
+afterEach(() => close());
+
+function start(id: number, text = "@tokens=3", change: object = {}): void {
+  const wire = encodeRequest({ ...request, input: { kind: "text", text } });
+  stream.write({
+    start: { id, deployment: "m", request: wire, fairKey: "k", window: 256, ...change },
+  });
+}
+
+const eventsOf = (id: number) => frames.flat().filter((event) => event.id === id);
+const lastOf = (id: number) => eventsOf(id).at(-1);
+const isOver = (id: number) => ["done", "failed"].includes(lastOf(id)?.type ?? "");
+const running = () => replicas.statuses()[0]?.load.running;
+
+test("the events of one engine step leave in one frame", async () => {
+  for (let id = 1; id <= 10; id += 1) start(id, "@tokens=50");
+  await vi.waitFor(() => expect(isOver(1) && isOver(10)).toBe(true));
+  const events = frames.flat().length;
+  expect(events).toBeGreaterThan(500);
+  expect(frames.length).toBeLessThan(events / 4);
+});
+
+test("no more events are sent than granted, the last one included", async () => {
+  start(1, "@tokens=20", { window: 0 });
+  start(2);
+  await vi.waitFor(() => expect(isOver(2)).toBe(true));
+  expect(eventsOf(1)).toEqual([]);
+  stream.write({ grant: { id: 1, events: 2 } });
+  await vi.waitFor(() => expect(eventsOf(1)).toHaveLength(2));
+  stream.write({ grant: { id: 1, events: 2 } });
+  await vi.waitFor(() => expect(isOver(1)).toBe(true));
+  expect(eventsOf(1).map(({ type }) => type)).toEqual(["started", "delta", "finish", "done"]);
+});
+
+test("what cannot be served is a failed event of that request alone", async () => {
+  start(1, "x", { deployment: "unknown" });
+  start(2, "x", { request: undefined });
+  start(3, "x", { request: { ...encodeRequest(request), format: "xml" } });
+  await replicas.load({
+    key: "late",
+    engine: "llama",
+    weights: { ...weights, key: "slow-60000" },
+    options: {},
+  });
+  start(4, "x", { deployment: "late" });
+  start(5);
+  await vi.waitFor(() => expect([1, 2, 3, 4, 5].every(isOver)).toBe(true));
+  const codes = [1, 2, 3, 4].map((id) => {
+    const last = lastOf(id);
+    return last?.type === "failed" ? last.error.code : undefined;
+  });
+  expect(codes).toEqual(["model_not_found", "invalid_value", "server_error", "model_loading"]);
+  expect(lastOf(5)?.type).toBe("done");
+});
+
+test("a cancelled request ends with failed and frees its slot, window or not", async () => {
+  start(1, "@tokens=100000 @every=1", { window: 1 });
+  await vi.waitFor(() => expect(running()).toBe(1));
+  stream.write({ cancel: { id: 1 } });
+  await vi.waitFor(() => expect(isOver(1)).toBe(true));
+  expect(lastOf(1)).toMatchObject({ type: "failed", error: { code: "cancelled" } });
+  expect(running()).toBe(0);
+});
+
+test("an id used twice at once ends the stream with an error and all its requests", async () => {
+  start(1, "@tokens=100000 @every=1");
+  start(1);
+  expect(await ended).toMatchObject({ code: "invalid_value" });
+  await vi.waitFor(() => expect(running()).toBe(0));
+});
+
+test("the stream's end cancels every request on it", async () => {
+  start(1, "@tokens=100000 @every=1");
+  start(2, "@tokens=100000 @every=1");
+  await vi.waitFor(() => expect(running()).toBe(2));
+  stream.end();
+  await ended;
+  await vi.waitFor(() => expect(running()).toBe(0));
+});
+
+test("unloading a deployment fails its requests with unavailable", async () => {
+  start(1, "@tokens=100000 @every=1");
+  await vi.waitFor(() => expect(running()).toBe(1));
+  await replicas.unload("m");
+  await vi.waitFor(() => expect(isOver(1)).toBe(true));
+  expect(lastOf(1)).toMatchObject({ type: "failed", error: { code: "unavailable" } });
+});
+
+test("loading what runs is left alone; what failed or changed is started anew", async () => {
+  const spec = { key: "m", engine: "llama" as const, weights, options: {} };
+  start(1, "@tokens=100000 @every=1");
+  await vi.waitFor(() => expect(running()).toBe(1));
+  await replicas.load(spec);
+  expect(running()).toBe(1);
+  await replicas.load({ ...spec, options: { maxSequences: 3 } });
+  await vi.waitFor(() => expect(replicas.statuses()[0]?.load.maxSequences).toBe(3));
+  await replicas.load({ ...spec, weights: { ...weights, key: "missing" } });
+  await vi.waitFor(() => expect(replicas.statuses()[0]?.phase).toBe("failed"));
+  expect(replicas.statuses()[0]?.message).toBe("no source has missing");
+  await replicas.load(spec);
+  await vi.waitFor(() => expect(replicas.statuses()[0]?.phase).toBe("ready"));
+});

@@ -1,0 +1,273 @@
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { GatewayCores, GatewayUnderTest } from "./gateway/gateway-under-test.ts";
+import { startHeddle } from "./gateway/heddle.ts";
+import { mockRequest, mockText } from "./gateway/mock-answer.ts";
+import { startPortkey } from "./gateway/portkey.ts";
+import { Child, withCleanup } from "./support/child-process.ts";
+import {
+  benchFolder,
+  numberList,
+  readOptions,
+  repositoryRoot,
+  writeReport,
+} from "./support/command-line.ts";
+import type { LoadResult } from "./support/load-generator.ts";
+import { originOf } from "./support/origin.ts";
+import { sampleProcess } from "./support/proc-files.ts";
+import { ProcessSampler } from "./support/process-sampler.ts";
+import { runLoad } from "./support/run-load.ts";
+import { median } from "./support/statistics.ts";
+import { formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
+
+// What the gateway costs: ours and a peer in front of engines that answer at once, in one run.
+
+const usage =
+  "npm run bench:gateway -- [--json FILE] [--seconds N] [--rounds N] [--concurrency 1,10,64] [--only ours|peer] [--cpu-profile DIR]";
+const options = readOptions(usage, [
+  "json",
+  "seconds",
+  "rounds",
+  "concurrency",
+  "only",
+  "cpu-profile",
+]);
+const durationMs = Number(options["seconds"] ?? 5) * 1000;
+const rounds = Number(options["rounds"] ?? 5);
+const concurrencies = numberList(options["concurrency"] ?? "1,10,64");
+const warmupMs = 1_500;
+const cores: GatewayCores = { gateway: 0, rest: 1 };
+
+/** One cell of the result: a gateway at one concurrency, streaming or not, over all rounds. */
+interface Cell {
+  readonly gateway: string;
+  readonly stream: boolean;
+  readonly concurrency: number;
+  readonly rounds: (LoadResult & { readonly gatewayCpuMs: number })[];
+}
+
+interface CellFigures {
+  readonly gateway: string;
+  readonly stream: boolean;
+  readonly concurrency: number;
+  readonly requestsPerSecond: number;
+  /** CPU time of the gateway; unlike the rate it does not depend on what else the machine does. */
+  readonly cpuMicrosPerRequest: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly firstTextP50Ms: number;
+  readonly deltasPerSecond: number;
+  readonly framesPerSecond: number;
+  readonly lostDeltas: number;
+  readonly failures: number;
+  readonly firstFailure: string;
+}
+
+await withCleanup(async () => {
+  const mockUrl = await startMock();
+  const direct = directTo(mockUrl);
+  const ours = options["only"] === "peer" ? undefined : await startHeddle(cores, profileFlags());
+  const peer = options["only"] === "ours" ? undefined : await startPortkey(mockUrl, cores);
+  const gateways = [ours, peer].filter((gateway) => gateway !== undefined);
+  const samplers = gateways.map((gateway) => new ProcessSampler(() => gateway.processes, 250));
+  const cells = await measure(direct, gateways, samplers);
+  const figures = cells.map(summarizeCell);
+  const memory = samplers.flatMap((sampler, index) =>
+    sampler.trends().map((trend) => ({ gateway: gateways[index]!.name, ...trend })),
+  );
+  printFigures(figures);
+  printTable(
+    "Memory of the gateways under load (MiB)",
+    ["gateway", "first", "last", "max", "MiB/min", "flat"],
+    memory.map(({ gateway, residentMiB, residentMiBPerMinute, flat }) => [
+      gateway,
+      residentMiB.first,
+      residentMiB.last,
+      residentMiB.max,
+      residentMiBPerMinute,
+      flat ? "yes" : "no",
+    ]),
+  );
+  const verdicts = judge(figures, direct.name, ours?.name, peer?.name, memory[0]?.flat ?? false);
+  printVerdicts(verdicts);
+  writeReport(options["json"], { durationMs, rounds, warmupMs, figures, memory, verdicts, cells });
+});
+
+async function startMock(): Promise<string> {
+  const program = fileURLToPath(new URL("./gateway/mock-openai.ts", import.meta.url));
+  const child = new Child({
+    name: "mock OpenAI upstream",
+    command: process.execPath,
+    args: [program],
+    core: cores.rest,
+    cwd: repositoryRoot,
+    logFile: join(benchFolder, "logs/mock-openai.log"),
+  });
+  const [url] = await child.line(/^http:\S+/, 20_000);
+  return url;
+}
+
+/** The mock itself, without a gateway: what the harness alone costs. */
+function directTo(mockUrl: string): GatewayUnderTest {
+  const path = "/v1/chat/completions";
+  return { name: "no gateway", processes: [], origin: originOf(mockUrl), path, headers: {} };
+}
+
+/** Each round visits every target once at each load, so that drift of the machine meets all. */
+async function measure(
+  direct: GatewayUnderTest,
+  gateways: readonly GatewayUnderTest[],
+  samplers: readonly ProcessSampler[],
+): Promise<readonly Cell[]> {
+  const targets = [direct, ...gateways];
+  const cells = [false, true].flatMap((stream) =>
+    concurrencies.flatMap((concurrency) =>
+      targets.map(({ name }): Cell => ({ gateway: name, stream, concurrency, rounds: [] })),
+    ),
+  );
+  for (let round = 1; round <= rounds; round += 1) {
+    for (const cell of cells) {
+      const index = targets.findIndex(({ name }) => name === cell.gateway);
+      const sampler = samplers[index - 1];
+      sampler?.resume();
+      const cpuBefore = cpuMs(targets[index]!);
+      const result = await load(targets[index]!, cell);
+      cell.rounds.push({ ...result, gatewayCpuMs: cpuMs(targets[index]!) - cpuBefore });
+      sampler?.pause();
+      printRound(round, cell);
+    }
+  }
+  return cells;
+}
+
+function cpuMs({ processes }: GatewayUnderTest): number {
+  return processes.reduce((sum, { pid }) => sum + (sampleProcess(pid)?.cpuMs ?? 0), 0);
+}
+
+function profileFlags(): readonly string[] {
+  const folder = options["cpu-profile"];
+  return folder === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${resolve(folder)}`];
+}
+
+function load(target: GatewayUnderTest, { stream, concurrency }: Cell): Promise<LoadResult> {
+  const { origin, path, headers } = target;
+  const body = mockRequest(stream);
+  const times = { warmupMs, durationMs };
+  const spec = { origin, path, headers, body, stream, concurrency, ...times };
+  const logFile = join(benchFolder, "logs/load.log");
+  return runLoad({ ...spec, expectedText: mockText }, cores.rest, logFile);
+}
+
+function printRound(round: number, cell: Cell): void {
+  const result = cell.rounds.at(-1)!;
+  const what = `${cell.stream ? "stream" : "whole "} c=${cell.concurrency}`;
+  const rate = `${formatNumber(result.requestsPerSecond)} requests/s`;
+  const wrong = result.failures > 0 ? `, ${result.failures} FAILED: ${result.firstFailure}` : "";
+  console.log(`round ${round}  ${what.padEnd(12)}  ${cell.gateway.padEnd(15)}  ${rate}${wrong}`);
+}
+
+function summarizeCell({ gateway, stream, concurrency, rounds: results }: Cell): CellFigures {
+  const middle = (pick: (result: Cell["rounds"][number]) => number) => median(results.map(pick));
+  const sum = (pick: (result: LoadResult) => number) => results.map(pick).reduce((a, b) => a + b);
+  return {
+    gateway,
+    stream,
+    concurrency,
+    requestsPerSecond: middle((result) => result.requestsPerSecond),
+    cpuMicrosPerRequest: middle((result) => (result.gatewayCpuMs * 1000) / result.allRequests),
+    p50Ms: middle((result) => result.latencyMs.p50),
+    p99Ms: middle((result) => result.latencyMs.p99),
+    firstTextP50Ms: middle((result) => result.firstTextMs.p50),
+    deltasPerSecond: middle((result) => result.deltasPerSecond),
+    framesPerSecond: middle((result) => result.framesPerSecond),
+    lostDeltas: sum((result) => result.lostDeltas),
+    failures: sum((result) => result.failures),
+    firstFailure: results.find((result) => result.firstFailure)?.firstFailure ?? "",
+  };
+}
+
+function printFigures(figures: readonly CellFigures[]): void {
+  printTable(
+    "Whole answers, median of the rounds",
+    ["gateway", "c", "requests/s", "CPU us/request", "p50 ms", "p99 ms", "failed"],
+    figures
+      .filter(({ stream }) => !stream)
+      .map((f) => [
+        f.gateway,
+        f.concurrency,
+        f.requestsPerSecond,
+        f.cpuMicrosPerRequest,
+        f.p50Ms,
+        f.p99Ms,
+        f.failures,
+      ]),
+  );
+  printTable(
+    "Streams of 64 deltas, median of the rounds",
+    [
+      "gateway",
+      "c",
+      "deltas/s",
+      "frames/s",
+      "CPU us/stream",
+      "first text p50 ms",
+      "whole p50 ms",
+      "lost",
+      "failed",
+    ],
+    figures
+      .filter(({ stream }) => stream)
+      .map((f) => [
+        f.gateway,
+        f.concurrency,
+        f.deltasPerSecond,
+        f.framesPerSecond,
+        f.cpuMicrosPerRequest,
+        f.firstTextP50Ms,
+        f.p50Ms,
+        f.lostDeltas,
+        f.failures,
+      ]),
+  );
+}
+
+/** The bars of the product against the peer; without the peer only the absolute ones. */
+function judge(
+  figures: readonly CellFigures[],
+  direct: string,
+  ours: string | undefined,
+  peer: string | undefined,
+  flat: boolean,
+): readonly Verdict[] {
+  if (ours === undefined) return [];
+  const of = (gateway: string, concurrency: number) =>
+    figures.find((f) => f.gateway === gateway && f.concurrency === concurrency && !f.stream)!;
+  const versus = concurrencies.flatMap((concurrency): Verdict[] => {
+    if (peer === undefined) return [];
+    const [base, own, other] = [direct, ours, peer].map((name) => of(name, concurrency));
+    const rate = own!.requestsPerSecond / other!.requestsPerSecond;
+    const added = (own!.p50Ms - base!.p50Ms) / (other!.p50Ms - base!.p50Ms);
+    const ratio = (value: number) => `${formatNumber(value)}x`;
+    return [
+      {
+        bar: `requests/s >= 4x the peer's at c=${concurrency}`,
+        measured: ratio(rate),
+        pass: rate >= 4,
+      },
+      {
+        bar: `added p50 <= 0.3x the peer's at c=${concurrency}`,
+        measured: ratio(added),
+        pass: added <= 0.3,
+      },
+    ];
+  });
+  const own = figures.filter(({ gateway }) => gateway === ours);
+  const lost = own.reduce((sum, { lostDeltas }) => sum + lostDeltas, 0);
+  const failures = own.reduce((sum, cell) => sum + cell.failures, 0);
+  return [
+    ...versus,
+    { bar: "no delta of a stream lost", measured: `${lost} lost`, pass: lost === 0 },
+    { bar: "no request failed", measured: `${failures} failed`, pass: failures === 0 },
+    { bar: "memory flat", measured: flat ? "flat" : "grows", pass: flat },
+  ];
+}

@@ -1,0 +1,73 @@
+import { randomBytes } from "node:crypto";
+import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { createApiKey } from "@heddle/auth/api-key";
+import { Child } from "../support/child-process.ts";
+import { benchFolder, repositoryRoot } from "../support/command-line.ts";
+import { HeddleApi } from "../support/heddle-api.ts";
+import { freePort, originOf, waitForServer } from "../support/origin.ts";
+import type { GatewayCores, GatewayUnderTest } from "./gateway-under-test.ts";
+import { mockModel } from "./mock-answer.ts";
+
+/** A master on the gateways' core and a mock worker on the other, attached over gRPC. */
+export async function startHeddle(
+  cores: GatewayCores,
+  nodeFlags: readonly string[] = [],
+): Promise<GatewayUnderTest> {
+  mkdirSync(join(benchFolder, "data"), { recursive: true });
+  const data = mkdtempSync(join(benchFolder, "data/gateway-"));
+  const secrets = writeSecrets(data);
+  const [http, grpc] = [await freePort(), await freePort()];
+  const master = new Child({
+    name: "master",
+    command: process.execPath,
+    args: [
+      ...nodeFlags,
+      join(repositoryRoot, "apps/master/dist/main.js"),
+      ...["--data", join(data, "master")],
+      ...["--http-host", "127.0.0.1", "--http-port", String(http)],
+      ...["--grpc-host", "127.0.0.1", "--grpc-port", String(grpc)],
+      ...["--cluster-token-file", secrets.clusterTokenFile],
+      ...["--bootstrap-key-file", secrets.bootstrapKeyFile],
+      ...["--profile", "tiny"],
+    ],
+    core: cores.gateway,
+    cwd: data,
+    logFile: join(benchFolder, "logs/master.log"),
+  });
+  const url = `http://127.0.0.1:${http}`;
+  await waitForServer(`${url}/api/v1/models`, 30_000);
+  const settings = {
+    masters: [`127.0.0.1:${grpc}`],
+    clusterToken: secrets.clusterToken,
+    dataDirectory: join(data, "worker"),
+  };
+  new Child({
+    name: "mock worker",
+    command: process.execPath,
+    args: [fileURLToPath(new URL("./mock-worker.ts", import.meta.url)), JSON.stringify(settings)],
+    core: cores.rest,
+    logFile: join(benchFolder, "logs/mock-worker.log"),
+  });
+  const api = new HeddleApi(url, secrets.apiKey);
+  await api.serve({ id: mockModel, source: "builtin://mock" }, 30_000);
+  const key = await api.createLimitedKey();
+  return {
+    name: "Heddle",
+    processes: [{ pid: master.pid, role: "master" }],
+    origin: originOf(url),
+    path: "/api/v1/chat/completions",
+    headers: { authorization: `Bearer ${key}` },
+  };
+}
+
+function writeSecrets(data: string) {
+  const clusterToken = randomBytes(32).toString("base64url");
+  const apiKey = createApiKey("local").text;
+  const clusterTokenFile = join(data, "cluster-token");
+  const bootstrapKeyFile = join(data, "bootstrap-key");
+  writeFileSync(clusterTokenFile, `${clusterToken}\n`, { mode: 0o600 });
+  writeFileSync(bootstrapKeyFile, `${apiKey}\n`, { mode: 0o600 });
+  return { clusterToken, apiKey, clusterTokenFile, bootstrapKeyFile };
+}

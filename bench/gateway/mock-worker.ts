@@ -1,0 +1,31 @@
+import { jsonLog } from "@heddle/rpc/node/log";
+import { startWorker } from "../../apps/worker/dist/worker.js";
+import { MockEngine } from "./mock-engine.ts";
+
+// A worker as the cluster knows it (its registration, heartbeats and sessions are the product's),
+// with the mock engine in place of a model.
+// usage: node mock-worker.ts '{"masters":["HOST:PORT"],"clusterToken":"...","dataDirectory":"..."}'
+
+const settings = JSON.parse(process.argv[2] ?? "{}") as {
+  readonly masters: readonly string[];
+  readonly clusterToken: string;
+  readonly dataDirectory: string;
+};
+
+const worker = await startWorker(
+  {
+    ...settings,
+    name: "mock",
+    grpcHost: "127.0.0.1",
+    grpcPort: 0,
+    advertise: undefined,
+    version: "bench",
+    engineDefaults: {},
+  },
+  {
+    startEngine: async ({ sink }) => new MockEngine(sink),
+    pullWeights: async (weights) => `/${weights.file}`,
+  },
+  jsonLog("mock-worker"),
+);
+process.once("SIGTERM", () => void worker.close(1_000).then(() => process.exit(0)));

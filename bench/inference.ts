@@ -1,0 +1,117 @@
+import { printComparison } from "./inference/comparison.ts";
+import { masterOverhead, type OverheadResult } from "./inference/overhead.ts";
+import { type MeasuredRound, measureRounds } from "./inference/rounds.ts";
+import {
+  type InferenceServer,
+  oursAt,
+  peerAt,
+  startLlamaServer,
+  startOurs,
+} from "./inference/servers.ts";
+import { withCleanup } from "./support/child-process.ts";
+import { numberList, readOptions, writeReport } from "./support/command-line.ts";
+import { formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
+
+// Our whole path (HTTP, master, gRPC, engine) against any OpenAI-compatible server on the same
+// weights, in interleaved rounds.
+
+const usage = `npm run bench:inference -- --model-file FILE.gguf (--peer URL | --llama-server PROGRAM)
+  [--json FILE] [--rounds N] [--threads N] [--concurrency 1,4,8,16] [--tokens N] [--eos 0,2]
+  [--ours URL --key KEY --model ID] [--only ours|peer]`;
+const options = readOptions(usage, [
+  "model-file",
+  "peer",
+  "llama-server",
+  "json",
+  "rounds",
+  "threads",
+  "concurrency",
+  "tokens",
+  "eos",
+  "ours",
+  "key",
+  "model",
+  "only",
+]);
+const rounds = Number(options["rounds"] ?? 5);
+const threads = Number(options["threads"] ?? 1);
+const plan = {
+  rounds,
+  concurrencies: numberList(options["concurrency"] ?? "1,4,8,16"),
+  maxTokens: Number(options["tokens"] ?? 64),
+  bannedTokens: numberList(options["eos"] ?? "0,2"),
+};
+
+await withCleanup(async () => {
+  const { ours, overhead } = await startOrFindOurs();
+  const peer = await startOrFindPeer();
+  const servers = [ours, peer].filter((server) => server !== undefined);
+  if (servers.length === 0) throw new Error(`nothing to measure\nusage: ${usage}`);
+  const measured = await measureRounds(servers, plan);
+  const verdicts = printComparison(ours?.name, peer?.name, measured, plan.concurrencies);
+  const all = [...verdicts, ...(overhead ? [judgeOverhead(overhead)] : []), judgeIdle(measured)];
+  printVerdicts(all);
+  writeReport(options["json"], { threads, plan, overhead, verdicts: all, measured });
+});
+
+async function startOrFindOurs(): Promise<{
+  readonly ours: InferenceServer | undefined;
+  readonly overhead: OverheadResult | undefined;
+}> {
+  if (options["only"] === "peer") return { ours: undefined, overhead: undefined };
+  if (options["ours"] !== undefined) {
+    const ours = oursAt(options["ours"], options["key"] ?? "", options["model"] ?? "");
+    return { ours, overhead: undefined };
+  }
+  const { server, cluster } = await startOurs({ modelFile: modelFile(), threads });
+  const overhead = await masterOverhead(cluster);
+  printTable(
+    "Time to first token, tiny model (ms): what the master adds to its worker's own session",
+    ["path", "requests", "p50", "p99"],
+    [
+      [
+        "HTTP -> master -> gRPC -> worker",
+        overhead.http.count,
+        overhead.http.p50,
+        overhead.http.p99,
+      ],
+      ["gRPC -> worker", overhead.session.count, overhead.session.p50, overhead.session.p99],
+    ],
+  );
+  return { ours: server, overhead };
+}
+
+async function startOrFindPeer(): Promise<InferenceServer | undefined> {
+  if (options["only"] === "ours") return undefined;
+  if (options["llama-server"] !== undefined) {
+    return startLlamaServer(options["llama-server"], { modelFile: modelFile(), threads });
+  }
+  if (options["peer"] !== undefined) return peerAt(options["peer"], options["model"] ?? "default");
+  console.log("SKIPPED: neither --peer nor --llama-server is given; only our own figures follow.");
+  return undefined;
+}
+
+function modelFile(): string {
+  const file = options["model-file"];
+  if (file === undefined) throw new Error(`--model-file is missing\nusage: ${usage}`);
+  return file;
+}
+
+function judgeOverhead({ http, session }: OverheadResult): Verdict {
+  const added = http.p50 - session.p50;
+  return {
+    bar: "master and HTTP add <= 1 ms p50 to the first token",
+    measured: `${formatNumber(added)} ms`,
+    pass: added <= 1,
+  };
+}
+
+/** A server that works while the other is measured would falsify both. */
+function judgeIdle(measured: readonly MeasuredRound[]): Verdict {
+  const idle = Math.max(0, ...measured.map(({ idleCpuPercent }) => idleCpuPercent));
+  return {
+    bar: "the idle server takes <= 5 % of a core",
+    measured: `${formatNumber(idle)} % at most`,
+    pass: idle <= 5,
+  };
+}

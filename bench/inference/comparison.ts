@@ -1,0 +1,96 @@
+import { median } from "../support/statistics.ts";
+import { formatNumber, printTable, type Verdict } from "../support/table.ts";
+import type { MeasuredRound } from "./rounds.ts";
+
+/** One figure of a server in a round, and what our ratio to the peer must be. */
+interface Figure {
+  readonly name: string;
+  readonly unit: string;
+  readonly of: (round: MeasuredRound) => number;
+  /** Absent for a figure without a bar. Ratios are ours over the peer's. */
+  readonly bar?: { readonly text: string; readonly pass: (ratio: number) => boolean };
+}
+
+/** Prints medians with their ratios and returns the verdicts of those that have a bar. */
+export function printComparison(
+  ours: string | undefined,
+  peer: string | undefined,
+  rounds: readonly MeasuredRound[],
+  concurrencies: readonly number[],
+): readonly Verdict[] {
+  const figures = figuresOf(concurrencies);
+  const of = (server: string | undefined, figure: Figure) =>
+    rounds.filter((round) => round.server === server).map(figure.of);
+  const ratios = figures.map((figure) => median(ratiosOf(of(ours, figure), of(peer, figure))));
+  printTable(
+    "Medians of the rounds; the ratio is the median of the rounds' ratios",
+    ["figure", "unit", ours ?? "-", peer ?? "-", "ratio"],
+    figures.map((figure, i) => [
+      figure.name,
+      figure.unit,
+      median(of(ours, figure)),
+      median(of(peer, figure)),
+      ours !== undefined && peer !== undefined ? `${formatNumber(ratios[i]!)}x` : "-",
+    ]),
+  );
+  if (ours === undefined || peer === undefined) return [];
+  return figures.flatMap(({ bar }, i) => {
+    const ratio = ratios[i]!;
+    return bar
+      ? [{ bar: bar.text, measured: `${formatNumber(ratio)}x`, pass: bar.pass(ratio) }]
+      : [];
+  });
+}
+
+function figuresOf(concurrencies: readonly number[]): readonly Figure[] {
+  return [
+    ...concurrencies.flatMap(decodeFigures),
+    {
+      name: "first token p50, one at a time",
+      unit: "ms",
+      of: (round) => round.firstTokenMs.p50,
+      bar: { text: "first token <= 1.0x", pass: (ratio) => ratio <= 1 },
+    },
+    {
+      name: "first token mean, 8 sharing a 256-token prefix",
+      unit: "ms",
+      of: (round) => round.sharedPrefix.meanFirstTokenMs,
+      bar: { text: "shared prefix >= 3x faster (ratio <= 0.333)", pass: (ratio) => ratio <= 1 / 3 },
+    },
+    {
+      name: "worst gap of 3 decodes, 1,024-token prompt comes",
+      unit: "ms",
+      of: (round) => round.longPrompt.worstGapMs,
+      bar: { text: "worst gap >= 5x smaller (ratio <= 0.2)", pass: (ratio) => ratio <= 0.2 },
+    },
+    {
+      name: "first token of that long prompt",
+      unit: "ms",
+      of: (round) => round.longPrompt.firstTokenMs,
+    },
+  ];
+}
+
+function decodeFigures(concurrency: number): readonly Figure[] {
+  const at = (round: MeasuredRound) => round.decode[concurrency]!;
+  const name = `c=${concurrency}`;
+  return [
+    {
+      name: `decode ${name}`,
+      unit: "tokens/s",
+      of: (round) => at(round).tokensPerSecond,
+      bar: { text: `decode >= 1.0x at ${name}`, pass: (ratio) => ratio >= 1 },
+    },
+    { name: `CPU a token ${name}`, unit: "ms", of: (round) => at(round).cpuMsPerToken },
+    { name: `whole run ${name}`, unit: "tokens/s", of: (round) => at(round).wholeTokensPerSecond },
+    { name: `first token p50 ${name}`, unit: "ms", of: (round) => at(round).firstTokenMs.p50 },
+    { name: `gap p50 ${name}`, unit: "ms", of: (round) => at(round).gapMs.p50 },
+    { name: `gap p99 ${name}`, unit: "ms", of: (round) => at(round).gapMs.p99 },
+    { name: `gap max ${name}`, unit: "ms", of: (round) => at(round).gapMs.max },
+  ];
+}
+
+/** Paired by round, since a round's figures were taken side by side. */
+function ratiosOf(ours: readonly number[], peer: readonly number[]): readonly number[] {
+  return ours.flatMap((value, i) => (peer[i] ? [value / peer[i]] : []));
+}

@@ -1,0 +1,154 @@
+import {
+  askOnce,
+  type ChatAnswer,
+  type ChatRequest,
+  type ChatServer,
+} from "../support/chat-client.ts";
+import { randomWords } from "../support/prompts.ts";
+import { mean, type Summary, summarize } from "../support/statistics.ts";
+
+/** What every workload sends the same way to every server. */
+interface WorkloadOptions {
+  /** The same for all servers of a round, so that they get the same prompts. */
+  readonly seed: number;
+  readonly bannedTokens: readonly number[];
+}
+
+export interface DecodeResult {
+  /** While all streams decode: from the last one's first token to the first one's last. */
+  readonly tokensPerSecond: number;
+  /** All tokens over the time from the first request to the last token, prompts included. */
+  readonly wholeTokensPerSecond: number;
+  readonly firstTokenMs: Summary;
+  readonly gapMs: Summary;
+  readonly completionTokens: number;
+}
+
+/** So many streams that start together, each of a prompt of about 32 tokens. */
+export async function decode(
+  server: ChatServer,
+  options: WorkloadOptions,
+  concurrency: number,
+  maxTokens: number,
+): Promise<DecodeResult> {
+  const answers = await Promise.all(
+    Array.from({ length: concurrency }, (_, i) =>
+      ask(server, options, { prompt: randomWords(24, options.seed * 100 + i), maxTokens }),
+    ),
+  );
+  const tokens = answers.reduce((sum, { usage }) => sum + usage!.completion_tokens, 0);
+  const frames = answers.reduce((sum, { textTimes }) => sum + textTimes.length, 0);
+  const from = Math.max(...answers.map(({ textTimes }) => textTimes[0]!));
+  const to = Math.min(...answers.map(({ textTimes }) => textTimes.at(-1)!));
+  const between = answers.flatMap(({ textTimes }) => textTimes.filter((t) => t > from && t <= to));
+  const started = Math.min(...answers.map(({ sentAt }) => sentAt));
+  const ended = Math.max(...answers.map(({ textTimes }) => textTimes.at(-1)!));
+  return {
+    // An event may stand for several tokens, or for none: usage tells how many there were.
+    tokensPerSecond: (between.length * (tokens / frames)) / ((to - from) / 1000),
+    wholeTokensPerSecond: tokens / ((ended - started) / 1000),
+    firstTokenMs: summarize(answers.map(firstTokenMs)),
+    gapMs: summarize(answers.flatMap(gaps)),
+    completionTokens: tokens,
+  };
+}
+
+export interface FirstTokenResult extends Summary {
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+}
+
+/** One request at a time, of prompts of about 64 tokens that share only the template's beginning. */
+export async function firstToken(
+  server: ChatServer,
+  options: WorkloadOptions,
+  requests: number,
+): Promise<FirstTokenResult> {
+  const answers: ChatAnswer[] = [];
+  for (let i = 0; i < requests; i += 1) {
+    const prompt = randomWords(48, options.seed * 1_000 + i);
+    answers.push(await ask(server, options, { prompt, maxTokens: 2 }));
+  }
+  const promptTokens = mean(answers.map(({ usage }) => usage!.prompt_tokens));
+  return { ...summarize(answers.map(firstTokenMs)), promptTokens, cachedTokens: cached(answers) };
+}
+
+/** Requests that come together and begin with the same 256 tokens, which nobody has seen before. */
+export async function sharedPrefix(
+  server: ChatServer,
+  options: WorkloadOptions,
+  requests: number,
+): Promise<{ readonly meanFirstTokenMs: number; readonly cachedTokens: number }> {
+  const prefix = randomWords(256, options.seed + 500_000);
+  const answers = await Promise.all(
+    Array.from({ length: requests }, (_, i) =>
+      ask(server, options, {
+        prompt: `${prefix} ${randomWords(16, options.seed * 100 + i)}`,
+        maxTokens: 2,
+      }),
+    ),
+  );
+  return { meanFirstTokenMs: mean(answers.map(firstTokenMs)), cachedTokens: cached(answers) };
+}
+
+/** Three streams decode; then a prompt of about 1,024 tokens comes. How long do they stand still? */
+export async function longPromptAmongDecodes(
+  server: ChatServer,
+  options: WorkloadOptions,
+): Promise<{
+  readonly worstGapMs: number;
+  readonly gapMs: Summary;
+  readonly firstTokenMs: number;
+}> {
+  const victims = 3;
+  const settledAfter = 8;
+  const counts = new Array<number>(victims).fill(0);
+  let long: Promise<ChatAnswer> | undefined;
+  const answers = await Promise.all(
+    counts.map((_, i) =>
+      ask(server, options, {
+        prompt: randomWords(24, options.seed * 100 + i),
+        maxTokens: 96,
+        onText: () => {
+          counts[i]! += 1;
+          if (counts.every((count) => count >= settledAfter)) {
+            const prompt = randomWords(1_000, options.seed + 900_000);
+            long ??= ask(server, options, { prompt, maxTokens: 2 });
+          }
+        },
+      }),
+    ),
+  );
+  if (!long) throw new Error(`${server.name} ended its answers before the long prompt was sent`);
+  const gapMs = summarize(answers.flatMap(gaps));
+  return { worstGapMs: gapMs.max, gapMs, firstTokenMs: firstTokenMs(await long) };
+}
+
+/** Rejects unless the answer came in full: a figure of a failed request means nothing. */
+async function ask(
+  server: ChatServer,
+  options: WorkloadOptions,
+  request: Pick<ChatRequest, "prompt" | "maxTokens" | "onText">,
+): Promise<ChatAnswer> {
+  const { bannedTokens } = options;
+  const answer = await askOnce(server, { ...request, temperature: 0, bannedTokens });
+  if (answer.outcome !== "answered") throw new Error(`${server.name}: ${answer.outcome}`);
+  const tokens = answer.usage?.completion_tokens;
+  if (tokens === request.maxTokens && answer.textTimes.length > 0) return answer;
+  throw new Error(
+    `${server.name} gave ${tokens} tokens of ${request.maxTokens}: name the model's ending tokens with --eos`,
+  );
+}
+
+/** Prompt tokens that the server had already, on average. */
+function cached(answers: readonly ChatAnswer[]): number {
+  return mean(answers.map(({ usage }) => usage?.prompt_tokens_details?.cached_tokens ?? 0));
+}
+
+function firstTokenMs({ sentAt, textTimes }: ChatAnswer): number {
+  return textTimes[0]! - sentAt;
+}
+
+function gaps({ textTimes }: ChatAnswer): number[] {
+  return textTimes.slice(1).map((time, i) => time - textTimes[i]!);
+}

@@ -1,0 +1,66 @@
+import { GangPlacer } from "@heddle/scheduler/gang";
+import { Ledger } from "@heddle/scheduler/ledger";
+import type { NodeSnapshot, TaskRequest } from "@heddle/scheduler/model";
+import { ShapeTable } from "@heddle/scheduler/shape";
+import { Stranding } from "@heddle/scheduler/stranding";
+import { countTargets, targetMix } from "@heddle/scheduler/targets";
+import type { Policy } from "./simulate.ts";
+import type { TraceNode, TracePod } from "./trace.ts";
+
+/**
+ * Our own `fragmentation` strategy through the library's placement path. Like FGD it knows the
+ * trace's mix of pods; unlike FGD it never reads a node's name, so it takes no random order.
+ */
+export function heddlePolicy(nodes: readonly TraceNode[], pods: readonly TracePod[]): Policy {
+  const snapshots = nodes.map(nodeSnapshot);
+  const ledger = Ledger.ofCapacity(snapshots, 1);
+  const mix = targetMix(countTargets(pods.map((pod) => ({ request: taskRequest(pod), tasks: 1 }))));
+  const types = nodes.map(({ model }) => model);
+  const placer = new GangPlacer(ledger, new Stranding(mix, types));
+  const shapes = new ShapeTable(snapshots);
+  const requests = new Map<number, TaskRequest>();
+  return {
+    place(pod) {
+      const request = requests.get(pod.kind) ?? taskRequest(pod);
+      requests.set(pod.kind, request);
+      const shape = shapes.of(request);
+      const gang = { shape, tasks: 1, sameRack: false, strategy: "fragmentation" } as const;
+      return placer.place(gang) !== undefined;
+    },
+  };
+}
+
+export function nodeSnapshot({ name, cpuMilli, memoryMib, gpus, model }: TraceNode): NodeSnapshot {
+  return {
+    id: name,
+    state: "ready",
+    gpuType: model,
+    gpuMemoryGb: 0,
+    devices: Array.from({ length: gpus }, () => ({ healthy: true })),
+    capacity: { cpuMilli, memoryMib, localSsdGb: 0, ioOperationsPerSec: 0, networkMbps: 0 },
+    labels: {},
+    taints: [],
+    rack: "",
+    fabric: "",
+  };
+}
+
+export function taskRequest(pod: TracePod): TaskRequest {
+  return {
+    gpus: pod.gpus,
+    gpuMilli: pod.gpuMilli,
+    gpuTypes: pod.models,
+    gpuMemoryGb: 0,
+    scalars: {
+      cpuMilli: pod.cpuMilli,
+      memoryMib: pod.memoryMib,
+      localSsdGb: 0,
+      ioOperationsPerSec: 0,
+      networkMbps: 0,
+    },
+    nodeAffinity: [],
+    nodeAntiAffinity: [],
+    infiniband: false,
+    tolerations: [],
+  };
+}

@@ -1,0 +1,68 @@
+/**
+ * The scheduler's benchmark: GPU allocation on the openb traces under the FGD paper's set-up, and
+ * placements per second.
+ *
+ *   npm run bench:scheduler -- --traces DIR [--seeds 10] [--json FILE]
+ *
+ * DIR holds openb_node_list_gpu_node.csv and openb_pod_list_*.csv; each pod list is one trace,
+ * reported under its file's base name.
+ */
+import { writeFileSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { type Allocation, measureAllocation, POLICIES, type PolicyName } from "./simulate.ts";
+import { measureThroughput, type Throughput } from "./throughput.ts";
+import { readTraces } from "./trace.ts";
+
+/** The file that `--json` names. */
+interface Report {
+  readonly traces: Record<string, Record<PolicyName, Allocation>>;
+  readonly placementsPerSecond: Throughput;
+}
+
+const DEFAULT_SEEDS = "10";
+
+function main(): void {
+  const { values } = parseArgs({
+    options: {
+      traces: { type: "string" },
+      seeds: { type: "string", default: DEFAULT_SEEDS },
+      json: { type: "string" },
+    },
+  });
+  const seeds = Number(values.seeds);
+  if (!values.traces || !Number.isInteger(seeds) || seeds < 1) {
+    console.error("usage: npm run bench:scheduler -- --traces DIR [--seeds N] [--json FILE]");
+    process.exitCode = 2;
+    return;
+  }
+  const report = measure(values.traces, seeds);
+  if (values.json) writeFileSync(values.json, `${JSON.stringify(report, null, 2)}\n`);
+}
+
+/** Runs everything, printing each line as it is known. */
+function measure(dir: string, seeds: number): Report {
+  const placementsPerSecond = measureThroughput();
+  const { nodes, gpus, shapes, placement, schedule } = placementsPerSecond;
+  console.log(`${nodes} nodes, ${gpus} GPUs, ${shapes} shapes of request`);
+  console.log(`placements/s: ${placement} placement path, ${schedule} whole schedule()\n`);
+
+  const { nodes: traceNodes, traces } = readTraces(dir);
+  const names = Object.keys(POLICIES) as PolicyName[];
+  console.log(`GPU allocation in percent, ${seeds} seeds from 42`);
+  console.log("trace".padEnd(32), names.map((name) => name.padStart(8)).join(""));
+  const results: Report["traces"] = {};
+  for (const trace of traces) {
+    const row = Object.fromEntries(
+      names.map((name) => [name, measureAllocation(name, traceNodes, trace, seeds)]),
+    ) as Record<PolicyName, Allocation>;
+    results[trace.name] = row;
+    const means = names.map((name) => row[name].mean.toFixed(2).padStart(8)).join("");
+    console.log(trace.name.padEnd(32), means);
+  }
+  const rows = Object.values(results);
+  const level = rows.filter(({ heddle, fgd }) => heddle.mean >= fgd.mean).length;
+  console.log(`\nheddle >= fgd on ${level} of ${rows.length} traces`);
+  return { traces: results, placementsPerSecond };
+}
+
+main();

@@ -1,0 +1,60 @@
+import { existsSync, mkdirSync, mkdtempSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Child } from "./child-process.ts";
+import { benchFolder, repositoryRoot } from "./command-line.ts";
+import { HeddleApi } from "./heddle-api.ts";
+import { freePort } from "./origin.ts";
+import { commandLine, processTree } from "./proc-files.ts";
+import type { WatchedProcess } from "./process-sampler.ts";
+
+/** A whole local cluster of real processes, as a user starts it. */
+export interface RunningHeddle {
+  readonly api: HeddleApi;
+  readonly dataDirectory: string;
+  /** The master, the worker and every engine process, as they are now. */
+  processes(): readonly WatchedProcess[];
+  stop(): Promise<void>;
+}
+
+const program = join(repositoryRoot, "apps/cli/dist/main.js");
+
+/** Runs `heddle up` with a data directory of its own and waits until its self-check went well. */
+export async function heddleUp(flags: readonly string[]): Promise<RunningHeddle> {
+  if (!existsSync(program)) throw new Error("the workspace is not built: npm run build");
+  mkdirSync(join(benchFolder, "data"), { recursive: true });
+  const dataDirectory = mkdtempSync(join(benchFolder, "data/up-"));
+  const port = await freePort();
+  const child = new Child({
+    name: "heddle up",
+    command: process.execPath,
+    args: [program, "up", "--data", dataDirectory, "--port", String(port), ...flags],
+    logFile: join(benchFolder, "logs/heddle-up.log"),
+  });
+  await child.line(/Ctrl-C stops everything/, 120_000);
+  const credentials = readFileSync(join(dataDirectory, "credentials.json"), "utf8");
+  const { endpoint, api_key } = JSON.parse(credentials) as { endpoint: string; api_key: string };
+  return {
+    api: new HeddleApi(endpoint, api_key),
+    dataDirectory,
+    processes: () => processTree(child.pid).map((pid) => ({ pid, role: roleOf(pid, child.pid) })),
+    stop: () => child.stop(),
+  };
+}
+
+/**
+ * Serves the built-in model of random weights on one thread and returns its id: its own share of a
+ * call is so small that the path's shows, and no core is kept from the processes around it.
+ */
+export async function serveTinyModel({ api }: RunningHeddle): Promise<string> {
+  const id = "bench-tiny";
+  const options = { threads: 1, max_sequences: 16, context_tokens: 2_048, kv_tokens: 32_768 };
+  await api.serve({ id, source: "builtin://tiny", options }, 60_000);
+  return id;
+}
+
+/** What a process of the cluster is, from the program it runs. */
+function roleOf(pid: number, root: number): string {
+  if (pid === root) return "heddle up";
+  const script = commandLine(pid).find((argument) => /\.(js|ts|mjs)$/.test(argument)) ?? "";
+  return /apps\/([a-z-]+)\/dist\/main\.js$/.exec(script)?.[1] ?? "engine";
+}

@@ -1,0 +1,38 @@
+import { createServer } from "node:net";
+import type { Origin } from "./http-connection.ts";
+
+export function originOf(url: string): Origin {
+  const { protocol, hostname, port } = new URL(url);
+  if (protocol !== "http:") throw new Error(`${url} must begin with http://`);
+  return { host: hostname, port: Number(port || 80) };
+}
+
+/** A port that nobody listens on now, for servers that cannot be asked for any. */
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address();
+      const port = address && typeof address === "object" ? address.port : 0;
+      server.close(() => resolve(port));
+    });
+  });
+}
+
+/** Resolves when the URL answers with a status below 500. Rejects after the time is up. */
+export async function waitForServer(url: string, timeoutMs: number): Promise<void> {
+  const deadline = Date.now() + timeoutMs;
+  for (;;) {
+    const status = await fetch(url, { signal: AbortSignal.timeout(2_000) }).then(
+      async (response) => {
+        await response.arrayBuffer();
+        return response.status;
+      },
+      () => 599,
+    );
+    if (status < 500) return;
+    if (Date.now() > deadline) throw new Error(`${url} did not answer within ${timeoutMs} ms`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}

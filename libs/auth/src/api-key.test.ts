@@ -1,0 +1,65 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { createApiKey, hashApiKey, parseApiKey } from "./api-key.ts";
+
+describe("API keys", () => {
+  it("have the documented shape and parse to their id", () => {
+    const key = createApiKey("live");
+    expect(key.text).toMatch(/^hdl_live_[0-9A-Za-z]{8}_[0-9A-Za-z]{49}$/);
+    expect(parseApiKey(key.text)).toEqual({ ok: true, id: key.id, environment: "live" });
+  });
+
+  it("differ each time", () => {
+    const texts = new Set(Array.from({ length: 1000 }, () => createApiKey("live").text));
+    expect(texts.size).toBe(1000);
+  });
+
+  it("refuse an environment that would break the shape", () => {
+    expect(() => createApiKey("a_b")).toThrow(/environment/);
+    expect(() => createApiKey("")).toThrow(/environment/);
+  });
+
+  it("tell any single wrong character by the checksum", () => {
+    const { text } = createApiKey("live");
+    const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    fc.assert(
+      fc.property(
+        fc.integer({ min: "hdl_live_12345678_".length, max: text.length - 1 }),
+        fc.constantFrom(...alphabet),
+        (at, letter) => {
+          fc.pre(text[at] !== letter);
+          const typo = text.slice(0, at) + letter + text.slice(at + 1);
+          expect(parseApiKey(typo)).toEqual({ ok: false, reason: "checksum" });
+        },
+      ),
+    );
+  });
+
+  it("tell two swapped characters by the checksum", () => {
+    const { text } = createApiKey("live");
+    const at = [...text].findIndex((letter, i) => i > 20 && letter !== text[i + 1]);
+    const swapped = `${text.slice(0, at)}${text[at + 1]}${text[at]}${text.slice(at + 2)}`;
+    expect(parseApiKey(swapped)).toEqual({ ok: false, reason: "checksum" });
+  });
+
+  it("are malformed when cut, lengthened or foreign", () => {
+    const { text } = createApiKey("live");
+    for (const bad of [
+      "",
+      "sk-abc",
+      text.slice(0, -1),
+      `${text}0`,
+      text.toUpperCase(),
+      ` ${text}`,
+    ]) {
+      expect(parseApiKey(bad)).toEqual({ ok: false, reason: "malformed" });
+    }
+  });
+
+  it("hash differently under another pepper", () => {
+    const { text } = createApiKey("live");
+    const hash = hashApiKey(text, Buffer.alloc(32, 1));
+    expect(hash).toMatch(/^[0-9a-f]{64}$/);
+    expect(hashApiKey(text, Buffer.alloc(32, 2))).not.toBe(hash);
+  });
+});

@@ -1,0 +1,167 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { apply, emptyState } from "./apply.ts";
+import type { ControlCommand } from "./command.ts";
+import type { ApiKeyRecord, ControlState, DeploymentRecord, ModelRecord } from "./state.ts";
+
+/** The state in a form that can be compared, order of insertion included. */
+const plain = (state: ControlState) =>
+  Object.entries(state).map(([name, map]) => [name, ...(map as Map<string, unknown>)]);
+
+const key = (id: string, more: Partial<ApiKeyRecord> = {}): ApiKeyRecord => ({
+  id,
+  name: "test",
+  hash: "ab".repeat(32),
+  scopes: ["*"],
+  models: [],
+  limits: {},
+  createdAtMs: 1,
+  ...more,
+});
+
+const model = (id: string, deployment: string, more: Partial<ModelRecord> = {}): ModelRecord => ({
+  id,
+  family: "A",
+  contextWindow: 131_072,
+  availability: "Free (Beta)",
+  intendedUse: "tests",
+  ownedBy: "heddle",
+  capabilities: ["chat"],
+  createdAtMs: 1,
+  deployment,
+  backing: "tiny",
+  standIn: true,
+  ...more,
+});
+
+const deployment = (
+  name: string,
+  replicas: DeploymentRecord["replicas"] = 1,
+): DeploymentRecord => ({
+  replicas,
+  spec: {
+    key: name,
+    engine: "llama",
+    weights: { key: name, file: `${name}.gguf`, sources: [`builtin://${name}`] },
+    options: {},
+  },
+});
+
+const create = (record: ApiKeyRecord): ControlCommand => ({
+  type: "key.create",
+  atMs: 1,
+  key: record,
+});
+const register = (id: string, on: string, more: Partial<ModelRecord> = {}): ControlCommand => ({
+  type: "model.register",
+  atMs: 1,
+  model: model(id, on, more),
+  deployment: deployment(on),
+});
+
+const ids = fc.constantFrom("aaaaaaaa", "bbbbbbbb", "cccccccc");
+const names = fc.constantFrom("m1", "m2", "m3");
+const commands: fc.Arbitrary<ControlCommand> = fc.oneof(
+  ids.map((id) => create(key(id))),
+  fc
+    .tuple(ids, fc.nat(100))
+    .map(([id, atMs]): ControlCommand => ({ type: "key.revoke", atMs, id })),
+  fc
+    .tuple(names, fc.constantFrom("d1", "d2"), fc.boolean())
+    .map(([id, on, standIn]) => register(id, on, { standIn })),
+  names.map((id): ControlCommand => ({ type: "model.remove", atMs: 1, id })),
+);
+
+describe("apply", () => {
+  it("gives the same state and replies when the same commands are replayed, also as JSON", () => {
+    fc.assert(
+      fc.property(fc.array(commands, { maxLength: 60 }), (log) => {
+        const first = emptyState();
+        const replies = log.map((command) => apply(first, command));
+        const second = emptyState();
+        const again = log.map((command) =>
+          apply(second, JSON.parse(JSON.stringify(command)) as ControlCommand),
+        );
+        expect(again).toEqual(replies);
+        expect(plain(second)).toEqual(plain(first));
+      }),
+    );
+  });
+
+  it("keeps a deployment exactly as long as a model names it, after any commands", () => {
+    fc.assert(
+      fc.property(fc.array(commands, { maxLength: 60 }), (log) => {
+        const state = emptyState();
+        for (const command of log) apply(state, command);
+        const named = new Set([...state.models.values()].map((record) => record.deployment));
+        expect([...state.deployments.keys()].sort()).toEqual([...named].sort());
+      }),
+    );
+  });
+
+  it("changes nothing where it refuses", () => {
+    fc.assert(
+      fc.property(fc.array(commands, { maxLength: 40 }), (log) => {
+        const state = emptyState();
+        for (const command of log) {
+          const before = JSON.stringify(plain(state));
+          const reply = apply(state, command);
+          if (!reply.ok) expect(JSON.stringify(plain(state))).toBe(before);
+        }
+      }),
+    );
+  });
+
+  it("revokes once: the first time stays", () => {
+    const state = emptyState();
+    apply(state, create(key("aaaaaaaa")));
+    expect(apply(state, { type: "key.revoke", atMs: 7, id: "aaaaaaaa" })).toEqual({ ok: true });
+    expect(apply(state, { type: "key.revoke", atMs: 9, id: "aaaaaaaa" })).toEqual({ ok: true });
+    expect(state.keys.get("aaaaaaaa")?.revokedAtMs).toBe(7);
+  });
+
+  it("accepts a repeated registration and refuses one that differs", () => {
+    const state = emptyState();
+    expect(apply(state, register("m", "d"))).toEqual({ ok: true });
+    expect(apply(state, register("m", "d"))).toEqual({ ok: true });
+    expect(apply(state, register("m", "d", { family: "B" }))).toMatchObject({ code: "conflict" });
+    const other = { ...register("n", "d"), deployment: deployment("d", "every-worker") };
+    expect(apply(state, other as ControlCommand)).toMatchObject({ code: "conflict" });
+    expect(state.models.size).toBe(1);
+  });
+
+  it.each([
+    ["a short id", create(key("short"))],
+    ["a bad hash", create(key("aaaaaaaa", { hash: "zz" }))],
+    ["an empty name", create(key("aaaaaaaa", { name: "" }))],
+    ["a limit of zero", create(key("aaaaaaaa", { limits: { concurrency: 0 } }))],
+    ["a model id with a space", register("a b", "d")],
+    ["a context of zero", register("m", "d", { contextWindow: 0 })],
+    [
+      "a deployment under another name",
+      { ...register("m", "d"), deployment: deployment("e") } as ControlCommand,
+    ],
+    [
+      "a negative number of replicas",
+      { ...register("m", "d"), deployment: deployment("d", -1) } as ControlCommand,
+    ],
+    ["an unknown command", { type: "model.paint", atMs: 1 } as unknown as ControlCommand],
+  ])("refuses %s with invalid_value", (_what, command) => {
+    expect(apply(emptyState(), command)).toMatchObject({ ok: false, code: "invalid_value" });
+  });
+
+  it("answers not_found for what it does not hold", () => {
+    const state = emptyState();
+    expect(apply(state, { type: "model.remove", atMs: 1, id: "m" })).toMatchObject({
+      code: "not_found",
+    });
+    expect(apply(state, { type: "key.revoke", atMs: 1, id: "k" })).toMatchObject({
+      code: "not_found",
+    });
+  });
+
+  it("refuses a snapshot of an unknown layout", () => {
+    const snapshot = { ...plain(emptyState()), version: 2 } as never;
+    expect(() => fromSnapshot(snapshot)).toThrow(/newer master/);
+  });
+});

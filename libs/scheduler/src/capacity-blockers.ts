@@ -1,0 +1,129 @@
+import { blocker } from "./admission.ts";
+import { NODE_FILTERS, type NodeFilter, rejectedBy } from "./eligibility.ts";
+import { type GangRequest, gangFits } from "./gang.ts";
+import type { Ledger } from "./ledger.ts";
+import type { Blocker, NodeSnapshot, PendingReason } from "./model.ts";
+import { SCALARS } from "./units.ts";
+
+const REASON_OF_SCALAR: Readonly<Record<(typeof SCALARS)[number], PendingReason>> = {
+  cpuMilli: "InsufficientCpu",
+  memoryMib: "InsufficientMemory",
+  localSsdGb: "InsufficientMemory",
+  ioOperationsPerSec: "InsufficientCpu",
+  networkMbps: "InsufficientCpu",
+};
+
+const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {
+  state: "NodesDraining",
+  taint: "AffinityNoMatch",
+  gpu: "InsufficientGpu",
+  gpu_type: "InsufficientGpu",
+  gpu_memory: "InsufficientGpu",
+  affinity: "AffinityNoMatch",
+  anti_affinity: "AffinityNoMatch",
+  infiniband: "TopologyUnavailable",
+};
+
+/**
+ * Why the gang does not fit on what is free, every reason at once; empty where it fits. `capacity`
+ * is the same cluster with nothing on it and gives the limits.
+ */
+export function capacityBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Blocker[] {
+  if (gangFits(ledger, gang)) return [];
+  const { shape, tasks } = gang;
+  const eligible = [...ledger.nodes.keys()].filter((node) => shape.eligible[node] === 1);
+  if (eligible.length === 0) return filterBlockers(ledger, gang);
+  const blockers = shortages(ledger, capacity, gang, eligible);
+  if (blockers.length === 0) blockers.push(shapeBlocker(ledger, capacity, gang, eligible));
+  const draining = leavingNodes(ledger.nodes, gang);
+  if (draining > 0) {
+    const all = eligible.length + draining;
+    blockers.push(blocker("NodesDraining", "nodes", tasks, eligible.length, all));
+  }
+  return blockers;
+}
+
+/** How many nodes each static filter rejects, a node counted at its first. */
+export function rejectedNodes(
+  nodes: readonly NodeSnapshot[],
+  gang: GangRequest,
+): ReadonlyMap<NodeFilter, number> {
+  const counts = new Map<NodeFilter, number>();
+  for (const node of nodes) {
+    const filter = rejectedBy(gang.shape.request, node);
+    if (filter) counts.set(filter, (counts.get(filter) ?? 0) + 1);
+  }
+  return counts;
+}
+
+/** No node passes: one blocker a filter that rejected some. */
+function filterBlockers({ nodes }: Ledger, gang: GangRequest): Blocker[] {
+  const rejected = rejectedNodes(nodes, gang);
+  const blockers = NODE_FILTERS.filter((filter) => rejected.has(filter)).map((filter) =>
+    blocker(REASON_OF_FILTER[filter], filter, gang.tasks, 0, nodes.length),
+  );
+  if (blockers.length > 0) return blockers;
+  return [blocker("InsufficientCpu", "nodes", gang.tasks, 0, 0)];
+}
+
+/** Resources of which all eligible nodes together have too little free. */
+function shortages(
+  ledger: Ledger,
+  capacity: Ledger,
+  { shape, tasks }: GangRequest,
+  eligible: readonly number[],
+): Blocker[] {
+  const blockers: Blocker[] = [];
+  const gpuWanted = tasks * shape.devices * shape.milli;
+  const gpuFree = sum(eligible, (node) => ledger.gpuFreeMilli(node));
+  if (gpuWanted > gpuFree) {
+    const limit = sum(eligible, (node) => capacity.gpuFreeMilli(node));
+    blockers.push(blocker("InsufficientGpu", "gpu_milli", gpuWanted, gpuFree, limit));
+  }
+  SCALARS.forEach((name, column) => {
+    const wanted = tasks * shape.scalars[column]!;
+    const at = (of: Ledger) => (node: number) =>
+      Math.max(0, of.scalarFree[node * SCALARS.length + column]!);
+    const free = sum(eligible, at(ledger));
+    if (wanted <= free) return;
+    blockers.push(blocker(REASON_OF_SCALAR[name], name, wanted, free, sum(eligible, at(capacity))));
+  });
+  return blockers;
+}
+
+/** Enough of everything, but not where one task or one domain needs it. */
+function shapeBlocker(
+  ledger: Ledger,
+  capacity: Ledger,
+  gang: GangRequest,
+  eligible: readonly number[],
+): Blocker {
+  const { shape, tasks } = gang;
+  const wanted = tasks * shape.devices * shape.milli;
+  const free = sum(eligible, (node) => ledger.gpuFreeMilli(node));
+  const limit = sum(eligible, (node) => capacity.gpuFreeMilli(node));
+  const anywhere = { ...gang, sameRack: false, shape: withoutFabric(gang) };
+  if (gangFits(ledger, anywhere)) {
+    const domain = gang.sameRack ? "gpu_milli_in_one_rack" : "gpu_milli_on_one_fabric";
+    return blocker("TopologyUnavailable", domain, wanted, free, limit);
+  }
+  if (shape.devices > 0) return blocker("Fragmented", "gpu_milli", wanted, free, limit);
+  const cpu = tasks * shape.request.scalars.cpuMilli;
+  const cpuFree = sum(eligible, (node) => Math.max(0, ledger.scalarFree[node * SCALARS.length]!));
+  const cpuLimit = sum(eligible, (node) => capacity.scalarFree[node * SCALARS.length]!);
+  return blocker("Fragmented", "cpuMilli", cpu, cpuFree, cpuLimit);
+}
+
+function withoutFabric({ shape }: GangRequest): GangRequest["shape"] {
+  return { ...shape, request: { ...shape.request, infiniband: false } };
+}
+
+/** Nodes that would be eligible if they were not draining or drained. */
+function leavingNodes(nodes: readonly NodeSnapshot[], { shape }: GangRequest): number {
+  const leaving = nodes.filter(({ state }) => state === "draining" || state === "drained");
+  return leaving.filter((node) => !rejectedBy(shape.request, { ...node, state: "ready" })).length;
+}
+
+function sum(nodes: readonly number[], amount: (node: number) => number): number {
+  return nodes.reduce((total, node) => total + amount(node), 0);
+}

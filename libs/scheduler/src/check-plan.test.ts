@@ -1,0 +1,47 @@
+import { describe, expect, it } from "vitest";
+import { refusals } from "./check-plan.ts";
+import type { GangStart } from "./model.ts";
+import { input, node, queued, request, running } from "./testing/scenarios.ts";
+
+const start = (jobId: string, ...places: [string, number[]][]): GangStart => ({
+  jobId,
+  placements: places.map(([nodeId, devices]) => ({ nodeId, devices })),
+  backfilled: false,
+});
+
+const cluster = [node("n", { gpus: 2 }), node("out", { state: "drained" })];
+
+describe("refusals", () => {
+  it.each([
+    ["a job that is no longer queued", start("gone", ["n", [0]]), "unknown_job"],
+    ["a part of a gang", start("pair", ["n", [0]]), "partial_gang"],
+    ["a node that left", start("one", ["lost", [0]]), "unknown_node"],
+    ["a node that drained since", start("one", ["out", [0]]), "node_not_eligible"],
+    ["the same device twice", start("two", ["n", [0, 0]]), "wrong_devices"],
+    ["too few devices", start("two", ["n", [0]]), "wrong_devices"],
+    ["a device that is not there", start("one", ["n", [5]]), "over_capacity"],
+    ["a device in use", start("one", ["n", [1]]), "over_capacity"],
+    ["more CPU than there is", start("wide", ["n", [0]]), "over_capacity"],
+  ])("refuses %s", (_, bad, problem) => {
+    const busy = running("busy", [{ nodeId: "n", devices: [1] }]);
+    const at = input({ nodes: cluster, running: [busy] }, [
+      queued("one"),
+      queued("pair", { tasks: 2 }),
+      queued("two", { request: request({ gpus: 2 }) }),
+      queued("wide", { request: request({ cpuMilli: 1e9 }) }),
+    ]);
+    expect(refusals(at, [bad])).toEqual([{ jobId: bad.jobId, problem }]);
+  });
+
+  it("gives all of a refused gang back before it looks at the next start", () => {
+    const at = input({ nodes: cluster }, [queued("pair", { tasks: 2 }), queued("one")]);
+    const plan = [start("pair", ["n", [0]], ["n", [0]]), start("one", ["n", [0]])];
+    expect(refusals(at, plan)).toEqual([{ jobId: "pair", problem: "over_capacity" }]);
+  });
+
+  it("refuses the second of two starts of one job", () => {
+    const at = input({ nodes: cluster }, [queued("one")]);
+    const twice = [start("one", ["n", [0]]), start("one", ["n", [1]])];
+    expect(refusals(at, twice)).toEqual([{ jobId: "one", problem: "unknown_job" }]);
+  });
+});

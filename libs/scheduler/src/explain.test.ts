@@ -1,0 +1,254 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { explain, neverFits } from "./explain.ts";
+import { gangFits } from "./gang.ts";
+import type { NodeSnapshot, QueuedJob } from "./model.ts";
+import { openRound, type SchedulingInput } from "./round.ts";
+import { schedule } from "./schedule.ts";
+import { nodes, queues, requests } from "./testing/arbitraries.ts";
+import { HOUR_MS, input, node, project, queued, request, running } from "./testing/scenarios.ts";
+
+const explained = (at: SchedulingInput, id: string) =>
+  explain(at, schedule(at), at.queue.find((job) => job.id === id)!);
+
+const blockersOf = (
+  cluster: NodeSnapshot[],
+  job: QueuedJob,
+  rest: Partial<SchedulingInput> = {},
+) => {
+  const at = { ...input({ nodes: cluster }, [job]), ...rest };
+  return explained(at, job.id).blockers;
+};
+
+describe("blockers", () => {
+  it("InsufficientGpu gives what is asked, free and there", () => {
+    const sick = node("n", { devices: [{ healthy: false }, { healthy: true }] });
+    const job = queued("q", { request: request({ gpus: 2 }) });
+    expect(blockersOf([sick], job)).toEqual([
+      {
+        reason: "InsufficientGpu",
+        resource: "gpu_milli",
+        requested: 2000,
+        free: 1000,
+        limit: 1000,
+      },
+    ]);
+  });
+
+  it("lists CPU and memory shortages together, never only one", () => {
+    const job = queued("q", { request: request({ cpuMilli: 97_000, memoryMib: 800_000 }) });
+    expect(blockersOf([node("n")], job)).toEqual([
+      {
+        reason: "InsufficientCpu",
+        resource: "cpuMilli",
+        requested: 97_000,
+        free: 96_000,
+        limit: 96_000,
+      },
+      {
+        reason: "InsufficientMemory",
+        resource: "memoryMib",
+        requested: 800_000,
+        free: 786_432,
+        limit: 786_432,
+      },
+    ]);
+  });
+
+  it.each([
+    ["localSsdGb", "InsufficientMemory"],
+    ["ioOperationsPerSec", "InsufficientCpu"],
+    ["networkMbps", "InsufficientCpu"],
+  ] as const)("a lack of %s is %s", (name, reason) => {
+    const base = request();
+    const job = queued("q", { request: { ...base, scalars: { ...base.scalars, [name]: 1e9 } } });
+    expect(blockersOf([node("n")], job)).toMatchObject([{ reason, resource: name }]);
+  });
+
+  it("Fragmented where enough is free but on too many nodes", () => {
+    const cluster = [node("a", { gpus: 2 }), node("b", { gpus: 2 })];
+    const job = queued("q", { request: request({ gpus: 4 }) });
+    expect(blockersOf(cluster, job)).toEqual([
+      { reason: "Fragmented", resource: "gpu_milli", requested: 4000, free: 4000, limit: 4000 },
+    ]);
+  });
+
+  it("TopologyUnavailable where the gang fits, but in no one rack or on no one fabric", () => {
+    const cluster = [
+      node("a", { gpus: 1, fabric: "f1" }),
+      node("b", { gpus: 1, rack: "r2", fabric: "f2" }),
+    ];
+    const rack = queued("q", { tasks: 2, sameRack: true });
+    const fabric = queued("q", { tasks: 2, request: request({ infiniband: true }) });
+    expect(blockersOf(cluster, rack)).toMatchObject([
+      { reason: "TopologyUnavailable", resource: "gpu_milli_in_one_rack" },
+    ]);
+    expect(blockersOf(cluster, fabric)).toMatchObject([
+      { reason: "TopologyUnavailable", resource: "gpu_milli_on_one_fabric" },
+    ]);
+    const plain = [node("a", { gpus: 1 })];
+    expect(blockersOf(plain, fabric)).toMatchObject([
+      { reason: "TopologyUnavailable", resource: "infiniband" },
+    ]);
+  });
+
+  it("AffinityNoMatch where no node has the labels", () => {
+    const nodeAffinity = [{ key: "zone", operator: "in" as const, values: ["z"] }];
+    const job = queued("q", { request: request({ nodeAffinity }) });
+    expect(blockersOf([node("n")], job)).toEqual([
+      { reason: "AffinityNoMatch", resource: "affinity", requested: 1, free: 0, limit: 1 },
+    ]);
+  });
+
+  it("NodesDraining where draining nodes would have served", () => {
+    const cluster = [node("a", { gpus: 1 }), node("b", { state: "draining" })];
+    const job = queued("q", { request: request({ gpus: 2 }) });
+    expect(blockersOf(cluster, job).map(({ reason }) => reason)).toEqual([
+      "InsufficientGpu",
+      "NodesDraining",
+    ]);
+    expect(blockersOf([node("b", { state: "drained" })], job)).toMatchObject([
+      { reason: "NodesDraining", resource: "state" },
+    ]);
+  });
+
+  it("DependencyWait, Backoff and QueueFull come together with their numbers", () => {
+    const projects = [project("p1", { quota: { queueLength: 1 } })];
+    const job = queued("q", { waitingFor: ["x", "y"], notBeforeMs: 5_000, submittedAtMs: 1 });
+    const at = input({ nodes: [node("n")], projects }, [queued("first"), job], { nowMs: 1_000 });
+    expect(explained(at, "q").blockers).toEqual([
+      { reason: "DependencyWait", resource: "dependencies", requested: 2, free: 0, limit: 2 },
+      { reason: "Backoff", resource: "ms_to_wait", requested: 4_000, free: 0, limit: 5_000 },
+      { reason: "QueueFull", resource: "queue_position", requested: 2, free: 0, limit: 1 },
+    ]);
+  });
+
+  it("QuotaExceeded for GPUs, GPU-hours and running jobs at once", () => {
+    const projects = [project("p1", { quota: { gpuMilli: 4000, gpuHours: 10 }, usedGpuHours: 8 })];
+    const job = queued("q", { request: request({ gpus: 8 }), maxRuntimeMs: 2 * HOUR_MS });
+    const at = input({ nodes: [node("n")], projects }, [job], {
+      settings: { maxConcurrentJobs: 0 },
+    });
+    expect(explained(at, "q").blockers).toEqual([
+      { reason: "QuotaExceeded", resource: "concurrent_jobs", requested: 1, free: 0, limit: 0 },
+      { reason: "QuotaExceeded", resource: "gpu_milli", requested: 8000, free: 4000, limit: 4000 },
+      { reason: "QuotaExceeded", resource: "gpu_hours", requested: 16, free: 2, limit: 10 },
+    ]);
+  });
+});
+
+describe("explain", () => {
+  it("counts the nodes that each filter and the lack of capacity reject", () => {
+    const cluster = [
+      node("a", { state: "draining" }),
+      node("b", { taints: ["spot"] }),
+      node("c", { gpus: 0 }),
+      node("d", { gpuType: "L4" }),
+      node("e", { gpuMemoryGb: 24 }),
+      node("f"),
+      node("g", { gpus: 1 }),
+    ];
+    const job = queued("q", {
+      tasks: 2,
+      request: request({ gpus: 8, gpuTypes: ["H100"], gpuMemoryGb: 80 }),
+    });
+    const {
+      rejectedByFilter,
+      rejectedByCapacity,
+      tasksThatFit,
+      nodes: all,
+    } = explained(input({ nodes: cluster }, [job]), "q");
+    expect(rejectedByFilter).toEqual({ state: 1, taint: 1, gpu: 1, gpu_type: 1, gpu_memory: 1 });
+    expect([rejectedByCapacity, tasksThatFit, all]).toEqual([1, 1, 7]);
+  });
+
+  it("estimates the start from progress, from bounds, and from those ahead", () => {
+    const busy = running("busy", [{ nodeId: "n", devices: [0] }], {
+      maxRuntimeMs: 2 * HOUR_MS,
+      expectedEndMs: HOUR_MS / 2,
+    });
+    const queue = [queued("first"), queued("second", { submittedAtMs: 1 })];
+    const at = input({ nodes: [node("n", { gpus: 1 })], running: [busy] }, queue);
+    expect(explained(at, "first").start).toEqual({
+      earliestMs: HOUR_MS / 2,
+      likelyMs: 2 * HOUR_MS,
+      latestMs: 2 * HOUR_MS,
+    });
+    expect(explained(at, "second").start).toEqual({
+      earliestMs: HOUR_MS / 2,
+      likelyMs: 2 * HOUR_MS,
+      latestMs: 3 * HOUR_MS,
+    });
+  });
+
+  it("gives no estimate while a dependency is open", () => {
+    const at = input({ nodes: [node("n")] }, [queued("q", { waitingFor: ["x"] })]);
+    expect(explained(at, "q").start).toEqual({});
+  });
+
+  it("names the smallest change first, and each change does make the gang fit", () => {
+    const job = queued("q", { tasks: 3, request: request({ gpus: 4, cpuMilli: 100_000 }) });
+    const at = input({ nodes: [node("n", { gpus: 4 })] }, [job]);
+    expect(explained(at, "q").changes).toEqual([
+      { field: "all_amounts", from: "100 %", to: "32 %", cost: 0.6799999999999999 },
+    ]);
+    const typed = queued("q", { request: request({ gpus: 5, gpuTypes: ["H100"] }) });
+    const mixed = [node("a", { gpus: 4 }), node("b", { gpuType: "L4" })];
+    expect(explained(input({ nodes: mixed }, [typed]), "q").changes).toEqual([
+      { field: "gpu_count", from: 5, to: 4, cost: 0.2 },
+      { field: "gpu_type", from: "H100", to: "", cost: 0.5 },
+    ]);
+  });
+
+  it("proposes only changes of an amount that are as small as they can be", () => {
+    fc.assert(
+      fc.property(nodes, requests, fc.integer({ min: 1, max: 9 }), (cluster, task, tasks) => {
+        const job = queued("q", { tasks, request: task });
+        const at = input({ nodes: cluster }, [job]);
+        const change = explained(at, "q").changes.find(({ field }) => field === "tasks");
+        if (!change) return;
+        const fits = (count: number): boolean => {
+          const round = openRound(at);
+          const gang = { shape: round.shapes.of(task), tasks: count, sameRack: false } as const;
+          return gangFits(round.placer.ledger, { ...gang, strategy: "binpack" });
+        };
+        expect(fits(Number(change.to))).toBe(true);
+        expect(fits(Number(change.to) + 1)).toBe(false);
+      }),
+    );
+  });
+
+  it("never changes what it explains: a started job starts now, others keep their blockers", () => {
+    fc.assert(
+      fc.property(nodes, queues, (cluster, queue) => {
+        const at = input({ nodes: cluster }, queue);
+        const plan = schedule(at);
+        for (const job of queue) {
+          const told = explain(at, plan, job);
+          const pending = plan.pending.find(({ jobId }) => jobId === job.id);
+          expect(told.blockers).toEqual(pending?.blockers ?? []);
+          if (!pending) expect(told.start.likelyMs).toBe(at.nowMs);
+        }
+      }),
+      { numRuns: 40 },
+    );
+  });
+});
+
+describe("neverFits", () => {
+  it("is empty for a job that only has to wait, and counts drained nodes as coming back", () => {
+    const busy = running("busy", [{ nodeId: "n", devices: [0] }]);
+    const at = input({ nodes: [node("n", { gpus: 1, state: "drained" })], running: [busy] }, []);
+    expect(neverFits(at, queued("q"))).toEqual([]);
+  });
+
+  it("names the capacity and the quota that are too small for ever", () => {
+    const projects = [project("p1", { quota: { gpuMilli: 8000 } })];
+    const at = input({ nodes: [node("n", { gpus: 8 })], projects }, []);
+    const job = queued("q", { request: request({ gpus: 16 }) });
+    expect(neverFits(at, job).map(({ reason, resource }) => [reason, resource])).toEqual([
+      ["QuotaExceeded", "gpu_milli"],
+      ["InsufficientGpu", "gpu_milli"],
+    ]);
+  });
+});

@@ -1,0 +1,35 @@
+import type { GangPlacer, GangRequest } from "./gang.ts";
+import { gangFits } from "./gang.ts";
+import { earliestStartMs, type Release, releaseUntil } from "./releases.ts";
+
+/**
+ * Plays the queue forward in strict order, each job waiting for the one before and staying to its
+ * bound: a late estimate, since backfill and early ends only bring starts forward.
+ */
+export class QueuePlayback {
+  readonly #placer: GangPlacer;
+  #releases: Release[];
+  #nowMs: number;
+
+  constructor(placer: GangPlacer, releases: Iterable<Release>, nowMs: number) {
+    this.#placer = placer.on(placer.ledger.clone());
+    this.#releases = [...releases];
+    this.#nowMs = nowMs;
+  }
+
+  /** Starts the gang as soon as it fits and says when; undefined, and no change, if it never does. */
+  start(gang: GangRequest, runtimeMs: number): number | undefined {
+    const { ledger } = this.#placer;
+    const startMs = gangFits(ledger, gang)
+      ? this.#nowMs
+      : earliestStartMs(ledger, this.#releases, gang);
+    if (startMs === undefined) return undefined;
+    releaseUntil(ledger, this.#releases, startMs);
+    this.#releases = this.#releases.filter(({ atMs }) => atMs > startMs);
+    const tasks = this.#placer.place(gang);
+    if (!tasks) return undefined;
+    this.#releases.push({ atMs: startMs + runtimeMs, shape: gang.shape, tasks });
+    this.#nowMs = startMs;
+    return startMs;
+  }
+}

@@ -1,0 +1,111 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { schedule } from "./schedule.ts";
+import { advance, endMs } from "./testing/advance.ts";
+import { nodes, queues, strategies } from "./testing/arbitraries.ts";
+import { HOUR_MS, input, node, queued, request, running } from "./testing/scenarios.ts";
+
+const gang = (gpus: number, hours: number) => ({
+  request: request({ gpus }),
+  maxRuntimeMs: hours * HOUR_MS,
+});
+
+describe("a promised start", () => {
+  it("never moves later while the job stays at the head, whatever is backfilled", () => {
+    const sameLevel = queues.map((jobs) =>
+      jobs.map((job) => ({
+        ...job,
+        kind: "training" as const,
+        qosLevel: "standard" as const,
+        priority: 0,
+      })),
+    );
+    fc.assert(
+      fc.property(nodes, sameLevel, sameLevel, strategies, (cluster, queue, late, strategy) => {
+        const settings = { defaultStrategy: strategy };
+        let at = input({ nodes: cluster }, queue, { settings });
+        const promises = new Map<string, number>();
+        for (let step = 0; step < 12; step++) {
+          const plan = schedule(at);
+          for (const { jobId } of plan.starts) {
+            const promised = promises.get(jobId);
+            if (promised !== undefined) expect(at.nowMs).toBeLessThanOrEqual(promised);
+          }
+          if (plan.reservation) {
+            const { jobId, startAtMs } = plan.reservation;
+            expect(startAtMs).toBeLessThanOrEqual(promises.get(jobId) ?? Number.POSITIVE_INFINITY);
+            promises.set(jobId, startAtMs);
+          }
+          const next = advance(at, plan, nextEndMs(at, plan));
+          const arrivals = step === 0 ? late.map((job) => ({ ...job, id: `late-${job.id}` })) : [];
+          at = { ...next, queue: [...next.queue, ...arrivals] };
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it("lets a short job run before the head's start and holds a long one back", () => {
+    const busy = running("busy", [{ nodeId: "n", devices: [0, 1, 2, 3, 4, 5] }], {
+      maxRuntimeMs: 2 * HOUR_MS,
+    });
+    const at = input({ nodes: [node("n")], running: [busy] }, [
+      queued("head", gang(8, 1)),
+      queued("long", { ...gang(1, 3), submittedAtMs: 1 }),
+      queued("short", { ...gang(1, 2), submittedAtMs: 2 }),
+    ]);
+    const plan = schedule(at);
+    expect(plan.reservation).toMatchObject({ jobId: "head", startAtMs: 2 * HOUR_MS });
+    expect(plan.starts.map(({ jobId, backfilled }) => [jobId, backfilled])).toEqual([
+      ["short", true],
+    ]);
+    const long = plan.pending.find(({ jobId }) => jobId === "long")!;
+    expect(long.blockers.map(({ reason }) => reason)).toEqual(["PriorityBehind"]);
+  });
+
+  it("lets a long job run on devices that the head will not need", () => {
+    const busy = running("busy", [{ nodeId: "a", devices: [0, 1, 2, 3] }]);
+    const cluster = [node("a", { gpus: 4 }), node("b", { gpus: 2 })];
+    const at = input({ nodes: cluster, running: [busy] }, [
+      queued("head", gang(4, 1)),
+      queued("long", { ...gang(1, 9), submittedAtMs: 1 }),
+    ]);
+    const plan = schedule(at);
+    expect(plan.starts.map(({ jobId }) => jobId)).toEqual(["long"]);
+    expect(plan.starts[0]!.placements[0]!.nodeId).toBe("b");
+  });
+
+  it("does not hand a long job the device that a short one was just given", () => {
+    const busy = running("busy", [{ nodeId: "a", devices: [0, 1, 2, 3] }]);
+    const cluster = [node("a", { gpus: 4 }), node("b", { gpus: 1 })];
+    const at = input({ nodes: cluster, running: [busy] }, [
+      queued("head", gang(4, 1)),
+      queued("short", { ...gang(1, 1), submittedAtMs: 1 }),
+      queued("long", { ...gang(1, 9), submittedAtMs: 2 }),
+    ]);
+    expect(schedule(at).starts.map(({ jobId }) => jobId)).toEqual(["short"]);
+  });
+
+  it("goes to the next job where the first can never start", () => {
+    const busy = running("busy", [{ nodeId: "n", devices: [0] }]);
+    const at = input({ nodes: [node("n", { gpus: 1 })], running: [busy] }, [
+      queued("never", gang(8, 1)),
+      queued("next", { ...gang(1, 1), submittedAtMs: 1 }),
+    ]);
+    expect(schedule(at).reservation?.jobId).toBe("next");
+  });
+});
+
+/** The next time at which anything changes; an hour on where nothing will. */
+function nextEndMs(
+  { snapshot, nowMs, settings }: ReturnType<typeof input>,
+  plan: ReturnType<typeof schedule>,
+): number {
+  const ends = [
+    ...snapshot.running.map((job) => job.evicting?.byMs ?? endMs(job)),
+    ...plan.starts.map(({ endsByMs }) => endsByMs ?? Number.POSITIVE_INFINITY),
+    ...plan.preemptions.map(() => nowMs + settings.preemptionGraceMs),
+  ];
+  const next = Math.min(...ends.filter((end) => end > nowMs));
+  return Number.isFinite(next) ? next : nowMs + HOUR_MS;
+}

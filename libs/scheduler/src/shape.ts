@@ -1,0 +1,76 @@
+import { Eligibility } from "./eligibility.ts";
+import type { NodeSnapshot, TaskRequest } from "./model.ts";
+import { SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
+
+/** A task request made ready for the inner loops; equal requests share one shape. */
+export interface Shape {
+  /** Position in the table: the index of per-shape caches. */
+  readonly id: number;
+  readonly request: TaskRequest;
+  /** Devices per task; 0 for none. */
+  readonly devices: number;
+  /** Thousandths per device; 0 where `devices` is 0. */
+  readonly milli: number;
+  /** By the ledger's columns. */
+  readonly scalars: Float64Array;
+  /** 1 for each node that passes the static filters. */
+  readonly eligible: Uint8Array;
+}
+
+/** Interns the requests of one scheduling round. */
+export class ShapeTable {
+  readonly #eligibility: Eligibility;
+  readonly #byKey = new Map<string, Shape>();
+  readonly #byRequest = new Map<TaskRequest, Shape>();
+
+  constructor(nodes: readonly NodeSnapshot[]) {
+    this.#eligibility = new Eligibility(nodes);
+  }
+
+  of(request: TaskRequest): Shape {
+    const known = this.#byRequest.get(request);
+    if (known) return known;
+    const eligible = this.#eligibility.of(request);
+    const key = shapeKey(request, this.#eligibility.keyOf(request));
+    let shape = this.#byKey.get(key);
+    if (!shape) {
+      shape = compile(request, this.#byKey.size, eligible);
+      this.#byKey.set(key, shape);
+    }
+    this.#byRequest.set(request, shape);
+    return shape;
+  }
+}
+
+function compile(request: TaskRequest, id: number, eligible: Uint8Array): Shape {
+  const { gpus, gpuMilli } = request;
+  const wellFormed =
+    gpus === 0 ||
+    (gpuMilli >= 1 && gpuMilli <= WHOLE_DEVICE_MILLI && (gpus === 1 || gpuMilli === 1000));
+  if (!wellFormed) {
+    throw new RangeError(`a share is of one device: got ${gpus} devices of ${gpuMilli} milli`);
+  }
+  const odd = SCALARS.find(
+    (name) => !(Number.isInteger(request.scalars[name]) && request.scalars[name] >= 0),
+  );
+  if (odd) throw new RangeError(`${odd} must be an integer >= 0, got ${request.scalars[odd]}`);
+  return {
+    id,
+    request,
+    devices: gpus,
+    milli: gpus > 0 ? gpuMilli : 0,
+    scalars: Float64Array.from(SCALARS, (name) => request.scalars[name]),
+    eligible,
+  };
+}
+
+function shapeKey(request: TaskRequest, filterKey: string): string {
+  const { gpus, gpuMilli, scalars } = request;
+  const amounts = SCALARS.map((name) => scalars[name]).join(" ");
+  return `${gpus} ${gpus > 0 ? gpuMilli : 0} ${amounts} ${filterKey}`;
+}
+
+/** Thousandths of GPU that one task holds. */
+export function gpuMilliOf(request: TaskRequest): number {
+  return request.gpus === 0 ? 0 : request.gpus * request.gpuMilli;
+}

@@ -1,0 +1,103 @@
+import type { TargetGroup, TargetMix } from "./targets.ts";
+
+/**
+ * How much of a node's free GPU the expected workload could not use, in GPUs: what the
+ * fragmentation strategy keeps low. It is the sum of two terms.
+ *
+ * 1. Fragmentation (FGD: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, section 4): over
+ *    the mix, the free GPU on devices too full for the next task, or all of it where the node
+ *    cannot host that task.
+ * 2. CPU starvation, ours: FGD looks one task ahead and sees a lack of CPU only when it is there.
+ *    A node with F free GPUs and C free cores can fill C / r of them, r being the CPU per GPU that
+ *    tasks need; the term is a soft max(0, F - C / r), which grows before the node is stuck.
+ */
+export class Stranding {
+  readonly #groups: readonly TargetGroup[];
+  /** By gpu type, then group: whether the group may use that type. */
+  readonly #usable: ReadonlyMap<string, readonly boolean[]>;
+  readonly #cpuPerGpu: number;
+
+  constructor(mix: TargetMix, gpuTypes: Iterable<string>) {
+    this.#groups = mix.groups;
+    this.#cpuPerGpu = mix.cpuPerGpu * CPU_HEADROOM;
+    this.#usable = new Map(
+      [...new Set(gpuTypes)].map((type) => [type, mix.groups.map((group) => accepts(group, type))]),
+    );
+  }
+
+  /** GPUs lost on a node of this type with these thousandths free on `count` devices from `base`. */
+  gpus(
+    gpuType: string,
+    free: Int32Array,
+    base: number,
+    count: number,
+    cpuFreeMilli: number,
+  ): number {
+    let total = 0;
+    for (let d = 0; d < count; d++) total += free[base + d]!;
+    if (total === 0) return 0;
+    const usable = this.#usable.get(gpuType)!;
+    let lost = 0;
+    for (let g = 0; g < this.#groups.length; g++) {
+      const group = this.#groups[g]!;
+      lost += usable[g]
+        ? fragmented(group, free, base, count, total, cpuFreeMilli)
+        : group.probability * total;
+    }
+    return lost / 1000 + this.#starved(total, cpuFreeMilli);
+  }
+
+  #starved(totalMilli: number, cpuFreeMilli: number): number {
+    if (this.#cpuPerGpu === 0) return 0;
+    const excess = (totalMilli - cpuFreeMilli / this.#cpuPerGpu) / 1000;
+    return excess > LINEAR_FROM ? excess : Math.log1p(Math.exp(excess));
+  }
+}
+
+/**
+ * CPU per GPU to keep, over the GPU tasks' mean: the tasks without a GPU draw on the same cores.
+ * Found on the openb traces, where anything from 1.3 to 1.5 serves (docs/scheduler-bench.md).
+ */
+const CPU_HEADROOM = 1.4;
+
+/** Above this log(1 + e^x) is x to double precision. */
+const LINEAR_FROM = 36;
+
+/** A task without a GPU uses none, so to it every free GPU is lost wherever it goes. */
+function accepts(group: TargetGroup, gpuType: string): boolean {
+  return group.milli > 0 && (group.gpuTypes.length === 0 || group.gpuTypes.includes(gpuType));
+}
+
+/** Expected thousandths lost to one group, times its probability. */
+function fragmented(
+  group: TargetGroup,
+  free: Int32Array,
+  base: number,
+  count: number,
+  total: number,
+  cpuFreeMilli: number,
+): number {
+  const { milli, probability } = group;
+  let hosts = 0;
+  let below = 0;
+  for (let i = base; i < base + count; i++) {
+    const left = free[i]!;
+    if (left >= milli) hosts++;
+    else below += left;
+  }
+  if (hosts < group.gpus) return probability * total;
+  const enoughCpu = shareWithin(group, cpuFreeMilli);
+  return enoughCpu * below + (probability - enoughCpu) * total;
+}
+
+/** Probability of a target in the group whose CPU request fits, by binary search. */
+function shareWithin({ cpuMilli, cumulative }: TargetGroup, cpuFreeMilli: number): number {
+  let low = 0;
+  let high = cpuMilli.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (cpuMilli[middle]! <= cpuFreeMilli) low = middle + 1;
+    else high = middle;
+  }
+  return low === 0 ? 0 : cumulative[low - 1]!;
+}

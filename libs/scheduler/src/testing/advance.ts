@@ -1,0 +1,53 @@
+import type { GangStart, Plan, QueuedJob, RunningJob } from "../model.ts";
+import type { SchedulingInput } from "../round.ts";
+
+/** Applies a plan as the cluster would and moves the clock on: the loop around `schedule`. */
+export function advance(input: SchedulingInput, plan: Plan, toMs: number): SchedulingInput {
+  const starts = new Map(plan.starts.map((start) => [start.jobId, start]));
+  const leaving = new Map(plan.preemptions.map((eviction) => [eviction.victimId, eviction]));
+  const byMs = input.nowMs + input.settings.preemptionGraceMs;
+  const running = input.snapshot.running.map((job) => {
+    const eviction = leaving.get(job.id);
+    return eviction ? { ...job, evicting: { forJobId: eviction.forJobId, byMs } } : job;
+  });
+  const promised = plan.reservation;
+  const queue = input.queue
+    .filter(({ id }) => !starts.has(id))
+    .map((job) => ({
+      ...job,
+      promisedStartMs: promised?.jobId === job.id ? promised.startAtMs : undefined,
+    }));
+  for (const job of input.queue) {
+    const start = starts.get(job.id);
+    if (start) running.push(started(job, start, input.nowMs));
+  }
+  const gone = running.filter((job) => job.evicting !== undefined && job.evicting.byMs <= toMs);
+  const stays = running.filter((job) => !gone.includes(job) && endMs(job) > toMs);
+  return {
+    ...input,
+    nowMs: toMs,
+    snapshot: { ...input.snapshot, index: input.snapshot.index + 1, running: stays },
+    queue: [...queue, ...gone.map((job) => requeued(job))],
+  };
+}
+
+/** When the job ends by itself. */
+export function endMs({ startedAtMs, maxRuntimeMs }: RunningJob): number {
+  return startedAtMs + (maxRuntimeMs ?? Number.POSITIVE_INFINITY);
+}
+
+function started(job: QueuedJob, { placements }: GangStart, nowMs: number): RunningJob {
+  return { ...job, placements, startedAtMs: nowMs, checkpointedAtMs: nowMs };
+}
+
+/** A preempted job goes back with its own traits and age. */
+function requeued(job: RunningJob): QueuedJob {
+  const { placements: _, startedAtMs, checkpointedAtMs: __, evicting: ___, ...traits } = job;
+  return {
+    ...traits,
+    submittedAtMs: startedAtMs,
+    waitingFor: [],
+    notBeforeMs: 0,
+    sameRack: false,
+  };
+}

@@ -1,0 +1,86 @@
+import fc from "fast-check";
+import type { NodeSnapshot, QueuedJob, Strategy, TaskRequest } from "../model.ts";
+import { HOUR_MS, node, queued, request } from "./scenarios.ts";
+
+/** Random small clusters and queues, tight enough that jobs compete and some never fit. */
+
+export const strategies = fc.constantFrom<Strategy>("binpack", "spread", "fragmentation");
+
+export const nodes: fc.Arbitrary<NodeSnapshot[]> = fc
+  .array(
+    fc.record({
+      gpus: fc.constantFrom(0, 1, 2, 4, 8),
+      cores: fc.constantFrom(8, 16, 96),
+      gpuType: fc.constantFrom("A", "B"),
+      rack: fc.constantFrom("r1", "r2", ""),
+      fabric: fc.constantFrom("f1", ""),
+      zone: fc.constantFrom("x", "y"),
+      state: fc.constantFrom("ready", "ready", "ready", "draining"),
+      sick: fc.boolean(),
+    }),
+    { minLength: 1, maxLength: 8 },
+  )
+  .map((kinds) =>
+    kinds.map(({ gpus, cores, gpuType, rack, fabric, zone, state, sick }, i) =>
+      node(`n${i}`, {
+        gpuType: gpus > 0 ? gpuType : "",
+        devices: Array.from({ length: gpus }, (_, d) => ({ healthy: !(sick && d === 0) })),
+        capacity: {
+          cpuMilli: cores * 1000,
+          memoryMib: cores * 4096,
+          localSsdGb: 100,
+          ioOperationsPerSec: 1000,
+          networkMbps: 1000,
+        },
+        rack,
+        fabric,
+        labels: { zone },
+        state: state as NodeSnapshot["state"],
+      }),
+    ),
+  );
+
+export const requests: fc.Arbitrary<TaskRequest> = fc
+  .record({
+    gpu: fc.constantFrom([0, 0], [1, 1000], [1, 1000], [2, 1000], [4, 1000], [1, 470], [1, 250]),
+    cpuMilli: fc.constantFrom(500, 2_000, 8_000),
+    memoryMib: fc.constantFrom(512, 16_384),
+    gpuTypes: fc.constantFrom([], [], ["A"], ["A", "B"]),
+    zone: fc.constantFrom("", "", "x"),
+    infiniband: fc.constantFrom(false, false, false, true),
+  })
+  .map(({ gpu, zone, ...rest }) =>
+    request({
+      ...rest,
+      gpus: gpu[0]!,
+      gpuMilli: gpu[1]!,
+      nodeAffinity: zone ? [{ key: "zone", operator: "in", values: [zone] }] : [],
+    }),
+  );
+
+export const queues: fc.Arbitrary<QueuedJob[]> = fc
+  .array(
+    fc.record({
+      request: requests,
+      tasks: fc.constantFrom(1, 1, 1, 2, 3, 6),
+      project: fc.constantFrom("p1", "p2", "p3"),
+      priority: fc.integer({ min: -2, max: 2 }),
+      qosLevel: fc.constantFrom("guaranteed", "standard", "standard", "best_effort"),
+      kind: fc.constantFrom("training", "training", "training", "serving"),
+      preemptible: fc.boolean(),
+      hours: fc.integer({ min: 1, max: 5 }),
+      sameRack: fc.constantFrom(false, false, true),
+    }),
+    { maxLength: 25 },
+  )
+  .map((kinds) =>
+    kinds.map(({ hours, ...kind }, i) =>
+      queued(`j${String(i).padStart(3, "0")}`, {
+        ...kind,
+        qosLevel: kind.qosLevel as QueuedJob["qosLevel"],
+        kind: kind.kind as QueuedJob["kind"],
+        submittedAtMs: i,
+        maxRuntimeMs: hours * HOUR_MS,
+      }),
+    ),
+  );
