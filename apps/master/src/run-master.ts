@@ -3,14 +3,15 @@ import { join } from "node:path";
 import { toAppError } from "@heddle/base/errors";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
-import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
+import { bindServer, closeServer } from "@heddle/rpc/server";
 import type { Registry } from "prom-client";
 import type { ClusterLink, ClusterLinkOptions } from "./cluster/cluster-link.ts";
 import { type MasterConfig, readConfig, usageText } from "./config/config.ts";
 import { readClusterToken } from "./config/secrets.ts";
 import { VERSION } from "./config/version.ts";
+import { lockDirectory } from "./consensus/directory-lock.ts";
 import { prepareCluster } from "./consensus/prepare-cluster.ts";
-import { RaftControlPlane } from "./consensus/raft-control-plane.ts";
+import { RaftControlPlane, type RaftControlPlaneOptions } from "./consensus/raft-control-plane.ts";
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { createMaster, type Master } from "./master.ts";
@@ -53,11 +54,13 @@ async function startMaster(
 ): Promise<Running> {
   const logger = createLogger({ service: "master", level: config.logLevel });
   const registry = createRegistry("master");
-  await mkdir(config.dataDirectory, { recursive: true, mode: 0o700 });
+  const directory = join(config.dataDirectory, "control");
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const lock = await lockDirectory(directory);
   const clusterToken = await readClusterToken(config.clusterTokenFile);
   const { grpcHost: host, grpcPort: port, masterId, maxQueued, maxWaitMs } = config;
   const server = await bindServer({ host, port, clusterToken });
-  const control = await openControl(config, server, clusterToken, logger);
+  const control = await openControl(config, { directory, lock, server, clusterToken, logger });
   const { pepper, shownKey } = await prepareCluster(control, config, logger);
   const link = startClusterLink({
     ...{ server, clusterToken, masterId, control, logger, maxQueued, maxWaitMs },
@@ -79,22 +82,17 @@ async function startMaster(
 
 function openControl(
   config: MasterConfig,
-  server: BoundServer,
-  clusterToken: string,
-  logger: Logger,
+  parts: Pick<RaftControlPlaneOptions, "directory" | "lock" | "server" | "clusterToken" | "logger">,
 ): Promise<RaftControlPlane> {
-  const { masterId: name, peers } = config;
+  const { masterId: name, peers, walSegmentBytes, snapshotEntries } = config;
   return RaftControlPlane.open({
-    directory: join(config.dataDirectory, "control"),
+    ...parts,
     name,
-    peers: peers.size > 0 ? peers : new Map([[name, server.address]]),
-    clusterToken,
-    server,
-    logger,
-    segmentBytes: config.walSegmentBytes,
-    snapshotEntries: config.snapshotEntries,
+    peers: peers.size > 0 ? peers : new Map([[name, parts.server.address]]),
+    segmentBytes: walSegmentBytes,
+    snapshotEntries,
     onFatal: (error) => {
-      logger.fatal({ err: error }, error.message);
+      parts.logger.fatal({ err: error }, error.message);
       process.exit(1);
     },
   });

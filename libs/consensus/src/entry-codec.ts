@@ -26,7 +26,7 @@ export interface ProposalId {
   readonly sequence: number;
 }
 
-export const PROPOSAL_HEADER_BYTES = 16;
+const PROPOSAL_HEADER_BYTES = 16;
 
 /** A command with its proposer before it: node u32, incarnation u32, sequence f64, little-endian. */
 export function encodeProposal(id: ProposalId, command: Uint8Array): Uint8Array {

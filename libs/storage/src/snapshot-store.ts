@@ -15,7 +15,7 @@ export interface SnapshotMeta extends SnapshotId {
 }
 
 /** The largest piece of a snapshot; more would make one read or one message too large. */
-export const SNAPSHOT_MAX_CHUNK_BYTES = 1024 * 1024;
+const SNAPSHOT_MAX_CHUNK_BYTES = 1024 * 1024;
 
 const FRAME_HEADER_BYTES = 44;
 const FRAMES = { meta: 1, data: 2, end: 3 } as const;

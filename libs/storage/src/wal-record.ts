@@ -32,7 +32,7 @@ export interface WalRecord {
 export const WAL_KINDS = { segment: 1, entry: 2, state: 3, snapshot: 4 } as const;
 export type WalRecordKind = (typeof WAL_KINDS)[keyof typeof WAL_KINDS];
 
-export const WAL_HEADER_BYTES = 32;
+const WAL_HEADER_BYTES = 32;
 /** Bounds what a damaged length field can make the reader believe. */
 export const WAL_MAX_PAYLOAD_BYTES = 64 * 2 ** 20;
 

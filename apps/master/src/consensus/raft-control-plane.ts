@@ -1,4 +1,3 @@
-import { mkdir } from "node:fs/promises";
 import { AppError, type AppError as Fault } from "@heddle/base/errors";
 import { RaftReplica } from "@heddle/consensus/raft-replica";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
@@ -11,7 +10,7 @@ import type { BoundServer } from "@heddle/rpc/server";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import type { ControlGroup, ControlPlane, GroupStatus } from "../ports.ts";
 import { ControlMachine, controlCommandOf, encodeLogCommand } from "./control-machine.ts";
-import { type DirectoryLock, lockDirectory } from "./directory-lock.ts";
+import type { DirectoryLock } from "./directory-lock.ts";
 import { Formation } from "./formation.ts";
 import { type FullIdentity, isFull, startIdentity, writeIdentity } from "./identity.ts";
 import { memberChanges } from "./member-changes.ts";
@@ -20,8 +19,9 @@ import { RaftTransport } from "./raft-transport.ts";
 import { startTicks, type Ticks } from "./ticks.ts";
 
 export interface RaftControlPlaneOptions {
-  /** The directory, made if missing and kept to this process. */
+  /** The directory, which this process holds by `lock`; both are let go of at the end. */
   readonly directory: string;
+  readonly lock: DirectoryLock;
   readonly name: string;
   /** host:port by name of all masters, this one's among them. */
   readonly peers: ReadonlyMap<string, string>;
@@ -50,7 +50,6 @@ const REQUEST_TICKS = 200;
  */
 export class RaftControlPlane implements ControlPlane, ControlGroup {
   readonly #options: RaftControlPlaneOptions;
-  readonly #lock: DirectoryLock;
   readonly #identity: FullIdentity;
   readonly #listeners = new Set<(command: ControlCommand | undefined) => void>();
   readonly #hashCheck = new HashCheck();
@@ -60,13 +59,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   #ticks: Ticks | undefined;
   #fault: Fault | undefined;
 
-  private constructor(
-    options: RaftControlPlaneOptions,
-    lock: DirectoryLock,
-    identity: FullIdentity,
-  ) {
+  private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
     this.#options = options;
-    this.#lock = lock;
     this.#identity = identity;
     this.#machine = new ControlMachine((entry) => this.#onEntry(entry));
     const { clusterToken, peers: addresses, logger: log } = options;
@@ -74,30 +68,19 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   /**
-   * Locks the directory, finds or forms the group and recovers this master's state. Resolves when
-   * it takes part, with or without a leader. Rejects where the directory is in use, damaged, or
-   * another master's.
+   * Finds or forms the group and recovers this master's state. Resolves when it takes part, with or
+   * without a leader. Rejects where the directory is damaged, or another master's.
    */
   static async open(
     options: RaftControlPlaneOptions,
     signal: AbortSignal = new AbortController().signal,
   ): Promise<RaftControlPlane> {
-    const { directory, name } = options;
-    await mkdir(directory, { recursive: true, mode: 0o700 });
-    const lock = await lockDirectory(directory);
-    try {
-      const service = new RaftService(options.server.server);
-      const started = await startIdentity(directory, name);
-      const identity = isFull(started)
-        ? started
-        : await findGroup(options, started, service, signal);
-      const plane = new RaftControlPlane(options, lock, identity);
-      await plane.#start(service);
-      return plane;
-    } catch (error) {
-      await lock.close();
-      throw error;
-    }
+    const service = new RaftService(options.server.server);
+    const started = await startIdentity(options.directory, options.name);
+    const identity = isFull(started) ? started : await findGroup(options, started, service, signal);
+    const plane = new RaftControlPlane(options, identity);
+    await plane.#start(service);
+    return plane;
   }
 
   get state(): ControlState {
@@ -176,7 +159,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     this.#ticks?.stop();
     await this.#replica?.stop();
     this.#transport.close();
-    await this.#lock.close();
+    await this.#options.lock.close();
   }
 
   get #running(): RaftReplica<ControlReply> {
