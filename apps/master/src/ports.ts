@@ -31,6 +31,8 @@ export interface ControlPlane {
 /** The masters as a group, as this one sees it. */
 export interface ControlGroup {
   status(): GroupStatus;
+  /** How far each member is, which only the leader knows; rejects where it does not answer. */
+  progress(): Promise<readonly MemberProgress[]>;
   /** Resolves when this master's state holds every change made before the call. */
   readBarrier(): Promise<void>;
   /** Asks for leadership to go to the master of that name, or to any other one. */
@@ -64,9 +66,14 @@ export interface GroupMember {
   readonly votes: boolean;
   /** Whether a stream between that master and this one stands. */
   readonly connected: boolean;
-  /** How far its log is known to agree with the leader's; known to the leader only. */
-  readonly match?: number | undefined;
-  readonly active?: boolean | undefined;
+}
+
+export interface MemberProgress {
+  readonly id: number;
+  /** Up to here its log is known to agree with the leader's. */
+  readonly match: number;
+  /** Whether it answered within the last election timeout. */
+  readonly active: boolean;
 }
 
 export interface InferenceCall {

@@ -115,13 +115,12 @@ export class DurableLog {
     this.memory.append(entries);
   }
 
-  /** Makes a commit index durable that waits for the next write. */
+  /** Resolves when everything so far is durable, a commit index that was not worth a write too. */
   async flush(): Promise<void> {
     const state = this.#unwrittenState;
-    if (!state) return;
     this.#unwrittenState = undefined;
-    await this.#wal.append([stateRecord(state)]);
-    this.memory.setHardState(state);
+    await this.#wal.append(state ? [stateRecord(state)] : []);
+    if (state) this.memory.setHardState(state);
   }
 
   /** Keeps a snapshot of the state machine at an applied index, and drops the log before it. */

@@ -65,7 +65,7 @@ describe("a replica", () => {
     group.drop = () => false;
     await expect(group.settle(lost)).rejects.toMatchObject({
       code: "unavailable",
-      message: expect.stringMatching(/unknown whether the change was made/),
+      message: expect.stringMatching(/unknown whether the change was made: the leader changed/),
     });
     await group.until("the old leader follows", () => leader.machine.texts.join() === "kept");
   });

@@ -31,6 +31,14 @@ import type {
   NodeReport__Output,
 } from "@heddle/contracts/generated/heddle/v1/NodeReport";
 import type {
+  ProgressReply,
+  ProgressReply__Output,
+} from "@heddle/contracts/generated/heddle/v1/ProgressReply";
+import type {
+  ProgressRequest,
+  ProgressRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/ProgressRequest";
+import type {
   PullProgress,
   PullProgress__Output,
 } from "@heddle/contracts/generated/heddle/v1/PullProgress";
@@ -129,6 +137,12 @@ export const installSnapshotMethod = method<
   SnapshotReply,
   SnapshotReply__Output
 >(raftService, "InstallSnapshot");
+export const progressMethod = method<
+  ProgressRequest,
+  ProgressRequest__Output,
+  ProgressReply,
+  ProgressReply__Output
+>(raftService, "Progress");
 export const introduceMethod = method<
   Introduction,
   Introduction__Output,

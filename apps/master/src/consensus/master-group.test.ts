@@ -27,6 +27,8 @@ describe("three masters", { timeout: 180_000 }, () => {
       expect(models.status).toBe(200);
     }
     await group.createKey(third as string, "through a follower");
+    const seen = (await group.status(third as string)).masters;
+    expect(seen.find(({ id }) => id === second)).toMatchObject({ role: "leader", lag: 0 });
     await seesKey(second, "through a follower");
     await group.start(first);
     await seesKey(first, "through a follower");

@@ -8,7 +8,7 @@ import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
 import type { BoundServer } from "@heddle/rpc/server";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
-import type { ControlGroup, ControlPlane, GroupStatus } from "../ports.ts";
+import type { ControlGroup, ControlPlane, GroupStatus, MemberProgress } from "../ports.ts";
 import { ControlMachine, controlCommandOf, encodeLogCommand } from "./control-machine.ts";
 import type { DirectoryLock } from "./directory-lock.ts";
 import { Formation } from "./formation.ts";
@@ -133,6 +133,20 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     };
   }
 
+  async progress(): Promise<readonly MemberProgress[]> {
+    const { leader, role } = this.#running.status();
+    if (role === "leader") return this.#ownProgress();
+    return leader === undefined ? [] : this.#transport.askProgress(leader);
+  }
+
+  #ownProgress(): MemberProgress[] {
+    const { role, members } = this.#running.status();
+    if (role !== "leader") throw new AppError("unavailable", "this master does not lead");
+    return members.flatMap(({ id, match, active }) =>
+      match === undefined ? [] : [{ id, match, active: active === true }],
+    );
+  }
+
   async transferLeadership(name: string | undefined): Promise<void> {
     const { members, leader } = this.status();
     const choices = members.filter(({ votes, id }) => votes && id !== leader);
@@ -207,6 +221,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     service.serve({
       transport: this.#transport,
       introduce: (from) => memberChanges(this.#identity, replica, from, logger),
+      progress: () => this.#ownProgress(),
     });
     this.#ticks = startTicks(TICK_MS, (ticks) => replica.tick(ticks));
   }

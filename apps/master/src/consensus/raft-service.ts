@@ -2,6 +2,8 @@ import type { Server, ServerUnaryCall, sendUnaryData } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
 import type { IntroductionReply } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
+import type { MemberProgress } from "@heddle/contracts/generated/heddle/v1/MemberProgress";
+import type { ProgressReply } from "@heddle/contracts/generated/heddle/v1/ProgressReply";
 import type { SnapshotReply } from "@heddle/contracts/generated/heddle/v1/SnapshotReply";
 import { raftService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
@@ -11,6 +13,8 @@ import type { ExchangeStream, RaftTransport, SnapshotStream } from "./raft-trans
 export interface RaftHandlers {
   readonly transport?: RaftTransport;
   introduce(from: Introduction__Output): IntroductionReply | Promise<IntroductionReply>;
+  /** Throws `unavailable` on a master that does not lead. */
+  progress?(): readonly MemberProgress[];
 }
 
 /** The masters' calls to each other, on the server that the cluster's nodes use too. */
@@ -38,6 +42,13 @@ export class RaftService {
           (answer) => reply(null, answer),
           (error: unknown) => reply(toStatus(error)),
         );
+      },
+      progress: (_call: unknown, reply: sendUnaryData<ProgressReply>) => {
+        try {
+          reply(null, { members: [...(this.#handlers?.progress?.() ?? [])] });
+        } catch (error) {
+          reply(toStatus(error));
+        }
       },
     });
   }

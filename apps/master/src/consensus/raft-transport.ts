@@ -4,6 +4,7 @@ import type { ServerDuplexStream, ServerReadableStream } from "@grpc/grpc-js";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError } from "@heddle/base/errors";
 import type { Member, OutgoingSnapshot, Transport } from "@heddle/consensus/ports";
+import type { MemberProgress__Output } from "@heddle/contracts/generated/heddle/v1/MemberProgress";
 import type { RaftFrame, RaftFrame__Output } from "@heddle/contracts/generated/heddle/v1/RaftFrame";
 import type { RaftHello, RaftHello__Output } from "@heddle/contracts/generated/heddle/v1/RaftHello";
 import type {
@@ -14,7 +15,7 @@ import type { SnapshotReply } from "@heddle/contracts/generated/heddle/v1/Snapsh
 import type { Message } from "@heddle/raft/message";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
-import { exchangeMethod, installSnapshotMethod } from "@heddle/rpc/proto";
+import { exchangeMethod, installSnapshotMethod, progressMethod } from "@heddle/rpc/proto";
 import { fromStatus, toStatus } from "@heddle/rpc/status";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import type { FullIdentity } from "./identity.ts";
@@ -28,6 +29,7 @@ const warnAfterAttempts = 8;
 const snapshotDeadlineMs = 120_000;
 /** A stream on which no hello comes in this time is cut. */
 const helloTimeoutMs = 5_000;
+const progressDeadlineMs = 1_000;
 
 export type ExchangeStream = ServerDuplexStream<RaftFrame__Output, RaftFrame>;
 export type SnapshotStream = ServerReadableStream<SnapshotPart__Output, SnapshotReply>;
@@ -108,6 +110,19 @@ export class RaftTransport implements Transport {
     const parts = snapshotParts(this.#hello(to), snapshot);
     try {
       await peer.clientStream(installSnapshotMethod, parts, { deadlineMs: snapshotDeadlineMs });
+    } finally {
+      peer.close();
+    }
+  }
+
+  /** How far each member is, from the leader; rejects where it does not answer soon. */
+  async askProgress(leader: number): Promise<readonly MemberProgress__Output[]> {
+    const remote = this.#remotes.get(leader);
+    if (!remote?.address) throw new AppError("unavailable", "the leader's address is unknown");
+    const peer = new Peer(remote.address, this.#options.clusterToken);
+    try {
+      const { members } = await peer.unary(progressMethod, {}, { deadlineMs: progressDeadlineMs });
+      return members;
     } finally {
       peer.close();
     }

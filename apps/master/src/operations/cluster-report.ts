@@ -33,7 +33,7 @@ export class ClusterReport {
     return Math.round(performance.now() - this.#startedAtMs) / 1000;
   }
 
-  status() {
+  async status() {
     const { control, directory, inFlight, version } = this.#parts;
     const nodes = directory.nodes();
     const workers = nodes.filter((node) => node.kind === "worker");
@@ -42,7 +42,7 @@ export class ClusterReport {
       status: workers.length > 0 ? "ok" : "degraded",
       version,
       uptime_seconds: this.uptimeSeconds,
-      ...this.#group(),
+      ...(await this.#group()),
       workers: { attached: workers.length },
       parameter_servers: { attached: nodes.length - workers.length },
       gpus: { total: nodes.reduce((sum, node) => sum + node.gpus.length, 0) },
@@ -61,10 +61,12 @@ export class ClusterReport {
   }
 
   /** The masters as this one sees them; a master outside a group is its own leader. */
-  #group() {
+  async #group() {
     const { control, masterId } = this.#parts;
     const group = control.group?.status();
     if (!group) return { leader: masterId, masters: [{ id: masterId, role: "leader" }] };
+    // Where the leader does not answer, the rest is worth showing all the same.
+    const progress = (await control.group?.progress().catch(() => undefined)) ?? [];
     const nameOf = (id: number | undefined) =>
       group.members.find((member) => member.id === id)?.name ?? null;
     return {
@@ -79,15 +81,18 @@ export class ClusterReport {
       snapshot_index: group.snapshotIndex,
       commands: group.commands,
       state_hash: group.stateHash,
-      masters: group.members.map((member) => ({
-        id: member.name,
-        member: member.id,
-        role: roleOf(member, group),
-        address: member.address,
-        connected: member.connected,
-        match: member.match ?? null,
-        lag: member.match === undefined ? null : Math.max(0, group.commit - member.match),
-      })),
+      masters: group.members.map((member) => {
+        const match = progress.find(({ id }) => id === member.id)?.match ?? null;
+        return {
+          id: member.name,
+          member: member.id,
+          role: roleOf(member, group),
+          address: member.address,
+          connected: member.connected,
+          match,
+          lag: match === null ? null : Math.max(0, group.commit - match),
+        };
+      }),
     };
   }
 
