@@ -1,4 +1,4 @@
-import { AppError, type AppError as Fault } from "@heddle/base/errors";
+import { AppError } from "@heddle/base/errors";
 import { RaftReplica } from "@heddle/consensus/raft-replica";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
@@ -57,7 +57,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   readonly #transport: RaftTransport;
   #replica: RaftReplica<ControlReply> | undefined;
   #ticks: Ticks | undefined;
-  #fault: Fault | undefined;
+  #fault: AppError | undefined;
 
   private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
     this.#options = options;
@@ -87,7 +87,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this.#machine.control.state;
   }
 
-  get fault(): Fault | undefined {
+  get fault(): AppError | undefined {
     return this.#fault ?? this.#running.fault;
   }
 
@@ -235,14 +235,14 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     const command = controlCommandOf(entry);
     if (command || !entry) for (const listener of this.#listeners) listener(command);
     if (entry?.type === "hash.report") this.#compareHash(entry);
-    const { commands, hash } = this.#machine.control;
     const { hashEveryCommands = 1_000 } = this.#options;
-    if (entry && commands % hashEveryCommands === 0) this.#reportHash(commands, hash);
+    if (entry && this.#machine.control.commands % hashEveryCommands === 0) this.#reportHash();
   }
 
   /** A report that is lost is made up for by the next one. */
-  #reportHash(commands: number, hash: string): void {
+  #reportHash(): void {
     const { id: node } = this.#identity;
+    const { commands, hash } = this.#machine.control;
     // Not while the log is replayed at the start, when the replica is not open yet.
     this.#replica
       ?.propose(encodeLogCommand({ type: "hash.report", atMs: Date.now(), node, commands, hash }))
@@ -250,8 +250,10 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   #compareHash(report: { node: number; commands: number; hash: string }): void {
-    const voters = this.#replica?.status().members.filter(({ votes }) => votes).length ?? 0;
-    const diverged = this.#hashCheck.report(report, Math.max(1, voters));
+    // While the log is replayed at the start, nobody knows yet what a majority is.
+    if (!this.#replica) return;
+    const voters = this.#replica.status().members.filter(({ votes }) => votes).length;
+    const diverged = this.#hashCheck.report(report, voters);
     if (diverged.length === 0) return;
     this.#options.logger.error({ diverged, commands: report.commands }, "state hashes differ");
     if (!diverged.includes(this.#identity.id)) return;
@@ -259,7 +261,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     this.#fail(new AppError("server_error", message));
   }
 
-  #fail(error: Fault): void {
+  #fail(error: AppError): void {
     if (this.#fault) return;
     this.#fault = error;
     this.#ticks?.stop();
