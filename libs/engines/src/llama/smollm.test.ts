@@ -1,15 +1,31 @@
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { catalogOf } from "@heddle/contracts/catalog";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { pullWeights } from "../weights/pull-weights.ts";
 import { type Answer, TestSession } from "./test-session.ts";
 
-const WEIGHTS = process.env["HEDDLE_DEMO_WEIGHTS"];
-if (WEIGHTS === undefined) {
-  console.log("skipped: the tests on SmolLM2 need HEDDLE_DEMO_WEIGHTS, the path of its GGUF");
+const WEIGHTS = await demoWeights();
+
+/** The demo weights, from HEDDLE_DEMO_WEIGHTS, the cache, or a source that can be reached. */
+async function demoWeights(): Promise<string | undefined> {
+  const given = process.env["HEDDLE_DEMO_WEIGHTS"];
+  const spec = catalogOf("demo").deployments[0]?.weights;
+  if (given !== undefined || !spec) return given;
+  const data = process.env["HEDDLE_DATA"] ?? join(homedir(), ".heddle");
+  const signal = AbortSignal.timeout(60_000);
+  try {
+    return await pullWeights(spec, { cacheDirectory: join(data, "models"), signal });
+  } catch (error) {
+    console.log(`skipped: the tests on SmolLM2 need its weights: ${(error as Error).message}`);
+    return undefined;
+  }
 }
 
 describe.skipIf(WEIGHTS === undefined)("the llama engine on SmolLM2-135M", () => {
   let session: TestSession;
   beforeAll(async () => {
-    session = await TestSession.open({ maxSequences: 8, threads: 2 }, WEIGHTS);
+    session = await TestSession.open({ maxSequences: 8 }, WEIGHTS);
   });
   afterAll(() => session.close());
 
