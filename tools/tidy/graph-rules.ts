@@ -8,6 +8,8 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   base: [],
   contracts: ["base"],
   raft: ["base"],
+  storage: ["base"],
+  consensus: ["base", "raft", "storage"],
   control: ["base", "contracts"],
   scheduler: ["base", "contracts"],
   training: ["base"],

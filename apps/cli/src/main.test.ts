@@ -23,6 +23,19 @@ const MODELS = {
     { id: "m-2", status: "ready", replicas: [{ node: "w1", phase: "ready" }] },
   ],
 };
+const CLUSTER = {
+  leader: "master-2",
+  answered_by: "master-1",
+  term: 7,
+  commit: 20,
+  applied: 20,
+  snapshot_index: 11,
+  state_hash: "00ff",
+  masters: [
+    { id: "master-1", member: 1, role: "follower", connected: true, lag: 3, address: "h:1" },
+    { id: "master-2", member: 2, role: "leader", connected: true, lag: 0, address: "h:2" },
+  ],
+};
 const KEY = { id: "abcdefgh", name: "ci", scopes: ["jobs:read"], key: "hdl_live_abcdefgh_x" };
 
 const calls: { method: string; url: string; body: unknown }[] = [];
@@ -47,6 +60,8 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   if (request.headers.authorization !== "Bearer good") {
     json({ error: { code: "invalid_api_key", message: "Bad key.", request_id: "req_7" } }, 401);
   } else if (url === "/api/v1/models") json(MODELS);
+  else if (url === "/api/v1/cluster/status") json(CLUSTER);
+  else if (url.startsWith("/api/v1/cluster/")) json(CLUSTER, 202);
   else if (url === "/health") json({ status: "ok", version: "0.1.0", uptime: 12.3 });
   else if (url === "/api/v1/workers") json({ data: [{ id: "w1", name: "worker-1", gpus: [] }] });
   else if (url === "/api/v1/keys" && method === "POST") json(KEY, 201);
@@ -102,6 +117,19 @@ describe("the command line", () => {
     const endpoints = await heddle(["endpoints", "list", "--endpoint", "http://flag:1"]);
     expect(endpoints.stdout).toMatch(/http:\/\/flag:1 +--endpoint +yes/);
     expect(endpoints.stdout).toMatch(/HEDDLE_ENDPOINT +no/);
+  });
+
+  it("shows the masters as a group, and has one hand over, shorten its log or leave", async () => {
+    const status = await heddle(["cluster", "status"]);
+    expect(status.stdout).toMatch(/master-2 +7 +2 +20 +20 +00ff +master-1/);
+    const members = await heddle(["cluster", "members"]);
+    expect(members.stdout).toMatch(/master-1 +1 +follower +yes +3 +h:1\nmaster-2 +2 +leader/);
+    expect(await heddle(["cluster", "transfer", "master-1"])).toMatchObject({ code: 0 });
+    expect(calls.at(-1)).toMatchObject({ method: "POST", body: { to: "master-1" } });
+    expect((await heddle(["cluster", "snapshot"])).stderr).toContain("a snapshot of entry 11");
+    expect(await heddle(["cluster", "remove", "master-1"])).toMatchObject({ code: 0 });
+    const url = "/api/v1/cluster/masters/master-1";
+    expect(calls.at(-1)).toMatchObject({ method: "DELETE", url });
   });
 
   it("makes a key whose text alone is on standard output, lists keys and revokes one", async () => {

@@ -31,6 +31,7 @@ async function main(): Promise<number> {
   addChat(program, lazy);
   addReaders(program, lazy);
   addKeys(program, lazy);
+  addCluster(program, lazy);
   try {
     await program.parseAsync();
     return exitCode;
@@ -125,6 +126,32 @@ function addKeys(program: Command, lazy: Lazy): void {
     .description("revoke a key at once")
     .argument("<id>", "the eight characters after hdl_<environment>_")
     .action(lazy(async () => (await import("./commands/keys.ts")).revokeKey));
+}
+
+function addCluster(program: Command, lazy: Lazy): void {
+  const cluster = program.command("cluster").description("the masters of the cluster, as a group");
+  cluster
+    .command("status")
+    .description("the leader, the term and how far each master is")
+    .action(lazy(async () => (await import("./commands/cluster.ts")).clusterStatus));
+  cluster
+    .command("members")
+    .description("list the masters; a further one joins when it is started with --peers")
+    .action(lazy(async () => (await import("./commands/cluster.ts")).clusterMembers));
+  cluster
+    .command("transfer")
+    .description("have the leader hand over")
+    .argument("[master]", "whom to (else any other)")
+    .action(lazy(async () => (await import("./commands/cluster.ts")).transferLeadership));
+  cluster
+    .command("snapshot")
+    .description("have the master that answers take a snapshot and shorten its log")
+    .action(lazy(async () => (await import("./commands/cluster.ts")).takeSnapshot));
+  cluster
+    .command("remove")
+    .description("take a master out of the group, after which its process may be ended")
+    .argument("<master>", "its name")
+    .action(lazy(async () => (await import("./commands/cluster.ts")).removeMaster));
 }
 
 function readVersion(): string {

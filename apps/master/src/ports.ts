@@ -16,11 +16,64 @@ export interface ControlPlane {
   readonly state: ControlState;
   /** Resolves when the command is durable and applied; rejects with an AppError. */
   propose(command: ControlCommand): Promise<ControlReply>;
-  /** Called after each applied command. Returns the unsubscribe function. */
-  onApplied(listener: (command: ControlCommand) => void): () => void;
+  /**
+   * Called after each applied command, and with undefined after the state was replaced as a whole.
+   * Returns the unsubscribe function.
+   */
+  onApplied(listener: (command: ControlCommand | undefined) => void): () => void;
+  /** The group of masters that agree on the state, where there is one. */
+  readonly group?: ControlGroup | undefined;
   /** Why no command is taken any more, where that is so: then this master is not ready. */
   readonly fault?: AppError | undefined;
   close(): Promise<void>;
+}
+
+/** The masters as a group, as this one sees it. */
+export interface ControlGroup {
+  status(): GroupStatus;
+  /** How far each member is, which only the leader knows; rejects where it does not answer. */
+  progress(): Promise<readonly MemberProgress[]>;
+  /** Resolves when this master's state holds every change made before the call. */
+  readBarrier(): Promise<void>;
+  /** Asks for leadership to go to the master of that name, or to any other one. */
+  transferLeadership(name: string | undefined): Promise<void>;
+  /** Takes a snapshot of this master's state and drops its log before it. */
+  takeSnapshot(): Promise<void>;
+  removeMember(name: string): Promise<void>;
+}
+
+export interface GroupStatus {
+  readonly cluster: string;
+  /** This master's id in the group. */
+  readonly id: number;
+  readonly role: "leader" | "follower" | "candidate" | "preCandidate";
+  readonly term: number;
+  /** Undefined while none is known: then changes are refused, and reads may be stale. */
+  readonly leader: number | undefined;
+  readonly commit: number;
+  readonly applied: number;
+  readonly snapshotIndex: number;
+  /** Commands applied since the cluster began, and a hash of the state that they led to. */
+  readonly commands: number;
+  readonly stateHash: string;
+  readonly members: readonly GroupMember[];
+}
+
+export interface GroupMember {
+  readonly id: number;
+  readonly name: string;
+  readonly address: string;
+  readonly votes: boolean;
+  /** Whether a stream between that master and this one stands. */
+  readonly connected: boolean;
+}
+
+export interface MemberProgress {
+  readonly id: number;
+  /** Up to here its log is known to agree with the leader's. */
+  readonly match: number;
+  /** Whether it answered within the last election timeout. */
+  readonly active: boolean;
 }
 
 export interface InferenceCall {

@@ -32,7 +32,17 @@ interface Process {
 }
 
 function run(flags: string[], env: Record<string, string> = {}): Process {
-  const args = ["--data", data, "--http-port", "0", "--profile", "tiny", ...flags];
+  const args = [
+    "--data",
+    data,
+    "--http-port",
+    "0",
+    "--grpc-port",
+    "0",
+    "--profile",
+    "tiny",
+    ...flags,
+  ];
   const child = spawn(process.execPath, [MAIN, ...args], { env: { ...process.env, ...env } });
   children.push(child);
   const output = { out: "", err: "" };

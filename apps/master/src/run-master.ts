@@ -3,20 +3,22 @@ import { join } from "node:path";
 import { toAppError } from "@heddle/base/errors";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
+import { bindServer, closeServer } from "@heddle/rpc/server";
 import type { Registry } from "prom-client";
 import type { ClusterLink, ClusterLinkOptions } from "./cluster/cluster-link.ts";
 import { type MasterConfig, readConfig, usageText } from "./config/config.ts";
-import { bootstrapAdminKey, readClusterToken, readPepper } from "./config/secrets.ts";
+import { readClusterToken } from "./config/secrets.ts";
 import { VERSION } from "./config/version.ts";
-import { Journal } from "./control/journal.ts";
+import { lockDirectory } from "./consensus/directory-lock.ts";
+import { prepareCluster } from "./consensus/prepare-cluster.ts";
+import { RaftControlPlane, type RaftControlPlaneOptions } from "./consensus/raft-control-plane.ts";
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { createMaster, type Master } from "./master.ts";
-import { seedModels } from "./models/seed.ts";
 import { exposeDispatchMetrics } from "./operations/dispatch-metrics.ts";
 
 /** `startClusterLink`, or another link with the same ports. */
-export type StartClusterLink = (options: ClusterLinkOptions) => Promise<ClusterLink>;
+export type StartClusterLink = (options: ClusterLinkOptions) => ClusterLink;
 
 /**
  * The master's process: reads the configuration, starts all parts, says `ready` in one log line,
@@ -52,38 +54,52 @@ async function startMaster(
 ): Promise<Running> {
   const logger = createLogger({ service: "master", level: config.logLevel });
   const registry = createRegistry("master");
-  await mkdir(config.dataDirectory, { recursive: true, mode: 0o700 });
-  const control = await Journal.open({ directory: join(config.dataDirectory, "control"), logger });
-  const pepper = await readPepper(config.dataDirectory);
-  const shownKey = await bootstrapAdminKey(control, pepper, config.bootstrapKeyFile);
-  if (config.profile) await seedModels(control, config.profile, logger);
-  const link = await startClusterLink({
-    grpcHost: config.grpcHost,
-    grpcPort: config.grpcPort,
-    clusterToken: await readClusterToken(config.clusterTokenFile),
-    masterId: config.masterId,
-    control,
-    logger,
-    maxQueued: config.maxQueued,
-    maxWaitMs: config.maxWaitMs,
+  const directory = join(config.dataDirectory, "control");
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const lock = await lockDirectory(directory);
+  const clusterToken = await readClusterToken(config.clusterTokenFile);
+  const { grpcHost: host, grpcPort: port, masterId, maxQueued, maxWaitMs } = config;
+  const server = await bindServer({ host, port, clusterToken });
+  const control = await openControl(config, { directory, lock, server, clusterToken, logger });
+  const { pepper, shownKey } = await prepareCluster(control, config, logger);
+  const link = startClusterLink({
+    ...{ server, clusterToken, masterId, control, logger, maxQueued, maxWaitMs },
   });
   exposeDispatchMetrics(registry, () => link.stats());
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
   const master = await listen(config, { control, link, pepper, logger, registry, ledger });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
-  const { grpcAddress } = link;
-  logger.info({ http: master.url, grpc: grpcAddress, version: VERSION }, "ready");
+  logger.info({ http: master.url, grpc: server.address, version: VERSION }, "ready");
   const close = async (): Promise<void> => {
     await master.close(config.drainMs);
-    await link.close();
+    link.close();
     await ledger.close();
     await control.close();
+    await closeServer(server.server, 1_000);
   };
   return { logger, close };
 }
 
+function openControl(
+  config: MasterConfig,
+  parts: Pick<RaftControlPlaneOptions, "directory" | "lock" | "server" | "clusterToken" | "logger">,
+): Promise<RaftControlPlane> {
+  const { masterId: name, peers, walSegmentBytes, snapshotEntries } = config;
+  return RaftControlPlane.open({
+    ...parts,
+    name,
+    peers: peers.size > 0 ? peers : new Map([[name, parts.server.address]]),
+    segmentBytes: walSegmentBytes,
+    snapshotEntries,
+    onFatal: (error) => {
+      parts.logger.fatal({ err: error }, error.message);
+      process.exit(1);
+    },
+  });
+}
+
 interface Started {
-  readonly control: Journal;
+  readonly control: RaftControlPlane;
   readonly link: ClusterLink;
   readonly pepper: Uint8Array;
   readonly logger: Logger;

@@ -15,6 +15,7 @@ import type {
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import type { ControlState, DeploymentRecord } from "@heddle/control/state";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import {
   type ClusterLink,
   type ClusterLinkOptions,
@@ -79,6 +80,7 @@ export class TestCluster {
   readonly #folder = mkdtempSync(join(tmpdir(), "heddle-wire-"));
   readonly #processes = new Set<ChildProcess>();
   #link: ClusterLink | undefined;
+  #server: BoundServer | undefined;
   #nextWorker = 1;
 
   get link(): ClusterLink {
@@ -86,10 +88,13 @@ export class TestCluster {
     return this.#link;
   }
 
-  async startMaster(options: Partial<ClusterLinkOptions> = {}): Promise<void> {
-    this.#link = await startClusterLink({
-      grpcHost: "127.0.0.1",
-      grpcPort: 0,
+  async startMaster(
+    settings: Partial<ClusterLinkOptions> & { readonly grpcPort?: number } = {},
+  ): Promise<void> {
+    const { grpcPort: port = 0, ...options } = settings;
+    this.#server = await bindServer({ host: "127.0.0.1", port, clusterToken });
+    this.#link = startClusterLink({
+      server: this.#server,
       clusterToken,
       masterId: "master-1",
       control: this.control,
@@ -100,8 +105,10 @@ export class TestCluster {
   }
 
   async stopMaster(): Promise<void> {
-    await this.#link?.close();
+    this.#link?.close();
     this.#link = undefined;
+    if (this.#server) await closeServer(this.#server.server, 1_000);
+    this.#server = undefined;
   }
 
   /** Resolves when the process says that it is ready. */

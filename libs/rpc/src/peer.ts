@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import {
   Client,
   type ClientDuplexStream,
@@ -74,6 +75,41 @@ export class Peer {
       signal.removeEventListener("abort", onAbort);
       call.cancel();
     }
+  }
+
+  /** A stream of requests with one reply at its end; no faster than the peer takes them. */
+  async clientStream<Req, ReqOut, Res, ResOut>(
+    method: RpcMethod<Req, ReqOut, Res, ResOut>,
+    requests: AsyncIterable<Req>,
+    options: { readonly deadlineMs: number },
+  ): Promise<ResOut> {
+    const { promise, resolve, reject } = Promise.withResolvers<ResOut>();
+    const call = this.#client.makeClientStreamRequest(
+      method.path,
+      method.requestSerialize,
+      method.responseDeserialize,
+      this.#metadata,
+      { deadline: Date.now() + options.deadlineMs },
+      (error, reply) => {
+        if (error || reply === undefined) reject(fromStatus(error, this.address));
+        else resolve(reply);
+      },
+    );
+    const ended = promise.then(
+      () => undefined,
+      () => undefined,
+    );
+    try {
+      for await (const request of requests) {
+        if (!call.write(request)) await Promise.race([once(call, "drain"), ended]);
+        if (call.destroyed) break;
+      }
+      call.end();
+    } catch (error) {
+      call.cancel();
+      reject(fromStatus(error, this.address));
+    }
+    return promise;
   }
 
   /** A long-lived stream both ways; its deadline is the keepalive's. */

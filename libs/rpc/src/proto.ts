@@ -13,6 +13,14 @@ import type {
   InferenceEvents,
   InferenceEvents__Output,
 } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
+import type {
+  Introduction,
+  Introduction__Output,
+} from "@heddle/contracts/generated/heddle/v1/Introduction";
+import type {
+  IntroductionReply,
+  IntroductionReply__Output,
+} from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
 import type { LoadReply, LoadReply__Output } from "@heddle/contracts/generated/heddle/v1/LoadReply";
 import type {
   LoadRequest,
@@ -23,6 +31,14 @@ import type {
   NodeReport__Output,
 } from "@heddle/contracts/generated/heddle/v1/NodeReport";
 import type {
+  ProgressReply,
+  ProgressReply__Output,
+} from "@heddle/contracts/generated/heddle/v1/ProgressReply";
+import type {
+  ProgressRequest,
+  ProgressRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/ProgressRequest";
+import type {
   PullProgress,
   PullProgress__Output,
 } from "@heddle/contracts/generated/heddle/v1/PullProgress";
@@ -30,6 +46,15 @@ import type {
   PullRequest,
   PullRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/PullRequest";
+import type { RaftFrame, RaftFrame__Output } from "@heddle/contracts/generated/heddle/v1/RaftFrame";
+import type {
+  SnapshotPart,
+  SnapshotPart__Output,
+} from "@heddle/contracts/generated/heddle/v1/SnapshotPart";
+import type {
+  SnapshotReply,
+  SnapshotReply__Output,
+} from "@heddle/contracts/generated/heddle/v1/SnapshotReply";
 import type {
   UnloadReply,
   UnloadReply__Output,
@@ -47,14 +72,17 @@ const protoFolder = fileURLToPath(new URL("../../../proto", import.meta.url));
  * 64-bit integers numbers, enums their names, bytes Buffers; absent plain fields have their default
  * and a oneof's name holds the name of the member that is set.
  */
-export const packageDefinition = loadSync(["cluster.proto", "worker.proto", "health.proto"], {
-  includeDirs: [protoFolder],
-  keepCase: false,
-  longs: Number,
-  enums: String,
-  defaults: true,
-  oneofs: true,
-});
+export const packageDefinition = loadSync(
+  ["cluster.proto", "worker.proto", "raft.proto", "health.proto"],
+  {
+    includeDirs: [protoFolder],
+    keepCase: false,
+    longs: Number,
+    enums: String,
+    defaults: true,
+    oneofs: true,
+  },
+);
 
 /** A method as both sides use it: `Out` types are what was decoded, with every default filled in. */
 export interface RpcMethod<Req, ReqOut, Res, ResOut> {
@@ -66,6 +94,7 @@ export interface RpcMethod<Req, ReqOut, Res, ResOut> {
 }
 
 export const clusterService = service("heddle.v1.Cluster");
+export const raftService = service("heddle.v1.Raft");
 const workerModelsService = service("heddle.v1.WorkerModels");
 export const workerInferenceService = service("heddle.v1.WorkerInference");
 export const healthService = service("grpc.health.v1.Health");
@@ -98,6 +127,29 @@ export const sessionMethod = method<
   InferenceEvents,
   InferenceEvents__Output
 >(workerInferenceService, "Session");
+export const exchangeMethod = method<RaftFrame, RaftFrame__Output, RaftFrame, RaftFrame__Output>(
+  raftService,
+  "Exchange",
+);
+export const installSnapshotMethod = method<
+  SnapshotPart,
+  SnapshotPart__Output,
+  SnapshotReply,
+  SnapshotReply__Output
+>(raftService, "InstallSnapshot");
+export const progressMethod = method<
+  ProgressRequest,
+  ProgressRequest__Output,
+  ProgressReply,
+  ProgressReply__Output
+>(raftService, "Progress");
+export const introduceMethod = method<
+  Introduction,
+  Introduction__Output,
+  IntroductionReply,
+  IntroductionReply__Output
+>(raftService, "Introduce");
+
 function service(name: string): ServiceDefinition {
   const definition = packageDefinition[name];
   if (!definition || "format" in definition) throw new Error(`proto/ defines no service ${name}`);

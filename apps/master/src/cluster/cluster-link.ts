@@ -2,7 +2,7 @@ import { systemClock } from "@heddle/base/clock";
 import { Health } from "@heddle/rpc/health";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { clusterService } from "@heddle/rpc/proto";
-import { bindServer, closeServer } from "@heddle/rpc/server";
+import type { BoundServer } from "@heddle/rpc/server";
 import { type DispatchStats, ReplicaDispatch } from "../dispatch/inference-dispatch.ts";
 import type { ControlPlane, InferenceDispatch, NodeDirectory } from "../ports.ts";
 import { type AttachStream, NodeRegistry } from "./node-registry.ts";
@@ -10,9 +10,8 @@ import { Placement } from "./placement.ts";
 import { RegistryReplicas } from "./replica-source.ts";
 
 export interface ClusterLinkOptions {
-  readonly grpcHost: string;
-  /** 0 lets the system choose. */
-  readonly grpcPort: number;
+  /** Where the nodes' calls are served; not closed with the link. */
+  readonly server: BoundServer;
   readonly clusterToken: string;
   readonly masterId: string;
   readonly control: ControlPlane;
@@ -31,7 +30,7 @@ export interface ClusterLink {
   /** host:port for the nodes' --masters. */
   readonly grpcAddress: string;
   stats(): ClusterStats;
-  close(): Promise<void>;
+  close(): void;
 }
 
 /** Figures for /metrics. */
@@ -41,11 +40,11 @@ export interface ClusterStats extends DispatchStats {
 }
 
 /** The master's side of the cluster: nodes attach here, models are placed and calls dispatched. */
-export async function startClusterLink(options: ClusterLinkOptions): Promise<ClusterLink> {
-  const { grpcHost, grpcPort, clusterToken, masterId, control, logger } = options;
+export function startClusterLink(options: ClusterLinkOptions): ClusterLink {
+  const { server: bound, clusterToken, masterId, control, logger } = options;
   const clock = systemClock;
   const random = Math.random;
-  const { server, address } = await bindServer({ host: grpcHost, port: grpcPort, clusterToken });
+  const { server, address } = bound;
   const heartbeatIntervalMs = options.heartbeatIntervalMs ?? 1_000;
   const registry = new NodeRegistry({
     masterId,
@@ -66,12 +65,11 @@ export async function startClusterLink(options: ClusterLinkOptions): Promise<Clu
   const health = new Health();
   health.addTo(server);
   server.addService(clusterService, { attach: (stream: AttachStream) => registry.attach(stream) });
-  const close = async () => {
+  const close = () => {
     health.stopServing();
     placement.close();
     dispatch.close();
     registry.close();
-    await closeServer(server, 1_000);
   };
   const stats = () => ({ ...dispatch.stats(), workerLost: registry.workersLost });
   return { dispatch, directory: registry, grpcAddress: address, stats, close };

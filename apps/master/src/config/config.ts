@@ -17,7 +17,12 @@ export interface MasterConfig {
   /** Holds the text of the admin key that an empty cluster starts with; made where absent. */
   readonly bootstrapKeyFile: string | undefined;
   readonly profile: CatalogProfile | undefined;
+  /** This master's name in the cluster. */
   readonly masterId: string;
+  /** host:port of the gRPC servers of all masters, by name; empty where this is the only one. */
+  readonly peers: ReadonlyMap<string, string>;
+  readonly walSegmentBytes: number;
+  readonly snapshotEntries: number;
   readonly insecureBind: boolean;
   readonly logLevel: LogLevel;
   readonly maxCalls: number;
@@ -40,7 +45,10 @@ const SETTINGS = {
   "cluster-token-file": ["HEDDLE_CLUSTER_TOKEN_FILE", "", "file with the token of the nodes"],
   "bootstrap-key-file": ["HEDDLE_BOOTSTRAP_KEY_FILE", "", "file with the first admin key"],
   profile: ["HEDDLE_PROFILE", "", "models to register on an empty cluster: demo, gpu or tiny"],
-  name: ["HEDDLE_NAME", "master-1", "this master's id in the cluster"],
+  name: ["HEDDLE_NAME", "master-1", "this master's name in the cluster"],
+  peers: ["HEDDLE_PEERS", "", "all masters, this one too: name=host:port,... (gRPC)"],
+  "wal-segment-mib": ["HEDDLE_WAL_SEGMENT_MIB", "64", "size of a file of the log"],
+  "snapshot-entries": ["HEDDLE_SNAPSHOT_ENTRIES", "10000", "changes between two snapshots"],
   "log-level": ["HEDDLE_LOG_LEVEL", "info", "debug, info, warn, error or silent"],
   "max-calls": ["HEDDLE_MAX_CALLS", "4096", "inference calls at once"],
   "max-queued": ["HEDDLE_MAX_QUEUED", "1024", "calls that may wait for a replica of one model"],
@@ -77,6 +85,9 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     bootstrapKeyFile: values["bootstrap-key-file"] || undefined,
     profile: (values.profile || undefined) as CatalogProfile | undefined,
     masterId: values.name,
+    peers: readPeers(values.peers, values.name, faults),
+    walSegmentBytes: whole("wal-segment-mib", 1, 1024) * 2 ** 20,
+    snapshotEntries: whole("snapshot-entries", 1, 10_000_000),
     insecureBind,
     logLevel: values["log-level"] as LogLevel,
     maxCalls: whole("max-calls", 1, 1_000_000),
@@ -89,6 +100,22 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
   faults.push(...choiceFaults(config), ...bindFaults(config));
   if (faults.length > 0) throw new AppError("invalid_value", `${faults.join("; ")}.`);
   return config;
+}
+
+/** `a=host:1,b=host:2` as a map; what is wrong with it is added to the faults. */
+function readPeers(text: string, own: string, faults: string[]): ReadonlyMap<string, string> {
+  const peers = new Map<string, string>();
+  for (const part of text.split(",").filter(Boolean)) {
+    const [, name, address] = /^([A-Za-z0-9][A-Za-z0-9._-]{0,62})=(\S+:\d{1,5})$/.exec(part) ?? [];
+    if (name === undefined || address === undefined) {
+      faults.push(`--peers takes name=host:port,..., got "${part}"`);
+    } else if (peers.has(name)) faults.push(`--peers names ${name} twice`);
+    else peers.set(name, address);
+  }
+  if (peers.size > 0 && !peers.has(own)) {
+    faults.push(`--peers must name this master too: add ${own}=host:port, or give its --name`);
+  }
+  return peers;
 }
 
 /** The text that --help prints. */

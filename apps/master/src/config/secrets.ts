@@ -1,17 +1,23 @@
 import { randomBytes } from "node:crypto";
-import { mkdir, open, readFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { link, mkdir, open, readFile, rm } from "node:fs/promises";
+import { dirname } from "node:path";
 import { createApiKey, hashApiKey, parseApiKey } from "@heddle/auth/api-key";
 import { AppError } from "@heddle/base/errors";
+import type { RaftControlPlane } from "../consensus/raft-control-plane.ts";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane } from "../ports.ts";
 
-/** The secret that keys are hashed with; made on the first start. */
-export async function readPepper(dataDirectory: string): Promise<Uint8Array> {
-  const path = join(dataDirectory, "pepper");
-  const text = await readOrCreate(path, () => randomBytes(32).toString("hex"));
+/**
+ * The secret that keys are hashed with. The cluster keeps it, so that a key works on every master;
+ * the first master to come proposes one.
+ */
+export async function clusterPepper(control: RaftControlPlane): Promise<Uint8Array> {
+  if (control.secret("pepper") === undefined) {
+    await control.keepSecret("pepper", randomBytes(32).toString("hex"));
+  }
+  const text = control.secret("pepper") ?? "";
   if (/^[0-9a-f]{64}$/.test(text)) return Buffer.from(text, "hex");
-  throw new AppError("invalid_value", `${path} must hold 64 hexadecimal digits. Restore it.`);
+  throw new AppError("server_error", "The cluster's pepper is not 64 hexadecimal digits.");
 }
 
 /** The token that nodes attach with; made where the file is missing. */
@@ -40,37 +46,52 @@ export async function bootstrapAdminKey(
     const why = parsed.reason === "checksum" ? "its checksum does not match" : "its form is wrong";
     throw new AppError("invalid_value", `${file} holds no API key: ${why}. Remove it to make one.`);
   }
+  const hash = hashApiKey(text, pepper);
+  try {
+    await proposeKey(control, parsed.id, hash);
+  } catch (error) {
+    // Another master with the same file may have been faster.
+    if (control.state.keys.get(parsed.id)?.hash !== hash) throw error;
+  }
+  return file === undefined ? text : undefined;
+}
+
+async function proposeKey(control: ControlPlane, id: string, hash: string): Promise<void> {
   const now = Date.now();
   await propose(control, {
     type: "key.create",
     atMs: now,
     key: {
-      id: parsed.id,
+      id,
       name: "bootstrap administrator",
-      hash: hashApiKey(text, pepper),
+      hash,
       scopes: ["*"],
       models: [],
       limits: {},
       createdAtMs: now,
     },
   });
-  return file === undefined ? text : undefined;
 }
 
 /** The trimmed text of a file that only its owner may read. */
 async function readOrCreate(path: string, create: () => string): Promise<string> {
   const known = await readIfThere(path);
   if (known !== undefined) return known;
-  const text = create();
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  const file = await open(path, "wx", 0o600);
+  const draft = `${path}.${process.pid}`;
+  const file = await open(draft, "w", 0o600);
   try {
-    await file.writeFile(`${text}\n`);
+    await file.writeFile(`${create()}\n`);
     await file.sync();
   } finally {
     await file.close();
   }
-  return text;
+  // A link is made whole or not at all; where several processes start at once, one of them wins.
+  await link(draft, path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "EEXIST") throw error;
+  });
+  await rm(draft);
+  return (await readFile(path, "utf8")).trim();
 }
 
 async function readIfThere(path: string): Promise<string | undefined> {

@@ -22,7 +22,12 @@ export async function seedModels(
     if (!spec) throw new Error(`the catalog lacks the deployment ${shipped.deployment}`);
     const model: ModelRecord = { ...shipped, createdAtMs: atMs };
     const deployment: DeploymentRecord = { spec, replicas: replicasOf(profile) };
-    await propose(control, { type: "model.register", atMs, model, deployment });
+    try {
+      await propose(control, { type: "model.register", atMs, model, deployment });
+    } catch (error) {
+      // Another master may have been faster, with its own time of creation.
+      if (!control.state.models.has(model.id)) throw error;
+    }
   }
   logger.info({ profile, models: catalog.models.length }, "registered the profile's models");
 }

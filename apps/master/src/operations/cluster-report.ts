@@ -2,7 +2,7 @@ import { statfs } from "node:fs/promises";
 import { cpus, freemem, totalmem } from "node:os";
 import type { ClusterLoad } from "@heddle/observability/inference-metrics";
 import type { InFlight } from "../inference/in-flight.ts";
-import type { ControlPlane, NodeDirectory } from "../ports.ts";
+import type { ControlPlane, GroupMember, GroupStatus, NodeDirectory } from "../ports.ts";
 
 export interface ClusterReportParts {
   readonly control: ControlPlane;
@@ -33,8 +33,8 @@ export class ClusterReport {
     return Math.round(performance.now() - this.#startedAtMs) / 1000;
   }
 
-  status() {
-    const { control, directory, inFlight, masterId, version } = this.#parts;
+  async status() {
+    const { control, directory, inFlight, version } = this.#parts;
     const nodes = directory.nodes();
     const workers = nodes.filter((node) => node.kind === "worker");
     const replicas = workers.flatMap((node) => node.replicas);
@@ -42,8 +42,7 @@ export class ClusterReport {
       status: workers.length > 0 ? "ok" : "degraded",
       version,
       uptime_seconds: this.uptimeSeconds,
-      masters: [{ id: masterId, role: "leader" }],
-      leader: masterId,
+      ...(await this.#group()),
       workers: { attached: workers.length },
       parameter_servers: { attached: nodes.length - workers.length },
       gpus: { total: nodes.reduce((sum, node) => sum + node.gpus.length, 0) },
@@ -58,6 +57,42 @@ export class ClusterReport {
         running: replicas.reduce((sum, { load }) => sum + load.running, 0),
         waiting: replicas.reduce((sum, { load }) => sum + load.waiting, 0),
       },
+    };
+  }
+
+  /** The masters as this one sees them; a master outside a group is its own leader. */
+  async #group() {
+    const { control, masterId } = this.#parts;
+    const group = control.group?.status();
+    if (!group) return { leader: masterId, masters: [{ id: masterId, role: "leader" }] };
+    // Where the leader does not answer, the rest is worth showing all the same.
+    const progress = (await control.group?.progress().catch(() => undefined)) ?? [];
+    const nameOf = (id: number | undefined) =>
+      group.members.find((member) => member.id === id)?.name ?? null;
+    return {
+      cluster: group.cluster,
+      answered_by: nameOf(group.id) ?? masterId,
+      leader: nameOf(group.leader),
+      // Without a leader nothing tells whether others have gone on.
+      may_be_stale: group.leader === undefined,
+      term: group.term,
+      commit: group.commit,
+      applied: group.applied,
+      snapshot_index: group.snapshotIndex,
+      commands: group.commands,
+      state_hash: group.stateHash,
+      masters: group.members.map((member) => {
+        const match = progress.find(({ id }) => id === member.id)?.match ?? null;
+        return {
+          id: member.name,
+          member: member.id,
+          role: roleOf(member, group),
+          address: member.address,
+          connected: member.connected,
+          match,
+          lag: match === null ? null : Math.max(0, group.commit - match),
+        };
+      }),
     };
   }
 
@@ -122,6 +157,11 @@ export class ClusterReport {
     this.#cpu = now;
     return this.#cpuPercent;
   }
+}
+
+function roleOf(member: GroupMember, group: GroupStatus): "leader" | "follower" | "learner" {
+  if (member.id === group.leader) return "leader";
+  return member.votes ? "follower" : "learner";
 }
 
 function cpuTimes(): { busy: number; total: number } {

@@ -1,0 +1,79 @@
+import type { Command } from "commander";
+import { commandContext } from "../command-context.ts";
+import { fieldsOf, type JsonFields, numberOf, recordsOf, textOf } from "../http/json-fields.ts";
+import { type Column, printRows } from "../output/rows.ts";
+
+const PATH = "/api/v1/cluster";
+
+const STATUS: readonly Column<JsonFields>[] = [
+  { header: "LEADER", value: (status) => textOf(status["leader"]) || "none" },
+  { header: "TERM", value: (status) => figure(status["term"]) },
+  { header: "MASTERS", value: (status) => String(recordsOf(status["masters"]).length) },
+  { header: "COMMIT", value: (status) => figure(status["commit"]) },
+  { header: "APPLIED", value: (status) => figure(status["applied"]) },
+  { header: "SNAPSHOT", value: (status) => figure(status["snapshot_index"]), wide: true },
+  { header: "STATE", value: (status) => textOf(status["state_hash"]) },
+  { header: "CLUSTER", value: (status) => textOf(status["cluster"]), wide: true },
+  { header: "ANSWERED BY", value: (status) => textOf(status["answered_by"]) },
+];
+
+const MEMBERS: readonly Column<JsonFields>[] = [
+  { header: "NAME", value: (master) => textOf(master["id"]) },
+  { header: "MEMBER", value: (master) => figure(master["member"]) },
+  { header: "ROLE", value: (master) => textOf(master["role"]) },
+  { header: "CONNECTED", value: (master) => (master["connected"] === true ? "yes" : "no") },
+  { header: "LAG", value: (master) => figure(master["lag"]) },
+  { header: "ADDRESS", value: (master) => textOf(master["address"]) },
+];
+
+/** `heddle cluster status`. */
+export async function clusterStatus(command: Command): Promise<number> {
+  const { client, data, format, messages } = commandContext(command);
+  const status = fieldsOf(await client.json(`${PATH}/status`));
+  printRows([status], STATUS, format, data);
+  if (status["may_be_stale"] === true) {
+    messages.write("there is no leader: changes are refused, and this may be out of date\n");
+  }
+  return 0;
+}
+
+/** `heddle cluster members`. */
+export async function clusterMembers(command: Command): Promise<number> {
+  const { client, data, format } = commandContext(command);
+  const status = fieldsOf(await client.json(`${PATH}/status`));
+  printRows(recordsOf(status["masters"]), MEMBERS, format, data);
+  return 0;
+}
+
+/** `heddle cluster transfer [master]`. */
+export async function transferLeadership(command: Command): Promise<number> {
+  const { client, messages } = commandContext(command);
+  const [to] = command.args;
+  const body = to === undefined ? {} : { to };
+  await client.json(`${PATH}/transfer`, { method: "POST", body });
+  messages.write("the leader was asked to hand over; heddle cluster status shows who leads\n");
+  return 0;
+}
+
+/** `heddle cluster snapshot`. */
+export async function takeSnapshot(command: Command): Promise<number> {
+  const { client, messages } = commandContext(command);
+  const status = fieldsOf(await client.json(`${PATH}/snapshot`, { method: "POST", body: {} }));
+  const index = figure(status["snapshot_index"]);
+  messages.write(`${textOf(status["answered_by"])} has a snapshot of entry ${index}\n`);
+  return 0;
+}
+
+/** `heddle cluster remove <master>`. */
+export async function removeMaster(command: Command): Promise<number> {
+  const { client, messages } = commandContext(command);
+  const name = command.args[0] ?? "";
+  await client.json(`${PATH}/masters/${encodeURIComponent(name)}`, { method: "DELETE" });
+  messages.write(`${name} is out of the group; its process may be ended\n`);
+  return 0;
+}
+
+function figure(value: unknown): string {
+  const number = numberOf(value);
+  return number === undefined ? "" : String(number);
+}

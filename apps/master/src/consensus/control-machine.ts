@@ -1,0 +1,86 @@
+import type { Command, StateMachine } from "@heddle/consensus/ports";
+import type { ControlCommand, ControlReply } from "@heddle/control/command";
+import { type LogCommand, ReplicatedControl } from "@heddle/control/replicated-control";
+
+/** A piece of a snapshot has at least this many bytes, but for the last. */
+const CHUNK_BYTES = 64 * 1024;
+const NEWLINE = 0x0a;
+
+/** Told of what was applied: the entry, or undefined where a snapshot has replaced the state. */
+export type AppliedListener = (entry: LogCommand | undefined) => void;
+
+/** The replicated control state as the state machine of the log; entries are JSON. */
+export class ControlMachine implements StateMachine<ControlReply> {
+  readonly control = new ReplicatedControl();
+  readonly #onApplied: AppliedListener;
+
+  constructor(onApplied: AppliedListener) {
+    this.#onApplied = onApplied;
+  }
+
+  apply(commands: readonly Command[]): Promise<readonly ControlReply[]> {
+    const replies = commands.map(({ data }) => {
+      const entry = decodeLogCommand(data);
+      const reply = this.control.apply(entry);
+      this.#onApplied(entry);
+      return reply;
+    });
+    return Promise.resolve(replies);
+  }
+
+  /** Lines of JSON, gathered into pieces. */
+  snapshot(): Iterable<Uint8Array> {
+    return gather(this.control.snapshot());
+  }
+
+  async restore(chunks: AsyncIterable<Uint8Array>): Promise<void> {
+    await this.control.restore(splitLines(chunks));
+    this.#onApplied(undefined);
+  }
+}
+
+export function encodeLogCommand(entry: LogCommand): Uint8Array {
+  return Buffer.from(JSON.stringify(entry));
+}
+
+function decodeLogCommand(data: Uint8Array): LogCommand {
+  const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+  return JSON.parse(bytes.toString("utf8")) as LogCommand;
+}
+
+function* gather(lines: Iterable<string>): Generator<Uint8Array, void> {
+  let parts: Buffer[] = [];
+  let bytes = 0;
+  for (const line of lines) {
+    const encoded = Buffer.from(`${line}\n`);
+    // A long line goes in slices, since a piece of a snapshot has a largest size.
+    for (let at = 0; at < encoded.length; at += CHUNK_BYTES) {
+      const slice = encoded.subarray(at, at + CHUNK_BYTES);
+      parts.push(slice);
+      bytes += slice.length;
+      if (bytes < CHUNK_BYTES) continue;
+      yield Buffer.concat(parts);
+      parts = [];
+      bytes = 0;
+    }
+  }
+  if (bytes > 0) yield Buffer.concat(parts);
+}
+
+async function* splitLines(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string, void> {
+  let rest: Buffer[] = [];
+  for await (const chunk of chunks) {
+    let from = 0;
+    for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, from)) {
+      yield Buffer.concat([...rest, chunk.subarray(from, end)]).toString("utf8");
+      rest = [];
+      from = end + 1;
+    }
+    if (from < chunk.byteLength) rest.push(Buffer.from(chunk.subarray(from)));
+  }
+}
+
+/** The change that an entry makes, where it makes one. */
+export function controlCommandOf(entry: LogCommand | undefined): ControlCommand | undefined {
+  return entry?.type === "control" ? entry.command : undefined;
+}

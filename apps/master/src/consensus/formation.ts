@@ -1,0 +1,132 @@
+import { createHash } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { Member } from "@heddle/consensus/ports";
+import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
+import type {
+  IntroductionReply,
+  IntroductionReply__Output,
+} from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { Peer } from "@heddle/rpc/peer";
+import { introduceMethod } from "@heddle/rpc/proto";
+import { type Beginning, type FullIdentity, type Identity, writeIdentity } from "./identity.ts";
+
+const askAgainMs = 200;
+const askDeadlineMs = 2_000;
+/** How often it is said what is waited for. */
+const reportEveryMs = 10_000;
+
+export interface FormationOptions {
+  readonly directory: string;
+  readonly identity: Identity;
+  /** host:port by name of all masters, this one's among them. */
+  readonly peers: ReadonlyMap<string, string>;
+  readonly clusterToken: string;
+  readonly log: NodeLog;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Finds a master's place in its group. Where any other master has a group already, that one is
+ * joined. A new group is formed only when every master of the list has answered that it has no
+ * state: so one whose disk was wiped can never vote again under its old id.
+ */
+export class Formation {
+  readonly #options: FormationOptions;
+
+  constructor(options: FormationOptions) {
+    this.#options = options;
+  }
+
+  /** Answers another master that looks for its group while this one has none. */
+  introduce(from: Introduction__Output): IntroductionReply {
+    const { identity, peers } = this.#options;
+    this.#checkPeers(from.name, from.peers);
+    return { name: identity.name, nonce: identity.nonce, peers: sortedNames(peers) };
+  }
+
+  /** Resolves when the identity is complete and on the disk. */
+  async find(): Promise<FullIdentity> {
+    const { peers, identity, signal, log } = this.#options;
+    const others = [...peers].filter(([name]) => name !== identity.name);
+    let sinceReportMs = reportEveryMs;
+    while (!signal.aborted) {
+      const asked = await Promise.all(others.map(([, address]) => this.#ask(address)));
+      const replies = asked.flatMap((reply) => (reply instanceof AppError ? [] : [reply]));
+      for (const { cluster, id, members, lastId } of replies) {
+        if (cluster === "" || id === 0) continue;
+        // One of the first members that comes late, in a group that is still as it was formed.
+        const isFirst = members.length === lastId && members.some((member) => member.id === id);
+        return this.#complete(cluster, id, { kind: isFirst ? "first" : "joining", members });
+      }
+      if (replies.length === others.length && replies.every(({ cluster }) => cluster === "")) {
+        return this.#form(replies);
+      }
+      if (sinceReportMs >= reportEveryMs) {
+        sinceReportMs = 0;
+        const errors = asked.flatMap((reply) => (reply instanceof AppError ? reply.message : []));
+        log.info({ errors }, "waiting for the other masters to find or form the group");
+      }
+      sinceReportMs += askAgainMs;
+      await delay(askAgainMs, undefined, { signal }).catch(() => undefined);
+    }
+    throw new AppError("cancelled", "the start was interrupted");
+  }
+
+  async #ask(address: string): Promise<IntroductionReply__Output | AppError> {
+    const { identity, peers, clusterToken, signal } = this.#options;
+    const own = peers.get(identity.name) ?? "";
+    const peer = new Peer(address, clusterToken);
+    const { name, nonce } = identity;
+    const request = { name, nonce, address: own, peers: sortedNames(peers) };
+    try {
+      return await peer.unary(introduceMethod, request, { deadlineMs: askDeadlineMs, signal });
+    } catch (error) {
+      const failure = toAppError(error);
+      if (failure.code === "invalid_value" || failure.code === "invalid_api_key") throw failure;
+      return failure;
+    } finally {
+      peer.close();
+    }
+  }
+
+  #form(replies: readonly IntroductionReply__Output[]): Promise<FullIdentity> {
+    const { identity, peers } = this.#options;
+    const nonces = new Map(replies.map(({ name, nonce }) => [name, nonce]));
+    nonces.set(identity.name, identity.nonce);
+    const members = sortedNames(peers).map((name, at) => {
+      const nonce = nonces.get(name);
+      if (nonce === undefined) {
+        const message = `--peers gives ${peers.get(name)} as ${name}, but another master answers there`;
+        throw new AppError("invalid_value", message);
+      }
+      return { id: at + 1, name, address: peers.get(name) ?? "", nonce };
+    });
+    const own = members.find(({ name }) => name === identity.name) as Member;
+    return this.#complete(clusterIdOf(members), own.id, { kind: "first", members });
+  }
+
+  async #complete(cluster: string, id: number, beginning: Beginning): Promise<FullIdentity> {
+    const identity: FullIdentity = { ...this.#options.identity, cluster, id, beginning };
+    await writeIdentity(this.#options.directory, identity);
+    return identity;
+  }
+
+  #checkPeers(name: string, theirs: readonly string[]): void {
+    const ours = sortedNames(this.#options.peers);
+    if (ours.join() === theirs.join()) return;
+    const message = `${name} was started with --peers for ${theirs.join(", ")}, but ${this.#options.identity.name} with ${ours.join(", ")}; give all masters of a new cluster the same`;
+    throw new AppError("invalid_value", message);
+  }
+}
+
+/** All first members come to the same id, and no other group ever does. */
+function clusterIdOf(members: readonly Member[]): string {
+  const text = members.map(({ name, nonce }) => `${name}:${nonce}`).join("\n");
+  return createHash("sha256").update(text).digest("hex").slice(0, 32);
+}
+
+function sortedNames(peers: ReadonlyMap<string, string>): string[] {
+  return [...peers.keys()].sort();
+}

@@ -1,0 +1,85 @@
+import { randomBytes } from "node:crypto";
+import { open, readFile, rename } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { AppError } from "@heddle/base/errors";
+import type { Member } from "@heddle/consensus/ports";
+import { nodeStorageFiles } from "@heddle/storage/storage-files";
+
+/** Who the owner of a data directory is in its group. */
+export interface Identity {
+  readonly version: 1;
+  readonly name: string;
+  /** Drawn with the directory, so that a wiped one is told from the one before. */
+  readonly nonce: string;
+  /** Both absent until the group is found or formed. */
+  readonly cluster?: string | undefined;
+  readonly id?: number | undefined;
+  /** How often a member was started; tells its processes apart. */
+  readonly incarnation: number;
+  /** Until the log has its first content: how it comes to it. */
+  readonly beginning?: Beginning | undefined;
+}
+
+/** A group's first member makes the first content itself; a later one gets it from the others. */
+export interface Beginning {
+  readonly kind: "first" | "joining";
+  /** Of a first member: the group's first members. Else whom the group consisted of. */
+  readonly members: readonly Member[];
+}
+
+/** An identity that has found its group. */
+export type FullIdentity = Identity & { readonly cluster: string; readonly id: number };
+
+export function isFull(identity: Identity): identity is FullIdentity {
+  return identity.cluster !== undefined && identity.id !== undefined;
+}
+
+/** Reads the directory's identity and counts this start; a new directory gets a nonce. */
+export async function startIdentity(directory: string, name: string): Promise<Identity> {
+  const known = await readIdentity(directory);
+  if (known && known.name !== name) {
+    const message = `${directory} belongs to the master ${known.name}, not to ${name}. Give --name ${known.name}, or another --data.`;
+    throw new AppError("conflict", message);
+  }
+  const nonce = known?.nonce ?? randomBytes(16).toString("hex");
+  const incarnation = (known?.incarnation ?? 0) + 1;
+  const identity: Identity = { version: 1, ...known, name, nonce, incarnation };
+  await writeIdentity(directory, identity);
+  return identity;
+}
+
+/** Resolves when the identity is on the disk in place of the one before. */
+export async function writeIdentity(directory: string, identity: Identity): Promise<void> {
+  const path = identityPath(directory);
+  const file = await open(`${path}.tmp`, "w", 0o600);
+  try {
+    await file.writeFile(`${JSON.stringify(identity)}\n`);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(`${path}.tmp`, path);
+  await nodeStorageFiles.syncDirectory(dirname(path));
+}
+
+async function readIdentity(directory: string): Promise<Identity | undefined> {
+  const path = identityPath(directory);
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+  try {
+    const identity = JSON.parse(text) as Identity;
+    if (identity.version === 1) return identity;
+  } catch {
+    // Told below, as for a version that is not known.
+  }
+  throw new AppError("server_error", `${path} is damaged. Restore it, or empty the directory.`);
+}
+
+function identityPath(directory: string): string {
+  return join(directory, "identity.json");
+}

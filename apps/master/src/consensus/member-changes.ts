@@ -1,0 +1,42 @@
+import { toAppError } from "@heddle/base/errors";
+import type { RaftReplica } from "@heddle/consensus/raft-replica";
+import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
+import type { IntroductionReply } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import type { FullIdentity } from "./identity.ts";
+
+/**
+ * Answers a master without state that asks a member for its place. One that the group knows gets its
+ * id. Any other one that shows the cluster token joins under a new id, as a learner at first; it
+ * takes the place of the member of its name, whose data is gone. It asks again until it is in.
+ */
+export async function memberChanges<Reply>(
+  own: FullIdentity,
+  replica: RaftReplica<Reply>,
+  from: Introduction__Output,
+  log: NodeLog,
+): Promise<IntroductionReply> {
+  const { name, nonce, cluster } = own;
+  const members = [...replica.members];
+  const lastId = replica.nextMemberId - 1;
+  const reply = { name, nonce, cluster, members, lastId };
+  const namesake = replica.members.find((member) => member.name === from.name);
+  if (namesake?.nonce === from.nonce) return { ...reply, id: namesake.id };
+  // A member that has not caught up with the group yet cannot tell who belongs to it.
+  if (members.length === 0) return reply;
+  const id = replica.nextMemberId;
+  const joined = { id, name: from.name, address: from.address, nonce: from.nonce };
+  const changes = [
+    ...(namesake ? [{ type: "removeNode" as const, nodeId: namesake.id }] : []),
+    { type: "addLearnerNode" as const, nodeId: id },
+  ];
+  try {
+    await replica.changeMembers(changes, [joined]);
+    log.info({ member: id, name: from.name, replaces: namesake?.id }, "a master joins the group");
+    // Not first in any sense: it must not begin with a log of its own.
+    return { ...reply, id, lastId: id };
+  } catch (error) {
+    log.warn({ name: from.name, error: toAppError(error).message }, "a master could not join yet");
+    return reply;
+  }
+}

@@ -1,0 +1,64 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { toAppError } from "@heddle/base/errors";
+import type { CatalogProfile } from "@heddle/contracts/catalog";
+import type { Logger } from "@heddle/observability/logger";
+import { bootstrapAdminKey, clusterPepper } from "../config/secrets.ts";
+import { seedModels } from "../models/seed.ts";
+import type { RaftControlPlane } from "./raft-control-plane.ts";
+
+const retryMs = 500;
+
+export interface PrepareOptions {
+  readonly bootstrapKeyFile: string | undefined;
+  readonly profile: CatalogProfile | undefined;
+}
+
+/** What every master needs before it can serve. */
+export interface PreparedCluster {
+  readonly pepper: Uint8Array;
+  /** The text of an admin key that was made here and is in no file. */
+  readonly shownKey: string | undefined;
+}
+
+/**
+ * Gives a new cluster its pepper, its first admin key and its profile's models. A cluster that has
+ * a key was prepared before, and is served as it is known here even while there is no leader; a new
+ * one waits for its first leader.
+ */
+export async function prepareCluster(
+  control: RaftControlPlane,
+  { bootstrapKeyFile, profile }: PrepareOptions,
+  logger: Logger,
+): Promise<PreparedCluster> {
+  // The only master is its own majority, and soon knows all that was committed.
+  if (control.status().members.length === 1) await awaitLeader(control, logger);
+  const isSeeded = profile === undefined || control.state.models.size > 0;
+  if (control.secret("pepper") !== undefined && control.state.keys.size > 0 && isSeeded) {
+    return { pepper: await clusterPepper(control), shownKey: undefined };
+  }
+  await awaitLeader(control, logger);
+  const pepper = await clusterPepper(control);
+  // Without a file each master would make a key of its own, so only the leader does.
+  const { id, leader } = control.status();
+  const shownKey =
+    bootstrapKeyFile === undefined && id !== leader
+      ? undefined
+      : await bootstrapAdminKey(control, pepper, bootstrapKeyFile);
+  if (profile) await seedModels(control, profile, logger);
+  return { pepper, shownKey };
+}
+
+async function awaitLeader(control: RaftControlPlane, logger: Logger): Promise<void> {
+  let lastMessage = "";
+  for (;;) {
+    try {
+      return await control.readBarrier();
+    } catch (error) {
+      const { message } = toAppError(error);
+      if (message !== lastMessage) logger.info({ why: message }, "waiting for a leader");
+      lastMessage = message;
+      if (control.fault) throw control.fault;
+      await delay(retryMs);
+    }
+  }
+}

@@ -1,0 +1,157 @@
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ApiKeyRecord } from "@heddle/control/state";
+import { createLogger } from "@heddle/observability/logger";
+import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { eventually } from "../../test/master-group.ts";
+import { lockDirectory } from "./directory-lock.ts";
+import { RaftControlPlane } from "./raft-control-plane.ts";
+
+const clusterToken = "a-token-for-tests-only";
+const logger = createLogger({ service: "master-test", level: "silent" });
+
+interface Opened {
+  readonly name: string;
+  readonly server: BoundServer;
+  readonly plane: RaftControlPlane;
+  readonly faults: string[];
+}
+
+let folder: string;
+let opened: Opened[] = [];
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "heddle-plane-"));
+});
+afterEach(async () => {
+  for (const each of opened) await close(each);
+  opened = [];
+  await rm(folder, { recursive: true });
+});
+
+async function close({ plane, server }: Opened): Promise<void> {
+  await plane.close();
+  await closeServer(server.server, 100);
+}
+
+async function open(
+  name: string,
+  server: BoundServer,
+  peers: ReadonlyMap<string, string>,
+  { directoryName = name, signal = new AbortController().signal } = {},
+): Promise<Opened> {
+  const directory = join(folder, directoryName);
+  await mkdir(directory, { recursive: true });
+  const lock = await lockDirectory(directory);
+  const faults: string[] = [];
+  const onFatal = (error: Error) => faults.push(error.message);
+  const parts = { directory, lock, name, peers, clusterToken, server, logger, onFatal };
+  try {
+    const limits = { segmentBytes: 2 ** 20, hashEveryCommands: 10 };
+    const plane = await RaftControlPlane.open({ ...parts, ...limits }, signal);
+    const each = { name, server, plane, faults };
+    opened.push(each);
+    return each;
+  } catch (error) {
+    await lock.close();
+    await closeServer(server.server, 100);
+    throw error;
+  }
+}
+
+async function openGroup(count: number): Promise<Opened[]> {
+  const servers = new Map<string, BoundServer>();
+  for (let at = 1; at <= count; at++) {
+    servers.set(`m${at}`, await bindServer({ host: "127.0.0.1", port: 0, clusterToken }));
+  }
+  const peers = new Map([...servers].map(([name, { address }]) => [name, address]));
+  return Promise.all([...servers].map(([name, server]) => open(name, server, peers)));
+}
+
+const keyOf = (id: string): ApiKeyRecord => ({
+  ...{ id, name: "k", hash: "0".repeat(64), scopes: [], models: [] },
+  ...{ limits: {}, createdAtMs: 0 },
+});
+const create = (id: string) => ({ type: "key.create" as const, atMs: Date.now(), key: keyOf(id) });
+
+test("a request of a session is applied once, through whatever master it comes again", async () => {
+  const [first, second, third] = await openGroup(3);
+  if (!first || !second || !third) throw new Error("three were to start");
+  await first.plane.readBarrier();
+  const client = "client-0001";
+  expect(await first.plane.openSession(client)).toEqual({ ok: true });
+  const request = { client, sequence: 1 };
+  expect(await first.plane.propose(create("aaaaaaaa"), request)).toEqual({ ok: true });
+  expect(await second.plane.propose(create("aaaaaaaa"), request)).toEqual({ ok: true });
+  expect(await second.plane.propose(create("aaaaaaaa"))).toMatchObject({ code: "conflict" });
+  const leader = opened.find(({ plane }) => plane.status().role === "leader") as Opened;
+  await close(leader);
+  opened = opened.filter((each) => each !== leader);
+  const [left] = opened;
+  await left?.plane.readBarrier();
+  expect(await left?.plane.propose(create("aaaaaaaa"), request)).toEqual({ ok: true });
+  expect(left?.plane.state.keys.size).toBe(1);
+});
+
+test("a master whose state came apart from the others' ends", async () => {
+  const [first, second, third] = await openGroup(3);
+  if (!first || !second || !third) throw new Error("three were to start");
+  await first.plane.propose(create("aaaaaaaa"));
+  await second.plane.readBarrier();
+  second.plane.state.keys.set("bbbbbbbb", keyOf("bbbbbbbb"));
+  for (let at = 0; at < 30; at++) await first.plane.propose(create(`cccccc${10 + at}`));
+  await eventually("the second one ends", async () => second.faults.length > 0);
+  expect(second.faults[0]).toMatch(/differs from that of a majority/);
+  expect([...first.faults, ...third.faults]).toEqual([]);
+  await expect(second.plane.propose(create("dddddddd"))).rejects.toMatchObject({
+    code: "server_error",
+  });
+});
+
+test("another master's directory, and one whose log is gone, are refused", async () => {
+  const bind = () => bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  const server = await bind();
+  const only = await open("m1", server, new Map([["m1", server.address]]));
+  await only.plane.propose(create("aaaaaaaa"));
+  await close(only);
+  opened = [];
+  const asOther = await bind();
+  const peers = new Map([["m2", asOther.address]]);
+  await expect(open("m2", asOther, peers, { directoryName: "m1" })).rejects.toMatchObject({
+    code: "conflict",
+  });
+  await rm(join(folder, "m1", "wal"), { recursive: true });
+  const again = await bind();
+  await expect(open("m1", again, new Map([["m1", again.address]]))).rejects.toMatchObject({
+    code: "server_error",
+    message: expect.stringMatching(/Empty the directory/),
+  });
+});
+
+test("masters of a new group that were given different lists say so and end", async () => {
+  const bind = () => bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  const [one, two] = [await bind(), await bind()];
+  const both = new Map([
+    ["m1", one.address],
+    ["m2", two.address],
+  ]);
+  const stop = new AbortController();
+  const { signal } = stop;
+  const starting = [
+    open("m1", one, both, { signal }),
+    open("m2", two, new Map([...both, ["m3", "127.0.0.1:1"]]), { signal }),
+  ];
+  await expect(Promise.any(starting.map(rejection))).resolves.toMatch(/--peers/);
+  stop.abort();
+  await Promise.allSettled(starting);
+});
+
+/** The message with which the promise rejects. */
+async function rejection(promise: Promise<unknown>): Promise<string> {
+  return promise.then(
+    () => Promise.reject(new Error("it resolved")),
+    (error: Error) => error.message,
+  );
+}

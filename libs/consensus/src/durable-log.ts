@@ -1,0 +1,238 @@
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { Entry } from "@heddle/raft/entry";
+import { MemoryStorage } from "@heddle/raft/memory-storage";
+import type { Message } from "@heddle/raft/message";
+import type { HardState, Snapshot } from "@heddle/raft/state";
+import { type SnapshotId, type SnapshotMeta, SnapshotStore } from "@heddle/storage/snapshot-store";
+import type { StorageFiles } from "@heddle/storage/storage-files";
+import { WAL_KINDS, type WalRecord } from "@heddle/storage/wal-record";
+import type { RecoveredLog, WalOwner } from "@heddle/storage/wal-recovery";
+import { WriteAheadLog } from "@heddle/storage/write-ahead-log";
+import { entryOfRecord, entryRecord } from "./entry-codec.ts";
+import type { MembershipState } from "./membership.ts";
+
+export interface DurableLogOptions {
+  readonly files: StorageFiles;
+  /** Holds `wal/` and `snapshots/`. */
+  readonly directory: string;
+  readonly owner: WalOwner;
+  readonly segmentBytes?: number | undefined;
+  /** The entries before a snapshot that stay in memory for members that lag; 10,000. */
+  readonly trailingEntries?: number | undefined;
+  /** Makes the state machine take in a snapshot; a rejection means that it is damaged. */
+  readonly restore: (meta: SnapshotMeta, chunks: AsyncIterable<Uint8Array>) => Promise<void>;
+  readonly onDamaged: (error: AppError) => void;
+}
+
+const NO_BYTES = new Uint8Array(0);
+
+/**
+ * A member's durable state: what Raft must not forget goes to the write-ahead log, the state up to
+ * some entry to the snapshots, and what Raft reads comes from memory.
+ */
+export class DurableLog {
+  /** The log as it is on the disk, for the Raft core to read. */
+  readonly memory = new MemoryStorage();
+  readonly snapshots: SnapshotStore;
+  readonly #options: DurableLogOptions;
+  readonly #wal: WriteAheadLog;
+  /** A commit index that was not worth a write of its own; goes with the next one. */
+  #unwrittenState: HardState | undefined;
+  /** The snapshot before the newest: entries after it are kept on disk, should that one be damaged. */
+  #previousSnapshot = 0;
+
+  private constructor(options: DurableLogOptions, wal: WriteAheadLog, snapshots: SnapshotStore) {
+    this.#options = options;
+    this.#wal = wal;
+    this.snapshots = snapshots;
+  }
+
+  /**
+   * Recovers what the directory holds and has the state machine restored. Rejects with
+   * `server_error` where acknowledged state is lost, with `conflict` for another member's files.
+   */
+  static async open(options: DurableLogOptions): Promise<DurableLog> {
+    const { files, directory, owner, segmentBytes } = options;
+    await files.makeDirectory(directory);
+    const snapshots = await SnapshotStore.open(files, `${directory}/snapshots`);
+    const { log, recovered } = await WriteAheadLog.open({
+      files,
+      directory: `${directory}/wal`,
+      owner,
+      ...(segmentBytes === undefined ? {} : { segmentBytes }),
+    });
+    const opened = new DurableLog(options, log, snapshots);
+    try {
+      await opened.#recover(recovered);
+    } catch (error) {
+      await log.close();
+      throw error;
+    }
+    return opened;
+  }
+
+  /** True if nothing was ever written here. */
+  get isEmpty(): boolean {
+    return this.memory.lastIndex() === 0 && this.memory.initialState().hardState.term === 0;
+  }
+
+  /** Index of the newest snapshot; 0 if there is none. */
+  get snapshotIndex(): number {
+    return this.memory.snapshot().index;
+  }
+
+  /** Writes the first snapshot of a new group, the same on each of its first members. */
+  async bootstrap(
+    membership: MembershipState,
+    chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+  ): Promise<void> {
+    const id = { index: 1, term: 1 };
+    await this.snapshots.write(this.#meta(id, membership), chunks);
+    await this.#wal.append([snapshotRecord(id), stateRecord({ term: 1, vote: 0, commit: 1 })]);
+    this.memory.applySnapshot({ ...id, confState: membership.confState, data: NO_BYTES });
+    this.memory.setHardState({ term: 1, vote: 0, commit: 1 });
+  }
+
+  /** Writes what a MsgStorageAppend holds; resolves when it and all before it are durable. */
+  async write(message: Message): Promise<void> {
+    const { term, vote, commit, entries, snapshot, responses } = message;
+    const state = term > 0 ? { term, vote, commit } : this.#unwrittenState;
+    const onlyCommit = entries.length === 0 && !snapshot && responses.length === 0;
+    if (state && onlyCommit && !this.#mustSync(state)) {
+      this.#unwrittenState = state;
+      return;
+    }
+    this.#unwrittenState = undefined;
+    // The state goes first: were the write torn, no entry may be of a later term than the state.
+    const records: WalRecord[] = [];
+    if (state) records.push(stateRecord(state));
+    if (snapshot) records.push(snapshotRecord(snapshot));
+    for (const entry of entries) records.push(entryRecord(entry));
+    // Even nothing is appended: the responses must wait for the writes before.
+    await this.#wal.append(records);
+    if (state) this.memory.setHardState(state);
+    if (snapshot) this.memory.applySnapshot(withoutData(snapshot));
+    this.memory.append(entries);
+  }
+
+  /** Resolves when everything so far is durable, a commit index that was not worth a write too. */
+  async flush(): Promise<void> {
+    const state = this.#unwrittenState;
+    this.#unwrittenState = undefined;
+    await this.#wal.append(state ? [stateRecord(state)] : []);
+    if (state) this.memory.setHardState(state);
+  }
+
+  /** Keeps a snapshot of the state machine at an applied index, and drops the log before it. */
+  async compact(
+    id: SnapshotId,
+    membership: MembershipState,
+    chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+  ): Promise<void> {
+    await this.snapshots.write(this.#meta(id, membership), chunks);
+    // A snapshot of the leader's may have overtaken this one while it was written.
+    if (id.index <= this.snapshotIndex) return;
+    await this.#wal.append([snapshotRecord(id)]);
+    if (id.index <= this.snapshotIndex) return;
+    const previous = this.snapshotIndex;
+    this.memory.createSnapshot(id.index, membership.confState, NO_BYTES);
+    const { trailingEntries = 10_000 } = this.#options;
+    const upTo = id.index - trailingEntries;
+    if (upTo >= this.memory.firstIndex()) this.memory.compact(upTo);
+    await this.#dropBefore(previous, id);
+  }
+
+  /** Forgets what a snapshot that was taken in from the leader has replaced. */
+  async dropReplaced(id: SnapshotId): Promise<void> {
+    await this.#dropBefore(this.#previousSnapshot, id);
+  }
+
+  async #dropBefore(previous: number, newest: SnapshotId): Promise<void> {
+    this.#previousSnapshot = newest.index;
+    await this.snapshots.prune(newest);
+    await this.#wal.release(previous + 1);
+  }
+
+  close(): Promise<void> {
+    return this.#wal.close();
+  }
+
+  #meta(id: SnapshotId, membership: MembershipState): SnapshotMeta {
+    return { ...id, cluster: this.#options.owner.cluster, detail: membership };
+  }
+
+  #mustSync({ term, vote }: HardState): boolean {
+    const { hardState } = this.memory.initialState();
+    return term !== hardState.term || vote !== hardState.vote;
+  }
+
+  async #recover(recovered: RecoveredLog): Promise<void> {
+    const newest = recovered.snapshot;
+    await this.snapshots.removeNewer(newest ?? { index: 0, term: 0 });
+    const entries = recovered.entries.map(entryOfRecord);
+    if (newest) {
+      const used = await this.#restoreSnapshot(newest, entries);
+      this.#previousSnapshot = used.index;
+      this.#fillMemory(used, entries);
+    } else {
+      this.memory.append(entries);
+    }
+    const { state } = recovered;
+    if (!state) return;
+    // A torn last write may have kept the state and lost the entries, which nobody was told of.
+    const commit = Math.min(state.index, this.memory.lastIndex());
+    const vote = new DataView(state.payload.buffer, state.payload.byteOffset, 8);
+    this.memory.setHardState({ term: state.term, vote: vote.getFloat64(0, true), commit });
+  }
+
+  /** The newest snapshot that can be read and from which the log leads on. */
+  async #restoreSnapshot(newest: SnapshotId, entries: readonly Entry[]): Promise<Snapshot> {
+    const ids = (await this.snapshots.list()).filter(({ index }) => index <= newest.index);
+    const firstIndex = entries[0]?.index ?? newest.index + 1;
+    for (const id of ids) {
+      if (id.index < newest.index && id.index + 1 < firstIndex) break;
+      try {
+        const meta = await this.snapshots.meta(id);
+        await this.#options.restore(meta, this.snapshots.chunks(id));
+        const { confState } = meta.detail as MembershipState;
+        return { index: id.index, term: id.term, confState, data: NO_BYTES };
+      } catch (error) {
+        this.#options.onDamaged(toAppError(error));
+      }
+    }
+    throw new AppError(
+      "server_error",
+      `no usable snapshot is left in ${this.#options.directory}/snapshots; this member lost acknowledged state: empty its data directory and start it again, and it joins the group anew`,
+    );
+  }
+
+  #fillMemory(snapshot: Snapshot, entries: readonly Entry[]): void {
+    const [first, ...rest] = entries;
+    if (!first || first.index >= snapshot.index) {
+      this.memory.applySnapshot(snapshot);
+      this.memory.append(entries);
+      return;
+    }
+    const { trailingEntries = 10_000 } = this.#options;
+    // The oldest entry at hand serves as the start of the log, since nothing before it is known.
+    this.memory.applySnapshot({ ...snapshot, index: first.index, term: first.term });
+    this.memory.append(rest);
+    this.memory.createSnapshot(snapshot.index, snapshot.confState, NO_BYTES);
+    const upTo = snapshot.index - trailingEntries;
+    if (upTo >= this.memory.firstIndex()) this.memory.compact(upTo);
+  }
+}
+
+function snapshotRecord({ index, term }: SnapshotId): WalRecord {
+  return { kind: WAL_KINDS.snapshot, term, index, payload: NO_BYTES };
+}
+
+function stateRecord({ term, vote, commit }: HardState): WalRecord {
+  const payload = new Uint8Array(8);
+  new DataView(payload.buffer).setFloat64(0, vote, true);
+  return { kind: WAL_KINDS.state, term, index: commit, payload };
+}
+
+function withoutData({ index, term, confState }: Snapshot): Snapshot {
+  return { index, term, confState, data: NO_BYTES };
+}

@@ -1,0 +1,185 @@
+import { describe, expect, it } from "vitest";
+import { ReplicaGroup } from "./testing/replica-group.ts";
+
+const bytes = (text: string) => Buffer.from(text);
+
+async function groupOf(count: number, options = {}) {
+  const group = new ReplicaGroup(count, options);
+  await group.startAll();
+  const leader = await group.elect();
+  const others = [...group.members.values()].filter((member) => member !== leader);
+  return { group, leader, others };
+}
+
+describe("a replica", () => {
+  it("answers proposals in order, on the leader and through a follower", async () => {
+    const { group, leader, others } = await groupOf(3);
+    const replies = [1, 2, 3].map((i) => leader.running.propose(bytes(`a${i}`)));
+    expect(await group.settle(Promise.all(replies))).toEqual([1, 2, 3]);
+    expect(await group.settle(others[0]?.running.propose(bytes("b")) as Promise<number>)).toBe(4);
+    await group.until("all have applied all", () =>
+      [...group.members.values()].every(({ machine }) => machine.texts.join() === "a1,a2,a3,b"),
+    );
+  });
+
+  it("acknowledges nothing that its disk has not confirmed", async () => {
+    const { group, leader, others } = await groupOf(3);
+    for (const { files } of others) files.hold();
+    group.sent.length = 0;
+    let answered = false;
+    const reply = leader.running.propose(bytes("x")).finally(() => {
+      answered = true;
+    });
+    await group.turns(3);
+    const index = leader.running.status().commit + 1;
+    const acknowledged = group.sent.filter(
+      ({ type, index: upTo, reject }) => type === "MsgAppResp" && !reject && upTo >= index,
+    );
+    expect(acknowledged).toEqual([]);
+    expect(answered).toBe(false);
+    for (const { files } of others) files.release();
+    expect(await group.settle(reply)).toBe(1);
+  });
+
+  it("keeps what it answered over crashes of all, and a torn end does no harm", async () => {
+    const { group, leader } = await groupOf(3);
+    for (let i = 0; i < 20; i++) await group.settle(leader.running.propose(bytes(`${i}`)));
+    for (const id of group.members.keys()) group.crash(id);
+    await group.startAll();
+    const next = await group.elect();
+    await group.settle(next.running.readBarrier());
+    expect(next.machine.texts).toEqual(Array.from({ length: 20 }, (_, i) => `${i}`));
+  });
+
+  it("says that an outcome is unknown when leadership is lost meanwhile", async () => {
+    const { group, leader, others } = await groupOf(3);
+    const cut = leader.member.id;
+    group.drop = ({ from, to }) => from === cut || to === cut;
+    const lost = leader.running.propose(bytes("lost"));
+    lost.catch(() => undefined);
+    await group.until("another one leads", () =>
+      others.some(({ replica }) => replica?.status().role === "leader"),
+    );
+    const next = others.find(({ replica }) => replica?.status().role === "leader");
+    await group.settle(next?.running.propose(bytes("kept")) as Promise<number>);
+    group.drop = () => false;
+    await expect(group.settle(lost)).rejects.toMatchObject({
+      code: "unavailable",
+      message: expect.stringMatching(/unknown whether the change was made: the leader changed/),
+    });
+    await group.until("the old leader follows", () => leader.machine.texts.join() === "kept");
+  });
+
+  it("refuses a change, which was then not made, while there is no leader", async () => {
+    const { group, others } = await groupOf(3, { requestTicks: 20 });
+    for (const { member } of others) group.crash(member.id);
+    const [only] = [...group.members.values()].filter(({ replica }) => replica);
+    await group.until("it steps down", () => only?.running.status().leader === undefined);
+    const refused = only?.running.propose(bytes("x")) as Promise<number>;
+    await expect(group.settle(refused)).rejects.toMatchObject({
+      code: "unavailable",
+      message: expect.stringMatching(/no leader.*Nothing was changed/),
+    });
+    await expect(group.settle(only?.running.readBarrier() as Promise<void>)).rejects.toMatchObject({
+      code: "unavailable",
+    });
+  });
+
+  it("reads what was committed before, and not while a majority is silent", async () => {
+    const { group, leader, others } = await groupOf(3);
+    await group.settle(leader.running.propose(bytes("seen")));
+    const follower = others[0];
+    await group.settle(follower?.running.readBarrier() as Promise<void>);
+    expect(follower?.machine.texts).toEqual(["seen"]);
+    group.drop = () => true;
+    let answered = false;
+    const read = leader.running.readBarrier().then(() => {
+      answered = true;
+    });
+    await group.turns(5);
+    expect(answered).toBe(false);
+    group.drop = () => false;
+    await group.settle(read);
+  });
+
+  it("ends when its disk fails, and tells nobody that it wrote", async () => {
+    const { group, leader, others } = await groupOf(3);
+    const victim = others[0];
+    if (!victim) throw new Error("there is no follower");
+    victim.files.failure = new Error("EIO");
+    await group.settle(leader.running.propose(bytes("x")));
+    await group.until("it ends", () => victim.fatal !== undefined);
+    expect(victim.fatal?.message).toMatch(/cannot write: EIO/);
+    await expect(victim.running.propose(bytes("y"))).rejects.toMatchObject({
+      code: "server_error",
+    });
+  });
+
+  it("catches up by snapshot, and by the log that is left after one", async () => {
+    const { group, leader, others } = await groupOf(3, { snapshotEntries: 10 });
+    const behind = others[0];
+    if (!behind) throw new Error("there is no follower");
+    group.crash(behind.member.id);
+    for (let i = 0; i < 50; i++) await group.settle(leader.running.propose(bytes(`${i}`)));
+    await group.until("a snapshot is taken", () => leader.running.status().snapshotIndex > 30);
+    await group.start(behind.member.id);
+    await group.until("it has caught up", () => behind.machine.texts.length === 50);
+    expect(behind.running.status().snapshotIndex).toBeGreaterThan(30);
+    group.crash(behind.member.id);
+    await group.start(behind.member.id);
+    await group.until("it has it again", () => behind.machine.texts.length === 50);
+  });
+
+  it("starts from the snapshot before where the newest is damaged", async () => {
+    const group = new ReplicaGroup(1, { snapshotEntries: 10 });
+    await group.startAll();
+    const only = await group.elect();
+    for (let i = 0; i < 35; i++) await group.settle(only.running.propose(bytes(`${i}`)));
+    await only.running.takeSnapshot();
+    group.crash(1);
+    const newest = only.files.paths().findLast((path) => path.endsWith(".snap")) as string;
+    only.files.damage(newest, 200);
+    await group.start(1);
+    await group.until("all is there", () => only.machine.texts.length === 35);
+    expect(only.machine.texts.at(-1)).toBe("34");
+  });
+
+  it("takes in a learner, makes it a voter, and lets go of a member", async () => {
+    const { group, leader } = await groupOf(3, { snapshotEntries: 10 });
+    for (let i = 0; i < 30; i++) await group.settle(leader.running.propose(bytes(`${i}`)));
+    const joined = await group.start(4);
+    const changes = [{ type: "addLearnerNode" as const, nodeId: 4 }];
+    await group.settle(leader.running.changeMembers(changes, [joined.member]));
+    await group.until("it is a voter", () =>
+      joined.running.status().members.some(({ id, votes }) => id === 4 && votes),
+    );
+    expect(joined.machine.texts).toHaveLength(30);
+    const gone = [...group.members.keys()].find((id) => id !== leader.member.id && id !== 4);
+    const removal = [{ type: "removeNode" as const, nodeId: gone as number }];
+    await group.settle(leader.running.changeMembers(removal));
+    group.crash(gone as number);
+    await group.settle(leader.running.propose(bytes("with three")));
+    expect(leader.running.members.map(({ id }) => id)).not.toContain(gone);
+  });
+
+  it("refuses a member whose name or id another one has", async () => {
+    const { group, leader } = await groupOf(3);
+    const twin = { id: 4, name: "m2", address: "x:1", nonce: "other" };
+    const changes = [{ type: "addLearnerNode" as const, nodeId: 4 }];
+    const refused = leader.running.changeMembers(changes, [twin]);
+    await expect(group.settle(refused)).rejects.toMatchObject({ code: "conflict" });
+    expect(leader.running.members).toHaveLength(3);
+  });
+
+  it("hands leadership over", async () => {
+    const { group, leader, others } = await groupOf(3);
+    const next = others[0];
+    leader.running.transferLeadership(next?.member.id as number);
+    await group.until("it leads", () => next?.running.status().role === "leader");
+  });
+
+  it("will not start under an identity whose log is gone", async () => {
+    const group = new ReplicaGroup(1, { firstMembers: undefined, isJoining: false });
+    await expect(group.startAll()).rejects.toMatchObject({ code: "server_error" });
+  });
+});

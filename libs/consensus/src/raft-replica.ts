@@ -1,0 +1,443 @@
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { Random } from "@heddle/base/random";
+import { type ConfChange, encodeConfChange } from "@heddle/raft/conf-change";
+import type { EntryPayload } from "@heddle/raft/entry";
+import { APPEND_THREAD, APPLY_THREAD, createMessage, type Message } from "@heddle/raft/message";
+import { RawNode } from "@heddle/raft/raw-node";
+import { EMPTY_CONF_STATE, isMember, NO_NODE, type Snapshot } from "@heddle/raft/state";
+import type { TraceSink } from "@heddle/raft/trace";
+import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
+import { Applier } from "./applier.ts";
+import { DurableLog, type DurableLogOptions } from "./durable-log.ts";
+import { encodeProposal, type ProposalId } from "./entry-codec.ts";
+import { encodeContext, firstMembership, Membership, type MembershipState } from "./membership.ts";
+import { PendingProposals } from "./pending-proposals.ts";
+import { PendingReads } from "./pending-reads.ts";
+import type { Member, StateMachine, Transport } from "./ports.ts";
+import { describeReplica, type ReplicaStatus } from "./replica-status.ts";
+
+export interface ReplicaOptions<Reply> {
+  readonly id: number;
+  /** Which start of this member this is; rises with every one. */
+  readonly incarnation: number;
+  readonly storage: Omit<DurableLogOptions, "restore">;
+  readonly machine: StateMachine<Reply>;
+  readonly transport: Transport;
+  /** Draws the election timeouts. */
+  readonly random: Random;
+  /** On the first start of a new group: its first members, the same on each of them. */
+  readonly firstMembers?: readonly Member[] | undefined;
+  /** True for a member that is new in a group: its log may be empty. */
+  readonly isJoining?: boolean | undefined;
+  readonly electionTicks: number;
+  readonly heartbeatTicks: number;
+  /** How long a proposal or a read may take. */
+  readonly requestTicks: number;
+  /** Applied entries after which a snapshot is taken; 10,000. */
+  readonly snapshotEntries?: number | undefined;
+  /** Lets other work of the process go on; between two batches of commands. */
+  readonly yieldToLoop: () => Promise<void>;
+  /** Nothing can go on after a storage error; the owner must end the process. */
+  readonly onFatal: (error: AppError) => void;
+  readonly trace?: TraceSink | undefined;
+}
+
+/** What is applied to the state machine at a time, in bytes: bounds how long it holds the loop. */
+const MAX_APPLYING_BYTES = 256 * 1024;
+/** A learner that is behind by fewer entries than this becomes a voter. */
+const PROMOTION_LAG = 100;
+
+/**
+ * One member of a replicated group: it drives a Raft node over a write-ahead log, a transport and a
+ * state machine. Nothing in it reads a clock or draws a random number: time comes in by `tick`.
+ *
+ * Messages that promise something leave when what they promise is on the disk; committed entries
+ * are applied in order; a proposal is answered when it was applied here.
+ */
+export class RaftReplica<Reply> {
+  readonly #options: ReplicaOptions<Reply>;
+  readonly #log: DurableLog;
+  readonly #raw: RawNode;
+  readonly #proposals = new PendingProposals<Reply>();
+  readonly #changes = new PendingProposals<void>();
+  readonly #reads: PendingReads;
+  readonly #applier: Applier<Reply>;
+  #tick = 0;
+  /** Before it no learner is made a voter: the last attempt needs time to be applied. */
+  #nextPromotionTick = 0;
+  #nextSequence = 1;
+  /** Writes on their way to the disk. */
+  #writing = 0;
+  /** Appends are acknowledged, and entries applied, one after the other. */
+  #writes: Promise<void> = Promise.resolve();
+  #applies: Promise<void> = Promise.resolve();
+  #snapshotting: Promise<void> | undefined;
+  #receiving = false;
+  #pumpQueued = false;
+  #stopped: AppError | undefined;
+
+  private constructor(options: ReplicaOptions<Reply>, log: DurableLog, membership: Membership) {
+    this.#options = options;
+    this.#log = log;
+    this.#reads = new PendingReads(options.incarnation);
+    this.#raw = new RawNode({
+      id: options.id,
+      electionTicks: options.electionTicks,
+      heartbeatTicks: options.heartbeatTicks,
+      storage: log.memory,
+      random: options.random,
+      applied: log.snapshotIndex,
+      asyncStorageWrites: true,
+      maxApplyingBytes: MAX_APPLYING_BYTES,
+      trace: options.trace,
+    });
+    this.#applier = new Applier(
+      {
+        own: { node: options.id, incarnation: options.incarnation },
+        log,
+        machine: options.machine,
+        proposals: this.#proposals,
+        changes: this.#changes,
+        applyConfChange: (change, index) => this.#raw.applyConfChange(change, index),
+        onMembersChanged: () => this.#membersChanged(),
+      },
+      membership,
+    );
+  }
+
+  /** Recovers the member's state; see DurableLog.open for how it rejects. */
+  static async open<Reply>(options: ReplicaOptions<Reply>): Promise<RaftReplica<Reply>> {
+    let membership = new Membership({ confState: EMPTY_CONF_STATE, members: [], lastId: 0 });
+    const restore = async (meta: SnapshotMeta, chunks: AsyncIterable<Uint8Array>) => {
+      await options.machine.restore(chunks);
+      membership = new Membership(meta.detail as MembershipState);
+    };
+    const log = await DurableLog.open({ ...options.storage, restore });
+    if (log.isEmpty && options.firstMembers) {
+      const first = firstMembership(options.firstMembers);
+      await log.bootstrap(first, options.machine.snapshot());
+      membership = new Membership(first);
+    }
+    if (log.isEmpty && !options.isJoining) {
+      await log.close();
+      throw lostLog(options.storage.directory);
+    }
+    const replica = new RaftReplica(options, log, membership);
+    // A joining member has none yet, and what its transport knows must do.
+    if (membership.members.length > 0) replica.#membersChanged();
+    // The only voter need not wait for anyone's silence.
+    const { voters } = membership.confState ?? EMPTY_CONF_STATE;
+    if (voters.length === 1 && voters[0] === options.id) replica.#raw.campaign();
+    replica.#pump();
+    return replica;
+  }
+
+  get fault(): AppError | undefined {
+    return this.#stopped;
+  }
+
+  get members(): readonly Member[] {
+    return this.#applier.membership.members;
+  }
+
+  get nextMemberId(): number {
+    return this.#applier.membership.nextId;
+  }
+
+  status(): ReplicaStatus {
+    return describeReplica(this.#raw.status(), this.#applier.membership, {
+      applied: this.#applier.applied.index,
+      snapshotIndex: this.#log.snapshotIndex,
+    });
+  }
+
+  /** Moves time on; many ticks at once mean that the process did not run. */
+  tick(elapsedTicks = 1): void {
+    if (this.#stopped) return;
+    this.#tick += elapsedTicks;
+    this.#raw.tick(elapsedTicks);
+    this.#proposals.rejectExpired(this.#tick);
+    this.#changes.rejectExpired(this.#tick);
+    this.#reads.tick(this.#tick, this.#options.electionTicks);
+    if (this.#tick >= this.#nextPromotionTick) this.#promoteLearner();
+    this.#pump();
+  }
+
+  /** Takes in messages from other members. */
+  receive(messages: readonly Message[]): void {
+    if (this.#stopped) return;
+    for (const message of messages) this.#raw.step(message);
+    this.#pump();
+  }
+
+  /** Takes in a snapshot from the leader; resolves when it is on the disk and handed to Raft. */
+  async receiveSnapshot(
+    message: Message,
+    meta: SnapshotMeta,
+    chunks: AsyncIterable<Uint8Array>,
+  ): Promise<void> {
+    if (this.#stopped) throw this.#stopped;
+    if (this.#receiving) throw new AppError("overloaded", "a snapshot is being received already");
+    if (message.snapshot?.index !== meta.index || message.snapshot.term !== meta.term) {
+      throw new AppError("invalid_value", "the snapshot is not the one that its message names");
+    }
+    this.#receiving = true;
+    try {
+      await this.#log.snapshots.write(meta, chunks);
+    } finally {
+      this.#receiving = false;
+    }
+    this.receive([message]);
+  }
+
+  /**
+   * Resolves with the state machine's reply once the command is committed and applied here. Rejects
+   * with `unavailable` where it is not made or where nobody can tell (the message says which), and
+   * with `overloaded`; it is never proposed twice.
+   */
+  propose(command: Uint8Array): Promise<Reply> {
+    if (this.#stopped) return Promise.reject(this.#stopped);
+    const id = this.#nextId();
+    const data = encodeProposal(id, command);
+    const reply = this.#proposals.add(id.sequence, { type: "EntryNormal", data }, this.#deadline());
+    this.#queuePump();
+    return reply;
+  }
+
+  /** Resolves once this replica's state holds everything committed before the call. */
+  readBarrier(): Promise<void> {
+    if (this.#stopped) return Promise.reject(this.#stopped);
+    const read = this.#reads.add(this.#deadline());
+    this.#queuePump();
+    return read;
+  }
+
+  /** Changes the membership; `members` are those that join. Resolves once it took effect here. */
+  changeMembers(changes: ConfChange["changes"], members: readonly Member[] = []): Promise<void> {
+    if (this.#stopped) return Promise.reject(this.#stopped);
+    const proposal = this.#nextId();
+    const context = encodeContext(proposal, members);
+    const payload = encodeConfChange({ transition: "auto", changes, context });
+    const changed = this.#changes.add(proposal.sequence, payload, this.#deadline());
+    this.#queuePump();
+    return changed;
+  }
+
+  /** Asks for leadership to go to a member; whether it went shows in the status. */
+  transferLeadership(to: number): void {
+    if (this.#stopped) return;
+    this.#raw.transferLeader(to);
+    this.#pump();
+  }
+
+  /** Takes a snapshot of the state as of now and drops the log before it. */
+  async takeSnapshot(): Promise<void> {
+    this.#applier.wantsSnapshot = true;
+    this.#applies = this.#applies.then(() => this.#maybeSnapshot());
+    await this.#applies;
+    await this.#snapshotting;
+  }
+
+  /** Ends it in good order; what is under way is rejected. */
+  async stop(): Promise<void> {
+    this.#end(new AppError("unavailable", "this master is shutting down"));
+    await this.#writes;
+    await this.#applies;
+    await this.#snapshotting;
+    await this.#log.close();
+  }
+
+  #nextId(): ProposalId {
+    const { id: node, incarnation } = this.#options;
+    return { node, incarnation, sequence: this.#nextSequence++ };
+  }
+
+  #deadline(): number {
+    return this.#tick + this.#options.requestTicks;
+  }
+
+  /** Requests of one turn of the event loop go out together. */
+  #queuePump(): void {
+    if (this.#pumpQueued) return;
+    this.#pumpQueued = true;
+    queueMicrotask(() => {
+      this.#pumpQueued = false;
+      this.#pump();
+    });
+  }
+
+  /** Works off all that has come up; the only place where Raft's work is taken out. */
+  #pump(): void {
+    if (this.#stopped) return;
+    try {
+      do {
+        while (this.#raw.hasReady()) this.#processReady();
+      } while (this.#handOverRequests());
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #processReady(): void {
+    const { messages, readStates } = this.#raw.ready();
+    for (const read of readStates) this.#reads.answered(read);
+    const outgoing: Message[] = [];
+    for (const message of messages) {
+      if (message.to === APPEND_THREAD) this.#write(message);
+      else if (message.to === APPLY_THREAD) this.#queueApply(message);
+      else outgoing.push(message);
+    }
+    this.#send(outgoing);
+    this.#reads.applied(this.#applier.applied.index);
+  }
+
+  /** Hands waiting requests to Raft; true if that made work. */
+  #handOverRequests(): boolean {
+    const { lead, term, role } = this.#raw.status();
+    if (lead === NO_NODE) return false;
+    if (this.#reads.hasWaiting) {
+      this.#reads.ask(this.#tick, (context) => this.#raw.readIndex(context).ok);
+    }
+    const step = (entries: readonly EntryPayload[]) => this.#stepProposal(entries);
+    const changed = this.#changes.hasWaiting && this.#changes.handOver(term, step);
+    // On a leader whose disk is busy they gather, so that the next write takes all of them.
+    const mayPropose = role !== "leader" || this.#writing === 0;
+    const proposed = mayPropose && this.#proposals.handOver(term, step);
+    return changed || proposed || this.#raw.hasReady();
+  }
+
+  #stepProposal(payloads: readonly EntryPayload[]): boolean {
+    const { id } = this.#options;
+    const entries = payloads.map((payload) => ({ ...payload, term: 0, index: 0 }));
+    return this.#raw.step(createMessage({ type: "MsgProp", to: id, from: id, entries })).ok;
+  }
+
+  #send(messages: readonly Message[]): void {
+    const byMember = new Map<number, Message[]>();
+    for (const message of messages) {
+      if (message.type === "MsgSnap") void this.#sendSnapshot(message);
+      else byMember.set(message.to, [...(byMember.get(message.to) ?? []), message]);
+    }
+    for (const [to, batch] of byMember) {
+      if (!this.#options.transport.send(to, batch)) this.#raw.reportUnreachable(to);
+    }
+  }
+
+  async #sendSnapshot(message: Message): Promise<void> {
+    const { snapshot, to } = message;
+    if (!snapshot) return;
+    let outcome: "delivered" | "failed" = "delivered";
+    try {
+      const meta = await this.#log.snapshots.meta(snapshot);
+      const chunks = this.#log.snapshots.chunks(snapshot);
+      await this.#options.transport.sendSnapshot(to, { message, meta, chunks });
+    } catch {
+      outcome = "failed"; // Raft tries again when the member answers a heartbeat.
+    }
+    if (this.#stopped) return;
+    this.#raw.reportSnapshot(to, outcome);
+    this.#pump();
+  }
+
+  #write(message: Message): void {
+    this.#writing++;
+    const written = this.#log.write(message);
+    written.catch(() => undefined); // Met below, in its turn.
+    this.#writes = this.#writes
+      .then(() => written)
+      .then(() => (message.snapshot ? this.#restore(message.snapshot) : undefined))
+      .then(() => {
+        this.#writing--;
+        this.#respond(message.responses);
+      })
+      .catch((error: unknown) => this.#fail(error));
+  }
+
+  /** Delivers what waited for a write or for entries to be applied. */
+  #respond(responses: readonly Message[]): void {
+    if (this.#stopped) return;
+    const outgoing: Message[] = [];
+    for (const response of responses) {
+      if (response.to === this.#options.id) this.#raw.step(response);
+      else outgoing.push(response);
+    }
+    this.#send(outgoing);
+    this.#pump();
+  }
+
+  /** Puts a snapshot that Raft has taken in into the state's place, in its turn. */
+  #restore(snapshot: Snapshot): Promise<void> {
+    const restored = this.#applies.then(() => this.#applier.restore(snapshot));
+    this.#applies = restored.catch(() => undefined);
+    return restored;
+  }
+
+  #queueApply(message: Message): void {
+    this.#applies = this.#applies
+      .then(() => this.#apply(message))
+      .catch((error: unknown) => this.#fail(error));
+  }
+
+  async #apply({ entries, responses }: Message): Promise<void> {
+    if (this.#stopped) return;
+    await this.#applier.apply(entries);
+    this.#reads.applied(this.#applier.applied.index);
+    this.#respond(responses);
+    this.#maybeSnapshot();
+    await this.#options.yieldToLoop();
+  }
+
+  #membersChanged(): void {
+    const others = this.#applier.membership.members.filter(({ id }) => id !== this.#options.id);
+    this.#options.transport.setMembers(others);
+  }
+
+  /** Called between two batches of entries, when the state stands still. */
+  #maybeSnapshot(): void {
+    const { snapshotEntries = 10_000 } = this.#options;
+    const isDue = this.#applier.applied.index - this.#log.snapshotIndex >= snapshotEntries;
+    if ((!isDue && !this.#applier.wantsSnapshot) || this.#snapshotting || this.#stopped) return;
+    this.#snapshotting = this.#applier
+      .beginSnapshot()
+      ?.catch((error: unknown) => this.#fail(error))
+      .finally(() => {
+        this.#snapshotting = undefined;
+      });
+  }
+
+  /** Learners become voters when they have caught up; so a new member never holds up a majority. */
+  #promoteLearner(): void {
+    const { role, progress, commit } = this.#raw.status();
+    const { confState } = this.#applier.membership;
+    if (role !== "leader" || !confState || confState.votersOutgoing.length > 0) return;
+    for (const [id, peer] of progress) {
+      if (!peer.isLearner || !peer.recentActive || peer.match + PROMOTION_LAG < commit) continue;
+      if (!isMember(confState, id) || this.#changes.hasWaiting) continue;
+      this.#nextPromotionTick = this.#tick + this.#options.electionTicks;
+      const changes = [{ type: "addNode" as const, nodeId: id }];
+      this.#raw.proposeConfChange({ transition: "auto", changes, context: new Uint8Array(0) });
+      return;
+    }
+  }
+
+  #fail(error: unknown): void {
+    if (this.#stopped) return;
+    const fault = toAppError(error);
+    this.#end(fault);
+    this.#options.onFatal(fault);
+  }
+
+  #end(fault: AppError): void {
+    if (this.#stopped) return;
+    this.#stopped = fault;
+    this.#proposals.rejectAll(fault.message);
+    this.#changes.rejectAll(fault.message);
+    this.#reads.rejectAll(fault.message);
+  }
+}
+
+/** It may have voted, and acknowledged entries, under this id. */
+function lostLog(directory: string): AppError {
+  const message = `${directory} has an identity but no log: its content was lost. Empty the directory and start again, and this master joins its group anew.`;
+  return new AppError("server_error", message);
+}

@@ -1,0 +1,16 @@
+// Original file: proto/raft.proto
+
+
+export interface Introduction {
+  'name'?: (string);
+  'nonce'?: (string);
+  'address'?: (string);
+  'peers'?: (string)[];
+}
+
+export interface Introduction__Output {
+  'name': (string);
+  'nonce': (string);
+  'address': (string);
+  'peers': (string)[];
+}

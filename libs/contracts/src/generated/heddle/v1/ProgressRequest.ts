@@ -1,0 +1,8 @@
+// Original file: proto/raft.proto
+
+
+export interface ProgressRequest {
+}
+
+export interface ProgressRequest__Output {
+}

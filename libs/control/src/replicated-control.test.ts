@@ -1,0 +1,92 @@
+import { seededRandom } from "@heddle/base/random";
+import { expect, test } from "vitest";
+import { HashCheck } from "./hash-check.ts";
+import { HashedMap } from "./hashed-map.ts";
+import { type LogCommand, ReplicatedControl } from "./replicated-control.ts";
+
+/** A log of changes that succeed and fail, from a seed. */
+function randomLog(seed: number, length: number): LogCommand[] {
+  const random = seededRandom(seed);
+  const id = () => `key0000${Math.floor(random() * 10)}`;
+  return Array.from({ length }, (_, atMs): LogCommand => {
+    const session =
+      random() < 0.3 ? { client: "client-a", sequence: 1 + Math.floor(random() * 50) } : undefined;
+    if (random() < 0.05) return { type: "session.open", atMs, client: "client-a" };
+    if (random() < 0.4) {
+      return { type: "control", command: { type: "key.revoke", atMs, id: id() }, session };
+    }
+    const key = {
+      ...{ id: id(), name: `n${atMs}`, hash: "a".repeat(64), scopes: ["*"], models: [] },
+      ...{ limits: {}, createdAtMs: atMs },
+    };
+    return { type: "control", command: { type: "key.create", atMs, key }, session };
+  });
+}
+
+test("the same log gives the same replies and hash; another log another hash", () => {
+  const log = randomLog(1, 500);
+  const [left, right] = [new ReplicatedControl(), new ReplicatedControl()];
+  for (const entry of log) {
+    expect(left.apply(entry)).toEqual(right.apply(JSON.parse(JSON.stringify(entry))));
+    expect(left.hash).toBe(right.hash);
+  }
+  const other = new ReplicatedControl();
+  for (const entry of randomLog(2, 500)) other.apply(entry);
+  expect(other.hash).not.toBe(left.hash);
+});
+
+test("a state restored from a snapshot goes on as the one that it was taken from", async () => {
+  const log = randomLog(3, 400);
+  const original = new ReplicatedControl();
+  for (const entry of log.slice(0, 200)) original.apply(entry);
+  original.apply({ type: "secret.keep", atMs: 0, name: "pepper", value: "p" });
+  const snapshot = original.snapshot();
+  for (const entry of log.slice(200)) original.apply(entry);
+  const restored = new ReplicatedControl();
+  restored.apply(log[0] as LogCommand);
+  await restored.restore(snapshot);
+  expect(restored.secret("pepper")).toBe("p");
+  for (const entry of log.slice(200)) restored.apply(entry);
+  expect(restored.hash).toBe(original.hash);
+  expect(restored.commands).toBe(original.commands);
+  expect([...restored.state.keys]).toEqual([...original.state.keys]);
+});
+
+test("a snapshot with a changed, missing or foreign line is refused", async () => {
+  const control = new ReplicatedControl();
+  for (const entry of randomLog(4, 50)) control.apply(entry);
+  const lines = [...control.snapshot()];
+  const refused = (changed: string[]) => new ReplicatedControl().restore(changed);
+  await expect(refused(lines.slice(0, -1))).rejects.toThrow(/hash/);
+  await expect(refused(lines.map((line) => line.replace('"n', '"m')))).rejects.toThrow(/hash/);
+  await expect(refused([...lines, '["jobs","1",{}]'])).rejects.toThrow(/newer master/);
+  await expect(refused(['{"version":2}'])).rejects.toThrow(/newer master/);
+});
+
+test("a secret is kept once", () => {
+  const control = new ReplicatedControl();
+  const keep = (value: string) =>
+    control.apply({ type: "secret.keep", atMs: 0, name: "pepper", value });
+  expect(keep("a")).toEqual({ ok: true });
+  expect(keep("b")).toMatchObject({ code: "conflict" });
+  expect(control.secret("pepper")).toBe("a");
+});
+
+test("a hashed map's hash follows its content and not its history", () => {
+  const [left, right] = [new HashedMap<number>(), new HashedMap<number>()];
+  left.set("a", 1).set("b", 2).set("a", 3);
+  right.set("b", 2).set("c", 9).set("a", 3);
+  expect(left.hash).not.toBe(right.hash);
+  right.delete("c");
+  expect(left.hash).toBe(right.hash);
+  left.clear();
+  expect(left.hash).toBe(new HashedMap().hash);
+});
+
+test("of three masters the one that differs from the other two is found", () => {
+  const check = new HashCheck();
+  expect(check.report({ node: 1, commands: 1000, hash: "a" }, 3)).toEqual([]);
+  expect(check.report({ node: 2, commands: 1000, hash: "b" }, 3)).toEqual([]);
+  expect(check.report({ node: 3, commands: 1000, hash: "a" }, 3)).toEqual([2]);
+  expect(check.report({ node: 2, commands: 2000, hash: "c" }, 3)).toEqual([]);
+});

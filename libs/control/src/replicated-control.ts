@@ -1,0 +1,171 @@
+import { apply, emptyState } from "./apply.ts";
+import type { ControlCommand, ControlReply } from "./command.ts";
+import { HashedMap, hashText } from "./hashed-map.ts";
+import { type SessionRequest, Sessions } from "./sessions.ts";
+import type { ControlState } from "./state.ts";
+
+/** What stands in an entry of the log: a change, or what the group needs for itself. */
+export type LogCommand =
+  | {
+      readonly type: "control";
+      readonly command: ControlCommand;
+      readonly session?: SessionRequest | undefined;
+    }
+  | { readonly type: "session.open"; readonly atMs: number; readonly client: string }
+  /** Keeps a secret that all masters share, unless there is one of that name. */
+  | {
+      readonly type: "secret.keep";
+      readonly atMs: number;
+      readonly name: string;
+      readonly value: string;
+    }
+  /** What a master's state hash was after so many commands; see HashCheck. */
+  | {
+      readonly type: "hash.report";
+      readonly atMs: number;
+      readonly node: number;
+      readonly commands: number;
+      readonly hash: string;
+    };
+
+interface SnapshotHead {
+  readonly version: 1;
+  readonly commands: number;
+  readonly logTimeMs: number;
+  readonly hash: string;
+}
+
+/** One line of a snapshot after the head: an entry of a map. */
+type SnapshotLine = readonly [map: string, key: string, value: unknown];
+
+/**
+ * Everything that the masters replicate: the control state and what surrounds it, as a function of
+ * the log. The time is that of the log, which never goes back whatever the proposers' clocks say.
+ */
+export class ReplicatedControl {
+  readonly state: ControlState;
+  readonly #maps: ReadonlyMap<string, HashedMap<unknown>>;
+  readonly #sessions = new Sessions();
+  readonly #secrets = new HashedMap<string>();
+  #commands = 0;
+  #logTimeMs = 0;
+
+  constructor() {
+    const state: Record<string, HashedMap<unknown>> = {};
+    for (const name of Object.keys(emptyState())) state[name] = new HashedMap();
+    this.state = state as unknown as ControlState;
+    this.#maps = new Map([
+      ...Object.entries(state),
+      ["#sessions", this.#sessions.map as HashedMap<unknown>],
+      ["#secrets", this.#secrets as HashedMap<unknown>],
+    ]);
+  }
+
+  /** How many commands were applied since the cluster began. */
+  get commands(): number {
+    return this.#commands;
+  }
+
+  secret(name: string): string | undefined {
+    return this.#secrets.get(name);
+  }
+
+  /** A hash of all that is replicated: sixteen hexadecimal digits, equal on equal masters. */
+  get hash(): string {
+    const parts = [...this.#maps].map(([name, map]) => `${name}:${map.hash}`);
+    const text = [this.#commands, this.#logTimeMs, ...parts].join("\n");
+    const lane = (seed: number) => hashText(text, seed).toString(16).padStart(8, "0");
+    return lane(1) + lane(2);
+  }
+
+  apply(entry: LogCommand): ControlReply {
+    this.#commands++;
+    const atMs = entry.type === "control" ? entry.command.atMs : entry.atMs;
+    this.#logTimeMs = Math.max(this.#logTimeMs, atMs);
+    switch (entry.type) {
+      case "control":
+        return this.#applyControl(entry.command, entry.session);
+      case "session.open":
+        return this.#sessions.open(entry.client, this.#logTimeMs);
+      case "secret.keep":
+        return this.#keepSecret(entry.name, entry.value);
+      case "hash.report":
+        return { ok: true };
+      default:
+        return unknownEntry(entry);
+    }
+  }
+
+  #applyControl(command: ControlCommand, session: SessionRequest | undefined): ControlReply {
+    if (!session) return apply(this.state, command);
+    return this.#sessions.once(session, this.#logTimeMs, () => apply(this.state, command));
+  }
+
+  #keepSecret(name: string, value: string): ControlReply {
+    if (this.#secrets.has(name)) {
+      return { ok: false, code: "conflict", message: `the secret ${name} is kept already` };
+    }
+    this.#secrets.set(name, value);
+    return { ok: true };
+  }
+
+  /** The state as of this call as lines of JSON, which are made as they are asked for. */
+  snapshot(): Iterable<string> {
+    const head: SnapshotHead = {
+      version: 1,
+      commands: this.#commands,
+      logTimeMs: this.#logTimeMs,
+      hash: this.hash,
+    };
+    // Records are immutable, so that a copy of the references is a copy of the state.
+    const maps = [...this.#maps].map(([name, map]) => ({ name, entries: [...map] }));
+    return snapshotLines(head, maps);
+  }
+
+  /** Replaces the state by that of a snapshot; throws where the lines are not one. */
+  async restore(lines: AsyncIterable<string> | Iterable<string>): Promise<void> {
+    for (const map of this.#maps.values()) map.clear();
+    let head: SnapshotHead | undefined;
+    for await (const line of lines) {
+      if (head) this.#restoreLine(JSON.parse(line) as SnapshotLine);
+      else head = this.#restoreHead(JSON.parse(line) as SnapshotHead);
+    }
+    if (!head || head.hash !== this.hash) {
+      throw new Error(`the snapshot's state has the hash ${this.hash}, not ${head?.hash}`);
+    }
+  }
+
+  #restoreHead(head: SnapshotHead): SnapshotHead {
+    if (head.version !== 1) {
+      throw new Error(`a snapshot of layout ${head.version} needs a newer master`);
+    }
+    this.#commands = head.commands;
+    this.#logTimeMs = head.logTimeMs;
+    return head;
+  }
+
+  #restoreLine([name, key, value]: SnapshotLine): void {
+    const map = this.#maps.get(name);
+    if (!map) throw new Error(`a snapshot with the map ${name} needs a newer master`);
+    map.set(key, value);
+  }
+}
+
+function* snapshotLines(
+  head: SnapshotHead,
+  maps: readonly { name: string; entries: readonly (readonly [string, unknown])[] }[],
+): Generator<string, void> {
+  yield JSON.stringify(head);
+  for (const { name, entries } of maps) {
+    for (const [key, value] of entries) {
+      yield JSON.stringify([name, key, value] satisfies SnapshotLine);
+    }
+  }
+}
+
+/** A newer master's entry in an older master's log must not pass as done. */
+function unknownEntry(entry: never): ControlReply {
+  const type = JSON.stringify((entry as { type?: unknown }).type);
+  const message = `this master does not know the log entry ${type}; update it`;
+  return { ok: false, code: "invalid_value", message };
+}

@@ -1,0 +1,84 @@
+import type { ControlReply } from "./command.ts";
+import { HashedMap } from "./hashed-map.ts";
+
+/** Sessions at once; the one that was idle longest makes room. */
+const MAX_SESSIONS = 10_000;
+/** A session that was not used for so long, by the time in the log, is gone. */
+const SESSION_IDLE_MS = 3_600_000;
+/** Replies kept for one client: so many of its requests may be on their way at once. */
+const MAX_REPLIES = 16;
+
+/** Names one request of one client, whatever number of times it is sent. */
+export interface SessionRequest {
+  readonly client: string;
+  /** Rises by one with each request of the client. */
+  readonly sequence: number;
+}
+
+/** What the cluster remembers of a client; immutable, each use replaces it. */
+export interface Session {
+  readonly lastUsedMs: number;
+  /** Requests up to here are answered and their replies forgotten. */
+  readonly forgottenUpTo: number;
+  /** The latest replies, oldest first. */
+  readonly replies: readonly (readonly [sequence: number, reply: ControlReply])[];
+}
+
+/**
+ * Exactly once: a request that comes again, through whatever master and leader, gets the reply that
+ * it got and is not applied again (Raft thesis, section 6.3). Deterministic; time is the log's.
+ */
+export class Sessions {
+  /** In the order of their last use. */
+  readonly map = new HashedMap<Session>();
+
+  open(client: string, logTimeMs: number): ControlReply {
+    if (!/^[\x21-\x7e]{8,128}$/.test(client)) {
+      return { ok: false, code: "invalid_value", message: "a client's id is 8 to 128 characters" };
+    }
+    if (!this.map.has(client)) {
+      this.map.set(client, { lastUsedMs: logTimeMs, forgottenUpTo: 0, replies: [] });
+    }
+    this.#forgetIdle(logTimeMs);
+    return { ok: true };
+  }
+
+  /** Applies the request unless it was applied before. */
+  once(request: SessionRequest, logTimeMs: number, apply: () => ControlReply): ControlReply {
+    this.#forgetIdle(logTimeMs);
+    const { client, sequence } = request;
+    const session = this.map.get(client);
+    if (!session) {
+      return refuse(
+        `the session ${client} is unknown or has expired; look at the state, open anew`,
+      );
+    }
+    if (!(Number.isSafeInteger(sequence) && sequence > 0)) {
+      return refuse(`a request's number is a positive integer, got ${sequence}`);
+    }
+    const known = session.replies.find(([answered]) => answered === sequence);
+    if (known) return known[1];
+    if (sequence <= session.forgottenUpTo) {
+      return refuse(`request ${sequence} of ${client} was answered, and its reply is forgotten`);
+    }
+    const reply = apply();
+    const replies = [...session.replies, [sequence, reply] as const];
+    const dropped = replies.splice(0, Math.max(0, replies.length - MAX_REPLIES));
+    const forgottenUpTo = Math.max(session.forgottenUpTo, ...dropped.map(([number]) => number));
+    // Deleted first, so that the map's order is that of the last use.
+    this.map.delete(client);
+    this.map.set(client, { lastUsedMs: logTimeMs, forgottenUpTo, replies });
+    return reply;
+  }
+
+  #forgetIdle(logTimeMs: number): void {
+    for (const [client, { lastUsedMs }] of this.map) {
+      if (logTimeMs - lastUsedMs <= SESSION_IDLE_MS && this.map.size <= MAX_SESSIONS) return;
+      this.map.delete(client);
+    }
+  }
+}
+
+function refuse(message: string): ControlReply {
+  return { ok: false, code: "conflict", message };
+}

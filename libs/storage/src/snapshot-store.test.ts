@@ -1,0 +1,72 @@
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { SnapshotStore } from "./snapshot-store.ts";
+import { nodeStorageFiles } from "./storage-files.ts";
+
+let directory: string;
+let store: SnapshotStore;
+
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), "heddle-snapshots-"));
+  store = await SnapshotStore.open(nodeStorageFiles, directory);
+});
+afterEach(() => rm(directory, { recursive: true }));
+
+const chunks = [Buffer.from("first"), Buffer.from("second"), Buffer.alloc(70_000, 7)];
+const metaOf = (index: number) => ({ index, term: 2, cluster: "c", detail: { voters: [1] } });
+
+async function contentOf(index: number): Promise<Buffer> {
+  const parts: Uint8Array[] = [];
+  for await (const chunk of store.chunks({ index, term: 2 })) parts.push(chunk);
+  return Buffer.concat(parts);
+}
+
+test("a snapshot is read back as it was written, with what was said of it", async () => {
+  await store.write(metaOf(7), chunks);
+  expect(await store.meta({ index: 7, term: 2 })).toEqual(metaOf(7));
+  expect(await contentOf(7)).toEqual(Buffer.concat(chunks));
+});
+
+test("any changed byte of a file is found", async () => {
+  await store.write(metaOf(7), [Buffer.from("ab")]);
+  const path = join(directory, "snapshot-0000000000000007-0000000002.snap");
+  const good = await readFile(path);
+  for (let at = 0; at < good.length; at++) {
+    const bad = Buffer.from(good);
+    bad[at] = (bad[at] ?? 0) ^ 0x10;
+    await writeFile(path, bad);
+    await expect(contentOf(7), `byte ${at}`).rejects.toMatchObject({ code: "server_error" });
+  }
+});
+
+test("a file that was cut anywhere is found", async () => {
+  await store.write(metaOf(7), [Buffer.from("ab")]);
+  const path = join(directory, "snapshot-0000000000000007-0000000002.snap");
+  const good = await readFile(path);
+  for (let length = 0; length < good.length; length++) {
+    await writeFile(path, good.subarray(0, length));
+    await expect(contentOf(7), `${length} bytes`).rejects.toMatchObject({ code: "server_error" });
+  }
+});
+
+test("a write that fails leaves nothing behind, and an unfinished one is removed", async () => {
+  const failing = (async function* () {
+    yield Buffer.from("x");
+    throw new Error("the state machine failed");
+  })();
+  await expect(store.write(metaOf(7), failing)).rejects.toThrow("the state machine failed");
+  expect(await nodeStorageFiles.list(directory)).toEqual([]);
+  await writeFile(join(directory, "incoming-0.tmp"), "half");
+  await SnapshotStore.open(nodeStorageFiles, directory);
+  expect(await nodeStorageFiles.list(directory)).toEqual([]);
+});
+
+test("the newest two are kept, and one that was never put in use can be dropped", async () => {
+  for (const index of [3, 5, 8, 13]) await store.write(metaOf(index), chunks);
+  await store.prune({ index: 8, term: 2 });
+  expect((await store.list()).map(({ index }) => index)).toEqual([13, 8, 5]);
+  await store.removeNewer({ index: 8, term: 2 });
+  expect((await store.list()).map(({ index }) => index)).toEqual([8, 5]);
+});

@@ -1,0 +1,252 @@
+import { copyFile, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { nodeStorageFiles, type StorageFile, type StorageFiles } from "./storage-files.ts";
+import { WAL_KINDS, type WalRecord, walRecordBytes } from "./wal-record.ts";
+import { type WalOptions, WriteAheadLog } from "./write-ahead-log.ts";
+
+/** Of format v1, which golden files will hold on to. */
+const WAL_HEADER_BYTES = 32;
+const OWNER = { cluster: "c1", node: "n1" };
+let directory: string;
+
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), "heddle-wal-"));
+});
+afterEach(async () => {
+  await rm(directory, { recursive: true, force: true });
+});
+
+function open(options: Partial<WalOptions> = {}) {
+  return WriteAheadLog.open({
+    files: nodeStorageFiles,
+    directory,
+    owner: OWNER,
+    segmentBytes: 4096,
+    ...options,
+  });
+}
+
+function entry(index: number, term = 1, bytes = 40): WalRecord {
+  return { kind: WAL_KINDS.entry, term, index, payload: Buffer.alloc(bytes, index) };
+}
+
+function state(term: number, commit: number): WalRecord {
+  return { kind: WAL_KINDS.state, term, index: commit, payload: Buffer.from([2]) };
+}
+
+async function write(records: readonly WalRecord[][]): Promise<void> {
+  const { log } = await open();
+  for (const group of records) await log.append(group);
+  await log.close();
+}
+
+async function read(): Promise<{ indexes: number[]; tornBytes: number; commit: number }> {
+  const { log, recovered } = await open();
+  await log.close();
+  return {
+    indexes: recovered.entries.map(({ index }) => index),
+    tornBytes: recovered.tornBytes,
+    commit: recovered.state?.index ?? -1,
+  };
+}
+
+async function lastSegment(): Promise<string> {
+  const names = (await readdir(directory)).filter((name) => name.endsWith(".log")).sort();
+  return join(directory, names.at(-1) as string);
+}
+
+describe("WriteAheadLog", () => {
+  it("drops the log that a snapshot of another node has replaced, and no other", async () => {
+    const snapshot = (index: number, term: number): WalRecord => {
+      return { kind: WAL_KINDS.snapshot, term, index, payload: Buffer.alloc(0) };
+    };
+    await write([[entry(1), entry(2), entry(3)], [snapshot(2, 1)]]);
+    expect((await read()).indexes).toEqual([1, 2, 3]);
+    await write([[snapshot(3, 2)]]);
+    expect((await read()).indexes).toEqual([]);
+    await write([[entry(4, 2)], [snapshot(9, 2)], [entry(10, 2)]]);
+    expect((await read()).indexes).toEqual([10]);
+    await write(Array.from({ length: 100 }, (_, i) => [entry(11 + i, 2)]));
+    expect((await read()).indexes).toHaveLength(101);
+  });
+
+  it("gives back what was appended, over several segments and a second opening", async () => {
+    await write(Array.from({ length: 100 }, (_, i) => [entry(i + 1), state(1, i)]));
+    expect(
+      (await readdir(directory)).filter((name) => name.endsWith(".log")).length,
+    ).toBeGreaterThan(2);
+    const all = Array.from({ length: 100 }, (_, i) => i + 1);
+    expect(await read()).toEqual({ indexes: all, tornBytes: 0, commit: 99 });
+    const { log } = await open();
+    await log.append([entry(101)]);
+    await log.close();
+    expect((await read()).indexes).toEqual([...all, 101]);
+  });
+
+  it("lets an entry that is written again replace the old one and all after it", async () => {
+    await write([[entry(1), entry(2), entry(3)], [entry(2, 2)]]);
+    const { log, recovered } = await open();
+    await log.close();
+    expect(recovered.entries.map(({ index, term }) => [index, term])).toEqual([
+      [1, 1],
+      [2, 2],
+    ]);
+  });
+
+  it("writes what is appended during a write as one group", async () => {
+    const counted = countingFiles();
+    const { log } = await open({ files: counted.files, segmentBytes: 1 << 20 });
+    const before = counted.writes();
+    await Promise.all(Array.from({ length: 200 }, (_, i) => log.append([entry(i + 1)])));
+    expect(counted.writes() - before).toBeLessThanOrEqual(3);
+    await log.close();
+    expect((await read()).indexes.length).toBe(200);
+  });
+
+  it("holds a record larger than a segment", async () => {
+    await write([[entry(1)], [entry(2, 1, 20_000)], [entry(3)]]);
+    expect((await read()).indexes).toEqual([1, 2, 3]);
+  });
+
+  it("drops only the last group, wherever that group's write was torn", async () => {
+    await write([[entry(1)], [entry(2)], [entry(3), entry(4)]]);
+    const path = await lastSegment();
+    const whole = await readFile(path);
+    const groupStart = endOfRecords(whole) - 2 * walRecordBytes(40);
+    for (let at = groupStart; at < endOfRecords(whole); at += 3) {
+      await writeFile(
+        path,
+        Buffer.concat([whole.subarray(0, at), Buffer.alloc(whole.length - at)]),
+      );
+      const { indexes } = await read();
+      expect(indexes.slice(0, 2), `torn at byte ${at}`).toEqual([1, 2]);
+      expect(indexes.length, `torn at byte ${at}`).toBeLessThan(4);
+    }
+  });
+
+  it("goes on after a torn write and finds the new entries again", async () => {
+    await write([[entry(1)], [entry(2), entry(3)]]);
+    const path = await lastSegment();
+    const whole = await readFile(path);
+    whole.fill(0, endOfRecords(whole) - 20);
+    await writeFile(path, whole);
+    const { log, recovered } = await open();
+    expect(recovered.tornBytes).toBeGreaterThan(0);
+    await log.append([entry(3, 2)]);
+    await log.append([entry(4, 2)]);
+    await log.close();
+    expect(await read()).toEqual({ indexes: [1, 2, 3, 4], tornBytes: 0, commit: -1 });
+  });
+
+  it("refuses a flipped bit in any field of a record that was acknowledged", async () => {
+    await write([[entry(1)], [entry(2)], [entry(3)], [entry(4)]]);
+    const path = await lastSegment();
+    const whole = await readFile(path);
+    const start = endOfRecords(whole) - 3 * walRecordBytes(40);
+    for (let byte = 0; byte < WAL_HEADER_BYTES + 40; byte++) {
+      const damaged = Buffer.from(whole);
+      damaged[start + byte] = (damaged[start + byte] as number) ^ 4;
+      await writeFile(path, damaged);
+      await expect(open(), `bit flipped in byte ${byte}`).rejects.toThrow(/corrupt in segment 0/);
+    }
+  });
+
+  it("refuses a missing, a zeroed and a duplicated segment", async () => {
+    const build = () => write(Array.from({ length: 150 }, (_, i) => [entry(i + 1)]));
+    const segment = (n: number) => join(directory, `wal-${String(n).padStart(16, "0")}.log`);
+    const damages = [
+      () => rm(segment(1)),
+      () => writeFile(segment(1), Buffer.alloc(4096)),
+      () => copyFile(segment(0), segment(1)),
+    ];
+    for (const damage of damages) {
+      await rm(directory, { recursive: true });
+      await build();
+      await damage();
+      await expect(open()).rejects.toThrow(/corrupt/);
+    }
+  });
+
+  it("refuses the log of another node or cluster", async () => {
+    await write([[entry(1)]]);
+    await expect(open({ owner: { cluster: "c1", node: "n2" } })).rejects.toThrow(
+      /belongs to node n1 of cluster c1, not to node n2/,
+    );
+  });
+
+  it("removes only segments below a released index, and keeps the state", async () => {
+    const { log } = await open();
+    await log.append([state(7, 3)]);
+    for (let i = 1; i <= 200; i++) await log.append([entry(i)]);
+    await log.append([{ kind: WAL_KINDS.snapshot, term: 1, index: 150, payload: Buffer.alloc(0) }]);
+    await log.release(150);
+    await log.close();
+    const { indexes, commit } = await read();
+    expect(indexes[0]).toBeGreaterThan(1);
+    expect(indexes[0]).toBeLessThanOrEqual(150);
+    expect(indexes.at(-1)).toBe(200);
+    expect(commit).toBe(3);
+  });
+
+  it("rejects every append after a failed write, and never writes again", async () => {
+    const counted = countingFiles();
+    const { log } = await open({ files: counted.files });
+    await log.append([entry(1)]);
+    counted.failNext("no space left on device");
+    const failing = log.append([entry(2)]);
+    const waiting = log.append([entry(3)]);
+    await expect(failing).rejects.toThrow(/cannot write: no space left/);
+    await expect(waiting).rejects.toThrow(/cannot write/);
+    const before = counted.writes();
+    await expect(log.append([entry(4)])).rejects.toThrow(/cannot write/);
+    expect(counted.writes()).toBe(before);
+    await log.close();
+    expect((await read()).indexes).toEqual([1]);
+  });
+
+  it("refuses more than its bound of waiting bytes", async () => {
+    const { log } = await open({ maxPendingBytes: 1000 });
+    const appends = Array.from({ length: 50 }, (_, i) => log.append([entry(i + 1)]));
+    const results = await Promise.allSettled(appends);
+    expect(results.some(({ status }) => status === "rejected")).toBe(true);
+    await log.close();
+  });
+});
+
+function endOfRecords(bytes: Buffer): number {
+  let at = bytes.length - 1;
+  while (bytes[at] === 0) at--;
+  return (at + 8) & ~7;
+}
+
+/** The real file system, with its durable writes counted and one of them failed on demand. */
+function countingFiles() {
+  let writes = 0;
+  let failure: string | undefined;
+  const files: StorageFiles = {
+    ...nodeStorageFiles,
+    async open(path, mode) {
+      const file = await nodeStorageFiles.open(path, mode);
+      if (mode !== "durable") return file;
+      const counted: StorageFile = {
+        read: (length, position) => file.read(length, position),
+        size: () => file.size(),
+        truncate: (size) => file.truncate(size),
+        sync: () => file.sync(),
+        close: () => file.close(),
+        async write(buffer, position) {
+          writes++;
+          if (failure) throw new Error(failure);
+          await file.write(buffer, position);
+        },
+      };
+      return counted;
+    },
+  };
+  const failNext = (message: string) => {
+    failure = message;
+  };
+  return { files, writes: () => writes, failNext };
+}
