@@ -12,8 +12,8 @@ import type { NodeLog } from "./log.ts";
 /** A master that does not answer `register` in this time is left and tried again. */
 const registerTimeoutMs = 5_000;
 const reconnect = { baseMs: 100, maxMs: 3_000 };
-/** The failure in a row at which the operator is warned; about a second after the first. */
-const quietFailures = 4;
+/** The failure in a row at which the operator is warned; some seconds after the first. */
+const quietFailures = 7;
 
 export interface AttachmentOptions {
   /** host:port of the master's gRPC server. */
