@@ -47,9 +47,7 @@ function masterSpec(layout: ClusterLayout, index: number): ProcessSpec {
   const own = ports[index] as MasterPorts;
   const peers = ports.map(({ grpc }, i) => `master-${i + 1}=${LOOPBACK}:${grpc}`).join(",");
   return spec(layout, "master", name, [
-    // A profile's models are registered on an empty cluster only, so each has a state of its own.
-    ...["--data", data.subdirectory(join(layout.profile ?? "own-model", name))],
-    ...["--name", name],
+    ...["--data", data.subdirectory(name), "--name", name],
     ...["--http-host", LOOPBACK, "--http-port", String(own.http)],
     ...["--grpc-host", LOOPBACK, "--grpc-port", String(own.grpc)],
     ...["--cluster-token-file", secrets.clusterTokenFile],

@@ -1,35 +1,65 @@
-import { type CatalogProfile, catalogOf } from "@heddle/contracts/catalog";
+import {
+  CATALOG_PROFILES,
+  type CatalogModel,
+  type CatalogProfile,
+  catalogOf,
+} from "@heddle/contracts/catalog";
 import type { DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane } from "../ports.ts";
 
 /**
- * Registers the shipped models on a cluster that has none. A cluster that has some is left as it
- * is: what an administrator removed must not come back with a restart.
+ * Registers the shipped models under a profile. Keys and other models stay whatever the profile:
+ * an id that another profile's weights answer for goes over to this profile's. An id that an
+ * administrator removed does not come back, as long as any shipped model is left.
  */
 export async function seedModels(
   control: ControlPlane,
   profile: CatalogProfile,
   logger: Logger,
 ): Promise<void> {
-  if (control.state.models.size > 0) return;
-  const atMs = Date.now();
-  const catalog = catalogOf(profile);
-  const deployments = new Map(catalog.deployments.map((spec) => [spec.key, spec]));
-  for (const shipped of catalog.models) {
-    const spec = deployments.get(shipped.deployment);
+  const { models } = control.state;
+  const { models: wanted, deployments } = catalogOf(profile);
+  const isNew = !wanted.some(({ id }) => isShipped(models.get(id)));
+  const changed = wanted.filter(({ id, deployment }) => {
+    const present = models.get(id);
+    return present ? isShipped(present) && present.deployment !== deployment : isNew;
+  });
+  for (const shipped of changed) {
+    const spec = deployments.find(({ key }) => key === shipped.deployment);
     if (!spec) throw new Error(`the catalog lacks the deployment ${shipped.deployment}`);
-    const model: ModelRecord = { ...shipped, createdAtMs: atMs };
-    const deployment: DeploymentRecord = { spec, replicas: replicasOf(profile) };
-    try {
-      await propose(control, { type: "model.register", atMs, model, deployment });
-    } catch (error) {
-      // Another master may have been faster, with its own time of creation.
-      if (!control.state.models.has(model.id)) throw error;
-    }
+    await register(control, shipped, { spec, replicas: replicasOf(profile) });
   }
-  logger.info({ profile, models: catalog.models.length }, "registered the profile's models");
+  if (changed.length > 0) {
+    logger.info({ profile, models: changed.length }, "registered the profile's models");
+  }
+}
+
+async function register(
+  control: ControlPlane,
+  shipped: CatalogModel,
+  deployment: DeploymentRecord,
+): Promise<void> {
+  const { id } = shipped;
+  const atMs = Date.now();
+  try {
+    if (control.state.models.has(id)) await propose(control, { type: "model.remove", atMs, id });
+    const model: ModelRecord = { ...shipped, createdAtMs: atMs };
+    await propose(control, { type: "model.register", atMs, model, deployment });
+  } catch (error) {
+    // Another master may have been faster, with its own time of creation.
+    if (control.state.models.get(id)?.deployment !== shipped.deployment) throw error;
+  }
+}
+
+const SHIPPED_DEPLOYMENTS = new Set(
+  CATALOG_PROFILES.flatMap((profile) => catalogOf(profile).deployments.map(({ key }) => key)),
+);
+
+/** Whether the id is answered by weights of the catalog, and not by somebody's own. */
+function isShipped(model: ModelRecord | undefined): boolean {
+  return model !== undefined && SHIPPED_DEPLOYMENTS.has(model.deployment);
 }
 
 /** A small model runs wherever there is a worker; five large ones would not fit on each. */

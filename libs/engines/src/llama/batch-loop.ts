@@ -53,9 +53,10 @@ export class BatchLoop {
 
   constructor(model: LoadedModel) {
     this.#model = model;
-    const { kv, kvTokens, maxSequences, canShare, batchTokens, vocabularySize } = model;
+    const { kv, maxSequences, canShare, batchTokens, vocabularySize } = model;
+    const limits = { capacity: model.kvTokens, retained: model.retainedTokens };
     this.#batch = new Batch(batchTokens, maxSequences);
-    this.#cache = new KvCache(kv, kvTokens, maxSequences, canShare);
+    this.#cache = new KvCache(kv, limits, maxSequences, canShare);
     this.#logits = new LogitRows(vocabularySize, maxSequences);
     this.#report = new StepReport(batchTokens);
     this.#scratch = samplerScratch(vocabularySize);

@@ -7,6 +7,12 @@ const MAX_KV_SEQUENCES = 256;
 /** The most sequences that may run at once: the prefix tree needs the other ids. */
 export const MAX_RUNNING_SEQUENCES = MAX_KV_SEQUENCES / 4;
 
+/** In tokens: what the cache holds at all, and what of it idle prefixes may keep between requests. */
+export interface KvLimits {
+  readonly capacity: number;
+  readonly retained: number;
+}
+
 /**
  * Who holds which cells of the unified KV cache: the slots of the running sequences and the prefix
  * tree. Invariant: cells in use = the tree's tokens + every running sequence's private tokens.
@@ -19,10 +25,12 @@ export class KvCache {
   /** False for models whose state cannot be cut at a position: they share nothing. */
   readonly #shares: boolean;
   readonly #running = new Set<Sequence>();
+  readonly #retained: number;
   #admissions = 0;
 
-  constructor(kv: KvSequences, capacity: number, slots: number, shares: boolean) {
-    this.capacity = capacity;
+  constructor(kv: KvSequences, limits: KvLimits, slots: number, shares: boolean) {
+    this.capacity = limits.capacity;
+    this.#retained = limits.retained;
     this.#kv = kv;
     this.#shares = shares;
     this.#freeSlots = Array.from({ length: slots }, (_, slot) => slots - 1 - slot);
@@ -84,11 +92,13 @@ export class KvCache {
 
   /** Takes the slot away; the cells that the tree does not hold become free. */
   release(sequence: Sequence): void {
+    const kept = sequence.lease?.length ?? 0;
     if (sequence.lease !== undefined) this.#tree.release(sequence.lease);
     this.#kv.remove(sequence.slot, 0, -1);
     this.#freeSlots.push(sequence.slot);
     this.#running.delete(sequence);
     Object.assign(sequence, { slot: -1, lease: undefined, computed: 0, shared: false });
+    this.#trim(kept);
   }
 
   /** Evicts until `tokens` cells are free or nothing is left to evict; gives the free cells. */
@@ -108,6 +118,16 @@ export class KvCache {
       if (youngest === undefined || sequence.admitted > youngest.admitted) youngest = sequence;
     }
     return youngest;
+  }
+
+  /**
+   * Cuts the cached prefixes down to what is kept, the latest one (of `latest` tokens) whole: a
+   * kernel that looks at every cell up to the highest one in use pays for each of them, step by
+   * step, whoever's they are.
+   */
+  #trim(latest: number): void {
+    const excess = this.#tree.tokenCount - Math.max(this.#retained, latest);
+    if (excess > 0) this.#tree.evict(excess);
   }
 
   #shareLimit(sequence: Sequence): number {

@@ -25,6 +25,8 @@ export interface LoadedModel {
   readonly canShare: boolean;
   readonly contextTokens: number;
   readonly kvTokens: number;
+  /** Tokens that prefixes nobody uses may keep in the cache; the latest one is kept whole. */
+  readonly retainedTokens: number;
   readonly maxSequences: number;
   readonly batchTokens: number;
   readonly prefillBudgetTokens: number;
@@ -46,6 +48,9 @@ const DEFAULT_CONTEXT_TOKENS = 8192;
 
 /** Contexts' worth of KV cells by default, and the part of the free memory they may take. */
 const DEFAULT_KV_CONTEXTS = 2;
+/** On a CPU: the share of the cache that idle prefixes may keep, and their least number of tokens. */
+const CPU_RETAINED_SHARE = 1 / 8;
+const MIN_RETAINED_TOKENS = 1_024;
 const KV_MEMORY_SHARE = 0.25;
 
 /** The library rounds the KV cache up to a multiple of this. */
@@ -158,7 +163,7 @@ function chooseLimits(
   llama: Llama,
   model: Pointer,
   start: ThreadStart,
-): { contextTokens: number; kvTokens: number } {
+): { contextTokens: number; kvTokens: number; retainedTokens: number } {
   const trained = llama.model_n_ctx_train(model);
   const bytesPerToken =
     (2 *
@@ -172,7 +177,10 @@ function chooseLimits(
   const wanted = start.kvTokens ?? Math.min(ownContext * DEFAULT_KV_CONTEXTS, affordable);
   const needed = start.contextTokens === undefined ? KV_PADDING : ownContext;
   const kvTokens = Math.ceil(Math.max(wanted, needed) / KV_PADDING) * KV_PADDING;
-  return { contextTokens: Math.min(ownContext, kvTokens), kvTokens };
+  const contextTokens = Math.min(ownContext, kvTokens);
+  // The CPU's attention looks at every cell in use, also where the mask hides it.
+  const onCpu = Math.max(MIN_RETAINED_TOKENS, Math.floor(kvTokens * CPU_RETAINED_SHARE));
+  return { contextTokens, kvTokens, retainedTokens: start.device === "cpu" ? onCpu : kvTokens };
 }
 
 function contextParams(llama: Llama, start: ThreadStart, kvTokens: number) {
