@@ -49,8 +49,8 @@ const DEFAULT_CONTEXT_TOKENS = 8192;
 /** Contexts' worth of KV cells by default, and the part of the free memory they may take. */
 const DEFAULT_KV_CONTEXTS = 2;
 /** On a CPU: the share of the cache that idle prefixes may keep, and their least number of tokens. */
-const CPU_RETAINED_SHARE = 1 / 8;
-const MIN_RETAINED_TOKENS = 1_024;
+const CPU_RETAINED_SHARE = 1 / 64;
+const MIN_RETAINED_TOKENS = 256;
 const KV_MEMORY_SHARE = 0.25;
 
 /** The library rounds the KV cache up to a multiple of this. */
