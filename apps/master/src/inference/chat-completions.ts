@@ -98,7 +98,7 @@ export class ChatCompletions {
     const model = models.resolve(request.model, key);
     const choices = request.n ?? 1;
     const promptTokens = estimatePromptTokens(request);
-    const asked = askedTokens(request, model);
+    const asked = askedTokens(request, model, models);
     const maxTokens = boundOutput(key, asked, promptTokens, choices);
     const outputTokens = (maxTokens ?? model.contextWindow) * choices;
     const admitted = admit(
@@ -169,12 +169,18 @@ export class ChatCompletions {
   }
 }
 
-/** The output bound that the request names, which the model's context must be able to hold. */
-function askedTokens(request: ChatCompletionRequest, model: ModelRecord): number | undefined {
+/** The output bound that the request names, which the context served now must be able to hold. */
+function askedTokens(
+  request: ChatCompletionRequest,
+  model: ModelRecord,
+  models: ModelCatalog,
+): number | undefined {
   const param = request.max_completion_tokens == null ? "max_tokens" : "max_completion_tokens";
   const asked = request[param] ?? undefined;
-  if (asked === undefined || asked <= model.contextWindow) return asked;
-  const message = `Invalid value for '${param}': ${asked} is more than the ${model.contextWindow} tokens of ${model.id}'s context.`;
+  if (asked === undefined) return asked;
+  const contextTokens = models.contextTokens(model);
+  if (asked <= contextTokens) return asked;
+  const message = `Invalid value for '${param}': ${asked} is more than the ${contextTokens} tokens of ${model.id}'s context.`;
   throw new AppError("invalid_value", message, { param, model: model.id });
 }
 
