@@ -37,14 +37,17 @@ export const DEPLOYMENT: DeploymentRecord = {
   },
 };
 
-/** A node with one replica in a phase. */
+/** A node with one replica in a phase, whose engine tells its context where one is given. */
 export function replicaOn(
   id: string,
   deployment: string,
   phase: NodeView["replicas"][number]["phase"],
+  contextTokens?: number,
 ): NodeView {
   const load = { running: 2, waiting: 1, maxSequences: 4, maxQueued: 8, kvUsedTokens: 25 };
   const totals = { promptTokens: 0, cachedTokens: 0, generatedTokens: 0, residentBytes: 0 };
+  const engine = { engine: "llama.cpp", device: "cpu", vocabularySize: 1, parameters: 1 };
+  const info = contextTokens ? { ...engine, contextTokens, fileType: "F32" } : undefined;
   return {
     id,
     kind: "worker",
@@ -65,6 +68,7 @@ export function replicaOn(
         pulledBytes: 3,
         totalBytes: 9,
         message: "",
+        info,
         load: { ...load, ...totals, kvTokens: 100, restarts: 0 },
       },
     ],

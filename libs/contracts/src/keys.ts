@@ -8,7 +8,7 @@ const scope = z
   .regex(/^(\*|[a-z][a-z-]*:(\*|[a-z][a-z-]*))$/, "expected a permission such as `models:deploy`");
 
 /** The body of POST /keys. Without scopes a key may call and list models, and nothing else. */
-export const createKeyRequest = z.object({
+export const createKeyRequest = z.strictObject({
   name: z.string().min(1).max(200),
   scopes: z.array(scope).min(1).max(64).default(["inference:create", "models:read"]),
   /** Model ids the key may call; empty for all. */

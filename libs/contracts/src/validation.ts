@@ -50,7 +50,7 @@ function faultOf(issue: Issue, value: unknown): Fault {
   return { param, code: "invalid_value", message: `${where}: ${message}.` };
 }
 
-/** In a union, the branch that got furthest is the one that was meant. */
+/** In a union, the branch that got furthest is meant; where none got on, all are told. */
 function deepest(issue: Issue): { path: PropertyKey[]; message: string } {
   let found = { path: issue.path, message: issue.message.replace(/\.$/, "") };
   if (issue.code !== "invalid_union") return found;
@@ -61,7 +61,20 @@ function deepest(issue: Issue): { path: PropertyKey[]; message: string } {
       if (path.length > found.path.length) found = { path, message: candidate.message };
     }
   }
-  return found;
+  if (found.path.length > issue.path.length) return found;
+  return { path: found.path, message: alternatives(issue.errors.flat()) ?? found.message };
+}
+
+/** What a union's branches want; a branch whose type fits but not its bounds was meant alone. */
+function alternatives(issues: readonly Issue[]): string | undefined {
+  const wanted = new Set<string>();
+  for (const issue of issues) {
+    const { message } = deepest(issue);
+    const type = /^Invalid input: expected (.*?)(, received .*)?$/.exec(message)?.[1];
+    if (type === undefined) return message;
+    wanted.add(type);
+  }
+  return wanted.size === 0 ? undefined : `expected ${[...wanted].join(" or ")}`;
 }
 
 function pathText(path: readonly PropertyKey[]): string {

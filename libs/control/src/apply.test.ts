@@ -115,9 +115,25 @@ describe("apply", () => {
   it("revokes once: the first time stays", () => {
     const state = emptyState();
     apply(state, create(key("aaaaaaaa")));
+    apply(state, create(key("bbbbbbbb")));
     expect(apply(state, { type: "key.revoke", atMs: 7, id: "aaaaaaaa" })).toEqual({ ok: true });
     expect(apply(state, { type: "key.revoke", atMs: 9, id: "aaaaaaaa" })).toEqual({ ok: true });
     expect(state.keys.get("aaaaaaaa")?.revokedAtMs).toBe(7);
+  });
+
+  it("keeps the last key in use that may do everything", () => {
+    const state = emptyState();
+    const revoke = (id: string, atMs: number) => apply(state, { type: "key.revoke", atMs, id });
+    apply(state, create(key("aaaaaaaa")));
+    apply(state, create(key("bbbbbbbb", { expiresAtMs: 10 })));
+    apply(state, create(key("cccccccc", { scopes: ["cluster:admin"] })));
+    expect(revoke("aaaaaaaa", 10)).toMatchObject({ ok: false, code: "conflict" });
+    expect(state.keys.get("aaaaaaaa")?.revokedAtMs).toBeUndefined();
+    expect(revoke("cccccccc", 10)).toEqual({ ok: true });
+    expect(revoke("bbbbbbbb", 10)).toEqual({ ok: true });
+    apply(state, create(key("dddddddd")));
+    expect(revoke("aaaaaaaa", 11)).toEqual({ ok: true });
+    expect(revoke("dddddddd", 12)).toMatchObject({ ok: false, code: "conflict" });
   });
 
   it("accepts a repeated registration and refuses one that differs", () => {

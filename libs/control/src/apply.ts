@@ -71,12 +71,32 @@ function limitsFault(limits: KeyLimits): string | undefined {
   return undefined;
 }
 
-/** Revoking a revoked key succeeds and keeps the first time, so that a retry is harmless. */
+/**
+ * Revoking a revoked key succeeds and keeps the first time, so that a retry is harmless. The last
+ * key that may do everything stays: without it nobody could make another.
+ */
 function revokeKey(state: ControlState, id: string, atMs: number): ControlReply {
   const key = state.keys.get(id);
   if (!key) return refuse("not_found", `no key has the id ${id}`);
-  if (key.revokedAtMs === undefined) state.keys.set(id, { ...key, revokedAtMs: atMs });
+  if (key.revokedAtMs !== undefined) return OK;
+  if (isAdminAt(key, atMs) && !hasOtherAdmin(state, id, atMs)) {
+    const message = `the key ${id} is the last one in use with the scope \`*\`; create another such key first`;
+    return refuse("conflict", message);
+  }
+  state.keys.set(id, { ...key, revokedAtMs: atMs });
   return OK;
+}
+
+function hasOtherAdmin(state: ControlState, id: string, atMs: number): boolean {
+  for (const other of state.keys.values()) {
+    if (other.id !== id && isAdminAt(other, atMs)) return true;
+  }
+  return false;
+}
+
+function isAdminAt(key: ApiKeyRecord, atMs: number): boolean {
+  if (key.revokedAtMs !== undefined || !key.scopes.includes("*")) return false;
+  return key.expiresAtMs === undefined || key.expiresAtMs > atMs;
 }
 
 function registerModel(

@@ -113,6 +113,7 @@ export class InferenceMetrics {
     this.#success.inc({ model_name: model, finished_reason: reason });
   }
 
+  /** Counts a failed call; its model is empty where the call was refused before it named one. */
   failed(model: string, code: string): void {
     this.#rejected.inc({ model_name: model, code });
   }

@@ -6,7 +6,10 @@ const MAX_DROPPED_BYTES = 64 * 1024 * 1024;
 
 type Done = (error: AppError | null, body?: Buffer) => void;
 
-/** Reads a request's body whole; more than `maxBytes` is `request_too_large`. */
+/**
+ * Reads a request's body whole; more than `maxBytes` is `request_too_large`, and a compressed one
+ * `unsupported_media_type`.
+ */
 export function readBody(message: IncomingMessage, maxBytes: number, done: Done): void {
   const chunks: Buffer[] = [];
   let received = 0;
@@ -25,6 +28,11 @@ export function readBody(message: IncomingMessage, maxBytes: number, done: Done)
   };
   const onEnd = (): void => finish(received > maxBytes ? tooLarge(maxBytes) : null);
   const onClose = (): void => finish(new AppError("cancelled", "The client hung up."));
+  const encoding = message.headers["content-encoding"];
+  if (encoding !== undefined && encoding.trim().toLowerCase() !== "identity") {
+    finish(compressed(encoding));
+    return;
+  }
   if (Number(message.headers["content-length"]) > maxBytes + MAX_DROPPED_BYTES) {
     finish(tooLarge(maxBytes));
     return;
@@ -32,6 +40,11 @@ export function readBody(message: IncomingMessage, maxBytes: number, done: Done)
   message.on("data", onData);
   message.on("end", onEnd);
   message.on("close", onClose);
+}
+
+function compressed(encoding: string): AppError {
+  const message = `The body has the header \`Content-Encoding: ${encoding}\`, which is not supported: send it uncompressed and leave the header out.`;
+  return new AppError("unsupported_media_type", message);
 }
 
 function tooLarge(maxBytes: number): AppError {

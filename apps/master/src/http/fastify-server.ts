@@ -2,7 +2,7 @@ import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { AppError } from "@heddle/base/errors";
 import { FastifyAdapter } from "@nestjs/platform-fastify";
-import type { FastifyInstance } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { readBody } from "./body-reader.ts";
 import { errorReply } from "./error-reply.ts";
 import { requestIdOf, uniqueSuffix } from "./request-id.ts";
@@ -34,6 +34,7 @@ export function createHttpAdapter(limits: HttpLimits): FastifyAdapter {
     forceCloseConnections: true,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 256 },
     clientErrorHandler: answerBrokenRequest,
+    frameworkErrors: answerBadUrl,
   });
   const instance = adapter.getInstance<FastifyInstance>();
   instance.decorateRequest("apiKey", null);
@@ -51,6 +52,17 @@ function readBodiesAsBytes(instance: FastifyInstance, maxBodyBytes: number): voi
   instance.addContentTypeParser("application/json", (_request, payload, done) => {
     readBody(payload as IncomingMessage, maxBodyBytes, done);
   });
+}
+
+/** A URL that the router cannot decode reaches neither a hook nor a filter: it is answered here. */
+function answerBadUrl(_error: Error, request: FastifyRequest, reply: FastifyReply): void {
+  const message = `The path ${JSON.stringify(request.url)} is malformed; percent-encode it as UTF-8.`;
+  const refusal = new AppError("invalid_value", message);
+  const { status, headers, body } = errorReply(refusal, request.id, request.url);
+  reply
+    .code(status)
+    .headers({ ...headers, "x-request-id": request.id })
+    .send(body);
 }
 
 /** What Node's parser refuses never becomes a request: the answer is written to the socket. */

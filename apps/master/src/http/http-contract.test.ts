@@ -88,10 +88,33 @@ describe("malformed requests", () => {
     expect((await errorOf(reply))["code"]).toBe("unsupported_media_type");
   });
 
+  it("a compressed body is 415, told by its encoding", async () => {
+    const body = JSON.stringify(hello);
+    const gzip = authorized({ "content-encoding": "gzip" });
+    const reply = await raw(chatPath, { method: "POST", headers: gzip, body });
+    expect(reply.status).toBe(415);
+    const error = await errorOf(reply);
+    expect(error["code"]).toBe("unsupported_media_type");
+    expect(error["message"]).toContain("Content-Encoding: gzip");
+    const identity = authorized({ "content-encoding": "identity" });
+    const plain = await raw(chatPath, { method: "POST", headers: identity, body });
+    expect(plain.status).toBe(200);
+  });
+
   it("a content type with a charset is JSON", async () => {
     const headers = authorized({ "content-type": "application/json; charset=utf-8" });
     const reply = await raw(chatPath, { method: "POST", headers, body: JSON.stringify(hello) });
     expect(reply.status).toBe(200);
+  });
+
+  it("a URL that cannot be decoded is 400 in the API's shape", async () => {
+    const models = await raw("/api/v1/models/%E0%A4%A", { headers: authorized() });
+    expect(models.status).toBe(400);
+    expect((await errorOf(models))["message"]).toContain("percent-encode");
+    const keys = await raw("/api/v1/keys/%E0%A4%A", { headers: { "x-request-id": "mine" } });
+    expect(keys.status).toBe(400);
+    expect(keys.headers.get("content-type")).toContain("application/problem+json");
+    expect(await keys.json()).toMatchObject({ code: "invalid_value", request_id: "mine" });
   });
 
   it("an unknown route is 404, a wrong method 405 with Allow", async () => {

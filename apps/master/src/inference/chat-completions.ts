@@ -17,7 +17,7 @@ import { admit, boundOutput } from "./admission.ts";
 import { InferenceCall } from "./call.ts";
 import { type ChatChoice, type ChatIdentity, ChunkWriter, completionBody } from "./chat-format.ts";
 import { estimatePromptTokens, toGenerateRequest } from "./chat-request.ts";
-import type { InFlight } from "./in-flight.ts";
+import { type InFlight, shuttingDown } from "./in-flight.ts";
 
 export interface ChatCompletionsParts {
   readonly models: ModelCatalog;
@@ -48,11 +48,21 @@ export class ChatCompletions {
 
   /** Answers the request. Throws an AppError only while nothing of an answer has been sent. */
   async answer(http: CallerRequest, reply: FastifyReply): Promise<void> {
-    const abort = this.#parts.inFlight.enter();
+    const abort = this.#enter();
     try {
       await this.#serve(http, reply, abort);
     } finally {
       this.#parts.inFlight.leave(abort);
+    }
+  }
+
+  /** A call refused here has named no model yet: its body is not worth parsing. */
+  #enter(): AbortController {
+    try {
+      return this.#parts.inFlight.enter();
+    } catch (thrown) {
+      this.#parts.accounting.metrics.failed("", toAppError(thrown).code);
+      throw thrown;
     }
   }
 
@@ -63,12 +73,21 @@ export class ChatCompletions {
     try {
       failure = await this.#run(http, reply, prepared, abort.signal);
     } catch (thrown) {
-      failure = reasonOf(abort.signal) ?? toAppError(thrown);
+      failure = underId(prepared.model, this.#failureOf(thrown, abort.signal));
       throw failure;
     } finally {
       release();
       prepared.call.close(failure);
     }
+  }
+
+  /** Why this side ended the call: that counts, whatever its end then looked like from outside. */
+  #failureOf(thrown: unknown, signal: AbortSignal): AppError {
+    if (signal.aborted) return toAppError(signal.reason);
+    const failure = toAppError(thrown);
+    // An interrupt ends the master and its workers at once, so a lost worker is part of it.
+    const isShutdown = failure.code === "worker_lost" && this.#parts.inFlight.closing;
+    return isShutdown ? shuttingDown() : failure;
   }
 
   #prepare(http: CallerRequest, reply: FastifyReply): Prepared {
@@ -79,7 +98,7 @@ export class ChatCompletions {
     const model = models.resolve(request.model, key);
     const choices = request.n ?? 1;
     const promptTokens = estimatePromptTokens(request);
-    const asked = askedTokens(request, model);
+    const asked = askedTokens(request, model, models);
     const maxTokens = boundOutput(key, asked, promptTokens, choices);
     const outputTokens = (maxTokens ?? model.contextWindow) * choices;
     const admitted = admit(
@@ -133,6 +152,7 @@ export class ChatCompletions {
         answer,
         identity,
         signal,
+        failureOf: (thrown) => this.#failureOf(thrown, signal),
         headers: sent,
         raw: reply.raw,
       });
@@ -149,12 +169,18 @@ export class ChatCompletions {
   }
 }
 
-/** The output bound that the request names, which the model's context must be able to hold. */
-function askedTokens(request: ChatCompletionRequest, model: ModelRecord): number | undefined {
+/** The output bound that the request names, which the context served now must be able to hold. */
+function askedTokens(
+  request: ChatCompletionRequest,
+  model: ModelRecord,
+  models: ModelCatalog,
+): number | undefined {
   const param = request.max_completion_tokens == null ? "max_tokens" : "max_completion_tokens";
   const asked = request[param] ?? undefined;
-  if (asked === undefined || asked <= model.contextWindow) return asked;
-  const message = `Invalid value for '${param}': ${asked} is more than the ${model.contextWindow} tokens of ${model.id}'s context.`;
+  if (asked === undefined) return asked;
+  const contextTokens = models.contextTokens(model);
+  if (asked <= contextTokens) return asked;
+  const message = `Invalid value for '${param}': ${asked} is more than the ${contextTokens} tokens of ${model.id}'s context.`;
   throw new AppError("invalid_value", message, { param, model: model.id });
 }
 
@@ -184,9 +210,11 @@ function endWith(abort: AbortController, raw: ServerResponse, deadlineMs: number
   };
 }
 
-/** Why this side ended the call: that counts, whatever its end then looked like from outside. */
-function reasonOf(signal: AbortSignal): AppError | undefined {
-  return signal.aborted ? toAppError(signal.reason) : undefined;
+/** The dispatch knows deployments only; the caller knows the id that it asked for. */
+function underId(model: ModelRecord, failure: AppError): AppError {
+  if (failure.model === undefined || failure.model === model.id) return failure;
+  const { code, message, param, retryAfterMs, node, cause } = failure;
+  return new AppError(code, message, { param, retryAfterMs, node, cause, model: model.id });
 }
 
 async function collectAnswer(
@@ -227,13 +255,14 @@ interface Streaming {
   readonly answer: InferenceAnswer;
   readonly identity: ChatIdentity;
   readonly signal: AbortSignal;
+  readonly failureOf: (thrown: unknown) => AppError;
   readonly headers: Record<string, string>;
   readonly raw: ServerResponse;
 }
 
 /** Never throws: the head is out, so a failure is told as an event, and `[DONE]` is left out. */
 async function streamAnswer(streaming: Streaming): Promise<AppError | undefined> {
-  const { request, raw, headers, signal } = streaming;
+  const { request, raw, headers } = streaming;
   const stream = new EventStream(raw, headers);
   const chunks = new ChunkWriter(streaming.identity, {
     includeUsage: request.stream_options?.include_usage === true,
@@ -245,7 +274,7 @@ async function streamAnswer(streaming: Streaming): Promise<AppError | undefined>
     stream.end(`${usage}data: [DONE]\n\n`);
     return undefined;
   } catch (thrown) {
-    const failure = reasonOf(signal) ?? toAppError(thrown);
+    const failure = streaming.failureOf(thrown);
     const requestId = headers["x-request-id"] ?? "";
     stream.end(`event: error\ndata: ${envelopeBody(failure, requestId)}\n\n`);
     return failure;

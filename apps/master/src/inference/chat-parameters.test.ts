@@ -233,4 +233,14 @@ describe("what is not honoured is 400 and names the parameter", () => {
     expect(reply.status).toBe(400);
     expect(reply.headers.get("x-should-retry")).toBe("false");
   });
+
+  it.each([
+    [7, "expected string or array"],
+    ["", "Too small: expected string to have >=1 characters"],
+    [["a", "b", "c", "d", "e"], "Too big: expected array to have <=4 items"],
+  ])("a stop of %j is told what is allowed", async (stop, allowed) => {
+    const reply = await postChat(server, { ...base, stop });
+    const message = `Invalid value for 'stop': ${allowed}.`;
+    expect(await reply.json()).toMatchObject({ error: { message } });
+  });
 });

@@ -91,11 +91,13 @@ describe("an answer at once", () => {
   it("passes on what the engine refuses with, its wait included", async () => {
     server.dispatch.script.refuseWith = new AppError("overloaded", "the queue is full", {
       retryAfterMs: 1500,
+      model: "tiny",
     });
     const reply = await postChat(server, hello);
     expect(reply.status).toBe(503);
     expect(reply.headers.get("retry-after")).toBe("2");
     expect(reply.headers.get("retry-after-ms")).toBe("1500");
+    expect(await reply.json()).toMatchObject({ error: { model: "FamilyA-1-2B" } });
   });
 });
 
@@ -258,6 +260,22 @@ describe("a master that closes", () => {
     expect((await short).status).toBe(200);
     const events = eventsOf(await (await long).text());
     expect(JSON.parse(events.at(-1)?.data ?? "")).toMatchObject({ error: { code: "unavailable" } });
+    await closed;
+  });
+
+  it("tells a stream of the shutdown where its worker goes at the same time", async () => {
+    const closing = await startTestMaster();
+    closing.dispatch.script = {
+      tokenDelayMs: 20,
+      failAfter: { tokens: 20, error: new AppError("worker_lost", "14 UNAVAILABLE") },
+    };
+    const stream = postChat(closing, { ...hello, max_tokens: 5000, stream: true });
+    await eventually(() => closing.dispatch.running === 1);
+    const closed = closing.master.close(10_000);
+    const events = eventsOf(await (await stream).text());
+    expect(JSON.parse(events.at(-1)?.data ?? "")).toMatchObject({
+      error: { code: "unavailable", message: expect.stringContaining("shutting down") },
+    });
     await closed;
   });
 });

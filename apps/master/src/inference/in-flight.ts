@@ -56,7 +56,8 @@ export class InFlight {
   }
 }
 
-function shuttingDown(): AppError {
+/** What a call is told that this master takes no more, or ends because it closes. */
+export function shuttingDown(): AppError {
   const message = "This master is shutting down. Send the request to another one, or again later.";
   return new AppError("unavailable", message, { retryAfterMs: 1000 });
 }

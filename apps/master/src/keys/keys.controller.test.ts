@@ -50,6 +50,24 @@ describe("API keys over HTTP", () => {
     expect(await reply.text()).toContain("revoked");
   });
 
+  it("are not revoked where that would leave nobody who may do everything", async () => {
+    const alone = await startTestMaster();
+    try {
+      const [id = ""] = alone.control.state.keys.keys();
+      const refused = await send(alone, "DELETE", `/api/v1/keys/${id}`);
+      expect(refused.status).toBe(409);
+      expect(await refused.json()).toMatchObject({
+        code: "conflict",
+        detail: expect.stringContaining("create another"),
+      });
+      expect((await send(alone, "GET", "/api/v1/keys")).status).toBe(200);
+      await alone.addKey();
+      expect((await send(alone, "DELETE", `/api/v1/keys/${id}`)).status).toBe(200);
+    } finally {
+      await alone.master.close(0);
+    }
+  });
+
   it("expire at their time", async () => {
     const made = await create({
       name: "e",
@@ -76,6 +94,7 @@ describe("API keys over HTTP", () => {
     ["invalid_value", "#/scopes/0", { name: "a", scopes: ["Everything!"] }],
     ["invalid_value", "#/limits/concurrency", { name: "a", limits: { concurrency: 0 } }],
     ["invalid_value", "#/limits", { name: "a", limits: { per_day: 1 } }],
+    ["invalid_value", "#", { name: "a", bogus: 1 }],
     ["invalid_value", "#/expires_at", { name: "a", expires_at: "tomorrow" }],
     ["invalid_value", "#/expires_at", { name: "a", expires_at: "2020-01-01T00:00:00Z" }],
   ])("%s at %s is problem+json: %j", async (code, pointer, body) => {

@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
-import { type ModelView, viewModel } from "./model-view.ts";
+import { type ModelView, servedContextTokens, viewModel } from "./model-view.ts";
 
 /** The registered models as a caller may see and call them. */
 export class ModelCatalog {
@@ -31,6 +31,12 @@ export class ModelCatalog {
     const nodes = this.#directory.nodes();
     const models = [...this.#control.state.models.values()].filter(({ id }) => mayUse(key, id));
     return models.map((model) => viewModel(model, this.#control.state, nodes));
+  }
+
+  /** Tokens that a call of the model can hold now: its promise, or less where replicas serve less. */
+  contextTokens(model: ModelRecord): number {
+    const served = servedContextTokens(model.deployment, this.#directory.nodes());
+    return Math.min(model.contextWindow, served ?? model.contextWindow);
   }
 
   view(id: string, key: ApiKeyRecord): ModelView {

@@ -9,7 +9,10 @@ export interface ModelView {
   readonly created: number;
   readonly owned_by: string;
   readonly family: string;
+  /** What the id promises, in tokens. */
   readonly context_window: number;
+  /** What every ready replica really serves, in tokens; null while none tells. */
+  readonly served_context_tokens: number | null;
   readonly availability: string;
   readonly intended_use: string;
   readonly capabilities: readonly string[];
@@ -58,6 +61,7 @@ export function viewModel(
     owned_by: model.ownedBy,
     family: model.family,
     context_window: model.contextWindow,
+    served_context_tokens: servedContextTokens(model.deployment, nodes) ?? null,
     availability: model.availability,
     intended_use: model.intendedUse,
     capabilities: model.capabilities,
@@ -75,6 +79,21 @@ export function viewModel(
         }
       : null,
   };
+}
+
+/** The smallest context of a deployment's ready replicas, since any of them may get a call. */
+export function servedContextTokens(
+  deployment: string,
+  nodes: readonly NodeView[],
+): number | undefined {
+  let smallest: number | undefined;
+  for (const { replicas } of nodes) {
+    for (const { deployment: name, phase, info } of replicas) {
+      if (name !== deployment || phase !== "ready" || !info?.contextTokens) continue;
+      smallest = Math.min(smallest ?? info.contextTokens, info.contextTokens);
+    }
+  }
+  return smallest;
 }
 
 export function viewReplica(node: string, replica: ReplicaStatus): ReplicaView {

@@ -1,7 +1,7 @@
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../test/fixtures.ts";
-import { eventsOf, send } from "../../test/http.ts";
+import { eventsOf, postChat, send } from "../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
 
 let server: TestMaster;
@@ -30,6 +30,7 @@ describe("models", () => {
       intended_use: "tests",
       backing: "tiny random model (cpu)",
       stand_in: true,
+      served_context_tokens: null,
       status: "unplaced",
       replicas: [],
     });
@@ -49,6 +50,28 @@ describe("models", () => {
         { node: "w1", phase: "pulling", pulled_bytes: 3, total_bytes: 9 },
         { node: "w2", phase: "ready" },
       ],
+    });
+    server.directory.views = [];
+  });
+
+  it("show the context that all ready replicas serve, which bounds max_tokens", async () => {
+    server.directory.views = [
+      replicaOn("w1", "tiny", "ready", 8192),
+      replicaOn("w2", "tiny", "ready", 4096),
+      replicaOn("w3", "tiny", "loading", 512),
+      replicaOn("w4", "other", "ready", 256),
+    ];
+    const reply = await send(server, "GET", "/api/v1/models/FamilyA-1-2B");
+    expect(await reply.json()).toMatchObject({
+      context_window: 131_072,
+      served_context_tokens: 4096,
+    });
+    const hello = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "hi" }] };
+    expect((await postChat(server, { ...hello, max_tokens: 4096 })).status).toBe(200);
+    const refused = await postChat(server, { ...hello, max_tokens: 4097 });
+    expect(refused.status).toBe(400);
+    expect(await refused.json()).toMatchObject({
+      error: { param: "max_tokens", message: expect.stringContaining("4096 tokens") },
     });
     server.directory.views = [];
   });

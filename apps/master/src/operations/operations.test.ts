@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../test/fixtures.ts";
-import { postChat, send } from "../../test/http.ts";
+import { eventually, postChat, send } from "../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
 
 let server: TestMaster;
@@ -88,6 +88,20 @@ describe("operational paths", () => {
     }
     expect(value("heddle_gateway_overhead_seconds_count")).toBe(3);
     expect(metrics).toContain('code="rate_limit_exceeded"} 1');
+  });
+
+  it("/metrics counts calls that this master has no room for", async () => {
+    const full = await startTestMaster({ maxCalls: 1 });
+    full.dispatch.script.tokenDelayMs = 20;
+    const abort = new AbortController();
+    const first = postChat(full, { ...hello, max_tokens: 5000 }, { signal: abort.signal });
+    await eventually(() => full.dispatch.running === 1);
+    for (let i = 0; i < 3; i++) expect((await postChat(full, hello)).status).toBe(503);
+    abort.abort();
+    await expect(first).rejects.toThrow();
+    const metrics = await (await fetch(`${full.url}/metrics`)).text();
+    expect(metrics).toMatch(/^heddle_requests_failed_total\{model_name="",code="overloaded"\} 3$/m);
+    await full.master.close(0);
   });
 });
 
