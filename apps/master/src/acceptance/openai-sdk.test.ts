@@ -249,7 +249,10 @@ describe("messages", () => {
 
   it("of the developer are read as the system's by a model that knows no developer", async () => {
     const user = { role: "user" as const, content: "hi" };
-    const developer = await textOf([{ role: "developer", content: "Be brief." }, user]);
+    const asDeveloper = [{ role: "developer" as const, content: "Be brief." }, user];
+    // A prompt read anew and one from the cache round differently: both answers are of the cache.
+    await textOf(asDeveloper);
+    const developer = await textOf(asDeveloper);
     expect(developer).toEqual(await textOf([{ role: "system", content: "Be brief." }, user]));
     expect(developer).not.toEqual(await textOf([user]));
   });
