@@ -10,6 +10,7 @@ import { fileURLToPath } from "node:url";
 export const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const MODULES = join(ROOT, "node_modules");
 const STAMP = join(MODULES, ".heddle-setup");
+const MAIN = join(ROOT, "apps", "cli", "dist", "main.js");
 const OLDEST_NODE = [22, 12];
 
 /** Installs and compiles what is out of date; ends the process with one clear line on failure. */
@@ -95,7 +96,7 @@ function compile(node) {
   if (!existsSync(tsc)) {
     fail("node_modules is incomplete (no typescript). Delete node_modules and run this again.");
   }
-  const first = !existsSync(join(ROOT, "apps", "cli", "dist", "main.js"));
+  const first = !existsSync(MAIN);
   if (first) say("compiling ...");
   const { status } = spawnSync(node, [tsc, "-b"], {
     cwd: ROOT,
@@ -119,4 +120,12 @@ function fail(line) {
   process.exit(1);
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) setUp();
+/** True once a set-up went through, be it out of date by now. */
+function isSetUp() {
+  return existsSync(join(MODULES, ".package-lock.json")) && existsSync(MAIN);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  // `npm run heddle` must not wait for a compiler each time, so it asks only for what is missing.
+  if (!process.argv.includes("--if-missing") || !isSetUp()) setUp();
+}

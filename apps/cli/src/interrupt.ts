@@ -2,7 +2,7 @@
 const SAME_PRESS_MS = 500;
 
 interface Interrupts {
-  /** Aborts at the first SIGINT, SIGTERM or SIGHUP. */
+  /** Aborts at the first SIGINT, SIGTERM or SIGHUP; on demand at a broken pipe too. */
   readonly signal: AbortSignal;
   /** Called at every later one. */
   onNext(listener: () => void): void;
@@ -10,8 +10,11 @@ interface Interrupts {
   release(): void;
 }
 
-/** Turns the process's signals into an abort, so that a command can end what it started. */
-export function watchInterrupts(): Interrupts {
+/**
+ * Turns the process's signals into an abort, so that a command can end what it started. With
+ * `brokenPipe` it also aborts once nobody reads standard output or standard error any more.
+ */
+export function watchInterrupts(options: { readonly brokenPipe?: boolean } = {}): Interrupts {
   const controller = new AbortController();
   let firstAtMs = 0;
   let next: (() => void) | undefined;
@@ -25,6 +28,12 @@ export function watchInterrupts(): Interrupts {
   };
   const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
   for (const signal of signals) process.on(signal, onSignal);
+  const onPipeError = (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") throw error;
+    controller.abort();
+  };
+  const pipes = options.brokenPipe ? [process.stdout, process.stderr] : [];
+  for (const pipe of pipes) pipe.on("error", onPipeError);
   return {
     signal: controller.signal,
     onNext: (listener) => {
@@ -32,6 +41,7 @@ export function watchInterrupts(): Interrupts {
     },
     release: () => {
       for (const signal of signals) process.off(signal, onSignal);
+      // The pipes keep theirs: a line written last may break one after this.
     },
   };
 }

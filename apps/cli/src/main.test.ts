@@ -14,13 +14,19 @@ const MODELS = {
     {
       id: "m-1",
       status: "pulling",
-      context_window: 8192,
+      context_window: 131072,
+      served_context_tokens: 8192,
       backing: "a small model",
       stand_in: true,
       family: "A",
       replicas: [{ node: "w1", phase: "pulling", pulled_bytes: 1, total_bytes: 2 }],
     },
-    { id: "m-2", status: "ready", replicas: [{ node: "w1", phase: "ready" }] },
+    {
+      id: "m-2",
+      status: "ready",
+      context_window: 4096,
+      replicas: [{ node: "w1", phase: "ready" }],
+    },
   ],
 };
 const CLUSTER = {
@@ -36,7 +42,10 @@ const CLUSTER = {
     { id: "master-2", member: 2, role: "leader", connected: true, lag: 0, address: "h:2" },
   ],
 };
+const WORKER = { id: "w1", name: "worker-1", kind: "worker", status: "ready", gpus: [] };
 const KEY = { id: "abcdefgh", name: "ci", scopes: ["jobs:read"], key: "hdl_live_abcdefgh_x" };
+
+const USAGE = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
 
 const calls: { method: string; url: string; body: unknown }[] = [];
 const server = createServer((request, response) => void answer(request, response));
@@ -63,13 +72,14 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   else if (url === "/api/v1/cluster/status") json(CLUSTER);
   else if (url.startsWith("/api/v1/cluster/")) json(CLUSTER, 202);
   else if (url === "/health") json({ status: "ok", version: "0.1.0", uptime: 12.3 });
-  else if (url === "/api/v1/workers") json({ data: [{ id: "w1", name: "worker-1", gpus: [] }] });
+  else if (url === "/api/v1/workers") json({ data: [WORKER] });
   else if (url === "/api/v1/keys" && method === "POST") json(KEY, 201);
   else if (url === "/api/v1/keys") json({ data: [KEY] });
   else if (url === "/api/v1/models/m-2/pull") {
     const progress = { pulled_bytes: 5e6, total_bytes: 1e7, source: "file:///x", done: false };
     response.end(`event: progress\ndata: ${JSON.stringify(progress)}\n\nevent: done\ndata: {}\n\n`);
-  } else if (url.startsWith("/api/v1/models/")) {
+  } else if (url === "/api/v1/models/m-2") json({ id: "m-2", deleted: true });
+  else if (url.startsWith("/api/v1/models/")) {
     json({ error: { code: "model_not_found", message: "No such model." } }, 404);
   } else if (method === "DELETE") response.writeHead(204).end();
   else chatAnswer(response);
@@ -77,7 +87,9 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
 
 function chatAnswer(response: ServerResponse): void {
   const chunk = { choices: [{ delta: { content: "Hello." }, finish_reason: "stop" }] };
-  response.end(`data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`);
+  const usage = { choices: [], usage: USAGE };
+  const events = [chunk, usage].map((event) => `data: ${JSON.stringify(event)}\n\n`);
+  response.end(`${events.join("")}data: [DONE]\n\n`);
 }
 
 async function heddle(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
@@ -106,12 +118,14 @@ describe("the command line", () => {
     expect(table.stdout).toMatch(
       /m-1 +pulling +8192 +a small model \(a stand-in\) +A +w1:pulling 50%/,
     );
+    expect(table.stdout).toMatch(/m-2 +ready +4096/);
     expect((await heddle(["models", "list", "-o", "name"])).stdout).toBe("m-1\nm-2\n");
     const json = await heddle(["-o", "json", "models", "list"]);
     expect(JSON.parse(json.stdout)).toEqual(MODELS.data);
   });
 
   it("lists workers, endpoints and health", async () => {
+    expect((await heddle(["workers", "list"])).stdout).toMatch(/w1 +worker-1 +ready +worker +0/);
     expect((await heddle(["workers", "list", "-o", "name"])).stdout).toBe("w1\n");
     expect((await heddle(["health"])).stdout).toMatch(/ok +0\.1\.0 +12 s/);
     const endpoints = await heddle(["endpoints", "list", "--endpoint", "http://flag:1"]);
@@ -158,6 +172,39 @@ describe("the command line", () => {
     });
   });
 
+  it("prints an answer as one record where JSON is asked for", async () => {
+    const { code, stdout } = await heddle(["chat", "Hi", "-o", "json"]);
+    expect(code).toBe(0);
+    expect(JSON.parse(stdout)).toEqual({
+      model: "m-2",
+      content: "Hello.",
+      finish_reason: "stop",
+      usage: USAGE,
+      ttft_ms: expect.any(Number),
+      tokens_per_second: expect.any(Number),
+    });
+  });
+
+  it("refuses an empty question with 2 and asks nothing", async () => {
+    const before = calls.length;
+    for (const args of [["chat", " "], ["chat", "-"], ["chat"]]) {
+      const stderr = expect.stringContaining("There is no question");
+      expect(await heddle(args)).toMatchObject({ code: 2, stdout: "", stderr });
+    }
+    expect(calls).toHaveLength(before);
+  });
+
+  it("ends quietly when nobody reads its output", async () => {
+    for (const args of [["models", "list", "-o", "json"], ["chat", "Hi"], ["--help"]]) {
+      const driven = new DrivenProcess([process.execPath, MAIN, ...args], {
+        ...{ HEDDLE_DATA: NOWHERE, HEDDLE_ENDPOINT: endpoint, HEDDLE_API_KEY: "good" },
+      });
+      driven.child.stdout?.destroy();
+      expect(await driven.end(), args.join(" ")).toBe(0);
+      expect(driven.stderr, args.join(" ")).not.toMatch(/EPIPE|error/i);
+    }
+  });
+
   it("takes a prompt from standard input", async () => {
     const child = spawn(process.execPath, [MAIN, "chat", "-"], {
       env: { ...process.env, HEDDLE_ENDPOINT: endpoint, HEDDLE_API_KEY: "good" },
@@ -194,6 +241,11 @@ describe("the command line", () => {
       stdout: "m-2 is pulled\n",
       stderr: "pulling m-2 50 % (5.0 of 10.0 MB)\n",
     });
+  });
+
+  it("removes a model", async () => {
+    expect(await heddle(["models", "remove", "m-2"])).toMatchObject({ code: 0, stdout: "" });
+    expect(calls.at(-1)).toMatchObject({ method: "DELETE", url: "/api/v1/models/m-2" });
   });
 
   it("loads nothing but commander for its help", async () => {

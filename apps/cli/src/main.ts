@@ -90,6 +90,11 @@ function addReaders(program: Command, lazy: Lazy): void {
     .description("have a worker pull a model's weights, and wait until it can answer")
     .argument("<id>", "the model")
     .action(lazy(async () => (await import("./commands/models.ts")).pullModel));
+  models
+    .command("remove")
+    .description("remove a model, and its replicas where no other model uses them")
+    .argument("<id>", "the model")
+    .action(lazy(async () => (await import("./commands/models.ts")).removeModel));
   program
     .command("endpoints")
     .description("the addresses that commands may talk to")
@@ -100,7 +105,7 @@ function addReaders(program: Command, lazy: Lazy): void {
     .command("workers")
     .description("the workers of the cluster")
     .command("list")
-    .description("list the workers and their load")
+    .description("list the workers and parameter servers, and their load")
     .action(lazy(async () => (await import("./commands/workers.ts")).listWorkers));
   program
     .command("health")
@@ -159,4 +164,17 @@ function readVersion(): string {
   return (JSON.parse(manifest) as { version: string }).version;
 }
 
+/**
+ * Ends without a word once nobody reads what is written, as in `heddle models list | head -1`. A
+ * command that must end in order, as `up` must, has a listener of its own and ends itself.
+ */
+function endAtBrokenPipe(stream: NodeJS.WriteStream): void {
+  stream.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") throw error;
+    if (stream.listenerCount("error") === 1) process.exit();
+  });
+}
+
+endAtBrokenPipe(process.stdout);
+endAtBrokenPipe(process.stderr);
 process.exitCode = await main();

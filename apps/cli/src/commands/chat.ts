@@ -3,9 +3,16 @@ import { text as readAll } from "node:stream/consumers";
 import { AppError } from "@heddle/base/errors";
 import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../command-context.ts";
-import { type ChatTurn, describeSpeed, streamChat } from "../http/chat-stream.ts";
+import {
+  type ChatResult,
+  type ChatTurn,
+  describeSpeed,
+  streamChat,
+  tokensPerSecond,
+} from "../http/chat-stream.ts";
 import { defaultModel, listModels } from "../http/model-list.ts";
 import { watchInterrupts } from "../interrupt.ts";
+import { toYaml } from "../output/rows.ts";
 import { reportError } from "../report-error.ts";
 
 interface ChatFlags {
@@ -29,13 +36,23 @@ export async function chat(command: Command): Promise<number> {
     maxTokens: numberFlag("--max-tokens", flags.maxTokens, 1, 1_000_000, true),
     temperature: numberFlag("--temperature", flags.temperature, 0, 2, false),
   };
-  const settings = { model: flags.model ?? (await chooseModel(context)), ...limits };
   const turns: ChatTurn[] = flags.system ? [{ role: "system", content: flags.system }] : [];
   const prompt = command.args[0];
-  if (prompt === undefined && process.stdin.isTTY) return await converse(context, settings, turns);
-  const content = prompt === undefined || prompt === "-" ? await readAll(process.stdin) : prompt;
-  await answer(context, settings, [...turns, { role: "user", content: content.trim() }]);
+  const converses = prompt === undefined && process.stdin.isTTY;
+  const question = converses ? undefined : await readQuestion(prompt);
+  const settings = { model: flags.model ?? (await chooseModel(context)), ...limits };
+  if (question === undefined) return await converse(context, settings, turns);
+  await answer(context, settings, [...turns, { role: "user", content: question }]);
   return 0;
+}
+
+async function readQuestion(prompt: string | undefined): Promise<string> {
+  const isPiped = prompt === undefined || prompt === "-";
+  const question = (isPiped ? await readAll(process.stdin) : prompt).trim();
+  if (question !== "") return question;
+  const source = isPiped ? "standard input" : "the prompt";
+  const fix = 'Give one, as in: heddle chat "Say hello."';
+  throw new AppError("invalid_value", `There is no question: ${source} is empty. ${fix}`);
 }
 
 async function chooseModel({ client }: CommandContext): Promise<string> {
@@ -44,18 +61,24 @@ async function chooseModel({ client }: CommandContext): Promise<string> {
   throw new AppError("model_not_found", `${client.endpoint} serves no model.`);
 }
 
-/** Streams one answer to standard output and its speed to standard error. */
+/** Streams one answer to standard output and its speed to standard error; JSON and YAML at its end. */
 async function answer(
   context: CommandContext,
   settings: ChatSettings,
   messages: readonly ChatTurn[],
 ): Promise<string> {
   const interrupts = watchInterrupts();
-  const { data, messages: out } = context;
+  const { data, format, messages: out } = context;
+  const isRecord = format === "json" || format === "yaml";
   try {
     const request = { ...settings, messages };
-    const write = (text: string) => data.writeForeign(text);
+    const write = (text: string) => isRecord || data.writeForeign(text);
     const result = await streamChat(context.client, request, write, interrupts.signal);
+    if (isRecord) {
+      const record = answerRecord(settings.model, result);
+      data.write(`${format === "json" ? JSON.stringify(record, null, 2) : toYaml(record)}\n`);
+      return result.text;
+    }
     data.write("\n");
     const cut = result.finishReason === "length" ? ", cut at the token limit" : "";
     out.write(`${out.paint("dim", describeSpeed(result) + cut)}\n`);
@@ -63,6 +86,18 @@ async function answer(
   } finally {
     interrupts.release();
   }
+}
+
+/** An answer as one record; null where the cluster did not tell. */
+function answerRecord(model: string, result: ChatResult) {
+  return {
+    model,
+    content: result.text,
+    finish_reason: result.finishReason ?? null,
+    usage: result.usage ?? null,
+    ttft_ms: result.firstTokenMs,
+    tokens_per_second: tokensPerSecond(result) ?? null,
+  };
 }
 
 /** A conversation: an empty line is skipped; Ctrl-D or /exit ends it; Ctrl-C stops an answer. */

@@ -18,7 +18,7 @@ export async function listModelsCommand(command: Command): Promise<number> {
     [
       { header: "ID", value: (model) => textOf(model["id"]) },
       { header: "STATUS", value: (model) => textOf(model["status"]) },
-      { header: "CONTEXT", value: (model) => String(numberOf(model["context_window"]) ?? "") },
+      { header: "CONTEXT", value: context },
       { header: "BACKING", value: backing },
       { header: "FAMILY", value: (model) => textOf(model["family"]), wide: true },
       { header: "REPLICAS", value: replicas, wide: true },
@@ -27,6 +27,13 @@ export async function listModelsCommand(command: Command): Promise<number> {
     data,
   );
   return 0;
+}
+
+/** Tokens that the replicas really serve, where they tell; else what the model's id promises. */
+function context(model: JsonFields): string {
+  return String(
+    numberOf(model["served_context_tokens"]) ?? numberOf(model["context_window"]) ?? "",
+  );
 }
 
 function backing(model: JsonFields): string {
@@ -46,6 +53,15 @@ function replicas(model: JsonFields): string {
 
 function percent(part: number, whole: number): string {
   return `${Math.floor((part / whole) * 100)}%`;
+}
+
+/** `heddle models remove <id>`. */
+export async function removeModel(command: Command): Promise<number> {
+  const { client, messages } = commandContext(command);
+  const id = command.args[0] ?? "";
+  await client.json(`/api/v1/models/${encodeURIComponent(id)}`, { method: "DELETE" });
+  messages.write(`model ${id} is removed\n`);
+  return 0;
 }
 
 /** `heddle models pull <id>`: has a worker fetch the weights, with a progress bar. */

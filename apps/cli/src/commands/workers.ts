@@ -12,7 +12,7 @@ export async function listWorkers(command: Command): Promise<number> {
     [
       { header: "ID", value: (worker) => textOf(worker["id"]) },
       { header: "NAME", value: (worker) => textOf(worker["name"]) },
-      { header: "STATE", value: (worker) => textOf(worker["state"]) },
+      { header: "STATUS", value: (worker) => textOf(worker["status"]) },
       { header: "KIND", value: (worker) => textOf(worker["kind"]) },
       { header: "GPUS", value: (worker) => String(recordsOf(worker["gpus"]).length) },
       { header: "CPU", value: (worker) => percent(worker["cpu_percent"]) },

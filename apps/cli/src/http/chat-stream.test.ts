@@ -90,7 +90,7 @@ describe("a streamed chat", () => {
 
   it("describes its speed without the time to the first token", () => {
     const result = { text: "", completionTokens: 11, firstTokenMs: 500, totalMs: 1500 };
-    expect(describeSpeed({ ...result, finishReason: "stop" })).toBe(
+    expect(describeSpeed({ ...result, finishReason: "stop", usage: undefined })).toBe(
       "11 tokens in 1.50 s, 10.0 tokens/s, first token after 500 ms",
     );
   });

@@ -22,6 +22,8 @@ export interface ChatResult {
   /** From the request to its end. */
   readonly totalMs: number;
   readonly finishReason: string | undefined;
+  /** Token counts as the cluster sent them; absent where it sent none. */
+  readonly usage: Readonly<Record<string, unknown>> | undefined;
 }
 
 interface ChatChunk {
@@ -29,7 +31,7 @@ interface ChatChunk {
     readonly delta?: { readonly content?: string | null };
     readonly finish_reason?: string | null;
   }[];
-  readonly usage?: { readonly completion_tokens?: number } | null;
+  readonly usage?: (Readonly<Record<string, unknown>> & { completion_tokens?: number }) | null;
 }
 
 /** Loading a model's weights may come before its first token. */
@@ -51,7 +53,7 @@ export async function streamChat(
   });
   let text = "";
   let pieces = 0;
-  let completionTokens: number | undefined;
+  let usage: ChatChunk["usage"];
   let firstTokenMs: number | undefined;
   let finishReason: string | undefined;
   for await (const event of readEvents(response, signal)) {
@@ -65,15 +67,16 @@ export async function streamChat(
       onText(piece);
     }
     finishReason = choice?.finish_reason ?? finishReason;
-    completionTokens = chunk.usage?.completion_tokens ?? completionTokens;
+    usage = chunk.usage ?? usage;
   }
   const totalMs = performance.now() - startedAtMs;
   return {
     text,
-    completionTokens: completionTokens ?? pieces,
+    completionTokens: usage?.completion_tokens ?? pieces,
     firstTokenMs: firstTokenMs ?? totalMs,
     totalMs,
     finishReason,
+    usage: usage ?? undefined,
   };
 }
 
@@ -88,11 +91,17 @@ function wireRequest(request: ChatRequest): Record<string, unknown> {
   };
 }
 
+/** The rate after the first token; undefined where there was no second one. */
+export function tokensPerSecond(result: ChatResult): number | undefined {
+  const { completionTokens: tokens, firstTokenMs, totalMs } = result;
+  const decodeMs = totalMs - firstTokenMs;
+  return tokens > 1 && decodeMs > 0 ? ((tokens - 1) / decodeMs) * 1000 : undefined;
+}
+
 /** The line under an answer: tokens, rate and time to the first token. */
 export function describeSpeed(result: ChatResult): string {
   const { completionTokens: tokens, firstTokenMs, totalMs } = result;
-  const decodeMs = totalMs - firstTokenMs;
-  const rate = tokens > 1 && decodeMs > 0 ? ((tokens - 1) / decodeMs) * 1000 : undefined;
+  const rate = tokensPerSecond(result);
   return [
     `${tokens} tokens in ${(totalMs / 1000).toFixed(2)} s`,
     ...(rate === undefined ? [] : [`${rate.toFixed(1)} tokens/s`]),

@@ -47,6 +47,11 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   } else if (request.method === "GET" && request.url === "/api/v1/models") {
     response.setHeader("content-type", "application/json");
     response.end(JSON.stringify({ object: "list", data: [model()] }));
+  } else if (request.method === "POST" && request.url === "/api/v1/models") {
+    response.setHeader("content-type", "application/json").end(JSON.stringify(model()));
+  } else if (request.method === "DELETE" && request.url?.startsWith("/api/v1/models/")) {
+    log("removed", { path: request.url });
+    response.writeHead(204).end();
   } else if (request.url === "/api/v1/chat/completions") {
     let body = "";
     for await (const chunk of request) body += chunk;
@@ -78,7 +83,7 @@ function model(): object {
         phase,
         pulled_bytes: Math.min(polls, 4) * 250_000,
         total_bytes: TOTAL_BYTES,
-        message: fails ? "no source could be reached" : "",
+        message: fails ? "no source could be reached." : "",
       },
     ],
   };

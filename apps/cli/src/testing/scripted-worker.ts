@@ -6,7 +6,7 @@ import { exitWithParent } from "@heddle/base/exit-with-parent";
 
 /**
  * A process with a worker's command line. SCRIPT makes it deaf to SIGTERM (`stubborn`), crash at its
- * first start (`crash-once`), or start a process of its own and log its id (`grandchild`).
+ * first start (`crash-once`), start a process of its own and log its id (`grandchild`), or log that a replica failed (`fail`).
  */
 const { values: flags } = parseArgs({ strict: false, options: { data: { type: "string" } } });
 const script = process.env["SCRIPT"] ?? "";
@@ -28,6 +28,7 @@ if (script === "grandchild") {
   });
   log("started", 30, { grandchild: child.pid });
 }
+if (script === "fail") log("a replica failed", 50, { error: "no source could be reached." });
 log("ready");
 setInterval(() => {}, 1_000);
 

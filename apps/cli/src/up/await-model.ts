@@ -79,7 +79,8 @@ function failureOf(
   const replicas = model?.replicas ?? [];
   const failed = replicas.filter(({ phase }) => phase === "failed");
   if (failed.length > 0 && failed.length === replicas.length && unchangedMs > FAILED_FOR_MS) {
-    return failed[0]?.message || "the worker did not say why";
+    // The reason becomes the end of a sentence, so it must not bring a full stop of its own.
+    return failed[0]?.message.replace(/[.\s]+$/, "") || "the worker did not say why";
   }
   if (unchangedMs <= stallMs) return undefined;
   const what =

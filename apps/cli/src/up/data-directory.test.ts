@@ -21,6 +21,10 @@ describe("a data directory", () => {
     expect(() => new DataDirectory(file)).toThrow(/cannot be made.*--data DIR/);
   });
 
+  it.skipIf(process.platform !== "linux")("cannot be in /proc, and says so at once", () => {
+    expect(() => new DataDirectory("/proc/nope/deeper")).toThrow(/cannot be made.*--data DIR/);
+  });
+
   it("is held by one process, until it lets go", () => {
     const data = fresh();
     const lock = data.lock("http://a");

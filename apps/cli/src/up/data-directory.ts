@@ -7,9 +7,10 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   writeFileSync,
 } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { createApiKey } from "@heddle/auth/api-key";
 import { AppError } from "@heddle/base/errors";
 import { type Credentials, credentialsFile, readCredentials } from "../connection.ts";
@@ -42,7 +43,7 @@ export class DataDirectory {
   constructor(path: string) {
     this.path = path;
     try {
-      mkdirSync(path, { recursive: true, mode: 0o700 });
+      makeDirectories(path);
     } catch (error) {
       throw new AppError(
         "invalid_value",
@@ -54,7 +55,7 @@ export class DataDirectory {
   /** A path inside, whose directory exists. */
   subdirectory(name: string): string {
     const path = join(this.path, name);
-    mkdirSync(path, { recursive: true, mode: 0o700 });
+    makeDirectories(path);
     return path;
   }
 
@@ -114,6 +115,21 @@ export class DataDirectory {
     const text = JSON.stringify({ endpoint: credentials.endpoint, api_key: apiKey }, null, 2);
     writeSecret(credentialsFile(this.path), `${text}\n`);
     return { apiKey, isNew, bootstrapKeyFile, clusterTokenFile };
+  }
+}
+
+/**
+ * Node's own recursive mkdir never returns where the parent exists and the system yet answers
+ * ENOENT, as /proc does; so each directory is made by itself, the parents first.
+ */
+function makeDirectories(path: string): void {
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return;
+  if (dirname(path) !== path) makeDirectories(dirname(path));
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    // Another process may have made it meanwhile.
+    if (!statSync(path, { throwIfNoEntry: false })?.isDirectory()) throw error;
   }
 }
 

@@ -11,6 +11,8 @@ interface ProcessLogOptions {
   readonly messages: Terminal;
   /** The least that is shown; lines that are no records always are. */
   readonly level: LogLevel;
+  /** True for a warning that the caller itself tells in better words: it is kept, not shown. */
+  readonly isTold?: (line: Extract<LogLine, { kind: "record" }>) => boolean;
   readonly onGaveUp: (spec: ProcessSpec, why: string) => void;
 }
 
@@ -39,6 +41,7 @@ export class ProcessLog implements ProcessEvents {
     } else if (line.level < LEVELS[this.#options.level]) {
       return;
     } else if (line.level >= LEVELS.warn) {
+      if (LEVELS[this.#options.level] >= LEVELS.warn && this.#options.isTold?.(line)) return;
       const { paint } = this.#options.messages;
       const style = line.level >= LEVELS.error ? "red" : "yellow";
       this.#show(

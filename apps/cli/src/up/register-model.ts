@@ -9,3 +9,8 @@ export async function registerModelFile(client: ApiClient, path: string): Promis
   await client.json("/api/v1/models", { method: "POST", body });
   return id;
 }
+
+/** Takes a registered model out again, so that a later start does not load its file once more. */
+export async function removeModelFile(client: ApiClient, id: string): Promise<void> {
+  await client.json(`/api/v1/models/${encodeURIComponent(id)}`, { method: "DELETE" });
+}

@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -154,9 +154,29 @@ describe("heddle up", () => {
   it("falls back to the tiny model, and says that its answers are noise", async () => {
     const { driven } = await up({ once: true }, { SCRIPT: "fail" });
     expect(await driven.end()).toBe(0);
-    expect(driven.stderr).toContain("could not be had: no source could be reached");
+    expect(driven.stderr).toContain("could not be had: no source could be reached.\n");
+    expect(driven.stderr).not.toContain("a replica failed");
     expect(driven.stderr).toMatch(/NOISE.*--model FILE/);
     expect(driven.stdout).toContain("scripted model of the tiny profile");
+  });
+
+  it("takes a model file that could not be loaded out again", async () => {
+    const modelFile = join(scratch, "FamilyA-1-2B.gguf");
+    writeFileSync(modelFile, "GGUF");
+    const flags = { once: true, model: modelFile, profile: undefined, logLevel: "info" };
+    const { driven } = await up(flags, { SCRIPT: "fail" });
+    expect(await driven.end()).not.toBe(0);
+    expect(driven.stderr).toContain("removed path=/api/v1/models/FamilyA-1-2B");
+  });
+
+  it("ends in order and leaves no lock once nobody reads its output", async () => {
+    const { driven, data } = await up({});
+    await driven.printed(/pulling/);
+    driven.child.stdout?.destroy();
+    await driven.printed(/stopping/);
+    await driven.end();
+    expect(existsSync(join(data, "lock"))).toBe(false);
+    expect(driven.stderr).not.toContain("EPIPE");
   });
 
   it("does not fall back where a profile was chosen", async () => {

@@ -11,7 +11,7 @@ import { type ClusterSecrets, DataDirectory } from "./data-directory.ts";
 import type { Profile, UpOptions } from "./options.ts";
 import { LOOPBACK, type MasterPorts, planPorts } from "./ports.ts";
 import { ProcessLog } from "./process-log.ts";
-import { registerModelFile } from "./register-model.ts";
+import { registerModelFile, removeModelFile } from "./register-model.ts";
 import { startTable } from "./start-table.ts";
 import { Supervisor } from "./supervisor.ts";
 
@@ -73,6 +73,8 @@ class LocalCluster {
   readonly #stop: AbortSignal;
   readonly #lost = new AbortController();
   #supervisor: Supervisor | undefined;
+  /** True until the model answers: whatever keeps it from that is told once, by this class. */
+  #isStarting = true;
 
   constructor(setup: ClusterSetup, output: UpOutput, signals: UpSignals) {
     this.#setup = setup;
@@ -85,6 +87,7 @@ class LocalCluster {
       directory: setup.data.subdirectory("logs"),
       messages: output.messages,
       level: setup.options.logLevel,
+      isTold: ({ message }) => this.#isStarting && message === "a replica failed",
       onGaveUp: ({ kind, name }, why) => {
         if (kind !== "master") return;
         this.#lost.abort(new AppError("unavailable", `${name} does not stay up: ${why}`));
@@ -96,6 +99,7 @@ class LocalCluster {
   async run(): Promise<number> {
     try {
       const model = await this.#bringUp();
+      this.#isStarting = false;
       await this.#showTable(model);
       if (this.#setup.options.once) return this.#onceResult(model);
       this.#say("Ctrl-C stops everything.");
@@ -133,7 +137,18 @@ class LocalCluster {
       : undefined;
     const awaited = await this.#awaitModel(wanted);
     if (awaited.outcome === "ready") return await this.#ask(awaited.model);
+    if (wanted !== undefined) await this.#takeBack(wanted);
     return await this.#fallBack(awaited.reason);
+  }
+
+  /** What made the start fail is the error to report, so a failure here is only told. */
+  async #takeBack(id: string): Promise<void> {
+    try {
+      await removeModelFile(this.#client, id);
+    } catch (error) {
+      const why = (error as Error).message;
+      this.#say(`${id} stays registered (${why}); heddle models remove ${id} takes it out.`);
+    }
   }
 
   async #startProcesses(profile: Profile | undefined): Promise<void> {
