@@ -85,7 +85,7 @@ export class ChatCompletions {
   #failureOf(thrown: unknown, signal: AbortSignal): AppError {
     if (signal.aborted) return toAppError(signal.reason);
     const failure = toAppError(thrown);
-    // An interrupt ends the master and its workers at once, so a lost worker is part of it.
+    // Where a whole cluster ends at once, a worker lost while this master closes is part of it.
     const isShutdown = failure.code === "worker_lost" && this.#parts.inFlight.closing;
     return isShutdown ? shuttingDown() : failure;
   }
