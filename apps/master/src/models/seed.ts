@@ -1,3 +1,4 @@
+import { toAppError } from "@heddle/base/errors";
 import {
   CATALOG_PROFILES,
   type CatalogModel,
@@ -43,13 +44,25 @@ async function register(
 ): Promise<void> {
   const { id } = shipped;
   const atMs = Date.now();
+  const isDone = () => control.state.models.get(id)?.deployment === shipped.deployment;
+  if (isDone()) return;
+  if (control.state.models.has(id)) await removed(control, id);
   try {
-    if (control.state.models.has(id)) await propose(control, { type: "model.remove", atMs, id });
     const model: ModelRecord = { ...shipped, createdAtMs: atMs };
     await propose(control, { type: "model.register", atMs, model, deployment });
   } catch (error) {
     // Another master may have been faster, with its own time of creation.
-    if (control.state.models.get(id)?.deployment !== shipped.deployment) throw error;
+    if (!isDone()) throw error;
+  }
+}
+
+/** Removes the id, or finds that another master just did. */
+async function removed(control: ControlPlane, id: string): Promise<void> {
+  try {
+    await propose(control, { type: "model.remove", atMs: Date.now(), id });
+  } catch (error) {
+    const { code } = toAppError(error);
+    if (code !== "not_found" && code !== "model_not_found") throw error;
   }
 }
 
