@@ -3,7 +3,7 @@ import { toAppError } from "@heddle/base/errors";
 import type { CatalogProfile } from "@heddle/contracts/catalog";
 import type { Logger } from "@heddle/observability/logger";
 import { bootstrapAdminKey, clusterPepper } from "../config/secrets.ts";
-import { seedModels } from "../models/seed.ts";
+import { seedModels, unseededModels } from "../models/seed.ts";
 import type { RaftControlPlane } from "./raft-control-plane.ts";
 
 const retryMs = 500;
@@ -32,7 +32,7 @@ export async function prepareCluster(
 ): Promise<PreparedCluster> {
   // The only master is its own majority, and soon knows all that was committed.
   if (control.status().members.length === 1) await awaitLeader(control, logger);
-  const isSeeded = profile === undefined || control.state.models.size > 0;
+  const isSeeded = profile === undefined || unseededModels(control.state, profile).length === 0;
   if (control.secret("pepper") !== undefined && control.state.keys.size > 0 && isSeeded) {
     return { pepper: await clusterPepper(control), shownKey: undefined };
   }

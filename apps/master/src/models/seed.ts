@@ -5,7 +5,7 @@ import {
   type CatalogProfile,
   catalogOf,
 } from "@heddle/contracts/catalog";
-import type { DeploymentRecord, ModelRecord } from "@heddle/control/state";
+import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane } from "../ports.ts";
@@ -20,13 +20,8 @@ export async function seedModels(
   profile: CatalogProfile,
   logger: Logger,
 ): Promise<void> {
-  const { models } = control.state;
-  const { models: wanted, deployments } = catalogOf(profile);
-  const isNew = !wanted.some(({ id }) => isShipped(models.get(id)));
-  const changed = wanted.filter(({ id, deployment }) => {
-    const present = models.get(id);
-    return present ? isShipped(present) && present.deployment !== deployment : isNew;
-  });
+  const { deployments } = catalogOf(profile);
+  const changed = unseededModels(control.state, profile);
   for (const shipped of changed) {
     const spec = deployments.find(({ key }) => key === shipped.deployment);
     if (!spec) throw new Error(`the catalog lacks the deployment ${shipped.deployment}`);
@@ -35,6 +30,16 @@ export async function seedModels(
   if (changed.length > 0) {
     logger.info({ profile, models: changed.length }, "registered the profile's models");
   }
+}
+
+/** The profile's models that `seedModels` would register. */
+export function unseededModels({ models }: ControlState, profile: CatalogProfile): CatalogModel[] {
+  const wanted = catalogOf(profile).models;
+  const isNew = !wanted.some(({ id }) => isShipped(models.get(id)));
+  return wanted.filter(({ id, deployment }) => {
+    const present = models.get(id);
+    return present ? isShipped(present) && present.deployment !== deployment : isNew;
+  });
 }
 
 async function register(
