@@ -13,7 +13,7 @@ import type { ControlPlane } from "../ports.ts";
 /**
  * Registers the shipped models under a profile. Keys and other models stay whatever the profile:
  * an id that another profile's weights answer for goes over to this profile's. An id that an
- * administrator removed does not come back, as long as any shipped model is left.
+ * administrator removed does not come back, as long as any model is left.
  */
 export async function seedModels(
   control: ControlPlane,
@@ -35,7 +35,7 @@ export async function seedModels(
 /** The profile's models that `seedModels` would register. */
 export function unseededModels({ models }: ControlState, profile: CatalogProfile): CatalogModel[] {
   const wanted = catalogOf(profile).models;
-  const isNew = !wanted.some(({ id }) => isShipped(models.get(id)));
+  const isNew = models.size === 0;
   return wanted.filter(({ id, deployment }) => {
     const present = models.get(id);
     return present ? isShipped(present) && present.deployment !== deployment : isNew;
