@@ -17,13 +17,14 @@ export type Optimizer =
       readonly weightDecay: number;
     };
 
-export const ADAM: Optimizer = {
+/** The published settings of Adam. */
+export const ADAM = {
   kind: "adam",
   beta1: 0.9,
   beta2: 0.999,
   epsilon: 1e-8,
   weightDecay: 0,
-};
+} as const satisfies Optimizer;
 
 /** Names of the tensors, each shaped like its parameter and zero at first, that are kept of it. */
 export function optimizerSlots(optimizer: Optimizer): readonly string[] {
