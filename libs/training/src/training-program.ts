@@ -47,7 +47,7 @@ export interface StepOptions {
 /** Names in executables: what belongs to a parameter is told by a prefix. */
 export const gradientName = (parameter: string): string => `grad.${parameter}`;
 export const nextName = (input: string): string => `next.${input}`;
-export const slotName = (parameter: string, slot: string): string => `${slot}.${parameter}`;
+const slotName = (parameter: string, slot: string): string => `${slot}.${parameter}`;
 
 /** Outputs: `loss`, the metrics by name, and `grad.NAME` for each parameter. */
 export function gradientsOf(program: TrainingProgram): Executable {

@@ -68,8 +68,6 @@ export type Op =
   /** Indices [...] to [..., size]: 1 at the index, else 0. */
   | { readonly kind: "oneHot"; readonly size: number };
 
-export type OpKind = Op["kind"];
-
 export function elementCount(shape: Shape): number {
   return shape.reduce((product, size) => product * size, 1);
 }

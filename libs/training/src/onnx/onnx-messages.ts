@@ -38,7 +38,7 @@ export function onnxType(type: ElementType): number {
   return type === "f32" ? ONNX_FLOAT : ONNX_INT32;
 }
 
-export function nodeMessage(node: OnnxNode): ProtobufWriter {
+function nodeMessage(node: OnnxNode): ProtobufWriter {
   const message = new ProtobufWriter();
   for (const input of node.inputs) message.text(1, input);
   for (const output of node.outputs) message.text(2, output);

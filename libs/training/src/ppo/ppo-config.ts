@@ -39,6 +39,3 @@ export const PPO_DEFAULTS: PpoConfig = {
   max_grad_norm: 0.5,
   hidden: 64,
 };
-
-/** Adam as CleanRL sets it up. */
-export const PPO_ADAM_EPSILON = 1e-5;
