@@ -42,7 +42,7 @@ const FOR_TESTS = new Set([
 ]);
 
 /** Libraries whose users are built on them next: the training executor and the parameter server. */
-const AWAITED_LIBRARIES = /^libs\/(training|backends|kernels)\/src\//;
+const AWAITED_LIBRARIES = /^(libs\/(training|backends|kernels)|apps\/worker\/src\/training)\//;
 
 /** The scheduler's contract towards the job lifecycle, which is built on it next. */
 const AWAITED = new Set([
