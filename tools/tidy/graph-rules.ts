@@ -14,6 +14,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   scheduler: ["base", "contracts"],
   training: ["base"],
   backends: ["base", "training"],
+  kernels: [],
   "event-store": ["base", "contracts"],
   rpc: ["base", "contracts"],
   auth: ["base", "contracts"],
@@ -41,7 +42,7 @@ const FOR_TESTS = new Set([
 ]);
 
 /** Libraries whose users are built on them next: the training executor and the parameter server. */
-const AWAITED_LIBRARIES = /^libs\/(training|backends)\/src\//;
+const AWAITED_LIBRARIES = /^(libs\/(training|backends|kernels)|apps\/worker\/src\/training)\//;
 
 /** The scheduler's contract towards the job lifecycle, which is built on it next. */
 const AWAITED = new Set([
