@@ -54,7 +54,8 @@ export class UpdateClock {
     const latest = this.#clocks.get(rank);
     if (latest === undefined || this.#gone.has(rank)) return "out_of_order";
     if (clock <= latest) return this.#missed.get(rank) === clock ? "late" : "repeated";
-    return clock === latest + 1 ? "accepted" : "out_of_order";
+    const next = this.#model.kind === "bsp" ? this.#version + 1 : latest + 1;
+    return clock === next ? "accepted" : "out_of_order";
   }
 
   /**
