@@ -192,8 +192,8 @@ export class RaftReplica<Reply> {
 
   /**
    * Resolves with the state machine's reply once the command is committed and applied here. Rejects
-   * with `unavailable` where it is not made or where nobody can tell (the message says which), and
-   * with `overloaded`; it is never proposed twice.
+   * with `unavailable` or `overloaded` where it is not made, and with `outcome_unknown` where nobody
+   * can tell; it is never proposed twice.
    */
   propose(command: Uint8Array): Promise<Reply> {
     if (this.#stopped) return Promise.reject(this.#stopped);

@@ -82,7 +82,7 @@ test("a request of a session is applied once, through whatever master it comes a
   await first.plane.readBarrier();
   const client = "client-0001";
   expect(await first.plane.openSession(client)).toEqual({ ok: true });
-  const request = { client, sequence: 1 };
+  const request = { session: { client, sequence: 1 } };
   expect(await first.plane.propose(create("aaaaaaaa"), request)).toEqual({ ok: true });
   expect(await second.plane.propose(create("aaaaaaaa"), request)).toEqual({ ok: true });
   expect(await second.plane.propose(create("aaaaaaaa"))).toMatchObject({ code: "conflict" });

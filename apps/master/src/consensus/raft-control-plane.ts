@@ -2,13 +2,13 @@ import { AppError } from "@heddle/base/errors";
 import { RaftReplica } from "@heddle/consensus/raft-replica";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
+import type { KeptAnswer } from "@heddle/control/idempotency";
 import type { LogCommand } from "@heddle/control/replicated-control";
-import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
 import type { BoundServer } from "@heddle/rpc/server";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
-import type { ControlGroup, ControlPlane, GroupStatus, MemberProgress } from "../ports.ts";
+import type { ControlGroup, ControlPlane, GroupStatus, MemberProgress, Once } from "../ports.ts";
 import { ControlMachine, controlCommandOf, encodeLogCommand } from "./control-machine.ts";
 import type { DirectoryLock } from "./directory-lock.ts";
 import { Formation } from "./formation.ts";
@@ -95,8 +95,12 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this;
   }
 
-  propose(command: ControlCommand, session?: SessionRequest): Promise<ControlReply> {
-    return this.#propose({ type: "control", command, session });
+  propose(command: ControlCommand, once: Once = {}): Promise<ControlReply> {
+    return this.#propose({ type: "control", command, ...once });
+  }
+
+  keptAnswer(id: string): KeptAnswer | undefined {
+    return this.#machine.control.keptAnswer(id);
   }
 
   openSession(client: string): Promise<ControlReply> {
