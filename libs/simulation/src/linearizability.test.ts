@@ -78,6 +78,38 @@ describe("a key that is made and removed", () => {
   });
 });
 
+describe("a value that is compared and set", () => {
+  const replace = (expected: string, value: string, replaced?: boolean): Action => ({
+    ...{ type: "replace", expected, value, replaced },
+  });
+
+  it("is replaced by one of two that expect the same", () => {
+    const first = call(0, 1, write("a"));
+    const two = [call(2, 9, replace("a", "b", true)), call(3, 8, replace("a", "c", true))];
+    expect(result(first, ...two)).toBe("violation");
+    const refused = call(3, 8, replace("a", "c", false));
+    expect(result(first, two[0] as Operation, refused, call(10, 11, read("b")))).toBe(
+      "linearizable",
+    );
+  });
+
+  it("is not refused where the expected value stood all the time, nor replaced where it did not", () => {
+    const first = call(0, 1, write("a"));
+    expect(result(first, call(2, 3, replace("a", "b", false)))).toBe("violation");
+    expect(result(first, call(2, 3, replace("z", "b", true)))).toBe("violation");
+  });
+
+  it("may be replaced late by a call with a lost outcome, but only from what that expects", () => {
+    const lost = call(2, undefined, replace("a", "b"));
+    const first = call(0, 1, write("a"));
+    expect(result(first, lost, call(3, 4, read("a")), call(5, 6, read("b")))).toBe("linearizable");
+    const other = call(3, 4, write("c"));
+    expect(result(first, lost, other, call(5, 6, read("c")), call(7, 8, read("b")))).toBe(
+      "violation",
+    );
+  });
+});
+
 describe("a list", () => {
   it("keeps every appended value, once, in one order", () => {
     const appends = [call(0, 1, append("a")), call(2, 5, append("b")), call(3, 4, append("c"))];

@@ -13,6 +13,13 @@ export type Action =
       readonly value: string;
       readonly created?: boolean | undefined;
     }
+  /** Puts the value in place of the expected one; `replaced` is false where another was there. */
+  | {
+      readonly type: "replace";
+      readonly expected: string;
+      readonly value: string;
+      readonly replaced?: boolean | undefined;
+    }
   /** Empties the list; `removed` is false where it was empty. */
   | { readonly type: "remove"; readonly removed?: boolean | undefined }
   /** Saw these values. */
@@ -180,6 +187,11 @@ function apply(states: ListStates, state: ListState, call: Call): ListState | un
     case "create":
       if (action.created !== undefined && action.created !== isEmpty) return undefined;
       return isEmpty ? states.append(state, action.value) : state;
+    case "replace": {
+      const isExpected = state === states.of([action.expected]);
+      if (action.replaced !== undefined && action.replaced !== isExpected) return undefined;
+      return isExpected ? states.of([action.value]) : state;
+    }
     case "remove":
       if (action.removed !== undefined && action.removed === isEmpty) return undefined;
       return states.empty;
@@ -343,7 +355,7 @@ function isRead({ action }: Operation): boolean {
 function canDrop(operation: Operation, rest: readonly Operation[]): boolean {
   const { action } = operation;
   if (action.type === "read") return true;
-  if (action.type === "create" || action.type === "remove") return false;
+  if (action.type !== "write" && action.type !== "append") return false;
   return onlyPlain(rest) && !seenValues(rest).has(action.value);
 }
 
@@ -381,6 +393,9 @@ function until(operations: readonly Operation[], at: number): Operation[] {
 
 function forgetOutcome(action: Action): Action {
   if (action.type === "create") return { type: "create", value: action.value };
+  if (action.type === "replace") {
+    return { type: "replace", expected: action.expected, value: action.value };
+  }
   return action.type === "remove" ? { type: "remove" } : action;
 }
 
@@ -398,6 +413,8 @@ function describeAction(action: Action): string {
       return `read [${action.values.join(" ")}]`;
     case "create":
       return `create ${action.value} -> ${action.created ?? "?"}`;
+    case "replace":
+      return `replace ${action.expected} by ${action.value} -> ${action.replaced ?? "?"}`;
     case "remove":
       return `remove -> ${action.removed ?? "?"}`;
     default:

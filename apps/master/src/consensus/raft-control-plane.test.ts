@@ -47,7 +47,8 @@ async function open(
   const lock = await lockDirectory(directory);
   const faults: string[] = [];
   const onFatal = (error: Error) => faults.push(error.message);
-  const parts = { directory, lock, name, peers, clusterToken, server, logger, onFatal };
+  const onRemoved = onFatal;
+  const parts = { directory, lock, name, peers, clusterToken, server, logger, onFatal, onRemoved };
   try {
     const limits = { segmentBytes: 2 ** 20, hashEveryCommands: 10 };
     const plane = await RaftControlPlane.open({ ...parts, ...limits }, signal);
