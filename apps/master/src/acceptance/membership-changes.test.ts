@@ -37,7 +37,13 @@ describe("a group of masters", { timeout: FAULT_TIMEOUT_MS }, () => {
     run = await startFaultRun({ title: "membership", masters: 1 });
     const { group, workload, pick } = run;
     await workload.progress(50);
-    for (const name of ["master-2", "master-3", "master-4", "master-5"]) await join(run, name);
+    for (const pair of [
+      ["master-2", "master-3"],
+      ["master-4", "master-5"],
+    ]) {
+      const joining = run;
+      await Promise.all(pair.map((name) => join(joining, name)));
+    }
     await workload.progress(50);
     while (group.runningNames.length > 1) {
       const leader = await group.leader();

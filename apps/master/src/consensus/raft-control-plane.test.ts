@@ -111,6 +111,28 @@ test("a master whose state came apart from the others' ends", async () => {
   });
 });
 
+test("a master joins a group although another one that looks for it was given another list", async () => {
+  const bind = () => bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  const [one, two, three] = [await bind(), await bind(), await bind()];
+  await open("m1", one, new Map([["m1", one.address]]));
+  const stop = new AbortController();
+  const nowhere = new Map([
+    ["m1", "127.0.0.1:1"],
+    ["m2", two.address],
+  ]);
+  const lost = open("m2", two, nowhere, { signal: stop.signal });
+  const all = new Map([
+    ["m1", one.address],
+    ["m2", two.address],
+    ["m3", three.address],
+  ]);
+  const joined = await open("m3", three, all);
+  await joined.plane.readBarrier();
+  expect(joined.plane.status().members.map(({ name }) => name)).toEqual(["m1", "m3"]);
+  stop.abort();
+  await expect(lost).rejects.toMatchObject({ code: "cancelled" });
+});
+
 test("another master's directory, and one whose log is gone, are refused", async () => {
   const bind = () => bindServer({ host: "127.0.0.1", port: 0, clusterToken });
   const server = await bind();

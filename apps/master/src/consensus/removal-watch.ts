@@ -4,8 +4,8 @@ import { Peer } from "@heddle/rpc/peer";
 import { introduceMethod } from "@heddle/rpc/proto";
 import type { FullIdentity } from "./identity.ts";
 
-/** Two checks without a leader, one after the other, are longer than an election takes. */
-const CHECK_MS = 2_000;
+/** Two checks without a leader, one after the other, are about as long as an election takes. */
+const CHECK_MS = 1_000;
 const ASK_DEADLINE_MS = 1_500;
 
 export interface RemovalWatchOptions {
