@@ -55,6 +55,8 @@ export class MasterGroup {
   readonly #flags: readonly string[];
   readonly #place: (name: string) => Placement;
   readonly #endings = new Map<string, Promise<Ending>>();
+  /** What each master's latest process has printed so far. */
+  readonly #printed = new Map<string, string>();
   #choosing: Promise<void> = Promise.resolve();
   readonly #children = new Set<ChildProcess>();
 
@@ -92,6 +94,7 @@ export class MasterGroup {
     for (const stream of [child.stdout, child.stderr]) {
       createInterface({ input: stream }).on("line", (text) => {
         output += `${text}\n`;
+        this.#printed.set(name, output);
         if (text.includes('"msg":"ready"')) ready.resolve(text);
       });
     }
@@ -103,8 +106,17 @@ export class MasterGroup {
       });
     });
     this.#endings.set(name, ended);
-    const { http } = JSON.parse(await ready.promise) as { http: string };
+    const late = setTimeout(() => {
+      ready.reject(new Error(`${name} is not ready after a minute:\n${output}`));
+    }, 60_000);
+    const { http } = JSON.parse(await ready.promise.finally(() => clearTimeout(late))) as {
+      http: string;
+    };
     this.#running.set(name, { child, url: http });
+  }
+
+  printed(name: string): string {
+    return this.#printed.get(name) ?? "";
   }
 
   /** Resolves when the master's latest process has ended. */

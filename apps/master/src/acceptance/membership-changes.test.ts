@@ -27,6 +27,13 @@ async function remove({ group }: FaultRun, name: string, through: string): Promi
   const ended = group.ending(name);
   const reply = await group.request(through, "DELETE", `/api/v1/cluster/masters/${name}`);
   expect(reply.status, await reply.text()).toBe(200);
+  await eventually(`${name} has ended`, async () => group.url(name) === undefined).catch(
+    async (error: Error) => {
+      const status = JSON.stringify(await group.status(name).catch(String));
+      const last = group.printed(name).slice(-2_000);
+      throw new Error(`${error.message}: it says ${status}, and printed ${last}`);
+    },
+  );
   const { code, output } = await ended;
   expect(code).toBe(REMOVED_EXIT_CODE);
   expect(output).toMatch(/"msg":"This master was removed from the group and ends\./);

@@ -60,7 +60,7 @@ export class Formation {
         const isFirst = members.length === lastId && members.some((member) => member.id === id);
         return this.#complete(cluster, id, { kind: isFirst ? "first" : "joining", members });
       }
-      refuseOtherList(asked, replies);
+      refuseOtherList(asked);
       if (replies.length === others.length && replies.every(({ cluster }) => cluster === "")) {
         return this.#form(replies);
       }
@@ -123,17 +123,19 @@ export class Formation {
 }
 
 /**
- * Throws what a master without a group answered that was given another list. Where there is a group
- * already, that one is joining it as well, and lists of different times differ.
+ * Throws what a master without a group answered that was given another list, once it is sure that
+ * nobody has a group. Where there is one, that master is joining it as well, and lists of different
+ * times differ.
  */
-function refuseOtherList(
-  asked: readonly (IntroductionReply__Output | AppError)[],
-  replies: readonly IntroductionReply__Output[],
-): void {
-  if (replies.some(({ cluster }) => cluster !== "")) return;
+function refuseOtherList(asked: readonly (IntroductionReply__Output | AppError)[]): void {
+  let refusal: AppError | undefined;
   for (const reply of asked) {
-    if (reply instanceof AppError && reply.code === "invalid_value") throw reply;
+    if (!(reply instanceof AppError)) {
+      if (reply.cluster !== "") return;
+    } else if (reply.code === "invalid_value") refusal = reply;
+    else return;
   }
+  if (refusal) throw refusal;
 }
 
 /** All first members come to the same id, and no other group ever does. */
