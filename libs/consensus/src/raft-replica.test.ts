@@ -171,6 +171,16 @@ describe("a replica", () => {
     expect(leader.running.members).toHaveLength(3);
   });
 
+  it("refuses a change that would leave no member that votes", async () => {
+    const { group, leader } = await groupOf(1);
+    const joining = { id: 2, name: "m2", address: "m2:1", nonce: "n2" };
+    const added = [{ type: "addLearnerNode" as const, nodeId: 2 }];
+    await group.settle(leader.running.changeMembers(added, [joining]));
+    const removed = leader.running.changeMembers([{ type: "removeNode", nodeId: 1 }]);
+    await expect(group.settle(removed)).rejects.toMatchObject({ code: "conflict" });
+    expect(await group.settle(leader.running.propose(bytes("still here")))).toBe(1);
+  });
+
   it("hands leadership over", async () => {
     const { group, leader, others } = await groupOf(3);
     const next = others[0];
