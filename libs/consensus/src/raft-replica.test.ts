@@ -181,6 +181,19 @@ describe("a replica", () => {
     expect(await group.settle(leader.running.propose(bytes("still here")))).toBe(1);
   });
 
+  it("gives no vote to a learner that has nothing yet, however short the log is", async () => {
+    const { group, leader } = await groupOf(1);
+    const joined = await group.start(2);
+    group.drop = ({ type }) => type === "MsgSnap";
+    const changes = [{ type: "addLearnerNode" as const, nodeId: 2 }];
+    await group.settle(leader.running.changeMembers(changes, [joined.member]));
+    await group.turns(100);
+    expect(leader.running.status().members).toMatchObject([{ votes: true }, { votes: false }]);
+    expect(await group.settle(leader.running.propose(bytes("alone")))).toBe(1);
+    group.drop = () => false;
+    await group.until("it votes", () => leader.running.status().members[1]?.votes === true);
+  });
+
   it("hands leadership over", async () => {
     const { group, leader, others } = await groupOf(3);
     const next = others[0];

@@ -411,7 +411,9 @@ export class RaftReplica<Reply> {
     const { confState } = this.#applier.membership;
     if (role !== "leader" || !confState || confState.votersOutgoing.length > 0) return;
     for (const [id, peer] of progress) {
-      if (!peer.isLearner || !peer.recentActive || peer.match + PROMOTION_LAG < commit) continue;
+      // One that has nothing yet needs a snapshot, however short the log is.
+      if (!peer.isLearner || !peer.recentActive || peer.match === 0) continue;
+      if (peer.match + PROMOTION_LAG < commit) continue;
       if (!isMember(confState, id) || this.#changes.hasWaiting) continue;
       this.#nextPromotionTick = this.#tick + this.#options.electionTicks;
       const changes = [{ type: "addNode" as const, nodeId: id }];
