@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ReplicaGroup } from "./testing/replica-group.ts";
+import { ReplicaGroup, TextMachine } from "./testing/replica-group.ts";
 
 const bytes = (text: string) => Buffer.from(text);
 
@@ -192,6 +192,31 @@ describe("a replica", () => {
     expect(await group.settle(leader.running.propose(bytes("alone")))).toBe(1);
     group.drop = () => false;
     await group.until("it votes", () => leader.running.status().members[1]?.votes === true);
+  });
+
+  it("makes the snapshot that a new member needs, though another is being written", async () => {
+    const { group, leader } = await groupOf(1);
+    await group.settle(leader.running.propose(bytes("first")));
+    const written = leader.machine.snapshot();
+    let finish = () => {};
+    const held = new Promise<void>((resolve) => {
+      finish = resolve;
+    });
+    const slow = async function* () {
+      await held;
+      yield* written;
+    };
+    leader.machine.snapshot = slow as unknown as typeof leader.machine.snapshot;
+    const first = leader.running.takeSnapshot();
+    await group.turns(2);
+    leader.machine.snapshot = TextMachine.prototype.snapshot;
+    const joined = await group.start(2);
+    const changes = [{ type: "addLearnerNode" as const, nodeId: 2 }];
+    await group.settle(leader.running.changeMembers(changes, [joined.member]));
+    finish();
+    await group.settle(first);
+    await group.until("it votes", () => leader.running.status().members[1]?.votes === true);
+    expect(joined.machine.texts).toEqual(["first"]);
   });
 
   it("hands leadership over", async () => {

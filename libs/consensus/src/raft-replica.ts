@@ -233,7 +233,7 @@ export class RaftReplica<Reply> {
   /** Takes a snapshot of the state as of now and drops the log before it. */
   async takeSnapshot(): Promise<void> {
     this.#applier.wantsSnapshot = true;
-    this.#applies = this.#applies.then(() => this.#maybeSnapshot());
+    this.#queueSnapshot();
     await this.#applies;
     await this.#snapshotting;
   }
@@ -392,6 +392,10 @@ export class RaftReplica<Reply> {
     this.#options.transport.setMembers(others);
   }
 
+  #queueSnapshot(): void {
+    this.#applies = this.#applies.then(() => this.#maybeSnapshot());
+  }
+
   /** Called between two batches of entries, when the state stands still. */
   #maybeSnapshot(): void {
     const { snapshotEntries = 10_000 } = this.#options;
@@ -402,6 +406,8 @@ export class RaftReplica<Reply> {
       ?.catch((error: unknown) => this.#fail(error))
       .finally(() => {
         this.#snapshotting = undefined;
+        // A member that was added meanwhile needs one that knows it, and may hold up all else.
+        if (this.#applier.wantsSnapshot) this.#queueSnapshot();
       });
   }
 
