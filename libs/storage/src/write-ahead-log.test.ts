@@ -134,10 +134,24 @@ describe("WriteAheadLog", () => {
     await writeFile(path, whole);
     const { log, recovered } = await open();
     expect(recovered.tornBytes).toBeGreaterThan(0);
+    await log.append([entry(2, 2)]);
     await log.append([entry(3, 2)]);
-    await log.append([entry(4, 2)]);
     await log.close();
-    expect(await read()).toEqual({ indexes: [1, 2, 3, 4], tornBytes: 0, commit: -1 });
+    expect(await read()).toEqual({ indexes: [1, 2, 3], tornBytes: 0, commit: -1 });
+  });
+
+  it("goes on in the next segment after a torn write, and keeps what it writes there", async () => {
+    await write([[entry(1)], [entry(2), entry(3)]]);
+    const path = await lastSegment();
+    const whole = await readFile(path);
+    whole.fill(0, endOfRecords(whole) - 20);
+    await writeFile(path, whole);
+    const { log } = await open();
+    await log.append([entry(2, 2, 4000)]);
+    await log.append([entry(3, 2)]);
+    await log.close();
+    expect((await read()).indexes).toEqual([1, 2, 3]);
+    expect((await read()).indexes).toEqual([1, 2, 3]);
   });
 
   it("refuses a flipped bit in any field of a record that was acknowledged", async () => {
