@@ -154,6 +154,24 @@ describe("WriteAheadLog", () => {
     expect((await read()).indexes).toEqual([1, 2, 3]);
   });
 
+  it("keeps a segment until the head of the next one is on the disk", async () => {
+    const held = heldFiles();
+    const { log } = await open({ files: held.files });
+    await log.append([state(7, 0), entry(1)]);
+    held.hold();
+    const rolling = log.append([entry(2, 7, 4000)]);
+    await held.reached;
+    await log.release(100);
+    const names = await readdir(directory);
+    expect(names).toContain("wal-0000000000000000.log");
+    held.release();
+    await rolling;
+    await log.release(2);
+    expect(await readdir(directory)).not.toContain("wal-0000000000000000.log");
+    await log.close();
+    expect((await read()).indexes).toEqual([2]);
+  });
+
   it("refuses a flipped bit in any field of a record that was acknowledged", async () => {
     await write([[entry(1)], [entry(2)], [entry(3)], [entry(4)]]);
     const path = await lastSegment();
@@ -233,6 +251,37 @@ function endOfRecords(bytes: Buffer): number {
   let at = bytes.length - 1;
   while (bytes[at] === 0) at--;
   return (at + 8) & ~7;
+}
+
+/** The real file system, whose durable writes can be held up. */
+function heldFiles() {
+  let gate: Promise<void> | undefined;
+  let release = () => {};
+  let arrive = () => {};
+  const reached = new Promise<void>((resolve) => {
+    arrive = resolve;
+  });
+  const files: StorageFiles = {
+    ...nodeStorageFiles,
+    async open(path, mode) {
+      const file = await nodeStorageFiles.open(path, mode);
+      const write = file.write.bind(file);
+      file.write = async (buffer, position) => {
+        if (mode === "durable" && gate) {
+          arrive();
+          await gate;
+        }
+        await write(buffer, position);
+      };
+      return file;
+    },
+  };
+  const hold = () => {
+    gate = new Promise((resolve) => {
+      release = resolve;
+    });
+  };
+  return { files, hold, reached, release: () => release() };
 }
 
 /** The real file system, with its durable writes counted and one of them failed on demand. */
