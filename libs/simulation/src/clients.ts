@@ -98,8 +98,8 @@ class Client {
   async #callOne(): Promise<void> {
     const kind = this.#dice.random();
     if (!this.#hasSession && kind < 0.2) await this.#openSession();
-    else if (kind < 0.35) await this.#perform(this.#dice.pick([...LISTS, ...MODELS]), read);
-    else if (kind < 0.75) await this.#change(this.#dice.pick(LISTS), "append");
+    else if (kind < 0.45) await this.#perform(this.#dice.pick([...LISTS, ...MODELS]), read);
+    else if (kind < 0.8) await this.#change(this.#dice.pick(LISTS), "append");
     else await this.#change(this.#dice.pick(MODELS), this.#dice.chance(0.6) ? "create" : "remove");
   }
 

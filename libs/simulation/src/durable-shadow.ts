@@ -89,16 +89,18 @@ export class DurableShadow {
     }
   }
 
-  /** What a restarted member must find: whatever can be read from the segments, in order. */
+  /** What a restarted member must find: the whole groups of its segments, in order. */
   static ofSegments(segments: readonly Buffer[]): DurableShadow {
     const shadow = new DurableShadow();
     for (const bytes of segments) {
-      let offset = 0;
-      for (;;) {
+      let groupStart = 0;
+      for (let offset = 0; ; ) {
         const record = decodeWalRecord(bytes, offset);
         if (!record) break;
-        shadow.take(bytes.subarray(offset, offset + record.stride));
         offset += record.stride;
+        if (!record.endsGroup) continue;
+        shadow.take(bytes.subarray(groupStart, offset));
+        groupStart = offset;
       }
     }
     return shadow;

@@ -117,7 +117,7 @@ export class Faults {
   }
 
   #happen(fault: Fault): boolean {
-    const member = this.#dice.pick([...this.#world.members.values()]);
+    const member = this.#pickMember();
     switch (fault) {
       case "clogs":
         return this.#clog(member);
@@ -142,6 +142,12 @@ export class Faults {
       default:
         return false;
     }
+  }
+
+  /** A leader is hit more often than the others. */
+  #pickMember(): SimulatedMember {
+    const leader = this.#dice.chance(0.3) ? this.#operator.leader()?.member : undefined;
+    return leader ?? this.#dice.pick([...this.#world.members.values()]);
   }
 
   #durationUs(): number {

@@ -68,6 +68,8 @@ export class Operator {
   #act(): void {
     const { members } = this.#world;
     this.#endRemoved();
+    // A disk may have failed at the very end; its member is started again.
+    if (this.#world.isOver()) for (const member of this.present) member.start();
     const leader = this.leader();
     if (!leader || this.#busy) return;
     for (const [name, member] of this.#joining) {

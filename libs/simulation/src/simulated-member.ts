@@ -92,8 +92,6 @@ export class SimulatedMember {
       onMisuse: (what) =>
         checker.demand(false, "nothing is written after a failed write or sync", () => what),
     });
-    if (world.bug === "ackBeforeFsync") this.disk.faults.lies = "answersEarly";
-    if (world.bug === "skipFsync") this.disk.faults.lies = "skipsSync";
   }
 
   get id(): number {
@@ -168,6 +166,9 @@ export class SimulatedMember {
     if (incarnation !== this.#incarnation || this.state !== "starting") return;
     this.state = "running";
     this.replica = replica;
+    const { bug } = this.#world;
+    if (bug === "ackBeforeFsync") this.disk.faults.lies = "answersEarly";
+    if (bug === "skipFsync") this.disk.faults.lies = "skipsSync";
     this.#trace(() => `runs, applied to ${replica.status().applied}`);
     this.#scheduleTick(incarnation);
   }
@@ -244,7 +245,15 @@ export class SimulatedMember {
 
   /** Takes in a message from another member. */
   deliver(message: Message): void {
-    if (this.#unread.length < MAX_UNREAD) this.#whenAwake(() => this.replica?.receive([message]));
+    if (this.#unread.length < MAX_UNREAD) this.#whenAwake(() => this.#receive(message));
+  }
+
+  #receive(message: Message): void {
+    try {
+      this.replica?.receive([message]);
+    } catch (error) {
+      this.#world.checker.demand(false, "the core's own invariants", () => `${error}`);
+    }
   }
 
   /** Runs it now, or when the process wakes. */
