@@ -69,6 +69,10 @@ class Client {
   #sequence = 0;
   #values = 0;
   #hasSession = false;
+  /** How long it waits for an answer. */
+  readonly #patienceUs: number;
+  /** The member that it asks as long as that is up; undefined for one that asks any. */
+  readonly #favourite: number | undefined;
   #isStopped = false;
   isIdle = true;
 
@@ -78,6 +82,8 @@ class Client {
     this.#number = number;
     this.#name = `client-${number}`;
     this.#dice = new Dice(world.seed, this.#name);
+    this.#patienceUs = this.#dice.pick([4, 15, 80]) * world.settings.tickUs;
+    this.#favourite = this.#dice.chance(0.5) ? this.#dice.whole(1, 6) : undefined;
   }
 
   start(): void {
@@ -166,13 +172,15 @@ class Client {
   }
 
   #pickMember(): SimulatedMember | undefined {
+    const favourite = this.#world.members.get(this.#favourite ?? -1);
+    if (favourite?.isUp && this.#dice.chance(0.9)) return favourite;
     return this.#dice.pickIf([...this.#world.members.values()].filter(({ isUp }) => isUp));
   }
 
   /** A call may get an answer, an error, or none as the member dies or the client waits no more. */
   #try<T>(member: SimulatedMember, call: () => Promise<T>): Promise<Outcome<T>> {
     if (member.state === "paused") return Promise.resolve({ kind: "nothing" });
-    const { queue, settings } = this.#world;
+    const { queue } = this.#world;
     return new Promise((resolve) => {
       const onEnd = () => resolve({ kind: "lost" });
       const settle = (outcome: Outcome<T>) => {
@@ -180,7 +188,7 @@ class Client {
         resolve(outcome);
       };
       member.onEnd.add(onEnd);
-      queue.after(settings.requestTicks * settings.tickUs * 2, () => settle({ kind: "lost" }));
+      queue.after(this.#patienceUs, () => settle({ kind: "lost" }));
       call().then(
         (reply) => settle({ kind: "reply", reply }),
         (error: unknown) => settle({ kind: isNothing(error) ? "nothing" : "lost" }),

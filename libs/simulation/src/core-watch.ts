@@ -2,7 +2,7 @@ import { RawNode } from "@heddle/raft/raw-node";
 import type { Ready } from "@heddle/raft/ready";
 
 /** Sees each batch that a core hands to its driver. */
-export type ReadyWatcher = (raw: RawNode, ready: Ready) => void;
+export type ReadyWatcher = (id: number, raw: RawNode, ready: Ready) => void;
 
 /**
  * Shows every batch of every core to the watcher until the returned function is called. It wraps
@@ -10,9 +10,15 @@ export type ReadyWatcher = (raw: RawNode, ready: Ready) => void;
  */
 export function watchCores(watcher: ReadyWatcher): () => void {
   const original = RawNode.prototype.ready;
+  const ids = new WeakMap<RawNode, number>();
   RawNode.prototype.ready = function (this: RawNode) {
     const ready = original.call(this);
-    watcher(this, ready);
+    let id = ids.get(this);
+    if (id === undefined) {
+      id = this.status().id;
+      ids.set(this, id);
+    }
+    watcher(id, this, ready);
     return ready;
   };
   return () => {

@@ -41,6 +41,7 @@ type SeedOptions = Omit<SimulationOptions, "seed">;
 
 async function runSeeds(first: number, count: number, options: SeedOptions): Promise<number> {
   const startMs = performance.now();
+  const startCpu = process.cpuUsage();
   let failed = 0;
   let events = 0;
   let committed = 0;
@@ -53,9 +54,11 @@ async function runSeeds(first: number, count: number, options: SeedOptions): Pro
     await report(result, options);
   }
   const seconds = (performance.now() - startMs) / 1000;
+  const { user, system } = process.cpuUsage(startCpu);
   const rate = Math.round(events / seconds).toLocaleString("en");
+  const cpuRate = Math.round(events / ((user + system) / 1e6)).toLocaleString("en");
   console.log(
-    `${count} seeds from ${first}: ${count - failed} passed, ${failed} failed; ${events} events, ${committed} entries committed, ${seconds.toFixed(1)} s, ${rate} events/s`,
+    `${count} seeds from ${first}: ${count - failed} passed, ${failed} failed; ${events} events, ${committed} entries committed, ${seconds.toFixed(1)} s, ${rate} events/s, ${cpuRate} per CPU second`,
   );
   return failed;
 }

@@ -39,8 +39,9 @@ export function plant(bug: SeededBug | undefined): () => void {
 
 function countOldTerm(): () => void {
   const { maybeCommit } = RaftLog.prototype;
-  RaftLog.prototype.maybeCommit = function (this: RaftLog, { index }) {
-    if (index <= this.committed) return false;
+  RaftLog.prototype.maybeCommit = function (this: RaftLog, { index, term }) {
+    const found = this.termOrZero(index);
+    if (index <= this.committed || found === 0 || found > term) return false;
     this.commitTo(index);
     return true;
   };

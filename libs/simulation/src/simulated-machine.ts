@@ -7,6 +7,7 @@ export type AppliedWatcher = (commands: number, index: number, hash: () => strin
 
 /** A state's hash is compared after every so many commands; making one takes some microseconds. */
 const HASH_EVERY = 4;
+const PIECE_LENGTH = 2048;
 
 /** The real replicated control state as the state machine of a simulated member. */
 export class SimulatedMachine implements StateMachine<ControlReply> {
@@ -32,10 +33,18 @@ export class SimulatedMachine implements StateMachine<ControlReply> {
     return Promise.resolve(replies);
   }
 
+  /** Pieces of some lines each, so that there are several and not too many. */
   snapshot(): Iterable<Uint8Array> {
     const lines = this.control.snapshot();
     return (function* () {
-      for (const line of lines) yield Buffer.from(line);
+      let piece = "";
+      for (const line of lines) {
+        piece += `${line}\n`;
+        if (piece.length < PIECE_LENGTH) continue;
+        yield Buffer.from(piece);
+        piece = "";
+      }
+      if (piece) yield Buffer.from(piece);
     })();
   }
 
@@ -59,5 +68,5 @@ function decode(data: Uint8Array): LogCommand {
 }
 
 async function* texts(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string, void> {
-  for await (const chunk of chunks) yield Buffer.from(chunk).toString();
+  for await (const chunk of chunks) yield* Buffer.from(chunk).toString().trimEnd().split("\n");
 }

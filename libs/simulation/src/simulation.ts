@@ -39,6 +39,8 @@ export interface SimulationResult {
 const DEFAULT_EVENTS = 3000;
 /** Within so many of the longest election timeouts there must be a leader again. */
 const LEADER_TIMEOUTS = 2;
+/** Events between two looks whether the cluster has healed. */
+const LOOK_EVERY = 16;
 /** Within so many ticks all members must be equal. */
 const HEAL_TICKS = 600;
 
@@ -48,9 +50,8 @@ const HEAL_TICKS = 600;
  */
 export async function simulate(options: SimulationOptions): Promise<SimulationResult> {
   const simulation = new Simulation(options);
-  const unwatch = watchCores((raw, ready) => {
-    simulation.world.checker.ready(raw.status().id, raw, ready);
-  });
+  const { checker } = simulation.world;
+  const unwatch = watchCores((id, raw, ready) => checker.ready(id, raw, ready));
   const uproot = plant(options.bug);
   try {
     return await simulation.run();
@@ -137,21 +138,20 @@ class Simulation {
     this.#clients.stop();
     trace(() => "all faults end");
     const leaderTicksMax = LEADER_TIMEOUTS * 2 * settings.electionTicks;
-    const isBroken = () => checker.violation !== undefined;
-    await queue.run(() => isBroken() || this.#allRun() || ticks() > HEAL_TICKS);
+    await this.#until(() => this.#allRun() || ticks() > HEAL_TICKS);
     startUs = queue.nowUs;
-    await queue.run(() => isBroken() || this.#hasLeader() || ticks() > leaderTicksMax);
+    await this.#until(() => this.#hasLeader() || ticks() > leaderTicksMax);
     const leaderTicks = ticks();
     checker.demand(
       this.#hasLeader(),
       "a leader within two election timeouts after all faults ended",
       () => `there was none after ${leaderTicks.toFixed(1)} ticks; ${this.#describe()}`,
     );
-    await queue.run(() => isBroken() || this.#isHealed() || ticks() > HEAL_TICKS);
+    await this.#until(() => this.#isHealed() || ticks() > HEAL_TICKS);
     checker.demand(this.#isHealed(), "all members are equal after all faults ended", () =>
       this.#describe(),
     );
-    if (!isBroken()) await this.#readAll();
+    if (!checker.violation) await this.#readAll();
     return { leaderTicks, healTicks: ticks() };
   }
 
@@ -166,6 +166,14 @@ class Simulation {
     const end = queue.count + 5000;
     await queue.run(() => isDone || failure !== undefined || queue.count > end);
     checker.demand(isDone, "every member serves reads after all faults ended", () => `${failure}`);
+  }
+
+  /** Looks now and then only, as looking takes longer than most events. */
+  #until(condition: () => boolean): Promise<void> {
+    const { queue, checker } = this.world;
+    return queue.run(
+      () => checker.violation !== undefined || (queue.count % LOOK_EVERY === 0 && condition()),
+    );
   }
 
   #allRun(): boolean {
