@@ -15,6 +15,8 @@ import { RaftControlPlane, type RaftControlPlaneOptions } from "./consensus/raft
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { createMaster, type Master } from "./master.ts";
+import { isOfflineCommand, runOfflineCommand } from "./offline/offline-command.ts";
+import { checkNoRecoveryUnderWay } from "./offline/recover-group.ts";
 import { exposeDispatchMetrics } from "./operations/dispatch-metrics.ts";
 
 /** `startClusterLink`, or another link with the same ports. */
@@ -23,12 +25,14 @@ export type StartClusterLink = (options: ClusterLinkOptions) => ClusterLink;
 /**
  * The master's process: reads the configuration, starts all parts, says `ready` in one log line,
  * and ends with code 0 after SIGTERM or SIGINT. A start that fails says why in one line on standard
- * error and ends with code 1.
+ * error and ends with code 1. With `backup`, `restore` or `recover` as the first argument it works on a
+ * stopped master's data instead.
  */
 export async function runMaster(
   args: readonly string[],
   startClusterLink: StartClusterLink,
 ): Promise<void> {
+  if (isOfflineCommand(args)) process.exit(await runOfflineCommand(args));
   if (args.includes("--help")) {
     process.stdout.write(usageText());
     return;
@@ -54,6 +58,7 @@ async function startMaster(
 ): Promise<Running> {
   const logger = createLogger({ service: "master", level: config.logLevel });
   const registry = createRegistry("master");
+  checkNoRecoveryUnderWay(config.dataDirectory);
   const directory = join(config.dataDirectory, "control");
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const lock = await lockDirectory(directory);
@@ -117,6 +122,7 @@ function listen(config: MasterConfig, started: Started): Promise<Master> {
     logger,
     registry,
     usageSink: (row) => ledger.record(row),
+    queued: () => link.stats().queued,
     masterId: config.masterId,
     version: VERSION,
     dataDirectory: config.dataDirectory,

@@ -8,7 +8,7 @@ import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Reg
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { toStatus } from "@heddle/rpc/status";
 import type { NodeDirectory, NodeView, PullProgress } from "../ports.ts";
-import { AttachedNode } from "./attached-node.ts";
+import { AttachedNode, SUSPECT_INTERVALS } from "./attached-node.ts";
 import { WorkerLink } from "./worker-link.ts";
 
 export type AttachStream = ServerDuplexStream<NodeReport__Output, AttachReply>;
@@ -16,8 +16,7 @@ export type AttachStream = ServerDuplexStream<NodeReport__Output, AttachReply>;
 /** `nodes`: one came, left or reported; `room`: a call has ended or a stream came or went. */
 export type RegistryChange = "nodes" | "room";
 
-/** After so many intervals without a heartbeat a node gets no new work; after so many it is gone. */
-const suspectIntervals = 3;
+/** After so many intervals without a heartbeat a node is gone. */
 const goneIntervals = 10;
 /** Nodes that may be attached at once. */
 const maxNodes = 4_096;
@@ -60,12 +59,12 @@ export class NodeRegistry implements NodeDirectory {
 
   /** The workers whose heartbeats come. */
   workers(): AttachedNode[] {
-    return this.#allWorkers().filter((node) => node.silentIntervals <= suspectIntervals);
+    return this.#allWorkers().filter((node) => node.silentIntervals <= SUSPECT_INTERVALS);
   }
 
   /** The workers that are attached but missed their last heartbeats. */
   suspects(): AttachedNode[] {
-    return this.#allWorkers().filter((node) => node.silentIntervals > suspectIntervals);
+    return this.#allWorkers().filter((node) => node.silentIntervals > SUSPECT_INTERVALS);
   }
 
   #allWorkers(): AttachedNode[] {

@@ -8,14 +8,22 @@ import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
 import type { BoundServer } from "@heddle/rpc/server";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
-import type { ControlGroup, ControlPlane, GroupStatus, MemberProgress } from "../ports.ts";
+import type {
+  ControlGroup,
+  ControlPlane,
+  GroupStatus,
+  MemberProgress,
+  RaftCounts,
+} from "../ports.ts";
 import { ControlMachine, controlCommandOf, encodeLogCommand } from "./control-machine.ts";
 import type { DirectoryLock } from "./directory-lock.ts";
 import { Formation } from "./formation.ts";
 import { type FullIdentity, isFull, startIdentity, writeIdentity } from "./identity.ts";
+import { type Backup, takeBackup } from "./live-backup.ts";
 import { memberChanges } from "./member-changes.ts";
 import { RaftService } from "./raft-service.ts";
 import { RaftTransport } from "./raft-transport.ts";
+import { ReplicaCounts } from "./replica-counts.ts";
 import { startTicks, type Ticks } from "./ticks.ts";
 
 export interface RaftControlPlaneOptions {
@@ -53,6 +61,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   readonly #identity: FullIdentity;
   readonly #listeners = new Set<(command: ControlCommand | undefined) => void>();
   readonly #hashCheck = new HashCheck();
+  readonly #counts = new ReplicaCounts();
   readonly #machine: ControlMachine;
   readonly #transport: RaftTransport;
   #replica: RaftReplica<ControlReply> | undefined;
@@ -62,7 +71,10 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
     this.#options = options;
     this.#identity = identity;
-    this.#machine = new ControlMachine((entry) => this.#onEntry(entry));
+    this.#machine = new ControlMachine(
+      (entry) => this.#onEntry(entry),
+      () => this.#counts.snapshotsTaken++,
+    );
     const { clusterToken, peers: addresses, logger: log } = options;
     this.#transport = new RaftTransport({ identity, clusterToken, addresses, log });
   }
@@ -160,6 +172,15 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this.#running.takeSnapshot();
   }
 
+  async takeBackup(isStale: boolean): Promise<Backup> {
+    if (!isStale) await this.readBarrier();
+    return takeBackup(this.#running, this.#options.directory);
+  }
+
+  counts(): RaftCounts {
+    return this.#counts.view();
+  }
+
   async removeMember(name: string): Promise<void> {
     const member = this.#running.members.find((known) => known.name === name);
     if (!member) throw new AppError("not_found", `No master has the name ${name}.`);
@@ -190,7 +211,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       id,
       incarnation,
       storage: {
-        files: nodeStorageFiles,
+        files: this.#counts.measure(nodeStorageFiles),
         directory,
         owner: { cluster, node: String(id) },
         segmentBytes,
@@ -208,8 +229,9 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       yieldToLoop: () => new Promise((resolve) => setImmediate(resolve)),
       onFatal: (error) => this.#fail(error),
       trace: (event) => {
-        if (event.kind === "roleChanged")
-          logger.info({ ...event }, "the role in the group changed");
+        if (event.kind !== "roleChanged") return;
+        if (event.role === "candidate") this.#counts.elections++;
+        logger.info({ ...event }, "the role in the group changed");
       },
     });
     this.#replica = replica;
@@ -228,10 +250,11 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   #propose(entry: LogCommand): Promise<ControlReply> {
     if (this.#fault) return Promise.reject(this.#fault);
-    return this.#running.propose(encodeLogCommand(entry));
+    return this.#counts.proposal(this.#running.propose(encodeLogCommand(entry)));
   }
 
   #onEntry(entry: LogCommand | undefined): void {
+    if (!entry && this.#replica) this.#counts.snapshotsInstalled++;
     const command = controlCommandOf(entry);
     if (command || !entry) for (const listener of this.#listeners) listener(command);
     if (entry?.type === "hash.report") this.#compareHash(entry);

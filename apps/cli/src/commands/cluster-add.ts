@@ -1,0 +1,54 @@
+import { AppError } from "@heddle/base/errors";
+import type { Command } from "commander";
+import { commandContext } from "../command-context.ts";
+import { fieldsOf, recordsOf, textOf } from "../http/json-fields.ts";
+
+/** `heddle cluster add <master>`: the command line of a master that joins. */
+export async function addMaster(command: Command): Promise<number> {
+  const { client, data, messages, format } = commandContext(command);
+  const [name = ""] = command.args;
+  const { address } = command.opts<{ address: string }>();
+  checkMember(name, address);
+  const status = fieldsOf(await client.json("/api/v1/cluster/status"));
+  const masters = recordsOf(status["masters"]);
+  if (masters.some((master) => master["id"] === name)) {
+    const message = `A master ${name} belongs to the group. To replace it, start it again with an empty data directory, or remove it first: heddle cluster remove ${name}`;
+    throw new AppError("conflict", message);
+  }
+  const known = masters.map((master) => `${textOf(master["id"])}=${textOf(master["address"])}`);
+  const peers = [...known, `${name}=${address}`].join(",");
+  const [host, port] = splitAddress(address);
+  const flags = [
+    ...["--name", name, "--peers", peers, "--grpc-host", host, "--grpc-port", port],
+    ...(isLoopback(host) ? [] : ["--insecure-bind"]),
+    ...["--cluster-token-file", "TOKEN_FILE", "--data", "DIR"],
+  ];
+  if (format === "json") {
+    data.write(`${JSON.stringify({ name, address, peers, flags }, null, 2)}\n`);
+    return 0;
+  }
+  data.write(`heddle-master ${flags.join(" ")}\n`);
+  messages.write(
+    "TOKEN_FILE is a copy of the other masters' cluster token; DIR is empty. The master joins as a\n" +
+      "learner and gets its vote when it has caught up: heddle cluster members shows it.\n",
+  );
+  return 0;
+}
+
+function checkMember(name: string, address: string): void {
+  if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(name)) {
+    const message = `"${name}" is no name of a master: give 1 to 63 letters, digits, ".", "_" or "-".`;
+    throw new AppError("invalid_value", message);
+  }
+  if (/^(\[[0-9a-f:]+\]|[^\s:/=,]+):\d{1,5}$/i.test(address)) return;
+  throw new AppError("invalid_value", `--address takes HOST:PORT, not "${address}".`);
+}
+
+function splitAddress(address: string): [host: string, port: string] {
+  const at = address.lastIndexOf(":");
+  return [address.slice(0, at).replace(/^\[|\]$/g, ""), address.slice(at + 1)];
+}
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
+}
