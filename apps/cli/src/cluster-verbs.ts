@@ -38,6 +38,8 @@ function addMembership(cluster: Command, lazy: Lazy): void {
     .description("say how to start a further master, which then joins by itself")
     .argument("<master>", "its name")
     .requiredOption("--address <host:port>", "where the other masters will reach its gRPC")
+    .option("--data <dir>", "its data directory, for the command that is printed", "DIR")
+    .option("--cluster-token-file <file>", "its copy of the cluster token", "TOKEN_FILE")
     .action(lazy(async () => (await import("./commands/cluster-add.ts")).addMaster));
   cluster
     .command("remove")

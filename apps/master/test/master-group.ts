@@ -37,6 +37,7 @@ export class MasterGroup {
   readonly names: string[];
   readonly #ports = new Map<string, number>();
   readonly #running = new Map<string, RunningMaster>();
+  readonly #logs = new Map<string, string>();
   readonly #flags: readonly string[];
   #choosing: Promise<void> = Promise.resolve();
   readonly #children = new Set<ChildProcess>();
@@ -52,6 +53,25 @@ export class MasterGroup {
 
   directory(name: string): string {
     return join(this.folder, name);
+  }
+
+  /** host:port of the master's gRPC, which it keeps over restarts. */
+  async address(name: string): Promise<string> {
+    await this.#choosePorts(name);
+    return `127.0.0.1:${this.#ports.get(name)}`;
+  }
+
+  get tokenFile(): string {
+    return join(this.folder, "token");
+  }
+
+  /** What the master has logged since it was ready. */
+  log(name: string): string {
+    return this.#logs.get(name) ?? "";
+  }
+
+  url(name: string): string {
+    return this.#running.get(name)?.url ?? "";
   }
 
   /** Resolves when all are ready. */
@@ -73,7 +93,7 @@ export class MasterGroup {
       this.#running.set(name, { child, url: (JSON.parse(line) as { http: string }).http });
       break;
     }
-    child.stdout.resume();
+    child.stdout.on("data", (chunk) => this.#logs.set(name, `${this.log(name)}${chunk}`));
     if (!this.#running.has(name)) throw new Error(`${name} did not start:\n${output}`);
     child.once("exit", () => {
       if (this.#running.get(name)?.child === child) this.#running.delete(name);
@@ -87,7 +107,7 @@ export class MasterGroup {
       ...["--data", this.directory(name), "--name", name, "--http-port", "0"],
       ...["--grpc-port", String(this.#ports.get(name))],
       ...(this.#ports.size > 1 ? ["--peers", peers] : []),
-      ...["--cluster-token-file", join(this.folder, "token")],
+      ...["--cluster-token-file", this.tokenFile],
       ...["--bootstrap-key-file", join(this.folder, "admin-key"), "--profile", "tiny"],
       ...["--wal-segment-mib", "1", "--drain-ms", "100", ...this.#flags],
     ];
@@ -186,7 +206,27 @@ export async function eventually(what: string, condition: () => Promise<boolean>
   }
 }
 
-async function freePort(): Promise<number> {
+/** The first of so many free ports in a row. */
+export async function freePorts(count: number): Promise<number> {
+  for (;;) {
+    const first = await freePort();
+    const others = Array.from({ length: count - 1 }, (_, at) => first + 1 + at);
+    const free = await Promise.all(others.map((port) => port < 65_000 && isFree(port)));
+    if (free.every(Boolean)) return first;
+  }
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const server = createServer();
+  const listening = once(server, "listening").then(() => true);
+  const failed = once(server, "error").then(() => false);
+  server.listen(port, "127.0.0.1");
+  const isMine = await Promise.race([listening, failed]).catch(() => false);
+  if (isMine) server.close();
+  return isMine;
+}
+
+export async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as { port: number };

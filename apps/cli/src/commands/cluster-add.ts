@@ -3,11 +3,17 @@ import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { fieldsOf, recordsOf, textOf } from "../http/json-fields.ts";
 
+interface AddFlags {
+  readonly address: string;
+  readonly data: string;
+  readonly clusterTokenFile: string;
+}
+
 /** `heddle cluster add <master>`: the command line of a master that joins. */
 export async function addMaster(command: Command): Promise<number> {
   const { client, data, messages, format } = commandContext(command);
   const [name = ""] = command.args;
-  const { address } = command.opts<{ address: string }>();
+  const { address, data: directory, clusterTokenFile } = command.opts<AddFlags>();
   checkMember(name, address);
   const status = fieldsOf(await client.json("/api/v1/cluster/status"));
   const masters = recordsOf(status["masters"]);
@@ -21,7 +27,7 @@ export async function addMaster(command: Command): Promise<number> {
   const flags = [
     ...["--name", name, "--peers", peers, "--grpc-host", host, "--grpc-port", port],
     ...(isLoopback(host) ? [] : ["--insecure-bind"]),
-    ...["--cluster-token-file", "TOKEN_FILE", "--data", "DIR"],
+    ...["--cluster-token-file", clusterTokenFile, "--data", directory],
   ];
   if (format === "json") {
     data.write(`${JSON.stringify({ name, address, peers, flags }, null, 2)}\n`);
@@ -29,8 +35,7 @@ export async function addMaster(command: Command): Promise<number> {
   }
   data.write(`heddle-master ${flags.join(" ")}\n`);
   messages.write(
-    "TOKEN_FILE is a copy of the other masters' cluster token; DIR is empty. The master joins as a\n" +
-      "learner and gets its vote when it has caught up: heddle cluster members shows it.\n",
+    `Run it on the master's machine; ${clusterTokenFile} is a copy of the other masters' cluster token,\n${directory} is empty. It joins as a learner and gets its vote when it has caught up: see\nheddle cluster members.\n`,
   );
   return 0;
 }

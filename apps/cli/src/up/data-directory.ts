@@ -4,6 +4,7 @@ import {
   existsSync,
   linkSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -57,6 +58,20 @@ export class DataDirectory {
     const path = join(this.path, name);
     makeDirectories(path);
     return path;
+  }
+
+  /**
+   * Throws `conflict` where the directory holds more masters than are to run: those belong to the
+   * group as long as nobody has removed them, and without a majority of it nothing could be changed.
+   */
+  checkMasters(count: number): void {
+    const left = readdirSync(this.path)
+      .filter((name) => Number(/^master-(\d+)$/.exec(name)?.[1] ?? 0) > count)
+      .filter((name) => existsSync(join(this.path, name, "control", "identity.json")));
+    if (left.length === 0) return;
+    const names = left.sort().join(" and ");
+    const message = `${this.path} holds ${names} too, more than --masters ${count}. Start with all of them and take them out of the group (heddle cluster remove ${left[0]}), then delete their directories.`;
+    throw new AppError("conflict", message);
   }
 
   /** Takes the directory for this process; throws `conflict` naming the one that has it. */

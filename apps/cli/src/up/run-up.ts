@@ -46,6 +46,7 @@ export async function runUp(
   const endpoint = `http://${LOOPBACK}:${options.port}`;
   const lock = data.lock(endpoint);
   try {
+    data.checkMasters(options.masters);
     const ports = await planPorts(options.port, options.masters);
     const secrets = data.secrets(endpoint);
     const cluster = new LocalCluster({ options, programs, data, ports, secrets }, output, signals);
