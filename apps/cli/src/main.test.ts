@@ -37,6 +37,8 @@ const CLUSTER = {
   applied: 20,
   snapshot_index: 11,
   state_hash: "00ff",
+  health: "degraded",
+  quorum: { voters: 2, required: 2, reachable: 1, has_quorum: false },
   masters: [
     { id: "master-1", member: 1, role: "follower", connected: true, lag: 3, address: "h:1" },
     { id: "master-2", member: 2, role: "leader", connected: true, lag: 0, address: "h:2" },
@@ -135,7 +137,9 @@ describe("the command line", () => {
 
   it("shows the masters as a group, and has one hand over, shorten its log or leave", async () => {
     const status = await heddle(["cluster", "status"]);
-    expect(status.stdout).toMatch(/master-2 +7 +2 +20 +20 +00ff +master-1/);
+    expect(status.stdout).toMatch(
+      /master-2 +degraded +1\/2 \(needs 2\) +7 +20 +20 +00ff +master-1/,
+    );
     const members = await heddle(["cluster", "members"]);
     expect(members.stdout).toMatch(/master-1 +1 +follower +yes +3 +h:1\nmaster-2 +2 +leader/);
     expect(await heddle(["cluster", "transfer", "master-1"])).toMatchObject({ code: 0 });
@@ -254,7 +258,8 @@ describe("the command line", () => {
     const loaded = [...trace.stderr.matchAll(/Storing (file:\S+)/g)].map(([, url]) => url ?? "");
     const own = loaded.filter((url) => !url.includes("/commander/"));
     const ours = new Set(own.filter((url) => url.includes("/apps/cli/")));
-    expect([...ours]).toEqual([`file://${MAIN}`]);
+    const verbs = MAIN.replace("main.ts", "cluster-verbs.ts");
+    expect([...ours].sort()).toEqual([`file://${verbs}`, `file://${MAIN}`]);
     expect(own.filter((url) => url.includes("/libs/"))).toEqual([]);
   });
 });

@@ -77,6 +77,7 @@ export async function removeMaster(command: Command): Promise<number> {
 /** Voters that are reached, of those that there are, and how many a change needs. */
 function quorum(status: JsonFields): string {
   const { reachable, voters, required } = fieldsOf(status["quorum"]);
+  if (voters === undefined) return "";
   return `${figure(reachable)}/${figure(voters)} (needs ${figure(required)})`;
 }
 
