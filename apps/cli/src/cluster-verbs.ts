@@ -40,7 +40,13 @@ function addMembership(cluster: Command, lazy: Lazy): void {
     .requiredOption("--address <host:port>", "where the other masters will reach its gRPC")
     .option("--data <dir>", "its data directory, for the command that is printed", "DIR")
     .option("--cluster-token-file <file>", "its copy of the cluster token", "TOKEN_FILE")
+    .option("--join-token-file <file>", "under TLS: where to write its join token")
     .action(lazy(async () => (await import("./commands/cluster-add.ts")).addMaster));
+  cluster
+    .command("join-token")
+    .description("under TLS: make a token with which one node may join, within the hour")
+    .requiredOption("--role <role>", "master, worker or parameter-server")
+    .action(lazy(async () => (await import("./commands/cluster-add.ts")).createJoinToken));
   cluster
     .command("remove")
     .description("take a master out of the group, after which its process may be ended")

@@ -4,6 +4,7 @@ import { KeysController } from "./keys/keys.controller.ts";
 import { ModelsController } from "./models/models.controller.ts";
 import { ClusterController } from "./operations/cluster.controller.ts";
 import { HealthController } from "./operations/health.controller.ts";
+import { JoinTokensController } from "./operations/join-tokens.controller.ts";
 import { WorkersController } from "./operations/workers.controller.ts";
 
 /** Every controller of the master; each route in them declares its permission. */
@@ -13,6 +14,7 @@ export const CONTROLLERS: readonly Type[] = [
   KeysController,
   WorkersController,
   ClusterController,
+  JoinTokensController,
   HealthController,
 ];
 

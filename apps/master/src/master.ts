@@ -27,6 +27,7 @@ import { exposeClusterMetrics } from "./operations/cluster-gauges.ts";
 import { ClusterMetrics } from "./operations/cluster-metrics.ts";
 import { ClusterReport } from "./operations/cluster-report.ts";
 import { METRICS_REGISTRY } from "./operations/health.controller.ts";
+import { AUTHORITY_HASH } from "./operations/join-tokens.controller.ts";
 import { exposeRaftMetrics } from "./operations/raft-metrics.ts";
 import { Throughput } from "./operations/throughput.ts";
 import {
@@ -52,6 +53,8 @@ export interface MasterOptions {
   /** 0 takes a free one. */
   readonly port: number;
   readonly http: HttpLimits;
+  /** What join tokens pin: the hash of what signs the nodes' certificates; undefined without TLS. */
+  readonly authorityHash?: string | undefined;
   /** Calls that wait on this master for a replica. */
   readonly queued: () => number;
   /** Inference calls at once. */
@@ -83,6 +86,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   const app = await NestFactory.create<NestFastifyApplication>(
     masterModule(controllers, [
       ...partsFor(options, inFlight),
+      { provide: AUTHORITY_HASH, useValue: options.authorityHash ?? null },
       { provide: ClusterMetrics, useValue: clusterMetrics(options, throughput) },
       { provide: LastUsed, useValue: lastUsed },
       { provide: ROUTES, useValue: listRoutes(controllers) },

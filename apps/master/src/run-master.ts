@@ -3,9 +3,14 @@ import { join } from "node:path";
 import { toAppError } from "@heddle/base/errors";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
-import { bindServer, closeServer } from "@heddle/rpc/server";
+import { authorityHash, type CertificateAuthority } from "@heddle/rpc/pki/certificate-authority";
+import type { RunningCredentials } from "@heddle/rpc/pki/node-credentials";
+import { formatAuthority } from "@heddle/rpc/pki/tls-files";
+import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import type { Registry } from "prom-client";
 import type { ClusterLink, ClusterLinkOptions } from "./cluster/cluster-link.ts";
+import { EnrollmentService } from "./cluster/enrollment-service.ts";
+import { openMasterTls } from "./cluster/master-credentials.ts";
 import { type MasterConfig, readConfig, usageText } from "./config/config.ts";
 import { readClusterToken } from "./config/secrets.ts";
 import { VERSION } from "./config/version.ts";
@@ -62,17 +67,24 @@ async function startMaster(
   const directory = join(config.dataDirectory, "control");
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const lock = await lockDirectory(directory);
-  const clusterToken = await readClusterToken(config.clusterTokenFile);
+  const { credentials, authority, clusterToken } = await openCredentials(config, logger);
   const { grpcHost: host, grpcPort: port, masterId, maxQueued, maxWaitMs } = config;
-  const server = await bindServer({ host, port, clusterToken });
-  const control = await openControl(config, { directory, lock, server, clusterToken, logger });
-  const { pepper, shownKey } = await prepareCluster(control, config, logger);
+  const server = await bindServer({ host, port, credentials });
+  const enrollment =
+    authority && enroll(config, server, { credentials, authority, clusterToken }, logger);
+  const control = await openControl(config, { directory, lock, server, credentials, logger });
+  enrollment?.serve(control);
+  const prepared = { ...config, authority: authority && formatAuthority(authority) };
+  const { pepper, shownKey } = await prepareCluster(control, prepared, logger);
   const link = startClusterLink({
-    ...{ server, clusterToken, masterId, control, logger, maxQueued, maxWaitMs },
+    ...{ server, credentials, masterId, control, logger, maxQueued, maxWaitMs },
   });
   exposeDispatchMetrics(registry, () => link.stats());
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
-  const master = await listen(config, { control, link, pepper, logger, registry, ledger });
+  const master = await listen(config, {
+    ...{ control, link, pepper, logger, registry, ledger },
+    authorityHash: authority && authorityHash(authority.certificate),
+  });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
   logger.info({ http: master.url, grpc: server.address, version: VERSION }, "ready");
   const close = async (): Promise<void> => {
@@ -81,13 +93,47 @@ async function startMaster(
     await ledger.close();
     await control.close();
     await closeServer(server.server, 1_000);
+    credentials.close();
   };
   return { logger, close };
 }
 
+interface OwnCredentials {
+  readonly credentials: RunningCredentials;
+  readonly authority: CertificateAuthority | undefined;
+  readonly clusterToken: string;
+}
+
+/** With TLS this master's certificate; else the token that all nodes share. */
+async function openCredentials(config: MasterConfig, log: Logger): Promise<OwnCredentials> {
+  const { dataDirectory, masterId: name, authorityFile, joinTokenFile, peers } = config;
+  const clusterToken = await readClusterToken(config.clusterTokenFile);
+  if (!config.tls) {
+    return { credentials: { clusterToken, close: () => {} }, authority: undefined, clusterToken };
+  }
+  const others = [...peers].flatMap(([peer, address]) => (peer === name ? [] : [address]));
+  const { certificateLifetimeMs } = config;
+  const own = { dataDirectory, name, authorityFile, joinTokenFile, certificateLifetimeMs };
+  return { ...(await openMasterTls({ ...own, others, log })), clusterToken };
+}
+
+function enroll(
+  { certificateLifetimeMs }: MasterConfig,
+  { server }: BoundServer,
+  own: OwnCredentials & { readonly authority: CertificateAuthority },
+  log: Logger,
+): EnrollmentService {
+  const { authority, clusterToken } = own;
+  if (!own.credentials.tls) throw new Error("there is an authority, but no certificate");
+  const { tls } = own.credentials;
+  return new EnrollmentService(server, {
+    ...{ authority, tls, clusterToken, certificateLifetimeMs, log },
+  });
+}
+
 function openControl(
   config: MasterConfig,
-  parts: Pick<RaftControlPlaneOptions, "directory" | "lock" | "server" | "clusterToken" | "logger">,
+  parts: Pick<RaftControlPlaneOptions, "directory" | "lock" | "server" | "credentials" | "logger">,
 ): Promise<RaftControlPlane> {
   const { masterId: name, peers, walSegmentBytes, snapshotEntries } = config;
   return RaftControlPlane.open({
@@ -110,10 +156,11 @@ interface Started {
   readonly logger: Logger;
   readonly registry: Registry;
   readonly ledger: UsageLedger;
+  readonly authorityHash: string | undefined;
 }
 
 function listen(config: MasterConfig, started: Started): Promise<Master> {
-  const { control, link, pepper, logger, registry, ledger } = started;
+  const { control, link, pepper, logger, registry, ledger, authorityHash } = started;
   return createMaster({
     control,
     dispatch: link.dispatch,
@@ -122,6 +169,7 @@ function listen(config: MasterConfig, started: Started): Promise<Master> {
     logger,
     registry,
     usageSink: (row) => ledger.record(row),
+    authorityHash,
     queued: () => link.stats().queued,
     masterId: config.masterId,
     version: VERSION,

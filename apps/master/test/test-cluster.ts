@@ -12,6 +12,7 @@ import type {
   EngineOptions,
   GenerateRequest,
 } from "@heddle/contracts/engine";
+import { emptyState } from "@heddle/control/apply";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import type { ControlState, DeploymentRecord } from "@heddle/control/state";
 import type { NodeLog } from "@heddle/rpc/node/log";
@@ -34,7 +35,7 @@ const parameterServerProgram = join(apps, "parameter-server/dist/main.js");
 
 /** The replicated state of one master, changed by the test at will. */
 export class TestControl implements ControlPlane {
-  readonly state: ControlState = { keys: new Map(), models: new Map(), deployments: new Map() };
+  readonly state: ControlState = emptyState();
   readonly #listeners = new Set<(command: ControlCommand) => void>();
 
   propose(): Promise<ControlReply> {
@@ -92,10 +93,10 @@ export class TestCluster {
     settings: Partial<ClusterLinkOptions> & { readonly grpcPort?: number } = {},
   ): Promise<void> {
     const { grpcPort: port = 0, ...options } = settings;
-    this.#server = await bindServer({ host: "127.0.0.1", port, clusterToken });
+    this.#server = await bindServer({ host: "127.0.0.1", port, credentials: { clusterToken } });
     this.#link = startClusterLink({
       server: this.#server,
-      clusterToken,
+      credentials: { clusterToken },
       masterId: "master-1",
       control: this.control,
       logger: silentLog,

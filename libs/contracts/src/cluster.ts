@@ -53,6 +53,12 @@ export const clusterStatusReply = z.object({
 
 export type ClusterStatusReply = z.infer<typeof clusterStatusReply>;
 
+/** The body of POST /cluster/join-tokens. */
+export const joinTokenRequest = z.strictObject({
+  role: z.enum(["master", "worker", "parameter-server"]),
+  ttl_seconds: z.int().min(10).max(86_400).default(3_600),
+});
+
 /** The reply of GET /cluster/metrics. Rates are over the last seconds, as many as `window_seconds`. */
 export const clusterMetricsReply = z.object({
   object: z.literal("cluster.metrics"),

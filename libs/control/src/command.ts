@@ -1,4 +1,4 @@
-import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "./state.ts";
+import type { ApiKeyRecord, DeploymentRecord, JoinRecord, ModelRecord } from "./state.ts";
 
 /**
  * Everything that changes the replicated state. `atMs` is stamped by the proposer and is the only
@@ -13,7 +13,20 @@ export type ControlCommand =
       readonly model: ModelRecord;
       readonly deployment: DeploymentRecord;
     }
-  | { readonly type: "model.remove"; readonly atMs: number; readonly id: string };
+  | { readonly type: "model.remove"; readonly atMs: number; readonly id: string }
+  | {
+      readonly type: "join.create";
+      readonly atMs: number;
+      readonly id: string;
+      readonly join: JoinRecord;
+    }
+  /** Uses a join token up; refused unless it is one for that role. */
+  | {
+      readonly type: "join.use";
+      readonly atMs: number;
+      readonly id: string;
+      readonly role: JoinRecord["role"];
+    };
 
 export type ControlReply =
   | { readonly ok: true }

@@ -12,6 +12,14 @@ export interface ControlState {
   readonly models: Map<string, ModelRecord>;
   /** By deployment key. Invariant: every model's deployment is here. */
   readonly deployments: Map<string, DeploymentRecord>;
+  /** Join tokens that may still be used, by the SHA-256 of their secret. */
+  readonly joins: Map<string, JoinRecord>;
+}
+
+/** A single-use token with which a node gets its first certificate. */
+export interface JoinRecord {
+  readonly role: "master" | "worker" | "parameter-server";
+  readonly expiresAtMs: number;
 }
 
 export interface ApiKeyRecord {

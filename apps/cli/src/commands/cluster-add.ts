@@ -1,12 +1,18 @@
+import { writeFileSync } from "node:fs";
+import { resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
-import { fieldsOf, recordsOf, textOf } from "../http/json-fields.ts";
+import type { ApiClient } from "../http/api-client.ts";
+import { fieldsOf, type JsonFields, recordsOf, textOf } from "../http/json-fields.ts";
+
+const JOIN_TOKENS = "/api/v1/cluster/join-tokens";
 
 interface AddFlags {
   readonly address: string;
   readonly data: string;
   readonly clusterTokenFile: string;
+  readonly joinTokenFile?: string;
 }
 
 /** `heddle cluster add <master>`: the command line of a master that joins. */
@@ -24,10 +30,13 @@ export async function addMaster(command: Command): Promise<number> {
   const known = masters.map((master) => `${textOf(master["id"])}=${textOf(master["address"])}`);
   const peers = [...known, `${name}=${address}`].join(",");
   const [host, port] = splitAddress(address);
+  const proof = (await joinFlags(client, command)) ?? [
+    ...(isLoopback(host) ? [] : ["--insecure-bind"]),
+    ...["--cluster-token-file", clusterTokenFile],
+  ];
   const flags = [
     ...["--name", name, "--peers", peers, "--grpc-host", host, "--grpc-port", port],
-    ...(isLoopback(host) ? [] : ["--insecure-bind"]),
-    ...["--cluster-token-file", clusterTokenFile, "--data", directory],
+    ...[...proof, "--data", directory],
   ];
   if (format === "json") {
     data.write(`${JSON.stringify({ name, address, peers, flags }, null, 2)}\n`);
@@ -35,9 +44,35 @@ export async function addMaster(command: Command): Promise<number> {
   }
   data.write(`heddle-master ${flags.join(" ")}\n`);
   messages.write(
-    `Run it on the master's machine; ${clusterTokenFile} is a copy of the other masters' cluster token,\n${directory} is empty. It joins as a learner and gets its vote when it has caught up: see\nheddle cluster members.\n`,
+    `Run it on the master's machine, where ${directory} is missing or empty. It joins as a learner and gets its vote when it has caught up: see\nheddle cluster members.\n`,
   );
   return 0;
+}
+
+/** `heddle cluster join-token --role ROLE`: the token alone on standard output. */
+export async function createJoinToken(command: Command): Promise<number> {
+  const { client, data, messages } = commandContext(command);
+  const { role } = command.opts<{ role: string }>();
+  const token = fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body: { role } }));
+  data.write(`${textOf(token["token"])}\n`);
+  messages.write(`for one ${role}, once, until ${textOf(token["expires_at"])}\n`);
+  return 0;
+}
+
+/** Writes a new master's join token to its file; undefined where the masters run without TLS. */
+async function joinFlags(client: ApiClient, command: Command): Promise<string[] | undefined> {
+  const { joinTokenFile } = command.opts<AddFlags>();
+  let reply: JsonFields;
+  try {
+    const body = { role: "master" };
+    reply = fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body }));
+  } catch (error) {
+    if (error instanceof AppError && error.code === "precondition_failed") return undefined;
+    throw error;
+  }
+  const path = resolve(joinTokenFile ?? "join-token");
+  writeFileSync(path, `${textOf(reply["token"])}\n`, { mode: 0o600 });
+  return ["--tls", "--join-token-file", path];
 }
 
 function checkMember(name: string, address: string): void {

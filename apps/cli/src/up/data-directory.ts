@@ -25,6 +25,14 @@ export interface ClusterSecrets {
   readonly clusterTokenFile: string;
 }
 
+/** What the processes of a cluster with TLS begin with. */
+export interface TlsFiles {
+  /** For masters: what signs the nodes' certificates. */
+  readonly authorityFile: string;
+  /** For the other nodes: a token that this cluster takes as often as it is shown. */
+  readonly joinTokenFile: string;
+}
+
 /** Who holds a data directory. */
 interface LockHolder {
   readonly pid: number;
@@ -112,6 +120,20 @@ export class DataDirectory {
       "conflict",
       `${this.path} is in use by ${who}. Stop that one, or give this one its own --data DIR and --port.`,
     );
+  }
+
+  /** Reads what signs the nodes' certificates, or makes it at the first start with TLS. */
+  async tlsFiles({ clusterTokenFile }: ClusterSecrets): Promise<TlsFiles> {
+    const { ensureAuthority } = await import("@heddle/rpc/pki/tls-files");
+    const { authorityHash } = await import("@heddle/rpc/pki/certificate-authority");
+    const { formatJoinToken } = await import("@heddle/rpc/pki/join-token");
+    const authorityFile = join(this.path, "cluster-ca.pem");
+    const joinTokenFile = join(this.path, "join-token");
+    const { certificate } = await ensureAuthority(authorityFile);
+    const secret = readFileSync(clusterTokenFile, "utf8").trim();
+    const token = formatJoinToken({ authorityHash: authorityHash(certificate), secret });
+    writeSecret(joinTokenFile, `${token}\n`);
+    return { authorityFile, joinTokenFile };
   }
 
   /** Reads the secrets, or makes them at the first start; writes the endpoint down for the CLI. */

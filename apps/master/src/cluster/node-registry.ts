@@ -5,6 +5,7 @@ import type { WeightsSpec } from "@heddle/contracts/engine";
 import type { AttachReply } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { NodeReport__Output } from "@heddle/contracts/generated/heddle/v1/NodeReport";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { toStatus } from "@heddle/rpc/status";
 import type { NodeDirectory, NodeView, PullProgress } from "../ports.ts";
@@ -23,7 +24,7 @@ const maxNodes = 4_096;
 
 export interface RegistryOptions {
   readonly masterId: string;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly heartbeatIntervalMs: number;
   readonly clock: Clock;
   readonly log: NodeLog;
@@ -156,7 +157,7 @@ export class NodeRegistry implements NodeDirectory {
     return new WorkerLink({
       node: register.nodeId,
       address: register.address,
-      clusterToken: this.#options.clusterToken,
+      credentials: this.#options.credentials,
       log: this.#options.log,
       onChange: () => this.#changed("room"),
       onLost: (calls) => {

@@ -6,6 +6,7 @@ import type { LogCommand } from "@heddle/control/replicated-control";
 import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { BoundServer } from "@heddle/rpc/server";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import type {
@@ -33,7 +34,7 @@ export interface RaftControlPlaneOptions {
   readonly name: string;
   /** host:port by name of all masters, this one's among them. */
   readonly peers: ReadonlyMap<string, string>;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly server: BoundServer;
   readonly logger: Logger;
   /** Called when this master must end: its disk failed, or its state differs from the others'. */
@@ -75,8 +76,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       (entry) => this.#onEntry(entry),
       () => this.#counts.snapshotsTaken++,
     );
-    const { clusterToken, peers: addresses, logger: log } = options;
-    this.#transport = new RaftTransport({ identity, clusterToken, addresses, log });
+    const { credentials, peers: addresses, logger: log } = options;
+    this.#transport = new RaftTransport({ identity, credentials, addresses, log });
   }
 
   /**
@@ -298,8 +299,8 @@ async function findGroup(
   service: RaftService,
   signal: AbortSignal,
 ): Promise<FullIdentity> {
-  const { directory, peers, clusterToken, logger: log } = options;
-  const formation = new Formation({ directory, identity, peers, clusterToken, log, signal });
+  const { directory, peers, credentials, logger: log } = options;
+  const formation = new Formation({ directory, identity, peers, credentials, log, signal });
   service.serve({ introduce: (from) => formation.introduce(from) });
   return formation.find();
 }

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { mkdir, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { keepAuthority, parseAuthority } from "@heddle/rpc/pki/tls-files";
 import { readSnapshotChunks, readSnapshotMeta } from "@heddle/storage/snapshot-file";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { ControlMachine } from "../consensus/control-machine.ts";
@@ -31,6 +32,9 @@ export async function restoreBackup(options: RestoreOptions): Promise<string> {
   try {
     const group = { directory: draft, name, address, last: { index, term }, machine };
     const cluster = await makeNewGroup(group);
+    const authority = machine.control.secret("authority");
+    if (authority)
+      await keepAuthority(join(dataDirectory, "cluster-ca.pem"), parseAuthority(authority, file));
     // Under its name only when it is whole, so that a start never finds half of a group.
     await rename(draft, directory);
     await nodeStorageFiles.syncDirectory(dirname(directory));
