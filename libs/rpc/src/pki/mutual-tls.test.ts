@@ -207,7 +207,7 @@ test("a kept certificate serves the next start unless it is about to end", async
   const { material } = await identity(ours, "worker");
   await writeMaterial(folder, material);
   expect(await readMaterial(folder)).toEqual(material);
-  await writeMaterial(folder, (await identity(ours, "worker", 30_000)).material);
+  await writeMaterial(folder, (await identity(ours, "worker", -30_000)).material);
   expect(await readMaterial(folder)).toBeUndefined();
 });
 

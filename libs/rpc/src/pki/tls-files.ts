@@ -2,11 +2,15 @@ import { randomBytes, X509Certificate } from "node:crypto";
 import { link, mkdir, open, readFile, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
-import { type CertificateAuthority, createAuthority } from "./certificate-authority.ts";
+import {
+  type CertificateAuthority,
+  CLOCK_SKEW_MS,
+  createAuthority,
+} from "./certificate-authority.ts";
 import { type TlsMaterial, validityOf } from "./tls-identity.ts";
 
-/** A certificate that ends sooner than this is not worth starting with. */
-const LEAST_LIFE_MS = 60_000;
+/** With less than this share of its life left, a certificate is not worth starting with. */
+const LEAST_SHARE = 0.1;
 const KEY = /-----BEGIN PRIVATE KEY-----[\s\S]+?-----END PRIVATE KEY-----\n?/;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----\n?/;
 
@@ -15,7 +19,9 @@ export async function readMaterial(dataDirectory: string): Promise<TlsMaterial |
   const text = await readIfThere(materialPath(dataDirectory));
   if (text === undefined) return undefined;
   const { authority, certificate, privateKey } = JSON.parse(text) as TlsMaterial;
-  if (validityOf(certificate).untilMs < Date.now() + LEAST_LIFE_MS) return undefined;
+  const { fromMs, untilMs } = validityOf(certificate);
+  const lifeMs = untilMs - fromMs - CLOCK_SKEW_MS;
+  if (untilMs - Date.now() < lifeMs * LEAST_SHARE) return undefined;
   return { authority, certificate, privateKey };
 }
 
