@@ -29,6 +29,25 @@ export interface PreparedCluster {
  */
 export async function prepareCluster(
   control: RaftControlPlane,
+  options: PrepareOptions,
+  logger: Logger,
+): Promise<PreparedCluster> {
+  for (;;) {
+    try {
+      return await prepareOnce(control, options, logger);
+    } catch (error) {
+      const { code, message } = toAppError(error);
+      // Each step may be made twice, but for a key that is nowhere but in this process.
+      const mayRepeat = options.bootstrapKeyFile !== undefined && !control.fault;
+      if (code !== "unavailable" || !mayRepeat) throw error;
+      logger.info({ why: message }, "the leader changed while the cluster was prepared");
+      await delay(retryMs);
+    }
+  }
+}
+
+async function prepareOnce(
+  control: RaftControlPlane,
   { bootstrapKeyFile, profile, authority }: PrepareOptions,
   logger: Logger,
 ): Promise<PreparedCluster> {

@@ -1,5 +1,13 @@
 import { execFile } from "node:child_process";
-import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -39,7 +47,7 @@ function copy(): string {
   return path;
 }
 
-describe("a backup", () => {
+describe("a backup", { timeout: 180_000 }, () => {
   it("with any byte changed or its end cut off is refused, and nothing is made", async () => {
     const file = join(group.folder, "whole.backup");
     expect(await master("backup", "--data", copy(), "--file", file)).toMatchObject({ code: 0 });
@@ -67,10 +75,10 @@ async function refused(bytes: Uint8Array): Promise<void> {
   writeFileSync(file, bytes);
   const ended = await master("restore", "--data", target, "--file", file);
   expect(ended).toMatchObject({ code: 1, text: expect.stringContaining("damaged") });
-  expect(await master("recover", "--data", target)).toMatchObject({ code: 3 });
+  expect(existsSync(join(target, "control"))).toBe(false);
 }
 
-describe("a recovery", () => {
+describe("a recovery", { timeout: 180_000 }, () => {
   it("without --yes changes nothing", async () => {
     const data = copy();
     const before = readFileSync(join(data, "control", "identity.json"), "utf8");
