@@ -12,9 +12,9 @@ afterEach(async () => {
   closing = [];
 });
 
-describe("a worker under TLS", { timeout: 180_000 }, () => {
+describe("a worker under TLS", { timeout: 300_000 }, () => {
   it("joins by a token once, answers, renews while it is attached, and starts again without a token", async () => {
-    const flags = ["--tls", "--certificate-seconds", "30"];
+    const flags = ["--tls", "--certificate-seconds", "60"];
     const cluster = await ProcessCluster.start({ workers: 0, masterFlags: flags });
     closing = [() => cluster.close()];
     const token = join(cluster.data, "join-token");
@@ -41,7 +41,7 @@ describe("a worker under TLS", { timeout: 180_000 }, () => {
     await cluster.until(
       async () => /"service":"worker".*the certificate was renewed/.test(cluster.output),
       "the worker has renewed its certificate",
-      90_000,
+      120_000,
     );
     expect(Math.abs((await attachedAt(cluster)) - attached)).toBeLessThan(1_000);
     await expect(cluster.startWorker([], "plain")).resolves.toBeDefined();
