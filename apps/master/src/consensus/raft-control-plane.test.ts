@@ -112,7 +112,7 @@ test("a master whose state came apart from the others' ends", async () => {
 });
 
 test("a master joins a group although another one that looks for it was given another list", async () => {
-  const bind = () => bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials });
   const [one, two, three] = [await bind(), await bind(), await bind()];
   await open("m1", one, new Map([["m1", one.address]]));
   const stop = new AbortController();
