@@ -176,6 +176,22 @@ describe("failures", () => {
     });
   });
 
+  test("a call that the only engine's death meets before its first event waits for the restart, but not for ever", async () => {
+    await start({ workers: 1 });
+    const stuck = cluster.start("m", "@hang").catch((error: unknown) => error);
+    for (const retries of [0, 1, 2]) {
+      await eventually(`the call is in engine ${retries + 1}`, () => {
+        const stats = cluster.link.stats();
+        return stats.retries === retries && stats.queued === 0 && load().running === 1;
+      });
+      const crash = await cluster.start("m", "@tokens=2 @crash @after=1");
+      expect((await collect(crash.events)).at(-1)).toMatchObject({ type: "failed" });
+    }
+    expect(await stuck).toMatchObject({ code: "engine_failed" });
+    const next = await cluster.start("m", "@tokens=2");
+    expect(textOf(await collect(next.events))).toBe(scriptedText(2));
+  });
+
   test("an unknown deployment is model_not_found, one that cannot be brought up unavailable", async () => {
     await start({ workers: 1 });
     await expect(cluster.start("no", "x")).rejects.toMatchObject({ code: "model_not_found" });
