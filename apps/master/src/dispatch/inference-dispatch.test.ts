@@ -152,14 +152,15 @@ describe("failures", () => {
 
   test("a replica that fails thrice is taken out and probed back in", async () => {
     await start({ workers: 1 });
+    let beganMs = 0;
     for (let count = 0; count < 3; count += 1) {
+      beganMs = performance.now();
       await expect(cluster.start("m", "@fail=oops")).rejects.toMatchObject({
         code: "engine_failed",
       });
     }
-    const beganMs = performance.now();
     const answer = await cluster.start("m", "@tokens=2");
-    expect(performance.now() - beganMs).toBeGreaterThan(400);
+    expect(performance.now() - beganMs).toBeGreaterThan(500);
     expect(textOf(await collect(answer.events))).toBe(scriptedText(2));
   });
 

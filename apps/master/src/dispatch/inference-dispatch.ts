@@ -63,7 +63,8 @@ const refusalCodes: ReadonlySet<ErrorCode> = new Set([
 
 /**
  * Replicas that a call was sent to, by holder. One that refused it is left out until its node has
- * reported again; one on which it failed, for good: an engine that starts anew is another holder.
+ * sent more reports; one on which it failed, for good: an engine that starts anew is another holder,
+ * and one that by then still reports as the same has not crashed.
  */
 type Tried = Map<string, { readonly reports: number; readonly failure: EngineFailure | undefined }>;
 
@@ -133,7 +134,7 @@ export class ReplicaDispatch implements InferenceDispatch {
         return { node: replica.node, events: this.#resume(call, replica, event, iterator) };
       }
       const failure = event.error;
-      const { holder, node, reports } = replica;
+      const { holder, node } = replica;
       this.#onEnd(call, replica, failure.code);
       const hasFailed = failureCodes.has(failure.code);
       if (hasFailed) failures += 1;
@@ -142,7 +143,8 @@ export class ReplicaDispatch implements InferenceDispatch {
       if (failures >= maxFailures || refusals >= maxRefusals || signal.aborted) {
         throw this.#refusal(call, failure, node);
       }
-      tried.set(holder, { reports, failure: hasFailed ? failure : undefined });
+      if (hasFailed) tried.set(holder, { failure, reports: 1 + this.#reportsOf(call, replica) });
+      else tried.set(holder, { failure: undefined, reports: replica.reports });
     }
   }
 
@@ -314,6 +316,12 @@ export class ReplicaDispatch implements InferenceDispatch {
     if (outlook.loading) return;
     const code = outlook.known ? "unavailable" : "model_not_found";
     throw new AppError(code, outlook.message, { model: deployment });
+  }
+
+  /** Reports of the replica's node so far; one more may have been sent before the call failed. */
+  #reportsOf(call: InferenceCall, { holder, reports }: ReadyReplica): number {
+    const ready = this.#options.replicas.ready(call.deployment);
+    return ready.find((replica) => replica.holder === holder)?.reports ?? reports;
   }
 
   /**
