@@ -45,6 +45,12 @@ const CLUSTER = {
 const WORKER = { id: "w1", name: "worker-1", kind: "worker", status: "ready", gpus: [] };
 const KEY = { id: "abcdefgh", name: "ci", scopes: ["jobs:read"], key: "hdl_live_abcdefgh_x" };
 
+const ROTATED = {
+  ...KEY,
+  id: "newnewne",
+  key: "hdl_live_newnewne_x",
+  replaces: { ...KEY, expires_at: "2030-01-01T00:00:00.000Z" },
+};
 const USAGE = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
 
 const calls: { method: string; url: string; body: unknown }[] = [];
@@ -75,6 +81,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   else if (url === "/api/v1/workers") json({ data: [WORKER] });
   else if (url === "/api/v1/keys" && method === "POST") json(KEY, 201);
   else if (url === "/api/v1/keys") json({ data: [KEY] });
+  else if (url === "/api/v1/keys/abcdefgh/rotate") json(ROTATED);
   else if (url === "/api/v1/models/m-2/pull") {
     const progress = { pulled_bytes: 5e6, total_bytes: 1e7, source: "file:///x", done: false };
     response.end(`event: progress\ndata: ${JSON.stringify(progress)}\n\nevent: done\ndata: {}\n\n`);
@@ -144,6 +151,25 @@ describe("the command line", () => {
     expect(await heddle(["cluster", "remove", "master-1"])).toMatchObject({ code: 0 });
     const url = "/api/v1/cluster/masters/master-1";
     expect(calls.at(-1)).toMatchObject({ method: "DELETE", url });
+  });
+
+  it("rotates a key: the new text alone is on standard output, the old one's end beside it", async () => {
+    const rotated = await heddle(["keys", "rotate", "abcdefgh", "--overlap", "7d"]);
+    expect(rotated).toMatchObject({ code: 0, stdout: "hdl_live_newnewne_x\n" });
+    expect(rotated.stderr).toContain("newnewne takes the place of abcdefgh");
+    expect(rotated.stderr).toContain("2030-01-01");
+    expect(calls.at(-1)).toEqual({
+      method: "POST",
+      url: "/api/v1/keys/abcdefgh/rotate",
+      body: { overlap_seconds: 604_800 },
+    });
+    const json = await heddle(["keys", "rotate", "abcdefgh", "-o", "json"]);
+    expect(JSON.parse(json.stdout)).toEqual(ROTATED);
+    expect(calls.at(-1)?.body).toEqual({});
+    expect(await heddle(["keys", "rotate", "abcdefgh", "--overlap", "soon"])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--overlap "soon": give a whole number'),
+    });
   });
 
   it("makes a key whose text alone is on standard output, lists keys and revokes one", async () => {

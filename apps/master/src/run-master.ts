@@ -15,6 +15,7 @@ import { RaftControlPlane, type RaftControlPlaneOptions } from "./consensus/raft
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { createMaster, type Master } from "./master.ts";
+import { type CatalogSeed, fileSeed, profileSeed } from "./models/seed.ts";
 import { exposeDispatchMetrics } from "./operations/dispatch-metrics.ts";
 
 /** `startClusterLink`, or another link with the same ports. */
@@ -61,7 +62,11 @@ async function startMaster(
   const { grpcHost: host, grpcPort: port, masterId, maxQueued, maxWaitMs } = config;
   const server = await bindServer({ host, port, clusterToken });
   const control = await openControl(config, { directory, lock, server, clusterToken, logger });
-  const { pepper, shownKey } = await prepareCluster(control, config, logger);
+  const { pepper, shownKey } = await prepareCluster(
+    control,
+    { bootstrapKeyFile: config.bootstrapKeyFile, seed: seedOf(config) },
+    logger,
+  );
   const link = startClusterLink({
     ...{ server, clusterToken, masterId, control, logger, maxQueued, maxWaitMs },
   });
@@ -78,6 +83,11 @@ async function startMaster(
     await closeServer(server.server, 1_000);
   };
   return { logger, close };
+}
+
+function seedOf({ profile, modelFile }: MasterConfig): CatalogSeed | undefined {
+  if (modelFile !== undefined) return fileSeed(modelFile);
+  return profile && profileSeed(profile);
 }
 
 function openControl(

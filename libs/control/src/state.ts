@@ -12,6 +12,12 @@ export interface ControlState {
   readonly models: Map<string, ModelRecord>;
   /** By deployment key. Invariant: every model's deployment is here. */
   readonly deployments: Map<string, DeploymentRecord>;
+  /** By id, models that an administrator took out: no start registers them anew by itself. */
+  readonly removedModels: Map<string, RemovedModel>;
+}
+
+export interface RemovedModel {
+  readonly atMs: number;
 }
 
 export interface ApiKeyRecord {

@@ -52,9 +52,13 @@ function masterSpec(layout: ClusterLayout, index: number): ProcessSpec {
     ...["--grpc-host", LOOPBACK, "--grpc-port", String(own.grpc)],
     ...["--cluster-token-file", secrets.clusterTokenFile],
     ...["--bootstrap-key-file", secrets.bootstrapKeyFile],
-    ...(layout.profile ? ["--profile", layout.profile] : []),
+    ...(layout.profile ? ["--profile", layout.profile] : modelFileFlag(layout.options)),
     ...(ports.length > 1 ? ["--peers", peers] : []),
   ]);
+}
+
+function modelFileFlag({ modelFile }: UpOptions): string[] {
+  return modelFile === undefined ? [] : ["--model-file", modelFile];
 }
 
 function nodeSpecs(

@@ -1,16 +1,16 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { toAppError } from "@heddle/base/errors";
-import type { CatalogProfile } from "@heddle/contracts/catalog";
 import type { Logger } from "@heddle/observability/logger";
 import { bootstrapAdminKey, clusterPepper } from "../config/secrets.ts";
-import { seedModels, unseededModels } from "../models/seed.ts";
+import { type CatalogSeed, seedModels, unseededModels } from "../models/seed.ts";
 import type { RaftControlPlane } from "./raft-control-plane.ts";
 
 const retryMs = 500;
 
 export interface PrepareOptions {
   readonly bootstrapKeyFile: string | undefined;
-  readonly profile: CatalogProfile | undefined;
+  /** What the shipped models are answered by; undefined leaves them as they are. */
+  readonly seed: CatalogSeed | undefined;
 }
 
 /** What every master needs before it can serve. */
@@ -21,18 +21,18 @@ export interface PreparedCluster {
 }
 
 /**
- * Gives a new cluster its pepper, its first admin key and its profile's models. A cluster that has
+ * Gives a new cluster its pepper, its first admin key and its shipped models. A cluster that has
  * a key was prepared before, and is served as it is known here even while there is no leader; a new
  * one waits for its first leader.
  */
 export async function prepareCluster(
   control: RaftControlPlane,
-  { bootstrapKeyFile, profile }: PrepareOptions,
+  { bootstrapKeyFile, seed }: PrepareOptions,
   logger: Logger,
 ): Promise<PreparedCluster> {
   // The only master is its own majority, and soon knows all that was committed.
   if (control.status().members.length === 1) await awaitLeader(control, logger);
-  const isSeeded = profile === undefined || unseededModels(control.state, profile).length === 0;
+  const isSeeded = seed === undefined || unseededModels(control.state, seed).length === 0;
   if (control.secret("pepper") !== undefined && control.state.keys.size > 0 && isSeeded) {
     return { pepper: await clusterPepper(control), shownKey: undefined };
   }
@@ -44,7 +44,7 @@ export async function prepareCluster(
     bootstrapKeyFile === undefined && id !== leader
       ? undefined
       : await bootstrapAdminKey(control, pepper, bootstrapKeyFile);
-  if (profile) await seedModels(control, profile, logger);
+  if (seed) await seedModels(control, seed, logger);
   return { pepper, shownKey };
 }
 
