@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -72,7 +73,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   calls.push({ method, url, body: body === "" ? undefined : JSON.parse(body) });
   const json = (value: object, status = 200) =>
     response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
-  if (request.headers.authorization !== "Bearer good") {
+  if (!["Bearer good", `Bearer ${KEY.key}`].includes(request.headers.authorization ?? "")) {
     json({ error: { code: "invalid_api_key", message: "Bad key.", request_id: "req_7" } }, 401);
   } else if (url === "/api/v1/models") json(MODELS);
   else if (url === "/api/v1/cluster/status") json(CLUSTER);
@@ -170,6 +171,22 @@ describe("the command line", () => {
       code: 2,
       stderr: expect.stringContaining('--overlap "soon": give a whole number'),
     });
+  });
+
+  it("rotates the key that it works with itself, and keeps the new one for the next start", async () => {
+    const data = mkdtempSync(join(tmpdir(), "heddle-rotate-"));
+    const credentials = join(data, "credentials.json");
+    writeFileSync(credentials, JSON.stringify({ endpoint, api_key: KEY.key }));
+    const env = { HEDDLE_DATA: data, HEDDLE_ENDPOINT: "", HEDDLE_API_KEY: "" };
+    const rotated = await heddle(["keys", "rotate", "abcdefgh"], env);
+    expect(rotated).toMatchObject({ code: 0, stdout: "hdl_live_newnewne_x\n" });
+    expect(rotated.stderr).toContain(`${data} keeps the new key`);
+    expect(JSON.parse(readFileSync(credentials, "utf8"))).toEqual({
+      ...{ endpoint, api_key: "hdl_live_newnewne_x" },
+    });
+    expect(readFileSync(join(data, "bootstrap-key"), "utf8")).toBe("hdl_live_newnewne_x\n");
+    expect(statSync(credentials).mode & 0o777).toBe(0o600);
+    rmSync(data, { recursive: true });
   });
 
   it("makes a key whose text alone is on standard output, lists keys and revokes one", async () => {

@@ -232,7 +232,7 @@ const FILE_DEPLOYMENT = "_file-";
 
 /** The five ids, answered by one GGUF file of the user's own; `place` tells files of one name apart. */
 export function catalogOfFile(weights: WeightsSpec, place: string): Catalog {
-  const words = `${weights.file}, the file given at the start, stands in for this model.`;
+  const words = `${weights.file}, the file that the start was given, in place of this model.`;
   const backing: Backing = { weights, options: {}, words, standIn: true };
   const { models, deployments } = catalogFrom([backing], () => backing);
   const key = `${FILE_DEPLOYMENT}${weights.key}-${place}`;

@@ -1,8 +1,10 @@
 import { AppError } from "@heddle/base/errors";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
+import { type Connection, dataDirectory, readCredentials } from "../connection.ts";
 import { fieldsOf, type JsonFields, listOf, textOf } from "../http/json-fields.ts";
 import { type Column, printRows, toYaml } from "../output/rows.ts";
+import { DataDirectory } from "../up/data-directory.ts";
 
 const COLUMNS: readonly Column<JsonFields>[] = [
   { header: "ID", value: (key) => textOf(key["id"]) },
@@ -41,12 +43,14 @@ export async function createKey(command: Command): Promise<number> {
 
 /** `heddle keys rotate <id>`: the new key's text alone on standard output. */
 export async function rotateKey(command: Command): Promise<number> {
-  const { client, data, format, messages } = commandContext(command);
+  const { client, connection, data, format, messages } = commandContext(command);
   const id = command.args[0] ?? "";
   const { overlap } = command.opts<{ overlap?: string }>();
   const body = overlap === undefined ? {} : { overlap_seconds: seconds(overlap) };
   const path = `/api/v1/keys/${encodeURIComponent(id)}/rotate`;
   const key = fieldsOf(await client.json(path, { method: "POST", body }));
+  const keptIn = keepInstead(connection, id, textOf(key["key"]));
+  if (keptIn) messages.write(`${keptIn} keeps the new key from now on, for \`heddle up\` too\n`);
   if (format === "json" || format === "yaml") data.write(structured(key, format));
   else {
     const ends = textOf(fieldsOf(key["replaces"])["expires_at"]);
@@ -55,6 +59,17 @@ export async function rotateKey(command: Command): Promise<number> {
     data.write(`${textOf(key["key"])}\n`);
   }
   return 0;
+}
+
+/** The local cluster's own key has to be known to its next start; returns the directory that knows. */
+function keepInstead(connection: Connection, id: string, apiKey: string): string | undefined {
+  const path = dataDirectory(undefined);
+  const kept = readCredentials(path);
+  if (!kept || kept.apiKey !== connection.apiKey || kept.apiKey.split("_")[2] !== id) {
+    return undefined;
+  }
+  new DataDirectory(path).replaceKey({ endpoint: kept.endpoint, apiKey });
+  return path;
 }
 
 function structured(key: JsonFields, format: "json" | "yaml"): string {

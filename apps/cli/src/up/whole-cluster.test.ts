@@ -90,7 +90,7 @@ describe("a whole cluster", () => {
     const own = await up("file", "--model", file);
     await own.driven.printed(/Ctrl-C stops everything/);
     expect(own.driven.stderr).toContain("asking my-own");
-    const backing = "my-own.gguf, the file given at the start, stands in for this model.";
+    const backing = "my-own.gguf, the file that the start was given, in place of this model.";
     const listed = await own.models();
     expect(listed.map(({ id }) => id).sort()).toEqual([...IDS, "my-own"]);
     const shipped = listed.filter(({ id }) => id !== "my-own");

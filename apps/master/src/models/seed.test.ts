@@ -28,7 +28,7 @@ describe("a start", () => {
     await start(file);
     expect(ids()).toEqual(IDS);
     expect([...backings()]).toEqual([
-      "my-model.gguf, the file given at the start, stands in for this model.",
+      "my-model.gguf, the file that the start was given, in place of this model.",
     ]);
     expect([...control.state.models.values()].every(({ standIn }) => standIn)).toBe(true);
     const [deployment] = control.state.deployments.values();
