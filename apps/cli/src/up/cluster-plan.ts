@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { ClusterSecrets, DataDirectory } from "./data-directory.ts";
 import { nodeFlags } from "./node-flags.ts";
-import type { Profile, UpOptions } from "./options.ts";
+import type { LogLevel, Profile, UpOptions } from "./options.ts";
 import { LOOPBACK, type MasterPorts } from "./ports.ts";
 import type { ProcessKind, ProcessSpec } from "./supervised-process.ts";
 
@@ -95,17 +95,15 @@ function spec(
       ...nodeFlags(kind, totalmem()),
       ...[layout.programs[kind], ...flags],
     ],
-    env: childEnvironment(layout),
+    env: childEnvironment(layout.options.logLevel),
   };
 }
 
 /** "ready" is an info line, so a process logs that much even where less of it is shown. */
-function childEnvironment({ options, data }: ClusterLayout): NodeJS.ProcessEnv {
+function childEnvironment(shown: LogLevel): NodeJS.ProcessEnv {
   return {
-    // What V8 compiled is kept for the next start, which is a third faster by it.
-    NODE_COMPILE_CACHE: data.subdirectory("compile-cache"),
     ...process.env,
-    HEDDLE_LOG_LEVEL: options.logLevel === "debug" ? "debug" : "info",
+    HEDDLE_LOG_LEVEL: shown === "debug" ? "debug" : "info",
     HEDDLE_DRAIN_MS: process.env["HEDDLE_DRAIN_MS"] ?? String(DRAIN_MS),
   };
 }
