@@ -5,7 +5,7 @@ import { bootstrapAdminKey, clusterPepper } from "../config/secrets.ts";
 import { type CatalogSeed, seedModels, unseededModels } from "../models/seed.ts";
 import type { RaftControlPlane } from "./raft-control-plane.ts";
 
-const retryMs = 500;
+const retryMs = 100;
 
 export interface PrepareOptions {
   readonly bootstrapKeyFile: string | undefined;
