@@ -54,7 +54,10 @@ async function up(data: string, ...flags: string[]) {
   return { driven, request, models };
 }
 
-describe("a whole cluster", () => {
+/** Three starts of five processes each, on a machine that may have little time for them. */
+const PATIENCE_MS = 120_000;
+
+describe("a whole cluster", { timeout: PATIENCE_MS }, () => {
   it("at one Ctrl-C tells a running stream that it shuts down, and ends with 0", async () => {
     const { driven, request } = await up("stop", "--profile", "tiny");
     await driven.printed(/Ctrl-C stops everything/);
