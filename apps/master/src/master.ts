@@ -12,6 +12,7 @@ import type { NestFastifyApplication } from "@nestjs/platform-fastify";
 import type { Registry } from "prom-client";
 import { AccessGuard } from "./http/access.ts";
 import { ErrorFilter } from "./http/error-filter.ts";
+import { HEARTBEAT_MS } from "./http/event-stream.ts";
 import { createHttpAdapter, type HttpLimits } from "./http/fastify-server.ts";
 import { IdempotentChanges } from "./http/idempotent-changes.ts";
 import { LastUsed } from "./http/last-used.ts";
@@ -62,6 +63,8 @@ export interface MasterOptions {
   readonly maxCalls: number;
   /** The longest that one call may take. */
   readonly deadlineMs: number;
+  /** How often a silent stream says that it lives; 15,000 where absent. */
+  readonly heartbeatMs?: number;
   /** Further controllers; each of their routes needs a permission as all do. */
   readonly controllers?: readonly Type[];
 }
@@ -142,6 +145,7 @@ function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
     inFlight,
     dispatch: options.dispatch,
     deadlineMs: options.deadlineMs,
+    heartbeatMs: options.heartbeatMs ?? HEARTBEAT_MS,
   });
   return [
     { provide: CONTROL_PLANE, useValue: control },

@@ -20,6 +20,7 @@ import { RaftControlPlane, type RaftControlPlaneOptions } from "./consensus/raft
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { createMaster, type Master } from "./master.ts";
+import { type CatalogSeed, fileSeed, profileSeed } from "./models/seed.ts";
 import { isOfflineCommand, runOfflineCommand } from "./offline/offline-command.ts";
 import { checkNoRecoveryUnderWay } from "./offline/recover-group.ts";
 import { exposeDispatchMetrics } from "./operations/dispatch-metrics.ts";
@@ -81,7 +82,11 @@ async function startMaster(
     ...{ directory, lock, server, credentials, logger, onRemoved },
   });
   enrollment?.serve(control);
-  const prepared = { ...config, authority: authority && formatAuthority(authority) };
+  const prepared = {
+    bootstrapKeyFile: config.bootstrapKeyFile,
+    seed: seedOf(config),
+    authority: authority && formatAuthority(authority),
+  };
   const { pepper, shownKey } = await prepareCluster(control, prepared, logger);
   const link = startClusterLink({
     ...{ server, credentials, masterId, control, logger, maxQueued, maxWaitMs },
@@ -103,6 +108,11 @@ async function startMaster(
     credentials.close();
   };
   return { logger, close };
+}
+
+function seedOf({ profile, modelFile }: MasterConfig): CatalogSeed | undefined {
+  if (modelFile !== undefined) return fileSeed(modelFile);
+  return profile && profileSeed(profile);
 }
 
 interface OwnCredentials {
