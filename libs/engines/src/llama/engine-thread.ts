@@ -16,13 +16,14 @@ function run(start: ThreadStart): void {
   try {
     const loading = loadModel(start);
     model = loading.model;
-    const loop = new BatchLoop(model);
+    const loop = new BatchLoop(model, () => performance.now());
     post({
       kind: "ready",
       info: loading.info,
       vocabulary: loading.table,
       chatTemplate: loading.chatTemplate,
-      kvTokens: model.kvTokens,
+      kvTokens: model.limits.kvTokens,
+      maxSequences: model.limits.maxSequences,
       load: loop.load,
     });
     serve(loop, new Int32Array(start.wake));

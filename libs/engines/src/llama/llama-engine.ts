@@ -13,7 +13,7 @@ import type {
 } from "@heddle/contracts/engine";
 import type { ChildLoad, ChildMessage, ChildStart } from "./child-protocol.ts";
 import { EngineChild } from "./engine-child.ts";
-import { MAX_RUNNING_SEQUENCES } from "./kv-cache.ts";
+import { MAX_RUNNING_SEQUENCES } from "./kv-limits.ts";
 
 /** What a llama engine is started with. */
 export interface LlamaEngineOptions {
@@ -28,7 +28,6 @@ export interface LlamaEngineOptions {
 }
 
 const DEFAULT_START_TIMEOUT_MS = 10 * 60_000;
-const DEFAULT_MAX_SEQUENCES = 16;
 const DEFAULT_MAX_QUEUED = 256;
 const DEFAULT_PREFILL_BUDGET_TOKENS = 128;
 
@@ -106,7 +105,7 @@ export class LlamaEngine implements Engine {
   }
 
   load(): EngineLoad {
-    const { maxSequences, maxQueued } = this.#start;
+    const { maxSequences = 0, maxQueued } = this.#start;
     const idle = { running: 0, waiting: 0, kvUsedTokens: 0, kvTokens: 0, residentBytes: 0 };
     const counters = { promptTokens: 0, cachedTokens: 0, generatedTokens: 0 };
     const current = this.#load ?? { ...idle, ...counters, maxSequences, maxQueued };
@@ -198,14 +197,14 @@ function settleStart(modelPath: string, options: EngineOptions): ChildStart {
   if (device !== "cpu" && !/^\d+$/.test(device)) {
     throw new AppError("invalid_value", `device is "cpu" or a GPU's index, not ${device}`);
   }
-  const maxSequences = options.maxSequences ?? DEFAULT_MAX_SEQUENCES;
-  if (!(maxSequences >= 1 && maxSequences <= MAX_RUNNING_SEQUENCES)) {
+  const { contextTokens, kvTokens, maxSequences, chatTemplate } = options;
+  const sequences = maxSequences ?? 1;
+  if (!(sequences >= 1 && sequences <= MAX_RUNNING_SEQUENCES)) {
     throw new AppError(
       "invalid_value",
       `maxSequences is ${maxSequences}; 1 to ${MAX_RUNNING_SEQUENCES} are possible`,
     );
   }
-  const { contextTokens, kvTokens, chatTemplate } = options;
   return {
     modelPath,
     device,
