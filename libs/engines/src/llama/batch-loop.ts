@@ -43,7 +43,6 @@ const SPARE_TOKENS = 64;
  */
 export class BatchLoop {
   readonly #model: LoadedModel;
-  readonly #clockMs: () => number;
   readonly #batch: Batch;
   readonly #cache: KvCache;
   readonly #queue = new FairQueue<Sequence>();
@@ -65,11 +64,10 @@ export class BatchLoop {
   /** `clockMs` times the calls, to tell which grouping of sequences is faster. */
   constructor(model: LoadedModel, clockMs: () => number) {
     this.#model = model;
-    this.#clockMs = clockMs;
     const { cache, limits, batchTokens, vocabularySize } = model;
     this.#batch = new Batch(batchTokens, limits.maxSequences);
     this.#cache = cache;
-    this.#grouping = new DecodeGrouping(limits.maxSequences);
+    this.#grouping = new DecodeGrouping(limits.maxSequences, clockMs);
     this.#logits = new LogitRows(vocabularySize, limits.maxSequences);
     this.#report = new StepReport(batchTokens);
     this.#scratch = samplerScratch(vocabularySize);
@@ -221,13 +219,7 @@ export class BatchLoop {
   #decodeInGroups(decoding: Sequence[]): void {
     // The library joins neighbours that come in the order of their slots.
     decoding.sort((a, b) => a.slot - b.slot);
-    let at = 0;
-    for (const size of this.#grouping.groups(decoding.length)) {
-      const beganMs = this.#clockMs();
-      this.#compute(decoding.slice(at, at + size));
-      this.#grouping.observe(size, this.#clockMs() - beganMs);
-      at += size;
-    }
+    this.#grouping.run(decoding.length, (at, size) => this.#compute(decoding.slice(at, at + size)));
   }
 
   #compute(sequences: readonly Sequence[]): void {
