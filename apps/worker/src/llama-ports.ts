@@ -13,10 +13,10 @@ export interface LlamaPortsOptions {
 /** The engines that workers run: llama.cpp in a process per model, on weights from the cache. */
 export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions): EnginePorts {
   return {
-    startEngine: async ({ spec, modelPath, sink, onExit }) => {
+    startEngine: async ({ spec, modelPath, ...start }) => {
       // Read by us first: a damaged file gets a reason here, and the native reader never sees it.
       await readGguf(modelPath);
-      return startLlamaEngine({ modelPath, options: spec.options, sink, onExit });
+      return startLlamaEngine({ ...start, modelPath, options: spec.options });
     },
     pullWeights: (weights, { signal, onProgress }) =>
       pullWeights(weights, {

@@ -25,6 +25,8 @@ export interface LlamaEngineOptions {
   readonly onExit?: ((reason: AppError) => void) | undefined;
   /** Ends a load that takes longer. */
   readonly startTimeoutMs?: number | undefined;
+  /** Ends the load when it aborts; once the engine is ready, `close` is the way to end it. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 const DEFAULT_START_TIMEOUT_MS = 10 * 60_000;
@@ -41,10 +43,19 @@ const RESTART_BACKOFF = { baseMs: 100, maxMs: 10_000 };
  * that says why it cannot, and nothing is left running then.
  */
 export async function startLlamaEngine(options: LlamaEngineOptions): Promise<LlamaEngine> {
-  const start = settleStart(options.modelPath, options.options);
+  const { modelPath, signal } = options;
+  const start = settleStart(modelPath, options.options);
+  const cancelled = new AppError("cancelled", `the loading of ${modelPath} was cancelled`);
+  if (signal?.aborted) throw cancelled;
   const engine = new LlamaEngine(options, start);
-  await engine.started;
-  return engine;
+  const cancel = () => engine.cancelStart(cancelled);
+  signal?.addEventListener("abort", cancel, { once: true });
+  try {
+    await engine.started;
+    return engine;
+  } finally {
+    signal?.removeEventListener("abort", cancel);
+  }
 }
 
 /** The engine port over one engine process, which is started again when it crashes. */
@@ -74,6 +85,11 @@ export class LlamaEngine implements Engine {
   /** Settles with the first load. */
   get started(): Promise<void> {
     return this.#firstStart.promise;
+  }
+
+  /** Ends the first load; `started` rejects with the reason when the process is gone. */
+  cancelStart(reason: AppError): void {
+    if (this.#phase === "starting") void this.#child.kill(reason);
   }
 
   get info(): EngineInfo {
