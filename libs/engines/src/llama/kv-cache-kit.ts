@@ -29,6 +29,7 @@ export function checkKvCache(cache: KvCache, cells: NativeCells, seed: number): 
       begin(cache, newSequence(below, continued), earlier);
     }
     if (random() < 0.02) cache.evictAll();
+    if (random() < 0.1) cache.gather([...cache.running].filter(() => random() < 0.7));
     checkBooks(cache, cells);
   }
   for (const sequence of [...cache.running]) end(cache, sequence, seen);

@@ -24,6 +24,8 @@ export interface KvCache {
   share(sequence: Sequence, length: number): void;
   /** Takes the slot away; what it computed may be kept. */
   release(sequence: Sequence): void;
+  /** May move running sequences to other slots so that these are computed together faster. */
+  gather(sequences: readonly Sequence[]): void;
   /** Evicts kept prefixes until `tokens` cells are free or none is left; gives the free cells. */
   makeRoom(tokens: number): number;
   /** Drops every kept prefix that no running sequence needs; gives the tokens freed. */

@@ -138,10 +138,19 @@ describe("many requests at once", () => {
   it("answers 64 of them as it answers each alone", async () => {
     await withSession({ maxSequences: 16 }, async (session) => {
       const ask = (i: number): Promise<Answer> =>
-        session.ask({ prompt: promptOf(i, 20 + i), maxTokens: 8, sampling: NO_END });
+        session.ask({
+          prompt: promptOf(i, 20 + i),
+          maxTokens: lengthOf(i),
+          sampling: NO_END,
+          topLogprobs: 2,
+        });
+      // They end at different times, so that those that go on are moved next to each other.
+      const lengthOf = (i: number): number => 4 + ((i * 7) % 24);
       const answers = await Promise.all(Array.from({ length: 64 }, (_, i) => ask(i)));
-      for (const answer of answers) expect(answer.usage?.completionTokens).toBe(8);
-      for (const i of [0, 31, 63]) expect((await ask(i)).texts).toEqual(answers[i]?.texts);
+      for (const [i, answer] of answers.entries()) {
+        expect(answer.usage?.completionTokens).toBe(lengthOf(i));
+      }
+      for (let i = 0; i < 64; i += 7) expectSameButForTies(answers[i], await ask(i));
       expect(session.engine.load()).toMatchObject({ running: 0, waiting: 0 });
     });
   });

@@ -3,9 +3,10 @@ import { checkKvCache, type NativeCells, testSequence } from "./kv-cache-kit.ts"
 import type { Sequence } from "./sequence.ts";
 import { type KvSlots, SlotKvCache } from "./slot-kv-cache.ts";
 
-/** The streams of a cache split by slots, and how often one was copied to another. */
+/** The streams of a cache split by slots, and how often they were copied and exchanged. */
 class Streams implements KvSlots, NativeCells {
   copies = 0;
+  swaps = 0;
   readonly #streams = new Map<number, number[]>();
 
   compute(slot: number, position: number, token: number): void {
@@ -23,6 +24,14 @@ class Streams implements KvSlots, NativeCells {
     expect(this.#stream(from)).toHaveLength(held);
     this.#streams.set(to, this.#stream(from).slice(0, length));
     this.copies++;
+  }
+
+  swap(a: number, b: number): void {
+    expect(a).not.toBe(b);
+    const held = this.#stream(a);
+    this.#streams.set(a, this.#stream(b));
+    this.#streams.set(b, held);
+    this.swaps++;
   }
 
   tokensOf(slot: number): number[] {
@@ -123,13 +132,32 @@ describe("SlotKvCache", () => {
     expect(left).toEqual([1, 3, 4]);
   });
 
-  it("fills gaps between running slots where most run", () => {
-    const { cache, streams } = newCache(6);
+  it("moves sequences next to each other, and what idle slots keep with them", () => {
+    const { cache, streams } = newCache(8);
     const running = [1, 2, 3, 4, 5].map((number) => start(cache, streams, prompt(number, 20)));
-    const gap = running[1] as Sequence;
-    const { slot } = gap;
-    cache.release(gap);
-    expect(start(cache, streams, prompt(9, 20)).slot).toBe(slot);
+    for (const at of [1, 3]) cache.release(running[at] as Sequence);
+    const left = [...cache.running];
+    expect(left.map(({ slot }) => slot)).toEqual([0, 2, 4]);
+    cache.gather(left);
+    const slots = left.map(({ slot }) => slot).toSorted((a, b) => a - b);
+    expect((slots[2] as number) - (slots[0] as number)).toBe(2);
+    for (const { slot, tokens } of left)
+      expect(streams.tokensOf(slot)).toEqual([...tokens.values.subarray(0, 20)]);
+    for (const number of [2, 4]) {
+      expect(cache.cachedLength(testSequence(prompt(number, 30)))).toBe(20);
+    }
+    const { swaps } = streams;
+    cache.gather(left);
+    expect(streams.swaps).toBe(swaps);
+  });
+
+  it("leaves sequences where they are that are long to move", () => {
+    const { cache, streams } = newCache(4);
+    const running = [1, 2, 3].map((number) => start(cache, streams, prompt(number, 900)));
+    cache.release(running[1] as Sequence);
+    cache.gather([...cache.running]);
+    expect([...cache.running].map(({ slot }) => slot)).toEqual([0, 2]);
+    expect(streams.swaps).toBe(0);
   });
 
   it("refuses a sequence when every slot runs", () => {

@@ -7,6 +7,8 @@ export interface KvSlots {
   truncate(slot: number, length: number): void;
   /** Replaces what `to` holds by the first `length` of the `held` tokens of `from`. */
   copy(from: number, to: number, length: number, held: number): void;
+  /** Exchanges what two slots hold. */
+  swap(a: number, b: number): void;
 }
 
 interface SlotLimits {
@@ -35,6 +37,9 @@ const MIN_COPIED_SHARE = 1 / 128;
 
 /** From this share on, a request continues what a slot holds and takes it over. */
 const CONTINUED_SHARE = 0.5;
+
+/** An exchange of slots may move this many tokens: it must cost less than the rounds it speeds up. */
+const MAX_SWAPPED_TOKENS = 1024;
 
 const NOTHING = new Int32Array(0);
 
@@ -114,6 +119,29 @@ export class SlotKvCache implements KvCache {
     Object.assign(sequence, { slot: -1, computed: 0 });
   }
 
+  /**
+   * Brings the sequences into neighbouring slots: the library reads the weights once for each row of
+   * neighbours. Those outside of the row that holds most of them change places with what is in it.
+   */
+  gather(sequences: readonly Sequence[]): void {
+    const wanted = new Set<number>(sequences.map(({ slot }) => slot));
+    const begin = densestRow(wanted, sequences.length, this.#slots.length);
+    const inRow = (id: number) => id >= begin && id < begin + sequences.length;
+    const outside = [...wanted].filter((id) => !inRow(id));
+    for (let id = begin; outside.length > 0 && inRow(id); id++) {
+      if (!wanted.has(id)) this.#swap(this.#slots[id] as Slot, this.#slots[outside.pop()!] as Slot);
+    }
+  }
+
+  #swap(a: Slot, b: Slot): void {
+    if (heldTokens(a) + heldTokens(b) > MAX_SWAPPED_TOKENS) return;
+    this.#kv.swap(a.id, b.id);
+    const { owner, kept, lastUsed } = a;
+    Object.assign(a, { owner: b.owner, kept: b.kept, lastUsed: b.lastUsed });
+    Object.assign(b, { owner, kept, lastUsed });
+    for (const slot of [a, b]) if (slot.owner !== undefined) slot.owner.slot = slot.id;
+  }
+
   /** A slot's room is its own: whatever its sequence needs is free. */
   makeRoom(tokens: number): number {
     return tokens;
@@ -140,22 +168,25 @@ export class SlotKvCache implements KvCache {
     return this.#slots.reduce((a, b) => (compare(rank(b), rank(a)) > 0 ? b : a));
   }
 
-  /**
-   * The idle slot to give up: an empty one, else the one unused for longest. The library computes
-   * neighbours together, so where few are idle the one with the most running neighbours goes first.
-   */
+  /** The idle slot to give up: an empty one, else the one unused for longest. */
   #leastWorth(): Slot | undefined {
-    const crowded = this.#running.size >= this.#slots.length / 2;
-    const isRunning = (id: number) => this.#slots[id]?.owner !== undefined;
-    const rank = ({ id, kept, lastUsed }: Slot) => [
-      crowded ? Number(isRunning(id - 1)) + Number(isRunning(id + 1)) : 0,
-      kept.length === 0 ? 1 : 0,
-      -lastUsed,
-    ];
+    const rank = ({ kept, lastUsed }: Slot) => [kept.length === 0 ? 1 : 0, -lastUsed];
     const idle = this.#slots.filter(({ owner }) => owner === undefined);
     if (idle.length === 0) return undefined;
     return idle.reduce((a, b) => (compare(rank(b), rank(a)) > 0 ? b : a));
   }
+}
+
+/** Where the row of `length` slots begins that has the most of the wanted ones. */
+function densestRow(wanted: ReadonlySet<number>, length: number, slots: number): number {
+  let best = 0;
+  let most = -1;
+  for (let begin = 0; begin + length <= slots; begin++) {
+    let count = 0;
+    for (let id = begin; id < begin + length; id++) if (wanted.has(id)) count++;
+    if (count > most) [best, most] = [begin, count];
+  }
+  return best;
 }
 
 function heldTokens({ owner, kept }: Slot): number {

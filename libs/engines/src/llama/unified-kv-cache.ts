@@ -99,6 +99,9 @@ export class UnifiedKvCache implements KvCache {
     this.#trim(kept);
   }
 
+  /** The pool has no places that are better than others. */
+  gather(): void {}
+
   makeRoom(tokens: number): number {
     const free = this.capacity - this.usedTokens;
     return free >= tokens ? free : free + this.#tree.evict(tokens - free);
