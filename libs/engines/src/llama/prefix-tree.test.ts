@@ -1,7 +1,7 @@
 import { seededRandom } from "@heddle/base/random";
 import { describe, expect, it } from "vitest";
 import { type PrefixLease, PrefixTree } from "./prefix-tree.ts";
-import { UnifiedCells } from "./unified-cells.ts";
+import { UnifiedCells } from "./test-unified-cells.ts";
 
 const TREE_SEQUENCES = Array.from({ length: 12 }, (_, i) => 100 + i);
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { checkKvCache, type NativeCells, testSequence } from "./kv-cache-kit.ts";
 import type { Sequence } from "./sequence.ts";
 import { type KvSlots, SlotKvCache } from "./slot-kv-cache.ts";
+import { checkKvCache, type NativeCells, testSequence } from "./test-kv-cache.ts";
 
 /** The streams of a cache split by slots, and how often they were copied and exchanged. */
 class Streams implements KvSlots, NativeCells {

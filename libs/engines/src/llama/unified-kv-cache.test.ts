@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { checkKvCache, testSequence } from "./kv-cache-kit.ts";
-import { UnifiedCells } from "./unified-cells.ts";
+import { checkKvCache, testSequence } from "./test-kv-cache.ts";
+import { UnifiedCells } from "./test-unified-cells.ts";
 import { UnifiedKvCache } from "./unified-kv-cache.ts";
 
 const LIMITS = { kvTokens: 400, maxSequences: 4, retainedTokens: 200 };

@@ -1,6 +1,6 @@
 import { expect } from "vitest";
-import type { NativeCells } from "./kv-cache-kit.ts";
 import type { KvSequences } from "./prefix-tree.ts";
+import type { NativeCells } from "./test-kv-cache.ts";
 
 /** For tests: the cells of a unified KV cache, by who may see them. */
 export class UnifiedCells implements KvSequences, NativeCells {
