@@ -38,6 +38,17 @@ const MAX_CRASHES_IN_A_ROW = 5;
 const STABLE_RUN_MS = 60_000;
 const RESTART_BACKOFF = { baseMs: 100, maxMs: 10_000 };
 
+/** What a process reports that has done nothing. */
+const NO_LOAD = {
+  running: 0,
+  waiting: 0,
+  kvUsedTokens: 0,
+  promptTokens: 0,
+  cachedTokens: 0,
+  generatedTokens: 0,
+  residentBytes: 0,
+};
+
 /**
  * Loads a GGUF model in a process of its own. Resolves when it can answer; rejects with an AppError
  * that says why it cannot, and nothing is left running then.
@@ -122,9 +133,7 @@ export class LlamaEngine implements Engine {
 
   load(): EngineLoad {
     const { maxSequences = 0, maxQueued } = this.#start;
-    const idle = { running: 0, waiting: 0, kvUsedTokens: 0, kvTokens: 0, residentBytes: 0 };
-    const counters = { promptTokens: 0, cachedTokens: 0, generatedTokens: 0 };
-    const current = this.#load ?? { ...idle, ...counters, maxSequences, maxQueued };
+    const current = this.#load ?? { ...NO_LOAD, kvTokens: 0, maxSequences, maxQueued };
     return { ...current, restarts: this.#restarts };
   }
 
@@ -175,7 +184,8 @@ export class LlamaEngine implements Engine {
   #exited(reason: AppError): void {
     clearTimeout(this.#startTimer);
     if (this.#phase === "closed") return;
-    this.#load = undefined;
+    // Its room is known: the next process has as much.
+    if (this.#load !== undefined) this.#load = { ...this.#load, ...NO_LOAD };
     this.#failLive("engine_failed", reason.message);
     if (this.#phase === "starting") {
       this.#phase = "failed";

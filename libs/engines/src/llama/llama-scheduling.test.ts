@@ -241,6 +241,7 @@ describe("the engine's process", () => {
       expect(failed.error?.code).toBe("engine_failed");
       expect(failed.error?.message).toContain("SIGKILL");
       expect((await session.ask({ prompt })).error?.code).toBe("unavailable");
+      expect(session.engine.load()).toMatchObject({ running: 0, maxSequences: 16 });
       const after = await askUntilUp(session, prompt);
       expect(after.texts).toEqual(before.texts);
       expect(session.engine.load().restarts).toBe(1);
