@@ -6,6 +6,7 @@ import type {
   WeightsSpec,
 } from "@heddle/contracts/engine";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
+import type { JobIndex } from "@heddle/control/jobs/job-index";
 import type { ControlState } from "@heddle/control/state";
 
 /** The joints between the master's HTTP side, its dispatch and its replicated state. */
@@ -14,6 +15,10 @@ import type { ControlState } from "@heddle/control/state";
 export interface ControlPlane {
   /** Read-only for everyone but the log's apply. */
   readonly state: ControlState;
+  /** What follows from the state's jobs; read-only, and another object after a restore. */
+  readonly jobs: JobIndex;
+  /** The log index up to which the state has come. */
+  readonly appliedIndex: number;
   /** Resolves when the command is durable and applied; rejects with an AppError. */
   propose(command: ControlCommand): Promise<ControlReply>;
   /**

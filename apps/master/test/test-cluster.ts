@@ -13,7 +13,8 @@ import type {
   GenerateRequest,
 } from "@heddle/contracts/engine";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
-import type { ControlState, DeploymentRecord } from "@heddle/control/state";
+import { ReplicatedControl } from "@heddle/control/replicated-control";
+import type { DeploymentRecord } from "@heddle/control/state";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import {
@@ -34,7 +35,10 @@ const parameterServerProgram = join(apps, "parameter-server/dist/main.js");
 
 /** The replicated state of one master, changed by the test at will. */
 export class TestControl implements ControlPlane {
-  readonly state: ControlState = { keys: new Map(), models: new Map(), deployments: new Map() };
+  readonly #replicated = new ReplicatedControl();
+  readonly state = this.#replicated.state;
+  readonly jobs = this.#replicated.jobs;
+  readonly appliedIndex = 0;
   readonly #listeners = new Set<(command: ControlCommand) => void>();
 
   propose(): Promise<ControlReply> {

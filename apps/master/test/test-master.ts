@@ -1,8 +1,9 @@
 import { tmpdir } from "node:os";
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
-import { apply, emptyState } from "@heddle/control/apply";
 import type { ControlCommand } from "@heddle/control/command";
-import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
+import type { JobIndex } from "@heddle/control/jobs/job-index";
+import { ReplicatedControl } from "@heddle/control/replicated-control";
+import type { ApiKeyRecord } from "@heddle/control/state";
 import { createLogger } from "@heddle/observability/logger";
 import { Registry } from "prom-client";
 import { DEFAULT_HTTP_LIMITS } from "../src/http/fastify-server.ts";
@@ -16,11 +17,20 @@ export const PEPPER = Buffer.alloc(32, 7);
 
 /** A control plane without a disk: the real apply on every proposal, at once. */
 export class VolatileControl implements ControlPlane {
-  readonly state: ControlState = emptyState();
+  readonly #replicated = new ReplicatedControl();
+  readonly state = this.#replicated.state;
   readonly #listeners = new Set<(command: ControlCommand) => void>();
 
+  get jobs(): JobIndex {
+    return this.#replicated.jobs;
+  }
+
+  get appliedIndex(): number {
+    return this.#replicated.index;
+  }
+
   async propose(command: ControlCommand) {
-    const reply = apply(this.state, command);
+    const reply = this.#replicated.apply({ type: "control", command }, this.appliedIndex + 1);
     for (const listener of this.#listeners) listener(command);
     return reply;
   }

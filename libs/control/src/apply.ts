@@ -1,4 +1,4 @@
-import type { ControlCommand, ControlReply } from "./command.ts";
+import { type CatalogCommand, type ControlReply, OK, refuse } from "./command.ts";
 import type {
   ApiKeyRecord,
   ControlState,
@@ -12,10 +12,11 @@ export const MAX_KEYS = 100_000;
 const MAX_MODELS = 10_000;
 
 /**
- * The only code that changes the replicated state. Deterministic: the reply and the new state
+ * The only code that changes the keys and models of the state; jobs and nodes change in
+ * jobs/job-board.ts. Deterministic: the reply and the new state
  * follow from the old state and the command alone. A refused command changes nothing.
  */
-export function apply(state: ControlState, command: ControlCommand): ControlReply {
+export function apply(state: ControlState, command: CatalogCommand): ControlReply {
   switch (command.type) {
     case "key.create":
       return createKey(state, command.key);
@@ -31,13 +32,18 @@ export function apply(state: ControlState, command: ControlCommand): ControlRepl
 }
 
 export function emptyState(): ControlState {
-  return { keys: new Map(), models: new Map(), deployments: new Map() };
-}
-
-const OK: ControlReply = { ok: true };
-
-function refuse(code: "conflict" | "not_found" | "invalid_value", message: string): ControlReply {
-  return { ok: false, code, message };
+  return {
+    keys: new Map(),
+    models: new Map(),
+    deployments: new Map(),
+    jobs: new Map(),
+    specs: new Map(),
+    tasks: new Map(),
+    nodes: new Map(),
+    projects: new Map(),
+    queues: new Map(),
+    events: new Map(),
+  };
 }
 
 /** A newer master's command in an older log must not be skipped in silence by a reply of success. */

@@ -2,6 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import { RaftReplica } from "@heddle/consensus/raft-replica";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
+import type { JobIndex } from "@heddle/control/jobs/job-index";
 import type { LogCommand } from "@heddle/control/replicated-control";
 import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
@@ -85,6 +86,14 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   get state(): ControlState {
     return this.#machine.control.state;
+  }
+
+  get jobs(): JobIndex {
+    return this.#machine.control.jobs;
+  }
+
+  get appliedIndex(): number {
+    return this.#machine.control.index;
   }
 
   get fault(): AppError | undefined {
