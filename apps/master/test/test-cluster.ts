@@ -45,6 +45,10 @@ export class TestControl implements ControlPlane {
     return Promise.reject(new Error("the tests change the state themselves"));
   }
 
+  keptAnswer(): undefined {
+    return undefined;
+  }
+
   onApplied(listener: (command: ControlCommand) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);

@@ -9,7 +9,7 @@ import { Registry } from "prom-client";
 import { DEFAULT_HTTP_LIMITS } from "../src/http/fastify-server.ts";
 import type { UsageRow } from "../src/inference/accounting.ts";
 import { createMaster, type Master, type MasterOptions } from "../src/master.ts";
-import type { ControlPlane } from "../src/ports.ts";
+import type { ControlPlane, Once } from "../src/ports.ts";
 import { DEPLOYMENT, ListedNodes, MODEL } from "./fixtures.ts";
 import { ScriptedDispatch } from "./scripted-dispatch.ts";
 
@@ -29,8 +29,11 @@ export class VolatileControl implements ControlPlane {
     return this.#replicated.index;
   }
 
-  async propose(command: ControlCommand) {
-    const reply = this.#replicated.apply({ type: "control", command }, this.appliedIndex + 1);
+  async propose(command: ControlCommand, once: Once = {}) {
+    const reply = this.#replicated.apply(
+      { type: "control", command, ...once },
+      this.appliedIndex + 1,
+    );
     for (const listener of this.#listeners) listener(command);
     return reply;
   }
@@ -38,6 +41,15 @@ export class VolatileControl implements ControlPlane {
   onApplied(listener: (command: ControlCommand) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
+  }
+
+  keptAnswer(id: string) {
+    return this.#replicated.keptAnswer(id);
+  }
+
+  /** Everything that masters would keep, as lines of JSON. */
+  snapshot(): Iterable<string> {
+    return this.#replicated.snapshot();
   }
 
   async close(): Promise<void> {}

@@ -18,10 +18,22 @@ export type CatalogCommand =
       readonly model: ModelRecord;
       readonly deployment: DeploymentRecord;
     }
-  | { readonly type: "model.remove"; readonly atMs: number; readonly id: string };
+  | { readonly type: "model.remove"; readonly atMs: number; readonly id: string }
+  | {
+      readonly type: "setting.put";
+      readonly atMs: number;
+      readonly name: string;
+      readonly value: number;
+      /** The change is made only where the setting has this version; 0 is one that was never set. */
+      readonly ifVersion?: number | undefined;
+    };
 
 export type ControlReply =
-  | { readonly ok: true }
+  | {
+      readonly ok: true;
+      /** The version that a versioned record now has. */
+      readonly version?: number | undefined;
+    }
   | {
       readonly ok: false;
       readonly code: RefusalCode;
