@@ -121,7 +121,7 @@ export class Change {
     const { id } = node.offer;
     const before = this.state.nodes.get(id);
     this.state.nodes.set(id, node);
-    this.index.onNode(node);
+    this.index.onNode(before, node);
     if (before?.state === node.state && why === undefined) return;
     this.#emit({ type: "node", nodeId: id, state: node.state, why });
   }

@@ -2,7 +2,7 @@ import { CapacityBook } from "@heddle/scheduler/capacity-book";
 import type { NodeSnapshot, TaskRequest } from "@heddle/scheduler/model";
 import { isTerminal } from "./lifecycle.ts";
 import type { JobRecord, JobsState, NodeRecord, TaskRecord } from "./records.ts";
-import { nodeLabels, taskRequest } from "./task-request.ts";
+import { nodeLabels, servingRequest, taskRequest } from "./task-request.ts";
 
 /**
  * What follows from the jobs' state and would be slow to find in it. It is no part of what is
@@ -35,7 +35,7 @@ export class JobIndex {
 
   constructor(state: JobsState) {
     this.#state = state;
-    for (const node of state.nodes.values()) this.onNode(node);
+    for (const node of state.nodes.values()) this.onNode(undefined, node);
     for (const job of state.jobs.values()) this.onJob(undefined, job);
     for (const [key, task] of state.tasks) {
       this.onTask(key, undefined, task);
@@ -44,8 +44,16 @@ export class JobIndex {
     }
   }
 
-  onNode(node: NodeRecord): void {
-    this.capacity.setNode(this.snapshotOf(node));
+  onNode(before: NodeRecord | undefined, after: NodeRecord): void {
+    this.capacity.setNode(this.snapshotOf(after));
+    if (before?.serving === after.serving) return;
+    const nodeId = after.offer.id;
+    for (const { devices } of before?.serving ?? []) {
+      this.capacity.release(servingRequest(devices.length), { nodeId, devices });
+    }
+    for (const { devices } of after.serving) {
+      this.capacity.hold(servingRequest(devices.length), { nodeId, devices });
+    }
   }
 
   /** A job was submitted, has changed, or is forgotten. */

@@ -57,6 +57,27 @@ export function taskRequest(spec: SubmitJob, tasks: number): TaskRequest {
   };
 }
 
+/** What a replica of a deployed model holds: whole devices, and nothing else that is counted. */
+export function servingRequest(gpus: number): TaskRequest {
+  return {
+    gpus,
+    gpuMilli: WHOLE_DEVICE_MILLI,
+    gpuTypes: [],
+    gpuMemoryGb: 0,
+    scalars: {
+      cpuMilli: 0,
+      memoryMib: 0,
+      localSsdGb: 0,
+      ioOperationsPerSec: 0,
+      networkMbps: 0,
+    },
+    nodeAffinity: [],
+    nodeAntiAffinity: [],
+    infiniband: false,
+    tolerations: [],
+  };
+}
+
 /** Why the GPUs cannot be split over so many tasks, if they cannot. */
 export function splitFault(gpuCount: number, tasks: number): string | undefined {
   const milli = gpuMilliPerTask(gpuCount, tasks);
