@@ -185,3 +185,25 @@ export const drainWorkerRequest = z.strictObject({
   /** When what still runs is ended, whether it has checkpointed or not. */
   deadline_seconds: z.number().min(0).max(86_400).default(600),
 });
+
+const many = z.union([z.string(), z.array(z.string())]).transform((given) => [given].flat());
+/** The query of GET /jobs. */
+export const listJobsQuery = z.strictObject({
+  limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  cursor: z.string().max(256).optional(),
+  /** One, or several separated by commas. */
+  state: many
+    .transform((given) => given.flatMap((text) => text.split(",")))
+    .pipe(z.array(z.enum(JOB_STATES)))
+    .optional(),
+  algorithm: z.string().optional(),
+  /** `key` or `key=value`; each must hold. */
+  label: many.optional(),
+  /** Submitted at this time or later. */
+  since: z.iso.datetime({ offset: true }).optional(),
+  project: z.string().optional(),
+  queue: z.string().optional(),
+  name: z.string().optional(),
+});
+
+export type ListJobsQuery = z.output<typeof listJobsQuery>;

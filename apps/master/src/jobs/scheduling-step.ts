@@ -12,8 +12,8 @@ import type { PlanBook } from "./plan-book.ts";
 
 /** A promise that moves by less is not written anew. */
 const PROMISE_SLACK_MS = 10_000;
-/** Starts of one plan: its entry in the log stays small, and the next plan follows at once. */
-const MAX_STARTS = 1_000;
+/** Starts in one entry of the log; a longer plan goes in several, which do not need each other. */
+const MAX_STARTS = 500;
 
 export interface SchedulingStepOptions {
   readonly control: ControlPlane;
@@ -45,8 +45,10 @@ export async function schedulingStep(options: SchedulingStepOptions): Promise<nu
   const admissionMs = admitted.map((id) => nowMs - (state.jobs.get(id)?.submittedAtMs ?? nowMs));
   const durationMs = performance.now() - startedMs;
   options.onRound?.({ durationMs, starts: command.starts.length, admissionMs });
-  if (changesSomething(control, command)) await propose(control, command);
-  return plan.starts.length > MAX_STARTS ? nowMs : nextLookMs(view);
+  if (changesSomething(control, command)) {
+    await Promise.all(entriesOf(command).map((entry) => propose(control, entry)));
+  }
+  return nextLookMs(view);
 }
 
 interface Admission {
@@ -122,15 +124,24 @@ function commandOf(
     acknowledgeMs,
     admitted,
     unsatisfiable,
-    starts: plan.starts
-      .slice(0, MAX_STARTS)
-      .map(({ jobId, placements }) => ({ jobId, placements })),
+    starts: plan.starts.map(({ jobId, placements }) => ({ jobId, placements })),
     preemptions: plan.preemptions.map(({ victimId, forJobId }) => ({ victimId, forJobId })),
     expired: plan.expired,
     promise: isOfJob
       ? { jobId: reservation.jobId, startAtMs: Math.ceil(reservation.startAtMs) }
       : undefined,
   };
+}
+
+/** The plan as entries of the log: the first has everything but the further starts. */
+function entriesOf(command: CommitPlanCommand): CommitPlanCommand[] {
+  const { starts } = command;
+  const entries = [{ ...command, starts: starts.slice(0, MAX_STARTS) }];
+  const rest = { ...command, admitted: [], unsatisfiable: [], preemptions: [], expired: [] };
+  for (let from = MAX_STARTS; from < starts.length; from += MAX_STARTS) {
+    entries.push({ ...rest, starts: starts.slice(from, from + MAX_STARTS) });
+  }
+  return entries;
 }
 
 function changesSomething({ state, jobs }: ControlPlane, command: CommitPlanCommand): boolean {
