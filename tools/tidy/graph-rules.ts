@@ -29,6 +29,10 @@ const PUBLIC = /^libs\/(client|plugin-kit)\/src\//;
 
 /** Exports whose users are meant to be tests, in every package. */
 const FOR_TESTS = new Set([
+  "apps/master/src/jobs/node-offer.ts: gpuTypeOf",
+  "libs/contracts/src/jobs.ts: FAILURE_REASONS",
+  "libs/contracts/src/jobs.ts: JOB_STATES",
+  "libs/control/src/jobs/lifecycle.ts: MAX_LOSSES",
   "apps/master/src/inference/rate-limit-headers.ts: durationText",
   "libs/auth/src/rate-limiter.ts: LIMIT_CEILING",
   "libs/base/src/random.ts: seededRandom",
@@ -38,6 +42,9 @@ const FOR_TESTS = new Set([
   "libs/engines/src/llama/logprobs.ts: topTokens",
   "libs/raft/src/entry.ts: entryBytes",
 ]);
+
+/** What the worker's side of jobs reads, which is built beside the masters'. */
+const AWAITED = new Set(["libs/contracts/src/jobs.ts: progressLine"]);
 
 export function layering(files: readonly SourceFile[]): string[] {
   return files.flatMap((file) =>
@@ -229,7 +236,7 @@ export function deadExports(files: readonly SourceFile[]): string[] {
 }
 
 function isAllowed(name: string): boolean {
-  return FOR_TESTS.has(name);
+  return FOR_TESTS.has(name) || AWAITED.has(name);
 }
 
 function isNamedTwice(file: SourceFile, name: string): boolean {
