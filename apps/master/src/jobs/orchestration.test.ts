@@ -36,6 +36,8 @@ async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Prom
     snapshotEntries: 20,
   });
   await eventually(() => plane.status().role === "leader", 30_000);
+  // What the log holds from an earlier start is applied once the new term has committed.
+  await plane.readBarrier();
   const directoryOfNodes = new ListedNodes();
   const loops = startOrchestration({ control: plane, directory: directoryOfNodes, logger, times });
   try {
