@@ -1,6 +1,7 @@
 import { tmpdir } from "node:os";
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
 import type { ControlCommand } from "@heddle/control/command";
+import type { JobIndex } from "@heddle/control/jobs/job-index";
 import { ReplicatedControl } from "@heddle/control/replicated-control";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { createLogger } from "@heddle/observability/logger";
@@ -16,12 +17,23 @@ export const PEPPER = Buffer.alloc(32, 7);
 
 /** A control plane without a disk: the real apply on every proposal, at once. */
 export class VolatileControl implements ControlPlane {
-  readonly #control = new ReplicatedControl();
-  readonly state = this.#control.state;
+  readonly #replicated = new ReplicatedControl();
+  readonly state = this.#replicated.state;
   readonly #listeners = new Set<(command: ControlCommand) => void>();
 
+  get jobs(): JobIndex {
+    return this.#replicated.jobs;
+  }
+
+  get appliedIndex(): number {
+    return this.#replicated.index;
+  }
+
   async propose(command: ControlCommand, once: Once = {}) {
-    const reply = this.#control.apply({ type: "control", command, ...once });
+    const reply = this.#replicated.apply(
+      { type: "control", command, ...once },
+      this.appliedIndex + 1,
+    );
     for (const listener of this.#listeners) listener(command);
     return reply;
   }
@@ -32,15 +44,21 @@ export class VolatileControl implements ControlPlane {
   }
 
   keptAnswer(id: string) {
-    return this.#control.keptAnswer(id);
+    return this.#replicated.keptAnswer(id);
   }
 
   /** Everything that masters would keep, as lines of JSON. */
   snapshot(): Iterable<string> {
-    return this.#control.snapshot();
+    return this.#replicated.snapshot();
   }
 
   async close(): Promise<void> {}
+}
+
+/** What a master is built on, for what must be built on the same. */
+interface Parts {
+  readonly control: VolatileControl;
+  readonly directory: ListedNodes;
 }
 
 export interface TestMaster {
@@ -54,7 +72,9 @@ export interface TestMaster {
   addKey(record?: Partial<ApiKeyRecord>): Promise<{ id: string; text: string }>;
 }
 
-export async function startTestMaster(overrides: Partial<MasterOptions> = {}): Promise<TestMaster> {
+export async function startTestMaster(
+  overrides: Partial<MasterOptions> | ((of: Parts) => Partial<MasterOptions>) = {},
+): Promise<TestMaster> {
   const dispatch = new ScriptedDispatch();
   const directory = new ListedNodes();
   const control = new VolatileControl();
@@ -85,7 +105,7 @@ export async function startTestMaster(overrides: Partial<MasterOptions> = {}): P
     http: DEFAULT_HTTP_LIMITS,
     maxCalls: 1000,
     deadlineMs: 20_000,
-    ...overrides,
+    ...(typeof overrides === "function" ? overrides({ control, directory }) : overrides),
   });
   return { master, url: master.url, dispatch, directory, control, adminKey, rows, addKey };
 }
