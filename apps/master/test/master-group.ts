@@ -1,12 +1,12 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { freePort } from "@heddle/base/testing/free-ports";
 
 const program = fileURLToPath(new URL("./scripted-main.ts", import.meta.url));
 
@@ -251,33 +251,4 @@ export async function eventually(what: string, condition: () => Promise<boolean>
     if (performance.now() > end) throw new Error(`it never came true that ${what}`);
     await delay(50);
   }
-}
-
-/** The first of so many free ports in a row. */
-export async function freePorts(count: number): Promise<number> {
-  for (;;) {
-    const first = await freePort();
-    const others = Array.from({ length: count - 1 }, (_, at) => first + 1 + at);
-    const free = await Promise.all(others.map((port) => port < 65_000 && isFree(port)));
-    if (free.every(Boolean)) return first;
-  }
-}
-
-async function isFree(port: number): Promise<boolean> {
-  const server = createServer();
-  const listening = once(server, "listening").then(() => true);
-  const failed = once(server, "error").then(() => false);
-  server.listen(port, "127.0.0.1");
-  const isMine = await Promise.race([listening, failed]).catch(() => false);
-  if (isMine) server.close();
-  return isMine;
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, "close");
-  return port;
 }
