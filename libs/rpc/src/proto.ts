@@ -26,6 +26,9 @@ import type {
   LoadRequest,
   LoadRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/LoadRequest";
+import type { LogAck, LogAck__Output } from "@heddle/contracts/generated/heddle/v1/LogAck";
+import type { LogChunk, LogChunk__Output } from "@heddle/contracts/generated/heddle/v1/LogChunk";
+import type { LogRange, LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
 import type {
   NodeReport,
   NodeReport__Output,
@@ -56,6 +59,14 @@ import type {
   SnapshotReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/SnapshotReply";
 import type {
+  TaskCommand,
+  TaskCommand__Output,
+} from "@heddle/contracts/generated/heddle/v1/TaskCommand";
+import type {
+  TaskReport,
+  TaskReport__Output,
+} from "@heddle/contracts/generated/heddle/v1/TaskReport";
+import type {
   UnloadReply,
   UnloadReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/UnloadReply";
@@ -73,7 +84,7 @@ const protoFolder = fileURLToPath(new URL("../../../proto", import.meta.url));
  * and a oneof's name holds the name of the member that is set.
  */
 export const packageDefinition = loadSync(
-  ["cluster.proto", "worker.proto", "raft.proto", "health.proto"],
+  ["cluster.proto", "worker.proto", "raft.proto", "tasks.proto", "health.proto"],
   {
     includeDirs: [protoFolder],
     keepCase: false,
@@ -97,6 +108,8 @@ export const clusterService = service("heddle.v1.Cluster");
 export const raftService = service("heddle.v1.Raft");
 const workerModelsService = service("heddle.v1.WorkerModels");
 export const workerInferenceService = service("heddle.v1.WorkerInference");
+export const workerTasksService = service("heddle.v1.WorkerTasks");
+export const taskLogsService = service("heddle.v1.TaskLogs");
 export const healthService = service("grpc.health.v1.Health");
 
 export const attachMethod = method<
@@ -149,6 +162,21 @@ export const introduceMethod = method<
   IntroductionReply,
   IntroductionReply__Output
 >(raftService, "Introduce");
+
+export const taskSessionMethod = method<
+  TaskCommand,
+  TaskCommand__Output,
+  TaskReport,
+  TaskReport__Output
+>(workerTasksService, "Session");
+export const shipLogsMethod = method<LogChunk, LogChunk__Output, LogAck, LogAck__Output>(
+  taskLogsService,
+  "Ship",
+);
+export const readLogMethod = method<LogRange, LogRange__Output, LogChunk, LogChunk__Output>(
+  taskLogsService,
+  "Read",
+);
 
 function service(name: string): ServiceDefinition {
   const definition = packageDefinition[name];
