@@ -45,6 +45,11 @@ export class Membership {
     return this.#members.has(id);
   }
 
+  /** True for a member that was in the group and was taken out of it, which is for good. */
+  wasRemoved(id: number): boolean {
+    return this.#members.size > 0 && id <= this.#lastId && !this.has(id);
+  }
+
   /** Undefined where the configuration is not known. */
   state(): MembershipState | undefined {
     const { confState } = this;

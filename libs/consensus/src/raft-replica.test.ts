@@ -64,7 +64,7 @@ describe("a replica", () => {
     await group.settle(next?.running.propose(bytes("kept")) as Promise<number>);
     group.drop = () => false;
     await expect(group.settle(lost)).rejects.toMatchObject({
-      code: "unavailable",
+      code: "outcome_unknown",
       message: expect.stringMatching(/unknown whether the change was made: the leader changed/),
     });
     await group.until("the old leader follows", () => leader.machine.texts.join() === "kept");

@@ -1,4 +1,5 @@
-import type { ControlCommand, ControlReply } from "./command.ts";
+import { isSettingName, settingFault } from "@heddle/contracts/settings";
+import { type CatalogCommand, type ControlReply, OK, refuse } from "./command.ts";
 import type {
   ApiKeyRecord,
   ControlState,
@@ -12,10 +13,11 @@ export const MAX_KEYS = 100_000;
 const MAX_MODELS = 10_000;
 
 /**
- * The only code that changes the replicated state. Deterministic: the reply and the new state
+ * The only code that changes the keys and models of the state; jobs and nodes change in
+ * jobs/job-board.ts. Deterministic: the reply and the new state
  * follow from the old state and the command alone. A refused command changes nothing.
  */
-export function apply(state: ControlState, command: ControlCommand): ControlReply {
+export function apply(state: ControlState, command: CatalogCommand): ControlReply {
   switch (command.type) {
     case "key.create":
       return createKey(state, command.key);
@@ -25,19 +27,27 @@ export function apply(state: ControlState, command: ControlCommand): ControlRepl
       return registerModel(state, command.model, command.deployment);
     case "model.remove":
       return removeModel(state, command.id);
+    case "setting.put":
+      return putSetting(state, command);
     default:
       return unknownCommand(command);
   }
 }
 
 export function emptyState(): ControlState {
-  return { keys: new Map(), models: new Map(), deployments: new Map() };
-}
-
-const OK: ControlReply = { ok: true };
-
-function refuse(code: "conflict" | "not_found" | "invalid_value", message: string): ControlReply {
-  return { ok: false, code, message };
+  return {
+    keys: new Map(),
+    models: new Map(),
+    deployments: new Map(),
+    settings: new Map(),
+    jobs: new Map(),
+    specs: new Map(),
+    tasks: new Map(),
+    nodes: new Map(),
+    projects: new Map(),
+    queues: new Map(),
+    events: new Map(),
+  };
 }
 
 /** A newer master's command in an older log must not be skipped in silence by a reply of success. */
@@ -149,6 +159,22 @@ function removeModel(state: ControlState, id: string): ControlReply {
   }
   state.deployments.delete(model.deployment);
   return OK;
+}
+
+function putSetting(
+  state: ControlState,
+  { name, value, ifVersion, atMs }: Extract<CatalogCommand, { type: "setting.put" }>,
+): ControlReply {
+  if (!isSettingName(name)) return refuse("not_found", `no setting has the name ${name}`);
+  const fault = settingFault(name, value);
+  if (fault) return refuse("invalid_value", `${name}: ${fault}, got ${value}`);
+  const version = state.settings.get(name)?.version ?? 0;
+  if (ifVersion !== undefined && ifVersion !== version) {
+    const message = `the setting ${name} has the version ${version}, not ${ifVersion}; read it again`;
+    return refuse("precondition_failed", message);
+  }
+  state.settings.set(name, { value, version: version + 1, updatedAtMs: atMs });
+  return { ok: true, version: version + 1 };
 }
 
 /** Equal as JSON whatever the order of the keys; absent and undefined members are the same. */

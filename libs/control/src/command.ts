@@ -1,10 +1,15 @@
+import type { ErrorCode } from "@heddle/base/errors";
+import type { JobsCommand } from "./jobs/commands.ts";
 import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "./state.ts";
 
 /**
  * Everything that changes the replicated state. `atMs` is stamped by the proposer and is the only
  * time that `apply` knows.
  */
-export type ControlCommand =
+export type ControlCommand = CatalogCommand | JobsCommand;
+
+/** Changes of keys and models. */
+export type CatalogCommand =
   | { readonly type: "key.create"; readonly atMs: number; readonly key: ApiKeyRecord }
   | { readonly type: "key.revoke"; readonly atMs: number; readonly id: string }
   | {
@@ -13,12 +18,44 @@ export type ControlCommand =
       readonly model: ModelRecord;
       readonly deployment: DeploymentRecord;
     }
-  | { readonly type: "model.remove"; readonly atMs: number; readonly id: string };
+  | { readonly type: "model.remove"; readonly atMs: number; readonly id: string }
+  | {
+      readonly type: "setting.put";
+      readonly atMs: number;
+      readonly name: string;
+      readonly value: number;
+      /** The change is made only where the setting has this version; 0 is one that was never set. */
+      readonly ifVersion?: number | undefined;
+    };
 
 export type ControlReply =
-  | { readonly ok: true }
+  | {
+      readonly ok: true;
+      /** The version that a versioned record now has. */
+      readonly version?: number | undefined;
+    }
   | {
       readonly ok: false;
-      readonly code: "conflict" | "not_found" | "invalid_value";
+      readonly code: RefusalCode;
       readonly message: string;
+      /** The part of the request at fault, as `resources.gpu_count`. */
+      readonly param?: string | undefined;
     };
+
+type RefusalCode = Extract<
+  ErrorCode,
+  | "conflict"
+  | "not_found"
+  | "invalid_value"
+  | "unprocessable"
+  | "precondition_failed"
+  | "insufficient_quota"
+  | "overloaded"
+>;
+
+export const OK: ControlReply = { ok: true };
+
+/** A refusal; the message is the end of a sentence: lower case, no full stop. */
+export function refuse(code: RefusalCode, message: string, param?: string): ControlReply {
+  return param === undefined ? { ok: false, code, message } : { ok: false, code, message, param };
+}

@@ -59,7 +59,7 @@ test("a snapshot with a changed, missing or foreign line is refused", async () =
   const refused = (changed: string[]) => new ReplicatedControl().restore(changed);
   await expect(refused(lines.slice(0, -1))).rejects.toThrow(/hash/);
   await expect(refused(lines.map((line) => line.replace('"n', '"m')))).rejects.toThrow(/hash/);
-  await expect(refused([...lines, '["jobs","1",{}]'])).rejects.toThrow(/newer master/);
+  await expect(refused([...lines, '["robots","1",{}]'])).rejects.toThrow(/newer master/);
   await expect(refused(['{"version":2}'])).rejects.toThrow(/newer master/);
 });
 

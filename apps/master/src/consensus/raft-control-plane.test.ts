@@ -47,7 +47,8 @@ async function open(
   const lock = await lockDirectory(directory);
   const faults: string[] = [];
   const onFatal = (error: Error) => faults.push(error.message);
-  const parts = { directory, lock, name, peers, clusterToken, server, logger, onFatal };
+  const onRemoved = onFatal;
+  const parts = { directory, lock, name, peers, clusterToken, server, logger, onFatal, onRemoved };
   try {
     const limits = { segmentBytes: 2 ** 20, hashEveryCommands: 10 };
     const plane = await RaftControlPlane.open({ ...parts, ...limits }, signal);
@@ -82,7 +83,7 @@ test("a request of a session is applied once, through whatever master it comes a
   await first.plane.readBarrier();
   const client = "client-0001";
   expect(await first.plane.openSession(client)).toEqual({ ok: true });
-  const request = { client, sequence: 1 };
+  const request = { session: { client, sequence: 1 } };
   expect(await first.plane.propose(create("aaaaaaaa"), request)).toEqual({ ok: true });
   expect(await second.plane.propose(create("aaaaaaaa"), request)).toEqual({ ok: true });
   expect(await second.plane.propose(create("aaaaaaaa"))).toMatchObject({ code: "conflict" });

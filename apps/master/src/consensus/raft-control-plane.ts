@@ -2,13 +2,14 @@ import { AppError } from "@heddle/base/errors";
 import { RaftReplica } from "@heddle/consensus/raft-replica";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
+import type { KeptAnswer } from "@heddle/control/idempotency";
+import type { JobIndex } from "@heddle/control/jobs/job-index";
 import type { LogCommand } from "@heddle/control/replicated-control";
-import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
 import type { BoundServer } from "@heddle/rpc/server";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
-import type { ControlGroup, ControlPlane, GroupStatus, MemberProgress } from "../ports.ts";
+import type { ControlGroup, ControlPlane, GroupStatus, MemberProgress, Once } from "../ports.ts";
 import { ControlMachine, controlCommandOf, encodeLogCommand } from "./control-machine.ts";
 import type { DirectoryLock } from "./directory-lock.ts";
 import { Formation } from "./formation.ts";
@@ -16,6 +17,7 @@ import { type FullIdentity, isFull, startIdentity, writeIdentity } from "./ident
 import { memberChanges } from "./member-changes.ts";
 import { RaftService } from "./raft-service.ts";
 import { RaftTransport } from "./raft-transport.ts";
+import { RemovalWatch } from "./removal-watch.ts";
 import { startTicks, type Ticks } from "./ticks.ts";
 
 export interface RaftControlPlaneOptions {
@@ -30,6 +32,8 @@ export interface RaftControlPlaneOptions {
   readonly logger: Logger;
   /** Called when this master must end: its disk failed, or its state differs from the others'. */
   readonly onFatal: (error: AppError) => void;
+  /** Called when this master was removed from the group and has handed over what it led. */
+  readonly onRemoved: (error: AppError) => void;
   /** Of the write-ahead log; 64 MiB. */
   readonly segmentBytes?: number | undefined;
   readonly snapshotEntries?: number | undefined;
@@ -43,6 +47,8 @@ const HEARTBEAT_TICKS = 2;
 const ELECTION_TICKS = 14;
 /** 10 s: longer than any election that can succeed. */
 const REQUEST_TICKS = 200;
+/** A removed leader tells the others what is committed, and hands over; two round trips suffice. */
+const HAND_OVER_MS = 1_000;
 
 /**
  * The control plane of a master in a group of one, three or more: a Raft replica whose state machine
@@ -57,6 +63,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   readonly #transport: RaftTransport;
   #replica: RaftReplica<ControlReply> | undefined;
   #ticks: Ticks | undefined;
+  #watch: RemovalWatch | undefined;
   #fault: AppError | undefined;
 
   private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
@@ -87,6 +94,14 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this.#machine.control.state;
   }
 
+  get jobs(): JobIndex {
+    return this.#machine.control.jobs;
+  }
+
+  get appliedIndex(): number {
+    return this.#machine.control.index;
+  }
+
   get fault(): AppError | undefined {
     return this.#fault ?? this.#running.fault;
   }
@@ -95,8 +110,12 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this;
   }
 
-  propose(command: ControlCommand, session?: SessionRequest): Promise<ControlReply> {
-    return this.#propose({ type: "control", command, session });
+  propose(command: ControlCommand, once: Once = {}): Promise<ControlReply> {
+    return this.#propose({ type: "control", command, ...once });
+  }
+
+  keptAnswer(id: string): KeptAnswer | undefined {
+    return this.#machine.control.keptAnswer(id);
   }
 
   openSession(client: string): Promise<ControlReply> {
@@ -117,6 +136,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   readBarrier(): Promise<void> {
+    if (this.#fault) return Promise.reject(this.#fault);
     return this.#running.readBarrier();
   }
 
@@ -171,6 +191,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   async close(): Promise<void> {
     this.#ticks?.stop();
+    this.#watch?.stop();
     await this.#replica?.stop();
     this.#transport.close();
     await this.#options.lock.close();
@@ -207,6 +228,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       snapshotEntries,
       yieldToLoop: () => new Promise((resolve) => setImmediate(resolve)),
       onFatal: (error) => this.#fail(error),
+      onRemoved: () => this.#onRemoved(),
       trace: (event) => {
         if (event.kind === "roleChanged")
           logger.info({ ...event }, "the role in the group changed");
@@ -224,6 +246,22 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       progress: () => this.#ownProgress(),
     });
     this.#ticks = startTicks(TICK_MS, (ticks) => replica.tick(ticks));
+    this.#watch = new RemovalWatch({
+      identity: this.#identity,
+      clusterToken: this.#options.clusterToken,
+      hasLeader: () => replica.status().leader !== undefined,
+      others: () => this.#transport.membersNow(),
+      onRemoved: () => this.#onRemoved(),
+    });
+  }
+
+  /** From here on it takes no changes; the replica runs on for as long as its successor needs. */
+  #onRemoved(): void {
+    if (this.#fault) return;
+    const message = `This master was removed from the group and ends. To have it join anew, empty ${this.#options.directory} and start it again.`;
+    const error = new AppError("member_removed", message);
+    this.#fault = error;
+    setTimeout(() => this.#options.onRemoved(error), HAND_OVER_MS);
   }
 
   #propose(entry: LogCommand): Promise<ControlReply> {

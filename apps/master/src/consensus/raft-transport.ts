@@ -102,6 +102,13 @@ export class RaftTransport implements Transport {
     }
   }
 
+  /** The other members, each with the address at which it is reached now. */
+  membersNow(): readonly Member[] {
+    return this.#members.map((member) => {
+      return { ...member, address: this.#remotes.get(member.id)?.address ?? member.address };
+    });
+  }
+
   async sendSnapshot(to: number, snapshot: OutgoingSnapshot): Promise<void> {
     const remote = this.#remotes.get(to);
     if (!remote?.address)

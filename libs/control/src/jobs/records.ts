@@ -53,7 +53,7 @@ export interface JobRecord {
 }
 
 export interface Leaving {
-  readonly why: "preempt" | "drain" | "suspend" | "recover";
+  readonly why: "preempt" | "drain" | "suspend";
   readonly forJobId?: string | undefined;
 }
 
@@ -117,6 +117,8 @@ export interface TaskRecord {
   /** Thousandths of each device; 0 without devices. */
   readonly gpuMilli: number;
   readonly phase: TaskPhase;
+  /** It was asked to leave: then an end without a fault is not the job's end. */
+  readonly asked?: true | undefined;
   /** `host:port` where the other tasks reach it. */
   readonly rendezvous?: string | undefined;
   readonly exit?: TaskExitRecord | undefined;
@@ -233,18 +235,17 @@ export interface EventRecord {
   readonly what: JobEventRecord | NodeEventRecord;
 }
 
-/** A job has entered a state, or has new progress. */
+/** A job has entered a state. Progress makes no event: it would drive the others out. */
 export interface JobEventRecord {
   readonly type: "job";
   readonly jobId: string;
   readonly project: string;
   readonly state: JobState;
-  /** The state before; absent at the submission; the same as `state` where only progress is new. */
+  /** The state before; absent at the submission. */
   readonly from?: JobState | undefined;
   readonly attempt: number;
   readonly failure?: Omit<JobFailure, "lastLines"> | undefined;
-  readonly why?: Leaving["why"] | "cancel" | undefined;
-  readonly progress?: ProgressRecord | undefined;
+  readonly why?: Leaving["why"] | undefined;
 }
 
 export interface NodeEventRecord {

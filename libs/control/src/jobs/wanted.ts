@@ -26,8 +26,8 @@ export function wantedOf(job: JobRecord | undefined, task: TaskRecord): WantedTa
     case "running":
       return { order: "start" };
     case "recovering":
-      // A replacement waits with the others until every one has its lease.
-      return { order: task.phase === "reserved" || task.phase === "leased" ? "lease" : "start" };
+      // A replacement joins the tasks that run as soon as it has its lease.
+      return { order: task.phase === "reserved" ? "lease" : "start" };
     case "checkpointing": {
       const why = job.leaving?.why ?? "preempt";
       return { order: "stop", checkpoint: true, byMs: job.dueMs, why };
