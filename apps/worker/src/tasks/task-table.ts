@@ -126,9 +126,9 @@ export class TaskTable {
 
   stop(id: TaskId__Output, how: { checkpoint: boolean; graceMs: number; why: string }): void {
     const task = this.#tasks.get(keyOf(id));
-    if (!task) return this.#bury(id, "", `never started: ${how.why}`);
-    task.stop(how);
-    this.#changed(task, "phase");
+    task?.stop(how);
+    if (task) this.#changed(task, "phase");
+    else this.#bury(id, "", `never started: ${how.why}`);
   }
 
   checkpoint(id: TaskId__Output): void {
@@ -259,7 +259,14 @@ export class TaskTable {
   }
 
   #bury(id: TaskId__Output, reason: string, message: string): void {
-    const exit = { signal: "", reason, message, lastLines: [], endedUnixMs: Date.now() };
+    const exit = {
+      signal: "",
+      reason,
+      message,
+      lastLines: [],
+      endedUnixMs: Date.now(),
+      asked: true,
+    };
     const status: TaskStatus = { task: id, phase: "exited", rendezvous: "", exit };
     this.#tombstones.set(keyOf(id), status);
     const oldest = this.#tombstones.keys().next().value;

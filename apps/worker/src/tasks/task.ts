@@ -338,12 +338,14 @@ export class Task {
     await this.#port?.release();
     await this.streams.seal();
     const lastLines = await this.streams.lastLines(lastLineCount);
-    const wasAsked = this.#stopWhy !== undefined && !verdict;
-    const { reason, message } = wasAsked
-      ? { reason: "", message: `stopped: ${this.#stopWhy}` }
-      : judge(end, lastLines, verdict);
+    const asked = this.#stopWhy !== undefined;
+    const { reason, message } =
+      asked && !verdict
+        ? { reason: "", message: `stopped: ${this.#stopWhy}` }
+        : judge(end, lastLines, verdict);
     const { exitCode, signal = "" } = end;
-    this.#exit = { exitCode, signal, reason, message, lastLines, endedUnixMs: Date.now() };
+    const endedUnixMs = Date.now();
+    this.#exit = { exitCode, signal, reason, message, lastLines, endedUnixMs, asked };
     this.#phase = "exited";
     await this.#remember();
     this.#around.onChange("phase");
