@@ -19,6 +19,10 @@ import { listRoutes } from "./http/route-table.ts";
 import { Accounting, type UsageSink } from "./inference/accounting.ts";
 import { ChatCompletions } from "./inference/chat-completions.ts";
 import { InFlight } from "./inference/in-flight.ts";
+import { EventWatch } from "./jobs/event-watch.ts";
+import { JobService } from "./jobs/job-service.ts";
+import { PlanBook } from "./jobs/plan-book.ts";
+import { StateChanges } from "./jobs/state-changes.ts";
 import { PEPPER } from "./keys/keys.controller.ts";
 import { CONTROLLERS, masterModule } from "./master.module.ts";
 import { ModelCatalog } from "./models/model-catalog.ts";
@@ -53,6 +57,8 @@ export interface MasterOptions {
   readonly maxCalls: number;
   /** The longest that one call may take. */
   readonly deadlineMs: number;
+  /** The plans of this master's scheduling loop; made as they are asked for where there is none. */
+  readonly plans?: PlanBook | undefined;
   /** Further controllers; each of their routes needs a permission as all do. */
   readonly controllers?: readonly Type[];
 }
@@ -68,6 +74,7 @@ export interface Master {
 export async function createMaster(options: MasterOptions): Promise<Master> {
   const controllers = [...CONTROLLERS, ...(options.controllers ?? [])];
   const inFlight = new InFlight(options.maxCalls);
+  const waits = new StateChanges(options.control);
   const lastUsed = new LastUsed();
   const verifier = new KeyVerifier<ApiKeyRecord>({
     lookup: (id) => options.control.state.keys.get(id),
@@ -76,7 +83,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   });
   const app = await NestFactory.create<NestFastifyApplication>(
     masterModule(controllers, [
-      ...partsFor(options, inFlight),
+      ...partsFor(options, inFlight, waits),
       { provide: LastUsed, useValue: lastUsed },
       { provide: ROUTES, useValue: listRoutes(controllers) },
     ]),
@@ -91,6 +98,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   return {
     url: `http://${host}:${port}`,
     close: async (graceMs) => {
+      waits.close();
       await inFlight.close(graceMs);
       await app.close();
     },
@@ -98,7 +106,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
 }
 
 /** The parts that the controllers are given, built from the bottom up. */
-function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
+function partsFor(options: MasterOptions, inFlight: InFlight, waits: StateChanges): Provider[] {
   const { control, directory, registry } = options;
   const report = new ClusterReport({
     control,
@@ -118,14 +126,15 @@ function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
     dispatch: options.dispatch,
     deadlineMs: options.deadlineMs,
   });
+  const changes = new IdempotentChanges(control, options.pepper);
+  const plans = options.plans ?? new PlanBook(control);
   return [
     { provide: CONTROL_PLANE, useValue: control },
     { provide: NODE_DIRECTORY, useValue: directory },
     { provide: PEPPER, useValue: options.pepper },
-    {
-      provide: IdempotentChanges,
-      useValue: new IdempotentChanges(control, options.pepper),
-    },
+    { provide: IdempotentChanges, useValue: changes },
+    { provide: JobService, useValue: new JobService(control, plans, changes, waits) },
+    { provide: EventWatch, useValue: new EventWatch(control, waits) },
     { provide: METRICS_REGISTRY, useValue: registry },
     { provide: ClusterReport, useValue: report },
     { provide: ModelCatalog, useValue: models },

@@ -134,6 +134,21 @@ export interface NodeView {
   readonly memoryUsedBytes: number;
   readonly gpus: readonly GpuView[];
   readonly replicas: readonly ReplicaStatus[];
+  /** What it offers to jobs; absent on nodes that run none. */
+  readonly offer?: NodeJobOffer | undefined;
+}
+
+/** What a worker says of itself, besides its hardware, for jobs to be placed by. */
+export interface NodeJobOffer {
+  readonly incarnation: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly taints: readonly string[];
+  readonly rack: string;
+  readonly fabric: string;
+  readonly executors: readonly string[];
+  readonly localSsdBytes: number;
+  readonly ioOperationsPerSec: number;
+  readonly networkMbps: number;
 }
 
 export interface GpuView {
@@ -145,6 +160,10 @@ export interface GpuView {
   readonly utilizationPercent: number;
   readonly temperatureCelsius: number;
   readonly powerWatts: number;
+  /** True where the device does not exist. */
+  readonly simulated: boolean;
+  /** Why it must not be used; empty while it is well. */
+  readonly fault: string;
 }
 
 export interface PullProgress {

@@ -14,6 +14,8 @@ import { prepareCluster } from "./consensus/prepare-cluster.ts";
 import { RaftControlPlane, type RaftControlPlaneOptions } from "./consensus/raft-control-plane.ts";
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
+import { startOrchestration } from "./jobs/orchestration.ts";
+import type { PlanBook } from "./jobs/plan-book.ts";
 import { createMaster, type Master } from "./master.ts";
 import { exposeDispatchMetrics } from "./operations/dispatch-metrics.ts";
 
@@ -72,13 +74,18 @@ async function startMaster(
   const link = startClusterLink({
     ...{ server, clusterToken, masterId, control, logger, maxQueued, maxWaitMs },
   });
+  const orchestration = startOrchestration({
+    ...{ control, directory: link.directory, logger, times: config.jobTimes },
+  });
+  const { plans } = orchestration;
   exposeDispatchMetrics(registry, () => link.stats());
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
-  const master = await listen(config, { control, link, pepper, logger, registry, ledger });
+  const master = await listen(config, { control, link, plans, pepper, logger, registry, ledger });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
   logger.info({ http: master.url, grpc: server.address, version: VERSION }, "ready");
   const close = async (): Promise<void> => {
     await master.close(config.drainMs);
+    orchestration.close();
     link.close();
     await ledger.close();
     await control.close();
@@ -111,6 +118,7 @@ function openControl(
 interface Started {
   readonly control: RaftControlPlane;
   readonly link: ClusterLink;
+  readonly plans: PlanBook;
   readonly pepper: Uint8Array;
   readonly logger: Logger;
   readonly registry: Registry;
@@ -118,11 +126,12 @@ interface Started {
 }
 
 function listen(config: MasterConfig, started: Started): Promise<Master> {
-  const { control, link, pepper, logger, registry, ledger } = started;
+  const { control, link, plans, pepper, logger, registry, ledger } = started;
   return createMaster({
     control,
     dispatch: link.dispatch,
     directory: link.directory,
+    plans,
     pepper,
     logger,
     registry,

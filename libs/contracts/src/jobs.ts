@@ -158,3 +158,30 @@ export const progressLine = z.looseObject({
   /** Says that a checkpoint of this step is durable in HEDDLE_CHECKPOINT_DIR. */
   checkpoint: z.string().max(512).optional(),
 });
+
+/** The body of PUT /projects/{name}. Absent limits are unlimited. */
+export const putProjectRequest = z.strictObject({
+  /** Its part of what is scarce, beside the weights of the others. */
+  weight: z.number().positive().max(1_000_000).default(1),
+  quota: z
+    .strictObject({
+      gpu_count: z.number().min(0).max(1_000_000).optional(),
+      /** In a window of 30 days. */
+      gpu_hours: z.number().min(0).max(1_000_000_000).optional(),
+      queue_length: z.int().min(0).max(100_000).optional(),
+    })
+    .prefault({}),
+});
+
+/** The body of PUT /queues/{name}. */
+export const putQueueRequest = z.strictObject({
+  strategy: z.enum(["binpack", "spread", "fragmentation"]).default("fragmentation"),
+  /** Jobs that may be in it and have not ended. */
+  max_length: z.int().min(0).max(100_000).optional(),
+});
+
+/** The body of POST /workers/{id}/drain. */
+export const drainWorkerRequest = z.strictObject({
+  /** When what still runs is ended, whether it has checkpointed or not. */
+  deadline_seconds: z.number().min(0).max(86_400).default(600),
+});

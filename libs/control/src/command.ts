@@ -28,19 +28,22 @@ export type CatalogCommand =
       readonly ifVersion?: number | undefined;
     };
 
-export type ControlReply =
-  | {
-      readonly ok: true;
-      /** The version that a versioned record now has. */
-      readonly version?: number | undefined;
-    }
-  | {
-      readonly ok: false;
-      readonly code: RefusalCode;
-      readonly message: string;
-      /** The part of the request at fault, as `resources.gpu_count`. */
-      readonly param?: string | undefined;
-    };
+/** What a command is answered with. */
+export type ControlReply = Made | Refusal;
+
+interface Made {
+  readonly ok: true;
+  /** The version that a versioned record now has. */
+  readonly version?: number | undefined;
+}
+
+export interface Refusal {
+  readonly ok: false;
+  readonly code: RefusalCode;
+  readonly message: string;
+  /** The part of the request at fault, as `resources.gpu_count`. */
+  readonly param?: string | undefined;
+}
 
 type RefusalCode = Extract<
   ErrorCode,
@@ -53,9 +56,9 @@ type RefusalCode = Extract<
   | "overloaded"
 >;
 
-export const OK: ControlReply = { ok: true };
+export const OK: Made = { ok: true };
 
 /** A refusal; the message is the end of a sentence: lower case, no full stop. */
-export function refuse(code: RefusalCode, message: string, param?: string): ControlReply {
+export function refuse(code: RefusalCode, message: string, param?: string): Refusal {
   return param === undefined ? { ok: false, code, message } : { ok: false, code, message, param };
 }

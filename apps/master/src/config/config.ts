@@ -33,6 +33,17 @@ export interface MasterConfig {
   readonly maxBodyBytes: number;
   /** How long running calls may go on after SIGTERM. */
   readonly drainMs: number;
+  readonly jobTimes: JobTimes;
+}
+
+/** Times of the lifecycle of jobs; alike on all masters. */
+export interface JobTimes {
+  /** How long a worker keeps its tasks without a renewal. */
+  readonly leaseMs: number;
+  /** Silence after which a node is lost. */
+  readonly nodeLostMs: number;
+  /** How long workers may take to acknowledge the leases of a start. */
+  readonly acknowledgeMs: number;
 }
 
 /** Each flag, its environment variable, its default and its help. */
@@ -56,6 +67,9 @@ const SETTINGS = {
   "deadline-ms": ["HEDDLE_DEADLINE_MS", "600000", "longest time that one call may take"],
   "max-body-bytes": ["HEDDLE_MAX_BODY_BYTES", "4194304", "largest request body"],
   "drain-ms": ["HEDDLE_DRAIN_MS", "10000", "time for running calls after SIGTERM"],
+  "lease-ms": ["HEDDLE_LEASE_MS", "150000", "how long a worker's tasks outlive its last word"],
+  "node-lost-ms": ["HEDDLE_NODE_LOST_MS", "30000", "silence after which a worker is lost"],
+  "acknowledge-ms": ["HEDDLE_ACKNOWLEDGE_MS", "30000", "time for workers to take a job's tasks"],
 } as const satisfies Record<string, readonly [env: string, fallback: string, help: string]>;
 
 type SettingName = keyof typeof SETTINGS;
@@ -96,6 +110,11 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     deadlineMs: whole("deadline-ms", 1, 86_400_000),
     maxBodyBytes: whole("max-body-bytes", 1024, 1_073_741_824),
     drainMs: whole("drain-ms", 0, 3_600_000),
+    jobTimes: {
+      leaseMs: whole("lease-ms", 100, 86_400_000),
+      nodeLostMs: whole("node-lost-ms", 100, 86_400_000),
+      acknowledgeMs: whole("acknowledge-ms", 100, 3_600_000),
+    },
   };
   faults.push(...choiceFaults(config), ...bindFaults(config));
   if (faults.length > 0) throw new AppError("invalid_value", `${faults.join("; ")}.`);

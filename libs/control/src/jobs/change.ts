@@ -1,4 +1,5 @@
 import { AccountChanges } from "./account-changes.ts";
+import { positionText } from "./event-log.ts";
 import type { JobIndex } from "./job-index.ts";
 import { advance, isTerminal, type JobEvent, type Moment } from "./lifecycle.ts";
 import {
@@ -10,9 +11,6 @@ import {
   type TaskRecord,
   taskKey,
 } from "./records.ts";
-
-/** Events kept for watchers; the oldest make room. */
-const MAX_EVENTS = 100_000;
 
 /**
  * One command's work on the state: every write goes through here, which keeps the index, makes the
@@ -160,19 +158,12 @@ export class Change {
   }
 
   #emit(what: EventRecord["what"]): void {
-    const { events } = this.state;
     const { index, atMs } = this.now;
-    const ordinal = this.#ordinal++;
-    events.set(positionText({ index, ordinal }), { index, ordinal, atMs, what });
-    if (events.size <= MAX_EVENTS) return;
-    const [oldest] = events.keys();
-    events.delete(oldest!);
+    const event: EventRecord = { index, ordinal: this.#ordinal++, atMs, what };
+    this.state.events.set(positionText(event), event);
+    const oldest = this.index.events.push(event);
+    if (oldest) this.state.events.delete(positionText(oldest));
   }
-}
-
-/** A position in the events as text: the log index and the ordinal within it. */
-export function positionText({ index, ordinal }: Pick<EventRecord, "index" | "ordinal">): string {
-  return `${index}.${ordinal}`;
 }
 
 /**

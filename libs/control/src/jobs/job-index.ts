@@ -1,5 +1,6 @@
 import { CapacityBook } from "@heddle/scheduler/capacity-book";
 import type { NodeSnapshot, TaskRequest } from "@heddle/scheduler/model";
+import { EventLog } from "./event-log.ts";
 import { isTerminal } from "./lifecycle.ts";
 import type { JobRecord, JobsState, NodeRecord, TaskRecord } from "./records.ts";
 import { nodeLabels, servingRequest, taskRequest } from "./task-request.ts";
@@ -26,6 +27,7 @@ export class JobIndex {
   readonly queueLengths = new Map<string, number>();
   /** Ended jobs of which no task is left, the longest ended first. */
   readonly ended: JobRecord[] = [];
+  readonly events: EventLog;
   /** The job that holds the promise of a start. */
   promised: string | undefined;
   /** Requests by job; equal ones are the same object. */
@@ -35,6 +37,7 @@ export class JobIndex {
 
   constructor(state: JobsState) {
     this.#state = state;
+    this.events = new EventLog(state.events.values());
     for (const node of state.nodes.values()) this.onNode(undefined, node);
     for (const job of state.jobs.values()) this.onJob(undefined, job);
     for (const [key, task] of state.tasks) {

@@ -72,7 +72,7 @@ export function isUnderWay(state: JobState): boolean {
  * only ever raised by a reservation, and a reservation needs that no task of an older one is left.
  */
 export function advance(job: JobRecord, event: JobEvent, now: Moment): readonly JobRecord[] {
-  if (isTerminal(job.state)) return event.type === "taskOver" ? [taskOver(job)] : [];
+  if (isTerminal(job.state)) return event.type === "taskOver" ? [taskOver(job, now)] : [];
   switch (event.type) {
     case "admitted":
       return job.state === "accepted" ? [enter(job, "pending", now)] : [];
@@ -87,7 +87,7 @@ export function advance(job: JobRecord, event: JobEvent, now: Moment): readonly 
     case "due":
       return due(job, now);
     case "taskOver":
-      return settle([taskOver(job)], now);
+      return settle([taskOver(job, now)], now);
     case "nodesLost":
       return loseNodes(job, event.within, event.failure, now);
     case "failed":
@@ -128,8 +128,8 @@ function end(job: JobRecord, state: JobState, now: Moment, failure?: JobFailure)
   return enter(job, state, now, { ...change, notBeforeMs: undefined, promisedStartMs: undefined });
 }
 
-function taskOver(job: JobRecord): JobRecord {
-  return { ...job, liveTasks: job.liveTasks - 1 };
+function taskOver(job: JobRecord, now: Moment): JobRecord {
+  return { ...job, liveTasks: job.liveTasks - 1, changedIndex: now.index };
 }
 
 function reserve(job: JobRecord, tasks: number, byMs: number, now: Moment): readonly JobRecord[] {

@@ -1,3 +1,4 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
 import { CLUSTER_SETTINGS, type SettingName } from "@heddle/contracts/settings";
 import {
   type Blocker,
@@ -9,6 +10,7 @@ import {
   type SchedulerSettings,
   type Strategy,
   type TaskPlacement,
+  type TaskRequest,
 } from "@heddle/scheduler/model";
 import type { SchedulingInput } from "@heddle/scheduler/round";
 import type { ControlState } from "../state.ts";
@@ -66,7 +68,16 @@ function settingOf(state: ControlState, name: SettingName): number {
 
 /** The job as the scheduler places it: the whole gang, or a recovering one's lost tasks. */
 export function queuedJob(state: ControlState, index: JobIndex, job: JobRecord): QueuedJob {
-  const spec = state.specs.get(job.id)!;
+  return queuedFrom(state.specs.get(job.id)!, job, index.requestOf(job));
+}
+
+/** The same for a job that is not in the state. */
+export function queuedFrom(
+  spec: SubmitJob,
+  job: Pick<JobRecord, "id" | "project" | "queue" | "tasks" | "submittedAtMs" | "waitingFor"> &
+    Partial<Pick<JobRecord, "notBeforeMs" | "promisedStartMs">>,
+  request: TaskRequest,
+): QueuedJob {
   const { resources, max_runtime_hours: hours } = spec;
   return {
     id: job.id,
@@ -77,7 +88,7 @@ export function queuedJob(state: ControlState, index: JobIndex, job: JobRecord):
     priority: resources.priority,
     preemptible: resources.preemptible,
     tasks: job.tasks,
-    request: index.requestOf(job),
+    request,
     submittedAtMs: job.submittedAtMs,
     maxRuntimeMs: hours === undefined ? undefined : hours * MS_PER_HOUR,
     waitingFor: job.waitingFor,

@@ -22,10 +22,6 @@ function programFaults(spec: SubmitJob): SpecFault[] {
       detail: "one of `command`, `container_image` or `algorithm` must say what runs",
     });
   }
-  if (algorithm !== undefined && (command !== undefined || image !== undefined)) {
-    const param = command === undefined ? "container_image" : "command";
-    faults.push({ param, detail: "a job with an `algorithm` has no program of its own" });
-  }
   if (algorithm === undefined && Object.keys(config).length > 0) {
     faults.push({ param: "config", detail: "`config` holds an `algorithm`'s hyperparameters" });
   }

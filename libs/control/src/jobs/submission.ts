@@ -1,5 +1,5 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
-import { type ControlReply, OK, refuse } from "../command.ts";
+import { type ControlReply, OK, type Refusal, refuse } from "../command.ts";
 import type { Change } from "./change.ts";
 import type { SubmitJobCommand } from "./commands.ts";
 import { nameKey } from "./job-index.ts";
@@ -15,21 +15,40 @@ const JOB_ID = /^job_[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
 /** Takes a job in. The same submission again succeeds and changes nothing. */
 export function submitJob(change: Change, command: SubmitJobCommand): ControlReply {
   const { jobId, spec } = command;
-  if (!JOB_ID.test(jobId)) return refuse("invalid_value", "expected `job_` and a ULID", "id");
   const known = change.state.specs.get(jobId);
-  if (known) {
-    if (JSON.stringify(known) === JSON.stringify(spec)) return OK;
-    return refuse("conflict", `the job ${jobId} exists with another spec`, "id");
-  }
-  const [fault] = specFaults(spec);
-  if (fault) return refuse("unprocessable", fault.detail, fault.param);
-  const refusal = roomRefusal(change, spec) ?? nameRefusal(change, spec);
-  if (refusal) return refusal;
-  const waitingFor = dependenciesOf(change, jobId, spec);
-  if (!Array.isArray(waitingFor)) return waitingFor as ControlReply;
+  if (known && JSON.stringify(known) === JSON.stringify(spec)) return OK;
+  const checked = checkSubmission(change, command);
+  if (!checked.ok) return checked.refusal;
   change.state.specs.set(jobId, spec);
-  change.submit(newJob(change, command, waitingFor));
+  change.submit(newJob(change, command, checked.waitingFor));
   return OK;
+}
+
+/** Whether the job would be taken in now, and what it would wait for. Changes nothing. */
+export function checkSubmission(
+  change: Pick<Change, "state" | "index">,
+  { jobId, spec }: Pick<SubmitJobCommand, "jobId" | "spec">,
+):
+  | { readonly ok: true; readonly waitingFor: readonly string[] }
+  | { readonly ok: false; readonly refusal: Refusal } {
+  const [fault] = specFaults(spec);
+  const refusal =
+    idRefusal(change, jobId) ??
+    (fault && refuse("unprocessable", fault.detail, fault.param)) ??
+    roomRefusal(change, spec) ??
+    nameRefusal(change, spec);
+  if (refusal) return { ok: false, refusal };
+  const waitingFor = dependenciesOf(change, jobId, spec);
+  if ("ok" in waitingFor) return { ok: false, refusal: waitingFor };
+  return { ok: true, waitingFor };
+}
+
+type State = Pick<Change, "state" | "index">;
+
+function idRefusal({ state }: State, jobId: string): Refusal | undefined {
+  if (!JOB_ID.test(jobId)) return refuse("invalid_value", "expected `job_` and a ULID", "id");
+  if (!state.specs.has(jobId)) return undefined;
+  return refuse("conflict", `the job ${jobId} exists with another spec`, "id");
 }
 
 function newJob(
@@ -58,7 +77,7 @@ function newJob(
   };
 }
 
-function roomRefusal({ state, index }: Change, { queue }: SubmitJob): ControlReply | undefined {
+function roomRefusal({ state, index }: State, { queue }: SubmitJob): Refusal | undefined {
   if (index.live.size >= MAX_LIVE_JOBS) {
     return refuse("overloaded", `the cluster holds ${MAX_LIVE_JOBS} jobs that have not ended`);
   }
@@ -76,7 +95,7 @@ function roomRefusal({ state, index }: Change, { queue }: SubmitJob): ControlRep
   return refuse("insufficient_quota", message, "queue");
 }
 
-function nameRefusal({ state, index }: Change, spec: SubmitJob): ControlReply | undefined {
+function nameRefusal({ state, index }: State, spec: SubmitJob): Refusal | undefined {
   const holder = state.jobs.get(index.byName.get(nameKey(spec)) ?? "");
   if (!holder || isTerminal(holder.state)) return undefined;
   const message = `the job ${holder.id} of the project ${spec.project} has the name ${spec.name} and has not ended`;
@@ -85,10 +104,10 @@ function nameRefusal({ state, index }: Change, spec: SubmitJob): ControlReply | 
 
 /** The ids of the dependencies that have not succeeded yet, or why they cannot stand. */
 function dependenciesOf(
-  change: Change,
+  change: State,
   jobId: string,
   spec: SubmitJob,
-): readonly string[] | ControlReply {
+): readonly string[] | Refusal {
   const { state, index } = change;
   const waitingFor = new Set<string>();
   for (const [at, dependency] of spec.dependencies.entries()) {
@@ -115,7 +134,7 @@ function dependenciesOf(
 }
 
 /** The way from one job to another over what each waits for, both ends included. */
-function pathTo({ state }: Change, from: string, target: string): readonly string[] | undefined {
+function pathTo({ state }: State, from: string, target: string): readonly string[] | undefined {
   const cameFrom = new Map<string, string | undefined>([[from, undefined]]);
   for (const id of cameFrom.keys()) {
     if (id === target) {

@@ -64,6 +64,9 @@ export function putTasks(change: Change, tasks: readonly TaskRecord[]): void {
   for (const [jobId, over] of overs) {
     let job = review(change, change.state.jobs.get(jobId)!);
     for (let count = 0; count < over; count++) job = change.move(job, { type: "taskOver" });
+    // Whoever watches the job sees its tasks with it.
+    const { index: changedIndex } = change.now;
+    if (job.changedIndex !== changedIndex) change.putJob({ ...job, changedIndex });
   }
 }
 

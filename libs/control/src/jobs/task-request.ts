@@ -11,10 +11,13 @@ const MAX_TASKS = 4_096;
 /** The label under which the scheduler finds the nodes that can run a job at all. */
 const EXECUTOR_LABEL = "heddle/executor-";
 
-/** Which executor runs the job on its worker. */
+/**
+ * Which executor runs the job on its worker. A program that comes with an `algorithm` runs as what
+ * it is, and is told the algorithm and its `config`.
+ */
 export function executorOf(spec: SubmitJob): "process" | "container" | "training" {
-  if (spec.algorithm !== undefined) return "training";
-  return spec.container_image === undefined ? "process" : "container";
+  if (spec.container_image !== undefined) return "container";
+  return spec.command === undefined ? "training" : "process";
 }
 
 /** The node's own labels and one for each executor. */
