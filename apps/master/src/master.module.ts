@@ -1,6 +1,7 @@
 import { type DynamicModule, Module, type Provider, type Type } from "@nestjs/common";
 import { ChatController } from "./inference/chat.controller.ts";
 import { EventsController } from "./jobs/events.controller.ts";
+import { JobLogsController } from "./jobs/job-logs.controller.ts";
 import { JobsController } from "./jobs/jobs.controller.ts";
 import { ProjectsController } from "./jobs/projects.controller.ts";
 import { QueuesController } from "./jobs/queues.controller.ts";
@@ -17,6 +18,7 @@ export const CONTROLLERS: readonly Type[] = [
   ModelsController,
   KeysController,
   JobsController,
+  JobLogsController,
   EventsController,
   QueuesController,
   ProjectsController,

@@ -16,6 +16,8 @@ import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { startOrchestration } from "./jobs/orchestration.ts";
 import type { PlanBook } from "./jobs/plan-book.ts";
+import { startTaskSide } from "./jobs/task-side.ts";
+import type { LogReader } from "./logs/log-reader.ts";
 import { createMaster, type Master } from "./master.ts";
 import { exposeDispatchMetrics } from "./operations/dispatch-metrics.ts";
 
@@ -78,14 +80,24 @@ async function startMaster(
     ...{ control, directory: link.directory, logger, times: config.jobTimes },
   });
   const { plans } = orchestration;
+  const tasks = startTaskSide({
+    ...config,
+    ...{ server: server.server, clusterToken, control, logger },
+    directory: link.directory,
+    leaseMs: config.jobTimes.leaseMs,
+  });
+  const { logs } = tasks;
   exposeDispatchMetrics(registry, () => link.stats());
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
-  const master = await listen(config, { control, link, plans, pepper, logger, registry, ledger });
+  const master = await listen(config, {
+    ...{ control, link, plans, logs, pepper, logger, registry, ledger },
+  });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
   logger.info({ http: master.url, grpc: server.address, version: VERSION }, "ready");
   const close = async (): Promise<void> => {
     await master.close(config.drainMs);
     orchestration.close();
+    await tasks.close();
     link.close();
     await ledger.close();
     await control.close();
@@ -119,6 +131,7 @@ interface Started {
   readonly control: RaftControlPlane;
   readonly link: ClusterLink;
   readonly plans: PlanBook;
+  readonly logs: LogReader;
   readonly pepper: Uint8Array;
   readonly logger: Logger;
   readonly registry: Registry;
@@ -126,12 +139,13 @@ interface Started {
 }
 
 function listen(config: MasterConfig, started: Started): Promise<Master> {
-  const { control, link, plans, pepper, logger, registry, ledger } = started;
+  const { control, link, plans, logs, pepper, logger, registry, ledger } = started;
   return createMaster({
     control,
     dispatch: link.dispatch,
     directory: link.directory,
     plans,
+    logs,
     pepper,
     logger,
     registry,

@@ -83,7 +83,10 @@ export class TaskDispatch {
 
   #round(): void {
     if (this.#closed) return;
-    if (!this.#options.leads()) return this.#closeLinks();
+    if (!this.#options.leads()) {
+      this.#closeLinks();
+      return;
+    }
     const { control, clock } = this.#options;
     const startedMs = clock.monotonicMs();
     this.#alignLinks();
