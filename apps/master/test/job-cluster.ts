@@ -19,6 +19,13 @@ export interface JobAnswer {
   readonly progress: { readonly step: number | null } | null;
 }
 
+interface Followed {
+  readonly lines: readonly string[];
+  /** How many lines stand before each cursor. */
+  readonly cursors: readonly { readonly after: number; readonly cursor: string }[];
+  readonly ended: Promise<void>;
+}
+
 /** Masters and workers as processes, with the times of jobs scaled down; `close` ends all. */
 export class JobCluster {
   readonly masters: MasterGroup;
@@ -100,6 +107,55 @@ export class JobCluster {
     const text = await reply.text();
     if (!reply.ok) throw new Error(`${reply.status}: ${text}`);
     return text;
+  }
+
+  /** Waits for the first lines of a job, and gives them. */
+  async someLog(id: string): Promise<string> {
+    let text = "";
+    await eventually("the job has written", async () => {
+      text = await this.logs(id);
+      return text !== "";
+    });
+    return text;
+  }
+
+  /** Follows the job's standard output to its end, resuming at the cursor where a stream breaks. */
+  follow(id: string, master: string): Followed {
+    const lines: string[] = [];
+    const cursors: { after: number; cursor: string }[] = [];
+    const read = async () => {
+      for (let ended = false; !ended; ) {
+        const cursor = cursors.at(-1)?.cursor;
+        const query = `follow=true&stream=stdout${cursor ? `&cursor=${cursor}` : ""}`;
+        ended = await this.#events(master, `/api/v1/jobs/${id}/logs?${query}`, (event) => {
+          if (event.text !== undefined) lines.push(event.text);
+          if (event.cursor) cursors.push({ after: lines.length, cursor: event.cursor });
+        });
+      }
+    };
+    return { lines, cursors, ended: read() };
+  }
+
+  /** Whether the stream ended of itself, and did not break. */
+  async #events(
+    master: string,
+    path: string,
+    onEvent: (event: { text?: string; cursor?: string }) => void,
+  ): Promise<boolean> {
+    const reply = await fetch(this.masters.url(master) + path, {
+      headers: { authorization: `Bearer ${this.masters.adminKey}`, accept: "text/event-stream" },
+    });
+    let rest = "";
+    for await (const chunk of reply.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      const events = (rest + chunk).split("\n\n");
+      rest = events.pop() ?? "";
+      for (const event of events) {
+        if (event.startsWith("event: end")) return true;
+        const data = /^data: (.*)$/m.exec(event)?.[1];
+        if (data) onEvent(JSON.parse(data));
+      }
+    }
+    return false;
   }
 
   async close(): Promise<void> {

@@ -22,10 +22,11 @@ const WRAPPER = [
 ].join("\n");
 
 /**
- * Where memory is not bounded by a cgroup, a process may allocate so many times the task's bound
- * before the system refuses: enough for a watch to see it and to say that memory ran out.
+ * Where memory is not bounded by a cgroup, a process may allocate so much beyond the task's bound
+ * before the system refuses. It is a backstop: the watch sees what is really used, and tells that
+ * memory ran out; runtimes such as Node's reserve far more than they use.
  */
-const dataLimitFactor = 2;
+const dataSlackBytes = 4 * 2 ** 30;
 
 /** Runs tasks as processes of this machine, as the user that the worker is. */
 export class ProcessExecutor implements Executor {
@@ -49,7 +50,7 @@ export class ProcessExecutor implements Executor {
     const { memoryBytes, cpuMilli } = plan.spec;
     const leaf = this.#branch?.leaf(leafName(launch), { memoryBytes, cpuMilli });
     const isBound = this.#branch?.controllers.has("memory") ?? false;
-    const dataKib = Math.ceil((memoryBytes * dataLimitFactor) / 1024);
+    const dataKib = Math.ceil((memoryBytes * 2 + dataSlackBytes) / 1024);
     const statusFile = join(directory, "exit-status");
     const child = await spawnDetached(
       [
