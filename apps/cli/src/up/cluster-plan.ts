@@ -62,7 +62,7 @@ function nodeSpecs(
   kind: "worker" | "parameter-server",
   count: number,
 ): ProcessSpec[] {
-  const { data, options, ports, secrets } = layout;
+  const { data, ports, secrets } = layout;
   const masters = ports.map(({ grpc }) => `${LOOPBACK}:${grpc}`).join(",");
   return Array.from({ length: count }, (_, index) => {
     const name = `${kind}-${index + 1}`;
@@ -70,9 +70,17 @@ function nodeSpecs(
       ...["--data", data.subdirectory(name), "--name", name],
       ...["--grpc-host", LOOPBACK, "--grpc-port", "0", "--masters", masters],
       ...["--cluster-token-file", secrets.clusterTokenFile],
-      ...(kind === "worker" ? ["--models-cache", options.modelsCache] : []),
+      ...(kind === "worker" ? workerFlags(layout) : []),
     ]);
   });
+}
+
+/** Workers of one machine share their checkpoints, so that a job can go on at another of them. */
+function workerFlags({ data, options }: ClusterLayout): string[] {
+  return [
+    ...["--models-cache", options.modelsCache, "--checkpoints", data.subdirectory("checkpoints")],
+    ...(options.simulatedGpus ? ["--simulate-gpus", options.simulatedGpus] : []),
+  ];
 }
 
 function spec(

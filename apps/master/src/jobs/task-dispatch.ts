@@ -106,11 +106,14 @@ export class TaskDispatch {
   #alignLinks(): void {
     const { control, directory, clusterToken, masterId, leaseMs, log } = this.#options;
     const term = control.group?.status().term ?? 1;
-    const workers = directory.nodes().filter(({ kind }) => kind === "worker");
+    // What a node said before it was lost counts no more: when it is back, it is asked anew.
+    const isLost = (id: string) => control.state.nodes.get(id)?.state === "lost";
+    const workers = directory.nodes().filter(({ id, kind }) => kind === "worker" && !isLost(id));
     const addresses = new Map(workers.map(({ id, address }) => [id, address]));
     for (const [node, link] of this.#links) {
       // A worker that is not attached may still be spoken to, and leave its tasks in order.
-      const address = addresses.get(node) ?? (link.isReady ? link.address : undefined);
+      const isSpokenTo = link.isReady && !isLost(node);
+      const address = addresses.get(node) ?? (isSpokenTo ? link.address : undefined);
       if (address === link.address && link.term === term) continue;
       link.close();
       this.#links.delete(node);

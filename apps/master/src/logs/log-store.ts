@@ -7,8 +7,7 @@ import { fileNameOf, type LogName, parseFileName } from "./log-name.ts";
 
 /** Logs that are held open; the one that was used the longest ago is closed first. */
 const maxOpen = 256;
-/** Between two rounds of syncing: what comes meanwhile is made durable together. */
-const syncPauseMs = 50;
+const defaultSyncPauseMs = 50;
 const sweepMs = 60_000;
 
 export interface LogStoreOptions {
@@ -16,6 +15,8 @@ export interface LogStoreOptions {
   /** The oldest jobs' logs are removed beyond these. */
   readonly maxBytes: number;
   readonly maxAgeMs: number;
+  /** Between two rounds of syncing; what comes meanwhile is made durable together. */
+  readonly syncPauseMs?: number | undefined;
   readonly log: NodeLog;
 }
 
@@ -44,11 +45,13 @@ export class LogStore {
   readonly #users = new Map<string, number>();
   readonly #listeners = new Set<(name: LogName) => void>();
   readonly #sweepTimer: NodeJS.Timeout;
+  readonly #syncPauseMs: number;
   #syncTimer: NodeJS.Timeout | undefined;
   #closed = false;
 
   constructor(options: LogStoreOptions) {
     this.#options = options;
+    this.#syncPauseMs = options.syncPauseMs ?? defaultSyncPauseMs;
     this.#sweepTimer = setInterval(() => void this.sweep(Date.now()), sweepMs);
     this.#sweepTimer.unref();
   }
@@ -179,7 +182,7 @@ export class LogStore {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#dirty.set(path, [...(this.#dirty.get(path) ?? []), { resolve, reject }]);
     if (!this.#syncTimer && !this.#closed) {
-      this.#syncTimer = setTimeout(() => void this.#sync(), syncPauseMs);
+      this.#syncTimer = setTimeout(() => void this.#sync(), this.#syncPauseMs);
     }
     return promise;
   }
@@ -199,7 +202,7 @@ export class LogStore {
     }
     this.#syncTimer = undefined;
     if (this.#dirty.size > 0 && !this.#closed) {
-      this.#syncTimer = setTimeout(() => void this.#sync(), syncPauseMs);
+      this.#syncTimer = setTimeout(() => void this.#sync(), this.#syncPauseMs);
     }
   }
 
