@@ -107,7 +107,7 @@ export class TaskDispatch {
     const { control, directory, clusterToken, masterId, leaseMs, log } = this.#options;
     const term = control.group?.status().term ?? 1;
     // What a node said before it was lost counts no more: when it is back, it is asked anew.
-    const isLost = (id: string) => control.state.nodes.get(id)?.state === "lost";
+    const isLost = (id: string) => (control.state.nodes.get(id)?.state ?? "lost") === "lost";
     const workers = directory.nodes().filter(({ id, kind }) => kind === "worker" && !isLost(id));
     const addresses = new Map(workers.map(({ id, address }) => [id, address]));
     for (const [node, link] of this.#links) {

@@ -37,7 +37,7 @@ test("follow over a leader's and a worker's death loses and repeats no line, and
   await cluster.startWorker("worker-1");
   const leader = await cluster.masters.leader();
   const [reader = "", other = ""] = cluster.masters.names.filter((name) => name !== leader);
-  const line = "i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo line $i; sleep 0.03; done";
+  const line = "i=0; while [ $i -lt 250 ]; do i=$((i+1)); echo line $i; sleep 0.03; done";
   const id = await cluster.submit({ name: "lines", command: line, resources: small }, reader);
   await cluster.reaches(id, "running");
   const followed = cluster.follow(id, reader);
@@ -45,7 +45,7 @@ test("follow over a leader's and a worker's death loses and repeats no line, and
   await cluster.masters.end(leader, "SIGKILL");
   await eventually("a new leader has it", async () => (await cluster.masters.leader()) !== leader);
   await followed.ended;
-  const wanted = Array.from({ length: 400 }, (_, i) => `line ${i + 1}`);
+  const wanted = Array.from({ length: 250 }, (_, i) => `line ${i + 1}`);
   expect(followed.lines).toEqual(wanted);
   expect(await cluster.job(id, other)).toMatchObject({ state: "succeeded", attempt: 1 });
   await cluster.end("worker-1", "SIGKILL");
@@ -98,7 +98,7 @@ test("a worker that is stopped past its lease is replaced; it wakes, kills its t
   const id = await cluster.submit({
     ...{ name: "moved", resources: { ...small, node_anti_affinity: { never: "x" } } },
     command:
-      'i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo "$HEDDLE_ATTEMPT $HEDDLE_NODE $i"; sleep 0.05; done',
+      'i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo "$HEDDLE_ATTEMPT $HEDDLE_NODE $i"; sleep 0.05; done',
   });
   await cluster.reaches(id, "running");
   const holder = /^1 (worker-\d)/.exec(await cluster.someLog(id))?.[1] ?? "";
@@ -117,5 +117,5 @@ test("a worker that is stopped past its lease is replaced; it wakes, kills its t
   const after = (await cluster.logs(id, "attempt=1")).trim().split("\n");
   // A poll or two may have been on their way when it was stopped; what came later is not there.
   expect(after.length).toBeLessThan(before.trim().split("\n").length + 10);
-  expect((await cluster.logs(id, "attempt=2&stream=stdout")).trim().split("\n")).toHaveLength(300);
+  expect((await cluster.logs(id, "attempt=2&stream=stdout")).trim().split("\n")).toHaveLength(120);
 });

@@ -28,9 +28,10 @@ export class Lease {
     return this.#expiresAtMs;
   }
 
-  /** How often to ask for a renewal. */
+  /** When to ask for a renewal again; soon, where the last request has no answer yet. */
   get renewEveryMs(): number {
-    return Math.max(50, this.#leaseMs / 3);
+    const third = Math.max(50, this.#leaseMs / 3);
+    return this.#asked.size === 0 && this.isLive ? third : Math.min(third, askAgainMs);
   }
 
   /** A master of this term gives leases of that length; requests to the one before count no more. */
@@ -59,6 +60,7 @@ export class Lease {
   }
 }
 
+const askAgainMs = 1_000;
 /** Requests that may be without an answer; older ones would renew nothing of use. */
 const maxOpenRequests = 16;
 

@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import type { Server, ServerWritableStream } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
@@ -20,6 +21,8 @@ import { type TaskSessionStream, TaskSessions } from "./task-sessions.ts";
 import { TaskTable } from "./task-table.ts";
 
 const defaultMaxLogBytes = 256 * 2 ** 20;
+/** How long a worker that ends waits for the masters to have heard of its tasks' ends. */
+const maxTellMs = 1_500;
 const readChunkBytes = 64 * 1024;
 /** What one call of Read may ask for. */
 const maxReadBytes = 4 * 1024 * 1024;
@@ -118,10 +121,18 @@ export class TaskService {
   /** Ends the tasks, tells the leader so, and ships what is left of their logs. */
   async close(graceMs: number): Promise<void> {
     await this.#table.close(graceMs);
+    await this.#told();
     this.#sessions.close();
     await Promise.all(this.#shippers.map((shipper) => shipper.close()));
     await this.#lease.close();
     process.off("exit", this.#onExit);
+  }
+
+  /** Resolves when the masters have every task's end and log, or soon where they do not listen. */
+  async #told(): Promise<void> {
+    const end = performance.now() + maxTellMs;
+    const isDone = () => this.#table.statuses().length === 0 && this.#table.tasks().length === 0;
+    while (this.#sessions.isOpen && !isDone() && performance.now() < end) await delay(20);
   }
 
   #startShippers(): LogShipper[] {

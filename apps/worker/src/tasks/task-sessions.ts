@@ -36,6 +36,11 @@ export class TaskSessions {
     });
   }
 
+  /** Whether a leader listens. */
+  get isOpen(): boolean {
+    return this.#current !== undefined && !this.#current.hasEnded;
+  }
+
   close(): void {
     this.#current?.end(new AppError("unavailable", "the worker is being stopped"));
   }
@@ -77,6 +82,10 @@ class TaskSession {
     stream.sendMetadata(new Metadata());
   }
 
+  get hasEnded(): boolean {
+    return this.#ended;
+  }
+
   end(error: AppError): void {
     if (this.#ended) return;
     this.#stop();
@@ -99,8 +108,10 @@ class TaskSession {
     if (command.hello) return this.#open(command.hello);
     if (!this.#isOpen) throw new AppError("invalid_value", "the first command must be `hello`");
     const { lease, start, stop, forget, renew, checkpoint } = command;
-    if (renew) await this.#lease.renew(renew.request);
-    else if (lease) await this.#table.lease(planOf(lease));
+    if (renew) {
+      await this.#lease.renew(renew.request);
+      this.#scheduleAsking();
+    } else if (lease) await this.#table.lease(planOf(lease));
     else if (start) this.#table.start(checkedId(start.task), start.peers);
     else if (stop) this.#table.stop(checkedId(stop.task), stop);
     else if (forget) await this.#table.forget(checkedId(forget.task));
@@ -121,6 +132,11 @@ class TaskSession {
   #askForLease(): void {
     if (this.#ended) return;
     this.#stream.write({ leaseRequest: { request: this.#lease.ask() } });
+    this.#scheduleAsking();
+  }
+
+  #scheduleAsking(): void {
+    clearTimeout(this.#renewing);
     this.#renewing = setTimeout(() => this.#askForLease(), this.#lease.renewEveryMs);
     this.#renewing.unref();
   }
