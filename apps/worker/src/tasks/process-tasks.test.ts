@@ -243,12 +243,12 @@ test("simulated GPUs are said to be so and are never named to CUDA; a sick one e
   expect(leader.register).toMatchObject({
     labels: { zone: "a" },
     rack: "r1",
-    executors: ["process"],
+    executors: expect.arrayContaining(["process"]),
   });
   expect(leader.register?.hardware?.gpus.map(({ simulated }) => simulated)).toEqual([true, true]);
   const session = leader.open();
   const line =
-    'echo "$HEDDLE_GPUS,$HEDDLE_GPUS_SIMULATED,${CUDA_VISIBLE_DEVICES-unset}"; sleep 600';
+    'echo "$HEDDLE_GPUS,$HEDDLE_GPUS_SIMULATED,$(printenv CUDA_VISIBLE_DEVICES || echo unset)"; sleep 600';
   await session.start(shell(line), taskId(0), [0]);
   await session.start(shell(line), taskId(1), [1]);
   await until(
