@@ -155,6 +155,7 @@ class ContainerTask implements TaskHandle {
   readonly record: ContainerRecord;
   readonly exited: Promise<TaskEnd>;
   readonly #cli: string;
+  #killed = false;
 
   constructor(cli: string, record: ContainerRecord) {
     this.#cli = cli;
@@ -172,10 +173,12 @@ class ContainerTask implements TaskHandle {
   }
 
   async kill(): Promise<void> {
+    this.#killed = true;
     await this.#run(["kill", this.record.name]).catch(() => {}); // It may have ended by itself.
   }
 
   killNow(): void {
+    this.#killed = true;
     const options = { timeout: probeTimeoutMs, stdio: "ignore" as const };
     spawnSync(this.#cli, ["kill", this.record.name], options);
   }
@@ -197,7 +200,8 @@ class ContainerTask implements TaskHandle {
     await this.#run(["rm", "--force", name]).catch(() => {}); // The next sweep finds what stays.
     const [, code, oom] = /^(\d+) (\w+)$/.exec(end.trim()) ?? [];
     if (code === undefined) return {};
-    const outOfMemory = oom === "true";
+    // Not every engine tells: a SIGKILL that nobody here sent is that of the bound on memory.
+    const outOfMemory = oom === "true" || (Number(code) === 137 && !this.#killed);
     return Number(code) === 137
       ? { signal: "SIGKILL", outOfMemory }
       : { exitCode: Number(code), outOfMemory };
