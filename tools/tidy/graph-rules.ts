@@ -31,6 +31,10 @@ const PUBLIC = /^libs\/(client|plugin-kit)\/src\//;
 
 /** Exports whose users are meant to be tests, in every package. */
 const FOR_TESTS = new Set([
+  "apps/master/src/jobs/node-offer.ts: gpuTypeOf",
+  "libs/contracts/src/jobs.ts: FAILURE_REASONS",
+  "libs/contracts/src/jobs.ts: JOB_STATES",
+  "libs/control/src/jobs/lifecycle.ts: MAX_LOSSES",
   "apps/master/src/inference/rate-limit-headers.ts: durationText",
   "libs/auth/src/rate-limiter.ts: LIMIT_CEILING",
   "libs/base/src/random.ts: seededRandom",

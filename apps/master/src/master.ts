@@ -137,6 +137,7 @@ function partsFor(options: MasterOptions, inFlight: InFlight, waits: StateChange
     { provide: PEPPER, useValue: options.pepper },
     { provide: IdempotentChanges, useValue: changes },
     { provide: JobService, useValue: new JobService(control, plans, changes, waits) },
+    { provide: PlanBook, useValue: plans },
     { provide: EventWatch, useValue: new EventWatch(control, waits) },
     { provide: LOG_READER, useValue: options.logs },
     { provide: METRICS_REGISTRY, useValue: registry },

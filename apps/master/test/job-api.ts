@@ -14,18 +14,19 @@ export class JobApi {
   readonly master: TestMaster;
   readonly #orchestration: Orchestration;
 
-  private constructor(master: TestMaster) {
+  private constructor(master: TestMaster, orchestration: Orchestration) {
     this.master = master;
-    this.#orchestration = startOrchestration({
-      control: master.control,
-      directory: master.directory,
-      logger: silentLog,
-      times: { leaseMs: HOUR_MS, nodeLostMs: HOUR_MS, acknowledgeMs: HOUR_MS },
-    });
+    this.#orchestration = orchestration;
   }
 
   static async start(): Promise<JobApi> {
-    return new JobApi(await startTestMaster());
+    const times = { leaseMs: HOUR_MS, nodeLostMs: HOUR_MS, acknowledgeMs: HOUR_MS };
+    let orchestration: Orchestration | undefined;
+    const master = await startTestMaster((parts) => {
+      orchestration = startOrchestration({ ...parts, logger: silentLog, times });
+      return { plans: orchestration.plans };
+    });
+    return new JobApi(master, orchestration!);
   }
 
   async close(): Promise<void> {

@@ -68,6 +68,12 @@ export class VolatileControl implements ControlPlane {
   async close(): Promise<void> {}
 }
 
+/** What a master is built on, for what must be built on the same. */
+interface Parts {
+  readonly control: VolatileControl;
+  readonly directory: ListedNodes;
+}
+
 export interface TestMaster {
   readonly master: Master;
   readonly url: string;
@@ -79,7 +85,9 @@ export interface TestMaster {
   addKey(record?: Partial<ApiKeyRecord>): Promise<{ id: string; text: string }>;
 }
 
-export async function startTestMaster(overrides: Partial<MasterOptions> = {}): Promise<TestMaster> {
+export async function startTestMaster(
+  overrides: Partial<MasterOptions> | ((of: Parts) => Partial<MasterOptions>) = {},
+): Promise<TestMaster> {
   const dispatch = new ScriptedDispatch();
   const directory = new ListedNodes();
   const control = new VolatileControl();
@@ -110,7 +118,7 @@ export async function startTestMaster(overrides: Partial<MasterOptions> = {}): P
     http: DEFAULT_HTTP_LIMITS,
     maxCalls: 1000,
     deadlineMs: 20_000,
-    ...overrides,
+    ...(typeof overrides === "function" ? overrides({ control, directory }) : overrides),
   });
   return { master, url: master.url, dispatch, directory, control, adminKey, rows, addKey };
 }

@@ -26,7 +26,7 @@ const affinity = z.union([
  * What the whole job needs. Amounts are split evenly over its tasks, but for those of a device
  * (`gpu_type`, `gpu_memory_gb`) and `network_bandwidth_gbps`, which is of each task's node.
  */
-export const resourcesSchema = z.strictObject({
+const resourcesSchema = z.strictObject({
   /** Whole devices, or a share of one below 1 in thousandths. */
   gpu_count: z.number().min(0).max(100_000).default(0),
   cpu_cores: z.number().positive().max(1_000_000).default(1),
@@ -47,7 +47,7 @@ export const resourcesSchema = z.strictObject({
   preemptible: z.boolean().default(true),
 });
 
-export const checkpointConfigSchema = z.strictObject({
+const checkpointConfigSchema = z.strictObject({
   /** How often the task is asked to checkpoint; absent: only before it must leave. */
   interval_seconds: z.number().min(1).max(604_800).optional(),
   /** How long it may take to checkpoint before it is killed. */
@@ -58,7 +58,7 @@ export const checkpointConfigSchema = z.strictObject({
   signal: z.enum(["SIGUSR1", "SIGUSR2", "SIGHUP"]).default("SIGUSR1"),
 });
 
-export const monitoringConfigSchema = z.strictObject({
+const monitoringConfigSchema = z.strictObject({
   /** The job fails as a Hang after so long without a step; absent: no watchdog. */
   hang_timeout_seconds: z.number().min(1).max(604_800).optional(),
   /** How often progress is reported. */
@@ -185,3 +185,25 @@ export const drainWorkerRequest = z.strictObject({
   /** When what still runs is ended, whether it has checkpointed or not. */
   deadline_seconds: z.number().min(0).max(86_400).default(600),
 });
+
+const many = z.union([z.string(), z.array(z.string())]).transform((given) => [given].flat());
+/** The query of GET /jobs. */
+export const listJobsQuery = z.strictObject({
+  limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  cursor: z.string().max(256).optional(),
+  /** One, or several separated by commas. */
+  state: many
+    .transform((given) => given.flatMap((text) => text.split(",")))
+    .pipe(z.array(z.enum(JOB_STATES)))
+    .optional(),
+  algorithm: z.string().optional(),
+  /** `key` or `key=value`; each must hold. */
+  label: many.optional(),
+  /** Submitted at this time or later. */
+  since: z.iso.datetime({ offset: true }).optional(),
+  project: z.string().optional(),
+  queue: z.string().optional(),
+  name: z.string().optional(),
+});
+
+export type ListJobsQuery = z.output<typeof listJobsQuery>;

@@ -1,37 +1,15 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
-import { JOB_STATES } from "@heddle/contracts/jobs";
+import { type ListJobsQuery, listJobsQuery } from "@heddle/contracts/jobs";
 import { validate } from "@heddle/contracts/validation";
 import type { JobRecord } from "@heddle/control/jobs/records";
 import type { ControlState } from "@heddle/control/state";
-import { z } from "zod";
 import type { Page } from "../keys/page.ts";
 import { viewJob } from "./job-view.ts";
 
-const DEFAULT_LIMIT = 100;
-const MAX_LIMIT = 1_000;
 const MAC_BYTES = 16;
 
-const many = z.union([z.string(), z.array(z.string())]).transform((given) => [given].flat());
-const listQuery = z.strictObject({
-  limit: z.coerce.number().int().min(1).max(MAX_LIMIT).default(DEFAULT_LIMIT),
-  cursor: z.string().max(256).optional(),
-  /** One, or several separated by commas. */
-  state: many
-    .transform((given) => given.flatMap((text) => text.split(",")))
-    .pipe(z.array(z.enum(JOB_STATES)))
-    .optional(),
-  algorithm: z.string().optional(),
-  /** `key` or `key=value`; each must hold. */
-  label: many.optional(),
-  /** Submitted at this time or later. */
-  since: z.iso.datetime({ offset: true }).optional(),
-  project: z.string().optional(),
-  queue: z.string().optional(),
-  name: z.string().optional(),
-});
-
-type Filters = Omit<z.output<typeof listQuery>, "limit" | "cursor">;
+type Filters = Omit<ListJobsQuery, "limit" | "cursor">;
 
 /** The page of jobs that the query asks for, newest first. Its cursor holds on every master. */
 export function listJobs(
@@ -39,7 +17,7 @@ export function listJobs(
   query: Record<string, unknown>,
   pepper: Uint8Array,
 ): Page<ReturnType<typeof viewJob>> {
-  const { limit, cursor, ...filters } = validate(listQuery, query);
+  const { limit, cursor, ...filters } = validate(listJobsQuery, query);
   const before = cursor === undefined ? undefined : openCursor(cursor, filters, pepper);
   const data: ReturnType<typeof viewJob>[] = [];
   let last: JobRecord | undefined;

@@ -7,6 +7,8 @@ import {
   type TaskRecord,
   taskKey,
 } from "@heddle/control/jobs/records";
+import { executorOf } from "@heddle/control/jobs/task-request";
+import { wantedOf } from "@heddle/control/jobs/wanted";
 import type { ControlState } from "@heddle/control/state";
 import { isoOrNull } from "./explanation-view.ts";
 
@@ -60,7 +62,8 @@ export function viewWholeJob(state: ControlState, job: JobRecord) {
           at: isoOrNull(job.checkpoint.atMs),
         }
       : null,
-    task_list: tasksOf(state, job).map((task) => viewTask(state, task)),
+    executor: executorOf(spec),
+    task_list: tasksOf(state, job).map((task) => viewTask(state, job, task)),
     spec,
   };
 }
@@ -74,7 +77,7 @@ function tasksOf(state: ControlState, job: JobRecord): TaskRecord[] {
   return tasks;
 }
 
-function viewTask(state: ControlState, task: TaskRecord) {
+function viewTask(state: ControlState, job: JobRecord, task: TaskRecord) {
   const node = state.nodes.get(task.nodeId);
   return {
     rank: task.rank,
@@ -85,6 +88,7 @@ function viewTask(state: ControlState, task: TaskRecord) {
     gpu_milli: task.gpuMilli,
     simulated: node?.offer.simulated ?? false,
     phase: task.phase,
+    wanted: wantedOf(job, task).order,
     exit: task.exit ? viewExit(task.exit) : null,
   };
 }

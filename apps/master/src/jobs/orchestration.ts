@@ -7,7 +7,6 @@ import type { ControlPlane, NodeDirectory } from "../ports.ts";
 import { LeaderLoop, leads } from "./leader-loop.ts";
 import { NodeWatch } from "./node-watch.ts";
 import { PlanBook } from "./plan-book.ts";
-import { RoundFigures } from "./round-figures.ts";
 import { schedulingStep } from "./scheduling-step.ts";
 
 export interface OrchestrationOptions {
@@ -21,7 +20,6 @@ export interface OrchestrationOptions {
 /** The leader's side of jobs, as far as it needs no word with a worker. */
 export interface Orchestration {
   readonly plans: PlanBook;
-  readonly rounds: RoundFigures;
   close(): void;
 }
 
@@ -35,12 +33,10 @@ export function startOrchestration(options: OrchestrationOptions): Orchestration
   const { control, directory, logger: log, clock = systemClock } = options;
   const { nodeLostMs, leaseMs, acknowledgeMs } = options.times;
   const plans = new PlanBook(control);
-  const rounds = new RoundFigures();
-  const onRound = rounds.record.bind(rounds);
   const scheduling = new LeaderLoop({
     ...{ control, clock, log, name: "scheduling", pauseMs: PLAN_PAUSE_MS },
     concerns: (command) => command === undefined || !IRRELEVANT.has(command.type),
-    step: () => schedulingStep({ control, plans, acknowledgeMs, onRound }),
+    step: () => schedulingStep({ control, plans, acknowledgeMs }),
   });
   const ticking = new LeaderLoop({
     ...{ control, clock, log, name: "the clock of jobs", pauseMs: CLOCK_PAUSE_MS },
@@ -66,7 +62,7 @@ export function startOrchestration(options: OrchestrationOptions): Orchestration
     scheduling.close();
     ticking.close();
   };
-  return { plans, rounds, close };
+  return { plans, close };
 }
 
 /** Commands after which no plan says anything else. */

@@ -8,6 +8,7 @@ import { type Explanation, explain } from "@heddle/scheduler/explain";
 import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
 import { schedule } from "@heddle/scheduler/schedule";
 import type { ControlPlane } from "../ports.ts";
+import { RoundFigures } from "./round-figures.ts";
 
 /** A plan is shown for so long before it is made anew, where no scheduling loop brings new ones. */
 const MAX_AGE_MS = 2_000;
@@ -28,6 +29,8 @@ interface Entry {
  */
 export class PlanBook {
   readonly #control: ControlPlane;
+  /** What the rounds of scheduling on this master were like. */
+  readonly rounds = new RoundFigures();
   #latest: Entry | undefined;
 
   constructor(control: ControlPlane) {

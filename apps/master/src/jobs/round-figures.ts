@@ -1,7 +1,12 @@
-import type { SchedulingRound } from "./scheduling-step.ts";
-
 /** Rounds and admissions that the figures are taken over. */
 const KEPT = 2_048;
+
+interface SchedulingRound {
+  readonly durationMs: number;
+  readonly starts: number;
+  /** From submission to the plan that admits, for each job that this one admits. */
+  readonly admissionMs: readonly number[];
+}
 
 /** What this master's latest rounds of scheduling were like. */
 export class RoundFigures {

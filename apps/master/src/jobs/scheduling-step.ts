@@ -3,7 +3,7 @@ import type { CommitPlanCommand } from "@heddle/control/jobs/commands";
 import { RECOVERY_SUFFIX } from "@heddle/control/jobs/plan-commit";
 import { type SchedulingView, schedulingInput } from "@heddle/control/jobs/scheduling-input";
 import { neverFits } from "@heddle/scheduler/explain";
-import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
+import type { Blocker, Plan, ProjectState, QueuedJob } from "@heddle/scheduler/model";
 import { schedule } from "@heddle/scheduler/schedule";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane } from "../ports.ts";
@@ -12,23 +12,14 @@ import type { PlanBook } from "./plan-book.ts";
 
 /** A promise that moves by less is not written anew. */
 const PROMISE_SLACK_MS = 10_000;
-/** Starts of one plan: its entry in the log stays small, and the next plan follows at once. */
-const MAX_STARTS = 1_000;
+/** Starts in one entry of the log; a longer plan goes in several, which do not need each other. */
+const MAX_STARTS = 500;
 
 export interface SchedulingStepOptions {
   readonly control: ControlPlane;
   readonly plans: PlanBook;
   /** How long workers may take to acknowledge their leases. */
   readonly acknowledgeMs: number;
-  /** Told of each round: its length, and how long its jobs have waited for it. */
-  readonly onRound?: ((round: SchedulingRound) => void) | undefined;
-}
-
-export interface SchedulingRound {
-  readonly durationMs: number;
-  readonly starts: number;
-  /** From submission to the plan that admits, for each job that this one admits. */
-  readonly admissionMs: readonly number[];
 }
 
 /** Makes one plan of the state as it is and proposes what it changes. Returns when to look again. */
@@ -44,9 +35,11 @@ export async function schedulingStep(options: SchedulingStepOptions): Promise<nu
   const command = commandOf(options, plan, { admitted, unsatisfiable, nowMs });
   const admissionMs = admitted.map((id) => nowMs - (state.jobs.get(id)?.submittedAtMs ?? nowMs));
   const durationMs = performance.now() - startedMs;
-  options.onRound?.({ durationMs, starts: command.starts.length, admissionMs });
-  if (changesSomething(control, command)) await propose(control, command);
-  return plan.starts.length > MAX_STARTS ? nowMs : nextLookMs(view);
+  plans.rounds.record({ durationMs, starts: command.starts.length, admissionMs });
+  if (changesSomething(control, command)) {
+    await Promise.all(entriesOf(command).map((entry) => propose(control, entry)));
+  }
+  return nextLookMs(view);
 }
 
 interface Admission {
@@ -69,10 +62,12 @@ function admit(control: ControlPlane, view: SchedulingView): Admission {
     if (wanted <= sharedGb || !isAccepted(jobId)) continue;
     unsatisfiable.push({ jobId, message: neverText(blockers) });
   }
+  const quotas = quotaKeys(input.snapshot.projects);
   // A cluster that no node has joined yet says nothing of what will fit.
   for (const job of input.snapshot.nodes.length > 0 ? input.queue : []) {
     if (!isAccepted(job.id)) continue;
-    const blockers = judge(input, job, judged, jobs.requestOf(state.jobs.get(job.id)!));
+    const request = jobs.requestOf(state.jobs.get(job.id)!);
+    const blockers = judge(input, job, judged, quotas, request);
     if (blockers.length > 0) unsatisfiable.push({ jobId: job.id, message: neverText(blockers) });
   }
   const never = new Set(unsatisfiable.map(({ jobId }) => jobId));
@@ -82,6 +77,15 @@ function admit(control: ControlPlane, view: SchedulingView): Admission {
   return { view: { ...view, input: { ...input, queue } }, admitted, unsatisfiable };
 }
 
+/** The projects that have a quota, with what tells quotas apart. */
+function quotaKeys(projects: readonly ProjectState[]): ReadonlyMap<string, string> {
+  return new Map(
+    projects
+      .filter(({ quota }) => Object.keys(quota).length > 0)
+      .map(({ project, quota }) => [project, JSON.stringify(quota)]),
+  );
+}
+
 const requestKeys = new WeakMap<object, string>();
 
 /** Jobs alike in all that counts are judged once. */
@@ -89,12 +93,14 @@ function judge(
   input: SchedulingView["input"],
   job: QueuedJob,
   judged: Map<string, readonly Blocker[]>,
+  quotas: ReadonlyMap<string, string>,
   request: object,
 ): readonly Blocker[] {
   const requestKey = requestKeys.get(request) ?? JSON.stringify(request);
   requestKeys.set(request, requestKey);
-  const { project, tasks, sameRack, maxRuntimeMs, queue } = job;
-  const key = `${requestKey} ${project} ${tasks} ${sameRack} ${maxRuntimeMs} ${queue}`;
+  const { tasks, sameRack, maxRuntimeMs } = job;
+  const quota = quotas.get(job.project) ?? "";
+  const key = `${requestKey} ${tasks} ${sameRack} ${quota && `${maxRuntimeMs} ${quota}`}`;
   const known = judged.get(key) ?? neverFits(input, job);
   judged.set(key, known);
   return known;
@@ -122,15 +128,24 @@ function commandOf(
     acknowledgeMs,
     admitted,
     unsatisfiable,
-    starts: plan.starts
-      .slice(0, MAX_STARTS)
-      .map(({ jobId, placements }) => ({ jobId, placements })),
+    starts: plan.starts.map(({ jobId, placements }) => ({ jobId, placements })),
     preemptions: plan.preemptions.map(({ victimId, forJobId }) => ({ victimId, forJobId })),
     expired: plan.expired,
     promise: isOfJob
       ? { jobId: reservation.jobId, startAtMs: Math.ceil(reservation.startAtMs) }
       : undefined,
   };
+}
+
+/** The plan as entries of the log: the first has everything but the further starts. */
+function entriesOf(command: CommitPlanCommand): CommitPlanCommand[] {
+  const { starts } = command;
+  const entries = [{ ...command, starts: starts.slice(0, MAX_STARTS) }];
+  const rest = { ...command, admitted: [], unsatisfiable: [], preemptions: [], expired: [] };
+  for (let from = MAX_STARTS; from < starts.length; from += MAX_STARTS) {
+    entries.push({ ...rest, starts: starts.slice(from, from + MAX_STARTS) });
+  }
+  return entries;
 }
 
 function changesSomething({ state, jobs }: ControlPlane, command: CommitPlanCommand): boolean {

@@ -49,8 +49,7 @@ export function dryRun(control: ControlPlane, plans: PlanBook, body: unknown) {
   const jobId = id ?? newJobId(Date.now());
   const checked = checkSubmission({ state: control.state, index: control.jobs }, { jobId, spec });
   if (!checked.ok) throw refusalError(checked.refusal);
-  const offers = [...control.state.nodes.values()].map(({ offer }) => offer);
-  const tasks = spec.tasks ?? fewestTasks(spec, offers);
+  const tasks = spec.tasks ?? fewestTasks(spec, control.state.nodes.values());
   const { project, queue } = spec;
   const { waitingFor } = checked;
   const job = { id: jobId, project, queue, tasks, submittedAtMs: Date.now(), waitingFor };

@@ -1,7 +1,7 @@
 import type { EventRecord } from "./records.ts";
 
 /** Events kept for watchers; the oldest make room. */
-export const MAX_EVENTS = 100_000;
+const MAX_EVENTS = 100_000;
 /** Dropped entries that are let stand before the array is cut. */
 const SLACK = 10_000;
 

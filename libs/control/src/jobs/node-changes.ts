@@ -68,13 +68,12 @@ function forgetLostNode({ state, index }: Change): boolean {
 
 /** Jobs that wait and leave the number of their tasks to the cluster follow its nodes. */
 function splitAnew(change: Change): void {
-  const offers = [...change.state.nodes.values()].map(({ offer }) => offer);
   for (const id of change.index.live) {
     const job = change.state.jobs.get(id)!;
     const spec = change.state.specs.get(id)!;
     if (spec.tasks !== undefined || spec.resources.gpu_count <= 1) continue;
     if ((job.state !== "accepted" && job.state !== "pending") || job.liveTasks > 0) continue;
-    const tasks = fewestTasks(spec, offers);
+    const tasks = fewestTasks(spec, change.state.nodes.values());
     if (tasks === job.tasks) continue;
     change.dropTasks(job);
     change.putJob({ ...job, tasks, changedIndex: change.now.index });

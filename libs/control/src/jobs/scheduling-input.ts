@@ -50,7 +50,7 @@ export function schedulingInput(
 }
 
 /** The cluster's settings and queues as the scheduler's. */
-export function schedulerSettings(state: ControlState): SchedulerSettings {
+function schedulerSettings(state: ControlState): SchedulerSettings {
   const strategies: Record<string, { strategy: Strategy }> = {};
   for (const { name, strategy } of state.queues.values()) strategies[name] = { strategy };
   return {

@@ -56,7 +56,6 @@ function newJob(
   { jobId, spec }: SubmitJobCommand,
   waitingFor: readonly string[],
 ): JobRecord {
-  const offers = [...state.nodes.values()].map(({ offer }) => offer);
   return {
     id: jobId,
     name: spec.name,
@@ -67,7 +66,7 @@ function newJob(
     submittedAtMs: now.atMs,
     changedIndex: now.index,
     sinceMs: now.atMs,
-    tasks: spec.tasks ?? fewestTasks(spec, offers),
+    tasks: spec.tasks ?? fewestTasks(spec, state.nodes.values()),
     attempt: 0,
     failures: 0,
     losses: 0,

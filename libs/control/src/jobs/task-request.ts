@@ -93,11 +93,15 @@ export function splitFault(gpuCount: number, tasks: number): string | undefined 
  * The fewest tasks such that the GPUs of each fit the largest node; 1 where no split does. Nodes of
  * other types than the job accepts do not count.
  */
-export function fewestTasks(spec: SubmitJob, offers: Iterable<NodeOffer>): number {
+export function fewestTasks(
+  spec: SubmitJob,
+  nodes: Iterable<{ readonly offer: NodeOffer }>,
+): number {
   const { gpu_count: gpus, gpu_type: types } = spec.resources;
   if (gpus <= 1) return 1;
   let largest = 0;
-  for (const { gpuType, gpuCount } of offers) {
+  for (const { offer } of nodes) {
+    const { gpuType, gpuCount } = offer;
     if (types === undefined || [types].flat().includes(gpuType)) {
       largest = Math.max(largest, gpuCount);
     }
