@@ -71,7 +71,7 @@ class WorkerSession {
   #lastId = 0;
 
   constructor(address: string, clusterToken: string, deployment: string) {
-    this.#peer = new Peer(address, clusterToken);
+    this.#peer = new Peer(address, { clusterToken }, "worker");
     this.#deployment = deployment;
     this.#stream = openSession(this.#peer);
     this.#stream.on("data", (message: InferenceEvents__Output) => this.#onEvents?.(message));

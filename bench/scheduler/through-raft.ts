@@ -79,9 +79,9 @@ async function withMaster<T>(run: (plane: RaftControlPlane) => Promise<T>): Prom
   const clusterToken = "a-token-for-benchmarks-only";
   const directory = join(folder, "control");
   await mkdir(directory);
-  const server = await bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  const server = await bindServer({ host: "127.0.0.1", port: 0, credentials: { clusterToken } });
   const plane = await RaftControlPlane.open({
-    ...{ directory, clusterToken, server, name: "m1" },
+    ...{ directory, credentials: { clusterToken }, server, name: "m1" },
     lock: await lockDirectory(directory),
     peers: new Map([["m1", server.address]]),
     logger: createLogger({ service: "bench", level: "silent" }),

@@ -30,8 +30,13 @@ import { CONTROLLERS, masterModule } from "./master.module.ts";
 import { ModelCatalog } from "./models/model-catalog.ts";
 import { ModelPulls } from "./models/model-pulls.ts";
 import { ROUTES } from "./operations/cluster.controller.ts";
+import { exposeClusterMetrics } from "./operations/cluster-gauges.ts";
+import { ClusterMetrics } from "./operations/cluster-metrics.ts";
 import { ClusterReport } from "./operations/cluster-report.ts";
 import { METRICS_REGISTRY } from "./operations/health.controller.ts";
+import { AUTHORITY_HASH } from "./operations/join-tokens.controller.ts";
+import { exposeRaftMetrics } from "./operations/raft-metrics.ts";
+import { Throughput } from "./operations/throughput.ts";
 import {
   CONTROL_PLANE,
   type ControlPlane,
@@ -55,6 +60,10 @@ export interface MasterOptions {
   /** 0 takes a free one. */
   readonly port: number;
   readonly http: HttpLimits;
+  /** What join tokens pin: the hash of what signs the nodes' certificates; undefined without TLS. */
+  readonly authorityHash?: string | undefined;
+  /** Calls that wait on this master for a replica. */
+  readonly queued: () => number;
   /** Inference calls at once. */
   readonly maxCalls: number;
   /** The longest that one call may take. */
@@ -79,6 +88,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   const inFlight = new InFlight(options.maxCalls);
   const waits = new StateChanges(options.control);
   const lastUsed = new LastUsed();
+  const throughput = new Throughput(options.control, options.directory);
   const verifier = new KeyVerifier<ApiKeyRecord>({
     lookup: (id) => options.control.state.keys.get(id),
     pepper: options.pepper,
@@ -87,6 +97,8 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   const app = await NestFactory.create<NestFastifyApplication>(
     masterModule(controllers, [
       ...partsFor(options, inFlight, waits),
+      { provide: AUTHORITY_HASH, useValue: options.authorityHash ?? null },
+      { provide: ClusterMetrics, useValue: clusterMetrics(options, throughput) },
       { provide: LastUsed, useValue: lastUsed },
       { provide: ROUTES, useValue: listRoutes(controllers) },
     ]),
@@ -104,8 +116,21 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
       waits.close();
       await inFlight.close(graceMs);
       await app.close();
+      throughput.close();
     },
   };
+}
+
+/** The cluster's figures, which /metrics shows too. */
+function clusterMetrics(options: MasterOptions, throughput: Throughput): ClusterMetrics {
+  const { control, directory, masterId, queued, registry } = options;
+  const tasksOn = () => [];
+  const metrics = new ClusterMetrics({
+    ...{ control, directory, masterId, queued, throughput, tasksOn },
+  });
+  exposeClusterMetrics(registry, metrics);
+  if (control.group) exposeRaftMetrics(registry, control.group);
+  return metrics;
 }
 
 /** The parts that the controllers are given, built from the bottom up. */

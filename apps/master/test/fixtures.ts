@@ -54,12 +54,15 @@ export function replicaOn(
     name: id,
     address: "127.0.0.1:1",
     version: "0.0.0-test",
+    state: "ready",
     attachedAtMs: 1,
     lastSeenMs: 2,
     cpuPercent: 12,
     cpuCount: 2,
     memoryBytes: 100,
     memoryUsedBytes: 50,
+    diskBytes: 1000,
+    diskUsedBytes: 400,
     gpus: [],
     replicas: [
       {

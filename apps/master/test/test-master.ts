@@ -22,7 +22,12 @@ function noLogs(control: ControlPlane): LogReader {
   const log = createLogger({ service: "master-test", level: "silent" });
   const directory = join(tmpdir(), "heddle-no-task-logs");
   const store = new LogStore({ directory, maxBytes: 0, maxAgeMs: 0, log });
-  const repair = new LogRepair({ store, clusterToken: "unused", sources: () => [], log });
+  const repair = new LogRepair({
+    store,
+    credentials: { clusterToken: "unused" },
+    sources: () => [],
+    log,
+  });
   return new LogReader({ store, repair, state: () => control.state, isAttached: () => false });
 }
 
@@ -109,6 +114,7 @@ export async function startTestMaster(
     pepper: PEPPER,
     logger: createLogger({ service: "master-test", level: "silent" }),
     registry: new Registry(),
+    queued: () => 0,
     masterId: "master-test",
     version: "0.0.0-test",
     dataDirectory: tmpdir(),

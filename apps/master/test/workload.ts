@@ -21,6 +21,17 @@ type Attempt =
   | { readonly known: false };
 type Fields = Record<string, unknown>;
 
+type Known = Extract<Attempt, { known: true }>;
+
+/** A change as it is sent, each time alike. */
+interface Change {
+  readonly id: string;
+  readonly method: string;
+  readonly path: string;
+  readonly headers?: Record<string, string>;
+  readonly body: unknown;
+}
+
 interface Write {
   readonly setting: string;
   readonly value: number;
@@ -54,6 +65,8 @@ export class Workload {
   readonly #running: Promise<void>[] = [];
   #nextValue = 1;
   #stopAtMs = Number.POSITIVE_INFINITY;
+  /** Changes that were answered, which may come again. */
+  readonly #answered: { change: Change; told: Known }[] = [];
   replayed = 0;
   retried = 0;
 
@@ -148,7 +161,8 @@ export class Workload {
         const expected = dice < 0.6 ? undefined : seen.get(setting);
         const write = { setting, value: this.#nextValue++, expected };
         await this.#write(`${client}-${call}`, write, seen, random);
-      } else await this.#append(`append-${client}-${call}`, random);
+      } else if (dice < 0.95) await this.#append(`append-${client}-${call}`, random);
+      else await this.#repeat(random);
       await delay(this.#options.pauseMs ?? 10);
     }
   }
@@ -161,7 +175,7 @@ export class Workload {
   ): Promise<void> {
     const calledAt = performance.now();
     const path = `/cluster/settings/${setting}?consistency=strong`;
-    const attempt = await this.#attempt("GET", path, random, {});
+    const attempt = await this.#attempt({ method: "GET", path }, random);
     if (!attempt.known) return; // A read without an answer has seen nothing.
     const { version, value } = attempt.body as { version: number; value: number };
     seen.set(setting, { version, value });
@@ -184,7 +198,8 @@ export class Workload {
     const headers: Record<string, string> = {};
     if (expected) headers["if-match"] = `"${expected.version}"`;
     const path = `/cluster/settings/${setting}`;
-    const told = await this.#untilKnown("PUT", path, random, { id, headers, body: { value } });
+    const change = { id, method: "PUT", path, headers, body: { value } };
+    const told = await this.#untilKnown(change, random);
     const done = told && told.status === 200;
     if (told && !done && told.status !== 412) return this.#fault(id, told);
     if (!told) this.#lost.set(setting, (this.#lost.get(setting) ?? 0) + 1);
@@ -200,9 +215,39 @@ export class Workload {
 
   async #append(name: string, random: () => number): Promise<void> {
     this.asked.add(name);
-    const told = await this.#untilKnown("POST", "/keys", random, { id: name, body: { name } });
+    const change = { id: name, method: "POST", path: "/keys", body: { name } };
+    const told = await this.#untilKnown(change, random);
     if (told && told.status !== 200) return this.#fault(name, told);
     if (told) this.created.add(name);
+  }
+
+  /** Sends a change again that was answered some time ago, maybe under another leader. */
+  async #repeat(random: () => number): Promise<void> {
+    const known = this.#answered[Math.floor(random() * this.#answered.length)];
+    if (!known) return;
+    const again = await this.#attempt(this.#sent(known.change), random);
+    if (again.known) this.#expectSame(known.change, known.told, again);
+  }
+
+  /** Now and then at the same time to two masters, neither of which knows of the other's. */
+  async #sendOnceOrTwice(change: Change, random: () => number): Promise<Attempt> {
+    if (random() < 0.8) return this.#attempt(this.#sent(change), random);
+    const both = [this.#sent(change), this.#sent(change)];
+    const [one, other] = await Promise.all(both.map((each) => this.#attempt(each, random)));
+    if (one?.known && other?.known) this.#expectSame(change, one, other);
+    return (one?.known ? one : other) ?? { known: false };
+  }
+
+  #expectSame({ id }: Change, one: Known, other: Known): void {
+    if (sameAnswer(one, other)) return;
+    this.#faults.push(
+      `${id} was answered ${JSON.stringify(one)} and then ${JSON.stringify(other)}`,
+    );
+  }
+
+  #sent(change: Change): Change {
+    const key = `${this.#options.seed}-${change.id}`;
+    return { ...change, headers: { ...change.headers, "idempotency-key": key } };
   }
 
   #fault(id: string, attempt: Attempt): void {
@@ -210,16 +255,13 @@ export class Workload {
   }
 
   /** Sends a change until its outcome is known; undefined where the run ends before. */
-  async #untilKnown(
-    method: string,
-    path: string,
-    random: () => number,
-    sent: { id: string; body: unknown; headers?: Record<string, string> },
-  ): Promise<Extract<Attempt, { known: true }> | undefined> {
-    const headers = { ...sent.headers, "idempotency-key": `${this.#options.seed}-${sent.id}` };
+  async #untilKnown(change: Change, random: () => number): Promise<Known | undefined> {
     while (performance.now() < this.#stopAtMs + LAST_WORD_MS) {
-      const attempt = await this.#attempt(method, path, random, { headers, body: sent.body });
-      if (attempt.known) return attempt;
+      const told = await this.#sendOnceOrTwice(change, random);
+      if (told.known) {
+        this.#answered.push({ change, told });
+        return told;
+      }
       this.retried++;
       await delay(50 + random() * 100);
     }
@@ -228,10 +270,8 @@ export class Workload {
 
   /** One request to any master. Known are answers, and refusals that changed nothing are not. */
   async #attempt(
-    method: string,
-    path: string,
+    { method, path, headers, body }: Omit<Change, "id" | "body"> & { body?: unknown },
     random: () => number,
-    { headers = {}, body }: { headers?: Record<string, string>; body?: unknown },
   ): Promise<Attempt> {
     const urls = this.#target.urls();
     const url = urls[Math.floor(random() * urls.length)];
@@ -260,6 +300,13 @@ export class Workload {
       return { known: false }; // No connection, a broken one, or no answer in time.
     }
   }
+}
+
+/** Equal but for what tells two requests with one answer apart. */
+function sameAnswer(one: Known, other: Known): boolean {
+  const text = ({ status, etag, body }: Known) =>
+    JSON.stringify([status, etag, { ...body, request_id: undefined }]);
+  return text(one) === text(other);
 }
 
 /** A setting's value stands for its version too, since no value is written twice. */

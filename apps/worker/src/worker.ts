@@ -11,6 +11,7 @@ import { nodeIdentity } from "@heddle/rpc/node/identity";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Machine } from "@heddle/rpc/node/machine";
 import type { NodeFlags } from "@heddle/rpc/node/node-flags";
+import { ownCredentials } from "@heddle/rpc/node/own-credentials";
 import type { RunningNode } from "@heddle/rpc/node/run-node";
 import { encodeReplica } from "@heddle/rpc/node-codec";
 import { workerInferenceService } from "@heddle/rpc/proto";
@@ -56,6 +57,7 @@ export async function startWorker(
 ): Promise<RunningNode> {
   const nodeId = nodeIdentity(options.dataDirectory);
   const name = options.name ?? hostname();
+  const credentials = await ownCredentials(options, "worker", log);
   const machine = new Machine(options.dataDirectory, options);
   await machine.start();
   let attachments: Attachment[] = [];
@@ -66,12 +68,12 @@ export async function startWorker(
   const { server, address } = await bindServer({
     host: options.grpcHost,
     port: options.grpcPort,
-    clusterToken: options.clusterToken,
+    credentials,
   });
   const advertised = options.advertise ?? address;
   const host = advertised.slice(0, advertised.lastIndexOf(":"));
   const tasks = await TaskService.open(
-    { ...options, nodeId, nodeName: name, gpus: () => machine.gpus(), log },
+    { ...options, credentials, nodeId, nodeName: name, gpus: () => machine.gpus(), log },
     host,
   );
   const app = await serve(server, { replicas, ports, health, tasks });
@@ -80,7 +82,7 @@ export async function startWorker(
     (master) =>
       new Attachment({
         master,
-        clusterToken: options.clusterToken,
+        credentials,
         register,
         heartbeat: () => ({
           ...machine.usage(),
@@ -104,6 +106,7 @@ export async function startWorker(
     await drained(replicas, drainMs);
     await replicas.close();
     await app.close();
+    credentials.close();
   };
   return { nodeId, address: advertised, close };
 }

@@ -37,7 +37,7 @@ export class TestLeader {
   heartbeats: NodeReport__Output["heartbeat"][] = [];
 
   async listen(): Promise<void> {
-    this.#server = await bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+    this.#server = await bindServer({ host: "127.0.0.1", port: 0, credentials: { clusterToken } });
     this.#server.server.addService(clusterService, {
       attach: (stream: ServerDuplexStream<NodeReport__Output, AttachReply>) => {
         stream.on("data", ({ register, heartbeat }: NodeReport__Output) => {
@@ -134,7 +134,7 @@ export class TestSession {
   readonly #stream: ClientDuplexStream<TaskCommand, TaskReport__Output>;
 
   constructor(address: string, term: number, leaseMs: number) {
-    this.#peer = new Peer(address, clusterToken);
+    this.#peer = new Peer(address, { clusterToken });
     this.#stream = this.#peer.duplex(taskSessionMethod);
     this.#stream.on("error", (error: Error) => {
       this.error = error;

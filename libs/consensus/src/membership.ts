@@ -58,9 +58,12 @@ export class Membership {
 
   /**
    * Why a committed change must not take effect: two proposals may have picked one id or name. All
-   * members come to the same answer.
+   * members come to the same answer. Without a voter nothing could be committed ever again.
    */
   refusal(change: ConfChange, context: MembershipContext): string | undefined {
+    if (this.confState && !keepsVoter(this.confState, change)) {
+      return "the change would leave no member that votes";
+    }
     const removed = new Set(
       change.changes.filter(({ type }) => type === "removeNode").map(({ nodeId }) => nodeId),
     );
@@ -86,6 +89,15 @@ export class Membership {
       this.#lastId = Math.max(this.#lastId, member.id);
     }
   }
+}
+
+function keepsVoter({ voters }: ConfState, { changes }: ConfChange): boolean {
+  const left = new Set(voters);
+  for (const { type, nodeId } of changes) {
+    if (type === "addNode") left.add(nodeId);
+    else if (type !== "updateNode") left.delete(nodeId);
+  }
+  return left.size > 0;
 }
 
 /** The membership with which a group begins. */

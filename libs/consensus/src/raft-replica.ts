@@ -239,7 +239,7 @@ export class RaftReplica<Reply> {
   /** Takes a snapshot of the state as of now and drops the log before it. */
   async takeSnapshot(): Promise<void> {
     this.#applier.wantsSnapshot = true;
-    this.#applies = this.#applies.then(() => this.#maybeSnapshot());
+    this.#queueSnapshot();
     await this.#applies;
     await this.#snapshotting;
   }
@@ -401,6 +401,10 @@ export class RaftReplica<Reply> {
     this.#options.onRemoved?.();
   }
 
+  #queueSnapshot(): void {
+    this.#applies = this.#applies.then(() => this.#maybeSnapshot());
+  }
+
   /** Called between two batches of entries, when the state stands still. */
   #maybeSnapshot(): void {
     const { snapshotEntries = 10_000 } = this.#options;
@@ -411,6 +415,8 @@ export class RaftReplica<Reply> {
       ?.catch((error: unknown) => this.#fail(error))
       .finally(() => {
         this.#snapshotting = undefined;
+        // A member that was added meanwhile needs one that knows it, and may hold up all else.
+        if (this.#applier.wantsSnapshot) this.#queueSnapshot();
       });
   }
 
@@ -420,7 +426,9 @@ export class RaftReplica<Reply> {
     const { confState } = this.#applier.membership;
     if (role !== "leader" || !confState || confState.votersOutgoing.length > 0) return;
     for (const [id, peer] of progress) {
-      if (!peer.isLearner || !peer.recentActive || peer.match + PROMOTION_LAG < commit) continue;
+      // One that has nothing yet needs a snapshot, however short the log is.
+      if (!peer.isLearner || !peer.recentActive || peer.match === 0) continue;
+      if (peer.match + PROMOTION_LAG < commit) continue;
       if (!isMember(confState, id) || this.#changes.hasWaiting) continue;
       this.#nextPromotionTick = this.#tick + this.#options.electionTicks;
       const changes = [{ type: "addNode" as const, nodeId: id }];

@@ -11,6 +11,7 @@ import type {
 /** Bounds of the replicated state; a command that would pass one is refused with `conflict`. */
 export const MAX_KEYS = 100_000;
 const MAX_MODELS = 10_000;
+const MAX_JOINS = 1_000;
 
 /**
  * The only code that changes the keys and models of the state; jobs and nodes change in
@@ -29,6 +30,10 @@ export function apply(state: ControlState, command: CatalogCommand): ControlRepl
       return removeModel(state, command.id);
     case "setting.put":
       return putSetting(state, command);
+    case "join.create":
+      return createJoin(state, command);
+    case "join.use":
+      return applyJoin(state, command);
     default:
       return unknownCommand(command);
   }
@@ -47,6 +52,7 @@ export function emptyState(): ControlState {
     projects: new Map(),
     queues: new Map(),
     events: new Map(),
+    joins: new Map(),
   };
 }
 
@@ -175,6 +181,38 @@ function putSetting(
   }
   state.settings.set(name, { value, version: version + 1, updatedAtMs: atMs });
   return { ok: true, version: version + 1 };
+}
+
+/** What has expired goes when a further one comes, so that the bound is on those of use. */
+function createJoin(
+  state: ControlState,
+  { id, join, atMs }: Extract<CatalogCommand, { type: "join.create" }>,
+): ControlReply {
+  if (!/^[0-9a-f]{64}$/.test(id)) return refuse("invalid_value", "a join's id is a SHA-256");
+  if (!(join.expiresAtMs > atMs)) return refuse("invalid_value", "the join has expired already");
+  for (const [known, { expiresAtMs }] of [...state.joins]) {
+    if (expiresAtMs <= atMs) state.joins.delete(known);
+  }
+  if (state.joins.has(id)) return refuse("conflict", "the join token exists");
+  if (state.joins.size >= MAX_JOINS) {
+    return refuse("conflict", `the cluster holds ${MAX_JOINS} unused join tokens`);
+  }
+  state.joins.set(id, join);
+  return OK;
+}
+
+/** Whatever is wrong with a token, its bearer learns no more than that. */
+function applyJoin(
+  state: ControlState,
+  { id, role, atMs }: Extract<CatalogCommand, { type: "join.use" }>,
+): ControlReply {
+  const join = state.joins.get(id);
+  if (!join || join.expiresAtMs <= atMs || join.role !== role) {
+    const message = `the join token is unknown, used, expired, or not for a ${role}`;
+    return refuse("not_found", message);
+  }
+  state.joins.delete(id);
+  return OK;
 }
 
 /** Equal as JSON whatever the order of the keys; absent and undefined members are the same. */

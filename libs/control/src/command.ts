@@ -1,6 +1,6 @@
 import type { ErrorCode } from "@heddle/base/errors";
 import type { JobsCommand } from "./jobs/commands.ts";
-import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "./state.ts";
+import type { ApiKeyRecord, DeploymentRecord, JoinRecord, ModelRecord } from "./state.ts";
 
 /**
  * Everything that changes the replicated state. `atMs` is stamped by the proposer and is the only
@@ -26,6 +26,19 @@ export type CatalogCommand =
       readonly value: number;
       /** The change is made only where the setting has this version; 0 is one that was never set. */
       readonly ifVersion?: number | undefined;
+    }
+  | {
+      readonly type: "join.create";
+      readonly atMs: number;
+      readonly id: string;
+      readonly join: JoinRecord;
+    }
+  /** Uses a join token up; refused unless it is one for that role. */
+  | {
+      readonly type: "join.use";
+      readonly atMs: number;
+      readonly id: string;
+      readonly role: JoinRecord["role"];
     };
 
 /** What a command is answered with. */

@@ -15,6 +15,14 @@ export interface ControlState extends JobsState {
   readonly deployments: Map<string, DeploymentRecord>;
   /** By name; a setting that is not here has its default and the version 0. */
   readonly settings: Map<string, SettingRecord>;
+  /** Join tokens that may still be used, by the SHA-256 of their secret. */
+  readonly joins: Map<string, JoinRecord>;
+}
+
+/** A single-use token with which a node gets its first certificate. */
+export interface JoinRecord {
+  readonly role: "master" | "worker" | "parameter-server";
+  readonly expiresAtMs: number;
 }
 
 export interface ApiKeyRecord {

@@ -6,6 +6,10 @@ import type {
   AttachReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type {
+  Certificates,
+  Certificates__Output,
+} from "@heddle/contracts/generated/heddle/v1/Certificates";
+import type {
   InferenceCommand,
   InferenceCommand__Output,
 } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
@@ -21,6 +25,10 @@ import type {
   IntroductionReply,
   IntroductionReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
+import type {
+  JoinRequest,
+  JoinRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/JoinRequest";
 import type { LoadReply, LoadReply__Output } from "@heddle/contracts/generated/heddle/v1/LoadReply";
 import type {
   LoadRequest,
@@ -50,6 +58,10 @@ import type {
   PullRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/PullRequest";
 import type { RaftFrame, RaftFrame__Output } from "@heddle/contracts/generated/heddle/v1/RaftFrame";
+import type {
+  RenewRequest,
+  RenewRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/RenewRequest";
 import type {
   SnapshotPart,
   SnapshotPart__Output,
@@ -84,7 +96,7 @@ const protoFolder = fileURLToPath(new URL("../../../proto", import.meta.url));
  * and a oneof's name holds the name of the member that is set.
  */
 export const packageDefinition = loadSync(
-  ["cluster.proto", "worker.proto", "raft.proto", "tasks.proto", "health.proto"],
+  ["cluster", "worker", "raft", "tasks", "enrollment", "health"].map((name) => `${name}.proto`),
   {
     includeDirs: [protoFolder],
     keepCase: false,
@@ -110,6 +122,7 @@ const workerModelsService = service("heddle.v1.WorkerModels");
 export const workerInferenceService = service("heddle.v1.WorkerInference");
 export const workerTasksService = service("heddle.v1.WorkerTasks");
 export const taskLogsService = service("heddle.v1.TaskLogs");
+export const enrollmentService = service("heddle.v1.Enrollment");
 export const healthService = service("grpc.health.v1.Health");
 
 export const attachMethod = method<
@@ -177,6 +190,18 @@ export const readLogMethod = method<LogRange, LogRange__Output, LogChunk, LogChu
   taskLogsService,
   "Read",
 );
+export const joinMethod = method<
+  JoinRequest,
+  JoinRequest__Output,
+  Certificates,
+  Certificates__Output
+>(enrollmentService, "Join");
+export const renewMethod = method<
+  RenewRequest,
+  RenewRequest__Output,
+  Certificates,
+  Certificates__Output
+>(enrollmentService, "Renew");
 
 function service(name: string): ServiceDefinition {
   const definition = packageDefinition[name];

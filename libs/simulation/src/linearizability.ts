@@ -93,22 +93,41 @@ function groupByKey(history: readonly Operation[]): Map<string, Operation[]> {
 /** A list of values; equal lists are one object, so that they are compared by identity. */
 interface ListState {
   readonly id: number;
+  readonly length: number;
   readonly next: Map<string, ListState>;
 }
 
 /** All lists that a search comes upon, as a tree. */
 class ListStates {
   #size = 0;
-  readonly empty: ListState = this.#create();
+  readonly empty: ListState = this.#create(0);
+  /** The longest list that was seen, where values are only ever appended: the others are its beginnings. */
+  readonly #longest: readonly string[] | undefined;
 
-  #create(): ListState {
-    return { id: this.#size++, next: new Map() };
+  constructor(operations: readonly Operation[]) {
+    if (operations.some(({ action }) => action.type !== "append" && action.type !== "read")) return;
+    const lists = operations.map(({ action }) => (action.type === "read" ? action.values : []));
+    this.#longest = lists.reduce((a, b) => (b.length > a.length ? b : a), []);
+  }
+
+  #create(length: number): ListState {
+    return { id: this.#size++, length, next: new Map() };
+  }
+
+  /** The state after an append; undefined where a list that was seen rules it out. */
+  grow(state: ListState, value: string): ListState | undefined {
+    const longest = this.#longest;
+    if (!longest) return this.append(state, value);
+    // What comes after all that was seen is seen by nobody, in whatever order.
+    if (state.length > longest.length) return state;
+    if (state.length === longest.length) return this.append(state, UNSEEN);
+    return longest[state.length] === value ? this.append(state, value) : undefined;
   }
 
   append(state: ListState, value: string): ListState {
     let next = state.next.get(value);
     if (!next) {
-      next = this.#create();
+      next = this.#create(state.length + 1);
       state.next.set(value, next);
     }
     return next;
@@ -124,7 +143,7 @@ interface Call {
   readonly action: Action;
   /** For a read: the state that it saw. */
   readonly seen: ListState | undefined;
-  /** Its place among the calls that returned, or among those that did not. */
+  /** Its place among the calls that returned, or the kind of a lost one: those of a kind are alike. */
   readonly place: number;
   readonly returns: boolean;
 }
@@ -144,8 +163,9 @@ interface SearchResult {
 }
 
 function search(operations: readonly Operation[], maxSteps: number): SearchResult {
-  const states = new ListStates();
-  const head = eventsOf(relevant(operations), states);
+  const known = relevant(operations);
+  const states = new ListStates(known);
+  const head = eventsOf(known, states);
   const order = new SearchedOrder(states.empty);
   let left = countReturns(head);
   let steps = 0;
@@ -183,7 +203,7 @@ function apply(states: ListStates, state: ListState, call: Call): ListState | un
     case "write":
       return states.append(states.empty, action.value);
     case "append":
-      return states.append(state, action.value);
+      return states.grow(state, action.value);
     case "create":
       if (action.created !== undefined && action.created !== isEmpty) return undefined;
       return isEmpty ? states.append(state, action.value) : state;
@@ -205,8 +225,8 @@ class SearchedOrder {
   readonly #tried = new Set<string>();
   /** Of the calls that returned, by place: whether they are in the order. */
   readonly #done: boolean[] = [];
-  /** Places of those that did not return and are in the order. */
-  readonly #unreturned = new Set<number>();
+  /** Of the lost ones, by kind: how many are in the order. */
+  readonly #lost: number[] = [];
   #highest = -1;
   #lowest = 0;
 
@@ -238,8 +258,7 @@ class SearchedOrder {
 
   #mark({ returns, place }: Call, isDone: boolean): void {
     if (!returns) {
-      if (isDone) this.#unreturned.add(place);
-      else this.#unreturned.delete(place);
+      this.#lost[place] = (this.#lost[place] ?? 0) + (isDone ? 1 : -1);
       return;
     }
     this.#done[place] = isDone;
@@ -254,21 +273,24 @@ class SearchedOrder {
     for (let place = this.#lowest + 1; place <= this.#highest; place++) {
       if (this.#done[place]) key += `,${place}`;
     }
-    if (this.#unreturned.size > 0) {
-      key += `/${[...this.#unreturned].sort((a, b) => a - b).join(",")}`;
-    }
+    for (const [kind, count] of this.#lost.entries()) if (count) key += `/${kind}:${count}`;
     return key;
   }
 }
+
+/** Stands for every value that nobody saw: which one it was makes no difference. */
+const UNSEEN = "\0";
 
 /** Without reads that saw nothing and, where that is sound, lost writes that nobody saw. */
 function relevant(operations: readonly Operation[]): readonly Operation[] {
   const seen = seenValues(operations);
   const isPlain = onlyPlain(operations);
-  return operations.filter(({ returnedAt, action }) => {
-    if (returnedAt !== undefined) return true;
-    if (action.type === "read") return false;
-    return !isPlain || action.type === "remove" || seen.has(action.value);
+  return operations.flatMap((operation) => {
+    const { returnedAt, action } = operation;
+    if (returnedAt !== undefined) return [operation];
+    if (action.type === "read") return [];
+    if (action.type === "remove" || seen.has(action.value)) return [operation];
+    return isPlain ? [] : [{ ...operation, action: { ...action, value: UNSEEN } }];
   });
 }
 
@@ -277,8 +299,12 @@ function onlyPlain(operations: readonly Operation[]): boolean {
   return operations.every(({ action }) => ["read", "write", "append"].includes(action.type));
 }
 
+/** The values that some outcome depends on. */
 function seenValues(operations: readonly Operation[]): Set<string> {
-  const values = operations.flatMap(({ action }) => (action.type === "read" ? action.values : []));
+  const values = operations.flatMap(({ action }) => {
+    if (action.type === "replace") return [action.expected];
+    return action.type === "read" ? action.values : [];
+  });
   return new Set(values);
 }
 
@@ -286,11 +312,14 @@ function seenValues(operations: readonly Operation[]): Set<string> {
 function eventsOf(operations: readonly Operation[], states: ListStates): Event {
   const timed: { at: number; event: Event }[] = [];
   let returned = 0;
-  let lost = 0;
+  const kinds = new Map<string, number>();
   for (const { action, calledAt, returnedAt } of operations) {
     const returns = returnedAt !== undefined;
     const seen = action.type === "read" ? states.of(action.values) : undefined;
-    const call = { action, seen, returns, place: returns ? returned++ : lost++ };
+    const expected = action.type === "replace" ? action.expected : "";
+    const kind = `${action.type} ${"value" in action ? action.value : ""} ${expected}`;
+    if (!returns && !kinds.has(kind)) kinds.set(kind, kinds.size);
+    const call = { action, seen, returns, place: returns ? returned++ : (kinds.get(kind) ?? -1) };
     const end = returns ? createEvent(call, true) : undefined;
     timed.push({ at: calledAt, event: { ...createEvent(call, false), match: end } });
     if (end) timed.push({ at: returnedAt as number, event: end });

@@ -19,6 +19,8 @@ export interface UpOptions {
   readonly profile: Profile | undefined;
   /** Devices that each worker pretends to have, for jobs to be placed on. */
   readonly simulatedGpus: string | undefined;
+  /** Certificates and TLS between the processes. */
+  readonly tls: boolean;
   /** Stop after the self-check. */
   readonly once: boolean;
   /** The least of the processes' lines that is shown. */
@@ -39,6 +41,7 @@ export interface UpFlags {
   readonly model?: string;
   readonly profile?: string;
   readonly simulateGpus?: string;
+  readonly tls?: boolean;
   readonly once?: boolean;
   readonly verbose?: boolean;
   readonly logLevel: string;
@@ -66,6 +69,7 @@ export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
     modelFile: flags.model === undefined ? undefined : modelFile(flags.model),
     profile: chooseProfile(flags),
     simulatedGpus: simulatedGpus(flags.simulateGpus),
+    tls: flags.tls ?? false,
     once: flags.once ?? false,
     logLevel: flags.verbose ? "info" : oneOf("--log-level", flags.logLevel, LOG_LEVELS),
   };

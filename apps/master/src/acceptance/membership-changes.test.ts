@@ -27,6 +27,13 @@ async function remove({ group }: FaultRun, name: string, through: string): Promi
   const ended = group.ending(name);
   const reply = await group.request(through, "DELETE", `/api/v1/cluster/masters/${name}`);
   expect(reply.status, await reply.text()).toBe(200);
+  await eventually(`${name} has ended`, async () => group.url(name) === undefined).catch(
+    async (error: Error) => {
+      const status = JSON.stringify(await group.status(name).catch(String));
+      const last = group.printed(name).slice(-2_000);
+      throw new Error(`${error.message}: it says ${status}, and printed ${last}`);
+    },
+  );
   const { code, output } = await ended;
   expect(code).toBe(REMOVED_EXIT_CODE);
   expect(output).toMatch(/"msg":"This master was removed from the group and ends\./);
@@ -37,7 +44,13 @@ describe("a group of masters", { timeout: FAULT_TIMEOUT_MS }, () => {
     run = await startFaultRun({ title: "membership", masters: 1 });
     const { group, workload, pick } = run;
     await workload.progress(50);
-    for (const name of ["master-2", "master-3", "master-4", "master-5"]) await join(run, name);
+    for (const pair of [
+      ["master-2", "master-3"],
+      ["master-4", "master-5"],
+    ]) {
+      const joining = run;
+      await Promise.all(pair.map((name) => join(joining, name)));
+    }
     await workload.progress(50);
     while (group.runningNames.length > 1) {
       const leader = await group.leader();

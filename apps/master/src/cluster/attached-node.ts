@@ -6,6 +6,9 @@ import { decodeReplica } from "@heddle/rpc/node-codec";
 import type { GpuView, NodeJobOffer, NodeView } from "../ports.ts";
 import type { WorkerLink } from "./worker-link.ts";
 
+/** After so many intervals without a heartbeat a node gets no new work. */
+export const SUSPECT_INTERVALS = 3;
+
 /** What a master knows of one node while its Attach stream stands. */
 export class AttachedNode {
   readonly register: Register__Output;
@@ -70,12 +73,15 @@ export class AttachedNode {
       name: register.name,
       address: register.address,
       version: register.version,
+      state: this.silentIntervals > SUSPECT_INTERVALS ? "suspect" : "ready",
       attachedAtMs: Math.round(this.attachedAtMs + wallOffsetMs),
       lastSeenMs: Math.round(this.lastSeenMs + wallOffsetMs),
       cpuPercent: heartbeat?.cpuPercent ?? 0,
       cpuCount: register.hardware?.cpuCount ?? 0,
       memoryBytes: register.hardware?.memoryBytes ?? 0,
       memoryUsedBytes: heartbeat?.memoryUsedBytes ?? 0,
+      diskBytes: heartbeat?.diskTotalBytes ?? 0,
+      diskUsedBytes: heartbeat ? heartbeat.diskTotalBytes - heartbeat.diskFreeBytes : 0,
       gpus: (heartbeat?.gpus ?? register.hardware?.gpus ?? []).map(gpuView),
       replicas: this.replicas,
       offer: offerOf(register),

@@ -5,10 +5,11 @@ import type { WeightsSpec } from "@heddle/contracts/engine";
 import type { AttachReply } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { NodeReport__Output } from "@heddle/contracts/generated/heddle/v1/NodeReport";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { toStatus } from "@heddle/rpc/status";
 import type { NodeDirectory, NodeView, PullProgress } from "../ports.ts";
-import { AttachedNode } from "./attached-node.ts";
+import { AttachedNode, SUSPECT_INTERVALS } from "./attached-node.ts";
 import { WorkerLink } from "./worker-link.ts";
 
 export type AttachStream = ServerDuplexStream<NodeReport__Output, AttachReply>;
@@ -16,15 +17,14 @@ export type AttachStream = ServerDuplexStream<NodeReport__Output, AttachReply>;
 /** `nodes`: one came, left or reported; `room`: a call has ended or a stream came or went. */
 export type RegistryChange = "nodes" | "room";
 
-/** After so many intervals without a heartbeat a node gets no new work; after so many it is gone. */
-const suspectIntervals = 3;
+/** After so many intervals without a heartbeat a node is gone. */
 const goneIntervals = 10;
 /** Nodes that may be attached at once. */
 const maxNodes = 4_096;
 
 export interface RegistryOptions {
   readonly masterId: string;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly heartbeatIntervalMs: number;
   readonly clock: Clock;
   readonly log: NodeLog;
@@ -60,12 +60,12 @@ export class NodeRegistry implements NodeDirectory {
 
   /** The workers whose heartbeats come. */
   workers(): AttachedNode[] {
-    return this.#allWorkers().filter((node) => node.silentIntervals <= suspectIntervals);
+    return this.#allWorkers().filter((node) => node.silentIntervals <= SUSPECT_INTERVALS);
   }
 
   /** The workers that are attached but missed their last heartbeats. */
   suspects(): AttachedNode[] {
-    return this.#allWorkers().filter((node) => node.silentIntervals > suspectIntervals);
+    return this.#allWorkers().filter((node) => node.silentIntervals > SUSPECT_INTERVALS);
   }
 
   #allWorkers(): AttachedNode[] {
@@ -157,7 +157,7 @@ export class NodeRegistry implements NodeDirectory {
     return new WorkerLink({
       node: register.nodeId,
       address: register.address,
-      clusterToken: this.#options.clusterToken,
+      credentials: this.#options.credentials,
       log: this.#options.log,
       onChange: () => this.#changed("room"),
       onLost: (calls) => {

@@ -26,6 +26,13 @@ export interface MasterConfig {
   readonly walSegmentBytes: number;
   readonly snapshotEntries: number;
   readonly insecureBind: boolean;
+  /** Whether nodes prove who they are by certificates, over TLS. */
+  readonly tls: boolean;
+  /** Holds the key and the certificate that sign the nodes' certificates. */
+  readonly authorityFile: string;
+  /** Holds a token with which this master joins a cluster with TLS. */
+  readonly joinTokenFile: string | undefined;
+  readonly certificateLifetimeMs: number;
   readonly logLevel: LogLevel;
   readonly maxCalls: number;
   /** Calls that may wait for a replica, per deployment, and for how long. */
@@ -56,6 +63,9 @@ const SETTINGS = {
   "grpc-host": ["HEDDLE_GRPC_HOST", "127.0.0.1", "address for the cluster's nodes"],
   "grpc-port": ["HEDDLE_GRPC_PORT", "8081", "port for the cluster's nodes; 0 takes a free one"],
   "cluster-token-file": ["HEDDLE_CLUSTER_TOKEN_FILE", "", "file with the token of the nodes"],
+  "ca-file": ["HEDDLE_CA_FILE", "", "file with the key and certificate that sign the nodes' own"],
+  "join-token-file": ["HEDDLE_JOIN_TOKEN_FILE", "", "file with a token to join with, under --tls"],
+  "certificate-seconds": ["HEDDLE_CERTIFICATE_SECONDS", "86400", "life of a node's certificate"],
   "bootstrap-key-file": ["HEDDLE_BOOTSTRAP_KEY_FILE", "", "file with the first admin key"],
   profile: ["HEDDLE_PROFILE", "", "models to register on an empty cluster: demo, gpu or tiny"],
   name: ["HEDDLE_NAME", "master-1", "this master's name in the cluster"],
@@ -83,7 +93,7 @@ const PROFILES: readonly string[] = CATALOG_PROFILES;
 
 /** Reads the configuration, or throws one `invalid_value` that lists every fault found. */
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): MasterConfig {
-  const { values, insecureBind } = readValues(args, env);
+  const { values, insecureBind, tls } = readValues(args, env);
   const faults: string[] = [];
   const whole = (name: SettingName, min: number, max: number): number => {
     const value = /^\d{1,12}$/.test(values[name]) ? Number(values[name]) : -1;
@@ -111,6 +121,10 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     walSegmentBytes: whole("wal-segment-mib", 1, 1024) * 2 ** 20,
     snapshotEntries: whole("snapshot-entries", 1, 10_000_000),
     insecureBind,
+    tls,
+    authorityFile: values["ca-file"] || join(dataDirectory, "cluster-ca.pem"),
+    joinTokenFile: values["join-token-file"] || undefined,
+    certificateLifetimeMs: whole("certificate-seconds", 3, 31_536_000) * 1_000,
     logLevel: values["log-level"] as LogLevel,
     maxCalls: whole("max-calls", 1, 1_000_000),
     maxQueued: whole("max-queued", 1, 1_000_000),
@@ -151,14 +165,17 @@ export function usageText(): string {
     const [variable, fallback, help] = SETTINGS[name];
     return `  --${name.padEnd(20)} ${help} [${variable}${fallback ? `, ${fallback}` : ""}]`;
   });
-  const insecure = "  --insecure-bind        allow addresses beyond loopback without TLS";
-  return `Usage: heddle-master [flags]\n${lines.join("\n")}\n${insecure}\n`;
+  lines.push(
+    "  --tls                  certificates and TLS between nodes [HEDDLE_TLS]",
+    "  --insecure-bind        allow addresses beyond loopback without TLS [HEDDLE_INSECURE_BIND]",
+  );
+  return `Usage: heddle-master [flags]\n${lines.join("\n")}\n`;
 }
 
 function readValues(
   args: readonly string[],
   env: NodeJS.ProcessEnv,
-): { values: Record<SettingName, string>; insecureBind: boolean } {
+): { values: Record<SettingName, string>; insecureBind: boolean; tls: boolean } {
   const flags = parseFlags(args);
   const entries = NAMES.map((name) => {
     const [variable, fallback] = SETTINGS[name];
@@ -167,12 +184,14 @@ function readValues(
   return {
     values: Object.fromEntries(entries) as Record<SettingName, string>,
     insecureBind: flags["insecure-bind"] === true || env["HEDDLE_INSECURE_BIND"] === "true",
+    tls: flags["tls"] === true || env["HEDDLE_TLS"] === "true",
   };
 }
 
 function parseFlags(args: readonly string[]): Record<string, string | boolean | undefined> {
   const text = NAMES.map((name) => [name, { type: "string" as const }]);
-  const options = { ...Object.fromEntries(text), "insecure-bind": { type: "boolean" as const } };
+  const flag = { type: "boolean" as const };
+  const options = { ...Object.fromEntries(text), "insecure-bind": flag, tls: flag };
   try {
     return parseArgs({ args: [...args], options, strict: true }).values as ReturnType<
       typeof parseFlags
@@ -197,18 +216,20 @@ function choiceFaults({ logLevel, profile, masterId }: MasterConfig): string[] {
 }
 
 /** Keys and tokens would cross the network in the clear. */
-function bindFaults({ httpHost, grpcHost, insecureBind }: MasterConfig): string[] {
+function bindFaults({ httpHost, grpcHost, insecureBind, tls }: MasterConfig): string[] {
   if (insecureBind) return [];
-  return [
-    ["http-host", httpHost],
-    ["grpc-host", grpcHost],
-  ].flatMap(([flag, host]) =>
-    isLoopback(host ?? "")
-      ? []
-      : [
-          `--${flag} ${host} is reachable from outside without TLS; give --insecure-bind to allow it`,
-        ],
-  );
+  const faults: string[] = [];
+  if (!isLoopback(httpHost)) {
+    faults.push(
+      `--http-host ${httpHost} is reachable from outside without TLS; give --insecure-bind to allow it`,
+    );
+  }
+  if (!tls && !isLoopback(grpcHost)) {
+    faults.push(
+      `--grpc-host ${grpcHost} is reachable from outside without TLS; give --tls, or --insecure-bind to allow it`,
+    );
+  }
+  return faults;
 }
 
 function isLoopback(host: string): boolean {

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { toAppError } from "@heddle/base/errors";
+import { AppError, toAppError } from "@heddle/base/errors";
 import type { CatalogProfile } from "@heddle/contracts/catalog";
 import type { Logger } from "@heddle/observability/logger";
 import { bootstrapAdminKey, clusterPepper } from "../config/secrets.ts";
@@ -11,6 +11,8 @@ const retryMs = 500;
 export interface PrepareOptions {
   readonly bootstrapKeyFile: string | undefined;
   readonly profile: CatalogProfile | undefined;
+  /** The PEM text of what signs the nodes' certificates, which all masters and backups must have. */
+  readonly authority: string | undefined;
 }
 
 /** What every master needs before it can serve. */
@@ -27,17 +29,41 @@ export interface PreparedCluster {
  */
 export async function prepareCluster(
   control: RaftControlPlane,
-  { bootstrapKeyFile, profile }: PrepareOptions,
+  options: PrepareOptions,
+  logger: Logger,
+): Promise<PreparedCluster> {
+  for (;;) {
+    try {
+      return await prepareOnce(control, options, logger);
+    } catch (error) {
+      const { code, message } = toAppError(error);
+      // Each step may be made twice, but for a key that is nowhere but in this process.
+      const mayRepeat = options.bootstrapKeyFile !== undefined && !control.fault;
+      if (code !== "unavailable" || !mayRepeat) throw error;
+      logger.info({ why: message }, "the leader changed while the cluster was prepared");
+      await delay(retryMs);
+    }
+  }
+}
+
+async function prepareOnce(
+  control: RaftControlPlane,
+  { bootstrapKeyFile, profile, authority }: PrepareOptions,
   logger: Logger,
 ): Promise<PreparedCluster> {
   // The only master is its own majority, and soon knows all that was committed.
   if (control.status().members.length === 1) await awaitLeader(control, logger);
   const isSeeded = profile === undefined || unseededModels(control.state, profile).length === 0;
-  if (control.secret("pepper") !== undefined && control.state.keys.size > 0 && isSeeded) {
+  const hasAuthority = authority === undefined || control.secret("authority") !== undefined;
+  if (hasAuthority) checkAuthority(control, authority);
+  const hasPepper = control.secret("pepper") !== undefined;
+  if (hasPepper && control.state.keys.size > 0 && isSeeded && hasAuthority) {
     return { pepper: await clusterPepper(control), shownKey: undefined };
   }
   await awaitLeader(control, logger);
   const pepper = await clusterPepper(control);
+  if (authority !== undefined) await control.keepSecret("authority", authority);
+  checkAuthority(control, authority);
   // Without a file each master would make a key of its own, so only the leader does.
   const { id, leader } = control.status();
   const shownKey =
@@ -46,6 +72,15 @@ export async function prepareCluster(
       : await bootstrapAdminKey(control, pepper, bootstrapKeyFile);
   if (profile) await seedModels(control, profile, logger);
   return { pepper, shownKey };
+}
+
+/** Throws `conflict` for a master whose signatures the others would not know. */
+function checkAuthority(control: RaftControlPlane, authority: string | undefined): void {
+  const kept = control.secret("authority");
+  if (authority === undefined || kept === undefined || kept === authority) return;
+  const message =
+    "The --ca-file of this master is not the cluster's: copy it from another master, or remove it and join with a token.";
+  throw new AppError("conflict", message);
 }
 
 async function awaitLeader(control: RaftControlPlane, logger: Logger): Promise<void> {

@@ -7,17 +7,27 @@ import type { JobIndex } from "@heddle/control/jobs/job-index";
 import type { LogCommand } from "@heddle/control/replicated-control";
 import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { BoundServer } from "@heddle/rpc/server";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
-import type { ControlGroup, ControlPlane, GroupStatus, MemberProgress, Once } from "../ports.ts";
+import type {
+  ControlGroup,
+  ControlPlane,
+  GroupStatus,
+  MemberProgress,
+  Once,
+  RaftCounts,
+} from "../ports.ts";
 import { ControlMachine, controlCommandOf, encodeLogCommand } from "./control-machine.ts";
 import type { DirectoryLock } from "./directory-lock.ts";
 import { Formation } from "./formation.ts";
 import { type FullIdentity, isFull, startIdentity, writeIdentity } from "./identity.ts";
+import { type Backup, takeBackup } from "./live-backup.ts";
 import { memberChanges } from "./member-changes.ts";
 import { RaftService } from "./raft-service.ts";
 import { RaftTransport } from "./raft-transport.ts";
 import { RemovalWatch } from "./removal-watch.ts";
+import { ReplicaCounts } from "./replica-counts.ts";
 import { startTicks, type Ticks } from "./ticks.ts";
 
 export interface RaftControlPlaneOptions {
@@ -27,7 +37,7 @@ export interface RaftControlPlaneOptions {
   readonly name: string;
   /** host:port by name of all masters, this one's among them. */
   readonly peers: ReadonlyMap<string, string>;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly server: BoundServer;
   readonly logger: Logger;
   /** Called when this master must end: its disk failed, or its state differs from the others'. */
@@ -59,6 +69,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   readonly #identity: FullIdentity;
   readonly #listeners = new Set<(command: ControlCommand | undefined) => void>();
   readonly #hashCheck = new HashCheck();
+  readonly #counts = new ReplicaCounts();
   readonly #machine: ControlMachine;
   readonly #transport: RaftTransport;
   #replica: RaftReplica<ControlReply> | undefined;
@@ -69,9 +80,12 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
     this.#options = options;
     this.#identity = identity;
-    this.#machine = new ControlMachine((entry) => this.#onEntry(entry));
-    const { clusterToken, peers: addresses, logger: log } = options;
-    this.#transport = new RaftTransport({ identity, clusterToken, addresses, log });
+    this.#machine = new ControlMachine(
+      (entry) => this.#onEntry(entry),
+      () => this.#counts.snapshotsTaken++,
+    );
+    const { credentials, peers: addresses, logger: log } = options;
+    this.#transport = new RaftTransport({ identity, credentials, addresses, log });
   }
 
   /**
@@ -180,6 +194,15 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this.#running.takeSnapshot();
   }
 
+  async takeBackup(isStale: boolean): Promise<Backup> {
+    if (!isStale) await this.readBarrier();
+    return takeBackup(this.#running, this.#options.directory);
+  }
+
+  counts(): RaftCounts {
+    return this.#counts.view();
+  }
+
   async removeMember(name: string): Promise<void> {
     const member = this.#running.members.find((known) => known.name === name);
     if (!member) throw new AppError("not_found", `No master has the name ${name}.`);
@@ -211,7 +234,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       id,
       incarnation,
       storage: {
-        files: nodeStorageFiles,
+        files: this.#counts.measure(nodeStorageFiles),
         directory,
         owner: { cluster, node: String(id) },
         segmentBytes,
@@ -230,8 +253,9 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       onFatal: (error) => this.#fail(error),
       onRemoved: () => this.#onRemoved(),
       trace: (event) => {
-        if (event.kind === "roleChanged")
-          logger.info({ ...event }, "the role in the group changed");
+        if (event.kind !== "roleChanged") return;
+        if (event.role === "candidate") this.#counts.elections++;
+        logger.info({ ...event }, "the role in the group changed");
       },
     });
     this.#replica = replica;
@@ -248,7 +272,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     this.#ticks = startTicks(TICK_MS, (ticks) => replica.tick(ticks));
     this.#watch = new RemovalWatch({
       identity: this.#identity,
-      clusterToken: this.#options.clusterToken,
+      credentials: this.#options.credentials,
       hasLeader: () => replica.status().leader !== undefined,
       others: () => this.#transport.membersNow(),
       onRemoved: () => this.#onRemoved(),
@@ -266,10 +290,11 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   #propose(entry: LogCommand): Promise<ControlReply> {
     if (this.#fault) return Promise.reject(this.#fault);
-    return this.#running.propose(encodeLogCommand(entry));
+    return this.#counts.proposal(this.#running.propose(encodeLogCommand(entry)));
   }
 
   #onEntry(entry: LogCommand | undefined): void {
+    if (!entry && this.#replica) this.#counts.snapshotsInstalled++;
     const command = controlCommandOf(entry);
     if (command || !entry) for (const listener of this.#listeners) listener(command);
     if (entry?.type === "hash.report") this.#compareHash(entry);
@@ -313,8 +338,8 @@ async function findGroup(
   service: RaftService,
   signal: AbortSignal,
 ): Promise<FullIdentity> {
-  const { directory, peers, clusterToken, logger: log } = options;
-  const formation = new Formation({ directory, identity, peers, clusterToken, log, signal });
+  const { directory, peers, credentials, logger: log } = options;
+  const formation = new Formation({ directory, identity, peers, credentials, log, signal });
   service.serve({ introduce: (from) => formation.introduce(from) });
   return formation.find();
 }

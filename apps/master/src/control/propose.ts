@@ -1,4 +1,5 @@
-import { AppError, type ErrorCode } from "@heddle/base/errors";
+import { setTimeout as delay } from "node:timers/promises";
+import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
 import type { ControlCommand, ControlReply, Refusal } from "@heddle/control/command";
 import type { ControlPlane, Once } from "../ports.ts";
 
@@ -12,6 +13,27 @@ export async function propose(
   once?: Once,
 ): Promise<Accepted> {
   return accepted(await control.propose(command, once), command);
+}
+
+const RETRY_MS = 500;
+const PASSING: readonly ErrorCode[] = ["unavailable", "outcome_unknown", "overloaded"];
+
+/**
+ * For changes at the start of a master, which do no harm where they are made twice: tries again
+ * while there is no leader, or nobody can tell what became of the last attempt.
+ */
+export async function untilSettled<Result>(
+  control: ControlPlane,
+  attempt: () => Promise<Result>,
+): Promise<Result> {
+  for (;;) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (control.fault || !PASSING.includes(toAppError(error).code)) throw error;
+      await delay(RETRY_MS);
+    }
+  }
 }
 
 /** The reply where the change was made; throws its refusal as an AppError. */

@@ -24,13 +24,21 @@ afterEach(() => rm(folder, { recursive: true }));
 
 /** A master of its own group with its loops, until the test is done with it. */
 async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Promise<void> {
-  const server = await bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  const server = await bindServer({ host: "127.0.0.1", port: 0, credentials: { clusterToken } });
   const directory = join(folder, "control");
   const raise = (error: Error) => {
     throw error;
   };
   const plane = await RaftControlPlane.open({
-    ...{ directory, clusterToken, server, name: "m1", logger, onFatal: raise, onRemoved: raise },
+    ...{
+      directory,
+      credentials: { clusterToken },
+      server,
+      name: "m1",
+      logger,
+      onFatal: raise,
+      onRemoved: raise,
+    },
     lock: await lockDirectory(directory),
     peers: new Map([["m1", server.address]]),
     snapshotEntries: 20,

@@ -2,6 +2,7 @@ import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { TaskReportEntry } from "@heddle/control/jobs/commands";
 import type { ProgressRecord } from "@heddle/control/jobs/records";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
@@ -20,7 +21,7 @@ const retryMs = 500;
 export interface TaskDispatchOptions {
   readonly control: ControlPlane;
   readonly directory: NodeDirectory;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly masterId: string;
   readonly clock: Clock;
   readonly log: NodeLog;
@@ -104,7 +105,7 @@ export class TaskDispatch {
 
   /** One session with each attached worker, of this leader's term. */
   #alignLinks(): void {
-    const { control, directory, clusterToken, masterId, leaseMs, log } = this.#options;
+    const { control, directory, credentials, masterId, leaseMs, log } = this.#options;
     const term = control.group?.status().term ?? 1;
     // What a node said before it was lost counts no more: when it is back, it is asked anew.
     const isLost = (id: string) => (control.state.nodes.get(id)?.state ?? "lost") === "lost";
@@ -121,7 +122,7 @@ export class TaskDispatch {
     for (const [node, address] of addresses) {
       if (this.#links.has(node)) continue;
       const link = new TaskLink({
-        ...{ node, address, clusterToken, masterId, term, leaseMs, log },
+        ...{ node, address, credentials, masterId, term, leaseMs, log },
         mayRenew: () => this.#mayRenew(node, term),
         onReport: () => this.#queueRound(),
         onProgress: (status) => this.#progress.take(status),

@@ -7,6 +7,7 @@ import type { TaskId } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskReport__Output } from "@heddle/contracts/generated/heddle/v1/TaskReport";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import { taskKey } from "@heddle/control/jobs/records";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { taskSessionMethod } from "@heddle/rpc/proto";
@@ -23,7 +24,7 @@ const silentFactor = 2;
 export interface TaskLinkOptions {
   readonly node: string;
   readonly address: string;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly masterId: string;
   readonly term: number;
   readonly leaseMs: number;
@@ -49,7 +50,7 @@ export class TaskLink {
 
   constructor(options: TaskLinkOptions) {
     this.#options = options;
-    this.#peer = new Peer(options.address, options.clusterToken);
+    this.#peer = new Peer(options.address, options.credentials);
     void this.#run();
   }
 

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import type { Server } from "@grpc/grpc-js";
 import { systemClock } from "@heddle/base/clock";
 import { taskKey } from "@heddle/control/jobs/records";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { LogName } from "../logs/log-name.ts";
 import { LogReader } from "../logs/log-reader.ts";
@@ -20,7 +21,7 @@ export interface TaskSideOptions {
   readonly server: Server;
   readonly control: ControlPlane;
   readonly directory: NodeDirectory;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly masterId: string;
   readonly dataDirectory: string;
   readonly leaseMs: number;
@@ -37,20 +38,21 @@ export interface TaskSide {
 
 /** The master's side of running tasks: the words with workers, and the logs that they ship. */
 export function startTaskSide(options: TaskSideOptions): TaskSide {
-  const { control, directory, clusterToken, logger: log } = options;
+  const { control, directory, credentials, logger: log } = options;
   const logDirectory = join(options.dataDirectory, "task-logs");
   const store = new LogStore({ directory: logDirectory, ...options.taskLogs, log });
   new LogService(options.server, store, () => control.state);
   const sources = (name: LogName) => sourcesOf(name, control, directory);
-  const repair = new LogRepair({ store, clusterToken, sources, log });
+  const repair = new LogRepair({ store, credentials, sources, log });
   const logs = new LogReader({
     store,
     repair,
     state: () => control.state,
-    isAttached: (nodeId) => directory.nodes().some(({ id }) => id === nodeId),
+    isAttached: (nodeId) =>
+      directory.nodes().some(({ id, state }) => id === nodeId && state === "ready"),
   });
   const dispatch = new TaskDispatch({
-    ...{ control, directory, clusterToken, log, progressMs },
+    ...{ control, directory, credentials, log, progressMs },
     masterId: options.masterId,
     leaseMs: options.leaseMs,
     clock: systemClock,

@@ -45,7 +45,12 @@ function openStore(directory: string): LogStore {
 }
 
 function readerOf(store: LogStore): LogReader {
-  const repair = new LogRepair({ store, clusterToken: "t", sources: () => [], log: silent });
+  const repair = new LogRepair({
+    store,
+    credentials: { clusterToken: "t" },
+    sources: () => [],
+    log: silent,
+  });
   return new LogReader({ store, repair, state: () => state, isAttached: () => false });
 }
 

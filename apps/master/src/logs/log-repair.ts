@@ -1,4 +1,5 @@
 import { toAppError } from "@heddle/base/errors";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { readLogMethod } from "@heddle/rpc/proto";
@@ -12,7 +13,7 @@ const maxCalls = 1_024;
 
 export interface LogRepairOptions {
   readonly store: LogStore;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   /** host:port of the other masters, and then of the task's worker where it is attached. */
   sources(name: LogName): readonly string[];
   readonly log: NodeLog;
@@ -39,10 +40,10 @@ export class LogRepair {
   }
 
   async #repair(name: LogName): Promise<void> {
-    const { store, clusterToken, sources, log } = this.#options;
+    const { store, credentials, sources, log } = this.#options;
     for (const source of sources(name)) {
       if ((await store.state(name)).complete) return;
-      const peer = new Peer(source, clusterToken);
+      const peer = new Peer(source, credentials);
       try {
         await this.#fetchFrom(peer, name);
       } catch (error) {

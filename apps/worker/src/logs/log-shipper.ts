@@ -5,6 +5,7 @@ import type { AppError } from "@heddle/base/errors";
 import type { LogAck__Output } from "@heddle/contracts/generated/heddle/v1/LogAck";
 import type { LogChunk } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { shipLogsMethod } from "@heddle/rpc/proto";
@@ -29,7 +30,7 @@ export interface ShippedLog {
 export interface LogShipperOptions {
   /** host:port of the master. */
   readonly master: string;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly nodeId: string;
   /** What there is to ship; of a task that was fenced, what it wrote under its lease. */
   logs(): readonly ShippedLog[];
@@ -77,7 +78,7 @@ export class LogShipper {
     const backoff = new Backoff(reconnect);
     const { signal } = this.#closing;
     while (!signal.aborted) {
-      const peer = new Peer(this.#options.master, this.#options.clusterToken);
+      const peer = new Peer(this.#options.master, this.#options.credentials);
       const session = new ShipSession(this.#options, peer.duplex(shipLogsMethod));
       this.#wake = () => session.wake();
       signal.addEventListener("abort", () => session.cancel(), { once: true });

@@ -5,6 +5,7 @@ import { AppError } from "@heddle/base/errors";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import type { LogChunk } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { taskLogsService, workerTasksService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
@@ -32,7 +33,7 @@ export interface TaskServiceOptions {
   readonly nodeId: string;
   readonly nodeName: string;
   readonly masters: readonly string[];
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly checkpointDirectory?: string | undefined;
   readonly maxLogBytes?: number | undefined;
   gpus(): readonly Gpu[];
@@ -136,12 +137,12 @@ export class TaskService {
   }
 
   #startShippers(): LogShipper[] {
-    const { masters, clusterToken, nodeId, log } = this.#options;
+    const { masters, credentials, nodeId, log } = this.#options;
     return masters.map(
       (master) =>
         new LogShipper({
           master,
-          clusterToken,
+          credentials,
           nodeId,
           logs: () => this.#logs(),
           onShipped: (shipped) => this.#onShipped(shipped, master),

@@ -4,6 +4,7 @@ import type { AppError } from "@heddle/base/errors";
 import type { AttachReply__Output } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
+import type { NodeCredentials } from "../credentials.ts";
 import { Peer } from "../peer.ts";
 import { attachMethod } from "../proto.ts";
 import { fromStatus } from "../status.ts";
@@ -18,7 +19,7 @@ const quietFailures = 7;
 export interface AttachmentOptions {
   /** host:port of the master's gRPC server. */
   readonly master: string;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly register: Register;
   /** The node's state at the moment of the call. */
   readonly heartbeat: () => Heartbeat;
@@ -77,8 +78,8 @@ export class Attachment {
 
   /** Resolves with the reason when the stream has ended. */
   #attachOnce(onAttached: () => void): Promise<AppError> {
-    const { master, clusterToken, register, heartbeat, log } = this.#options;
-    const peer = new Peer(master, clusterToken);
+    const { master, credentials, register, heartbeat, log } = this.#options;
+    const peer = new Peer(master, credentials);
     const stream = peer.duplex(attachMethod);
     const { promise, resolve } = Promise.withResolvers<AppError>();
     let timer: NodeJS.Timeout = setTimeout(() => stream.cancel(), registerTimeoutMs);
