@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -63,6 +63,12 @@ const CLUSTER = {
 const WORKER = { id: "w1", name: "worker-1", kind: "worker", status: "ready", gpus: [] };
 const KEY = { id: "abcdefgh", name: "ci", scopes: ["jobs:read"], key: "hdl_live_abcdefgh_x" };
 
+const ROTATED = {
+  ...KEY,
+  id: "newnewne",
+  key: "hdl_live_newnewne_x",
+  replaces: { ...KEY, expires_at: "2030-01-01T00:00:00.000Z" },
+};
 const USAGE = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
 
 const calls: { method: string; url: string; body: unknown }[] = [];
@@ -84,7 +90,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   calls.push({ method, url, body: body === "" ? undefined : JSON.parse(body) });
   const json = (value: object, status = 200) =>
     response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
-  if (request.headers.authorization !== "Bearer good") {
+  if (!["Bearer good", `Bearer ${KEY.key}`].includes(request.headers.authorization ?? "")) {
     json({ error: { code: "invalid_api_key", message: "Bad key.", request_id: "req_7" } }, 401);
   } else if (url === "/api/v1/models") json(MODELS);
   else if (url === "/api/v1/cluster/status") json(CLUSTER);
@@ -93,6 +99,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   else if (url === "/api/v1/workers") json({ data: [WORKER] });
   else if (url === "/api/v1/keys" && method === "POST") json(KEY, 201);
   else if (url === "/api/v1/keys") json({ data: [KEY] });
+  else if (url === "/api/v1/keys/abcdefgh/rotate") json(ROTATED);
   else if (url === "/api/v1/models/m-2/pull") {
     const progress = { pulled_bytes: 5e6, total_bytes: 1e7, source: "file:///x", done: false };
     response.end(`event: progress\ndata: ${JSON.stringify(progress)}\n\nevent: done\ndata: {}\n\n`);
@@ -164,6 +171,41 @@ describe("the command line", () => {
     expect(await heddle(["cluster", "remove", "master-1"])).toMatchObject({ code: 0 });
     const url = "/api/v1/cluster/masters/master-1";
     expect(calls.at(-1)).toMatchObject({ method: "DELETE", url });
+  });
+
+  it("rotates a key: the new text alone is on standard output, the old one's end beside it", async () => {
+    const rotated = await heddle(["keys", "rotate", "abcdefgh", "--overlap", "7d"]);
+    expect(rotated).toMatchObject({ code: 0, stdout: "hdl_live_newnewne_x\n" });
+    expect(rotated.stderr).toContain("newnewne takes the place of abcdefgh");
+    expect(rotated.stderr).toContain("2030-01-01");
+    expect(calls.at(-1)).toEqual({
+      method: "POST",
+      url: "/api/v1/keys/abcdefgh/rotate",
+      body: { overlap_seconds: 604_800 },
+    });
+    const json = await heddle(["keys", "rotate", "abcdefgh", "-o", "json"]);
+    expect(JSON.parse(json.stdout)).toEqual(ROTATED);
+    expect(calls.at(-1)?.body).toEqual({});
+    expect(await heddle(["keys", "rotate", "abcdefgh", "--overlap", "soon"])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--overlap "soon": give a whole number'),
+    });
+  });
+
+  it("rotates the key that it works with itself, and keeps the new one for the next start", async () => {
+    const data = mkdtempSync(join(tmpdir(), "heddle-rotate-"));
+    const credentials = join(data, "credentials.json");
+    writeFileSync(credentials, JSON.stringify({ endpoint, api_key: KEY.key }));
+    const env = { HEDDLE_DATA: data, HEDDLE_ENDPOINT: "", HEDDLE_API_KEY: "" };
+    const rotated = await heddle(["keys", "rotate", "abcdefgh"], env);
+    expect(rotated).toMatchObject({ code: 0, stdout: "hdl_live_newnewne_x\n" });
+    expect(rotated.stderr).toContain(`${data} keeps the new key`);
+    expect(JSON.parse(readFileSync(credentials, "utf8"))).toEqual({
+      ...{ endpoint, api_key: "hdl_live_newnewne_x" },
+    });
+    expect(readFileSync(join(data, "bootstrap-key"), "utf8")).toBe("hdl_live_newnewne_x\n");
+    expect(statSync(credentials).mode & 0o777).toBe(0o600);
+    rmSync(data, { recursive: true });
   });
 
   it("makes a key whose text alone is on standard output, lists keys and revokes one", async () => {

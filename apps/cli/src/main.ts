@@ -126,6 +126,12 @@ function addKeys(program: Command, lazy: Lazy): void {
     .description("list the keys")
     .action(lazy(async () => (await import("./commands/keys.ts")).listKeys));
   keys
+    .command("rotate")
+    .description("make a new key in place of one, which still works for a while")
+    .argument("<id>", "the eight characters after hdl_<environment>_")
+    .option("--overlap <time>", "how long the old key still works: 0, 15m, 24h, 7d (else 24h)")
+    .action(lazy(async () => (await import("./commands/keys.ts")).rotateKey));
+  keys
     .command("revoke")
     .description("revoke a key at once")
     .argument("<id>", "the eight characters after hdl_<environment>_")

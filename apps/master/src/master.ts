@@ -12,6 +12,7 @@ import type { NestFastifyApplication } from "@nestjs/platform-fastify";
 import type { Registry } from "prom-client";
 import { AccessGuard } from "./http/access.ts";
 import { ErrorFilter } from "./http/error-filter.ts";
+import { HEARTBEAT_MS } from "./http/event-stream.ts";
 import { createHttpAdapter, type HttpLimits } from "./http/fastify-server.ts";
 import { IdempotentChanges } from "./http/idempotent-changes.ts";
 import { LastUsed } from "./http/last-used.ts";
@@ -71,6 +72,8 @@ export interface MasterOptions {
   /** The plans of this master's scheduling loop; made as they are asked for where there is none. */
   readonly plans?: PlanBook | undefined;
   readonly logs: LogReader;
+  /** How often a silent stream says that it lives; 15,000 where absent. */
+  readonly heartbeatMs?: number;
   /** Further controllers; each of their routes needs a permission as all do. */
   readonly controllers?: readonly Type[];
 }
@@ -153,6 +156,7 @@ function partsFor(options: MasterOptions, inFlight: InFlight, waits: StateChange
     inFlight,
     dispatch: options.dispatch,
     deadlineMs: options.deadlineMs,
+    heartbeatMs: options.heartbeatMs ?? HEARTBEAT_MS,
   });
   const changes = new IdempotentChanges(control, options.pepper);
   const plans = options.plans ?? new PlanBook(control);

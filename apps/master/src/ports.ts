@@ -212,6 +212,8 @@ export interface PullProgress {
 /** The nodes attached to this master now; volatile, never in the replicated state. */
 export interface NodeDirectory {
   nodes(): readonly NodeView[];
+  /** Every replica of a deployment, as last reported; costs no look at other nodes. */
+  replicasOf(deployment: string): readonly ReplicaStatus[];
   /** Has a worker pull weights into its cache. Rejects with `unavailable` where no worker is. */
   pull(weights: WeightsSpec, signal: AbortSignal): AsyncIterable<PullProgress>;
 }

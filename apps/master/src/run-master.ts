@@ -24,6 +24,7 @@ import type { PlanBook } from "./jobs/plan-book.ts";
 import { startTaskSide } from "./jobs/task-side.ts";
 import type { LogReader } from "./logs/log-reader.ts";
 import { createMaster, type Master } from "./master.ts";
+import { type CatalogSeed, fileSeed, profileSeed } from "./models/seed.ts";
 import { isOfflineCommand, runOfflineCommand } from "./offline/offline-command.ts";
 import { checkNoRecoveryUnderWay } from "./offline/recover-group.ts";
 import { exposeDispatchMetrics } from "./operations/dispatch-metrics.ts";
@@ -85,7 +86,11 @@ async function startMaster(
     ...{ directory, lock, server, credentials, logger, onRemoved },
   });
   enrollment?.serve(control);
-  const prepared = { ...config, authority: authority && formatAuthority(authority) };
+  const prepared = {
+    bootstrapKeyFile: config.bootstrapKeyFile,
+    seed: seedOf(config),
+    authority: authority && formatAuthority(authority),
+  };
   const { pepper, shownKey } = await prepareCluster(control, prepared, logger);
   const link = startClusterLink({
     ...{ server, credentials, masterId, control, logger, maxQueued, maxWaitMs },
@@ -120,6 +125,11 @@ async function startMaster(
     credentials.close();
   };
   return { logger, close };
+}
+
+function seedOf({ profile, modelFile }: MasterConfig): CatalogSeed | undefined {
+  if (modelFile !== undefined) return fileSeed(modelFile);
+  return profile && profileSeed(profile);
 }
 
 interface OwnCredentials {

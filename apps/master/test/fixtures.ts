@@ -7,6 +7,10 @@ export class ListedNodes implements NodeDirectory {
   nodes(): readonly NodeView[] {
     return this.views;
   }
+  replicasOf(deployment: string) {
+    const all = this.views.flatMap(({ replicas }) => replicas);
+    return all.filter((replica) => replica.deployment === deployment);
+  }
   async *pull() {
     yield { pulledBytes: 5, totalBytes: 10, source: "builtin://tiny", done: false };
     yield { pulledBytes: 10, totalBytes: 10, source: "builtin://tiny", done: true };

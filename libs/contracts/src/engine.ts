@@ -204,6 +204,12 @@ export interface EngineLoad {
   readonly restarts: number;
 }
 
+/**
+ * How a model marks its reasoning: `tagged` where it writes `<think>` itself, `open` where its chat
+ * template ends the prompt with that tag, so that the answer begins inside.
+ */
+export type ReasoningStyle = "tagged" | "open";
+
 export interface EngineInfo {
   /** As `llama.cpp v0.5.0 (cpu zen4)`. */
   readonly engine: string;
@@ -212,6 +218,8 @@ export interface EngineInfo {
   readonly vocabularySize: number;
   readonly parameters: number;
   readonly fileType: string;
+  /** Absent where nothing tells that the model reasons. */
+  readonly reasoning?: ReasoningStyle | undefined;
 }
 
 /** The engine port. Events of all requests come out of one sink, batched per engine step. */

@@ -12,6 +12,8 @@ import type {
 export const MAX_KEYS = 100_000;
 const MAX_MODELS = 10_000;
 const MAX_JOINS = 1_000;
+/** Removed models that are remembered; the one removed first is forgotten first. */
+const MAX_REMOVED_MODELS = 1_000;
 
 /**
  * The only code that changes the keys and models of the state; jobs and nodes change in
@@ -24,10 +26,12 @@ export function apply(state: ControlState, command: CatalogCommand): ControlRepl
       return createKey(state, command.key);
     case "key.revoke":
       return revokeKey(state, command.id, command.atMs);
+    case "key.rotate":
+      return rotateKey(state, command);
     case "model.register":
       return registerModel(state, command.model, command.deployment);
     case "model.remove":
-      return removeModel(state, command.id);
+      return removeModel(state, command);
     case "setting.put":
       return putSetting(state, command);
     case "join.create":
@@ -44,6 +48,7 @@ export function emptyState(): ControlState {
     keys: new Map(),
     models: new Map(),
     deployments: new Map(),
+    removedModels: new Map(),
     settings: new Map(),
     jobs: new Map(),
     specs: new Map(),
@@ -103,6 +108,29 @@ function revokeKey(state: ControlState, id: string, atMs: number): ControlReply 
   return OK;
 }
 
+/** The new key may do what the old one may, so that the two can change places at leisure. */
+function rotateKey(
+  state: ControlState,
+  { id, key, atMs, expiresAtMs }: CatalogCommand & { readonly type: "key.rotate" },
+): ControlReply {
+  const old = state.keys.get(id);
+  if (!old) return refuse("not_found", `no key has the id ${id}`);
+  if (old.revokedAtMs !== undefined) {
+    return refuse("conflict", `the key ${id} is revoked: create another`);
+  }
+  if (old.expiresAtMs !== undefined && old.expiresAtMs <= atMs) {
+    return refuse("conflict", `the key ${id} has expired: create another`);
+  }
+  if (!(Number.isSafeInteger(expiresAtMs) && expiresAtMs >= atMs)) {
+    return refuse("invalid_value", `the end of the key ${id} lies before its rotation`);
+  }
+  const reply = createKey(state, key);
+  if (!reply.ok) return reply;
+  const endsAtMs = Math.min(expiresAtMs, old.expiresAtMs ?? expiresAtMs);
+  state.keys.set(id, { ...old, expiresAtMs: endsAtMs });
+  return OK;
+}
+
 function hasOtherAdmin(state: ControlState, id: string, atMs: number): boolean {
   for (const other of state.keys.values()) {
     if (other.id !== id && isAdminAt(other, atMs)) return true;
@@ -134,6 +162,7 @@ function registerModel(
     return refuse("conflict", `the cluster holds ${MAX_MODELS} models`);
   }
   state.models.set(model.id, known ?? model);
+  state.removedModels.delete(model.id);
   state.deployments.set(deployment.spec.key, running ?? deployment);
   return OK;
 }
@@ -156,15 +185,26 @@ function modelFault(model: ModelRecord, deployment: DeploymentRecord): string | 
 }
 
 /** A deployment lives as long as a model names it. */
-function removeModel(state: ControlState, id: string): ControlReply {
+function removeModel(
+  state: ControlState,
+  { id, atMs, isReplaced }: CatalogCommand & { readonly type: "model.remove" },
+): ControlReply {
   const model = state.models.get(id);
   if (!model) return refuse("not_found", `no model has the id ${id}`);
   state.models.delete(id);
+  if (!isReplaced) remember(state, id, atMs);
   for (const other of state.models.values()) {
     if (other.deployment === model.deployment) return OK;
   }
   state.deployments.delete(model.deployment);
   return OK;
+}
+
+function remember({ removedModels }: ControlState, id: string, atMs: number): void {
+  const [oldest] = removedModels.keys();
+  if (oldest !== undefined && removedModels.size >= MAX_REMOVED_MODELS)
+    removedModels.delete(oldest);
+  removedModels.set(id, { atMs });
 }
 
 function putSetting(

@@ -12,13 +12,27 @@ export type ControlCommand = CatalogCommand | JobsCommand;
 export type CatalogCommand =
   | { readonly type: "key.create"; readonly atMs: number; readonly key: ApiKeyRecord }
   | { readonly type: "key.revoke"; readonly atMs: number; readonly id: string }
+  /** Makes `key` in place of the key `id`, which ends at `expiresAtMs` or at its own time before. */
+  | {
+      readonly type: "key.rotate";
+      readonly atMs: number;
+      readonly id: string;
+      readonly key: ApiKeyRecord;
+      readonly expiresAtMs: number;
+    }
   | {
       readonly type: "model.register";
       readonly atMs: number;
       readonly model: ModelRecord;
       readonly deployment: DeploymentRecord;
     }
-  | { readonly type: "model.remove"; readonly atMs: number; readonly id: string }
+  | {
+      readonly type: "model.remove";
+      readonly atMs: number;
+      readonly id: string;
+      /** The id gets another registration at once: that it was removed is not remembered. */
+      readonly isReplaced?: boolean | undefined;
+    }
   | {
       readonly type: "setting.put";
       readonly atMs: number;

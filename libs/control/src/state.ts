@@ -17,6 +17,12 @@ export interface ControlState extends JobsState {
   readonly settings: Map<string, SettingRecord>;
   /** Join tokens that may still be used, by the SHA-256 of their secret. */
   readonly joins: Map<string, JoinRecord>;
+  /** By id, models that an administrator took out: no start registers them anew by itself. */
+  readonly removedModels: Map<string, RemovedModel>;
+}
+
+export interface RemovedModel {
+  readonly atMs: number;
 }
 
 /** A single-use token with which a node gets its first certificate. */

@@ -1,8 +1,10 @@
 import { existsSync } from "node:fs";
+import { totalmem } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { ClusterSecrets, DataDirectory, TlsFiles } from "./data-directory.ts";
+import { nodeFlags } from "./node-flags.ts";
 import type { LogLevel, Profile, UpOptions } from "./options.ts";
 import { LOOPBACK, type MasterPorts } from "./ports.ts";
 import type { ProcessKind, ProcessSpec } from "./supervised-process.ts";
@@ -54,9 +56,13 @@ function masterSpec(layout: ClusterLayout, index: number): ProcessSpec {
     ...["--cluster-token-file", secrets.clusterTokenFile],
     ...["--bootstrap-key-file", secrets.bootstrapKeyFile],
     ...(tls ? ["--tls", "--ca-file", tls.authorityFile] : []),
-    ...(layout.profile ? ["--profile", layout.profile] : []),
+    ...(layout.profile ? ["--profile", layout.profile] : modelFileFlag(layout.options)),
     ...(ports.length > 1 ? ["--peers", peers] : []),
   ]);
+}
+
+function modelFileFlag({ modelFile }: UpOptions): string[] {
+  return modelFile === undefined ? [] : ["--model-file", modelFile];
 }
 
 function nodeSpecs(
@@ -97,7 +103,11 @@ function spec(
   return {
     name,
     kind,
-    command: [process.execPath, "--enable-source-maps", layout.programs[kind], ...flags],
+    command: [
+      process.execPath,
+      ...nodeFlags(kind, totalmem()),
+      ...[layout.programs[kind], ...flags],
+    ],
     env: childEnvironment(layout.options.logLevel),
   };
 }

@@ -148,10 +148,19 @@ export class DataDirectory {
     if (!existsSync(clusterTokenFile)) {
       writeSecret(clusterTokenFile, `${randomBytes(32).toString("base64url")}\n`);
     }
-    const credentials: Credentials = { endpoint, apiKey };
-    const text = JSON.stringify({ endpoint: credentials.endpoint, api_key: apiKey }, null, 2);
-    writeSecret(credentialsFile(this.path), `${text}\n`);
+    this.#writeCredentials({ endpoint, apiKey });
     return { apiKey, isNew, bootstrapKeyFile, clusterTokenFile };
+  }
+
+  /** Keeps another administrator's key in place of the one that was there. */
+  replaceKey(credentials: Credentials): void {
+    writeSecret(join(this.path, "bootstrap-key"), `${credentials.apiKey}\n`);
+    this.#writeCredentials(credentials);
+  }
+
+  #writeCredentials({ endpoint, apiKey }: Credentials): void {
+    const text = JSON.stringify({ endpoint, api_key: apiKey }, null, 2);
+    writeSecret(credentialsFile(this.path), `${text}\n`);
   }
 }
 

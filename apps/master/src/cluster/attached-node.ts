@@ -21,6 +21,7 @@ export class AttachedNode {
   silentIntervals = 0;
   /** Heartbeats so far: a command's effect shows in a later one than the last before it. */
   heartbeats = 0;
+  #byDeployment: ReadonlyMap<string, ReplicaStatus> = new Map();
   #heartbeat: Heartbeat__Output | undefined;
   /** What this master had in flight by deployment when the load was reported. */
   #inFlightAtReport = new Map<string, number>();
@@ -39,6 +40,7 @@ export class AttachedNode {
   /** Throws an AppError on a replica in a phase that this version does not know. */
   onHeartbeat(heartbeat: Heartbeat__Output, nowMs: number): void {
     this.replicas = heartbeat.replicas.map(decodeReplica);
+    this.#byDeployment = new Map(this.replicas.map((replica) => [replica.deployment, replica]));
     this.#heartbeat = heartbeat;
     this.lastSeenMs = nowMs;
     this.heartbeats += 1;
@@ -49,7 +51,7 @@ export class AttachedNode {
   }
 
   replica(deployment: string): ReplicaStatus | undefined {
-    return this.replicas.find((replica) => replica.deployment === deployment);
+    return this.#byDeployment.get(deployment);
   }
 
   /**

@@ -17,6 +17,8 @@ export interface MasterConfig {
   /** Holds the text of the admin key that an empty cluster starts with; made where absent. */
   readonly bootstrapKeyFile: string | undefined;
   readonly profile: CatalogProfile | undefined;
+  /** A GGUF file, absolute, that answers for the shipped models instead of a profile. */
+  readonly modelFile: string | undefined;
   /** This master's name in the cluster. */
   readonly masterId: string;
   /** host:port of the gRPC servers of all masters, by name; empty where this is the only one. */
@@ -67,7 +69,8 @@ const SETTINGS = {
   "join-token-file": ["HEDDLE_JOIN_TOKEN_FILE", "", "file with a token to join with, under --tls"],
   "certificate-seconds": ["HEDDLE_CERTIFICATE_SECONDS", "86400", "life of a node's certificate"],
   "bootstrap-key-file": ["HEDDLE_BOOTSTRAP_KEY_FILE", "", "file with the first admin key"],
-  profile: ["HEDDLE_PROFILE", "", "models to register on an empty cluster: demo, gpu or tiny"],
+  profile: ["HEDDLE_PROFILE", "", "what answers for the shipped models: demo, gpu or tiny"],
+  "model-file": ["HEDDLE_MODEL_FILE", "", "GGUF file that answers for them instead of a profile"],
   name: ["HEDDLE_NAME", "master-1", "this master's name in the cluster"],
   peers: ["HEDDLE_PEERS", "", "all masters, this one too: name=host:port,... (gRPC)"],
   "wal-segment-mib": ["HEDDLE_WAL_SEGMENT_MIB", "64", "size of a file of the log"],
@@ -112,6 +115,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     clusterTokenFile: values["cluster-token-file"] || join(dataDirectory, "cluster-token"),
     bootstrapKeyFile: values["bootstrap-key-file"] || undefined,
     profile: (values.profile || undefined) as CatalogProfile | undefined,
+    modelFile: values["model-file"] ? resolve(values["model-file"]) : undefined,
     masterId: values.name,
     peers: readPeers(values.peers, values.name, faults),
     taskLogs: {
@@ -201,13 +205,19 @@ function parseFlags(args: readonly string[]): Record<string, string | boolean | 
   }
 }
 
-function choiceFaults({ logLevel, profile, masterId }: MasterConfig): string[] {
+function choiceFaults({ logLevel, profile, modelFile, masterId }: MasterConfig): string[] {
   const faults: string[] = [];
   if (!LOG_LEVELS.includes(logLevel)) {
     faults.push(`--log-level must be one of ${LOG_LEVELS.join(", ")}, got "${logLevel}"`);
   }
   if (profile !== undefined && !PROFILES.includes(profile)) {
     faults.push(`--profile must be one of ${PROFILES.join(", ")}, got "${profile}"`);
+  }
+  if (modelFile !== undefined && profile !== undefined) {
+    faults.push("--profile and --model-file exclude each other: give one of them");
+  }
+  if (modelFile !== undefined && !modelFile.endsWith(".gguf")) {
+    faults.push(`--model-file must end in .gguf, got "${modelFile}"`);
   }
   if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(masterId)) {
     faults.push(`--name must have 1 to 63 letters, digits, ".", "_" or "-"`);

@@ -1,16 +1,16 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError, toAppError } from "@heddle/base/errors";
-import type { CatalogProfile } from "@heddle/contracts/catalog";
 import type { Logger } from "@heddle/observability/logger";
 import { bootstrapAdminKey, clusterPepper } from "../config/secrets.ts";
-import { seedModels, unseededModels } from "../models/seed.ts";
+import { type CatalogSeed, seedModels, unseededModels } from "../models/seed.ts";
 import type { RaftControlPlane } from "./raft-control-plane.ts";
 
-const retryMs = 500;
+const retryMs = 100;
 
 export interface PrepareOptions {
   readonly bootstrapKeyFile: string | undefined;
-  readonly profile: CatalogProfile | undefined;
+  /** What the shipped models are answered by; undefined leaves them as they are. */
+  readonly seed: CatalogSeed | undefined;
   /** The PEM text of what signs the nodes' certificates, which all masters and backups must have. */
   readonly authority: string | undefined;
 }
@@ -23,7 +23,7 @@ export interface PreparedCluster {
 }
 
 /**
- * Gives a new cluster its pepper, its first admin key and its profile's models. A cluster that has
+ * Gives a new cluster its pepper, its first admin key and its shipped models. A cluster that has
  * a key was prepared before, and is served as it is known here even while there is no leader; a new
  * one waits for its first leader.
  */
@@ -48,12 +48,12 @@ export async function prepareCluster(
 
 async function prepareOnce(
   control: RaftControlPlane,
-  { bootstrapKeyFile, profile, authority }: PrepareOptions,
+  { bootstrapKeyFile, seed, authority }: PrepareOptions,
   logger: Logger,
 ): Promise<PreparedCluster> {
   // The only master is its own majority, and soon knows all that was committed.
   if (control.status().members.length === 1) await awaitLeader(control, logger);
-  const isSeeded = profile === undefined || unseededModels(control.state, profile).length === 0;
+  const isSeeded = seed === undefined || unseededModels(control.state, seed).length === 0;
   const hasAuthority = authority === undefined || control.secret("authority") !== undefined;
   if (hasAuthority) checkAuthority(control, authority);
   const hasPepper = control.secret("pepper") !== undefined;
@@ -70,7 +70,7 @@ async function prepareOnce(
     bootstrapKeyFile === undefined && id !== leader
       ? undefined
       : await bootstrapAdminKey(control, pepper, bootstrapKeyFile);
-  if (profile) await seedModels(control, profile, logger);
+  if (seed) await seedModels(control, seed, logger);
   return { pepper, shownKey };
 }
 

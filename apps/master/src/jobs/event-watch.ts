@@ -9,7 +9,7 @@ import { isTerminal } from "@heddle/control/jobs/lifecycle";
 import type { EventRecord } from "@heddle/control/jobs/records";
 import type { ControlState } from "@heddle/control/state";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { EventStream } from "../http/event-stream.ts";
+import { EventStream, HEARTBEAT_MS } from "../http/event-stream.ts";
 import type { ControlPlane } from "../ports.ts";
 import { viewFailure, viewProgress } from "./job-view.ts";
 import type { StateChanges } from "./state-changes.ts";
@@ -88,7 +88,10 @@ export class EventWatch {
     reply.hijack();
     const gone = new AbortController();
     reply.raw.once("close", () => gone.abort());
-    const stream = new EventStream(reply.raw, { "x-request-id": request.id });
+    const stream = new EventStream(reply.raw, {
+      heartbeatMs: HEARTBEAT_MS,
+      onOpen: () => ({ "x-request-id": request.id }),
+    });
     // The place where the stream begins, so that a client that got nothing can resume all the same.
     stream.write(`id: ${positionText(from)}\nretry: 1000\n\n`);
     let position = from;

@@ -3,7 +3,7 @@ import { AppError } from "@heddle/base/errors";
 import { Controller, Get, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Permit } from "../http/access.ts";
-import { EventStream } from "../http/event-stream.ts";
+import { EventStream, HEARTBEAT_MS } from "../http/event-stream.ts";
 import { PEPPER } from "../keys/keys.controller.ts";
 import { type LogCursor, writeCursor } from "../logs/log-cursor.ts";
 import type { LogItem } from "../logs/log-lines.ts";
@@ -70,7 +70,9 @@ export class JobLogsController {
   }
 
   #events(raw: ServerResponse): Output {
-    const stream = new EventStream(raw, {});
+    const stream = new EventStream(raw, { heartbeatMs: HEARTBEAT_MS, onOpen: () => ({}) });
+    // The head goes out before the first line, however long that takes.
+    stream.write(": logs\n\n");
     return {
       write: async ({ items, cursor }) => {
         const lines = this.#structured(items, cursor);

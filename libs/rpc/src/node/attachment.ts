@@ -13,8 +13,11 @@ import type { NodeLog } from "./log.ts";
 /** A master that does not answer `register` in this time is left and tried again. */
 const registerTimeoutMs = 5_000;
 const reconnect = { baseMs: 100, maxMs: 3_000 };
+/** Tries in a row that follow one another fast: a master that starts beside the node is soon there. */
+const eagerTries = 20;
+const eagerMs = 200;
 /** The failure in a row at which the operator is warned; some seconds after the first. */
-const quietFailures = 7;
+const quietFailures = 20;
 
 export interface AttachmentOptions {
   /** host:port of the master's gRPC server. */
@@ -72,7 +75,8 @@ export class Attachment {
       const fact = "not attached to a master, retrying";
       if (failures === quietFailures) log.warn({ master, error: error.message }, fact);
       else log.info({ master, error: error.message }, fact);
-      await delay(backoff.nextMs(), undefined, { signal: this.#closing.signal }).catch(() => {});
+      const restMs = Math.min(backoff.nextMs(), failures <= eagerTries ? eagerMs : Infinity);
+      await delay(restMs, undefined, { signal: this.#closing.signal }).catch(() => {});
     }
   }
 
