@@ -211,6 +211,7 @@ test("commands can be repeated: a task starts once, and what was told to stop ne
   const session = leader.open();
   const count = join(leader.folder, "starts");
   await session.start(shell(`echo x >> ${count}; sleep 600`));
+  await until("it has begun", () => existsSync(count));
   session.send({ start: { task: taskId(), peers: [] } });
   session.send({
     lease: { task: taskId(), spec: { executor: "process" }, devices: [], gpuMilli: 0 },
