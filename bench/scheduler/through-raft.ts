@@ -76,12 +76,12 @@ async function timed(run: () => Promise<unknown>): Promise<number> {
 
 async function withMaster<T>(run: (plane: RaftControlPlane) => Promise<T>): Promise<T> {
   const folder = await mkdtemp(join(tmpdir(), "heddle-bench-"));
-  const clusterToken = "a-token-for-benchmarks-only";
+  const credentials = { clusterToken: "a-token-for-benchmarks-only" };
   const directory = join(folder, "control");
   await mkdir(directory);
-  const server = await bindServer({ host: "127.0.0.1", port: 0, credentials: { clusterToken } });
+  const server = await bindServer({ host: "127.0.0.1", port: 0, credentials });
   const plane = await RaftControlPlane.open({
-    ...{ directory, credentials: { clusterToken }, server, name: "m1" },
+    ...{ directory, credentials, server, name: "m1" },
     lock: await lockDirectory(directory),
     peers: new Map([["m1", server.address]]),
     logger: createLogger({ service: "bench", level: "silent" }),

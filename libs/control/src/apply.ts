@@ -50,6 +50,7 @@ export function emptyState(): ControlState {
     deployments: new Map(),
     removedModels: new Map(),
     settings: new Map(),
+    joins: new Map(),
     jobs: new Map(),
     specs: new Map(),
     tasks: new Map(),
@@ -57,7 +58,6 @@ export function emptyState(): ControlState {
     projects: new Map(),
     queues: new Map(),
     events: new Map(),
-    joins: new Map(),
   };
 }
 

@@ -43,7 +43,7 @@ export function gpuTypeOf(name: string): string {
 /** The devices that replicas of deployed models hold on the node. */
 export function servingHoldsOf({ replicas, gpus }: NodeView): ServingHold[] {
   return replicas.flatMap(({ deployment, phase, info }) => {
-    const device = Number(/cuda:?(\d+)/i.exec(info?.device ?? "")?.[1] ?? -1);
+    const device = Number(/^(?:cuda|gpu)[ :]?(\d+)/i.exec(info?.device ?? "")?.[1] ?? -1);
     const holds = phase !== "failed" && gpus.some(({ index }) => index === device);
     return holds ? [{ deployment, devices: [device] }] : [];
   });

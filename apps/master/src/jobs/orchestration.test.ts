@@ -13,7 +13,7 @@ import { startOrchestration } from "./orchestration.ts";
 
 const logger = createLogger({ service: "master-test", level: "silent" });
 const times = { leaseMs: 3_600_000, nodeLostMs: 3_600_000, acknowledgeMs: 3_600_000 };
-const clusterToken = "a-token-for-tests-only";
+const credentials = { clusterToken: "a-token-for-tests-only" };
 let folder: string;
 
 beforeEach(async () => {
@@ -24,26 +24,20 @@ afterEach(() => rm(folder, { recursive: true }));
 
 /** A master of its own group with its loops, until the test is done with it. */
 async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Promise<void> {
-  const server = await bindServer({ host: "127.0.0.1", port: 0, credentials: { clusterToken } });
+  const server = await bindServer({ host: "127.0.0.1", port: 0, credentials });
   const directory = join(folder, "control");
   const raise = (error: Error) => {
     throw error;
   };
   const plane = await RaftControlPlane.open({
-    ...{
-      directory,
-      credentials: { clusterToken },
-      server,
-      name: "m1",
-      logger,
-      onFatal: raise,
-      onRemoved: raise,
-    },
+    ...{ directory, credentials, server, name: "m1", logger, onFatal: raise, onRemoved: raise },
     lock: await lockDirectory(directory),
     peers: new Map([["m1", server.address]]),
     snapshotEntries: 20,
   });
   await eventually(() => plane.status().role === "leader", 30_000);
+  // What the log holds from an earlier start is applied once the new term has committed.
+  await plane.readBarrier();
   const directoryOfNodes = new ListedNodes();
   const loops = startOrchestration({ control: plane, directory: directoryOfNodes, logger, times });
   try {

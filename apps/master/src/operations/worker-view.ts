@@ -20,7 +20,7 @@ export function viewWorker(
     name: node?.name ?? record?.offer.name ?? id,
     address: node?.address ?? record?.offer.address ?? "",
     version: node?.version ?? null,
-    status: record?.state ?? "ready",
+    status: record?.state ?? node?.state ?? "ready",
     attached: node !== undefined,
     ...viewAttached(node),
     jobs: record ? viewRecord(id, record, state, jobs) : null,
