@@ -15,11 +15,11 @@ export interface LlamaPortsOptions {
 /** The engines that workers run: llama.cpp in a process per model, on weights from the cache. */
 export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions): EnginePorts {
   return {
-    startEngine: async ({ spec, modelPath, sink, onExit }) => {
+    startEngine: async ({ spec, modelPath, ...start }) => {
       // Read by us first: a damaged file gets a reason here, and the native reader never sees it.
       const { metadata } = await readGguf(modelPath);
       const template = spec.options.chatTemplate ?? metadata.get("tokenizer.chat_template");
-      const engine = await startLlamaEngine({ modelPath, options: spec.options, sink, onExit });
+      const engine = await startLlamaEngine({ ...start, modelPath, options: spec.options });
       return withReasoning(engine, typeof template === "string" ? template : "");
     },
     pullWeights: (weights, { signal, onProgress }) =>

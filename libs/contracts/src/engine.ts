@@ -76,7 +76,7 @@ export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
 export interface Usage {
   readonly promptTokens: number;
-  /** Prompt tokens whose keys and values were found in the prefix tree. */
+  /** Prompt tokens whose keys and values were found in the cache. */
   readonly cachedTokens: number;
   /** Sampled tokens over all choices, the ending one included. */
   readonly completionTokens: number;
@@ -143,7 +143,7 @@ export interface WeightsSpec {
 export interface EngineOptions {
   /** Tokens of context that one request may use. */
   readonly contextTokens?: number | undefined;
-  /** Tokens the KV cache holds over all sequences. */
+  /** Tokens that the KV cache may hold over all sequences; at least one context. */
   readonly kvTokens?: number | undefined;
   /** Requests (choices) that decode at once. */
   readonly maxSequences?: number | undefined;
@@ -192,7 +192,7 @@ export interface EngineLoad {
   readonly waiting: number;
   readonly maxSequences: number;
   readonly maxQueued: number;
-  /** KV tokens held by live sequences and by the prefix tree. */
+  /** KV tokens held by live sequences and by prefixes kept for others. */
   readonly kvUsedTokens: number;
   readonly kvTokens: number;
   /** Since the engine started. */
