@@ -12,7 +12,7 @@ import type {
   SubmitOptions,
 } from "@heddle/contracts/engine";
 import type { ChildLoad, ChildMessage, ChildStart } from "./child-protocol.ts";
-import { EngineChild } from "./engine-child.ts";
+import { EngineChild, type LivenessLimits } from "./engine-child.ts";
 import { MAX_RUNNING_SEQUENCES } from "./kv-limits.ts";
 
 /** What a llama engine is started with. */
@@ -25,6 +25,8 @@ export interface LlamaEngineOptions {
   readonly onExit?: ((reason: AppError) => void) | undefined;
   /** Ends a load that takes longer. */
   readonly startTimeoutMs?: number | undefined;
+  /** When a process that does not answer is taken for hung. */
+  readonly liveness?: LivenessLimits | undefined;
   /** Ends the load when it aborts; once the engine is ready, `close` is the way to end it. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -146,10 +148,11 @@ export class LlamaEngine implements Engine {
   }
 
   #spawn(): EngineChild {
-    const child = new EngineChild(this.#start, {
-      events: (message) => this.#events(message),
-      exited: (reason) => this.#exited(reason),
-    });
+    const listener = {
+      events: (message: Extract<ChildMessage, { kind: "events" }>) => this.#events(message),
+      exited: (reason: AppError) => this.#exited(reason),
+    };
+    const child = new EngineChild(this.#start, listener, this.#options.liveness);
     const limitMs = this.#options.startTimeoutMs ?? DEFAULT_START_TIMEOUT_MS;
     const tooSlow = new AppError(
       "engine_failed",
