@@ -201,7 +201,7 @@ describe("the command line", () => {
     expect(rotated).toMatchObject({ code: 0, stdout: "hdl_live_newnewne_x\n" });
     expect(rotated.stderr).toContain(`${data} keeps the new key`);
     expect(JSON.parse(readFileSync(credentials, "utf8"))).toEqual({
-      ...{ endpoint, api_key: "hdl_live_newnewne_x" },
+      ...{ endpoint, endpoints: [endpoint], api_key: "hdl_live_newnewne_x" },
     });
     expect(readFileSync(join(data, "bootstrap-key"), "utf8")).toBe("hdl_live_newnewne_x\n");
     expect(statSync(credentials).mode & 0o777).toBe(0o600);

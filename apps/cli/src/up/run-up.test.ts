@@ -65,6 +65,7 @@ describe("heddle up", () => {
     const file = join(first.data, "credentials.json");
     expect(JSON.parse(readFileSync(file, "utf8"))).toEqual({
       endpoint: `http://127.0.0.1:${again.port}`,
+      endpoints: [`http://127.0.0.1:${again.port}`],
       api_key: key,
     });
     for (const name of ["credentials.json", "bootstrap-key", "cluster-token"]) {

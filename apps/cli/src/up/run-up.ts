@@ -48,7 +48,8 @@ export async function runUp(
   try {
     data.checkMasters(options.masters);
     const ports = await planPorts(options.port, options.masters);
-    const secrets = data.secrets(endpoint);
+    const others = ports.slice(1).map(({ http }) => `http://${LOOPBACK}:${http}`);
+    const secrets = data.secrets([endpoint, ...others]);
     const tls = options.tls ? await data.tlsFiles(secrets) : undefined;
     const setup = { options, programs, data, ports, secrets, tls };
     const cluster = new LocalCluster(setup, output, signals);
