@@ -46,6 +46,7 @@ export class Replica {
   #message = "";
   #pull: PullState = { pulledBytes: 0, totalBytes: 0, source: "" };
   #engine: Engine | undefined;
+  #modelPath: string | undefined;
   #nextId = 1;
   #restarts = 0;
 
@@ -111,6 +112,7 @@ export class Replica {
   async #run(): Promise<void> {
     try {
       const modelPath = await this.#pullWeights();
+      this.#modelPath = modelPath;
       for (;;) {
         this.#setPhase("loading", this.#message);
         const { exited } = await this.#startEngine(modelPath);
@@ -120,10 +122,17 @@ export class Replica {
       }
     } catch (error) {
       if (this.#closing.signal.aborted) return;
-      const { code, message } = toAppError(error);
-      this.#log.error({ deployment: this.spec.key, code, error: message }, "a replica failed");
-      this.#setPhase("failed", message);
+      this.#onFailure(toAppError(error));
     }
+  }
+
+  /** The message goes to API clients; where files lie is told to the operator alone. */
+  #onFailure({ code, message, cause }: AppError): void {
+    const { key, weights } = this.spec;
+    const path = this.#modelPath ?? weights.sources.join(" ");
+    const detail = cause instanceof Error ? { cause: cause.message } : {};
+    this.#log.error({ deployment: key, code, error: message, path, ...detail }, "a replica failed");
+    this.#setPhase("failed", message);
   }
 
   #pullWeights(): Promise<string> {

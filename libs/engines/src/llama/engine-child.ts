@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { extname } from "node:path";
+import { basename, extname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { EngineInfo } from "@heddle/contracts/engine";
@@ -30,6 +30,7 @@ const LIVENESS: LivenessLimits = { pingIntervalMs: 2_000, silenceMs: 20_000 };
 export class EngineChild {
   readonly #process: ChildProcess;
   readonly #listener: EngineChildListener;
+  readonly #modelPath: string;
   readonly #liveness: LivenessLimits;
   readonly #ready = Promise.withResolvers<{ info: EngineInfo; load: ChildLoad }>();
   readonly #gone = Promise.withResolvers<void>();
@@ -40,6 +41,7 @@ export class EngineChild {
 
   constructor(start: ChildStart, listener: EngineChildListener, liveness = LIVENESS) {
     this.#listener = listener;
+    this.#modelPath = start.modelPath;
     this.#liveness = liveness;
     const url = new URL(`./engine-process${extname(import.meta.url)}`, import.meta.url);
     this.#process = fork(fileURLToPath(url), {
@@ -122,7 +124,9 @@ export class EngineChild {
   #exited(code: number | null, signal: NodeJS.Signals | null): void {
     clearInterval(this.#pingTimer);
     const how = signal === null ? `with exit code ${code}` : `by signal ${signal}`;
-    const output = this.#errorOutput.trim();
+    // What native code wrote may go to API clients, whom the place of the file does not concern.
+    const name = basename(this.#modelPath);
+    const output = this.#errorOutput.trim().replaceAll(this.#modelPath, name);
     const reason =
       this.#fatal ??
       new AppError(

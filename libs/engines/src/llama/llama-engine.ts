@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
+import { basename } from "node:path";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError } from "@heddle/base/errors";
 import type {
@@ -58,7 +59,10 @@ const NO_LOAD = {
 export async function startLlamaEngine(options: LlamaEngineOptions): Promise<LlamaEngine> {
   const { modelPath, signal } = options;
   const start = settleStart(modelPath, options.options);
-  const cancelled = new AppError("cancelled", `the loading of ${modelPath} was cancelled`);
+  const cancelled = new AppError(
+    "cancelled",
+    `the loading of ${basename(modelPath)} was cancelled`,
+  );
   if (signal?.aborted) throw cancelled;
   const engine = new LlamaEngine(options, start);
   const cancel = () => engine.cancelStart(cancelled);
@@ -121,7 +125,7 @@ export class LlamaEngine implements Engine {
 
   submit(id: number, request: GenerateRequest, options: SubmitOptions): void {
     if (this.#phase !== "ready") {
-      const message = `the engine of ${this.#start.modelPath} is ${this.#phase}; try again later`;
+      const message = `the engine of ${basename(this.#start.modelPath)} is ${this.#phase}; try again later`;
       this.#options.sink([{ type: "failed", id, error: { code: "unavailable", message } }]);
       return;
     }
@@ -156,7 +160,7 @@ export class LlamaEngine implements Engine {
     const limitMs = this.#options.startTimeoutMs ?? DEFAULT_START_TIMEOUT_MS;
     const tooSlow = new AppError(
       "engine_failed",
-      `the model ${this.#start.modelPath} was not loaded within ${limitMs} ms; raise startTimeoutMs`,
+      `the model ${basename(this.#start.modelPath)} was not loaded within ${limitMs} ms; raise startTimeoutMs`,
     );
     this.#startTimer = setTimeout(() => void child.kill(tooSlow), limitMs);
     child.ready.then(
