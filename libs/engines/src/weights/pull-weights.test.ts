@@ -231,7 +231,7 @@ describe("pullWeights", () => {
   it("refuses a wrong digest, leaves nothing of it, and names both digests", async () => {
     handler = (request, response) => serve(request, response, Buffer.alloc(content.length));
     const error = await failureOf(pull(specOf([hub])));
-    expect(error.code).toBe("unavailable");
+    expect(error.code).toBe("model_failed");
     expect(error.message).toMatch(new RegExp(`has the sha256 [0-9a-f]{64} instead of ${sha256}`));
     expect(await filesOf()).toEqual([]);
   });
@@ -308,7 +308,7 @@ describe("pullWeights", () => {
     const sources = [hub, "https://example.com/model.gguf", "file:///absent/model.gguf"];
     handler = (_request, response) => response.writeHead(410).end();
     const error = await failureOf(pull(specOf(sources)));
-    expect(error.code).toBe("unavailable");
+    expect(error.code).toBe("model_failed");
     const local = "the local file model.gguf";
     for (const source of [...sources.slice(0, 2), local])
       expect(error.message).toContain(`- ${source}: `);

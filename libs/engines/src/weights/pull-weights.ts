@@ -37,7 +37,7 @@ const MAX_SOURCES = 32;
  * it is there and verified, else from the first source that gives it. A file:// source is used
  * where it lies. Several processes may pull the same weights; one downloads. An abort rejects with
  * `cancelled` and leaves a part that a later pull resumes. Rejects with `unavailable` naming every
- * source and why it failed.
+ * source and why it failed; with `model_failed` where none would help if it were asked again.
  */
 export async function pullWeights(spec: WeightsSpec, options: PullOptions): Promise<string> {
   const sources = checkSpec(spec);
@@ -87,8 +87,9 @@ async function pullFirst(
     }
   }
   const list = failures.map(({ source, reason }) => `\n  - ${source}: ${reason}`).join("");
+  const isHopeless = failures.every(({ error }) => error instanceof PermanentFault);
   throw new AppError(
-    "unavailable",
+    isHopeless ? "model_failed" : "unavailable",
     `could not get the weights ${spec.key} (${spec.file}) from any of their ${failures.length} sources:${list}\n` +
       `Make one of them reachable, or put the file into the worker's weights cache as ${spec.key}/${spec.file}` +
       `${spec.sha256 ? ` (sha256 ${spec.sha256})` : ""}, or name a local GGUF file as the model's source (file:///path/to/model.gguf).`,
@@ -187,7 +188,8 @@ async function ensureSpace(directory: string, neededBytes: number): Promise<void
   const { bavail, bsize } = await statfs(directory);
   const free = bavail * bsize;
   if (neededBytes + SPARE_BYTES <= free) return;
-  throw new PermanentFault(
+  throw new AppError(
+    "unavailable",
     `${neededBytes} bytes are needed and the disk of the weights cache has ${free} free; free some, or set another cache folder`,
   );
 }
