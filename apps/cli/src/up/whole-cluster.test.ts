@@ -12,6 +12,8 @@ const MAIN = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
 const scratch = mkdtempSync(join(tmpdir(), "heddle-whole-"));
 const started: DrivenProcess[] = [];
 const IDS = ["FamilyA-1-2B", "FamilyA-1-4B", "FamilyA-1-8B", "FamilyB-1-2B", "FamilyB-1-8B"];
+/** What the tiny profile's file says of itself. */
+const TINY_CONTEXT = 8192;
 /** The tiny model's tokens that end a text; banned, an answer runs to its bound. */
 const NO_END = { "0": -100, "1": -100, "2": -100, "3": -100 };
 
@@ -85,6 +87,11 @@ describe("a whole cluster", { timeout: PATIENCE_MS }, () => {
     const own = await up("file", "--model", file);
     await own.driven.printed(/Ctrl-C stops everything/);
     expect(own.driven.stderr).toContain("asking my-own");
+    const mine = (await own.models()).find(({ id }) => id === "my-own");
+    expect(mine).toMatchObject({
+      context_window: TINY_CONTEXT,
+      served_context_tokens: TINY_CONTEXT,
+    });
     const backing = "my-own.gguf, the file that the start was given, in place of this model.";
     const listed = await own.models();
     expect(listed.map(({ id }) => id).sort()).toEqual([...IDS, "my-own"]);
