@@ -96,8 +96,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
     json({ error: { code: "invalid_api_key", message: "Bad key.", request_id: "req_7" } }, 401);
   } else if (url === "/api/v1/models") {
     json(calls.some((call) => call.url === "/api/v1/models/m-3/pull") ? WITH_BROKEN : MODELS);
-  }
-  else if (url === "/api/v1/cluster/status") json(CLUSTER);
+  } else if (url === "/api/v1/cluster/status") json(CLUSTER);
   else if (url.startsWith("/api/v1/cluster/")) json(CLUSTER, 202);
   else if (url === "/health") json({ status: "ok", version: "0.1.0", uptime: 12.3 });
   else if (url === "/api/v1/workers") json({ data: [WORKER] });
