@@ -13,6 +13,8 @@ import { bindServer } from "@heddle/rpc/server";
 import { Module } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import { ServerGrpc } from "@nestjs/microservices";
+import { ParameterShardsService } from "./parameter-shards-service.ts";
+import { ShardRegistry } from "./shard-registry.ts";
 
 @Module({})
 class ParameterServerModule {}
@@ -21,11 +23,14 @@ class ParameterServerModule {}
 class BoundGrpcTransport extends ServerGrpc {
   readonly #server: Server;
 
-  constructor(server: Server, health: Health) {
+  constructor(server: Server, health: Health, shards: ParameterShardsService) {
     super({
       package: "",
       packageDefinition: {},
-      onLoadPackageDefinition: (_definition: object, bound: Server) => health.addTo(bound),
+      onLoadPackageDefinition: (_definition: object, bound: Server) => {
+        health.addTo(bound);
+        shards.addTo(bound);
+      },
     });
     this.#server = server;
   }
@@ -35,7 +40,7 @@ class BoundGrpcTransport extends ServerGrpc {
   }
 }
 
-/** Starts a parameter server: attached to every master, and telling its health. */
+/** Starts a parameter server: attached to every master, holding shards of jobs, and telling its health. */
 export async function startParameterServer(
   flags: NodeFlags,
   version: string,
@@ -50,8 +55,11 @@ export async function startParameterServer(
     clusterToken: flags.clusterToken,
   });
   const health = new Health();
+  const shards = new ShardRegistry({ clusterToken: flags.clusterToken, host: flags.grpcHost });
+  const { dataDirectory, clusterToken } = flags;
+  const service = new ParameterShardsService(shards, dataDirectory, clusterToken);
   const app = await NestFactory.createMicroservice(ParameterServerModule, {
-    strategy: new BoundGrpcTransport(server, health),
+    strategy: new BoundGrpcTransport(server, health, service),
     logger: ["error", "warn", "fatal"],
   });
   await app.listen();
@@ -79,6 +87,7 @@ export async function startParameterServer(
     machine.stop();
     await Promise.all(attachments.map((attachment) => attachment.close()));
     await app.close();
+    await shards.closeAll();
   };
   return { nodeId, address: register.address, close };
 }

@@ -73,7 +73,7 @@ const protoFolder = fileURLToPath(new URL("../../../proto", import.meta.url));
  * and a oneof's name holds the name of the member that is set.
  */
 export const packageDefinition = loadSync(
-  ["cluster.proto", "worker.proto", "raft.proto", "health.proto"],
+  ["cluster.proto", "worker.proto", "raft.proto", "parameters.proto", "health.proto"],
   {
     includeDirs: [protoFolder],
     keepCase: false,
@@ -97,6 +97,8 @@ export const clusterService = service("heddle.v1.Cluster");
 export const raftService = service("heddle.v1.Raft");
 const workerModelsService = service("heddle.v1.WorkerModels");
 export const workerInferenceService = service("heddle.v1.WorkerInference");
+export const parameterShardsService = service("heddle.v1.ParameterShards");
+export const partSourceService = service("heddle.v1.PartSource");
 export const healthService = service("grpc.health.v1.Health");
 
 export const attachMethod = method<
@@ -156,8 +158,8 @@ function service(name: string): ServiceDefinition {
   return definition as ServiceDefinition;
 }
 
-/** The types are those that tools/proto-types.ts writes for the same files, held by its test. */
-function method<Req, ReqOut, Res, ResOut>(
+/** A method by name; the types are those that tools/proto-types.ts writes for the same files, held by its test. */
+export function method<Req, ReqOut, Res, ResOut>(
   definition: ServiceDefinition,
   name: string,
 ): RpcMethod<Req, ReqOut, Res, ResOut> {
