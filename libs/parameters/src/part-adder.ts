@@ -119,7 +119,7 @@ export class PartAdder implements DataSink {
     if (compression === "none") kernels.addScaled(to, staging, count, this.#weight);
     else if (compression === "bf16") kernels.addBf16(to, staging, count, this.#weight);
     else kernels.addInt8(to, staging + scaleBytes(count), staging, count, this.#weight);
-    if (kernels.notFinite(to, count)) throw poisoned(this.#added, this.#added + count);
+    if (kernels.notFinite(to, count)) throw poisonedPart(this.#added, this.#added + count);
     this.#added += count;
   }
 
@@ -134,7 +134,7 @@ export class PartAdder implements DataSink {
       if (at >= elements || at <= this.#lastIndex) {
         throw new AppError("invalid_value", `a sparse part has the index ${at} out of order`);
       }
-      if (!Number.isFinite(value)) throw poisoned(at, at + 1);
+      if (!Number.isFinite(value)) throw poisonedPart(at, at + 1);
       sums[at] = (sums[at] ?? 0) + this.#weight * value;
       this.#lastIndex = at;
     }
@@ -145,7 +145,8 @@ export class PartAdder implements DataSink {
   }
 }
 
-function poisoned(begin: number, end: number): AppError {
+/** The error of a part that is no number somewhere in these elements. */
+export function poisonedPart(begin: number, end: number): AppError {
   return new AppError(
     "invalid_value",
     `a part was refused: elements ${begin} to ${end} of the shard hold NaN or infinity. ` +

@@ -7,6 +7,7 @@ import {
 import { toTopK } from "@heddle/training/compression/top-k";
 import type { Parameters } from "@heddle/training/parameter-client";
 import { type Compression, encodedBytes, SLICE_ELEMENTS, scaleBytes } from "./compression.ts";
+import { poisonedPart } from "./part-adder.ts";
 import { bytesOf, type ShardLayout, slabPieces } from "./shard-layout.ts";
 
 /** A part of one shard as it is sent; the pieces must not change until the part is let go. */
@@ -40,11 +41,16 @@ export class PartEncoder {
     this.#kernels = loadKernels(this.#memory);
   }
 
+  /** Throws an AppError `invalid_value` for what is no number, where an encoding would hide it. */
   encode(part: Parameters): EncodedPart {
     const { compression } = this.#options;
     if (!this.#memory || !this.#kernels || compression === "none") return this.plain(part);
     const bytes = this.#layout.elements * 4;
     const values = this.#gather(this.#memory, part, bytes);
+    // An encoding would hide it from the server, and it would stay in what is kept.
+    if (this.#kernels.notFinite(bytes, this.#layout.elements)) {
+      throw poisonedPart(0, this.#layout.elements);
+    }
     if (compression === "topk") return this.#sparse(this.#memory, values);
     this.#kernels.add(0, bytes, this.#layout.elements);
     const length = this.#encodeSlices(this.#kernels, compression, 2 * bytes);

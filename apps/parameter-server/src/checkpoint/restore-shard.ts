@@ -45,7 +45,8 @@ export async function restoreShard(
     source.pieces,
   ).entries()) {
     const moves = movesBetween(segments, own);
-    if (moves.length === 0) continue;
+    // A shard of nothing, where there are more servers than pieces, has a version all the same.
+    if (moves.length === 0 && !(own.length === 0 && piece === 0)) continue;
     const target = { spec, slab, moves, piece, elements };
     const found = await restorePiece(target, source, signal);
     if (version !== undefined && found !== version) {

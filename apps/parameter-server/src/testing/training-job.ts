@@ -1,4 +1,4 @@
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import {
   connectParameters,
   type ParameterServerClient,
@@ -8,22 +8,30 @@ import type { ShardSetAccess } from "@heddle/parameters/shard-set";
 import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
 import { clusterToken } from "./server-processes.ts";
 
-/** Two tensors, of which the first has a length that no block divides. */
+/** Three tensors, of which the first has a length that no block divides. */
 export const SHAPES = [
   { name: "weight", shape: [37, 531], type: "f32" },
   { name: "bias", shape: [7], type: "f32" },
+  { name: "gain", shape: [301], type: "f32" },
 ] as const;
 
 const neverAborted = new AbortController().signal;
 const clients: ParameterServerClient[] = [];
 
-/** A job's shards on these servers; plain SGD under bsp where nothing else is said. */
+/** A new job's shards on these servers; plain SGD under bsp where nothing else is said. */
 export function jobOn(
   servers: readonly string[],
   options: Partial<ShardSetSpec> = {},
 ): ShardSetAccess & { readonly spec: ShardSetSpec } {
   const spec: ShardSetSpec = {
-    ...{ jobId: "job-1", attempt: 1, parameters: SHAPES, servers, workers: 1, learningRate: 1 },
+    ...{
+      jobId: `job-${randomUUID()}`,
+      attempt: 1,
+      parameters: SHAPES,
+      servers,
+      workers: 1,
+      learningRate: 1,
+    },
     optimizer: { kind: "sgd", momentum: 0, nesterov: false },
     consistency: { kind: "bsp" },
     compression: "none",
@@ -49,6 +57,7 @@ export function tensors(fill: (at: number) => number) {
   return {
     weight: Float32Array.from({ length: 37 * 531 }, (_, at) => fill(at)),
     bias: Float32Array.from({ length: 7 }, (_, at) => fill(100_000 + at)),
+    gain: Float32Array.from({ length: 301 }, (_, at) => fill(200_000 + at)),
   };
 }
 
