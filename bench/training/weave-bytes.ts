@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { onnxBackend } from "@heddle/backends/onnx-backend";
 import { seededRandom } from "@heddle/base/random";
@@ -35,7 +35,13 @@ const WORKERS = 2;
 const RATE = 3e-3;
 const program = languageModelProgram(SHAPE, BATCH);
 const specs = languageModelParameters(SHAPE);
-const text = readFileSync(join(repositoryRoot, "docs/consensus.md"));
+const docs = join(repositoryRoot, "docs");
+const text = Buffer.concat(
+  readdirSync(docs)
+    .filter((name) => name.endsWith(".md"))
+    .sort()
+    .map((name) => readFileSync(join(docs, name))),
+);
 const batchesOf = (seed: number) =>
   textBatches(text, { batch: BATCH, length: SHAPE.context_length }, seededRandom(seed));
 
