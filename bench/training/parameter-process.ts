@@ -7,14 +7,14 @@ import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
 import { Child } from "../support/child-process.ts";
 import { benchFolder, repositoryRoot } from "../support/command-line.ts";
 
-const clusterToken = "the token of this benchmark";
+const credentials = { clusterToken: "the token of this benchmark" };
 
 /** Starts one of our parameter servers; gives its gRPC address. */
 export async function startParameterServer(): Promise<string> {
   const data = join(benchFolder, `parameters-${randomUUID()}`);
   mkdirSync(data, { recursive: true });
   const tokenFile = join(data, "token");
-  writeFileSync(tokenFile, clusterToken);
+  writeFileSync(tokenFile, credentials.clusterToken);
   const main = join(repositoryRoot, "apps/parameter-server/dist/main.js");
   const flags = ["--data", data, "--masters", "127.0.0.1:9", "--cluster-token-file", tokenFile];
   // The server ends when its input does, so that it needs a shell that keeps it open.
@@ -33,7 +33,7 @@ export async function openJob(
 ): Promise<ShardSetAccess> {
   const jobId = `bench-${randomUUID()}`;
   const full = { ...spec, jobId, attempt: 1, jobToken: randomBytes(32) };
-  const access = { spec: full, clusterToken, signal: new AbortController().signal };
+  const access = { spec: full, credentials, signal: new AbortController().signal };
   await openShards(access);
   return access;
 }

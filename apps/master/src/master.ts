@@ -12,19 +12,33 @@ import type { NestFastifyApplication } from "@nestjs/platform-fastify";
 import type { Registry } from "prom-client";
 import { AccessGuard } from "./http/access.ts";
 import { ErrorFilter } from "./http/error-filter.ts";
+import { HEARTBEAT_MS } from "./http/event-stream.ts";
 import { createHttpAdapter, type HttpLimits } from "./http/fastify-server.ts";
+import { IdempotentChanges } from "./http/idempotent-changes.ts";
 import { LastUsed } from "./http/last-used.ts";
 import { listRoutes } from "./http/route-table.ts";
 import { Accounting, type UsageSink } from "./inference/accounting.ts";
 import { ChatCompletions } from "./inference/chat-completions.ts";
 import { InFlight } from "./inference/in-flight.ts";
+import { EventWatch } from "./jobs/event-watch.ts";
+import { LOG_READER } from "./jobs/job-logs.controller.ts";
+import { JobService } from "./jobs/job-service.ts";
+import { PlanBook } from "./jobs/plan-book.ts";
+import { StateChanges } from "./jobs/state-changes.ts";
+import { taskUses } from "./jobs/task-uses.ts";
 import { PEPPER } from "./keys/keys.controller.ts";
+import type { LogReader } from "./logs/log-reader.ts";
 import { CONTROLLERS, masterModule } from "./master.module.ts";
 import { ModelCatalog } from "./models/model-catalog.ts";
 import { ModelPulls } from "./models/model-pulls.ts";
 import { ROUTES } from "./operations/cluster.controller.ts";
+import { exposeClusterMetrics } from "./operations/cluster-gauges.ts";
+import { ClusterMetrics } from "./operations/cluster-metrics.ts";
 import { ClusterReport } from "./operations/cluster-report.ts";
 import { METRICS_REGISTRY } from "./operations/health.controller.ts";
+import { AUTHORITY_HASH } from "./operations/join-tokens.controller.ts";
+import { exposeRaftMetrics } from "./operations/raft-metrics.ts";
+import { Throughput } from "./operations/throughput.ts";
 import {
   CONTROL_PLANE,
   type ControlPlane,
@@ -48,10 +62,19 @@ export interface MasterOptions {
   /** 0 takes a free one. */
   readonly port: number;
   readonly http: HttpLimits;
+  /** What join tokens pin: the hash of what signs the nodes' certificates; undefined without TLS. */
+  readonly authorityHash?: string | undefined;
+  /** Calls that wait on this master for a replica. */
+  readonly queued: () => number;
   /** Inference calls at once. */
   readonly maxCalls: number;
   /** The longest that one call may take. */
   readonly deadlineMs: number;
+  /** The plans of this master's scheduling loop; made as they are asked for where there is none. */
+  readonly plans?: PlanBook | undefined;
+  readonly logs: LogReader;
+  /** How often a silent stream says that it lives; 15,000 where absent. */
+  readonly heartbeatMs?: number;
   /** Further controllers; each of their routes needs a permission as all do. */
   readonly controllers?: readonly Type[];
 }
@@ -67,7 +90,9 @@ export interface Master {
 export async function createMaster(options: MasterOptions): Promise<Master> {
   const controllers = [...CONTROLLERS, ...(options.controllers ?? [])];
   const inFlight = new InFlight(options.maxCalls);
+  const waits = new StateChanges(options.control);
   const lastUsed = new LastUsed();
+  const throughput = new Throughput(options.control, options.directory);
   const verifier = new KeyVerifier<ApiKeyRecord>({
     lookup: (id) => options.control.state.keys.get(id),
     pepper: options.pepper,
@@ -75,7 +100,9 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   });
   const app = await NestFactory.create<NestFastifyApplication>(
     masterModule(controllers, [
-      ...partsFor(options, inFlight),
+      ...partsFor(options, inFlight, waits),
+      { provide: AUTHORITY_HASH, useValue: options.authorityHash ?? null },
+      { provide: ClusterMetrics, useValue: clusterMetrics(options, throughput) },
       { provide: LastUsed, useValue: lastUsed },
       { provide: ROUTES, useValue: listRoutes(controllers) },
     ]),
@@ -90,14 +117,28 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   return {
     url: `http://${host}:${port}`,
     close: async (graceMs) => {
+      waits.close();
       await inFlight.close(graceMs);
       await app.close();
+      throughput.close();
     },
   };
 }
 
+/** The cluster's figures, which /metrics shows too. */
+function clusterMetrics(options: MasterOptions, throughput: Throughput): ClusterMetrics {
+  const { control, directory, masterId, queued, registry } = options;
+  const tasksOn = (nodeId: string) => taskUses(control, nodeId);
+  const metrics = new ClusterMetrics({
+    ...{ control, directory, masterId, queued, throughput, tasksOn },
+  });
+  exposeClusterMetrics(registry, metrics);
+  if (control.group) exposeRaftMetrics(registry, control.group);
+  return metrics;
+}
+
 /** The parts that the controllers are given, built from the bottom up. */
-function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
+function partsFor(options: MasterOptions, inFlight: InFlight, waits: StateChanges): Provider[] {
   const { control, directory, registry } = options;
   const report = new ClusterReport({
     control,
@@ -116,11 +157,19 @@ function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
     inFlight,
     dispatch: options.dispatch,
     deadlineMs: options.deadlineMs,
+    heartbeatMs: options.heartbeatMs ?? HEARTBEAT_MS,
   });
+  const changes = new IdempotentChanges(control, options.pepper);
+  const plans = options.plans ?? new PlanBook(control);
   return [
     { provide: CONTROL_PLANE, useValue: control },
     { provide: NODE_DIRECTORY, useValue: directory },
     { provide: PEPPER, useValue: options.pepper },
+    { provide: IdempotentChanges, useValue: changes },
+    { provide: JobService, useValue: new JobService(control, plans, changes, waits) },
+    { provide: PlanBook, useValue: plans },
+    { provide: EventWatch, useValue: new EventWatch(control, waits) },
+    { provide: LOG_READER, useValue: options.logs },
     { provide: METRICS_REGISTRY, useValue: registry },
     { provide: ClusterReport, useValue: report },
     { provide: ModelCatalog, useValue: models },

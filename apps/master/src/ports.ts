@@ -6,7 +6,11 @@ import type {
   WeightsSpec,
 } from "@heddle/contracts/engine";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
+import type { IdempotentRequest, KeptAnswer } from "@heddle/control/idempotency";
+import type { JobIndex } from "@heddle/control/jobs/job-index";
+import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
+import type { Backup } from "./consensus/live-backup.ts";
 
 /** The joints between the master's HTTP side, its dispatch and its replicated state. */
 
@@ -14,8 +18,17 @@ import type { ControlState } from "@heddle/control/state";
 export interface ControlPlane {
   /** Read-only for everyone but the log's apply. */
   readonly state: ControlState;
-  /** Resolves when the command is durable and applied; rejects with an AppError. */
-  propose(command: ControlCommand): Promise<ControlReply>;
+  /** What follows from the state's jobs; read-only, and another object after a restore. */
+  readonly jobs: JobIndex;
+  /** The log index up to which the state has come. */
+  readonly appliedIndex: number;
+  /**
+   * Resolves when the command is durable and applied; rejects with an AppError: `outcome_unknown`
+   * where nobody can tell whether it was made, any other code where it was not.
+   */
+  propose(command: ControlCommand, once?: Once): Promise<ControlReply>;
+  /** What is remembered of an idempotent request, as far as this master knows. */
+  keptAnswer(id: string): KeptAnswer | undefined;
   /**
    * Called after each applied command, and with undefined after the state was replaced as a whole.
    * Returns the unsubscribe function.
@@ -26,6 +39,12 @@ export interface ControlPlane {
   /** Why no command is taken any more, where that is so: then this master is not ready. */
   readonly fault?: AppError | undefined;
   close(): Promise<void>;
+}
+
+/** By what a change that comes again is known, so that it is made once; at most one of the two. */
+export interface Once {
+  readonly session?: SessionRequest | undefined;
+  readonly idempotency?: IdempotentRequest | undefined;
 }
 
 /** The masters as a group, as this one sees it. */
@@ -40,6 +59,36 @@ export interface ControlGroup {
   /** Takes a snapshot of this master's state and drops its log before it. */
   takeSnapshot(): Promise<void>;
   removeMember(name: string): Promise<void>;
+  /**
+   * This master's state as of now or later; `isStale` does without the leader, whose word makes sure
+   * that it holds every change that was answered.
+   */
+  takeBackup(isStale: boolean): Promise<Backup>;
+  /** What this master counted since its start. */
+  counts(): RaftCounts;
+}
+
+/** Figures of a master's replica since its start. */
+export interface RaftCounts {
+  /** Changes that this master proposed, and those that were not made or not known to be. */
+  readonly proposals: number;
+  readonly proposalsFailed: number;
+  /** Seconds from a proposal to its reply, over those that succeeded. */
+  readonly proposalSeconds: number;
+  /** Times that it stood for election. */
+  readonly elections: number;
+  readonly snapshotsTaken: number;
+  readonly snapshotsInstalled: number;
+  /** Durable writes to the log: by the upper bound in seconds (the last is infinite), and their sum. */
+  readonly appends: DurationCounts;
+}
+
+/** A histogram: how many durations were at most each bound, and above the one before. */
+export interface DurationCounts {
+  readonly boundsSeconds: readonly number[];
+  /** One more than there are bounds: the last is of those above all. */
+  readonly counts: readonly number[];
+  readonly sumSeconds: number;
 }
 
 export interface GroupStatus {
@@ -108,14 +157,34 @@ export interface NodeView {
   readonly name: string;
   readonly address: string;
   readonly version: string;
+  /** `suspect` has missed its last heartbeats and gets no new work. */
+  readonly state: "ready" | "suspect";
   readonly attachedAtMs: number;
   readonly lastSeenMs: number;
   readonly cpuPercent: number;
   readonly cpuCount: number;
   readonly memoryBytes: number;
   readonly memoryUsedBytes: number;
+  /** Of the file system that holds the node's data. */
+  readonly diskBytes: number;
+  readonly diskUsedBytes: number;
   readonly gpus: readonly GpuView[];
   readonly replicas: readonly ReplicaStatus[];
+  /** What it offers to jobs; absent on nodes that run none. */
+  readonly offer?: NodeJobOffer | undefined;
+}
+
+/** What a worker says of itself, besides its hardware, for jobs to be placed by. */
+export interface NodeJobOffer {
+  readonly incarnation: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly taints: readonly string[];
+  readonly rack: string;
+  readonly fabric: string;
+  readonly executors: readonly string[];
+  readonly localSsdBytes: number;
+  readonly ioOperationsPerSec: number;
+  readonly networkMbps: number;
 }
 
 export interface GpuView {
@@ -127,6 +196,10 @@ export interface GpuView {
   readonly utilizationPercent: number;
   readonly temperatureCelsius: number;
   readonly powerWatts: number;
+  /** True where the device does not exist. */
+  readonly simulated: boolean;
+  /** Why it must not be used; empty while it is well. */
+  readonly fault: string;
 }
 
 export interface PullProgress {
@@ -139,6 +212,8 @@ export interface PullProgress {
 /** The nodes attached to this master now; volatile, never in the replicated state. */
 export interface NodeDirectory {
   nodes(): readonly NodeView[];
+  /** Every replica of a deployment, as last reported; costs no look at other nodes. */
+  replicasOf(deployment: string): readonly ReplicaStatus[];
   /** Has a worker pull weights into its cache. Rejects with `unavailable` where no worker is. */
   pull(weights: WeightsSpec, signal: AbortSignal): AsyncIterable<PullProgress>;
 }

@@ -1,11 +1,16 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { toAppError } from "@heddle/base/errors";
+import { type AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
-import { bindServer, closeServer } from "@heddle/rpc/server";
+import { authorityHash, type CertificateAuthority } from "@heddle/rpc/pki/certificate-authority";
+import type { RunningCredentials } from "@heddle/rpc/pki/node-credentials";
+import { formatAuthority } from "@heddle/rpc/pki/tls-files";
+import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import type { Registry } from "prom-client";
 import type { ClusterLink, ClusterLinkOptions } from "./cluster/cluster-link.ts";
+import { EnrollmentService } from "./cluster/enrollment-service.ts";
+import { openMasterTls } from "./cluster/master-credentials.ts";
 import { type MasterConfig, readConfig, usageText } from "./config/config.ts";
 import { readClusterToken } from "./config/secrets.ts";
 import { VERSION } from "./config/version.ts";
@@ -14,7 +19,14 @@ import { prepareCluster } from "./consensus/prepare-cluster.ts";
 import { RaftControlPlane, type RaftControlPlaneOptions } from "./consensus/raft-control-plane.ts";
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
+import { startOrchestration } from "./jobs/orchestration.ts";
+import type { PlanBook } from "./jobs/plan-book.ts";
+import { startTaskSide } from "./jobs/task-side.ts";
+import type { LogReader } from "./logs/log-reader.ts";
 import { createMaster, type Master } from "./master.ts";
+import { type CatalogSeed, fileSeed, profileSeed } from "./models/seed.ts";
+import { isOfflineCommand, runOfflineCommand } from "./offline/offline-command.ts";
+import { checkNoRecoveryUnderWay } from "./offline/recover-group.ts";
 import { exposeDispatchMetrics } from "./operations/dispatch-metrics.ts";
 
 /** `startClusterLink`, or another link with the same ports. */
@@ -23,22 +35,28 @@ export type StartClusterLink = (options: ClusterLinkOptions) => ClusterLink;
 /**
  * The master's process: reads the configuration, starts all parts, says `ready` in one log line,
  * and ends with code 0 after SIGTERM or SIGINT. A start that fails says why in one line on standard
- * error and ends with code 1.
+ * error and ends with code 1. One that was removed from its group ends with code 8, and must not be
+ * started again on its data. With `backup`, `restore` or `recover` as the first argument it works on a
+ * stopped master's data instead.
  */
 export async function runMaster(
   args: readonly string[],
   startClusterLink: StartClusterLink,
 ): Promise<void> {
+  if (isOfflineCommand(args)) process.exit(await runOfflineCommand(args));
   if (args.includes("--help")) {
     process.stdout.write(usageText());
     return;
   }
   try {
     const config = readConfig(args, process.env);
-    endOnSignals(await startMaster(config, startClusterLink));
+    const removed = Promise.withResolvers<AppError>();
+    const running = await startMaster(config, startClusterLink, removed.resolve);
+    endOnSignals(running);
+    endWhenRemoved(running, removed.promise);
   } catch (thrown) {
     process.stderr.write(`heddle master could not start: ${startFailure(thrown)}\n`);
-    process.exit(1);
+    process.exit(exitCodeOf(thrown));
   }
 }
 
@@ -51,38 +69,108 @@ interface Running {
 async function startMaster(
   config: MasterConfig,
   startClusterLink: StartClusterLink,
+  onRemoved: (error: AppError) => void,
 ): Promise<Running> {
   const logger = createLogger({ service: "master", level: config.logLevel });
   const registry = createRegistry("master");
+  checkNoRecoveryUnderWay(config.dataDirectory);
   const directory = join(config.dataDirectory, "control");
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const lock = await lockDirectory(directory);
-  const clusterToken = await readClusterToken(config.clusterTokenFile);
+  const { credentials, authority, clusterToken } = await openCredentials(config, logger);
   const { grpcHost: host, grpcPort: port, masterId, maxQueued, maxWaitMs } = config;
-  const server = await bindServer({ host, port, clusterToken });
-  const control = await openControl(config, { directory, lock, server, clusterToken, logger });
-  const { pepper, shownKey } = await prepareCluster(control, config, logger);
-  const link = startClusterLink({
-    ...{ server, clusterToken, masterId, control, logger, maxQueued, maxWaitMs },
+  const server = await bindServer({ host, port, credentials });
+  const enrollment =
+    authority && enroll(config, server, { credentials, authority, clusterToken }, logger);
+  const control = await openControl(config, {
+    ...{ directory, lock, server, credentials, logger, onRemoved },
   });
+  enrollment?.serve(control);
+  const prepared = {
+    bootstrapKeyFile: config.bootstrapKeyFile,
+    seed: seedOf(config),
+    authority: authority && formatAuthority(authority),
+  };
+  const { pepper, shownKey } = await prepareCluster(control, prepared, logger);
+  const link = startClusterLink({
+    ...{ server, credentials, masterId, control, logger, maxQueued, maxWaitMs },
+  });
+  const orchestration = startOrchestration({
+    ...{ control, directory: link.directory, logger, times: config.jobTimes },
+  });
+  const { plans } = orchestration;
+  const tasks = startTaskSide({
+    ...config,
+    ...{ server: server.server, credentials, control, logger },
+    directory: link.directory,
+    leaseMs: config.jobTimes.leaseMs,
+  });
+  const { logs } = tasks;
   exposeDispatchMetrics(registry, () => link.stats());
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
-  const master = await listen(config, { control, link, pepper, logger, registry, ledger });
+  const master = await listen(config, {
+    ...{ control, link, plans, logs, pepper, logger, registry, ledger },
+    authorityHash: authority && authorityHash(authority.certificate),
+  });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
   logger.info({ http: master.url, grpc: server.address, version: VERSION }, "ready");
   const close = async (): Promise<void> => {
     await master.close(config.drainMs);
+    orchestration.close();
+    await tasks.close();
     link.close();
     await ledger.close();
     await control.close();
     await closeServer(server.server, 1_000);
+    credentials.close();
   };
   return { logger, close };
 }
 
+function seedOf({ profile, modelFile }: MasterConfig): CatalogSeed | undefined {
+  if (modelFile !== undefined) return fileSeed(modelFile);
+  return profile && profileSeed(profile);
+}
+
+interface OwnCredentials {
+  readonly credentials: RunningCredentials;
+  readonly authority: CertificateAuthority | undefined;
+  readonly clusterToken: string;
+}
+
+/** With TLS this master's certificate; else the token that all nodes share. */
+async function openCredentials(config: MasterConfig, log: Logger): Promise<OwnCredentials> {
+  const { dataDirectory, masterId: name, authorityFile, joinTokenFile, peers } = config;
+  const clusterToken = await readClusterToken(config.clusterTokenFile);
+  if (!config.tls) {
+    return { credentials: { clusterToken, close: () => {} }, authority: undefined, clusterToken };
+  }
+  const others = [...peers].flatMap(([peer, address]) => (peer === name ? [] : [address]));
+  const { certificateLifetimeMs } = config;
+  const own = { dataDirectory, name, authorityFile, joinTokenFile, certificateLifetimeMs };
+  return { ...(await openMasterTls({ ...own, others, log })), clusterToken };
+}
+
+function enroll(
+  { certificateLifetimeMs }: MasterConfig,
+  { server }: BoundServer,
+  own: OwnCredentials & { readonly authority: CertificateAuthority },
+  log: Logger,
+): EnrollmentService {
+  const { authority, clusterToken } = own;
+  if (!own.credentials.tls) throw new Error("there is an authority, but no certificate");
+  const { tls } = own.credentials;
+  return new EnrollmentService(server, {
+    ...{ authority, tls, clusterToken, certificateLifetimeMs, log },
+  });
+}
+
 function openControl(
   config: MasterConfig,
-  parts: Pick<RaftControlPlaneOptions, "directory" | "lock" | "server" | "clusterToken" | "logger">,
+  parts: Pick<
+    RaftControlPlaneOptions,
+    "directory" | "lock" | "server" | "credentials" | "logger" | "onRemoved"
+  >,
 ): Promise<RaftControlPlane> {
   const { masterId: name, peers, walSegmentBytes, snapshotEntries } = config;
   return RaftControlPlane.open({
@@ -101,22 +189,29 @@ function openControl(
 interface Started {
   readonly control: RaftControlPlane;
   readonly link: ClusterLink;
+  readonly plans: PlanBook;
+  readonly logs: LogReader;
   readonly pepper: Uint8Array;
   readonly logger: Logger;
   readonly registry: Registry;
   readonly ledger: UsageLedger;
+  readonly authorityHash: string | undefined;
 }
 
 function listen(config: MasterConfig, started: Started): Promise<Master> {
-  const { control, link, pepper, logger, registry, ledger } = started;
+  const { control, link, plans, logs, pepper, logger, registry, ledger, authorityHash } = started;
   return createMaster({
     control,
     dispatch: link.dispatch,
     directory: link.directory,
+    plans,
+    logs,
     pepper,
     logger,
     registry,
     usageSink: (row) => ledger.record(row),
+    authorityHash,
+    queued: () => link.stats().queued,
     masterId: config.masterId,
     version: VERSION,
     dataDirectory: config.dataDirectory,
@@ -145,6 +240,25 @@ function endOnSignals({ logger, close }: Running): void {
   };
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
+}
+
+/** What it serves goes on to its end, as after a signal. */
+function endWhenRemoved({ logger, close }: Running, removed: Promise<AppError>): void {
+  removed
+    .then(async (error) => {
+      logger.error({ code: error.code }, error.message);
+      await close();
+      process.exit(exitCodeOf(error));
+    })
+    .catch((error: unknown) => {
+      logger.fatal({ err: error }, "the shutdown failed");
+      process.exit(1);
+    });
+}
+
+function exitCodeOf(thrown: unknown): number {
+  const { code } = toAppError(thrown);
+  return code === "member_removed" ? ERROR_TABLE[code].exit : 1;
 }
 
 function startFailure(thrown: unknown): string {

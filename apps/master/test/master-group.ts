@@ -1,14 +1,16 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { freePort } from "@heddle/base/testing/free-ports";
 
-const program = fileURLToPath(new URL("./scripted-main.ts", import.meta.url));
+const scriptedProgram = fileURLToPath(new URL("./scripted-main.ts", import.meta.url));
+/** Masters to which real workers attach. */
+export const masterProgram = fileURLToPath(new URL("../dist/main.js", import.meta.url));
 
 /** What GET /api/v1/cluster/status tells of the group. */
 export interface GroupView {
@@ -31,6 +33,21 @@ interface RunningMaster {
   readonly url: string;
 }
 
+/** How a master ended: its exit code or the signal that ended it, and all that it printed. */
+export interface Ending {
+  readonly code: number | NodeJS.Signals | null;
+  readonly output: string;
+}
+
+/** Where a master runs, if not simply on loopback in the group's folder. */
+export interface Placement {
+  /** What its command line begins with, as `ip netns exec NAME`. */
+  readonly wrap?: readonly string[];
+  readonly host?: string;
+  readonly directory?: string;
+  readonly env?: NodeJS.ProcessEnv;
+}
+
 /** Masters as processes on loopback, each with a directory and ports of its own; `close` ends all. */
 export class MasterGroup {
   readonly folder = mkdtempSync(join(tmpdir(), "heddle-group-"));
@@ -38,12 +55,31 @@ export class MasterGroup {
   readonly #ports = new Map<string, number>();
   readonly #running = new Map<string, RunningMaster>();
   readonly #flags: readonly string[];
+  readonly #place: (name: string) => Placement;
+  readonly #program: string;
+  readonly #endings = new Map<string, Promise<Ending>>();
+  /** What each master's latest process has printed so far. */
+  readonly #printed = new Map<string, string>();
   #choosing: Promise<void> = Promise.resolve();
   readonly #children = new Set<ChildProcess>();
 
-  constructor(count: number, flags: readonly string[] = []) {
+  constructor(
+    count: number,
+    flags: readonly string[] = [],
+    place: (name: string) => Placement = () => ({}),
+    program = scriptedProgram,
+  ) {
     this.names = Array.from({ length: count }, (_, at) => `master-${at + 1}`);
     this.#flags = flags;
+    this.#place = place;
+    this.#program = program;
+  }
+
+  /** host:port of the masters' gRPC servers, once they were started. */
+  get grpcAddresses(): string[] {
+    return [...this.#ports].map(
+      ([name, port]) => `${this.#place(name).host ?? "127.0.0.1"}:${port}`,
+    );
   }
 
   get adminKey(): string {
@@ -51,7 +87,17 @@ export class MasterGroup {
   }
 
   directory(name: string): string {
-    return join(this.folder, name);
+    return this.#place(name).directory ?? join(this.folder, name);
+  }
+
+  /** host:port of the master's gRPC, which it keeps over restarts. */
+  async address(name: string): Promise<string> {
+    await this.#choosePorts(name);
+    return `127.0.0.1:${this.#ports.get(name)}`;
+  }
+
+  get tokenFile(): string {
+    return join(this.folder, "token");
   }
 
   /** Resolves when all are ready. */
@@ -61,33 +107,67 @@ export class MasterGroup {
 
   /** Resolves when the master says that it is ready; rejects with its output where it ends. */
   async start(name: string): Promise<void> {
-    const child = spawn(process.execPath, [program, ...(await this.#args(name))]);
+    const { wrap = [], env = {} } = this.#place(name);
+    const line = [...wrap, process.execPath, this.#program, ...(await this.#args(name))];
+    const child = spawn(line[0] as string, line.slice(1), { env: { ...process.env, ...env } });
     this.#children.add(child);
+    const ready = Promise.withResolvers<string>();
     let output = "";
-    child.stderr.on("data", (chunk) => {
-      output += chunk;
-    });
-    for await (const line of createInterface({ input: child.stdout })) {
-      output += `${line}\n`;
-      if (!line.includes('"msg":"ready"')) continue;
-      this.#running.set(name, { child, url: (JSON.parse(line) as { http: string }).http });
-      break;
+    for (const stream of [child.stdout, child.stderr]) {
+      createInterface({ input: stream }).on("line", (text) => {
+        output += `${text}\n`;
+        this.#printed.set(name, output);
+        if (text.includes('"msg":"ready"')) ready.resolve(text);
+      });
     }
-    child.stdout.resume();
-    if (!this.#running.has(name)) throw new Error(`${name} did not start:\n${output}`);
-    child.once("exit", () => {
-      if (this.#running.get(name)?.child === child) this.#running.delete(name);
+    const ended = new Promise<Ending>((resolve) => {
+      child.once("close", (code, signal) => {
+        if (this.#running.get(name)?.child === child) this.#running.delete(name);
+        resolve({ code: code ?? signal, output });
+        ready.reject(new Error(`${name} did not start:\n${output}`));
+      });
     });
+    this.#endings.set(name, ended);
+    const late = setTimeout(() => {
+      ready.reject(new Error(`${name} is not ready after a minute:\n${output}`));
+    }, 60_000);
+    const { http } = JSON.parse(await ready.promise.finally(() => clearTimeout(late))) as {
+      http: string;
+    };
+    this.#running.set(name, { child, url: http });
+  }
+
+  printed(name: string): string {
+    return this.#printed.get(name) ?? "";
+  }
+
+  /** Resolves when the master's latest process has ended. */
+  ending(name: string): Promise<Ending> {
+    const ending = this.#endings.get(name);
+    if (!ending) throw new Error(`${name} was never started`);
+    return ending;
+  }
+
+  /** Sends its process a signal without waiting for what it does. */
+  signal(name: string, signal: NodeJS.Signals): void {
+    this.#running.get(name)?.child.kill(signal);
+  }
+
+  url(name: string): string | undefined {
+    return this.#running.get(name)?.url;
   }
 
   async #args(name: string): Promise<string[]> {
     await this.#choosePorts(name);
-    const peers = [...this.#ports].map(([each, port]) => `${each}=127.0.0.1:${port}`).join(",");
+    const hostOf = (each: string) => this.#place(each).host ?? "127.0.0.1";
+    const peers = [...this.#ports].map(([each, port]) => `${each}=${hostOf(each)}:${port}`);
+    const host = hostOf(name);
     return [
       ...["--data", this.directory(name), "--name", name, "--http-port", "0"],
       ...["--grpc-port", String(this.#ports.get(name))],
-      ...(this.#ports.size > 1 ? ["--peers", peers] : []),
-      ...["--cluster-token-file", join(this.folder, "token")],
+      ...["--http-host", host, "--grpc-host", host, "--insecure-bind"],
+      ...(this.#ports.size > 1 ? ["--peers", peers.join(",")] : []),
+      ...["--cluster-token-file", this.tokenFile],
       ...["--bootstrap-key-file", join(this.folder, "admin-key"), "--profile", "tiny"],
       ...["--wal-segment-mib", "1", "--drain-ms", "100", ...this.#flags],
     ];
@@ -108,9 +188,8 @@ export class MasterGroup {
     const master = this.#running.get(name);
     if (!master) return;
     this.#running.delete(name);
-    const exited = once(master.child, "exit");
     master.child.kill(signal);
-    await exited;
+    await this.#endings.get(name);
   }
 
   wipe(name: string): void {
@@ -154,11 +233,11 @@ export class MasterGroup {
     return (await reply.json()) as GroupView;
   }
 
-  /** The name of the leader that a majority of the running masters agrees on. */
-  async leader(): Promise<string> {
+  /** The name of the leader that all of the given masters agree on, or all that run. */
+  async leader(of?: readonly string[]): Promise<string> {
     let found = "";
     await eventually("a leader that runs is known to all", async () => {
-      const names = this.runningNames;
+      const names = of ?? this.runningNames;
       const seen = await Promise.all(names.map(async (name) => (await this.status(name)).leader));
       found = seen[0] ?? "";
       return names.includes(found) && seen.every((leader) => leader === found);
@@ -184,13 +263,4 @@ export async function eventually(what: string, condition: () => Promise<boolean>
     if (performance.now() > end) throw new Error(`it never came true that ${what}`);
     await delay(50);
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, "close");
-  return port;
 }

@@ -13,7 +13,8 @@ import type {
   GenerateRequest,
 } from "@heddle/contracts/engine";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
-import type { ControlState, DeploymentRecord } from "@heddle/control/state";
+import { ReplicatedControl } from "@heddle/control/replicated-control";
+import type { DeploymentRecord } from "@heddle/control/state";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import {
@@ -34,11 +35,18 @@ const parameterServerProgram = join(apps, "parameter-server/dist/main.js");
 
 /** The replicated state of one master, changed by the test at will. */
 export class TestControl implements ControlPlane {
-  readonly state: ControlState = { keys: new Map(), models: new Map(), deployments: new Map() };
+  readonly #replicated = new ReplicatedControl();
+  readonly state = this.#replicated.state;
+  readonly jobs = this.#replicated.jobs;
+  readonly appliedIndex = 0;
   readonly #listeners = new Set<(command: ControlCommand) => void>();
 
   propose(): Promise<ControlReply> {
     return Promise.reject(new Error("the tests change the state themselves"));
+  }
+
+  keptAnswer(): undefined {
+    return undefined;
   }
 
   onApplied(listener: (command: ControlCommand) => void): () => void {
@@ -92,10 +100,10 @@ export class TestCluster {
     settings: Partial<ClusterLinkOptions> & { readonly grpcPort?: number } = {},
   ): Promise<void> {
     const { grpcPort: port = 0, ...options } = settings;
-    this.#server = await bindServer({ host: "127.0.0.1", port, clusterToken });
+    this.#server = await bindServer({ host: "127.0.0.1", port, credentials: { clusterToken } });
     this.#link = startClusterLink({
       server: this.#server,
-      clusterToken,
+      credentials: { clusterToken },
       masterId: "master-1",
       control: this.control,
       logger: silentLog,

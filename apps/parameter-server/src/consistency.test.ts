@@ -1,11 +1,14 @@
 import { seededRandom } from "@heddle/base/random";
 import { openShards } from "@heddle/parameters/shard-set";
 import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
-import { afterAll, afterEach, beforeAll, describe, expect, it, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it, test, vi } from "vitest";
 import { startServer, stopServers } from "./testing/server-processes.ts";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
 // Real server processes and sockets; the workers are clients of this process.
+
+// Processes and sockets may be slow on a busy machine.
+vi.setConfig({ testTimeout: 120_000 });
 
 let servers: readonly string[] = [];
 

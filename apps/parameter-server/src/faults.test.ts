@@ -9,11 +9,14 @@ import {
   restoreShards,
   type ShardSetCheckpoint,
 } from "@heddle/parameters/shard-set";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { type ServerProcess, startServer, stopServers } from "./testing/server-processes.ts";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
 // Servers that die and disks that lie: real processes, killed with kill -9.
+
+// Many processes are started, one after the other, on what may be a busy machine.
+vi.setConfig({ testTimeout: 180_000 });
 
 afterEach(async () => {
   await closeClients();

@@ -3,9 +3,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { joinNode, type NodeClient } from "@heddle/parameters/node-group";
 import { openShards, shardStatuses } from "@heddle/parameters/shard-set";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { startServer, stopServers } from "./testing/server-processes.ts";
 import { jobOn, tensors } from "./testing/training-job.ts";
+
+// Processes and sockets may be slow on a busy machine.
+vi.setConfig({ testTimeout: 120_000 });
 
 let servers: readonly string[] = [];
 const clients: NodeClient[] = [];

@@ -8,6 +8,7 @@ import { nodeIdentity } from "@heddle/rpc/node/identity";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Machine } from "@heddle/rpc/node/machine";
 import type { NodeFlags } from "@heddle/rpc/node/node-flags";
+import { ownCredentials } from "@heddle/rpc/node/own-credentials";
 import type { RunningNode } from "@heddle/rpc/node/run-node";
 import { bindServer } from "@heddle/rpc/server";
 import { Module } from "@nestjs/common";
@@ -47,17 +48,17 @@ export async function startParameterServer(
   log: NodeLog,
 ): Promise<RunningNode> {
   const nodeId = nodeIdentity(flags.dataDirectory);
+  const credentials = await ownCredentials(flags, "parameter-server", log);
   const machine = new Machine(flags.dataDirectory);
   await machine.start();
   const { server, address } = await bindServer({
     host: flags.grpcHost,
     port: flags.grpcPort,
-    clusterToken: flags.clusterToken,
+    credentials,
   });
   const health = new Health();
-  const shards = new ShardRegistry({ clusterToken: flags.clusterToken, host: flags.grpcHost });
-  const { dataDirectory, clusterToken } = flags;
-  const service = new ParameterShardsService(shards, dataDirectory, clusterToken);
+  const shards = new ShardRegistry({ credentials, host: flags.grpcHost });
+  const service = new ParameterShardsService(shards, flags.dataDirectory, credentials);
   const app = await NestFactory.createMicroservice(ParameterServerModule, {
     strategy: new BoundGrpcTransport(server, health, service),
     logger: ["error", "warn", "fatal"],
@@ -76,7 +77,7 @@ export async function startParameterServer(
     (master) =>
       new Attachment({
         master,
-        clusterToken: flags.clusterToken,
+        credentials,
         register,
         heartbeat: () => ({ ...machine.usage(), replicas: [] }),
         log,
@@ -88,6 +89,7 @@ export async function startParameterServer(
     await Promise.all(attachments.map((attachment) => attachment.close()));
     await app.close();
     await shards.closeAll();
+    credentials.close();
   };
   return { nodeId, address: register.address, close };
 }

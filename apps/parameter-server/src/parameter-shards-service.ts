@@ -21,6 +21,7 @@ import type { ShardStatus } from "@heddle/contracts/generated/heddle/v1/ShardSta
 import { parameterChunks } from "@heddle/parameters/data-route";
 import { shardMethods } from "@heddle/parameters/shard-methods";
 import { decodeShard } from "@heddle/parameters/shard-spec";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { parameterShardsService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
@@ -43,13 +44,13 @@ const SEND_MS = 120_000;
 export class ParameterShardsService {
   readonly #shards: ShardRegistry;
   readonly #dataDirectory: string;
-  readonly #clusterToken: string;
+  readonly #credentials: NodeCredentials;
   readonly #norms = new NormExchange();
 
-  constructor(shards: ShardRegistry, dataDirectory: string, clusterToken: string) {
+  constructor(shards: ShardRegistry, dataDirectory: string, credentials: NodeCredentials) {
     this.#shards = shards;
     this.#dataDirectory = dataDirectory;
-    this.#clusterToken = clusterToken;
+    this.#credentials = credentials;
   }
 
   addTo(server: Server): void {
@@ -117,7 +118,9 @@ export class ParameterShardsService {
 
   async #push(request: PushParameters__Output, signal: AbortSignal): Promise<PushReply> {
     const { id, ...argument } = request;
-    return this.#find(id).calls.call("push", argument, signal);
+    const shard = this.#find(id);
+    await shard.renew();
+    return shard.calls.call("push", argument, signal);
   }
 
   async #addNorm(
@@ -137,7 +140,7 @@ export class ParameterShardsService {
   ): Promise<ShardCheckpoint> {
     const key = keyOf(id);
     const path = piecePath(this.#dataDirectory, key.jobId, checkpoint, key.shard);
-    const peer = new Peer(source, this.#clusterToken);
+    const peer = new Peer(source, this.#credentials, "parameter-server");
     try {
       const limited = AbortSignal.any([signal, AbortSignal.timeout(SEND_MS)]);
       const chunks = peer.serverStream(shardMethods.exportShard, { id: key, checkpoint }, limited);

@@ -8,11 +8,14 @@ import { shardMethods } from "@heddle/parameters/shard-methods";
 import { openShards, shardStatuses } from "@heddle/parameters/shard-set";
 import { encodeShard } from "@heddle/parameters/shard-spec";
 import { Peer } from "@heddle/rpc/peer";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { clusterToken, startServer, stopServers } from "./testing/server-processes.ts";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { credentials, startServer, stopServers } from "./testing/server-processes.ts";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
 // What must not be let in, against real server processes; after each refusal the run goes on.
+
+// Processes and sockets may be slow on a busy machine.
+vi.setConfig({ testTimeout: 120_000 });
 
 let servers: readonly string[] = [];
 
@@ -144,7 +147,7 @@ test("a push that is sent again is applied once; one that skips a number is out 
   // A client that begins anew as the same rank goes on behind what was taken already.
   const again = await joinJob(job, 0);
   expect(again.clock).toBe(1);
-  const peer = new Peer(servers[0] ?? "", clusterToken);
+  const peer = new Peer(servers[0] ?? "", credentials);
   const id = { jobId: job.spec.jobId, attempt: 1, shard: 0 };
   const push = (clock: number) =>
     peer.unary(shardMethods.push, { id, rank: 0, clock, ...terms, sources: [] }, deadline);
@@ -161,7 +164,7 @@ test("an attempt that is opened with another plan is refused", async () => {
   const { job } = await twoWorkers();
   const other = { ...job, spec: { ...job.spec, learningRate: 0.5 } };
   await expect(openShards(other)).rejects.toMatchObject({ code: "conflict" });
-  const peer = new Peer(servers[0] ?? "", clusterToken);
+  const peer = new Peer(servers[0] ?? "", credentials);
   const open = { ...encodeShard(job.spec, 0), jobToken: Buffer.from("short") };
   const call = peer.unary(shardMethods.open, open, deadline);
   await expect(call).rejects.toThrow(/job_token needs 32 bytes/);
@@ -173,7 +176,7 @@ test("a worker that is killed in the middle of its part leaves the update to the
   const { job, first, second } = workers;
   await first.push(ones, terms);
   const program = fileURLToPath(new URL("./testing/lost-worker.ts", import.meta.url));
-  const peers = servers.map((address) => new Peer(address, clusterToken));
+  const peers = servers.map((address) => new Peer(address, credentials));
   for (const [shard, peer] of peers.entries()) {
     const [status] = (await shardStatuses(job)).slice(shard);
     const child = spawn(process.execPath, [program, String((status?.elements ?? 0) * 4)]);

@@ -1,5 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { type ShardHandle, startShard } from "./shard/shard-handle.ts";
 
 /** Whom a call is for. */
@@ -24,12 +25,12 @@ interface Job {
  * comes with a lower one.
  */
 export class ShardRegistry {
-  readonly #options: { readonly clusterToken: string; readonly host: string };
+  readonly #options: { readonly credentials: NodeCredentials; readonly host: string };
   readonly #jobs = new Map<string, Job>();
   /** Opens and closes go one after the other. */
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(options: { readonly clusterToken: string; readonly host: string }) {
+  constructor(options: { readonly credentials: NodeCredentials; readonly host: string }) {
     this.#options = options;
   }
 

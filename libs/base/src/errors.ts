@@ -19,6 +19,7 @@ export const ERROR_TABLE = {
   method_not_allowed: { http: 405, grpc: 12, exit: 2, retryable: false },
   request_timeout: { http: 408, grpc: 4, exit: 7, retryable: true },
   conflict: { http: 409, grpc: 6, exit: 5, retryable: false },
+  gone: { http: 410, grpc: 11, exit: 3, retryable: false },
   precondition_failed: { http: 412, grpc: 9, exit: 5, retryable: false },
   request_too_large: { http: 413, grpc: 3, exit: 2, retryable: false },
   unsupported_media_type: { http: 415, grpc: 3, exit: 2, retryable: false },
@@ -31,6 +32,10 @@ export const ERROR_TABLE = {
   worker_lost: { http: 502, grpc: 14, exit: 7, retryable: true },
   overloaded: { http: 503, grpc: 8, exit: 7, retryable: true },
   unavailable: { http: 503, grpc: 14, exit: 7, retryable: true },
+  /** The change may have been made: without an idempotency key it must not be sent again blindly. */
+  outcome_unknown: { http: 503, grpc: 2, exit: 7, retryable: false },
+  /** Of a master that was taken out of its group: its process ends with this code and stays down. */
+  member_removed: { http: 503, grpc: 9, exit: 8, retryable: false },
   model_loading: { http: 503, grpc: 14, exit: 7, retryable: true },
   deadline_exceeded: { http: 504, grpc: 4, exit: 7, retryable: true },
 } as const satisfies Record<

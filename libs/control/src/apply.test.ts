@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { apply, emptyState } from "./apply.ts";
-import type { ControlCommand } from "./command.ts";
+import type { CatalogCommand } from "./command.ts";
 import type { ApiKeyRecord, ControlState, DeploymentRecord, ModelRecord } from "./state.ts";
 
 /** The state in a form that can be compared, order of insertion included. */
@@ -47,12 +47,18 @@ const deployment = (
   },
 });
 
-const create = (record: ApiKeyRecord): ControlCommand => ({
+const create = (record: ApiKeyRecord): CatalogCommand => ({
   type: "key.create",
   atMs: 1,
   key: record,
 });
-const register = (id: string, on: string, more: Partial<ModelRecord> = {}): ControlCommand => ({
+const rotate = (
+  id: string,
+  next: ApiKeyRecord,
+  atMs: number,
+  expiresAtMs: number,
+): CatalogCommand => ({ type: "key.rotate", atMs, id, key: next, expiresAtMs });
+const register = (id: string, on: string, more: Partial<ModelRecord> = {}): CatalogCommand => ({
   type: "model.register",
   atMs: 1,
   model: model(id, on, more),
@@ -61,15 +67,20 @@ const register = (id: string, on: string, more: Partial<ModelRecord> = {}): Cont
 
 const ids = fc.constantFrom("aaaaaaaa", "bbbbbbbb", "cccccccc");
 const names = fc.constantFrom("m1", "m2", "m3");
-const commands: fc.Arbitrary<ControlCommand> = fc.oneof(
+const commands: fc.Arbitrary<CatalogCommand> = fc.oneof(
   ids.map((id) => create(key(id))),
   fc
     .tuple(ids, fc.nat(100))
-    .map(([id, atMs]): ControlCommand => ({ type: "key.revoke", atMs, id })),
+    .map(([id, atMs]): CatalogCommand => ({ type: "key.revoke", atMs, id })),
   fc
     .tuple(names, fc.constantFrom("d1", "d2"), fc.boolean())
     .map(([id, on, standIn]) => register(id, on, { standIn })),
-  names.map((id): ControlCommand => ({ type: "model.remove", atMs: 1, id })),
+  fc
+    .tuple(ids, ids, fc.nat(100))
+    .map(([id, next, atMs]): CatalogCommand => rotate(id, key(next), atMs, atMs + 10)),
+  fc
+    .tuple(names, fc.boolean())
+    .map(([id, isReplaced]): CatalogCommand => ({ type: "model.remove", atMs: 1, id, isReplaced })),
 );
 
 describe("apply", () => {
@@ -80,7 +91,7 @@ describe("apply", () => {
         const replies = log.map((command) => apply(first, command));
         const second = emptyState();
         const again = log.map((command) =>
-          apply(second, JSON.parse(JSON.stringify(command)) as ControlCommand),
+          apply(second, JSON.parse(JSON.stringify(command)) as CatalogCommand),
         );
         expect(again).toEqual(replies);
         expect(plain(second)).toEqual(plain(first));
@@ -121,6 +132,41 @@ describe("apply", () => {
     expect(state.keys.get("aaaaaaaa")?.revokedAtMs).toBe(7);
   });
 
+  it("rotates a key: the old one ends at the time given, or at its own before that", () => {
+    const state = emptyState();
+    apply(state, create(key("aaaaaaaa")));
+    expect(apply(state, rotate("aaaaaaaa", key("bbbbbbbb"), 10, 50))).toEqual({ ok: true });
+    expect(state.keys.get("aaaaaaaa")?.expiresAtMs).toBe(50);
+    expect(apply(state, rotate("aaaaaaaa", key("cccccccc"), 20, 90))).toEqual({ ok: true });
+    expect(state.keys.get("aaaaaaaa")?.expiresAtMs).toBe(50);
+    const refused = (code: string) => expect.objectContaining({ ok: false, code });
+    expect(apply(state, rotate("aaaaaaaa", key("dddddddd"), 50, 90))).toEqual(refused("conflict"));
+    expect(apply(state, rotate("bbbbbbbb", key("cccccccc"), 1, 2))).toEqual(refused("conflict"));
+    expect(apply(state, rotate("none0000", key("dddddddd"), 1, 2))).toEqual(refused("not_found"));
+    const back = rotate("bbbbbbbb", key("dddddddd"), 9, 8);
+    expect(apply(state, back)).toEqual(refused("invalid_value"));
+    apply(state, { type: "key.revoke", atMs: 60, id: "cccccccc" });
+    expect(apply(state, rotate("cccccccc", key("dddddddd"), 61, 70))).toEqual(refused("conflict"));
+    expect([...state.keys.keys()]).toEqual(["aaaaaaaa", "bbbbbbbb", "cccccccc"]);
+  });
+
+  it("remembers which models were taken out for good, the last thousand, until they are back", () => {
+    const state = emptyState();
+    const remove = (id: string, isReplaced?: boolean) =>
+      apply(state, { type: "model.remove", atMs: 7, id, isReplaced });
+    for (let i = 0; i <= 1_000; i++) {
+      apply(state, register(`m${i}`, "d"));
+      remove(`m${i}`);
+    }
+    expect(state.removedModels.size).toBe(1_000);
+    expect(state.removedModels.has("m0")).toBe(false);
+    expect(state.removedModels.get("m1")).toEqual({ atMs: 7 });
+    apply(state, register("m1", "d"));
+    expect(state.removedModels.has("m1")).toBe(false);
+    remove("m1", true);
+    expect(state.removedModels.has("m1")).toBe(false);
+  });
+
   it("keeps the last key in use that may do everything", () => {
     const state = emptyState();
     const revoke = (id: string, atMs: number) => apply(state, { type: "key.revoke", atMs, id });
@@ -142,7 +188,7 @@ describe("apply", () => {
     expect(apply(state, register("m", "d"))).toEqual({ ok: true });
     expect(apply(state, register("m", "d", { family: "B" }))).toMatchObject({ code: "conflict" });
     const other = { ...register("n", "d"), deployment: deployment("d", "every-worker") };
-    expect(apply(state, other as ControlCommand)).toMatchObject({ code: "conflict" });
+    expect(apply(state, other as CatalogCommand)).toMatchObject({ code: "conflict" });
     expect(state.models.size).toBe(1);
   });
 
@@ -155,13 +201,13 @@ describe("apply", () => {
     ["a context of zero", register("m", "d", { contextWindow: 0 })],
     [
       "a deployment under another name",
-      { ...register("m", "d"), deployment: deployment("e") } as ControlCommand,
+      { ...register("m", "d"), deployment: deployment("e") } as CatalogCommand,
     ],
     [
       "a negative number of replicas",
-      { ...register("m", "d"), deployment: deployment("d", -1) } as ControlCommand,
+      { ...register("m", "d"), deployment: deployment("d", -1) } as CatalogCommand,
     ],
-    ["an unknown command", { type: "model.paint", atMs: 1 } as unknown as ControlCommand],
+    ["an unknown command", { type: "model.paint", atMs: 1 } as unknown as CatalogCommand],
   ])("refuses %s with invalid_value", (_what, command) => {
     expect(apply(emptyState(), command)).toMatchObject({ ok: false, code: "invalid_value" });
   });

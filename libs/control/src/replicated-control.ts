@@ -1,6 +1,9 @@
 import { apply, emptyState } from "./apply.ts";
 import type { ControlCommand, ControlReply } from "./command.ts";
 import { HashedMap, hashText } from "./hashed-map.ts";
+import { type IdempotentRequest, type KeptAnswer, KeptAnswers } from "./idempotency.ts";
+import { isJobsCommand, JobBoard } from "./jobs/job-board.ts";
+import type { JobIndex } from "./jobs/job-index.ts";
 import { type SessionRequest, Sessions } from "./sessions.ts";
 import type { ControlState } from "./state.ts";
 
@@ -10,6 +13,7 @@ export type LogCommand =
       readonly type: "control";
       readonly command: ControlCommand;
       readonly session?: SessionRequest | undefined;
+      readonly idempotency?: IdempotentRequest | undefined;
     }
   | { readonly type: "session.open"; readonly atMs: number; readonly client: string }
   /** Keeps a secret that all masters share, unless there is one of that name. */
@@ -28,10 +32,17 @@ export type LogCommand =
       readonly hash: string;
     };
 
+type ControlEntry = Extract<LogCommand, { type: "control" }>;
+
+/** Those that a snapshot of layout 1 always counted. */
+const FIRST_MAPS = ["keys", "models", "deployments", "#sessions", "#secrets"];
+
 interface SnapshotHead {
   readonly version: 1;
   readonly commands: number;
   readonly logTimeMs: number;
+  /** The log index of the last entry in it. */
+  readonly index?: number | undefined;
   readonly hash: string;
 }
 
@@ -46,19 +57,29 @@ export class ReplicatedControl {
   readonly state: ControlState;
   readonly #maps: ReadonlyMap<string, HashedMap<unknown>>;
   readonly #sessions = new Sessions();
+  readonly #answers = new KeptAnswers();
   readonly #secrets = new HashedMap<string>();
+  readonly #jobs: JobBoard;
   #commands = 0;
   #logTimeMs = 0;
+  #index = 0;
 
   constructor() {
     const state: Record<string, HashedMap<unknown>> = {};
     for (const name of Object.keys(emptyState())) state[name] = new HashedMap();
     this.state = state as unknown as ControlState;
+    this.#jobs = new JobBoard(this.state);
     this.#maps = new Map([
       ...Object.entries(state),
       ["#sessions", this.#sessions.map as HashedMap<unknown>],
       ["#secrets", this.#secrets as HashedMap<unknown>],
+      ["#answers", this.#answers.map as HashedMap<unknown>],
     ]);
+  }
+
+  /** The log index of the last entry applied. */
+  get index(): number {
+    return this.#index;
   }
 
   /** How many commands were applied since the cluster began. */
@@ -66,25 +87,41 @@ export class ReplicatedControl {
     return this.#commands;
   }
 
+  /** What follows from the jobs of the state; for reading only. */
+  get jobs(): JobIndex {
+    return this.#jobs.index;
+  }
+
   secret(name: string): string | undefined {
     return this.#secrets.get(name);
   }
 
+  /** What is remembered of an idempotent request; may lag behind the leader's. */
+  keptAnswer(id: string): KeptAnswer | undefined {
+    return this.#answers.map.get(id);
+  }
+
   /** A hash of all that is replicated: sixteen hexadecimal digits, equal on equal masters. */
   get hash(): string {
-    const parts = [...this.#maps].map(([name, map]) => `${name}:${map.hash}`);
+    // A map that came with a later version counts from its first entry on, so that the snapshots of
+    // earlier versions still have the hash that they were given.
+    const parts = [...this.#maps]
+      .filter(([name, map]) => map.size > 0 || FIRST_MAPS.includes(name))
+      .map(([name, map]) => `${name}:${map.hash}`);
     const text = [this.#commands, this.#logTimeMs, ...parts].join("\n");
     const lane = (seed: number) => hashText(text, seed).toString(16).padStart(8, "0");
     return lane(1) + lane(2);
   }
 
-  apply(entry: LogCommand): ControlReply {
+  /** Applies the entry that stands at `index` of the log. */
+  apply(entry: LogCommand, index: number): ControlReply {
     this.#commands++;
+    this.#index = index;
     const atMs = entry.type === "control" ? entry.command.atMs : entry.atMs;
     this.#logTimeMs = Math.max(this.#logTimeMs, atMs);
     switch (entry.type) {
       case "control":
-        return this.#applyControl(entry.command, entry.session);
+        return this.#applyControl(entry, index);
       case "session.open":
         return this.#sessions.open(entry.client, this.#logTimeMs);
       case "secret.keep":
@@ -96,9 +133,16 @@ export class ReplicatedControl {
     }
   }
 
-  #applyControl(command: ControlCommand, session: SessionRequest | undefined): ControlReply {
-    if (!session) return apply(this.state, command);
-    return this.#sessions.once(session, this.#logTimeMs, () => apply(this.state, command));
+  #applyControl({ command, session, idempotency }: ControlEntry, index: number): ControlReply {
+    const change = () => this.#change(command, index);
+    if (session) return this.#sessions.once(session, this.#logTimeMs, change);
+    if (idempotency) return this.#answers.once(idempotency, this.#logTimeMs, change);
+    return change();
+  }
+
+  #change(command: ControlCommand, index: number): ControlReply {
+    if (!isJobsCommand(command)) return apply(this.state, command);
+    return this.#jobs.apply(command, { index, atMs: this.#logTimeMs });
   }
 
   #keepSecret(name: string, value: string): ControlReply {
@@ -115,6 +159,7 @@ export class ReplicatedControl {
       version: 1,
       commands: this.#commands,
       logTimeMs: this.#logTimeMs,
+      index: this.#index,
       hash: this.hash,
     };
     // Records are immutable, so that a copy of the references is a copy of the state.
@@ -133,6 +178,7 @@ export class ReplicatedControl {
     if (!head || head.hash !== this.hash) {
       throw new Error(`the snapshot's state has the hash ${this.hash}, not ${head?.hash}`);
     }
+    this.#jobs.rebuild();
   }
 
   #restoreHead(head: SnapshotHead): SnapshotHead {
@@ -141,6 +187,7 @@ export class ReplicatedControl {
     }
     this.#commands = head.commands;
     this.#logTimeMs = head.logTimeMs;
+    this.#index = head.index ?? 0;
     return head;
   }
 

@@ -1,17 +1,34 @@
 import type { DeploymentSpec } from "@heddle/contracts/engine";
+import type { JobsState } from "./jobs/records.ts";
 
 /**
- * The cluster's replicated state. It changes only in `apply` (apply.ts), which is deterministic:
+ * The cluster's replicated state. It changes only in `apply` (apply.ts, jobs/job-board.ts), which is deterministic:
  * the same commands in the same order give the same state on every master. Records are immutable;
  * a change replaces the record.
  */
-export interface ControlState {
+export interface ControlState extends JobsState {
   /** By key id, the eight characters in the key's text. */
   readonly keys: Map<string, ApiKeyRecord>;
   /** By model id. */
   readonly models: Map<string, ModelRecord>;
   /** By deployment key. Invariant: every model's deployment is here. */
   readonly deployments: Map<string, DeploymentRecord>;
+  /** By name; a setting that is not here has its default and the version 0. */
+  readonly settings: Map<string, SettingRecord>;
+  /** Join tokens that may still be used, by the SHA-256 of their secret. */
+  readonly joins: Map<string, JoinRecord>;
+  /** By id, models that an administrator took out: no start registers them anew by itself. */
+  readonly removedModels: Map<string, RemovedModel>;
+}
+
+export interface RemovedModel {
+  readonly atMs: number;
+}
+
+/** A single-use token with which a node gets its first certificate. */
+export interface JoinRecord {
+  readonly role: "master" | "worker" | "parameter-server";
+  readonly expiresAtMs: number;
 }
 
 export interface ApiKeyRecord {
@@ -57,4 +74,12 @@ export interface DeploymentRecord {
   readonly spec: DeploymentSpec;
   /** How many workers run it, or one on every worker. */
   readonly replicas: number | "every-worker";
+}
+
+/** A setting of the whole cluster, as it was last set. */
+export interface SettingRecord {
+  readonly value: number;
+  /** Rises by one with each change: what a compare-and-set compares. */
+  readonly version: number;
+  readonly updatedAtMs: number;
 }

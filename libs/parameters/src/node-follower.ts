@@ -44,13 +44,13 @@ export class NodeFollower implements ParameterClient {
     options: ParameterServerClientOptions,
     group: NodeGroup,
   ): Promise<NodeFollower> {
-    const { spec, clusterToken, host, signal } = options;
+    const { spec, credentials, host, signal } = options;
     const { attempt, jobToken } = spec;
     const leader = await DataConnection.open(`unix:${group.socketPath}`, jobToken, signal);
     const socketPath = `${group.socketPath}.${group.member}`;
     const paths = ["unix"] as const;
     const source = await PartSource.start({
-      ...{ attempt, jobToken, clusterToken, host, paths, socketPath },
+      ...{ attempt, jobToken, credentials, host, paths, socketPath },
     });
     return new NodeFollower(options, group, source, leader);
   }

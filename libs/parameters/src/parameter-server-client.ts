@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ShardStatus__Output } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { elementCount } from "@heddle/training/ir/value";
 import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
@@ -19,7 +20,8 @@ export interface ParameterServerClientOptions {
   readonly spec: ShardSetSpec;
   /** Of this worker, or of its node where the tasks of a node go together. */
   readonly rank: number;
-  readonly clusterToken: string;
+  /** What this node proves itself with to the servers. */
+  readonly credentials: NodeCredentials;
   /** An address of this machine that servers reach; a private one. */
   readonly host: string;
   /** Ends every wait. */
@@ -45,7 +47,12 @@ export interface ParameterTraffic {
 /** The longest that a push or a pull may wait for other workers. */
 const WAIT_MS = 3_600_000;
 const STATUS_MS = 10_000;
-const PATHS: readonly DataPath[] = ["unix", "tcp", "grpc"];
+
+/** Where nodes speak TLS nothing goes in the clear from one machine to another. */
+function pathsOf({ paths, credentials }: ParameterServerClientOptions): readonly DataPath[] {
+  const usable: readonly DataPath[] = credentials.tls ? ["unix", "grpc"] : ["unix", "tcp", "grpc"];
+  return usable.filter((path) => paths?.includes(path) ?? true);
+}
 
 interface ShardLink {
   readonly shard: number;
@@ -65,20 +72,20 @@ interface ShardLink {
 export async function connectParameters(
   options: ParameterServerClientOptions,
 ): Promise<ParameterServerClient> {
-  const { spec, clusterToken } = options;
+  const { spec, credentials } = options;
   const { compression } = spec;
   const encoding = { compression, topkFraction: options.topkFraction ?? 0.01 };
   const links = shardLayouts(spec.parameters, spec.servers.length).map(
     (layout, shard): ShardLink => ({
       ...{ shard, layout, targets: [], pushPath: "" },
-      peer: new Peer(spec.servers[shard] ?? "", clusterToken),
+      peer: new Peer(spec.servers[shard] ?? "", credentials, "parameter-server"),
       encoder: new PartEncoder(layout, encoding),
       route: new DataRoute(),
     }),
   );
   const source = await PartSource.start({
-    ...{ attempt: spec.attempt, jobToken: spec.jobToken, clusterToken, host: options.host },
-    paths: options.paths ?? PATHS,
+    ...{ attempt: spec.attempt, jobToken: spec.jobToken, credentials, host: options.host },
+    paths: pathsOf(options),
     // Short, since a socket's path has at most 107 bytes.
     socketPath: join(tmpdir(), `heddle-${randomUUID().slice(0, 13)}.sock`),
   });
@@ -236,7 +243,7 @@ export class ParameterServerClient implements ParameterClient {
     const host = peer.address.slice(0, peer.address.lastIndexOf(":"));
     const port = status.dataAddress.slice(status.dataAddress.lastIndexOf(":"));
     const targets = { unix: status.dataSocket, tcp: `tcp:${host}${port}`, grpc: `grpc:${host}` };
-    link.targets = (this.#options.paths ?? PATHS).map((path) => targets[path]);
+    link.targets = pathsOf(this.#options).map((path) => targets[path]);
   }
 
   /** Does something with every shard; what fails because a server is away is tried for a while. */

@@ -3,6 +3,7 @@ import type { Server, ServerWritableStream } from "@grpc/grpc-js";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ParameterChunk } from "@heddle/contracts/generated/heddle/v1/ParameterChunk";
 import type { TakePart__Output } from "@heddle/contracts/generated/heddle/v1/TakePart";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { partSourceService } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { toStatus } from "@heddle/rpc/status";
@@ -16,7 +17,7 @@ export type DataPath = "unix" | "tcp" | "grpc";
 export interface PartSourceOptions {
   readonly attempt: number;
   readonly jobToken: Uint8Array;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   /** An address of this machine that servers reach; a private one. */
   readonly host: string;
   /** A new socket file's path, of at most 100 bytes. */
@@ -76,10 +77,10 @@ export class PartSource {
   }
 
   async #listen(path: DataPath): Promise<string> {
-    const { host, socketPath, clusterToken } = this.#options;
+    const { host, socketPath, credentials } = this.#options;
     if (path === "unix") return this.#listener.listenUnix(socketPath);
     if (path === "tcp") return this.#listener.listenTcp(host);
-    const { server, address } = await bindServer({ host, port: 0, clusterToken });
+    const { server, address } = await bindServer({ host, port: 0, credentials });
     server.addService(partSourceService, {
       take: (call: ServerWritableStream<TakePart__Output, ParameterChunk>) => void this.#take(call),
     });

@@ -1,5 +1,6 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ShardStatus__Output } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { shardMethods } from "./shard-methods.ts";
 import { encodeShard, type ShardSetSpec } from "./shard-spec.ts";
@@ -7,7 +8,7 @@ import { encodeShard, type ShardSetSpec } from "./shard-spec.ts";
 /** Whose shards, and how to reach their servers. */
 export interface ShardSetAccess {
   readonly spec: ShardSetSpec;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly signal: AbortSignal;
 }
 
@@ -137,10 +138,10 @@ async function replicate(access: ShardSetAccess, checkpoint: string): Promise<vo
 }
 
 async function eachServer<Result>(
-  { spec, clusterToken }: ShardSetAccess,
+  { spec, credentials }: ShardSetAccess,
   work: (peer: Peer, shard: number) => Promise<Result>,
 ): Promise<Result[]> {
-  const peers = spec.servers.map((address) => new Peer(address, clusterToken));
+  const peers = spec.servers.map((address) => new Peer(address, credentials, "parameter-server"));
   try {
     return await Promise.all(peers.map(work));
   } finally {

@@ -6,6 +6,10 @@ import type {
   AttachReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type {
+  Certificates,
+  Certificates__Output,
+} from "@heddle/contracts/generated/heddle/v1/Certificates";
+import type {
   InferenceCommand,
   InferenceCommand__Output,
 } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
@@ -21,11 +25,18 @@ import type {
   IntroductionReply,
   IntroductionReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
+import type {
+  JoinRequest,
+  JoinRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/JoinRequest";
 import type { LoadReply, LoadReply__Output } from "@heddle/contracts/generated/heddle/v1/LoadReply";
 import type {
   LoadRequest,
   LoadRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/LoadRequest";
+import type { LogAck, LogAck__Output } from "@heddle/contracts/generated/heddle/v1/LogAck";
+import type { LogChunk, LogChunk__Output } from "@heddle/contracts/generated/heddle/v1/LogChunk";
+import type { LogRange, LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
 import type {
   NodeReport,
   NodeReport__Output,
@@ -48,6 +59,10 @@ import type {
 } from "@heddle/contracts/generated/heddle/v1/PullRequest";
 import type { RaftFrame, RaftFrame__Output } from "@heddle/contracts/generated/heddle/v1/RaftFrame";
 import type {
+  RenewRequest,
+  RenewRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/RenewRequest";
+import type {
   SnapshotPart,
   SnapshotPart__Output,
 } from "@heddle/contracts/generated/heddle/v1/SnapshotPart";
@@ -55,6 +70,14 @@ import type {
   SnapshotReply,
   SnapshotReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/SnapshotReply";
+import type {
+  TaskCommand,
+  TaskCommand__Output,
+} from "@heddle/contracts/generated/heddle/v1/TaskCommand";
+import type {
+  TaskReport,
+  TaskReport__Output,
+} from "@heddle/contracts/generated/heddle/v1/TaskReport";
 import type {
   UnloadReply,
   UnloadReply__Output,
@@ -73,7 +96,9 @@ const protoFolder = fileURLToPath(new URL("../../../proto", import.meta.url));
  * and a oneof's name holds the name of the member that is set.
  */
 export const packageDefinition = loadSync(
-  ["cluster.proto", "worker.proto", "raft.proto", "parameters.proto", "health.proto"],
+  ["cluster", "worker", "raft", "tasks", "enrollment", "parameters", "health"].map(
+    (name) => `${name}.proto`,
+  ),
   {
     includeDirs: [protoFolder],
     keepCase: false,
@@ -99,6 +124,9 @@ const workerModelsService = service("heddle.v1.WorkerModels");
 export const workerInferenceService = service("heddle.v1.WorkerInference");
 export const parameterShardsService = service("heddle.v1.ParameterShards");
 export const partSourceService = service("heddle.v1.PartSource");
+export const workerTasksService = service("heddle.v1.WorkerTasks");
+export const taskLogsService = service("heddle.v1.TaskLogs");
+export const enrollmentService = service("heddle.v1.Enrollment");
 export const healthService = service("grpc.health.v1.Health");
 
 export const attachMethod = method<
@@ -151,6 +179,33 @@ export const introduceMethod = method<
   IntroductionReply,
   IntroductionReply__Output
 >(raftService, "Introduce");
+
+export const taskSessionMethod = method<
+  TaskCommand,
+  TaskCommand__Output,
+  TaskReport,
+  TaskReport__Output
+>(workerTasksService, "Session");
+export const shipLogsMethod = method<LogChunk, LogChunk__Output, LogAck, LogAck__Output>(
+  taskLogsService,
+  "Ship",
+);
+export const readLogMethod = method<LogRange, LogRange__Output, LogChunk, LogChunk__Output>(
+  taskLogsService,
+  "Read",
+);
+export const joinMethod = method<
+  JoinRequest,
+  JoinRequest__Output,
+  Certificates,
+  Certificates__Output
+>(enrollmentService, "Join");
+export const renewMethod = method<
+  RenewRequest,
+  RenewRequest__Output,
+  Certificates,
+  Certificates__Output
+>(enrollmentService, "Renew");
 
 function service(name: string): ServiceDefinition {
   const definition = packageDefinition[name];

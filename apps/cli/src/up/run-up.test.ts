@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { freePort } from "@heddle/base/testing/free-ports";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { allGone, DrivenProcess } from "../testing/driven-process.ts";
 
@@ -18,14 +19,6 @@ afterEach(() => {
   for (const { child } of started.splice(0)) child.kill("SIGKILL");
 });
 afterAll(() => rmSync(scratch, { recursive: true, force: true }));
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await new Promise((resolve) => server.once("listening", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 async function up(flags: object, env: NodeJS.ProcessEnv = {}) {
   const data = join(scratch, `data-${++directories}`);
@@ -98,7 +91,7 @@ describe("heddle up", () => {
     expect(pids).toHaveLength(2);
     driven.child.kill("SIGINT");
     expect(await driven.end()).toBe(0);
-    expect(driven.stderr).toMatch(/worker-1 +told to stop\nmaster-1 +stopped/);
+    expect(driven.stderr).toMatch(/master-1 +stopped\nworker-1 +told to stop/);
     await allGone(pids, 0);
   });
 

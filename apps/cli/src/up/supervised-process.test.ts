@@ -29,6 +29,9 @@ class Recorder {
   restarting(of: ProcessSpec, why: string): void {
     this.lines.push(`${of.name} restarts: ${why}`);
   }
+  left(of: ProcessSpec, why: string): void {
+    this.lines.push(`${of.name}: left: ${why}`);
+  }
   gaveUp(of: ProcessSpec, why: string): void {
     this.lines.push(`${of.name} gave up: ${why}`);
   }
@@ -99,6 +102,20 @@ describe("a supervised process", () => {
     await allGone([grandchild], 5_000);
   });
 
+  it("is not started again when it has left the cluster, and nobody waits for it", async () => {
+    const recorder = new Recorder();
+    const leaves = 'console.log(JSON.stringify({level:50,msg:"it was removed"})); process.exit(8)';
+    const command = [process.execPath, "-e", leaves] as const;
+    const supervised = new SupervisedProcess({ ...spec("m", ""), command }, recorder, LIMITS);
+    supervised.start();
+    await supervised.ready;
+    expect(supervised.pid).toBeUndefined();
+    expect(recorder.lines.filter((line) => line.startsWith("m: left"))).toEqual([
+      "m: left: it was removed",
+    ]);
+    expect(recorder.lines.join()).not.toMatch(/restarts|gave up/);
+  });
+
   it("is not started again once it was told to stop between two crashes", async () => {
     const recorder = new Recorder();
     const slow = { ...LIMITS, baseMs: 60_000, maxMs: 60_000 };
@@ -114,7 +131,7 @@ describe("a supervised process", () => {
 });
 
 describe("a supervisor", () => {
-  it("ends workers first, then parameter servers, then masters", async () => {
+  it("ends masters first, then workers, then parameter servers", async () => {
     const recorder = new Recorder();
     const specs = [
       spec("m", "", "master"),
@@ -126,6 +143,6 @@ describe("a supervisor", () => {
     await supervisor.start();
     await supervisor.stop();
     const stops = recorder.lines.filter((line) => line.includes("told to stop"));
-    expect(stops).toEqual(["w: told to stop", "p: told to stop", "m: told to stop"]);
+    expect(stops).toEqual(["m: told to stop", "w: told to stop", "p: told to stop"]);
   });
 });

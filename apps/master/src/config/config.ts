@@ -17,13 +17,24 @@ export interface MasterConfig {
   /** Holds the text of the admin key that an empty cluster starts with; made where absent. */
   readonly bootstrapKeyFile: string | undefined;
   readonly profile: CatalogProfile | undefined;
+  /** A GGUF file, absolute, that answers for the shipped models instead of a profile. */
+  readonly modelFile: string | undefined;
   /** This master's name in the cluster. */
   readonly masterId: string;
   /** host:port of the gRPC servers of all masters, by name; empty where this is the only one. */
   readonly peers: ReadonlyMap<string, string>;
+  /** What this master keeps of the logs of jobs' tasks. */
+  readonly taskLogs: { readonly maxBytes: number; readonly maxAgeMs: number };
   readonly walSegmentBytes: number;
   readonly snapshotEntries: number;
   readonly insecureBind: boolean;
+  /** Whether nodes prove who they are by certificates, over TLS. */
+  readonly tls: boolean;
+  /** Holds the key and the certificate that sign the nodes' certificates. */
+  readonly authorityFile: string;
+  /** Holds a token with which this master joins a cluster with TLS. */
+  readonly joinTokenFile: string | undefined;
+  readonly certificateLifetimeMs: number;
   readonly logLevel: LogLevel;
   readonly maxCalls: number;
   /** Calls that may wait for a replica, per deployment, and for how long. */
@@ -33,6 +44,17 @@ export interface MasterConfig {
   readonly maxBodyBytes: number;
   /** How long running calls may go on after SIGTERM. */
   readonly drainMs: number;
+  readonly jobTimes: JobTimes;
+}
+
+/** Times of the lifecycle of jobs; alike on all masters. */
+export interface JobTimes {
+  /** How long a worker keeps its tasks without a renewal. */
+  readonly leaseMs: number;
+  /** Silence after which a node is lost. */
+  readonly nodeLostMs: number;
+  /** How long workers may take to acknowledge the leases of a start. */
+  readonly acknowledgeMs: number;
 }
 
 /** Each flag, its environment variable, its default and its help. */
@@ -43,12 +65,18 @@ const SETTINGS = {
   "grpc-host": ["HEDDLE_GRPC_HOST", "127.0.0.1", "address for the cluster's nodes"],
   "grpc-port": ["HEDDLE_GRPC_PORT", "8081", "port for the cluster's nodes; 0 takes a free one"],
   "cluster-token-file": ["HEDDLE_CLUSTER_TOKEN_FILE", "", "file with the token of the nodes"],
+  "ca-file": ["HEDDLE_CA_FILE", "", "file with the key and certificate that sign the nodes' own"],
+  "join-token-file": ["HEDDLE_JOIN_TOKEN_FILE", "", "file with a token to join with, under --tls"],
+  "certificate-seconds": ["HEDDLE_CERTIFICATE_SECONDS", "86400", "life of a node's certificate"],
   "bootstrap-key-file": ["HEDDLE_BOOTSTRAP_KEY_FILE", "", "file with the first admin key"],
-  profile: ["HEDDLE_PROFILE", "", "models to register on an empty cluster: demo, gpu or tiny"],
+  profile: ["HEDDLE_PROFILE", "", "what answers for the shipped models: demo, gpu or tiny"],
+  "model-file": ["HEDDLE_MODEL_FILE", "", "GGUF file that answers for them instead of a profile"],
   name: ["HEDDLE_NAME", "master-1", "this master's name in the cluster"],
   peers: ["HEDDLE_PEERS", "", "all masters, this one too: name=host:port,... (gRPC)"],
   "wal-segment-mib": ["HEDDLE_WAL_SEGMENT_MIB", "64", "size of a file of the log"],
   "snapshot-entries": ["HEDDLE_SNAPSHOT_ENTRIES", "10000", "changes between two snapshots"],
+  "task-logs-mib": ["HEDDLE_TASK_LOGS_MIB", "10240", "logs of tasks that are kept at most"],
+  "task-logs-hours": ["HEDDLE_TASK_LOGS_HOURS", "168", "how long logs of tasks are kept"],
   "log-level": ["HEDDLE_LOG_LEVEL", "info", "debug, info, warn, error or silent"],
   "max-calls": ["HEDDLE_MAX_CALLS", "4096", "inference calls at once"],
   "max-queued": ["HEDDLE_MAX_QUEUED", "1024", "calls that may wait for a replica of one model"],
@@ -56,6 +84,9 @@ const SETTINGS = {
   "deadline-ms": ["HEDDLE_DEADLINE_MS", "600000", "longest time that one call may take"],
   "max-body-bytes": ["HEDDLE_MAX_BODY_BYTES", "4194304", "largest request body"],
   "drain-ms": ["HEDDLE_DRAIN_MS", "10000", "time for running calls after SIGTERM"],
+  "lease-ms": ["HEDDLE_LEASE_MS", "150000", "how long a worker's tasks outlive its last word"],
+  "node-lost-ms": ["HEDDLE_NODE_LOST_MS", "30000", "silence after which a worker is lost"],
+  "acknowledge-ms": ["HEDDLE_ACKNOWLEDGE_MS", "30000", "time for workers to take a job's tasks"],
 } as const satisfies Record<string, readonly [env: string, fallback: string, help: string]>;
 
 type SettingName = keyof typeof SETTINGS;
@@ -65,7 +96,7 @@ const PROFILES: readonly string[] = CATALOG_PROFILES;
 
 /** Reads the configuration, or throws one `invalid_value` that lists every fault found. */
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): MasterConfig {
-  const { values, insecureBind } = readValues(args, env);
+  const { values, insecureBind, tls } = readValues(args, env);
   const faults: string[] = [];
   const whole = (name: SettingName, min: number, max: number): number => {
     const value = /^\d{1,12}$/.test(values[name]) ? Number(values[name]) : -1;
@@ -84,11 +115,20 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     clusterTokenFile: values["cluster-token-file"] || join(dataDirectory, "cluster-token"),
     bootstrapKeyFile: values["bootstrap-key-file"] || undefined,
     profile: (values.profile || undefined) as CatalogProfile | undefined,
+    modelFile: values["model-file"] ? resolve(values["model-file"]) : undefined,
     masterId: values.name,
     peers: readPeers(values.peers, values.name, faults),
+    taskLogs: {
+      maxBytes: whole("task-logs-mib", 1, 1_000_000_000) * 2 ** 20,
+      maxAgeMs: whole("task-logs-hours", 1, 1_000_000) * 3_600_000,
+    },
     walSegmentBytes: whole("wal-segment-mib", 1, 1024) * 2 ** 20,
     snapshotEntries: whole("snapshot-entries", 1, 10_000_000),
     insecureBind,
+    tls,
+    authorityFile: values["ca-file"] || join(dataDirectory, "cluster-ca.pem"),
+    joinTokenFile: values["join-token-file"] || undefined,
+    certificateLifetimeMs: whole("certificate-seconds", 3, 31_536_000) * 1_000,
     logLevel: values["log-level"] as LogLevel,
     maxCalls: whole("max-calls", 1, 1_000_000),
     maxQueued: whole("max-queued", 1, 1_000_000),
@@ -96,6 +136,11 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     deadlineMs: whole("deadline-ms", 1, 86_400_000),
     maxBodyBytes: whole("max-body-bytes", 1024, 1_073_741_824),
     drainMs: whole("drain-ms", 0, 3_600_000),
+    jobTimes: {
+      leaseMs: whole("lease-ms", 100, 86_400_000),
+      nodeLostMs: whole("node-lost-ms", 100, 86_400_000),
+      acknowledgeMs: whole("acknowledge-ms", 100, 3_600_000),
+    },
   };
   faults.push(...choiceFaults(config), ...bindFaults(config));
   if (faults.length > 0) throw new AppError("invalid_value", `${faults.join("; ")}.`);
@@ -124,14 +169,17 @@ export function usageText(): string {
     const [variable, fallback, help] = SETTINGS[name];
     return `  --${name.padEnd(20)} ${help} [${variable}${fallback ? `, ${fallback}` : ""}]`;
   });
-  const insecure = "  --insecure-bind        allow addresses beyond loopback without TLS";
-  return `Usage: heddle-master [flags]\n${lines.join("\n")}\n${insecure}\n`;
+  lines.push(
+    "  --tls                  certificates and TLS between nodes [HEDDLE_TLS]",
+    "  --insecure-bind        allow addresses beyond loopback without TLS [HEDDLE_INSECURE_BIND]",
+  );
+  return `Usage: heddle-master [flags]\n${lines.join("\n")}\n`;
 }
 
 function readValues(
   args: readonly string[],
   env: NodeJS.ProcessEnv,
-): { values: Record<SettingName, string>; insecureBind: boolean } {
+): { values: Record<SettingName, string>; insecureBind: boolean; tls: boolean } {
   const flags = parseFlags(args);
   const entries = NAMES.map((name) => {
     const [variable, fallback] = SETTINGS[name];
@@ -140,12 +188,14 @@ function readValues(
   return {
     values: Object.fromEntries(entries) as Record<SettingName, string>,
     insecureBind: flags["insecure-bind"] === true || env["HEDDLE_INSECURE_BIND"] === "true",
+    tls: flags["tls"] === true || env["HEDDLE_TLS"] === "true",
   };
 }
 
 function parseFlags(args: readonly string[]): Record<string, string | boolean | undefined> {
   const text = NAMES.map((name) => [name, { type: "string" as const }]);
-  const options = { ...Object.fromEntries(text), "insecure-bind": { type: "boolean" as const } };
+  const flag = { type: "boolean" as const };
+  const options = { ...Object.fromEntries(text), "insecure-bind": flag, tls: flag };
   try {
     return parseArgs({ args: [...args], options, strict: true }).values as ReturnType<
       typeof parseFlags
@@ -155,13 +205,19 @@ function parseFlags(args: readonly string[]): Record<string, string | boolean | 
   }
 }
 
-function choiceFaults({ logLevel, profile, masterId }: MasterConfig): string[] {
+function choiceFaults({ logLevel, profile, modelFile, masterId }: MasterConfig): string[] {
   const faults: string[] = [];
   if (!LOG_LEVELS.includes(logLevel)) {
     faults.push(`--log-level must be one of ${LOG_LEVELS.join(", ")}, got "${logLevel}"`);
   }
   if (profile !== undefined && !PROFILES.includes(profile)) {
     faults.push(`--profile must be one of ${PROFILES.join(", ")}, got "${profile}"`);
+  }
+  if (modelFile !== undefined && profile !== undefined) {
+    faults.push("--profile and --model-file exclude each other: give one of them");
+  }
+  if (modelFile !== undefined && !modelFile.endsWith(".gguf")) {
+    faults.push(`--model-file must end in .gguf, got "${modelFile}"`);
   }
   if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(masterId)) {
     faults.push(`--name must have 1 to 63 letters, digits, ".", "_" or "-"`);
@@ -170,18 +226,20 @@ function choiceFaults({ logLevel, profile, masterId }: MasterConfig): string[] {
 }
 
 /** Keys and tokens would cross the network in the clear. */
-function bindFaults({ httpHost, grpcHost, insecureBind }: MasterConfig): string[] {
+function bindFaults({ httpHost, grpcHost, insecureBind, tls }: MasterConfig): string[] {
   if (insecureBind) return [];
-  return [
-    ["http-host", httpHost],
-    ["grpc-host", grpcHost],
-  ].flatMap(([flag, host]) =>
-    isLoopback(host ?? "")
-      ? []
-      : [
-          `--${flag} ${host} is reachable from outside without TLS; give --insecure-bind to allow it`,
-        ],
-  );
+  const faults: string[] = [];
+  if (!isLoopback(httpHost)) {
+    faults.push(
+      `--http-host ${httpHost} is reachable from outside without TLS; give --insecure-bind to allow it`,
+    );
+  }
+  if (!tls && !isLoopback(grpcHost)) {
+    faults.push(
+      `--grpc-host ${grpcHost} is reachable from outside without TLS; give --tls, or --insecure-bind to allow it`,
+    );
+  }
+  return faults;
 }
 
 function isLoopback(host: string): boolean {

@@ -13,15 +13,18 @@ export type AppliedListener = (entry: LogCommand | undefined) => void;
 export class ControlMachine implements StateMachine<ControlReply> {
   readonly control = new ReplicatedControl();
   readonly #onApplied: AppliedListener;
+  readonly #onSnapshot: () => void;
 
-  constructor(onApplied: AppliedListener) {
+  /** `onSnapshot` is told when a snapshot is begun. */
+  constructor(onApplied: AppliedListener, onSnapshot: () => void = () => undefined) {
     this.#onApplied = onApplied;
+    this.#onSnapshot = onSnapshot;
   }
 
   apply(commands: readonly Command[]): Promise<readonly ControlReply[]> {
-    const replies = commands.map(({ data }) => {
+    const replies = commands.map(({ index, data }) => {
       const entry = decodeLogCommand(data);
-      const reply = this.control.apply(entry);
+      const reply = this.control.apply(entry, index);
       this.#onApplied(entry);
       return reply;
     });
@@ -30,6 +33,7 @@ export class ControlMachine implements StateMachine<ControlReply> {
 
   /** Lines of JSON, gathered into pieces. */
   snapshot(): Iterable<Uint8Array> {
+    this.#onSnapshot();
     return gather(this.control.snapshot());
   }
 

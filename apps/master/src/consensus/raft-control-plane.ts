@@ -2,20 +2,32 @@ import { AppError } from "@heddle/base/errors";
 import { RaftReplica } from "@heddle/consensus/raft-replica";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
+import type { KeptAnswer } from "@heddle/control/idempotency";
+import type { JobIndex } from "@heddle/control/jobs/job-index";
 import type { LogCommand } from "@heddle/control/replicated-control";
-import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { BoundServer } from "@heddle/rpc/server";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
-import type { ControlGroup, ControlPlane, GroupStatus, MemberProgress } from "../ports.ts";
+import type {
+  ControlGroup,
+  ControlPlane,
+  GroupStatus,
+  MemberProgress,
+  Once,
+  RaftCounts,
+} from "../ports.ts";
 import { ControlMachine, controlCommandOf, encodeLogCommand } from "./control-machine.ts";
 import type { DirectoryLock } from "./directory-lock.ts";
 import { Formation } from "./formation.ts";
 import { type FullIdentity, isFull, startIdentity, writeIdentity } from "./identity.ts";
+import { type Backup, takeBackup } from "./live-backup.ts";
 import { memberChanges } from "./member-changes.ts";
 import { RaftService } from "./raft-service.ts";
 import { RaftTransport } from "./raft-transport.ts";
+import { RemovalWatch } from "./removal-watch.ts";
+import { ReplicaCounts } from "./replica-counts.ts";
 import { startTicks, type Ticks } from "./ticks.ts";
 
 export interface RaftControlPlaneOptions {
@@ -25,11 +37,13 @@ export interface RaftControlPlaneOptions {
   readonly name: string;
   /** host:port by name of all masters, this one's among them. */
   readonly peers: ReadonlyMap<string, string>;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly server: BoundServer;
   readonly logger: Logger;
   /** Called when this master must end: its disk failed, or its state differs from the others'. */
   readonly onFatal: (error: AppError) => void;
+  /** Called when this master was removed from the group and has handed over what it led. */
+  readonly onRemoved: (error: AppError) => void;
   /** Of the write-ahead log; 64 MiB. */
   readonly segmentBytes?: number | undefined;
   readonly snapshotEntries?: number | undefined;
@@ -43,6 +57,8 @@ const HEARTBEAT_TICKS = 2;
 const ELECTION_TICKS = 14;
 /** 10 s: longer than any election that can succeed. */
 const REQUEST_TICKS = 200;
+/** A removed leader tells the others what is committed, and hands over; two round trips suffice. */
+const HAND_OVER_MS = 1_000;
 
 /**
  * The control plane of a master in a group of one, three or more: a Raft replica whose state machine
@@ -53,18 +69,23 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   readonly #identity: FullIdentity;
   readonly #listeners = new Set<(command: ControlCommand | undefined) => void>();
   readonly #hashCheck = new HashCheck();
+  readonly #counts = new ReplicaCounts();
   readonly #machine: ControlMachine;
   readonly #transport: RaftTransport;
   #replica: RaftReplica<ControlReply> | undefined;
   #ticks: Ticks | undefined;
+  #watch: RemovalWatch | undefined;
   #fault: AppError | undefined;
 
   private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
     this.#options = options;
     this.#identity = identity;
-    this.#machine = new ControlMachine((entry) => this.#onEntry(entry));
-    const { clusterToken, peers: addresses, logger: log } = options;
-    this.#transport = new RaftTransport({ identity, clusterToken, addresses, log });
+    this.#machine = new ControlMachine(
+      (entry) => this.#onEntry(entry),
+      () => this.#counts.snapshotsTaken++,
+    );
+    const { credentials, peers: addresses, logger: log } = options;
+    this.#transport = new RaftTransport({ identity, credentials, addresses, log });
   }
 
   /**
@@ -87,6 +108,14 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this.#machine.control.state;
   }
 
+  get jobs(): JobIndex {
+    return this.#machine.control.jobs;
+  }
+
+  get appliedIndex(): number {
+    return this.#machine.control.index;
+  }
+
   get fault(): AppError | undefined {
     return this.#fault ?? this.#running.fault;
   }
@@ -95,8 +124,12 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this;
   }
 
-  propose(command: ControlCommand, session?: SessionRequest): Promise<ControlReply> {
-    return this.#propose({ type: "control", command, session });
+  propose(command: ControlCommand, once: Once = {}): Promise<ControlReply> {
+    return this.#propose({ type: "control", command, ...once });
+  }
+
+  keptAnswer(id: string): KeptAnswer | undefined {
+    return this.#machine.control.keptAnswer(id);
   }
 
   openSession(client: string): Promise<ControlReply> {
@@ -117,6 +150,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   readBarrier(): Promise<void> {
+    if (this.#fault) return Promise.reject(this.#fault);
     return this.#running.readBarrier();
   }
 
@@ -160,6 +194,15 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this.#running.takeSnapshot();
   }
 
+  async takeBackup(isStale: boolean): Promise<Backup> {
+    if (!isStale) await this.readBarrier();
+    return takeBackup(this.#running, this.#options.directory);
+  }
+
+  counts(): RaftCounts {
+    return this.#counts.view();
+  }
+
   async removeMember(name: string): Promise<void> {
     const member = this.#running.members.find((known) => known.name === name);
     if (!member) throw new AppError("not_found", `No master has the name ${name}.`);
@@ -171,6 +214,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   async close(): Promise<void> {
     this.#ticks?.stop();
+    this.#watch?.stop();
     await this.#replica?.stop();
     this.#transport.close();
     await this.#options.lock.close();
@@ -190,7 +234,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       id,
       incarnation,
       storage: {
-        files: nodeStorageFiles,
+        files: this.#counts.measure(nodeStorageFiles),
         directory,
         owner: { cluster, node: String(id) },
         segmentBytes,
@@ -207,9 +251,11 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       snapshotEntries,
       yieldToLoop: () => new Promise((resolve) => setImmediate(resolve)),
       onFatal: (error) => this.#fail(error),
+      onRemoved: () => this.#onRemoved(),
       trace: (event) => {
-        if (event.kind === "roleChanged")
-          logger.info({ ...event }, "the role in the group changed");
+        if (event.kind !== "roleChanged") return;
+        if (event.role === "candidate") this.#counts.elections++;
+        logger.info({ ...event }, "the role in the group changed");
       },
     });
     this.#replica = replica;
@@ -224,14 +270,31 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       progress: () => this.#ownProgress(),
     });
     this.#ticks = startTicks(TICK_MS, (ticks) => replica.tick(ticks));
+    this.#watch = new RemovalWatch({
+      identity: this.#identity,
+      credentials: this.#options.credentials,
+      hasLeader: () => replica.status().leader !== undefined,
+      others: () => this.#transport.membersNow(),
+      onRemoved: () => this.#onRemoved(),
+    });
+  }
+
+  /** From here on it takes no changes; the replica runs on for as long as its successor needs. */
+  #onRemoved(): void {
+    if (this.#fault) return;
+    const message = `This master was removed from the group and ends. To have it join anew, empty ${this.#options.directory} and start it again.`;
+    const error = new AppError("member_removed", message);
+    this.#fault = error;
+    setTimeout(() => this.#options.onRemoved(error), HAND_OVER_MS);
   }
 
   #propose(entry: LogCommand): Promise<ControlReply> {
     if (this.#fault) return Promise.reject(this.#fault);
-    return this.#running.propose(encodeLogCommand(entry));
+    return this.#counts.proposal(this.#running.propose(encodeLogCommand(entry)));
   }
 
   #onEntry(entry: LogCommand | undefined): void {
+    if (!entry && this.#replica) this.#counts.snapshotsInstalled++;
     const command = controlCommandOf(entry);
     if (command || !entry) for (const listener of this.#listeners) listener(command);
     if (entry?.type === "hash.report") this.#compareHash(entry);
@@ -275,8 +338,8 @@ async function findGroup(
   service: RaftService,
   signal: AbortSignal,
 ): Promise<FullIdentity> {
-  const { directory, peers, clusterToken, logger: log } = options;
-  const formation = new Formation({ directory, identity, peers, clusterToken, log, signal });
+  const { directory, peers, credentials, logger: log } = options;
+  const formation = new Formation({ directory, identity, peers, credentials, log, signal });
   service.serve({ introduce: (from) => formation.introduce(from) });
   return formation.find();
 }

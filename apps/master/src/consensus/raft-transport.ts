@@ -13,6 +13,7 @@ import type {
 } from "@heddle/contracts/generated/heddle/v1/SnapshotPart";
 import type { SnapshotReply } from "@heddle/contracts/generated/heddle/v1/SnapshotReply";
 import type { Message } from "@heddle/raft/message";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { exchangeMethod, installSnapshotMethod, progressMethod } from "@heddle/rpc/proto";
@@ -46,7 +47,7 @@ export interface RaftReceiver {
 
 export interface RaftTransportOptions {
   readonly identity: FullIdentity;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   /** host:port by name: where a member is now, whatever the group remembers of it. */
   readonly addresses: ReadonlyMap<string, string>;
   readonly log: NodeLog;
@@ -102,11 +103,18 @@ export class RaftTransport implements Transport {
     }
   }
 
+  /** The other members, each with the address at which it is reached now. */
+  membersNow(): readonly Member[] {
+    return this.#members.map((member) => {
+      return { ...member, address: this.#remotes.get(member.id)?.address ?? member.address };
+    });
+  }
+
   async sendSnapshot(to: number, snapshot: OutgoingSnapshot): Promise<void> {
     const remote = this.#remotes.get(to);
     if (!remote?.address)
       throw new AppError("unavailable", `the address of member ${to} is unknown`);
-    const peer = new Peer(remote.address, this.#options.clusterToken);
+    const peer = new Peer(remote.address, this.#options.credentials);
     const parts = snapshotParts(this.#hello(to), snapshot);
     try {
       await peer.clientStream(installSnapshotMethod, parts, { deadlineMs: snapshotDeadlineMs });
@@ -119,7 +127,7 @@ export class RaftTransport implements Transport {
   async askProgress(leader: number): Promise<readonly MemberProgress__Output[]> {
     const remote = this.#remotes.get(leader);
     if (!remote?.address) throw new AppError("unavailable", "the leader's address is unknown");
-    const peer = new Peer(remote.address, this.#options.clusterToken);
+    const peer = new Peer(remote.address, this.#options.credentials);
     try {
       const { members } = await peer.unary(progressMethod, {}, { deadlineMs: progressDeadlineMs });
       return members;
@@ -252,7 +260,7 @@ export class RaftTransport implements Transport {
     signal: AbortSignal,
     onOpen: () => void,
   ): Promise<AppError> {
-    const peer = new Peer(remote.address, this.#options.clusterToken);
+    const peer = new Peer(remote.address, this.#options.credentials);
     const stream = peer.duplex(exchangeMethod);
     const { promise, resolve } = Promise.withResolvers<AppError>();
     const onAbort = () => stream.cancel();

@@ -1,5 +1,6 @@
 import { AppError } from "@heddle/base/errors";
-import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
+import type { ReasoningStyle } from "@heddle/contracts/engine";
+import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
 import { type ModelView, servedContextTokens, viewModel } from "./model-view.ts";
 
@@ -30,17 +31,31 @@ export class ModelCatalog {
   list(key: ApiKeyRecord): ModelView[] {
     const nodes = this.#directory.nodes();
     const models = [...this.#control.state.models.values()].filter(({ id }) => mayUse(key, id));
-    return models.map((model) => viewModel(model, this.#control.state, nodes));
+    const { deployments } = this.#control.state;
+    return models.map((model) => viewModel(model, deployments.get(model.deployment), nodes));
   }
 
   /** Tokens that a call of the model can hold now: its promise, or less where replicas serve less. */
   contextTokens(model: ModelRecord): number {
-    const served = servedContextTokens(model.deployment, this.#directory.nodes());
+    const served = servedContextTokens(this.#directory.replicasOf(model.deployment));
     return Math.min(model.contextWindow, served ?? model.contextWindow);
   }
 
+  /** How the model marks its reasoning; undefined where nothing tells that it reasons. */
+  reasoningStyle(model: ModelRecord): ReasoningStyle | undefined {
+    const replicas = this.#directory.replicasOf(model.deployment);
+    const told = replicas.find(({ info }) => info?.reasoning !== undefined)?.info?.reasoning;
+    return told ?? (model.capabilities.includes("reasoning") ? "tagged" : undefined);
+  }
+
   view(id: string, key: ApiKeyRecord): ModelView {
-    return viewModel(this.resolve(id, key), this.#control.state, this.#directory.nodes());
+    const model = this.resolve(id, key);
+    return this.viewOf(model, this.#control.state.deployments.get(model.deployment));
+  }
+
+  /** A model whose registration may still be on its way. */
+  viewOf(model: ModelRecord, deployment: DeploymentRecord | undefined): ModelView {
+    return viewModel(model, deployment, this.#directory.nodes());
   }
 }
 

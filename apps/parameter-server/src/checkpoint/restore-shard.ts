@@ -2,6 +2,7 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import { type Segment, shardLayouts } from "@heddle/parameters/shard-layout";
 import { shardMethods } from "@heddle/parameters/shard-methods";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import type { ShardSlab } from "../shard/shard-slab.ts";
 import {
@@ -20,7 +21,7 @@ export interface RestoreSource {
   readonly sources: readonly string[];
   /** Shards of the set that wrote it. */
   readonly pieces: number;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
 }
 
 /** One piece must come within this. */
@@ -89,12 +90,12 @@ interface PieceTarget {
 
 async function restorePiece(
   target: PieceTarget,
-  { name, sources, clusterToken }: RestoreSource,
+  { name, sources, credentials }: RestoreSource,
   signal: AbortSignal,
 ): Promise<number> {
   const failures: AppError[] = [];
   for (const address of sources) {
-    const peer = new Peer(address, clusterToken);
+    const peer = new Peer(address, credentials, "parameter-server");
     const limited = AbortSignal.any([signal, AbortSignal.timeout(PIECE_MS)]);
     try {
       const { jobId, attempt } = target.spec;

@@ -2,6 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import { type CopyingSink, DataRoute } from "@heddle/parameters/data-route";
 import { takeMethod } from "@heddle/parameters/shard-methods";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 
 /** A part that a worker has announced. */
@@ -18,13 +19,13 @@ const TRIES = 2;
 
 /** Takes parts from workers: one route to each, by unix socket, TCP or gRPC, whichever works. */
 export class PartTaker {
-  readonly #clusterToken: string;
+  readonly #credentials: NodeCredentials;
   readonly #routes = new Map<number, DataRoute>();
   readonly #peers = new Map<string, Peer>();
   #path = "";
 
-  constructor(clusterToken: string) {
-    this.#clusterToken = clusterToken;
+  constructor(credentials: NodeCredentials) {
+    this.#credentials = credentials;
   }
 
   /** How the latest part came. */
@@ -82,7 +83,7 @@ export class PartTaker {
   }
 
   #peer(address: string): Peer {
-    const known = this.#peers.get(address) ?? new Peer(address, this.#clusterToken);
+    const known = this.#peers.get(address) ?? new Peer(address, this.#credentials, "worker");
     this.#peers.set(address, known);
     return known;
   }

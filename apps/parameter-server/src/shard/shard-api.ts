@@ -1,4 +1,5 @@
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
 
 /** A push as the shard's thread gets it. */
 export interface PushArgument {
@@ -46,6 +47,8 @@ export interface WrittenCheckpoint {
 
 /** What a shard's thread does for the process that it belongs to. */
 export interface ShardApi {
+  /** A newer certificate of this node. */
+  renew(material: TlsMaterial, signal: AbortSignal): Promise<void>;
   reopen(spec: ShardSpec, signal: AbortSignal): Promise<void>;
   figures(argument: undefined, signal: AbortSignal): Promise<ShardFigures>;
   push(argument: PushArgument, signal: AbortSignal): Promise<PushResult>;
@@ -74,6 +77,7 @@ export interface ShardApi {
 export interface ShardStart {
   readonly spec: ShardSpec;
   readonly clusterToken: string;
+  readonly tls: TlsMaterial | undefined;
   readonly host: string;
   readonly socketPath: string;
 }

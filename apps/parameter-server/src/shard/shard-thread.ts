@@ -5,7 +5,9 @@ import { type DataAnswer, DataListener } from "@heddle/parameters/data-listener"
 import { shardLayouts } from "@heddle/parameters/shard-layout";
 import { shardMethods } from "@heddle/parameters/shard-methods";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
+import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import { pieceBytes } from "../checkpoint/checkpoint-format.ts";
 import { writePiece } from "../checkpoint/checkpoint-store.ts";
 import { restoreShard } from "../checkpoint/restore-shard.ts";
@@ -26,17 +28,21 @@ if (!port) throw new Error("a shard's thread is started by the parameter server"
 const NORM_MS = 60_000;
 const layout = shardLayouts(start.spec.parameters, start.spec.servers.length)[start.spec.shard];
 const slab = new ShardSlab(layout?.elements ?? 0, start.spec.optimizer);
-const taker = new PartTaker(start.clusterToken);
+const tls = start.tls && new TlsIdentity(start.tls);
+const credentials: NodeCredentials = { clusterToken: start.clusterToken, tls };
+const taker = new PartTaker(credentials);
 const shard = new Shard(start.spec, slab, taker, exchangeNorm);
 const leases = new Map<number, Release>();
 let lastLease = 0;
 let first: Peer | undefined;
 
 const listener = new DataListener({ token: start.spec.jobToken, answer });
-const dataAddress = await listener.listenTcp(start.host);
+// Where nodes speak TLS nothing goes in the clear from one machine to another.
+const dataAddress = tls ? "" : await listener.listenTcp(start.host);
 const dataSocket = await listener.listenUnix(start.socketPath);
 
 const api: ShardApi = {
+  renew: async (material) => tls?.update(material),
   reopen: async (spec) => {
     await shard.reopen(spec);
     listener.changeToken(spec.jobToken);
@@ -73,9 +79,7 @@ const api: ShardApi = {
     }
   },
   restore: (source, signal) =>
-    shard.restore(() =>
-      restoreShard(shard.spec, slab, { ...source, clusterToken: start.clusterToken }, signal),
-    ),
+    shard.restore(() => restoreShard(shard.spec, slab, { ...source, credentials }, signal)),
 };
 answerCalls(port, api);
 port.postMessage({ call: 0, result: slab.memory });
@@ -116,6 +120,6 @@ async function exchangeNorm(
 function firstServer(address: string): Peer {
   if (first?.address === address) return first;
   first?.close();
-  first = new Peer(address, start.clusterToken);
+  first = new Peer(address, credentials, "parameter-server");
   return first;
 }

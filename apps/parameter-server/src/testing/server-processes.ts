@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
-export const clusterToken = "the token of these tests";
+export const credentials = { clusterToken: "the token of these tests" };
 const main = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
 
 /** A parameter server as a process of its own. */
@@ -24,7 +24,7 @@ const folders: string[] = [];
 /** Starts one; its master is one that is not there, which does not keep it from serving. */
 export async function startServer(dataDirectory = temporaryFolder()): Promise<ServerProcess> {
   const tokenFile = join(dataDirectory, "token");
-  writeFileSync(tokenFile, clusterToken);
+  writeFileSync(tokenFile, credentials.clusterToken);
   const flags = ["--data", dataDirectory, "--masters", "127.0.0.1:9"];
   const args = [main, ...flags, "--cluster-token-file", tokenFile];
   const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "pipe"] });

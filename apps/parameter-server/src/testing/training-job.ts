@@ -6,7 +6,7 @@ import {
 } from "@heddle/parameters/parameter-server-client";
 import type { ShardSetAccess } from "@heddle/parameters/shard-set";
 import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
-import { clusterToken } from "./server-processes.ts";
+import { credentials } from "./server-processes.ts";
 
 /** Three tensors, of which the first has a length that no block divides. */
 export const SHAPES = [
@@ -38,7 +38,7 @@ export function jobOn(
     jobToken: randomBytes(32),
     ...options,
   };
-  return { spec, clusterToken, signal: neverAborted };
+  return { spec, credentials, signal: neverAborted };
 }
 
 /** A worker of the job in this process; closed by `closeClients`. */
