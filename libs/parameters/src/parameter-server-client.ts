@@ -28,7 +28,7 @@ export interface ParameterServerClientOptions {
   readonly signal: AbortSignal;
   /** Of top-k: which share of the elements a part has; 0.01 by default. */
   readonly topkFraction?: number | undefined;
-  /** Ways that data may go, the best first; all by default. */
+  /** Ways that data may go; all by default. */
   readonly paths?: readonly DataPath[] | undefined;
   /** How long a server may be away before the job is told; 30 s by default. */
   readonly patienceMs?: number | undefined;
@@ -48,10 +48,21 @@ export interface ParameterTraffic {
 const WAIT_MS = 3_600_000;
 const STATUS_MS = 10_000;
 
+/**
+ * The best first, as measured on one machine: a unix socket has the smaller buffer, so that its
+ * receiver cannot add one slice while the next comes.
+ */
+const PULL_PATHS: readonly DataPath[] = ["unix", "tcp", "grpc"];
+const PUSH_PATHS: readonly DataPath[] = ["tcp", "unix", "grpc"];
+
 /** Where nodes speak TLS nothing goes in the clear from one machine to another. */
-function pathsOf({ paths, credentials }: ParameterServerClientOptions): readonly DataPath[] {
-  const usable: readonly DataPath[] = credentials.tls ? ["unix", "grpc"] : ["unix", "tcp", "grpc"];
-  return usable.filter((path) => paths?.includes(path) ?? true);
+function usable(
+  order: readonly DataPath[],
+  { paths, credentials }: ParameterServerClientOptions,
+): readonly DataPath[] {
+  return order.filter(
+    (path) => (paths?.includes(path) ?? true) && !(path === "tcp" && credentials.tls),
+  );
 }
 
 interface ShardLink {
@@ -85,7 +96,7 @@ export async function connectParameters(
   );
   const source = await PartSource.start({
     ...{ attempt: spec.attempt, jobToken: spec.jobToken, credentials, host: options.host },
-    paths: pathsOf(options),
+    paths: usable(PUSH_PATHS, options),
     // Short, since a socket's path has at most 107 bytes.
     socketPath: join(tmpdir(), `heddle-${randomUUID().slice(0, 13)}.sock`),
   });
@@ -243,7 +254,7 @@ export class ParameterServerClient implements ParameterClient {
     const host = peer.address.slice(0, peer.address.lastIndexOf(":"));
     const port = status.dataAddress.slice(status.dataAddress.lastIndexOf(":"));
     const targets = { unix: status.dataSocket, tcp: `tcp:${host}${port}`, grpc: `grpc:${host}` };
-    link.targets = pathsOf(this.#options).map((path) => targets[path]);
+    link.targets = usable(PULL_PATHS, this.#options).map((path) => targets[path]);
   }
 
   /** Does something with every shard; what fails because a server is away is tried for a while. */
