@@ -1,4 +1,5 @@
 import type { JobState } from "@heddle/contracts/jobs";
+import { HeddleError } from "./errors.ts";
 import { resumingStream } from "./resuming.ts";
 import type { CallOptions, Transport } from "./transport.ts";
 import type { Job, JobFailure, JobPhase, JobProgress } from "./views.ts";
@@ -61,7 +62,7 @@ export async function* streamJob(
   for await (const item of resumingStream(transport, request)) {
     if (item === "closed") {
       // A master that stops closes its streams too: only the job's own end is the end.
-      const isOver = isTerminalPhase((await now()).phase);
+      const isOver = await now().then(({ phase }) => isTerminalPhase(phase), notWhilePassing);
       if (isOver && ++emptyStreams > MAX_EMPTY_STREAMS) return;
     } else if (item.type === "progress") {
       const progress = JSON.parse(item.data) as JobProgress & { readonly job_id: string };
@@ -75,4 +76,10 @@ export async function* streamJob(
       if (isTerminalPhase(phase)) return;
     }
   }
+}
+
+/** Without a leader nobody knows whether the job is over; a later connection will tell. */
+function notWhilePassing(error: unknown): false {
+  if (error instanceof HeddleError && error.retryable) return false;
+  throw error;
 }

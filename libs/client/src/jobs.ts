@@ -1,4 +1,5 @@
 import type { JobState } from "@heddle/contracts/jobs";
+import { NotFoundError } from "./errors.ts";
 import { type LogEntry, type LogOptions, readLogs } from "./job-logs.ts";
 import { isTerminalPhase, type JobUpdate, type StreamOptions, streamJob } from "./job-stream.ts";
 import { Pages } from "./pages.ts";
@@ -45,13 +46,15 @@ export class Jobs {
     return new Pages(this.#transport, "/jobs", { ...filters, state: states }, options);
   }
 
-  get(id: string, { signal, consistency }: GetOptions = {}): Promise<Job> {
-    return this.#transport.json({
-      method: "GET",
-      path: pathOf(id),
-      query: { consistency },
-      signal,
-    });
+  /** A job as the master that answers knows it; one that is not there yet is asked for strongly. */
+  async get(id: string, { signal, consistency }: GetOptions = {}): Promise<Job> {
+    const request = { method: "GET", path: pathOf(id), signal } as const;
+    try {
+      return await this.#transport.json<Job>({ ...request, query: { consistency } });
+    } catch (error) {
+      if (consistency !== undefined || !(error instanceof NotFoundError)) throw error;
+      return this.#transport.json<Job>({ ...request, query: { consistency: "strong" } });
+    }
   }
 
   cancel(id: string, options: ChangeOptions = {}): Promise<Job> {

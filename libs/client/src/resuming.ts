@@ -55,8 +55,11 @@ export async function* resumingStream(
       yield "closed";
     } catch (error) {
       if (signal?.aborted) throw aborted();
-      if (error instanceof NotFoundError) await confirm();
-      else if (!mayPass(error, heardMs) || transport.maxRetries === 0) throw brokenOff(error);
+      const { reason, isLag } = await reasonOf(error, confirm);
+      if (isLag) heardMs ??= performance.now();
+      const isRefusal = reason instanceof HeddleError && !reason.retryable && !isLag;
+      const isLate = heardMs === undefined || performance.now() - heardMs > PATIENCE_MS;
+      if (isRefusal || isLate || transport.maxRetries === 0) throw brokenOff(reason);
       transport.next();
     }
     failures++;
@@ -65,10 +68,16 @@ export async function* resumingStream(
   }
 }
 
-/** A refusal that the cluster does not call passing, and one of the first connection, are final. */
-function mayPass(error: unknown, heardMs: number | undefined): boolean {
-  if (error instanceof HeddleError && !error.retryable) return false;
-  return heardMs !== undefined && performance.now() - heardMs < PATIENCE_MS;
+/** What stopped a connection; a lag where the cluster knows what the master did not. */
+async function reasonOf(
+  error: unknown,
+  confirm: StreamRequest["confirm"],
+): Promise<{ readonly reason: unknown; readonly isLag: boolean }> {
+  if (!(error instanceof NotFoundError)) return { reason: error, isLag: false };
+  return confirm().then(
+    () => ({ reason: error, isLag: true }),
+    (reason: unknown) => ({ reason, isLag: false }),
+  );
 }
 
 function brokenOff(cause: unknown): HeddleError {
