@@ -349,9 +349,9 @@ describe("the command line", () => {
     const loaded = [...trace.stderr.matchAll(/Storing (file:\S+)/g)].map(([, url]) => url ?? "");
     const own = loaded.filter((url) => !url.includes("/commander/"));
     const ours = new Set(own.filter((url) => url.includes("/apps/cli/")));
-    const loaded = ["cluster-verbs.ts", "job-verbs.ts", "main.ts"];
+    const verbs = ["cluster-verbs.ts", "job-verbs.ts", "main.ts"];
     expect([...ours].sort()).toEqual(
-      loaded.map((name) => `file://${MAIN.replace("main.ts", name)}`),
+      verbs.map((name) => `file://${MAIN.replace("main.ts", name)}`),
     );
     expect(own.filter((url) => url.includes("/libs/"))).toEqual([]);
   });

@@ -2,6 +2,7 @@ import { type DynamicModule, Module, type Provider, type Type } from "@nestjs/co
 import { ChatController } from "./inference/chat.controller.ts";
 import { EventsController } from "./jobs/events.controller.ts";
 import { JobFiguresController } from "./jobs/job-figures.controller.ts";
+import { JobLogsController } from "./jobs/job-logs.controller.ts";
 import { JobsController } from "./jobs/jobs.controller.ts";
 import { ProjectsController } from "./jobs/projects.controller.ts";
 import { QueuesController } from "./jobs/queues.controller.ts";
@@ -19,6 +20,7 @@ export const CONTROLLERS: readonly Type[] = [
   ModelsController,
   KeysController,
   JobsController,
+  JobLogsController,
   JobFiguresController,
   EventsController,
   QueuesController,

@@ -21,10 +21,13 @@ import { Accounting, type UsageSink } from "./inference/accounting.ts";
 import { ChatCompletions } from "./inference/chat-completions.ts";
 import { InFlight } from "./inference/in-flight.ts";
 import { EventWatch } from "./jobs/event-watch.ts";
+import { LOG_READER } from "./jobs/job-logs.controller.ts";
 import { JobService } from "./jobs/job-service.ts";
 import { PlanBook } from "./jobs/plan-book.ts";
 import { StateChanges } from "./jobs/state-changes.ts";
+import { taskUses } from "./jobs/task-uses.ts";
 import { PEPPER } from "./keys/keys.controller.ts";
+import type { LogReader } from "./logs/log-reader.ts";
 import { CONTROLLERS, masterModule } from "./master.module.ts";
 import { ModelCatalog } from "./models/model-catalog.ts";
 import { ModelPulls } from "./models/model-pulls.ts";
@@ -67,10 +70,11 @@ export interface MasterOptions {
   readonly maxCalls: number;
   /** The longest that one call may take. */
   readonly deadlineMs: number;
-  /** How often a silent stream says that it lives; 15,000 where absent. */
-  readonly heartbeatMs?: number;
   /** The plans of this master's scheduling loop; made as they are asked for where there is none. */
   readonly plans?: PlanBook | undefined;
+  readonly logs: LogReader;
+  /** How often a silent stream says that it lives; 15,000 where absent. */
+  readonly heartbeatMs?: number;
   /** Further controllers; each of their routes needs a permission as all do. */
   readonly controllers?: readonly Type[];
 }
@@ -124,7 +128,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
 /** The cluster's figures, which /metrics shows too. */
 function clusterMetrics(options: MasterOptions, throughput: Throughput): ClusterMetrics {
   const { control, directory, masterId, queued, registry } = options;
-  const tasksOn = () => [];
+  const tasksOn = (nodeId: string) => taskUses(control, nodeId);
   const metrics = new ClusterMetrics({
     ...{ control, directory, masterId, queued, throughput, tasksOn },
   });
@@ -165,6 +169,7 @@ function partsFor(options: MasterOptions, inFlight: InFlight, waits: StateChange
     { provide: JobService, useValue: new JobService(control, plans, changes, waits) },
     { provide: PlanBook, useValue: plans },
     { provide: EventWatch, useValue: new EventWatch(control, waits) },
+    { provide: LOG_READER, useValue: options.logs },
     { provide: METRICS_REGISTRY, useValue: registry },
     { provide: ClusterReport, useValue: report },
     { provide: ModelCatalog, useValue: models },

@@ -1,4 +1,5 @@
 import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
 import type { ControlCommand } from "@heddle/control/command";
 import type { JobIndex } from "@heddle/control/jobs/job-index";
@@ -8,10 +9,27 @@ import { createLogger } from "@heddle/observability/logger";
 import { Registry } from "prom-client";
 import { DEFAULT_HTTP_LIMITS } from "../src/http/fastify-server.ts";
 import type { UsageRow } from "../src/inference/accounting.ts";
+import { LogReader } from "../src/logs/log-reader.ts";
+import { LogRepair } from "../src/logs/log-repair.ts";
+import { LogStore } from "../src/logs/log-store.ts";
 import { createMaster, type Master, type MasterOptions } from "../src/master.ts";
 import type { ControlPlane, Once } from "../src/ports.ts";
 import { DEPLOYMENT, ListedNodes, MODEL } from "./fixtures.ts";
 import { ScriptedDispatch } from "./scripted-dispatch.ts";
+
+/** A reader over an empty store: none of these tests runs a task. */
+function noLogs(control: ControlPlane): LogReader {
+  const log = createLogger({ service: "master-test", level: "silent" });
+  const directory = join(tmpdir(), "heddle-no-task-logs");
+  const store = new LogStore({ directory, maxBytes: 0, maxAgeMs: 0, log });
+  const repair = new LogRepair({
+    store,
+    credentials: { clusterToken: "unused" },
+    sources: () => [],
+    log,
+  });
+  return new LogReader({ store, repair, state: () => control.state, isAttached: () => false });
+}
 
 export const PEPPER = Buffer.alloc(32, 7);
 
@@ -92,6 +110,7 @@ export async function startTestMaster(
     control,
     dispatch,
     directory,
+    logs: noLogs(control),
     pepper: PEPPER,
     logger: createLogger({ service: "master-test", level: "silent" }),
     registry: new Registry(),

@@ -70,10 +70,15 @@ async function idOf(heddle: Heddle, given: string): Promise<string> {
   throw new AppError(named.length === 0 ? "not_found" : "conflict", message);
 }
 
-/** Devices, of which a worker may only pretend to have some. */
-function gpus({ gpus: found, jobs }: Worker): string {
-  const simulated = found.some((gpu) => gpu.simulated) || jobs?.simulated === true;
-  return `${found.length || (jobs?.gpus ?? 0)}${simulated ? " (simulated)" : ""}`;
+/** Devices that do not exist are said to be so, and sick ones are counted. */
+function gpus({ gpus: devices }: Worker): string {
+  const sick = devices.filter((gpu) => gpu.fault !== null).length;
+  return [
+    String(devices.length),
+    ...(devices[0] ? [devices[0].name] : []),
+    ...(devices.some((gpu) => gpu.simulated) ? ["(simulated)"] : []),
+    ...(sick > 0 ? [`${sick} sick`] : []),
+  ].join(" ");
 }
 
 function percent(value: number | null | undefined): string {

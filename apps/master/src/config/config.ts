@@ -23,6 +23,8 @@ export interface MasterConfig {
   readonly masterId: string;
   /** host:port of the gRPC servers of all masters, by name; empty where this is the only one. */
   readonly peers: ReadonlyMap<string, string>;
+  /** What this master keeps of the logs of jobs' tasks. */
+  readonly taskLogs: { readonly maxBytes: number; readonly maxAgeMs: number };
   readonly walSegmentBytes: number;
   readonly snapshotEntries: number;
   readonly insecureBind: boolean;
@@ -73,6 +75,8 @@ const SETTINGS = {
   peers: ["HEDDLE_PEERS", "", "all masters, this one too: name=host:port,... (gRPC)"],
   "wal-segment-mib": ["HEDDLE_WAL_SEGMENT_MIB", "64", "size of a file of the log"],
   "snapshot-entries": ["HEDDLE_SNAPSHOT_ENTRIES", "10000", "changes between two snapshots"],
+  "task-logs-mib": ["HEDDLE_TASK_LOGS_MIB", "10240", "logs of tasks that are kept at most"],
+  "task-logs-hours": ["HEDDLE_TASK_LOGS_HOURS", "168", "how long logs of tasks are kept"],
   "log-level": ["HEDDLE_LOG_LEVEL", "info", "debug, info, warn, error or silent"],
   "max-calls": ["HEDDLE_MAX_CALLS", "4096", "inference calls at once"],
   "max-queued": ["HEDDLE_MAX_QUEUED", "1024", "calls that may wait for a replica of one model"],
@@ -114,6 +118,10 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     modelFile: values["model-file"] ? resolve(values["model-file"]) : undefined,
     masterId: values.name,
     peers: readPeers(values.peers, values.name, faults),
+    taskLogs: {
+      maxBytes: whole("task-logs-mib", 1, 1_000_000_000) * 2 ** 20,
+      maxAgeMs: whole("task-logs-hours", 1, 1_000_000) * 3_600_000,
+    },
     walSegmentBytes: whole("wal-segment-mib", 1, 1024) * 2 ** 20,
     snapshotEntries: whole("snapshot-entries", 1, 10_000_000),
     insecureBind,

@@ -7,10 +7,12 @@ export interface LogAck {
   'file'?: (_heddle_v1_LogFile | null);
   'durable'?: (number | string | Long);
   'fenced'?: (boolean);
+  'complete'?: (boolean);
 }
 
 export interface LogAck__Output {
   'file': (_heddle_v1_LogFile__Output | null);
   'durable': (number);
   'fenced': (boolean);
+  'complete': (boolean);
 }

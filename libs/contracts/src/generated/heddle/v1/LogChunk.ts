@@ -10,6 +10,8 @@ export interface LogChunk {
   'data'?: (Buffer | Uint8Array | string);
   'times'?: (_heddle_v1_LogLineTime)[];
   'complete'?: (boolean);
+  'first'?: (number | string | Long);
+  'nodeId'?: (string);
 }
 
 export interface LogChunk__Output {
@@ -18,4 +20,6 @@ export interface LogChunk__Output {
   'data': (Buffer);
   'times': (_heddle_v1_LogLineTime__Output)[];
   'complete': (boolean);
+  'first': (number);
+  'nodeId': (string);
 }

@@ -9,6 +9,7 @@ export interface TaskExit {
   'message'?: (string);
   'lastLines'?: (string)[];
   'endedUnixMs'?: (number | string | Long);
+  'asked'?: (boolean);
   '_exitCode'?: "exitCode";
 }
 
@@ -19,5 +20,6 @@ export interface TaskExit__Output {
   'message': (string);
   'lastLines': (string)[];
   'endedUnixMs': (number);
+  'asked': (boolean);
   '_exitCode'?: "exitCode";
 }

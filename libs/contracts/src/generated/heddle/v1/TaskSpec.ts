@@ -16,7 +16,7 @@ export interface TaskSpec {
   'cpuMilli'?: (number);
   'memoryBytes'?: (number | string | Long);
   'diskBytes'?: (number | string | Long);
-  'deadlineUnixMs'?: (number | string | Long);
+  'maxRuntimeMs'?: (number | string | Long);
   'graceMs'?: (number);
   'checkpointIntervalMs'?: (number);
   'keepCheckpoints'?: (number);
@@ -40,7 +40,7 @@ export interface TaskSpec__Output {
   'cpuMilli': (number);
   'memoryBytes': (number);
   'diskBytes': (number);
-  'deadlineUnixMs': (number);
+  'maxRuntimeMs': (number);
   'graceMs': (number);
   'checkpointIntervalMs': (number);
   'keepCheckpoints': (number);
