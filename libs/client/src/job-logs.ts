@@ -53,7 +53,7 @@ export async function* readLogs(
   const request = { path: `${path}/logs`, query, after: cursor, signal, confirm };
   let batch: LogEntry[] = [];
   for await (const item of resumingStream(transport, request)) {
-    if (item === "closed") batch = [];
+    if (item === "closed" || item === "broken") batch = [];
     else if (item.type === "end") return;
     else if (item.data !== "") {
       const entry = JSON.parse(item.data) as LogEntry;

@@ -60,6 +60,7 @@ export async function* streamJob(
   let emptyStreams = 0;
   const request = { path: `${path}/events`, after, signal, confirm: now };
   for await (const item of resumingStream(transport, request)) {
+    if (item === "broken") continue;
     if (item === "closed") {
       // A master that stops closes its streams too: only the job's own end is the end.
       const isOver = await now().then(({ phase }) => isTerminalPhase(phase), notWhilePassing);

@@ -22,8 +22,8 @@ export interface StreamRequest {
   readonly confirm: () => Promise<unknown>;
 }
 
-/** What a stream brings: an event, or that one connection of it ended in good order. */
-export type StreamItem = ServerSentEvent | "closed";
+/** What a stream brings: an event, or that a connection ended, in good order or not. */
+export type StreamItem = ServerSentEvent | "closed" | "broken";
 
 /**
  * One stream over as many connections as it takes, each begun after the last event of the one before.
@@ -61,6 +61,7 @@ export async function* resumingStream(
       const isLate = heardMs === undefined || performance.now() - heardMs > PATIENCE_MS;
       if (isRefusal || isLate || transport.maxRetries === 0) throw brokenOff(reason);
       transport.next();
+      yield "broken";
     }
     failures++;
     await pause(retryWaitMs(failures, undefined, Math.random(), Date.now()) ?? 0, signal);
