@@ -41,7 +41,6 @@ export interface Request {
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Instead of the client's own. */
-  readonly timeoutMs?: number | undefined;
   readonly maxRetries?: number | undefined;
   /** A request that may be sent twice, though its method and headers do not say so. */
   readonly isRepeatable?: boolean | undefined;
@@ -120,7 +119,7 @@ export class Transport {
     read: (response: Response) => Promise<T>,
   ): Promise<{ value: T } | { error: HeddleError; response?: Response }> {
     const { signal } = request;
-    const timeoutMs = request.timeoutMs ?? this.#options.timeout ?? DEFAULT_TIMEOUT_MS;
+    const timeoutMs = this.#options.timeout ?? DEFAULT_TIMEOUT_MS;
     const base = this.#bases[this.#base]!;
     const deadline = new AbortController();
     const timer = setTimeout(() => deadline.abort(), timeoutMs);

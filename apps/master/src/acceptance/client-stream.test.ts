@@ -2,15 +2,20 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Heddle } from "@heddle/client/heddle";
 import type { JobUpdate } from "@heddle/client/job-stream";
 import { afterEach, describe, expect, it } from "vitest";
+import { JobCluster } from "../../test/job-cluster.ts";
 import { eventually, MasterGroup } from "../../test/master-group.ts";
 
 /** A real worker is not needed: these jobs wait, and are suspended, resumed and cancelled. */
 const SPEC = { name: "streamed", command: "true" };
 
 let group: MasterGroup;
+let cluster: JobCluster | undefined;
 /** The masters that streams were opened on, in order. */
 let opened: string[] = [];
-afterEach(() => group.close());
+afterEach(async () => {
+  await (cluster ?? group).close();
+  cluster = undefined;
+});
 
 /**
  * A client of the whole group. It is told the masters by name, since their ports change when they
@@ -20,7 +25,7 @@ function clientOf(names: readonly string[]): Heddle {
   const followed: typeof fetch = (input, init) => {
     const { hostname, pathname, search } = new URL(String(input));
     const url = group.url(hostname);
-    if (url && pathname.endsWith("/events")) opened.push(hostname);
+    if (url && /\/(events|logs)$/.test(pathname)) opened.push(hostname);
     if (url === undefined) return Promise.reject(new TypeError(`${hostname} does not run`));
     return fetch(`${url}${pathname}${search}`, init);
   };
@@ -154,5 +159,30 @@ describe("a job's stream from the client", { timeout: 180_000 }, () => {
     expect(over.updates).toEqual([]);
     const error = await heddle.jobs.suspend(id).catch((thrown: unknown) => thrown);
     expect(error).toMatchObject({ name: "ConflictError", request_id: expect.any(String) });
+  });
+
+  it("tells every line of a log once when the master that it is read from is killed", async () => {
+    cluster = new JobCluster(3, { leaseMs: 30_000, nodeLostMs: 20_000 });
+    group = cluster.masters;
+    opened = [];
+    await group.startAll();
+    await cluster.startWorker("worker-1");
+    const leader = await group.leader();
+    // Read from a follower first, then from whoever is next.
+    const names = [...group.names.filter((name) => name !== leader), leader];
+    const command = "i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo line $i; sleep 0.03; done";
+    const resources = { cpu_cores: 0.2, memory_gb: 0.2 };
+    const id = await cluster.submit({ name: "lines", command, resources });
+    await cluster.reaches(id, "running");
+    const lines: string[] = [];
+    const read = (async () => {
+      const entries = clientOf(names).jobs.logs(id, { follow: true, stream: "stdout" });
+      for await (const entry of entries) if (entry.type === "line") lines.push(entry.text);
+    })();
+    await eventually("lines come", async () => lines.length > 20);
+    await group.end(names[0] ?? "", "SIGKILL");
+    await read;
+    expect(lines).toEqual(Array.from({ length: 200 }, (_, at) => `line ${at + 1}`));
+    expect(new Set(opened).size).toBe(2);
   });
 });

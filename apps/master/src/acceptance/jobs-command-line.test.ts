@@ -139,6 +139,14 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect(explained.stdout).toMatch(/it would start with \w+ \S+ instead of \S+/);
     const listed = await heddle(["jobs", "list", "--state", "pending,running", "-o", "name"]);
     expect(listed.stdout).toBe(`${waits}\n${holder}\n`);
+    const listing = start(["jobs", "list", "--name", "waits", "--watch", "-o", "name"]);
+    let painted = "";
+    listing.child.stdout.on("data", (piece) => {
+      painted += piece;
+    });
+    await eventually("it is listed twice", async () => painted.startsWith(`${waits}\n${waits}\n`));
+    listing.child.kill("SIGINT");
+    expect(await listing.ended).toBe(130);
     expect((await heddle(["jobs", "suspend", waits])).stderr).toBe(`${waits} is suspended\n`);
     expect((await heddle(["jobs", "resume", waits])).stderr).toBe(`${waits} is pending\n`);
     expect((await heddle(["jobs", "cancel", waits, holder])).code).toBe(0);
