@@ -4,7 +4,7 @@ import { type LogEntry, type LogOptions, readLogs } from "./job-logs.ts";
 import { isTerminalPhase, type JobUpdate, type StreamOptions, streamJob } from "./job-stream.ts";
 import { Pages } from "./pages.ts";
 import type { CallOptions, ChangeOptions, Transport } from "./transport.ts";
-import type { DryRun, Job, JobSpec, JobSummary, SubmittedJob } from "./views.ts";
+import type { DryRun, Job, JobExplanation, JobSpec, JobSummary, SubmittedJob } from "./views.ts";
 
 /** Which jobs a list holds; all that are given must hold. */
 export interface JobFilters {
@@ -70,9 +70,16 @@ export class Jobs {
     return this.#transport.change({ method: "POST", path: `${pathOf(id)}/resume` }, options);
   }
 
-  /** What would become of a job if it were submitted now; nothing is changed. */
-  explain(spec: JobSpec, { signal }: CallOptions = {}): Promise<DryRun> {
-    const request = { method: "POST", path: "/jobs", body: spec, signal } as const;
+  /** What would become of a spec if it were submitted now; nothing is changed. */
+  explain(spec: JobSpec, options?: CallOptions): Promise<DryRun>;
+  /** Why the job with this id waits; null where it does not. */
+  explain(id: string, options?: CallOptions): Promise<JobExplanation | null>;
+  async explain(
+    job: JobSpec | string,
+    { signal }: CallOptions = {},
+  ): Promise<DryRun | JobExplanation | null> {
+    if (typeof job === "string") return (await this.get(job, { signal })).explanation;
+    const request = { method: "POST", path: "/jobs", body: job, signal } as const;
     return this.#transport.json({ ...request, query: { dry_run: true }, isRepeatable: true });
   }
 

@@ -174,8 +174,12 @@ function baseOf(endpoint: string): string {
 
 function queryText(query: Query = {}): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined);
-  const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  const text = new URLSearchParams(given.map(textPair)).toString();
   return text === "" ? "" : `?${text}`;
+}
+
+function textPair([name, value]: readonly [string, unknown]): [string, string] {
+  return [name, String(value)];
 }
 
 /** 128 random bits; `randomUUID` would be missing on pages that did not come over TLS. */

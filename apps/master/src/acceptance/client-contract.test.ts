@@ -101,4 +101,16 @@ describe("the client library and the table of routes", () => {
     expect(sent[0]).toMatch(new RegExp(`^${method} ${pattern}$`));
     expect(sent[0]).not.toContain(" b");
   });
+
+  it("tell of a spec and of a job what holds them back, in the shapes that the client has", async () => {
+    const { url: endpoint, adminKey } = api.master;
+    const { jobs } = new Heddle({ endpoint, auth_token: adminKey });
+    const large = { ...SPEC, name: "large", resources: { gpu_count: 4 } };
+    const { job_id: id } = await jobs.create(large);
+    const ofJob = await jobs.explain(id);
+    const ofSpec = await jobs.explain({ ...large, name: "larger" });
+    expect(ofSpec).toMatchObject({ object: "dry_run", explanation: { nodes: { total: 0 } } });
+    expect(ofJob).toMatchObject({ nodes: { total: 0 }, changes: expect.any(Array) });
+    expect(await jobs.get(id)).toMatchObject({ explanation: ofJob, phase: /^(ACC|PEND)/ });
+  });
 });
