@@ -1,6 +1,22 @@
+import type { JobFigures } from "@heddle/client/cluster";
 import { Heddle } from "@heddle/client/heddle";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type {
+  DryRun,
+  Job,
+  JobExplanation,
+  JobSummary,
+  Model,
+  SubmittedJob,
+  Worker,
+} from "@heddle/client/views";
+import { afterAll, beforeAll, describe, expect, expectTypeOf, it } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
+import type { viewExplanation } from "../jobs/explanation-view.ts";
+import type { jobFigures } from "../jobs/job-figures.ts";
+import type { viewJob, viewWholeJob } from "../jobs/job-view.ts";
+import type { dryRun, SubmittedJob as ToldJob } from "../jobs/submission.ts";
+import type { ModelView } from "../models/model-view.ts";
+import type { WorkerView } from "../operations/worker-view.ts";
 
 /** Routes of the client's own resources that it has no method for, and why. */
 const EXCLUDED: Readonly<Record<string, string>> = {
@@ -113,4 +129,19 @@ describe("the client library and the table of routes", () => {
     expect(ofJob).toMatchObject({ nodes: { total: 0 }, changes: expect.any(Array) });
     expect(await jobs.get(id)).toMatchObject({ explanation: ofJob, phase: /^(ACC|PEND)/ });
   });
+
+  it("have the same types of answers, which the type check holds (npm run typecheck)", () => {
+    type Whole = ReturnType<typeof viewWholeJob> & Pick<Job, "explanation">;
+    expectTypeOf<ReturnType<typeof viewJob>>().toExtend<Loose<JobSummary>>();
+    expectTypeOf<Whole>().toExtend<Loose<Job>>();
+    expectTypeOf<ReturnType<typeof viewExplanation>>().toExtend<JobExplanation>();
+    expectTypeOf<ReturnType<typeof dryRun>>().toExtend<Loose<DryRun>>();
+    expectTypeOf<ToldJob>().toExtend<SubmittedJob>();
+    expectTypeOf<WorkerView>().toExtend<Loose<Worker>>();
+    expectTypeOf<ModelView>().toExtend<Model>();
+    expectTypeOf<ReturnType<typeof jobFigures>>().toExtend<JobFigures>();
+  });
 });
+
+/** The members whose words the master's views have as mere text, and times as may-be-null. */
+type Loose<T> = Omit<T, "object" | "phase" | "submitted_at" | "since" | "verdict">;
