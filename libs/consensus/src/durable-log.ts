@@ -95,14 +95,12 @@ export class DurableLog {
 
   /** Writes what a MsgStorageAppend holds; resolves when it and all before it are durable. */
   async write(message: Message): Promise<void> {
-    const { term, vote, commit, entries, snapshot, responses } = message;
-    const state = term > 0 ? { term, vote, commit } : this.#unwrittenState;
-    const onlyCommit = entries.length === 0 && !snapshot && responses.length === 0;
-    if (state && onlyCommit && !this.#mustSync(state)) {
-      this.#unwrittenState = state;
-      return;
-    }
-    this.#unwrittenState = undefined;
+    const { term, vote, commit, entries, snapshot } = message;
+    const newest = term > 0 ? { term, vote, commit } : this.#unwrittenState;
+    const onlyCommit = entries.length === 0 && !snapshot && !(newest && this.#mustSync(newest));
+    // A commit index alone promises nothing to anyone, so it waits for a write that must be made.
+    const state = onlyCommit ? undefined : newest;
+    this.#unwrittenState = onlyCommit ? newest : undefined;
     // The state goes first: were the write torn, no entry may be of a later term than the state.
     const records: WalRecord[] = [];
     if (state) records.push(stateRecord(state));

@@ -193,13 +193,14 @@ export class RaftReplica<Reply> {
   /**
    * Resolves with the state machine's reply once the command is committed and applied here. Rejects
    * with `unavailable` where it is not made or where nobody can tell (the message says which), and
-   * with `overloaded`; it is never proposed twice.
+   * with `overloaded`; it is never proposed twice. The number comes back with the applied command;
+   * whoever gives it gives each once, and always.
    */
-  propose(command: Uint8Array): Promise<Reply> {
+  propose(command: Uint8Array, sequence: number = this.#nextSequence++): Promise<Reply> {
     if (this.#stopped) return Promise.reject(this.#stopped);
-    const id = this.#nextId();
-    const data = encodeProposal(id, command);
-    const reply = this.#proposals.add(id.sequence, { type: "EntryNormal", data }, this.#deadline());
+    const { id: node, incarnation } = this.#options;
+    const data = encodeProposal({ node, incarnation, sequence }, command);
+    const reply = this.#proposals.add(sequence, { type: "EntryNormal", data }, this.#deadline());
     this.#queuePump();
     return reply;
   }

@@ -27,6 +27,14 @@ import type {
   LoadRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/LoadRequest";
 import type {
+  LocateReply,
+  LocateReply__Output,
+} from "@heddle/contracts/generated/heddle/v1/LocateReply";
+import type {
+  LocateRequest,
+  LocateRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/LocateRequest";
+import type {
   NodeReport,
   NodeReport__Output,
 } from "@heddle/contracts/generated/heddle/v1/NodeReport";
@@ -46,15 +54,6 @@ import type {
   PullRequest,
   PullRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/PullRequest";
-import type { RaftFrame, RaftFrame__Output } from "@heddle/contracts/generated/heddle/v1/RaftFrame";
-import type {
-  SnapshotPart,
-  SnapshotPart__Output,
-} from "@heddle/contracts/generated/heddle/v1/SnapshotPart";
-import type {
-  SnapshotReply,
-  SnapshotReply__Output,
-} from "@heddle/contracts/generated/heddle/v1/SnapshotReply";
 import type {
   UnloadReply,
   UnloadReply__Output,
@@ -127,16 +126,12 @@ export const sessionMethod = method<
   InferenceEvents,
   InferenceEvents__Output
 >(workerInferenceService, "Session");
-export const exchangeMethod = method<RaftFrame, RaftFrame__Output, RaftFrame, RaftFrame__Output>(
-  raftService,
-  "Exchange",
-);
-export const installSnapshotMethod = method<
-  SnapshotPart,
-  SnapshotPart__Output,
-  SnapshotReply,
-  SnapshotReply__Output
->(raftService, "InstallSnapshot");
+export const locateMethod = method<
+  LocateRequest,
+  LocateRequest__Output,
+  LocateReply,
+  LocateReply__Output
+>(raftService, "Locate");
 export const progressMethod = method<
   ProgressRequest,
   ProgressRequest__Output,

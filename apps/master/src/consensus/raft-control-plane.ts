@@ -1,13 +1,13 @@
 import { AppError } from "@heddle/base/errors";
-import { RaftReplica } from "@heddle/consensus/raft-replica";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
 import type { LogCommand } from "@heddle/control/replicated-control";
 import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
+import { Peer } from "@heddle/rpc/peer";
+import { progressMethod } from "@heddle/rpc/proto";
 import type { BoundServer } from "@heddle/rpc/server";
-import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import type { ControlGroup, ControlPlane, GroupStatus, MemberProgress } from "../ports.ts";
 import { ControlMachine, controlCommandOf, encodeLogCommand } from "./control-machine.ts";
 import type { DirectoryLock } from "./directory-lock.ts";
@@ -15,8 +15,7 @@ import { Formation } from "./formation.ts";
 import { type FullIdentity, isFull, startIdentity, writeIdentity } from "./identity.ts";
 import { memberChanges } from "./member-changes.ts";
 import { RaftService } from "./raft-service.ts";
-import { RaftTransport } from "./raft-transport.ts";
-import { startTicks, type Ticks } from "./ticks.ts";
+import { ThreadedReplica } from "./thread/threaded-replica.ts";
 
 export interface RaftControlPlaneOptions {
   /** The directory, which this process holds by `lock`; both are let go of at the end. */
@@ -27,6 +26,8 @@ export interface RaftControlPlaneOptions {
   readonly peers: ReadonlyMap<string, string>;
   readonly clusterToken: string;
   readonly server: BoundServer;
+  /** Where the other masters' connections are taken, on the server's host; 0 for any free port. */
+  readonly raftPort?: number | undefined;
   readonly logger: Logger;
   /** Called when this master must end: its disk failed, or its state differs from the others'. */
   readonly onFatal: (error: AppError) => void;
@@ -37,12 +38,7 @@ export interface RaftControlPlaneOptions {
   readonly hashEveryCommands?: number | undefined;
 }
 
-const TICK_MS = 50;
-/** 100 ms between heartbeats, 700 to 1,400 ms of silence until an election. */
-const HEARTBEAT_TICKS = 2;
-const ELECTION_TICKS = 14;
-/** 10 s: longer than any election that can succeed. */
-const REQUEST_TICKS = 200;
+const progressDeadlineMs = 1_000;
 
 /**
  * The control plane of a master in a group of one, three or more: a Raft replica whose state machine
@@ -54,17 +50,13 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   readonly #listeners = new Set<(command: ControlCommand | undefined) => void>();
   readonly #hashCheck = new HashCheck();
   readonly #machine: ControlMachine;
-  readonly #transport: RaftTransport;
-  #replica: RaftReplica<ControlReply> | undefined;
-  #ticks: Ticks | undefined;
+  #replica: ThreadedReplica<ControlReply> | undefined;
   #fault: AppError | undefined;
 
   private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
     this.#options = options;
     this.#identity = identity;
     this.#machine = new ControlMachine((entry) => this.#onEntry(entry));
-    const { clusterToken, peers: addresses, logger: log } = options;
-    this.#transport = new RaftTransport({ identity, clusterToken, addresses, log });
   }
 
   /**
@@ -121,30 +113,44 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   status(): GroupStatus {
-    const { id, ...rest } = this.#running.status();
-    const connected = (member: number) => member === id || this.#transport.isConnected(member);
+    const { connected, roster: _, nextMemberId: __, ...rest } = this.#running.status();
+    const isConnected = (member: number) => member === rest.id || connected.includes(member);
     return {
       ...rest,
-      id,
       cluster: this.#identity.cluster,
       stateHash: this.#machine.control.hash,
       commands: this.#machine.control.commands,
-      members: rest.members.map((member) => ({ ...member, connected: connected(member.id) })),
+      members: rest.members.map((member) => ({ ...member, connected: isConnected(member.id) })),
     };
   }
 
   async progress(): Promise<readonly MemberProgress[]> {
     const { leader, role } = this.#running.status();
     if (role === "leader") return this.#ownProgress();
-    return leader === undefined ? [] : this.#transport.askProgress(leader);
+    return leader === undefined ? [] : this.#askProgress(leader);
   }
 
-  #ownProgress(): MemberProgress[] {
+  async #ownProgress(): Promise<MemberProgress[]> {
+    await this.#running.refresh();
     const { role, members } = this.#running.status();
     if (role !== "leader") throw new AppError("unavailable", "this master does not lead");
     return members.flatMap(({ id, match, active }) =>
       match === undefined ? [] : [{ id, match, active: active === true }],
     );
+  }
+
+  async #askProgress(leader: number): Promise<readonly MemberProgress[]> {
+    const { peers, clusterToken } = this.#options;
+    const member = this.#running.members.find(({ id }) => id === leader);
+    const address = member && (peers.get(member.name) ?? member.address);
+    if (!address) throw new AppError("unavailable", "the leader's address is unknown");
+    const peer = new Peer(address, clusterToken);
+    try {
+      const { members } = await peer.unary(progressMethod, {}, { deadlineMs: progressDeadlineMs });
+      return members;
+    } finally {
+      peer.close();
+    }
   }
 
   async transferLeadership(name: string | undefined): Promise<void> {
@@ -170,60 +176,37 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   async close(): Promise<void> {
-    this.#ticks?.stop();
     await this.#replica?.stop();
-    this.#transport.close();
     await this.#options.lock.close();
   }
 
-  get #running(): RaftReplica<ControlReply> {
+  get #running(): ThreadedReplica<ControlReply> {
     if (!this.#replica) throw new Error("the replica is used before it was opened");
     return this.#replica;
   }
 
   async #start(service: RaftService): Promise<void> {
-    const { directory, segmentBytes, snapshotEntries, logger } = this.#options;
-    const { id, cluster, incarnation, beginning } = this.#identity;
-    // A joining member knows the others by hearsay until their snapshot or log comes.
-    this.#transport.setMembers(beginning?.members.filter((member) => member.id !== id) ?? []);
-    const replica = await RaftReplica.open<ControlReply>({
-      id,
-      incarnation,
-      storage: {
-        files: nodeStorageFiles,
-        directory,
-        owner: { cluster, node: String(id) },
-        segmentBytes,
-        onDamaged: (error) => logger.error({ err: error }, "a snapshot is damaged"),
-      },
+    const { directory, server, clusterToken, peers: addresses, logger } = this.#options;
+    const { segmentBytes, snapshotEntries, raftPort = 0 } = this.#options;
+    const host = server.address.slice(0, server.address.lastIndexOf(":"));
+    const { replica, port } = await ThreadedReplica.open<ControlReply>({
+      ...{ identity: this.#identity, directory, clusterToken, addresses },
+      ...{ segmentBytes, snapshotEntries },
+      listen: { host, port: raftPort },
       machine: this.#machine,
-      transport: this.#transport,
-      random: Math.random,
-      firstMembers: beginning?.kind === "first" ? beginning.members : undefined,
-      isJoining: beginning !== undefined,
-      electionTicks: ELECTION_TICKS,
-      heartbeatTicks: HEARTBEAT_TICKS,
-      requestTicks: REQUEST_TICKS,
-      snapshotEntries,
-      yieldToLoop: () => new Promise((resolve) => setImmediate(resolve)),
+      log: logger,
       onFatal: (error) => this.#fail(error),
-      trace: (event) => {
-        if (event.kind === "roleChanged")
-          logger.info({ ...event }, "the role in the group changed");
-      },
     });
     this.#replica = replica;
     // From here on an empty log would be a lost one; a joining member may be empty once more.
-    if (beginning?.kind === "first") {
+    if (this.#identity.beginning?.kind === "first") {
       await writeIdentity(directory, { ...this.#identity, beginning: undefined });
     }
-    this.#transport.receiveWith(replica);
     service.serve({
-      transport: this.#transport,
+      port,
       introduce: (from) => memberChanges(this.#identity, replica, from, logger),
       progress: () => this.#ownProgress(),
     });
-    this.#ticks = startTicks(TICK_MS, (ticks) => replica.tick(ticks));
   }
 
   #propose(entry: LogCommand): Promise<ControlReply> {
@@ -264,7 +247,6 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   #fail(error: AppError): void {
     if (this.#fault) return;
     this.#fault = error;
-    this.#ticks?.stop();
     this.#options.onFatal(error);
   }
 }
