@@ -9,6 +9,8 @@ import type { KvClient } from "./kv-client.ts";
 /** What one run of the load measured. */
 export interface KvLoadResult {
   readonly perSecond: number;
+  /** All calls that were answered, the warm-up's too. */
+  readonly calls: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly failures: number;
@@ -28,7 +30,7 @@ const { values } = parseArgs({
 });
 const valueBytes = 256;
 const keys = 1_000;
-const warmupMs = 700;
+const warmupMs = 1_500;
 const value = Buffer.alloc(valueBytes, "v");
 const client: KvClient =
   values.store === "etcd" ? new EtcdClient(values.address) : new HeddleClient(values.address);
@@ -36,6 +38,7 @@ const client: KvClient =
 const startMs = performance.now() + warmupMs;
 const endMs = startMs + Number(values.seconds) * 1000;
 const latenciesMs: number[] = [];
+let calls = 0;
 let failures = 0;
 let firstFailure = "";
 
@@ -51,6 +54,7 @@ const seconds = (performance.now() - startMs) / 1000;
 const { p50, p99 } = summarize(latenciesMs);
 const result: KvLoadResult = {
   perSecond: latenciesMs.length / seconds,
+  calls,
   p50Ms: p50,
   p99Ms: p99,
   failures,
@@ -68,6 +72,7 @@ async function call(caller: number): Promise<void> {
     const key = `key-${turn % keys}`;
     try {
       await (values.op === "put" ? client.put(key, value) : client.read(key));
+      calls++;
       if (sentMs >= startMs) latenciesMs.push(performance.now() - sentMs);
     } catch (error) {
       failures++;
