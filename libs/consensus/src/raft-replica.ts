@@ -282,13 +282,12 @@ export class RaftReplica<Reply> {
   #processReady(): void {
     const { messages, readStates } = this.#raw.ready();
     for (const read of readStates) this.#reads.answered(read);
-    const outgoing: Message[] = [];
+    // What may leave at once leaves first, so that the members write while this one does.
+    this.#send(messages.filter(({ to }) => to !== APPEND_THREAD && to !== APPLY_THREAD));
     for (const message of messages) {
       if (message.to === APPEND_THREAD) this.#write(message);
       else if (message.to === APPLY_THREAD) this.#queueApply(message);
-      else outgoing.push(message);
     }
-    this.#send(outgoing);
     this.#reads.applied(this.#applier.applied.index);
   }
 

@@ -5,7 +5,7 @@ import { RaftReplica } from "@heddle/consensus/raft-replica";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { locateMethod } from "@heddle/rpc/proto";
-import { nodeStorageFiles } from "@heddle/storage/storage-files";
+import { dedicatedStorageFiles } from "@heddle/storage/storage-files";
 import { type Endpoint, RaftTransport } from "../transport/raft-transport.ts";
 import { RemoteMachine } from "./remote-machine.ts";
 import {
@@ -148,7 +148,7 @@ class RaftThread {
     return RaftReplica.open<undefined>({
       ...{ id, incarnation, snapshotEntries, machine: this.#machine },
       storage: {
-        files: nodeStorageFiles,
+        files: dedicatedStorageFiles(() => performance.now()),
         directory,
         owner: { cluster, node: String(id) },
         segmentBytes,

@@ -5,7 +5,7 @@ import { type MachineTask, packCommands } from "./thread-protocol.ts";
 /** Bytes of commands that the main thread may have before it; more wait here. */
 const MAX_AHEAD_BYTES = 2 * 1024 * 1024;
 /** How long commands that nobody on this master waits for gather; saves crossings on followers. */
-const GATHER_MS = 3;
+const GATHER_MS = 10;
 const MAX_GATHERED_BYTES = 64 * 1024;
 
 interface Waiter {

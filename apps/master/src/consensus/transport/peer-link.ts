@@ -78,7 +78,7 @@ export class PeerLink {
   #flushSoon(): void {
     if (this.#flushQueued) return;
     this.#flushQueued = true;
-    setImmediate(() => {
+    queueMicrotask(() => {
       this.#flushQueued = false;
       this.#flush();
     });
