@@ -180,9 +180,14 @@ export function repositoryFiles(root: string): string[] {
   return list.split("\0").filter((path) => path !== "" && existsSync(join(root, path)));
 }
 
+/** AssemblyScript has TypeScript's suffix and a grammar of its own. */
+function isAssembly(path: string): boolean {
+  return path.includes("/assembly/");
+}
+
 /** Every hand-written source file of the repository. */
 export function readSources(root: string, paths = repositoryFiles(root)): SourceFile[] {
   return paths
-    .filter((path) => /\.(ts|tsx|mts|mjs)$/.test(path) && !isGenerated(path))
+    .filter((path) => /\.(ts|tsx|mts|mjs)$/.test(path) && !isGenerated(path) && !isAssembly(path))
     .map((path) => parseSource(path, readFileSync(join(root, path), "utf8")));
 }

@@ -1,0 +1,107 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { onnxBackend } from "@heddle/backends/onnx-backend";
+import { seededRandom } from "@heddle/base/random";
+import { TestSession } from "@heddle/engines/llama/test-session";
+import { initialParameters } from "@heddle/training/initialize";
+import { Graph } from "@heddle/training/ir/graph";
+import type { Value } from "@heddle/training/ir/value";
+import {
+  type LanguageModelShape,
+  languageModelLogits,
+  languageModelParameters,
+  languageModelProgram,
+} from "@heddle/training/language-model/language-model";
+import { ADAM } from "@heddle/training/optimizers/optimizer";
+import type { Parameters } from "@heddle/training/parameter-client";
+import { interpret } from "@heddle/training/reference/interpreter";
+import { localStepsOf, nextName } from "@heddle/training/training-program";
+import { textBatches } from "@heddle/training/weave/batches";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { BYTE_VOCABULARY_SIZE, encodeText, exportLanguageModel } from "./export-language-model.ts";
+
+const SHAPE: LanguageModelShape = {
+  ...{ vocab_size: BYTE_VOCABULARY_SIZE, context_length: 32, hidden_size: 32, layers: 2 },
+  ...{ heads: 4, kv_heads: 2, intermediate_size: 64, rope_theta: 10_000, norm_epsilon: 1e-5 },
+};
+const TEXT = "a heddle guides the warp, a shuttle carries the weft. ".repeat(8);
+const LINEAGE = {
+  ...{ jobId: "job_1", jobName: "tiny", dataDigest: "ab", codeVersion: "0", step: 60 },
+};
+
+let directory: string;
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "heddle-export-"));
+});
+afterAll(() => rm(directory, { recursive: true }));
+
+test("the exported model's greedy text is the trainer's own, token by token", async () => {
+  const parameters = await train();
+  const path = join(directory, "model.gguf");
+  await exportLanguageModel(path, SHAPE, parameters, LINEAGE);
+  const prompt = "a heddle";
+  expect(await serve(path, prompt, 16)).toBe(greedy(parameters, prompt, 16));
+}, 60_000);
+
+test("a tensor that is missing is named, and no file is left", async () => {
+  const path = join(directory, "none.gguf");
+  const exported = exportLanguageModel(path, SHAPE, {}, LINEAGE);
+  await expect(exported).rejects.toThrow(/token_embd has 32 x \d+ weights, got nothing/);
+});
+
+/** Sixty steps on one short text: enough for weights that mean something. */
+async function train(): Promise<Parameters> {
+  const random = seededRandom(2);
+  const program = languageModelProgram(SHAPE, 4);
+  const parameters = initialParameters(languageModelParameters(SHAPE), random);
+  const executable = localStepsOf(program, { optimizer: ADAM, maxGradientNorm: 1 }, 60);
+  const compiled = await onnxBackend({ device: "cpu", threads: 1 }).compile(executable);
+  const state = executable.inputs
+    .filter(({ name }) => name.includes("_moment.") || name === "step")
+    .map(({ name, shape }) => [name, new Float32Array(shape.reduce((a, b) => a * b, 1))] as const);
+  const text = encodeText(Buffer.from(TEXT));
+  const data = textBatches(text, { batch: 4, length: 32 }, random)(60);
+  const rate = { learning_rate: Float32Array.of(1e-2) };
+  const results = await compiled.run({
+    ...parameters,
+    ...Object.fromEntries(state),
+    ...data,
+    ...rate,
+  });
+  return Object.fromEntries(
+    Object.keys(parameters).map((name) => [name, results[nextName(name)] as Float32Array]),
+  );
+}
+
+/** The trainer's own program, run by the float64 interpreter over the whole text each time. */
+function greedy(parameters: Parameters, prompt: string, count: number): string {
+  const tokens = [...encodeText(Buffer.from(prompt))];
+  const made: number[] = [];
+  const graph = new Graph();
+  const inputs: Record<string, Value> = { tokens: graph.input("tokens", [1, 32], "i32") };
+  for (const { name, shape } of languageModelParameters(SHAPE)) {
+    inputs[name] = graph.input(name, shape);
+  }
+  const logits = languageModelLogits(graph, inputs, SHAPE);
+  while (made.length < count) {
+    const padded = [...tokens, ...new Array<number>(32 - tokens.length).fill(0)];
+    const [rows] = interpret([logits], { ...parameters, tokens: padded });
+    const width = BYTE_VOCABULARY_SIZE;
+    const row = rows?.subarray((tokens.length - 1) * width, tokens.length * width) ?? [];
+    const best = [...row].reduce((top, value, at) => (value > (row[top] ?? 0) ? at : top), 0);
+    tokens.push(best);
+    made.push(best - (encodeText(Uint8Array.of(0))[0] ?? 0));
+  }
+  return Buffer.from(made).toString();
+}
+
+async function serve(path: string, content: string, maxTokens: number): Promise<string> {
+  const session = await TestSession.open({}, path);
+  try {
+    const answer = await session.ask({ prompt: [{ role: "user", content }], maxTokens });
+    return answer.texts[0] ?? "";
+  } finally {
+    await session.close();
+  }
+}

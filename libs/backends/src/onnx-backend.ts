@@ -1,0 +1,80 @@
+import { AppError } from "@heddle/base/errors";
+import type { Backend, CompiledProgram, Tensors } from "@heddle/training/backend";
+import { type Executable, fedInputs, givenOutputs } from "@heddle/training/executable";
+import { elementCount } from "@heddle/training/ir/value";
+import { emitModel } from "@heddle/training/onnx/emit-model";
+import { InferenceSession, Tensor } from "onnxruntime-node";
+
+export interface OnnxOptions {
+  /** `cpu`, or `cuda` and the device's index. Nothing falls back: what cannot be had is an error. */
+  readonly device: "cpu" | `cuda:${number}`;
+  /** Threads of one operator; more than the cores that are free makes it slower. */
+  readonly threads: number;
+}
+
+/**
+ * ONNX Runtime. A run blocks the thread that it is called in, so this belongs into a process or
+ * worker thread of its own.
+ */
+export function onnxBackend(options: OnnxOptions): Backend {
+  return {
+    name: "onnx",
+    device: options.device,
+    compile: (executable) => compile(executable, options),
+  };
+}
+
+async function compile(executable: Executable, options: OnnxOptions): Promise<CompiledProgram> {
+  const session = await openSession(emitModel(executable), options);
+  const inputs = fedInputs(executable);
+  const outputs = givenOutputs(executable).map(({ name }) => name);
+  return {
+    run: async (feeds: Tensors) => {
+      const tensors: Record<string, Tensor> = {};
+      for (const { name, shape, type } of inputs) {
+        const data = checked(name, shape, type, feeds[name]);
+        // The union's members are told apart by what they hold.
+        tensors[name] =
+          data instanceof Int32Array
+            ? new Tensor("int32", data, shape)
+            : new Tensor("float32", data, shape);
+      }
+      const results = await session.run(tensors);
+      return Object.fromEntries(outputs.map((name) => [name, results[name]?.data as Float32Array]));
+    },
+    close: () => session.release(),
+  };
+}
+
+async function openSession(model: Uint8Array, options: OnnxOptions): Promise<InferenceSession> {
+  const [kind, index] = options.device.split(":");
+  try {
+    return await InferenceSession.create(model, {
+      executionProviders: [
+        kind === "cuda" ? { name: "cuda", deviceId: Number(index ?? 0) } : { name: "cpu" },
+      ],
+      intraOpNumThreads: options.threads,
+      interOpNumThreads: 1,
+      executionMode: "sequential",
+      logSeverityLevel: 3,
+    });
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new AppError("unavailable", `ONNX Runtime cannot run this on ${options.device}: ${why}`, {
+      cause,
+    });
+  }
+}
+
+function checked(
+  name: string,
+  shape: readonly number[],
+  type: "f32" | "i32",
+  data: Float32Array | Int32Array | undefined,
+): Float32Array | Int32Array {
+  const kind = type === "f32" ? Float32Array : Int32Array;
+  if (data instanceof kind && data.length === elementCount(shape)) return data;
+  const got = data === undefined ? "nothing" : `a ${data.constructor.name} of ${data.length}`;
+  const message = `the input ${name} wants a ${kind.name} of shape [${shape.join()}], got ${got}`;
+  throw new AppError("invalid_value", message);
+}

@@ -1,0 +1,13 @@
+// Original file: proto/parameters.proto
+
+import type { ShardId as _heddle_v1_ShardId, ShardId__Output as _heddle_v1_ShardId__Output } from '../../heddle/v1/ShardId.ts';
+
+export interface ExportShard {
+  'id'?: (_heddle_v1_ShardId | null);
+  'checkpoint'?: (string);
+}
+
+export interface ExportShard__Output {
+  'id': (_heddle_v1_ShardId__Output | null);
+  'checkpoint': (string);
+}

@@ -1,0 +1,24 @@
+// Original file: proto/parameters.proto
+
+import type { ShardId as _heddle_v1_ShardId, ShardId__Output as _heddle_v1_ShardId__Output } from '../../heddle/v1/ShardId.ts';
+import type { Long } from '@grpc/proto-loader';
+
+export interface PushParameters {
+  'id'?: (_heddle_v1_ShardId | null);
+  'rank'?: (number);
+  'clock'?: (number | string | Long);
+  'weight'?: (number | string);
+  'learningRate'?: (number | string);
+  'source'?: (string);
+  'part'?: (string);
+}
+
+export interface PushParameters__Output {
+  'id': (_heddle_v1_ShardId__Output | null);
+  'rank': (number);
+  'clock': (number);
+  'weight': (number);
+  'learningRate': (number);
+  'source': (string);
+  'part': (string);
+}

@@ -1,0 +1,11 @@
+// Original file: proto/parameters.proto
+
+import type { Long } from '@grpc/proto-loader';
+
+export interface PushReply {
+  'version'?: (number | string | Long);
+}
+
+export interface PushReply__Output {
+  'version': (number);
+}

@@ -1,0 +1,13 @@
+// Original file: proto/parameters.proto
+
+import type { ShardId as _heddle_v1_ShardId, ShardId__Output as _heddle_v1_ShardId__Output } from '../../heddle/v1/ShardId.ts';
+
+export interface TakePart {
+  'id'?: (_heddle_v1_ShardId | null);
+  'part'?: (string);
+}
+
+export interface TakePart__Output {
+  'id': (_heddle_v1_ShardId__Output | null);
+  'part': (string);
+}

@@ -1,0 +1,148 @@
+import { CHATML_TEMPLATE } from "../text/chat-template.ts";
+import type { GgufValue } from "./gguf-format.ts";
+import { type GgufTensor, writeGguf } from "./gguf-writer.ts";
+import type { WritableTensorType } from "./tensor-encoding.ts";
+
+/** The sizes of a decoder of LLaMA's shape. */
+export interface LlamaShape {
+  readonly embedding: number;
+  readonly blocks: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly feedForward: number;
+  readonly contextTokens: number;
+  readonly normEpsilon: number;
+  readonly ropeBase: number;
+}
+
+/** Token types of llama.cpp (enum llama_token_type). */
+const NORMAL = 1;
+const CONTROL = 3;
+const UNUSED = 5;
+
+/** llama_ftype: LLAMA_FTYPE_ALL_F32, _MOSTLY_F16 and _MOSTLY_Q8_0. */
+const FILE_TYPES: Readonly<Record<WritableTensorType, number>> = { F32: 0, F16: 1, Q8_0: 7 };
+
+/** A byte-level vocabulary: each of the 256 bytes is a token, and merges make pairs of them. */
+export interface ByteVocabulary {
+  readonly tokens: readonly string[];
+  readonly types: readonly number[];
+  readonly merges: readonly string[];
+}
+
+/** Control tokens of every byte vocabulary; the bytes follow, in their own order. */
+const CONTROL_TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<pad>"];
+
+/** The token of byte 0. */
+export const FIRST_BYTE_TOKEN = CONTROL_TOKENS.length;
+
+/** With merges of the given pairs of letters; filled up to a multiple of 32 tokens. */
+export function byteVocabulary(pairs: readonly (readonly [string, string])[]): ByteVocabulary {
+  const letters = byteLetters();
+  const spelled = (letter: string) => (letter === " " ? (letters[0x20] ?? "") : letter);
+  const merged = pairs.map(([first, second]) => [spelled(first), spelled(second)] as const);
+  const tokens = [...CONTROL_TOKENS, ...letters, ...merged.map((pair) => pair.join(""))];
+  const types: number[] = tokens.map((_, i) => (i < CONTROL_TOKENS.length ? CONTROL : NORMAL));
+  for (; tokens.length % 32 !== 0; types.push(UNUSED)) tokens.push(`<unused${tokens.length}>`);
+  return { tokens, types, merges: merged.map((pair) => pair.join(" ")) };
+}
+
+/** GPT-2's letter for each byte: printable bytes stand for themselves, others move above U+0100. */
+function byteLetters(): string[] {
+  let moved = 0;
+  return Array.from({ length: 256 }, (_, byte) => {
+    const printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    return String.fromCharCode(printable ? byte : 256 + moved++);
+  });
+}
+
+/** A model to write: its weights by GGUF's names, without `.weight`, rows of outputs. */
+export interface LlamaModel {
+  readonly name: string;
+  readonly shape: LlamaShape;
+  readonly vocabulary: ByteVocabulary;
+  /** How matrices are stored; vectors are always F32. */
+  readonly type: WritableTensorType;
+  /** Jinja; ChatML where absent. */
+  readonly chatTemplate?: string | undefined;
+  readonly metadata?: ReadonlyMap<string, GgufValue> | undefined;
+  /** Called once for each tensor, in the file's order. */
+  weights(name: string, columns: number, rows: number): Float32Array;
+}
+
+/** Writes a model of llama.cpp's architecture `llama`, whole or not at all. */
+export async function writeLlamaModel(path: string, model: LlamaModel): Promise<void> {
+  const metadata = new Map([
+    ...architecture(model),
+    ...tokenizer(model),
+    ...(model.metadata ?? new Map<string, GgufValue>()),
+  ]);
+  await writeGguf(path, { metadata, tensors: tensorsOf(model) });
+}
+
+function architecture({ name, shape, vocabulary, type }: LlamaModel): [string, GgufValue][] {
+  return [
+    ["general.architecture", { type: "string", value: "llama" }],
+    ["general.name", { type: "string", value: name }],
+    ["general.file_type", uint32(FILE_TYPES[type])],
+    ["llama.vocab_size", uint32(vocabulary.tokens.length)],
+    ["llama.context_length", uint32(shape.contextTokens)],
+    ["llama.embedding_length", uint32(shape.embedding)],
+    ["llama.block_count", uint32(shape.blocks)],
+    ["llama.feed_forward_length", uint32(shape.feedForward)],
+    ["llama.attention.head_count", uint32(shape.heads)],
+    ["llama.attention.head_count_kv", uint32(shape.kvHeads)],
+    ["llama.attention.layer_norm_rms_epsilon", { type: "float32", value: shape.normEpsilon }],
+    ["llama.rope.dimension_count", uint32(shape.embedding / shape.heads)],
+    ["llama.rope.freq_base", { type: "float32", value: shape.ropeBase }],
+  ];
+}
+
+function tokenizer({ vocabulary, chatTemplate }: LlamaModel): [string, GgufValue][] {
+  return [
+    ["tokenizer.ggml.model", { type: "string", value: "gpt2" }],
+    ["tokenizer.ggml.pre", { type: "string", value: "gpt-2" }],
+    ["tokenizer.ggml.tokens", { type: "array", items: "string", value: vocabulary.tokens }],
+    ["tokenizer.ggml.token_type", { type: "array", items: "int32", value: vocabulary.types }],
+    ["tokenizer.ggml.merges", { type: "array", items: "string", value: vocabulary.merges }],
+    ["tokenizer.ggml.bos_token_id", uint32(0)],
+    ["tokenizer.ggml.eos_token_id", uint32(2)],
+    ["tokenizer.ggml.padding_token_id", uint32(3)],
+    ["tokenizer.ggml.add_bos_token", { type: "bool", value: false }],
+    ["tokenizer.chat_template", { type: "string", value: chatTemplate ?? CHATML_TEMPLATE }],
+  ];
+}
+
+function uint32(value: number): GgufValue {
+  return { type: "uint32", value };
+}
+
+function tensorsOf({ shape, vocabulary, type, weights }: LlamaModel): GgufTensor[] {
+  const { embedding, blocks, heads, kvHeads, feedForward } = shape;
+  const matrix = (name: string, columns: number, rows: number): GgufTensor => ({
+    ...{ name: `${name}.weight`, shape: [columns, rows], type },
+    values: () => [weights(name, columns, rows)],
+  });
+  const vector = (name: string): GgufTensor => ({
+    ...{ name: `${name}.weight`, shape: [embedding], type: "F32" },
+    values: () => [weights(name, embedding, 1)],
+  });
+  const kvSize = (embedding / heads) * kvHeads;
+  const block = (i: number) => [
+    vector(`blk.${i}.attn_norm`),
+    vector(`blk.${i}.ffn_norm`),
+    matrix(`blk.${i}.attn_q`, embedding, embedding),
+    matrix(`blk.${i}.attn_k`, embedding, kvSize),
+    matrix(`blk.${i}.attn_v`, embedding, kvSize),
+    matrix(`blk.${i}.attn_output`, embedding, embedding),
+    matrix(`blk.${i}.ffn_gate`, embedding, feedForward),
+    matrix(`blk.${i}.ffn_up`, embedding, feedForward),
+    matrix(`blk.${i}.ffn_down`, feedForward, embedding),
+  ];
+  return [
+    matrix("token_embd", embedding, vocabulary.tokens.length),
+    ...Array.from({ length: blocks }, (_, i) => block(i)).flat(),
+    vector("output_norm"),
+    matrix("output", embedding, vocabulary.tokens.length),
+  ];
+}

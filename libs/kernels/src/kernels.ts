@@ -1,0 +1,82 @@
+import { KERNELS_MODULE } from "./generated/kernels-module.ts";
+
+/** Elements that every count is a multiple of; slabs are padded with zeros. */
+export const KERNEL_BLOCK = 256;
+
+/**
+ * The parameter server's arithmetic over one memory: assembly/kernels.ts says what each does.
+ * Pointers are byte offsets, multiples of 16; counts are of float32 elements, multiples of 256.
+ */
+export interface Kernels {
+  add(acc: number, part: number, count: number): void;
+  addScaled(acc: number, part: number, count: number, weight: number): void;
+  addBf16(acc: number, part: number, count: number, weight: number): void;
+  addInt8(acc: number, part: number, scales: number, count: number, weight: number): void;
+  toBf16(out: number, values: number, count: number): void;
+  toInt8(out: number, scales: number, values: number, count: number): void;
+  sumSquares(values: number, count: number): number;
+  /** 1 where an element is NaN or infinite, else 0. */
+  notFinite(values: number, count: number): number;
+  sgd(p: number, g: number, count: number, rate: number, scale: number): void;
+  momentum(
+    p: number,
+    v: number,
+    g: number,
+    count: number,
+    rate: number,
+    factor: number,
+    nesterov: number,
+    scale: number,
+  ): void;
+  adam(
+    p: number,
+    first: number,
+    second: number,
+    g: number,
+    count: number,
+    rate: number,
+    spread: number,
+    beta1: number,
+    beta2: number,
+    epsilon: number,
+    decay: number,
+    scale: number,
+  ): void;
+}
+
+const PAGE_BYTES = 65_536;
+/** Pages of a 32-bit memory: 4 GiB. */
+const MAX_PAGES = 65_536;
+
+/** A WebAssembly memory that threads share; it travels to a worker thread as it is. */
+export interface KernelMemory {
+  readonly buffer: SharedArrayBuffer;
+}
+
+/** What is used of https://webassembly.github.io/spec/js-api; TypeScript has it with the DOM alone. */
+declare const WebAssembly: {
+  readonly Memory: new (limits: {
+    readonly initial: number;
+    readonly maximum: number;
+    readonly shared: true;
+  }) => KernelMemory;
+  readonly Module: new (bytes: Uint8Array) => object;
+  readonly Instance: new (module: object, imports: object) => { readonly exports: object };
+};
+
+/** A memory of at least so many bytes, zero at first. Throws a RangeError above 4 GiB. */
+export function kernelMemory(bytes: number): KernelMemory {
+  const pages = Math.max(1, Math.ceil(bytes / PAGE_BYTES));
+  if (pages > MAX_PAGES) {
+    throw new RangeError(`${bytes} bytes are more than the 4 GiB of one memory`);
+  }
+  return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
+}
+
+/** The kernels over a memory; each thread that uses it makes its own. */
+export function loadKernels(memory: KernelMemory): Kernels {
+  const bytes = Uint8Array.from(atob(KERNELS_MODULE), (letter) => letter.charCodeAt(0));
+  const module = new WebAssembly.Module(bytes);
+  const instance = new WebAssembly.Instance(module, { env: { memory } });
+  return instance.exports as unknown as Kernels;
+}

@@ -1,0 +1,79 @@
+import type { Random } from "@heddle/base/random";
+import type { Environment } from "./environment.ts";
+
+/** An episode that ended, by itself or by its limit. */
+export interface Episode {
+  readonly return: number;
+  readonly length: number;
+}
+
+/** What one step of all environments gave, one number for each. */
+export interface VectorStep {
+  readonly rewards: Float32Array;
+  /** 1 where the episode ended; what is seen then is already the next episode's beginning. */
+  readonly dones: Float32Array;
+}
+
+/** Several environments stepped together, each begun anew when its episode ends. */
+export class VectorEnvironment {
+  readonly size: number;
+  /** What each sees now, row by row. */
+  readonly observations: Float32Array;
+  readonly #worlds: readonly Environment[];
+  readonly #views: readonly Float32Array[];
+  readonly #random: Random;
+  readonly #returns: Float64Array;
+  readonly #lengths: Int32Array;
+  readonly #onEpisode: (episode: Episode) => void;
+
+  constructor(
+    worlds: readonly Environment[],
+    random: Random,
+    onEpisode: (episode: Episode) => void,
+  ) {
+    const width = worlds[0]?.observations ?? 0;
+    this.size = worlds.length;
+    this.#worlds = worlds;
+    this.#random = random;
+    this.#onEpisode = onEpisode;
+    this.observations = new Float32Array(worlds.length * width);
+    this.#views = worlds.map((_, i) => this.observations.subarray(i * width, (i + 1) * width));
+    this.#returns = new Float64Array(worlds.length);
+    this.#lengths = new Int32Array(worlds.length);
+    for (const i of worlds.keys()) this.#begin(i);
+  }
+
+  /** One choice, or one row of numbers, for each environment. */
+  step(actions: Int32Array | Float32Array): VectorStep {
+    const rewards = new Float32Array(this.size);
+    const dones = new Float32Array(this.size);
+    const width = actions.length / this.size;
+    for (const [i, world] of this.#worlds.entries()) {
+      const action =
+        actions instanceof Int32Array
+          ? (actions[i] ?? 0)
+          : actions.subarray(i * width, (i + 1) * width);
+      const { reward, terminated } = world.step(action, this.#view(i));
+      rewards[i] = reward;
+      const length = (this.#lengths[i] ?? 0) + 1;
+      const total = (this.#returns[i] ?? 0) + reward;
+      this.#lengths[i] = length;
+      this.#returns[i] = total;
+      if (!terminated && length < world.maxSteps) continue;
+      dones[i] = 1;
+      this.#onEpisode({ return: total, length });
+      this.#begin(i);
+    }
+    return { rewards, dones };
+  }
+
+  #begin(i: number): void {
+    this.#returns[i] = 0;
+    this.#lengths[i] = 0;
+    this.#worlds[i]?.reset(this.#random, this.#view(i));
+  }
+
+  #view(i: number): Float32Array {
+    return this.#views[i] as Float32Array;
+  }
+}

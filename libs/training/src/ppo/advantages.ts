@@ -1,0 +1,40 @@
+/** A rollout of `steps` steps in `environments` environments, step by step. */
+export interface Rollout {
+  readonly steps: number;
+  readonly environments: number;
+  readonly rewards: Float32Array;
+  readonly values: Float32Array;
+  /** 1 where the episode ended with this step. */
+  readonly dones: Float32Array;
+  /** Values of what follows the last step, one for each environment. */
+  readonly lastValues: Float32Array;
+}
+
+/**
+ * Generalized advantage estimation (Schulman et al., 2016), and the returns that go with it:
+ * A_t = delta_t + gamma lambda (1 - done_t) A_{t+1}; delta_t = r_t + gamma (1 - done_t) V_{t+1} - V_t.
+ */
+export function estimateAdvantages(
+  rollout: Rollout,
+  gamma: number,
+  lambda: number,
+): { readonly advantages: Float32Array; readonly returns: Float32Array } {
+  const { steps, environments, rewards, values, dones, lastValues } = rollout;
+  const advantages = new Float32Array(steps * environments);
+  const returns = new Float32Array(steps * environments);
+  for (let environment = 0; environment < environments; environment++) {
+    let advantage = 0;
+    let next = lastValues[environment] ?? 0;
+    for (let step = steps - 1; step >= 0; step--) {
+      const at = step * environments + environment;
+      const value = values[at] ?? 0;
+      const goesOn = 1 - (dones[at] ?? 0);
+      const delta = (rewards[at] ?? 0) + gamma * next * goesOn - value;
+      advantage = delta + gamma * lambda * goesOn * advantage;
+      advantages[at] = advantage;
+      returns[at] = advantage + value;
+      next = value;
+    }
+  }
+  return { advantages, returns };
+}

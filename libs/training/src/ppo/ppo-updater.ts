@@ -1,0 +1,161 @@
+import type { Random } from "@heddle/base/random";
+import type { Backend, Tensors } from "../backend.ts";
+import type { Executable } from "../executable.ts";
+import { elementCount } from "../ir/value.ts";
+import { ADAM } from "../optimizers/optimizer.ts";
+import type { ParameterClient, Parameters } from "../parameter-client.ts";
+import {
+  gradientName,
+  gradientsOf,
+  localStepsOf,
+  nextName,
+  slotSpecs,
+  type TrainingProgram,
+} from "../training-program.ts";
+import { gatherExperience, shuffle } from "./minibatches.ts";
+import type { PpoConfig } from "./ppo-config.ts";
+import type { Experience } from "./rollout-collector.ts";
+
+/** CleanRL's epsilon. */
+const PPO_ADAM = { ...ADAM, epsilon: 1e-5 };
+
+/** Means over the minibatches of an update, by name; `loss` among them. */
+export type UpdateMetrics = Readonly<Record<string, number>>;
+
+/** Changes the parameters by what was experienced. */
+export interface PpoUpdater {
+  update(experience: Experience, learningRate: number): Promise<UpdateMetrics>;
+  close(): Promise<void>;
+}
+
+export interface UpdaterParts {
+  readonly backend: Backend;
+  readonly program: TrainingProgram;
+  readonly config: PpoConfig;
+  readonly client: ParameterClient;
+  /** This worker's copy, changed in place. */
+  readonly parameters: Parameters;
+  readonly random: Random;
+}
+
+/**
+ * For a job of one worker: all steps of an epoch run in one call, with Adam's state kept here, and
+ * the servers are given how far the parameters have moved. They must use plain SGD.
+ */
+export async function localUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
+  const { backend, program, config, client, parameters, random } = parts;
+  const options = { optimizer: PPO_ADAM, maxGradientNorm: config.max_grad_norm };
+  const executable = localStepsOf(program, options, config.num_minibatches);
+  const compiled = await backend.compile(executable);
+  const state: Record<string, Float32Array> = { step: new Float32Array(1) };
+  for (const { name, shape } of slotSpecs(program, PPO_ADAM)) {
+    state[name] = new Float32Array(elementCount(shape));
+  }
+  return {
+    close: () => compiled.close(),
+    update: async (experience, learningRate) => {
+      const before = copyOf(parameters);
+      const order = Int32Array.from(experience.value.keys());
+      const metrics = new MetricMeans(executable);
+      for (let epoch = 0; epoch < config.update_epochs; epoch++) {
+        shuffle(order, random);
+        const feeds = { ...parameters, ...state, ...gatherExperience(experience, order) };
+        const rate = Float32Array.of(learningRate);
+        const results = await compiled.run({ ...feeds, learning_rate: rate });
+        for (const name of Object.keys(state)) state[name]?.set(results[nextName(name)] ?? []);
+        for (const [name, data] of Object.entries(parameters)) {
+          data.set(results[nextName(name)] ?? []);
+        }
+        metrics.add(results);
+        if (metrics.latest("approximate_kl") > (config.target_kl ?? Number.POSITIVE_INFINITY))
+          break;
+      }
+      await client.push(moved(before, parameters), { weight: 1, learningRate: 1 });
+      await client.pull(parameters);
+      return metrics.means();
+    },
+  };
+}
+
+/**
+ * For several workers: the gradients of each minibatch go to the servers, which clip, average and
+ * apply Adam; the parameters come back before the next.
+ */
+export async function sharedUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
+  const { backend, program, config, client, parameters, random } = parts;
+  const executable = gradientsOf(program);
+  const compiled = await backend.compile(executable);
+  return {
+    close: () => compiled.close(),
+    update: async (experience, learningRate) => {
+      const order = Int32Array.from(experience.value.keys());
+      const size = order.length / config.num_minibatches;
+      const metrics = new MetricMeans(executable);
+      for (let epoch = 0; epoch < config.update_epochs; epoch++) {
+        shuffle(order, random);
+        for (let begin = 0; begin < order.length; begin += size) {
+          const rows = gatherExperience(experience, order.subarray(begin, begin + size));
+          const results = await compiled.run({ ...parameters, ...rows });
+          const part = gradientsFrom(results, parameters);
+          await client.push(part, { weight: size, learningRate });
+          await client.pull(parameters);
+          metrics.add(results);
+        }
+      }
+      return metrics.means();
+    },
+  };
+}
+
+function gradientsFrom(results: Tensors, parameters: Parameters): Parameters {
+  return Object.fromEntries(
+    Object.keys(parameters).map((name) => [name, results[gradientName(name)] as Float32Array]),
+  );
+}
+
+function copyOf(parameters: Parameters): Parameters {
+  return Object.fromEntries(Object.entries(parameters).map(([name, data]) => [name, data.slice()]));
+}
+
+function moved(before: Parameters, after: Parameters): Parameters {
+  return Object.fromEntries(
+    Object.entries(before).map(([name, data]) => [
+      name,
+      data.map((value, i) => value - (after[name]?.[i] ?? 0)),
+    ]),
+  );
+}
+
+/** Averages what a program says besides parameters and gradients. */
+class MetricMeans {
+  readonly #names: readonly string[];
+  readonly #sums = new Map<string, number>();
+  #latest: Record<string, number> = {};
+  #count = 0;
+
+  constructor({ outputs }: Executable) {
+    this.#names = outputs
+      .filter(({ name, value }) => value.shape.length === 0 && !name.includes("."))
+      .map(({ name }) => name);
+  }
+
+  add(results: Tensors): void {
+    this.#count++;
+    for (const name of this.#names) {
+      const data = results[name] ?? [];
+      let sum = 0;
+      for (const value of data) sum += value;
+      const mean = sum / data.length;
+      this.#latest[name] = mean;
+      this.#sums.set(name, (this.#sums.get(name) ?? 0) + mean);
+    }
+  }
+
+  latest(name: string): number {
+    return this.#latest[name] ?? 0;
+  }
+
+  means(): UpdateMetrics {
+    return Object.fromEntries([...this.#sums].map(([name, sum]) => [name, sum / this.#count]));
+  }
+}

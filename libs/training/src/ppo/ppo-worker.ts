@@ -1,0 +1,101 @@
+import type { Random } from "@heddle/base/random";
+import type { Backend } from "../backend.ts";
+import type { Environment } from "../environments/environment.ts";
+import { VectorEnvironment } from "../environments/vector-environment.ts";
+import { bad } from "../ir/shapes.ts";
+import type { ParameterClient, Parameters } from "../parameter-client.ts";
+import type { PolicyShape } from "./actor-critic.ts";
+import type { PpoConfig } from "./ppo-config.ts";
+import { policyForward, ppoProgram } from "./ppo-program.ts";
+import { localUpdater, sharedUpdater, type UpdateMetrics } from "./ppo-updater.ts";
+import { collectRollout } from "./rollout-collector.ts";
+
+/** What is told of each iteration. */
+export interface PpoProgress {
+  /** From 1. */
+  readonly iteration: number;
+  readonly iterations: number;
+  /** Steps of all workers' environments so far. */
+  readonly timesteps: number;
+  /** The mean of this worker's last 100 episodes; absent before the first ended. */
+  readonly episodeReturn?: number | undefined;
+  readonly metrics: UpdateMetrics;
+}
+
+export interface PpoWorkerOptions {
+  readonly config: PpoConfig;
+  readonly makeEnvironment: () => Environment;
+  readonly backend: Backend;
+  readonly client: ParameterClient;
+  /** This worker's own draws. */
+  readonly random: Random;
+  readonly workers: number;
+  /** This worker's copy of the model; filled by the first pull. */
+  readonly parameters: Parameters;
+  /** Iterations that a checkpoint has behind it. */
+  readonly done: number;
+  readonly signal: AbortSignal;
+  readonly report: (progress: PpoProgress) => Promise<void>;
+}
+
+/** Episodes that the reported return is the mean of. */
+const RETURN_WINDOW = 100;
+
+/** The policy's shape for an environment. */
+export function policyFor(environment: Environment, hidden: number): PolicyShape {
+  const { observations, actions, continuous } = environment;
+  return { observations, actions, continuous, hidden };
+}
+
+/** Throws an AppError `invalid_value` where the batch does not divide into minibatches. */
+export function ppoIterations(config: PpoConfig, workers: number): number {
+  const batch = config.num_envs * config.num_steps;
+  if (batch % config.num_minibatches !== 0) {
+    const size = `num_envs * num_steps = ${batch}`;
+    throw bad(`${size} must be a multiple of num_minibatches ${config.num_minibatches}`);
+  }
+  return Math.max(1, Math.floor(config.total_timesteps / (batch * workers)));
+}
+
+/** One worker of a PPO job, from the first pull to the last push. */
+export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
+  const { config, backend, client, parameters, workers, random, signal } = options;
+  const iterations = ppoIterations(config, workers);
+  const returns: number[] = [];
+  const worlds = new VectorEnvironment(
+    Array.from({ length: config.num_envs }, options.makeEnvironment),
+    random,
+    (episode) => {
+      returns.push(episode.return);
+      if (returns.length > RETURN_WINDOW) returns.shift();
+    },
+  );
+  const policy = policyFor(options.makeEnvironment(), config.hidden);
+  const batch = config.num_envs * config.num_steps;
+  const program = ppoProgram(policy, batch / config.num_minibatches, config);
+  const forward = await backend.compile(policyForward(policy, config.num_envs));
+  const makeUpdater = workers === 1 ? localUpdater : sharedUpdater;
+  const updater = await makeUpdater({ ...options, program });
+  await client.pull(parameters);
+  const { num_steps: steps, gamma, gae_lambda: lambda } = config;
+  for (let iteration = options.done + 1; iteration <= iterations; iteration++) {
+    signal.throwIfAborted();
+    const collector = { policy, forward, worlds, steps, gamma, lambda, random };
+    const experience = await collectRollout(collector, parameters);
+    const left = config.anneal_lr ? 1 - (iteration - 1) / iterations : 1;
+    const metrics = await updater.update(experience, config.learning_rate * left);
+    await options.report({
+      iteration,
+      iterations,
+      timesteps: iteration * batch * workers,
+      episodeReturn: returns.length > 0 ? mean(returns) : undefined,
+      metrics,
+    });
+  }
+  await updater.close();
+  await forward.close();
+}
+
+function mean(numbers: readonly number[]): number {
+  return numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
+}

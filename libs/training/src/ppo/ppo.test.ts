@@ -1,0 +1,117 @@
+import { seededRandom } from "@heddle/base/random";
+import { describe, expect, it, test } from "vitest";
+import { acrobot } from "../environments/acrobot.ts";
+import { cartPole } from "../environments/cart-pole.ts";
+import type { Environment } from "../environments/environment.ts";
+import { mountainCar } from "../environments/mountain-car.ts";
+import { pendulum } from "../environments/pendulum.ts";
+import { VectorEnvironment } from "../environments/vector-environment.ts";
+import { estimateAdvantages } from "./advantages.ts";
+import { PPO_DEFAULTS } from "./ppo-config.ts";
+import { ppoIterations } from "./ppo-worker.ts";
+
+/** A draw in the middle: no displacement. */
+const none = () => 0.5;
+
+describe("environments", () => {
+  it("CartPole: one push from rest moves as the published equations say", () => {
+    const world = cartPole();
+    const seen = new Float32Array(4);
+    world.reset(none, seen);
+    expect([...seen]).toEqual([0, 0, 0, 0]);
+    world.step(1, seen);
+    // a = F / m - lever * turning / m; turning = -(F / m) / (l (4/3 - mp / m)).
+    const shared = 10 / 1.1;
+    const turning = -shared / (0.5 * (4 / 3 - 0.1 / 1.1));
+    expect(seen[1]).toBeCloseTo(0.02 * (shared - (0.05 * turning) / 1.1), 6);
+    expect(seen[3]).toBeCloseTo(0.02 * turning, 6);
+  });
+
+  it("CartPole pushed one way is over within 12 steps", () => {
+    const world = cartPole();
+    const seen = new Float32Array(4);
+    world.reset(none, seen);
+    let steps = 1;
+    while (!world.step(1, seen).terminated) steps++;
+    expect(steps).toBeGreaterThanOrEqual(8);
+    expect(steps).toBeLessThanOrEqual(12);
+  });
+
+  it("MountainCar cannot climb by full power, and can by swinging", () => {
+    const climb = (policy: (seen: Float32Array) => number) => {
+      const world = mountainCar();
+      const seen = new Float32Array(2);
+      world.reset(none, seen);
+      for (let step = 0; step < 200; step++) {
+        if (world.step(policy(seen), seen).terminated) return true;
+      }
+      return false;
+    };
+    expect(climb(() => 2)).toBe(false);
+    expect(climb((seen) => ((seen[1] ?? 0) < 0 ? 0 : 2))).toBe(true);
+  });
+
+  it("Pendulum: hanging costs pi^2, standing still costs nothing", () => {
+    const world = pendulum();
+    const seen = new Float32Array(3);
+    world.reset(() => 1, seen);
+    expect(world.step(Float32Array.of(0), seen).reward).toBeCloseTo(-(Math.PI ** 2 + 0.1), 5);
+    world.reset(none, seen);
+    expect(world.step(Float32Array.of(0), seen).reward).toBeCloseTo(0, 9);
+  });
+
+  it("Acrobot at rest stays at rest, and keeps its energy without torque", () => {
+    const world = acrobot();
+    const seen = new Float32Array(6);
+    world.reset(none, seen);
+    world.step(1, seen);
+    for (const [i, value] of [1, 0, 1, 0, 0, 0].entries()) expect(seen[i]).toBeCloseTo(value, 12);
+    const energy = () => {
+      const [cosineA = 0, sineA = 0, cosineB = 0, sineB = 0, first = 0, second = 0] = seen;
+      const both = first + second;
+      const tip = first * first + 0.25 * both * both + first * both * cosineB;
+      const cosineAB = cosineA * cosineB - sineA * sineB;
+      const moving = 0.5 * (1.25 * first * first + both * both + tip);
+      return moving - 9.8 * (1.5 * cosineA + 0.5 * cosineAB);
+    };
+    world.reset(() => 0.9, seen);
+    const before = energy();
+    for (let step = 0; step < 20; step++) world.step(1, seen);
+    expect(energy()).toBeCloseTo(before, 3);
+  });
+});
+
+test("episodes end by themselves or at their limit, and begin anew", () => {
+  const endless: Environment = { ...pendulum(), maxSteps: 3 };
+  const ended: number[] = [];
+  const worlds = new VectorEnvironment([cartPole(), cartPole()], seededRandom(1), (episode) =>
+    ended.push(episode.length),
+  );
+  for (let step = 0; step < 60; step++) worlds.step(Int32Array.of(1, 1));
+  expect(ended.length).toBeGreaterThan(8);
+  expect(ended.every((length) => length <= 13)).toBe(true);
+  const cut: number[] = [];
+  const limited = new VectorEnvironment([endless], seededRandom(1), (one) => cut.push(one.length));
+  for (let step = 0; step < 7; step++) limited.step(Float32Array.of(0));
+  expect(cut).toEqual([3, 3]);
+});
+
+test("advantages agree with their definition, summed out", () => {
+  const rollout = {
+    ...{ steps: 3, environments: 1, rewards: Float32Array.of(1, 2, 3) },
+    ...{ values: Float32Array.of(0.5, 0.25, 0.75), dones: Float32Array.of(0, 1, 0) },
+    lastValues: Float32Array.of(4),
+  };
+  const { advantages, returns } = estimateAdvantages(rollout, 0.9, 0.8);
+  const second = 2 - 0.25;
+  expect(advantages[2]).toBeCloseTo(3 + 0.9 * 4 - 0.75, 5);
+  expect(advantages[1]).toBeCloseTo(second, 5);
+  expect(advantages[0]).toBeCloseTo(1 + 0.9 * 0.25 - 0.5 + 0.9 * 0.8 * second, 5);
+  expect(returns[1]).toBeCloseTo(2, 5);
+});
+
+test("a batch that does not divide into minibatches is refused with both numbers", () => {
+  const config = { ...PPO_DEFAULTS, num_minibatches: 7 };
+  expect(() => ppoIterations(config, 1)).toThrow(/= 512 must be a multiple of num_minibatches 7/);
+  expect(ppoIterations(PPO_DEFAULTS, 2)).toBe(Math.floor(500_000 / 1024));
+});

@@ -1,0 +1,122 @@
+import type { Random } from "@heddle/base/random";
+import type { CompiledProgram } from "../backend.ts";
+import type { VectorEnvironment } from "../environments/vector-environment.ts";
+import { normal } from "../initialize.ts";
+import type { Parameters } from "../parameter-client.ts";
+import type { PolicyShape } from "./actor-critic.ts";
+import { estimateAdvantages } from "./advantages.ts";
+
+/** Everything that an update needs of a rollout, step by step and environment by environment. */
+export interface Experience {
+  readonly observation: Float32Array;
+  readonly action: Int32Array | Float32Array;
+  readonly log_probability: Float32Array;
+  readonly value: Float32Array;
+  readonly advantage: Float32Array;
+  readonly return: Float32Array;
+}
+
+export interface CollectorOptions {
+  readonly policy: PolicyShape;
+  /** `policyForward` for as many observations as there are environments. */
+  readonly forward: CompiledProgram;
+  readonly worlds: VectorEnvironment;
+  readonly steps: number;
+  readonly gamma: number;
+  readonly lambda: number;
+  readonly random: Random;
+}
+
+const HALF_LOG_TWO_PI = Math.log(2 * Math.PI) / 2;
+
+/** Lets the policy act for a number of steps in all environments. */
+export async function collectRollout(
+  options: CollectorOptions,
+  parameters: Parameters,
+): Promise<Experience> {
+  const { worlds, steps, policy, forward } = options;
+  const count = steps * worlds.size;
+  const width = policy.continuous ? policy.actions : 1;
+  const Actions = policy.continuous ? Float32Array : Int32Array;
+  const observation = new Float32Array(count * policy.observations);
+  const action = new Actions(count * width);
+  const logs = new Float32Array(count);
+  const value = new Float32Array(count);
+  const rewards = new Float32Array(count);
+  const dones = new Float32Array(count);
+  const feeds = { ...parameters, observation: worlds.observations };
+  for (let step = 0; step < steps; step++) {
+    const at = step * worlds.size;
+    observation.set(worlds.observations, at * policy.observations);
+    const { head, value: values } = (await forward.run(feeds)) as Outputs;
+    const chosen = action.subarray(at * width, (at + worlds.size) * width);
+    act(options, parameters, head, chosen, logs.subarray(at, at + worlds.size));
+    value.set(values, at);
+    const outcome = worlds.step(chosen);
+    rewards.set(outcome.rewards, at);
+    dones.set(outcome.dones, at);
+  }
+  const { value: lastValues } = (await forward.run(feeds)) as Outputs;
+  const rollout = { steps, environments: worlds.size, rewards, values: value, dones, lastValues };
+  const { advantages, returns } = estimateAdvantages(rollout, options.gamma, options.lambda);
+  return {
+    observation,
+    action,
+    log_probability: logs,
+    value,
+    advantage: advantages,
+    return: returns,
+  };
+}
+
+interface Outputs extends Record<string, Float32Array> {
+  readonly head: Float32Array;
+  readonly value: Float32Array;
+}
+
+/** Draws an action for each environment and notes its log-probability. */
+function act(
+  { policy, random, worlds }: CollectorOptions,
+  parameters: Parameters,
+  head: Float32Array,
+  actions: Int32Array | Float32Array,
+  logs: Float32Array,
+): void {
+  const deviations = parameters["actor.log_deviation"];
+  for (let world = 0; world < worlds.size; world++) {
+    const row = head.subarray(world * policy.actions, (world + 1) * policy.actions);
+    if (actions instanceof Int32Array) {
+      const choice = drawChoice(row, random);
+      actions[world] = choice;
+      logs[world] = row[choice] ?? 0;
+    } else {
+      const numbers = actions.subarray(world * policy.actions, (world + 1) * policy.actions);
+      logs[world] = drawNumbers(row, deviations ?? new Float32Array(), numbers, random);
+    }
+  }
+}
+
+function drawChoice(logs: Float32Array, random: Random): number {
+  let rest = random();
+  for (let choice = 0; choice < logs.length - 1; choice++) {
+    rest -= Math.exp(logs[choice] ?? 0);
+    if (rest < 0) return choice;
+  }
+  return logs.length - 1;
+}
+
+function drawNumbers(
+  means: Float32Array,
+  logDeviations: Float32Array,
+  numbers: Float32Array,
+  random: Random,
+): number {
+  let log = 0;
+  for (let i = 0; i < means.length; i++) {
+    const noise = normal(random);
+    const logDeviation = logDeviations[i] ?? 0;
+    numbers[i] = (means[i] ?? 0) + Math.exp(logDeviation) * noise;
+    log += -0.5 * noise * noise - logDeviation - HALF_LOG_TWO_PI;
+  }
+  return log;
+}
