@@ -293,7 +293,7 @@ export class RaftReplica<Reply> {
 
   /** Hands waiting requests to Raft; true if that made work. */
   #handOverRequests(): boolean {
-    const { lead, term, role } = this.#raw.status();
+    const { lead, term, role } = this.#raw.standing;
     if (lead === NO_NODE) return false;
     if (this.#reads.hasWaiting) {
       this.#reads.ask(this.#tick, (context) => this.#raw.readIndex(context).ok);
@@ -316,7 +316,11 @@ export class RaftReplica<Reply> {
     const byMember = new Map<number, Message[]>();
     for (const message of messages) {
       if (message.type === "MsgSnap") void this.#sendSnapshot(message);
-      else byMember.set(message.to, [...(byMember.get(message.to) ?? []), message]);
+      else {
+        const batch = byMember.get(message.to);
+        if (batch) batch.push(message);
+        else byMember.set(message.to, [message]);
+      }
     }
     for (const [to, batch] of byMember) {
       if (!this.#options.transport.send(to, batch)) this.#raw.reportUnreachable(to);
@@ -407,9 +411,10 @@ export class RaftReplica<Reply> {
 
   /** Learners become voters when they have caught up; so a new member never holds up a majority. */
   #promoteLearner(): void {
-    const { role, progress, commit } = this.#raw.status();
+    if (this.#raw.standing.role !== "leader") return;
+    const { progress, commit } = this.#raw.status();
     const { confState } = this.#applier.membership;
-    if (role !== "leader" || !confState || confState.votersOutgoing.length > 0) return;
+    if (!confState || confState.votersOutgoing.length > 0) return;
     for (const [id, peer] of progress) {
       if (!peer.isLearner || !peer.recentActive || peer.match + PROMOTION_LAG < commit) continue;
       if (!isMember(confState, id) || this.#changes.hasWaiting) continue;
