@@ -8,7 +8,7 @@ import type { StorageFiles } from "@heddle/storage/storage-files";
 import { WAL_KINDS, type WalRecord } from "@heddle/storage/wal-record";
 import type { RecoveredLog, WalOwner } from "@heddle/storage/wal-recovery";
 import { WriteAheadLog } from "@heddle/storage/write-ahead-log";
-import { entryOfRecord, entryRecord } from "./entry-codec.ts";
+import { entriesOfRecords, entryRecord } from "./entry-codec.ts";
 import type { MembershipState } from "./membership.ts";
 
 export interface DurableLogOptions {
@@ -167,7 +167,7 @@ export class DurableLog {
   async #recover(recovered: RecoveredLog): Promise<void> {
     const newest = recovered.snapshot;
     await this.snapshots.removeNewer(newest ?? { index: 0, term: 0 });
-    const entries = recovered.entries.map(entryOfRecord);
+    const entries = entriesOfRecords(recovered.entries);
     if (newest) {
       const used = await this.#restoreSnapshot(newest, entries);
       this.#previousSnapshot = used.index;
