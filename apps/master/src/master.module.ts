@@ -5,6 +5,7 @@ import { ModelsController } from "./models/models.controller.ts";
 import { ClusterController } from "./operations/cluster.controller.ts";
 import { HealthController } from "./operations/health.controller.ts";
 import { WorkersController } from "./operations/workers.controller.ts";
+import { SettingsController } from "./settings/settings.controller.ts";
 
 /** Every controller of the master; each route in them declares its permission. */
 export const CONTROLLERS: readonly Type[] = [
@@ -13,6 +14,7 @@ export const CONTROLLERS: readonly Type[] = [
   KeysController,
   WorkersController,
   ClusterController,
+  SettingsController,
   HealthController,
 ];
 

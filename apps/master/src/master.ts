@@ -13,6 +13,7 @@ import type { Registry } from "prom-client";
 import { AccessGuard } from "./http/access.ts";
 import { ErrorFilter } from "./http/error-filter.ts";
 import { createHttpAdapter, type HttpLimits } from "./http/fastify-server.ts";
+import { IdempotentChanges } from "./http/idempotent-changes.ts";
 import { LastUsed } from "./http/last-used.ts";
 import { listRoutes } from "./http/route-table.ts";
 import { Accounting, type UsageSink } from "./inference/accounting.ts";
@@ -121,6 +122,10 @@ function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
     { provide: CONTROL_PLANE, useValue: control },
     { provide: NODE_DIRECTORY, useValue: directory },
     { provide: PEPPER, useValue: options.pepper },
+    {
+      provide: IdempotentChanges,
+      useValue: new IdempotentChanges(control, options.pepper),
+    },
     { provide: METRICS_REGISTRY, useValue: registry },
     { provide: ClusterReport, useValue: report },
     { provide: ModelCatalog, useValue: models },

@@ -6,6 +6,8 @@ import type {
   WeightsSpec,
 } from "@heddle/contracts/engine";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
+import type { IdempotentRequest, KeptAnswer } from "@heddle/control/idempotency";
+import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
 
 /** The joints between the master's HTTP side, its dispatch and its replicated state. */
@@ -14,8 +16,13 @@ import type { ControlState } from "@heddle/control/state";
 export interface ControlPlane {
   /** Read-only for everyone but the log's apply. */
   readonly state: ControlState;
-  /** Resolves when the command is durable and applied; rejects with an AppError. */
-  propose(command: ControlCommand): Promise<ControlReply>;
+  /**
+   * Resolves when the command is durable and applied; rejects with an AppError: `outcome_unknown`
+   * where nobody can tell whether it was made, any other code where it was not.
+   */
+  propose(command: ControlCommand, once?: Once): Promise<ControlReply>;
+  /** What is remembered of an idempotent request, as far as this master knows. */
+  keptAnswer(id: string): KeptAnswer | undefined;
   /**
    * Called after each applied command, and with undefined after the state was replaced as a whole.
    * Returns the unsubscribe function.
@@ -26,6 +33,12 @@ export interface ControlPlane {
   /** Why no command is taken any more, where that is so: then this master is not ready. */
   readonly fault?: AppError | undefined;
   close(): Promise<void>;
+}
+
+/** By what a change that comes again is known, so that it is made once; at most one of the two. */
+export interface Once {
+  readonly session?: SessionRequest | undefined;
+  readonly idempotency?: IdempotentRequest | undefined;
 }
 
 /** The masters as a group, as this one sees it. */

@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { toAppError } from "@heddle/base/errors";
+import { type AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
 import { bindServer, closeServer } from "@heddle/rpc/server";
@@ -23,7 +23,8 @@ export type StartClusterLink = (options: ClusterLinkOptions) => ClusterLink;
 /**
  * The master's process: reads the configuration, starts all parts, says `ready` in one log line,
  * and ends with code 0 after SIGTERM or SIGINT. A start that fails says why in one line on standard
- * error and ends with code 1.
+ * error and ends with code 1. One that was removed from its group ends with code 8, and must not be
+ * started again on its data.
  */
 export async function runMaster(
   args: readonly string[],
@@ -35,10 +36,13 @@ export async function runMaster(
   }
   try {
     const config = readConfig(args, process.env);
-    endOnSignals(await startMaster(config, startClusterLink));
+    const removed = Promise.withResolvers<AppError>();
+    const running = await startMaster(config, startClusterLink, removed.resolve);
+    endOnSignals(running);
+    endWhenRemoved(running, removed.promise);
   } catch (thrown) {
     process.stderr.write(`heddle master could not start: ${startFailure(thrown)}\n`);
-    process.exit(1);
+    process.exit(exitCodeOf(thrown));
   }
 }
 
@@ -51,6 +55,7 @@ interface Running {
 async function startMaster(
   config: MasterConfig,
   startClusterLink: StartClusterLink,
+  onRemoved: (error: AppError) => void,
 ): Promise<Running> {
   const logger = createLogger({ service: "master", level: config.logLevel });
   const registry = createRegistry("master");
@@ -60,7 +65,9 @@ async function startMaster(
   const clusterToken = await readClusterToken(config.clusterTokenFile);
   const { grpcHost: host, grpcPort: port, masterId, maxQueued, maxWaitMs } = config;
   const server = await bindServer({ host, port, clusterToken });
-  const control = await openControl(config, { directory, lock, server, clusterToken, logger });
+  const control = await openControl(config, {
+    ...{ directory, lock, server, clusterToken, logger, onRemoved },
+  });
   const { pepper, shownKey } = await prepareCluster(control, config, logger);
   const link = startClusterLink({
     ...{ server, clusterToken, masterId, control, logger, maxQueued, maxWaitMs },
@@ -82,7 +89,10 @@ async function startMaster(
 
 function openControl(
   config: MasterConfig,
-  parts: Pick<RaftControlPlaneOptions, "directory" | "lock" | "server" | "clusterToken" | "logger">,
+  parts: Pick<
+    RaftControlPlaneOptions,
+    "directory" | "lock" | "server" | "clusterToken" | "logger" | "onRemoved"
+  >,
 ): Promise<RaftControlPlane> {
   const { masterId: name, peers, walSegmentBytes, snapshotEntries, raftPort } = config;
   return RaftControlPlane.open({
@@ -146,6 +156,25 @@ function endOnSignals({ logger, close }: Running): void {
   };
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
+}
+
+/** What it serves goes on to its end, as after a signal. */
+function endWhenRemoved({ logger, close }: Running, removed: Promise<AppError>): void {
+  removed
+    .then(async (error) => {
+      logger.error({ code: error.code }, error.message);
+      await close();
+      process.exit(exitCodeOf(error));
+    })
+    .catch((error: unknown) => {
+      logger.fatal({ err: error }, "the shutdown failed");
+      process.exit(1);
+    });
+}
+
+function exitCodeOf(thrown: unknown): number {
+  const { code } = toAppError(thrown);
+  return code === "member_removed" ? ERROR_TABLE[code].exit : 1;
 }
 
 function startFailure(thrown: unknown): string {

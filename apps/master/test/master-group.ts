@@ -31,6 +31,21 @@ interface RunningMaster {
   readonly url: string;
 }
 
+/** How a master ended: its exit code or the signal that ended it, and all that it printed. */
+export interface Ending {
+  readonly code: number | NodeJS.Signals | null;
+  readonly output: string;
+}
+
+/** Where a master runs, if not simply on loopback in the group's folder. */
+export interface Placement {
+  /** What its command line begins with, as `ip netns exec NAME`. */
+  readonly wrap?: readonly string[];
+  readonly host?: string;
+  readonly directory?: string;
+  readonly env?: NodeJS.ProcessEnv;
+}
+
 /** Masters as processes on loopback, each with a directory and ports of its own; `close` ends all. */
 export class MasterGroup {
   readonly folder = mkdtempSync(join(tmpdir(), "heddle-group-"));
@@ -38,12 +53,21 @@ export class MasterGroup {
   readonly #ports = new Map<string, number>();
   readonly #running = new Map<string, RunningMaster>();
   readonly #flags: readonly string[];
+  readonly #place: (name: string) => Placement;
+  readonly #endings = new Map<string, Promise<Ending>>();
+  /** What each master's latest process has printed so far. */
+  readonly #printed = new Map<string, string>();
   #choosing: Promise<void> = Promise.resolve();
   readonly #children = new Set<ChildProcess>();
 
-  constructor(count: number, flags: readonly string[] = []) {
+  constructor(
+    count: number,
+    flags: readonly string[] = [],
+    place: (name: string) => Placement = () => ({}),
+  ) {
     this.names = Array.from({ length: count }, (_, at) => `master-${at + 1}`);
     this.#flags = flags;
+    this.#place = place;
   }
 
   get adminKey(): string {
@@ -51,7 +75,7 @@ export class MasterGroup {
   }
 
   directory(name: string): string {
-    return join(this.folder, name);
+    return this.#place(name).directory ?? join(this.folder, name);
   }
 
   /** Resolves when all are ready. */
@@ -61,32 +85,66 @@ export class MasterGroup {
 
   /** Resolves when the master says that it is ready; rejects with its output where it ends. */
   async start(name: string): Promise<void> {
-    const child = spawn(process.execPath, [program, ...(await this.#args(name))]);
+    const { wrap = [], env = {} } = this.#place(name);
+    const line = [...wrap, process.execPath, program, ...(await this.#args(name))];
+    const child = spawn(line[0] as string, line.slice(1), { env: { ...process.env, ...env } });
     this.#children.add(child);
+    const ready = Promise.withResolvers<string>();
     let output = "";
-    child.stderr.on("data", (chunk) => {
-      output += chunk;
-    });
-    for await (const line of createInterface({ input: child.stdout })) {
-      output += `${line}\n`;
-      if (!line.includes('"msg":"ready"')) continue;
-      this.#running.set(name, { child, url: (JSON.parse(line) as { http: string }).http });
-      break;
+    for (const stream of [child.stdout, child.stderr]) {
+      createInterface({ input: stream }).on("line", (text) => {
+        output += `${text}\n`;
+        this.#printed.set(name, output);
+        if (text.includes('"msg":"ready"')) ready.resolve(text);
+      });
     }
-    child.stdout.resume();
-    if (!this.#running.has(name)) throw new Error(`${name} did not start:\n${output}`);
-    child.once("exit", () => {
-      if (this.#running.get(name)?.child === child) this.#running.delete(name);
+    const ended = new Promise<Ending>((resolve) => {
+      child.once("close", (code, signal) => {
+        if (this.#running.get(name)?.child === child) this.#running.delete(name);
+        resolve({ code: code ?? signal, output });
+        ready.reject(new Error(`${name} did not start:\n${output}`));
+      });
     });
+    this.#endings.set(name, ended);
+    const late = setTimeout(() => {
+      ready.reject(new Error(`${name} is not ready after a minute:\n${output}`));
+    }, 60_000);
+    const { http } = JSON.parse(await ready.promise.finally(() => clearTimeout(late))) as {
+      http: string;
+    };
+    this.#running.set(name, { child, url: http });
+  }
+
+  printed(name: string): string {
+    return this.#printed.get(name) ?? "";
+  }
+
+  /** Resolves when the master's latest process has ended. */
+  ending(name: string): Promise<Ending> {
+    const ending = this.#endings.get(name);
+    if (!ending) throw new Error(`${name} was never started`);
+    return ending;
+  }
+
+  /** Sends its process a signal without waiting for what it does. */
+  signal(name: string, signal: NodeJS.Signals): void {
+    this.#running.get(name)?.child.kill(signal);
+  }
+
+  url(name: string): string | undefined {
+    return this.#running.get(name)?.url;
   }
 
   async #args(name: string): Promise<string[]> {
     await this.#choosePorts(name);
-    const peers = [...this.#ports].map(([each, port]) => `${each}=127.0.0.1:${port}`).join(",");
+    const hostOf = (each: string) => this.#place(each).host ?? "127.0.0.1";
+    const peers = [...this.#ports].map(([each, port]) => `${each}=${hostOf(each)}:${port}`);
+    const host = hostOf(name);
     return [
       ...["--data", this.directory(name), "--name", name, "--http-port", "0"],
       ...["--grpc-port", String(this.#ports.get(name))],
-      ...(this.#ports.size > 1 ? ["--peers", peers] : []),
+      ...["--http-host", host, "--grpc-host", host, "--insecure-bind"],
+      ...(this.#ports.size > 1 ? ["--peers", peers.join(",")] : []),
       ...["--cluster-token-file", join(this.folder, "token")],
       ...["--bootstrap-key-file", join(this.folder, "admin-key"), "--profile", "tiny"],
       ...["--wal-segment-mib", "1", "--drain-ms", "100", ...this.#flags],
@@ -108,9 +166,8 @@ export class MasterGroup {
     const master = this.#running.get(name);
     if (!master) return;
     this.#running.delete(name);
-    const exited = once(master.child, "exit");
     master.child.kill(signal);
-    await exited;
+    await this.#endings.get(name);
   }
 
   /** Has a master's main thread do nothing else for 4 s. */
@@ -159,11 +216,11 @@ export class MasterGroup {
     return (await reply.json()) as GroupView;
   }
 
-  /** The name of the leader that a majority of the running masters agrees on. */
-  async leader(): Promise<string> {
+  /** The name of the leader that all of the given masters agree on, or all that run. */
+  async leader(of?: readonly string[]): Promise<string> {
     let found = "";
     await eventually("a leader that runs is known to all", async () => {
-      const names = this.runningNames;
+      const names = of ?? this.runningNames;
       const seen = await Promise.all(names.map(async (name) => (await this.status(name)).leader));
       found = seen[0] ?? "";
       return names.includes(found) && seen.every((leader) => leader === found);

@@ -12,6 +12,7 @@ import type {
   EngineOptions,
   GenerateRequest,
 } from "@heddle/contracts/engine";
+import { emptyState } from "@heddle/control/apply";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import type { ControlState, DeploymentRecord } from "@heddle/control/state";
 import type { NodeLog } from "@heddle/rpc/node/log";
@@ -34,11 +35,15 @@ const parameterServerProgram = join(apps, "parameter-server/dist/main.js");
 
 /** The replicated state of one master, changed by the test at will. */
 export class TestControl implements ControlPlane {
-  readonly state: ControlState = { keys: new Map(), models: new Map(), deployments: new Map() };
+  readonly state: ControlState = emptyState();
   readonly #listeners = new Set<(command: ControlCommand) => void>();
 
   propose(): Promise<ControlReply> {
     return Promise.reject(new Error("the tests change the state themselves"));
+  }
+
+  keptAnswer(): undefined {
+    return undefined;
   }
 
   onApplied(listener: (command: ControlCommand) => void): () => void {

@@ -1,14 +1,14 @@
 import { tmpdir } from "node:os";
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
-import { apply, emptyState } from "@heddle/control/apply";
 import type { ControlCommand } from "@heddle/control/command";
-import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
+import { ReplicatedControl } from "@heddle/control/replicated-control";
+import type { ApiKeyRecord } from "@heddle/control/state";
 import { createLogger } from "@heddle/observability/logger";
 import { Registry } from "prom-client";
 import { DEFAULT_HTTP_LIMITS } from "../src/http/fastify-server.ts";
 import type { UsageRow } from "../src/inference/accounting.ts";
 import { createMaster, type Master, type MasterOptions } from "../src/master.ts";
-import type { ControlPlane } from "../src/ports.ts";
+import type { ControlPlane, Once } from "../src/ports.ts";
 import { DEPLOYMENT, ListedNodes, MODEL } from "./fixtures.ts";
 import { ScriptedDispatch } from "./scripted-dispatch.ts";
 
@@ -16,11 +16,12 @@ export const PEPPER = Buffer.alloc(32, 7);
 
 /** A control plane without a disk: the real apply on every proposal, at once. */
 export class VolatileControl implements ControlPlane {
-  readonly state: ControlState = emptyState();
+  readonly #control = new ReplicatedControl();
+  readonly state = this.#control.state;
   readonly #listeners = new Set<(command: ControlCommand) => void>();
 
-  async propose(command: ControlCommand) {
-    const reply = apply(this.state, command);
+  async propose(command: ControlCommand, once: Once = {}) {
+    const reply = this.#control.apply({ type: "control", command, ...once });
     for (const listener of this.#listeners) listener(command);
     return reply;
   }
@@ -28,6 +29,15 @@ export class VolatileControl implements ControlPlane {
   onApplied(listener: (command: ControlCommand) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
+  }
+
+  keptAnswer(id: string) {
+    return this.#control.keptAnswer(id);
+  }
+
+  /** Everything that masters would keep, as lines of JSON. */
+  snapshot(): Iterable<string> {
+    return this.#control.snapshot();
   }
 
   async close(): Promise<void> {}

@@ -31,6 +31,10 @@ export const ERROR_TABLE = {
   worker_lost: { http: 502, grpc: 14, exit: 7, retryable: true },
   overloaded: { http: 503, grpc: 8, exit: 7, retryable: true },
   unavailable: { http: 503, grpc: 14, exit: 7, retryable: true },
+  /** The change may have been made: without an idempotency key it must not be sent again blindly. */
+  outcome_unknown: { http: 503, grpc: 2, exit: 7, retryable: false },
+  /** Of a master that was taken out of its group: its process ends with this code and stays down. */
+  member_removed: { http: 503, grpc: 9, exit: 8, retryable: false },
   model_loading: { http: 503, grpc: 14, exit: 7, retryable: true },
   deadline_exceeded: { http: 504, grpc: 4, exit: 7, retryable: true },
 } as const satisfies Record<

@@ -38,6 +38,8 @@ export class DurableLog {
   readonly #wal: WriteAheadLog;
   /** A commit index that was not worth a write of its own; goes with the next one. */
   #unwrittenState: HardState | undefined;
+  /** The newest snapshot on its way into the log; no older one may come after it there. */
+  #queuedSnapshot = 0;
   /** The snapshot before the newest: entries after it are kept on disk, should that one be damaged. */
   #previousSnapshot = 0;
 
@@ -104,7 +106,10 @@ export class DurableLog {
     // The state goes first: were the write torn, no entry may be of a later term than the state.
     const records: WalRecord[] = [];
     if (state) records.push(stateRecord(state));
-    if (snapshot) records.push(snapshotRecord(snapshot));
+    if (snapshot) {
+      records.push(snapshotRecord(snapshot));
+      this.#queuedSnapshot = snapshot.index;
+    }
     for (const entry of entries) records.push(entryRecord(entry));
     // Even nothing is appended: the responses must wait for the writes before.
     await this.#wal.append(records);
@@ -129,7 +134,7 @@ export class DurableLog {
   ): Promise<void> {
     await this.snapshots.write(this.#meta(id, membership), chunks);
     // A snapshot of the leader's may have overtaken this one while it was written.
-    if (id.index <= this.snapshotIndex) return;
+    if (id.index <= Math.max(this.snapshotIndex, this.#queuedSnapshot)) return;
     await this.#wal.append([snapshotRecord(id)]);
     if (id.index <= this.snapshotIndex) return;
     const previous = this.snapshotIndex;

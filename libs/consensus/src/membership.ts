@@ -45,6 +45,11 @@ export class Membership {
     return this.#members.has(id);
   }
 
+  /** True for a member that was in the group and was taken out of it, which is for good. */
+  wasRemoved(id: number): boolean {
+    return this.#members.size > 0 && id <= this.#lastId && !this.has(id);
+  }
+
   /** Undefined where the configuration is not known. */
   state(): MembershipState | undefined {
     const { confState } = this;
@@ -53,9 +58,12 @@ export class Membership {
 
   /**
    * Why a committed change must not take effect: two proposals may have picked one id or name. All
-   * members come to the same answer.
+   * members come to the same answer. Without a voter nothing could be committed ever again.
    */
   refusal(change: ConfChange, context: MembershipContext): string | undefined {
+    if (this.confState && !keepsVoter(this.confState, change)) {
+      return "the change would leave no member that votes";
+    }
     const removed = new Set(
       change.changes.filter(({ type }) => type === "removeNode").map(({ nodeId }) => nodeId),
     );
@@ -81,6 +89,15 @@ export class Membership {
       this.#lastId = Math.max(this.#lastId, member.id);
     }
   }
+}
+
+function keepsVoter({ voters }: ConfState, { changes }: ConfChange): boolean {
+  const left = new Set(voters);
+  for (const { type, nodeId } of changes) {
+    if (type === "addNode") left.add(nodeId);
+    else if (type !== "updateNode") left.delete(nodeId);
+  }
+  return left.size > 0;
 }
 
 /** The membership with which a group begins. */

@@ -28,7 +28,7 @@ export class PendingProposals<Reply> {
     return this.#waiting.length > 0;
   }
 
-  /** Resolves with the reply; rejects with `overloaded`, or with `unavailable` as told below. */
+  /** Resolves with the reply; rejects with `overloaded`, `unavailable`, `outcome_unknown` as told below. */
   add(sequence: number, payload: EntryPayload, deadlineTick: number): Promise<Reply> {
     const bytes = payload.data.byteLength;
     if (this.#open.size >= MAX_WAITING || this.#waitingBytes + bytes > MAX_WAITING_BYTES) {
@@ -110,7 +110,7 @@ export class PendingProposals<Reply> {
 
 function outcomeUnknown(why: string): AppError {
   const message = `It is unknown whether the change was made: ${why}. Look whether it took effect before you make it again.`;
-  return new AppError("unavailable", message);
+  return new AppError("outcome_unknown", message);
 }
 
 /** The refusal of whatever needs a majority of the masters while there is none. */

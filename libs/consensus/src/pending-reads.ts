@@ -81,10 +81,20 @@ export class PendingReads {
       this.#rounds.delete(number);
       this.#waiting.push(...round.waiters);
     }
-    const late = this.#waiting.filter(({ deadlineTick }) => deadlineTick <= tick);
-    if (late.length === 0) return;
-    this.#waiting = this.#waiting.filter(({ deadlineTick }) => deadlineTick > tick);
-    for (const waiter of late) waiter.reject(noLeader());
+    this.#waiting = this.#rejectLate(this.#waiting, tick, noLeader);
+    this.#confirmed = this.#confirmed
+      .map(({ index, waiters }) => ({
+        index,
+        waiters: this.#rejectLate(waiters, tick, tooFarBehind),
+      }))
+      .filter(({ waiters }) => waiters.length > 0);
+  }
+
+  /** Those that may still wait. */
+  #rejectLate(waiters: readonly Waiter[], tick: number, why: () => AppError): Waiter[] {
+    const late = waiters.filter(({ deadlineTick }) => deadlineTick <= tick);
+    for (const waiter of late) waiter.reject(why());
+    return waiters.filter(({ deadlineTick }) => deadlineTick > tick);
   }
 
   rejectAll(why: string): void {
@@ -108,4 +118,11 @@ export class PendingReads {
     const view = new DataView(context.buffer, context.byteOffset, 12);
     return view.getUint32(0) === this.#incarnation ? view.getFloat64(4) : undefined;
   }
+}
+
+/** The leader answered, and what it had committed then did not arrive here. */
+function tooFarBehind(): AppError {
+  const message =
+    "This master did not catch up with the leader in time; try again, or ask another master.";
+  return new AppError("unavailable", message, { retryAfterMs: 1000 });
 }

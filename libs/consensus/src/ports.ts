@@ -22,7 +22,10 @@ export interface StateMachine<Reply> {
   restore(chunks: AsyncIterable<Uint8Array>): Promise<void>;
 }
 
-/** How members reach each other. Whatever it loses, Raft sends again. */
+/**
+ * How members reach each other. Whatever it loses, Raft sends again; messages may overtake each other
+ * and may come twice, but for MsgProp: nothing tells a proposal that comes twice from two proposals.
+ */
 export interface Transport {
   /** Queues messages for a member; returns false if they were dropped, as for want of a link. */
   send(to: number, messages: readonly Message[]): boolean;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ReplicaGroup } from "./testing/replica-group.ts";
+import { ReplicaGroup, TextMachine } from "./testing/replica-group.ts";
 
 const bytes = (text: string) => Buffer.from(text);
 
@@ -64,7 +64,7 @@ describe("a replica", () => {
     await group.settle(next?.running.propose(bytes("kept")) as Promise<number>);
     group.drop = () => false;
     await expect(group.settle(lost)).rejects.toMatchObject({
-      code: "unavailable",
+      code: "outcome_unknown",
       message: expect.stringMatching(/unknown whether the change was made: the leader changed/),
     });
     await group.until("the old leader follows", () => leader.machine.texts.join() === "kept");
@@ -169,6 +169,54 @@ describe("a replica", () => {
     const refused = leader.running.changeMembers(changes, [twin]);
     await expect(group.settle(refused)).rejects.toMatchObject({ code: "conflict" });
     expect(leader.running.members).toHaveLength(3);
+  });
+
+  it("refuses a change that would leave no member that votes", async () => {
+    const { group, leader } = await groupOf(1);
+    const joining = { id: 2, name: "m2", address: "m2:1", nonce: "n2" };
+    const added = [{ type: "addLearnerNode" as const, nodeId: 2 }];
+    await group.settle(leader.running.changeMembers(added, [joining]));
+    const removed = leader.running.changeMembers([{ type: "removeNode", nodeId: 1 }]);
+    await expect(group.settle(removed)).rejects.toMatchObject({ code: "conflict" });
+    expect(await group.settle(leader.running.propose(bytes("still here")))).toBe(1);
+  });
+
+  it("gives no vote to a learner that has nothing yet, however short the log is", async () => {
+    const { group, leader } = await groupOf(1);
+    const joined = await group.start(2);
+    group.drop = ({ type }) => type === "MsgSnap";
+    const changes = [{ type: "addLearnerNode" as const, nodeId: 2 }];
+    await group.settle(leader.running.changeMembers(changes, [joined.member]));
+    await group.turns(100);
+    expect(leader.running.status().members).toMatchObject([{ votes: true }, { votes: false }]);
+    expect(await group.settle(leader.running.propose(bytes("alone")))).toBe(1);
+    group.drop = () => false;
+    await group.until("it votes", () => leader.running.status().members[1]?.votes === true);
+  });
+
+  it("makes the snapshot that a new member needs, though another is being written", async () => {
+    const { group, leader } = await groupOf(1);
+    await group.settle(leader.running.propose(bytes("first")));
+    const written = leader.machine.snapshot();
+    let finish = () => {};
+    const held = new Promise<void>((resolve) => {
+      finish = resolve;
+    });
+    const slow = async function* () {
+      await held;
+      yield* written;
+    };
+    leader.machine.snapshot = slow as unknown as typeof leader.machine.snapshot;
+    const first = leader.running.takeSnapshot();
+    await group.turns(2);
+    leader.machine.snapshot = TextMachine.prototype.snapshot;
+    const joined = await group.start(2);
+    const changes = [{ type: "addLearnerNode" as const, nodeId: 2 }];
+    await group.settle(leader.running.changeMembers(changes, [joined.member]));
+    finish();
+    await group.settle(first);
+    await group.until("it votes", () => leader.running.status().members[1]?.votes === true);
+    expect(joined.machine.texts).toEqual(["first"]);
   });
 
   it("hands leadership over", async () => {

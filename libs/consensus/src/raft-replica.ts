@@ -39,6 +39,11 @@ export interface ReplicaOptions<Reply> {
   readonly yieldToLoop: () => Promise<void>;
   /** Nothing can go on after a storage error; the owner must end the process. */
   readonly onFatal: (error: AppError) => void;
+  /**
+   * Called once, when this replica has applied that it was removed. A leader still has to hand over;
+   * the owner should let it run for a moment before it ends it.
+   */
+  readonly onRemoved?: (() => void) | undefined;
   readonly trace?: TraceSink | undefined;
 }
 
@@ -74,6 +79,7 @@ export class RaftReplica<Reply> {
   #snapshotting: Promise<void> | undefined;
   #receiving = false;
   #pumpQueued = false;
+  #removed = false;
   #stopped: AppError | undefined;
 
   private constructor(options: ReplicaOptions<Reply>, log: DurableLog, membership: Membership) {
@@ -192,9 +198,9 @@ export class RaftReplica<Reply> {
 
   /**
    * Resolves with the state machine's reply once the command is committed and applied here. Rejects
-   * with `unavailable` where it is not made or where nobody can tell (the message says which), and
-   * with `overloaded`; it is never proposed twice. The number comes back with the applied command;
-   * whoever gives it gives each once, and always.
+   * with `unavailable` or `overloaded` where it is not made, and with `outcome_unknown` where nobody
+   * can tell; it is never proposed twice. The number comes back with the applied command; whoever
+   * gives it gives each once, and always.
    */
   propose(command: Uint8Array, sequence: number = this.#nextSequence++): Promise<Reply> {
     if (this.#stopped) return Promise.reject(this.#stopped);
@@ -234,7 +240,7 @@ export class RaftReplica<Reply> {
   /** Takes a snapshot of the state as of now and drops the log before it. */
   async takeSnapshot(): Promise<void> {
     this.#applier.wantsSnapshot = true;
-    this.#applies = this.#applies.then(() => this.#maybeSnapshot());
+    this.#queueSnapshot();
     await this.#applies;
     await this.#snapshotting;
   }
@@ -394,6 +400,13 @@ export class RaftReplica<Reply> {
   #membersChanged(): void {
     const others = this.#applier.membership.members.filter(({ id }) => id !== this.#options.id);
     this.#options.transport.setMembers(others);
+    if (this.#removed || !this.#applier.membership.wasRemoved(this.#options.id)) return;
+    this.#removed = true;
+    this.#options.onRemoved?.();
+  }
+
+  #queueSnapshot(): void {
+    this.#applies = this.#applies.then(() => this.#maybeSnapshot());
   }
 
   /** Called between two batches of entries, when the state stands still. */
@@ -406,6 +419,8 @@ export class RaftReplica<Reply> {
       ?.catch((error: unknown) => this.#fail(error))
       .finally(() => {
         this.#snapshotting = undefined;
+        // A member that was added meanwhile needs one that knows it, and may hold up all else.
+        if (this.#applier.wantsSnapshot) this.#queueSnapshot();
       });
   }
 
@@ -416,7 +431,9 @@ export class RaftReplica<Reply> {
     const { confState } = this.#applier.membership;
     if (!confState || confState.votersOutgoing.length > 0) return;
     for (const [id, peer] of progress) {
-      if (!peer.isLearner || !peer.recentActive || peer.match + PROMOTION_LAG < commit) continue;
+      // One that has nothing yet needs a snapshot, however short the log is.
+      if (!peer.isLearner || !peer.recentActive || peer.match === 0) continue;
+      if (peer.match + PROMOTION_LAG < commit) continue;
       if (!isMember(confState, id) || this.#changes.hasWaiting) continue;
       this.#nextPromotionTick = this.#tick + this.#options.electionTicks;
       const changes = [{ type: "addNode" as const, nodeId: id }];

@@ -1,3 +1,4 @@
+import { isSettingName, settingFault } from "@heddle/contracts/settings";
 import type { ControlCommand, ControlReply } from "./command.ts";
 import type {
   ApiKeyRecord,
@@ -25,18 +26,22 @@ export function apply(state: ControlState, command: ControlCommand): ControlRepl
       return registerModel(state, command.model, command.deployment);
     case "model.remove":
       return removeModel(state, command.id);
+    case "setting.put":
+      return putSetting(state, command);
     default:
       return unknownCommand(command);
   }
 }
 
 export function emptyState(): ControlState {
-  return { keys: new Map(), models: new Map(), deployments: new Map() };
+  return { keys: new Map(), models: new Map(), deployments: new Map(), settings: new Map() };
 }
 
 const OK: ControlReply = { ok: true };
 
-function refuse(code: "conflict" | "not_found" | "invalid_value", message: string): ControlReply {
+type Refusal = Extract<ControlReply, { ok: false }>;
+
+function refuse(code: Refusal["code"], message: string): ControlReply {
   return { ok: false, code, message };
 }
 
@@ -149,6 +154,22 @@ function removeModel(state: ControlState, id: string): ControlReply {
   }
   state.deployments.delete(model.deployment);
   return OK;
+}
+
+function putSetting(
+  state: ControlState,
+  { name, value, ifVersion, atMs }: Extract<ControlCommand, { type: "setting.put" }>,
+): ControlReply {
+  if (!isSettingName(name)) return refuse("not_found", `no setting has the name ${name}`);
+  const fault = settingFault(name, value);
+  if (fault) return refuse("invalid_value", `${name}: ${fault}, got ${value}`);
+  const version = state.settings.get(name)?.version ?? 0;
+  if (ifVersion !== undefined && ifVersion !== version) {
+    const message = `the setting ${name} has the version ${version}, not ${ifVersion}; read it again`;
+    return refuse("precondition_failed", message);
+  }
+  state.settings.set(name, { value, version: version + 1, updatedAtMs: atMs });
+  return { ok: true, version: version + 1 };
 }
 
 /** Equal as JSON whatever the order of the keys; absent and undefined members are the same. */

@@ -13,12 +13,29 @@ export type ControlCommand =
       readonly model: ModelRecord;
       readonly deployment: DeploymentRecord;
     }
-  | { readonly type: "model.remove"; readonly atMs: number; readonly id: string };
+  | { readonly type: "model.remove"; readonly atMs: number; readonly id: string }
+  | {
+      readonly type: "setting.put";
+      readonly atMs: number;
+      readonly name: string;
+      readonly value: number;
+      /** The change is made only where the setting has this version; 0 is one that was never set. */
+      readonly ifVersion?: number | undefined;
+    };
 
 export type ControlReply =
-  | { readonly ok: true }
+  | {
+      readonly ok: true;
+      /** The version that a versioned record now has. */
+      readonly version?: number | undefined;
+    }
   | {
       readonly ok: false;
-      readonly code: "conflict" | "not_found" | "invalid_value";
+      readonly code:
+        | "conflict"
+        | "not_found"
+        | "invalid_value"
+        | "precondition_failed"
+        | "unprocessable";
       readonly message: string;
     };

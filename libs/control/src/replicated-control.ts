@@ -1,6 +1,7 @@
 import { apply, emptyState } from "./apply.ts";
 import type { ControlCommand, ControlReply } from "./command.ts";
 import { HashedMap, hashText } from "./hashed-map.ts";
+import { type IdempotentRequest, type KeptAnswer, KeptAnswers } from "./idempotency.ts";
 import { type SessionRequest, Sessions } from "./sessions.ts";
 import type { ControlState } from "./state.ts";
 
@@ -10,6 +11,7 @@ export type LogCommand =
       readonly type: "control";
       readonly command: ControlCommand;
       readonly session?: SessionRequest | undefined;
+      readonly idempotency?: IdempotentRequest | undefined;
     }
   | { readonly type: "session.open"; readonly atMs: number; readonly client: string }
   /** Keeps a secret that all masters share, unless there is one of that name. */
@@ -27,6 +29,11 @@ export type LogCommand =
       readonly commands: number;
       readonly hash: string;
     };
+
+type ControlEntry = Extract<LogCommand, { type: "control" }>;
+
+/** Those that a snapshot of layout 1 always counted. */
+const FIRST_MAPS = ["keys", "models", "deployments", "#sessions", "#secrets"];
 
 interface SnapshotHead {
   readonly version: 1;
@@ -46,6 +53,7 @@ export class ReplicatedControl {
   readonly state: ControlState;
   readonly #maps: ReadonlyMap<string, HashedMap<unknown>>;
   readonly #sessions = new Sessions();
+  readonly #answers = new KeptAnswers();
   readonly #secrets = new HashedMap<string>();
   #commands = 0;
   #logTimeMs = 0;
@@ -58,6 +66,7 @@ export class ReplicatedControl {
       ...Object.entries(state),
       ["#sessions", this.#sessions.map as HashedMap<unknown>],
       ["#secrets", this.#secrets as HashedMap<unknown>],
+      ["#answers", this.#answers.map as HashedMap<unknown>],
     ]);
   }
 
@@ -70,9 +79,18 @@ export class ReplicatedControl {
     return this.#secrets.get(name);
   }
 
+  /** What is remembered of an idempotent request; may lag behind the leader's. */
+  keptAnswer(id: string): KeptAnswer | undefined {
+    return this.#answers.map.get(id);
+  }
+
   /** A hash of all that is replicated: sixteen hexadecimal digits, equal on equal masters. */
   get hash(): string {
-    const parts = [...this.#maps].map(([name, map]) => `${name}:${map.hash}`);
+    // A map that came with a later version counts from its first entry on, so that the snapshots of
+    // earlier versions still have the hash that they were given.
+    const parts = [...this.#maps]
+      .filter(([name, map]) => map.size > 0 || FIRST_MAPS.includes(name))
+      .map(([name, map]) => `${name}:${map.hash}`);
     const text = [this.#commands, this.#logTimeMs, ...parts].join("\n");
     const lane = (seed: number) => hashText(text, seed).toString(16).padStart(8, "0");
     return lane(1) + lane(2);
@@ -84,7 +102,7 @@ export class ReplicatedControl {
     this.#logTimeMs = Math.max(this.#logTimeMs, atMs);
     switch (entry.type) {
       case "control":
-        return this.#applyControl(entry.command, entry.session);
+        return this.#applyControl(entry);
       case "session.open":
         return this.#sessions.open(entry.client, this.#logTimeMs);
       case "secret.keep":
@@ -96,9 +114,11 @@ export class ReplicatedControl {
     }
   }
 
-  #applyControl(command: ControlCommand, session: SessionRequest | undefined): ControlReply {
-    if (!session) return apply(this.state, command);
-    return this.#sessions.once(session, this.#logTimeMs, () => apply(this.state, command));
+  #applyControl({ command, session, idempotency }: ControlEntry): ControlReply {
+    const change = () => apply(this.state, command);
+    if (session) return this.#sessions.once(session, this.#logTimeMs, change);
+    if (idempotency) return this.#answers.once(idempotency, this.#logTimeMs, change);
+    return change();
   }
 
   #keepSecret(name: string, value: string): ControlReply {

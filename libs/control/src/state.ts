@@ -12,6 +12,8 @@ export interface ControlState {
   readonly models: Map<string, ModelRecord>;
   /** By deployment key. Invariant: every model's deployment is here. */
   readonly deployments: Map<string, DeploymentRecord>;
+  /** By name; a setting that is not here has its default and the version 0. */
+  readonly settings: Map<string, SettingRecord>;
 }
 
 export interface ApiKeyRecord {
@@ -57,4 +59,12 @@ export interface DeploymentRecord {
   readonly spec: DeploymentSpec;
   /** How many workers run it, or one on every worker. */
   readonly replicas: number | "every-worker";
+}
+
+/** A setting of the whole cluster, as it was last set. */
+export interface SettingRecord {
+  readonly value: number;
+  /** Rises by one with each change: what a compare-and-set compares. */
+  readonly version: number;
+  readonly updatedAtMs: number;
 }

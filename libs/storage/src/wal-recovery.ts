@@ -43,7 +43,8 @@ export type SegmentIndexes = Map<number, number>;
  *   group was only written after the bad one had been durable, so an acknowledged entry is lost
  *   here; reading refuses (`server_error`) and the node must be repaired from its peers;
  * - a bad record with nothing valid of a later group behind it is a **torn write**, which was never
- *   acknowledged: the log ends before its group's first bad record.
+ *   acknowledged: the log ends before its group. None of the group is kept: it has no end, and were
+ *   one written after it into the next segment, it would look like a torn one for ever.
  */
 export class WalReader {
   readonly #owner: WalOwner;
@@ -52,8 +53,8 @@ export class WalReader {
   #state: WalRecord | undefined;
   #snapshot: WalRecord | undefined;
   #previousCrc = 0;
+  /** The last whole group. */
   #group = 0;
-  #endsGroup = true;
   #end: { sequence: number; offset: number } | undefined;
   #tornBytes = 0;
 
@@ -84,41 +85,46 @@ export class WalReader {
   /** Undefined where there is no usable segment at all. */
   get position(): WalPosition | undefined {
     if (!this.#end) return undefined;
-    // A torn group's good records stay; what is written next goes on under the same group number.
-    const group = this.#endsGroup ? this.#group : this.#group - 1;
-    return { ...this.#end, previousCrc: this.#previousCrc, group };
+    return { ...this.#end, previousCrc: this.#previousCrc, group: this.#group };
   }
 
   #readSegment(segment: SegmentBytes, later: readonly SegmentBytes[], first: boolean): void {
     const { bytes, name, sequence } = segment;
     this.#checkSequence(segment);
-    let offset = 0;
     this.#indexes.set(sequence, -1);
-    for (;;) {
+    let groupStart = 0;
+    let group: StoredRecord[] = [];
+    for (let offset = 0; ; ) {
       const record = decodeWalRecord(bytes, offset);
-      const linked = record && this.#follows(record, offset, first);
-      if (!record || !linked) break;
+      if (!record || !this.#follows(record, offset, { first, previous: group.at(-1) })) break;
       if (offset === 0) this.#checkOwner(record, name);
-      this.#take(record, sequence);
+      group.push(record);
       offset += record.stride;
+      if (!record.endsGroup) continue;
+      for (const whole of group) this.#take(whole, sequence);
+      group = [];
+      groupStart = offset;
     }
-    this.#endSegment(segment, offset, later);
+    this.#endSegment(segment, groupStart, later);
   }
 
   /** The first record of the oldest kept segment has a predecessor that was removed: any link fits. */
-  #follows(record: StoredRecord, offset: number, first: boolean): boolean {
+  #follows(
+    record: StoredRecord,
+    offset: number,
+    { first, previous }: { first: boolean; previous: StoredRecord | undefined },
+  ): boolean {
     if ((offset === 0) !== (record.kind === WAL_KINDS.segment)) return false;
     if (offset === 0 && first) return true;
     return (
-      record.previousCrc === this.#previousCrc &&
-      record.group === (this.#endsGroup ? this.#group + 1 : this.#group)
+      record.previousCrc === (previous?.crc ?? this.#previousCrc) &&
+      record.group === (previous?.group ?? this.#group + 1)
     );
   }
 
   #take(record: StoredRecord, sequence: number): void {
     this.#previousCrc = record.crc;
     this.#group = record.group;
-    this.#endsGroup = record.endsGroup;
     if (record.kind === WAL_KINDS.state) this.#state = record;
     if (record.kind === WAL_KINDS.snapshot) this.#takeSnapshot(record);
     if (record.kind === WAL_KINDS.entry) this.#takeEntry(record, sequence);
@@ -151,10 +157,8 @@ export class WalReader {
 
   #endSegment(segment: SegmentBytes, offset: number, later: readonly SegmentBytes[]): void {
     const rest = segment.bytes.subarray(offset);
-    const expectedGroup = this.#endsGroup ? this.#group + 1 : this.#group;
     const dirty = lastNonZero(rest) + 1;
-    const torn = dirty > 0 || !this.#endsGroup;
-    if (!torn) {
+    if (dirty === 0) {
       if (offset > 0) this.#end = { sequence: segment.sequence, offset };
       else if (later.length > 0) throw corruption("the segment is empty", segment.sequence);
       return;
@@ -162,13 +166,13 @@ export class WalReader {
     const laterGroup = [rest, ...later.map((next) => next.bytes)]
       .map((bytes) => highestGroup(bytes))
       .reduce((highest, group) => Math.max(highest, group), -1);
-    if (laterGroup > expectedGroup) {
+    if (laterGroup > this.#group + 1) {
       throw corruption(
-        `the record at byte ${offset} is damaged, but group ${laterGroup} was written after it`,
+        `a record of the group at byte ${offset} is damaged, but group ${laterGroup} was written after it`,
         segment.sequence,
       );
     }
-    this.#tornBytes = Math.max(dirty, 1);
+    this.#tornBytes = dirty;
     if (offset > 0) this.#end = { sequence: segment.sequence, offset };
   }
 

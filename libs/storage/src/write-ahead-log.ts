@@ -42,6 +42,8 @@ export class WriteAheadLog {
   #segment: StorageFile;
   #segmentSize: number;
   #position: WalPosition;
+  /** The newest segment whose head is on the disk; those before it can be done without. */
+  #startedSequence: number;
   #next: Promise<StorageFile> | undefined;
   #pending: WalRecord[] = [];
   #pendingBytes = 0;
@@ -63,6 +65,7 @@ export class WriteAheadLog {
     this.#segment = segment;
     this.#segmentSize = segmentSize;
     this.#position = position;
+    this.#startedSequence = position.sequence;
     this.#indexes = indexes;
   }
 
@@ -142,7 +145,7 @@ export class WriteAheadLog {
   async release(index: number): Promise<void> {
     const { files, directory } = this.#options;
     const gone = [...this.#indexes]
-      .filter(([sequence, last]) => sequence < this.#position.sequence && last < index)
+      .filter(([sequence, last]) => sequence < this.#startedSequence && last < index)
       .map(([sequence]) => sequence)
       .sort((a, b) => a - b);
     for (const sequence of gone) {
@@ -188,6 +191,7 @@ export class WriteAheadLog {
     const { bytes, position } = this.#encode(records);
     await this.#segment.write(bytes, this.#position.offset);
     this.#position = position;
+    this.#startedSequence = position.sequence;
   }
 
   #encode(records: readonly WalRecord[]): { bytes: Uint8Array; position: WalPosition } {

@@ -69,7 +69,7 @@ export async function removeMaster(command: Command): Promise<number> {
   const { client, messages } = commandContext(command);
   const name = command.args[0] ?? "";
   await client.json(`${PATH}/masters/${encodeURIComponent(name)}`, { method: "DELETE" });
-  messages.write(`${name} is out of the group; its process may be ended\n`);
+  messages.write(`${name} is out of the group; its process ends by itself\n`);
   return 0;
 }
 

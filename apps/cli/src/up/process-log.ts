@@ -64,6 +64,10 @@ export class ProcessLog implements ProcessEvents {
     this.#options.onGaveUp(spec, why);
   }
 
+  left(spec: ProcessSpec, why: string): void {
+    this.#show(spec, this.#options.messages.paint("yellow", `it stays down: ${why}`));
+  }
+
   close(): void {
     for (const { stream } of this.#files.values()) stream.end();
     this.#files.clear();

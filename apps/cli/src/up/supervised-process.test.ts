@@ -29,6 +29,9 @@ class Recorder {
   restarting(of: ProcessSpec, why: string): void {
     this.lines.push(`${of.name} restarts: ${why}`);
   }
+  left(of: ProcessSpec, why: string): void {
+    this.lines.push(`${of.name}: left: ${why}`);
+  }
   gaveUp(of: ProcessSpec, why: string): void {
     this.lines.push(`${of.name} gave up: ${why}`);
   }
@@ -97,6 +100,20 @@ describe("a supervised process", () => {
     expect(isRunning(grandchild)).toBe(true);
     await supervised.stop(5_000);
     await allGone([grandchild], 5_000);
+  });
+
+  it("is not started again when it has left the cluster, and nobody waits for it", async () => {
+    const recorder = new Recorder();
+    const leaves = 'console.log(JSON.stringify({level:50,msg:"it was removed"})); process.exit(8)';
+    const command = [process.execPath, "-e", leaves] as const;
+    const supervised = new SupervisedProcess({ ...spec("m", ""), command }, recorder, LIMITS);
+    supervised.start();
+    await supervised.ready;
+    expect(supervised.pid).toBeUndefined();
+    expect(recorder.lines.filter((line) => line.startsWith("m: left"))).toEqual([
+      "m: left: it was removed",
+    ]);
+    expect(recorder.lines.join()).not.toMatch(/restarts|gave up/);
   });
 
   it("is not started again once it was told to stop between two crashes", async () => {

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { Backoff } from "@heddle/base/backoff";
-import { AppError } from "@heddle/base/errors";
+import { AppError, ERROR_TABLE } from "@heddle/base/errors";
 import { PARENT_PIPE_VARIABLE } from "@heddle/base/exit-with-parent";
 import { describeLogLine, type LogLine, parseLogLine } from "./log-line.ts";
 
@@ -24,6 +24,8 @@ export interface ProcessEvents {
   restarting(spec: ProcessSpec, why: string, delayMs: number): void;
   /** It crashed so often that it stays down. */
   gaveUp(spec: ProcessSpec, why: string): void;
+  /** It has no part in the cluster any more, and ended for good. */
+  left(spec: ProcessSpec, why: string): void;
 }
 
 /** How a process that keeps crashing is handled. */
@@ -51,7 +53,7 @@ export const RESTART_LIMITS: RestartLimits = {
  */
 export class SupervisedProcess {
   readonly spec: ProcessSpec;
-  /** Resolves at the first "ready"; rejects when the process gives up before. */
+  /** Resolves at the first "ready", or when it has left; rejects when it gives up before. */
   readonly ready: Promise<void>;
   readonly #events: ProcessEvents;
   readonly #limits: RestartLimits;
@@ -93,10 +95,10 @@ export class SupervisedProcess {
     }
     this.#exited = new Promise((resolve) => {
       let over = false;
-      const end = (how: string) => {
+      const end = (how: string, code: number | null = null) => {
         if (over) return;
         over = true;
-        this.#onExit(how);
+        this.#onExit(how, code);
         resolve();
       };
       child.once("error", (error) => end(`it could not be started: ${error.message}`));
@@ -104,7 +106,7 @@ export class SupervisedProcess {
       // event and not "exit" is the end, because the last lines, which say why, come before it.
       child.once("exit", () => this.#killGroup(child));
       child.once("close", (code, signal) =>
-        end(signal ? `it was killed by ${signal}` : `it exited with code ${code}`),
+        end(signal ? `it was killed by ${signal}` : `it exited with code ${code}`, code),
       );
     });
   }
@@ -147,9 +149,14 @@ export class SupervisedProcess {
     this.#events.line(this.spec, line, raw);
   }
 
-  #onExit(how: string): void {
+  #onExit(how: string, code: number | null): void {
     this.#child = undefined;
     if (this.#stopping) return;
+    if (code === ERROR_TABLE.member_removed.exit) {
+      this.#ready.resolve();
+      this.#events.left(this.spec, this.#lastComplaint || how);
+      return;
+    }
     const { windowMs, maxCrashes } = this.#limits;
     const nowMs = performance.now();
     this.#crashesAtMs = this.#crashesAtMs.filter((atMs) => nowMs - atMs < windowMs);

@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { createApiKey, hashApiKey, parseApiKey } from "@heddle/auth/api-key";
 import { AppError } from "@heddle/base/errors";
 import type { RaftControlPlane } from "../consensus/raft-control-plane.ts";
-import { propose } from "../control/propose.ts";
+import { propose, untilSettled } from "../control/propose.ts";
 import type { ControlPlane } from "../ports.ts";
 
 /**
@@ -13,7 +13,8 @@ import type { ControlPlane } from "../ports.ts";
  */
 export async function clusterPepper(control: RaftControlPlane): Promise<Uint8Array> {
   if (control.secret("pepper") === undefined) {
-    await control.keepSecret("pepper", randomBytes(32).toString("hex"));
+    const pepper = randomBytes(32).toString("hex");
+    await untilSettled(control, () => control.keepSecret("pepper", pepper));
   }
   const text = control.secret("pepper") ?? "";
   if (/^[0-9a-f]{64}$/.test(text)) return Buffer.from(text, "hex");
@@ -48,7 +49,7 @@ export async function bootstrapAdminKey(
   }
   const hash = hashApiKey(text, pepper);
   try {
-    await proposeKey(control, parsed.id, hash);
+    await untilSettled(control, () => proposeKey(control, parsed.id, hash));
   } catch (error) {
     // Another master with the same file may have been faster.
     if (control.state.keys.get(parsed.id)?.hash !== hash) throw error;

@@ -60,6 +60,7 @@ export class Formation {
         const isFirst = members.length === lastId && members.some((member) => member.id === id);
         return this.#complete(cluster, id, { kind: isFirst ? "first" : "joining", members });
       }
+      refuseOtherList(asked);
       if (replies.length === others.length && replies.every(({ cluster }) => cluster === "")) {
         return this.#form(replies);
       }
@@ -84,7 +85,7 @@ export class Formation {
       return await peer.unary(introduceMethod, request, { deadlineMs: askDeadlineMs, signal });
     } catch (error) {
       const failure = toAppError(error);
-      if (failure.code === "invalid_value" || failure.code === "invalid_api_key") throw failure;
+      if (failure.code === "invalid_api_key") throw failure;
       return failure;
     } finally {
       peer.close();
@@ -119,6 +120,22 @@ export class Formation {
     const message = `${name} was started with --peers for ${theirs.join(", ")}, but ${this.#options.identity.name} with ${ours.join(", ")}; give all masters of a new cluster the same`;
     throw new AppError("invalid_value", message);
   }
+}
+
+/**
+ * Throws what a master without a group answered that was given another list, once it is sure that
+ * nobody has a group. Where there is one, that master is joining it as well, and lists of different
+ * times differ.
+ */
+function refuseOtherList(asked: readonly (IntroductionReply__Output | AppError)[]): void {
+  let refusal: AppError | undefined;
+  for (const reply of asked) {
+    if (!(reply instanceof AppError)) {
+      if (reply.cluster !== "") return;
+    } else if (reply.code === "invalid_value") refusal = reply;
+    else return;
+  }
+  if (refusal) throw refusal;
 }
 
 /** All first members come to the same id, and no other group ever does. */

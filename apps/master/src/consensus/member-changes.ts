@@ -8,7 +8,8 @@ import type { ThreadedReplica } from "./thread/threaded-replica.ts";
 /**
  * Answers a master without state that asks a member for its place. One that the group knows gets its
  * id. Any other one that shows the cluster token joins under a new id, as a learner at first; it
- * takes the place of the member of its name, whose data is gone. It asks again until it is in.
+ * takes the place of the member of its name, whose data is gone. It asks again until it is in. A
+ * member that asks whether it still is one is only told.
  */
 export async function memberChanges<Reply>(
   own: FullIdentity,
@@ -20,6 +21,8 @@ export async function memberChanges<Reply>(
   const members = [...replica.members];
   const lastId = replica.nextMemberId - 1;
   const reply = { name, nonce, cluster, members, lastId };
+  if (from.member !== 0)
+    return { ...reply, id: members.some(({ id }) => id === from.member) ? from.member : 0 };
   const namesake = replica.members.find((member) => member.name === from.name);
   if (namesake?.nonce === from.nonce) return { ...reply, id: namesake.id };
   // A member that has not caught up with the group yet cannot tell who belongs to it.

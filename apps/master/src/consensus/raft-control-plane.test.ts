@@ -47,7 +47,8 @@ async function open(
   const lock = await lockDirectory(directory);
   const faults: string[] = [];
   const onFatal = (error: Error) => faults.push(error.message);
-  const parts = { directory, lock, name, peers, clusterToken, server, logger, onFatal };
+  const onRemoved = onFatal;
+  const parts = { directory, lock, name, peers, clusterToken, server, logger, onFatal, onRemoved };
   try {
     const limits = { segmentBytes: 2 ** 20, hashEveryCommands: 10 };
     const plane = await RaftControlPlane.open({ ...parts, ...limits }, signal);
@@ -82,7 +83,7 @@ test("a request of a session is applied once, through whatever master it comes a
   await first.plane.readBarrier();
   const client = "client-0001";
   expect(await first.plane.openSession(client)).toEqual({ ok: true });
-  const request = { client, sequence: 1 };
+  const request = { session: { client, sequence: 1 } };
   expect(await first.plane.propose(create("aaaaaaaa"), request)).toEqual({ ok: true });
   expect(await second.plane.propose(create("aaaaaaaa"), request)).toEqual({ ok: true });
   expect(await second.plane.propose(create("aaaaaaaa"))).toMatchObject({ code: "conflict" });
@@ -108,6 +109,28 @@ test("a master whose state came apart from the others' ends", async () => {
   await expect(second.plane.propose(create("dddddddd"))).rejects.toMatchObject({
     code: "server_error",
   });
+});
+
+test("a master joins a group although another one that looks for it was given another list", async () => {
+  const bind = () => bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  const [one, two, three] = [await bind(), await bind(), await bind()];
+  await open("m1", one, new Map([["m1", one.address]]));
+  const stop = new AbortController();
+  const nowhere = new Map([
+    ["m1", "127.0.0.1:1"],
+    ["m2", two.address],
+  ]);
+  const lost = open("m2", two, nowhere, { signal: stop.signal });
+  const all = new Map([
+    ["m1", one.address],
+    ["m2", two.address],
+    ["m3", three.address],
+  ]);
+  const joined = await open("m3", three, all);
+  await joined.plane.readBarrier();
+  expect(joined.plane.status().members.map(({ name }) => name)).toEqual(["m1", "m3"]);
+  stop.abort();
+  await expect(lost).rejects.toMatchObject({ code: "cancelled" });
 });
 
 test("another master's directory, and one whose log is gone, are refused", async () => {

@@ -1,20 +1,22 @@
 import { AppError } from "@heddle/base/errors";
+import type { Member } from "@heddle/consensus/ports";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
+import type { KeptAnswer } from "@heddle/control/idempotency";
 import type { LogCommand } from "@heddle/control/replicated-control";
-import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
 import { Peer } from "@heddle/rpc/peer";
 import { progressMethod } from "@heddle/rpc/proto";
 import type { BoundServer } from "@heddle/rpc/server";
-import type { ControlGroup, ControlPlane, GroupStatus, MemberProgress } from "../ports.ts";
+import type { ControlGroup, ControlPlane, GroupStatus, MemberProgress, Once } from "../ports.ts";
 import { ControlMachine, controlCommandOf, encodeLogCommand } from "./control-machine.ts";
 import type { DirectoryLock } from "./directory-lock.ts";
 import { Formation } from "./formation.ts";
 import { type FullIdentity, isFull, startIdentity, writeIdentity } from "./identity.ts";
 import { memberChanges } from "./member-changes.ts";
 import { RaftService } from "./raft-service.ts";
+import { RemovalWatch } from "./removal-watch.ts";
 import { ThreadedReplica } from "./thread/threaded-replica.ts";
 
 export interface RaftControlPlaneOptions {
@@ -31,6 +33,8 @@ export interface RaftControlPlaneOptions {
   readonly logger: Logger;
   /** Called when this master must end: its disk failed, or its state differs from the others'. */
   readonly onFatal: (error: AppError) => void;
+  /** Called when this master was removed from the group and has handed over what it led. */
+  readonly onRemoved: (error: AppError) => void;
   /** Of the write-ahead log; 64 MiB. */
   readonly segmentBytes?: number | undefined;
   readonly snapshotEntries?: number | undefined;
@@ -39,6 +43,8 @@ export interface RaftControlPlaneOptions {
 }
 
 const progressDeadlineMs = 1_000;
+/** A removed leader tells the others what is committed, and hands over; two round trips suffice. */
+const HAND_OVER_MS = 1_000;
 
 /**
  * The control plane of a master in a group of one, three or more: a Raft replica whose state machine
@@ -51,6 +57,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   readonly #hashCheck = new HashCheck();
   readonly #machine: ControlMachine;
   #replica: ThreadedReplica<ControlReply> | undefined;
+  #watch: RemovalWatch | undefined;
   #fault: AppError | undefined;
 
   private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
@@ -87,8 +94,12 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this;
   }
 
-  propose(command: ControlCommand, session?: SessionRequest): Promise<ControlReply> {
-    return this.#propose({ type: "control", command, session });
+  propose(command: ControlCommand, once: Once = {}): Promise<ControlReply> {
+    return this.#propose({ type: "control", command, ...once });
+  }
+
+  keptAnswer(id: string): KeptAnswer | undefined {
+    return this.#machine.control.keptAnswer(id);
   }
 
   openSession(client: string): Promise<ControlReply> {
@@ -109,6 +120,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   readBarrier(): Promise<void> {
+    if (this.#fault) return Promise.reject(this.#fault);
     return this.#running.readBarrier();
   }
 
@@ -176,6 +188,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   async close(): Promise<void> {
+    this.#watch?.stop();
     await this.#replica?.stop();
     await this.#options.lock.close();
   }
@@ -196,6 +209,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       machine: this.#machine,
       log: logger,
       onFatal: (error) => this.#fail(error),
+      onRemoved: () => this.#onRemoved(),
     });
     this.#replica = replica;
     // From here on an empty log would be a lost one; a joining member may be empty once more.
@@ -207,6 +221,35 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       introduce: (from) => memberChanges(this.#identity, replica, from, logger),
       progress: () => this.#ownProgress(),
     });
+    this.#watch = new RemovalWatch({
+      identity: this.#identity,
+      clusterToken: this.#options.clusterToken,
+      hasLeader: () => replica.status().leader !== undefined,
+      others: () => this.#othersNow(),
+      onRemoved: () => this.#onRemoved(),
+    });
+  }
+
+  /** The other members, each with the address at which it is reached now. */
+  #othersNow(): Member[] {
+    const { members } = this.#running;
+    // A joining member knows the others by hearsay until their snapshot or log comes.
+    const known = members.length > 0 ? members : (this.#identity.beginning?.members ?? []);
+    return known
+      .filter(({ id }) => id !== this.#identity.id)
+      .map((member) => ({
+        ...member,
+        address: this.#options.peers.get(member.name) ?? member.address,
+      }));
+  }
+
+  /** From here on it takes no changes; the replica runs on for as long as its successor needs. */
+  #onRemoved(): void {
+    if (this.#fault) return;
+    const message = `This master was removed from the group and ends. To have it join anew, empty ${this.#options.directory} and start it again.`;
+    const error = new AppError("member_removed", message);
+    this.#fault = error;
+    setTimeout(() => this.#options.onRemoved(error), HAND_OVER_MS);
   }
 
   #propose(entry: LogCommand): Promise<ControlReply> {

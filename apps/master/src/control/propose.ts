@@ -1,12 +1,45 @@
-import { AppError } from "@heddle/base/errors";
-import type { ControlCommand } from "@heddle/control/command";
-import type { ControlPlane } from "../ports.ts";
+import { setTimeout as delay } from "node:timers/promises";
+import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
+import type { ControlCommand, ControlReply } from "@heddle/control/command";
+import type { ControlPlane, Once } from "../ports.ts";
+
+/** What a change that was made was answered with. */
+export type Accepted = Extract<ControlReply, { ok: true }>;
 
 /** Changes the replicated state, or throws what it refused with as an AppError. */
-export async function propose(control: ControlPlane, command: ControlCommand): Promise<void> {
-  const reply = await control.propose(command);
-  if (reply.ok) return;
+export async function propose(
+  control: ControlPlane,
+  command: ControlCommand,
+  once?: Once,
+): Promise<Accepted> {
+  return accepted(await control.propose(command, once), command);
+}
+
+const RETRY_MS = 500;
+const PASSING: readonly ErrorCode[] = ["unavailable", "outcome_unknown", "overloaded"];
+
+/**
+ * For changes at the start of a master, which do no harm where they are made twice: tries again
+ * while there is no leader, or nobody can tell what became of the last attempt.
+ */
+export async function untilSettled<Result>(
+  control: ControlPlane,
+  attempt: () => Promise<Result>,
+): Promise<Result> {
+  for (;;) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (control.fault || !PASSING.includes(toAppError(error).code)) throw error;
+      await delay(RETRY_MS);
+    }
+  }
+}
+
+/** The reply where the change was made; throws its refusal as an AppError. */
+export function accepted(reply: ControlReply, command?: Pick<ControlCommand, "type">): Accepted {
+  if (reply.ok) return reply;
   const code =
-    reply.code === "not_found" && command.type === "model.remove" ? "model_not_found" : reply.code;
+    reply.code === "not_found" && command?.type === "model.remove" ? "model_not_found" : reply.code;
   throw new AppError(code, `${reply.message.charAt(0).toUpperCase()}${reply.message.slice(1)}.`);
 }

@@ -4,9 +4,24 @@ import { AppError } from "@heddle/base/errors";
 import { createKeyRequest } from "@heddle/contracts/keys";
 import { validate } from "@heddle/contracts/validation";
 import type { ApiKeyRecord } from "@heddle/control/state";
-import { Controller, Delete, Get, HttpCode, Inject, Param, Post, Query, Req } from "@nestjs/common";
+import {
+  Controller,
+  Delete,
+  Get,
+  HttpCode,
+  Inject,
+  Param,
+  Post,
+  Query,
+  Req,
+  Res,
+  UseInterceptors,
+} from "@nestjs/common";
+import type { FastifyReply } from "fastify";
 import { propose } from "../control/propose.ts";
 import { type CallerRequest, Permit } from "../http/access.ts";
+import { Consistency } from "../http/consistency.ts";
+import { IdempotentChanges, type RequestedChange } from "../http/idempotent-changes.ts";
 import { parseJsonBody } from "../http/json-body.ts";
 import { LastUsed } from "../http/last-used.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../ports.ts";
@@ -16,27 +31,40 @@ import { type Page, pageOf } from "./page.ts";
 /** The injection token of the cluster's pepper. */
 export const PEPPER = Symbol("pepper");
 
+type CreatedKey = KeyView & { readonly key: string };
+
 @Controller("api/v1/keys")
 export class KeysController {
   readonly #control: ControlPlane;
   readonly #pepper: Uint8Array;
   readonly #lastUsed: LastUsed;
+  readonly #changes: IdempotentChanges;
 
   constructor(
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(PEPPER) pepper: Uint8Array,
     @Inject(LastUsed) lastUsed: LastUsed,
+    @Inject(IdempotentChanges) changes: IdempotentChanges,
   ) {
     this.#control = control;
     this.#pepper = pepper;
     this.#lastUsed = lastUsed;
+    this.#changes = changes;
   }
 
   /** The only answer that carries the key's text. */
   @Post()
   @HttpCode(200)
   @Permit("cluster:admin", "Creates an API key; its text is shown this once.")
-  async create(@Req() request: CallerRequest): Promise<KeyView & { key: string }> {
+  create(
+    @Req() request: CallerRequest,
+    @Res({ passthrough: true }) reply: FastifyReply,
+  ): Promise<CreatedKey> {
+    const requested = () => this.#creation(request);
+    return this.#changes.make(request, reply, requested, (told) => told);
+  }
+
+  #creation(request: CallerRequest): RequestedChange<CreatedKey> {
     const body = validate(createKeyRequest, parseJsonBody(request.body as Buffer));
     const now = Date.now();
     const expiresAtMs = body.expires_at === undefined ? undefined : Date.parse(body.expires_at);
@@ -61,11 +89,12 @@ export class KeysController {
       createdAtMs: now,
       expiresAtMs,
     };
-    await propose(this.#control, { type: "key.create", atMs: now, key });
-    return { ...viewKey(key, undefined, now), key: text };
+    const told = { ...viewKey(key, undefined, now), key: text };
+    return { command: { type: "key.create", atMs: now, key }, told };
   }
 
   @Get()
+  @UseInterceptors(Consistency)
   @Permit("cluster:admin", "Lists the API keys, newest first, without their texts.")
   list(@Query() query: Record<string, unknown>): Page<KeyView> {
     const now = Date.now();

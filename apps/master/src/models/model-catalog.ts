@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
+import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
 import { type ModelView, servedContextTokens, viewModel } from "./model-view.ts";
 
@@ -30,7 +30,8 @@ export class ModelCatalog {
   list(key: ApiKeyRecord): ModelView[] {
     const nodes = this.#directory.nodes();
     const models = [...this.#control.state.models.values()].filter(({ id }) => mayUse(key, id));
-    return models.map((model) => viewModel(model, this.#control.state, nodes));
+    const { deployments } = this.#control.state;
+    return models.map((model) => viewModel(model, deployments.get(model.deployment), nodes));
   }
 
   /** Tokens that a call of the model can hold now: its promise, or less where replicas serve less. */
@@ -40,7 +41,13 @@ export class ModelCatalog {
   }
 
   view(id: string, key: ApiKeyRecord): ModelView {
-    return viewModel(this.resolve(id, key), this.#control.state, this.#directory.nodes());
+    const model = this.resolve(id, key);
+    return this.viewOf(model, this.#control.state.deployments.get(model.deployment));
+  }
+
+  /** A model whose registration may still be on its way. */
+  viewOf(model: ModelRecord, deployment: DeploymentRecord | undefined): ModelView {
+    return viewModel(model, deployment, this.#directory.nodes());
   }
 }
 

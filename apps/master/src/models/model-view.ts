@@ -1,5 +1,5 @@
 import type { ReplicaStatus } from "@heddle/contracts/engine";
-import type { ControlState, ModelRecord } from "@heddle/control/state";
+import type { DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { NodeView } from "../ports.ts";
 
 /** One model in GET /models: OpenAI's four members and the platform's own. */
@@ -45,7 +45,7 @@ export interface ReplicaView {
 
 export function viewModel(
   model: ModelRecord,
-  state: ControlState,
+  deployment: DeploymentRecord | undefined,
   nodes: readonly NodeView[],
 ): ModelView {
   const replicas = nodes.flatMap((node) =>
@@ -53,7 +53,7 @@ export function viewModel(
       .filter((replica) => replica.deployment === model.deployment)
       .map((replica) => viewReplica(node.id, replica)),
   );
-  const weights = state.deployments.get(model.deployment)?.spec.weights;
+  const weights = deployment?.spec.weights;
   return {
     id: model.id,
     object: "model",

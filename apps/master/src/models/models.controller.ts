@@ -2,10 +2,23 @@ import { AppError } from "@heddle/base/errors";
 import { registerModelRequest } from "@heddle/contracts/models";
 import { validate } from "@heddle/contracts/validation";
 import type { ApiKeyRecord } from "@heddle/control/state";
-import { Controller, Delete, Get, HttpCode, Inject, Param, Post, Req, Res } from "@nestjs/common";
+import {
+  Controller,
+  Delete,
+  Get,
+  HttpCode,
+  Inject,
+  Param,
+  Post,
+  Req,
+  Res,
+  UseInterceptors,
+} from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { propose } from "../control/propose.ts";
 import { type CallerRequest, Permit } from "../http/access.ts";
+import { Consistency } from "../http/consistency.ts";
+import { IdempotentChanges, type RequestedChange } from "../http/idempotent-changes.ts";
 import { parseJsonBody } from "../http/json-body.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../ports.ts";
 import { ModelCatalog } from "./model-catalog.ts";
@@ -19,24 +32,29 @@ export class ModelsController {
   readonly #control: ControlPlane;
   readonly #models: ModelCatalog;
   readonly #pulls: ModelPulls;
+  readonly #changes: IdempotentChanges;
 
   constructor(
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(ModelCatalog) models: ModelCatalog,
     @Inject(ModelPulls) pulls: ModelPulls,
+    @Inject(IdempotentChanges) changes: IdempotentChanges,
   ) {
     this.#control = control;
     this.#models = models;
     this.#pulls = pulls;
+    this.#changes = changes;
   }
 
   @Get()
+  @UseInterceptors(Consistency)
   @Permit("models:read", "Lists the models that the caller may use.")
   list(@Req() request: CallerRequest): { object: "list"; data: ModelView[] } {
     return { object: "list", data: this.#models.list(callerOf(request)) };
   }
 
   @Get(":id")
+  @UseInterceptors(Consistency)
   @Permit("models:read", "Shows one model.")
   get(@Req() request: CallerRequest, @Param("id") id: string): ModelView {
     return this.#models.view(id, callerOf(request));
@@ -45,15 +63,22 @@ export class ModelsController {
   @Post()
   @HttpCode(200)
   @Permit("models:deploy", "Registers a model and the weights that answer for it.")
-  async register(@Req() request: CallerRequest): Promise<ModelView> {
-    const caller = callerOf(request);
+  register(
+    @Req() request: CallerRequest,
+    @Res({ passthrough: true }) reply: FastifyReply,
+  ): Promise<ModelView> {
+    const requested = () => this.#registration(request);
+    return this.#changes.make(request, reply, requested, (told) => told);
+  }
+
+  #registration(request: CallerRequest): RequestedChange<ModelView> {
     const body = validate(registerModelRequest, parseJsonBody(request.body as Buffer));
     const known = this.#control.state.models.get(body.id);
     // Repeating a registration must give the same record, its time included.
-    const atMs = known?.createdAtMs ?? Date.now();
-    const records = toRecords(body, this.#control.state, atMs);
-    await propose(this.#control, { type: "model.register", atMs: Date.now(), ...records });
-    return this.#models.view(body.id, caller);
+    const createdAtMs = known?.createdAtMs ?? Date.now();
+    const { model, deployment } = toRecords(body, this.#control.state, createdAtMs);
+    const command = { type: "model.register" as const, atMs: Date.now(), model, deployment };
+    return { command, told: this.#models.viewOf(model, deployment) };
   }
 
   @Delete(":id")

@@ -7,7 +7,7 @@ import {
 } from "@heddle/contracts/catalog";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
-import { propose } from "../control/propose.ts";
+import { propose, untilSettled } from "../control/propose.ts";
 import type { ControlPlane } from "../ports.ts";
 
 /**
@@ -54,7 +54,8 @@ async function register(
   if (control.state.models.has(id)) await removed(control, id);
   try {
     const model: ModelRecord = { ...shipped, createdAtMs: atMs };
-    await propose(control, { type: "model.register", atMs, model, deployment });
+    const command = { type: "model.register" as const, atMs, model, deployment };
+    await untilSettled(control, () => propose(control, command));
   } catch (error) {
     // Another master may have been faster, with its own time of creation.
     if (!isDone()) throw error;
@@ -64,7 +65,8 @@ async function register(
 /** Removes the id, or finds that another master just did. */
 async function removed(control: ControlPlane, id: string): Promise<void> {
   try {
-    await propose(control, { type: "model.remove", atMs: Date.now(), id });
+    const command = { type: "model.remove" as const, atMs: Date.now(), id };
+    await untilSettled(control, () => propose(control, command));
   } catch (error) {
     const { code } = toAppError(error);
     if (code !== "not_found" && code !== "model_not_found") throw error;

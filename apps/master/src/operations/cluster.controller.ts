@@ -55,7 +55,7 @@ export class ClusterController {
   }
 
   @Delete("cluster/masters/:name")
-  @Permit("cluster:admin", "Removes a master from the group; its process may then be ended.")
+  @Permit("cluster:admin", "Removes a master from the group; its process then ends by itself.")
   async remove(@Param("name") name: string) {
     await this.#group.removeMember(name);
     return this.#report.status();

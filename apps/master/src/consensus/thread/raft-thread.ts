@@ -163,6 +163,7 @@ class RaftThread {
       requestTicks: REQUEST_TICKS,
       yieldToLoop: () => new Promise((resolve) => setImmediate(resolve)),
       onFatal: (error) => this.#onFatal(error),
+      onRemoved: () => this.#outbox.post({ kind: "removed" }),
       trace: (event) => {
         if (event.kind !== "roleChanged") return;
         this.#noteChange();

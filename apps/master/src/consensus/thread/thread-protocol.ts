@@ -82,6 +82,8 @@ export type FromThread =
   | { readonly kind: "rejected"; readonly proposal: number; readonly error: PlainError }
   | { readonly kind: "reply"; readonly id: number; readonly error?: PlainError | undefined }
   | { readonly kind: "fatal"; readonly error: PlainError }
+  /** This member is no longer in the group. */
+  | { readonly kind: "removed" }
   | {
       readonly kind: "log";
       readonly level: "info" | "warn" | "error";

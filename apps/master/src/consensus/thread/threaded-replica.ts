@@ -21,6 +21,8 @@ export interface ThreadedReplicaOptions<Reply> extends RaftThreadOptions {
   readonly log: NodeLog;
   /** The log cannot go on; the owner must end the process. */
   readonly onFatal: (error: AppError) => void;
+  /** As of RaftReplica. */
+  readonly onRemoved?: (() => void) | undefined;
 }
 
 interface Waiter<Result> {
@@ -56,7 +58,7 @@ export class ThreadedReplica<Reply> {
   #stopping = false;
 
   private constructor(options: ThreadedReplicaOptions<Reply>) {
-    const { machine, log, onFatal, ...workerData } = options;
+    const { machine, log, onFatal, onRemoved, ...workerData } = options;
     this.#options = options;
     const path = `./raft-thread${extname(import.meta.url)}`;
     this.#worker = new Worker(new URL(path, import.meta.url), {
@@ -216,6 +218,9 @@ export class ThreadedReplica<Reply> {
         break;
       case "fatal":
         this.#fail(fromPlain(message.error));
+        break;
+      case "removed":
+        this.#options.onRemoved?.();
         break;
       case "log":
         this.#options.log[message.level](message.fields, message.message);

@@ -6,6 +6,7 @@ export interface Introduction {
   'nonce'?: (string);
   'address'?: (string);
   'peers'?: (string)[];
+  'member'?: (number);
 }
 
 export interface Introduction__Output {
@@ -13,4 +14,5 @@ export interface Introduction__Output {
   'nonce': (string);
   'address': (string);
   'peers': (string)[];
+  'member': (number);
 }

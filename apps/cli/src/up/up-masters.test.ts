@@ -1,0 +1,189 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { DrivenProcess } from "../testing/driven-process.ts";
+
+// `heddle up --masters 3` with the real programs: what a user loses when masters die under it. The
+// tests run in order on one cluster; each begins with what the one before it left.
+
+const CLI = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
+const MODEL = "FamilyB-1-8B";
+const MASTERS = ["master-1", "master-2", "master-3"] as const;
+type Master = (typeof MASTERS)[number];
+/** Banned, so that an answer of the tiny model runs to its bound. */
+const NO_END = { "0": -100, "1": -100, "2": -100, "3": -100 };
+
+const data = mkdtempSync(join(tmpdir(), "heddle-up-masters-"));
+const created = new Set<string>();
+let up: DrivenProcess;
+let port = 0;
+let key = "";
+
+beforeAll(async () => {
+  port = await freePorts(MASTERS.length);
+  const flags = ["--masters", "3", "--workers", "1", "--profile", "tiny", "--port", `${port}`];
+  const places = ["--data", data, "--models-cache", join(data, "cache")];
+  up = new DrivenProcess([process.execPath, CLI, "up", ...flags, ...places]);
+  await up.printed(/Ctrl-C stops everything/);
+  key = readFileSync(join(data, "bootstrap-key"), "utf8").trim();
+}, 120_000);
+afterAll(async () => {
+  up.child.kill("SIGINT");
+  await up.end();
+  rmSync(data, { recursive: true });
+}, 60_000);
+
+/** The first of as many ports in a row, below those that outgoing connections are given. */
+async function freePorts(count: number): Promise<number> {
+  for (;;) {
+    const first = 20_000 + Math.floor(Math.random() * 10_000);
+    const all = Array.from({ length: count }, (_, at) => [first + at, first + at + 1_000]).flat();
+    if ((await Promise.all(all.map(isFree))).every(Boolean)) return first;
+  }
+}
+
+function isFree(candidate: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer().once("error", () => resolve(false));
+    server.listen(candidate, "127.0.0.1", () => server.close(() => resolve(true)));
+  });
+}
+
+function request(
+  master: Master,
+  method: string,
+  path: string,
+  body?: unknown,
+  more: Record<string, string> = {},
+): Promise<Response> {
+  return fetch(`http://127.0.0.1:${port + MASTERS.indexOf(master)}/api/v1${path}`, {
+    method,
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json", ...more },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+    signal: AbortSignal.timeout(60_000),
+  });
+}
+
+const chat = (master: Master, more: object) =>
+  request(master, "POST", "/chat/completions", {
+    ...{ model: MODEL, messages: [{ role: "user", content: "go on" }], logit_bias: NO_END },
+    ...more,
+  });
+
+async function createKey(master: Master, name: string): Promise<void> {
+  const once = { "idempotency-key": `key-${created.size}` };
+  // Where the leader dies with the change on its way, nobody can tell; sent again, it is made once.
+  await eventually(async () => {
+    const reply = await request(master, "POST", "/keys", { name }, once);
+    const text = await reply.text();
+    expect([200, 503], text).toContain(reply.status);
+    return reply.status === 200;
+  });
+  created.add(name);
+}
+
+async function leaderSeenBy(master: Master): Promise<Master | null> {
+  const reply = await request(master, "GET", "/cluster/status");
+  return ((await reply.json()) as { leader: Master | null }).leader;
+}
+
+async function leader(): Promise<Master> {
+  let found: Master | null = null;
+  await eventually(async () => {
+    const seen = await Promise.all(MASTERS.map(leaderSeenBy));
+    found = seen[0] ?? null;
+    return found !== null && seen.every((each) => each === found);
+  });
+  return found as unknown as Master;
+}
+
+/** The ids of the processes that a master has had, the latest last. */
+function pidsOf(master: Master): number[] {
+  const lines = readFileSync(join(data, "logs", `${master}.log`), "utf8").split("\n");
+  const ready = lines.filter((line) => line.includes('"msg":"ready"'));
+  return ready.map((line) => (JSON.parse(line) as { pid: number }).pid);
+}
+
+async function eventually(condition: () => Promise<boolean>): Promise<void> {
+  const endMs = performance.now() + 60_000;
+  while (!(await condition().catch(() => false))) {
+    if (performance.now() > endMs) throw new Error(`not within a minute: ${condition}`);
+    await delay(50);
+  }
+}
+
+describe("heddle up --masters 3", { timeout: 180_000 }, () => {
+  it("loses no accepted change when any one master is killed, and starts it again", async () => {
+    await createKey("master-1", "before all");
+    for (const [at, victim] of MASTERS.entries()) {
+      const others = MASTERS.filter((name) => name !== victim);
+      const pids = pidsOf(victim);
+      await createKey(victim, `by ${victim} before its end`);
+      process.kill(pids.at(-1) ?? 0, "SIGKILL");
+      await createKey(others[at % 2] as Master, `while ${victim} was away`);
+      await eventually(async () => pidsOf(victim).length === pids.length + 1);
+      const reply = await request(victim, "GET", "/keys?consistency=strong&limit=1000");
+      const names = ((await reply.json()) as { data: { name: string }[] }).data.map(
+        ({ name }) => name,
+      );
+      expect(names.filter((name) => created.has(name)).sort()).toEqual([...created].sort());
+    }
+    expect(up.stderr).toMatch(/master-1 .*killed by SIGKILL.*starts again/);
+  });
+
+  it("answers inference while no master can make a change", async () => {
+    const serving: Master = "master-2";
+    const stopped = MASTERS.filter((name) => name !== serving).map((name) => pidsOf(name).at(-1));
+    for (const pid of stopped) process.kill(pid ?? 0, "SIGSTOP");
+    let refusal: number | undefined;
+    const change = request(serving, "PUT", "/cluster/settings/job_timeout", { value: 60 });
+    const answered = change.then(({ status }) => {
+      refusal = status;
+    });
+    try {
+      for (let call = 0; call < 5; call++) {
+        const reply = await chat(serving, { max_tokens: 8 });
+        expect(reply.status).toBe(200);
+        expect(await reply.json()).toMatchObject({ usage: { completion_tokens: 8 } });
+      }
+      // Either it waits still, or it was refused already.
+      expect([undefined, 503]).toContain(refusal);
+    } finally {
+      for (const pid of stopped) process.kill(pid ?? 0, "SIGCONT");
+    }
+    await answered;
+    await leader();
+  });
+
+  it("goes on with a stream through one master when another, the leader, is killed", async () => {
+    const first = await leader();
+    const serving = MASTERS.find((name) => name !== first) as Master;
+    const reply = await chat(serving, { n: 4, max_tokens: 4_000, stream: true });
+    expect(reply.status).toBe(200);
+    const reader = (reply.body as ReadableStream<Uint8Array>).getReader();
+    const decoder = new TextDecoder();
+    let text = "";
+    const read = async (events: number) => {
+      for (let seen = 0; seen < events; seen++) {
+        const { done, value } = await reader.read();
+        expect(done, text.slice(-500)).toBe(false);
+        text += decoder.decode(value, { stream: true });
+      }
+    };
+    await read(5);
+    process.kill(pidsOf(first).at(-1) ?? 0, "SIGKILL");
+    await eventually(async () => {
+      const next = await leaderSeenBy(serving);
+      return next !== null && next !== first;
+    });
+    // Longer than what was sent meanwhile can have been kept for this reader.
+    await read(300);
+    await reader.cancel();
+    expect(text).not.toContain("event: error");
+    expect(text).not.toMatch(/"finish_reason":"/);
+  });
+});

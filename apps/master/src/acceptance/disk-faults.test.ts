@@ -1,0 +1,121 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, describe, expect, it } from "vitest";
+import { canCompile, compileFailingSync, ImageDisk, MemoryDisk, whyNot } from "../../test/disks.ts";
+import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
+
+// Masters whose disks are full, fail, or lose power, under a workload. A part that this machine does
+// not allow is skipped with a line that says why.
+
+const NAMES = ["master-1", "master-2", "master-3"];
+const noMemoryDisk = skipReason(
+  "a full disk",
+  whyNot(() => new MemoryDisk(1)),
+);
+const noCompiler = skipReason("a disk that fails", whyNot(canCompile));
+const noImageDisk = skipReason(
+  "a power cut",
+  whyNot(() => new ImageDisk(8)),
+);
+
+function skipReason(what: string, reason: string | undefined): string | undefined {
+  if (reason) process.stdout.write(`${what}: skipped, ${reason}\n`);
+  return reason;
+}
+
+let run: FaultRun | undefined;
+const cleanUps: (() => void)[] = [];
+afterEach(async () => {
+  await run?.workload.stop();
+  await run?.group.close();
+  run = undefined;
+  for (const cleanUp of cleanUps.splice(0).reverse()) cleanUp();
+});
+
+/** Puts some 100 kB into the log, so that it soon needs another segment. */
+async function writeMuch({ group }: FaultRun, name: string): Promise<void> {
+  const models = Array.from({ length: 500 }, (_, at) => `${at}`.padStart(200, "m"));
+  await group.request(name, "POST", "/api/v1/keys", { name: "large", models });
+}
+
+describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
+  it.skipIf(noMemoryDisk)(
+    "when the leader's disk is full: it ends and says so, and comes back when there is room",
+    async () => {
+      const disks = new Map(NAMES.map((name) => [name, new MemoryDisk(24)]));
+      for (const disk of disks.values()) cleanUps.push(() => disk.close());
+      const place = (name: string) => ({ directory: join(disks.get(name)?.path ?? "", "data") });
+      run = await startFaultRun({ title: "full disk", place });
+      const { group, workload } = run;
+      await workload.progress(60);
+      const leader = await group.leader();
+      const other = NAMES.find((name) => name !== leader) as string;
+      disks.get(leader)?.fill();
+      const ended = group.ending(leader);
+      for (let at = 0; at < 100 && group.url(leader); at++) await writeMuch(run, other);
+      const { code, output } = await ended;
+      expect(code).toBe(1);
+      expect(output).toMatch(/"level":"fatal".*ENOSPC/);
+      await workload.progress(60);
+      disks.get(leader)?.makeRoom();
+      await group.start(leader);
+      await workload.progress(60);
+      await run.finish();
+    },
+  );
+
+  it.skipIf(noCompiler)(
+    "when a sync of the log fails: that master ends at once and never tries it again",
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), "heddle-sync-"));
+      cleanUps.push(() => rmSync(folder, { recursive: true }));
+      const library = compileFailingSync(folder);
+      const trigger = (name: string) => join(folder, name);
+      const place = (name: string) => ({
+        env: { LD_PRELOAD: library, HEDDLE_TEST_FAIL_FILE: trigger(name) },
+      });
+      run = await startFaultRun({ title: "failing sync", place });
+      const { group, workload, pick } = run;
+      for (const _ of run.rounds(1)) {
+        await workload.progress(60);
+        const leader = await group.leader();
+        const follower = pick(NAMES.filter((name) => name !== leader));
+        const victim = pick([leader, follower]);
+        const ended = group.ending(victim);
+        writeFileSync(trigger(victim), "");
+        const { code, output } = await ended;
+        expect(code).toBe(1);
+        expect(output.match(/"level":"fatal"/g)).toHaveLength(1);
+        expect(output).toMatch(/"level":"fatal".*EIO/);
+        await workload.progress(30);
+        rmSync(trigger(victim));
+        await group.start(victim);
+      }
+      await workload.progress(60);
+      await run.finish();
+    },
+  );
+
+  it.skipIf(noImageDisk)(
+    "when the power of all masters is cut: nothing that was acknowledged is lost",
+    async () => {
+      const disk = new ImageDisk(96);
+      cleanUps.push(() => disk.close());
+      const place = (name: string) => ({ directory: join(disk.path, name) });
+      run = await startFaultRun({ title: "power cut", place });
+      const { group, workload, random } = run;
+      for (const _ of run.rounds(1)) {
+        await workload.progress(80 + Math.floor(random() * 80));
+        const names = group.runningNames;
+        for (const name of names) group.signal(name, "SIGSTOP");
+        const image = await disk.copy();
+        await Promise.all(names.map((name) => group.end(name, "SIGKILL")));
+        disk.switchTo(image);
+        await group.startAll();
+      }
+      await workload.progress(60);
+      await run.finish();
+    },
+  );
+});

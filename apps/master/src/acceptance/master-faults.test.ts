@@ -1,0 +1,129 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { afterEach, describe, expect, it } from "vitest";
+import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
+import { eventually } from "../../test/master-group.ts";
+
+// Three masters as processes, clients that change and read the cluster's settings through all of
+// them, and what happens to processes. Every history is judged: linearizable, nothing lost, nothing
+// twice. HEDDLE_FAULT_MINUTES makes the runs longer (npm run faults).
+
+const CLOCK_SKEW = fileURLToPath(new URL("../../test/clock-skew.ts", import.meta.url));
+
+let run: FaultRun | undefined;
+afterEach(async () => {
+  await run?.workload.stop();
+  await run?.group.close();
+  run = undefined;
+});
+
+describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
+  it("while the leader and followers are killed -9 and start again", async () => {
+    run = await startFaultRun({ title: "kill -9" });
+    const { group, workload, pick } = run;
+    for (const round of run.rounds(2)) {
+      await workload.progress(60);
+      const leader = await group.leader();
+      const follower = pick(group.names.filter((name) => name !== leader));
+      const victim = round % 2 === 0 ? leader : follower;
+      await group.end(victim, "SIGKILL");
+      await workload.progress(60);
+      await group.start(victim);
+    }
+    await run.finish();
+    expect(workload.history.length).toBeGreaterThan(240);
+  });
+
+  it("while the leader is stopped and goes on: it steps down, and answers nothing stale", async () => {
+    run = await startFaultRun({ title: "SIGSTOP" });
+    const { group, workload, random } = run;
+    for (const _ of run.rounds(1)) {
+      await workload.progress(60);
+      const stopped = await group.leader();
+      const others = group.names.filter((name) => name !== stopped);
+      group.signal(stopped, "SIGSTOP");
+      let next = "";
+      await eventually("the others have a new leader", async () => {
+        next = await group.leader(others).catch(() => "");
+        return others.includes(next);
+      });
+      await workload.progress(15);
+      await delay(random() * 500);
+      // Reads that were sent while it slept are the first that it answers.
+      const early = Array.from({ length: 8 }, () =>
+        group.request(stopped, "GET", "/api/v1/cluster/settings/job_timeout?consistency=strong"),
+      );
+      const before = await group.request(
+        others[0] as string,
+        "GET",
+        "/api/v1/cluster/settings/job_timeout?consistency=strong",
+      );
+      const { version } = (await before.json()) as { version: number };
+      group.signal(stopped, "SIGCONT");
+      for (const reply of await Promise.all(early)) {
+        const seen = (await reply.json()) as { version?: number };
+        if (reply.status === 200) expect(seen.version).toBeGreaterThanOrEqual(version);
+        else expect(reply.status).toBe(503);
+      }
+      expect(await group.leader()).not.toBe(stopped);
+    }
+    await run.finish();
+  });
+
+  it("while the masters' clocks jump by an hour and back", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "heddle-clock-"));
+    const clockFile = (name: string) => join(folder, name);
+    try {
+      run = await startFaultRun({
+        title: "clock jump",
+        place: (name) => ({
+          env: { HEDDLE_TEST_CLOCK_FILE: clockFile(name), NODE_OPTIONS: `--import=${CLOCK_SKEW}` },
+        }),
+      });
+      const { group, workload, pick } = run;
+      for (const _ of run.rounds(2)) {
+        await workload.progress(60);
+        for (const name of [await group.leader(), pick(group.names)]) {
+          writeFileSync(clockFile(name), String(pick([-3_600_000, 0, 3_600_000])));
+        }
+      }
+      await workload.progress(60);
+      await run.finish();
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  it("while a majority is gone: changes end in time with 503, reads are labelled, and it heals", async () => {
+    run = await startFaultRun({ title: "no majority" });
+    const { group, workload } = run;
+    await workload.progress(60);
+    const gone = group.names.filter((name) => name !== "master-2");
+    // No client of the workload writes this one, whose change may yet be made.
+    const settings = "/api/v1/cluster/settings/overcommit_ratio";
+    for (const name of gone) await group.end(name, "SIGKILL");
+    const startedMs = performance.now();
+    const [write, strong] = await Promise.all([
+      group.request("master-2", "PUT", settings, { value: 2 }),
+      group.request("master-2", "GET", `${settings}?consistency=strong`),
+    ]);
+    for (const refused of [write, strong]) {
+      expect(refused.status).toBe(503);
+      const { code } = (await refused.json()) as { code: string };
+      expect(["unavailable", "outcome_unknown"]).toContain(code);
+    }
+    // The limit is 10 s; the rest is for a loaded machine.
+    expect(performance.now() - startedMs).toBeLessThan(20_000);
+    const stale = await group.request("master-2", "GET", settings);
+    expect(stale.status).toBe(200);
+    expect(stale.headers.get("x-consistency")).toBe("stale");
+    expect(stale.headers.get("x-may-be-stale")).toBe("true");
+    expect(Number(stale.headers.get("x-raft-index"))).toBeGreaterThan(1);
+    for (const name of gone) await group.start(name);
+    await workload.progress(100);
+    await run.finish();
+  });
+});

@@ -1,0 +1,87 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
+import { eventually } from "../../test/master-group.ts";
+
+// Masters that join and leave a group which works meanwhile.
+
+const REMOVED_EXIT_CODE = 8;
+
+let run: FaultRun | undefined;
+afterEach(async () => {
+  await run?.workload.stop();
+  await run?.group.close();
+  run = undefined;
+});
+
+async function join({ group }: FaultRun, name: string): Promise<void> {
+  await group.start(name);
+  const leader = await group.leader();
+  await eventually(`${name} votes`, async () => {
+    const { masters } = await group.status(leader);
+    return masters.some(({ id, role }) => id === name && role !== "learner");
+  });
+}
+
+/** Removes a master by a request to any one, and waits until it has ended by itself. */
+async function remove({ group }: FaultRun, name: string, through: string): Promise<void> {
+  const ended = group.ending(name);
+  const reply = await group.request(through, "DELETE", `/api/v1/cluster/masters/${name}`);
+  expect(reply.status, await reply.text()).toBe(200);
+  await eventually(`${name} has ended`, async () => group.url(name) === undefined).catch(
+    async (error: Error) => {
+      const status = JSON.stringify(await group.status(name).catch(String));
+      const last = group.printed(name).slice(-2_000);
+      throw new Error(`${error.message}: it says ${status}, and printed ${last}`);
+    },
+  );
+  const { code, output } = await ended;
+  expect(code).toBe(REMOVED_EXIT_CODE);
+  expect(output).toMatch(/"msg":"This master was removed from the group and ends\./);
+}
+
+describe("a group of masters", { timeout: FAULT_TIMEOUT_MS }, () => {
+  it("grows from 1 to 3 to 5 and shrinks to 3 to 1 under load; each removed one ends itself", async () => {
+    run = await startFaultRun({ title: "membership", masters: 1 });
+    const { group, workload, pick } = run;
+    await workload.progress(50);
+    for (const pair of [
+      ["master-2", "master-3"],
+      ["master-4", "master-5"],
+    ]) {
+      const joining = run;
+      await Promise.all(pair.map((name) => join(joining, name)));
+    }
+    await workload.progress(50);
+    while (group.runningNames.length > 1) {
+      const leader = await group.leader();
+      // Every other time the leader, who must hand over, and who is asked itself.
+      const others = group.runningNames.filter((name) => name !== leader);
+      const isLeader = group.runningNames.length % 2 === 1;
+      const name = isLeader ? leader : pick(others);
+      await remove(run, name, isLeader ? leader : pick(group.runningNames));
+      await workload.progress(20);
+    }
+    const [last] = group.runningNames as [string];
+    expect((await group.status(last)).masters.map(({ id }) => id)).toEqual([last]);
+    await run.finish();
+  });
+
+  it("has a master end that was removed while it was down, however little its log knows", async () => {
+    run = await startFaultRun({ title: "removed while down", clients: 2 });
+    const { group, workload } = run;
+    const leader = await group.leader();
+    const [gone, other] = group.names.filter((name) => name !== leader) as [string, string];
+    await group.end(gone, "SIGKILL");
+    await workload.progress(20);
+    const reply = await group.request(other, "DELETE", `/api/v1/cluster/masters/${gone}`);
+    expect(reply.status).toBe(200);
+    await group.start(gone).catch(() => undefined);
+    const { code, output } = await group.ending(gone);
+    expect(code).toBe(REMOVED_EXIT_CODE);
+    expect(output).toContain("was removed from the group");
+    // With its data gone it is let in anew, under another id.
+    group.wipe(gone);
+    await join(run, gone);
+    await run.finish();
+  });
+});

@@ -1,0 +1,78 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
+import { eventually } from "../../test/master-group.ts";
+import { HostNetwork, whyNoNetworks } from "../../test/network.ts";
+
+// Three masters, each in a network namespace of its own; clients reach all of them all the time.
+// What the masters send to each other is dropped without a word, as by a broken switch.
+
+const skipped = whyNoNetworks();
+if (skipped) process.stdout.write(`partitions of networks: skipped, ${skipped}\n`);
+const NAMES = ["master-1", "master-2", "master-3"];
+
+let network: HostNetwork;
+let run: FaultRun | undefined;
+beforeAll(() => {
+  if (!skipped) network = new HostNetwork(NAMES);
+});
+afterEach(async () => {
+  await run?.workload.stop();
+  await run?.group.close();
+  run = undefined;
+});
+afterAll(() => network?.close());
+
+async function start(title: string): Promise<FaultRun> {
+  const place = (name: string) => ({ wrap: network.wrap(name), host: network.address(name) });
+  return startFaultRun({ title, place });
+}
+
+/** The leader and the two others. */
+async function roles({ group }: FaultRun): Promise<[string, string, string]> {
+  const leader = await group.leader();
+  return [leader, ...group.names.filter((name) => name !== leader)] as [string, string, string];
+}
+
+describe.skipIf(skipped)("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
+  it("while the leader is cut off: it steps down, the others go on, and it heals", async () => {
+    run = await start("symmetric partition");
+    const { group, workload } = run;
+    for (const _ of run.rounds(1)) {
+      await workload.progress(60);
+      const [leader, ...others] = await roles(run);
+      for (const other of others) {
+        network.cut(leader, other);
+        network.cut(other, leader);
+      }
+      await eventually("the others have a leader of their own", async () =>
+        others.includes(await group.leader(others).catch(() => "")),
+      );
+      await workload.progress(15);
+      const stale = await group.request(leader, "GET", "/api/v1/cluster/settings");
+      expect(stale.headers.get("x-may-be-stale")).toBe("true");
+      network.heal();
+      await group.leader();
+    }
+    await workload.progress(50);
+    await run.finish();
+  });
+
+  it("while packets get lost one way: to the leader, from it, and between followers", async () => {
+    run = await start("asymmetric partitions");
+    const { workload } = run;
+    const kinds = ["from", "to", "between"];
+    for (const round of run.rounds(3)) {
+      await workload.progress(30);
+      const [leader, one, two] = await roles(run);
+      const kind = kinds[round % kinds.length];
+      if (kind === "from") for (const other of [one, two]) network.cut(leader, other);
+      else if (kind === "to") for (const other of [one, two]) network.cut(other, leader);
+      else network.cut(one, two);
+      await workload.progress(15);
+      network.heal();
+    }
+    await run.group.leader();
+    await workload.progress(50);
+    await run.finish();
+  });
+});

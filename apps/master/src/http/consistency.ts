@@ -1,0 +1,49 @@
+import { AppError } from "@heddle/base/errors";
+import {
+  type CallHandler,
+  type ExecutionContext,
+  Inject,
+  type NestInterceptor,
+} from "@nestjs/common";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { CONTROL_PLANE, type ControlPlane } from "../ports.ts";
+
+/**
+ * For routes that read the replicated state. `?consistency=strong` answers with everything that was
+ * changed before the call, on whatever master, or with 503; the default `stale` answers at once with
+ * what this master knows. The answer's headers say which it was and how far the state was applied.
+ */
+export class Consistency implements NestInterceptor {
+  readonly #control: ControlPlane;
+
+  constructor(@Inject(CONTROL_PLANE) control: ControlPlane) {
+    this.#control = control;
+  }
+
+  async intercept(
+    context: ExecutionContext,
+    next: CallHandler,
+  ): Promise<ReturnType<CallHandler["handle"]>> {
+    const http = context.switchToHttp();
+    const { query } = http.getRequest<FastifyRequest>();
+    const wanted = consistencyOf((query as Record<string, unknown>)["consistency"]);
+    const { group } = this.#control;
+    if (wanted === "strong") await group?.readBarrier();
+    const reply = http.getResponse<FastifyReply>();
+    reply.header("x-consistency", wanted);
+    if (group) {
+      const { applied, leader } = group.status();
+      reply.header("x-raft-index", String(applied));
+      // Without a leader nothing tells whether others have gone on.
+      if (wanted === "stale" && leader === undefined) reply.header("x-may-be-stale", "true");
+    }
+    return next.handle();
+  }
+}
+
+function consistencyOf(given: unknown): "strong" | "stale" {
+  if (given === undefined) return "stale";
+  if (given === "strong" || given === "stale") return given;
+  const message = "Invalid value for 'consistency': expected `strong` or `stale`.";
+  throw new AppError("invalid_value", message, { param: "consistency" });
+}

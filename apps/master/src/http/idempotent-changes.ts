@@ -1,0 +1,118 @@
+import { createCipheriv, createDecipheriv, createHash, createHmac, randomBytes } from "node:crypto";
+import { AppError } from "@heddle/base/errors";
+import type { ControlCommand } from "@heddle/control/command";
+import { differentRequest, type KeptAnswer } from "@heddle/control/idempotency";
+import type { FastifyReply } from "fastify";
+import { type Accepted, accepted, propose } from "../control/propose.ts";
+import type { ControlPlane } from "../ports.ts";
+import type { CallerRequest } from "./access.ts";
+
+/** A change that a request asks for. */
+export interface RequestedChange<Told> {
+  readonly command: ControlCommand;
+  /** What the caller is told where the change is made, as JSON, but for what only `apply` knows. */
+  readonly told: Told;
+}
+
+const CIPHER = "aes-256-gcm";
+const IV_BYTES = 12;
+const TAG_BYTES = 16;
+
+/**
+ * Makes the changes that requests ask for. One with the header `Idempotency-Key` is made once: sent
+ * again within 24 hours, to whatever master, it gets the answer that it got, with the header
+ * `Idempotency-Replayed: true`. What was told is kept in the replicated state, under a key that only
+ * the header's value leads to: an answer may hold a secret, such as a new API key.
+ */
+export class IdempotentChanges {
+  readonly #control: ControlPlane;
+  readonly #pepper: Uint8Array;
+
+  constructor(control: ControlPlane, pepper: Uint8Array) {
+    this.#control = control;
+    this.#pepper = pepper;
+  }
+
+  /**
+   * The answer to a request: `requested` reads and checks it where it was not answered before, and
+   * `answer` makes the whole of what is told. Throws `unprocessable` for another request under the
+   * same key, and what the change is refused with.
+   */
+  async make<Told, Answer>(
+    request: CallerRequest,
+    reply: FastifyReply,
+    requested: () => RequestedChange<Told>,
+    answer: (told: Told, made: Accepted) => Answer,
+  ): Promise<Answer> {
+    const key = idempotencyKeyOf(request);
+    if (key === undefined) {
+      const { command, told } = requested();
+      return answer(told, await propose(this.#control, command));
+    }
+    const { id, secret } = this.#namesOf(request, key);
+    const fingerprint = fingerprintOf(request);
+    const known = this.#control.keptAnswer(id);
+    if (known) {
+      if (known.fingerprint !== fingerprint) accepted(differentRequest());
+      reply.header("idempotency-replayed", "true");
+      return answer(open<Told>(known.answer, secret), accepted(known.reply));
+    }
+    const { command, told } = requested();
+    const sealed = seal(told, secret);
+    const idempotency = { id, fingerprint, answer: sealed };
+    const outcome = await this.#control.propose(command, { idempotency });
+    const kept = this.#control.keptAnswer(id);
+    if (isOfAnother(kept, fingerprint, sealed)) reply.header("idempotency-replayed", "true");
+    const made = accepted(outcome, command);
+    return answer(kept ? open<Told>(kept.answer, secret) : told, made);
+  }
+
+  /** Under which name the cluster keeps the answer, and what it is sealed with. */
+  #namesOf(request: CallerRequest, key: string): { id: string; secret: Buffer } {
+    const caller = request.apiKey?.id ?? "";
+    const derive = (purpose: string) =>
+      createHmac("sha256", this.#pepper).update(`${purpose}\n${caller}\n${key}`).digest();
+    return { id: `${caller}:${derive("name").toString("hex")}`, secret: derive("seal") };
+  }
+}
+
+/** Whether the same request was applied before this one, which came at about the same time. */
+function isOfAnother(kept: KeptAnswer | undefined, fingerprint: string, sealed: string): boolean {
+  return kept !== undefined && kept.fingerprint === fingerprint && kept.answer !== sealed;
+}
+
+function idempotencyKeyOf(request: CallerRequest): string | undefined {
+  const header = request.headers["idempotency-key"];
+  if (header === undefined) return undefined;
+  if (typeof header === "string" && /^[\x21-\x7e]{1,255}$/.test(header)) return header;
+  const message =
+    "Invalid value for the header 'Idempotency-Key': expected 1 to 255 printable characters without spaces.";
+  throw new AppError("invalid_value", message, { param: "Idempotency-Key" });
+}
+
+/** A hash of what was asked for: another method, URL, precondition or body is another request. */
+function fingerprintOf(request: CallerRequest): string {
+  const { method, url, headers, body } = request;
+  const hash = createHash("sha256").update(
+    JSON.stringify([method, url, headers["if-match"] ?? ""]),
+  );
+  return hash.update((body as Buffer | undefined) ?? "").digest("hex");
+}
+
+function seal(told: unknown, secret: Buffer): string {
+  const iv = randomBytes(IV_BYTES);
+  const cipher = createCipheriv(CIPHER, secret, iv);
+  const text = Buffer.concat([cipher.update(JSON.stringify(told), "utf8"), cipher.final()]);
+  return Buffer.concat([iv, cipher.getAuthTag(), text]).toString("base64");
+}
+
+function open<Told>(sealed: string, secret: Buffer): Told {
+  const bytes = Buffer.from(sealed, "base64");
+  const decipher = createDecipheriv(CIPHER, secret, bytes.subarray(0, IV_BYTES));
+  decipher.setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES));
+  const text = Buffer.concat([
+    decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES)),
+    decipher.final(),
+  ]);
+  return JSON.parse(text.toString("utf8")) as Told;
+}

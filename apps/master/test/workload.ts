@@ -1,0 +1,318 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { seededRandom } from "@heddle/base/random";
+import { checkLinearizability, type Operation } from "@heddle/simulation/linearizability";
+
+/** Where clients send their requests: the masters' URLs now, and the key of an administrator. */
+export interface WorkloadTarget {
+  urls(): readonly string[];
+  readonly adminKey: string;
+}
+
+export interface WorkloadOptions {
+  readonly seed: number;
+  readonly clients?: number;
+  /** Between two calls of one client. */
+  readonly pauseMs?: number;
+}
+
+/** What a client learned of one attempt: an answer, or that nobody can tell. */
+type Attempt =
+  | { readonly known: true; readonly status: number; readonly body: Fields; readonly etag: number }
+  | { readonly known: false };
+type Fields = Record<string, unknown>;
+
+type Known = Extract<Attempt, { known: true }>;
+
+/** A change as it is sent, each time alike. */
+interface Change {
+  readonly id: string;
+  readonly method: string;
+  readonly path: string;
+  readonly headers?: Record<string, string>;
+  readonly body: unknown;
+}
+
+interface Write {
+  readonly setting: string;
+  readonly value: number;
+  /** Undefined for a write whatever is there. */
+  readonly expected?: { readonly version: number; readonly value: number } | undefined;
+}
+
+/** Any of them; the bounds of their values are wide enough for every run. */
+const REGISTERS = ["max_concurrent_jobs", "job_timeout"];
+const ATTEMPT_MS = 1_500;
+/** After the end, a call that still has no outcome is given up as lost. */
+const LAST_WORD_MS = 20_000;
+
+/**
+ * Clients that read, write, and compare and set the cluster's settings, and create API keys, over
+ * HTTP, each at any master. A change whose outcome is unknown is sent again under its
+ * Idempotency-Key, to any master, until somebody knows: so every accepted change must show exactly
+ * once. `check` judges the history.
+ */
+export class Workload {
+  readonly history: Operation[] = [];
+  /** Names of keys whose creation was acknowledged, and of all that were ever asked for. */
+  readonly created = new Set<string>();
+  readonly asked = new Set<string>();
+  /** Versions that acknowledged writes led to, by setting. */
+  readonly #versions = new Map<string, number[]>();
+  readonly #lost = new Map<string, number>();
+  readonly #faults: string[] = [];
+  readonly #target: WorkloadTarget;
+  readonly #options: WorkloadOptions;
+  readonly #running: Promise<void>[] = [];
+  #nextValue = 1;
+  #stopAtMs = Number.POSITIVE_INFINITY;
+  /** Changes that were answered, which may come again. */
+  readonly #answered: { change: Change; told: Known }[] = [];
+  replayed = 0;
+  retried = 0;
+
+  constructor(target: WorkloadTarget, options: WorkloadOptions) {
+    this.#target = target;
+    this.#options = options;
+  }
+
+  start(): this {
+    const { clients = 5 } = this.#options;
+    for (let client = 0; client < clients; client++) this.#running.push(this.#client(client));
+    return this;
+  }
+
+  /** Resolves when this many more calls have their outcome; fails after a minute without. */
+  async progress(calls: number): Promise<void> {
+    const wanted = this.history.length + calls;
+    const endMs = performance.now() + 60_000;
+    while (this.history.length < wanted && this.#faults.length === 0) {
+      if (performance.now() > endMs) throw new Error(`${wanted - this.history.length} calls hang`);
+      await delay(20);
+    }
+  }
+
+  /** Resolves when every client has ended its last call. */
+  async stop(): Promise<void> {
+    this.#stopAtMs = performance.now();
+    await Promise.all(this.#running);
+  }
+
+  /** Throws where the history is not linearizable, or an answer was none that a client may get. */
+  check(): void {
+    if (this.#faults.length > 0) throw new Error(this.#faults.join("\n"));
+    const verdict = checkLinearizability(this.history);
+    if (verdict.result === "violation") throw new Error(verdict.text);
+    if (verdict.result === "undecided") throw new Error(`too many calls to judge: ${verdict.key}`);
+  }
+
+  /** Throws unless a master's settings and keys show every accepted change, and each once. */
+  async checkMaster(url: string): Promise<void> {
+    for (const setting of REGISTERS) {
+      const path = `/cluster/settings/${setting}?consistency=strong`;
+      const { version } = (await this.#get(url, path)) as { version: number };
+      const versions = this.#versions.get(setting) ?? [];
+      const most = versions.length + (this.#lost.get(setting) ?? 0);
+      const isOnce = new Set(versions).size === versions.length;
+      const isThere = versions.every((each) => each >= 1 && each <= version);
+      if (isOnce && isThere && version >= versions.length && version <= most) continue;
+      const told = `${versions.length} accepted, ${most - versions.length} lost`;
+      throw new Error(`${url}: ${setting} has version ${version} after ${told} changes`);
+    }
+    const names = await this.#keyNames(url);
+    const own = names.filter((name) => name.startsWith("append-"));
+    const missing = [...this.created].filter((name) => !own.includes(name));
+    const twice = own.filter((name, at) => own.indexOf(name) !== at);
+    const strange = own.filter((name) => !this.asked.has(name));
+    if (missing.length + twice.length + strange.length === 0) return;
+    throw new Error(`${url}: keys lost ${missing}; twice ${twice}; never asked for ${strange}`);
+  }
+
+  async #keyNames(url: string): Promise<string[]> {
+    const names: string[] = [];
+    for (let cursor = ""; ; ) {
+      const page = await this.#get(url, `/keys?consistency=strong&limit=1000${cursor}`);
+      const { data, next_cursor: next } = page as {
+        data: { name: string }[];
+        next_cursor: string | null;
+      };
+      names.push(...data.map(({ name }) => name));
+      if (next === null) return names;
+      cursor = `&cursor=${next}`;
+    }
+  }
+
+  async #get(url: string, path: string): Promise<Fields> {
+    const headers = { authorization: `Bearer ${this.#target.adminKey}` };
+    const signal = AbortSignal.timeout(20_000);
+    const reply = await fetch(`${url}/api/v1${path}`, { headers, signal });
+    if (reply.status !== 200) throw new Error(`${path}: ${reply.status} ${await reply.text()}`);
+    return (await reply.json()) as Fields;
+  }
+
+  async #client(number: number): Promise<void> {
+    const random = seededRandom(this.#options.seed * 1_000 + number);
+    const seen = new Map<string, { version: number; value: number }>();
+    for (let call = 0; performance.now() < this.#stopAtMs; call++) {
+      const client = `c${number}`;
+      const setting = REGISTERS[Math.floor(random() * REGISTERS.length)] as string;
+      const dice = random();
+      if (dice < 0.4) await this.#read(client, setting, seen, random);
+      else if (dice < 0.85) {
+        const expected = dice < 0.6 ? undefined : seen.get(setting);
+        const write = { setting, value: this.#nextValue++, expected };
+        await this.#write(`${client}-${call}`, write, seen, random);
+      } else if (dice < 0.95) await this.#append(`append-${client}-${call}`, random);
+      else await this.#repeat(random);
+      await delay(this.#options.pauseMs ?? 10);
+    }
+  }
+
+  async #read(
+    client: string,
+    setting: string,
+    seen: Map<string, { version: number; value: number }>,
+    random: () => number,
+  ): Promise<void> {
+    const calledAt = performance.now();
+    const path = `/cluster/settings/${setting}?consistency=strong`;
+    const attempt = await this.#attempt({ method: "GET", path }, random);
+    if (!attempt.known) return; // A read without an answer has seen nothing.
+    const { version, value } = attempt.body as { version: number; value: number };
+    seen.set(setting, { version, value });
+    const values = version === 0 ? [] : [String(value)];
+    const returnedAt = performance.now();
+    this.history.push({
+      ...{ client, key: setting, calledAt, returnedAt },
+      action: { type: "read", values },
+    });
+  }
+
+  async #write(
+    id: string,
+    write: Write,
+    seen: Map<string, { version: number; value: number }>,
+    random: () => number,
+  ): Promise<void> {
+    const { setting, value, expected } = write;
+    const calledAt = performance.now();
+    const headers: Record<string, string> = {};
+    if (expected) headers["if-match"] = `"${expected.version}"`;
+    const path = `/cluster/settings/${setting}`;
+    const change = { id, method: "PUT", path, headers, body: { value } };
+    const told = await this.#untilKnown(change, random);
+    const done = told && told.status === 200;
+    if (told && !done && told.status !== 412) return this.#fault(id, told);
+    if (!told) this.#lost.set(setting, (this.#lost.get(setting) ?? 0) + 1);
+    if (done) {
+      seen.set(setting, { version: told.etag, value });
+      this.#versions.set(setting, [...(this.#versions.get(setting) ?? []), told.etag]);
+    } else seen.delete(setting);
+    const returnedAt = told ? performance.now() : undefined;
+    const client = id.split("-")[0] as string;
+    const action = actionOf(write, told ? done : undefined);
+    this.history.push({ client, key: setting, calledAt, returnedAt, action });
+  }
+
+  async #append(name: string, random: () => number): Promise<void> {
+    this.asked.add(name);
+    const change = { id: name, method: "POST", path: "/keys", body: { name } };
+    const told = await this.#untilKnown(change, random);
+    if (told && told.status !== 200) return this.#fault(name, told);
+    if (told) this.created.add(name);
+  }
+
+  /** Sends a change again that was answered some time ago, maybe under another leader. */
+  async #repeat(random: () => number): Promise<void> {
+    const known = this.#answered[Math.floor(random() * this.#answered.length)];
+    if (!known) return;
+    const again = await this.#attempt(this.#sent(known.change), random);
+    if (again.known) this.#expectSame(known.change, known.told, again);
+  }
+
+  /** Now and then at the same time to two masters, neither of which knows of the other's. */
+  async #sendOnceOrTwice(change: Change, random: () => number): Promise<Attempt> {
+    if (random() < 0.8) return this.#attempt(this.#sent(change), random);
+    const both = [this.#sent(change), this.#sent(change)];
+    const [one, other] = await Promise.all(both.map((each) => this.#attempt(each, random)));
+    if (one?.known && other?.known) this.#expectSame(change, one, other);
+    return (one?.known ? one : other) ?? { known: false };
+  }
+
+  #expectSame({ id }: Change, one: Known, other: Known): void {
+    if (sameAnswer(one, other)) return;
+    this.#faults.push(
+      `${id} was answered ${JSON.stringify(one)} and then ${JSON.stringify(other)}`,
+    );
+  }
+
+  #sent(change: Change): Change {
+    const key = `${this.#options.seed}-${change.id}`;
+    return { ...change, headers: { ...change.headers, "idempotency-key": key } };
+  }
+
+  #fault(id: string, attempt: Attempt): void {
+    this.#faults.push(`${id} was answered ${JSON.stringify(attempt)}`);
+  }
+
+  /** Sends a change until its outcome is known; undefined where the run ends before. */
+  async #untilKnown(change: Change, random: () => number): Promise<Known | undefined> {
+    while (performance.now() < this.#stopAtMs + LAST_WORD_MS) {
+      const told = await this.#sendOnceOrTwice(change, random);
+      if (told.known) {
+        this.#answered.push({ change, told });
+        return told;
+      }
+      this.retried++;
+      await delay(50 + random() * 100);
+    }
+    return undefined;
+  }
+
+  /** One request to any master. Known are answers, and refusals that changed nothing are not. */
+  async #attempt(
+    { method, path, headers, body }: Omit<Change, "id" | "body"> & { body?: unknown },
+    random: () => number,
+  ): Promise<Attempt> {
+    const urls = this.#target.urls();
+    const url = urls[Math.floor(random() * urls.length)];
+    if (url === undefined) return { known: false };
+    try {
+      const reply = await fetch(`${url}/api/v1${path}`, {
+        method,
+        headers: {
+          authorization: `Bearer ${this.#target.adminKey}`,
+          "content-type": "application/json",
+          ...headers,
+        },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+        signal: AbortSignal.timeout(ATTEMPT_MS),
+      });
+      const fields = (await reply.json()) as Fields;
+      if (reply.status === 503) return { known: false };
+      if (reply.headers.get("idempotency-replayed")) this.replayed++;
+      const etag = Number(/^"(\d+)"$/.exec(reply.headers.get("etag") ?? "")?.[1]);
+      if (method === "GET" && reply.status !== 200) {
+        this.#faults.push(`a read was answered ${reply.status} ${JSON.stringify(fields)}`);
+        return { known: false };
+      }
+      return { known: true, status: reply.status, body: fields, etag };
+    } catch {
+      return { known: false }; // No connection, a broken one, or no answer in time.
+    }
+  }
+}
+
+/** Equal but for what tells two requests with one answer apart. */
+function sameAnswer(one: Known, other: Known): boolean {
+  const text = ({ status, etag, body }: Known) =>
+    JSON.stringify([status, etag, { ...body, request_id: undefined }]);
+  return text(one) === text(other);
+}
+
+/** A setting's value stands for its version too, since no value is written twice. */
+function actionOf({ value, expected }: Write, done: boolean | undefined): Operation["action"] {
+  const text = String(value);
+  if (!expected) return { type: "write", value: text };
+  if (expected.version === 0) return { type: "create", value: text, created: done };
+  return { type: "replace", expected: String(expected.value), value: text, replaced: done };
+}

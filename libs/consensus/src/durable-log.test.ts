@@ -1,0 +1,47 @@
+import { createMessage } from "@heddle/raft/message";
+import { EMPTY_CONF_STATE } from "@heddle/raft/state";
+import { expect, test } from "vitest";
+import { DurableLog } from "./durable-log.ts";
+import { MemoryFiles } from "./testing/memory-files.ts";
+
+const confState = { ...EMPTY_CONF_STATE, voters: [1] };
+const membership = { confState, members: [], lastId: 1 };
+
+function open(files: MemoryFiles): Promise<DurableLog> {
+  return DurableLog.open({
+    files,
+    directory: "data",
+    owner: { cluster: "c", node: "1" },
+    segmentBytes: 4096,
+    restore: async () => undefined,
+    onDamaged: (error) => {
+      throw error;
+    },
+  });
+}
+
+const append = (init: object) => createMessage({ type: "MsgStorageAppend", to: 1, ...init });
+
+test("a snapshot of its own never follows a newer one from the leader into the log", async () => {
+  const files = new MemoryFiles();
+  const log = await open(files);
+  await log.bootstrap(membership, []);
+  const entries = [2, 3, 4].map((index) => {
+    return { term: 1, index, type: "EntryNormal" as const, data: new Uint8Array(1) };
+  });
+  await log.write(append({ term: 1, vote: 1, commit: 4, entries }));
+  const meta = { index: 9, term: 2, cluster: "c", detail: membership };
+  await log.snapshots.write(meta, []);
+  const snapshot = { index: 9, term: 2, confState, data: new Uint8Array(0) };
+  files.hold();
+  const taken = log.write(append({ term: 2, vote: 0, commit: 9, snapshot }));
+  const compacted = log.compact({ index: 3, term: 1 }, membership, []);
+  await new Promise((resolve) => setImmediate(resolve));
+  files.release();
+  await Promise.all([taken, compacted]);
+  await log.close();
+  files.crash();
+  const again = await open(files);
+  expect(again.snapshotIndex).toBe(9);
+  expect(again.memory.lastIndex()).toBe(9);
+});

@@ -1,0 +1,57 @@
+import { z } from "zod";
+
+/** What a setting of the whole cluster may be; every setting is a number. */
+export interface SettingSpec {
+  readonly type: "integer" | "number";
+  readonly minimum: number;
+  readonly maximum: number;
+  /** What holds while nobody has set it. */
+  readonly default: number;
+  readonly unit: string;
+  readonly description: string;
+}
+
+/** The settings that all masters share, by name; the scheduler obeys them. */
+export const CLUSTER_SETTINGS = {
+  max_concurrent_jobs: {
+    type: "integer",
+    minimum: 1,
+    maximum: 1_000_000_000,
+    default: 1_000,
+    unit: "jobs",
+    description: "Jobs that may run at once; further ones wait in the queue.",
+  },
+  job_timeout: {
+    type: "integer",
+    minimum: 1,
+    maximum: 1_000_000_000,
+    default: 86_400,
+    unit: "seconds",
+    description: "How long a job may run that asks for no time of its own.",
+  },
+  overcommit_ratio: {
+    type: "number",
+    minimum: 0.1,
+    maximum: 10,
+    default: 1,
+    unit: "ratio",
+    description: "Processors and memory that may be promised, in multiples of what nodes have.",
+  },
+} as const satisfies Record<string, SettingSpec>;
+
+export type SettingName = keyof typeof CLUSTER_SETTINGS;
+
+export function isSettingName(name: string): name is SettingName {
+  return Object.hasOwn(CLUSTER_SETTINGS, name);
+}
+
+/** Why a setting cannot have a value, in words that follow its name; undefined where it can. */
+export function settingFault(name: SettingName, value: number): string | undefined {
+  const { type, minimum, maximum }: SettingSpec = CLUSTER_SETTINGS[name];
+  const isKind = type === "integer" ? Number.isSafeInteger(value) : Number.isFinite(value);
+  if (isKind && value >= minimum && value <= maximum) return undefined;
+  return `expected ${type === "integer" ? "a whole number" : "a number"} from ${minimum} to ${maximum}`;
+}
+
+/** The body of PUT /cluster/settings/{name}; the setting's own bounds are checked by its name. */
+export const putSettingRequest = z.strictObject({ value: z.number() });

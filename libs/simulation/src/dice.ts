@@ -1,0 +1,43 @@
+import { type Random, seededRandom } from "@heddle/base/random";
+
+/** Chance in the forms that a simulation needs, all drawn from one seed. */
+export class Dice {
+  readonly random: Random;
+
+  /** Other purposes of one seed get other numbers, so that switching one fault off changes little. */
+  constructor(seed: number, purpose: string) {
+    let hash = 0x811c9dc5 ^ Math.imul(seed, 0x9e3779b1);
+    for (let i = 0; i < purpose.length; i++) {
+      hash = Math.imul(hash ^ purpose.charCodeAt(i), 0x01000193);
+      hash ^= hash >>> 15;
+    }
+    this.random = seededRandom(hash);
+  }
+
+  chance(probability: number): boolean {
+    return this.random() < probability;
+  }
+
+  /** A whole number in [from, until). */
+  whole(from: number, until: number): number {
+    return from + Math.floor(this.random() * (until - from));
+  }
+
+  between(from: number, to: number): number {
+    return from + this.random() * (to - from);
+  }
+
+  /** Mostly near the low end, now and then near the high one. */
+  skewed(from: number, to: number): number {
+    return from + this.random() ** 8 * (to - from);
+  }
+
+  pick<T>(items: readonly T[]): T {
+    return items[Math.floor(this.random() * items.length)] as T;
+  }
+
+  /** Undefined where there is nothing to pick. */
+  pickIf<T>(items: readonly T[]): T | undefined {
+    return items.length === 0 ? undefined : this.pick(items);
+  }
+}

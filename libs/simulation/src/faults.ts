@@ -1,0 +1,308 @@
+import { decodeWalRecord } from "@heddle/storage/wal-record";
+import { Dice } from "./dice.ts";
+import type { Operator } from "./operator.ts";
+import type { SimulatedMember, World } from "./simulated-member.ts";
+
+/** Every kind of fault; a run draws which it has and how bad they are. */
+export const FAULTS = [
+  "loss",
+  "duplication",
+  "delay",
+  "clogs",
+  "partitions",
+  "crashes",
+  "pauses",
+  "skew",
+  "bitFlips",
+  "misdirections",
+  "diskErrors",
+  "slowDisks",
+  "membership",
+  "snapshots",
+  "transfers",
+] as const;
+export type Fault = (typeof FAULTS)[number];
+
+/** Faults that happen to one member at one time, and how often against each other. */
+const EVENTS: Readonly<Partial<Record<Fault, number>>> = {
+  clogs: 2,
+  partitions: 4,
+  crashes: 4,
+  pauses: 2,
+  bitFlips: 2,
+  misdirections: 2,
+  diskErrors: 1,
+  membership: 2,
+  snapshots: 2,
+  transfers: 2,
+};
+
+const SIZES = [1, 3, 5];
+
+/** Makes things go wrong, drawn from the seed, until it is told to stop. */
+export class Faults {
+  readonly active: readonly Fault[];
+  /** How often each kind of event happened. */
+  readonly counts = new Map<Fault, number>();
+  readonly #world: World;
+  readonly #operator: Operator;
+  readonly #dice: Dice;
+  readonly #meanGapUs: number;
+  readonly #events: readonly Fault[];
+  #isCalm = false;
+
+  constructor(world: World, operator: Operator, allowed: readonly Fault[]) {
+    this.#world = world;
+    this.#operator = operator;
+    this.#dice = new Dice(world.seed, "faults");
+    // Drawn for all, allowed or not, so that leaving one out does not change the others.
+    const drawn = FAULTS.filter(() => this.#dice.chance(0.55));
+    const chosen = drawn.filter((fault) => allowed.includes(fault));
+    // A group that shrinks while one of its disks is bad may rightly be left without a majority.
+    this.active = chosen.includes("membership")
+      ? chosen.filter((fault) => fault !== "bitFlips" && fault !== "misdirections")
+      : chosen;
+    this.#events = this.active.flatMap((fault) => Array(EVENTS[fault] ?? 0).fill(fault));
+    this.#meanGapUs = this.#dice.between(20_000, 200_000);
+    this.#setWeather();
+  }
+
+  #has(fault: Fault): boolean {
+    return this.active.includes(fault);
+  }
+
+  #setWeather(): void {
+    const { network } = this.#world;
+    if (this.#has("loss")) network.faults.loss = this.#dice.random() * 0.3;
+    if (this.#has("duplication")) network.faults.duplication = this.#dice.random() * 0.5;
+    network.faults.maxDelayUs = this.#has("delay") ? this.#dice.between(5_000, 150_000) : 3000;
+  }
+
+  start(): void {
+    this.#world.queue.after(-Math.log(1 - this.#dice.random()) * this.#meanGapUs, () => {
+      if (this.#isCalm) return;
+      const fault = this.#dice.pickIf(this.#events);
+      if (fault && this.#happen(fault)) {
+        this.counts.set(fault, (this.counts.get(fault) ?? 0) + 1);
+      }
+      this.start();
+    });
+  }
+
+  /** Gives a machine the clock and the disk that it has until its next start. */
+  equip(member: SimulatedMember): void {
+    if (this.#isCalm) return;
+    member.clockRate = this.#clockRate();
+    member.maxDiskUs = this.#has("slowDisks") ? this.#dice.pick([1000, 10_000, 100_000]) : 1000;
+  }
+
+  /** The speed of a machine's clock, as a multiple of a tick's length. */
+  #clockRate(): number {
+    return this.#has("skew") ? this.#dice.pick([0.5, 0.8, 1, 1, 1.25, 2, 3]) : 1;
+  }
+
+  /** Ends all faults and mends what they broke. */
+  calm(): void {
+    const { network, members } = this.#world;
+    this.#isCalm = true;
+    network.mend();
+    Object.assign(network.faults, { loss: 0, duplication: 0, maxDelayUs: 3000 });
+    for (const member of members.values()) {
+      Object.assign(member.disk.faults, { failures: 0, misdirections: 0 });
+      member.clockRate = 1;
+      member.maxDiskUs = 1000;
+      member.wake();
+      if (member.state === "down") member.start();
+    }
+  }
+
+  #happen(fault: Fault): boolean {
+    const member = this.#pickMember();
+    switch (fault) {
+      case "clogs":
+        return this.#clog(member);
+      case "partitions":
+        return this.#partition(member);
+      case "crashes":
+        return this.#crash(member);
+      case "pauses":
+        return this.#pause(member);
+      case "bitFlips":
+        return this.#flipBit(member);
+      case "misdirections":
+        return this.#misdirect(member);
+      case "diskErrors":
+        return this.#failDisk(member);
+      case "membership":
+        return this.#resize();
+      case "snapshots":
+        return this.#snapshot(member);
+      case "transfers":
+        return this.#transfer(member);
+      default:
+        return false;
+    }
+  }
+
+  /** A leader is hit more often than the others. */
+  #pickMember(): SimulatedMember {
+    const leader = this.#dice.chance(0.3) ? this.#operator.leader()?.member : undefined;
+    return leader ?? this.#dice.pick([...this.#world.members.values()]);
+  }
+
+  #durationUs(): number {
+    return this.#dice.skewed(20_000, 1_500_000);
+  }
+
+  #others(member: SimulatedMember): SimulatedMember[] {
+    return [...this.#world.members.values()].filter((other) => other !== member);
+  }
+
+  #clog(member: SimulatedMember): boolean {
+    const { network, queue } = this.#world;
+    const until = queue.nowUs + this.#durationUs();
+    const others = this.#dice.chance(0.5) ? this.#others(member) : this.#others(member).slice(0, 1);
+    for (const { id } of others) network.clog(member.id, id, until);
+    return true;
+  }
+
+  /** Cuts a member off, in both directions or in one, or one link, or mends everything. */
+  #partition(member: SimulatedMember): boolean {
+    const { network, queue, trace } = this.#world;
+    const others = this.#others(member);
+    const kind = this.#dice.whole(0, 5);
+    const cut = kind === 4 ? others.slice(0, 1) : others.filter(() => this.#dice.chance(0.8));
+    for (const { id } of cut) {
+      if (kind !== 1) network.cut(member.id, id);
+      if (kind !== 2 && kind !== 4) network.cut(id, member.id);
+    }
+    trace(() => `cut ${member.id} ${["<>", "<", ">", "<>", ">"][kind]} ${cut.map(({ id }) => id)}`);
+    queue.after(this.#durationUs(), () => network.mend());
+    return cut.length > 0;
+  }
+
+  #crash(member: SimulatedMember): boolean {
+    if (!member.isUp && member.state !== "starting") return false;
+    // Now and then the power goes for all.
+    const crashed = this.#dice.chance(0.1) ? [...this.#world.members.values()] : [member];
+    for (const one of crashed) {
+      one.crash();
+      this.#restartLater(one);
+    }
+    return true;
+  }
+
+  #restartLater(member: SimulatedMember): void {
+    this.#world.queue.after(this.#durationUs(), () => {
+      this.equip(member);
+      member.start();
+      if (member.state === "down") this.#restartLater(member);
+    });
+  }
+
+  #pause(member: SimulatedMember): boolean {
+    if (member.state !== "running") return false;
+    member.pause();
+    this.#world.queue.after(this.#durationUs(), () => member.wake());
+    return true;
+  }
+
+  /** A member whose disk may go bad: the others hold all that is committed without it. */
+  #mayLose(member: SimulatedMember): boolean {
+    const { members, checker } = this.#world;
+    if (!this.#operator.isSettled || !member.isUp) return false;
+    const present = this.#operator.present;
+    if ([...members.values()].some(({ state, isDamaged }) => isDamaged && state !== "lost")) {
+      return false;
+    }
+    const holders = present.filter((other) => {
+      const { shadow } = checker.member(other.id);
+      return other !== member && other.isUp && shadow.log.lastIndex >= checker.maxCommitted;
+    });
+    return holders.length > present.length / 2;
+  }
+
+  /** Flips a bit in what is not the last group of the log, for such damage looks like a torn write. */
+  #flipBit(member: SimulatedMember): boolean {
+    if (!this.#mayLose(member)) return false;
+    const snapshot = this.#dice.pickIf(
+      member.disk.paths().filter((path) => path.endsWith(".snap")),
+    );
+    if (snapshot && this.#dice.chance(0.3)) {
+      member.isDamaged = true;
+      this.#damage(member, snapshot, this.#dice.whole(0, member.disk.content(snapshot).length));
+      return true;
+    }
+    const path = this.#dice.pickIf(member.walPaths());
+    const end = path ? lastGroupStart(member.disk.content(path)) : 0;
+    if (!path || end < 64) return false;
+    member.isDamaged = true;
+    this.#damage(member, path, this.#dice.whole(0, end));
+    member.crash();
+    this.#restartLater(member);
+    return true;
+  }
+
+  #damage(member: SimulatedMember, path: string, byte: number): void {
+    this.#world.trace(() => `a bit flips on member ${member.id}: byte ${byte} of ${path}`);
+    member.disk.flipBit(path, byte, this.#dice.whole(0, 8));
+  }
+
+  #misdirect(member: SimulatedMember): boolean {
+    if (!this.#mayLose(member)) return false;
+    member.isDamaged = true;
+    member.disk.faults.misdirections = 0.2;
+    this.#world.trace(() => `writes of member ${member.id} go astray`);
+    this.#world.queue.after(50_000, () => {
+      member.disk.faults.misdirections = 0;
+      member.crash();
+      this.#restartLater(member);
+    });
+    return true;
+  }
+
+  #failDisk(member: SimulatedMember): boolean {
+    member.disk.faults.failures = 0.2;
+    this.#world.trace(() => `the disk of member ${member.id} fails now and then`);
+    this.#world.queue.after(100_000, () => {
+      member.disk.faults.failures = 0;
+      // What ended for want of a disk is started again.
+      if (member.state === "down") this.#restartLater(member);
+    });
+    return true;
+  }
+
+  #resize(): boolean {
+    this.#operator.wanted = this.#dice.pick(SIZES);
+    this.#world.trace(() => `the operator wants ${this.#operator.wanted} voters`);
+    return true;
+  }
+
+  #snapshot(member: SimulatedMember): boolean {
+    if (member.state !== "running") return false;
+    void member.replica?.takeSnapshot();
+    return true;
+  }
+
+  #transfer(member: SimulatedMember): boolean {
+    const leader = this.#operator.leader();
+    if (!leader) return false;
+    this.#world.trace(() => `leadership shall go from ${leader.member.id} to ${member.id}`);
+    leader.member.replica?.transferLeadership(member.id);
+    return true;
+  }
+}
+
+/** Where the last group of a segment begins. */
+function lastGroupStart(bytes: Buffer): number {
+  let offset = 0;
+  let start = 0;
+  let group = -1;
+  for (;;) {
+    const record = decodeWalRecord(bytes, offset);
+    if (!record) return start;
+    if (record.group !== group) start = offset;
+    group = record.group;
+    offset += record.stride;
+  }
+}

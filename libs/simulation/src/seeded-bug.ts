@@ -1,0 +1,79 @@
+import { RaftLog } from "@heddle/raft/raft-log";
+import { ProgressTracker } from "@heddle/raft/tracker";
+
+/** Faults that are planted to see that the checkers notice. */
+export const SEEDED_BUGS = [
+  /** The disk answers at once and forgets most of what it was given. */
+  "skipFsync",
+  /** The disk answers before the bytes are on it. */
+  "ackBeforeFsync",
+  /** A refused vote is granted all the same. */
+  "doubleVote",
+  /** A new leader's term does not begin with an entry of its own. */
+  "skipNoOp",
+  /** A leader commits entries of old terms by counting copies. */
+  "countOldTerm",
+  /** A leader answers reads without asking whether it still leads. */
+  "leaseRead",
+  /** A request of a session that comes again is applied again. */
+  "lostSession",
+] as const;
+export type SeededBug = (typeof SEEDED_BUGS)[number];
+
+/**
+ * Makes the core wrong where ports do not reach, by replacing methods of its prototypes; the product
+ * has no hooks for it. Returns what puts them back.
+ */
+export function plant(bug: SeededBug | undefined): () => void {
+  switch (bug) {
+    case "skipNoOp":
+      return skipNoOp();
+    case "countOldTerm":
+      return countOldTerm();
+    case "leaseRead":
+      return leaseRead();
+    default:
+      return () => undefined;
+  }
+}
+
+function countOldTerm(): () => void {
+  const { maybeCommit } = RaftLog.prototype;
+  RaftLog.prototype.maybeCommit = function (this: RaftLog, { index, term }) {
+    const found = this.termOrZero(index);
+    if (index <= this.committed || found === 0 || found > term) return false;
+    this.commitTo(index);
+    return true;
+  };
+  return () => {
+    RaftLog.prototype.maybeCommit = maybeCommit;
+  };
+}
+
+/** What a follower takes over stays as it is; what a leader itself appends loses empty entries. */
+function skipNoOp(): () => void {
+  const { append, maybeAppend } = RaftLog.prototype;
+  let isFollowing = false;
+  RaftLog.prototype.maybeAppend = function (this: RaftLog, slice, commit) {
+    isFollowing = true;
+    const last = maybeAppend.call(this, slice, commit);
+    isFollowing = false;
+    return last;
+  };
+  RaftLog.prototype.append = function (this: RaftLog, entries) {
+    const [first] = entries;
+    const isOwn = !isFollowing && first?.type === "EntryNormal" && first.data.length === 0;
+    return append.call(this, isOwn ? [] : entries);
+  };
+  return () => {
+    Object.assign(RaftLog.prototype, { append, maybeAppend });
+  };
+}
+
+function leaseRead(): () => void {
+  const { decidesAlone } = ProgressTracker.prototype;
+  ProgressTracker.prototype.decidesAlone = () => true;
+  return () => {
+    ProgressTracker.prototype.decidesAlone = decidesAlone;
+  };
+}

@@ -1,0 +1,288 @@
+import type { StorageFile, StorageFiles } from "@heddle/storage/storage-files";
+import type { Dice } from "./dice.ts";
+
+/** What a disk needs of its surroundings, and what it tells them. */
+export interface DiskPorts {
+  readonly dice: Dice;
+  /** Runs the end of an operation that takes time. */
+  readonly after: (delayUs: number, run: () => void) => void;
+  /** How long an operation takes. */
+  readonly latencyUs: () => number;
+  /** Tells the process of an operation's end; a paused one hears of it later. */
+  readonly notify: (run: () => void) => void;
+  /** Bytes that were written in durable mode are on the disk. */
+  readonly onDurable: (path: string, bytes: Uint8Array) => void;
+  /** A process wrote to a file after a failed write or sync of it. */
+  readonly onMisuse: (what: string) => void;
+}
+
+/** How the disk misbehaves; all off unless set. */
+export interface DiskFaults {
+  /** The share of writes and syncs that fail. */
+  failures: number;
+  /** The share of durable writes that land somewhere else in the file. */
+  misdirections: number;
+  /** A lie for self-tests: durable writes and syncs are answered before they are done. */
+  lies: "never" | "answersEarly" | "skipsSync";
+}
+
+/** The unit in which a crash tears what is on its way to the disk. */
+const SECTOR_BYTES = 64;
+
+interface Write {
+  readonly position: number;
+  readonly bytes: Buffer;
+}
+
+interface Inode {
+  /** As processes see it. */
+  view: Buffer;
+  /** As it is after a power cut that loses all that is pending. */
+  stable: Buffer;
+  /** Written and not synced, oldest first; a crash keeps any sectors of it. */
+  pending: Write[];
+  /** A durable write that went astray, while no later write shows that it is missing. */
+  astray: { readonly at: number; readonly old: Buffer; readonly write: Write } | undefined;
+}
+
+type NameChange = (names: Map<string, Inode>) => void;
+
+/** The error of an operation that the simulation made fail. */
+export class DiskFailure extends Error {
+  override readonly name = "DiskFailure";
+}
+
+/**
+ * A disk in memory, which outlives the processes that use it. A crash loses or tears what was not
+ * synced, sector by sector; names are durable once their directory is synced, and until then some
+ * first part of the changes may be.
+ */
+export class SimulatedDisk implements StorageFiles {
+  readonly faults: DiskFaults = { failures: 0, misdirections: 0, lies: "never" };
+  /** Operations that were made to fail since the last crash. */
+  failed = 0;
+  readonly #ports: DiskPorts;
+  #names = new Map<string, Inode>();
+  #stableNames = new Map<string, Inode>();
+  #nameChanges: NameChange[] = [];
+  /** Rises with every crash: what an earlier process asked for is not answered any more. */
+  #process = 0;
+
+  constructor(ports: DiskPorts) {
+    this.#ports = ports;
+  }
+
+  /** The process is gone and so is what was not synced; returns the torn durable writes. */
+  crash(): Uint8Array[] {
+    this.#process++;
+    this.failed = 0;
+    const { dice } = this.#ports;
+    const kept = dice.whole(0, this.#nameChanges.length + 1);
+    for (const change of this.#nameChanges.slice(0, kept)) change(this.#stableNames);
+    this.#nameChanges = [];
+    this.#names = new Map(this.#stableNames);
+    const torn: Uint8Array[] = [];
+    for (const inode of new Set(this.#names.values())) {
+      torn.push(...inode.pending.map(({ bytes }) => bytes));
+      for (const write of inode.pending) this.#tear(inode, write);
+      inode.pending = [];
+      // Nothing shows that this write is missing: such damage no log can find, so it is undone.
+      if (inode.astray) bringBack(inode, inode.astray);
+      inode.astray = undefined;
+      inode.view = Buffer.from(inode.stable);
+    }
+    return torn;
+  }
+
+  paths(): string[] {
+    return [...this.#names.keys()].sort();
+  }
+
+  content(path: string): Buffer {
+    return this.#names.get(path)?.stable ?? Buffer.alloc(0);
+  }
+
+  /** Flips one bit of a file, on the disk and in the cache. */
+  flipBit(path: string, byte: number, bit: number): void {
+    const inode = this.#names.get(path);
+    for (const bytes of inode ? [inode.view, inode.stable] : []) {
+      if (byte < bytes.length) bytes[byte] = (bytes[byte] as number) ^ (1 << bit);
+    }
+  }
+
+  /** An empty disk in the place of this one. */
+  wipe(): void {
+    this.#names.clear();
+    this.#stableNames.clear();
+    this.#nameChanges = [];
+  }
+
+  async makeDirectory(): Promise<void> {}
+
+  async list(directory: string): Promise<string[]> {
+    const prefix = `${directory}/`;
+    return this.paths()
+      .filter((path) => path.startsWith(prefix))
+      .map((path) => path.slice(prefix.length))
+      .filter((name) => !name.includes("/"));
+  }
+
+  async open(path: string, mode: "buffered" | "durable"): Promise<StorageFile> {
+    let inode = this.#names.get(path);
+    if (!inode) {
+      const created = { view: Buffer.alloc(0), stable: Buffer.alloc(0), pending: [] };
+      inode = { ...created, astray: undefined };
+      const file = inode;
+      this.#rename((names) => names.set(path, file));
+    }
+    return this.#file(path, inode, mode === "durable");
+  }
+
+  async rename(from: string, to: string): Promise<void> {
+    const inode = this.#names.get(from);
+    if (!inode) throw new Error(`there is no file ${from}`);
+    this.#rename((names) => {
+      names.delete(from);
+      names.set(to, inode);
+    });
+  }
+
+  async remove(path: string): Promise<void> {
+    this.#rename((names) => names.delete(path));
+  }
+
+  syncDirectory(): Promise<void> {
+    const changes = this.#nameChanges.length;
+    return this.#operation("sync", () => {
+      for (const change of this.#nameChanges.splice(0, changes)) change(this.#stableNames);
+    });
+  }
+
+  #rename(change: NameChange): void {
+    change(this.#names);
+    this.#nameChanges.push(change);
+  }
+
+  #file(path: string, inode: Inode, isDurable: boolean): StorageFile {
+    let hasFailed = false;
+    const guard = <T>(operation: Promise<T>): Promise<T> => {
+      operation.catch(() => {
+        hasFailed = true;
+      });
+      return operation;
+    };
+    return {
+      write: (buffer, position) => {
+        if (hasFailed) this.#ports.onMisuse(`${path} is written to after a failed write or sync`);
+        return guard(this.#write(path, inode, { position, bytes: Buffer.from(buffer) }, isDurable));
+      },
+      read: async (length, position) =>
+        Uint8Array.prototype.slice.call(inode.view, position, position + length),
+      size: async () => inode.view.length,
+      truncate: async (size) => {
+        inode.view = resized(inode.view, size);
+        inode.pending = inode.pending.filter(({ position }) => position < size);
+      },
+      sync: () => {
+        const view = Buffer.from(inode.view);
+        const pending = inode.pending.length;
+        return guard(
+          this.#operation("sync", () => {
+            inode.stable = view;
+            inode.pending.splice(0, pending);
+          }),
+        );
+      },
+      close: async () => undefined,
+    };
+  }
+
+  #write(path: string, inode: Inode, write: Write, isDurable: boolean): Promise<void> {
+    const { dice, onDurable } = this.#ports;
+    const end = write.position + write.bytes.length;
+    if (end > inode.view.length) inode.view = resized(inode.view, end);
+    inode.pending.push(write);
+    if (!isDurable) {
+      write.bytes.copy(inode.view, write.position);
+      if (!dice.chance(this.faults.failures)) return Promise.resolve();
+      return Promise.reject(this.#failure("write"));
+    }
+    return this.#operation("write", () => {
+      inode.pending = inode.pending.filter((other) => other !== write);
+      inode.astray = undefined;
+      if (end > inode.stable.length) inode.stable = resized(inode.stable, end);
+      if (dice.chance(this.faults.misdirections)) lead(inode, write, dice);
+      else for (const bytes of [inode.view, inode.stable]) write.bytes.copy(bytes, write.position);
+      onDurable(path, write.bytes);
+    });
+  }
+
+  /** Resolves when the operation has taken its time and its effect, unless it is made to fail. */
+  #operation(what: "write" | "sync", effect: () => void): Promise<void> {
+    const { dice, after, latencyUs, notify } = this.#ports;
+    const process = this.#process;
+    const { lies } = this.faults;
+    const fails = dice.chance(this.faults.failures);
+    return new Promise((resolve, reject) => {
+      if (lies !== "never") resolve();
+      if (lies === "skipsSync" && dice.chance(0.9)) return;
+      after(latencyUs(), () => {
+        if (process !== this.#process) return;
+        if (!fails) effect();
+        const failure = fails ? this.#failure(what) : undefined;
+        notify(() => {
+          if (process !== this.#process) return;
+          if (failure) reject(failure);
+          else resolve();
+        });
+      });
+    });
+  }
+
+  #failure(what: "write" | "sync"): DiskFailure {
+    this.failed++;
+    const code = this.#ports.dice.chance(0.5) ? "ENOSPC" : "EIO";
+    return new DiskFailure(`${code}: the simulated disk fails a ${what}`);
+  }
+
+  /** Any sectors of a write that was on its way may be on the disk: none, all, the first, or some. */
+  #tear(inode: Inode, { position, bytes }: Write): void {
+    const { dice } = this.#ports;
+    const share = dice.pick([0, 1, 0.5, 0.9]);
+    const end = dice.chance(0.5) ? bytes.length : dice.whole(0, bytes.length + 1);
+    for (let from = 0; from < end; ) {
+      const until = Math.min(end, from + SECTOR_BYTES - ((position + from) % SECTOR_BYTES));
+      if (share === 1 || dice.chance(share)) {
+        if (position + until > inode.stable.length) {
+          inode.stable = resized(inode.stable, position + until);
+        }
+        bytes.copy(inode.stable, position + from, from, until);
+      }
+      from = until;
+    }
+  }
+}
+
+function resized(bytes: Buffer, size: number): Buffer {
+  if (size <= bytes.length) return Buffer.from(bytes.subarray(0, size));
+  const larger = Buffer.alloc(size);
+  bytes.copy(larger);
+  return larger;
+}
+
+/** Lets a write land at another place of the file; what it should have replaced stays. */
+function lead(inode: Inode, write: Write, dice: Dice): void {
+  const { length } = write.bytes;
+  const at = dice.whole(0, Math.max(1, (inode.stable.length - length) / 8)) * 8;
+  const isNear = Math.abs(at - write.position) < length;
+  const target = isNear ? write.position : at;
+  inode.astray = isNear
+    ? undefined
+    : { at, old: Buffer.from(inode.stable.subarray(at, at + length)), write };
+  for (const bytes of [inode.view, inode.stable]) write.bytes.copy(bytes, target);
+}
+
+function bringBack(inode: Inode, { at, old, write }: NonNullable<Inode["astray"]>): void {
+  old.copy(inode.stable, at);
+  write.bytes.copy(inode.stable, write.position);
+}

@@ -1,0 +1,72 @@
+import type { Command, StateMachine } from "@heddle/consensus/ports";
+import type { ControlReply } from "@heddle/control/command";
+import { type LogCommand, ReplicatedControl } from "@heddle/control/replicated-control";
+
+/** Told of the state after each command, so that replicas can be compared. */
+export type AppliedWatcher = (commands: number, index: number, hash: () => string) => void;
+
+/** A state's hash is compared after every so many commands; making one takes some microseconds. */
+const HASH_EVERY = 4;
+const PIECE_LENGTH = 2048;
+
+/** The real replicated control state as the state machine of a simulated member. */
+export class SimulatedMachine implements StateMachine<ControlReply> {
+  control = new ReplicatedControl();
+  readonly #onApplied: AppliedWatcher;
+  /** For self-tests: forgets that requests were applied before. */
+  readonly #forgetsSessions: boolean;
+
+  constructor(onApplied: AppliedWatcher, forgetsSessions: boolean) {
+    this.#onApplied = onApplied;
+    this.#forgetsSessions = forgetsSessions;
+  }
+
+  apply(commands: readonly Command[]): Promise<readonly ControlReply[]> {
+    const replies = commands.map(({ index, data }) => {
+      const reply = this.control.apply(this.#decode(data));
+      const { commands: count } = this.control;
+      if (count % HASH_EVERY === 0) this.#onApplied(count, index, () => this.control.hash);
+      return reply;
+    });
+    const last = commands.at(-1);
+    if (last) this.#onApplied(this.control.commands, last.index, () => this.control.hash);
+    return Promise.resolve(replies);
+  }
+
+  /** Pieces of some lines each, so that there are several and not too many. */
+  snapshot(): Iterable<Uint8Array> {
+    const lines = this.control.snapshot();
+    return (function* () {
+      let piece = "";
+      for (const line of lines) {
+        piece += `${line}\n`;
+        if (piece.length < PIECE_LENGTH) continue;
+        yield Buffer.from(piece);
+        piece = "";
+      }
+      if (piece) yield Buffer.from(piece);
+    })();
+  }
+
+  async restore(chunks: AsyncIterable<Uint8Array>): Promise<void> {
+    await this.control.restore(texts(chunks));
+  }
+
+  #decode(data: Uint8Array): LogCommand {
+    const entry = decode(data);
+    if (!this.#forgetsSessions || entry.type !== "control") return entry;
+    return { type: "control", command: entry.command };
+  }
+}
+
+export function encodeCommand(entry: LogCommand): Uint8Array {
+  return Buffer.from(JSON.stringify(entry));
+}
+
+function decode(data: Uint8Array): LogCommand {
+  return JSON.parse(Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString());
+}
+
+async function* texts(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string, void> {
+  for await (const chunk of chunks) yield* Buffer.from(chunk).toString().trimEnd().split("\n");
+}

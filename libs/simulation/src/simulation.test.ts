@@ -1,0 +1,89 @@
+import { describe, expect, it } from "vitest";
+import { FAULTS, type Fault } from "./faults.ts";
+import { SEEDED_BUGS, type SeededBug } from "./seeded-bug.ts";
+import { type SimulationResult, simulate } from "./simulation.ts";
+
+/** More of them, or others, come from the environment: HEDDLE_SIMULATION_SEEDS=5000 vitest run. */
+const SEEDS = Number(process.env["HEDDLE_SIMULATION_SEEDS"] ?? 1000);
+const FIRST_SEED = Number(process.env["HEDDLE_SIMULATION_SEED"] ?? 1);
+const EVENTS = 1500;
+
+async function runSeed(seed: number): Promise<SimulationResult> {
+  const result = await simulate({ seed, events: EVENTS });
+  const { violation } = result;
+  if (!violation) return result;
+  throw new Error(
+    `${violation.invariant}: ${violation.detail}\nrepeat it: npm run simulate -- --seeds 1 --seed ${seed} --events ${EVENTS} --trace`,
+  );
+}
+
+/** The first seed that shows a planted bug, and how. */
+async function firstCaught(bug: SeededBug, from: number, seeds: number) {
+  for (let seed = from; seed < from + seeds; seed++) {
+    const { violation } = await simulate({ seed, bug });
+    if (violation) return { seed, invariant: violation.invariant };
+  }
+  return undefined;
+}
+
+describe("a cluster in bad weather", () => {
+  it(`keeps every promise and heals, for ${SEEDS} seeds from ${FIRST_SEED}`, {
+    timeout: 300_000,
+  }, async () => {
+    const faults = new Map<Fault, number>();
+    const total = { events: 0, committed: 0, answered: 0, changes: 0 };
+    for (let seed = FIRST_SEED; seed < FIRST_SEED + SEEDS; seed++) {
+      const result = await runSeed(seed);
+      for (const key of Object.keys(total) as (keyof typeof total)[]) total[key] += result[key];
+      for (const [fault, count] of result.faults) {
+        faults.set(fault, (faults.get(fault) ?? 0) + count);
+      }
+    }
+    console.log(
+      `seeds ${FIRST_SEED}..${FIRST_SEED + SEEDS - 1}`,
+      total,
+      Object.fromEntries(faults),
+    );
+    if (SEEDS < 500) return;
+    // A run in which little happens shows little.
+    expect(total.committed).toBeGreaterThan(SEEDS * 5);
+    expect(total.changes).toBeGreaterThan(SEEDS / 20);
+    for (const fault of ["crashes", "partitions", "pauses", "bitFlips", "misdirections"] as const) {
+      expect(faults.get(fault), fault).toBeGreaterThan(SEEDS / 100);
+    }
+  });
+
+  it("goes the same way each time for one seed", async () => {
+    for (const seed of [3, 8]) {
+      const [first, second] = [await simulate({ seed }), await simulate({ seed })];
+      expect(second.fingerprint).toBe(first.fingerprint);
+      const other = await simulate({ seed: seed + 100 });
+      expect(other.fingerprint).not.toBe(first.fingerprint);
+    }
+  });
+
+  it("has no faults where none are allowed", async () => {
+    const { faults, violation, answered } = await simulate({ seed: 1, faults: [] });
+    expect(violation).toBeUndefined();
+    expect(faults.size).toBe(0);
+    expect(answered).toBeGreaterThan(20);
+  });
+
+  it.each(FAULTS)("survives %s alone", async (fault) => {
+    for (let seed = 1; seed <= 5; seed++) {
+      const { violation } = await simulate({ seed, faults: [fault] });
+      expect(violation, `seed ${seed}`).toBeUndefined();
+    }
+  });
+});
+
+/** Where the search for a planted bug begins, so that the rare ones cost little in each run. */
+const FIRST_SEEDS: Partial<Record<SeededBug, number>> = {};
+
+describe("the checkers catch", () => {
+  it.each(SEEDED_BUGS)("%s", { timeout: 120_000 }, async (bug) => {
+    const caught = await firstCaught(bug, FIRST_SEEDS[bug] ?? 1, 150);
+    expect(caught).toBeDefined();
+    console.log(`${bug}: seed ${caught?.seed}: ${caught?.invariant}`);
+  });
+});

@@ -1,0 +1,81 @@
+import { cp, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { SnapshotStore } from "./snapshot-store.ts";
+import { nodeStorageFiles } from "./storage-files.ts";
+import { WAL_KINDS, type WalRecord } from "./wal-record.ts";
+import { WriteAheadLog } from "./write-ahead-log.ts";
+
+/**
+ * Files of format v1 as version 0.1.0 wrote them: they must open for ever. Never made anew: a change
+ * of the format gets another number and golden files of its own.
+ */
+const GOLDEN = fileURLToPath(new URL("../testdata/v1", import.meta.url));
+const META = { index: 3, term: 2, cluster: "golden", detail: { voters: [1] } };
+
+let directory: string;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), "heddle-golden-"));
+});
+afterEach(() => rm(directory, { recursive: true }));
+
+const record = (kind: WalRecord["kind"], term: number, index: number, text = ""): WalRecord => {
+  return { kind, term, index, payload: Buffer.from(text) };
+};
+const { entry, state, snapshot } = WAL_KINDS;
+const GROUPS = [
+  [record(state, 1, 0, "voter-01"), record(entry, 1, 1, "first"), record(entry, 1, 2, "")],
+  [record(state, 2, 2, "voter-02"), record(entry, 2, 2, "replaced"), record(entry, 2, 3, "third")],
+  [record(snapshot, 2, 3)],
+  [record(entry, 2, 4, "x".repeat(300)), record(entry, 2, 5, "in the second segment")],
+];
+
+/** Writes what the golden files hold. */
+async function writeAll(to: string): Promise<void> {
+  const store = await SnapshotStore.open(nodeStorageFiles, join(to, "snapshots"));
+  await store.write(META, [Buffer.from("a state "), Buffer.from("in two pieces")]);
+  const { log } = await open(to);
+  for (const group of GROUPS) await log.append(group);
+  await log.close();
+}
+
+function open(root: string) {
+  const owner = { cluster: "golden", node: "1" };
+  const place = { files: nodeStorageFiles, directory: join(root, "wal") };
+  return WriteAheadLog.open({ ...place, owner, segmentBytes: 512 });
+}
+
+test("the log and the snapshot of format v1 open", async () => {
+  await cp(GOLDEN, directory, { recursive: true });
+  const { log, recovered } = await open(directory);
+  await log.close();
+  expect(recovered.entries.map(({ term, index, payload }) => [term, index, `${payload}`])).toEqual([
+    [1, 1, "first"],
+    [2, 2, "replaced"],
+    [2, 3, "third"],
+    [2, 4, "x".repeat(300)],
+    [2, 5, "in the second segment"],
+  ]);
+  expect(recovered.state).toMatchObject({ term: 2, index: 2, payload: Buffer.from("voter-02") });
+  expect(recovered.snapshot).toMatchObject({ term: 2, index: 3 });
+  const store = await SnapshotStore.open(nodeStorageFiles, join(directory, "snapshots"));
+  expect(await store.meta(META)).toEqual(META);
+  const parts: Uint8Array[] = [];
+  for await (const chunk of store.chunks(META)) parts.push(chunk);
+  expect(Buffer.concat(parts).toString()).toBe("a state in two pieces");
+});
+
+test("what is written today is format v1, to the byte", async () => {
+  await writeAll(directory);
+  for (const part of ["wal", "snapshots"]) {
+    const names = (await readdir(join(GOLDEN, part))).sort();
+    const written = (await readdir(join(directory, part))).filter((name) => !name.endsWith(".tmp"));
+    expect(written.sort()).toEqual(names);
+    for (const name of names) {
+      const golden = await readFile(join(GOLDEN, part, name));
+      expect((await readFile(join(directory, part, name))).equals(golden), name).toBe(true);
+    }
+  }
+});

@@ -1,0 +1,171 @@
+import { seededRandom } from "@heddle/base/random";
+import { Dice } from "@heddle/simulation/dice";
+import { SimulatedDisk } from "@heddle/simulation/simulated-disk";
+import { describe, expect, it } from "vitest";
+import { SnapshotStore } from "./snapshot-store.ts";
+import type { StorageFile, StorageFiles } from "./storage-files.ts";
+import { decodeWalRecord, WAL_KINDS, type WalRecord } from "./wal-record.ts";
+import { WriteAheadLog } from "./write-ahead-log.ts";
+
+const OWNER = { cluster: "c1", node: "n1" };
+
+function newDisk(seed: number): SimulatedDisk {
+  return new SimulatedDisk({
+    dice: new Dice(seed, "disk"),
+    after: (_delayUs, run) => queueMicrotask(run),
+    latencyUs: () => 0,
+    notify: (run) => run(),
+    onDurable: () => undefined,
+    onMisuse: (what) => {
+      throw new Error(what);
+    },
+  });
+}
+
+const openLog = (files: StorageFiles) =>
+  WriteAheadLog.open({ files, directory: "wal", owner: OWNER, segmentBytes: 1024 });
+
+const NO_BYTES = Buffer.alloc(0);
+const entry = (index: number): WalRecord => {
+  return { kind: WAL_KINDS.entry, term: 1, index, payload: Buffer.alloc(90, index) };
+};
+const state = (index: number): WalRecord => {
+  return { kind: WAL_KINDS.state, term: 1, index, payload: Buffer.alloc(8, 1) };
+};
+const mark = (index: number): WalRecord => {
+  return { kind: WAL_KINDS.snapshot, term: 1, index, payload: NO_BYTES };
+};
+
+/** Fails the operation of that number; the others pass. */
+function failing(disk: SimulatedDisk, at: number, code: string): StorageFiles & { count: number } {
+  const counted = {
+    count: 0,
+    async pass<T>(operation: () => Promise<T>): Promise<T> {
+      if (counted.count++ === at) throw Object.assign(new Error(`${code}: it fails`), { code });
+      return operation();
+    },
+    makeDirectory: (path: string) => disk.makeDirectory(path),
+    list: (directory: string) => disk.list(directory),
+    rename: (from: string, to: string) => counted.pass(() => disk.rename(from, to)),
+    remove: (path: string) => counted.pass(() => disk.remove(path)),
+    syncDirectory: (path: string) => counted.pass(() => disk.syncDirectory(path)),
+    async open(path: string, mode: "buffered" | "durable"): Promise<StorageFile> {
+      const file = await counted.pass(() => disk.open(path, mode));
+      const { write, truncate, sync } = file;
+      file.write = (buffer, position) => counted.pass(() => write(buffer, position));
+      file.truncate = (size) => counted.pass(() => truncate(size));
+      file.sync = () => counted.pass(() => sync());
+      return file;
+    },
+  };
+  return counted;
+}
+
+interface Acknowledged {
+  entries: number;
+  snapshots: number;
+}
+
+/** Writes until something fails; returns what was acknowledged by then. */
+async function useStorage(files: StorageFiles): Promise<Acknowledged> {
+  const done = { entries: 0, snapshots: 0 };
+  try {
+    await writeAll(files, done);
+  } catch (error) {
+    expect(String(error)).toMatch(/it fails/);
+  }
+  return done;
+}
+
+async function writeAll(files: StorageFiles, done: Acknowledged): Promise<void> {
+  const store = await SnapshotStore.open(files, "snapshots");
+  const { log } = await openLog(files);
+  for (let index = 1; index <= 30; index++) {
+    await log.append([state(index - 1), entry(index)]);
+    done.entries = index;
+    if (index % 10 !== 0) continue;
+    const id = { index, term: 1 };
+    await store.write({ ...id, cluster: "c1", detail: {} }, [Buffer.alloc(100, index)]);
+    await log.append([mark(index)]);
+    done.snapshots = index;
+    await store.prune(id);
+    await log.release(index - 10);
+  }
+  await log.close();
+}
+
+describe("storage whose disk fails", () => {
+  it.each(["ENOSPC", "EIO"])(
+    "has all that it acknowledged after %s at any operation",
+    async (code) => {
+      const whole = failing(newDisk(1), -1, code);
+      expect(await useStorage(whole)).toEqual({ entries: 30, snapshots: 30 });
+      expect(whole.count).toBeGreaterThan(100);
+      for (let at = 0; at < whole.count; at++) {
+        const disk = newDisk(at);
+        const files = failing(disk, at, code);
+        const acknowledged = await useStorage(files);
+        disk.crash();
+        const { log, recovered } = await openLog(disk);
+        const last = recovered.entries.at(-1)?.index ?? recovered.snapshot?.index ?? 0;
+        expect(last, `operation ${at}`).toBeGreaterThanOrEqual(acknowledged.entries);
+        const newest = recovered.snapshot?.index ?? 0;
+        expect(newest, `operation ${at}`).toBeGreaterThanOrEqual(acknowledged.snapshots);
+        if (newest > 0) await expectSnapshot(disk, newest);
+        await log.append([entry(last + 1)]);
+        await log.close();
+      }
+    },
+  );
+});
+
+async function expectSnapshot(files: StorageFiles, index: number): Promise<void> {
+  const store = await SnapshotStore.open(files, "snapshots");
+  const parts: Uint8Array[] = [];
+  for await (const chunk of store.chunks({ index, term: 1 })) parts.push(chunk);
+  expect(Buffer.concat(parts)).toEqual(Buffer.alloc(100, index));
+}
+
+describe("a log whose bytes changed at rest", () => {
+  it("is refused for a flipped bit in any byte of any record but those of the last group", async () => {
+    const disk = newDisk(1);
+    const { log } = await openLog(disk);
+    for (let index = 1; index <= 12; index++) {
+      await log.append([state(index - 1), entry(index)]);
+      if (index === 6) await log.append([mark(index)]);
+    }
+    await log.close();
+    const random = seededRandom(1);
+    let flips = 0;
+    const paths = (await disk.list("wal")).filter((name) => name.endsWith(".log"));
+    expect(paths.length).toBeGreaterThan(2);
+    for (const name of paths) {
+      const path = `wal/${name}`;
+      for (const byte of coveredBytes(disk.content(path), name === paths.at(-1))) {
+        const bit = Math.floor(random() * 8);
+        disk.flipBit(path, byte, bit);
+        await expect(openLog(disk), `byte ${byte} of ${name}`).rejects.toThrow(/corrupt/);
+        disk.flipBit(path, byte, bit);
+        flips++;
+      }
+    }
+    expect(flips).toBeGreaterThan(1500);
+    const again = await openLog(disk);
+    expect(again.recovered.entries).toHaveLength(12);
+  });
+});
+
+/** The bytes of all records without their padding, and without the last group where that is asked. */
+function coveredBytes(bytes: Buffer, leaveLastGroup: boolean): number[] {
+  const records: { offset: number; group: number; length: number }[] = [];
+  for (let offset = 0; ; ) {
+    const record = decodeWalRecord(bytes, offset);
+    if (!record) break;
+    records.push({ offset, group: record.group, length: 32 + record.payload.byteLength });
+    offset += record.stride;
+  }
+  const lastGroup = leaveLastGroup ? records.at(-1)?.group : undefined;
+  return records
+    .filter(({ group }) => group !== lastGroup)
+    .flatMap(({ offset, length }) => Array.from({ length }, (_, i) => offset + i));
+}

@@ -1,0 +1,72 @@
+import { seededRandom } from "@heddle/base/random";
+import { describe, expect, it, test } from "vitest";
+import { type ConsistencyModel, UpdateClock } from "./update-clock.ts";
+
+describe("bsp", () => {
+  it("makes an update when the last rank's part has come, and not before", () => {
+    const clock = new UpdateClock({ kind: "bsp" }, 3);
+    expect(clock.accept(2, 1)).toEqual([]);
+    expect(clock.accept(0, 1)).toEqual([]);
+    expect(clock.mayPull(1)).toBe(false);
+    expect(clock.accept(1, 1)).toEqual([0, 1, 2]);
+    expect(clock.version).toBe(1);
+    expect(clock.mayPull(1)).toBe(true);
+  });
+
+  it("tells repeated, late and out of order parts apart", () => {
+    const clock = new UpdateClock({ kind: "bsp" }, 2);
+    clock.accept(0, 1);
+    expect(clock.judge(0, 1)).toBe("repeated");
+    expect(clock.judge(0, 2)).toBe("out_of_order");
+    expect(clock.judge(5, 1)).toBe("out_of_order");
+    expect(clock.goOnWithoutStragglers()).toEqual([0]);
+    expect(clock.stragglers).toBe(1);
+    expect(clock.judge(1, 1)).toBe("late");
+    expect(clock.judge(1, 2)).toBe("accepted");
+  });
+
+  it("does not go on without anybody's part, and needs nobody who left", () => {
+    const clock = new UpdateClock({ kind: "bsp" }, 2);
+    expect(clock.goOnWithoutStragglers()).toEqual([]);
+    clock.accept(0, 1);
+    expect(clock.leave(1)).toEqual([0]);
+    expect(clock.judge(1, 2)).toBe("out_of_order");
+    clock.join(1);
+    expect(clock.accept(0, 2)).toEqual([]);
+    expect(clock.accept(1, 2)).toEqual([0, 1]);
+  });
+
+  it("goes on from a checkpoint's version", () => {
+    const clock = new UpdateClock({ kind: "bsp" }, 1, 7);
+    expect(clock.judge(0, 7)).toBe("repeated");
+    expect(clock.accept(0, 8)).toEqual([0]);
+    expect(clock.version).toBe(8);
+  });
+});
+
+test.each<ConsistencyModel>([
+  { kind: "bsp" },
+  { kind: "ssp", staleness: 0 },
+  { kind: "ssp", staleness: 3 },
+  { kind: "asp" },
+])("under %o no rank that obeys its pulls passes the bound, in 60 random runs", (model) => {
+  for (let seed = 1; seed <= 60; seed++) {
+    const random = seededRandom(seed);
+    const workers = 1 + Math.floor(random() * 5);
+    const clock = new UpdateClock(model, workers);
+    const pushed = new Array<number>(workers).fill(0);
+    for (let step = 0; step < 200; step++) {
+      const rank = Math.floor(random() * workers);
+      const next = (pushed[rank] ?? 0) + 1;
+      if (!clock.mayPull(next - 1)) continue;
+      expect(clock.judge(rank, next), `seed ${seed}`).toBe("accepted");
+      clock.accept(rank, next);
+      pushed[rank] = next;
+      const ahead = Math.max(...pushed) - Math.min(...pushed);
+      const bound = model.kind === "ssp" ? model.staleness + 1 : model.kind === "bsp" ? 1 : 200;
+      expect(ahead, `seed ${seed}`).toBeLessThanOrEqual(bound);
+    }
+    const updates = model.kind === "bsp" ? Math.min(...pushed) : pushed.reduce((a, b) => a + b, 0);
+    expect(clock.version, `seed ${seed}`).toBe(updates);
+  }
+});

@@ -1,0 +1,131 @@
+/** How far workers may drift apart; see docs/training.md. */
+export type ConsistencyModel =
+  | { readonly kind: "bsp" }
+  | { readonly kind: "ssp"; readonly staleness: number }
+  | { readonly kind: "asp" };
+
+/** What becomes of a worker's part. */
+export type PartFate =
+  /** It takes part in an update. */
+  | "accepted"
+  /** It was applied already: a push that was sent again. */
+  | "repeated"
+  /** Its update went on without it. */
+  | "late"
+  /** It skips a push, or its worker is not of the job. */
+  | "out_of_order";
+
+/**
+ * Who has pushed how often, which updates follow from that, and who may see which. It knows nothing
+ * of bytes. A rank's pushes are numbered from 1.
+ *
+ * Invariants: under bsp every live rank's clock is `version` or `version + 1`; under ssp a pull is
+ * answered only while the puller is at most `staleness` pushes ahead of the slowest live rank.
+ */
+export class UpdateClock {
+  readonly #model: ConsistencyModel;
+  /** By rank: the number of its latest accepted push. */
+  readonly #clocks = new Map<number, number>();
+  readonly #gone = new Set<number>();
+  /** By rank: the latest update that went on without it. */
+  readonly #missed = new Map<number, number>();
+  #version = 0;
+  #stragglers = 0;
+
+  /** `version` is that of a checkpoint; every rank has then pushed so often. */
+  constructor(model: ConsistencyModel, workers: number, version = 0) {
+    this.#model = model;
+    this.#version = version;
+    for (let rank = 0; rank < workers; rank++) this.#clocks.set(rank, version);
+  }
+
+  /** Updates applied. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Parts that updates went on without. */
+  get stragglers(): number {
+    return this.#stragglers;
+  }
+
+  /** Judges push number `clock` of a rank before any of its bytes is used. */
+  judge(rank: number, clock: number): PartFate {
+    const latest = this.#clocks.get(rank);
+    if (latest === undefined || this.#gone.has(rank)) return "out_of_order";
+    if (clock <= latest) return this.#missed.get(rank) === clock ? "late" : "repeated";
+    const next = this.#model.kind === "bsp" ? this.#version + 1 : latest + 1;
+    return clock === next ? "accepted" : "out_of_order";
+  }
+
+  /**
+   * Notes a part that is added. Gives the ranks whose parts make an update now, ascending: under bsp
+   * all live ones once the last has come, else this one.
+   */
+  accept(rank: number, clock: number): readonly number[] {
+    this.#clocks.set(rank, clock);
+    if (this.#model.kind !== "bsp") {
+      this.#version++;
+      return [rank];
+    }
+    return this.#update(this.waitingFor().length === 0);
+  }
+
+  /** Under bsp: the live ranks whose part the next update lacks. */
+  waitingFor(): readonly number[] {
+    return [...this.#clocks]
+      .filter(([rank, clock]) => clock <= this.#version && !this.#gone.has(rank))
+      .map(([rank]) => rank);
+  }
+
+  /** Under bsp: applies what has come, without those who are late. Gives the ranks in it. */
+  goOnWithoutStragglers(): readonly number[] {
+    const missing = this.waitingFor();
+    const some = [...this.#clocks.values()].some((clock) => clock > this.#version);
+    if (!some) return [];
+    this.#stragglers += missing.length;
+    const ranks = this.#update(true);
+    // Their next push is the next update's: the one that was missed is never waited for again.
+    for (const rank of missing) {
+      this.#clocks.set(rank, this.#version);
+      this.#missed.set(rank, this.#version);
+    }
+    return ranks;
+  }
+
+  /** A worker left for good: nobody waits for it. Gives the ranks of the update that this completes. */
+  leave(rank: number): readonly number[] {
+    if (!this.#clocks.has(rank)) return [];
+    this.#gone.add(rank);
+    if (this.#model.kind !== "bsp") return [];
+    const some = [...this.#clocks].some(
+      ([other, clock]) => clock > this.#version && !this.#gone.has(other),
+    );
+    return this.#update(some && this.waitingFor().length === 0);
+  }
+
+  /** A worker joins, or comes back, between two updates. */
+  join(rank: number): void {
+    this.#gone.delete(rank);
+    this.#clocks.set(rank, this.#model.kind === "bsp" ? this.#version : this.#slowest());
+  }
+
+  /** Whether a rank that has pushed `clock` times may see the parameters as they are. */
+  mayPull(clock: number): boolean {
+    if (this.#model.kind === "bsp") return clock <= this.#version;
+    if (this.#model.kind === "asp") return true;
+    return clock - this.#slowest() <= this.#model.staleness;
+  }
+
+  #update(due: boolean): readonly number[] {
+    if (!due) return [];
+    const ranks = [...this.#clocks].filter(([, clock]) => clock > this.#version);
+    this.#version++;
+    return ranks.map(([rank]) => rank).sort((a, b) => a - b);
+  }
+
+  #slowest(): number {
+    const live = [...this.#clocks].filter(([rank]) => !this.#gone.has(rank));
+    return live.length === 0 ? this.#version : Math.min(...live.map(([, clock]) => clock));
+  }
+}
