@@ -10,6 +10,7 @@ import {
 } from "./inference/servers.ts";
 import { withCleanup } from "./support/child-process.ts";
 import { numberList, readOptions, writeReport } from "./support/command-line.ts";
+import { heddleUp, type RunningHeddle } from "./support/heddle-up.ts";
 import { formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 
 // Our whole path (HTTP, master, gRPC, engine) against any OpenAI-compatible server on the same
@@ -17,7 +18,7 @@ import { formatNumber, printTable, printVerdicts, type Verdict } from "./support
 
 const usage = `npm run bench:inference -- --model-file FILE.gguf (--peer URL | --llama-server PROGRAM)
   [--json FILE] [--rounds N] [--threads N] [--concurrency 1,4,8,16] [--tokens N] [--eos 0,2]
-  [--ours URL --key KEY --model ID] [--only ours|peer]`;
+  [--ours URL --key KEY --model ID] [--only ours|peer|overhead]`;
 const options = readOptions(usage, [
   "model-file",
   "peer",
@@ -43,6 +44,14 @@ const plan = {
 };
 
 await withCleanup(async () => {
+  if (options["only"] === "overhead") {
+    const cluster = await heddleUp(["--profile", "tiny"]);
+    const overhead = await measureOverhead(cluster);
+    const verdicts = [judgeOverhead(overhead)];
+    printVerdicts(verdicts);
+    writeReport(options["json"], { overhead, verdicts });
+    return;
+  }
   const { ours, overhead } = await startOrFindOurs();
   const peer = await startOrFindPeer();
   const servers = [ours, peer].filter((server) => server !== undefined);
@@ -64,6 +73,10 @@ async function startOrFindOurs(): Promise<{
     return { ours, overhead: undefined };
   }
   const { server, cluster } = await startOurs({ modelFile: modelFile(), threads });
+  return { ours: server, overhead: await measureOverhead(cluster) };
+}
+
+async function measureOverhead(cluster: RunningHeddle): Promise<OverheadResult> {
   const overhead = await masterOverhead(cluster);
   printTable(
     "Time to first token, tiny model (ms): what the master adds to its worker's own session",
@@ -78,7 +91,7 @@ async function startOrFindOurs(): Promise<{
       ["gRPC -> worker", overhead.session.count, overhead.session.p50, overhead.session.p99],
     ],
   );
-  return { ours: server, overhead };
+  return overhead;
 }
 
 async function startOrFindPeer(): Promise<InferenceServer | undefined> {

@@ -1,12 +1,12 @@
 import { Client, type ClientDuplexStream, credentials } from "@grpc/grpc-js";
-import { tokenMetadata } from "@heddle/rpc/credentials";
+import { callMetadata } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import type { KvClient, MemberView } from "./kv-client.ts";
 import { decodeReplies, encodeRequests, type KvRequest } from "./kv-frames.ts";
 import { kvAskMethod, kvStreamMethod } from "./kv-service.ts";
 
-/** The token of the benchmark's members. */
-export const benchToken = "a-token-for-benchmarks-only";
+/** What the benchmark's members prove themselves with. */
+export const benchCredentials = { clusterToken: "a-token-for-benchmarks-only" };
 const NO_BYTES = new Uint8Array(0);
 
 interface Waiter {
@@ -30,7 +30,7 @@ export class HeddleClient implements KvClient {
       path,
       requestSerialize,
       responseDeserialize,
-      tokenMetadata(benchToken),
+      callMetadata(benchCredentials),
       {},
     );
     this.#stream.on("data", (frame: Buffer) => this.#receive(frame));
@@ -88,7 +88,7 @@ export async function askMember(
 ): Promise<
   MemberView & { readonly id: number; readonly commit: number; readonly applied: number }
 > {
-  const peer = new Peer(address, benchToken);
+  const peer = new Peer(address, benchCredentials);
   try {
     const reply = await peer.unary(kvAskMethod, Buffer.from(question), { deadlineMs: 2_000 });
     return JSON.parse(reply.toString());

@@ -5,7 +5,7 @@ import { bindServer } from "@heddle/rpc/server";
 import { startIdentity } from "../../apps/master/src/consensus/identity.ts";
 import { RaftService } from "../../apps/master/src/consensus/raft-service.ts";
 import { ThreadedReplica } from "../../apps/master/src/consensus/thread/threaded-replica.ts";
-import { benchToken } from "./heddle-client.ts";
+import { benchCredentials } from "./heddle-client.ts";
 import { encodePut, KvMachine } from "./kv-machine.ts";
 import { serveKv } from "./kv-service.ts";
 
@@ -24,7 +24,7 @@ if (!own) throw new Error(`there is no member ${id} among ${members.length}`);
 mkdirSync(directory, { recursive: true });
 const logger = createLogger({ service: "bench-member", level: "info" });
 const port = Number(own.address.split(":")[1]);
-const server = await bindServer({ host: "127.0.0.1", port, clusterToken: benchToken });
+const server = await bindServer({ host: "127.0.0.1", port, credentials: benchCredentials });
 const service = new RaftService(server.server);
 const started = await startIdentity(directory, own.name);
 const machine = new KvMachine();
@@ -32,7 +32,7 @@ const startedMs = performance.now();
 const { replica, port: raftPort } = await ThreadedReplica.open<undefined>({
   identity: { ...started, cluster: "bench", id, beginning: { kind: "first", members } },
   directory,
-  clusterToken: benchToken,
+  credentials: benchCredentials,
   addresses: new Map(),
   listen: { host: "127.0.0.1", port: 0 },
   snapshotEntries: Number(snapshotEntries),

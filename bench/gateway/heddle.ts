@@ -1,8 +1,10 @@
 import { randomBytes } from "node:crypto";
 import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { totalmem } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createApiKey } from "@heddle/auth/api-key";
+import { nodeFlags } from "../../apps/cli/src/up/node-flags.ts";
 import { Child } from "../support/child-process.ts";
 import { benchFolder, repositoryRoot } from "../support/command-line.ts";
 import { HeddleApi } from "../support/heddle-api.ts";
@@ -10,10 +12,10 @@ import { freePort, originOf, waitForServer } from "../support/origin.ts";
 import type { GatewayCores, GatewayUnderTest } from "./gateway-under-test.ts";
 import { mockModel } from "./mock-answer.ts";
 
-/** A master on the gateways' core and a mock worker on the other, attached over gRPC. */
+/** A master as `heddle up` runs it on the gateways' core and a mock worker on the other, attached over gRPC. */
 export async function startHeddle(
   cores: GatewayCores,
-  nodeFlags: readonly string[] = [],
+  moreFlags: readonly string[] = [],
 ): Promise<GatewayUnderTest> {
   mkdirSync(join(benchFolder, "data"), { recursive: true });
   const data = mkdtempSync(join(benchFolder, "data/gateway-"));
@@ -23,7 +25,7 @@ export async function startHeddle(
     name: "master",
     command: process.execPath,
     args: [
-      ...nodeFlags,
+      ...[...nodeFlags("master", totalmem()), ...moreFlags],
       join(repositoryRoot, "apps/master/dist/main.js"),
       ...["--data", join(data, "master")],
       ...["--http-host", "127.0.0.1", "--http-port", String(http)],

@@ -23,9 +23,12 @@ interface WorkerView {
   readonly replicas: readonly { readonly deployment: string }[];
 }
 
-/** The first ones warm up the compilers of every process on the way and are not counted. */
-const warmupRequests = 150;
-const requests = 300;
+/**
+ * The first ones warm up the compilers of every process on the way and are not counted: what HTTP and
+ * the master add goes on falling until about so many requests.
+ */
+const warmupRequests = 1_500;
+const requests = 500;
 const maxTokens = 2;
 
 /** Times first tokens of the tiny model, whose own share is so small that the path's shows. */
@@ -71,7 +74,7 @@ class WorkerSession {
   #lastId = 0;
 
   constructor(address: string, clusterToken: string, deployment: string) {
-    this.#peer = new Peer(address, clusterToken);
+    this.#peer = new Peer(address, { clusterToken }, "worker");
     this.#deployment = deployment;
     this.#stream = openSession(this.#peer);
     this.#stream.on("data", (message: InferenceEvents__Output) => this.#onEvents?.(message));

@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -29,7 +30,7 @@ const MODELS = {
     },
   ],
 };
-const CLUSTER = {
+const GROUP = {
   leader: "master-2",
   answered_by: "master-1",
   term: 7,
@@ -37,14 +38,37 @@ const CLUSTER = {
   applied: 20,
   snapshot_index: 11,
   state_hash: "00ff",
+  health: "degraded",
+  quorum: { voters: 2, required: 2, reachable: 1, has_quorum: false },
   masters: [
     { id: "master-1", member: 1, role: "follower", connected: true, lag: 3, address: "h:1" },
     { id: "master-2", member: 2, role: "leader", connected: true, lag: 0, address: "h:2" },
   ],
 };
+const AMOUNT = { offered: 4, in_use: 1, measured: 0.5 };
+const MEMORY = { offered: 2 ** 31, in_use: 2 ** 30, measured: 2 ** 30 };
+const NODE = { cpu_cores: AMOUNT, memory_bytes: MEMORY, local_ssd_bytes: MEMORY };
+const GPUS = [{ type: "H100", count: 2, in_use: 1, memory_bytes_each: 80 }];
+/** What all routes below /cluster answer with: each command reads its own part. */
+const CLUSTER = {
+  ...GROUP,
+  token: "hdlj_made",
+  workers: { total: 3, by_state: { ready: 2, suspect: 1, draining: 0 } },
+  gpus: { total: 8, used: 3 },
+  cpu: { cores: 64, used_cores: 1.5 },
+  memory: { total_bytes: 2 ** 32, used_bytes: 2 ** 30 },
+  totals: { ...NODE, gpus: GPUS },
+  nodes: [{ ...NODE, name: "w1", kind: "worker", state: "ready", gpus: GPUS }],
+};
 const WORKER = { id: "w1", name: "worker-1", kind: "worker", status: "ready", gpus: [] };
 const KEY = { id: "abcdefgh", name: "ci", scopes: ["jobs:read"], key: "hdl_live_abcdefgh_x" };
 
+const ROTATED = {
+  ...KEY,
+  id: "newnewne",
+  key: "hdl_live_newnewne_x",
+  replaces: { ...KEY, expires_at: "2030-01-01T00:00:00.000Z" },
+};
 const USAGE = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
 
 const calls: { method: string; url: string; body: unknown }[] = [];
@@ -66,7 +90,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   calls.push({ method, url, body: body === "" ? undefined : JSON.parse(body) });
   const json = (value: object, status = 200) =>
     response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
-  if (request.headers.authorization !== "Bearer good") {
+  if (!["Bearer good", `Bearer ${KEY.key}`].includes(request.headers.authorization ?? "")) {
     json({ error: { code: "invalid_api_key", message: "Bad key.", request_id: "req_7" } }, 401);
   } else if (url === "/api/v1/models") json(MODELS);
   else if (url === "/api/v1/cluster/status") json(CLUSTER);
@@ -75,6 +99,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   else if (url === "/api/v1/workers") json({ data: [WORKER] });
   else if (url === "/api/v1/keys" && method === "POST") json(KEY, 201);
   else if (url === "/api/v1/keys") json({ data: [KEY] });
+  else if (url === "/api/v1/keys/abcdefgh/rotate") json(ROTATED);
   else if (url === "/api/v1/models/m-2/pull") {
     const progress = { pulled_bytes: 5e6, total_bytes: 1e7, source: "file:///x", done: false };
     response.end(`event: progress\ndata: ${JSON.stringify(progress)}\n\nevent: done\ndata: {}\n\n`);
@@ -135,7 +160,9 @@ describe("the command line", () => {
 
   it("shows the masters as a group, and has one hand over, shorten its log or leave", async () => {
     const status = await heddle(["cluster", "status"]);
-    expect(status.stdout).toMatch(/master-2 +7 +2 +20 +20 +00ff +master-1/);
+    expect(status.stdout).toMatch(
+      /master-2 +degraded +1\/2 \(needs 2\) +7 +20 +20 +00ff +master-1/,
+    );
     const members = await heddle(["cluster", "members"]);
     expect(members.stdout).toMatch(/master-1 +1 +follower +yes +3 +h:1\nmaster-2 +2 +leader/);
     expect(await heddle(["cluster", "transfer", "master-1"])).toMatchObject({ code: 0 });
@@ -144,6 +171,41 @@ describe("the command line", () => {
     expect(await heddle(["cluster", "remove", "master-1"])).toMatchObject({ code: 0 });
     const url = "/api/v1/cluster/masters/master-1";
     expect(calls.at(-1)).toMatchObject({ method: "DELETE", url });
+  });
+
+  it("rotates a key: the new text alone is on standard output, the old one's end beside it", async () => {
+    const rotated = await heddle(["keys", "rotate", "abcdefgh", "--overlap", "7d"]);
+    expect(rotated).toMatchObject({ code: 0, stdout: "hdl_live_newnewne_x\n" });
+    expect(rotated.stderr).toContain("newnewne takes the place of abcdefgh");
+    expect(rotated.stderr).toContain("2030-01-01");
+    expect(calls.at(-1)).toEqual({
+      method: "POST",
+      url: "/api/v1/keys/abcdefgh/rotate",
+      body: { overlap_seconds: 604_800 },
+    });
+    const json = await heddle(["keys", "rotate", "abcdefgh", "-o", "json"]);
+    expect(JSON.parse(json.stdout)).toEqual(ROTATED);
+    expect(calls.at(-1)?.body).toEqual({});
+    expect(await heddle(["keys", "rotate", "abcdefgh", "--overlap", "soon"])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--overlap "soon": give a whole number'),
+    });
+  });
+
+  it("rotates the key that it works with itself, and keeps the new one for the next start", async () => {
+    const data = mkdtempSync(join(tmpdir(), "heddle-rotate-"));
+    const credentials = join(data, "credentials.json");
+    writeFileSync(credentials, JSON.stringify({ endpoint, api_key: KEY.key }));
+    const env = { HEDDLE_DATA: data, HEDDLE_ENDPOINT: "", HEDDLE_API_KEY: "" };
+    const rotated = await heddle(["keys", "rotate", "abcdefgh"], env);
+    expect(rotated).toMatchObject({ code: 0, stdout: "hdl_live_newnewne_x\n" });
+    expect(rotated.stderr).toContain(`${data} keeps the new key`);
+    expect(JSON.parse(readFileSync(credentials, "utf8"))).toEqual({
+      ...{ endpoint, api_key: "hdl_live_newnewne_x" },
+    });
+    expect(readFileSync(join(data, "bootstrap-key"), "utf8")).toBe("hdl_live_newnewne_x\n");
+    expect(statSync(credentials).mode & 0o777).toBe(0o600);
+    rmSync(data, { recursive: true });
   });
 
   it("makes a key whose text alone is on standard output, lists keys and revokes one", async () => {
@@ -243,6 +305,39 @@ describe("the command line", () => {
     });
   });
 
+  it("says how to start a further master, with a join token of its own under TLS", async () => {
+    const token = join(tmpdir(), `heddle-join-token-${process.pid}`);
+    const add = ["cluster", "add", "master-3", "--address", "10.0.0.3:8081"];
+    const { stdout } = await heddle([...add, "--data", "/d", "--join-token-file", token]);
+    expect(stdout).toBe(
+      `heddle-master --name master-3 --peers master-1=h:1,master-2=h:2,master-3=10.0.0.3:8081 --grpc-host 10.0.0.3 --grpc-port 8081 --tls --join-token-file ${token} --data /d\n`,
+    );
+    expect(readFileSync(token, "utf8")).toBe("hdlj_made\n");
+    rmSync(token);
+    const again = await heddle(["cluster", "add", "master-2", "--address", "h:2"]);
+    expect(again).toMatchObject({
+      code: 5,
+      stderr: expect.stringContaining("belongs to the group"),
+    });
+    expect(await heddle(["cluster", "add", "m", "--address", "nowhere"])).toMatchObject({
+      code: 2,
+    });
+    const made = await heddle(["cluster", "join-token", "--role", "worker"]);
+    expect(made.stdout).toBe("hdlj_made\n");
+    expect(calls.at(-1)).toMatchObject({ body: { role: "worker" } });
+  });
+
+  it("shows the cluster's figures and resources as tables and whole", async () => {
+    const metrics = await heddle(["cluster", "metrics"]);
+    expect(metrics.stdout).toMatch(/2 ready, 1 suspect +3\/8 +1\.5\/64 +1\.0\/4\.0 GiB/);
+    const json = await heddle(["cluster", "metrics", "-o", "json"]);
+    expect(JSON.parse(json.stdout)).toEqual(CLUSTER);
+    const resources = await heddle(["cluster", "resources"]);
+    expect(resources.stdout).toMatch(
+      /w1 +worker +ready +1\/4 +0\.5 +1\.0\/2\.0 GiB.*1\/2 H100\nall /,
+    );
+  });
+
   it("removes a model", async () => {
     expect(await heddle(["models", "remove", "m-2"])).toMatchObject({ code: 0, stdout: "" });
     expect(calls.at(-1)).toMatchObject({ method: "DELETE", url: "/api/v1/models/m-2" });
@@ -254,7 +349,8 @@ describe("the command line", () => {
     const loaded = [...trace.stderr.matchAll(/Storing (file:\S+)/g)].map(([, url]) => url ?? "");
     const own = loaded.filter((url) => !url.includes("/commander/"));
     const ours = new Set(own.filter((url) => url.includes("/apps/cli/")));
-    expect([...ours]).toEqual([`file://${MAIN}`]);
+    const verbs = MAIN.replace("main.ts", "cluster-verbs.ts");
+    expect([...ours].sort()).toEqual([`file://${verbs}`, `file://${MAIN}`]);
     expect(own.filter((url) => url.includes("/libs/"))).toEqual([]);
   });
 });

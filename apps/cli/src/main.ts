@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { readFileSync } from "node:fs";
 import { Command, CommanderError, Option } from "commander";
+import { addCluster, type Lazy } from "./cluster-verbs.ts";
 
 /**
  * The command line. Only commander is loaded here; each command loads its own code when it runs,
@@ -42,10 +43,6 @@ async function main(): Promise<number> {
   }
 }
 
-type Lazy = (
-  load: () => Promise<(command: Command) => Promise<number>>,
-) => (...args: unknown[]) => Promise<void>;
-
 function addUp(program: Command, lazy: Lazy): void {
   program
     .command("up")
@@ -61,6 +58,7 @@ function addUp(program: Command, lazy: Lazy): void {
     )
     .option("--model <file>", "a GGUF file to serve")
     .option("--profile <name>", "demo (small real model), gpu (the full catalog), tiny (noise)")
+    .option("--tls", "certificates and TLS between the processes")
     .option("--once", "stop after the self-check; exit 0 if it went well")
     .option("--verbose", "the same as --log-level info")
     .option("--log-level <level>", "the processes' lines to show: debug, info, warn, error", "warn")
@@ -127,36 +125,16 @@ function addKeys(program: Command, lazy: Lazy): void {
     .description("list the keys")
     .action(lazy(async () => (await import("./commands/keys.ts")).listKeys));
   keys
+    .command("rotate")
+    .description("make a new key in place of one, which still works for a while")
+    .argument("<id>", "the eight characters after hdl_<environment>_")
+    .option("--overlap <time>", "how long the old key still works: 0, 15m, 24h, 7d (else 24h)")
+    .action(lazy(async () => (await import("./commands/keys.ts")).rotateKey));
+  keys
     .command("revoke")
     .description("revoke a key at once")
     .argument("<id>", "the eight characters after hdl_<environment>_")
     .action(lazy(async () => (await import("./commands/keys.ts")).revokeKey));
-}
-
-function addCluster(program: Command, lazy: Lazy): void {
-  const cluster = program.command("cluster").description("the masters of the cluster, as a group");
-  cluster
-    .command("status")
-    .description("the leader, the term and how far each master is")
-    .action(lazy(async () => (await import("./commands/cluster.ts")).clusterStatus));
-  cluster
-    .command("members")
-    .description("list the masters; a further one joins when it is started with --peers")
-    .action(lazy(async () => (await import("./commands/cluster.ts")).clusterMembers));
-  cluster
-    .command("transfer")
-    .description("have the leader hand over")
-    .argument("[master]", "whom to (else any other)")
-    .action(lazy(async () => (await import("./commands/cluster.ts")).transferLeadership));
-  cluster
-    .command("snapshot")
-    .description("have the master that answers take a snapshot and shorten its log")
-    .action(lazy(async () => (await import("./commands/cluster.ts")).takeSnapshot));
-  cluster
-    .command("remove")
-    .description("take a master out of the group, after which its process may be ended")
-    .argument("<master>", "its name")
-    .action(lazy(async () => (await import("./commands/cluster.ts")).removeMaster));
 }
 
 function readVersion(): string {

@@ -5,7 +5,7 @@ import { terminal } from "./output/terminal.ts";
 /** What the reader can do about an error whose message does not say it already. */
 const FIXES: Partial<Readonly<Record<ErrorCode, string>>> = {
   invalid_api_key:
-    "Give a key with --api-key or HEDDLE_API_KEY; `heddle up` keeps its own in ~/.heddle/credentials.json.",
+    "Give a key with --api-key or HEDDLE_API_KEY; `heddle up` keeps its own in bootstrap-key and credentials.json of its data directory (~/.heddle, or --data): put a good one there.",
   permission_denied: "Ask an administrator for a key with this permission.",
   model_not_found: "`heddle models list` shows the models that there are.",
   rate_limit_exceeded: "Wait a moment and try again.",

@@ -4,6 +4,7 @@ import { KeysController } from "./keys/keys.controller.ts";
 import { ModelsController } from "./models/models.controller.ts";
 import { ClusterController } from "./operations/cluster.controller.ts";
 import { HealthController } from "./operations/health.controller.ts";
+import { JoinTokensController } from "./operations/join-tokens.controller.ts";
 import { WorkersController } from "./operations/workers.controller.ts";
 import { SettingsController } from "./settings/settings.controller.ts";
 
@@ -15,6 +16,7 @@ export const CONTROLLERS: readonly Type[] = [
   WorkersController,
   ClusterController,
   SettingsController,
+  JoinTokensController,
   HealthController,
 ];
 

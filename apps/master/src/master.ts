@@ -12,6 +12,7 @@ import type { NestFastifyApplication } from "@nestjs/platform-fastify";
 import type { Registry } from "prom-client";
 import { AccessGuard } from "./http/access.ts";
 import { ErrorFilter } from "./http/error-filter.ts";
+import { HEARTBEAT_MS } from "./http/event-stream.ts";
 import { createHttpAdapter, type HttpLimits } from "./http/fastify-server.ts";
 import { IdempotentChanges } from "./http/idempotent-changes.ts";
 import { LastUsed } from "./http/last-used.ts";
@@ -24,8 +25,13 @@ import { CONTROLLERS, masterModule } from "./master.module.ts";
 import { ModelCatalog } from "./models/model-catalog.ts";
 import { ModelPulls } from "./models/model-pulls.ts";
 import { ROUTES } from "./operations/cluster.controller.ts";
+import { exposeClusterMetrics } from "./operations/cluster-gauges.ts";
+import { ClusterMetrics } from "./operations/cluster-metrics.ts";
 import { ClusterReport } from "./operations/cluster-report.ts";
 import { METRICS_REGISTRY } from "./operations/health.controller.ts";
+import { AUTHORITY_HASH } from "./operations/join-tokens.controller.ts";
+import { exposeRaftMetrics } from "./operations/raft-metrics.ts";
+import { Throughput } from "./operations/throughput.ts";
 import {
   CONTROL_PLANE,
   type ControlPlane,
@@ -49,10 +55,16 @@ export interface MasterOptions {
   /** 0 takes a free one. */
   readonly port: number;
   readonly http: HttpLimits;
+  /** What join tokens pin: the hash of what signs the nodes' certificates; undefined without TLS. */
+  readonly authorityHash?: string | undefined;
+  /** Calls that wait on this master for a replica. */
+  readonly queued: () => number;
   /** Inference calls at once. */
   readonly maxCalls: number;
   /** The longest that one call may take. */
   readonly deadlineMs: number;
+  /** How often a silent stream says that it lives; 15,000 where absent. */
+  readonly heartbeatMs?: number;
   /** Further controllers; each of their routes needs a permission as all do. */
   readonly controllers?: readonly Type[];
 }
@@ -69,6 +81,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   const controllers = [...CONTROLLERS, ...(options.controllers ?? [])];
   const inFlight = new InFlight(options.maxCalls);
   const lastUsed = new LastUsed();
+  const throughput = new Throughput(options.control, options.directory);
   const verifier = new KeyVerifier<ApiKeyRecord>({
     lookup: (id) => options.control.state.keys.get(id),
     pepper: options.pepper,
@@ -77,6 +90,8 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   const app = await NestFactory.create<NestFastifyApplication>(
     masterModule(controllers, [
       ...partsFor(options, inFlight),
+      { provide: AUTHORITY_HASH, useValue: options.authorityHash ?? null },
+      { provide: ClusterMetrics, useValue: clusterMetrics(options, throughput) },
       { provide: LastUsed, useValue: lastUsed },
       { provide: ROUTES, useValue: listRoutes(controllers) },
     ]),
@@ -93,8 +108,21 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
     close: async (graceMs) => {
       await inFlight.close(graceMs);
       await app.close();
+      throughput.close();
     },
   };
+}
+
+/** The cluster's figures, which /metrics shows too. */
+function clusterMetrics(options: MasterOptions, throughput: Throughput): ClusterMetrics {
+  const { control, directory, masterId, queued, registry } = options;
+  const tasksOn = () => [];
+  const metrics = new ClusterMetrics({
+    ...{ control, directory, masterId, queued, throughput, tasksOn },
+  });
+  exposeClusterMetrics(registry, metrics);
+  if (control.group) exposeRaftMetrics(registry, control.group);
+  return metrics;
 }
 
 /** The parts that the controllers are given, built from the bottom up. */
@@ -117,6 +145,7 @@ function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
     inFlight,
     dispatch: options.dispatch,
     deadlineMs: options.deadlineMs,
+    heartbeatMs: options.heartbeatMs ?? HEARTBEAT_MS,
   });
   return [
     { provide: CONTROL_PLANE, useValue: control },

@@ -9,6 +9,7 @@ import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import type { IdempotentRequest, KeptAnswer } from "@heddle/control/idempotency";
 import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
+import type { Backup } from "./consensus/live-backup.ts";
 
 /** The joints between the master's HTTP side, its dispatch and its replicated state. */
 
@@ -53,6 +54,36 @@ export interface ControlGroup {
   /** Takes a snapshot of this master's state and drops its log before it. */
   takeSnapshot(): Promise<void>;
   removeMember(name: string): Promise<void>;
+  /**
+   * This master's state as of now or later; `isStale` does without the leader, whose word makes sure
+   * that it holds every change that was answered.
+   */
+  takeBackup(isStale: boolean): Promise<Backup>;
+  /** What this master counted since its start. */
+  counts(): RaftCounts;
+}
+
+/** Figures of a master's replica since its start. */
+export interface RaftCounts {
+  /** Changes that this master proposed, and those that were not made or not known to be. */
+  readonly proposals: number;
+  readonly proposalsFailed: number;
+  /** Seconds from a proposal to its reply, over those that succeeded. */
+  readonly proposalSeconds: number;
+  /** Times that it stood for election. */
+  readonly elections: number;
+  readonly snapshotsTaken: number;
+  readonly snapshotsInstalled: number;
+  /** Durable writes to the log: by the upper bound in seconds (the last is infinite), and their sum. */
+  readonly appends: DurationCounts;
+}
+
+/** A histogram: how many durations were at most each bound, and above the one before. */
+export interface DurationCounts {
+  readonly boundsSeconds: readonly number[];
+  /** One more than there are bounds: the last is of those above all. */
+  readonly counts: readonly number[];
+  readonly sumSeconds: number;
 }
 
 export interface GroupStatus {
@@ -121,12 +152,17 @@ export interface NodeView {
   readonly name: string;
   readonly address: string;
   readonly version: string;
+  /** `suspect` has missed its last heartbeats and gets no new work. */
+  readonly state: "ready" | "suspect";
   readonly attachedAtMs: number;
   readonly lastSeenMs: number;
   readonly cpuPercent: number;
   readonly cpuCount: number;
   readonly memoryBytes: number;
   readonly memoryUsedBytes: number;
+  /** Of the file system that holds the node's data. */
+  readonly diskBytes: number;
+  readonly diskUsedBytes: number;
   readonly gpus: readonly GpuView[];
   readonly replicas: readonly ReplicaStatus[];
 }
@@ -152,6 +188,8 @@ export interface PullProgress {
 /** The nodes attached to this master now; volatile, never in the replicated state. */
 export interface NodeDirectory {
   nodes(): readonly NodeView[];
+  /** Every replica of a deployment, as last reported; costs no look at other nodes. */
+  replicasOf(deployment: string): readonly ReplicaStatus[];
   /** Has a worker pull weights into its cache. Rejects with `unavailable` where no worker is. */
   pull(weights: WeightsSpec, signal: AbortSignal): AsyncIterable<PullProgress>;
 }

@@ -3,9 +3,14 @@ import { join } from "node:path";
 import { type AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
-import { bindServer, closeServer } from "@heddle/rpc/server";
+import { authorityHash, type CertificateAuthority } from "@heddle/rpc/pki/certificate-authority";
+import type { RunningCredentials } from "@heddle/rpc/pki/node-credentials";
+import { formatAuthority } from "@heddle/rpc/pki/tls-files";
+import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import type { Registry } from "prom-client";
 import type { ClusterLink, ClusterLinkOptions } from "./cluster/cluster-link.ts";
+import { EnrollmentService } from "./cluster/enrollment-service.ts";
+import { openMasterTls } from "./cluster/master-credentials.ts";
 import { type MasterConfig, readConfig, usageText } from "./config/config.ts";
 import { readClusterToken } from "./config/secrets.ts";
 import { VERSION } from "./config/version.ts";
@@ -15,6 +20,9 @@ import { RaftControlPlane, type RaftControlPlaneOptions } from "./consensus/raft
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { createMaster, type Master } from "./master.ts";
+import { type CatalogSeed, fileSeed, profileSeed } from "./models/seed.ts";
+import { isOfflineCommand, runOfflineCommand } from "./offline/offline-command.ts";
+import { checkNoRecoveryUnderWay } from "./offline/recover-group.ts";
 import { exposeDispatchMetrics } from "./operations/dispatch-metrics.ts";
 
 /** `startClusterLink`, or another link with the same ports. */
@@ -24,12 +32,14 @@ export type StartClusterLink = (options: ClusterLinkOptions) => ClusterLink;
  * The master's process: reads the configuration, starts all parts, says `ready` in one log line,
  * and ends with code 0 after SIGTERM or SIGINT. A start that fails says why in one line on standard
  * error and ends with code 1. One that was removed from its group ends with code 8, and must not be
- * started again on its data.
+ * started again on its data. With `backup`, `restore` or `recover` as the first argument it works on a
+ * stopped master's data instead.
  */
 export async function runMaster(
   args: readonly string[],
   startClusterLink: StartClusterLink,
 ): Promise<void> {
+  if (isOfflineCommand(args)) process.exit(await runOfflineCommand(args));
   if (args.includes("--help")) {
     process.stdout.write(usageText());
     return;
@@ -59,22 +69,34 @@ async function startMaster(
 ): Promise<Running> {
   const logger = createLogger({ service: "master", level: config.logLevel });
   const registry = createRegistry("master");
+  checkNoRecoveryUnderWay(config.dataDirectory);
   const directory = join(config.dataDirectory, "control");
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const lock = await lockDirectory(directory);
-  const clusterToken = await readClusterToken(config.clusterTokenFile);
+  const { credentials, authority, clusterToken } = await openCredentials(config, logger);
   const { grpcHost: host, grpcPort: port, masterId, maxQueued, maxWaitMs } = config;
-  const server = await bindServer({ host, port, clusterToken });
+  const server = await bindServer({ host, port, credentials });
+  const enrollment =
+    authority && enroll(config, server, { credentials, authority, clusterToken }, logger);
   const control = await openControl(config, {
-    ...{ directory, lock, server, clusterToken, logger, onRemoved },
+    ...{ directory, lock, server, credentials, logger, onRemoved },
   });
-  const { pepper, shownKey } = await prepareCluster(control, config, logger);
+  enrollment?.serve(control);
+  const prepared = {
+    bootstrapKeyFile: config.bootstrapKeyFile,
+    seed: seedOf(config),
+    authority: authority && formatAuthority(authority),
+  };
+  const { pepper, shownKey } = await prepareCluster(control, prepared, logger);
   const link = startClusterLink({
-    ...{ server, clusterToken, masterId, control, logger, maxQueued, maxWaitMs },
+    ...{ server, credentials, masterId, control, logger, maxQueued, maxWaitMs },
   });
   exposeDispatchMetrics(registry, () => link.stats());
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
-  const master = await listen(config, { control, link, pepper, logger, registry, ledger });
+  const master = await listen(config, {
+    ...{ control, link, pepper, logger, registry, ledger },
+    authorityHash: authority && authorityHash(authority.certificate),
+  });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
   logger.info({ http: master.url, grpc: server.address, version: VERSION }, "ready");
   const close = async (): Promise<void> => {
@@ -83,15 +105,54 @@ async function startMaster(
     await ledger.close();
     await control.close();
     await closeServer(server.server, 1_000);
+    credentials.close();
   };
   return { logger, close };
+}
+
+function seedOf({ profile, modelFile }: MasterConfig): CatalogSeed | undefined {
+  if (modelFile !== undefined) return fileSeed(modelFile);
+  return profile && profileSeed(profile);
+}
+
+interface OwnCredentials {
+  readonly credentials: RunningCredentials;
+  readonly authority: CertificateAuthority | undefined;
+  readonly clusterToken: string;
+}
+
+/** With TLS this master's certificate; else the token that all nodes share. */
+async function openCredentials(config: MasterConfig, log: Logger): Promise<OwnCredentials> {
+  const { dataDirectory, masterId: name, authorityFile, joinTokenFile, peers } = config;
+  const clusterToken = await readClusterToken(config.clusterTokenFile);
+  if (!config.tls) {
+    return { credentials: { clusterToken, close: () => {} }, authority: undefined, clusterToken };
+  }
+  const others = [...peers].flatMap(([peer, address]) => (peer === name ? [] : [address]));
+  const { certificateLifetimeMs } = config;
+  const own = { dataDirectory, name, authorityFile, joinTokenFile, certificateLifetimeMs };
+  return { ...(await openMasterTls({ ...own, others, log })), clusterToken };
+}
+
+function enroll(
+  { certificateLifetimeMs }: MasterConfig,
+  { server }: BoundServer,
+  own: OwnCredentials & { readonly authority: CertificateAuthority },
+  log: Logger,
+): EnrollmentService {
+  const { authority, clusterToken } = own;
+  if (!own.credentials.tls) throw new Error("there is an authority, but no certificate");
+  const { tls } = own.credentials;
+  return new EnrollmentService(server, {
+    ...{ authority, tls, clusterToken, certificateLifetimeMs, log },
+  });
 }
 
 function openControl(
   config: MasterConfig,
   parts: Pick<
     RaftControlPlaneOptions,
-    "directory" | "lock" | "server" | "clusterToken" | "logger" | "onRemoved"
+    "directory" | "lock" | "server" | "credentials" | "logger" | "onRemoved"
   >,
 ): Promise<RaftControlPlane> {
   const { masterId: name, peers, walSegmentBytes, snapshotEntries, raftPort } = config;
@@ -116,10 +177,11 @@ interface Started {
   readonly logger: Logger;
   readonly registry: Registry;
   readonly ledger: UsageLedger;
+  readonly authorityHash: string | undefined;
 }
 
 function listen(config: MasterConfig, started: Started): Promise<Master> {
-  const { control, link, pepper, logger, registry, ledger } = started;
+  const { control, link, pepper, logger, registry, ledger, authorityHash } = started;
   return createMaster({
     control,
     dispatch: link.dispatch,
@@ -128,6 +190,8 @@ function listen(config: MasterConfig, started: Started): Promise<Master> {
     logger,
     registry,
     usageSink: (row) => ledger.record(row),
+    authorityHash,
+    queued: () => link.stats().queued,
     masterId: config.masterId,
     version: VERSION,
     dataDirectory: config.dataDirectory,

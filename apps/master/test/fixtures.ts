@@ -7,6 +7,10 @@ export class ListedNodes implements NodeDirectory {
   nodes(): readonly NodeView[] {
     return this.views;
   }
+  replicasOf(deployment: string) {
+    const all = this.views.flatMap(({ replicas }) => replicas);
+    return all.filter((replica) => replica.deployment === deployment);
+  }
   async *pull() {
     yield { pulledBytes: 5, totalBytes: 10, source: "builtin://tiny", done: false };
     yield { pulledBytes: 10, totalBytes: 10, source: "builtin://tiny", done: true };
@@ -54,12 +58,15 @@ export function replicaOn(
     name: id,
     address: "127.0.0.1:1",
     version: "0.0.0-test",
+    state: "ready",
     attachedAtMs: 1,
     lastSeenMs: 2,
     cpuPercent: 12,
     cpuCount: 2,
     memoryBytes: 100,
     memoryUsedBytes: 50,
+    diskBytes: 1000,
+    diskUsedBytes: 400,
     gpus: [],
     replicas: [
       {

@@ -78,6 +78,16 @@ export class MasterGroup {
     return this.#place(name).directory ?? join(this.folder, name);
   }
 
+  /** host:port of the master's gRPC, which it keeps over restarts. */
+  async address(name: string): Promise<string> {
+    await this.#choosePorts(name);
+    return `127.0.0.1:${this.#ports.get(name)}`;
+  }
+
+  get tokenFile(): string {
+    return join(this.folder, "token");
+  }
+
   /** Resolves when all are ready. */
   async startAll(): Promise<void> {
     await Promise.all(this.names.map((name) => this.start(name)));
@@ -145,7 +155,7 @@ export class MasterGroup {
       ...["--grpc-port", String(this.#ports.get(name))],
       ...["--http-host", host, "--grpc-host", host, "--insecure-bind"],
       ...(this.#ports.size > 1 ? ["--peers", peers.join(",")] : []),
-      ...["--cluster-token-file", join(this.folder, "token")],
+      ...["--cluster-token-file", this.tokenFile],
       ...["--bootstrap-key-file", join(this.folder, "admin-key"), "--profile", "tiny"],
       ...["--wal-segment-mib", "1", "--drain-ms", "100", ...this.#flags],
     ];
@@ -248,7 +258,27 @@ export async function eventually(what: string, condition: () => Promise<boolean>
   }
 }
 
-async function freePort(): Promise<number> {
+/** The first of so many free ports in a row. */
+export async function freePorts(count: number): Promise<number> {
+  for (;;) {
+    const first = await freePort();
+    const others = Array.from({ length: count - 1 }, (_, at) => first + 1 + at);
+    const free = await Promise.all(others.map((port) => port < 65_000 && isFree(port)));
+    if (free.every(Boolean)) return first;
+  }
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const server = createServer();
+  const listening = once(server, "listening").then(() => true);
+  const failed = once(server, "error").then(() => false);
+  server.listen(port, "127.0.0.1");
+  const isMine = await Promise.race([listening, failed]).catch(() => false);
+  if (isMine) server.close();
+  return isMine;
+}
+
+export async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as { port: number };

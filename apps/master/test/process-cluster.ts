@@ -85,13 +85,18 @@ export class ProcessCluster {
     this.openai = this.client(this.adminKey);
   }
 
-  async startWorker(): Promise<ChildProcess> {
+  /** `name` chooses the data directory: that of an earlier worker makes this one its next start. */
+  async startWorker(
+    flags: readonly string[] = [],
+    name = `worker-${this.workers.length + 1}`,
+  ): Promise<ChildProcess> {
     const { child } = await this.#spawn(WORKER, [
-      ...["--data", join(this.data, `worker-${this.workers.length + 1}`)],
+      ...["--data", join(this.data, name)],
       ...["--grpc-host", "127.0.0.1", "--grpc-port", "0", "--threads", "1"],
       ...["--models-cache", join(this.data, "cache"), "--masters", this.#grpc],
       ...this.#tokenFlags(),
       ...(this.#options.workerFlags ?? []),
+      ...flags,
     ]);
     this.workers.push(child);
     return child;

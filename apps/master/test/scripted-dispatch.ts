@@ -8,6 +8,8 @@ export interface Script {
   tokenDelayMs?: number;
   /** Tokens after which the call fails with this error. */
   failAfter?: { tokens: number; error: AppError };
+  /** The start waits for it, as for a free replica. */
+  startAfter?: Promise<unknown>;
   /** Rejects the start. */
   refuseWith?: AppError;
   /** Tokens after which the events end without `done`, as a lost worker would. */
@@ -31,6 +33,7 @@ export class ScriptedDispatch implements InferenceDispatch {
   async start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer> {
     this.calls.push(call);
     if (this.calls.length > MAX_REMEMBERED) this.calls.shift();
+    await this.script.startAfter;
     if (this.script.refuseWith) throw this.script.refuseWith;
     signal.throwIfAborted();
     return { node: "node-test", events: this.#events(call.request, { ...this.script }, signal) };

@@ -97,10 +97,10 @@ export class TestCluster {
     settings: Partial<ClusterLinkOptions> & { readonly grpcPort?: number } = {},
   ): Promise<void> {
     const { grpcPort: port = 0, ...options } = settings;
-    this.#server = await bindServer({ host: "127.0.0.1", port, clusterToken });
+    this.#server = await bindServer({ host: "127.0.0.1", port, credentials: { clusterToken } });
     this.#link = startClusterLink({
       server: this.#server,
-      clusterToken,
+      credentials: { clusterToken },
       masterId: "master-1",
       control: this.control,
       logger: silentLog,

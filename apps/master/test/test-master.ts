@@ -75,6 +75,7 @@ export async function startTestMaster(overrides: Partial<MasterOptions> = {}): P
     pepper: PEPPER,
     logger: createLogger({ service: "master-test", level: "silent" }),
     registry: new Registry(),
+    queued: () => 0,
     masterId: "master-test",
     version: "0.0.0-test",
     dataDirectory: tmpdir(),

@@ -8,6 +8,7 @@ import { nodeIdentity } from "@heddle/rpc/node/identity";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Machine } from "@heddle/rpc/node/machine";
 import type { NodeFlags } from "@heddle/rpc/node/node-flags";
+import { ownCredentials } from "@heddle/rpc/node/own-credentials";
 import type { RunningNode } from "@heddle/rpc/node/run-node";
 import { bindServer } from "@heddle/rpc/server";
 import { Module } from "@nestjs/common";
@@ -42,12 +43,13 @@ export async function startParameterServer(
   log: NodeLog,
 ): Promise<RunningNode> {
   const nodeId = nodeIdentity(flags.dataDirectory);
+  const credentials = await ownCredentials(flags, "parameter-server", log);
   const machine = new Machine(flags.dataDirectory);
   await machine.start();
   const { server, address } = await bindServer({
     host: flags.grpcHost,
     port: flags.grpcPort,
-    clusterToken: flags.clusterToken,
+    credentials,
   });
   const health = new Health();
   const app = await NestFactory.createMicroservice(ParameterServerModule, {
@@ -68,7 +70,7 @@ export async function startParameterServer(
     (master) =>
       new Attachment({
         master,
-        clusterToken: flags.clusterToken,
+        credentials,
         register,
         heartbeat: () => ({ ...machine.usage(), replicas: [] }),
         log,
@@ -79,6 +81,7 @@ export async function startParameterServer(
     machine.stop();
     await Promise.all(attachments.map((attachment) => attachment.close()));
     await app.close();
+    credentials.close();
   };
   return { nodeId, address: register.address, close };
 }

@@ -14,13 +14,15 @@ export interface EnginePorts {
 
 /**
  * Starts an engine and resolves when it can take requests; rejects with an AppError. `onExit` is
- * called at most once, when the engine ends without `close` having been asked for.
+ * called at most once, when the engine ends without `close` having been asked for. `signal` ends the
+ * loading; the promise rejects then.
  */
 export type EngineFactory = (start: {
   readonly spec: DeploymentSpec;
   readonly modelPath: string;
   readonly sink: EngineEventSink;
   readonly onExit: (error: AppError) => void;
+  readonly signal: AbortSignal;
 }) => Promise<Engine>;
 
 /** Resolves with the path of the verified weights file; rejects with an AppError. */

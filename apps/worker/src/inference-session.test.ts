@@ -34,13 +34,17 @@ beforeEach(async () => {
   replicas = new ReplicaSet(scriptedPorts, { maxSequences: 16 }, silent, () => {});
   await replicas.load({ key: "m", engine: "llama", weights, options: {} });
   await vi.waitFor(() => expect(replicas.statuses()[0]?.phase).toBe("ready"));
-  const { server, address } = await bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  const { server, address } = await bindServer({
+    host: "127.0.0.1",
+    port: 0,
+    credentials: { clusterToken },
+  });
   server.addService(workerInferenceService, {
     session: (call: ConstructorParameters<typeof InferenceSession>[0]) => {
       new InferenceSession(call, replicas);
     },
   });
-  const peer = new Peer(address, clusterToken);
+  const peer = new Peer(address, { clusterToken });
   stream = peer.duplex(sessionMethod);
   frames = [];
   stream.on("data", (frame) => frames.push(frame.events.map(decodeEvent)));

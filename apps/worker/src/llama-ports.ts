@@ -1,7 +1,9 @@
+import type { Engine } from "@heddle/contracts/engine";
 import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { startLlamaEngine } from "@heddle/engines/llama/llama-engine";
 import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import type { EnginePorts } from "./engine-ports.ts";
+import { reasoningStyleOf } from "./reasoning-style.ts";
 
 export interface LlamaPortsOptions {
   /** Where weights are kept between starts. */
@@ -13,10 +15,12 @@ export interface LlamaPortsOptions {
 /** The engines that workers run: llama.cpp in a process per model, on weights from the cache. */
 export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions): EnginePorts {
   return {
-    startEngine: async ({ spec, modelPath, sink, onExit }) => {
+    startEngine: async ({ spec, modelPath, ...start }) => {
       // Read by us first: a damaged file gets a reason here, and the native reader never sees it.
-      await readGguf(modelPath);
-      return startLlamaEngine({ modelPath, options: spec.options, sink, onExit });
+      const { metadata } = await readGguf(modelPath);
+      const template = spec.options.chatTemplate ?? metadata.get("tokenizer.chat_template");
+      const engine = await startLlamaEngine({ ...start, modelPath, options: spec.options });
+      return withReasoning(engine, typeof template === "string" ? template : "");
     },
     pullWeights: (weights, { signal, onProgress }) =>
       pullWeights(weights, {
@@ -26,5 +30,18 @@ export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions):
         onProgress: (pulledBytes, totalBytes, source) =>
           onProgress({ pulledBytes, totalBytes, source }),
       }),
+  };
+}
+
+/** The engine, which also tells how its chat template has the model mark its reasoning. */
+function withReasoning(engine: Engine, template: string): Engine {
+  const reasoning = reasoningStyleOf(template);
+  if (reasoning === undefined) return engine;
+  return {
+    info: { ...engine.info, reasoning },
+    submit: (id, request, options) => engine.submit(id, request, options),
+    cancel: (id) => engine.cancel(id),
+    load: () => engine.load(),
+    close: () => engine.close(),
   };
 }

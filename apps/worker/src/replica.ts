@@ -18,7 +18,7 @@ import type { EnginePorts, PullState } from "./engine-ports.ts";
 /** Delays between restarts of an engine that crashes. */
 const restartBackoff = { baseMs: 250, maxMs: 30_000 };
 
-/** An engine that is still loading cannot be told to stop; it is closed as soon as it has loaded. */
+/** How long an unload waits for a pull or a load to stop; it goes on in the background then. */
 const maxCloseWaitMs = 3_000;
 
 /** A request that an engine works on. */
@@ -143,7 +143,9 @@ export class Replica {
       modelPath,
       sink: (events) => this.#dispatch(events),
       onExit: (error) => exit.resolve(error),
+      signal: this.#closing.signal,
     });
+    // It may have become ready in the moment in which it was told to stop.
     if (this.#closing.signal.aborted) {
       await engine.close();
       throw new AppError("cancelled", `${this.spec.key} was unloaded while it loaded`);

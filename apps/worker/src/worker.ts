@@ -3,12 +3,14 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import type { EngineOptions } from "@heddle/contracts/engine";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Health } from "@heddle/rpc/health";
 import { Attachment } from "@heddle/rpc/node/attachment";
 import { nodeIdentity } from "@heddle/rpc/node/identity";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Machine } from "@heddle/rpc/node/machine";
 import type { NodeFlags } from "@heddle/rpc/node/node-flags";
+import { ownCredentials } from "@heddle/rpc/node/own-credentials";
 import type { RunningNode } from "@heddle/rpc/node/run-node";
 import { encodeReplica } from "@heddle/rpc/node-codec";
 import { workerInferenceService } from "@heddle/rpc/proto";
@@ -48,6 +50,7 @@ export async function startWorker(
   log: NodeLog,
 ): Promise<RunningNode> {
   const nodeId = nodeIdentity(options.dataDirectory);
+  const credentials = await ownCredentials(options, "worker", log);
   const machine = new Machine(options.dataDirectory);
   await machine.start();
   let attachments: Attachment[] = [];
@@ -55,14 +58,14 @@ export async function startWorker(
     for (const attachment of attachments) attachment.report();
   });
   const health = new Health();
-  const { app, address } = await serve(options, replicas, ports, health);
+  const { app, address } = await serve({ ...options, credentials }, replicas, ports, health);
   const advertised = options.advertise ?? address;
   const incarnation = randomUUID();
   attachments = options.masters.map(
     (master) =>
       new Attachment({
         master,
-        clusterToken: options.clusterToken,
+        credentials,
         register: {
           nodeId,
           incarnation,
@@ -87,12 +90,13 @@ export async function startWorker(
     await drained(replicas, drainMs);
     await replicas.close();
     await app.close();
+    credentials.close();
   };
   return { nodeId, address: advertised, close };
 }
 
 async function serve(
-  options: WorkerOptions,
+  options: WorkerOptions & { readonly credentials: NodeCredentials },
   replicas: ReplicaSet,
   ports: EnginePorts,
   health: Health,
@@ -100,7 +104,7 @@ async function serve(
   const { server, address } = await bindServer({
     host: options.grpcHost,
     port: options.grpcPort,
-    clusterToken: options.clusterToken,
+    credentials: options.credentials,
   });
   const strategy = new BoundGrpcTransport(server, ["heddle.v1.WorkerModels"], (bound) => {
     health.addTo(bound);

@@ -83,16 +83,20 @@ export class DurableLog {
     return this.memory.snapshot().index;
   }
 
-  /** Writes the first snapshot of a new group, the same on each of its first members. */
+  /**
+   * Writes the first snapshot of a new group, the same on each of its first members. A group that
+   * begins with another's state goes on from that one's position, so that indexes only grow.
+   */
   async bootstrap(
     membership: MembershipState,
     chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+    id: SnapshotId = { index: 1, term: 1 },
   ): Promise<void> {
-    const id = { index: 1, term: 1 };
+    const state = { term: id.term, vote: 0, commit: id.index };
     await this.snapshots.write(this.#meta(id, membership), chunks);
-    await this.#wal.append([snapshotRecord(id), stateRecord({ term: 1, vote: 0, commit: 1 })]);
+    await this.#wal.append([snapshotRecord(id), stateRecord(state)]);
     this.memory.applySnapshot({ ...id, confState: membership.confState, data: NO_BYTES });
-    this.memory.setHardState({ term: 1, vote: 0, commit: 1 });
+    this.memory.setHardState(state);
   }
 
   /** Writes what a MsgStorageAppend holds; resolves when it and all before it are durable. */

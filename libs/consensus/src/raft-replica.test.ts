@@ -106,10 +106,10 @@ describe("a replica", () => {
     const { group, leader, others } = await groupOf(3);
     const victim = others[0];
     if (!victim) throw new Error("there is no follower");
-    victim.files.failure = new Error("EIO");
+    victim.files.fail();
     await group.settle(leader.running.propose(bytes("x")));
     await group.until("it ends", () => victim.fatal !== undefined);
-    expect(victim.fatal?.message).toMatch(/cannot write: EIO/);
+    expect(victim.fatal?.message).toMatch(/cannot write: (EIO|ENOSPC)/);
     await expect(victim.running.propose(bytes("y"))).rejects.toMatchObject({
       code: "server_error",
     });
@@ -138,7 +138,7 @@ describe("a replica", () => {
     await only.running.takeSnapshot();
     group.crash(1);
     const newest = only.files.paths().findLast((path) => path.endsWith(".snap")) as string;
-    only.files.damage(newest, 200);
+    only.files.flipBit(newest, 200, 0);
     await group.start(1);
     await group.until("all is there", () => only.machine.texts.length === 35);
     expect(only.machine.texts.at(-1)).toBe("34");

@@ -226,3 +226,27 @@ function catalogFrom(backings: readonly Backing[], backingOf: (id: ModelId) => B
   );
   return { models, deployments };
 }
+
+/** Begins the names of deployments of a user's file; no name made of a registration begins so. */
+const FILE_DEPLOYMENT = "_file-";
+
+/** The five ids, answered by one GGUF file of the user's own; `place` tells files of one name apart. */
+export function catalogOfFile(weights: WeightsSpec, place: string): Catalog {
+  const words = `${weights.file}, the file that the start was given, in place of this model.`;
+  const backing: Backing = { weights, options: {}, words, standIn: true };
+  const { models, deployments } = catalogFrom([backing], () => backing);
+  const key = `${FILE_DEPLOYMENT}${weights.key}-${place}`;
+  return {
+    models: models.map((model) => ({ ...model, deployment: key })),
+    deployments: deployments.map((spec) => ({ ...spec, key })),
+  };
+}
+
+const PROFILE_DEPLOYMENTS = new Set(
+  CATALOG_PROFILES.flatMap((profile) => catalogOf(profile).deployments.map(({ key }) => key)),
+);
+
+/** Whether a start made the deployment, under whatever profile or for a file, and no registration. */
+export function isCatalogDeployment(key: string): boolean {
+  return key.startsWith(FILE_DEPLOYMENT) || PROFILE_DEPLOYMENTS.has(key);
+}

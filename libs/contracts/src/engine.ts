@@ -76,7 +76,7 @@ export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
 export interface Usage {
   readonly promptTokens: number;
-  /** Prompt tokens whose keys and values were found in the prefix tree. */
+  /** Prompt tokens whose keys and values were found in the cache. */
   readonly cachedTokens: number;
   /** Sampled tokens over all choices, the ending one included. */
   readonly completionTokens: number;
@@ -143,7 +143,7 @@ export interface WeightsSpec {
 export interface EngineOptions {
   /** Tokens of context that one request may use. */
   readonly contextTokens?: number | undefined;
-  /** Tokens the KV cache holds over all sequences. */
+  /** Tokens that the KV cache may hold over all sequences; at least one context. */
   readonly kvTokens?: number | undefined;
   /** Requests (choices) that decode at once. */
   readonly maxSequences?: number | undefined;
@@ -192,7 +192,7 @@ export interface EngineLoad {
   readonly waiting: number;
   readonly maxSequences: number;
   readonly maxQueued: number;
-  /** KV tokens held by live sequences and by the prefix tree. */
+  /** KV tokens held by live sequences and by prefixes kept for others. */
   readonly kvUsedTokens: number;
   readonly kvTokens: number;
   /** Since the engine started. */
@@ -204,6 +204,12 @@ export interface EngineLoad {
   readonly restarts: number;
 }
 
+/**
+ * How a model marks its reasoning: `tagged` where it writes `<think>` itself, `open` where its chat
+ * template ends the prompt with that tag, so that the answer begins inside.
+ */
+export type ReasoningStyle = "tagged" | "open";
+
 export interface EngineInfo {
   /** As `llama.cpp v0.5.0 (cpu zen4)`. */
   readonly engine: string;
@@ -212,6 +218,8 @@ export interface EngineInfo {
   readonly vocabularySize: number;
   readonly parameters: number;
   readonly fileType: string;
+  /** Absent where nothing tells that the model reasons. */
+  readonly reasoning?: ReasoningStyle | undefined;
 }
 
 /** The engine port. Events of all requests come out of one sink, batched per engine step. */

@@ -7,6 +7,25 @@ const scope = z
   .string()
   .regex(/^(\*|[a-z][a-z-]*:(\*|[a-z][a-z-]*))$/, "expected a permission such as `models:deploy`");
 
+/** The part after `hdl_` that tells keys of one installation from another's. */
+const environment = z
+  .string()
+  .regex(/^[a-z0-9]{1,16}$/, "expected 1 to 16 lower-case letters or digits")
+  .default("live");
+
+/** How long a rotated key goes on working where nothing else is said, and at most. */
+const DEFAULT_OVERLAP_S = 86_400;
+const MAX_OVERLAP_S = 90 * 86_400;
+
+/** The body of POST /keys/{id}/rotate. */
+export const rotateKeyRequest = z.strictObject({
+  /** Seconds for which the old key still works; 0 ends it at once. */
+  overlap_seconds: z.int().min(0).max(MAX_OVERLAP_S).default(DEFAULT_OVERLAP_S),
+  /** When the new key ends, ISO 8601 with an offset or Z; like the old one where absent. */
+  expires_at: z.iso.datetime({ offset: true }).optional(),
+  environment,
+});
+
 /** The body of POST /keys. Without scopes a key may call and list models, and nothing else. */
 export const createKeyRequest = z.strictObject({
   name: z.string().min(1).max(200),
@@ -22,9 +41,5 @@ export const createKeyRequest = z.strictObject({
     .default({}),
   /** ISO 8601 with an offset or Z. */
   expires_at: z.iso.datetime({ offset: true }).optional(),
-  /** The part after `hdl_` that tells keys of one installation from another's. */
-  environment: z
-    .string()
-    .regex(/^[a-z0-9]{1,16}$/, "expected 1 to 16 lower-case letters or digits")
-    .default("live"),
+  environment,
 });

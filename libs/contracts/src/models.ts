@@ -16,7 +16,9 @@ export const registerModelRequest = z.strictObject({
   availability: z.string().max(100).default("Private"),
   intended_use: z.string().max(1000).default(""),
   owned_by: z.string().min(1).max(100).default("organization"),
-  capabilities: z.array(z.enum(["chat", "completions", "embeddings"])).default(["chat"]),
+  capabilities: z
+    .array(z.enum(["chat", "completions", "embeddings", "reasoning"]))
+    .default(["chat"]),
   backing: z.string().min(1).max(500).optional(),
   stand_in: z.boolean().default(false),
   /** One source as text, or all of it. The file's name and cache key follow from the source. */

@@ -52,6 +52,12 @@ const create = (record: ApiKeyRecord): ControlCommand => ({
   atMs: 1,
   key: record,
 });
+const rotate = (
+  id: string,
+  next: ApiKeyRecord,
+  atMs: number,
+  expiresAtMs: number,
+): ControlCommand => ({ type: "key.rotate", atMs, id, key: next, expiresAtMs });
 const register = (id: string, on: string, more: Partial<ModelRecord> = {}): ControlCommand => ({
   type: "model.register",
   atMs: 1,
@@ -69,7 +75,12 @@ const commands: fc.Arbitrary<ControlCommand> = fc.oneof(
   fc
     .tuple(names, fc.constantFrom("d1", "d2"), fc.boolean())
     .map(([id, on, standIn]) => register(id, on, { standIn })),
-  names.map((id): ControlCommand => ({ type: "model.remove", atMs: 1, id })),
+  fc
+    .tuple(ids, ids, fc.nat(100))
+    .map(([id, next, atMs]): ControlCommand => rotate(id, key(next), atMs, atMs + 10)),
+  fc
+    .tuple(names, fc.boolean())
+    .map(([id, isReplaced]): ControlCommand => ({ type: "model.remove", atMs: 1, id, isReplaced })),
 );
 
 describe("apply", () => {
@@ -119,6 +130,41 @@ describe("apply", () => {
     expect(apply(state, { type: "key.revoke", atMs: 7, id: "aaaaaaaa" })).toEqual({ ok: true });
     expect(apply(state, { type: "key.revoke", atMs: 9, id: "aaaaaaaa" })).toEqual({ ok: true });
     expect(state.keys.get("aaaaaaaa")?.revokedAtMs).toBe(7);
+  });
+
+  it("rotates a key: the old one ends at the time given, or at its own before that", () => {
+    const state = emptyState();
+    apply(state, create(key("aaaaaaaa")));
+    expect(apply(state, rotate("aaaaaaaa", key("bbbbbbbb"), 10, 50))).toEqual({ ok: true });
+    expect(state.keys.get("aaaaaaaa")?.expiresAtMs).toBe(50);
+    expect(apply(state, rotate("aaaaaaaa", key("cccccccc"), 20, 90))).toEqual({ ok: true });
+    expect(state.keys.get("aaaaaaaa")?.expiresAtMs).toBe(50);
+    const refused = (code: string) => expect.objectContaining({ ok: false, code });
+    expect(apply(state, rotate("aaaaaaaa", key("dddddddd"), 50, 90))).toEqual(refused("conflict"));
+    expect(apply(state, rotate("bbbbbbbb", key("cccccccc"), 1, 2))).toEqual(refused("conflict"));
+    expect(apply(state, rotate("none0000", key("dddddddd"), 1, 2))).toEqual(refused("not_found"));
+    const back = rotate("bbbbbbbb", key("dddddddd"), 9, 8);
+    expect(apply(state, back)).toEqual(refused("invalid_value"));
+    apply(state, { type: "key.revoke", atMs: 60, id: "cccccccc" });
+    expect(apply(state, rotate("cccccccc", key("dddddddd"), 61, 70))).toEqual(refused("conflict"));
+    expect([...state.keys.keys()]).toEqual(["aaaaaaaa", "bbbbbbbb", "cccccccc"]);
+  });
+
+  it("remembers which models were taken out for good, the last thousand, until they are back", () => {
+    const state = emptyState();
+    const remove = (id: string, isReplaced?: boolean) =>
+      apply(state, { type: "model.remove", atMs: 7, id, isReplaced });
+    for (let i = 0; i <= 1_000; i++) {
+      apply(state, register(`m${i}`, "d"));
+      remove(`m${i}`);
+    }
+    expect(state.removedModels.size).toBe(1_000);
+    expect(state.removedModels.has("m0")).toBe(false);
+    expect(state.removedModels.get("m1")).toEqual({ atMs: 7 });
+    apply(state, register("m1", "d"));
+    expect(state.removedModels.has("m1")).toBe(false);
+    remove("m1", true);
+    expect(state.removedModels.has("m1")).toBe(false);
   });
 
   it("keeps the last key in use that may do everything", () => {

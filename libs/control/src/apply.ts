@@ -11,6 +11,9 @@ import type {
 /** Bounds of the replicated state; a command that would pass one is refused with `conflict`. */
 export const MAX_KEYS = 100_000;
 const MAX_MODELS = 10_000;
+const MAX_JOINS = 1_000;
+/** Removed models that are remembered; the one removed first is forgotten first. */
+const MAX_REMOVED_MODELS = 1_000;
 
 /**
  * The only code that changes the replicated state. Deterministic: the reply and the new state
@@ -22,19 +25,32 @@ export function apply(state: ControlState, command: ControlCommand): ControlRepl
       return createKey(state, command.key);
     case "key.revoke":
       return revokeKey(state, command.id, command.atMs);
+    case "key.rotate":
+      return rotateKey(state, command);
     case "model.register":
       return registerModel(state, command.model, command.deployment);
     case "model.remove":
-      return removeModel(state, command.id);
+      return removeModel(state, command);
     case "setting.put":
       return putSetting(state, command);
+    case "join.create":
+      return createJoin(state, command);
+    case "join.use":
+      return applyJoin(state, command);
     default:
       return unknownCommand(command);
   }
 }
 
 export function emptyState(): ControlState {
-  return { keys: new Map(), models: new Map(), deployments: new Map(), settings: new Map() };
+  return {
+    keys: new Map(),
+    models: new Map(),
+    deployments: new Map(),
+    removedModels: new Map(),
+    settings: new Map(),
+    joins: new Map(),
+  };
 }
 
 const OK: ControlReply = { ok: true };
@@ -92,6 +108,29 @@ function revokeKey(state: ControlState, id: string, atMs: number): ControlReply 
   return OK;
 }
 
+/** The new key may do what the old one may, so that the two can change places at leisure. */
+function rotateKey(
+  state: ControlState,
+  { id, key, atMs, expiresAtMs }: ControlCommand & { readonly type: "key.rotate" },
+): ControlReply {
+  const old = state.keys.get(id);
+  if (!old) return refuse("not_found", `no key has the id ${id}`);
+  if (old.revokedAtMs !== undefined) {
+    return refuse("conflict", `the key ${id} is revoked: create another`);
+  }
+  if (old.expiresAtMs !== undefined && old.expiresAtMs <= atMs) {
+    return refuse("conflict", `the key ${id} has expired: create another`);
+  }
+  if (!(Number.isSafeInteger(expiresAtMs) && expiresAtMs >= atMs)) {
+    return refuse("invalid_value", `the end of the key ${id} lies before its rotation`);
+  }
+  const reply = createKey(state, key);
+  if (!reply.ok) return reply;
+  const endsAtMs = Math.min(expiresAtMs, old.expiresAtMs ?? expiresAtMs);
+  state.keys.set(id, { ...old, expiresAtMs: endsAtMs });
+  return OK;
+}
+
 function hasOtherAdmin(state: ControlState, id: string, atMs: number): boolean {
   for (const other of state.keys.values()) {
     if (other.id !== id && isAdminAt(other, atMs)) return true;
@@ -123,6 +162,7 @@ function registerModel(
     return refuse("conflict", `the cluster holds ${MAX_MODELS} models`);
   }
   state.models.set(model.id, known ?? model);
+  state.removedModels.delete(model.id);
   state.deployments.set(deployment.spec.key, running ?? deployment);
   return OK;
 }
@@ -145,15 +185,26 @@ function modelFault(model: ModelRecord, deployment: DeploymentRecord): string | 
 }
 
 /** A deployment lives as long as a model names it. */
-function removeModel(state: ControlState, id: string): ControlReply {
+function removeModel(
+  state: ControlState,
+  { id, atMs, isReplaced }: ControlCommand & { readonly type: "model.remove" },
+): ControlReply {
   const model = state.models.get(id);
   if (!model) return refuse("not_found", `no model has the id ${id}`);
   state.models.delete(id);
+  if (!isReplaced) remember(state, id, atMs);
   for (const other of state.models.values()) {
     if (other.deployment === model.deployment) return OK;
   }
   state.deployments.delete(model.deployment);
   return OK;
+}
+
+function remember({ removedModels }: ControlState, id: string, atMs: number): void {
+  const [oldest] = removedModels.keys();
+  if (oldest !== undefined && removedModels.size >= MAX_REMOVED_MODELS)
+    removedModels.delete(oldest);
+  removedModels.set(id, { atMs });
 }
 
 function putSetting(
@@ -170,6 +221,38 @@ function putSetting(
   }
   state.settings.set(name, { value, version: version + 1, updatedAtMs: atMs });
   return { ok: true, version: version + 1 };
+}
+
+/** What has expired goes when a further one comes, so that the bound is on those of use. */
+function createJoin(
+  state: ControlState,
+  { id, join, atMs }: Extract<ControlCommand, { type: "join.create" }>,
+): ControlReply {
+  if (!/^[0-9a-f]{64}$/.test(id)) return refuse("invalid_value", "a join's id is a SHA-256");
+  if (!(join.expiresAtMs > atMs)) return refuse("invalid_value", "the join has expired already");
+  for (const [known, { expiresAtMs }] of [...state.joins]) {
+    if (expiresAtMs <= atMs) state.joins.delete(known);
+  }
+  if (state.joins.has(id)) return refuse("conflict", "the join token exists");
+  if (state.joins.size >= MAX_JOINS) {
+    return refuse("conflict", `the cluster holds ${MAX_JOINS} unused join tokens`);
+  }
+  state.joins.set(id, join);
+  return OK;
+}
+
+/** Whatever is wrong with a token, its bearer learns no more than that. */
+function applyJoin(
+  state: ControlState,
+  { id, role, atMs }: Extract<ControlCommand, { type: "join.use" }>,
+): ControlReply {
+  const join = state.joins.get(id);
+  if (!join || join.expiresAtMs <= atMs || join.role !== role) {
+    const message = `the join token is unknown, used, expired, or not for a ${role}`;
+    return refuse("not_found", message);
+  }
+  state.joins.delete(id);
+  return OK;
 }
 
 /** Equal as JSON whatever the order of the keys; absent and undefined members are the same. */

@@ -1,4 +1,4 @@
-import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "./state.ts";
+import type { ApiKeyRecord, DeploymentRecord, JoinRecord, ModelRecord } from "./state.ts";
 
 /**
  * Everything that changes the replicated state. `atMs` is stamped by the proposer and is the only
@@ -7,13 +7,27 @@ import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "./state.ts";
 export type ControlCommand =
   | { readonly type: "key.create"; readonly atMs: number; readonly key: ApiKeyRecord }
   | { readonly type: "key.revoke"; readonly atMs: number; readonly id: string }
+  /** Makes `key` in place of the key `id`, which ends at `expiresAtMs` or at its own time before. */
+  | {
+      readonly type: "key.rotate";
+      readonly atMs: number;
+      readonly id: string;
+      readonly key: ApiKeyRecord;
+      readonly expiresAtMs: number;
+    }
   | {
       readonly type: "model.register";
       readonly atMs: number;
       readonly model: ModelRecord;
       readonly deployment: DeploymentRecord;
     }
-  | { readonly type: "model.remove"; readonly atMs: number; readonly id: string }
+  | {
+      readonly type: "model.remove";
+      readonly atMs: number;
+      readonly id: string;
+      /** The id gets another registration at once: that it was removed is not remembered. */
+      readonly isReplaced?: boolean | undefined;
+    }
   | {
       readonly type: "setting.put";
       readonly atMs: number;
@@ -21,6 +35,19 @@ export type ControlCommand =
       readonly value: number;
       /** The change is made only where the setting has this version; 0 is one that was never set. */
       readonly ifVersion?: number | undefined;
+    }
+  | {
+      readonly type: "join.create";
+      readonly atMs: number;
+      readonly id: string;
+      readonly join: JoinRecord;
+    }
+  /** Uses a join token up; refused unless it is one for that role. */
+  | {
+      readonly type: "join.use";
+      readonly atMs: number;
+      readonly id: string;
+      readonly role: JoinRecord["role"];
     };
 
 export type ControlReply =

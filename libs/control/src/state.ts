@@ -14,6 +14,20 @@ export interface ControlState {
   readonly deployments: Map<string, DeploymentRecord>;
   /** By name; a setting that is not here has its default and the version 0. */
   readonly settings: Map<string, SettingRecord>;
+  /** Join tokens that may still be used, by the SHA-256 of their secret. */
+  readonly joins: Map<string, JoinRecord>;
+  /** By id, models that an administrator took out: no start registers them anew by itself. */
+  readonly removedModels: Map<string, RemovedModel>;
+}
+
+export interface RemovedModel {
+  readonly atMs: number;
+}
+
+/** A single-use token with which a node gets its first certificate. */
+export interface JoinRecord {
+  readonly role: "master" | "worker" | "parameter-server";
+  readonly expiresAtMs: number;
 }
 
 export interface ApiKeyRecord {

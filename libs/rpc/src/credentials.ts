@@ -7,15 +7,52 @@ import {
   type ServerListener,
 } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
+import type { NodeRole } from "./pki/node-name.ts";
+import type { TlsIdentity } from "./pki/tls-identity.ts";
 import { toStatus } from "./status.ts";
+
+/** What a node proves itself with: its certificate where TLS is on, else the shared token. */
+export interface NodeCredentials {
+  readonly clusterToken: string;
+  readonly tls?: TlsIdentity | undefined;
+}
 
 /** Probes carry no credentials; these paths tell nothing but that the process serves. */
 const publicPrefix = "/grpc.health.v1.Health/";
+/** Its request carries a join token, and is refused without. */
+const joinPath = "/heddle.v1.Enrollment/Join";
 
-/** The metadata that every call between nodes carries. */
-export function tokenMetadata(clusterToken: string): Metadata {
+/** Who may call a service; every other one is for masters. */
+const CALLERS: readonly (readonly [prefix: string, roles: readonly NodeRole[]])[] = [
+  ["/heddle.v1.Cluster/", ["worker", "parameter-server"]],
+  ["/heddle.v1.Enrollment/", ["master", "worker", "parameter-server"]],
+];
+
+/** Refuses every call whose caller may not make it, before its first message is read. */
+export function requireCaller(own: NodeCredentials): ServerInterceptor {
+  return own.tls ? requireRole(own.tls) : requireToken(own.clusterToken);
+}
+
+function requireRole(tls: TlsIdentity): ServerInterceptor {
+  return ({ path }, call) => {
+    const isOpen = path === joinPath || path.startsWith(publicPrefix);
+    const roles = CALLERS.find(([prefix]) => path.startsWith(prefix))?.[1] ?? ["master"];
+    const listener: ServerListener = {
+      onReceiveMetadata: (metadata, next) => {
+        const shown = call.getAuthContext().sslPeerCertificate;
+        const fault = isOpen ? undefined : tls.peerFault(shown, roles);
+        if (fault) call.sendStatus(toStatus(fault));
+        else next(metadata);
+      },
+    };
+    return new ServerInterceptingCall(call, { start: (next) => next(listener) });
+  };
+}
+
+/** The metadata of every call between nodes; a certificate needs none. */
+export function callMetadata({ clusterToken, tls }: NodeCredentials): Metadata {
   const metadata = new Metadata();
-  metadata.set("authorization", `Bearer ${clusterToken}`);
+  if (!tls) metadata.set("authorization", `Bearer ${clusterToken}`);
   return metadata;
 }
 
@@ -23,7 +60,7 @@ export function tokenMetadata(clusterToken: string): Metadata {
  * Refuses every call that lacks the cluster token, before its first message is read. The comparison
  * takes the same time whatever the token: digests of equal length are compared.
  */
-export function requireToken(clusterToken: string): ServerInterceptor {
+function requireToken(clusterToken: string): ServerInterceptor {
   const expected = digest(`Bearer ${clusterToken}`);
   return (method, call) => {
     const isPublic = method.path.startsWith(publicPrefix);

@@ -129,7 +129,12 @@ function decodeLoad(message: EngineLoad__Output): EngineLoad {
 
 function decodeInfo(message: EngineInfo__Output): EngineInfo {
   const { engine, device, contextTokens, vocabularySize, parameters, fileType } = message;
-  return { engine, device, contextTokens, vocabularySize, parameters, fileType };
+  const { reasoning } = message;
+  return {
+    ...{ engine, device, contextTokens, vocabularySize, parameters, fileType },
+    // A style that this version does not know is none: the tags are then only looked for in front.
+    ...((reasoning === "tagged" || reasoning === "open") && { reasoning }),
+  };
 }
 
 function replicaPhase(text: string): ReplicaPhase {

@@ -8,20 +8,25 @@ import {
 } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import { clientChannelOptions } from "./channel-options.ts";
-import { tokenMetadata } from "./credentials.ts";
+import { callMetadata, type NodeCredentials } from "./credentials.ts";
+import type { NodeRole } from "./pki/node-name.ts";
 import type { RpcMethod } from "./proto.ts";
 import { fromStatus } from "./status.ts";
 
-/** A connection to another node, over which every call carries the cluster token. */
+/** A connection to another node, over which every call carries what this one proves itself with. */
 export class Peer {
   readonly address: string;
   readonly #client: Client;
   readonly #metadata: Metadata;
 
-  constructor(address: string, clusterToken: string) {
+  /** `role` is what the other side must be, where TLS is on. */
+  constructor(address: string, own: NodeCredentials, role: NodeRole = "master") {
     this.address = address;
-    this.#client = new Client(address, credentials.createInsecure(), clientChannelOptions);
-    this.#metadata = tokenMetadata(clusterToken);
+    const channel = own.tls?.channelCredentials(role) ?? credentials.createInsecure();
+    // Nodes are known by their certificates' URIs: no host name is asked for, nor an address.
+    const options = own.tls ? { "grpc.ssl_target_name_override": "heddle.node" } : {};
+    this.#client = new Client(address, channel, { ...clientChannelOptions, ...options });
+    this.#metadata = callMetadata(own);
   }
 
   /** One request, one reply. Rejects with the peer's AppError or the one that fits the status. */

@@ -6,6 +6,10 @@ import type {
   AttachReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type {
+  Certificates,
+  Certificates__Output,
+} from "@heddle/contracts/generated/heddle/v1/Certificates";
+import type {
   InferenceCommand,
   InferenceCommand__Output,
 } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
@@ -21,6 +25,10 @@ import type {
   IntroductionReply,
   IntroductionReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
+import type {
+  JoinRequest,
+  JoinRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/JoinRequest";
 import type { LoadReply, LoadReply__Output } from "@heddle/contracts/generated/heddle/v1/LoadReply";
 import type {
   LoadRequest,
@@ -55,6 +63,10 @@ import type {
   PullRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/PullRequest";
 import type {
+  RenewRequest,
+  RenewRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/RenewRequest";
+import type {
   UnloadReply,
   UnloadReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/UnloadReply";
@@ -72,7 +84,7 @@ const protoFolder = fileURLToPath(new URL("../../../proto", import.meta.url));
  * and a oneof's name holds the name of the member that is set.
  */
 export const packageDefinition = loadSync(
-  ["cluster.proto", "worker.proto", "raft.proto", "health.proto"],
+  ["cluster.proto", "worker.proto", "raft.proto", "enrollment.proto", "health.proto"],
   {
     includeDirs: [protoFolder],
     keepCase: false,
@@ -96,6 +108,7 @@ export const clusterService = service("heddle.v1.Cluster");
 export const raftService = service("heddle.v1.Raft");
 const workerModelsService = service("heddle.v1.WorkerModels");
 export const workerInferenceService = service("heddle.v1.WorkerInference");
+export const enrollmentService = service("heddle.v1.Enrollment");
 export const healthService = service("grpc.health.v1.Health");
 
 export const attachMethod = method<
@@ -144,6 +157,19 @@ export const introduceMethod = method<
   IntroductionReply,
   IntroductionReply__Output
 >(raftService, "Introduce");
+
+export const joinMethod = method<
+  JoinRequest,
+  JoinRequest__Output,
+  Certificates,
+  Certificates__Output
+>(enrollmentService, "Join");
+export const renewMethod = method<
+  RenewRequest,
+  RenewRequest__Output,
+  Certificates,
+  Certificates__Output
+>(enrollmentService, "Renew");
 
 function service(name: string): ServiceDefinition {
   const definition = packageDefinition[name];

@@ -23,7 +23,7 @@ afterEach(async () => {
 });
 
 async function serve(load: () => Promise<object>): Promise<BoundServer & { health: Health }> {
-  const bound = await bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials: { clusterToken } });
   const health = new Health();
   health.addTo(bound.server);
   bound.server.addService(
@@ -42,7 +42,7 @@ async function serve(load: () => Promise<object>): Promise<BoundServer & { healt
 }
 
 function dial(address: string, token = clusterToken): Peer {
-  const peer = new Peer(address, token);
+  const peer = new Peer(address, { clusterToken: token });
   closing.push(() => peer.close());
   return peer;
 }
@@ -106,6 +106,6 @@ test("the health check needs no token and tells when serving stops", async () =>
 test("a taken port is refused with what to do", async () => {
   const { address } = await serve(async () => ({}));
   const port = Number(address.split(":")[1]);
-  const again = bindServer({ host: "127.0.0.1", port, clusterToken });
+  const again = bindServer({ host: "127.0.0.1", port, credentials: { clusterToken } });
   await expect(again).rejects.toThrow(/cannot listen for gRPC on .*choose another --grpc-port/);
 });

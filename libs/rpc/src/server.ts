@@ -1,7 +1,7 @@
 import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import { serverChannelOptions } from "./channel-options.ts";
-import { requireToken } from "./credentials.ts";
+import { type NodeCredentials, requireCaller } from "./credentials.ts";
 
 export interface BoundServer {
   readonly server: Server;
@@ -9,19 +9,21 @@ export interface BoundServer {
   readonly address: string;
 }
 
-/** A server whose every call but the health check needs the cluster token. Rejects if bound. */
+/** A server whose every call is of a node that may make it. Rejects where the port is taken. */
 export function bindServer(options: {
   readonly host: string;
   readonly port: number;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
 }): Promise<BoundServer> {
   const server = new Server({
     ...serverChannelOptions,
-    interceptors: [requireToken(options.clusterToken)],
+    interceptors: [requireCaller(options.credentials)],
   });
   const wanted = `${options.host}:${options.port}`;
+  const credentials =
+    options.credentials.tls?.serverCredentials() ?? ServerCredentials.createInsecure();
   return new Promise((resolve, reject) => {
-    server.bindAsync(wanted, ServerCredentials.createInsecure(), (error, port) => {
+    server.bindAsync(wanted, credentials, (error, port) => {
       if (!error) return resolve({ server, address: `${options.host}:${port}` });
       const message = `cannot listen for gRPC on ${wanted}: ${error.message}; choose another --grpc-port`;
       reject(new AppError("unavailable", message, { cause: error }));

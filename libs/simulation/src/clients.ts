@@ -71,6 +71,8 @@ class Client {
   #hasSession = false;
   /** How long it waits for an answer. */
   readonly #patienceUs: number;
+  /** The share of reads in its calls; some clients only look. */
+  readonly #readShare: number;
   /** The member that it asks as long as that is up; undefined for one that asks any. */
   readonly #favourite: number | undefined;
   #isStopped = false;
@@ -83,7 +85,8 @@ class Client {
     this.#name = `client-${number}`;
     this.#dice = new Dice(world.seed, this.#name);
     this.#patienceUs = this.#dice.pick([4, 15, 80]) * world.settings.tickUs;
-    this.#favourite = this.#dice.chance(0.5) ? this.#dice.whole(1, 6) : undefined;
+    this.#readShare = this.#dice.pick([0.1, 0.4, 1]);
+    this.#favourite = this.#dice.chance(0.5) ? this.#dice.whole(1, 4) : undefined;
   }
 
   start(): void {
@@ -102,11 +105,15 @@ class Client {
   }
 
   async #callOne(): Promise<void> {
-    const kind = this.#dice.random();
-    if (!this.#hasSession && kind < 0.2) await this.#openSession();
-    else if (kind < 0.45) await this.#perform(this.#dice.pick([...LISTS, ...MODELS]), read);
-    else if (kind < 0.8) await this.#change(this.#dice.pick(LISTS), "append");
-    else await this.#change(this.#dice.pick(MODELS), this.#dice.chance(0.6) ? "create" : "remove");
+    if (this.#dice.chance(this.#readShare)) {
+      await this.#perform(this.#dice.pick([...LISTS, ...MODELS]), read);
+    } else if (!this.#hasSession && this.#dice.chance(0.3)) {
+      await this.#openSession();
+    } else if (this.#dice.chance(0.6)) {
+      await this.#change(this.#dice.pick(LISTS), "append");
+    } else {
+      await this.#change(this.#dice.pick(MODELS), this.#dice.chance(0.6) ? "create" : "remove");
+    }
   }
 
   async #openSession(): Promise<void> {

@@ -56,7 +56,7 @@ export class Faults {
     this.#operator = operator;
     this.#dice = new Dice(world.seed, "faults");
     // Drawn for all, allowed or not, so that leaving one out does not change the others.
-    const drawn = FAULTS.filter(() => this.#dice.chance(0.55));
+    const drawn = FAULTS.filter(() => this.#dice.chance(0.6));
     const chosen = drawn.filter((fault) => allowed.includes(fault));
     // A group that shrinks while one of its disks is bad may rightly be left without a majority.
     this.active = chosen.includes("membership")
@@ -146,12 +146,13 @@ export class Faults {
 
   /** A leader is hit more often than the others. */
   #pickMember(): SimulatedMember {
-    const leader = this.#dice.chance(0.3) ? this.#operator.leader()?.member : undefined;
+    const leader = this.#dice.chance(0.5) ? this.#operator.leader()?.member : undefined;
     return leader ?? this.#dice.pick([...this.#world.members.values()]);
   }
 
+  /** Blinks, and what lasts for several election timeouts. */
   #durationUs(): number {
-    return this.#dice.skewed(20_000, 1_500_000);
+    return this.#dice.pick([20_000, 1_000_000]) * this.#dice.random() + 10_000;
   }
 
   #others(member: SimulatedMember): SimulatedMember[] {
@@ -166,18 +167,21 @@ export class Faults {
     return true;
   }
 
-  /** Cuts a member off, in both directions or in one, or one link, or mends everything. */
+  /** Cuts a member off for a while, in both directions or in one, or cuts one link. */
   #partition(member: SimulatedMember): boolean {
     const { network, queue, trace } = this.#world;
     const others = this.#others(member);
     const kind = this.#dice.whole(0, 5);
-    const cut = kind === 4 ? others.slice(0, 1) : others.filter(() => this.#dice.chance(0.8));
-    for (const { id } of cut) {
-      if (kind !== 1) network.cut(member.id, id);
-      if (kind !== 2 && kind !== 4) network.cut(id, member.id);
-    }
+    const cut = kind === 4 ? others.slice(0, 1) : others.filter(() => this.#dice.chance(0.9));
+    const setLinks = (isCut: boolean) => {
+      for (const { id } of cut) {
+        if (kind !== 1) network.setCut(member.id, id, isCut);
+        if (kind !== 2 && kind !== 4) network.setCut(id, member.id, isCut);
+      }
+    };
+    setLinks(true);
     trace(() => `cut ${member.id} ${["<>", "<", ">", "<>", ">"][kind]} ${cut.map(({ id }) => id)}`);
-    queue.after(this.#durationUs(), () => network.mend());
+    queue.after(this.#durationUs(), () => setLinks(false));
     return cut.length > 0;
   }
 

@@ -149,13 +149,14 @@ export class Operator {
   }
 
   /**
-   * Ends what was removed, as one of those that stay has applied it. The leader that removes itself
-   * knows of it first, and must live until another one does (see the README of the core).
+   * Ends what was removed, once a voter that stays has applied it. The leader that removes itself
+   * knows of it first, and a learner may: of two voters the other one may still need its vote.
    */
   #endRemoved(): void {
     const staying = this.present.filter(
       ({ id, state, replica }) =>
-        state === "running" && replica?.members.some((member) => member.id === id),
+        state === "running" &&
+        replica?.status().members.some((member) => member.id === id && member.votes),
     );
     for (const member of this.present) {
       // One with a higher number may be newer than what the others have applied.

@@ -206,6 +206,12 @@ export class SafetyChecker {
       );
     }
     member.commit = commit;
+    const { role, term: current } = raw.status();
+    this.demand(
+      role !== "leader" || view.terms[commit] === current,
+      "a leader counts copies of its own term's entries only",
+      () => `leader ${id} of term ${current} commits ${view.terms[commit]}/${commit}`,
+    );
     if (commit <= this.maxCommitted) return;
     this.maxCommitted = commit;
     this.#demandMajority(raw, commit, view.terms[commit]);

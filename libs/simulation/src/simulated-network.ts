@@ -69,8 +69,8 @@ export class SimulatedNetwork {
     return this.#link(from, to).isCut;
   }
 
-  cut(from: number, to: number): void {
-    this.#link(from, to).isCut = true;
+  setCut(from: number, to: number, isCut: boolean): void {
+    this.#link(from, to).isCut = isCut;
   }
 
   clog(from: number, to: number, untilUs: number): void {

@@ -88,7 +88,7 @@ class Simulation {
     const size = dice.pick([1, 3, 3, 3, 5, 5]);
     this.#operator = new Operator(this.world, size);
     this.#faults = new Faults(this.world, this.#operator, options.faults ?? FAULTS);
-    this.#clients = new Clients(this.world, dice.whole(2, 7));
+    this.#clients = new Clients(this.world, dice.whole(3, 9));
     this.#createMembers(size);
   }
 

@@ -44,11 +44,11 @@ function failing(disk: SimulatedDisk, at: number, code: string): StorageFiles & 
       if (counted.count++ === at) throw Object.assign(new Error(`${code}: it fails`), { code });
       return operation();
     },
-    makeDirectory: (path: string) => disk.makeDirectory(path),
+    makeDirectory: () => disk.makeDirectory(),
     list: (directory: string) => disk.list(directory),
     rename: (from: string, to: string) => counted.pass(() => disk.rename(from, to)),
     remove: (path: string) => counted.pass(() => disk.remove(path)),
-    syncDirectory: (path: string) => counted.pass(() => disk.syncDirectory(path)),
+    syncDirectory: () => counted.pass(() => disk.syncDirectory()),
     async open(path: string, mode: "buffered" | "durable"): Promise<StorageFile> {
       const file = await counted.pass(() => disk.open(path, mode));
       const { write, truncate, sync } = file;

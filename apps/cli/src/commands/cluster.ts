@@ -7,8 +7,9 @@ const PATH = "/api/v1/cluster";
 
 const STATUS: readonly Column<JsonFields>[] = [
   { header: "LEADER", value: (status) => textOf(status["leader"]) || "none" },
+  { header: "HEALTH", value: (status) => textOf(status["health"]) },
+  { header: "QUORUM", value: quorum },
   { header: "TERM", value: (status) => figure(status["term"]) },
-  { header: "MASTERS", value: (status) => String(recordsOf(status["masters"]).length) },
   { header: "COMMIT", value: (status) => figure(status["commit"]) },
   { header: "APPLIED", value: (status) => figure(status["applied"]) },
   { header: "SNAPSHOT", value: (status) => figure(status["snapshot_index"]), wide: true },
@@ -71,6 +72,13 @@ export async function removeMaster(command: Command): Promise<number> {
   await client.json(`${PATH}/masters/${encodeURIComponent(name)}`, { method: "DELETE" });
   messages.write(`${name} is out of the group; its process ends by itself\n`);
   return 0;
+}
+
+/** Voters that are reached, of those that there are, and how many a change needs. */
+function quorum(status: JsonFields): string {
+  const { reachable, voters, required } = fieldsOf(status["quorum"]);
+  if (voters === undefined) return "";
+  return `${figure(reachable)}/${figure(voters)} (needs ${figure(required)})`;
 }
 
 function figure(value: unknown): string {

@@ -1,7 +1,10 @@
+import { AppError } from "@heddle/base/errors";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
+import { type Connection, dataDirectory, readCredentials } from "../connection.ts";
 import { fieldsOf, type JsonFields, listOf, textOf } from "../http/json-fields.ts";
 import { type Column, printRows, toYaml } from "../output/rows.ts";
+import { DataDirectory } from "../up/data-directory.ts";
 
 const COLUMNS: readonly Column<JsonFields>[] = [
   { header: "ID", value: (key) => textOf(key["id"]) },
@@ -30,13 +33,57 @@ export async function createKey(command: Command): Promise<number> {
     ...(flags.models ? { models: list(flags.models) } : {}),
   };
   const key = fieldsOf(await client.json("/api/v1/keys", { method: "POST", body }));
-  if (format === "json" || format === "yaml") {
-    data.write(`${format === "json" ? JSON.stringify(key, null, 2) : toYaml(key)}\n`);
-    return 0;
+  if (format === "json" || format === "yaml") data.write(structured(key, format));
+  else {
+    messages.write(`key ${textOf(key["id"])}; its text is not kept and is shown only now:\n`);
+    data.write(`${textOf(key["key"])}\n`);
   }
-  messages.write(`key ${textOf(key["id"])}; its text is not kept and is shown only now:\n`);
-  data.write(`${textOf(key["key"])}\n`);
   return 0;
+}
+
+/** `heddle keys rotate <id>`: the new key's text alone on standard output. */
+export async function rotateKey(command: Command): Promise<number> {
+  const { client, connection, data, format, messages } = commandContext(command);
+  const id = command.args[0] ?? "";
+  const { overlap } = command.opts<{ overlap?: string }>();
+  const body = overlap === undefined ? {} : { overlap_seconds: seconds(overlap) };
+  const path = `/api/v1/keys/${encodeURIComponent(id)}/rotate`;
+  const key = fieldsOf(await client.json(path, { method: "POST", body }));
+  const keptIn = keepInstead(connection, id, textOf(key["key"]));
+  if (keptIn) messages.write(`${keptIn} keeps the new key from now on, for \`heddle up\` too\n`);
+  if (format === "json" || format === "yaml") data.write(structured(key, format));
+  else {
+    const ends = textOf(fieldsOf(key["replaces"])["expires_at"]);
+    messages.write(`key ${textOf(key["id"])} takes the place of ${id}, which ends at ${ends};\n`);
+    messages.write("its text is not kept and is shown only now:\n");
+    data.write(`${textOf(key["key"])}\n`);
+  }
+  return 0;
+}
+
+/** The local cluster's own key has to be known to its next start; returns the directory that knows. */
+function keepInstead(connection: Connection, id: string, apiKey: string): string | undefined {
+  const path = dataDirectory(undefined);
+  const kept = readCredentials(path);
+  if (!kept || kept.apiKey !== connection.apiKey || kept.apiKey.split("_")[2] !== id) {
+    return undefined;
+  }
+  new DataDirectory(path).replaceKey({ endpoint: kept.endpoint, apiKey });
+  return path;
+}
+
+function structured(key: JsonFields, format: "json" | "yaml"): string {
+  return `${format === "json" ? JSON.stringify(key, null, 2) : toYaml(key)}\n`;
+}
+
+const UNIT_S = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
+
+/** `90`, `90s`, `15m`, `24h` or `7d` as seconds. */
+function seconds(text: string): number {
+  const [, amount, unit = "s"] = /^(\d{1,9})([smhd])?$/.exec(text) ?? [];
+  if (amount !== undefined) return Number(amount) * UNIT_S[unit as keyof typeof UNIT_S];
+  const message = `--overlap "${text}": give a whole number of s, m, h or d, as 24h or 7d.`;
+  throw new AppError("invalid_value", message);
 }
 
 /** `heddle keys revoke <id>`. */

@@ -20,7 +20,7 @@ export type AwaitedModel =
   | { readonly outcome: "ready"; readonly model: ModelView }
   | { readonly outcome: "failed"; readonly model: ModelView | undefined; readonly reason: string };
 
-const POLL_MS = 200;
+const POLL_MS = 50;
 const DEFAULT_STALL_MS = 120_000;
 /** A failed replica may be tried again by its worker; this long without another phase is final. */
 const FAILED_FOR_MS = 1_500;

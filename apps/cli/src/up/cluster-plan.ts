@@ -1,8 +1,10 @@
 import { existsSync } from "node:fs";
+import { totalmem } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
-import type { ClusterSecrets, DataDirectory } from "./data-directory.ts";
+import type { ClusterSecrets, DataDirectory, TlsFiles } from "./data-directory.ts";
+import { nodeFlags } from "./node-flags.ts";
 import type { LogLevel, Profile, UpOptions } from "./options.ts";
 import { LOOPBACK, type MasterPorts } from "./ports.ts";
 import type { ProcessKind, ProcessSpec } from "./supervised-process.ts";
@@ -28,6 +30,7 @@ export interface ClusterLayout {
   readonly data: DataDirectory;
   readonly ports: readonly MasterPorts[];
   readonly secrets: ClusterSecrets;
+  readonly tls: TlsFiles | undefined;
   readonly programs: Programs;
 }
 
@@ -42,7 +45,7 @@ export function planCluster(layout: ClusterLayout): ProcessSpec[] {
 }
 
 function masterSpec(layout: ClusterLayout, index: number): ProcessSpec {
-  const { data, ports, secrets } = layout;
+  const { data, ports, secrets, tls } = layout;
   const name = `master-${index + 1}`;
   const own = ports[index] as MasterPorts;
   const peers = ports.map(({ grpc }, i) => `master-${i + 1}=${LOOPBACK}:${grpc}`).join(",");
@@ -52,9 +55,14 @@ function masterSpec(layout: ClusterLayout, index: number): ProcessSpec {
     ...["--grpc-host", LOOPBACK, "--grpc-port", String(own.grpc)],
     ...["--cluster-token-file", secrets.clusterTokenFile],
     ...["--bootstrap-key-file", secrets.bootstrapKeyFile],
-    ...(layout.profile ? ["--profile", layout.profile] : []),
+    ...(tls ? ["--tls", "--ca-file", tls.authorityFile] : []),
+    ...(layout.profile ? ["--profile", layout.profile] : modelFileFlag(layout.options)),
     ...(ports.length > 1 ? ["--peers", peers] : []),
   ]);
+}
+
+function modelFileFlag({ modelFile }: UpOptions): string[] {
+  return modelFile === undefined ? [] : ["--model-file", modelFile];
 }
 
 function nodeSpecs(
@@ -62,14 +70,17 @@ function nodeSpecs(
   kind: "worker" | "parameter-server",
   count: number,
 ): ProcessSpec[] {
-  const { data, options, ports, secrets } = layout;
+  const { data, options, ports, secrets, tls } = layout;
+  const proof = tls
+    ? ["--tls", "--join-token-file", tls.joinTokenFile]
+    : ["--cluster-token-file", secrets.clusterTokenFile];
   const masters = ports.map(({ grpc }) => `${LOOPBACK}:${grpc}`).join(",");
   return Array.from({ length: count }, (_, index) => {
     const name = `${kind}-${index + 1}`;
     return spec(layout, kind, name, [
       ...["--data", data.subdirectory(name), "--name", name],
       ...["--grpc-host", LOOPBACK, "--grpc-port", "0", "--masters", masters],
-      ...["--cluster-token-file", secrets.clusterTokenFile],
+      ...proof,
       ...(kind === "worker" ? ["--models-cache", options.modelsCache] : []),
     ]);
   });
@@ -84,7 +95,11 @@ function spec(
   return {
     name,
     kind,
-    command: [process.execPath, "--enable-source-maps", layout.programs[kind], ...flags],
+    command: [
+      process.execPath,
+      ...nodeFlags(kind, totalmem()),
+      ...[layout.programs[kind], ...flags],
+    ],
     env: childEnvironment(layout.options.logLevel),
   };
 }

@@ -4,6 +4,7 @@ import {
   existsSync,
   linkSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -22,6 +23,14 @@ export interface ClusterSecrets {
   readonly isNew: boolean;
   readonly bootstrapKeyFile: string;
   readonly clusterTokenFile: string;
+}
+
+/** What the processes of a cluster with TLS begin with. */
+export interface TlsFiles {
+  /** For masters: what signs the nodes' certificates. */
+  readonly authorityFile: string;
+  /** For the other nodes: a token that this cluster takes as often as it is shown. */
+  readonly joinTokenFile: string;
 }
 
 /** Who holds a data directory. */
@@ -57,6 +66,20 @@ export class DataDirectory {
     const path = join(this.path, name);
     makeDirectories(path);
     return path;
+  }
+
+  /**
+   * Throws `conflict` where the directory holds more masters than are to run: those belong to the
+   * group as long as nobody has removed them, and without a majority of it nothing could be changed.
+   */
+  checkMasters(count: number): void {
+    const left = readdirSync(this.path)
+      .filter((name) => Number(/^master-(\d+)$/.exec(name)?.[1] ?? 0) > count)
+      .filter((name) => existsSync(join(this.path, name, "control", "identity.json")));
+    if (left.length === 0) return;
+    const names = left.sort().join(" and ");
+    const message = `${this.path} holds ${names} too, more than --masters ${count}. Start with all of them and take them out of the group (heddle cluster remove ${left[0]}), then delete their directories.`;
+    throw new AppError("conflict", message);
   }
 
   /** Takes the directory for this process; throws `conflict` naming the one that has it. */
@@ -99,6 +122,20 @@ export class DataDirectory {
     );
   }
 
+  /** Reads what signs the nodes' certificates, or makes it at the first start with TLS. */
+  async tlsFiles({ clusterTokenFile }: ClusterSecrets): Promise<TlsFiles> {
+    const { ensureAuthority } = await import("@heddle/rpc/pki/tls-files");
+    const { authorityHash } = await import("@heddle/rpc/pki/certificate-authority");
+    const { formatJoinToken } = await import("@heddle/rpc/pki/join-token");
+    const authorityFile = join(this.path, "cluster-ca.pem");
+    const joinTokenFile = join(this.path, "join-token");
+    const { certificate } = await ensureAuthority(authorityFile);
+    const secret = readFileSync(clusterTokenFile, "utf8").trim();
+    const token = formatJoinToken({ authorityHash: authorityHash(certificate), secret });
+    writeSecret(joinTokenFile, `${token}\n`);
+    return { authorityFile, joinTokenFile };
+  }
+
   /** Reads the secrets, or makes them at the first start; writes the endpoint down for the CLI. */
   secrets(endpoint: string): ClusterSecrets {
     const bootstrapKeyFile = join(this.path, "bootstrap-key");
@@ -111,10 +148,19 @@ export class DataDirectory {
     if (!existsSync(clusterTokenFile)) {
       writeSecret(clusterTokenFile, `${randomBytes(32).toString("base64url")}\n`);
     }
-    const credentials: Credentials = { endpoint, apiKey };
-    const text = JSON.stringify({ endpoint: credentials.endpoint, api_key: apiKey }, null, 2);
-    writeSecret(credentialsFile(this.path), `${text}\n`);
+    this.#writeCredentials({ endpoint, apiKey });
     return { apiKey, isNew, bootstrapKeyFile, clusterTokenFile };
+  }
+
+  /** Keeps another administrator's key in place of the one that was there. */
+  replaceKey(credentials: Credentials): void {
+    writeSecret(join(this.path, "bootstrap-key"), `${credentials.apiKey}\n`);
+    this.#writeCredentials(credentials);
+  }
+
+  #writeCredentials({ endpoint, apiKey }: Credentials): void {
+    const text = JSON.stringify({ endpoint, api_key: apiKey }, null, 2);
+    writeSecret(credentialsFile(this.path), `${text}\n`);
   }
 }
 

@@ -17,6 +17,8 @@ export interface UpOptions {
   readonly modelFile: string | undefined;
   /** The models to start with; undefined where a file is served instead. */
   readonly profile: Profile | undefined;
+  /** Certificates and TLS between the processes. */
+  readonly tls: boolean;
   /** Stop after the self-check. */
   readonly once: boolean;
   /** The least of the processes' lines that is shown. */
@@ -36,6 +38,7 @@ export interface UpFlags {
   readonly modelsCache?: string;
   readonly model?: string;
   readonly profile?: string;
+  readonly tls?: boolean;
   readonly once?: boolean;
   readonly verbose?: boolean;
   readonly logLevel: string;
@@ -62,6 +65,7 @@ export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
     modelsCache: cache ? resolve(cache) : join(dataDir, "models"),
     modelFile: flags.model === undefined ? undefined : modelFile(flags.model),
     profile: chooseProfile(flags),
+    tls: flags.tls ?? false,
     once: flags.once ?? false,
     logLevel: flags.verbose ? "info" : oneOf("--log-level", flags.logLevel, LOG_LEVELS),
   };

@@ -1,11 +1,13 @@
 import { basename } from "node:path";
+import { pathToFileURL } from "node:url";
 import type { ApiClient } from "../http/api-client.ts";
 
 /** Registers a local GGUF file under a model id made of its name, and returns that id. */
 export async function registerModelFile(client: ApiClient, path: string): Promise<string> {
   const name = basename(path, ".gguf").replace(/[^A-Za-z0-9._-]/g, "-");
   const id = name.replace(/^[^A-Za-z0-9]+/, "") || "model";
-  const body = { id, source: `file://${path}` };
+  const weights = { file: `${id}.gguf`, sources: [pathToFileURL(path).href] };
+  const body = { id, weights, replicas: "every-worker" };
   await client.json("/api/v1/models", { method: "POST", body });
   return id;
 }

@@ -98,7 +98,7 @@ describe("heddle up", () => {
     expect(pids).toHaveLength(2);
     driven.child.kill("SIGINT");
     expect(await driven.end()).toBe(0);
-    expect(driven.stderr).toMatch(/worker-1 +told to stop\nmaster-1 +stopped/);
+    expect(driven.stderr).toMatch(/master-1 +stopped\nworker-1 +told to stop/);
     await allGone(pids, 0);
   });
 

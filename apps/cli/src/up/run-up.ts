@@ -7,7 +7,7 @@ import { listModels, type ModelView } from "../http/model-list.ts";
 import type { Terminal } from "../output/terminal.ts";
 import { type AwaitedModel, awaitModel } from "./await-model.ts";
 import { checkPrograms, type Programs, planCluster } from "./cluster-plan.ts";
-import { type ClusterSecrets, DataDirectory } from "./data-directory.ts";
+import { type ClusterSecrets, DataDirectory, type TlsFiles } from "./data-directory.ts";
 import type { Profile, UpOptions } from "./options.ts";
 import { LOOPBACK, type MasterPorts, planPorts } from "./ports.ts";
 import { ProcessLog } from "./process-log.ts";
@@ -46,9 +46,12 @@ export async function runUp(
   const endpoint = `http://${LOOPBACK}:${options.port}`;
   const lock = data.lock(endpoint);
   try {
+    data.checkMasters(options.masters);
     const ports = await planPorts(options.port, options.masters);
     const secrets = data.secrets(endpoint);
-    const cluster = new LocalCluster({ options, programs, data, ports, secrets }, output, signals);
+    const tls = options.tls ? await data.tlsFiles(secrets) : undefined;
+    const setup = { options, programs, data, ports, secrets, tls };
+    const cluster = new LocalCluster(setup, output, signals);
     return await cluster.run();
   } finally {
     lock.release();
@@ -61,6 +64,7 @@ interface ClusterSetup {
   readonly data: DataDirectory;
   readonly ports: readonly MasterPorts[];
   readonly secrets: ClusterSecrets;
+  readonly tls: TlsFiles | undefined;
 }
 
 /** The processes of one `heddle up`, from their start to their end. */

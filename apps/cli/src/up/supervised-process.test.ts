@@ -131,7 +131,7 @@ describe("a supervised process", () => {
 });
 
 describe("a supervisor", () => {
-  it("ends workers first, then parameter servers, then masters", async () => {
+  it("ends masters first, then workers, then parameter servers", async () => {
     const recorder = new Recorder();
     const specs = [
       spec("m", "", "master"),
@@ -143,6 +143,6 @@ describe("a supervisor", () => {
     await supervisor.start();
     await supervisor.stop();
     const stops = recorder.lines.filter((line) => line.includes("told to stop"));
-    expect(stops).toEqual(["w: told to stop", "p: told to stop", "m: told to stop"]);
+    expect(stops).toEqual(["m: told to stop", "w: told to stop", "p: told to stop"]);
   });
 });

@@ -8,13 +8,14 @@ import {
 } from "./supervised-process.ts";
 
 /**
- * The order of the end, and what each kind is given for it. Workers go first, so that they finish
- * what masters have dispatched; masters last, because the others report to them.
+ * The order of the end, and what each kind is given for it. Masters go first: they take no more
+ * calls, let those that run end for a while, and tell the others that this is a shutdown and not a
+ * fault; workers are there to answer meanwhile.
  */
 const STOP_ORDER: readonly { readonly kind: ProcessKind; readonly graceMs: number }[] = [
+  { kind: "master", graceMs: 6_000 },
   { kind: "worker", graceMs: 5_000 },
   { kind: "parameter-server", graceMs: 3_000 },
-  { kind: "master", graceMs: 5_000 },
 ];
 
 /** All processes of one local cluster. They start together and end in order. */

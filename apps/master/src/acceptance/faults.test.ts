@@ -86,6 +86,14 @@ describe("kill -9", () => {
     expect(await Promise.all(Array.from({ length: 4 }, answer))).toEqual(Array(4).fill("kkk"));
   });
 
+  it("of every engine fails no call that comes after: all wait for their restart", async () => {
+    const engines = cluster.workers.flatMap(({ pid }) => childrenOf(pid));
+    expect(engines).toHaveLength(2);
+    for (const engine of engines) process.kill(engine, "SIGKILL");
+    expect(await Promise.all(Array.from({ length: 4 }, answer))).toEqual(Array(4).fill("kkk"));
+    await cluster.replicasReady(2);
+  });
+
   it("of a worker ends its stream with worker_lost; the other answers at once", async () => {
     const stream = await begin();
     const worker = await workerOf(stream.node);

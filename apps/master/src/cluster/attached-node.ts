@@ -6,6 +6,9 @@ import { decodeReplica } from "@heddle/rpc/node-codec";
 import type { GpuView, NodeView } from "../ports.ts";
 import type { WorkerLink } from "./worker-link.ts";
 
+/** After so many intervals without a heartbeat a node gets no new work. */
+export const SUSPECT_INTERVALS = 3;
+
 /** What a master knows of one node while its Attach stream stands. */
 export class AttachedNode {
   readonly register: Register__Output;
@@ -18,6 +21,7 @@ export class AttachedNode {
   silentIntervals = 0;
   /** Heartbeats so far: a command's effect shows in a later one than the last before it. */
   heartbeats = 0;
+  #byDeployment: ReadonlyMap<string, ReplicaStatus> = new Map();
   #heartbeat: Heartbeat__Output | undefined;
   /** What this master had in flight by deployment when the load was reported. */
   #inFlightAtReport = new Map<string, number>();
@@ -36,6 +40,7 @@ export class AttachedNode {
   /** Throws an AppError on a replica in a phase that this version does not know. */
   onHeartbeat(heartbeat: Heartbeat__Output, nowMs: number): void {
     this.replicas = heartbeat.replicas.map(decodeReplica);
+    this.#byDeployment = new Map(this.replicas.map((replica) => [replica.deployment, replica]));
     this.#heartbeat = heartbeat;
     this.lastSeenMs = nowMs;
     this.heartbeats += 1;
@@ -46,7 +51,7 @@ export class AttachedNode {
   }
 
   replica(deployment: string): ReplicaStatus | undefined {
-    return this.replicas.find((replica) => replica.deployment === deployment);
+    return this.#byDeployment.get(deployment);
   }
 
   /**
@@ -70,12 +75,15 @@ export class AttachedNode {
       name: register.name,
       address: register.address,
       version: register.version,
+      state: this.silentIntervals > SUSPECT_INTERVALS ? "suspect" : "ready",
       attachedAtMs: Math.round(this.attachedAtMs + wallOffsetMs),
       lastSeenMs: Math.round(this.lastSeenMs + wallOffsetMs),
       cpuPercent: heartbeat?.cpuPercent ?? 0,
       cpuCount: register.hardware?.cpuCount ?? 0,
       memoryBytes: register.hardware?.memoryBytes ?? 0,
       memoryUsedBytes: heartbeat?.memoryUsedBytes ?? 0,
+      diskBytes: heartbeat?.diskTotalBytes ?? 0,
+      diskUsedBytes: heartbeat ? heartbeat.diskTotalBytes - heartbeat.diskFreeBytes : 0,
       gpus: (heartbeat?.gpus ?? register.hardware?.gpus ?? []).map(gpuView),
       replicas: this.replicas,
     };

@@ -1,4 +1,5 @@
 import { systemClock } from "@heddle/base/clock";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Health } from "@heddle/rpc/health";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { clusterService } from "@heddle/rpc/proto";
@@ -12,7 +13,7 @@ import { RegistryReplicas } from "./replica-source.ts";
 export interface ClusterLinkOptions {
   /** Where the nodes' calls are served; not closed with the link. */
   readonly server: BoundServer;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly masterId: string;
   readonly control: ControlPlane;
   readonly logger: NodeLog;
@@ -41,14 +42,14 @@ export interface ClusterStats extends DispatchStats {
 
 /** The master's side of the cluster: nodes attach here, models are placed and calls dispatched. */
 export function startClusterLink(options: ClusterLinkOptions): ClusterLink {
-  const { server: bound, clusterToken, masterId, control, logger } = options;
+  const { server: bound, credentials, masterId, control, logger } = options;
   const clock = systemClock;
   const random = Math.random;
   const { server, address } = bound;
   const heartbeatIntervalMs = options.heartbeatIntervalMs ?? 1_000;
   const registry = new NodeRegistry({
     masterId,
-    clusterToken,
+    credentials,
     heartbeatIntervalMs,
     clock,
     log: logger,

@@ -1,14 +1,16 @@
 import type { ServerDuplexStream } from "@grpc/grpc-js";
 import type { Clock } from "@heddle/base/clock";
 import { AppError } from "@heddle/base/errors";
-import type { WeightsSpec } from "@heddle/contracts/engine";
+import type { ReplicaStatus, WeightsSpec } from "@heddle/contracts/engine";
 import type { AttachReply } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { NodeReport__Output } from "@heddle/contracts/generated/heddle/v1/NodeReport";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { toStatus } from "@heddle/rpc/status";
 import type { NodeDirectory, NodeView, PullProgress } from "../ports.ts";
-import { AttachedNode } from "./attached-node.ts";
+import { AttachedNode, SUSPECT_INTERVALS } from "./attached-node.ts";
+import { ReplicaIndex } from "./replica-index.ts";
 import { WorkerLink } from "./worker-link.ts";
 
 export type AttachStream = ServerDuplexStream<NodeReport__Output, AttachReply>;
@@ -16,15 +18,14 @@ export type AttachStream = ServerDuplexStream<NodeReport__Output, AttachReply>;
 /** `nodes`: one came, left or reported; `room`: a call has ended or a stream came or went. */
 export type RegistryChange = "nodes" | "room";
 
-/** After so many intervals without a heartbeat a node gets no new work; after so many it is gone. */
-const suspectIntervals = 3;
+/** After so many intervals without a heartbeat a node is gone. */
 const goneIntervals = 10;
 /** Nodes that may be attached at once. */
 const maxNodes = 4_096;
 
 export interface RegistryOptions {
   readonly masterId: string;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly heartbeatIntervalMs: number;
   readonly clock: Clock;
   readonly log: NodeLog;
@@ -34,6 +35,7 @@ export interface RegistryOptions {
 export class NodeRegistry implements NodeDirectory {
   readonly #options: RegistryOptions;
   readonly #nodes = new Map<string, { node: AttachedNode; stream: AttachStream }>();
+  readonly #index = new ReplicaIndex();
   /** Links of nodes that left with answers under way, by incarnation. */
   readonly #retired = new Map<string, WorkerLink>();
   readonly #listeners = new Set<(change: RegistryChange) => void>();
@@ -60,17 +62,30 @@ export class NodeRegistry implements NodeDirectory {
 
   /** The workers whose heartbeats come. */
   workers(): AttachedNode[] {
-    return this.#allWorkers().filter((node) => node.silentIntervals <= suspectIntervals);
-  }
-
-  /** The workers that are attached but missed their last heartbeats. */
-  suspects(): AttachedNode[] {
-    return this.#allWorkers().filter((node) => node.silentIntervals > suspectIntervals);
-  }
-
-  #allWorkers(): AttachedNode[] {
     const found: AttachedNode[] = [];
-    for (const { node } of this.#nodes.values()) if (node.link) found.push(node);
+    for (const { node } of this.#nodes.values()) if (isHeard(node)) found.push(node);
+    return found;
+  }
+
+  hasWorkers(): boolean {
+    for (const { node } of this.#nodes.values()) if (isHeard(node)) return true;
+    return false;
+  }
+
+  /** The workers with a replica of the deployment: those whose heartbeats come, and the others. */
+  holders(deployment: string): { readonly heard: AttachedNode[]; readonly silent: AttachedNode[] } {
+    const heard: AttachedNode[] = [];
+    const silent: AttachedNode[] = [];
+    for (const node of this.#index.holders(deployment)) (isHeard(node) ? heard : silent).push(node);
+    return { heard, silent };
+  }
+
+  replicasOf(deployment: string): ReplicaStatus[] {
+    const found: ReplicaStatus[] = [];
+    for (const node of this.#index.holders(deployment)) {
+      const replica = node.replica(deployment);
+      if (replica) found.push(replica);
+    }
     return found;
   }
 
@@ -157,7 +172,7 @@ export class NodeRegistry implements NodeDirectory {
     return new WorkerLink({
       node: register.nodeId,
       address: register.address,
-      clusterToken: this.#options.clusterToken,
+      credentials: this.#options.credentials,
       log: this.#options.log,
       onChange: () => this.#changed("room"),
       onLost: (calls) => {
@@ -168,12 +183,14 @@ export class NodeRegistry implements NodeDirectory {
 
   #onHeartbeat(node: AttachedNode, heartbeat: NonNullable<NodeReport__Output["heartbeat"]>): void {
     node.onHeartbeat(heartbeat, this.#options.clock.monotonicMs());
+    this.#index.update(node);
     this.#changed("nodes");
   }
 
   #remove(node: AttachedNode, stream: AttachStream): void {
     if (this.#nodes.get(node.id)?.stream !== stream) return;
     this.#nodes.delete(node.id);
+    this.#index.remove(node);
     this.#options.log.info({ node: node.id, name: node.register.name }, "a node left");
     node.link?.retire();
     for (const [incarnation, link] of this.#retired) {
@@ -201,6 +218,10 @@ export class NodeRegistry implements NodeDirectory {
   #changed(change: RegistryChange): void {
     for (const listener of this.#listeners) listener(change);
   }
+}
+
+function isHeard({ link, silentIntervals }: AttachedNode): boolean {
+  return link !== undefined && silentIntervals <= SUSPECT_INTERVALS;
 }
 
 function refuse(stream: AttachStream, message: string): void {

@@ -15,7 +15,7 @@ export class RegistryReplicas implements ReplicaSource {
 
   ready(deployment: string): readonly ReadyReplica[] {
     const found: ReadyReplica[] = [];
-    for (const node of this.#registry.workers()) {
+    for (const node of this.#registry.holders(deployment).heard) {
       const replica = readyReplica(node, deployment);
       if (replica) found.push(replica);
     }
@@ -27,20 +27,19 @@ export class RegistryReplicas implements ReplicaSource {
       const message = `no deployment ${deployment} is registered`;
       return { known: false, loading: false, message };
     }
-    const silent = this.#registry.suspects().find((node) => node.replica(deployment));
-    if (silent) {
-      const message = `worker ${silent.id}, which runs ${deployment}, does not report`;
+    const { heard, silent } = this.#registry.holders(deployment);
+    if (silent[0]) {
+      const message = `worker ${silent[0].id}, which runs ${deployment}, does not report`;
       return { known: true, loading: true, message };
     }
-    const workers = this.#registry.workers();
-    const states = workers.map((node) => node.replica(deployment));
+    const states = heard.map((node) => node.replica(deployment));
     const coming = states.find((state) => state?.phase === "pulling" || state?.phase === "loading");
     if (coming) {
       const done =
         coming.totalBytes > 0 ? ` (${coming.pulledBytes} of ${coming.totalBytes} bytes)` : "";
       return { known: true, loading: true, message: `${deployment} is ${coming.phase}${done}` };
     }
-    const cut = workers.find((node) => node.replica(deployment)?.phase === "ready");
+    const cut = heard.find((node) => node.replica(deployment)?.phase === "ready");
     if (cut) {
       const { name, address } = cut.register;
       const message = `worker ${name} runs ${deployment} but is not reached at ${address} yet: check its --advertise`;
@@ -51,7 +50,7 @@ export class RegistryReplicas implements ReplicaSource {
       const message = `${deployment} could not be brought up: ${failed.message}`;
       return { known: true, loading: false, message };
     }
-    if (workers.length === 0) {
+    if (!this.#registry.hasWorkers()) {
       const message = `no worker is attached that could run ${deployment}: start one`;
       return { known: true, loading: false, message };
     }

@@ -5,6 +5,7 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { DeploymentSpec, EngineEvent, WeightsSpec } from "@heddle/contracts/engine";
 import type { InferenceCommand } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
 import type { InferenceEvents__Output } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { decodeEvent, encodeRequest } from "@heddle/rpc/inference-codec";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { encodeDeployment, encodeWeights } from "@heddle/rpc/node-codec";
@@ -34,7 +35,7 @@ interface OpenCall {
 export interface WorkerLinkOptions {
   readonly node: string;
   readonly address: string;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly log: NodeLog;
   /** Called when the stream comes or goes and when a call has ended. */
   readonly onChange: () => void;
@@ -58,7 +59,7 @@ export class WorkerLink {
 
   constructor(options: WorkerLinkOptions) {
     this.#options = options;
-    this.#peer = new Peer(options.address, options.clusterToken);
+    this.#peer = new Peer(options.address, options.credentials, "worker");
     void this.#run();
   }
 

@@ -19,6 +19,8 @@ export interface MasterConfig {
   /** Holds the text of the admin key that an empty cluster starts with; made where absent. */
   readonly bootstrapKeyFile: string | undefined;
   readonly profile: CatalogProfile | undefined;
+  /** A GGUF file, absolute, that answers for the shipped models instead of a profile. */
+  readonly modelFile: string | undefined;
   /** This master's name in the cluster. */
   readonly masterId: string;
   /** host:port of the gRPC servers of all masters, by name; empty where this is the only one. */
@@ -26,6 +28,13 @@ export interface MasterConfig {
   readonly walSegmentBytes: number;
   readonly snapshotEntries: number;
   readonly insecureBind: boolean;
+  /** Whether nodes prove who they are by certificates, over TLS. */
+  readonly tls: boolean;
+  /** Holds the key and the certificate that sign the nodes' certificates. */
+  readonly authorityFile: string;
+  /** Holds a token with which this master joins a cluster with TLS. */
+  readonly joinTokenFile: string | undefined;
+  readonly certificateLifetimeMs: number;
   readonly logLevel: LogLevel;
   readonly maxCalls: number;
   /** Calls that may wait for a replica, per deployment, and for how long. */
@@ -46,8 +55,12 @@ const SETTINGS = {
   "grpc-port": ["HEDDLE_GRPC_PORT", "8081", "port for the cluster's nodes; 0 takes a free one"],
   "raft-port": ["HEDDLE_RAFT_PORT", "0", "port for the other masters; 0 takes a free one"],
   "cluster-token-file": ["HEDDLE_CLUSTER_TOKEN_FILE", "", "file with the token of the nodes"],
+  "ca-file": ["HEDDLE_CA_FILE", "", "file with the key and certificate that sign the nodes' own"],
+  "join-token-file": ["HEDDLE_JOIN_TOKEN_FILE", "", "file with a token to join with, under --tls"],
+  "certificate-seconds": ["HEDDLE_CERTIFICATE_SECONDS", "86400", "life of a node's certificate"],
   "bootstrap-key-file": ["HEDDLE_BOOTSTRAP_KEY_FILE", "", "file with the first admin key"],
-  profile: ["HEDDLE_PROFILE", "", "models to register on an empty cluster: demo, gpu or tiny"],
+  profile: ["HEDDLE_PROFILE", "", "what answers for the shipped models: demo, gpu or tiny"],
+  "model-file": ["HEDDLE_MODEL_FILE", "", "GGUF file that answers for them instead of a profile"],
   name: ["HEDDLE_NAME", "master-1", "this master's name in the cluster"],
   peers: ["HEDDLE_PEERS", "", "all masters, this one too: name=host:port,... (gRPC)"],
   "wal-segment-mib": ["HEDDLE_WAL_SEGMENT_MIB", "64", "size of a file of the log"],
@@ -68,7 +81,7 @@ const PROFILES: readonly string[] = CATALOG_PROFILES;
 
 /** Reads the configuration, or throws one `invalid_value` that lists every fault found. */
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): MasterConfig {
-  const { values, insecureBind } = readValues(args, env);
+  const { values, insecureBind, tls } = readValues(args, env);
   const faults: string[] = [];
   const whole = (name: SettingName, min: number, max: number): number => {
     const value = /^\d{1,12}$/.test(values[name]) ? Number(values[name]) : -1;
@@ -88,11 +101,16 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     clusterTokenFile: values["cluster-token-file"] || join(dataDirectory, "cluster-token"),
     bootstrapKeyFile: values["bootstrap-key-file"] || undefined,
     profile: (values.profile || undefined) as CatalogProfile | undefined,
+    modelFile: values["model-file"] ? resolve(values["model-file"]) : undefined,
     masterId: values.name,
     peers: readPeers(values.peers, values.name, faults),
     walSegmentBytes: whole("wal-segment-mib", 1, 1024) * 2 ** 20,
     snapshotEntries: whole("snapshot-entries", 1, 10_000_000),
     insecureBind,
+    tls,
+    authorityFile: values["ca-file"] || join(dataDirectory, "cluster-ca.pem"),
+    joinTokenFile: values["join-token-file"] || undefined,
+    certificateLifetimeMs: whole("certificate-seconds", 3, 31_536_000) * 1_000,
     logLevel: values["log-level"] as LogLevel,
     maxCalls: whole("max-calls", 1, 1_000_000),
     maxQueued: whole("max-queued", 1, 1_000_000),
@@ -128,14 +146,17 @@ export function usageText(): string {
     const [variable, fallback, help] = SETTINGS[name];
     return `  --${name.padEnd(20)} ${help} [${variable}${fallback ? `, ${fallback}` : ""}]`;
   });
-  const insecure = "  --insecure-bind        allow addresses beyond loopback without TLS";
-  return `Usage: heddle-master [flags]\n${lines.join("\n")}\n${insecure}\n`;
+  lines.push(
+    "  --tls                  certificates and TLS between nodes [HEDDLE_TLS]",
+    "  --insecure-bind        allow addresses beyond loopback without TLS [HEDDLE_INSECURE_BIND]",
+  );
+  return `Usage: heddle-master [flags]\n${lines.join("\n")}\n`;
 }
 
 function readValues(
   args: readonly string[],
   env: NodeJS.ProcessEnv,
-): { values: Record<SettingName, string>; insecureBind: boolean } {
+): { values: Record<SettingName, string>; insecureBind: boolean; tls: boolean } {
   const flags = parseFlags(args);
   const entries = NAMES.map((name) => {
     const [variable, fallback] = SETTINGS[name];
@@ -144,12 +165,14 @@ function readValues(
   return {
     values: Object.fromEntries(entries) as Record<SettingName, string>,
     insecureBind: flags["insecure-bind"] === true || env["HEDDLE_INSECURE_BIND"] === "true",
+    tls: flags["tls"] === true || env["HEDDLE_TLS"] === "true",
   };
 }
 
 function parseFlags(args: readonly string[]): Record<string, string | boolean | undefined> {
   const text = NAMES.map((name) => [name, { type: "string" as const }]);
-  const options = { ...Object.fromEntries(text), "insecure-bind": { type: "boolean" as const } };
+  const flag = { type: "boolean" as const };
+  const options = { ...Object.fromEntries(text), "insecure-bind": flag, tls: flag };
   try {
     return parseArgs({ args: [...args], options, strict: true }).values as ReturnType<
       typeof parseFlags
@@ -159,13 +182,19 @@ function parseFlags(args: readonly string[]): Record<string, string | boolean | 
   }
 }
 
-function choiceFaults({ logLevel, profile, masterId }: MasterConfig): string[] {
+function choiceFaults({ logLevel, profile, modelFile, masterId }: MasterConfig): string[] {
   const faults: string[] = [];
   if (!LOG_LEVELS.includes(logLevel)) {
     faults.push(`--log-level must be one of ${LOG_LEVELS.join(", ")}, got "${logLevel}"`);
   }
   if (profile !== undefined && !PROFILES.includes(profile)) {
     faults.push(`--profile must be one of ${PROFILES.join(", ")}, got "${profile}"`);
+  }
+  if (modelFile !== undefined && profile !== undefined) {
+    faults.push("--profile and --model-file exclude each other: give one of them");
+  }
+  if (modelFile !== undefined && !modelFile.endsWith(".gguf")) {
+    faults.push(`--model-file must end in .gguf, got "${modelFile}"`);
   }
   if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(masterId)) {
     faults.push(`--name must have 1 to 63 letters, digits, ".", "_" or "-"`);
@@ -174,18 +203,20 @@ function choiceFaults({ logLevel, profile, masterId }: MasterConfig): string[] {
 }
 
 /** Keys and tokens would cross the network in the clear. */
-function bindFaults({ httpHost, grpcHost, insecureBind }: MasterConfig): string[] {
+function bindFaults({ httpHost, grpcHost, insecureBind, tls }: MasterConfig): string[] {
   if (insecureBind) return [];
-  return [
-    ["http-host", httpHost],
-    ["grpc-host", grpcHost],
-  ].flatMap(([flag, host]) =>
-    isLoopback(host ?? "")
-      ? []
-      : [
-          `--${flag} ${host} is reachable from outside without TLS; give --insecure-bind to allow it`,
-        ],
-  );
+  const faults: string[] = [];
+  if (!isLoopback(httpHost)) {
+    faults.push(
+      `--http-host ${httpHost} is reachable from outside without TLS; give --insecure-bind to allow it`,
+    );
+  }
+  if (!tls && !isLoopback(grpcHost)) {
+    faults.push(
+      `--grpc-host ${grpcHost} is reachable from outside without TLS; give --tls, or --insecure-bind to allow it`,
+    );
+  }
+  return faults;
 }
 
 function isLoopback(host: string): boolean {

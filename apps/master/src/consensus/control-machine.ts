@@ -13,9 +13,12 @@ export type AppliedListener = (entry: LogCommand | undefined) => void;
 export class ControlMachine implements StateMachine<ControlReply> {
   readonly control = new ReplicatedControl();
   readonly #onApplied: AppliedListener;
+  readonly #onSnapshot: () => void;
 
-  constructor(onApplied: AppliedListener) {
+  /** `onSnapshot` is told when a snapshot is begun. */
+  constructor(onApplied: AppliedListener, onSnapshot: () => void = () => undefined) {
     this.#onApplied = onApplied;
+    this.#onSnapshot = onSnapshot;
   }
 
   apply(commands: readonly Command[]): Promise<readonly ControlReply[]> {
@@ -30,6 +33,7 @@ export class ControlMachine implements StateMachine<ControlReply> {
 
   /** Lines of JSON, gathered into pieces. */
   snapshot(): Iterable<Uint8Array> {
+    this.#onSnapshot();
     return gather(this.control.snapshot());
   }
 

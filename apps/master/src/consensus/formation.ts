@@ -7,6 +7,7 @@ import type {
   IntroductionReply,
   IntroductionReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { introduceMethod } from "@heddle/rpc/proto";
@@ -22,7 +23,7 @@ export interface FormationOptions {
   readonly identity: Identity;
   /** host:port by name of all masters, this one's among them. */
   readonly peers: ReadonlyMap<string, string>;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly log: NodeLog;
   readonly signal: AbortSignal;
 }
@@ -76,9 +77,9 @@ export class Formation {
   }
 
   async #ask(address: string): Promise<IntroductionReply__Output | AppError> {
-    const { identity, peers, clusterToken, signal } = this.#options;
+    const { identity, peers, credentials, signal } = this.#options;
     const own = peers.get(identity.name) ?? "";
-    const peer = new Peer(address, clusterToken);
+    const peer = new Peer(address, credentials);
     const { name, nonce } = identity;
     const request = { name, nonce, address: own, peers: sortedNames(peers) };
     try {

@@ -62,7 +62,8 @@ export async function writeIdentity(directory: string, identity: Identity): Prom
   await nodeStorageFiles.syncDirectory(dirname(path));
 }
 
-async function readIdentity(directory: string): Promise<Identity | undefined> {
+/** The directory's identity as it is; undefined where there is none. */
+export async function readIdentity(directory: string): Promise<Identity | undefined> {
   const path = identityPath(directory);
   let text: string;
   try {

@@ -9,7 +9,7 @@ import { eventually } from "../../test/master-group.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { RaftControlPlane } from "./raft-control-plane.ts";
 
-const clusterToken = "a-token-for-tests-only";
+const credentials = { clusterToken: "a-token-for-tests-only" };
 const logger = createLogger({ service: "master-test", level: "silent" });
 
 interface Opened {
@@ -48,7 +48,7 @@ async function open(
   const faults: string[] = [];
   const onFatal = (error: Error) => faults.push(error.message);
   const onRemoved = onFatal;
-  const parts = { directory, lock, name, peers, clusterToken, server, logger, onFatal, onRemoved };
+  const parts = { directory, lock, name, peers, credentials, server, logger, onFatal, onRemoved };
   try {
     const limits = { segmentBytes: 2 ** 20, hashEveryCommands: 10 };
     const plane = await RaftControlPlane.open({ ...parts, ...limits }, signal);
@@ -65,7 +65,7 @@ async function open(
 async function openGroup(count: number): Promise<Opened[]> {
   const servers = new Map<string, BoundServer>();
   for (let at = 1; at <= count; at++) {
-    servers.set(`m${at}`, await bindServer({ host: "127.0.0.1", port: 0, clusterToken }));
+    servers.set(`m${at}`, await bindServer({ host: "127.0.0.1", port: 0, credentials }));
   }
   const peers = new Map([...servers].map(([name, { address }]) => [name, address]));
   return Promise.all([...servers].map(([name, server]) => open(name, server, peers)));
@@ -112,7 +112,7 @@ test("a master whose state came apart from the others' ends", async () => {
 });
 
 test("a master joins a group although another one that looks for it was given another list", async () => {
-  const bind = () => bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials });
   const [one, two, three] = [await bind(), await bind(), await bind()];
   await open("m1", one, new Map([["m1", one.address]]));
   const stop = new AbortController();
@@ -134,7 +134,7 @@ test("a master joins a group although another one that looks for it was given an
 });
 
 test("another master's directory, and one whose log is gone, are refused", async () => {
-  const bind = () => bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials });
   const server = await bind();
   const only = await open("m1", server, new Map([["m1", server.address]]));
   await only.plane.propose(create("aaaaaaaa"));
@@ -154,7 +154,7 @@ test("another master's directory, and one whose log is gone, are refused", async
 });
 
 test("masters of a new group that were given different lists say so and end", async () => {
-  const bind = () => bindServer({ host: "127.0.0.1", port: 0, clusterToken });
+  const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials });
   const [one, two] = [await bind(), await bind()];
   const both = new Map([
     ["m1", one.address],

@@ -6,17 +6,27 @@ import type { KeptAnswer } from "@heddle/control/idempotency";
 import type { LogCommand } from "@heddle/control/replicated-control";
 import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { progressMethod } from "@heddle/rpc/proto";
 import type { BoundServer } from "@heddle/rpc/server";
-import type { ControlGroup, ControlPlane, GroupStatus, MemberProgress, Once } from "../ports.ts";
+import type {
+  ControlGroup,
+  ControlPlane,
+  GroupStatus,
+  MemberProgress,
+  Once,
+  RaftCounts,
+} from "../ports.ts";
 import { ControlMachine, controlCommandOf, encodeLogCommand } from "./control-machine.ts";
 import type { DirectoryLock } from "./directory-lock.ts";
 import { Formation } from "./formation.ts";
 import { type FullIdentity, isFull, startIdentity, writeIdentity } from "./identity.ts";
+import { type Backup, takeBackup } from "./live-backup.ts";
 import { memberChanges } from "./member-changes.ts";
 import { RaftService } from "./raft-service.ts";
 import { RemovalWatch } from "./removal-watch.ts";
+import { ReplicaCounts } from "./replica-counts.ts";
 import { ThreadedReplica } from "./thread/threaded-replica.ts";
 
 export interface RaftControlPlaneOptions {
@@ -26,7 +36,7 @@ export interface RaftControlPlaneOptions {
   readonly name: string;
   /** host:port by name of all masters, this one's among them. */
   readonly peers: ReadonlyMap<string, string>;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly server: BoundServer;
   /** Where the other masters' connections are taken, on the server's host; 0 for any free port. */
   readonly raftPort?: number | undefined;
@@ -55,6 +65,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   readonly #identity: FullIdentity;
   readonly #listeners = new Set<(command: ControlCommand | undefined) => void>();
   readonly #hashCheck = new HashCheck();
+  readonly #counts = new ReplicaCounts();
   readonly #machine: ControlMachine;
   #replica: ThreadedReplica<ControlReply> | undefined;
   #watch: RemovalWatch | undefined;
@@ -63,7 +74,10 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
     this.#options = options;
     this.#identity = identity;
-    this.#machine = new ControlMachine((entry) => this.#onEntry(entry));
+    this.#machine = new ControlMachine(
+      (entry) => this.#onEntry(entry),
+      () => this.#counts.snapshotsTaken++,
+    );
   }
 
   /**
@@ -125,7 +139,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   status(): GroupStatus {
-    const { connected, roster: _, nextMemberId: __, ...rest } = this.#running.status();
+    const { connected, roster: _, nextMemberId: __, counts: ___, ...rest } = this.#running.status();
     const isConnected = (member: number) => member === rest.id || connected.includes(member);
     return {
       ...rest,
@@ -152,11 +166,11 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   async #askProgress(leader: number): Promise<readonly MemberProgress[]> {
-    const { peers, clusterToken } = this.#options;
+    const { peers, credentials } = this.#options;
     const member = this.#running.members.find(({ id }) => id === leader);
     const address = member && (peers.get(member.name) ?? member.address);
     if (!address) throw new AppError("unavailable", "the leader's address is unknown");
-    const peer = new Peer(address, clusterToken);
+    const peer = new Peer(address, credentials);
     try {
       const { members } = await peer.unary(progressMethod, {}, { deadlineMs: progressDeadlineMs });
       return members;
@@ -176,6 +190,15 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   takeSnapshot(): Promise<void> {
     return this.#running.takeSnapshot();
+  }
+
+  async takeBackup(isStale: boolean): Promise<Backup> {
+    if (!isStale) await this.readBarrier();
+    return takeBackup(this.#running, this.#options.directory);
+  }
+
+  counts(): RaftCounts {
+    return this.#counts.view(this.#running.status().counts);
   }
 
   async removeMember(name: string): Promise<void> {
@@ -199,11 +222,11 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   async #start(service: RaftService): Promise<void> {
-    const { directory, server, clusterToken, peers: addresses, logger } = this.#options;
+    const { directory, server, credentials, peers: addresses, logger } = this.#options;
     const { segmentBytes, snapshotEntries, raftPort = 0 } = this.#options;
     const host = server.address.slice(0, server.address.lastIndexOf(":"));
     const { replica, port } = await ThreadedReplica.open<ControlReply>({
-      ...{ identity: this.#identity, directory, clusterToken, addresses },
+      ...{ identity: this.#identity, directory, credentials, addresses },
       ...{ segmentBytes, snapshotEntries },
       listen: { host, port: raftPort },
       machine: this.#machine,
@@ -223,7 +246,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     });
     this.#watch = new RemovalWatch({
       identity: this.#identity,
-      clusterToken: this.#options.clusterToken,
+      credentials,
       hasLeader: () => replica.status().leader !== undefined,
       others: () => this.#othersNow(),
       onRemoved: () => this.#onRemoved(),
@@ -254,10 +277,11 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   #propose(entry: LogCommand): Promise<ControlReply> {
     if (this.#fault) return Promise.reject(this.#fault);
-    return this.#running.propose(encodeLogCommand(entry));
+    return this.#counts.proposal(this.#running.propose(encodeLogCommand(entry)));
   }
 
   #onEntry(entry: LogCommand | undefined): void {
+    if (!entry && this.#replica) this.#counts.snapshotsInstalled++;
     const command = controlCommandOf(entry);
     if (command || !entry) for (const listener of this.#listeners) listener(command);
     if (entry?.type === "hash.report") this.#compareHash(entry);
@@ -300,8 +324,8 @@ async function findGroup(
   service: RaftService,
   signal: AbortSignal,
 ): Promise<FullIdentity> {
-  const { directory, peers, clusterToken, logger: log } = options;
-  const formation = new Formation({ directory, identity, peers, clusterToken, log, signal });
+  const { directory, peers, credentials, logger: log } = options;
+  const formation = new Formation({ directory, identity, peers, credentials, log, signal });
   service.serve({ introduce: (from) => formation.introduce(from) });
   return formation.find();
 }

@@ -1,5 +1,6 @@
 import type { Member } from "@heddle/consensus/ports";
 import type { IntroductionReply__Output } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { introduceMethod } from "@heddle/rpc/proto";
 import type { FullIdentity } from "./identity.ts";
@@ -10,7 +11,7 @@ const ASK_DEADLINE_MS = 1_500;
 
 export interface RemovalWatchOptions {
   readonly identity: FullIdentity;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   /** Whether this member hears from a leader: then it belongs to the group. */
   readonly hasLeader: () => boolean;
   /** The other members, each at the address where it is now. */
@@ -53,9 +54,9 @@ export class RemovalWatch {
 
   /** What one member knows has happened: it tells of changes that it has applied, which stay. */
   async #wasRemoved(address: string): Promise<boolean> {
-    const { identity, clusterToken } = this.#options;
+    const { identity, credentials } = this.#options;
     const { name, nonce, id: member } = identity;
-    const peer = new Peer(address, clusterToken);
+    const peer = new Peer(address, credentials);
     try {
       const limits = { deadlineMs: ASK_DEADLINE_MS, signal: this.#stop.signal };
       return isWithout(

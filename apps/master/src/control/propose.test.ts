@@ -5,7 +5,7 @@ import { createLogger } from "@heddle/observability/logger";
 import { expect, test } from "vitest";
 import { PEPPER, VolatileControl } from "../../test/test-master.ts";
 import { bootstrapAdminKey } from "../config/secrets.ts";
-import { seedModels, unseededModels } from "../models/seed.ts";
+import { profileSeed, seedModels, unseededModels } from "../models/seed.ts";
 import { untilSettled } from "./propose.ts";
 
 const logger = createLogger({ service: "master-test", level: "silent" });
@@ -25,8 +25,8 @@ class LosingControl extends VolatileControl {
 
 test("a master that starts while the leader changes seeds every model once", async () => {
   const control = new LosingControl();
-  await seedModels(control, "tiny", logger);
-  expect(unseededModels(control.state, "tiny")).toEqual([]);
+  await seedModels(control, profileSeed("tiny"), logger);
+  expect(unseededModels(control.state, profileSeed("tiny"))).toEqual([]);
   expect(control.state.models.size).toBe(5);
   expect(control.attempts).toBe(7);
 });

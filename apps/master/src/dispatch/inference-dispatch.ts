@@ -61,8 +61,12 @@ const refusalCodes: ReadonlySet<ErrorCode> = new Set([
   "model_not_found",
 ]);
 
-/** Replicas that a call was sent to, by holder: left out until they have reported more than this. */
-type Tried = Map<string, number>;
+/**
+ * Replicas that a call was sent to, by holder. One that refused it is left out until its node has
+ * sent more reports; one on which it failed, for good: an engine that starts anew is another holder,
+ * and one that by then still reports as the same has not crashed.
+ */
+type Tried = Map<string, { readonly reports: number; readonly failure: EngineFailure | undefined }>;
 
 interface Waiter {
   readonly fairKey: string;
@@ -80,6 +84,8 @@ interface Started {
 /** What is kept per deployment. */
 interface Lane {
   readonly queue: FairQueue<Waiter>;
+  /** Calls that were sent before: they wait for a report, and hold nobody up who waits for room. */
+  readonly retries: Set<Waiter>;
   readonly prefixes: PrefixIndex;
   /** By holder; those of replicas that are gone are dropped now and then. */
   readonly replicas: Map<string, { readonly circuit: Circuit; chosenAtTurn: number }>;
@@ -101,7 +107,7 @@ export class ReplicaDispatch implements InferenceDispatch {
 
   stats(): DispatchStats {
     let queued = 0;
-    for (const lane of this.#lanes.values()) queued += lane.queue.size;
+    for (const lane of this.#lanes.values()) queued += waiting(lane);
     return { queued, ...this.#stats };
   }
 
@@ -109,7 +115,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     this.#unsubscribe();
     const error = new AppError("unavailable", "this master is shutting down");
     for (const lane of this.#lanes.values()) {
-      for (const waiter of lane.queue.tickets()) waiter.fail(error);
+      for (const waiter of tickets(lane)) waiter.fail(error);
     }
   }
 
@@ -119,6 +125,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     const tried: Tried = new Map();
     for (let failures = 0, refusals = 0; ; ) {
       const { replica, iterator } = await this.#acquire(call, chunks, endMs, tried, signal);
+      if (tried.size > 0) this.#stats.retries += 1;
       const first = await iterator.next();
       const event: EngineEvent = first.done ? missingEnd : first.value;
       if (event.type !== "failed") {
@@ -127,19 +134,17 @@ export class ReplicaDispatch implements InferenceDispatch {
         return { node: replica.node, events: this.#resume(call, replica, event, iterator) };
       }
       const failure = event.error;
+      const { holder, node } = replica;
       this.#onEnd(call, replica, failure.code);
-      if (failureCodes.has(failure.code)) {
-        failures += 1;
-        tried.set(replica.holder, Number.POSITIVE_INFINITY);
-      } else if (refusalCodes.has(failure.code)) {
-        refusals += 1;
-        tried.set(replica.holder, replica.reports);
-      } else throw this.#refusal(call, failure, replica.node);
-      const isLast = failures >= maxFailures || refusals >= maxRefusals || signal.aborted;
-      if (isLast || this.#allFailed(call.deployment, tried)) {
-        throw this.#refusal(call, failure, replica.node);
+      const hasFailed = failureCodes.has(failure.code);
+      if (hasFailed) failures += 1;
+      else if (refusalCodes.has(failure.code)) refusals += 1;
+      else throw this.#refusal(call, failure, node);
+      if (failures >= maxFailures || refusals >= maxRefusals || signal.aborted) {
+        throw this.#refusal(call, failure, node);
       }
-      this.#stats.retries += 1;
+      if (hasFailed) tried.set(holder, { failure, reports: 1 + this.#reportsOf(call, replica) });
+      else tried.set(holder, { failure: undefined, reports: replica.reports });
     }
   }
 
@@ -152,18 +157,20 @@ export class ReplicaDispatch implements InferenceDispatch {
     signal: AbortSignal,
   ): Promise<Started> {
     if (signal.aborted) throw new AppError("cancelled", "the caller gave the request up");
-    this.#refuseHopeless(call.deployment);
     const lane = this.#lane(call.deployment);
     const send = () => this.#send(lane, call, chunks, endMs, tried, signal);
-    const started = lane.queue.size === 0 ? send() : undefined;
+    const isRetry = tried.size > 0;
+    const started = isRetry || lane.queue.size === 0 ? send() : undefined;
     if (started) return started;
-    return this.#wait(lane, call, endMs, signal, send);
+    this.#refuseHopeless(call.deployment);
+    return this.#wait(lane, call, endMs, tried, signal, send);
   }
 
   #wait(
     lane: Lane,
     call: InferenceCall,
     endMs: number,
+    tried: Tried,
     signal: AbortSignal,
     send: () => Started | undefined,
   ): Promise<Started> {
@@ -174,6 +181,7 @@ export class ReplicaDispatch implements InferenceDispatch {
       place: () => {
         const started = send();
         if (started) leave(() => resolve(started));
+        else this.#giveUpVain(call, tried, waiter);
         return started !== undefined;
       },
       fail: (error) => leave(() => reject(error)),
@@ -187,12 +195,17 @@ export class ReplicaDispatch implements InferenceDispatch {
     const leave = (settle: () => void) => {
       clearTimeout(timer);
       signal.removeEventListener("abort", onAbort);
-      lane.queue.remove(waiter);
+      if (!lane.retries.delete(waiter)) lane.queue.remove(waiter);
       settle();
     };
     signal.addEventListener("abort", onAbort, { once: true });
-    if (!lane.queue.push(waiter)) waiter.fail(this.#overloaded(call, "its queue is full"));
-    else this.#queueDrain();
+    if (waiting(lane) >= lane.queue.capacity) {
+      waiter.fail(this.#overloaded(call, "its queue is full"));
+      return promise;
+    }
+    if (tried.size > 0) lane.retries.add(waiter);
+    else lane.queue.push(waiter);
+    this.#queueDrain();
     return promise;
   }
 
@@ -210,7 +223,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     // With one replica there is no choice to inform, and a prompt may be long.
     const prefix = ready.length > 1 ? chunks() : [];
     const candidates = ready
-      .filter(({ holder, reports }) => reports > (tried.get(holder) ?? -1))
+      .filter(({ holder, reports }) => mayTry(tried.get(holder), reports))
       .filter(({ holder }) => this.#known(lane, holder).circuit.allows(nowMs));
     const prompt = { chunks: prefix.length, matched: lane.prefixes.match(prefix) };
     const replica = chooseReplica(
@@ -283,15 +296,16 @@ export class ReplicaDispatch implements InferenceDispatch {
   }
 
   #drain(deployment: string, lane: Lane): void {
+    for (const waiter of lane.retries) waiter.place();
     for (let waiter = lane.queue.peek(); waiter; waiter = lane.queue.peek()) {
       if (!waiter.place()) break;
     }
-    if (lane.queue.size === 0) return;
+    if (waiting(lane) === 0) return;
     try {
       this.#refuseHopeless(deployment);
     } catch (error) {
       if (!(error instanceof AppError)) throw error;
-      for (const waiter of lane.queue.tickets()) waiter.fail(error);
+      for (const waiter of tickets(lane)) waiter.fail(error);
     }
   }
 
@@ -304,13 +318,24 @@ export class ReplicaDispatch implements InferenceDispatch {
     throw new AppError(code, outlook.message, { model: deployment });
   }
 
-  /** Whether waiting is vain because the call failed on every replica there is. */
-  #allFailed(deployment: string, tried: Tried): boolean {
-    const ready = this.#options.replicas.ready(deployment);
-    return (
-      ready.length > 0 &&
-      ready.every(({ holder }) => tried.get(holder) === Number.POSITIVE_INFINITY)
-    );
+  /** Reports of the replica's node so far; one more may have been sent before the call failed. */
+  #reportsOf(call: InferenceCall, { holder, reports }: ReadyReplica): number {
+    const ready = this.#options.replicas.ready(call.deployment);
+    return ready.find((replica) => replica.holder === holder)?.reports ?? reports;
+  }
+
+  /**
+   * Ends the wait of a call that failed on every ready replica, once their nodes have reported that
+   * those engines still run: then it was not their end that failed it, and none will come anew.
+   */
+  #giveUpVain(call: InferenceCall, tried: Tried, waiter: Waiter): void {
+    let last: { readonly failure: EngineFailure; readonly node: string } | undefined;
+    for (const { holder, node, reports } of this.#options.replicas.ready(call.deployment)) {
+      const before = tried.get(holder);
+      if (!before?.failure || reports <= before.reports) return;
+      last = { failure: before.failure, node };
+    }
+    if (last) waiter.fail(this.#refusal(call, last.failure, last.node));
   }
 
   #waitLimitMs(deployment: string): number {
@@ -341,7 +366,7 @@ export class ReplicaDispatch implements InferenceDispatch {
   #retryAfterMs(deployment: string): number {
     let slots = 0;
     for (const replica of this.#options.replicas.ready(deployment)) slots += replica.maxSequences;
-    const rounds = Math.ceil((this.#lane(deployment).queue.size + 1) / Math.max(1, slots));
+    const rounds = Math.ceil((waiting(this.#lane(deployment)) + 1) / Math.max(1, slots));
     return 1_000 * Math.min(30, rounds);
   }
 
@@ -356,6 +381,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     if (!lane) {
       lane = {
         queue: new FairQueue(this.#options.maxQueued),
+        retries: new Set(),
         prefixes: new PrefixIndex(maxPrefixChunks),
         replicas: new Map(),
       };
@@ -379,7 +405,7 @@ export class ReplicaDispatch implements InferenceDispatch {
 
   /** Drops what is kept about deployments and replicas that are gone. */
   #tidy(deployment: string, lane: Lane): void {
-    if (lane.queue.size > 0) return;
+    if (waiting(lane) > 0) return;
     const ready = this.#options.replicas.ready(deployment);
     if (ready.length === 0 && !this.#options.replicas.outlook(deployment).known) {
       this.#lanes.delete(deployment);
@@ -394,6 +420,23 @@ export class ReplicaDispatch implements InferenceDispatch {
   #nowMs(): number {
     return this.#options.clock.monotonicMs();
   }
+}
+
+/** Calls that wait, whatever for. */
+function waiting({ queue, retries }: Lane): number {
+  return queue.size + retries.size;
+}
+
+function tickets({ queue, retries }: Lane): Waiter[] {
+  return [...retries, ...queue.tickets()];
+}
+
+/** Whether a call may go to a replica whose node has sent so many reports. */
+function mayTry(
+  before: { readonly reports: number; readonly failure: EngineFailure | undefined } | undefined,
+  reports: number,
+): boolean {
+  return before === undefined || (!before.failure && reports > before.reports);
 }
 
 const missingEnd: EngineEvent = {

@@ -1,29 +1,53 @@
 import type { ServerResponse } from "node:http";
 
 /** How often a silent stream says that it lives, so that proxies keep it open. */
-const HEARTBEAT_MS = 15_000;
+export const HEARTBEAT_MS = 15_000;
 
-/** Server-sent events written straight to the response: the path of every streamed token. */
+/** Text that may wait for the end of this turn; more goes to the response, which tells when to stop. */
+const MAX_PENDING_CHARACTERS = 16_384;
+
+export interface EventStreamOptions {
+  readonly heartbeatMs: number;
+  /** Called once, before the first byte; its headers come besides the content type and caching rules. */
+  readonly onOpen: () => Record<string, string>;
+}
+
+/**
+ * Server-sent events written straight to the response: the path of every streamed token. Nothing is
+ * sent, and the response can still be used for something else, until the first event is written or
+ * a heartbeat is due, whichever comes first.
+ */
 export class EventStream {
   readonly #response: ServerResponse;
+  readonly #onOpen: EventStreamOptions["onOpen"];
   readonly #heartbeat: NodeJS.Timeout;
+  #isOpen = false;
+  /** What was written in this turn of the event loop: it leaves in one write, the head with it. */
+  #pending = "";
+  readonly #flush = (): void => {
+    const text = this.#pending;
+    this.#pending = "";
+    if (text !== "" && !this.#response.writableEnded) this.#response.write(text);
+  };
 
-  /** Sends the head at once. `headers` come besides the content type and caching rules. */
-  constructor(response: ServerResponse, headers: Record<string, string>) {
+  constructor(response: ServerResponse, { heartbeatMs, onOpen }: EventStreamOptions) {
     this.#response = response;
-    response.writeHead(200, {
-      "content-type": "text/event-stream; charset=utf-8",
-      "cache-control": "no-cache, no-transform",
-      "x-accel-buffering": "no",
-      ...headers,
-    });
-    response.flushHeaders();
-    this.#heartbeat = setInterval(() => this.#beat(), HEARTBEAT_MS);
+    this.#onOpen = onOpen;
+    this.#heartbeat = setInterval(() => this.#beat(), heartbeatMs);
+  }
+
+  /** Whether the status is decided: from then on a failure can only be told as an event. */
+  get isOpen(): boolean {
+    return this.#isOpen;
   }
 
   /** Writes finished event text. Returns false when the client lags: await `drained` before more. */
   write(text: string): boolean {
-    return this.#response.write(text);
+    this.#open();
+    if (this.#pending === "") process.nextTick(this.#flush);
+    this.#pending += text;
+    if (this.#pending.length >= MAX_PENDING_CHARACTERS) this.#flush();
+    return !this.#response.writableNeedDrain;
   }
 
   /** Resolves when the client has caught up or is gone. */
@@ -42,12 +66,30 @@ export class EventStream {
   }
 
   end(lastText = ""): void {
+    this.#open();
     clearInterval(this.#heartbeat);
-    this.#response.end(lastText);
+    this.#response.end(this.#pending + lastText);
+    this.#pending = "";
+  }
+
+  /** Leaves the response, of which nothing has been sent, to another answer. */
+  abandon(): void {
+    clearInterval(this.#heartbeat);
+  }
+
+  #open(): void {
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    this.#response.writeHead(200, {
+      "content-type": "text/event-stream; charset=utf-8",
+      "cache-control": "no-cache, no-transform",
+      "x-accel-buffering": "no",
+      ...this.#onOpen(),
+    });
   }
 
   /** A client that does not read gets no heartbeats: they would only pile up. */
   #beat(): void {
-    if (!this.#response.writableNeedDrain) this.#response.write(": heartbeat\n\n");
+    if (!this.#response.writableNeedDrain) this.write(": heartbeat\n\n");
   }
 }

@@ -15,11 +15,8 @@ export interface Admitted {
   readonly headers: Record<string, string>;
 }
 
-/** Told of the limits' state in any case, and of a refusal before it is thrown. */
-export interface AdmissionListener {
-  setHeaders(headers: Record<string, string>): void;
-  onRefused(error: AppError): void;
-}
+/** Told of a refusal, with the headers that go with it, before it is thrown. */
+export type OnRefused = (error: AppError, headers: Record<string, string>) => void;
 
 /** Output reserved for a call that names no bound, per choice. */
 const DEFAULT_OUTPUT_TOKENS = 4096;
@@ -45,17 +42,14 @@ export function admit(
   limiter: RateLimiter,
   key: ApiKeyRecord,
   budget: TokenBudget,
-  { setHeaders, onRefused }: AdmissionListener,
+  onRefused: OnRefused,
 ): Admitted {
   const admitted = limiter.admit(key.id, key.limits, budget.promptTokens + budget.outputTokens);
   if (admitted instanceof Reservation) {
-    const headers = rateLimitHeaders(admitted.view());
-    setHeaders(headers);
-    return { reservation: admitted, headers };
+    return { reservation: admitted, headers: rateLimitHeaders(admitted.view()) };
   }
-  setHeaders(rateLimitHeaders(limiter.view(key.id, key.limits)));
   const error = refused(admitted, key, budget);
-  onRefused(error);
+  onRefused(error, rateLimitHeaders(limiter.view(key.id, key.limits)));
   throw error;
 }
 

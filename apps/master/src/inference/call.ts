@@ -24,10 +24,14 @@ export class InferenceCall {
   readonly #parts: CallParts;
   readonly #instruments: ModelInstruments;
   readonly #startedAtMs = performance.now();
+  #overheadMs: number | undefined;
+  #queuedMs: number | undefined;
+  #firstTokenMs: number | undefined;
   #lastTokenAtMs = 0;
   #promptTokens = 0;
   #cachedTokens = 0;
   #completionTokens = 0;
+  #reasoningTokens = 0;
   #usage: Usage | undefined;
   #finishReasons: string[] = [];
   #node: string | undefined;
@@ -40,12 +44,22 @@ export class InferenceCall {
     this.#instruments.waiting.inc();
   }
 
+  /** The worker that answers, once one has taken the call. */
+  get node(): string | undefined {
+    return this.#node;
+  }
+
   set node(node: string) {
     this.#node = node;
   }
 
   handedOver(overheadMs: number): void {
-    this.#instruments.gatewayOverhead.observe(overheadMs / 1000);
+    this.#overheadMs = overheadMs;
+  }
+
+  /** Tokens of the answer that turned out to be reasoning, over all choices. */
+  reasoned(tokens: number): void {
+    this.#reasoningTokens += tokens;
   }
 
   /** Takes note of one event. Throws the AppError of a `failed` one. */
@@ -57,7 +71,7 @@ export class InferenceCall {
         this.#instruments.running.inc();
         this.#promptTokens = event.promptTokens;
         this.#cachedTokens = event.cachedTokens;
-        this.#instruments.queueTime.observe(event.queuedMs / 1000);
+        this.#queuedMs = event.queuedMs;
         this.#parts.reservation.correct(event.promptTokens + this.#parts.reservedOutputTokens);
         return;
       case "delta":
@@ -78,14 +92,12 @@ export class InferenceCall {
 
   /** The engine's count where it gave one, and else what was seen of the answer. */
   get usage(): Usage {
-    return (
-      this.#usage ?? {
-        promptTokens: this.#promptTokens,
-        cachedTokens: this.#cachedTokens,
-        completionTokens: this.#completionTokens,
-        reasoningTokens: 0,
-      }
-    );
+    const seen = this.#usage ?? {
+      promptTokens: this.#promptTokens,
+      cachedTokens: this.#cachedTokens,
+      completionTokens: this.#completionTokens,
+    };
+    return { ...seen, reasoningTokens: this.#reasoningTokens };
   }
 
   /** Frees the call's share of its key's limits and accounts for it; later calls do nothing. */
@@ -93,6 +105,7 @@ export class InferenceCall {
     if (this.#closed) return;
     this.#closed = true;
     (this.#hasStarted ? this.#instruments.running : this.#instruments.waiting).dec();
+    this.#observeTimes();
     const { promptTokens, cachedTokens, completionTokens } = this.usage;
     this.#parts.reservation.finish(promptTokens + completionTokens);
     const row = {
@@ -113,12 +126,20 @@ export class InferenceCall {
 
   #observeToken(tokens: number): void {
     const now = performance.now();
-    if (this.#lastTokenAtMs === 0) {
-      this.#instruments.timeToFirstToken.observe((now - this.#startedAtMs) / 1000);
+    if (this.#firstTokenMs === undefined) {
+      this.#firstTokenMs = now - this.#startedAtMs;
     } else if (tokens > 0) {
       this.#instruments.interTokenLatency.observe((now - this.#lastTokenAtMs) / 1000 / tokens);
     }
     this.#lastTokenAtMs = now;
+  }
+
+  /** At the call's end, so that no histogram stands between a request and its first token. */
+  #observeTimes(): void {
+    const { gatewayOverhead, queueTime, timeToFirstToken } = this.#instruments;
+    if (this.#overheadMs !== undefined) gatewayOverhead.observe(this.#overheadMs / 1000);
+    if (this.#queuedMs !== undefined) queueTime.observe(this.#queuedMs / 1000);
+    if (this.#firstTokenMs !== undefined) timeToFirstToken.observe(this.#firstTokenMs / 1000);
   }
 
   #located(code: AppError["code"], message: string, param: string | undefined): AppError {

@@ -2,7 +2,7 @@ import type { ServerResponse } from "node:http";
 import type { RateLimiter } from "@heddle/auth/rate-limiter";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { type ChatCompletionRequest, parseChatCompletionRequest } from "@heddle/contracts/chat";
-import type { EngineEvent } from "@heddle/contracts/engine";
+import type { EngineEvent, ReasoningStyle } from "@heddle/contracts/engine";
 import type { ModelRecord } from "@heddle/control/state";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../http/access.ts";
@@ -18,6 +18,7 @@ import { InferenceCall } from "./call.ts";
 import { type ChatChoice, type ChatIdentity, ChunkWriter, completionBody } from "./chat-format.ts";
 import { estimatePromptTokens, toGenerateRequest } from "./chat-request.ts";
 import { type InFlight, shuttingDown } from "./in-flight.ts";
+import { ReasoningSplitter, type SplitDelta } from "./reasoning.ts";
 
 export interface ChatCompletionsParts {
   readonly models: ModelCatalog;
@@ -27,6 +28,8 @@ export interface ChatCompletionsParts {
   readonly dispatch: InferenceDispatch;
   /** The longest that a call may take, its answer included. */
   readonly deadlineMs: number;
+  /** How often a silent stream says that it lives; also how long one waits before it opens. */
+  readonly heartbeatMs: number;
 }
 
 /** A prepared call, once its key may make it. */
@@ -36,6 +39,7 @@ interface Prepared {
   readonly call: InferenceCall;
   readonly maxTokens: number | undefined;
   readonly headers: Record<string, string>;
+  readonly reasoning: ReasoningStyle | undefined;
 }
 
 /** POST /chat/completions from its body to the last byte of its answer. */
@@ -74,6 +78,7 @@ export class ChatCompletions {
       failure = await this.#run(http, reply, prepared, abort.signal);
     } catch (thrown) {
       failure = underId(prepared.model, this.#failureOf(thrown, abort.signal));
+      reply.headers(prepared.headers);
       throw failure;
     } finally {
       release();
@@ -101,15 +106,10 @@ export class ChatCompletions {
     const asked = askedTokens(request, model, models);
     const maxTokens = boundOutput(key, asked, promptTokens, choices);
     const outputTokens = (maxTokens ?? model.contextWindow) * choices;
-    const admitted = admit(
-      limiter,
-      key,
-      { promptTokens, outputTokens },
-      {
-        setHeaders: (headers) => reply.headers(headers),
-        onRefused: ({ code }) => accounting.metrics.failed(model.id, code),
-      },
-    );
+    const admitted = admit(limiter, key, { promptTokens, outputTokens }, ({ code }, headers) => {
+      reply.headers(headers);
+      accounting.metrics.failed(model.id, code);
+    });
     const call = new InferenceCall({
       requestId: http.id,
       key,
@@ -119,18 +119,20 @@ export class ChatCompletions {
       endUser: request.safety_identifier ?? request.user ?? undefined,
       reservedOutputTokens: outputTokens,
     });
-    return { request, model, call, maxTokens, headers: admitted.headers };
+    const reasoning = models.reasoningStyle(model);
+    return { request, model, call, maxTokens, headers: admitted.headers, reasoning };
   }
 
   /** Resolves with the failure of an answer that had begun, or nothing. */
   async #run(
     http: CallerRequest,
     reply: FastifyReply,
-    { request, model, call, maxTokens, headers }: Prepared,
+    prepared: Prepared,
     signal: AbortSignal,
   ): Promise<AppError | undefined> {
+    const { request, model, call, maxTokens } = prepared;
     call.handedOver(reply.elapsedTime);
-    const answer = await this.#parts.dispatch.start(
+    const starting = this.#parts.dispatch.start(
       {
         requestId: http.id,
         deployment: model.deployment,
@@ -141,32 +143,66 @@ export class ChatCompletions {
       },
       signal,
     );
+    if (request.stream === true) return this.#stream(http.id, reply, prepared, starting, signal);
+    const answer = await starting;
     call.node = answer.node;
-    const identity = identityOf(model);
-    const sent = { ...headers, "x-request-id": http.id, "x-heddle-node": answer.node };
-    if (request.stream === true) {
-      reply.hijack();
-      return streamAnswer({
-        request,
-        call,
-        answer,
-        identity,
-        signal,
-        failureOf: (thrown) => this.#failureOf(thrown, signal),
-        headers: sent,
-        raw: reply.raw,
-      });
-    }
-    const body = await collectAnswer(request, call, answer, identity);
+    const body = await collectAnswer(prepared, answer, identityOf(model));
     reply.hijack();
     reply.raw.writeHead(200, {
       "content-type": "application/json; charset=utf-8",
       "content-length": Buffer.byteLength(body),
-      ...sent,
+      ...headersOf(prepared, http.id),
     });
     reply.raw.end(body);
     return undefined;
   }
+
+  /**
+   * Throws only while the status is open. Once the head is out, be it for a heartbeat during a long
+   * wait, a failure is told as an event, and `[DONE]` is left out.
+   */
+  async #stream(
+    requestId: string,
+    reply: FastifyReply,
+    prepared: Prepared,
+    starting: Promise<InferenceAnswer>,
+    signal: AbortSignal,
+  ): Promise<AppError | undefined> {
+    const { request, model, call } = prepared;
+    const stream = new EventStream(reply.raw, {
+      heartbeatMs: this.#parts.heartbeatMs,
+      onOpen: () => {
+        reply.hijack();
+        return headersOf(prepared, requestId);
+      },
+    });
+    try {
+      const answer = await starting;
+      call.node = answer.node;
+      const chunks = new ChunkWriter(identityOf(model), {
+        includeUsage: request.stream_options?.include_usage === true,
+        includeObfuscation: request.stream_options?.include_obfuscation === true,
+      });
+      await pumpEvents(prepared, answer, stream, chunks, signal);
+      const usage = request.stream_options?.include_usage ? chunks.usage(call.usage) : "";
+      stream.end(`${usage}data: [DONE]\n\n`);
+      return undefined;
+    } catch (thrown) {
+      if (!stream.isOpen) {
+        stream.abandon();
+        throw thrown;
+      }
+      const failure = underId(model, this.#failureOf(thrown, signal));
+      stream.end(`event: error\ndata: ${envelopeBody(failure, requestId)}\n\n`);
+      return failure;
+    }
+  }
+}
+
+/** The headers of an answer; its node is not known where a stream opens before one takes it. */
+function headersOf({ headers, call }: Prepared, requestId: string): Record<string, string> {
+  const node = call.node === undefined ? undefined : { "x-heddle-node": call.node };
+  return { ...headers, "x-request-id": requestId, ...node };
 }
 
 /** The output bound that the request names, which the context served now must be able to hold. */
@@ -218,82 +254,62 @@ function underId(model: ModelRecord, failure: AppError): AppError {
 }
 
 async function collectAnswer(
-  request: ChatCompletionRequest,
-  call: InferenceCall,
+  { request, call, reasoning }: Prepared,
   answer: InferenceAnswer,
   identity: ChatIdentity,
 ): Promise<string> {
-  const choices: ChatChoice[] = Array.from({ length: request.n ?? 1 }, () => ({
-    text: "",
-    logprobs: [],
-    finish: undefined,
+  const choices = Array.from({ length: request.n ?? 1 }, () => ({
+    splitter: new ReasoningSplitter(reasoning),
+    choice: { text: "", reasoning: "", logprobs: [], finish: undefined } as ChatChoice,
   }));
   let complete = false;
   for await (const event of answer.events) {
     call.observe(event);
-    if (event.type === "delta") addDelta(choices[event.choice], event);
-    else if (event.type === "finish") addFinish(choices[event.choice], event.reason);
-    else if (event.type === "done") complete = true;
+    if (event.type === "done") complete = true;
+    if (event.type !== "delta" && event.type !== "finish") continue;
+    const target = choices[event.choice];
+    if (target) addEvent(event, target.splitter, target.choice, call);
   }
   if (!complete) throw cutShort(answer.node);
-  return completionBody(identity, choices, call.usage, request.logprobs === true);
+  const bodies = choices.map(({ choice }) => choice);
+  return completionBody(identity, bodies, call.usage, request.logprobs === true);
 }
 
-function addDelta(choice: ChatChoice | undefined, event: EngineEvent & { type: "delta" }): void {
-  if (!choice) return;
-  choice.text += event.text;
-  if (event.logprobs) choice.logprobs.push(...event.logprobs);
-}
+type ChoiceEvent = EngineEvent & { readonly type: "delta" | "finish" };
 
-function addFinish(choice: ChatChoice | undefined, reason: ChatChoice["finish"]): void {
-  if (choice) choice.finish = reason;
-}
-
-interface Streaming {
-  readonly request: ChatCompletionRequest;
-  readonly call: InferenceCall;
-  readonly answer: InferenceAnswer;
-  readonly identity: ChatIdentity;
-  readonly signal: AbortSignal;
-  readonly failureOf: (thrown: unknown) => AppError;
-  readonly headers: Record<string, string>;
-  readonly raw: ServerResponse;
-}
-
-/** Never throws: the head is out, so a failure is told as an event, and `[DONE]` is left out. */
-async function streamAnswer(streaming: Streaming): Promise<AppError | undefined> {
-  const { request, raw, headers } = streaming;
-  const stream = new EventStream(raw, headers);
-  const chunks = new ChunkWriter(streaming.identity, {
-    includeUsage: request.stream_options?.include_usage === true,
-    includeObfuscation: request.stream_options?.include_obfuscation === true,
-  });
-  try {
-    await pumpEvents(streaming, stream, chunks);
-    const usage = request.stream_options?.include_usage ? chunks.usage(streaming.call.usage) : "";
-    stream.end(`${usage}data: [DONE]\n\n`);
-    return undefined;
-  } catch (thrown) {
-    const failure = streaming.failureOf(thrown);
-    const requestId = headers["x-request-id"] ?? "";
-    stream.end(`event: error\ndata: ${envelopeBody(failure, requestId)}\n\n`);
-    return failure;
-  }
+function addEvent(
+  event: ChoiceEvent,
+  splitter: ReasoningSplitter,
+  choice: ChatChoice,
+  call: InferenceCall,
+): void {
+  const split = event.type === "delta" ? splitter.push(event) : splitter.finish();
+  call.reasoned(split.reasoningTokens);
+  choice.reasoning += split.reasoning;
+  choice.text += split.content;
+  if (split.logprobs) choice.logprobs.push(...split.logprobs);
+  if (event.type === "finish") choice.finish = event.reason;
 }
 
 async function pumpEvents(
-  { request, call, answer, signal }: Streaming,
+  { request, call, reasoning }: Prepared,
+  answer: InferenceAnswer,
   stream: EventStream,
   chunks: ChunkWriter,
+  signal: AbortSignal,
 ): Promise<void> {
+  const count = request.n ?? 1;
+  const splitters = Array.from({ length: count }, () => new ReasoningSplitter(reasoning));
   let roles = "";
-  for (let choice = 0; choice < (request.n ?? 1); choice++) roles += chunks.role(choice);
+  for (let choice = 0; choice < count; choice++) roles += chunks.role(choice);
   stream.write(roles);
   let complete = false;
   for await (const event of answer.events) {
     call.observe(event);
     complete ||= event.type === "done";
-    const text = chunkOf(event, chunks);
+    if (event.type !== "delta" && event.type !== "finish") continue;
+    const splitter = splitters[event.choice];
+    const text = splitter ? chunksOf(event, splitter, chunks, call) : "";
     if (text === "" || stream.write(text)) continue;
     await stream.drained();
     signal.throwIfAborted();
@@ -301,12 +317,28 @@ async function pumpEvents(
   if (!complete) throw cutShort(answer.node);
 }
 
+function chunksOf(
+  event: ChoiceEvent,
+  splitter: ReasoningSplitter,
+  chunks: ChunkWriter,
+  call: InferenceCall,
+): string {
+  if (event.type === "delta") return deltaChunks(event.choice, splitter.push(event), chunks, call);
+  const rest = deltaChunks(event.choice, splitter.finish(), chunks, call);
+  return rest + chunks.finish(event.choice, event.reason);
+}
+
 /** A delta without text is a token inside a character: nothing to show unless it has scores. */
-function chunkOf(event: EngineEvent, chunks: ChunkWriter): string {
-  if (event.type === "finish") return chunks.finish(event.choice, event.reason);
-  if (event.type !== "delta") return "";
-  if (event.text === "" && !event.logprobs?.length) return "";
-  return chunks.delta(event.choice, event.text, event.logprobs);
+function deltaChunks(
+  choice: number,
+  { reasoning, content, logprobs, reasoningTokens }: SplitDelta,
+  chunks: ChunkWriter,
+  call: InferenceCall,
+): string {
+  call.reasoned(reasoningTokens);
+  const thought = reasoning === "" ? "" : chunks.reasoning(choice, reasoning);
+  if (content === "" && !logprobs?.length) return thought;
+  return thought + chunks.delta(choice, content, logprobs);
 }
 
 /** Events that end without `done` or `failed` are a truncated answer, never a success. */

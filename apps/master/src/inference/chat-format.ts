@@ -13,6 +13,7 @@ export interface ChatIdentity {
 /** One choice of an answer that is not streamed. */
 export interface ChatChoice {
   text: string;
+  reasoning: string;
   logprobs: TokenLogprob[];
   finish: FinishReason | undefined;
 }
@@ -48,6 +49,12 @@ export class ChunkWriter {
     return this.#chunk(choice, `{"content":${content}}`, scores, "null", text.length);
   }
 
+  /** A piece of what the model thought before its answer, beside the contract as others have it. */
+  reasoning(choice: number, text: string): string {
+    const delta = `{"reasoning_content":${JSON.stringify(text)}}`;
+    return this.#chunk(choice, delta, "null", "null", text.length);
+  }
+
   finish(choice: number, reason: FinishReason): string {
     return this.#chunk(choice, "{}", "null", `"${reason}"`);
   }
@@ -72,7 +79,9 @@ export function completionBody(
 ): string {
   const items = choices.map((choice, index) => {
     const scores = withLogprobs ? logprobsJson(choice.logprobs) : "null";
-    const message = `{"role":"assistant","content":${JSON.stringify(choice.text)},"refusal":null}`;
+    const { text, reasoning } = choice;
+    const thought = reasoning === "" ? "" : `,"reasoning_content":${JSON.stringify(reasoning)}`;
+    const message = `{"role":"assistant","content":${JSON.stringify(text)}${thought},"refusal":null}`;
     return `{"index":${index},"message":${message},"logprobs":${scores},"finish_reason":"${choice.finish ?? "stop"}"}`;
   });
   const head = identityJson(identity, "chat.completion");

@@ -1,6 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import OpenAI from "openai";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { replicaOn } from "../../test/fixtures.ts";
 import { eventsOf, eventually, postChat } from "../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
 
@@ -228,6 +229,116 @@ describe("a client that reads nothing", () => {
     expect(server.dispatch.generatedTokens - before).toBeLessThan(10_000);
     abort.abort();
     await eventually(() => server.dispatch.running === 0, 1000);
+  });
+});
+
+describe("a stream that waits long for its first event", () => {
+  /** A stream that has shown a heartbeat and still waits; `start` lets its call begin. */
+  async function waiting() {
+    const patient = await startTestMaster({ heartbeatMs: 20 });
+    const begin = Promise.withResolvers<void>();
+    patient.dispatch.script = { startAfter: begin.promise };
+    const reply = await postChat(patient, { ...hello, stream: true });
+    const reader = (reply.body as ReadableStream<Uint8Array>).getReader();
+    const decoder = new TextDecoder();
+    const first = decoder.decode((await reader.read()).value);
+    const rest = async () => {
+      begin.resolve();
+      let text = "";
+      for (let part = await reader.read(); !part.done; part = await reader.read()) {
+        text += decoder.decode(part.value, { stream: true });
+      }
+      await patient.master.close(0);
+      return text;
+    };
+    return { patient, reply, first, rest };
+  }
+
+  it("opens with heartbeat comments, and then has its whole answer", async () => {
+    const { reply, first, rest } = await waiting();
+    expect(first).toMatch(/^(: heartbeat\n\n)+$/);
+    expect(reply.headers.get("content-type")).toContain("text/event-stream");
+    expect(reply.headers.get("x-request-id")).toMatch(/^req_/);
+    const events = eventsOf(await rest());
+    expect(events.at(-1)?.data).toBe("[DONE]");
+    const texts = events
+      .slice(0, -1)
+      .map(({ data }) => JSON.parse(data) as OpenAI.ChatCompletionChunk);
+    expect(texts[0]?.choices[0]?.delta.role).toBe("assistant");
+    expect(texts.map((chunk) => chunk.choices[0]?.delta.content ?? "").join("")).toBe(
+      "one two three word3 word4",
+    );
+  });
+
+  it("is told of a refusal by an event, since its status is out", async () => {
+    const { patient, reply, rest } = await waiting();
+    const message = "no replica had room";
+    patient.dispatch.script.refuseWith = new AppError("overloaded", message, { model: "tiny" });
+    const events = eventsOf(await rest());
+    expect(reply.status).toBe(200);
+    expect(events).toHaveLength(1);
+    expect(events[0]?.event).toBe("error");
+    expect(JSON.parse(events[0]?.data ?? "")).toMatchObject({
+      error: { code: "overloaded", retryable: true, model: "FamilyA-1-2B" },
+    });
+  });
+});
+
+describe("reasoning", () => {
+  const question = "<think> step step </think> the answer";
+  const asked = {
+    ...hello,
+    messages: [{ role: "user" as const, content: question }],
+    max_tokens: 6,
+  };
+
+  it("is a member of its own in an answer, and counted", async () => {
+    const { choices, usage } = await openai.chat.completions.create(asked);
+    expect(choices[0]?.message).toMatchObject({
+      content: "the answer",
+      reasoning_content: "step step ",
+    });
+    expect(usage?.completion_tokens_details?.reasoning_tokens).toBe(4);
+    expect(usage?.completion_tokens).toBe(6);
+  });
+
+  it("comes in deltas of its own in a stream, for each choice", async () => {
+    const stream = await openai.chat.completions.create({
+      ...asked,
+      n: 2,
+      stream: true,
+      stream_options: { include_usage: true },
+    });
+    const content = ["", ""];
+    const thought = ["", ""];
+    let reasoningTokens: number | undefined;
+    for await (const { choices, usage } of stream) {
+      reasoningTokens ??= usage?.completion_tokens_details?.reasoning_tokens;
+      for (const { index, delta } of choices) {
+        content[index] += delta.content ?? "";
+        thought[index] += (delta as { reasoning_content?: string }).reasoning_content ?? "";
+      }
+    }
+    expect(content).toEqual(["the answer", "the answer"]);
+    expect(thought).toEqual(["step step ", "step step "]);
+    expect(reasoningTokens).toBe(8);
+  });
+
+  it("is all there is until its end where the model's template has opened it", async () => {
+    const node = replicaOn("node-test", "tiny", "ready", 2048);
+    const [replica] = node.replicas;
+    const info = replica?.info && { ...replica.info, reasoning: "open" as const };
+    server.directory.views = [{ ...node, replicas: replica ? [{ ...replica, info }] : [] }];
+    const content = "hm hm </think> yes";
+    const messages = [{ role: "user" as const, content }];
+    const whole = await openai.chat.completions.create({ ...hello, messages, max_tokens: 4 });
+    const cut = await openai.chat.completions.create({ ...hello, messages, max_tokens: 2 });
+    server.directory.views = [];
+    expect(whole.choices[0]?.message).toMatchObject({
+      content: "yes",
+      reasoning_content: "hm hm ",
+    });
+    expect(cut.choices[0]?.message).toMatchObject({ content: "", reasoning_content: "hm hm" });
   });
 });
 

@@ -68,6 +68,52 @@ describe("API keys over HTTP", () => {
     }
   });
 
+  it("are rotated: both work for the overlap, then the new one alone", async () => {
+    const limits = { requests_per_minute: 50 };
+    const made = await create({ name: "app", models: ["FamilyA-1-2B"], limits });
+    const rotate = (id: string, body?: object) =>
+      send(server, "POST", `/api/v1/keys/${id}/rotate`, body ?? {});
+    const before = Date.now();
+    const reply = await rotate(made.id, { overlap_seconds: 3600 });
+    expect(reply.status).toBe(200);
+    const next = (await reply.json()) as typeof made & { replaces: Record<string, string> };
+    expect(next).toMatchObject({
+      ...{ name: "app", models: ["FamilyA-1-2B"], limits, status: "active", expires_at: null },
+      replaces: { id: made.id, status: "active" },
+    });
+    expect(next.id).not.toBe(made.id);
+    const endsMs = Date.parse(next.replaces["expires_at"] ?? "");
+    expect(endsMs).toBeGreaterThanOrEqual(before + 3_600_000);
+    expect(endsMs).toBeLessThanOrEqual(Date.now() + 3_600_000);
+    expect((await postChat(server, hello, { key: made.key })).status).toBe(200);
+    expect((await postChat(server, hello, { key: next.key })).status).toBe(200);
+
+    const last = (await (await rotate(next.id, { overlap_seconds: 0 })).json()) as typeof made;
+    expect(await (await postChat(server, hello, { key: next.key })).text()).toContain("expired");
+    expect((await postChat(server, hello, { key: last.key })).status).toBe(200);
+  });
+
+  it("that are spent, unknown or greater than the caller's are not rotated", async () => {
+    const rotate = (id: string, body: object, key?: string) =>
+      send(server, "POST", `/api/v1/keys/${id}/rotate`, body, { key: key ?? server.adminKey });
+    const made = await create({ name: "gone" });
+    await send(server, "DELETE", `/api/v1/keys/${made.id}`);
+    expect((await rotate(made.id, {})).status).toBe(409);
+    const { id: expired } = await server.addKey({ expiresAtMs: Date.now() - 1 });
+    expect((await rotate(expired, {})).status).toBe(409);
+    expect((await rotate("nothere0", {})).status).toBe(404);
+    expect((await rotate(expired, { overlap_seconds: -1 })).status).toBe(400);
+    expect((await rotate(expired, { overlap: 1 })).status).toBe(400);
+    const { id: root } = await server.addKey();
+    const { text: lesser } = await server.addKey({ scopes: ["cluster:admin"] });
+    expect((await rotate(root, {}, lesser)).status).toBe(403);
+    // Without a body the overlap is a day, and never longer than the old key's own time.
+    const { id: brief } = await server.addKey({ expiresAtMs: Date.now() + 60_000 });
+    const reply = await send(server, "POST", `/api/v1/keys/${brief}/rotate`);
+    const next = (await reply.json()) as { replaces: { expires_at: string } };
+    expect(Date.parse(next.replaces.expires_at)).toBeLessThanOrEqual(Date.now() + 60_000);
+  });
+
   it("expire at their time", async () => {
     const made = await create({
       name: "e",

@@ -1,7 +1,7 @@
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
 import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
-import { createKeyRequest } from "@heddle/contracts/keys";
+import { createKeyRequest, rotateKeyRequest } from "@heddle/contracts/keys";
 import { validate } from "@heddle/contracts/validation";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import {
@@ -67,12 +67,7 @@ export class KeysController {
   #creation(request: CallerRequest): RequestedChange<CreatedKey> {
     const body = validate(createKeyRequest, parseJsonBody(request.body as Buffer));
     const now = Date.now();
-    const expiresAtMs = body.expires_at === undefined ? undefined : Date.parse(body.expires_at);
-    if (expiresAtMs !== undefined && expiresAtMs <= now) {
-      throw new AppError("invalid_value", "Invalid value for 'expires_at': it has passed.", {
-        param: "expires_at",
-      });
-    }
+    const expiresAtMs = futureMs(body.expires_at, now);
     refuseEscalation(request, body.scopes);
     const { id, text } = createApiKey(body.environment);
     const key: ApiKeyRecord = {
@@ -93,6 +88,30 @@ export class KeysController {
     return { command: { type: "key.create", atMs: now, key }, told };
   }
 
+  /** A key like the old one, in its place; the old one goes on for the overlap and no longer. */
+  @Post(":id/rotate")
+  @HttpCode(200)
+  @Permit("cluster:admin", "Makes a new key in place of one, which still works for an overlap.")
+  async rotate(
+    @Param("id") id: string,
+    @Req() request: CallerRequest,
+  ): Promise<KeyView & { key: string; replaces: KeyView }> {
+    const body = validate(rotateKeyRequest, optionalJsonBody(request.body as Buffer | undefined));
+    const now = Date.now();
+    const old = this.#find(id);
+    refuseEscalation(request, old.scopes);
+    const { id: nextId, text } = createApiKey(body.environment);
+    const key: ApiKeyRecord = {
+      ...{ id: nextId, name: old.name, hash: hashApiKey(text, this.#pepper) },
+      ...{ scopes: old.scopes, models: old.models, limits: old.limits, createdAtMs: now },
+      expiresAtMs: futureMs(body.expires_at, now) ?? old.expiresAtMs,
+    };
+    const expiresAtMs = now + body.overlap_seconds * 1000;
+    await propose(this.#control, { type: "key.rotate", atMs: now, id, key, expiresAtMs });
+    const replaces = viewKey(this.#find(id), this.#lastUsed.of(id), Date.now());
+    return { ...viewKey(key, undefined, now), key: text, replaces };
+  }
+
   @Get()
   @UseInterceptors(Consistency)
   @Permit("cluster:admin", "Lists the API keys, newest first, without their texts.")
@@ -107,10 +126,27 @@ export class KeysController {
   @Permit("cluster:admin", "Revokes an API key at once.")
   async revoke(@Param("id") id: string): Promise<KeyView> {
     await propose(this.#control, { type: "key.revoke", atMs: Date.now(), id });
+    return viewKey(this.#find(id), this.#lastUsed.of(id), Date.now());
+  }
+
+  #find(id: string): ApiKeyRecord {
     const key = this.#control.state.keys.get(id);
     if (!key) throw new AppError("not_found", `No key has the id ${id}.`);
-    return viewKey(key, this.#lastUsed.of(id), Date.now());
+    return key;
   }
+}
+
+/** A body may be left out where every member of it has a default. */
+function optionalJsonBody(body: Buffer | undefined): Record<string, unknown> {
+  return body === undefined || body.length === 0 ? {} : parseJsonBody(body);
+}
+
+function futureMs(text: string | undefined, now: number): number | undefined {
+  const atMs = text === undefined ? undefined : Date.parse(text);
+  if (atMs === undefined || atMs > now) return atMs;
+  throw new AppError("invalid_value", "Invalid value for 'expires_at': it has passed.", {
+    param: "expires_at",
+  });
 }
 
 /** An administrator of the cluster may give what it lacks itself, but not everything there is. */

@@ -1,4 +1,5 @@
 import { AppError } from "@heddle/base/errors";
+import type { ReasoningStyle } from "@heddle/contracts/engine";
 import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
 import { type ModelView, servedContextTokens, viewModel } from "./model-view.ts";
@@ -36,8 +37,15 @@ export class ModelCatalog {
 
   /** Tokens that a call of the model can hold now: its promise, or less where replicas serve less. */
   contextTokens(model: ModelRecord): number {
-    const served = servedContextTokens(model.deployment, this.#directory.nodes());
+    const served = servedContextTokens(this.#directory.replicasOf(model.deployment));
     return Math.min(model.contextWindow, served ?? model.contextWindow);
+  }
+
+  /** How the model marks its reasoning; undefined where nothing tells that it reasons. */
+  reasoningStyle(model: ModelRecord): ReasoningStyle | undefined {
+    const replicas = this.#directory.replicasOf(model.deployment);
+    const told = replicas.find(({ info }) => info?.reasoning !== undefined)?.info?.reasoning;
+    return told ?? (model.capabilities.includes("reasoning") ? "tagged" : undefined);
   }
 
   view(id: string, key: ApiKeyRecord): ModelView {

@@ -2,7 +2,7 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
 import type { FastifyReply } from "fastify";
 import { envelopeBody } from "../http/error-reply.ts";
-import { EventStream } from "../http/event-stream.ts";
+import { EventStream, HEARTBEAT_MS } from "../http/event-stream.ts";
 import type { InFlight } from "../inference/in-flight.ts";
 import type { NodeDirectory, PullProgress } from "../ports.ts";
 
@@ -27,7 +27,10 @@ export class ModelPulls {
       const first = await progress.next();
       reply.hijack();
       await sendProgress(
-        new EventStream(raw, { "x-request-id": requestId }),
+        new EventStream(raw, {
+          heartbeatMs: HEARTBEAT_MS,
+          onOpen: () => ({ "x-request-id": requestId }),
+        }),
         first,
         progress,
         requestId,

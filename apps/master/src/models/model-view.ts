@@ -48,11 +48,12 @@ export function viewModel(
   deployment: DeploymentRecord | undefined,
   nodes: readonly NodeView[],
 ): ModelView {
-  const replicas = nodes.flatMap((node) =>
-    node.replicas
-      .filter((replica) => replica.deployment === model.deployment)
-      .map((replica) => viewReplica(node.id, replica)),
+  const held = nodes.flatMap(({ id, replicas }) =>
+    replicas
+      .filter(({ deployment }) => deployment === model.deployment)
+      .map((replica) => ({ id, replica })),
   );
+  const replicas = held.map(({ id, replica }) => viewReplica(id, replica));
   const weights = deployment?.spec.weights;
   return {
     id: model.id,
@@ -61,7 +62,7 @@ export function viewModel(
     owned_by: model.ownedBy,
     family: model.family,
     context_window: model.contextWindow,
-    served_context_tokens: servedContextTokens(model.deployment, nodes) ?? null,
+    served_context_tokens: servedContextTokens(held.map(({ replica }) => replica)) ?? null,
     availability: model.availability,
     intended_use: model.intendedUse,
     capabilities: model.capabilities,
@@ -82,16 +83,11 @@ export function viewModel(
 }
 
 /** The smallest context of a deployment's ready replicas, since any of them may get a call. */
-export function servedContextTokens(
-  deployment: string,
-  nodes: readonly NodeView[],
-): number | undefined {
+export function servedContextTokens(replicas: readonly ReplicaStatus[]): number | undefined {
   let smallest: number | undefined;
-  for (const { replicas } of nodes) {
-    for (const { deployment: name, phase, info } of replicas) {
-      if (name !== deployment || phase !== "ready" || !info?.contextTokens) continue;
-      smallest = Math.min(smallest ?? info.contextTokens, info.contextTokens);
-    }
+  for (const { phase, info } of replicas) {
+    if (phase !== "ready" || !info?.contextTokens) continue;
+    smallest = Math.min(smallest ?? info.contextTokens, info.contextTokens);
   }
   return smallest;
 }

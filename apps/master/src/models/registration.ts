@@ -42,7 +42,7 @@ function weightsOf({ source, weights }: RegisterModelRequest): WeightsSpec {
   const file = weights?.file ?? fileOf(first);
   requireDigest(sources, weights?.sha256);
   return {
-    key: weights?.key ?? keyOf(file),
+    key: weights?.key ?? weightsKeyOf(file),
     file,
     sources,
     sha256: weights?.sha256,
@@ -58,7 +58,13 @@ function fileOf(source: string): string {
   throw invalid("weights.file", "the source does not end in a .gguf file's name; give it here");
 }
 
-function keyOf(file: string): string {
+/** The name under which weights are kept, from a path or file name that may have any characters. */
+export function fileNameOf(path: string): string {
+  const name = path.slice(path.lastIndexOf("/") + 1).replace(/[^A-Za-z0-9._-]/g, "-");
+  return name.replace(/^[^A-Za-z0-9]+/, "").replace(/^\.?gguf$/, "model.gguf");
+}
+
+export function weightsKeyOf(file: string): string {
   return file.replace(/\.gguf$/, "").toLowerCase();
 }
 

@@ -1,44 +1,72 @@
+import { createHash } from "node:crypto";
+import { pathToFileURL } from "node:url";
 import { toAppError } from "@heddle/base/errors";
 import {
-  CATALOG_PROFILES,
+  type Catalog,
   type CatalogModel,
   type CatalogProfile,
   catalogOf,
+  catalogOfFile,
+  isCatalogDeployment,
 } from "@heddle/contracts/catalog";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
 import { propose, untilSettled } from "../control/propose.ts";
 import type { ControlPlane } from "../ports.ts";
+import { fileNameOf, weightsKeyOf } from "./registration.ts";
+
+/** What a start is to have the shipped models answered by. */
+export interface CatalogSeed {
+  /** The profile, or the file's path. */
+  readonly name: string;
+  readonly catalog: Catalog;
+  readonly replicas: DeploymentRecord["replicas"];
+}
+
+/** The seed of a profile. A small model runs wherever there is a worker; five large ones would not fit. */
+export function profileSeed(profile: CatalogProfile): CatalogSeed {
+  const replicas = profile === "gpu" ? 1 : "every-worker";
+  return { name: profile, catalog: catalogOf(profile), replicas };
+}
+
+/** The seed by which one GGUF file, an absolute path on every worker's machine, answers for all. */
+export function fileSeed(path: string): CatalogSeed {
+  const file = fileNameOf(path);
+  const weights = { key: weightsKeyOf(file), file, sources: [pathToFileURL(path).href] };
+  const place = createHash("sha256").update(path).digest("hex").slice(0, 8);
+  return { name: path, catalog: catalogOfFile(weights, place), replicas: "every-worker" };
+}
 
 /**
- * Registers the shipped models under a profile. Keys and other models stay whatever the profile:
- * an id that another profile's weights answer for goes over to this profile's. An id that an
- * administrator removed does not come back, as long as any model is left.
+ * Registers the shipped models. Keys and other models stay: an id that another profile's weights or
+ * an earlier start's file answer for goes over to this seed's; one that was registered by hand stays
+ * as it is, and one that an administrator removed stays away.
  */
 export async function seedModels(
   control: ControlPlane,
-  profile: CatalogProfile,
+  seed: CatalogSeed,
   logger: Logger,
 ): Promise<void> {
-  const { deployments } = catalogOf(profile);
-  const changed = unseededModels(control.state, profile);
+  const changed = unseededModels(control.state, seed);
   for (const shipped of changed) {
-    const spec = deployments.find(({ key }) => key === shipped.deployment);
+    const spec = seed.catalog.deployments.find(({ key }) => key === shipped.deployment);
     if (!spec) throw new Error(`the catalog lacks the deployment ${shipped.deployment}`);
-    await register(control, shipped, { spec, replicas: replicasOf(profile) });
+    await register(control, shipped, { spec, replicas: seed.replicas });
   }
   if (changed.length > 0) {
-    logger.info({ profile, models: changed.length }, "registered the profile's models");
+    logger.info({ seed: seed.name, models: changed.length }, "registered the shipped models");
   }
 }
 
-/** The profile's models that `seedModels` would register. */
-export function unseededModels({ models }: ControlState, profile: CatalogProfile): CatalogModel[] {
-  const wanted = catalogOf(profile).models;
-  const isNew = models.size === 0;
-  return wanted.filter(({ id, deployment }) => {
+/** The models that `seedModels` would register. */
+export function unseededModels(
+  { models, removedModels }: ControlState,
+  { catalog }: CatalogSeed,
+): CatalogModel[] {
+  return catalog.models.filter(({ id, deployment }) => {
     const present = models.get(id);
-    return present ? isShipped(present) && present.deployment !== deployment : isNew;
+    if (!present) return !removedModels.has(id);
+    return isCatalogDeployment(present.deployment) && present.deployment !== deployment;
   });
 }
 
@@ -65,24 +93,10 @@ async function register(
 /** Removes the id, or finds that another master just did. */
 async function removed(control: ControlPlane, id: string): Promise<void> {
   try {
-    const command = { type: "model.remove" as const, atMs: Date.now(), id };
+    const command = { type: "model.remove" as const, atMs: Date.now(), id, isReplaced: true };
     await untilSettled(control, () => propose(control, command));
   } catch (error) {
     const { code } = toAppError(error);
     if (code !== "not_found" && code !== "model_not_found") throw error;
   }
-}
-
-const SHIPPED_DEPLOYMENTS = new Set(
-  CATALOG_PROFILES.flatMap((profile) => catalogOf(profile).deployments.map(({ key }) => key)),
-);
-
-/** Whether the id is answered by weights of the catalog, and not by somebody's own. */
-function isShipped(model: ModelRecord | undefined): boolean {
-  return model !== undefined && SHIPPED_DEPLOYMENTS.has(model.deployment);
-}
-
-/** A small model runs wherever there is a worker; five large ones would not fit on each. */
-function replicasOf(profile: CatalogProfile): DeploymentRecord["replicas"] {
-  return profile === "gpu" ? 1 : "every-worker";
 }

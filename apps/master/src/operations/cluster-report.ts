@@ -1,8 +1,15 @@
 import { statfs } from "node:fs/promises";
 import { cpus, freemem, totalmem } from "node:os";
+import type { ClusterStatusReply } from "@heddle/contracts/cluster";
 import type { ClusterLoad } from "@heddle/observability/inference-metrics";
 import type { InFlight } from "../inference/in-flight.ts";
-import type { ControlPlane, GroupMember, GroupStatus, NodeDirectory } from "../ports.ts";
+import type {
+  ControlPlane,
+  GroupMember,
+  GroupStatus,
+  MemberProgress,
+  NodeDirectory,
+} from "../ports.ts";
 
 export interface ClusterReportParts {
   readonly control: ControlPlane;
@@ -33,7 +40,7 @@ export class ClusterReport {
     return Math.round(performance.now() - this.#startedAtMs) / 1000;
   }
 
-  async status() {
+  async status(): Promise<ClusterStatusReply> {
     const { control, directory, inFlight, version } = this.#parts;
     const nodes = directory.nodes();
     const workers = nodes.filter((node) => node.kind === "worker");
@@ -64,7 +71,7 @@ export class ClusterReport {
   async #group() {
     const { control, masterId } = this.#parts;
     const group = control.group?.status();
-    if (!group) return { leader: masterId, masters: [{ id: masterId, role: "leader" }] };
+    if (!group) return aloneReport(masterId);
     // Where the leader does not answer, the rest is worth showing all the same.
     const progress = (await control.group?.progress().catch(() => undefined)) ?? [];
     const nameOf = (id: number | undefined) =>
@@ -73,6 +80,7 @@ export class ClusterReport {
       cluster: group.cluster,
       answered_by: nameOf(group.id) ?? masterId,
       leader: nameOf(group.leader),
+      ...quorumReport(group, progress),
       // Without a leader nothing tells whether others have gone on.
       may_be_stale: group.leader === undefined,
       term: group.term,
@@ -157,6 +165,33 @@ export class ClusterReport {
     this.#cpu = now;
     return this.#cpuPercent;
   }
+}
+
+/** A master that is in no group decides by itself. */
+function aloneReport(masterId: string) {
+  return {
+    leader: masterId,
+    health: "ok" as const,
+    quorum: { voters: 1, required: 1, reachable: 1, has_quorum: true },
+    masters: [{ id: masterId, role: "leader" as const }],
+  };
+}
+
+function quorumReport(group: GroupStatus, progress: readonly MemberProgress[]) {
+  const voters = group.members.filter(({ votes }) => votes);
+  const required = Math.floor(voters.length / 2) + 1;
+  const active = new Map(progress.map(({ id, active }) => [id, active]));
+  const reachable = voters.filter(({ id, connected }) => active.get(id) ?? connected).length;
+  const health = group.leader === undefined ? "unavailable" : "degraded";
+  return {
+    health: group.leader !== undefined && reachable === voters.length ? ("ok" as const) : health,
+    quorum: {
+      voters: voters.length,
+      required,
+      reachable,
+      has_quorum: group.leader !== undefined && reachable >= required,
+    },
+  } as const;
 }
 
 function roleOf(member: GroupMember, group: GroupStatus): "leader" | "follower" | "learner" {

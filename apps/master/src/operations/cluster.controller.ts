@@ -1,9 +1,30 @@
 import { AppError } from "@heddle/base/errors";
-import { Controller, Delete, Get, HttpCode, Inject, Param, Post, Req } from "@nestjs/common";
+import {
+  type ClusterMetricsReply,
+  type ClusterResourcesReply,
+  type ClusterStatusReply,
+  clusterMetricsReply,
+  clusterResourcesReply,
+  clusterStatusReply,
+} from "@heddle/contracts/cluster";
+import {
+  Controller,
+  Delete,
+  Get,
+  HttpCode,
+  Inject,
+  Param,
+  Post,
+  Query,
+  Req,
+  Res,
+} from "@nestjs/common";
+import type { FastifyReply } from "fastify";
 import { type CallerRequest, Permit } from "../http/access.ts";
 import { parseJsonBody } from "../http/json-body.ts";
 import type { RouteInfo } from "../http/route-table.ts";
 import { CONTROL_PLANE, type ControlGroup, type ControlPlane } from "../ports.ts";
+import { ClusterMetrics } from "./cluster-metrics.ts";
 import { ClusterReport } from "./cluster-report.ts";
 
 /** The injection token of the table of all routes. */
@@ -14,21 +35,36 @@ export class ClusterController {
   readonly #report: ClusterReport;
   readonly #routes: readonly RouteInfo[];
   readonly #control: ControlPlane;
+  readonly #metrics: ClusterMetrics;
 
   constructor(
     @Inject(ClusterReport) report: ClusterReport,
     @Inject(ROUTES) routes: readonly RouteInfo[],
     @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(ClusterMetrics) metrics: ClusterMetrics,
   ) {
     this.#report = report;
     this.#routes = routes;
     this.#control = control;
+    this.#metrics = metrics;
   }
 
   @Get("cluster/status")
   @Permit("cluster:read", "Shows the cluster's masters, nodes, models and running calls.")
-  status() {
-    return this.#report.status();
+  async status(): Promise<ClusterStatusReply> {
+    return clusterStatusReply.parse(await this.#report.status());
+  }
+
+  @Get("cluster/metrics")
+  @Permit("cluster:read", "Shows the cluster's figures: nodes, GPUs, calls, tokens, queues, Raft.")
+  async metrics(): Promise<ClusterMetricsReply> {
+    return clusterMetricsReply.parse(await this.#metrics.metrics());
+  }
+
+  @Get("cluster/resources")
+  @Permit("cluster:read", "Shows what each node offers and what is in use, and the sums.")
+  resources(): ClusterResourcesReply {
+    return clusterResourcesReply.parse(this.#metrics.resources());
   }
 
   @Get("endpoints")
@@ -52,6 +88,29 @@ export class ClusterController {
   async snapshot() {
     await this.#group.takeSnapshot();
     return this.#report.status();
+  }
+
+  @Get("cluster/backup")
+  @Permit("cluster:admin", "Gives the whole replicated state, secrets too, as one backup file.")
+  async backup(
+    @Query("consistency") consistency: string | undefined,
+    @Res() reply: FastifyReply,
+  ): Promise<void> {
+    if (consistency !== undefined && !["strong", "stale"].includes(consistency)) {
+      const message = `\`consistency\` is strong or stale, not ${consistency}.`;
+      throw new AppError("invalid_value", message, { param: "consistency" });
+    }
+    const { cluster } = this.#group.status();
+    const { index, bytes, content } = await this.#group.takeBackup(consistency === "stale");
+    reply.headers({
+      "content-type": "application/octet-stream",
+      "content-length": bytes,
+      "content-disposition": `attachment; filename="heddle-${cluster.slice(0, 8)}-${index}.backup"`,
+      "x-heddle-cluster": cluster,
+      "x-raft-index": index,
+    });
+    // What breaks off here shows at the other end: the file lacks its last frame.
+    await reply.send(content);
   }
 
   @Delete("cluster/masters/:name")

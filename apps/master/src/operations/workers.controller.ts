@@ -35,7 +35,7 @@ function viewNode(node: NodeView) {
     name: node.name,
     address: node.address,
     version: node.version,
-    status: "ready",
+    status: node.state,
     attached_at: new Date(node.attachedAtMs).toISOString(),
     last_seen_at: new Date(node.lastSeenMs).toISOString(),
     cpu_percent: node.cpuPercent,

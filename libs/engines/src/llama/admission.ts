@@ -1,5 +1,5 @@
 import type { FairQueue } from "./fair-queue.ts";
-import type { KvCache } from "./kv-cache.ts";
+import { commonLength, type KvCache } from "./kv-cache.ts";
 import type { Sequence } from "./sequence.ts";
 
 /** A prefix that is being computed is waited for when it saves at least this many tokens. */
@@ -19,6 +19,8 @@ export function admitWaiting(queue: FairQueue<Sequence>, cache: KvCache): Sequen
     if (!cache.hasFreeSlot) break;
     if (isBlocked(sequence, cache)) continue;
     if (!cache.admit(sequence, HEADROOM_TOKENS * (cache.running.size + 1))) break;
+    sequence.blocker = undefined;
+    sequence.shared = false;
     queue.remove(sequence);
     admitted.push(sequence);
   }
@@ -48,10 +50,6 @@ function isBlocked(sequence: Sequence, cache: KvCache): boolean {
 
 /** Tokens that both begin with, less the waiting one's last, which it computes in any case. */
 function commonPrefix(running: Sequence, waiting: Sequence): number {
-  const a = running.tokens.values;
-  const b = waiting.tokens.values;
   const most = Math.min(running.tokens.length, waiting.tokens.length - 1);
-  let length = 0;
-  while (length < most && a[length] === b[length]) length++;
-  return length;
+  return commonLength(running.tokens.values, waiting.tokens.values, most);
 }

@@ -1,8 +1,9 @@
 import { admitWaiting } from "./admission.ts";
 import { Batch } from "./batch.ts";
+import { DecodeGrouping } from "./decode-grouping.ts";
 import { FairQueue } from "./fair-queue.ts";
 import { CandidateArray, Grammar } from "./grammar.ts";
-import { KvCache } from "./kv-cache.ts";
+import type { KvCache } from "./kv-cache.ts";
 import { LogitRows } from "./logit-rows.ts";
 import { captureRow, finishLogprobs } from "./logprobs.ts";
 import type { LoadedModel } from "./model.ts";
@@ -29,9 +30,13 @@ const NO_KV_SLOT = 1;
 const SPARE_TOKENS = 64;
 
 /**
- * Continuous batching: each step decodes one token for every running sequence and spends a bounded
+ * Continuous batching: every round decodes one token for every running sequence and spends a bounded
  * budget on prompts that are being read. It owns no thread and no clock of its own: the caller
  * passes commands in, calls `step`, and posts what comes out.
+ *
+ * With a unified cache a step is a round in one call, in which the prompts' tokens ride along. With
+ * slots, whose sequences the library computes one by one unless they have as many tokens, prompts
+ * get calls and steps of their own, so that a first token waits for no other prompt.
  *
  * What is not promised: the kernels round differently by batch size, so another mix of requests can
  * tip a near tie, in greedy text too. On an idle engine the same request gives the same text.
@@ -42,7 +47,12 @@ export class BatchLoop {
   readonly #cache: KvCache;
   readonly #queue = new FairQueue<Sequence>();
   readonly #sequences = new Map<number, Sequence>();
+  /** Whose tokens are in the batch, and those whose next token is sampled from it, in its order. */
+  readonly #members: Sequence[] = [];
   readonly #rows: Sequence[] = [];
+  readonly #grouping: DecodeGrouping;
+  /** With slots: the prompts of this round that are still to be computed, as planned. */
+  #prompts: Sequence[] = [];
   readonly #logits: LogitRows;
   readonly #report: StepReport;
   readonly #scratch: SamplerScratch;
@@ -51,13 +61,14 @@ export class BatchLoop {
   /** Whether the load changed with nothing else to report. */
   #loadChanged = false;
 
-  constructor(model: LoadedModel) {
+  /** `clockMs` times the calls, to tell which grouping of sequences is faster. */
+  constructor(model: LoadedModel, clockMs: () => number) {
     this.#model = model;
-    const { kv, maxSequences, canShare, batchTokens, vocabularySize } = model;
-    const limits = { capacity: model.kvTokens, retained: model.retainedTokens };
-    this.#batch = new Batch(batchTokens, maxSequences);
-    this.#cache = new KvCache(kv, limits, maxSequences, canShare);
-    this.#logits = new LogitRows(vocabularySize, maxSequences);
+    const { cache, limits, batchTokens, vocabularySize } = model;
+    this.#batch = new Batch(batchTokens, limits.maxSequences);
+    this.#cache = cache;
+    this.#grouping = new DecodeGrouping(limits.maxSequences, clockMs);
+    this.#logits = new LogitRows(vocabularySize, limits.maxSequences);
     this.#report = new StepReport(batchTokens);
     this.#scratch = samplerScratch(vocabularySize);
   }
@@ -98,8 +109,8 @@ export class BatchLoop {
    */
   step(nowMs: number): ThreadStep | undefined {
     this.#admit(nowMs);
-    this.#plan();
-    if (this.#batch.size > 0 && this.#decode()) this.#sampleRows();
+    if (this.#model.limits.layout === "slots") this.#stepApart();
+    else this.#stepTogether();
     if (this.#report.isEmpty && !this.#loadChanged) return undefined;
     this.#loadChanged = false;
     return this.#report.take(this.load);
@@ -122,7 +133,6 @@ export class BatchLoop {
       admitted: 0,
       computed: 0,
       sampled: 0,
-      lease: undefined,
       shared: false,
       started: false,
       planned: 0,
@@ -155,19 +165,18 @@ export class BatchLoop {
     }
   }
 
+  /** A whole round in one call. */
+  #stepTogether(): void {
+    this.#clearBatch();
+    this.#plan();
+    if (this.#batch.size > 0 && this.#decode()) this.#sampleRows();
+  }
+
   /** Fills the batch: one token of every decoding sequence, then prompts within the budget. */
   #plan(): void {
     const { batchTokens, prefillBudgetTokens } = this.#model;
-    this.#batch.clear();
-    this.#rows.length = 0;
     for (;;) {
-      const decoding: Sequence[] = [];
-      const prompts: Sequence[] = [];
-      for (const sequence of this.#cache.running) {
-        const left = sequence.tokens.length - sequence.computed;
-        sequence.planned = left === 1 ? 1 : 0;
-        (left === 1 ? decoding : prompts).push(sequence);
-      }
+      const { decoding, prompts } = this.#runningByPhase();
       const room = batchTokens - decoding.length;
       const budget = decoding.length > 0 ? Math.min(prefillBudgetTokens, room) : room;
       const wanted = decoding.length + planPrefill(prompts, budget);
@@ -185,12 +194,70 @@ export class BatchLoop {
     }
   }
 
+  /** The next planned prompt, or the beginning of a new round: everyone's next token. */
+  #stepApart(): void {
+    if (this.#computePrompt()) return;
+    const { decoding, prompts } = this.#runningByPhase();
+    if (decoding.length > 0) this.#decodeInGroups(decoding);
+    planPrefill(prompts, this.#model.prefillBudgetTokens);
+    this.#prompts = prompts.sort((a, b) => promptLeft(b) - promptLeft(a));
+    if (decoding.length === 0) this.#computePrompt();
+  }
+
+  /** Computes the planned part of the shortest prompt; false where none is planned. */
+  #computePrompt(): boolean {
+    for (;;) {
+      const sequence = this.#prompts.pop();
+      if (sequence === undefined) return false;
+      // It may have ended since it was planned.
+      if (sequence.slot < 0 || sequence.planned === 0) continue;
+      this.#compute([sequence]);
+      return true;
+    }
+  }
+
+  #decodeInGroups(decoding: readonly Sequence[]): void {
+    this.#grouping.run(decoding.length, (at, size) => {
+      const group = decoding.slice(at, at + size);
+      if (size > 1) {
+        // The library joins neighbours that come in the order of their slots.
+        this.#cache.gather(group);
+        group.sort((a, b) => a.slot - b.slot);
+      }
+      this.#compute(group);
+    });
+  }
+
+  #compute(sequences: readonly Sequence[]): void {
+    this.#clearBatch();
+    for (const sequence of sequences) this.#add(sequence);
+    if (this.#decode()) this.#sampleRows();
+  }
+
+  #clearBatch(): void {
+    this.#batch.clear();
+    this.#members.length = 0;
+    this.#rows.length = 0;
+  }
+
+  #runningByPhase(): { decoding: Sequence[]; prompts: Sequence[] } {
+    const decoding: Sequence[] = [];
+    const prompts: Sequence[] = [];
+    for (const sequence of this.#cache.running) {
+      const left = sequence.tokens.length - sequence.computed;
+      sequence.planned = left === 1 ? 1 : 0;
+      (left === 1 ? decoding : prompts).push(sequence);
+    }
+    return { decoding, prompts };
+  }
+
   #add(sequence: Sequence): void {
     const { values, length } = sequence.tokens;
     const end = sequence.computed + sequence.planned;
     for (let at = sequence.computed; at < end; at++) {
       this.#batch.add(values[at] as number, at, sequence.slot, at === length - 1);
     }
+    this.#members.push(sequence);
     if (end === length) this.#rows.push(sequence);
   }
 
@@ -205,8 +272,7 @@ export class BatchLoop {
       return false;
     }
     if (answer !== DECODED) throw new Error(`llama_decode failed with code ${answer}`);
-    for (const sequence of this.#cache.running) {
-      if (sequence.planned === 0) continue;
+    for (const sequence of this.#members) {
       sequence.computed += sequence.planned;
       this.#queue.charge(sequence.fairKey, sequence.planned);
       sequence.planned = 0;
@@ -250,7 +316,7 @@ export class BatchLoop {
 
   #endOf(sequence: Sequence, token: number, complete: boolean): number {
     if (complete || (this.#model.flags[token] as number) & ENDS_GENERATION) return ENDED_STOP;
-    const full = sequence.tokens.length + 1 >= this.#model.contextTokens;
+    const full = sequence.tokens.length + 1 >= this.#model.limits.contextTokens;
     return full || sequence.sampled + 1 >= sequence.request.maxTokens ? ENDED_LENGTH : GOES_ON;
   }
 
@@ -269,10 +335,22 @@ export class BatchLoop {
 
   /** Takes the youngest sequence's cells; it waits first in line and recomputes them later. */
   #preemptYoungest(): void {
-    const youngest = this.#cache.youngest();
+    const youngest = youngestOf(this.#cache.running);
     if (youngest === undefined) throw new Error("no sequence is left to preempt");
     this.#cache.release(youngest);
     this.#queue.pushFront(youngest);
     this.#loadChanged = true;
   }
+}
+
+function promptLeft({ tokens, computed }: Sequence): number {
+  return tokens.length - computed;
+}
+
+function youngestOf(running: Iterable<Sequence>): Sequence | undefined {
+  let youngest: Sequence | undefined;
+  for (const sequence of running) {
+    if (youngest === undefined || sequence.admitted > youngest.admitted) youngest = sequence;
+  }
+  return youngest;
 }

@@ -34,6 +34,19 @@ export interface Llama {
   get_memory(context: Pointer): Pointer;
   memory_seq_rm(memory: Pointer, sequence: number, from: number, to: number): boolean;
   memory_seq_cp(memory: Pointer, from: number, to: number, start: number, end: number): void;
+  state_seq_get_size(context: Pointer, sequence: number): number | bigint;
+  state_seq_get_data(
+    context: Pointer,
+    data: Uint8Array,
+    size: number,
+    sequence: number,
+  ): number | bigint;
+  state_seq_set_data(
+    context: Pointer,
+    data: Uint8Array,
+    size: number,
+    sequence: number,
+  ): number | bigint;
   decode(context: Pointer, batch: BatchStruct): number;
   get_logits(context: Pointer): Pointer;
   model_get_vocab(model: Pointer): Pointer;
@@ -109,6 +122,9 @@ const LLAMA_SIGNATURES = [
   "void* llama_get_memory(void* ctx)",
   "bool llama_memory_seq_rm(void* mem, int32_t seq, int32_t p0, int32_t p1)",
   "void llama_memory_seq_cp(void* mem, int32_t a, int32_t b, int32_t p0, int32_t p1)",
+  "size_t llama_state_seq_get_size(void* ctx, int32_t seq)",
+  "size_t llama_state_seq_get_data(void* ctx, void* data, size_t size, int32_t seq)",
+  "size_t llama_state_seq_set_data(void* ctx, void* data, size_t size, int32_t seq)",
   "int32_t llama_decode(void* ctx, llama_batch batch)",
   "void* llama_get_logits(void* ctx)",
   "void* llama_model_get_vocab(void* model)",

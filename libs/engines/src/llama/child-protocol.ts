@@ -13,11 +13,11 @@ export interface ChildStart {
   readonly device: string;
   readonly gpuLayers: number;
   readonly threads: number;
-  readonly maxSequences: number;
   readonly maxQueued: number;
   readonly prefillBudgetTokens: number;
   readonly contextTokens?: number | undefined;
   readonly kvTokens?: number | undefined;
+  readonly maxSequences?: number | undefined;
   /** Replaces the template in the file. */
   readonly chatTemplate?: string | undefined;
 }

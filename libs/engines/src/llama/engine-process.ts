@@ -31,6 +31,7 @@ class EngineProcess {
   readonly #thread: Worker;
   #book: RequestBook | undefined;
   #kvTokens = 0;
+  #maxSequences = 0;
   #threadLoad: ThreadLoad | undefined;
   #resident = { bytes: 0, takenMs: Number.NEGATIVE_INFINITY };
 
@@ -84,6 +85,7 @@ class EngineProcess {
     // A second handle on the same libraries: this thread tokenizes with the model's vocabulary.
     const { llama } = openBindings(findNativeLibrary(this.#start.device));
     this.#kvTokens = event.kvTokens;
+    this.#maxSequences = event.maxSequences;
     this.#threadLoad = event.load;
     this.#book = new RequestBook({
       table: vocabulary,
@@ -108,7 +110,7 @@ class EngineProcess {
     return {
       running: load?.running ?? 0,
       waiting: this.#book?.waiting ?? 0,
-      maxSequences: this.#start.maxSequences,
+      maxSequences: this.#maxSequences,
       maxQueued: this.#start.maxQueued,
       kvUsedTokens: load?.kvUsedTokens ?? 0,
       kvTokens: this.#kvTokens,

@@ -16,13 +16,14 @@ function run(start: ThreadStart): void {
   try {
     const loading = loadModel(start);
     model = loading.model;
-    const loop = new BatchLoop(model);
+    const loop = new BatchLoop(model, cpuMs);
     post({
       kind: "ready",
       info: loading.info,
       vocabulary: loading.table,
       chatTemplate: loading.chatTemplate,
-      kvTokens: model.kvTokens,
+      kvTokens: model.limits.kvTokens,
+      maxSequences: model.limits.maxSequences,
       load: loop.load,
     });
     serve(loop, new Int32Array(start.wake));
@@ -47,6 +48,12 @@ function serve(loop: BatchLoop, wake: Int32Array): never {
     if (step !== undefined) post(step);
     if (loop.isIdle) Atomics.wait(wake, 0, seen, IDLE_WAIT_MS);
   }
+}
+
+/** Processor time of this thread: what other processes take of a shared core does not count. */
+function cpuMs(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1000;
 }
 
 function commandPort() {

@@ -13,7 +13,7 @@ import type {
 } from "@heddle/contracts/engine";
 import type { ChildLoad, ChildMessage, ChildStart } from "./child-protocol.ts";
 import { EngineChild } from "./engine-child.ts";
-import { MAX_RUNNING_SEQUENCES } from "./kv-cache.ts";
+import { MAX_RUNNING_SEQUENCES } from "./kv-limits.ts";
 
 /** What a llama engine is started with. */
 export interface LlamaEngineOptions {
@@ -25,10 +25,11 @@ export interface LlamaEngineOptions {
   readonly onExit?: ((reason: AppError) => void) | undefined;
   /** Ends a load that takes longer. */
   readonly startTimeoutMs?: number | undefined;
+  /** Ends the load when it aborts; once the engine is ready, `close` is the way to end it. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 const DEFAULT_START_TIMEOUT_MS = 10 * 60_000;
-const DEFAULT_MAX_SEQUENCES = 16;
 const DEFAULT_MAX_QUEUED = 256;
 const DEFAULT_PREFILL_BUDGET_TOKENS = 128;
 
@@ -37,15 +38,35 @@ const MAX_CRASHES_IN_A_ROW = 5;
 const STABLE_RUN_MS = 60_000;
 const RESTART_BACKOFF = { baseMs: 100, maxMs: 10_000 };
 
+/** What a process reports that has done nothing. */
+const NO_LOAD = {
+  running: 0,
+  waiting: 0,
+  kvUsedTokens: 0,
+  promptTokens: 0,
+  cachedTokens: 0,
+  generatedTokens: 0,
+  residentBytes: 0,
+};
+
 /**
  * Loads a GGUF model in a process of its own. Resolves when it can answer; rejects with an AppError
  * that says why it cannot, and nothing is left running then.
  */
 export async function startLlamaEngine(options: LlamaEngineOptions): Promise<LlamaEngine> {
-  const start = settleStart(options.modelPath, options.options);
+  const { modelPath, signal } = options;
+  const start = settleStart(modelPath, options.options);
+  const cancelled = new AppError("cancelled", `the loading of ${modelPath} was cancelled`);
+  if (signal?.aborted) throw cancelled;
   const engine = new LlamaEngine(options, start);
-  await engine.started;
-  return engine;
+  const cancel = () => engine.cancelStart(cancelled);
+  signal?.addEventListener("abort", cancel, { once: true });
+  try {
+    await engine.started;
+    return engine;
+  } finally {
+    signal?.removeEventListener("abort", cancel);
+  }
 }
 
 /** The engine port over one engine process, which is started again when it crashes. */
@@ -77,6 +98,11 @@ export class LlamaEngine implements Engine {
     return this.#firstStart.promise;
   }
 
+  /** Ends the first load; `started` rejects with the reason when the process is gone. */
+  cancelStart(reason: AppError): void {
+    if (this.#phase === "starting") void this.#child.kill(reason);
+  }
+
   get info(): EngineInfo {
     if (this.#info === undefined) throw new Error("the engine was used before it was ready");
     return this.#info;
@@ -106,10 +132,8 @@ export class LlamaEngine implements Engine {
   }
 
   load(): EngineLoad {
-    const { maxSequences, maxQueued } = this.#start;
-    const idle = { running: 0, waiting: 0, kvUsedTokens: 0, kvTokens: 0, residentBytes: 0 };
-    const counters = { promptTokens: 0, cachedTokens: 0, generatedTokens: 0 };
-    const current = this.#load ?? { ...idle, ...counters, maxSequences, maxQueued };
+    const { maxSequences = 0, maxQueued } = this.#start;
+    const current = this.#load ?? { ...NO_LOAD, kvTokens: 0, maxSequences, maxQueued };
     return { ...current, restarts: this.#restarts };
   }
 
@@ -160,7 +184,8 @@ export class LlamaEngine implements Engine {
   #exited(reason: AppError): void {
     clearTimeout(this.#startTimer);
     if (this.#phase === "closed") return;
-    this.#load = undefined;
+    // Its room is known: the next process has as much.
+    if (this.#load !== undefined) this.#load = { ...this.#load, ...NO_LOAD };
     this.#failLive("engine_failed", reason.message);
     if (this.#phase === "starting") {
       this.#phase = "failed";
@@ -198,14 +223,14 @@ function settleStart(modelPath: string, options: EngineOptions): ChildStart {
   if (device !== "cpu" && !/^\d+$/.test(device)) {
     throw new AppError("invalid_value", `device is "cpu" or a GPU's index, not ${device}`);
   }
-  const maxSequences = options.maxSequences ?? DEFAULT_MAX_SEQUENCES;
-  if (!(maxSequences >= 1 && maxSequences <= MAX_RUNNING_SEQUENCES)) {
+  const { contextTokens, kvTokens, maxSequences, chatTemplate } = options;
+  const sequences = maxSequences ?? 1;
+  if (!(sequences >= 1 && sequences <= MAX_RUNNING_SEQUENCES)) {
     throw new AppError(
       "invalid_value",
       `maxSequences is ${maxSequences}; 1 to ${MAX_RUNNING_SEQUENCES} are possible`,
     );
   }
-  const { contextTokens, kvTokens, chatTemplate } = options;
   return {
     modelPath,
     device,

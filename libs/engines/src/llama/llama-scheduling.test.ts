@@ -70,6 +70,57 @@ describe("the prefix cache", () => {
     });
   });
 
+  it("continues a copied prefix with the text that computing it anew gives", async () => {
+    const shared = promptOf(3, 256);
+    const ask = (session: TestSession, i: number): Promise<Answer> =>
+      session.ask({
+        prompt: [...shared, 20 + i, 40 + i],
+        maxTokens: 20,
+        sampling: NO_END,
+        topLogprobs: 2,
+      });
+    const numbers = [0, 1, 2, 3];
+    const expected: Answer[] = [];
+    await withSession({ maxSequences: 1 }, async (session) => {
+      for (const i of numbers) {
+        // With one slot, another prompt takes the place of whatever was cached.
+        await session.ask({ prompt: promptOf(50 + i, 20), maxTokens: 1 });
+        const answer = await ask(session, i);
+        expect(answer.cachedTokens).toBe(0);
+        expected.push(answer);
+      }
+    });
+    await withSession({ maxSequences: 4 }, async (session) => {
+      const answers = await Promise.all(numbers.map((i) => ask(session, i)));
+      expect(answers.map(({ cachedTokens }) => cachedTokens)).toEqual([0, 256, 256, 256]);
+      for (const i of numbers) expectSameButForTies(answers[i], expected[i]);
+    });
+  });
+
+  it("shares a prompt among its choices", async () => {
+    await withSession({ maxSequences: 4 }, async (session) => {
+      const answer = await session.ask({
+        prompt: promptOf(1, 200),
+        choices: 4,
+        maxTokens: 4,
+        sampling: NO_END,
+      });
+      expect(new Set(answer.texts).size).toBe(1);
+      // Each choice keeps its prompt and what it sampled, but for the last token.
+      expect(session.engine.load().kvUsedTokens).toBe(4 * (200 + 3));
+    });
+  });
+
+  it("tells how many sequences and tokens it has room for", async () => {
+    await withSession({ contextTokens: 500, kvTokens: 4096 }, async (session) => {
+      expect(session.engine.load()).toMatchObject({ maxSequences: 8, kvTokens: 8 * 512 });
+      expect(session.engine.info.contextTokens).toBe(500);
+    });
+    await expect(TestSession.open({ contextTokens: 2048, kvTokens: 512 })).rejects.toMatchObject({
+      code: "invalid_value",
+    });
+  });
+
   it("stays within its memory when many prefixes come", async () => {
     await withSession({ contextTokens: 512, kvTokens: 1024 }, async (session) => {
       for (let i = 0; i < 12; i++) {
@@ -87,10 +138,19 @@ describe("many requests at once", () => {
   it("answers 64 of them as it answers each alone", async () => {
     await withSession({ maxSequences: 16 }, async (session) => {
       const ask = (i: number): Promise<Answer> =>
-        session.ask({ prompt: promptOf(i, 20 + i), maxTokens: 8, sampling: NO_END });
+        session.ask({
+          prompt: promptOf(i, 20 + i),
+          maxTokens: lengthOf(i),
+          sampling: NO_END,
+          topLogprobs: 2,
+        });
+      // They end at different times, so that those that go on are moved next to each other.
+      const lengthOf = (i: number): number => 4 + ((i * 7) % 24);
       const answers = await Promise.all(Array.from({ length: 64 }, (_, i) => ask(i)));
-      for (const answer of answers) expect(answer.usage?.completionTokens).toBe(8);
-      for (const i of [0, 31, 63]) expect((await ask(i)).texts).toEqual(answers[i]?.texts);
+      for (const [i, answer] of answers.entries()) {
+        expect(answer.usage?.completionTokens).toBe(lengthOf(i));
+      }
+      for (let i = 0; i < 64; i += 7) expectSameButForTies(answers[i], await ask(i));
       expect(session.engine.load()).toMatchObject({ running: 0, waiting: 0 });
     });
   });
@@ -181,6 +241,7 @@ describe("the engine's process", () => {
       expect(failed.error?.code).toBe("engine_failed");
       expect(failed.error?.message).toContain("SIGKILL");
       expect((await session.ask({ prompt })).error?.code).toBe("unavailable");
+      expect(session.engine.load()).toMatchObject({ running: 0, maxSequences: 16 });
       const after = await askUntilUp(session, prompt);
       expect(after.texts).toEqual(before.texts);
       expect(session.engine.load().restarts).toBe(1);
@@ -215,6 +276,18 @@ describe("the engine's process", () => {
     const { modelPath } = session.engine;
     const slow = startLlamaEngine({ modelPath, options: {}, sink: () => {}, startTimeoutMs: 1 });
     await expect(slow).rejects.toThrow(/not loaded within 1 ms/);
+    await session.close();
+  });
+
+  it("stops loading when it is told to, and leaves no process", async () => {
+    const session = await TestSession.open();
+    const { modelPath } = session.engine;
+    const loading = new AbortController();
+    const start = { modelPath, options: {}, sink: () => {}, signal: loading.signal };
+    const started = startLlamaEngine(start);
+    loading.abort();
+    await expect(started).rejects.toMatchObject({ code: "cancelled" });
+    await expect(startLlamaEngine(start)).rejects.toMatchObject({ code: "cancelled" });
     await session.close();
   });
 

@@ -1,14 +1,18 @@
-import { freemem } from "node:os";
 import { AppError } from "@heddle/base/errors";
 import type { EngineInfo } from "@heddle/contracts/engine";
 import koffi from "koffi";
 import { LLAMA_VERSION } from "./abi-guard.ts";
 import { type Bindings, type Llama, openBindings } from "./bindings.ts";
+import type { KvCache } from "./kv-cache.ts";
+import { chooseKvLimits, type KvLimits } from "./kv-limits.ts";
 import type { Pointer } from "./layouts.ts";
 import { findNativeLibrary } from "./native-library.ts";
 import { captureLog } from "./native-log.ts";
 import type { KvSequences } from "./prefix-tree.ts";
+import { SlotKvCache } from "./slot-kv-cache.ts";
+import { streamSlots } from "./stream-copy.ts";
 import type { ThreadStart, VocabularyTable } from "./thread-messages.ts";
+import { UnifiedKvCache } from "./unified-kv-cache.ts";
 import { readVocabulary } from "./vocabulary.ts";
 
 /** A model in memory with one context, ready to decode; it belongs to the thread that made it. */
@@ -20,14 +24,8 @@ export interface LoadedModel {
   /** See VocabularyTable.flags. */
   readonly flags: Uint8Array;
   readonly eosToken: number;
-  readonly kv: KvSequences;
-  /** False for models whose state cannot be cut at a position (recurrent ones). */
-  readonly canShare: boolean;
-  readonly contextTokens: number;
-  readonly kvTokens: number;
-  /** Tokens that prefixes nobody uses may keep in the cache; the latest one is kept whole. */
-  readonly retainedTokens: number;
-  readonly maxSequences: number;
+  readonly cache: KvCache;
+  readonly limits: KvLimits;
   readonly batchTokens: number;
   readonly prefillBudgetTokens: number;
 }
@@ -42,19 +40,6 @@ interface Loading {
 
 /** Tokens per decode; also what a prompt gets per step while nothing decodes. */
 const BATCH_TOKENS = 512;
-
-/** The context where neither the deployment nor a shorter model says otherwise. */
-const DEFAULT_CONTEXT_TOKENS = 8192;
-
-/** Contexts' worth of KV cells by default, and the part of the free memory they may take. */
-const DEFAULT_KV_CONTEXTS = 2;
-/** On a CPU: the share of the cache that idle prefixes may keep, and their least number of tokens. */
-const CPU_RETAINED_SHARE = 1 / 64;
-const MIN_RETAINED_TOKENS = 256;
-const KV_MEMORY_SHARE = 0.25;
-
-/** The library rounds the KV cache up to a multiple of this. */
-const KV_PADDING = 256;
 
 /** In ggml_backend_dev_type: discrete and integrated GPUs. */
 const GPU_TYPES = [1, 2];
@@ -120,8 +105,8 @@ function makeContext(
     throw failed(start.modelPath, "has an encoder; only decoder models generate text here", []);
   }
   const recurrent = llama.model_is_recurrent(model) || llama.model_is_hybrid(model);
-  const limits = chooseLimits(llama, model, start);
-  const context = llama.init_from_model(model, contextParams(llama, start, limits.kvTokens));
+  const limits = limitsOf(llama, model, start, !recurrent);
+  const context = llama.init_from_model(model, contextParams(llama, start, limits));
   if (context === null) {
     throw failed(
       start.modelPath,
@@ -132,7 +117,6 @@ function makeContext(
   const vocabulary = llama.model_get_vocab(model);
   const table = readVocabulary(llama, vocabulary);
   const vocabularySize = table.flags.length;
-  const memory = llama.get_memory(context);
   return {
     table,
     chatTemplate: llama.model_chat_template(model, null) ?? "",
@@ -144,27 +128,15 @@ function makeContext(
       vocabularySize,
       flags: table.flags,
       eosToken: Math.max(0, llama.vocab_eos(vocabulary)),
-      kv: {
-        copy: (from, to, begin, end) => llama.memory_seq_cp(memory, from, to, begin, end),
-        remove: (sequence, begin, end) => {
-          llama.memory_seq_rm(memory, sequence, begin, end);
-        },
-      },
-      canShare: !recurrent,
-      ...limits,
-      maxSequences: start.maxSequences,
+      cache: cacheOf(llama, context, limits, !recurrent),
+      limits,
       batchTokens: BATCH_TOKENS,
       prefillBudgetTokens: start.prefillBudgetTokens,
     },
   };
 }
 
-function chooseLimits(
-  llama: Llama,
-  model: Pointer,
-  start: ThreadStart,
-): { contextTokens: number; kvTokens: number; retainedTokens: number } {
-  const trained = llama.model_n_ctx_train(model);
+function limitsOf(llama: Llama, model: Pointer, start: ThreadStart, canShare: boolean): KvLimits {
   const bytesPerToken =
     (2 *
       F16_BYTES *
@@ -172,28 +144,39 @@ function chooseLimits(
       llama.model_n_head_kv(model) *
       llama.model_n_embd(model)) /
     Math.max(1, llama.model_n_head(model));
-  const affordable = Math.floor((freemem() * KV_MEMORY_SHARE) / bytesPerToken);
-  const ownContext = Math.min(trained, start.contextTokens ?? DEFAULT_CONTEXT_TOKENS);
-  const wanted = start.kvTokens ?? Math.min(ownContext * DEFAULT_KV_CONTEXTS, affordable);
-  const needed = start.contextTokens === undefined ? KV_PADDING : ownContext;
-  const kvTokens = Math.ceil(Math.max(wanted, needed) / KV_PADDING) * KV_PADDING;
-  const contextTokens = Math.min(ownContext, kvTokens);
-  // The CPU's attention looks at every cell in use, also where the mask hides it.
-  const onCpu = Math.max(MIN_RETAINED_TOKENS, Math.floor(kvTokens * CPU_RETAINED_SHARE));
-  return { contextTokens, kvTokens, retainedTokens: start.device === "cpu" ? onCpu : kvTokens };
+  const facts = {
+    trainedTokens: llama.model_n_ctx_train(model),
+    bytesPerToken,
+    freeBytes: process.availableMemory(),
+    onCpu: start.device === "cpu",
+    canShare,
+  };
+  return chooseKvLimits(facts, start);
 }
 
-function contextParams(llama: Llama, start: ThreadStart, kvTokens: number) {
+/** The book-keeping that belongs to the layout of the native cache. */
+function cacheOf(llama: Llama, context: Pointer, limits: KvLimits, canShare: boolean): KvCache {
+  if (limits.layout === "slots") return new SlotKvCache(streamSlots(llama, context), limits);
+  const memory = llama.get_memory(context);
+  const sequences: KvSequences = {
+    copy: (from, to, begin, end) => llama.memory_seq_cp(memory, from, to, begin, end),
+    remove: (sequence, begin, end) => {
+      llama.memory_seq_rm(memory, sequence, begin, end);
+    },
+  };
+  return new UnifiedKvCache(sequences, limits, canShare);
+}
+
+function contextParams(llama: Llama, start: ThreadStart, limits: KvLimits) {
   return Object.assign(llama.context_default_params(), {
-    n_ctx: kvTokens,
+    n_ctx: limits.kvTokens,
     n_batch: BATCH_TOKENS,
     n_ubatch: BATCH_TOKENS,
-    n_seq_max: start.maxSequences,
+    n_seq_max: limits.maxSequences,
     n_threads: start.threads,
     n_threads_batch: start.threads,
     flash_attn_type: 1,
-    // One pool of cells for all sequences, so that a prefix is shared by naming, not by copying.
-    kv_unified: true,
+    kv_unified: limits.layout === "unified",
   });
 }
 

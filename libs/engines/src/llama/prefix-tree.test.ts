@@ -1,50 +1,17 @@
 import { seededRandom } from "@heddle/base/random";
 import { describe, expect, it } from "vitest";
-import { type KvSequences, type PrefixLease, PrefixTree } from "./prefix-tree.ts";
-
-/** The cells of a unified KV cache, by who may see them: the truth the tree is checked against. */
-class Cells implements KvSequences {
-  /** Each cell: its position, its token and the sequences that see it. */
-  #cells: { position: number; token: number; sequences: Set<number> }[] = [];
-
-  compute(sequence: number, position: number, token: number): void {
-    this.#cells.push({ position, token, sequences: new Set([sequence]) });
-  }
-
-  copy(from: number, to: number, start: number, end: number): void {
-    for (const cell of this.#cells) {
-      if (cell.position >= start && cell.position < end && cell.sequences.has(from)) {
-        cell.sequences.add(to);
-      }
-    }
-  }
-
-  remove(sequence: number, start: number, end: number): void {
-    for (const cell of this.#cells) {
-      const inside = cell.position >= start && (end < 0 || cell.position < end);
-      if (inside) cell.sequences.delete(sequence);
-    }
-    this.#cells = this.#cells.filter((cell) => cell.sequences.size > 0);
-  }
-
-  get used(): number {
-    return this.#cells.length;
-  }
-
-  tokensOf(sequence: number): number[] {
-    const own = this.#cells.filter((cell) => cell.sequences.has(sequence));
-    own.sort((a, b) => a.position - b.position);
-    own.forEach((cell, i) => {
-      expect(cell.position, "a sequence has each position once, without gaps").toBe(i);
-    });
-    return own.map((cell) => cell.token);
-  }
-}
+import { type PrefixLease, PrefixTree } from "./prefix-tree.ts";
+import { UnifiedCells } from "./test-unified-cells.ts";
 
 const TREE_SEQUENCES = Array.from({ length: 12 }, (_, i) => 100 + i);
 
 /** Runs a request through the tree the way the engine does; gives its length in cache. */
-function run(tree: PrefixTree, cells: Cells, tokens: Int32Array, sequence: number): PrefixLease {
+function run(
+  tree: PrefixTree,
+  cells: UnifiedCells,
+  tokens: Int32Array,
+  sequence: number,
+): PrefixLease {
   const lease = tree.attach(tokens, tokens.length - 1, sequence);
   for (let i = lease.length; i < tokens.length; i++) {
     cells.compute(sequence, i, tokens[i] as number);
@@ -54,7 +21,7 @@ function run(tree: PrefixTree, cells: Cells, tokens: Int32Array, sequence: numbe
 
 describe("PrefixTree", () => {
   it("shares the longest cached prefix", () => {
-    const cells = new Cells();
+    const cells = new UnifiedCells();
     const tree = new PrefixTree(cells, TREE_SEQUENCES);
     tree.release(run(tree, cells, Int32Array.of(1, 2, 3, 4), 0));
     cells.remove(0, 0, -1);
@@ -67,7 +34,7 @@ describe("PrefixTree", () => {
   });
 
   it("never evicts a leased prefix, and evicts the oldest first", () => {
-    const cells = new Cells();
+    const cells = new UnifiedCells();
     const tree = new PrefixTree(cells, TREE_SEQUENCES);
     const kept = run(tree, cells, Int32Array.of(1, 2, 3), 0);
     tree.release(run(tree, cells, Int32Array.of(5, 6), 1));
@@ -94,7 +61,7 @@ describe("PrefixTree", () => {
 function checkAgainstModel(seed: number): void {
   const random = seededRandom(seed);
   const below = (limit: number): number => Math.floor(random() * limit);
-  const cells = new Cells();
+  const cells = new UnifiedCells();
   const tree = new PrefixTree(cells, TREE_SEQUENCES);
   const live = new Map<number, { tokens: Int32Array; lease: PrefixLease }>();
   const seen: Int32Array[] = [];

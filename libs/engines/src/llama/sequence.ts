@@ -1,5 +1,4 @@
 import type { Grammar } from "./grammar.ts";
-import type { PrefixLease } from "./prefix-tree.ts";
 import type { Sampler } from "./sampler.ts";
 import type { ThreadSubmit } from "./thread-messages.ts";
 
@@ -52,9 +51,7 @@ export interface Sequence {
   computed: number;
   /** Tokens sampled so far. */
   sampled: number;
-  /** The claim on the cached prefix while it runs; only meaningful with a slot. */
-  lease: PrefixLease | undefined;
-  /** Whether its prompt was put into the prefix tree since it got its slot. */
+  /** Whether its prompt was offered to others since it got its slot. */
   shared: boolean;
   /** Whether its request was reported as started. */
   started: boolean;
@@ -64,9 +61,4 @@ export interface Sequence {
   blocker: Sequence | undefined;
   /** The length of that prefix. */
   blockedLength: number;
-}
-
-/** Cells that this sequence alone holds. */
-export function privateTokens(sequence: Sequence): number {
-  return sequence.computed - (sequence.lease?.length ?? 0);
 }

@@ -8,7 +8,8 @@ export interface ThreadStart {
   readonly device: string;
   readonly gpuLayers: number;
   readonly threads: number;
-  readonly maxSequences: number;
+  /** Absent means as many as the memory has room for, at most a default. */
+  readonly maxSequences?: number | undefined;
   readonly prefillBudgetTokens: number;
   /** Absent means the model's own, at most a default cap. */
   readonly contextTokens?: number | undefined;
@@ -68,6 +69,7 @@ export interface ThreadReady {
   readonly vocabulary: VocabularyTable;
   readonly chatTemplate: string;
   readonly kvTokens: number;
+  readonly maxSequences: number;
   readonly load: ThreadLoad;
 }
 

@@ -4,6 +4,7 @@ import type { AppError } from "@heddle/base/errors";
 import type { AttachReply__Output } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
+import type { NodeCredentials } from "../credentials.ts";
 import { Peer } from "../peer.ts";
 import { attachMethod } from "../proto.ts";
 import { fromStatus } from "../status.ts";
@@ -12,13 +13,16 @@ import type { NodeLog } from "./log.ts";
 /** A master that does not answer `register` in this time is left and tried again. */
 const registerTimeoutMs = 5_000;
 const reconnect = { baseMs: 100, maxMs: 3_000 };
+/** Tries in a row that follow one another fast: a master that starts beside the node is soon there. */
+const eagerTries = 20;
+const eagerMs = 200;
 /** The failure in a row at which the operator is warned; some seconds after the first. */
-const quietFailures = 7;
+const quietFailures = 20;
 
 export interface AttachmentOptions {
   /** host:port of the master's gRPC server. */
   readonly master: string;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   readonly register: Register;
   /** The node's state at the moment of the call. */
   readonly heartbeat: () => Heartbeat;
@@ -71,14 +75,15 @@ export class Attachment {
       const fact = "not attached to a master, retrying";
       if (failures === quietFailures) log.warn({ master, error: error.message }, fact);
       else log.info({ master, error: error.message }, fact);
-      await delay(backoff.nextMs(), undefined, { signal: this.#closing.signal }).catch(() => {});
+      const restMs = Math.min(backoff.nextMs(), failures <= eagerTries ? eagerMs : Infinity);
+      await delay(restMs, undefined, { signal: this.#closing.signal }).catch(() => {});
     }
   }
 
   /** Resolves with the reason when the stream has ended. */
   #attachOnce(onAttached: () => void): Promise<AppError> {
-    const { master, clusterToken, register, heartbeat, log } = this.#options;
-    const peer = new Peer(master, clusterToken);
+    const { master, credentials, register, heartbeat, log } = this.#options;
+    const peer = new Peer(master, credentials);
     const stream = peer.duplex(attachMethod);
     const { promise, resolve } = Promise.withResolvers<AppError>();
     let timer: NodeJS.Timeout = setTimeout(() => stream.cancel(), registerTimeoutMs);

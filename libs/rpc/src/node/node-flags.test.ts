@@ -10,7 +10,15 @@ const tokenFile = join(folder, "token");
 writeFileSync(tokenFile, "0123456789abcdef\n");
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const valid = ["--data", folder, "--masters", "a:1,b:2", "--cluster-token-file", tokenFile];
+const valid = [
+  "--insecure-bind",
+  "--data",
+  folder,
+  "--masters",
+  "a:1,b:2",
+  "--cluster-token-file",
+  tokenFile,
+];
 
 test("the flags give every master, the token without its line end, and the defaults", () => {
   const { flags, extra } = readNodeFlags([...valid, "--threads", "3"], ["threads"]);
@@ -22,6 +30,8 @@ test("the flags give every master, the token without its line end, and the defau
     advertise: undefined,
     masters: ["a:1", "b:2"],
     clusterToken: "0123456789abcdef",
+    tls: false,
+    joinToken: undefined,
   });
   expect(extra).toEqual({ threads: "3" });
 });
@@ -36,11 +46,21 @@ test("each wrong flag is refused with what it takes", () => {
   expect(refusal(...valid, "--master", "a:1")).toThrow(/--masters/);
   expect(refusal("--data", folder)).toThrow(/give --masters/);
   expect(refusal(...valid, "--masters", "c")).toThrow(/--masters takes HOST:PORT, not c/);
-  const missing = refusal("--data", folder, "--masters", "a:1", "--cluster-token-file", "/nope");
+  const missing = refusal(...valid, "--cluster-token-file", "/nope");
   expect(missing).toThrow(/cannot read the cluster token file \/nope/);
   writeFileSync(join(folder, "short"), "abc");
   const short = refusal(...valid, "--cluster-token-file", join(folder, "short"));
   expect(short).toThrow(/has 3 characters/);
+});
+
+test("without TLS nothing crosses to another machine, unless that is allowed in so many words", () => {
+  const [, ...checked] = valid;
+  const local = ["--data", folder, "--cluster-token-file", tokenFile, "--masters", "127.0.0.1:1"];
+  expect(() => readNodeFlags(checked)).toThrow(/a is on another machine.*--tls/);
+  expect(() => readNodeFlags([...local, "--grpc-host", "10.0.0.9"])).toThrow(/10\.0\.0\.9/);
+  expect(readNodeFlags(local).flags.tls).toBe(false);
+  const secured = readNodeFlags([...checked, "--tls", "--join-token-file", tokenFile]).flags;
+  expect(secured).toMatchObject({ tls: true, clusterToken: "", joinToken: "0123456789abcdef" });
 });
 
 test("a node keeps its id over restarts, and another directory is another node", () => {

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
 import { AppError } from "@heddle/base/errors";
 import { readClusterToken } from "../credentials.ts";
@@ -10,9 +11,14 @@ export interface NodeFlags {
   readonly grpcPort: number;
   readonly advertise: string | undefined;
   readonly masters: readonly string[];
+  /** Empty under TLS, where a certificate takes its place. */
   readonly clusterToken: string;
+  readonly tls?: boolean | undefined;
+  /** Under TLS, with which the node gets its first certificate. */
+  readonly joinToken?: string | undefined;
 }
 
+const tokenHelp = "--cluster-token-file FILE, the masters' token";
 const nodeFlags = {
   data: { type: "string" },
   name: { type: "string" },
@@ -21,6 +27,9 @@ const nodeFlags = {
   advertise: { type: "string" },
   masters: { type: "string", multiple: true },
   "cluster-token-file": { type: "string" },
+  "join-token-file": { type: "string" },
+  tls: { type: "boolean" },
+  "insecure-bind": { type: "boolean" },
 } as const satisfies ParseArgsOptionsConfig;
 
 /**
@@ -38,20 +47,44 @@ export function readNodeFlags(
     return typeof value === "string" ? value : undefined;
   };
   const masters = Array.isArray(values["masters"]) ? values["masters"].map(String) : [];
+  const tls = values["tls"] === true;
+  const grpcHost = text("grpc-host") ?? "127.0.0.1";
+  if (!tls && values["insecure-bind"] !== true) checkStaysHere(grpcHost, masterAddresses(masters));
   return {
     flags: {
       dataDirectory: required(text("data"), "--data DIR, a directory that this node keeps"),
       name: text("name"),
-      grpcHost: text("grpc-host") ?? "127.0.0.1",
+      grpcHost,
       grpcPort: wholeNumber("grpc-port", text("grpc-port"), 0, 65_535) ?? 0,
       advertise: optionalAddress("advertise", text("advertise")),
       masters: masterAddresses(masters),
-      clusterToken: readClusterToken(
-        required(text("cluster-token-file"), "--cluster-token-file FILE, the masters' token"),
-      ),
+      tls,
+      clusterToken: tls ? "" : readClusterToken(required(text("cluster-token-file"), tokenHelp)),
+      joinToken: tls ? optionalFile("join-token-file", text("join-token-file")) : undefined,
     },
     extra: Object.fromEntries(extra.map((name) => [name, text(name)])),
   };
+}
+
+/** The token would cross the network in the clear, and so would prompts and answers. */
+function checkStaysHere(grpcHost: string, masters: readonly string[]): void {
+  const hosts = [grpcHost, ...masters.map((address) => address.replace(/:\d+$/, ""))];
+  const outside = hosts.find((host) => !isLoopback(host.replace(/^\[|\]$/g, "")));
+  if (outside === undefined) return;
+  const message = `${outside} is on another machine, and nothing is encrypted without TLS: give --tls and --join-token-file, or --insecure-bind to allow it`;
+  throw new AppError("invalid_value", message);
+}
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
+}
+
+function optionalFile(flag: string, path: string | undefined): string | undefined {
+  try {
+    return path === undefined ? undefined : readFileSync(path, "utf8").trim();
+  } catch (cause) {
+    throw new AppError("invalid_value", `cannot read the file of --${flag}, ${path}`, { cause });
+  }
 }
 
 /** A whole number in min..max, or undefined where the flag is absent; throws an AppError. */

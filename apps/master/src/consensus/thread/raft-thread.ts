@@ -2,12 +2,16 @@ import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { type AppError, toAppError } from "@heddle/base/errors";
 import type { Transport } from "@heddle/consensus/ports";
 import { RaftReplica } from "@heddle/consensus/raft-replica";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
+import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import { locateMethod } from "@heddle/rpc/proto";
 import { dedicatedStorageFiles } from "@heddle/storage/storage-files";
-import { type Endpoint, RaftTransport } from "../transport/raft-transport.ts";
+import { RaftTransport } from "../transport/raft-transport.ts";
+import type { Endpoint } from "../transport/sockets.ts";
 import { RemoteMachine } from "./remote-machine.ts";
+import { ThreadCounter } from "./thread-counts.ts";
 import {
   type FromThread,
   fromPlain,
@@ -66,6 +70,8 @@ class RaftThread {
   readonly #outbox: Outbox;
   readonly #machine: RemoteMachine;
   readonly #transport: RaftTransport;
+  readonly #credentials: NodeCredentials;
+  readonly #counter = new ThreadCounter();
   #replica: RaftReplica<undefined> | undefined;
   #ticks: Ticks | undefined;
   /** True when the main thread's view of role, members or connections is out of date. */
@@ -75,10 +81,12 @@ class RaftThread {
   constructor(options: RaftThreadOptions, outbox: Outbox) {
     this.#options = options;
     this.#outbox = outbox;
+    const { clusterToken, tls } = options;
+    this.#credentials = { clusterToken, tls: tls && new TlsIdentity(tls) };
     this.#machine = new RemoteMachine((id, task) => outbox.post({ kind: "task", id, task }));
     this.#transport = new RaftTransport({
       identity: options.identity,
-      clusterToken: options.clusterToken,
+      credentials: this.#credentials,
       addresses: options.addresses,
       log: this.#log(),
       locate: (address) => this.#locate(address),
@@ -110,6 +118,9 @@ class RaftThread {
         break;
       case "call":
         this.#call(message.id, message.call);
+        break;
+      case "certificate":
+        this.#credentials.tls?.update(message.material);
         break;
       case "applied":
         this.#machine.applied(message.bytes);
@@ -148,7 +159,7 @@ class RaftThread {
     return RaftReplica.open<undefined>({
       ...{ id, incarnation, snapshotEntries, machine: this.#machine },
       storage: {
-        files: dedicatedStorageFiles(() => performance.now()),
+        files: this.#counter.measure(dedicatedStorageFiles(() => performance.now())),
         directory,
         owner: { cluster, node: String(id) },
         segmentBytes,
@@ -166,6 +177,7 @@ class RaftThread {
       onRemoved: () => this.#outbox.post({ kind: "removed" }),
       trace: (event) => {
         if (event.kind !== "roleChanged") return;
+        if (event.role === "candidate") this.#counter.elections++;
         this.#noteChange();
         log.info({ ...event }, "the role in the group changed");
       },
@@ -240,7 +252,8 @@ class RaftThread {
     this.#statusChanged = false;
     const { connected } = this.#transport;
     const { nextMemberId, members: roster } = this.#replica;
-    const status = { ...this.#replica.status(), nextMemberId, roster, connected };
+    const counts = this.#counter.view();
+    const status = { ...this.#replica.status(), nextMemberId, roster, connected, counts };
     const text = JSON.stringify(status);
     if (text === this.#lastStatus) return;
     this.#lastStatus = text;
@@ -248,7 +261,7 @@ class RaftThread {
   }
 
   async #locate(address: string): Promise<Endpoint> {
-    const peer = new Peer(address, this.#options.clusterToken);
+    const peer = new Peer(address, this.#credentials);
     try {
       const { port } = await peer.unary(locateMethod, {}, { deadlineMs: locateDeadlineMs });
       return { host: address.slice(0, address.lastIndexOf(":")).replace(/^\[|\]$/g, ""), port };

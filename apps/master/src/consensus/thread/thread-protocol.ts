@@ -3,7 +3,9 @@ import { AppError } from "@heddle/base/errors";
 import type { Command, Member } from "@heddle/consensus/ports";
 import type { ReplicaStatus } from "@heddle/consensus/replica-status";
 import type { ConfChange } from "@heddle/raft/conf-change";
+import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
 import type { FullIdentity } from "../identity.ts";
+import type { ThreadCounts } from "./thread-counts.ts";
 
 /** What the thread is started with. */
 export interface RaftThreadOptions {
@@ -11,6 +13,8 @@ export interface RaftThreadOptions {
   /** Of the log and the snapshots. */
   readonly directory: string;
   readonly clusterToken: string;
+  /** Where TLS is on: what this master shows; a `certificate` message replaces it. */
+  readonly tls?: TlsMaterial | undefined;
   /** host:port of the masters' gRPC servers by name. */
   readonly addresses: ReadonlyMap<string, string>;
   /** Where to take the other masters' connections; port 0 for any free one. */
@@ -45,6 +49,8 @@ export type ToThread =
   | { readonly kind: "propose"; readonly first: number; readonly commands: Uint8Array }
   | { readonly kind: "call"; readonly id: number; readonly call: ThreadCall }
   | { readonly kind: "transfer"; readonly to: number }
+  /** The renewed certificate. */
+  | { readonly kind: "certificate"; readonly material: TlsMaterial }
   /** So many bytes of packed commands were applied since the last time. */
   | { readonly kind: "applied"; readonly bytes: number }
   /** The state machine's answer to the task of that number. */
@@ -70,6 +76,7 @@ export interface ThreadStatus extends ReplicaStatus {
   /** The members with all that is known of them. */
   readonly roster: readonly Member[];
   readonly connected: readonly number[];
+  readonly counts: ThreadCounts;
 }
 
 /** What the thread says to the main thread; all that comes up in one turn goes in one list. */

@@ -3,6 +3,7 @@ import { Worker } from "node:worker_threads";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Command, Member, StateMachine } from "@heddle/consensus/ports";
 import type { ConfChange } from "@heddle/raft/conf-change";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { MachineTasks } from "./machine-tasks.ts";
 import {
@@ -15,7 +16,10 @@ import {
   type ToThread,
 } from "./thread-protocol.ts";
 
-export interface ThreadedReplicaOptions<Reply> extends RaftThreadOptions {
+export interface ThreadedReplicaOptions<Reply>
+  extends Omit<RaftThreadOptions, "clusterToken" | "tls"> {
+  /** With TLS the thread hears of each renewal of the certificate. */
+  readonly credentials: NodeCredentials;
   /** Lives on this thread, and is only called between turns of its event loop. */
   readonly machine: StateMachine<Reply>;
   readonly log: NodeLog;
@@ -45,6 +49,7 @@ export class ThreadedReplica<Reply> {
   readonly #opened = Promise.withResolvers<number>();
   readonly #proposals = new Map<number, Waiter<Reply>>();
   readonly #calls = new Map<number, Waiter<void>>();
+  readonly #forgetRenewals: (() => void) | undefined;
   #nextProposal = 1;
   #nextCall = 1;
   #outgoing: ToThread[] = [];
@@ -58,12 +63,17 @@ export class ThreadedReplica<Reply> {
   #stopping = false;
 
   private constructor(options: ThreadedReplicaOptions<Reply>) {
-    const { machine, log, onFatal, onRemoved, ...workerData } = options;
+    const { machine, log, onFatal, onRemoved, credentials, ...rest } = options;
+    const { clusterToken, tls } = credentials;
+    const workerData = { ...rest, clusterToken, tls: tls?.material };
     this.#options = options;
     const path = `./raft-thread${extname(import.meta.url)}`;
     this.#worker = new Worker(new URL(path, import.meta.url), {
       workerData: workerData satisfies RaftThreadOptions,
       name: "raft",
+    });
+    this.#forgetRenewals = tls?.onUpdate(() => {
+      this.#post({ kind: "certificate", material: tls.material });
     });
     this.#tasks = new MachineTasks(
       machine,
@@ -259,6 +269,7 @@ export class ThreadedReplica<Reply> {
 
   #end(fault: AppError): void {
     this.#fault ??= fault;
+    this.#forgetRenewals?.();
     for (const waiter of [...this.#proposals.values(), ...this.#calls.values()]) {
       waiter.reject(fault);
     }

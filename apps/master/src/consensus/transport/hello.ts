@@ -1,6 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { AppError, isErrorCode } from "@heddle/base/errors";
 import type { Member } from "@heddle/consensus/ports";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { FullIdentity } from "../identity.ts";
 import { FRAME_KINDS, type Frame, frameOf } from "./frames.ts";
 
@@ -14,6 +15,7 @@ export interface Hello {
   /** Which start of that member this is; an older process of it is refused. */
   readonly incarnation: number;
   readonly purpose: "messages" | "snapshot";
+  /** The cluster token; empty under TLS, where a certificate has said more. */
   readonly token: string;
 }
 
@@ -50,12 +52,12 @@ function parse({ body }: Frame): object {
 /** Throws where the other side is not who may speak to this member. */
 export function checkHello(
   hello: Hello,
-  own: { readonly identity: FullIdentity; readonly clusterToken: string },
+  own: { readonly identity: FullIdentity; readonly credentials: NodeCredentials },
   members: readonly Member[],
 ): void {
-  const { identity, clusterToken } = own;
+  const { identity, credentials } = own;
   const { cluster, from, to } = hello;
-  if (!timingSafeEqual(digest(String(hello.token)), digest(clusterToken))) {
+  if (!credentials.tls && !isToken(hello.token, credentials.clusterToken)) {
     throw new AppError("invalid_api_key", "the other master has another cluster token");
   }
   if (cluster !== identity.cluster) {
@@ -72,6 +74,10 @@ export function checkHello(
   if (!known && members.length > 0 && from < newest) {
     throw new AppError("precondition_failed", `member ${from} was removed from the group`);
   }
+}
+
+function isToken(shown: unknown, clusterToken: string): boolean {
+  return timingSafeEqual(digest(String(shown)), digest(clusterToken));
 }
 
 function digest(text: string): Buffer {

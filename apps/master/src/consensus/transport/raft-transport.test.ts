@@ -9,6 +9,7 @@ import { type Hello, helloFrame, readHello } from "./hello.ts";
 import { RaftTransport } from "./raft-transport.ts";
 
 const clusterToken = "a-token-for-tests-only";
+const credentials = { clusterToken };
 const silent = { info: () => undefined, warn: () => undefined, error: () => undefined };
 const members: readonly Member[] = [1, 2, 4].map((id) => ({
   ...{ id, name: `m${id}`, address: `m${id}`, nonce: "" },
@@ -38,7 +39,7 @@ async function open(id: number, incarnation = 1): Promise<Node> {
     ...{ version: 1 as const, name: `m${id}`, nonce: "", cluster: "c", id, incarnation },
   };
   const transport = new RaftTransport({
-    ...{ identity, clusterToken, addresses: new Map(), log: silent },
+    ...{ identity, credentials, addresses: new Map(), log: silent },
     locate: async (address) => ({ host: "127.0.0.1", port: ports.get(address) ?? 1 }),
   });
   const received: Message[] = [];

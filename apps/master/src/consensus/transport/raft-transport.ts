@@ -1,9 +1,10 @@
-import { connect, createServer, type Server, type Socket } from "node:net";
+import type { Server, Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Member, OutgoingSnapshot, Transport } from "@heddle/consensus/ports";
 import type { Message } from "@heddle/raft/message";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import type { FullIdentity } from "../identity.ts";
@@ -19,6 +20,7 @@ import { checkHello, type Hello, helloFrame, readHello, refusalFrame } from "./h
 import { decodeMessages } from "./message-codec.ts";
 import { PeerLink } from "./peer-link.ts";
 import { decodeSnapshotHead, snapshotChunks, writeSnapshot } from "./snapshot-frames.ts";
+import { createPeerServer, dialPeer, type Endpoint } from "./sockets.ts";
 
 const reconnect = { baseMs: 50, maxMs: 1_000 };
 /** About 3 s with the delays above. */
@@ -41,15 +43,9 @@ export interface RaftReceiver {
   ): Promise<void>;
 }
 
-/** Where a member listens for the others. */
-export interface Endpoint {
-  readonly host: string;
-  readonly port: number;
-}
-
 export interface RaftTransportOptions {
   readonly identity: FullIdentity;
-  readonly clusterToken: string;
+  readonly credentials: NodeCredentials;
   /** host:port by name: where a member is now, whatever the group remembers of it. */
   readonly addresses: ReadonlyMap<string, string>;
   readonly log: NodeLog;
@@ -77,7 +73,7 @@ interface Conversation {
 }
 
 /**
- * The other members over TCP: one connection for each pair, dialled by the one with the lower id,
+ * The other members over TCP or TLS: one connection for each pair, dialled by the one with the lower id,
  * and one for each snapshot.
  */
 export class RaftTransport implements Transport {
@@ -90,13 +86,21 @@ export class RaftTransport implements Transport {
   #closed = false;
 
   constructor(options: RaftTransportOptions) {
+    const { tls, clusterToken } = options.credentials;
+    if (!tls && clusterToken === "") throw new Error("without TLS masters need a cluster token");
     this.#options = options;
   }
 
   /** Takes connections from now on and hands on what they bring; resolves with the port. */
   listen({ host, port }: Endpoint, receiver: RaftReceiver): Promise<number> {
     this.#receiver = receiver;
-    const server = createServer({ noDelay: true }, (socket) => void this.#serve(socket));
+    const { tls } = this.#options.credentials;
+    const server = createPeerServer(tls, (socket, fault) => {
+      if (fault) refuse(socket, fault);
+      else void this.#serve(socket);
+    });
+    // Before the handshake of TLS too, so that `close` ends them all.
+    server.on("connection", (socket: Socket) => this.#track(socket));
     this.#server = server;
     return new Promise((resolve, reject) => {
       server.once("error", (cause) => {
@@ -174,15 +178,9 @@ export class RaftTransport implements Transport {
 
   #hello(to: number, purpose: Hello["purpose"]): Hello {
     const { cluster, id: from, incarnation } = this.#options.identity;
-    return {
-      format: 1,
-      cluster,
-      from,
-      to,
-      incarnation,
-      purpose,
-      token: this.#options.clusterToken,
-    };
+    const { tls, clusterToken } = this.#options.credentials;
+    const token = tls ? "" : clusterToken;
+    return { format: 1, cluster, from, to, incarnation, purpose, token };
   }
 
   /** Throws where the other side is not who may speak to us. */
@@ -216,17 +214,13 @@ export class RaftTransport implements Transport {
       await this.#receiver?.receiveSnapshot(message, meta, snapshotChunks(frames));
       socket.end(helloFrame(this.#hello(from, purpose)));
     } catch (error) {
-      if (socket.writable) socket.end(refusalFrame(toAppError(error)));
-      else socket.destroy();
+      refuse(socket, toAppError(error));
     }
   }
 
   /** Reads the other side's hello; rejects, with the socket left as it is, where it may not speak. */
   async #begin(socket: Socket): Promise<Conversation> {
-    this.#sockets.add(socket);
-    // Errors reach the reader of the frames; a write's must not end the process meanwhile.
-    socket.on("error", () => undefined);
-    socket.once("close", () => this.#sockets.delete(socket));
+    this.#track(socket);
     const reader = new FrameReader();
     const frames = readFrames(socket, reader);
     const unnamed = setTimeout(() => socket.destroy(), helloTimeoutMs);
@@ -239,6 +233,15 @@ export class RaftTransport implements Transport {
     } finally {
       clearTimeout(unnamed);
     }
+  }
+
+  /** Keeps a connection in view until it is closed. */
+  #track(socket: Socket): void {
+    if (this.#sockets.has(socket)) return;
+    this.#sockets.add(socket);
+    // Errors reach the reader of the frames; a write's must not end the process meanwhile.
+    socket.on("error", () => undefined);
+    socket.once("close", () => this.#sockets.delete(socket));
   }
 
   /** Carries messages both ways until the connection ends; rejects with the reason. */
@@ -305,8 +308,8 @@ export class RaftTransport implements Transport {
   }
 
   async #connect(to: number, remote: Remote, purpose: Hello["purpose"]): Promise<Conversation> {
-    const socket = connect(await this.#options.locate(remote.address, to));
-    socket.setNoDelay(true);
+    const { locate, credentials } = this.#options;
+    const socket = await dialPeer(await locate(remote.address, to), credentials.tls);
     socket.write(helloFrame(this.#hello(to, purpose)));
     try {
       return await this.#begin(socket);
@@ -315,4 +318,12 @@ export class RaftTransport implements Transport {
       throw error;
     }
   }
+}
+
+/** Tells the other side why, and ends the connection. */
+function refuse(socket: Socket, error: AppError): void {
+  if (!socket.writable) return void socket.destroy();
+  socket.on("error", () => undefined);
+  socket.setTimeout(helloTimeoutMs, () => socket.destroy());
+  socket.end(refusalFrame(error));
 }

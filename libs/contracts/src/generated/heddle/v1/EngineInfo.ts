@@ -9,6 +9,7 @@ export interface EngineInfo {
   'vocabularySize'?: (number);
   'parameters'?: (number | string | Long);
   'fileType'?: (string);
+  'reasoning'?: (string);
 }
 
 export interface EngineInfo__Output {
@@ -18,4 +19,5 @@ export interface EngineInfo__Output {
   'vocabularySize': (number);
   'parameters': (number);
   'fileType': (string);
+  'reasoning': (string);
 }

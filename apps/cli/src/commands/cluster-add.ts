@@ -1,0 +1,94 @@
+import { writeFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { AppError } from "@heddle/base/errors";
+import type { Command } from "commander";
+import { commandContext } from "../command-context.ts";
+import type { ApiClient } from "../http/api-client.ts";
+import { fieldsOf, type JsonFields, recordsOf, textOf } from "../http/json-fields.ts";
+
+const JOIN_TOKENS = "/api/v1/cluster/join-tokens";
+
+interface AddFlags {
+  readonly address: string;
+  readonly data: string;
+  readonly clusterTokenFile: string;
+  readonly joinTokenFile?: string;
+}
+
+/** `heddle cluster add <master>`: the command line of a master that joins. */
+export async function addMaster(command: Command): Promise<number> {
+  const { client, data, messages, format } = commandContext(command);
+  const [name = ""] = command.args;
+  const { address, data: directory, clusterTokenFile } = command.opts<AddFlags>();
+  checkMember(name, address);
+  const status = fieldsOf(await client.json("/api/v1/cluster/status"));
+  const masters = recordsOf(status["masters"]);
+  if (masters.some((master) => master["id"] === name)) {
+    const message = `A master ${name} belongs to the group. To replace it, start it again with an empty data directory, or remove it first: heddle cluster remove ${name}`;
+    throw new AppError("conflict", message);
+  }
+  const known = masters.map((master) => `${textOf(master["id"])}=${textOf(master["address"])}`);
+  const peers = [...known, `${name}=${address}`].join(",");
+  const [host, port] = splitAddress(address);
+  const proof = (await joinFlags(client, command)) ?? [
+    ...(isLoopback(host) ? [] : ["--insecure-bind"]),
+    ...["--cluster-token-file", clusterTokenFile],
+  ];
+  const flags = [
+    ...["--name", name, "--peers", peers, "--grpc-host", host, "--grpc-port", port],
+    ...[...proof, "--data", directory],
+  ];
+  if (format === "json") {
+    data.write(`${JSON.stringify({ name, address, peers, flags }, null, 2)}\n`);
+    return 0;
+  }
+  data.write(`heddle-master ${flags.join(" ")}\n`);
+  messages.write(
+    `Run it on the master's machine, where ${directory} is missing or empty. It joins as a learner and gets its vote when it has caught up: see\nheddle cluster members.\n`,
+  );
+  return 0;
+}
+
+/** `heddle cluster join-token --role ROLE`: the token alone on standard output. */
+export async function createJoinToken(command: Command): Promise<number> {
+  const { client, data, messages } = commandContext(command);
+  const { role } = command.opts<{ role: string }>();
+  const token = fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body: { role } }));
+  data.write(`${textOf(token["token"])}\n`);
+  messages.write(`for one ${role}, once, until ${textOf(token["expires_at"])}\n`);
+  return 0;
+}
+
+/** Writes a new master's join token to its file; undefined where the masters run without TLS. */
+async function joinFlags(client: ApiClient, command: Command): Promise<string[] | undefined> {
+  const { joinTokenFile } = command.opts<AddFlags>();
+  let reply: JsonFields;
+  try {
+    const body = { role: "master" };
+    reply = fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body }));
+  } catch (error) {
+    if (error instanceof AppError && error.code === "precondition_failed") return undefined;
+    throw error;
+  }
+  const path = resolve(joinTokenFile ?? "join-token");
+  writeFileSync(path, `${textOf(reply["token"])}\n`, { mode: 0o600 });
+  return ["--tls", "--join-token-file", path];
+}
+
+function checkMember(name: string, address: string): void {
+  if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(name)) {
+    const message = `"${name}" is no name of a master: give 1 to 63 letters, digits, ".", "_" or "-".`;
+    throw new AppError("invalid_value", message);
+  }
+  if (/^(\[[0-9a-f:]+\]|[^\s:/=,]+):\d{1,5}$/i.test(address)) return;
+  throw new AppError("invalid_value", `--address takes HOST:PORT, not "${address}".`);
+}
+
+function splitAddress(address: string): [host: string, port: string] {
+  const at = address.lastIndexOf(":");
+  return [address.slice(0, at).replace(/^\[|\]$/g, ""), address.slice(at + 1)];
+}
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
+}

@@ -1,0 +1,117 @@
+import { copyFileSync, globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, afterEach, describe, expect, it } from "vitest";
+import { DrivenProcess } from "../testing/driven-process.ts";
+
+// `heddle up` with its real master, worker, parameter server and engine, on the tiny model.
+
+const MAIN = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
+const scratch = mkdtempSync(join(tmpdir(), "heddle-whole-"));
+const started: DrivenProcess[] = [];
+const IDS = ["FamilyA-1-2B", "FamilyA-1-4B", "FamilyA-1-8B", "FamilyB-1-2B", "FamilyB-1-8B"];
+/** The tiny model's tokens that end a text; banned, an answer runs to its bound. */
+const NO_END = { "0": -100, "1": -100, "2": -100, "3": -100 };
+
+afterEach(async () => {
+  for (const driven of started.splice(0)) {
+    // A second Ctrl-C ends everything at once; the children end with their parent in any case.
+    driven.child.kill("SIGKILL");
+    await driven.end();
+  }
+});
+afterAll(() => rmSync(scratch, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 }));
+
+async function freePort(): Promise<string> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => server.once("listening", resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return String(typeof address === "object" ? address?.port : undefined);
+}
+
+async function up(data: string, ...flags: string[]) {
+  const port = await freePort();
+  const place = ["--data", join(scratch, data), "--port", port];
+  const driven = new DrivenProcess([process.execPath, MAIN, "up", ...place, ...flags], {
+    HEDDLE_DRAIN_MS: "300",
+  });
+  started.push(driven);
+  const request = (method: string, path: string, body?: object) => {
+    const key = readFileSync(join(scratch, data, "bootstrap-key"), "utf8").trim();
+    return fetch(`http://127.0.0.1:${port}/api/v1${path}`, {
+      method,
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+  };
+  const models = async () => {
+    const reply = await request("GET", "/models");
+    return ((await reply.json()) as { data: Record<string, string>[] }).data;
+  };
+  return { driven, request, models };
+}
+
+/** Three starts of five processes each, on a machine that may have little time for them. */
+const PATIENCE_MS = 120_000;
+
+describe("a whole cluster", { timeout: PATIENCE_MS }, () => {
+  it("at one Ctrl-C tells a running stream that it shuts down, and ends with 0", async () => {
+    const { driven, request } = await up("stop", "--profile", "tiny");
+    await driven.printed(/Ctrl-C stops everything/);
+    const reply = await request("POST", "/chat/completions", {
+      ...{ model: "FamilyA-1-2B", messages: [{ role: "user", content: "go on" }] },
+      ...{ n: 4, max_tokens: 4000, logit_bias: NO_END, stream: true },
+    });
+    expect(reply.status).toBe(200);
+    const reader = (reply.body as ReadableStream<Uint8Array>).getReader();
+    const decoder = new TextDecoder();
+    let text = decoder.decode((await reader.read()).value);
+    driven.child.kill("SIGINT");
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      text += decoder.decode(part.value, { stream: true });
+    }
+    const last = text.trimEnd().split("\n\n").at(-1) ?? "";
+    expect(last).toMatch(/^event: error\n/);
+    expect(JSON.parse(last.split("data: ")[1] ?? "")).toMatchObject({
+      error: {
+        code: "unavailable",
+        retryable: true,
+        message: expect.stringContaining("shutting down"),
+      },
+    });
+    expect(await driven.end()).toBe(0);
+    expect(driven.stderr).not.toMatch(/error|warn|lost/i);
+  });
+
+  it("on a file of one's own has the five ids too; later starts go by what they are told", async () => {
+    const [weights = "no weights"] = globSync(join(scratch, "stop/models/**/*.gguf"));
+    const file = join(scratch, "my own.gguf");
+    copyFileSync(weights, file);
+    const own = await up("file", "--model", file);
+    await own.driven.printed(/Ctrl-C stops everything/);
+    expect(own.driven.stderr).toContain("asking my-own");
+    const backing = "my-own.gguf, the file that the start was given, in place of this model.";
+    const listed = await own.models();
+    expect(listed.map(({ id }) => id).sort()).toEqual([...IDS, "my-own"]);
+    const shipped = listed.filter(({ id }) => id !== "my-own");
+    expect(new Set(shipped.map((model) => model["backing"]))).toEqual(new Set([backing]));
+    expect(new Set(listed.map(({ deployment }) => deployment)).size).toBe(1);
+    expect(own.driven.stdout).toContain(`${backing} (a stand-in)`);
+    await own.request("DELETE", "/models/FamilyB-1-2B");
+    own.driven.child.kill("SIGINT");
+    expect(await own.driven.end()).toBe(0);
+
+    const plain = await up("file", "--profile", "tiny");
+    await plain.driven.printed(/Ctrl-C stops everything/);
+    const after = await plain.models();
+    expect(after.map(({ id }) => id).sort()).toEqual(
+      [...IDS, "my-own"].filter((id) => id !== "FamilyB-1-2B"),
+    );
+    const tiny = after.filter(({ id }) => id !== "my-own").map((model) => model["backing"]);
+    expect(new Set(tiny).size).toBe(1);
+    expect(tiny[0]).toMatch(/^A tiny model of random weights/);
+  });
+});

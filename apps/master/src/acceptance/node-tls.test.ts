@@ -1,0 +1,116 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, describe, expect, it } from "vitest";
+import { eventually, MasterGroup } from "../../test/master-group.ts";
+import { ProcessCluster, TINY } from "../../test/process-cluster.ts";
+
+// Certificates between real processes: a master, workers and further masters.
+
+let closing: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const close of closing) await close();
+  closing = [];
+});
+
+describe("a worker under TLS", { timeout: 300_000 }, () => {
+  it("joins by a token once, answers, renews while it is attached, and starts again without a token", async () => {
+    const flags = ["--tls", "--certificate-seconds", "60"];
+    const cluster = await ProcessCluster.start({ workers: 0, masterFlags: flags });
+    closing = [() => cluster.close()];
+    const token = join(cluster.data, "join-token");
+    const mint = async (role: string) => {
+      const reply = await cluster.request("POST", "/api/v1/cluster/join-tokens", { role });
+      writeFileSync(token, ((await reply.json()) as { token: string }).token);
+    };
+    await mint("parameter-server");
+    const join1 = ["--tls", "--join-token-file", token, "--name", "w"];
+    await expect(cluster.startWorker(join1, "other-role")).rejects.toThrow(/not for a worker/);
+    await mint("worker");
+    const worker = await cluster.startWorker(join1, "one");
+    await cluster.replicasReady(1, 60_000);
+    await expect(cluster.startWorker(join1, "stolen")).rejects.toThrow(/unknown, used, expired/);
+    await cluster.stop(worker, "SIGKILL");
+    await cluster.startWorker(["--tls", "--name", "w"], "one");
+    await cluster.replicasReady(1, 60_000);
+    const { choices } = await cluster.openai.chat.completions.create({
+      ...{ model: TINY, max_tokens: 4 },
+      messages: [{ role: "user", content: "hello" }],
+    });
+    expect(choices).toHaveLength(1);
+    const attached = await attachedAt(cluster);
+    await cluster.until(
+      async () => /"service":"worker".*the certificate was renewed/.test(cluster.output),
+      "the worker has renewed its certificate",
+      120_000,
+    );
+    expect(Math.abs((await attachedAt(cluster)) - attached)).toBeLessThan(1_000);
+    await expect(cluster.startWorker([], "plain")).resolves.toBeDefined();
+    expect(Math.abs((await attachedAt(cluster)) - attached)).toBeLessThan(1_000);
+  });
+});
+
+/** When the only worker attached, in milliseconds; told anew at each call, and so a little off. */
+async function attachedAt(cluster: ProcessCluster): Promise<number> {
+  const reply = await cluster.request("GET", "/api/v1/workers");
+  const { data } = (await reply.json()) as { data: { attached_at: string }[] };
+  expect(data).toHaveLength(1);
+  return Date.parse(data[0]?.attached_at ?? "");
+}
+
+describe("masters under TLS", { timeout: 180_000 }, () => {
+  it("join by a token once, have the authority from then on, and outlive the one that made it", async () => {
+    const flags = ["--tls"];
+    const group = new MasterGroup(1, flags);
+    closing = [() => group.close()];
+    const token = join(group.folder, "join-token");
+    await group.startAll();
+    flags.push("--join-token-file", token);
+    for (const name of ["master-2", "master-3"]) {
+      await mintFor(group, token);
+      await group.start(name);
+      await eventually(`${name} votes`, async () =>
+        (await group.status("master-1")).masters.some(
+          ({ id, role }) => id === name && role === "follower",
+        ),
+      );
+    }
+    await group.end("master-1", "SIGKILL");
+    await group.leader();
+    await group.createKey("master-3", "without the first");
+    await group.end("master-2", "SIGKILL");
+    await group.start("master-2");
+    await group.leader();
+    await group.end("master-2", "SIGKILL");
+    group.wipe("master-2");
+    await expect(group.start("master-2")).rejects.toThrow(/unknown, used, expired/);
+  });
+
+  it("are not joined by one without a certificate, nor by one of another authority", async () => {
+    const flags = ["--tls"];
+    const group = new MasterGroup(1, flags);
+    closing = [() => group.close()];
+    await group.startAll();
+    flags.pop();
+    await expect(startBriefly(group, "master-2")).rejects.toThrow("still waits");
+    flags.push("--tls");
+    await expect(group.start("master-3")).rejects.toThrow(
+      /cluster-ca\.pem is missing.*heddle cluster add/,
+    );
+    expect((await group.status("master-1")).masters).toHaveLength(1);
+  });
+});
+
+async function mintFor(group: MasterGroup, file: string): Promise<void> {
+  const path = "/api/v1/cluster/join-tokens";
+  const reply = await group.request("master-1", "POST", path, { role: "master" });
+  writeFileSync(file, ((await reply.json()) as { token: string }).token);
+}
+
+/** A master that finds no group waits for ever, so that its start must be given up. */
+function startBriefly(group: MasterGroup, name: string): Promise<void> {
+  const { promise, reject } = Promise.withResolvers<void>();
+  setTimeout(() => reject(new Error("still waits")), 4_000);
+  const started = group.start(name);
+  started.catch(() => undefined);
+  return Promise.race([started, promise]);
+}

@@ -1,0 +1,243 @@
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, describe, expect, it } from "vitest";
+import {
+  eventually,
+  freePort,
+  freePorts,
+  type GroupView,
+  MasterGroup,
+} from "../../test/master-group.ts";
+import { Runbook } from "../../test/runbook.ts";
+
+// Every command of docs/runbooks, as it stands there, against real masters.
+
+let group: MasterGroup;
+let runbook: Runbook;
+
+afterEach(async () => {
+  await runbook.close();
+  await group.close();
+});
+
+/** The page, with what all its commands need. */
+async function open(page: string, settings: NodeJS.ProcessEnv): Promise<void> {
+  runbook = new Runbook(page, group.folder, {
+    HEDDLE_API_KEY: group.adminKey,
+    HEDDLE_HTTP_PORT: "0",
+    HEDDLE_DRAIN_MS: "100",
+    HEDDLE_WAL_SEGMENT_MIB: "1",
+    HEDDLE_BOOTSTRAP_KEY_FILE: join(group.folder, "admin-key"),
+    TOKEN_FILE: group.tokenFile,
+    ...settings,
+  });
+}
+
+async function get<T>(path: string): Promise<T> {
+  const headers = { authorization: `Bearer ${runbook.env["HEDDLE_API_KEY"]}` };
+  const reply = await fetch(`${runbook.env["HEDDLE_ENDPOINT"]}/api/v1/${path}`, { headers });
+  return (await reply.json()) as T;
+}
+
+async function view(): Promise<GroupView & { readonly cluster: string; readonly health: string }> {
+  return get("cluster/status");
+}
+
+async function keys(): Promise<string[]> {
+  const { data } = await get<{ data: { name: string }[] }>("keys?limit=100");
+  return data.map(({ name }) => name);
+}
+
+async function awaitRole(name: string, role: string): Promise<void> {
+  await eventually(`${name} is a ${role}`, async () =>
+    (await view()).masters.some((master) => master.id === name && master.role === role),
+  );
+}
+
+describe("the runbook", { timeout: 240_000 }, () => {
+  it("backup: a live, a stale and an offline backup, and a new cluster from one", async () => {
+    group = new MasterGroup(1);
+    await group.startAll();
+    await group.createKey("master-1", "before the backup");
+    const old = await group.status("master-1");
+    await open("backup", {
+      HEDDLE_ENDPOINT: group.url("master-1"),
+      DATA: group.directory("master-1"),
+      NEW_DATA: join(group.folder, "new"),
+      MASTER_1: await group.address("master-1"),
+    });
+    expect((await runbook.run()).output).toMatch(/SHA-256 [0-9a-f]{64}/);
+    await runbook.run();
+    await group.createKey("master-1", "after the backup");
+    await group.end("master-1", "SIGKILL");
+    expect((await runbook.run()).output).toContain(`up to entry ${old.applied + 1}`);
+    expect((await runbook.run()).output).toContain(`state ${old.state_hash}`);
+    const { url } = await runbook.start();
+    runbook.env["HEDDLE_ENDPOINT"] = url;
+    expect((await runbook.run()).output).toContain("before the backup");
+    expect(await keys()).not.toContain("after the backup");
+    expect((await view()).applied).toBeGreaterThan(old.applied);
+    runbook.end();
+  });
+
+  it("forced recovery: one survivor of three becomes a group, and the others join it anew", async () => {
+    group = new MasterGroup(3);
+    await group.startAll();
+    await group.createKey("master-1", "kept");
+    await eventually("the survivor has it", async () =>
+      (await group.keyNames("master-3")).includes("kept"),
+    );
+    const before = await group.status("master-3");
+    await group.end("master-1", "SIGKILL");
+    await group.end("master-2", "SIGKILL");
+    await eventually("there is no leader", async () => {
+      return (await group.status("master-3")).leader === null;
+    });
+    const [one, two, three] = await Promise.all(group.names.map((name) => group.address(name)));
+    await open("forced-recovery", {
+      HEDDLE_ENDPOINT: group.url("master-3"),
+      DATA: group.directory("master-3"),
+      DATA_2: group.directory("master-2"),
+      MASTER_2: two,
+      MASTER_3: three,
+      PEERS: `master-1=${one},master-2=${two},master-3=${three}`,
+    });
+    expect((await runbook.run()).output).toContain("unavailable");
+    await group.end("master-3", "SIGKILL");
+    expect((await runbook.run(2)).output).toContain("Nothing was done");
+    await runbook.run();
+    runbook.env["HEDDLE_ENDPOINT"] = (await runbook.start()).url;
+    expect(await keys()).toContain("kept");
+    expect((await view()).masters).toHaveLength(1);
+    await refusesOldMaster("master-1");
+    await runbook.run();
+    await runbook.start();
+    await awaitRole("master-2", "follower");
+    expect((await runbook.run()).output).toMatch(/master-2 .*follower/);
+    expect((await view()).commands).toBeGreaterThanOrEqual(before.commands);
+    runbook.end();
+  });
+
+  it("replace a master: on its address, and then by another", async () => {
+    group = new MasterGroup(3);
+    await group.startAll();
+    const [one, two, three] = await Promise.all(group.names.map((name) => group.address(name)));
+    await group.end("master-3", "SIGKILL");
+    await group.leader();
+    await open("replace-a-master", {
+      HEDDLE_ENDPOINT: group.url("master-1"),
+      DATA_3: group.directory("master-3"),
+      MASTER_3: three,
+      PEERS: `master-1=${one},master-2=${two},master-3=${three}`,
+      MASTER_4: `127.0.0.1:${await freePort()}`,
+      DATA_4: join(group.folder, "master-4"),
+    });
+    const old = memberOf(await view(), "master-3");
+    await runbook.run();
+    await runbook.start();
+    await eventually("it votes under another number", async () => {
+      const now = (await view()).masters.find(({ id }) => id === "master-3");
+      return now?.role === "follower" && now.member !== old;
+    });
+    await runbook.run();
+    expect((await runbook.run()).output).toContain("heddle-master --name master-4");
+    await runbook.start();
+    await awaitRole("master-4", "follower");
+    await runbook.run();
+    const names = (await view()).masters.map(({ id }) => id);
+    expect(names.sort()).toEqual(["master-1", "master-2", "master-4"]);
+    runbook.end();
+  });
+
+  it("grow and shrink: 1, 3 and 1 masters, as processes and with heddle up", async () => {
+    group = new MasterGroup(1);
+    await group.startAll();
+    await group.createKey("master-1", "kept");
+    const up = { data: join(group.folder, "up"), port: await freePorts(3) };
+    await open("grow-and-shrink", {
+      HEDDLE_ENDPOINT: group.url("master-1"),
+      MASTER_2: `127.0.0.1:${await freePort()}`,
+      DATA_2: join(group.folder, "master-2"),
+      MASTER_3: `127.0.0.1:${await freePort()}`,
+      DATA_3: join(group.folder, "master-3"),
+      UP_DATA: up.data,
+      UP_FLAGS: `--data ${up.data} --port ${up.port} --workers 0 --profile tiny`,
+    });
+    await runbook.start();
+    await awaitRole("master-2", "follower");
+    await runbook.run();
+    await runbook.start();
+    await awaitRole("master-3", "follower");
+    await shrink();
+    expect((await runbook.run()).output).not.toContain("master-2");
+    expect(await keys()).toContain("kept");
+    await growUp(up.data, `http://127.0.0.1:${up.port}`);
+    runbook.end();
+  });
+});
+
+/** The page's transfer to master-1 and the removals, each when the one before has taken effect. */
+async function shrink(blocks = 2): Promise<void> {
+  await eventually("the group is whole", async () => (await view()).health === "ok");
+  if ((await view()).leader === "master-1") await awayFrom("master-1");
+  await runbook.run();
+  await eventually("master-1 leads", async () => (await view()).leader === "master-1");
+  for (let block = 0; block < blocks; block++) await runbook.run();
+  await eventually("one master is left", async () => (await view()).masters.length === 1);
+}
+
+/** So that the page's transfer has something to do. */
+async function awayFrom(leader: string): Promise<void> {
+  await fetch(`${runbook.env["HEDDLE_ENDPOINT"]}/api/v1/cluster/transfer`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${runbook.env["HEDDLE_API_KEY"]}` },
+  });
+  await eventually("another leads", async () => {
+    const now = (await view()).leader;
+    return now !== null && now !== leader;
+  });
+}
+
+async function growUp(data: string, url: string): Promise<void> {
+  runbook.env["HEDDLE_ENDPOINT"] = url;
+  const alone = await runbook.start();
+  runbook.env["HEDDLE_API_KEY"] = readFileSync(join(data, "bootstrap-key"), "utf8").trim();
+  const { cluster } = await view();
+  await stop(alone.child);
+  const three = await runbook.start();
+  for (const name of ["master-2", "master-3"]) {
+    await eventually(`${name} votes`, async () => {
+      const master = (await view()).masters.find(({ id }) => id === name);
+      return master !== undefined && master.role !== "learner";
+    });
+  }
+  await shrink(1);
+  await stop(three.child);
+  await runbook.run();
+  await runbook.start();
+  expect((await view()).cluster).toBe(cluster);
+  expect(existsSync(join(data, "master-2"))).toBe(false);
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  const ended = once(child, "close");
+  child.kill("SIGINT");
+  await ended;
+}
+
+function memberOf(status: GroupView, name: string): number | undefined {
+  return status.masters.find(({ id }) => id === name)?.member;
+}
+
+/** One that comes back with what it had is a member of the group before, and stays without this one. */
+async function refusesOldMaster(name: string): Promise<void> {
+  await group.start(name);
+  await eventually(`${name} is refused`, async () =>
+    /belongs to the cluster [0-9a-f]{32}, this one to/.test(group.printed(name)),
+  );
+  expect((await group.status(name)).leader).toBeNull();
+  expect((await view()).masters.map(({ id }) => id)).toEqual(["master-3"]);
+  await group.end(name, "SIGKILL");
+}

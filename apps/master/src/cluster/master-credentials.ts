@@ -1,0 +1,87 @@
+import { readFile } from "node:fs/promises";
+import { AppError } from "@heddle/base/errors";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import {
+  type CertificateAuthority,
+  requestCertificate,
+  signNode,
+} from "@heddle/rpc/pki/certificate-authority";
+import { CertificateRenewal } from "@heddle/rpc/pki/certificate-renewal";
+import { joinAny, type RunningCredentials } from "@heddle/rpc/pki/node-credentials";
+import {
+  ensureAuthority,
+  keepAuthority,
+  readAuthority,
+  readMaterial,
+  writeMaterial,
+} from "@heddle/rpc/pki/tls-files";
+import { TlsIdentity, type TlsMaterial } from "@heddle/rpc/pki/tls-identity";
+
+export interface MasterTlsOptions {
+  readonly dataDirectory: string;
+  readonly name: string;
+  /** Holds the authority's key and certificate; made by the only master of a new cluster. */
+  readonly authorityFile: string;
+  readonly joinTokenFile: string | undefined;
+  /** host:port of the other masters. */
+  readonly others: readonly string[];
+  readonly certificateLifetimeMs: number;
+  readonly log: NodeLog;
+}
+
+/** A master's credentials, and the authority with which it signs those of others. */
+export interface MasterTls {
+  readonly credentials: RunningCredentials;
+  readonly authority: CertificateAuthority;
+}
+
+/**
+ * A master's way to its certificate. It has the authority's key (from its file, or else by a join
+ * token for a master), so that it signs its own, at the start and before each one's end.
+ */
+export async function openMasterTls(options: MasterTlsOptions): Promise<MasterTls> {
+  const { dataDirectory, log } = options;
+  const authority = await findAuthority(options);
+  const kept = await readMaterial(dataDirectory);
+  const isOurs = kept?.authority.trim() === authority.certificate.trim();
+  const tls = new TlsIdentity(kept && isOurs ? kept : await selfSigned(options, authority));
+  const renewal = new CertificateRenewal(tls, () => selfSigned(options, authority), log);
+  return { authority, credentials: { clusterToken: "", tls, close: () => renewal.close() } };
+}
+
+async function findAuthority(options: MasterTlsOptions): Promise<CertificateAuthority> {
+  const { authorityFile, joinTokenFile, others, name, dataDirectory, log } = options;
+  const known = await readAuthority(authorityFile);
+  if (known) return known;
+  if (joinTokenFile !== undefined) {
+    const joinToken = await readToken(joinTokenFile);
+    const node = { dataDirectory, role: "master" as const, name, masters: others, joinToken, log };
+    const { authority } = await joinAny(node);
+    if (!authority) throw new AppError("server_error", "the master sent no key of the authority");
+    return keepAuthority(authorityFile, authority);
+  }
+  // Several that each made one could never agree.
+  if (others.length === 0) return ensureAuthority(authorityFile);
+  const message = `${authorityFile} is missing: copy it from another master, or join with --join-token-file (heddle cluster add ${name})`;
+  throw new AppError("invalid_value", message);
+}
+
+async function readToken(path: string): Promise<string> {
+  try {
+    return (await readFile(path, "utf8")).trim();
+  } catch (cause) {
+    throw new AppError("invalid_value", `cannot read the join token file ${path}`, { cause });
+  }
+}
+
+async function selfSigned(
+  { dataDirectory, name, certificateLifetimeMs }: MasterTlsOptions,
+  authority: CertificateAuthority,
+): Promise<TlsMaterial> {
+  const { privateKey, csr } = await requestCertificate();
+  const node = { role: "master" as const, name };
+  const certificate = await signNode(authority, csr, node, certificateLifetimeMs);
+  const material = { authority: authority.certificate, certificate, privateKey };
+  await writeMaterial(dataDirectory, material);
+  return material;
+}

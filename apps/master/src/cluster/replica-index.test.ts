@@ -1,0 +1,52 @@
+import { emptyLoad } from "@heddle/rpc/node-codec";
+import { expect, test } from "vitest";
+import { AttachedNode } from "./attached-node.ts";
+import { ReplicaIndex } from "./replica-index.ts";
+
+/** A worker that reports these deployments as ready. */
+function worker(id: number, deployments: readonly string[]): AttachedNode {
+  const register = {
+    ...{ nodeId: `node-${id}`, kind: "NODE_KIND_WORKER" as const, name: `w${id}` },
+    ...{ address: "127.0.0.1:1", version: "test", incarnation: `i${id}`, hardware: null },
+  };
+  const node = new AttachedNode(register, undefined, 0);
+  report(node, deployments);
+  return node;
+}
+
+function report(node: AttachedNode, deployments: readonly string[]): void {
+  const state = { phase: "ready", pulledBytes: 0, totalBytes: 0, message: "", info: null };
+  const replicas = deployments.map((deployment) => ({ deployment, ...state, load: emptyLoad }));
+  const usage = { cpuPercent: 0, memoryUsedBytes: 0, diskFreeBytes: 0, diskTotalBytes: 0 };
+  node.onHeartbeat({ ...usage, gpus: [], replicas }, 0);
+}
+
+function ids(index: ReplicaIndex, deployment: string): string[] {
+  return [...index.holders(deployment)].map(({ id }) => id);
+}
+
+test("a deployment among 2,000 nodes is found on its own three, and no other is looked at", () => {
+  const index = new ReplicaIndex();
+  for (let id = 0; id < 2_000; id++) index.update(worker(id, [`d${Math.floor(id / 3)}`]));
+  expect(ids(index, "d7")).toEqual(["node-21", "node-22", "node-23"]);
+  expect(index.holders("none").size).toBe(0);
+});
+
+test("what a node reports anew replaces what it held, and nothing is left of one that is gone", () => {
+  const index = new ReplicaIndex();
+  const [first, second] = [worker(1, ["a", "b"]), worker(2, ["b"])];
+  index.update(first);
+  index.update(second);
+  expect([ids(index, "a"), ids(index, "b")]).toEqual([["node-1"], ["node-1", "node-2"]]);
+  report(first, ["b", "c"]);
+  index.update(first);
+  index.update(first);
+  expect(["a", "b", "c"].map((name) => ids(index, name))).toEqual([
+    [],
+    ["node-1", "node-2"],
+    ["node-1"],
+  ]);
+  index.remove(first);
+  index.remove(first);
+  expect(["a", "b", "c"].map((name) => ids(index, name))).toEqual([[], ["node-2"], []]);
+});

@@ -1,0 +1,40 @@
+import type { AttachedNode } from "./attached-node.ts";
+
+/** Which workers hold a replica of which deployment, so that a call looks at those alone. */
+export class ReplicaIndex {
+  readonly #holders = new Map<string, Set<AttachedNode>>();
+  readonly #held = new Map<AttachedNode, ReadonlySet<string>>();
+
+  /** The workers with a replica in whatever phase, in the order in which they got it. */
+  holders(deployment: string): ReadonlySet<AttachedNode> {
+    return this.#holders.get(deployment) ?? NONE;
+  }
+
+  /** Takes over what the node reported last. */
+  update(node: AttachedNode): void {
+    const before = this.#held.get(node) ?? NO_NAMES;
+    const now = new Set(node.replicas.map(({ deployment }) => deployment));
+    for (const deployment of before) if (!now.has(deployment)) this.#drop(deployment, node);
+    for (const deployment of now) {
+      if (before.has(deployment)) continue;
+      const holders = this.#holders.get(deployment);
+      if (holders) holders.add(node);
+      else this.#holders.set(deployment, new Set([node]));
+    }
+    this.#held.set(node, now);
+  }
+
+  remove(node: AttachedNode): void {
+    for (const deployment of this.#held.get(node) ?? []) this.#drop(deployment, node);
+    this.#held.delete(node);
+  }
+
+  #drop(deployment: string, node: AttachedNode): void {
+    const holders = this.#holders.get(deployment);
+    holders?.delete(node);
+    if (holders?.size === 0) this.#holders.delete(deployment);
+  }
+}
+
+const NONE: ReadonlySet<AttachedNode> = new Set();
+const NO_NAMES: ReadonlySet<string> = new Set();

@@ -1,0 +1,91 @@
+import { createLogger } from "@heddle/observability/logger";
+import { beforeEach, describe, expect, it } from "vitest";
+import { VolatileControl } from "../../test/test-master.ts";
+import { type CatalogSeed, fileSeed, profileSeed, seedModels, unseededModels } from "./seed.ts";
+
+const logger = createLogger({ service: "test", level: "silent" });
+const IDS = ["FamilyA-1-2B", "FamilyA-1-4B", "FamilyA-1-8B", "FamilyB-1-2B", "FamilyB-1-8B"];
+const demo = profileSeed("demo");
+const file = fileSeed("/models/my model.gguf");
+
+let control: VolatileControl;
+beforeEach(() => {
+  control = new VolatileControl();
+});
+
+/** A start of a master with this seed on what is there. */
+async function start(seed: CatalogSeed): Promise<void> {
+  await seedModels(control, seed, logger);
+  expect(unseededModels(control.state, seed)).toEqual([]);
+}
+
+const remove = (id: string) => control.propose({ type: "model.remove", atMs: 5, id });
+const backings = () => new Set([...control.state.models.values()].map(({ backing }) => backing));
+const ids = () => [...control.state.models.keys()].sort();
+
+describe("a start", () => {
+  it("on a file has the five ids answered by it, and says so", async () => {
+    await start(file);
+    expect(ids()).toEqual(IDS);
+    expect([...backings()]).toEqual([
+      "my-model.gguf, the file that the start was given, in place of this model.",
+    ]);
+    expect([...control.state.models.values()].every(({ standIn }) => standIn)).toBe(true);
+    const [deployment] = control.state.deployments.values();
+    expect(deployment?.spec.weights).toEqual({
+      ...{ key: "my-model", file: "my-model.gguf", sources: ["file:///models/my%20model.gguf"] },
+    });
+    expect(control.state.deployments.size).toBe(1);
+  });
+
+  it("under a profile after one on a file, and the other way, takes the ids over", async () => {
+    await start(file);
+    await start(demo);
+    expect(ids()).toEqual(IDS);
+    expect([...backings()].join()).toMatch(/^SmolLM2/);
+    await start(fileSeed("/elsewhere/my model.gguf"));
+    await start(file);
+    expect([...backings()].join()).toMatch(/^my-model.gguf/);
+    expect(control.state.deployments.size).toBe(1);
+    expect(control.state.removedModels.size).toBe(0);
+  });
+
+  it("fills up what an earlier one lacks, on a cluster that has other models", async () => {
+    const [model] = file.catalog.models;
+    const [spec] = file.catalog.deployments;
+    if (!model || !spec) throw new Error("the seed is empty");
+    const own = { ...model, id: "my-model", createdAtMs: 1 };
+    const deployment = { spec, replicas: 1 } as const;
+    await control.propose({ type: "model.register", atMs: 1, model: own, deployment });
+    await start(demo);
+    expect(ids()).toEqual([...IDS, "my-model"]);
+  });
+
+  it("brings nothing back that an administrator removed, were it all of them", async () => {
+    await start(demo);
+    await remove("FamilyA-1-2B");
+    for (const seed of [demo, profileSeed("tiny"), file]) {
+      await start(seed);
+      expect(ids()).toEqual(IDS.slice(1));
+    }
+    for (const id of IDS.slice(1)) await remove(id);
+    await start(demo);
+    expect(ids()).toEqual([]);
+  });
+
+  it("leaves an id alone that was registered by hand, also after it was removed", async () => {
+    await start(demo);
+    await remove("FamilyA-1-2B");
+    const [model] = demo.catalog.models;
+    const [shipped] = demo.catalog.deployments;
+    if (!model || !shipped) throw new Error("the seed is empty");
+    const spec = { ...shipped, key: "by-hand" };
+    const own = { ...model, deployment: "by-hand", backing: "mine", createdAtMs: 1 };
+    const deployment = { spec, replicas: 1 } as const;
+    await control.propose({ type: "model.register", atMs: 1, model: own, deployment });
+    await start(file);
+    expect(control.state.models.get("FamilyA-1-2B")?.backing).toBe("mine");
+    expect(control.state.removedModels.size).toBe(0);
+    expect(ids()).toEqual(IDS);
+  });
+});

@@ -1,0 +1,33 @@
+import { randomBytes } from "node:crypto";
+import type { OfflineState } from "@heddle/consensus/offline-state";
+import { foundGroup } from "@heddle/consensus/offline-state";
+import { nodeStorageFiles } from "@heddle/storage/storage-files";
+import type { ControlMachine } from "../consensus/control-machine.ts";
+import { writeIdentity } from "../consensus/identity.ts";
+
+export interface NewGroup {
+  /** Will hold the identity, the log and the snapshots; empty or missing. */
+  readonly directory: string;
+  readonly name: string;
+  /** host:port where masters that join reach it. */
+  readonly address: string;
+  /** The position whose state the machine holds. */
+  readonly last: OfflineState["last"];
+  readonly machine: ControlMachine;
+}
+
+/**
+ * Makes the files of a group of one that goes on from a known state. Its cluster id and its nonce
+ * are new, so that no member of the group before is ever taken for one of this one. Returns the id.
+ */
+export async function makeNewGroup(group: NewGroup): Promise<string> {
+  const { directory, name, address, last, machine } = group;
+  const cluster = randomBytes(16).toString("hex");
+  const nonce = randomBytes(16).toString("hex");
+  const owner = { cluster, node: "1" };
+  const onDamaged = () => undefined;
+  const storage = { files: nodeStorageFiles, directory, owner, onDamaged };
+  await foundGroup(storage, { id: 1, name, address, nonce }, last, machine.snapshot());
+  await writeIdentity(directory, { version: 1, name, nonce, cluster, id: 1, incarnation: 0 });
+  return cluster;
+}

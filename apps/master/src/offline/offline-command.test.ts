@@ -1,0 +1,112 @@
+import { execFile } from "node:child_process";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { MasterGroup } from "../../test/master-group.ts";
+
+// The master's program on the files of one that was stopped.
+
+const MASTER = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
+let group: MasterGroup;
+let copies = 0;
+
+beforeAll(async () => {
+  group = new MasterGroup(1);
+  await group.startAll();
+  await group.createKey("master-1", "kept");
+  await group.end("master-1", "SIGKILL");
+}, 60_000);
+afterAll(() => group.close());
+
+interface Ended {
+  readonly code: number;
+  readonly text: string;
+}
+
+function master(...args: string[]): Promise<Ended> {
+  return new Promise((resolve) => {
+    execFile(process.execPath, [MASTER, ...args], (error, stdout, stderr) => {
+      resolve({ code: error ? Number(error.code) : 0, text: stdout + stderr });
+    });
+  });
+}
+
+/** A copy of the stopped master's data. */
+function copy(): string {
+  const path = join(group.folder, `copy-${++copies}`);
+  cpSync(group.directory("master-1"), path, { recursive: true });
+  return path;
+}
+
+describe("a backup", { timeout: 180_000 }, () => {
+  it("with any byte changed or its end cut off is refused, and nothing is made", async () => {
+    const file = join(group.folder, "whole.backup");
+    expect(await master("backup", "--data", copy(), "--file", file)).toMatchObject({ code: 0 });
+    const bytes = readFileSync(file);
+    const step = Math.ceil(bytes.length / 6);
+    for (let at = 0; at < bytes.length; at += step) {
+      const damaged = Buffer.from(bytes);
+      damaged[at] = (damaged[at] as number) ^ 1;
+      await refused(damaged);
+    }
+    await refused(bytes.subarray(0, bytes.length - 1));
+  });
+
+  it("never replaces a file", async () => {
+    const file = join(group.folder, "there.backup");
+    writeFileSync(file, "mine");
+    expect(await master("backup", "--data", copy(), "--file", file)).toMatchObject({ code: 5 });
+    expect(readFileSync(file, "utf8")).toBe("mine");
+  });
+});
+
+async function refused(bytes: Uint8Array): Promise<void> {
+  const file = join(group.folder, "damaged.backup");
+  const target = join(group.folder, `never-${++copies}`);
+  writeFileSync(file, bytes);
+  const ended = await master("restore", "--data", target, "--file", file);
+  expect(ended).toMatchObject({ code: 1, text: expect.stringContaining("damaged") });
+  expect(existsSync(join(target, "control"))).toBe(false);
+}
+
+describe("a recovery", { timeout: 180_000 }, () => {
+  it("without --yes changes nothing", async () => {
+    const data = copy();
+    const before = readFileSync(join(data, "control", "identity.json"), "utf8");
+    const { code, text } = await master("recover", "--data", data);
+    expect({ code, text }).toEqual({ code: 2, text: expect.stringContaining("Nothing was done") });
+    expect(readFileSync(join(data, "control", "identity.json"), "utf8")).toBe(before);
+  });
+
+  it("that was cut off before its last step keeps the master from starting, and can be run again", async () => {
+    const data = copy();
+    await master("recover", "--data", data, "--yes");
+    renameSync(join(data, "control"), join(data, "control.recovered"));
+    const start = await master("--data", data, "--http-port", "0", "--grpc-port", "0");
+    expect(start).toEqual({ code: 1, text: expect.stringContaining("heddle cluster recover") });
+    expect(await master("recover", "--data", data, "--yes")).toMatchObject({ code: 0 });
+    expect(readdirSync(data)).toContain("control");
+  });
+
+  it("of a running master's directory, of an empty one or of one without state is refused", async () => {
+    await group.start("master-1");
+    const running = await master("recover", "--data", group.directory("master-1"), "--yes");
+    expect(running).toEqual({ code: 5, text: expect.stringContaining("in use by the process") });
+    await group.end("master-1", "SIGKILL");
+    const empty = join(group.folder, "empty");
+    mkdirSync(join(empty, "control"), { recursive: true });
+    expect(await master("recover", "--data", empty, "--yes")).toMatchObject({ code: 3 });
+    const outer = await master("recover", "--data", group.folder, "--yes");
+    expect(outer).toEqual({ code: 3, text: expect.stringContaining("master-1") });
+    expect(await master("recover")).toMatchObject({ code: 2 });
+  });
+});

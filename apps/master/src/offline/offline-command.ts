@@ -1,0 +1,80 @@
+import { resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
+import { backupStopped } from "./offline-backup.ts";
+import { recoverGroup } from "./recover-group.ts";
+import { restoreBackup } from "./restore-backup.ts";
+
+const USAGE = `Usage: heddle-master backup  --data DIR --file FILE
+       heddle-master restore --data DIR --file FILE [--name NAME] [--address HOST:PORT]
+       heddle-master recover --data DIR [--address HOST:PORT] [--yes]
+`;
+/** What a command line that asks for nothing is answered with. */
+const USAGE_EXIT = 2;
+
+type Flags = Readonly<
+  Partial<Record<"data" | "file" | "name" | "address", string> & { yes: boolean; help: boolean }>
+>;
+
+const COMMANDS: Readonly<Record<string, (flags: Flags) => Promise<number>>> = {
+  backup: async (flags) => say(await backupStopped(dataOf(flags), fileOf(flags))),
+  restore: async (flags) => {
+    const { name = "master-1", address = "127.0.0.1:8081" } = flags;
+    const dataDirectory = dataOf(flags);
+    return say(await restoreBackup({ file: fileOf(flags), dataDirectory, name, address }));
+  },
+  recover: async (flags) => {
+    const { address, yes = false } = flags;
+    const options = { dataDirectory: dataOf(flags), address, confirmed: yes };
+    const { done, text } = await recoverGroup(options);
+    if (done) return say(text);
+    process.stderr.write(`${text}\n`);
+    return USAGE_EXIT;
+  },
+};
+
+/** True for a command line that works on a stopped master's data directory. */
+export function isOfflineCommand([name]: readonly string[]): boolean {
+  return name !== undefined && Object.hasOwn(COMMANDS, name);
+}
+
+/** Runs one of the commands on a stopped master's data; resolves with the exit code. */
+export async function runOfflineCommand(args: readonly string[]): Promise<number> {
+  const [name = "", ...rest] = args;
+  try {
+    const flags = readFlags(rest);
+    if (!flags.help) return await (COMMANDS[name] as (flags: Flags) => Promise<number>)(flags);
+    process.stdout.write(USAGE);
+    return 0;
+  } catch (thrown) {
+    const { code, message } = toAppError(thrown);
+    process.stderr.write(`${message}\n`);
+    return ERROR_TABLE[code].exit;
+  }
+}
+
+function readFlags(args: readonly string[]): Flags {
+  const text = { type: "string" } as const;
+  const flag = { type: "boolean" } as const;
+  const options = { data: text, file: text, name: text, address: text, yes: flag, help: flag };
+  try {
+    return parseArgs({ args: [...args], options, strict: true }).values;
+  } catch (cause) {
+    throw new AppError("invalid_value", `${(cause as Error).message}.\n${USAGE}`, { cause });
+  }
+}
+
+function dataOf({ data }: Flags): string {
+  if (data) return resolve(data);
+  throw new AppError("invalid_value", `Give --data DIR, a master's data directory.\n${USAGE}`);
+}
+
+function fileOf({ file }: Flags): string {
+  if (file) return file;
+  throw new AppError("invalid_value", `Give --file FILE, the backup.\n${USAGE}`);
+}
+
+function say(text: string): number {
+  process.stdout.write(`${text}\n`);
+  return 0;
+}

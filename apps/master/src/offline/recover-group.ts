@@ -1,0 +1,105 @@
+import { existsSync } from "node:fs";
+import { rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { AppError } from "@heddle/base/errors";
+import { nodeStorageFiles } from "@heddle/storage/storage-files";
+import { makeNewGroup } from "./new-group.ts";
+import { openStoppedMember, type StoppedMember } from "./stopped-member.ts";
+
+export interface RecoverOptions {
+  readonly dataDirectory: string;
+  /** host:port; the address that the group knew where it is absent. */
+  readonly address: string | undefined;
+  /** Without it nothing is done but to say what would be. */
+  readonly confirmed: boolean;
+}
+
+export interface RecoverOutcome {
+  readonly done: boolean;
+  readonly text: string;
+}
+
+/**
+ * Makes one stopped survivor of a group that lost its majority a group of one under a new cluster
+ * id. The directory that was is kept beside the new one.
+ */
+export async function recoverGroup(options: RecoverOptions): Promise<RecoverOutcome> {
+  const { dataDirectory, confirmed } = options;
+  const paths = pathsOf(dataDirectory);
+  await finishInterrupted(paths);
+  const member = await openStoppedMember(dataDirectory);
+  let closing: Promise<void> | undefined;
+  try {
+    const warning = consequences(member);
+    if (!confirmed)
+      return { done: false, text: `${warning}\nNothing was done. Give --yes to do it.` };
+    const { name } = member.identity;
+    const known = member.state.members.find((each) => each.name === name)?.address;
+    const address = options.address ?? known ?? "";
+    const { machine } = member;
+    await rm(paths.draft, { recursive: true, force: true });
+    const last = { ...member.state.last };
+    const cluster = await makeNewGroup({ directory: paths.draft, name, address, last, machine });
+    await rename(paths.draft, paths.ready);
+    const aside = `${paths.current}.before-${cluster.slice(0, 8)}`;
+    await rename(paths.current, aside);
+    await rename(paths.ready, paths.current);
+    await nodeStorageFiles.syncDirectory(dataDirectory);
+    closing = rm(join(aside, "lock"), { force: true });
+    return { done: true, text: `${warning}\n${report(member, cluster, aside)}` };
+  } finally {
+    await (closing ?? member.close());
+  }
+}
+
+interface Paths {
+  readonly current: string;
+  /** Being made. */
+  readonly draft: string;
+  /** Whole, and about to take the place of `current`. */
+  readonly ready: string;
+}
+
+function pathsOf(dataDirectory: string): Paths {
+  const current = join(dataDirectory, "control");
+  return { current, draft: `${current}.recovering`, ready: `${current}.recovered` };
+}
+
+/** A recovery that was cut off between its two last steps is brought to its end. */
+async function finishInterrupted({ current, ready }: Paths): Promise<void> {
+  if (!existsSync(ready)) return;
+  if (existsSync(current)) await rm(ready, { recursive: true });
+  else await rename(ready, current);
+}
+
+/**
+ * Throws `conflict` where a recovery was cut off: a start there would find no state, and join the
+ * others, or found a group, as if it were new.
+ */
+export function checkNoRecoveryUnderWay(dataDirectory: string): void {
+  const { current, ready } = pathsOf(dataDirectory);
+  if (existsSync(current) || !existsSync(ready)) return;
+  const message = `A recovery of ${dataDirectory} was interrupted. Run it again: heddle cluster recover --data ${dataDirectory} --yes`;
+  throw new AppError("conflict", message);
+}
+
+function consequences({ identity, state }: StoppedMember): string {
+  const others = state.members.map(({ name }) => name).filter((name) => name !== identity.name);
+  const lines = [
+    `${identity.name} was one of ${state.members.length} masters of the cluster ${identity.cluster}; its log ends at entry ${state.last.index}.`,
+    "To recover makes it a group of one, under a new cluster id, with the state that it has:",
+    "- changes that only other masters had are lost, answered ones too;",
+    `- the last ${state.unconfirmed} entries, which it did not know to be committed, are kept;`,
+    "- backups, and the numbers of entries, go on from here; other masters join anew, empty.",
+  ];
+  if (others.length > 0) {
+    lines.push(
+      `Never start ${others.join(" or ")} on the old data again: this group refuses them, but a majority of them would go on as the old one beside it. Empty their directories.`,
+    );
+  }
+  return lines.join("\n");
+}
+
+function report({ identity, directory }: StoppedMember, cluster: string, aside: string): string {
+  return `Done: ${directory} is ${identity.name} of the new cluster ${cluster}. What it held before is in ${aside}; delete that when all is well.`;
+}

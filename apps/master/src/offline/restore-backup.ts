@@ -1,0 +1,71 @@
+import { existsSync } from "node:fs";
+import { mkdir, readdir, rename, rm } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { AppError } from "@heddle/base/errors";
+import { keepAuthority, parseAuthority } from "@heddle/rpc/pki/tls-files";
+import { readSnapshotChunks, readSnapshotMeta } from "@heddle/storage/snapshot-file";
+import { nodeStorageFiles } from "@heddle/storage/storage-files";
+import { ControlMachine } from "../consensus/control-machine.ts";
+import { makeNewGroup } from "./new-group.ts";
+
+export interface RestoreOptions {
+  readonly file: string;
+  /** A master's data directory; must be missing or empty. */
+  readonly dataDirectory: string;
+  readonly name: string;
+  readonly address: string;
+}
+
+/** Makes a new group of one master from a backup; returns what to tell of it. */
+export async function restoreBackup(options: RestoreOptions): Promise<string> {
+  const { dataDirectory, name, address } = options;
+  const file = resolve(options.file);
+  if (!existsSync(file)) throw new AppError("not_found", `There is no file ${file}.`);
+  await checkEmpty(dataDirectory);
+  const machine = new ControlMachine(() => undefined);
+  const meta = await readSnapshotMeta(nodeStorageFiles, file);
+  await machine.restore(readSnapshotChunks(nodeStorageFiles, file));
+  const { index, term } = meta;
+  const directory = join(dataDirectory, "control");
+  const draft = `${directory}.restoring`;
+  await mkdir(dataDirectory, { recursive: true, mode: 0o700 });
+  try {
+    const group = { directory: draft, name, address, last: { index, term }, machine };
+    const cluster = await makeNewGroup(group);
+    const authority = machine.control.secret("authority");
+    if (authority)
+      await keepAuthority(join(dataDirectory, "cluster-ca.pem"), parseAuthority(authority, file));
+    // Under its name only when it is whole, so that a start never finds half of a group.
+    await rename(draft, directory);
+    await nodeStorageFiles.syncDirectory(dirname(directory));
+    return report({ meta, cluster, name, dataDirectory, machine });
+  } catch (error) {
+    await rm(draft, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+async function checkEmpty(dataDirectory: string): Promise<void> {
+  const names = await readdir(dataDirectory).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT") return [];
+    throw error;
+  });
+  if (names.length === 0) return;
+  const message = `${dataDirectory} is not empty: it holds ${names.slice(0, 3).join(", ")}. Give a new --data, or move it away.`;
+  throw new AppError("conflict", message);
+}
+
+function report(made: {
+  readonly meta: { readonly cluster: string; readonly index: number };
+  readonly cluster: string;
+  readonly name: string;
+  readonly dataDirectory: string;
+  readonly machine: ControlMachine;
+}): string {
+  const { state, commands, hash } = made.machine.control;
+  return [
+    `${made.dataDirectory} holds a new cluster ${made.cluster} with one master, ${made.name}.`,
+    `Its state is that of the cluster ${made.meta.cluster} at entry ${made.meta.index}: ${commands} commands, ${state.keys.size} keys, ${state.models.size} models, state ${hash}.`,
+    `Start ${made.name} on it; further masters join it with empty directories.`,
+  ].join("\n");
+}

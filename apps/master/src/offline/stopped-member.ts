@@ -1,0 +1,61 @@
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { AppError } from "@heddle/base/errors";
+import { type OfflineState, readOfflineState } from "@heddle/consensus/offline-state";
+import { nodeStorageFiles } from "@heddle/storage/storage-files";
+import { ControlMachine } from "../consensus/control-machine.ts";
+import { type DirectoryLock, lockDirectory } from "../consensus/directory-lock.ts";
+import { type FullIdentity, isFull, readIdentity } from "../consensus/identity.ts";
+
+/** A master that does not run, as its data directory knows it; `close` lets go of the directory. */
+export interface StoppedMember {
+  readonly directory: string;
+  readonly identity: FullIdentity;
+  readonly state: OfflineState;
+  /** Holds the state after the last entry of the log. */
+  readonly machine: ControlMachine;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens the data directory of a stopped master and reads all of its state. Rejects with `conflict`
+ * where the master runs, with `not_found` where no master's state is.
+ */
+export async function openStoppedMember(dataDirectory: string): Promise<StoppedMember> {
+  const directory = join(dataDirectory, "control");
+  await checkHoldsMember(dataDirectory);
+  const lock = await lockDirectory(directory);
+  try {
+    return await readMember(directory, lock);
+  } catch (error) {
+    await lock.close();
+    throw error;
+  }
+}
+
+async function readMember(directory: string, lock: DirectoryLock): Promise<StoppedMember> {
+  const identity = await readIdentity(directory);
+  if (!identity || !isFull(identity)) {
+    const message = `${directory} belongs to a master that never found its group: it holds no state.`;
+    throw new AppError("not_found", message);
+  }
+  const machine = new ControlMachine(() => undefined);
+  const onDamaged = (error: AppError) => process.stderr.write(`${error.message}\n`);
+  const owner = { cluster: identity.cluster, node: String(identity.id) };
+  const storage = { files: nodeStorageFiles, directory, owner, onDamaged };
+  const state = await readOfflineState(storage, machine);
+  if (state.isEmpty) throw new AppError("not_found", `${directory} holds no state yet.`);
+  return { directory, identity, state, machine, close: () => lock.close() };
+}
+
+/** A directory of `heddle up` holds those of its masters, one of which was meant. */
+async function checkHoldsMember(dataDirectory: string): Promise<void> {
+  const names = await readdir(dataDirectory).catch(() => undefined);
+  if (names?.includes("control")) return;
+  const masters = names?.filter((name) => name.startsWith("master-")) ?? [];
+  const fix =
+    masters.length > 0
+      ? `Give one of its masters' directories: ${masters.map((name) => join(dataDirectory, name)).join(", ")}`
+      : "Give the --data of a master";
+  throw new AppError("not_found", `${dataDirectory} holds no master's state. ${fix}.`);
+}

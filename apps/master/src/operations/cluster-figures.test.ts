@@ -1,0 +1,122 @@
+import { clusterMetricsReply, clusterResourcesReply } from "@heddle/contracts/cluster";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { replicaOn } from "../../test/fixtures.ts";
+import { send } from "../../test/http.ts";
+import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
+import type { NodeView } from "../ports.ts";
+
+let server: TestMaster;
+beforeAll(async () => {
+  server = await startTestMaster({ queued: () => 7 });
+});
+afterAll(() => server.master.close(0));
+
+const gpu = (index: number, name: string) => ({
+  ...{ index, name, uuid: `GPU-${index}`, memoryBytes: 80, memoryUsedBytes: 20 },
+  ...{ utilizationPercent: 50, temperatureCelsius: 40, powerWatts: 100 },
+});
+
+/** Its engine holds 30 bytes, on GPU 1 of two. */
+function gpuNode(id: string, generatedTokens: number): NodeView {
+  const node = replicaOn(id, "tiny", "ready", 128);
+  const [replica] = node.replicas;
+  if (!replica?.info) throw new Error("the fixture has a replica");
+  const load = { ...replica.load, residentBytes: 30, generatedTokens };
+  const info = { ...replica.info, device: "gpu 1: NVIDIA H100" };
+  const gpus = [gpu(0, "NVIDIA H100"), gpu(1, "NVIDIA H100")];
+  return { ...node, gpus, replicas: [{ ...replica, load, info }] };
+}
+
+async function json(path: string): Promise<unknown> {
+  return (await send(server, "GET", path)).json();
+}
+
+async function metric(name: string, label = ""): Promise<number> {
+  const text = await (await fetch(`${server.url}/metrics`)).text();
+  const line = text.split("\n").find((each) => each.startsWith(`${name}{`) && each.includes(label));
+  const bare = text.split("\n").find((each) => each.startsWith(`${name} `));
+  return Number((line ?? bare)?.split(" ").at(-1));
+}
+
+describe("GET /cluster/metrics", () => {
+  it("sums what the nodes report, and says the same as /metrics", async () => {
+    const suspect: NodeView = { ...replicaOn("w2", "tiny", "loading"), state: "suspect" };
+    const shards: NodeView = {
+      ...replicaOn("p1", "tiny", "ready"),
+      kind: "parameter-server",
+      replicas: [],
+    };
+    server.directory.views = [gpuNode("w1", 0), suspect, shards];
+    const metrics = clusterMetricsReply.parse(await json("/api/v1/cluster/metrics"));
+    expect(metrics).toMatchObject({
+      workers: { total: 2, by_state: { ready: 1, suspect: 1 } },
+      parameter_servers: { total: 1 },
+      gpus: {
+        total: 2,
+        used: 1,
+        memory_bytes: 160,
+        memory_used_bytes: 40,
+        utilization_percent: 50,
+      },
+      cpu: { cores: 6, used_cores: 0.72 },
+      memory: { total_bytes: 300, used_bytes: 150 },
+      replicas: { total: 2, ready: 1 },
+      requests: { running: 4, waiting: 2 },
+      queues: { dispatch: 7, engines: 2 },
+      raft: null,
+    });
+    expect(await metric("heddle_cluster_workers", 'state="suspect"')).toBe(1);
+    expect(await metric("heddle_cluster_gpus")).toBe(metrics.gpus.total);
+    expect(await metric("heddle_cluster_gpus_used")).toBe(metrics.gpus.used);
+    expect(await metric("heddle_cluster_cpu_cores", 'kind="used"')).toBe(metrics.cpu.used_cores);
+    expect(await metric("heddle_cluster_memory_bytes", 'kind="used"')).toBe(150);
+    expect(await metric("heddle_cluster_replicas", 'kind="ready"')).toBe(metrics.replicas.ready);
+    expect(await metric("heddle_cluster_requests", 'kind="running"')).toBe(4);
+  });
+
+  it("counts tokens on over the restart of an engine, whose own count begins anew", async () => {
+    const total = async () =>
+      clusterMetricsReply.parse(await json("/api/v1/cluster/metrics")).tokens.generated_total;
+    server.directory.views = [gpuNode("w1", 0)];
+    const before = await total();
+    server.directory.views = [gpuNode("w1", 100)];
+    expect(await total()).toBe(before + 100);
+    server.directory.views = [gpuNode("w1", 30)];
+    expect(await total()).toBe(before + 130);
+  });
+});
+
+describe("GET /cluster/resources", () => {
+  it("shows for each node and in all what is offered, in use, and measured", async () => {
+    server.directory.views = [gpuNode("w1", 0), replicaOn("w2", "tiny", "failed")];
+    const resources = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
+    expect(resources.totals).toEqual({
+      nodes: 2,
+      cpu_cores: { offered: 4, in_use: 0, measured: 0.48 },
+      memory_bytes: { offered: 200, in_use: 30, measured: 100 },
+      local_ssd_bytes: { offered: 2000, in_use: 0, measured: 800 },
+      gpus: [{ type: "NVIDIA H100", count: 2, in_use: 1, memory_bytes_each: 80 }],
+    });
+    const [first, second] = resources.nodes;
+    expect(first?.uses).toMatchObject([
+      { kind: "replica", id: "tiny", memory_bytes: 30, gpus: [{ index: 1, share: 1 }] },
+    ]);
+    expect(second?.uses).toEqual([]);
+  });
+
+  it("and the metrics need the permission cluster:read, a backup cluster:admin", async () => {
+    const { text } = await server.addKey({ scopes: ["models:read"] });
+    const reader = await server.addKey({ scopes: ["cluster:read"] });
+    const status = async (path: string, key: string) => {
+      const headers = { authorization: `Bearer ${key}` };
+      return (await fetch(`${server.url}/api/v1/cluster/${path}`, { headers })).status;
+    };
+    for (const path of ["metrics", "resources", "status"]) {
+      expect(await status(path, text), path).toBe(403);
+      expect(await status(path, reader.text), path).toBe(200);
+    }
+    expect(await status("backup", reader.text)).toBe(403);
+    expect(await status("backup", server.adminKey)).toBe(412);
+    expect(await status("backup?consistency=often", server.adminKey)).toBe(400);
+  });
+});

@@ -1,0 +1,52 @@
+import { AppError } from "@heddle/base/errors";
+import { joinTokenRequest } from "@heddle/contracts/cluster";
+import { validate } from "@heddle/contracts/validation";
+import { formatJoinToken, joinSecretId, newJoinSecret } from "@heddle/rpc/pki/join-token";
+import { Controller, HttpCode, Inject, Post, Req } from "@nestjs/common";
+import { propose } from "../control/propose.ts";
+import { type CallerRequest, Permit } from "../http/access.ts";
+import { parseJsonBody } from "../http/json-body.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../ports.ts";
+
+/** The injection token of the hash that join tokens carry; null without TLS. */
+export const AUTHORITY_HASH = Symbol("authority hash");
+
+/** Tokens with which nodes get their first certificates. */
+@Controller("api/v1/cluster/join-tokens")
+export class JoinTokensController {
+  readonly #control: ControlPlane;
+  readonly #authorityHash: string | null;
+
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(AUTHORITY_HASH) authorityHash: string | null,
+  ) {
+    this.#control = control;
+    this.#authorityHash = authorityHash;
+  }
+
+  @Post()
+  @HttpCode(200)
+  @Permit("cluster:admin", "Makes a token with which one node of a role may join, once.")
+  async create(@Req() request: CallerRequest) {
+    const body = validate(joinTokenRequest, parseJsonBody(request.body as Buffer));
+    const authorityHash = this.#authorityHash;
+    if (authorityHash === null) {
+      const message = "The masters run without TLS: nodes join with the cluster token.";
+      throw new AppError("precondition_failed", message);
+    }
+    const secret = newJoinSecret();
+    const now = Date.now();
+    const expiresAtMs = now + body.ttl_seconds * 1000;
+    const join = { role: body.role, expiresAtMs };
+    await propose(this.#control, {
+      ...{ type: "join.create", atMs: now, id: joinSecretId(secret), join },
+    });
+    return {
+      object: "cluster.join_token",
+      role: body.role,
+      token: formatJoinToken({ authorityHash, secret }),
+      expires_at: new Date(expiresAtMs).toISOString(),
+    };
+  }
+}

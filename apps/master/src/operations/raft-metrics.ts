@@ -1,0 +1,106 @@
+import { Counter, Gauge, Histogram, type Registry } from "prom-client";
+import type { ControlGroup, DurationCounts, GroupStatus, RaftCounts } from "../ports.ts";
+import { peerLags } from "./cluster-metrics.ts";
+
+const GAUGES: readonly [name: string, help: string, read: (status: GroupStatus) => number][] = [
+  ["term", "The term that this master is in.", ({ term }) => term],
+  ["leader", "1 on the master that leads, else 0.", ({ role }) => (role === "leader" ? 1 : 0)],
+  [
+    "has_leader",
+    "1 where a leader is known, else 0.",
+    ({ leader }) => (leader === undefined ? 0 : 1),
+  ],
+  ["commit_index", "The last entry known to be committed.", ({ commit }) => commit],
+  ["applied_index", "The last entry applied here.", ({ applied }) => applied],
+  ["snapshot_index", "The entry of the newest snapshot.", ({ snapshotIndex }) => snapshotIndex],
+  ["voters", "Masters with a vote.", ({ members }) => members.filter(({ votes }) => votes).length],
+];
+
+const COUNTERS: readonly [name: string, help: string, read: (counts: RaftCounts) => number][] = [
+  ["proposals_total", "Changes that this master proposed.", (counts) => counts.proposals],
+  [
+    "proposals_failed_total",
+    "Proposals that were not made, or not known to be.",
+    (counts) => counts.proposalsFailed,
+  ],
+  [
+    "proposal_seconds_total",
+    "Time from proposals to their replies.",
+    (counts) => counts.proposalSeconds,
+  ],
+  ["elections_total", "Times that this master stood for election.", (counts) => counts.elections],
+  ["snapshots_taken_total", "Snapshots of the state taken.", (counts) => counts.snapshotsTaken],
+  [
+    "snapshots_installed_total",
+    "Snapshots taken over from the leader.",
+    (counts) => counts.snapshotsInstalled,
+  ],
+];
+
+/** Puts what the master's replica does into /metrics as `heddle_raft_*`, read at every scrape. */
+export function exposeRaftMetrics(registry: Registry, group: ControlGroup): void {
+  const registers = [registry];
+  for (const [name, help, read] of GAUGES) {
+    new Gauge({
+      ...{ name: `heddle_raft_${name}`, help, registers },
+      collect() {
+        this.set(read(group.status()));
+      },
+    });
+  }
+  for (const [name, help, read] of COUNTERS) {
+    new Counter({
+      ...{ name: `heddle_raft_${name}`, help, registers },
+      collect() {
+        this.reset();
+        this.inc(read(group.counts()));
+      },
+    });
+  }
+  new Gauge({
+    name: "heddle_raft_peer_lag_entries",
+    help: "Committed entries that another master is not known to have; on the leader only.",
+    labelNames: ["peer"],
+    registers,
+    async collect() {
+      const lags = group.status().role === "leader" ? await peerLags(group) : [];
+      this.reset();
+      for (const { master, lag } of lags) this.set({ peer: master }, lag);
+    },
+  });
+  const fsync = "heddle_raft_append_fsync_seconds";
+  const help = "Time of durable writes to the log.";
+  registry.registerMetric(new ReadHistogram(fsync, help, () => group.counts().appends));
+}
+
+/** A histogram whose counts another part keeps: it is read, never observed. */
+class ReadHistogram extends Histogram {
+  readonly #name: string;
+  readonly #help: string;
+  readonly #read: () => DurationCounts;
+
+  constructor(name: string, help: string, read: () => DurationCounts) {
+    super({ name, help, registers: [] });
+    this.#name = name;
+    this.#help = help;
+    this.#read = read;
+  }
+
+  /** What prom-client asks of a histogram for the text format. */
+  getForPromString() {
+    const { boundsSeconds, counts, sumSeconds } = this.#read();
+    let total = 0;
+    const buckets = counts.map((count, at) => {
+      total += count;
+      const le = boundsSeconds[at] ?? "+Inf";
+      return { metricName: `${this.#name}_bucket`, labels: { le }, value: total };
+    });
+    const values = [
+      ...buckets,
+      { metricName: `${this.#name}_sum`, labels: {}, value: sumSeconds },
+      { metricName: `${this.#name}_count`, labels: {}, value: total },
+    ];
+    const type = "histogram";
+    return Promise.resolve({ name: this.#name, help: this.#help, type, values, aggregator: "sum" });
+  }
+}

@@ -1,0 +1,118 @@
+import type { ControlPlane, NodeDirectory } from "../ports.ts";
+
+/** Totals that only grow, read at one time. */
+interface Totals {
+  readonly promptTokens: number;
+  readonly generatedTokens: number;
+  readonly proposals: number;
+  readonly proposalsDone: number;
+  readonly proposalSeconds: number;
+}
+
+/** What happened each second, over the last seconds. */
+export interface Rates {
+  readonly windowSeconds: number;
+  readonly promptTokensPerSecond: number;
+  readonly generatedTokensPerSecond: number;
+  readonly proposalsPerSecond: number;
+  /** Undefined where no proposal was answered in the window. */
+  readonly proposalSeconds: number | undefined;
+}
+
+const SAMPLE_EVERY_MS = 1_000;
+const WINDOW_SAMPLES = 10;
+
+/**
+ * Rates over a sliding window of 10 s, and totals that survive the restart of an engine, whose own
+ * counters begin again at zero. Sampled in the background, so that a reader changes nothing.
+ */
+export class Throughput {
+  readonly #control: ControlPlane;
+  readonly #directory: NodeDirectory;
+  readonly #timer: NodeJS.Timeout;
+  /** By node and deployment: what its engine last reported. */
+  #engines = new Map<string, { prompt: number; generated: number }>();
+  #promptTokens = 0;
+  #generatedTokens = 0;
+  #samples: { readonly atMs: number; readonly totals: Totals }[] = [];
+
+  constructor(control: ControlPlane, directory: NodeDirectory) {
+    this.#control = control;
+    this.#directory = directory;
+    this.#sample();
+    this.#timer = setInterval(() => this.#sample(), SAMPLE_EVERY_MS);
+    this.#timer.unref();
+  }
+
+  /** Tokens that the engines of this master's nodes worked on since this master knows them. */
+  tokens(): { readonly prompt: number; readonly generated: number } {
+    this.#countTokens();
+    return { prompt: this.#promptTokens, generated: this.#generatedTokens };
+  }
+
+  rates(): Rates {
+    const first = this.#samples[0];
+    const seconds = first ? (performance.now() - first.atMs) / 1000 : 0;
+    if (!first || seconds < SAMPLE_EVERY_MS / 1000) return NO_RATES;
+    const now = this.#totals();
+    const { totals } = first;
+    const done = now.proposalsDone - totals.proposalsDone;
+    return {
+      windowSeconds: seconds,
+      promptTokensPerSecond: (now.promptTokens - totals.promptTokens) / seconds,
+      generatedTokensPerSecond: (now.generatedTokens - totals.generatedTokens) / seconds,
+      proposalsPerSecond: (now.proposals - totals.proposals) / seconds,
+      proposalSeconds:
+        done === 0 ? undefined : (now.proposalSeconds - totals.proposalSeconds) / done,
+    };
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+
+  #sample(): void {
+    this.#samples.push({ atMs: performance.now(), totals: this.#totals() });
+    if (this.#samples.length > WINDOW_SAMPLES) this.#samples.shift();
+  }
+
+  #totals(): Totals {
+    this.#countTokens();
+    const counts = this.#control.group?.counts();
+    const { proposals = 0, proposalsFailed = 0, proposalSeconds = 0 } = counts ?? {};
+    return {
+      promptTokens: this.#promptTokens,
+      generatedTokens: this.#generatedTokens,
+      proposals,
+      proposalsDone: proposals - proposalsFailed,
+      proposalSeconds,
+    };
+  }
+
+  #countTokens(): void {
+    const engines = new Map<string, { prompt: number; generated: number }>();
+    for (const { id, replicas } of this.#directory.nodes()) {
+      for (const { deployment, load } of replicas) {
+        const key = `${id}\n${deployment}`;
+        const before = this.#engines.get(key) ?? { prompt: 0, generated: 0 };
+        this.#promptTokens += grown(before.prompt, load.promptTokens);
+        this.#generatedTokens += grown(before.generated, load.generatedTokens);
+        engines.set(key, { prompt: load.promptTokens, generated: load.generatedTokens });
+      }
+    }
+    this.#engines = engines;
+  }
+}
+
+const NO_RATES: Rates = {
+  windowSeconds: 0,
+  promptTokensPerSecond: 0,
+  generatedTokensPerSecond: 0,
+  proposalsPerSecond: 0,
+  proposalSeconds: undefined,
+};
+
+/** A counter that is lower than before has begun anew. */
+function grown(before: number, now: number): number {
+  return now >= before ? now - before : now;
+}

@@ -1,0 +1,136 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const repository = fileURLToPath(new URL("../../../", import.meta.url));
+
+/** What one step printed, and its exit code. */
+export interface StepResult {
+  readonly code: number;
+  readonly output: string;
+}
+
+interface Step {
+  readonly kind: "run" | "background";
+  readonly text: string;
+}
+
+/** A process that a runbook has left running. */
+export interface Background {
+  readonly child: ChildProcess;
+  /** Its HTTP address, where it is a master. */
+  readonly url: string;
+}
+
+/** A page of docs/runbooks whose commands are run one after the other, as they stand there. */
+export class Runbook {
+  readonly env: NodeJS.ProcessEnv;
+  readonly #page: string;
+  readonly #folder: string;
+  readonly #steps: Step[];
+  readonly #children = new Set<ChildProcess>();
+
+  /** `env` gives the page's settings; commands run in `folder`. */
+  constructor(page: string, folder: string, env: NodeJS.ProcessEnv) {
+    this.#page = page;
+    this.#folder = folder;
+    const text = readFileSync(join(repository, "docs", "runbooks", `${page}.md`), "utf8");
+    this.#steps = stepsOf(text);
+    const path = `${commandFolder(folder)}${delimiter}${process.env["PATH"]}`;
+    this.env = { HOME: folder, ...env, PATH: path };
+  }
+
+  /** Runs the next block, which must end with the code. */
+  async run(code = 0): Promise<StepResult> {
+    const { text } = this.#next("run");
+    const child = this.#spawn(text);
+    const output = collect(child);
+    const [ended] = (await once(child, "close")) as [number | null];
+    if (ended !== code) throw new Error(`${text}\nended with ${ended}:\n${output.text}`);
+    return { code, output: output.text };
+  }
+
+  /** Starts the next block and resolves when it says that it is ready. */
+  async start(): Promise<Background> {
+    const { text } = this.#next("background");
+    const child = this.#spawn(`exec ${text}`);
+    const output = collect(child);
+    const ended = once(child, "close");
+    for (;;) {
+      const ready = output.text.split("\n").find((line) => line.includes('"msg":"ready"'));
+      if (ready) return { child, url: (JSON.parse(ready) as { http: string }).http };
+      if (output.text.includes("Ctrl-C stops everything")) return { child, url: "" };
+      const more = once(child.stdout as NodeJS.ReadableStream, "data");
+      const told = once(child.stderr as NodeJS.ReadableStream, "data");
+      const isOver = await Promise.race([ended.then(() => true), more, told]);
+      if (isOver === true) throw new Error(`${text}\nended:\n${output.text}`);
+    }
+  }
+
+  /** Fails where steps of the page were left out. */
+  end(): void {
+    const [left] = this.#steps;
+    if (left) throw new Error(`the page ${this.#page} has more steps: ${left.text}`);
+  }
+
+  async close(): Promise<void> {
+    for (const child of this.#children) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      const ended = once(child, "close");
+      child.kill("SIGTERM");
+      await ended;
+    }
+  }
+
+  #next(kind: Step["kind"]): Step {
+    const step = this.#steps.shift();
+    if (step?.kind === kind) return step;
+    throw new Error(`the next step of ${this.#page} is not to ${kind}: ${step?.text}`);
+  }
+
+  #spawn(text: string): ChildProcess {
+    const options = { cwd: this.#folder, env: this.env };
+    const child = spawn("bash", ["-euo", "pipefail", "-c", text], options);
+    this.#children.add(child);
+    return child;
+  }
+}
+
+/** Blocks of `sh` are run, those of `sh background` left running; `sh settings` are the reader's. */
+function stepsOf(text: string): Step[] {
+  const fences = text.matchAll(/^( *)```sh(?: (\w+))?\n([\s\S]*?)^\1```$/gm);
+  return [...fences].flatMap(([, indent = "", tag, body = ""]) => {
+    if (tag === "settings") return [];
+    const lines = body.split("\n").map((line) => line.slice(indent.length));
+    const kind = tag === "background" ? "background" : "run";
+    return [{ kind, text: lines.join("\n").trim() } as const];
+  });
+}
+
+/** The two programs under the names that the pages give them. */
+function commandFolder(folder: string): string {
+  const bin = join(folder, "bin");
+  mkdirSync(bin, { recursive: true });
+  for (const [name, app] of [
+    ["heddle", "cli"],
+    ["heddle-master", "master"],
+  ]) {
+    const program = join(repository, "apps", app as string, "dist", "main.js");
+    const path = join(bin, name as string);
+    writeFileSync(path, `#!/bin/sh\nexec "${process.execPath}" "${program}" "$@"\n`);
+    chmodSync(path, 0o755);
+  }
+  return bin;
+}
+
+function collect(child: ChildProcess): { text: string } {
+  const output = { text: "" };
+  for (const stream of [child.stdout, child.stderr]) {
+    stream?.on("data", (chunk) => {
+      output.text += chunk;
+    });
+  }
+  return output;
+}

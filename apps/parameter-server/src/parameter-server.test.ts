@@ -1,0 +1,200 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { Client, credentials } from "@grpc/grpc-js";
+import type { HealthCheckResponse__Output } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
+import { healthService } from "@heddle/rpc/proto";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+
+// The parameter server and a master as processes on loopback.
+
+/** Other apps are run as processes, never imported. */
+const MASTER = fileURLToPath(new URL("../../master/dist/main.js", import.meta.url));
+const PROGRAM = fileURLToPath(new URL("../dist/main.js", import.meta.url));
+const WAIT_MS = 20_000;
+
+/** A process that writes JSON lines; `ready` holds the line that says so. */
+class Driven {
+  output = "";
+  readonly child: ChildProcess;
+  readonly ended: Promise<unknown[]>;
+
+  constructor(program: string, args: readonly string[]) {
+    this.child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+    this.ended = once(this.child, "exit");
+    for (const stream of [this.child.stdout, this.child.stderr]) {
+      stream?.on("data", (text) => {
+        this.output += text;
+      });
+    }
+  }
+
+  async line(message: string, count = 1): Promise<Record<string, string>> {
+    const lines = () =>
+      this.output
+        .split("\n")
+        .slice(0, -1)
+        .filter((text) => text.includes(`"msg":"${message}"`));
+    await until(
+      () => lines().length >= count,
+      () => `${message}: ${this.output}`,
+    );
+    return JSON.parse(lines()[count - 1] ?? "{}") as Record<string, string>;
+  }
+}
+
+async function until(
+  condition: () => boolean | Promise<boolean>,
+  what: string | (() => string),
+): Promise<void> {
+  const end = performance.now() + WAIT_MS;
+  while (!(await condition())) {
+    if (performance.now() > end) {
+      throw new Error(`it never came true: ${typeof what === "string" ? what : what()}`);
+    }
+    await delay(20);
+  }
+}
+
+let data = "";
+let running: Driven[] = [];
+
+beforeEach(() => {
+  data = mkdtempSync(join(tmpdir(), "heddle-ps-"));
+  writeFileSync(join(data, "token"), "a-token-for-this-test-only\n", { mode: 0o600 });
+});
+afterEach(async () => {
+  for (const { child, ended } of running) {
+    child.kill("SIGKILL");
+    await ended;
+  }
+  running = [];
+  rmSync(data, { recursive: true, force: true });
+});
+
+function start(program: string, args: readonly string[]): Driven {
+  const driven = new Driven(program, args);
+  running.push(driven);
+  return driven;
+}
+
+async function startMaster(grpcPort = "0") {
+  const driven = start(MASTER, [
+    ...["--data", join(data, "master"), "--http-port", "0", "--grpc-port", grpcPort],
+    ...["--cluster-token-file", join(data, "token")],
+    ...["--bootstrap-key-file", join(data, "key")],
+  ]);
+  const { http = "", grpc = "" } = await driven.line("ready");
+  const nodes = async () => {
+    const key = readFileSync(join(data, "key"), "utf8").trim();
+    const headers = { authorization: `Bearer ${key}` };
+    const reply = await fetch(`${http}/api/v1/workers`, { headers });
+    return ((await reply.json()) as { data: Record<string, unknown>[] }).data;
+  };
+  return { driven, grpc, nodes };
+}
+
+function startServer(masters: string, ...more: string[]): Driven {
+  return start(PROGRAM, [
+    ...["--data", join(data, "ps"), "--name", "ps-1", "--masters", masters],
+    ...["--cluster-token-file", join(data, "token"), ...more],
+  ]);
+}
+
+function health(address: string): Promise<string> {
+  const client = new Client(address, credentials.createInsecure());
+  const check = healthService["Check"];
+  if (!check) throw new Error("the health service has no Check");
+  return new Promise<string>((resolve, reject) => {
+    const deadline = Date.now() + WAIT_MS;
+    client.makeUnaryRequest(
+      check.path,
+      check.requestSerialize,
+      check.responseDeserialize as (bytes: Buffer) => HealthCheckResponse__Output,
+      { service: "" },
+      { deadline },
+      (error, reply) => (error ? reject(error) : resolve(String(reply?.status))),
+    );
+  }).finally(() => client.close());
+}
+
+describe("a parameter server", () => {
+  it("registers with its master, reports, answers gRPC health, and leaves at SIGTERM with 0", async () => {
+    const master = await startMaster();
+    const server = startServer(master.grpc);
+    const { nodeId, grpc = "" } = await server.line("ready");
+    await until(async () => (await master.nodes()).length === 1, "it is attached");
+    expect((await master.nodes())[0]).toMatchObject({
+      ...{ id: nodeId, kind: "parameter-server", name: "ps-1", address: grpc, replicas: [] },
+    });
+    await until(
+      async () => Number((await master.nodes())[0]?.["memory_used_bytes"]) > 0,
+      "reports",
+    );
+    expect(await health(grpc)).toBe("SERVING");
+    server.child.kill("SIGTERM");
+    expect(await server.ended).toEqual([0, null]);
+    await until(async () => (await master.nodes()).length === 0, "it has left");
+  });
+
+  it("finds its master again after a kill -9, under the same id", async () => {
+    const master = await startMaster();
+    const server = startServer(master.grpc);
+    const { nodeId, grpc = "" } = await server.line("ready");
+    await server.line("attached");
+    master.driven.child.kill("SIGKILL");
+    await server.line("not attached to a master, retrying");
+    expect(await health(grpc)).toBe("SERVING");
+    const next = await startMaster(master.grpc.split(":")[1]);
+    await server.line("attached", 2);
+    await until(async () => (await next.nodes())[0]?.["id"] === nodeId, "it is attached again");
+  });
+
+  it("keeps its id over restarts, and waits for a master that is not there yet", async () => {
+    const first = startServer("127.0.0.1:1");
+    const { nodeId } = await first.line("ready");
+    await first.line("not attached to a master, retrying");
+    first.child.kill("SIGTERM");
+    expect(await first.ended).toEqual([0, null]);
+    const again = startServer("127.0.0.1:1");
+    expect((await again.line("ready"))["nodeId"]).toBe(nodeId);
+  });
+
+  it("with another cluster's token is not let in, and says why", async () => {
+    const master = await startMaster();
+    writeFileSync(join(data, "other"), "the-token-of-another-cluster\n", { mode: 0o600 });
+    const server = startServer(master.grpc, "--cluster-token-file", join(data, "other"));
+    const { error } = await server.line("not attached to a master, retrying");
+    expect(error).toMatch(/token/);
+    expect(await master.nodes()).toEqual([]);
+  });
+});
+
+describe("flags that are wrong end it with 2 and one line that says what to give", () => {
+  const token = () => ["--cluster-token-file", join(data, "token")];
+  it.each<[string, () => string[], RegExp]>([
+    ["none", () => [], /give --data DIR/],
+    ["no masters", () => ["--data", data, ...token()], /give --masters HOST:PORT/],
+    [
+      "a master without a port",
+      () => ["--data", data, "--masters", "here", ...token()],
+      /HOST:PORT, not here/,
+    ],
+    ["no token", () => ["--data", data, "--masters", "a:1"], /give --cluster-token-file FILE/],
+    ["an unknown one", () => ["--weave"], /--weave.*The flags are --data/],
+    [
+      "a bad port",
+      () => ["--data", data, "--masters", "a:1", "--grpc-port", "x", ...token()],
+      /--grpc-port takes a whole number/,
+    ],
+  ])("%s", async (_what, args, message) => {
+    const server = start(PROGRAM, args());
+    expect(await server.ended).toEqual([2, null]);
+    expect(server.output.trim().split("\n")).toHaveLength(1);
+    expect(server.output).toMatch(message);
+  });
+});

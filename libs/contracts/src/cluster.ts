@@ -1,0 +1,159 @@
+import { z } from "zod";
+
+const count = z.int().min(0);
+const bytes = z.number().min(0);
+const name = z.string();
+
+const masterView = z.object({
+  id: name,
+  member: z.int().optional(),
+  role: z.enum(["leader", "follower", "learner"]),
+  address: z.string().optional(),
+  connected: z.boolean().optional(),
+  /** Up to here its log is known to agree with the leader's; null where no leader tells. */
+  match: count.nullable().optional(),
+  /** Entries that the leader has committed and this one is not known to have. */
+  lag: count.nullable().optional(),
+});
+
+/** The reply of GET /cluster/status; what is optional is absent on a master without a group. */
+export const clusterStatusReply = z.object({
+  status: z.enum(["ok", "degraded"]),
+  version: z.string(),
+  uptime_seconds: z.number(),
+  cluster: z.string().optional(),
+  answered_by: name.optional(),
+  leader: name.nullable(),
+  may_be_stale: z.boolean().optional(),
+  /** ok: all voters are reached; degraded: a majority is; unavailable: changes are refused. */
+  health: z.enum(["ok", "degraded", "unavailable"]),
+  quorum: z.object({
+    voters: count,
+    /** Voters that a change needs. */
+    required: count,
+    /** Voters that the leader hears of; without one, those that this master is connected to. */
+    reachable: count,
+    has_quorum: z.boolean(),
+  }),
+  term: count.optional(),
+  commit: count.optional(),
+  applied: count.optional(),
+  snapshot_index: count.optional(),
+  commands: count.optional(),
+  state_hash: z.string().optional(),
+  masters: z.array(masterView),
+  workers: z.object({ attached: count }),
+  parameter_servers: z.object({ attached: count }),
+  gpus: z.object({ total: count }),
+  models: z.object({ registered: count }),
+  deployments: z.object({ registered: count }),
+  replicas: z.object({ ready: count, total: count }),
+  requests: z.object({ in_flight: count, running: count, waiting: count }),
+});
+
+export type ClusterStatusReply = z.infer<typeof clusterStatusReply>;
+
+/** The body of POST /cluster/join-tokens. */
+export const joinTokenRequest = z.strictObject({
+  role: z.enum(["master", "worker", "parameter-server"]),
+  ttl_seconds: z.int().min(10).max(86_400).default(3_600),
+});
+
+/** The reply of GET /cluster/metrics. Rates are over the last seconds, as many as `window_seconds`. */
+export const clusterMetricsReply = z.object({
+  object: z.literal("cluster.metrics"),
+  timestamp: z.iso.datetime(),
+  window_seconds: z.number().min(0),
+  workers: z.object({ total: count, by_state: z.record(z.string(), count) }),
+  parameter_servers: z.object({ total: count }),
+  gpus: z.object({
+    total: count,
+    used: count,
+    memory_bytes: bytes,
+    memory_used_bytes: bytes,
+    /** The mean over all GPUs, 0..100. */
+    utilization_percent: z.number(),
+  }),
+  cpu: z.object({ cores: count, used_cores: z.number().min(0) }),
+  memory: z.object({ total_bytes: bytes, used_bytes: bytes }),
+  replicas: z.object({ total: count, ready: count }),
+  requests: z.object({ running: count, waiting: count }),
+  /** Calls that wait: on this master for a replica, and in the engines. */
+  queues: z.object({ dispatch: count, engines: count }),
+  tokens: z.object({
+    prompt_total: count,
+    generated_total: count,
+    prompt_per_second: z.number().min(0),
+    generated_per_second: z.number().min(0),
+  }),
+  /** As the master that answers sees it; null outside a group. */
+  raft: z
+    .object({
+      answered_by: name,
+      leader: name.nullable(),
+      term: count,
+      commit_index: count,
+      applied_index: count,
+      proposals_total: count,
+      proposals_failed: count,
+      proposals_per_second: z.number().min(0),
+      /** From a proposal until it was applied on this master; null where there was none. */
+      apply_latency_ms: z.number().min(0).nullable(),
+      peers: z.array(z.object({ master: name, lag: count })),
+    })
+    .nullable(),
+});
+
+export type ClusterMetricsReply = z.infer<typeof clusterMetricsReply>;
+
+/** What one holder has of a node: a served model's replica, later a task of a job. */
+const resourceUse = z.object({
+  kind: z.enum(["replica", "task"]),
+  /** The deployment of a replica, or the id of a job. */
+  id: z.string(),
+  cpu_cores: z.number().min(0),
+  memory_bytes: bytes,
+  local_ssd_bytes: bytes,
+  /** Indexes of the node's GPUs, and the share of each, 0..1. */
+  gpus: z.array(z.object({ index: count, share: z.number().min(0).max(1) })),
+});
+
+export type ResourceUse = z.infer<typeof resourceUse>;
+
+/** Offered: what the node has. In use: what holders were given. Measured: what its system reports. */
+const amount = z.object({ offered: z.number(), in_use: z.number(), measured: z.number() });
+
+const gpuPool = z.object({
+  type: z.string(),
+  count: count,
+  in_use: z.number().min(0),
+  memory_bytes_each: bytes,
+});
+
+/** The reply of GET /cluster/resources. */
+export const clusterResourcesReply = z.object({
+  object: z.literal("cluster.resources"),
+  timestamp: z.iso.datetime(),
+  totals: z.object({
+    nodes: count,
+    cpu_cores: amount,
+    memory_bytes: amount,
+    local_ssd_bytes: amount,
+    gpus: z.array(gpuPool),
+  }),
+  nodes: z.array(
+    z.object({
+      id: z.string(),
+      name: z.string(),
+      kind: z.enum(["worker", "parameter-server"]),
+      state: z.string(),
+      cpu_cores: amount,
+      memory_bytes: amount,
+      local_ssd_bytes: amount,
+      gpus: z.array(gpuPool),
+      uses: z.array(resourceUse),
+    }),
+  ),
+});
+
+export type ClusterResourcesReply = z.infer<typeof clusterResourcesReply>;

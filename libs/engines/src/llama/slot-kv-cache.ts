@@ -1,0 +1,213 @@
+import { commonLength, type KvCache, shareableLength } from "./kv-cache.ts";
+import type { Sequence } from "./sequence.ts";
+
+/** What the slots do to the native cache; the cells of slot i are those of sequence id i. */
+export interface KvSlots {
+  /** Takes the cells at positions from `length` on away. */
+  truncate(slot: number, length: number): void;
+  /** Replaces what `to` holds by the first `length` of the `held` tokens of `from`. */
+  copy(from: number, to: number, length: number, held: number): void;
+  /** Exchanges what two slots hold. */
+  swap(a: number, b: number): void;
+}
+
+interface SlotLimits {
+  readonly kvTokens: number;
+  readonly maxSequences: number;
+}
+
+interface Slot {
+  readonly id: number;
+  /** Who has it; its cells are then those of the sequence's computed tokens. */
+  owner: Sequence | undefined;
+  /** While idle: the tokens whose cells it keeps. */
+  kept: Int32Array;
+  /** When it was last given to a sequence or copied from; the count of those events. */
+  lastUsed: number;
+}
+
+/** A copy must save at least this many tokens of computing. */
+const MIN_COPIED_TOKENS = 16;
+
+/**
+ * A copy moves all that the source holds, and computing a token costs as much as moving hundreds:
+ * below this share of the source it is not worth it.
+ */
+const MIN_COPIED_SHARE = 1 / 128;
+
+/** From this share on, a request continues what a slot holds and takes it over. */
+const CONTINUED_SHARE = 0.5;
+
+/** An exchange of slots may move this many tokens: it must cost less than the rounds it speeds up. */
+const MAX_SWAPPED_TOKENS = 1024;
+
+const NOTHING = new Int32Array(0);
+
+/**
+ * A part of the cache for each running sequence. A slot keeps its tokens when its request ends: that
+ * is the prefix cache. A new request continues the idle slot whose tokens it begins with; else it
+ * takes an idle slot of least worth, and the longest prefix that any slot holds is copied into it.
+ *
+ * Invariants: a slot has at most one owner; an idle slot's cells are exactly those of `kept`.
+ */
+export class SlotKvCache implements KvCache {
+  readonly capacity: number;
+  readonly shares = true;
+  readonly #kv: KvSlots;
+  readonly #slots: readonly Slot[];
+  readonly #running = new Set<Sequence>();
+  #clock = 0;
+
+  constructor(kv: KvSlots, { kvTokens, maxSequences }: SlotLimits) {
+    this.#kv = kv;
+    this.capacity = kvTokens;
+    this.#slots = Array.from({ length: maxSequences }, (_, id) => ({
+      id,
+      owner: undefined,
+      kept: NOTHING,
+      lastUsed: 0,
+    }));
+  }
+
+  get running(): ReadonlySet<Sequence> {
+    return this.#running;
+  }
+
+  get hasFreeSlot(): boolean {
+    return this.#running.size < this.#slots.length;
+  }
+
+  get usedTokens(): number {
+    return this.#slots.reduce((sum, slot) => sum + heldTokens(slot), 0);
+  }
+
+  cachedLength(sequence: Sequence): number {
+    return Math.max(...this.#slots.map((slot) => prefixLength(slot, sequence)));
+  }
+
+  /** Every slot has room for any sequence, so there is no headroom to look at. */
+  admit(sequence: Sequence): boolean {
+    const best = this.#longestPrefix(sequence);
+    const slot = continues(best, sequence) ? best : this.#leastWorth();
+    if (slot === undefined) return false;
+    let cached = prefixLength(slot, sequence);
+    const longest = prefixLength(best, sequence);
+    const held = heldTokens(best);
+    if (longest - cached >= Math.max(MIN_COPIED_TOKENS, held * MIN_COPIED_SHARE)) {
+      this.#kv.copy(best.id, slot.id, longest, held);
+      best.lastUsed = ++this.#clock;
+      cached = longest;
+    } else if (cached < slot.kept.length) {
+      this.#kv.truncate(slot.id, cached);
+    }
+    slot.owner = sequence;
+    slot.kept = NOTHING;
+    slot.lastUsed = ++this.#clock;
+    Object.assign(sequence, { slot: slot.id, computed: cached, admitted: slot.lastUsed });
+    this.#running.add(sequence);
+    return true;
+  }
+
+  /** What a running sequence has computed is found in its slot. */
+  share(): void {}
+
+  release(sequence: Sequence): void {
+    const slot = this.#slots[sequence.slot] as Slot;
+    slot.owner = undefined;
+    slot.kept = sequence.tokens.values.subarray(0, sequence.computed);
+    this.#running.delete(sequence);
+    Object.assign(sequence, { slot: -1, computed: 0 });
+  }
+
+  /**
+   * Brings the sequences into neighbouring slots: the library reads the weights once for each row of
+   * neighbours. Those outside of the row that holds most of them change places with what is in it.
+   */
+  gather(sequences: readonly Sequence[]): void {
+    const wanted = new Set<number>(sequences.map(({ slot }) => slot));
+    const begin = densestRow(wanted, sequences.length, this.#slots.length);
+    const inRow = (id: number) => id >= begin && id < begin + sequences.length;
+    const outside = [...wanted].filter((id) => !inRow(id));
+    for (let id = begin; outside.length > 0 && inRow(id); id++) {
+      if (!wanted.has(id)) this.#swap(this.#slots[id] as Slot, this.#slots[outside.pop()!] as Slot);
+    }
+  }
+
+  #swap(a: Slot, b: Slot): void {
+    if (heldTokens(a) + heldTokens(b) > MAX_SWAPPED_TOKENS) return;
+    this.#kv.swap(a.id, b.id);
+    const { owner, kept, lastUsed } = a;
+    Object.assign(a, { owner: b.owner, kept: b.kept, lastUsed: b.lastUsed });
+    Object.assign(b, { owner, kept, lastUsed });
+    for (const slot of [a, b]) if (slot.owner !== undefined) slot.owner.slot = slot.id;
+  }
+
+  /** A slot's room is its own: whatever its sequence needs is free. */
+  makeRoom(tokens: number): number {
+    return tokens;
+  }
+
+  evictAll(): number {
+    let freed = 0;
+    for (const slot of this.#slots) {
+      if (slot.owner !== undefined || slot.kept.length === 0) continue;
+      freed += slot.kept.length;
+      slot.kept = NOTHING;
+      this.#kv.truncate(slot.id, 0);
+    }
+    return freed;
+  }
+
+  /** The slot with the longest prefix; idle ones first, then those that hold less. */
+  #longestPrefix(sequence: Sequence): Slot {
+    const rank = (slot: Slot) => [
+      prefixLength(slot, sequence),
+      slot.owner === undefined ? 1 : 0,
+      -heldTokens(slot),
+    ];
+    return this.#slots.reduce((a, b) => (compare(rank(b), rank(a)) > 0 ? b : a));
+  }
+
+  /** The idle slot to give up: an empty one, else the one unused for longest. */
+  #leastWorth(): Slot | undefined {
+    const rank = ({ kept, lastUsed }: Slot) => [kept.length === 0 ? 1 : 0, -lastUsed];
+    const idle = this.#slots.filter(({ owner }) => owner === undefined);
+    if (idle.length === 0) return undefined;
+    return idle.reduce((a, b) => (compare(rank(b), rank(a)) > 0 ? b : a));
+  }
+}
+
+/** Where the row of `length` slots begins that has the most of the wanted ones. */
+function densestRow(wanted: ReadonlySet<number>, length: number, slots: number): number {
+  let best = 0;
+  let most = -1;
+  for (let begin = 0; begin + length <= slots; begin++) {
+    let count = 0;
+    for (let id = begin; id < begin + length; id++) if (wanted.has(id)) count++;
+    if (count > most) [best, most] = [begin, count];
+  }
+  return best;
+}
+
+function heldTokens({ owner, kept }: Slot): number {
+  return owner?.computed ?? kept.length;
+}
+
+/** Leading tokens of the sequence whose cells the slot has. */
+function prefixLength(slot: Slot, sequence: Sequence): number {
+  const held = slot.owner === undefined ? slot.kept : slot.owner.tokens.values;
+  const limit = Math.min(heldTokens(slot), shareableLength(sequence));
+  return commonLength(held, sequence.tokens.values, limit);
+}
+
+function continues(slot: Slot, sequence: Sequence): boolean {
+  if (slot.owner !== undefined) return false;
+  const length = prefixLength(slot, sequence);
+  return length > 0 && length >= slot.kept.length * CONTINUED_SHARE;
+}
+
+/** The order of the first numbers that differ. */
+function compare(a: readonly number[], b: readonly number[]): number {
+  const at = a.findIndex((value, i) => value !== b[i]);
+  return at < 0 ? 0 : (a[at] as number) - (b[at] as number);
+}

@@ -1,0 +1,62 @@
+import { Backoff } from "@heddle/base/backoff";
+import { toAppError } from "@heddle/base/errors";
+import type { NodeLog } from "../node/log.ts";
+import { CLOCK_SKEW_MS } from "./certificate-authority.ts";
+import { type TlsIdentity, type TlsMaterial, validityOf } from "./tls-identity.ts";
+
+const retry = { baseMs: 500, maxMs: 60_000 };
+/** The longest that a timer can wait. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** Replaces a node's certificate when two thirds of its life are over, again and again. */
+export class CertificateRenewal {
+  readonly #identity: TlsIdentity;
+  readonly #renew: () => Promise<TlsMaterial>;
+  readonly #log: NodeLog;
+  readonly #backoff = new Backoff(retry);
+  #timer: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  /** `renew` obtains and keeps the new certificate; it is tried until it succeeds. */
+  constructor(identity: TlsIdentity, renew: () => Promise<TlsMaterial>, log: NodeLog) {
+    this.#identity = identity;
+    this.#renew = renew;
+    this.#log = log;
+    this.#schedule(this.#untilRenewalMs());
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+  }
+
+  #untilRenewalMs(): number {
+    const { fromMs, untilMs } = validityOf(this.#identity.material.certificate);
+    const issuedMs = fromMs + CLOCK_SKEW_MS;
+    return issuedMs + ((untilMs - issuedMs) * 2) / 3 - Date.now();
+  }
+
+  #schedule(delayMs: number): void {
+    if (this.#closed) return;
+    this.#timer = setTimeout(() => void this.#attempt(), clamp(delayMs, 0, MAX_TIMER_MS));
+    this.#timer.unref();
+  }
+
+  async #attempt(): Promise<void> {
+    try {
+      this.#identity.update(await this.#renew());
+      this.#backoff.reset();
+      const { untilMs } = validityOf(this.#identity.material.certificate);
+      this.#log.info({ until: new Date(untilMs).toISOString() }, "the certificate was renewed");
+      this.#schedule(this.#untilRenewalMs());
+    } catch (error) {
+      const { message } = toAppError(error);
+      this.#log.warn({ error: message }, "the certificate could not be renewed yet, retrying");
+      this.#schedule(this.#backoff.nextMs());
+    }
+  }
+}
+
+function clamp(value: number, least: number, most: number): number {
+  return Math.min(most, Math.max(least, value));
+}

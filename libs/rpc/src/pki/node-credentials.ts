@@ -1,0 +1,101 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { Backoff } from "@heddle/base/backoff";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { NodeCredentials } from "../credentials.ts";
+import type { NodeLog } from "../node/log.ts";
+import { Peer } from "../peer.ts";
+import { renewMethod } from "../proto.ts";
+import { requestCertificate } from "./certificate-authority.ts";
+import { CertificateRenewal } from "./certificate-renewal.ts";
+import { type Joined, joinCluster } from "./join-cluster.ts";
+import type { NodeRole } from "./node-name.ts";
+import { readMaterial, writeMaterial } from "./tls-files.ts";
+import { TlsIdentity, type TlsMaterial } from "./tls-identity.ts";
+
+const retry = { baseMs: 100, maxMs: 3_000 };
+const renewDeadlineMs = 15_000;
+/** How often it is said that no master has answered yet. */
+const reportEveryFailures = 10;
+
+export interface EnrolOptions {
+  readonly dataDirectory: string;
+  readonly role: NodeRole;
+  readonly name: string;
+  /** host:port of the masters. */
+  readonly masters: readonly string[];
+  /** Needed where the data directory holds no certificate that is valid. */
+  readonly joinToken: string | undefined;
+  readonly log: NodeLog;
+}
+
+/** Credentials that renew themselves until `close`. */
+export interface RunningCredentials extends NodeCredentials {
+  close(): void;
+}
+
+/**
+ * A node's certificate: that of its last start, or a new one for its join token. Keeps trying while
+ * no master answers; rejects where the token is refused, or is missing and needed.
+ */
+export async function nodeCredentials(options: EnrolOptions): Promise<RunningCredentials> {
+  const { dataDirectory, log } = options;
+  const material = (await readMaterial(dataDirectory)) ?? (await firstMaterial(options));
+  const tls = new TlsIdentity(material);
+  const renewal = new CertificateRenewal(tls, () => renewed(options, tls), log);
+  return { clusterToken: "", tls, close: () => renewal.close() };
+}
+
+async function firstMaterial(options: EnrolOptions): Promise<TlsMaterial> {
+  const { material } = await joinAny(options);
+  await writeMaterial(options.dataDirectory, material);
+  return material;
+}
+
+/** Joins through whichever master answers first; see joinCluster for how it rejects. */
+export async function joinAny(options: EnrolOptions): Promise<Joined> {
+  const { joinToken: token, masters, role, name, log } = options;
+  if (token === undefined) {
+    const message = `${options.dataDirectory} holds no certificate that is valid: give --join-token-file with a new token (heddle cluster join-token)`;
+    throw new AppError("invalid_value", message);
+  }
+  const backoff = new Backoff(retry);
+  for (let failures = 1; ; failures++) {
+    for (const master of masters) {
+      try {
+        return await joinCluster({ master, token, role, name });
+      } catch (error) {
+        const { code, message } = toAppError(error);
+        if (code !== "unavailable" && code !== "deadline_exceeded") throw error;
+        if (failures % reportEveryFailures === 0)
+          log.warn({ master, error: message }, "not joined yet");
+      }
+    }
+    await delay(backoff.nextMs());
+  }
+}
+
+async function renewed(
+  { masters, dataDirectory }: EnrolOptions,
+  tls: TlsIdentity,
+): Promise<TlsMaterial> {
+  const { privateKey, csr } = await requestCertificate();
+  let failure: unknown = new AppError("unavailable", "no master is known");
+  for (const master of masters) {
+    const peer = new Peer(master, { clusterToken: "", tls });
+    try {
+      const { certificate } = await peer.unary(
+        renewMethod,
+        { csr },
+        { deadlineMs: renewDeadlineMs },
+      );
+      const material = { authority: tls.material.authority, certificate, privateKey };
+      await writeMaterial(dataDirectory, material);
+      return material;
+    } catch (error) {
+      failure = error;
+    } finally {
+      peer.close();
+    }
+  }
+  throw failure;
+}

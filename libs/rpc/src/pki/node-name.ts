@@ -1,0 +1,25 @@
+/** What a node may do to others follows from its role. */
+export type NodeRole = "master" | "worker" | "parameter-server";
+
+/** Whom a certificate names. */
+export interface NodeName {
+  /** The first 32 hexadecimal digits of the SHA-256 of the authority's certificate. */
+  readonly domain: string;
+  readonly role: NodeRole;
+  readonly name: string;
+}
+
+const FORM =
+  /^URI:spiffe:\/\/([0-9a-f]{32})\/(master|worker|parameter-server)\/([A-Za-z0-9][A-Za-z0-9._-]{0,62})$/;
+
+/** The name as the one SPIFFE URI of a certificate (https://spiffe.io, SPIFFE-ID). */
+export function spiffeUri({ domain, role, name }: NodeName): string {
+  return `spiffe://${domain}/${role}/${name}`;
+}
+
+/** The node that a certificate's alternative names tell of; undefined unless it is exactly one URI. */
+export function nodeNameOf(subjectAltName: string | undefined): NodeName | undefined {
+  const [, domain, role, name] = FORM.exec(subjectAltName ?? "") ?? [];
+  if (domain === undefined || role === undefined || name === undefined) return undefined;
+  return { domain, role: role as NodeRole, name };
+}

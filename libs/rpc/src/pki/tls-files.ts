@@ -1,0 +1,98 @@
+import { randomBytes, X509Certificate } from "node:crypto";
+import { link, mkdir, open, readFile, rename, rm } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { AppError } from "@heddle/base/errors";
+import {
+  type CertificateAuthority,
+  CLOCK_SKEW_MS,
+  createAuthority,
+} from "./certificate-authority.ts";
+import { type TlsMaterial, validityOf } from "./tls-identity.ts";
+
+/** With less than this share of its life left, a certificate is not worth starting with. */
+const LEAST_SHARE = 0.1;
+const KEY = /-----BEGIN PRIVATE KEY-----[\s\S]+?-----END PRIVATE KEY-----\n?/;
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----\n?/;
+
+/** A node's certificate and key from its last start; undefined where they are missing or of no use. */
+export async function readMaterial(dataDirectory: string): Promise<TlsMaterial | undefined> {
+  const text = await readIfThere(materialPath(dataDirectory));
+  if (text === undefined) return undefined;
+  const { authority, certificate, privateKey } = JSON.parse(text) as TlsMaterial;
+  const { fromMs, untilMs } = validityOf(certificate);
+  const lifeMs = untilMs - fromMs - CLOCK_SKEW_MS;
+  if (untilMs - Date.now() < lifeMs * LEAST_SHARE) return undefined;
+  return { authority, certificate, privateKey };
+}
+
+/** Keeps them for the next start, readable by the owner only. */
+export async function writeMaterial(dataDirectory: string, material: TlsMaterial): Promise<void> {
+  const path = materialPath(dataDirectory);
+  await writeDurably(`${path}.tmp`, JSON.stringify(material));
+  await rename(`${path}.tmp`, path);
+}
+
+/** The authority of a PEM file with its key and certificate; undefined where there is no file. */
+export async function readAuthority(path: string): Promise<CertificateAuthority | undefined> {
+  const text = await readIfThere(path);
+  return text === undefined ? undefined : parseAuthority(text, path);
+}
+
+/** The authority of the file, which is made where it is missing; of several processes one makes it. */
+export async function ensureAuthority(path: string): Promise<CertificateAuthority> {
+  const known = await readAuthority(path);
+  return known ?? keepAuthority(path, await createAuthority());
+}
+
+/** Writes the file unless there is one; resolves with what it holds then. */
+export async function keepAuthority(
+  path: string,
+  authority: CertificateAuthority,
+): Promise<CertificateAuthority> {
+  const draft = `${path}.${process.pid}-${randomBytes(4).toString("hex")}`;
+  await writeDurably(draft, formatAuthority(authority));
+  await link(draft, path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "EEXIST") throw error;
+  });
+  await rm(draft);
+  return parseAuthority(await readFile(path, "utf8"), path);
+}
+
+export function formatAuthority({ privateKey, certificate }: CertificateAuthority): string {
+  return `${privateKey.trim()}\n${certificate.trim()}\n`;
+}
+
+/** Throws `invalid_value`, naming where the text is from, where it lacks the key or the certificate. */
+export function parseAuthority(text: string, where: string): CertificateAuthority {
+  const privateKey = KEY.exec(text)?.[0];
+  const certificate = CERTIFICATE.exec(text)?.[0];
+  if (privateKey && certificate && new X509Certificate(certificate).ca) {
+    return { privateKey, certificate };
+  }
+  const message = `${where} must hold the private key and the certificate of the cluster's authority as PEM`;
+  throw new AppError("invalid_value", message);
+}
+
+function materialPath(dataDirectory: string): string {
+  return join(dataDirectory, "node-certificate.json");
+}
+
+async function readIfThere(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+async function writeDurably(path: string, text: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  const file = await open(path, "w", 0o600);
+  try {
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}

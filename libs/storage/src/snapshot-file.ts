@@ -1,0 +1,133 @@
+import { createHash } from "node:crypto";
+import { AppError } from "@heddle/base/errors";
+import type { StorageFile, StorageFiles } from "./storage-files.ts";
+
+/** Which snapshot: the log position whose state it holds. */
+export interface SnapshotId {
+  readonly index: number;
+  readonly term: number;
+}
+
+/** A snapshot as its file keeps it: `detail` is JSON of the owner, kept beside the data. */
+export interface SnapshotMeta extends SnapshotId {
+  readonly cluster: string;
+  readonly detail: unknown;
+}
+
+/** The largest piece of a snapshot; more would make one read or one message too large. */
+const SNAPSHOT_MAX_CHUNK_BYTES = 1024 * 1024;
+
+const FRAME_HEADER_BYTES = 44;
+const FRAMES = { meta: 1, data: 2, end: 3 } as const;
+
+/**
+ * Writes a snapshot, format v1, and syncs it; a file that could not be written whole is removed. A
+ * file is a row of frames: meta (JSON), data, end (empty). A frame is, little-endian: kind u32,
+ * sequence u32, length u32, SHA-256 of those 12 bytes and the payload, payload. So a changed, lost,
+ * repeated or missing frame is found when it is read. Backups are such files too.
+ */
+export async function writeSnapshotFile(
+  files: StorageFiles,
+  path: string,
+  meta: SnapshotMeta,
+  chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+): Promise<void> {
+  const file = await files.open(path, "buffered");
+  try {
+    await file.truncate(0);
+    await writeFrames(file, meta, chunks);
+    await file.sync();
+  } catch (error) {
+    await file.close();
+    await files.remove(path);
+    throw error;
+  }
+  await file.close();
+}
+
+/** What the file says of itself; throws `server_error` where its head is damaged. */
+export async function readSnapshotMeta(files: StorageFiles, path: string): Promise<SnapshotMeta> {
+  for await (const { kind, payload } of readFrames(files, path)) {
+    if (kind === FRAMES.meta) return JSON.parse(Buffer.from(payload).toString()) as SnapshotMeta;
+  }
+  throw damaged(path, "it has no head");
+}
+
+/** The data in the pieces in which it was written; throws `server_error` at the first damage. */
+export async function* readSnapshotChunks(
+  files: StorageFiles,
+  path: string,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  for await (const { kind, payload } of readFrames(files, path)) {
+    if (kind === FRAMES.data) yield payload;
+  }
+}
+
+async function* readFrames(
+  files: StorageFiles,
+  path: string,
+): AsyncGenerator<{ kind: number; payload: Uint8Array }, void> {
+  const file = await files.open(path, "buffered");
+  try {
+    let position = 0;
+    for (let sequence = 0; ; sequence++) {
+      const frame = await readFrame(file, position, sequence);
+      if (!frame) throw damaged(path, `the frame at byte ${position} does not match its checksum`);
+      yield frame;
+      if (frame.kind === FRAMES.end) return;
+      position += FRAME_HEADER_BYTES + frame.payload.byteLength;
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+async function writeFrames(
+  file: StorageFile,
+  meta: SnapshotMeta,
+  chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+): Promise<void> {
+  let position = 0;
+  let sequence = 0;
+  const put = async (kind: number, payload: Uint8Array): Promise<void> => {
+    if (payload.byteLength > SNAPSHOT_MAX_CHUNK_BYTES) throw new RangeError("chunk too big");
+    const frame = encodeFrame(kind, sequence++, payload);
+    await file.write(frame, position);
+    position += frame.byteLength;
+  };
+  await put(FRAMES.meta, Buffer.from(JSON.stringify(meta)));
+  for await (const chunk of chunks) await put(FRAMES.data, chunk);
+  await put(FRAMES.end, new Uint8Array(0));
+}
+
+function encodeFrame(kind: number, sequence: number, payload: Uint8Array): Buffer {
+  const frame = Buffer.allocUnsafe(FRAME_HEADER_BYTES + payload.byteLength);
+  frame.writeUInt32LE(kind, 0);
+  frame.writeUInt32LE(sequence, 4);
+  frame.writeUInt32LE(payload.byteLength, 8);
+  digest(frame.subarray(0, 12), payload).copy(frame, 12);
+  frame.set(payload, FRAME_HEADER_BYTES);
+  return frame;
+}
+
+async function readFrame(
+  file: StorageFile,
+  position: number,
+  sequence: number,
+): Promise<{ kind: number; payload: Uint8Array } | undefined> {
+  const header = Buffer.from(await file.read(FRAME_HEADER_BYTES, position));
+  if (header.byteLength < FRAME_HEADER_BYTES) return undefined;
+  const length = header.readUInt32LE(8);
+  if (header.readUInt32LE(4) !== sequence || length > SNAPSHOT_MAX_CHUNK_BYTES) return undefined;
+  const payload = await file.read(length, position + FRAME_HEADER_BYTES);
+  if (!digest(header.subarray(0, 12), payload).equals(header.subarray(12))) return undefined;
+  return { kind: header.readUInt32LE(0), payload };
+}
+
+function digest(head: Uint8Array, payload: Uint8Array): Buffer {
+  return createHash("sha256").update(head).update(payload).digest();
+}
+
+function damaged(path: string, why: string): AppError {
+  return new AppError("server_error", `the snapshot ${path} is damaged: ${why}`);
+}
