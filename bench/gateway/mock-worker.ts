@@ -21,6 +21,7 @@ const worker = await startWorker(
     advertise: undefined,
     version: "bench",
     engineDefaults: {},
+    ...{ labels: {}, taints: [], rack: "", fabric: "" },
   },
   {
     startEngine: async ({ sink }) => new MockEngine(sink),

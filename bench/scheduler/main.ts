@@ -3,6 +3,9 @@
  * placements per second.
  *
  *   npm run bench:scheduler -- --traces DIR [--seeds 10] [--json FILE]
+ *   npm run bench:scheduler -- --raft [--json FILE]
+ *
+ * The second form measures only placements through Raft.
  *
  * DIR holds openb_node_list_gpu_node.csv and openb_pod_list_*.csv; each pod list is one trace,
  * reported under its file's base name.
@@ -10,41 +13,53 @@
 import { writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { type Allocation, measureAllocation, POLICIES, type PolicyName } from "./simulate.ts";
+import { measureThroughRaft, type RaftThroughput } from "./through-raft.ts";
 import { measureThroughput, type Throughput } from "./throughput.ts";
 import { readTraces } from "./trace.ts";
 
 /** The file that `--json` names. */
 interface Report {
   readonly traces: Record<string, Record<PolicyName, Allocation>>;
-  readonly placementsPerSecond: Throughput;
+  readonly placementsPerSecond: Throughput & { readonly raft: RaftThroughput };
 }
 
 const DEFAULT_SEEDS = "10";
 
-function main(): void {
+async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
       traces: { type: "string" },
       seeds: { type: "string", default: DEFAULT_SEEDS },
       json: { type: "string" },
+      raft: { type: "boolean", default: false },
     },
   });
+  if (values.raft) {
+    const raft = await measureThroughRaft();
+    console.log(raft);
+    if (values.json) writeFileSync(values.json, `${JSON.stringify(raft, null, 2)}\n`);
+    return;
+  }
   const seeds = Number(values.seeds);
   if (!values.traces || !Number.isInteger(seeds) || seeds < 1) {
     console.error("usage: npm run bench:scheduler -- --traces DIR [--seeds N] [--json FILE]");
     process.exitCode = 2;
     return;
   }
-  const report = measure(values.traces, seeds);
+  const report = await measure(values.traces, seeds);
   if (values.json) writeFileSync(values.json, `${JSON.stringify(report, null, 2)}\n`);
 }
 
 /** Runs everything, printing each line as it is known. */
-function measure(dir: string, seeds: number): Report {
-  const placementsPerSecond = measureThroughput();
+async function measure(dir: string, seeds: number): Promise<Report> {
+  const placementsPerSecond = { ...measureThroughput(), raft: await measureThroughRaft() };
+  const { raft } = placementsPerSecond;
   const { nodes, gpus, shapes, placement, schedule } = placementsPerSecond;
   console.log(`${nodes} nodes, ${gpus} GPUs, ${shapes} shapes of request`);
-  console.log(`placements/s: ${placement} placement path, ${schedule} whole schedule()\n`);
+  console.log(`placements/s: ${placement} placement path, ${schedule} whole schedule()`);
+  console.log(
+    `through Raft with fsync: ${raft.perSecond} of waiting jobs, ${raft.streamedPerSecond} from submission on\n`,
+  );
 
   const { nodes: traceNodes, traces } = readTraces(dir);
   const names = Object.keys(POLICIES) as PolicyName[];
@@ -65,4 +80,4 @@ function measure(dir: string, seeds: number): Report {
   return { traces: results, placementsPerSecond };
 }
 
-main();
+await main();

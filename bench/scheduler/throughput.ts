@@ -101,7 +101,8 @@ function timeSchedule(
   return { placed, perSecond: placed / ((performance.now() - startMs) / 1000) };
 }
 
-function syntheticNode(i: number, random: Random): NodeSnapshot {
+/** One node of the synthetic cluster. */
+export function syntheticNode(i: number, random: Random): NodeSnapshot {
   const kind = random();
   const [model, gpus, cores] =
     kind < 0.6 ? ["H100", 8, 128] : kind < 0.85 ? ["A100", 8, 96] : (["L4", 4, 64] as const);
@@ -139,7 +140,8 @@ const SHAPES: readonly (readonly [number, number, number, number])[] = [
 /** Each shape's position as often as its frequency says. */
 const KINDS = SHAPES.flatMap(([, , , frequency], kind) => new Array<number>(frequency).fill(kind));
 
-function syntheticJob(i: number, random: Random): QueuedJob {
+/** One job of the synthetic mix. */
+export function syntheticJob(i: number, random: Random): QueuedJob {
   const kind = KINDS[Math.floor(random() * KINDS.length)]!;
   const [gpus, gpuMilli, cores] = SHAPES[kind]!;
   const pod: TracePod = {

@@ -1,5 +1,11 @@
 import { type DynamicModule, Module, type Provider, type Type } from "@nestjs/common";
 import { ChatController } from "./inference/chat.controller.ts";
+import { EventsController } from "./jobs/events.controller.ts";
+import { JobFiguresController } from "./jobs/job-figures.controller.ts";
+import { JobLogsController } from "./jobs/job-logs.controller.ts";
+import { JobsController } from "./jobs/jobs.controller.ts";
+import { ProjectsController } from "./jobs/projects.controller.ts";
+import { QueuesController } from "./jobs/queues.controller.ts";
 import { KeysController } from "./keys/keys.controller.ts";
 import { ModelsController } from "./models/models.controller.ts";
 import { ClusterController } from "./operations/cluster.controller.ts";
@@ -13,6 +19,12 @@ export const CONTROLLERS: readonly Type[] = [
   ChatController,
   ModelsController,
   KeysController,
+  JobsController,
+  JobLogsController,
+  JobFiguresController,
+  EventsController,
+  QueuesController,
+  ProjectsController,
   WorkersController,
   ClusterController,
   SettingsController,

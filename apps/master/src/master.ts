@@ -20,7 +20,13 @@ import { listRoutes } from "./http/route-table.ts";
 import { Accounting, type UsageSink } from "./inference/accounting.ts";
 import { ChatCompletions } from "./inference/chat-completions.ts";
 import { InFlight } from "./inference/in-flight.ts";
+import { EventWatch } from "./jobs/event-watch.ts";
+import { LOG_READER } from "./jobs/job-logs.controller.ts";
+import { JobService } from "./jobs/job-service.ts";
+import { PlanBook } from "./jobs/plan-book.ts";
+import { StateChanges } from "./jobs/state-changes.ts";
 import { PEPPER } from "./keys/keys.controller.ts";
+import type { LogReader } from "./logs/log-reader.ts";
 import { CONTROLLERS, masterModule } from "./master.module.ts";
 import { ModelCatalog } from "./models/model-catalog.ts";
 import { ModelPulls } from "./models/model-pulls.ts";
@@ -63,6 +69,9 @@ export interface MasterOptions {
   readonly maxCalls: number;
   /** The longest that one call may take. */
   readonly deadlineMs: number;
+  /** The plans of this master's scheduling loop; made as they are asked for where there is none. */
+  readonly plans?: PlanBook | undefined;
+  readonly logs: LogReader;
   /** How often a silent stream says that it lives; 15,000 where absent. */
   readonly heartbeatMs?: number;
   /** Further controllers; each of their routes needs a permission as all do. */
@@ -80,6 +89,7 @@ export interface Master {
 export async function createMaster(options: MasterOptions): Promise<Master> {
   const controllers = [...CONTROLLERS, ...(options.controllers ?? [])];
   const inFlight = new InFlight(options.maxCalls);
+  const waits = new StateChanges(options.control);
   const lastUsed = new LastUsed();
   const throughput = new Throughput(options.control, options.directory);
   const verifier = new KeyVerifier<ApiKeyRecord>({
@@ -89,7 +99,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   });
   const app = await NestFactory.create<NestFastifyApplication>(
     masterModule(controllers, [
-      ...partsFor(options, inFlight),
+      ...partsFor(options, inFlight, waits),
       { provide: AUTHORITY_HASH, useValue: options.authorityHash ?? null },
       { provide: ClusterMetrics, useValue: clusterMetrics(options, throughput) },
       { provide: LastUsed, useValue: lastUsed },
@@ -106,6 +116,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   return {
     url: `http://${host}:${port}`,
     close: async (graceMs) => {
+      waits.close();
       await inFlight.close(graceMs);
       await app.close();
       throughput.close();
@@ -126,7 +137,7 @@ function clusterMetrics(options: MasterOptions, throughput: Throughput): Cluster
 }
 
 /** The parts that the controllers are given, built from the bottom up. */
-function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
+function partsFor(options: MasterOptions, inFlight: InFlight, waits: StateChanges): Provider[] {
   const { control, directory, registry } = options;
   const report = new ClusterReport({
     control,
@@ -147,14 +158,17 @@ function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
     deadlineMs: options.deadlineMs,
     heartbeatMs: options.heartbeatMs ?? HEARTBEAT_MS,
   });
+  const changes = new IdempotentChanges(control, options.pepper);
+  const plans = options.plans ?? new PlanBook(control);
   return [
     { provide: CONTROL_PLANE, useValue: control },
     { provide: NODE_DIRECTORY, useValue: directory },
     { provide: PEPPER, useValue: options.pepper },
-    {
-      provide: IdempotentChanges,
-      useValue: new IdempotentChanges(control, options.pepper),
-    },
+    { provide: IdempotentChanges, useValue: changes },
+    { provide: JobService, useValue: new JobService(control, plans, changes, waits) },
+    { provide: PlanBook, useValue: plans },
+    { provide: EventWatch, useValue: new EventWatch(control, waits) },
+    { provide: LOG_READER, useValue: options.logs },
     { provide: METRICS_REGISTRY, useValue: registry },
     { provide: ClusterReport, useValue: report },
     { provide: ModelCatalog, useValue: models },

@@ -7,6 +7,7 @@ import type {
 } from "@heddle/contracts/engine";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import type { IdempotentRequest, KeptAnswer } from "@heddle/control/idempotency";
+import type { JobIndex } from "@heddle/control/jobs/job-index";
 import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
 import type { Backup } from "./consensus/live-backup.ts";
@@ -17,6 +18,10 @@ import type { Backup } from "./consensus/live-backup.ts";
 export interface ControlPlane {
   /** Read-only for everyone but the log's apply. */
   readonly state: ControlState;
+  /** What follows from the state's jobs; read-only, and another object after a restore. */
+  readonly jobs: JobIndex;
+  /** The log index up to which the state has come. */
+  readonly appliedIndex: number;
   /**
    * Resolves when the command is durable and applied; rejects with an AppError: `outcome_unknown`
    * where nobody can tell whether it was made, any other code where it was not.
@@ -165,6 +170,21 @@ export interface NodeView {
   readonly diskUsedBytes: number;
   readonly gpus: readonly GpuView[];
   readonly replicas: readonly ReplicaStatus[];
+  /** What it offers to jobs; absent on nodes that run none. */
+  readonly offer?: NodeJobOffer | undefined;
+}
+
+/** What a worker says of itself, besides its hardware, for jobs to be placed by. */
+export interface NodeJobOffer {
+  readonly incarnation: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly taints: readonly string[];
+  readonly rack: string;
+  readonly fabric: string;
+  readonly executors: readonly string[];
+  readonly localSsdBytes: number;
+  readonly ioOperationsPerSec: number;
+  readonly networkMbps: number;
 }
 
 export interface GpuView {
@@ -176,6 +196,10 @@ export interface GpuView {
   readonly utilizationPercent: number;
   readonly temperatureCelsius: number;
   readonly powerWatts: number;
+  /** True where the device does not exist. */
+  readonly simulated: boolean;
+  /** Why it must not be used; empty while it is well. */
+  readonly fault: string;
 }
 
 export interface PullProgress {

@@ -19,6 +19,10 @@ import { prepareCluster } from "./consensus/prepare-cluster.ts";
 import { RaftControlPlane, type RaftControlPlaneOptions } from "./consensus/raft-control-plane.ts";
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
+import { startOrchestration } from "./jobs/orchestration.ts";
+import type { PlanBook } from "./jobs/plan-book.ts";
+import { startTaskSide } from "./jobs/task-side.ts";
+import type { LogReader } from "./logs/log-reader.ts";
 import { createMaster, type Master } from "./master.ts";
 import { type CatalogSeed, fileSeed, profileSeed } from "./models/seed.ts";
 import { isOfflineCommand, runOfflineCommand } from "./offline/offline-command.ts";
@@ -91,16 +95,29 @@ async function startMaster(
   const link = startClusterLink({
     ...{ server, credentials, masterId, control, logger, maxQueued, maxWaitMs },
   });
+  const orchestration = startOrchestration({
+    ...{ control, directory: link.directory, logger, times: config.jobTimes },
+  });
+  const { plans } = orchestration;
+  const tasks = startTaskSide({
+    ...config,
+    ...{ server: server.server, credentials, control, logger },
+    directory: link.directory,
+    leaseMs: config.jobTimes.leaseMs,
+  });
+  const { logs } = tasks;
   exposeDispatchMetrics(registry, () => link.stats());
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
   const master = await listen(config, {
-    ...{ control, link, pepper, logger, registry, ledger },
+    ...{ control, link, plans, logs, pepper, logger, registry, ledger },
     authorityHash: authority && authorityHash(authority.certificate),
   });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
   logger.info({ http: master.url, grpc: server.address, version: VERSION }, "ready");
   const close = async (): Promise<void> => {
     await master.close(config.drainMs);
+    orchestration.close();
+    await tasks.close();
     link.close();
     await ledger.close();
     await control.close();
@@ -173,6 +190,8 @@ function openControl(
 interface Started {
   readonly control: RaftControlPlane;
   readonly link: ClusterLink;
+  readonly plans: PlanBook;
+  readonly logs: LogReader;
   readonly pepper: Uint8Array;
   readonly logger: Logger;
   readonly registry: Registry;
@@ -181,11 +200,13 @@ interface Started {
 }
 
 function listen(config: MasterConfig, started: Started): Promise<Master> {
-  const { control, link, pepper, logger, registry, ledger, authorityHash } = started;
+  const { control, link, plans, logs, pepper, logger, registry, ledger, authorityHash } = started;
   return createMaster({
     control,
     dispatch: link.dispatch,
     directory: link.directory,
+    plans,
+    logs,
     pepper,
     logger,
     registry,

@@ -1,14 +1,16 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { freePort } from "@heddle/base/testing/free-ports";
 
-const program = fileURLToPath(new URL("./scripted-main.ts", import.meta.url));
+const scriptedProgram = fileURLToPath(new URL("./scripted-main.ts", import.meta.url));
+/** Masters to which real workers attach. */
+export const masterProgram = fileURLToPath(new URL("../dist/main.js", import.meta.url));
 
 /** What GET /api/v1/cluster/status tells of the group. */
 export interface GroupView {
@@ -54,6 +56,7 @@ export class MasterGroup {
   readonly #running = new Map<string, RunningMaster>();
   readonly #flags: readonly string[];
   readonly #place: (name: string) => Placement;
+  readonly #program: string;
   readonly #endings = new Map<string, Promise<Ending>>();
   /** What each master's latest process has printed so far. */
   readonly #printed = new Map<string, string>();
@@ -64,10 +67,19 @@ export class MasterGroup {
     count: number,
     flags: readonly string[] = [],
     place: (name: string) => Placement = () => ({}),
+    program = scriptedProgram,
   ) {
     this.names = Array.from({ length: count }, (_, at) => `master-${at + 1}`);
     this.#flags = flags;
     this.#place = place;
+    this.#program = program;
+  }
+
+  /** host:port of the masters' gRPC servers, once they were started. */
+  get grpcAddresses(): string[] {
+    return [...this.#ports].map(
+      ([name, port]) => `${this.#place(name).host ?? "127.0.0.1"}:${port}`,
+    );
   }
 
   get adminKey(): string {
@@ -96,7 +108,7 @@ export class MasterGroup {
   /** Resolves when the master says that it is ready; rejects with its output where it ends. */
   async start(name: string): Promise<void> {
     const { wrap = [], env = {} } = this.#place(name);
-    const line = [...wrap, process.execPath, program, ...(await this.#args(name))];
+    const line = [...wrap, process.execPath, this.#program, ...(await this.#args(name))];
     const child = spawn(line[0] as string, line.slice(1), { env: { ...process.env, ...env } });
     this.#children.add(child);
     const ready = Promise.withResolvers<string>();
@@ -256,33 +268,4 @@ export async function eventually(what: string, condition: () => Promise<boolean>
     if (performance.now() > end) throw new Error(`it never came true that ${what}`);
     await delay(50);
   }
-}
-
-/** The first of so many free ports in a row. */
-export async function freePorts(count: number): Promise<number> {
-  for (;;) {
-    const first = await freePort();
-    const others = Array.from({ length: count - 1 }, (_, at) => first + 1 + at);
-    const free = await Promise.all(others.map((port) => port < 65_000 && isFree(port)));
-    if (free.every(Boolean)) return first;
-  }
-}
-
-async function isFree(port: number): Promise<boolean> {
-  const server = createServer();
-  const listening = once(server, "listening").then(() => true);
-  const failed = once(server, "error").then(() => false);
-  server.listen(port, "127.0.0.1");
-  const isMine = await Promise.race([listening, failed]).catch(() => false);
-  if (isMine) server.close();
-  return isMine;
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, "close");
-  return port;
 }

@@ -12,9 +12,9 @@ import type {
   EngineOptions,
   GenerateRequest,
 } from "@heddle/contracts/engine";
-import { emptyState } from "@heddle/control/apply";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
-import type { ControlState, DeploymentRecord } from "@heddle/control/state";
+import { ReplicatedControl } from "@heddle/control/replicated-control";
+import type { DeploymentRecord } from "@heddle/control/state";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import {
@@ -35,7 +35,10 @@ const parameterServerProgram = join(apps, "parameter-server/dist/main.js");
 
 /** The replicated state of one master, changed by the test at will. */
 export class TestControl implements ControlPlane {
-  readonly state: ControlState = emptyState();
+  readonly #replicated = new ReplicatedControl();
+  readonly state = this.#replicated.state;
+  readonly jobs = this.#replicated.jobs;
+  readonly appliedIndex = 0;
   readonly #listeners = new Set<(command: ControlCommand) => void>();
 
   propose(): Promise<ControlReply> {

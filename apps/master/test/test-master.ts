@@ -1,27 +1,57 @@
 import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
 import type { ControlCommand } from "@heddle/control/command";
+import type { JobIndex } from "@heddle/control/jobs/job-index";
 import { ReplicatedControl } from "@heddle/control/replicated-control";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { createLogger } from "@heddle/observability/logger";
 import { Registry } from "prom-client";
 import { DEFAULT_HTTP_LIMITS } from "../src/http/fastify-server.ts";
 import type { UsageRow } from "../src/inference/accounting.ts";
+import { LogReader } from "../src/logs/log-reader.ts";
+import { LogRepair } from "../src/logs/log-repair.ts";
+import { LogStore } from "../src/logs/log-store.ts";
 import { createMaster, type Master, type MasterOptions } from "../src/master.ts";
 import type { ControlPlane, Once } from "../src/ports.ts";
 import { DEPLOYMENT, ListedNodes, MODEL } from "./fixtures.ts";
 import { ScriptedDispatch } from "./scripted-dispatch.ts";
 
+/** A reader over an empty store: none of these tests runs a task. */
+function noLogs(control: ControlPlane): LogReader {
+  const log = createLogger({ service: "master-test", level: "silent" });
+  const directory = join(tmpdir(), "heddle-no-task-logs");
+  const store = new LogStore({ directory, maxBytes: 0, maxAgeMs: 0, log });
+  const repair = new LogRepair({
+    store,
+    credentials: { clusterToken: "unused" },
+    sources: () => [],
+    log,
+  });
+  return new LogReader({ store, repair, state: () => control.state, isAttached: () => false });
+}
+
 export const PEPPER = Buffer.alloc(32, 7);
 
 /** A control plane without a disk: the real apply on every proposal, at once. */
 export class VolatileControl implements ControlPlane {
-  readonly #control = new ReplicatedControl();
-  readonly state = this.#control.state;
+  readonly #replicated = new ReplicatedControl();
+  readonly state = this.#replicated.state;
   readonly #listeners = new Set<(command: ControlCommand) => void>();
 
+  get jobs(): JobIndex {
+    return this.#replicated.jobs;
+  }
+
+  get appliedIndex(): number {
+    return this.#replicated.index;
+  }
+
   async propose(command: ControlCommand, once: Once = {}) {
-    const reply = this.#control.apply({ type: "control", command, ...once });
+    const reply = this.#replicated.apply(
+      { type: "control", command, ...once },
+      this.appliedIndex + 1,
+    );
     for (const listener of this.#listeners) listener(command);
     return reply;
   }
@@ -32,15 +62,21 @@ export class VolatileControl implements ControlPlane {
   }
 
   keptAnswer(id: string) {
-    return this.#control.keptAnswer(id);
+    return this.#replicated.keptAnswer(id);
   }
 
   /** Everything that masters would keep, as lines of JSON. */
   snapshot(): Iterable<string> {
-    return this.#control.snapshot();
+    return this.#replicated.snapshot();
   }
 
   async close(): Promise<void> {}
+}
+
+/** What a master is built on, for what must be built on the same. */
+interface Parts {
+  readonly control: VolatileControl;
+  readonly directory: ListedNodes;
 }
 
 export interface TestMaster {
@@ -54,7 +90,9 @@ export interface TestMaster {
   addKey(record?: Partial<ApiKeyRecord>): Promise<{ id: string; text: string }>;
 }
 
-export async function startTestMaster(overrides: Partial<MasterOptions> = {}): Promise<TestMaster> {
+export async function startTestMaster(
+  overrides: Partial<MasterOptions> | ((of: Parts) => Partial<MasterOptions>) = {},
+): Promise<TestMaster> {
   const dispatch = new ScriptedDispatch();
   const directory = new ListedNodes();
   const control = new VolatileControl();
@@ -72,6 +110,7 @@ export async function startTestMaster(overrides: Partial<MasterOptions> = {}): P
     control,
     dispatch,
     directory,
+    logs: noLogs(control),
     pepper: PEPPER,
     logger: createLogger({ service: "master-test", level: "silent" }),
     registry: new Registry(),
@@ -85,7 +124,7 @@ export async function startTestMaster(overrides: Partial<MasterOptions> = {}): P
     http: DEFAULT_HTTP_LIMITS,
     maxCalls: 1000,
     deadlineMs: 20_000,
-    ...overrides,
+    ...(typeof overrides === "function" ? overrides({ control, directory }) : overrides),
   });
   return { master, url: master.url, dispatch, directory, control, adminKey, rows, addKey };
 }

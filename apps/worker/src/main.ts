@@ -6,6 +6,7 @@ import { jsonLog } from "@heddle/rpc/node/log";
 import { readNodeFlags, wholeNumber } from "@heddle/rpc/node/node-flags";
 import { runNode } from "@heddle/rpc/node/run-node";
 import { llamaPorts } from "./llama-ports.ts";
+import { OFFER_FLAGS, readOffer } from "./offer-flags.ts";
 import { startWorker } from "./worker.ts";
 
 /** The worker's own flags: the weights' cache and hosts, and what engines get by default. */
@@ -17,6 +18,7 @@ const workerFlags = [
   "max-sequences",
   "device",
   "gpu-layers",
+  ...OFFER_FLAGS,
 ] as const;
 
 const log = jsonLog("worker");
@@ -30,7 +32,9 @@ await runNode(async () => {
     allowedHosts: (extra["weights-hosts"] ?? "").split(",").filter((host) => host !== ""),
   });
   const version = String(JSON.parse(manifest).version);
-  return startWorker({ ...flags, version, engineDefaults: engineDefaults(extra) }, ports, log);
+  const engines = engineDefaults(extra);
+  const options = { ...flags, ...readOffer(extra), version, engineDefaults: engines };
+  return startWorker(options, ports, log);
 }, log);
 
 function engineDefaults(flags: Readonly<Record<string, string | undefined>>): EngineOptions {

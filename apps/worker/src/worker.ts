@@ -2,8 +2,9 @@ import "reflect-metadata";
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
+import type { Server } from "@grpc/grpc-js";
 import type { EngineOptions } from "@heddle/contracts/engine";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
 import { Health } from "@heddle/rpc/health";
 import { Attachment } from "@heddle/rpc/node/attachment";
 import { nodeIdentity } from "@heddle/rpc/node/identity";
@@ -21,13 +22,18 @@ import type { EnginePorts } from "./engine-ports.ts";
 import { BoundGrpcTransport } from "./grpc-transport.ts";
 import { InferenceSession } from "./inference-session.ts";
 import { ModelsController, PULL_WEIGHTS, REPLICAS } from "./models.controller.ts";
+import type { WorkerOffer } from "./offer-flags.ts";
 import { ReplicaSet } from "./replica-set.ts";
+import { TaskService } from "./tasks/task-service.ts";
 
-export interface WorkerOptions extends NodeFlags {
+export interface WorkerOptions extends NodeFlags, WorkerOffer {
   readonly version: string;
   /** Options of engines that a deployment leaves open. */
   readonly engineDefaults: EngineOptions;
 }
+
+/** What tasks get to save their work when this process is told to end: who told it will not wait. */
+const maxTaskGraceMs = 3_000;
 
 @Module({})
 class WorkerModule {
@@ -50,31 +56,34 @@ export async function startWorker(
   log: NodeLog,
 ): Promise<RunningNode> {
   const nodeId = nodeIdentity(options.dataDirectory);
+  const name = options.name ?? hostname();
   const credentials = await ownCredentials(options, "worker", log);
-  const machine = new Machine(options.dataDirectory);
+  const machine = new Machine(options.dataDirectory, options);
   await machine.start();
   let attachments: Attachment[] = [];
   const replicas = new ReplicaSet(ports, options.engineDefaults, log, () => {
     for (const attachment of attachments) attachment.report();
   });
   const health = new Health();
-  const { app, address } = await serve({ ...options, credentials }, replicas, ports, health);
+  const { server, address } = await bindServer({
+    host: options.grpcHost,
+    port: options.grpcPort,
+    credentials,
+  });
   const advertised = options.advertise ?? address;
-  const incarnation = randomUUID();
+  const host = advertised.slice(0, advertised.lastIndexOf(":"));
+  const tasks = await TaskService.open(
+    { ...options, credentials, nodeId, nodeName: name, gpus: () => machine.gpus(), log },
+    host,
+  );
+  const app = await serve(server, { replicas, ports, health, tasks });
+  const register = registration(options, { nodeId, name, address: advertised, machine, tasks });
   attachments = options.masters.map(
     (master) =>
       new Attachment({
         master,
         credentials,
-        register: {
-          nodeId,
-          incarnation,
-          kind: "NODE_KIND_WORKER",
-          name: options.name ?? hostname(),
-          address: advertised,
-          version: options.version,
-          hardware: machine.hardware(),
-        },
+        register,
         heartbeat: () => ({
           ...machine.usage(),
           replicas: replicas.statuses().map(encodeReplica),
@@ -82,8 +91,15 @@ export async function startWorker(
         log,
       }),
   );
+  machine.onFault((gpu) => {
+    log.error({ gpu: gpu.index, simulated: gpu.simulated, fault: gpu.fault }, "a GPU is sick");
+    tasks.onGpuFault(gpu);
+    for (const attachment of attachments) attachment.report();
+  });
   const close = async (drainMs: number) => {
     health.stopServing();
+    // Tasks end while the masters are still there to be told how.
+    await tasks.close(Math.min(drainMs, maxTaskGraceMs));
     machine.stop();
     // A master sends nothing more to a node that has left, but reads the answers it still gives.
     await Promise.all(attachments.map((attachment) => attachment.close()));
@@ -95,19 +111,42 @@ export async function startWorker(
   return { nodeId, address: advertised, close };
 }
 
-async function serve(
-  options: WorkerOptions & { readonly credentials: NodeCredentials },
-  replicas: ReplicaSet,
-  ports: EnginePorts,
-  health: Health,
-): Promise<{ app: INestMicroservice; address: string }> {
-  const { server, address } = await bindServer({
-    host: options.grpcHost,
-    port: options.grpcPort,
-    credentials: options.credentials,
-  });
+/** What the node says of itself to each master that it attaches to. */
+function registration(
+  options: WorkerOptions,
+  facts: {
+    readonly nodeId: string;
+    readonly name: string;
+    readonly address: string;
+    readonly machine: Machine;
+    readonly tasks: TaskService;
+  },
+): Register {
+  const { nodeId, name, address, machine, tasks } = facts;
+  return {
+    ...{ nodeId, name, address, version: options.version, incarnation: randomUUID() },
+    kind: "NODE_KIND_WORKER",
+    hardware: machine.hardware(),
+    labels: { ...options.labels },
+    taints: [...options.taints],
+    rack: options.rack,
+    fabric: options.fabric,
+    executors: tasks.executors,
+  };
+}
+
+interface Served {
+  readonly replicas: ReplicaSet;
+  readonly ports: EnginePorts;
+  readonly health: Health;
+  readonly tasks: TaskService;
+}
+
+async function serve(server: Server, served: Served): Promise<INestMicroservice> {
+  const { replicas, ports, health, tasks } = served;
   const strategy = new BoundGrpcTransport(server, ["heddle.v1.WorkerModels"], (bound) => {
     health.addTo(bound);
+    tasks.addTo(bound);
     bound.addService(workerInferenceService, {
       session: (stream: ConstructorParameters<typeof InferenceSession>[0]) => {
         new InferenceSession(stream, replicas);
@@ -119,7 +158,7 @@ async function serve(
     logger: ["error", "warn", "fatal"],
   });
   await app.listen();
-  return { app, address };
+  return app;
 }
 
 async function drained(replicas: ReplicaSet, drainMs: number): Promise<void> {

@@ -13,7 +13,11 @@ const log = jsonLog("worker");
 await runNode(
   () =>
     startWorker(
-      { grpcHost: "127.0.0.1", grpcPort: 0, version: "test", engineDefaults: {}, ...settings },
+      {
+        ...{ grpcHost: "127.0.0.1", grpcPort: 0, version: "test", engineDefaults: {} },
+        ...{ labels: {}, taints: [], rack: "", fabric: "" },
+        ...settings,
+      },
       scriptedPorts,
       log,
     ),

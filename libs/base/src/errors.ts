@@ -19,6 +19,7 @@ export const ERROR_TABLE = {
   method_not_allowed: { http: 405, grpc: 12, exit: 2, retryable: false },
   request_timeout: { http: 408, grpc: 4, exit: 7, retryable: true },
   conflict: { http: 409, grpc: 6, exit: 5, retryable: false },
+  gone: { http: 410, grpc: 11, exit: 3, retryable: false },
   precondition_failed: { http: 412, grpc: 9, exit: 5, retryable: false },
   request_too_large: { http: 413, grpc: 3, exit: 2, retryable: false },
   unsupported_media_type: { http: 415, grpc: 3, exit: 2, retryable: false },

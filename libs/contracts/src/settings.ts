@@ -37,6 +37,14 @@ export const CLUSTER_SETTINGS = {
     unit: "ratio",
     description: "Processors and memory that may be promised, in multiples of what nodes have.",
   },
+  shared_storage_gb: {
+    type: "number",
+    minimum: 0,
+    maximum: 1_000_000_000,
+    default: 0,
+    unit: "GB",
+    description: "Storage that all nodes share, for the jobs that ask for some of it.",
+  },
 } as const satisfies Record<string, SettingSpec>;
 
 export type SettingName = keyof typeof CLUSTER_SETTINGS;

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { apply, emptyState } from "./apply.ts";
-import type { ControlCommand } from "./command.ts";
+import type { CatalogCommand } from "./command.ts";
 import type { ApiKeyRecord, ControlState, DeploymentRecord, ModelRecord } from "./state.ts";
 
 /** The state in a form that can be compared, order of insertion included. */
@@ -47,7 +47,7 @@ const deployment = (
   },
 });
 
-const create = (record: ApiKeyRecord): ControlCommand => ({
+const create = (record: ApiKeyRecord): CatalogCommand => ({
   type: "key.create",
   atMs: 1,
   key: record,
@@ -57,8 +57,8 @@ const rotate = (
   next: ApiKeyRecord,
   atMs: number,
   expiresAtMs: number,
-): ControlCommand => ({ type: "key.rotate", atMs, id, key: next, expiresAtMs });
-const register = (id: string, on: string, more: Partial<ModelRecord> = {}): ControlCommand => ({
+): CatalogCommand => ({ type: "key.rotate", atMs, id, key: next, expiresAtMs });
+const register = (id: string, on: string, more: Partial<ModelRecord> = {}): CatalogCommand => ({
   type: "model.register",
   atMs: 1,
   model: model(id, on, more),
@@ -67,20 +67,20 @@ const register = (id: string, on: string, more: Partial<ModelRecord> = {}): Cont
 
 const ids = fc.constantFrom("aaaaaaaa", "bbbbbbbb", "cccccccc");
 const names = fc.constantFrom("m1", "m2", "m3");
-const commands: fc.Arbitrary<ControlCommand> = fc.oneof(
+const commands: fc.Arbitrary<CatalogCommand> = fc.oneof(
   ids.map((id) => create(key(id))),
   fc
     .tuple(ids, fc.nat(100))
-    .map(([id, atMs]): ControlCommand => ({ type: "key.revoke", atMs, id })),
+    .map(([id, atMs]): CatalogCommand => ({ type: "key.revoke", atMs, id })),
   fc
     .tuple(names, fc.constantFrom("d1", "d2"), fc.boolean())
     .map(([id, on, standIn]) => register(id, on, { standIn })),
   fc
     .tuple(ids, ids, fc.nat(100))
-    .map(([id, next, atMs]): ControlCommand => rotate(id, key(next), atMs, atMs + 10)),
+    .map(([id, next, atMs]): CatalogCommand => rotate(id, key(next), atMs, atMs + 10)),
   fc
     .tuple(names, fc.boolean())
-    .map(([id, isReplaced]): ControlCommand => ({ type: "model.remove", atMs: 1, id, isReplaced })),
+    .map(([id, isReplaced]): CatalogCommand => ({ type: "model.remove", atMs: 1, id, isReplaced })),
 );
 
 describe("apply", () => {
@@ -91,7 +91,7 @@ describe("apply", () => {
         const replies = log.map((command) => apply(first, command));
         const second = emptyState();
         const again = log.map((command) =>
-          apply(second, JSON.parse(JSON.stringify(command)) as ControlCommand),
+          apply(second, JSON.parse(JSON.stringify(command)) as CatalogCommand),
         );
         expect(again).toEqual(replies);
         expect(plain(second)).toEqual(plain(first));
@@ -188,7 +188,7 @@ describe("apply", () => {
     expect(apply(state, register("m", "d"))).toEqual({ ok: true });
     expect(apply(state, register("m", "d", { family: "B" }))).toMatchObject({ code: "conflict" });
     const other = { ...register("n", "d"), deployment: deployment("d", "every-worker") };
-    expect(apply(state, other as ControlCommand)).toMatchObject({ code: "conflict" });
+    expect(apply(state, other as CatalogCommand)).toMatchObject({ code: "conflict" });
     expect(state.models.size).toBe(1);
   });
 
@@ -201,13 +201,13 @@ describe("apply", () => {
     ["a context of zero", register("m", "d", { contextWindow: 0 })],
     [
       "a deployment under another name",
-      { ...register("m", "d"), deployment: deployment("e") } as ControlCommand,
+      { ...register("m", "d"), deployment: deployment("e") } as CatalogCommand,
     ],
     [
       "a negative number of replicas",
-      { ...register("m", "d"), deployment: deployment("d", -1) } as ControlCommand,
+      { ...register("m", "d"), deployment: deployment("d", -1) } as CatalogCommand,
     ],
-    ["an unknown command", { type: "model.paint", atMs: 1 } as unknown as ControlCommand],
+    ["an unknown command", { type: "model.paint", atMs: 1 } as unknown as CatalogCommand],
   ])("refuses %s with invalid_value", (_what, command) => {
     expect(apply(emptyState(), command)).toMatchObject({ ok: false, code: "invalid_value" });
   });

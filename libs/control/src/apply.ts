@@ -1,5 +1,5 @@
 import { isSettingName, settingFault } from "@heddle/contracts/settings";
-import type { ControlCommand, ControlReply } from "./command.ts";
+import { type CatalogCommand, type ControlReply, OK, refuse } from "./command.ts";
 import type {
   ApiKeyRecord,
   ControlState,
@@ -16,10 +16,11 @@ const MAX_JOINS = 1_000;
 const MAX_REMOVED_MODELS = 1_000;
 
 /**
- * The only code that changes the replicated state. Deterministic: the reply and the new state
+ * The only code that changes the keys and models of the state; jobs and nodes change in
+ * jobs/job-board.ts. Deterministic: the reply and the new state
  * follow from the old state and the command alone. A refused command changes nothing.
  */
-export function apply(state: ControlState, command: ControlCommand): ControlReply {
+export function apply(state: ControlState, command: CatalogCommand): ControlReply {
   switch (command.type) {
     case "key.create":
       return createKey(state, command.key);
@@ -50,15 +51,14 @@ export function emptyState(): ControlState {
     removedModels: new Map(),
     settings: new Map(),
     joins: new Map(),
+    jobs: new Map(),
+    specs: new Map(),
+    tasks: new Map(),
+    nodes: new Map(),
+    projects: new Map(),
+    queues: new Map(),
+    events: new Map(),
   };
-}
-
-const OK: ControlReply = { ok: true };
-
-type Refusal = Extract<ControlReply, { ok: false }>;
-
-function refuse(code: Refusal["code"], message: string): ControlReply {
-  return { ok: false, code, message };
 }
 
 /** A newer master's command in an older log must not be skipped in silence by a reply of success. */
@@ -111,7 +111,7 @@ function revokeKey(state: ControlState, id: string, atMs: number): ControlReply 
 /** The new key may do what the old one may, so that the two can change places at leisure. */
 function rotateKey(
   state: ControlState,
-  { id, key, atMs, expiresAtMs }: ControlCommand & { readonly type: "key.rotate" },
+  { id, key, atMs, expiresAtMs }: CatalogCommand & { readonly type: "key.rotate" },
 ): ControlReply {
   const old = state.keys.get(id);
   if (!old) return refuse("not_found", `no key has the id ${id}`);
@@ -187,7 +187,7 @@ function modelFault(model: ModelRecord, deployment: DeploymentRecord): string | 
 /** A deployment lives as long as a model names it. */
 function removeModel(
   state: ControlState,
-  { id, atMs, isReplaced }: ControlCommand & { readonly type: "model.remove" },
+  { id, atMs, isReplaced }: CatalogCommand & { readonly type: "model.remove" },
 ): ControlReply {
   const model = state.models.get(id);
   if (!model) return refuse("not_found", `no model has the id ${id}`);
@@ -209,7 +209,7 @@ function remember({ removedModels }: ControlState, id: string, atMs: number): vo
 
 function putSetting(
   state: ControlState,
-  { name, value, ifVersion, atMs }: Extract<ControlCommand, { type: "setting.put" }>,
+  { name, value, ifVersion, atMs }: Extract<CatalogCommand, { type: "setting.put" }>,
 ): ControlReply {
   if (!isSettingName(name)) return refuse("not_found", `no setting has the name ${name}`);
   const fault = settingFault(name, value);
@@ -226,7 +226,7 @@ function putSetting(
 /** What has expired goes when a further one comes, so that the bound is on those of use. */
 function createJoin(
   state: ControlState,
-  { id, join, atMs }: Extract<ControlCommand, { type: "join.create" }>,
+  { id, join, atMs }: Extract<CatalogCommand, { type: "join.create" }>,
 ): ControlReply {
   if (!/^[0-9a-f]{64}$/.test(id)) return refuse("invalid_value", "a join's id is a SHA-256");
   if (!(join.expiresAtMs > atMs)) return refuse("invalid_value", "the join has expired already");
@@ -244,7 +244,7 @@ function createJoin(
 /** Whatever is wrong with a token, its bearer learns no more than that. */
 function applyJoin(
   state: ControlState,
-  { id, role, atMs }: Extract<ControlCommand, { type: "join.use" }>,
+  { id, role, atMs }: Extract<CatalogCommand, { type: "join.use" }>,
 ): ControlReply {
   const join = state.joins.get(id);
   if (!join || join.expiresAtMs <= atMs || join.role !== role) {

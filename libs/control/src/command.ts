@@ -1,10 +1,15 @@
+import type { ErrorCode } from "@heddle/base/errors";
+import type { JobsCommand } from "./jobs/commands.ts";
 import type { ApiKeyRecord, DeploymentRecord, JoinRecord, ModelRecord } from "./state.ts";
 
 /**
  * Everything that changes the replicated state. `atMs` is stamped by the proposer and is the only
  * time that `apply` knows.
  */
-export type ControlCommand =
+export type ControlCommand = CatalogCommand | JobsCommand;
+
+/** Changes of keys and models. */
+export type CatalogCommand =
   | { readonly type: "key.create"; readonly atMs: number; readonly key: ApiKeyRecord }
   | { readonly type: "key.revoke"; readonly atMs: number; readonly id: string }
   /** Makes `key` in place of the key `id`, which ends at `expiresAtMs` or at its own time before. */
@@ -50,19 +55,37 @@ export type ControlCommand =
       readonly role: JoinRecord["role"];
     };
 
-export type ControlReply =
-  | {
-      readonly ok: true;
-      /** The version that a versioned record now has. */
-      readonly version?: number | undefined;
-    }
-  | {
-      readonly ok: false;
-      readonly code:
-        | "conflict"
-        | "not_found"
-        | "invalid_value"
-        | "precondition_failed"
-        | "unprocessable";
-      readonly message: string;
-    };
+/** What a command is answered with. */
+export type ControlReply = Made | Refusal;
+
+interface Made {
+  readonly ok: true;
+  /** The version that a versioned record now has. */
+  readonly version?: number | undefined;
+}
+
+export interface Refusal {
+  readonly ok: false;
+  readonly code: RefusalCode;
+  readonly message: string;
+  /** The part of the request at fault, as `resources.gpu_count`. */
+  readonly param?: string | undefined;
+}
+
+type RefusalCode = Extract<
+  ErrorCode,
+  | "conflict"
+  | "not_found"
+  | "invalid_value"
+  | "unprocessable"
+  | "precondition_failed"
+  | "insufficient_quota"
+  | "overloaded"
+>;
+
+export const OK: Made = { ok: true };
+
+/** A refusal; the message is the end of a sentence: lower case, no full stop. */
+export function refuse(code: RefusalCode, message: string, param?: string): Refusal {
+  return param === undefined ? { ok: false, code, message } : { ok: false, code, message, param };
+}

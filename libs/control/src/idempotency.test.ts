@@ -17,7 +17,7 @@ function put(
 ) {
   const name = "max_concurrent_jobs";
   const command = { type: "setting.put" as const, atMs, name, value, ifVersion };
-  return control.apply({ type: "control", command, idempotency: { id, fingerprint, answer } });
+  return control.apply({ type: "control", command, idempotency: { id, fingerprint, answer } }, 1);
 }
 
 const setting = (control: ReplicatedControl) => control.state.settings.get("max_concurrent_jobs");
@@ -92,10 +92,13 @@ test("a snapshot of before there were answers and settings is still taken in", a
 test("a setting is changed only where it has the version that was asked for", () => {
   const control = new ReplicatedControl();
   const change = (value: number, ifVersion?: number, name = "job_timeout") =>
-    control.apply({
-      type: "control",
-      command: { type: "setting.put", atMs: 9, name, value, ifVersion },
-    });
+    control.apply(
+      {
+        type: "control",
+        command: { type: "setting.put", atMs: 9, name, value, ifVersion },
+      },
+      1,
+    );
   expect(change(10, 0)).toEqual({ ok: true, version: 1 });
   expect(change(11, 0)).toMatchObject({ code: "precondition_failed" });
   expect(change(12, 1)).toEqual({ ok: true, version: 2 });

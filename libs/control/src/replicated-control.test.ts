@@ -27,26 +27,26 @@ test("the same log gives the same replies and hash; another log another hash", (
   const log = randomLog(1, 500);
   const [left, right] = [new ReplicatedControl(), new ReplicatedControl()];
   for (const entry of log) {
-    expect(left.apply(entry)).toEqual(right.apply(JSON.parse(JSON.stringify(entry))));
+    expect(left.apply(entry, 1)).toEqual(right.apply(JSON.parse(JSON.stringify(entry)), 1));
     expect(left.hash).toBe(right.hash);
   }
   const other = new ReplicatedControl();
-  for (const entry of randomLog(2, 500)) other.apply(entry);
+  for (const entry of randomLog(2, 500)) other.apply(entry, 1);
   expect(other.hash).not.toBe(left.hash);
 });
 
 test("a state restored from a snapshot goes on as the one that it was taken from", async () => {
   const log = randomLog(3, 400);
   const original = new ReplicatedControl();
-  for (const entry of log.slice(0, 200)) original.apply(entry);
-  original.apply({ type: "secret.keep", atMs: 0, name: "pepper", value: "p" });
+  for (const entry of log.slice(0, 200)) original.apply(entry, 1);
+  original.apply({ type: "secret.keep", atMs: 0, name: "pepper", value: "p" }, 1);
   const snapshot = original.snapshot();
-  for (const entry of log.slice(200)) original.apply(entry);
+  for (const entry of log.slice(200)) original.apply(entry, 1);
   const restored = new ReplicatedControl();
-  restored.apply(log[0] as LogCommand);
+  restored.apply(log[0] as LogCommand, 1);
   await restored.restore(snapshot);
   expect(restored.secret("pepper")).toBe("p");
-  for (const entry of log.slice(200)) restored.apply(entry);
+  for (const entry of log.slice(200)) restored.apply(entry, 1);
   expect(restored.hash).toBe(original.hash);
   expect(restored.commands).toBe(original.commands);
   expect([...restored.state.keys]).toEqual([...original.state.keys]);
@@ -54,19 +54,19 @@ test("a state restored from a snapshot goes on as the one that it was taken from
 
 test("a snapshot with a changed, missing or foreign line is refused", async () => {
   const control = new ReplicatedControl();
-  for (const entry of randomLog(4, 50)) control.apply(entry);
+  for (const entry of randomLog(4, 50)) control.apply(entry, 1);
   const lines = [...control.snapshot()];
   const refused = (changed: string[]) => new ReplicatedControl().restore(changed);
   await expect(refused(lines.slice(0, -1))).rejects.toThrow(/hash/);
   await expect(refused(lines.map((line) => line.replace('"n', '"m')))).rejects.toThrow(/hash/);
-  await expect(refused([...lines, '["jobs","1",{}]'])).rejects.toThrow(/newer master/);
+  await expect(refused([...lines, '["robots","1",{}]'])).rejects.toThrow(/newer master/);
   await expect(refused(['{"version":2}'])).rejects.toThrow(/newer master/);
 });
 
 test("a secret is kept once", () => {
   const control = new ReplicatedControl();
   const keep = (value: string) =>
-    control.apply({ type: "secret.keep", atMs: 0, name: "pepper", value });
+    control.apply({ type: "secret.keep", atMs: 0, name: "pepper", value }, 1);
   expect(keep("a")).toEqual({ ok: true });
   expect(keep("b")).toMatchObject({ code: "conflict" });
   expect(control.secret("pepper")).toBe("a");

@@ -2,6 +2,8 @@ import { apply, emptyState } from "./apply.ts";
 import type { ControlCommand, ControlReply } from "./command.ts";
 import { HashedMap, hashText } from "./hashed-map.ts";
 import { type IdempotentRequest, type KeptAnswer, KeptAnswers } from "./idempotency.ts";
+import { isJobsCommand, JobBoard } from "./jobs/job-board.ts";
+import type { JobIndex } from "./jobs/job-index.ts";
 import { type SessionRequest, Sessions } from "./sessions.ts";
 import type { ControlState } from "./state.ts";
 
@@ -39,6 +41,8 @@ interface SnapshotHead {
   readonly version: 1;
   readonly commands: number;
   readonly logTimeMs: number;
+  /** The log index of the last entry in it. */
+  readonly index?: number | undefined;
   readonly hash: string;
 }
 
@@ -55,13 +59,16 @@ export class ReplicatedControl {
   readonly #sessions = new Sessions();
   readonly #answers = new KeptAnswers();
   readonly #secrets = new HashedMap<string>();
+  readonly #jobs: JobBoard;
   #commands = 0;
   #logTimeMs = 0;
+  #index = 0;
 
   constructor() {
     const state: Record<string, HashedMap<unknown>> = {};
     for (const name of Object.keys(emptyState())) state[name] = new HashedMap();
     this.state = state as unknown as ControlState;
+    this.#jobs = new JobBoard(this.state);
     this.#maps = new Map([
       ...Object.entries(state),
       ["#sessions", this.#sessions.map as HashedMap<unknown>],
@@ -70,9 +77,19 @@ export class ReplicatedControl {
     ]);
   }
 
+  /** The log index of the last entry applied. */
+  get index(): number {
+    return this.#index;
+  }
+
   /** How many commands were applied since the cluster began. */
   get commands(): number {
     return this.#commands;
+  }
+
+  /** What follows from the jobs of the state; for reading only. */
+  get jobs(): JobIndex {
+    return this.#jobs.index;
   }
 
   secret(name: string): string | undefined {
@@ -96,13 +113,15 @@ export class ReplicatedControl {
     return lane(1) + lane(2);
   }
 
-  apply(entry: LogCommand): ControlReply {
+  /** Applies the entry that stands at `index` of the log. */
+  apply(entry: LogCommand, index: number): ControlReply {
     this.#commands++;
+    this.#index = index;
     const atMs = entry.type === "control" ? entry.command.atMs : entry.atMs;
     this.#logTimeMs = Math.max(this.#logTimeMs, atMs);
     switch (entry.type) {
       case "control":
-        return this.#applyControl(entry);
+        return this.#applyControl(entry, index);
       case "session.open":
         return this.#sessions.open(entry.client, this.#logTimeMs);
       case "secret.keep":
@@ -114,11 +133,16 @@ export class ReplicatedControl {
     }
   }
 
-  #applyControl({ command, session, idempotency }: ControlEntry): ControlReply {
-    const change = () => apply(this.state, command);
+  #applyControl({ command, session, idempotency }: ControlEntry, index: number): ControlReply {
+    const change = () => this.#change(command, index);
     if (session) return this.#sessions.once(session, this.#logTimeMs, change);
     if (idempotency) return this.#answers.once(idempotency, this.#logTimeMs, change);
     return change();
+  }
+
+  #change(command: ControlCommand, index: number): ControlReply {
+    if (!isJobsCommand(command)) return apply(this.state, command);
+    return this.#jobs.apply(command, { index, atMs: this.#logTimeMs });
   }
 
   #keepSecret(name: string, value: string): ControlReply {
@@ -135,6 +159,7 @@ export class ReplicatedControl {
       version: 1,
       commands: this.#commands,
       logTimeMs: this.#logTimeMs,
+      index: this.#index,
       hash: this.hash,
     };
     // Records are immutable, so that a copy of the references is a copy of the state.
@@ -153,6 +178,7 @@ export class ReplicatedControl {
     if (!head || head.hash !== this.hash) {
       throw new Error(`the snapshot's state has the hash ${this.hash}, not ${head?.hash}`);
     }
+    this.#jobs.rebuild();
   }
 
   #restoreHead(head: SnapshotHead): SnapshotHead {
@@ -161,6 +187,7 @@ export class ReplicatedControl {
     }
     this.#commands = head.commands;
     this.#logTimeMs = head.logTimeMs;
+    this.#index = head.index ?? 0;
     return head;
   }
 

@@ -5,12 +5,12 @@ const HOUR_MS = 3_600_000;
 const client = "client-0001";
 
 function open(control: ReplicatedControl, atMs = 0, who = client) {
-  return control.apply({ type: "session.open", atMs, client: who });
+  return control.apply({ type: "session.open", atMs, client: who }, 1);
 }
 
 function remove(control: ReplicatedControl, sequence: number, atMs = 0, id = "gone") {
   const command = { type: "model.remove" as const, atMs, id };
-  return control.apply({ type: "control", command, session: { client, sequence } });
+  return control.apply({ type: "control", command, session: { client, sequence } }, 1);
 }
 
 function createKey(control: ReplicatedControl, sequence: number, atMs = 0, id = "abcd1234") {
@@ -19,7 +19,7 @@ function createKey(control: ReplicatedControl, sequence: number, atMs = 0, id = 
     createdAtMs: atMs,
   };
   const command = { type: "key.create" as const, atMs, key };
-  return control.apply({ type: "control", command, session: { client, sequence } });
+  return control.apply({ type: "control", command, session: { client, sequence } }, 1);
 }
 
 test("a request that comes again gets its first reply and changes nothing", () => {

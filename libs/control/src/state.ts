@@ -1,11 +1,12 @@
 import type { DeploymentSpec } from "@heddle/contracts/engine";
+import type { JobsState } from "./jobs/records.ts";
 
 /**
- * The cluster's replicated state. It changes only in `apply` (apply.ts), which is deterministic:
+ * The cluster's replicated state. It changes only in `apply` (apply.ts, jobs/job-board.ts), which is deterministic:
  * the same commands in the same order give the same state on every master. Records are immutable;
  * a change replaces the record.
  */
-export interface ControlState {
+export interface ControlState extends JobsState {
   /** By key id, the eight characters in the key's text. */
   readonly keys: Map<string, ApiKeyRecord>;
   /** By model id. */

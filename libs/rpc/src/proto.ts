@@ -42,6 +42,9 @@ import type {
   LocateRequest,
   LocateRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/LocateRequest";
+import type { LogAck, LogAck__Output } from "@heddle/contracts/generated/heddle/v1/LogAck";
+import type { LogChunk, LogChunk__Output } from "@heddle/contracts/generated/heddle/v1/LogChunk";
+import type { LogRange, LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
 import type {
   NodeReport,
   NodeReport__Output,
@@ -67,6 +70,14 @@ import type {
   RenewRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/RenewRequest";
 import type {
+  TaskCommand,
+  TaskCommand__Output,
+} from "@heddle/contracts/generated/heddle/v1/TaskCommand";
+import type {
+  TaskReport,
+  TaskReport__Output,
+} from "@heddle/contracts/generated/heddle/v1/TaskReport";
+import type {
   UnloadReply,
   UnloadReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/UnloadReply";
@@ -84,7 +95,7 @@ const protoFolder = fileURLToPath(new URL("../../../proto", import.meta.url));
  * and a oneof's name holds the name of the member that is set.
  */
 export const packageDefinition = loadSync(
-  ["cluster.proto", "worker.proto", "raft.proto", "enrollment.proto", "health.proto"],
+  ["cluster", "worker", "raft", "tasks", "enrollment", "health"].map((name) => `${name}.proto`),
   {
     includeDirs: [protoFolder],
     keepCase: false,
@@ -108,6 +119,8 @@ export const clusterService = service("heddle.v1.Cluster");
 export const raftService = service("heddle.v1.Raft");
 const workerModelsService = service("heddle.v1.WorkerModels");
 export const workerInferenceService = service("heddle.v1.WorkerInference");
+export const workerTasksService = service("heddle.v1.WorkerTasks");
+export const taskLogsService = service("heddle.v1.TaskLogs");
 export const enrollmentService = service("heddle.v1.Enrollment");
 export const healthService = service("grpc.health.v1.Health");
 
@@ -158,6 +171,20 @@ export const introduceMethod = method<
   IntroductionReply__Output
 >(raftService, "Introduce");
 
+export const taskSessionMethod = method<
+  TaskCommand,
+  TaskCommand__Output,
+  TaskReport,
+  TaskReport__Output
+>(workerTasksService, "Session");
+export const shipLogsMethod = method<LogChunk, LogChunk__Output, LogAck, LogAck__Output>(
+  taskLogsService,
+  "Ship",
+);
+export const readLogMethod = method<LogRange, LogRange__Output, LogChunk, LogChunk__Output>(
+  taskLogsService,
+  "Read",
+);
 export const joinMethod = method<
   JoinRequest,
   JoinRequest__Output,

@@ -247,7 +247,7 @@ export interface PendingJob {
   readonly blockers: readonly Blocker[];
 }
 
-/** What the leader proposes; apply re-checks it with `refusals` (check-plan.ts). */
+/** What the leader proposes; apply re-checks it with a CapacityBook (capacity-book.ts). */
 export interface Plan {
   readonly basedOnIndex: number;
   readonly starts: readonly GangStart[];

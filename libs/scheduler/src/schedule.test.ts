@@ -1,6 +1,5 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { refusals } from "./check-plan.ts";
 import { holdings } from "./fair-share.ts";
 import type { NodeSnapshot, Plan, QueuedJob } from "./model.ts";
 import { levelOf, runtimeBoundMs } from "./precedence.ts";
@@ -8,6 +7,7 @@ import type { SchedulingInput } from "./round.ts";
 import { schedule } from "./schedule.ts";
 import { advance } from "./testing/advance.ts";
 import { nodes, queues, strategies } from "./testing/arbitraries.ts";
+import { refusals } from "./testing/refusals.ts";
 import { HOUR_MS, input, node, project, queued, request, running } from "./testing/scenarios.ts";
 
 /** A cluster in mid-life: a few rounds of scheduling over the first part of the queue. */

@@ -23,7 +23,7 @@ export class SimulatedMachine implements StateMachine<ControlReply> {
 
   apply(commands: readonly Command[]): Promise<readonly ControlReply[]> {
     const replies = commands.map(({ index, data }) => {
-      const reply = this.control.apply(this.#decode(data));
+      const reply = this.control.apply(this.#decode(data), index);
       const { commands: count } = this.control;
       if (count % HASH_EVERY === 0) this.#onApplied(count, index, () => this.control.hash);
       return reply;

@@ -14,7 +14,7 @@ export async function listWorkers(command: Command): Promise<number> {
       { header: "NAME", value: (worker) => textOf(worker["name"]) },
       { header: "STATUS", value: (worker) => textOf(worker["status"]) },
       { header: "KIND", value: (worker) => textOf(worker["kind"]) },
-      { header: "GPUS", value: (worker) => String(recordsOf(worker["gpus"]).length) },
+      { header: "GPUS", value: gpus },
       { header: "CPU", value: (worker) => percent(worker["cpu_percent"]) },
       { header: "MODELS", value: models },
       { header: "ADDRESS", value: (worker) => textOf(worker["address"]), wide: true },
@@ -24,6 +24,18 @@ export async function listWorkers(command: Command): Promise<number> {
     data,
   );
   return 0;
+}
+
+/** Devices that do not exist are said to be so, and sick ones are counted. */
+function gpus(worker: JsonFields): string {
+  const devices = recordsOf(worker["gpus"]);
+  const sick = devices.filter((gpu) => textOf(gpu["fault"]) !== "").length;
+  return [
+    String(devices.length),
+    ...(devices.length > 0 ? [textOf(devices[0]?.["name"])] : []),
+    ...(devices.some((gpu) => gpu["simulated"] === true) ? ["(simulated)"] : []),
+    ...(sick > 0 ? [`${sick} sick`] : []),
+  ].join(" ");
 }
 
 function percent(value: unknown): string {

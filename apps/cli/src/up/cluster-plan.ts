@@ -70,7 +70,7 @@ function nodeSpecs(
   kind: "worker" | "parameter-server",
   count: number,
 ): ProcessSpec[] {
-  const { data, options, ports, secrets, tls } = layout;
+  const { data, ports, secrets, tls } = layout;
   const proof = tls
     ? ["--tls", "--join-token-file", tls.joinTokenFile]
     : ["--cluster-token-file", secrets.clusterTokenFile];
@@ -81,9 +81,17 @@ function nodeSpecs(
       ...["--data", data.subdirectory(name), "--name", name],
       ...["--grpc-host", LOOPBACK, "--grpc-port", "0", "--masters", masters],
       ...proof,
-      ...(kind === "worker" ? ["--models-cache", options.modelsCache] : []),
+      ...(kind === "worker" ? workerFlags(layout) : []),
     ]);
   });
+}
+
+/** Workers of one machine share their checkpoints, so that a job can go on at another of them. */
+function workerFlags({ data, options }: ClusterLayout): string[] {
+  return [
+    ...["--models-cache", options.modelsCache, "--checkpoints", data.subdirectory("checkpoints")],
+    ...(options.simulatedGpus ? ["--simulate-gpus", options.simulatedGpus] : []),
+  ];
 }
 
 function spec(

@@ -17,6 +17,8 @@ export interface UpOptions {
   readonly modelFile: string | undefined;
   /** The models to start with; undefined where a file is served instead. */
   readonly profile: Profile | undefined;
+  /** Devices that each worker pretends to have, for jobs to be placed on. */
+  readonly simulatedGpus: string | undefined;
   /** Certificates and TLS between the processes. */
   readonly tls: boolean;
   /** Stop after the self-check. */
@@ -38,6 +40,7 @@ export interface UpFlags {
   readonly modelsCache?: string;
   readonly model?: string;
   readonly profile?: string;
+  readonly simulateGpus?: string;
   readonly tls?: boolean;
   readonly once?: boolean;
   readonly verbose?: boolean;
@@ -65,6 +68,7 @@ export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
     modelsCache: cache ? resolve(cache) : join(dataDir, "models"),
     modelFile: flags.model === undefined ? undefined : modelFile(flags.model),
     profile: chooseProfile(flags),
+    simulatedGpus: simulatedGpus(flags.simulateGpus),
     tls: flags.tls ?? false,
     once: flags.once ?? false,
     logLevel: flags.verbose ? "info" : oneOf("--log-level", flags.logLevel, LOG_LEVELS),
@@ -74,6 +78,12 @@ export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
 function chooseProfile(flags: UpFlags): Profile | undefined {
   if (flags.profile !== undefined) return oneOf("--profile", flags.profile, PROFILES);
   return flags.model === undefined ? "demo" : undefined;
+}
+
+function simulatedGpus(text: string | undefined): string | undefined {
+  if (text === undefined || /^[1-9]\d{0,3}x[A-Za-z][\w.]{0,31}-[1-9]\d{0,3}GB$/.test(text))
+    return text;
+  throw wrong("--simulate-gpus", text, "COUNTxNAME-MEMORYGB, as 8xH100-80GB");
 }
 
 function count(flag: string, text: string, least: number, most: number): number {

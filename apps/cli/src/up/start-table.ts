@@ -29,6 +29,14 @@ export function startTable(facts: StartFacts, out: Terminal): string {
       `http://${LOOPBACK}:${http}/api/v1`,
     ]),
     ["processes", processes(options)],
+    ...(options.simulatedGpus
+      ? [
+          ["GPUs", `${options.simulatedGpus} on each worker, simulated: no such device exists`] as [
+            string,
+            string,
+          ],
+        ]
+      : []),
     ["data", options.dataDir],
     secrets.isNew
       ? [

@@ -1,9 +1,9 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { freePorts } from "@heddle/base/testing/free-ports";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
@@ -24,7 +24,7 @@ let port = 0;
 let key = "";
 
 beforeAll(async () => {
-  port = await freePorts(MASTERS.length);
+  port = await freePorts(MASTERS.flatMap((_, at) => [at, at + 1_000]));
   const flags = ["--masters", "3", "--workers", "1", "--profile", "tiny", "--port", `${port}`];
   const places = ["--data", data, "--models-cache", join(data, "cache")];
   up = new DrivenProcess([process.execPath, CLI, "up", ...flags, ...places]);
@@ -36,22 +36,6 @@ afterAll(async () => {
   await up.end();
   rmSync(data, { recursive: true });
 }, 60_000);
-
-/** The first of as many ports in a row, below those that outgoing connections are given. */
-async function freePorts(count: number): Promise<number> {
-  for (;;) {
-    const first = 20_000 + Math.floor(Math.random() * 10_000);
-    const all = Array.from({ length: count }, (_, at) => [first + at, first + at + 1_000]).flat();
-    if ((await Promise.all(all.map(isFree))).every(Boolean)) return first;
-  }
-}
-
-function isFree(candidate: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const server = createServer().once("error", () => resolve(false));
-    server.listen(candidate, "127.0.0.1", () => server.close(() => resolve(true)));
-  });
-}
 
 function request(
   master: Master,

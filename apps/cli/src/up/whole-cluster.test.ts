@@ -1,8 +1,8 @@
 import { copyFileSync, globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { freePort } from "@heddle/base/testing/free-ports";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
@@ -24,17 +24,9 @@ afterEach(async () => {
 });
 afterAll(() => rmSync(scratch, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 }));
 
-async function freePort(): Promise<string> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await new Promise((resolve) => server.once("listening", resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return String(typeof address === "object" ? address?.port : undefined);
-}
-
 async function up(data: string, ...flags: string[]) {
   const port = await freePort();
-  const place = ["--data", join(scratch, data), "--port", port];
+  const place = ["--data", join(scratch, data), "--port", String(port)];
   const driven = new DrivenProcess([process.execPath, MAIN, "up", ...place, ...flags], {
     HEDDLE_DRAIN_MS: "300",
   });

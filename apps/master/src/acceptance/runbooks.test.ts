@@ -2,14 +2,9 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { freePort, freePorts } from "@heddle/base/testing/free-ports";
 import { afterEach, describe, expect, it } from "vitest";
-import {
-  eventually,
-  freePort,
-  freePorts,
-  type GroupView,
-  MasterGroup,
-} from "../../test/master-group.ts";
+import { eventually, type GroupView, MasterGroup } from "../../test/master-group.ts";
 import { Runbook } from "../../test/runbook.ts";
 
 // Every command of docs/runbooks, as it stands there, against real masters.
@@ -155,7 +150,10 @@ describe("the runbook", { timeout: 240_000 }, () => {
     group = new MasterGroup(1);
     await group.startAll();
     await group.createKey("master-1", "kept");
-    const up = { data: join(group.folder, "up"), port: await freePorts(3) };
+    const up = {
+      data: join(group.folder, "up"),
+      port: await freePorts([0, 1, 2, 1_000, 1_001, 1_002]),
+    };
     await open("grow-and-shrink", {
       HEDDLE_ENDPOINT: group.url("master-1"),
       MASTER_2: `127.0.0.1:${await freePort()}`,

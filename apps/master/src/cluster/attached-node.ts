@@ -3,7 +3,7 @@ import type { Gpu__Output } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import type { Heartbeat__Output } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
 import { decodeReplica } from "@heddle/rpc/node-codec";
-import type { GpuView, NodeView } from "../ports.ts";
+import type { GpuView, NodeJobOffer, NodeView } from "../ports.ts";
 import type { WorkerLink } from "./worker-link.ts";
 
 /** After so many intervals without a heartbeat a node gets no new work. */
@@ -86,13 +86,26 @@ export class AttachedNode {
       diskUsedBytes: heartbeat ? heartbeat.diskTotalBytes - heartbeat.diskFreeBytes : 0,
       gpus: (heartbeat?.gpus ?? register.hardware?.gpus ?? []).map(gpuView),
       replicas: this.replicas,
+      offer: offerOf(register),
     };
   }
 }
 
+/** A worker that names no executor runs no jobs. */
+function offerOf(register: Register__Output): NodeJobOffer | undefined {
+  const { incarnation, labels, taints, rack, fabric, executors, hardware } = register;
+  if (executors.length === 0) return undefined;
+  return {
+    ...{ incarnation, labels, taints, rack, fabric, executors },
+    localSsdBytes: hardware?.localSsdBytes ?? 0,
+    ioOperationsPerSec: hardware?.ioOperationsPerSec ?? 0,
+    networkMbps: hardware?.networkMbps ?? 0,
+  };
+}
+
 function gpuView(gpu: Gpu__Output): GpuView {
   const { index, uuid, name, memoryBytes, memoryUsedBytes } = gpu;
-  const { utilizationPercent, temperatureCelsius, powerWatts } = gpu;
+  const { utilizationPercent, temperatureCelsius, powerWatts, simulated, fault } = gpu;
   return {
     index,
     uuid,
@@ -102,5 +115,7 @@ function gpuView(gpu: Gpu__Output): GpuView {
     utilizationPercent,
     temperatureCelsius,
     powerWatts,
+    simulated,
+    fault,
   };
 }

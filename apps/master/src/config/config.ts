@@ -25,6 +25,8 @@ export interface MasterConfig {
   readonly masterId: string;
   /** host:port of the gRPC servers of all masters, by name; empty where this is the only one. */
   readonly peers: ReadonlyMap<string, string>;
+  /** What this master keeps of the logs of jobs' tasks. */
+  readonly taskLogs: { readonly maxBytes: number; readonly maxAgeMs: number };
   readonly walSegmentBytes: number;
   readonly snapshotEntries: number;
   readonly insecureBind: boolean;
@@ -44,6 +46,17 @@ export interface MasterConfig {
   readonly maxBodyBytes: number;
   /** How long running calls may go on after SIGTERM. */
   readonly drainMs: number;
+  readonly jobTimes: JobTimes;
+}
+
+/** Times of the lifecycle of jobs; alike on all masters. */
+export interface JobTimes {
+  /** How long a worker keeps its tasks without a renewal. */
+  readonly leaseMs: number;
+  /** Silence after which a node is lost. */
+  readonly nodeLostMs: number;
+  /** How long workers may take to acknowledge the leases of a start. */
+  readonly acknowledgeMs: number;
 }
 
 /** Each flag, its environment variable, its default and its help. */
@@ -65,6 +78,8 @@ const SETTINGS = {
   peers: ["HEDDLE_PEERS", "", "all masters, this one too: name=host:port,... (gRPC)"],
   "wal-segment-mib": ["HEDDLE_WAL_SEGMENT_MIB", "64", "size of a file of the log"],
   "snapshot-entries": ["HEDDLE_SNAPSHOT_ENTRIES", "10000", "changes between two snapshots"],
+  "task-logs-mib": ["HEDDLE_TASK_LOGS_MIB", "10240", "logs of tasks that are kept at most"],
+  "task-logs-hours": ["HEDDLE_TASK_LOGS_HOURS", "168", "how long logs of tasks are kept"],
   "log-level": ["HEDDLE_LOG_LEVEL", "info", "debug, info, warn, error or silent"],
   "max-calls": ["HEDDLE_MAX_CALLS", "4096", "inference calls at once"],
   "max-queued": ["HEDDLE_MAX_QUEUED", "1024", "calls that may wait for a replica of one model"],
@@ -72,6 +87,9 @@ const SETTINGS = {
   "deadline-ms": ["HEDDLE_DEADLINE_MS", "600000", "longest time that one call may take"],
   "max-body-bytes": ["HEDDLE_MAX_BODY_BYTES", "4194304", "largest request body"],
   "drain-ms": ["HEDDLE_DRAIN_MS", "10000", "time for running calls after SIGTERM"],
+  "lease-ms": ["HEDDLE_LEASE_MS", "150000", "how long a worker's tasks outlive its last word"],
+  "node-lost-ms": ["HEDDLE_NODE_LOST_MS", "30000", "silence after which a worker is lost"],
+  "acknowledge-ms": ["HEDDLE_ACKNOWLEDGE_MS", "30000", "time for workers to take a job's tasks"],
 } as const satisfies Record<string, readonly [env: string, fallback: string, help: string]>;
 
 type SettingName = keyof typeof SETTINGS;
@@ -104,6 +122,10 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     modelFile: values["model-file"] ? resolve(values["model-file"]) : undefined,
     masterId: values.name,
     peers: readPeers(values.peers, values.name, faults),
+    taskLogs: {
+      maxBytes: whole("task-logs-mib", 1, 1_000_000_000) * 2 ** 20,
+      maxAgeMs: whole("task-logs-hours", 1, 1_000_000) * 3_600_000,
+    },
     walSegmentBytes: whole("wal-segment-mib", 1, 1024) * 2 ** 20,
     snapshotEntries: whole("snapshot-entries", 1, 10_000_000),
     insecureBind,
@@ -118,6 +140,11 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     deadlineMs: whole("deadline-ms", 1, 86_400_000),
     maxBodyBytes: whole("max-body-bytes", 1024, 1_073_741_824),
     drainMs: whole("drain-ms", 0, 3_600_000),
+    jobTimes: {
+      leaseMs: whole("lease-ms", 100, 86_400_000),
+      nodeLostMs: whole("node-lost-ms", 100, 86_400_000),
+      acknowledgeMs: whole("acknowledge-ms", 100, 3_600_000),
+    },
   };
   faults.push(...choiceFaults(config), ...bindFaults(config));
   if (faults.length > 0) throw new AppError("invalid_value", `${faults.join("; ")}.`);

@@ -22,9 +22,9 @@ export class ControlMachine implements StateMachine<ControlReply> {
   }
 
   apply(commands: readonly Command[]): Promise<readonly ControlReply[]> {
-    const replies = commands.map(({ data }) => {
+    const replies = commands.map(({ index, data }) => {
       const entry = decodeLogCommand(data);
-      const reply = this.control.apply(entry);
+      const reply = this.control.apply(entry, index);
       this.#onApplied(entry);
       return reply;
     });

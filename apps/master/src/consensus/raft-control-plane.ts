@@ -3,6 +3,7 @@ import type { Member } from "@heddle/consensus/ports";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
 import type { KeptAnswer } from "@heddle/control/idempotency";
+import type { JobIndex } from "@heddle/control/jobs/job-index";
 import type { LogCommand } from "@heddle/control/replicated-control";
 import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
@@ -98,6 +99,14 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   get state(): ControlState {
     return this.#machine.control.state;
+  }
+
+  get jobs(): JobIndex {
+    return this.#machine.control.jobs;
+  }
+
+  get appliedIndex(): number {
+    return this.#machine.control.index;
   }
 
   get fault(): AppError | undefined {

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
-import type { ControlCommand, ControlReply } from "@heddle/control/command";
+import type { ControlCommand, ControlReply, Refusal } from "@heddle/control/command";
 import type { ControlPlane, Once } from "../ports.ts";
 
 /** What a change that was made was answered with. */
@@ -41,5 +41,11 @@ export function accepted(reply: ControlReply, command?: Pick<ControlCommand, "ty
   if (reply.ok) return reply;
   const code =
     reply.code === "not_found" && command?.type === "model.remove" ? "model_not_found" : reply.code;
-  throw new AppError(code, `${reply.message.charAt(0).toUpperCase()}${reply.message.slice(1)}.`);
+  throw refusalError(reply, code);
+}
+
+/** A refusal as the error that a caller sees. */
+export function refusalError(refusal: Refusal, code: ErrorCode = refusal.code): AppError {
+  const { message, param } = refusal;
+  return new AppError(code, `${message.charAt(0).toUpperCase()}${message.slice(1)}.`, { param });
 }

@@ -10,7 +10,8 @@ export interface ErrorReply {
 }
 
 /** Routes of the orchestration API, which answers with RFC 9457; all others use OpenAI's envelope. */
-const ORCHESTRATION = /^\/api\/v1\/(cluster|workers|jobs|keys|events|endpoints)(\/|\?|$)/;
+const ORCHESTRATION =
+  /^\/api\/v1\/(cluster|workers|jobs|keys|events|endpoints|queues|projects)(\/|\?|$)/;
 
 /** The answer for an error on a path, in the shape of the API that the path belongs to. */
 export function errorReply(error: AppError, requestId: string, path: string): ErrorReply {

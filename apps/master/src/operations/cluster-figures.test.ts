@@ -13,7 +13,13 @@ afterAll(() => server.master.close(0));
 
 const gpu = (index: number, name: string) => ({
   ...{ index, name, uuid: `GPU-${index}`, memoryBytes: 80, memoryUsedBytes: 20 },
-  ...{ utilizationPercent: 50, temperatureCelsius: 40, powerWatts: 100 },
+  ...{
+    utilizationPercent: 50,
+    temperatureCelsius: 40,
+    powerWatts: 100,
+    simulated: false,
+    fault: "",
+  },
 });
 
 /** Its engine holds 30 bytes, on GPU 1 of two. */

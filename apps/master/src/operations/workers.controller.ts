@@ -1,60 +1,88 @@
 import { AppError } from "@heddle/base/errors";
-import { Controller, Get, Inject, Param } from "@nestjs/common";
-import { Permit } from "../http/access.ts";
-import { viewReplica } from "../models/model-view.ts";
-import { NODE_DIRECTORY, type NodeDirectory, type NodeView } from "../ports.ts";
+import { drainWorkerRequest } from "@heddle/contracts/jobs";
+import { validate } from "@heddle/contracts/validation";
+import type { JobsCommand } from "@heddle/control/jobs/commands";
+import { Controller, Get, HttpCode, Inject, Param, Post, Req, Res } from "@nestjs/common";
+import type { FastifyReply } from "fastify";
+import { type CallerRequest, Permit } from "../http/access.ts";
+import { IdempotentChanges } from "../http/idempotent-changes.ts";
+import { parseJsonBody } from "../http/json-body.ts";
+import { CONTROL_PLANE, type ControlPlane, NODE_DIRECTORY, type NodeDirectory } from "../ports.ts";
+import { viewWorker, type WorkerView } from "./worker-view.ts";
 
+/** Nodes: those attached to this master, and those that the cluster has placed jobs on. */
 @Controller("api/v1/workers")
 export class WorkersController {
   readonly #directory: NodeDirectory;
+  readonly #control: ControlPlane;
+  readonly #changes: IdempotentChanges;
 
-  constructor(@Inject(NODE_DIRECTORY) directory: NodeDirectory) {
+  constructor(
+    @Inject(NODE_DIRECTORY) directory: NodeDirectory,
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(IdempotentChanges) changes: IdempotentChanges,
+  ) {
     this.#directory = directory;
+    this.#control = control;
+    this.#changes = changes;
   }
 
   @Get()
-  @Permit("cluster:read", "Lists the nodes that are attached to this master.")
+  @Permit("cluster:read", "Lists the nodes: those attached to this master, and those of jobs.")
   list() {
-    return { object: "list", data: this.#directory.nodes().map(viewNode) };
+    const attached = new Map(this.#directory.nodes().map((node) => [node.id, node]));
+    const ids = new Set([...attached.keys(), ...this.#control.state.nodes.keys()]);
+    const data = [...ids].map((id) => viewWorker(id, attached.get(id), this.#control));
+    return { object: "list", data };
   }
 
   @Get(":id")
-  @Permit("cluster:read", "Shows one attached node.")
-  get(@Param("id") id: string) {
+  @Permit("cluster:read", "Shows one node.")
+  get(@Param("id") id: string): WorkerView {
     const node = this.#directory.nodes().find((candidate) => candidate.id === id);
-    if (!node) throw new AppError("not_found", `No node with the id ${id} is attached.`);
-    return viewNode(node);
+    if (!node && !this.#control.state.nodes.has(id)) {
+      throw new AppError("not_found", `No node with the id ${id} is known.`);
+    }
+    return viewWorker(id, node, this.#control);
   }
-}
 
-function viewNode(node: NodeView) {
-  return {
-    id: node.id,
-    object: "worker",
-    kind: node.kind,
-    name: node.name,
-    address: node.address,
-    version: node.version,
-    status: node.state,
-    attached_at: new Date(node.attachedAtMs).toISOString(),
-    last_seen_at: new Date(node.lastSeenMs).toISOString(),
-    cpu_percent: node.cpuPercent,
-    cpu_count: node.cpuCount,
-    memory_bytes: node.memoryBytes,
-    memory_used_bytes: node.memoryUsedBytes,
-    gpus: node.gpus.map((gpu) => ({
-      index: gpu.index,
-      uuid: gpu.uuid,
-      name: gpu.name,
-      memory_bytes: gpu.memoryBytes,
-      memory_used_bytes: gpu.memoryUsedBytes,
-      utilization_percent: gpu.utilizationPercent,
-      temperature_celsius: gpu.temperatureCelsius,
-      power_watts: gpu.powerWatts,
-    })),
-    replicas: node.replicas.map((replica) => ({
-      deployment: replica.deployment,
-      ...viewReplica(node.id, replica),
-    })),
-  };
+  @Post(":id/drain")
+  @HttpCode(202)
+  @Permit("cluster:admin", "Has the node's tasks checkpoint and move; it takes nothing new.")
+  drain(
+    @Req() request: CallerRequest,
+    @Res({ passthrough: true }) reply: FastifyReply,
+    @Param("id") nodeId: string,
+  ): Promise<WorkerView> {
+    return this.#change(request, reply, nodeId, () => {
+      const body = request.body as Buffer | undefined;
+      const asked = body && body.length > 0 ? parseJsonBody(body) : {};
+      const { deadline_seconds: seconds } = validate(drainWorkerRequest, asked);
+      const atMs = Date.now();
+      return { type: "node.drain", atMs, nodeId, byMs: atMs + Math.round(seconds * 1_000) };
+    });
+  }
+
+  @Post(":id/resume")
+  @HttpCode(202)
+  @Permit("cluster:admin", "Ends a drain: the node takes work again.")
+  resume(
+    @Req() request: CallerRequest,
+    @Res({ passthrough: true }) reply: FastifyReply,
+    @Param("id") nodeId: string,
+  ): Promise<WorkerView> {
+    return this.#change(request, reply, nodeId, () => {
+      return { type: "node.resume", atMs: Date.now(), nodeId };
+    });
+  }
+
+  #change(
+    request: CallerRequest,
+    reply: FastifyReply,
+    nodeId: string,
+    command: () => JobsCommand,
+  ): Promise<WorkerView> {
+    const requested = () => ({ command: command(), told: nodeId });
+    return this.#changes.make(request, reply, requested, (id) => this.get(id));
+  }
 }

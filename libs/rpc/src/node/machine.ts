@@ -1,30 +1,65 @@
 import { statfs } from "node:fs/promises";
 import { arch, cpus, freemem, platform, totalmem } from "node:os";
+import { join } from "node:path";
+import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import type { Hardware } from "@heddle/contracts/generated/heddle/v1/Hardware";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
+import { readDeviceFaults } from "./device-faults.ts";
 import { GpuProbe } from "./gpu-probe.ts";
 
 /** Between two measurements of CPU and disk. */
 const sampleMs = 1_000;
 
+/** What an operator says of a machine that it cannot tell by itself. */
+export interface MachineOptions {
+  /** Devices that stand in for those of the machine. */
+  readonly simulatedGpus?: readonly Gpu[] | undefined;
+  /** Absent: what was free on the data directory's disk at the start. */
+  readonly localSsdBytes?: number | undefined;
+  readonly ioOperationsPerSec?: number | undefined;
+  readonly networkMbps?: number | undefined;
+}
+
 /** What a node reports of the machine it runs on, sampled in the background. */
 export class Machine {
   readonly #dataDirectory: string;
   readonly #gpus = new GpuProbe();
+  readonly #options: MachineOptions;
+  readonly #faultListeners = new Set<(gpu: Gpu) => void>();
+  #faults: ReadonlyMap<number, string> = new Map();
   #timer: NodeJS.Timeout | undefined;
   #cpu = cpuTimes();
   #cpuPercent = 0;
+  #freeAtStartBytes = 0;
   #disk = { freeBytes: 0, totalBytes: 0 };
 
-  constructor(dataDirectory: string) {
+  constructor(dataDirectory: string, options: MachineOptions = {}) {
     this.#dataDirectory = dataDirectory;
+    this.#options = options;
+  }
+
+  /** The devices, real or simulated, each with its fault where it has one. */
+  gpus(): Gpu[] {
+    const gpus = this.#options.simulatedGpus ?? this.#gpus.gpus;
+    return gpus.map((gpu) => ({ ...gpu, fault: this.#faults.get(gpu.index ?? -1) ?? "" }));
+  }
+
+  /** Called once for each device that has fallen sick. */
+  onFault(listener: (gpu: Gpu) => void): void {
+    this.#faultListeners.add(listener);
   }
 
   /** Resolves after the first samples, so that the registration names the GPUs. */
   async start(): Promise<void> {
-    await Promise.all([this.#sampleDisk(), this.#gpus.start()]);
+    await Promise.all([
+      this.#sampleDisk(),
+      this.#options.simulatedGpus ? undefined : this.#gpus.start(),
+    ]);
+    this.#freeAtStartBytes = this.#disk.freeBytes;
+    this.#sampleFaults();
     this.#timer = setInterval(() => {
       this.#sampleCpu();
+      this.#sampleFaults();
       void this.#sampleDisk();
     }, sampleMs);
     this.#timer.unref();
@@ -42,7 +77,10 @@ export class Machine {
       cpuModel: processors[0]?.model ?? "unknown",
       cpuCount: processors.length,
       memoryBytes: totalmem(),
-      gpus: [...this.#gpus.gpus],
+      gpus: this.gpus(),
+      localSsdBytes: this.#options.localSsdBytes ?? this.#freeAtStartBytes,
+      ioOperationsPerSec: this.#options.ioOperationsPerSec ?? 0,
+      networkMbps: this.#options.networkMbps ?? 0,
     };
   }
 
@@ -53,8 +91,17 @@ export class Machine {
       memoryUsedBytes: totalmem() - freemem(),
       diskFreeBytes: this.#disk.freeBytes,
       diskTotalBytes: this.#disk.totalBytes,
-      gpus: [...this.#gpus.gpus],
+      gpus: this.gpus(),
     };
+  }
+
+  #sampleFaults(): void {
+    const before = this.#faults;
+    this.#faults = readDeviceFaults(join(this.#dataDirectory, "gpu-faults"));
+    for (const gpu of this.gpus()) {
+      if (!gpu.fault || before.has(gpu.index ?? -1)) continue;
+      for (const listener of this.#faultListeners) listener(gpu);
+    }
   }
 
   #sampleCpu(): void {

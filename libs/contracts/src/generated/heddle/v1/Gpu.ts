@@ -11,6 +11,8 @@ export interface Gpu {
   'utilizationPercent'?: (number | string);
   'temperatureCelsius'?: (number | string);
   'powerWatts'?: (number | string);
+  'simulated'?: (boolean);
+  'fault'?: (string);
 }
 
 export interface Gpu__Output {
@@ -22,4 +24,6 @@ export interface Gpu__Output {
   'utilizationPercent': (number);
   'temperatureCelsius': (number);
   'powerWatts': (number);
+  'simulated': (boolean);
+  'fault': (string);
 }

@@ -9,6 +9,9 @@ export interface Hardware {
   'cpuCount'?: (number);
   'memoryBytes'?: (number | string | Long);
   'gpus'?: (_heddle_v1_Gpu)[];
+  'localSsdBytes'?: (number | string | Long);
+  'ioOperationsPerSec'?: (number | string | Long);
+  'networkMbps'?: (number);
 }
 
 export interface Hardware__Output {
@@ -17,4 +20,7 @@ export interface Hardware__Output {
   'cpuCount': (number);
   'memoryBytes': (number);
   'gpus': (_heddle_v1_Gpu__Output)[];
+  'localSsdBytes': (number);
+  'ioOperationsPerSec': (number);
+  'networkMbps': (number);
 }

@@ -11,6 +11,11 @@ export interface Register {
   'address'?: (string);
   'version'?: (string);
   'hardware'?: (_heddle_v1_Hardware | null);
+  'labels'?: ({[key: string]: string});
+  'taints'?: (string)[];
+  'rack'?: (string);
+  'fabric'?: (string);
+  'executors'?: (string)[];
 }
 
 export interface Register__Output {
@@ -21,4 +26,9 @@ export interface Register__Output {
   'address': (string);
   'version': (string);
   'hardware': (_heddle_v1_Hardware__Output | null);
+  'labels': ({[key: string]: string});
+  'taints': (string)[];
+  'rack': (string);
+  'fabric': (string);
+  'executors': (string)[];
 }

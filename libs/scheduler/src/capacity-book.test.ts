@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { refusals } from "./check-plan.ts";
 import type { GangStart } from "./model.ts";
+import { refusals } from "./testing/refusals.ts";
 import { input, node, queued, request, running } from "./testing/scenarios.ts";
 
 const start = (jobId: string, ...places: [string, number[]][]): GangStart => ({
@@ -11,7 +11,7 @@ const start = (jobId: string, ...places: [string, number[]][]): GangStart => ({
 
 const cluster = [node("n", { gpus: 2 }), node("out", { state: "drained" })];
 
-describe("refusals", () => {
+describe("the capacity book", () => {
   it.each([
     ["a job that is no longer queued", start("gone", ["n", [0]]), "unknown_job"],
     ["a part of a gang", start("pair", ["n", [0]]), "partial_gang"],

@@ -1,0 +1,108 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { type ReadEvent, readEvents } from "../../test/event-reader.ts";
+import { eventually, MasterGroup } from "../../test/master-group.ts";
+
+let group: MasterGroup;
+
+beforeEach(async () => {
+  group = new MasterGroup(3);
+  await group.startAll();
+});
+afterEach(() => group.close());
+
+async function submit(master: string, name: string): Promise<string> {
+  const reply = await group.request(master, "POST", "/api/v1/jobs", { name, command: "true" });
+  if (reply.status !== 202) throw new Error(`${reply.status}: ${await reply.text()}`);
+  return ((await reply.json()) as { job_id: string }).job_id;
+}
+
+async function stateOf(master: string, id: string): Promise<string | undefined> {
+  const reply = await group.request(master, "GET", `/api/v1/jobs/${id}`);
+  return ((await reply.json()) as { state?: string }).state;
+}
+
+async function names(master: string): Promise<string[]> {
+  const reply = await group.request(master, "GET", "/api/v1/jobs?limit=1000&consistency=strong");
+  return ((await reply.json()) as { data: { name: string }[] }).data.map((job) => job.name);
+}
+
+const followersOf = (leader: string) => group.runningNames.filter((name) => name !== leader);
+
+describe("jobs on three masters", { timeout: 180_000 }, () => {
+  it("are there when the leader is killed right after the 202, and go on under the next", async () => {
+    const leader = await group.leader();
+    const id = await submit(leader, "kept");
+    await group.end(leader, "SIGKILL");
+    const next = await group.leader();
+    for (const master of group.runningNames) expect(await names(master)).toContain("kept");
+    await eventually("the next leader has looked at it", async () => {
+      return (await stateOf(next, id)) === "pending";
+    });
+  });
+
+  it("are all taken in, 200 at once through every master, in one order everywhere", async () => {
+    const leader = await group.leader();
+    const masters = group.runningNames;
+    const ids = await Promise.all(
+      Array.from({ length: 200 }, (_, n) => submit(masters[n % masters.length]!, `n${n}`)),
+    );
+    expect(new Set(ids).size).toBe(200);
+    const expected = await names(leader);
+    expect(expected).toHaveLength(200);
+    for (const master of followersOf(leader)) expect(await names(master)).toEqual(expected);
+  });
+
+  it("are watched on without gap or repeat through another master when one is killed", async () => {
+    const leader = await group.leader();
+    const watched = followersOf(leader)[0]!;
+    const ids: string[] = [];
+    for (let n = 0; n < 20; n++) ids.push(await submit(leader, `n${n}`));
+    const url = (master: string) => `${group.url(master)}/api/v1/events`;
+    const first = await readEvents(
+      url(watched),
+      group.adminKey,
+      "0.0",
+      (seen) => seen.length >= 13,
+    );
+    await group.end(watched, "SIGKILL");
+    const next = group.runningNames[0]!;
+    for (const id of ids) await group.request(next, "DELETE", `/api/v1/jobs/${id}`);
+    const rest = await readEvents(url(next), group.adminKey, first.at(-1)?.id, isAllCancelled);
+    const events = [...first, ...rest].filter(({ type }) => type === "job");
+    expect(new Set(events.map(({ id }) => id)).size).toBe(events.length);
+    for (const id of ids) {
+      const states = events.filter(({ data }) => data.job_id === id).map(({ data }) => data.state);
+      expect(states).toEqual(["accepted", "pending", "cancelling", "cancelled"]);
+    }
+    const whole = await readEvents(url(next), group.adminKey, "0.0", isAllCancelled);
+    expect(whole.filter(({ type }) => type === "job")).toEqual(events);
+  });
+
+  it("are waited for on a follower, and their streams end with their end", async () => {
+    const leader = await group.leader();
+    const [follower] = followersOf(leader) as [string];
+    const id = await submit(leader, "watched");
+    await eventually(
+      "the follower has it",
+      async () => (await stateOf(follower, id)) === "pending",
+    );
+    const path = `/api/v1/jobs/${id}`;
+    const waiting = group.request(follower, "GET", `${path}?wait=60`);
+    const stream = readEvents(
+      `${group.url(follower)}${path}/events`,
+      group.adminKey,
+      undefined,
+      () => false,
+    );
+    await group.request(leader, "DELETE", path);
+    expect(await (await waiting).json()).toMatchObject({ state: "cancelled" });
+    expect((await stream).map(({ data }) => data.phase)).toEqual([
+      ...["ACCEPTED", "PENDING", "CANCELLING", "CANCELLED"],
+    ]);
+  });
+});
+
+/** Whether the last of the twenty jobs has ended. */
+function isAllCancelled(events: readonly ReadEvent[]): boolean {
+  return events.filter(({ data }) => data.state === "cancelled").length >= 20;
+}

@@ -1,0 +1,91 @@
+import { AppError } from "@heddle/base/errors";
+import type { RequestJobCommand } from "@heddle/control/jobs/commands";
+import type { JobRecord } from "@heddle/control/jobs/records";
+import type { ControlState } from "@heddle/control/state";
+import type { FastifyReply } from "fastify";
+import type { CallerRequest } from "../http/access.ts";
+import type { IdempotentChanges } from "../http/idempotent-changes.ts";
+import { parseJsonBody } from "../http/json-body.ts";
+import type { ControlPlane } from "../ports.ts";
+import { viewExplanation } from "./explanation-view.ts";
+import { viewWholeJob } from "./job-view.ts";
+import type { PlanBook } from "./plan-book.ts";
+import type { StateChanges } from "./state-changes.ts";
+import { dryRun, requestedSubmission, type SubmittedJob } from "./submission.ts";
+
+/** States in which a job waits for a place, and can be told why. */
+const WAITING: ReadonlySet<JobRecord["state"]> = new Set(["accepted", "pending"]);
+
+/** What the HTTP routes do with jobs. */
+export class JobService {
+  readonly #control: ControlPlane;
+  readonly #plans: PlanBook;
+  readonly #changes: IdempotentChanges;
+  readonly #waits: StateChanges;
+
+  constructor(
+    control: ControlPlane,
+    plans: PlanBook,
+    changes: IdempotentChanges,
+    waits: StateChanges,
+  ) {
+    this.#control = control;
+    this.#plans = plans;
+    this.#changes = changes;
+    this.#waits = waits;
+  }
+
+  get state(): ControlState {
+    return this.#control.state;
+  }
+
+  /** Resolves when the job is in the log of a majority. */
+  submit(request: CallerRequest, reply: FastifyReply): Promise<SubmittedJob> {
+    const requested = () => requestedSubmission(parseJsonBody(request.body as Buffer));
+    return this.#changes.make(request, reply, requested, (told) => told);
+  }
+
+  dryRun(body: unknown) {
+    return dryRun(this.#control, this.#plans, body);
+  }
+
+  find(id: string): JobRecord {
+    const job = this.state.jobs.get(id);
+    if (!job) throw new AppError("not_found", `No job has the id ${id}.`);
+    return job;
+  }
+
+  /** The job once it is not as it was seen, or as it is when the time is over. */
+  async changed(
+    id: string,
+    seen: string | undefined,
+    waitMs: number,
+    signal: AbortSignal,
+  ): Promise<JobRecord> {
+    const first = this.find(id);
+    const known = seen ?? `"${first.changedIndex}"`;
+    const untilMs = performance.now() + waitMs;
+    for (;;) {
+      const job = this.find(id);
+      const leftMs = untilMs - performance.now();
+      if (signal.aborted || leftMs <= 0 || known !== `"${job.changedIndex}"`) return job;
+      await this.#waits.next(leftMs, signal);
+    }
+  }
+
+  async request(
+    command: RequestJobCommand,
+    request: CallerRequest,
+    reply: FastifyReply,
+  ): Promise<JobRecord> {
+    const requested = () => ({ command, told: command.jobId });
+    return this.#changes.make(request, reply, requested, (id) => this.find(id));
+  }
+
+  /** The whole of a job, with the reasons why it waits where it does. */
+  view(job: JobRecord) {
+    const view = viewWholeJob(this.state, job);
+    if (!WAITING.has(job.state) || job.liveTasks > 0) return { ...view, explanation: null };
+    return { ...view, explanation: viewExplanation(this.#plans.explain(job)) };
+  }
+}

@@ -1,0 +1,146 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
+import {
+  type JobFailure,
+  type JobRecord,
+  type ProgressRecord,
+  type TaskExitRecord,
+  type TaskRecord,
+  taskKey,
+} from "@heddle/control/jobs/records";
+import { executorOf } from "@heddle/control/jobs/task-request";
+import { wantedOf } from "@heddle/control/jobs/wanted";
+import type { ControlState } from "@heddle/control/state";
+import { isoOrNull } from "./explanation-view.ts";
+
+/** A job in a list; times are ISO 8601 UTC. */
+export function viewJob(job: JobRecord, spec: SubmitJob) {
+  return {
+    id: job.id,
+    object: "job",
+    name: job.name,
+    project: job.project,
+    queue: job.queue,
+    labels: spec.labels,
+    algorithm: spec.algorithm ?? null,
+    state: job.state,
+    phase: job.state.toUpperCase(),
+    tasks: job.tasks,
+    gpu_count: spec.resources.gpu_count,
+    priority: spec.resources.priority,
+    qos_level: spec.resources.qos_level,
+    attempt: job.attempt,
+    submitted_at: isoOrNull(job.submittedAtMs),
+    since: isoOrNull(job.sinceMs),
+    first_started_at: isoOrNull(job.firstStartedAtMs),
+    started_at: isoOrNull(job.startedAtMs),
+    ended_at: isoOrNull(job.endedAtMs),
+    progress: job.progress ? viewProgress(job, job.progress) : null,
+    failure: job.failure ? viewFailure(job.failure) : null,
+  };
+}
+
+/** Everything about one job but why it waits. */
+export function viewWholeJob(state: ControlState, job: JobRecord) {
+  const spec = state.specs.get(job.id)!;
+  return {
+    ...viewJob(job, spec),
+    index: job.changedIndex,
+    failures: job.failures,
+    losses: job.losses,
+    preemptions: job.preemptions,
+    live_tasks: job.liveTasks,
+    waiting_for: job.waitingFor,
+    leaving: job.leaving ? { why: job.leaving.why, for_job: job.leaving.forJobId ?? null } : null,
+    due_at: isoOrNull(job.dueMs),
+    not_before: isoOrNull(job.notBeforeMs),
+    promised_start: isoOrNull(job.promisedStartMs),
+    checkpoint: job.checkpoint
+      ? {
+          name: job.checkpoint.name,
+          attempt: job.checkpoint.attempt,
+          step: job.checkpoint.step ?? null,
+          at: isoOrNull(job.checkpoint.atMs),
+        }
+      : null,
+    executor: executorOf(spec),
+    task_list: tasksOf(state, job).map((task) => viewTask(state, job, task)),
+    spec,
+  };
+}
+
+function tasksOf(state: ControlState, job: JobRecord): TaskRecord[] {
+  const tasks: TaskRecord[] = [];
+  for (let rank = 0; rank < job.tasks; rank++) {
+    const task = state.tasks.get(taskKey(job.id, job.attempt, rank));
+    if (task) tasks.push(task);
+  }
+  return tasks;
+}
+
+function viewTask(state: ControlState, job: JobRecord, task: TaskRecord) {
+  const node = state.nodes.get(task.nodeId);
+  return {
+    rank: task.rank,
+    attempt: task.attempt,
+    node: task.nodeId,
+    node_name: node?.offer.name ?? null,
+    devices: task.devices,
+    gpu_milli: task.gpuMilli,
+    simulated: node?.offer.simulated ?? false,
+    phase: task.phase,
+    wanted: wantedOf(job, task).order,
+    exit: task.exit ? viewExit(task.exit) : null,
+  };
+}
+
+function viewExit({ reason, exitCode, signal, message, endedAtMs }: TaskExitRecord) {
+  return {
+    reason: reason ?? null,
+    exit_code: exitCode ?? null,
+    signal: signal ?? null,
+    message: message ?? "",
+    ended_at: isoOrNull(endedAtMs),
+  };
+}
+
+/** A failure with the last lines of the task that failed, where they are at hand. */
+export function viewFailure(failure: JobFailure) {
+  return {
+    reason: failure.reason,
+    cause: failure.cause ?? null,
+    message: failure.message,
+    exit_code: failure.exitCode ?? null,
+    signal: failure.signal ?? null,
+    rank: failure.rank ?? null,
+    node: failure.nodeId ?? null,
+    last_lines: failure.lastLines ?? [],
+  };
+}
+
+/** The latest progress, with the end that it points to. */
+export function viewProgress(job: JobRecord, progress: ProgressRecord) {
+  const { atMs, step, totalSteps, loss, reward, stepsPerSecond, tokensPerSecond } = progress;
+  const share = progress.progress ?? shareOf(step, totalSteps);
+  return {
+    progress: share ?? null,
+    step: step ?? null,
+    total_steps: totalSteps ?? null,
+    loss: loss ?? null,
+    reward: reward ?? null,
+    steps_per_second: stepsPerSecond ?? null,
+    tokens_per_second: tokensPerSecond ?? null,
+    message: progress.message ?? null,
+    at: isoOrNull(atMs),
+    expected_end: isoOrNull(expectedEndMs(job, atMs, share)),
+  };
+}
+
+function shareOf(step: number | undefined, total: number | undefined): number | undefined {
+  if (step === undefined || total === undefined || total <= 0) return undefined;
+  return Math.min(1, step / total);
+}
+
+function expectedEndMs(job: JobRecord, atMs: number, share: number | undefined) {
+  if (share === undefined || share <= 0 || job.startedAtMs === undefined) return undefined;
+  return Math.round(atMs + ((atMs - job.startedAtMs) * (1 - share)) / share);
+}

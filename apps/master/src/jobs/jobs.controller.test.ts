@@ -1,0 +1,282 @@
+import { jobId } from "@heddle/control/jobs/testing/specs";
+import { afterEach, beforeEach, describe, expect, it, test } from "vitest";
+import { JobApi } from "../../test/job-api.ts";
+
+let api: JobApi;
+
+beforeEach(async () => {
+  api = await JobApi.start();
+  await api.join("a");
+});
+
+afterEach(() => api.close());
+
+describe("POST /jobs", () => {
+  it("answers 202 with the id, the state and the time, and where the job is", async () => {
+    const { status, headers, body } = await api.call("POST", "/jobs", { name: "n", command: "x" });
+    expect(status).toBe(202);
+    expect(body).toEqual({
+      job_id: expect.stringMatching(/^job_[0-7][0-9A-HJKMNP-TV-Z]{25}$/),
+      state: "accepted",
+      submitted_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
+    });
+    expect(headers.get("location")).toBe(`/api/v1/jobs/${body?.job_id}`);
+  });
+
+  it("replays the answer to a repeated Idempotency-Key, and makes one job", async () => {
+    const once = { "idempotency-key": "k-1" };
+    const first = await api.call("POST", "/jobs", { name: "n", command: "x" }, once);
+    const again = await api.call("POST", "/jobs", { name: "n", command: "x" }, once);
+    expect(again.body).toEqual(first.body);
+    expect(again.headers.get("idempotency-replayed")).toBe("true");
+    const other = await api.call("POST", "/jobs", { name: "m", command: "x" }, once);
+    expect(other.status).toBe(422);
+    expect(api.master.control.state.jobs.size).toBe(1);
+  });
+
+  it.each([
+    ["an unknown field", { colour: "red" }, 400, "#"],
+    ["a bad resource", { resources: { gpu_count: -1 } }, 400, "#/resources/gpu_count"],
+    ["nothing to run", { command: undefined }, 422, "#/command"],
+    [
+      "a kind of GPU without GPUs",
+      { resources: { gpu_type: "H100" } },
+      422,
+      "#/resources/gpu_type",
+    ],
+    ["1.5 GPUs", { resources: { gpu_count: 1.5 } }, 422, "#/resources/gpu_count"],
+    [
+      "3 GPUs over 2 tasks",
+      { tasks: 2, resources: { gpu_count: 3 } },
+      422,
+      "#/resources/gpu_count",
+    ],
+    ["a tolerance of all", { tasks: 2, failure_tolerance: 2 }, 422, "#/failure_tolerance"],
+    ["hyperparameters of nothing", { config: { lr: 1 } }, 422, "#/config"],
+    ["an unknown queue", { queue: "fast" }, 422, "#/queue"],
+    ["an unknown dependency", { dependencies: ["gone"] }, 422, "#/dependencies/0"],
+    ["a dependency on itself", { dependencies: ["n"] }, 422, "#/dependencies/0"],
+  ])("refuses %s with a pointer", async (_what, change, status, pointer) => {
+    const reply = await api.call("POST", "/jobs", { name: "n", command: "x", ...change });
+    expect(reply.status).toBe(status);
+    expect(reply.headers.get("content-type")).toContain("application/problem+json");
+    expect(reply.body?.errors).toMatchObject([{ pointer }]);
+  });
+
+  it("refuses a cycle of dependencies with its path, and a second live job of a name", async () => {
+    const [a, b] = [jobId(1), jobId(2)];
+    const spec = { command: "x", name: "a" };
+    expect((await api.call("POST", "/jobs", { ...spec, id: a, dependencies: [b] })).status).toBe(
+      202,
+    );
+    const cycle = { ...spec, name: "b", id: b, dependencies: [a] };
+    const refused = await api.call("POST", "/jobs", cycle);
+    expect(refused.status).toBe(422);
+    expect(refused.body?.detail).toContain(`${b} -> ${a} -> ${b}`);
+    const twice = await api.call("POST", "/jobs", spec);
+    expect(twice.status).toBe(409);
+  });
+
+  it("says with dry_run where the job would go or why it would wait, and changes nothing", async () => {
+    const index = api.master.control.appliedIndex;
+    const dry = (gpus: number) =>
+      api.call("POST", "/jobs?dry_run=true", {
+        ...{ name: "n", command: "x", tasks: 1, resources: { gpu_count: gpus } },
+      });
+    const fits = await dry(2);
+    expect(fits.status).toBe(200);
+    expect(fits.body).toMatchObject({ verdict: "would_start", placement: [{ node: "a" }] });
+    const never = await dry(8);
+    expect(never.body).toMatchObject({ verdict: "unsatisfiable", placement: [] });
+    expect(never.body?.never_fits).toMatchObject([{ reason: "InsufficientGpu" }]);
+    expect(api.master.control.appliedIndex).toBe(index);
+  });
+
+  it("takes 200 at once, each under an id of its own", async () => {
+    const jobs = Array.from({ length: 200 }, (_, n) => api.submit({ name: `n${n}` }));
+    expect(new Set(await Promise.all(jobs)).size).toBe(200);
+    expect(api.master.control.state.jobs.size).toBe(200);
+  });
+});
+
+describe("GET /jobs", () => {
+  it("lists newest first, page by page, under its filters and with a cursor nobody can make", async () => {
+    for (let n = 0; n < 5; n++) {
+      await api.submit({ name: `n${n}`, labels: { odd: String(n % 2) }, algorithm: "ppo" });
+    }
+    const first = await api.call("GET", "/jobs?limit=2&label=odd=0&algorithm=ppo");
+    const names = (reply: typeof first) => reply.body?.data?.map((job) => job.name);
+    expect(names(first)).toEqual(["n4", "n2"]);
+    const cursor = first.body?.next_cursor;
+    const rest = await api.call("GET", `/jobs?limit=2&label=odd=0&algorithm=ppo&cursor=${cursor}`);
+    expect(names(rest)).toEqual(["n0"]);
+    expect(rest.body).toMatchObject({ has_more: false, next_cursor: null });
+    expect((await api.call("GET", `/jobs?limit=2&cursor=${cursor}`)).status).toBe(400);
+    expect((await api.call("GET", "/jobs?cursor=AAAA")).status).toBe(400);
+    expect((await api.call("GET", "/jobs?state=asleep")).status).toBe(400);
+    expect((await api.call("GET", "/jobs?colour=red")).status).toBe(400);
+    expect(names(await api.call("GET", "/jobs?state=failed,cancelled"))).toEqual([]);
+    expect(names(await api.call("GET", "/jobs?since=2999-01-01T00:00:00Z"))).toEqual([]);
+  });
+});
+
+describe("GET /jobs/{id}", () => {
+  it("explains a job that waits: blockers with numbers, nodes, an estimate, the smallest change", async () => {
+    await api.run(await api.submit({ resources: { gpu_count: 3 }, max_runtime_hours: 1 }));
+    const id = await api.submit({ name: "big", tasks: 1, resources: { gpu_count: 4 } });
+    await api.reached(id, "pending");
+    const { body } = await api.call("GET", `/jobs/${id}`);
+    expect(body).toMatchObject({ state: "pending", phase: "PENDING", attempt: 0 });
+    expect(body?.explanation).toMatchObject({
+      blockers: [{ reason: "InsufficientGpu", requested: 4_000, free: 1_000, limit: 4_000 }],
+      nodes: { total: 1 },
+      start_estimate: { likely: expect.stringContaining("T") },
+    });
+    expect(body?.explanation?.changes[0]).toMatchObject({ field: "gpu_count", to: 1 });
+  });
+
+  it("answers 304 to its ETag, and waits for a change with ?wait", async () => {
+    const id = await api.submit({ dependencies: [], resources: { gpu_count: 4 } });
+    await api.run(id);
+    const seen = await api.call("GET", `/jobs/${id}`);
+    const etag = seen.headers.get("etag")!;
+    const none = { "if-none-match": etag };
+    expect((await api.call("GET", `/jobs/${id}`, undefined, none)).status).toBe(304);
+    expect((await api.call("GET", `/jobs/${id}?wait=0.05`, undefined, none)).status).toBe(304);
+    const waiting = api.call("GET", `/jobs/${id}?wait=30`, undefined, none);
+    await api.report(id, "exited", { endedAtMs: 1 });
+    expect((await waiting).body).toMatchObject({ state: "succeeded" });
+    expect((await api.call("GET", `/jobs/${id}?wait=61`)).status).toBe(400);
+  });
+
+  it("is 404 for what it does not know, on every route of a job", async () => {
+    const path = `/jobs/${jobId(9)}`;
+    expect((await api.call("GET", path)).status).toBe(404);
+    expect((await api.call("GET", `${path}/events`)).status).toBe(404);
+    expect((await api.call("DELETE", path)).status).toBe(404);
+    expect((await api.call("POST", `${path}/suspend`)).status).toBe(404);
+  });
+});
+
+describe("requests to a job", () => {
+  it("cancel one that waits at once, twice alike, and refuse it where If-Match is old", async () => {
+    const id = await api.submit({ dependencies: [jobId(7)] });
+    const stale = { "if-match": '"1"' };
+    expect((await api.call("DELETE", `/jobs/${id}`, undefined, stale)).status).toBe(412);
+    await api.reached(id, "pending");
+    const { headers: now } = await api.call("GET", `/jobs/${id}`);
+    const seen = { "if-match": now.get("etag")! };
+    const done = await api.call("DELETE", `/jobs/${id}`, undefined, seen);
+    expect(done.body).toMatchObject({ state: "cancelled" });
+    expect((await api.call("DELETE", `/jobs/${id}`)).status).toBe(202);
+    expect((await api.call("POST", `/jobs/${id}/resume`)).status).toBe(409);
+  });
+
+  it("suspend has it checkpoint and leave; resume starts it again as another attempt", async () => {
+    const id = await api.submit();
+    await api.run(id);
+    const leaving = await api.call("POST", `/jobs/${id}/suspend`);
+    expect(leaving.body).toMatchObject({ state: "checkpointing", leaving: { why: "suspend" } });
+    await api.report(id, "stopping");
+    await api.report(id, "exited", { endedAtMs: 1 });
+    await api.reached(id, "suspended");
+    expect((await api.call("POST", `/jobs/${id}/resume`)).status).toBe(202);
+    await api.reached(id, "scheduled");
+    expect((await api.call("GET", `/jobs/${id}`)).body).toMatchObject({ attempt: 2, failures: 0 });
+  });
+
+  it("need their permissions", async () => {
+    const { text } = await api.master.addKey({ scopes: ["jobs:read"] });
+    const id = await api.submit();
+    const as = (method: string, path: string, body?: unknown) =>
+      api.call(method, path, body, {}, text).then(({ status }) => status);
+    expect(await as("GET", `/jobs/${id}`)).toBe(200);
+    expect(await as("POST", "/jobs", { name: "n", command: "x" })).toBe(403);
+    expect(await as("DELETE", `/jobs/${id}`)).toBe(403);
+    expect(await as("PUT", "/queues/q", {})).toBe(403);
+    expect(await as("POST", "/workers/a/drain")).toBe(403);
+  });
+});
+
+test("a job that fails tells why once, with rank, node, exit code and its last lines", async () => {
+  const id = await api.submit();
+  await api.run(id);
+  const exit = { reason: "ExitCode", exitCode: 3, message: "exit code 3", lastLines: ["a", "b"] };
+  await api.report(id, "exited", { ...exit, reason: "ExitCode", endedAtMs: 1 });
+  const { body } = await api.call("GET", `/jobs/${id}/events`);
+  const failed = (body?.data ?? []).filter((event) => event.phase === "FAILED");
+  expect(failed).toHaveLength(1);
+  expect(failed[0]?.failure).toMatchObject({
+    ...{ reason: "ExitCode", exit_code: 3, rank: 0, node: "a", last_lines: ["a", "b"] },
+  });
+});
+
+test("a job that can never run here fails as Unsatisfiable with the numbers", async () => {
+  const id = await api.submit({ tasks: 1, resources: { gpu_count: 64 } });
+  await api.reached(id, "failed");
+  const { body } = await api.call("GET", `/jobs/${id}`);
+  expect(body?.failure).toMatchObject({ reason: "Unsatisfiable" });
+  expect(body?.failure?.message).toMatch(/InsufficientGpu.*64000 requested/);
+});
+
+test("a job fails as DeadlineExceeded at its bound", async () => {
+  const id = await api.submit({ max_runtime_hours: 0.3 / 3_600 });
+  await api.run(id);
+  await api.reached(id, "failed");
+  const { body } = await api.call("GET", `/jobs/${id}`);
+  expect(body?.failure).toMatchObject({ reason: "DeadlineExceeded" });
+});
+
+test("a drained worker's job moves to another, and a resumed worker takes work again", async () => {
+  const id = await api.submit();
+  await api.run(id);
+  await api.join("b");
+  const drained = await api.call("POST", "/workers/a/drain", { deadline_seconds: 60 });
+  expect(drained).toMatchObject({ status: 202, body: { status: "draining" } });
+  await api.report(id, "stopping");
+  await api.report(id, "exited", { endedAtMs: 1 });
+  await api.reached(id, "scheduled");
+  const { body } = await api.call("GET", `/jobs/${id}`);
+  expect(body?.task_list).toMatchObject([{ node: "b", attempt: 2, simulated: true }]);
+  expect((await api.call("GET", "/workers/a")).body).toMatchObject({ status: "drained" });
+  expect((await api.call("POST", "/workers/a/drain")).status).toBe(202);
+  expect((await api.call("POST", "/workers/a/resume")).body).toMatchObject({ status: "ready" });
+  expect((await api.call("POST", "/workers/x/drain")).status).toBe(404);
+});
+
+test("queues and projects are set, shown and kept to", async () => {
+  const queue = await api.call("PUT", "/queues/batch", { strategy: "binpack", max_length: 1 });
+  expect(queue.body).toMatchObject({
+    name: "batch",
+    strategy: "binpack",
+    max_length: 1,
+    length: 0,
+  });
+  await api.submit({ queue: "batch", project: "p", resources: { gpu_count: 2 } });
+  const full = await api.call("POST", "/jobs", { name: "n", command: "x", queue: "batch" });
+  expect(full).toMatchObject({ status: 429, body: { code: "insufficient_quota" } });
+  await api.call("PUT", "/projects/p", { weight: 2, quota: { gpu_count: 2, gpu_hours: 100 } });
+  const id = await api.submit({ name: "second", project: "p", max_runtime_hours: 1 });
+  await api.reached(id, "pending");
+  const { body } = await api.call("GET", `/jobs/${id}`);
+  expect(body?.explanation?.blockers).toMatchObject([
+    { reason: "QuotaExceeded", resource: "gpu_milli", requested: 1_000, free: 0, limit: 2_000 },
+  ]);
+  const project = await api.call("GET", "/projects/p");
+  expect(project.body).toMatchObject({ weight: 2, usage: { gpus: 2 } });
+  expect((await api.call("PUT", "/projects/p", { weight: 0 })).status).toBe(400);
+});
+
+test("the cluster's figures of jobs count states, reasons, idle and broken GPUs, and GPU-hours", async () => {
+  await api.run(await api.submit({ project: "p", resources: { gpu_count: 0.5 } }));
+  const id = await api.submit({ name: "big", tasks: 1, resources: { gpu_count: 4 } });
+  await api.reached(id, "pending");
+  const { body } = await api.call("GET", "/cluster/jobs");
+  expect(body).toMatchObject({
+    jobs: { running: 1, pending: 1 },
+    pending_by_reason: { InsufficientGpu: 1 },
+    gpus: { total: 4, held: 0.5, idle_percent: 87.5, fragmentation_percent: 14.29 },
+    scheduler: { starts: 1, admission_ms: { p99: expect.any(Number) } },
+    gpu_hours: { p: expect.any(Number) },
+  });
+});

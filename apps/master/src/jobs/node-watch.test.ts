@@ -1,0 +1,146 @@
+import { nodeOffer } from "@heddle/control/jobs/testing/specs";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { expect, test } from "vitest";
+import { VolatileControl } from "../../test/test-master.ts";
+import type { GpuView, NodeView } from "../ports.ts";
+import { gpuTypeOf } from "./node-offer.ts";
+import { NodeWatch } from "./node-watch.ts";
+
+const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
+const gpu: GpuView = {
+  ...{ index: 0, uuid: "u", name: "NVIDIA H100 80GB HBM3", memoryBytes: 85e9, memoryUsedBytes: 0 },
+  ...{ utilizationPercent: 0, temperatureCelsius: 0, powerWatts: 0, simulated: false, fault: "" },
+};
+
+/** A watch whose time the test sets, over nodes that report until they are silenced. */
+class Watched {
+  readonly control = new VolatileControl();
+  readonly nodes = new Map<string, NodeView>();
+  readonly silent = new Set<string>();
+  nowMs = 1_000_000;
+  readonly watch = new NodeWatch({
+    control: this.control,
+    directory: { nodes: () => this.#views(), pull: () => raise(), replicasOf: () => [] },
+    clock: { wallMs: () => this.nowMs, monotonicMs: () => this.nowMs },
+    log: silentLog,
+    nodeLostMs: 30_000,
+    leaseMs: 150_000,
+  });
+
+  constructor(ids: readonly string[]) {
+    for (const id of ids) this.nodes.set(id, view(id));
+  }
+
+  #views(): NodeView[] {
+    for (const [id, node] of this.nodes) {
+      if (!this.silent.has(id)) this.nodes.set(id, { ...node, lastSeenMs: this.nowMs });
+    }
+    return [...this.nodes.values()];
+  }
+
+  /** Looks every second for so long. */
+  async pass(ms: number): Promise<void> {
+    for (const end = this.nowMs + ms; this.nowMs < end; ) {
+      this.nowMs += 1_000;
+      await this.watch.look();
+    }
+  }
+
+  get states(): Record<string, string> {
+    return Object.fromEntries([...this.control.state.nodes].map(([id, { state }]) => [id, state]));
+  }
+}
+
+function raise(): never {
+  throw new Error("the watch pulls nothing");
+}
+
+function view(id: string): NodeView {
+  const { labels, taints, rack, fabric, executors, incarnation } = nodeOffer(id);
+  const offer = { labels, taints, rack, fabric, executors, incarnation };
+  return {
+    ...{ state: "ready", diskBytes: 0, diskUsedBytes: 0 },
+    ...{ id, kind: "worker", name: id, address: `${id}:1`, version: "1", attachedAtMs: 0 },
+    ...{ lastSeenMs: 0, cpuPercent: 0, cpuCount: 8, memoryBytes: 2 ** 34, memoryUsedBytes: 0 },
+    ...{ gpus: [gpu], replicas: [], state: "ready", diskBytes: 0, diskUsedBytes: 0 },
+    offer: { ...offer, localSsdBytes: 1e12, ioOperationsPerSec: 0, networkMbps: 0 },
+  } as NodeView;
+}
+
+test("nodes that attach join once, and one whose device is sick has that device taken out", async () => {
+  const watched = new Watched(["a", "b"]);
+  await watched.pass(2_000);
+  const index = watched.control.appliedIndex;
+  await watched.pass(5_000);
+  expect(watched.control.appliedIndex).toBe(index);
+  expect(watched.control.state.nodes.get("a")?.offer).toMatchObject({
+    ...{ cpuMilli: 8_000, memoryMib: 16_384, gpuType: "H100", gpuMemoryGb: 85, gpuCount: 1 },
+  });
+  watched.nodes.set("a", { ...view("a"), gpus: [{ ...gpu, fault: "Xid 79" }] });
+  await watched.pass(1_000);
+  expect(watched.control.state.nodes.get("a")?.quarantined).toMatchObject([
+    { device: 0, why: "Xid 79" },
+  ]);
+});
+
+test("a silent node is lost after 30 s, its tasks fenced after the lease, and joins again", async () => {
+  const watched = new Watched(["a", "b", "c"]);
+  await watched.pass(1_000);
+  watched.silent.add("a");
+  await watched.pass(29_000);
+  expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready" });
+  await watched.pass(2_000);
+  expect(watched.states).toEqual({ a: "lost", b: "ready", c: "ready" });
+  const { fencedAtMs = 0, lostAtMs = 0 } = watched.control.state.nodes.get("a")!;
+  expect(fencedAtMs - lostAtMs).toBe(155_000);
+  watched.silent.delete("a");
+  await watched.pass(1_000);
+  expect(watched.states).toMatchObject({ a: "ready" });
+});
+
+test("a node that is no longer attached is lost as well, and a parameter server is never one", async () => {
+  const watched = new Watched(["a", "b", "c"]);
+  watched.nodes.set("p", { ...view("p"), offer: undefined });
+  await watched.pass(1_000);
+  watched.nodes.delete("a");
+  await watched.pass(31_000);
+  expect(watched.states).toEqual({ a: "lost", b: "ready", c: "ready" });
+});
+
+test("where most nodes fall silent none is lost for two minutes, and each once its lease is over", async () => {
+  const watched = new Watched(["a", "b", "c"]);
+  await watched.pass(1_000);
+  for (const id of ["a", "b", "c"]) watched.silent.add(id);
+  await watched.pass(120_000);
+  expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready" });
+  watched.silent.delete("a");
+  watched.silent.delete("b");
+  await watched.pass(1_000);
+  expect(watched.states).toEqual({ a: "ready", b: "ready", c: "lost" });
+  const all = new Watched(["a", "b"]);
+  await all.pass(1_000);
+  for (const id of ["a", "b"]) all.silent.add(id);
+  await all.pass(152_000);
+  expect(all.states).toEqual({ a: "lost", b: "lost" });
+});
+
+test("time in which this process stood still is no node's silence", async () => {
+  const watched = new Watched(["a", "b", "c"]);
+  await watched.pass(1_000);
+  watched.nodes.delete("a");
+  await watched.pass(1_000);
+  watched.nowMs += 60_000;
+  await watched.watch.look();
+  expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready" });
+});
+
+test.each([
+  ["NVIDIA H100 80GB HBM3", "H100"],
+  ["H100-80GB", "H100"],
+  ["Tesla V100-SXM2-16GB", "V100"],
+  ["NVIDIA GeForce RTX 4090", "RTX4090"],
+  ["NVIDIA L40S", "L40S"],
+  ["something else", "something else"],
+])("the device %s is of the type %s", (name, type) => {
+  expect(gpuTypeOf(name)).toBe(type);
+});

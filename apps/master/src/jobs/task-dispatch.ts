@@ -1,0 +1,230 @@
+import type { Clock } from "@heddle/base/clock";
+import { toAppError } from "@heddle/base/errors";
+import type { TaskReportEntry } from "@heddle/control/jobs/commands";
+import type { ProgressRecord } from "@heddle/control/jobs/records";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { propose } from "../control/propose.ts";
+import type { ControlPlane, NodeDirectory } from "../ports.ts";
+import { ProgressBook } from "./progress-book.ts";
+import { TaskLink } from "./task-link.ts";
+import { lostWord, newsOf, orderFor, orderForStranger } from "./task-orders.ts";
+
+/** Rounds come at least so often, and after a change no sooner than this. */
+const roundMs = 250;
+const pauseMs = 5;
+/** What one worker says goes into the log in commands of so many entries. */
+const maxEntries = 256;
+/** After a proposal that failed, a worker's word waits so long. */
+const retryMs = 500;
+
+export interface TaskDispatchOptions {
+  readonly control: ControlPlane;
+  readonly directory: NodeDirectory;
+  readonly credentials: NodeCredentials;
+  readonly masterId: string;
+  readonly clock: Clock;
+  readonly log: NodeLog;
+  readonly leaseMs: number;
+  /** Between two entries of one job's progress in the log. */
+  readonly progressMs: number;
+  /** Whether this master acts for the group now. */
+  leads(): boolean;
+}
+
+/**
+ * The leader's hands: holds what the state wants of each worker's tasks against what the worker
+ * says, tells it what differs, and puts its word into the log. It keeps nothing that matters: a new
+ * leader opens its own sessions, and running tasks are not disturbed.
+ */
+export class TaskDispatch {
+  readonly #options: TaskDispatchOptions;
+  readonly #links = new Map<string, TaskLink>();
+  readonly #progress: ProgressBook;
+  readonly #unsubscribe: () => void;
+  readonly #timer: NodeJS.Timeout;
+  /** Workers whose word is on its way into the log. */
+  readonly #reporting = new Set<string>();
+  #progressWritten: Promise<void> = Promise.resolve();
+  #progressLookedMs = 0;
+  /** At most a third of the time goes to rounds, however much there is to compare. */
+  #pauseMs = pauseMs;
+  #roundQueued: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  constructor(options: TaskDispatchOptions) {
+    this.#options = options;
+    this.#progress = new ProgressBook(options.progressMs);
+    this.#unsubscribe = options.control.onApplied(() => this.#queueRound());
+    this.#timer = setInterval(() => this.#round(), roundMs);
+    this.#timer.unref();
+  }
+
+  /** The latest progress that a worker told this master; only the leader hears any. */
+  progressOf(jobId: string): ProgressRecord | undefined {
+    return this.#progress.latest(jobId);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#unsubscribe();
+    clearInterval(this.#timer);
+    clearTimeout(this.#roundQueued);
+    this.#closeLinks();
+  }
+
+  #queueRound(): void {
+    if (this.#closed || this.#roundQueued) return;
+    this.#roundQueued = setTimeout(() => {
+      this.#roundQueued = undefined;
+      this.#round();
+    }, this.#pauseMs);
+    this.#roundQueued.unref();
+  }
+
+  #round(): void {
+    if (this.#closed) return;
+    if (!this.#options.leads()) {
+      this.#closeLinks();
+      return;
+    }
+    const { control, clock } = this.#options;
+    const startedMs = clock.monotonicMs();
+    this.#alignLinks();
+    for (const link of this.#links.values()) {
+      if (!link.isReady) continue;
+      this.#order(link);
+      void this.#report(link);
+    }
+    this.#progress.keepOnly((jobId) => control.jobs.live.has(jobId));
+    this.#pauseMs = Math.max(pauseMs, 2 * (clock.monotonicMs() - startedMs));
+    if (clock.monotonicMs() - this.#progressLookedMs < roundMs) return;
+    this.#progressLookedMs = clock.monotonicMs();
+    void this.#writeProgress(new Set());
+  }
+
+  /** One session with each attached worker, of this leader's term. */
+  #alignLinks(): void {
+    const { control, directory, credentials, masterId, leaseMs, log } = this.#options;
+    const term = control.group?.status().term ?? 1;
+    // What a node said before it was lost counts no more: when it is back, it is asked anew.
+    const isLost = (id: string) => (control.state.nodes.get(id)?.state ?? "lost") === "lost";
+    const workers = directory.nodes().filter(({ id, kind }) => kind === "worker" && !isLost(id));
+    const addresses = new Map(workers.map(({ id, address }) => [id, address]));
+    for (const [node, link] of this.#links) {
+      // A worker that is not attached may still be spoken to, and leave its tasks in order.
+      const isSpokenTo = link.isReady && !isLost(node);
+      const address = addresses.get(node) ?? (isSpokenTo ? link.address : undefined);
+      if (address === link.address && link.term === term) continue;
+      link.close();
+      this.#links.delete(node);
+    }
+    for (const [node, address] of addresses) {
+      if (this.#links.has(node)) continue;
+      const link = new TaskLink({
+        ...{ node, address, credentials, masterId, term, leaseMs, log },
+        mayRenew: () => this.#mayRenew(node, term),
+        onReport: () => this.#queueRound(),
+        onProgress: (status) => this.#progress.take(status),
+      });
+      this.#links.set(node, link);
+    }
+  }
+
+  /** From the moment at which a node is held for lost, its leases must run out. */
+  #mayRenew(node: string, term: number): boolean {
+    const { control, leads } = this.#options;
+    const record = control.state.nodes.get(node);
+    const isTerm = (control.group?.status().term ?? 1) === term;
+    return leads() && isTerm && record !== undefined && record.state !== "lost";
+  }
+
+  /** Tells the worker what the state wants otherwise. */
+  #order(link: TaskLink): void {
+    const { control, clock } = this.#options;
+    const { state, jobs } = control;
+    const wallMs = clock.wallMs();
+    const nowMs = clock.monotonicMs();
+    const keys = new Set([...(jobs.tasksByNode.get(link.node) ?? []), ...link.statuses.keys()]);
+    for (const key of keys) {
+      const status = link.statuses.get(key);
+      const record = state.tasks.get(key);
+      const isHere = record?.nodeId === link.node;
+      const command = isHere
+        ? orderFor(state, record, status, wallMs)
+        : status && orderForStranger(status);
+      if (command) link.order(key, command, nowMs);
+      else link.settle(key);
+      if (command?.forget) link.forget(key);
+    }
+  }
+
+  /** Puts what is new of the worker's word into the log, one command at a time. */
+  async #report(link: TaskLink): Promise<void> {
+    if (this.#reporting.has(link.node)) return;
+    const { control, clock, log } = this.#options;
+    const entries = this.#newsOf(link);
+    if (entries.length === 0) return;
+    this.#reporting.add(link.node);
+    try {
+      // What the next attempt resumes from has to be known before this one is over.
+      const ended = new Set(entries.filter(({ phase }) => phase === "exited").map(jobIdOf));
+      if (ended.size > 0) await this.#writeProgress(ended);
+      const { node: nodeId } = link;
+      await propose(control, {
+        type: "tasks.report",
+        atMs: clock.wallMs(),
+        nodeId,
+        reports: entries,
+      });
+      this.#reporting.delete(link.node);
+      this.#queueRound();
+    } catch (error) {
+      log.warn({ node: link.node, error: toAppError(error).message }, "tasks: reporting again");
+      setTimeout(() => this.#reporting.delete(link.node), retryMs).unref();
+    }
+  }
+
+  #newsOf(link: TaskLink): TaskReportEntry[] {
+    const { control, clock } = this.#options;
+    const entries: TaskReportEntry[] = [];
+    const keys = new Set([
+      ...link.statuses.keys(),
+      ...(control.jobs.tasksByNode.get(link.node) ?? []),
+    ]);
+    for (const key of keys) {
+      const record = control.state.tasks.get(key);
+      if (record?.nodeId !== link.node) continue;
+      const status = link.statuses.get(key);
+      const entry = status ? newsOf(record, status) : lostWord(record, clock.wallMs());
+      if (entry) entries.push(entry);
+      if (entries.length >= maxEntries) break;
+    }
+    return entries;
+  }
+
+  /** Puts the progress of jobs whose turn it is into the log, and of those named; one at a time. */
+  #writeProgress(urgent: ReadonlySet<string>): Promise<void> {
+    this.#progressWritten = this.#progressWritten.then(async () => {
+      const { control, clock, log } = this.#options;
+      const entries = this.#progress.due(clock.monotonicMs(), urgent);
+      if (entries.length === 0 || this.#closed) return;
+      try {
+        await propose(control, { type: "jobs.progress", atMs: clock.wallMs(), entries });
+        this.#progress.written(entries, clock.monotonicMs());
+      } catch (error) {
+        log.warn({ error: toAppError(error).message }, "progress was not put into the log");
+      }
+    });
+    return this.#progressWritten;
+  }
+
+  #closeLinks(): void {
+    for (const link of this.#links.values()) link.close();
+    this.#links.clear();
+  }
+}
+
+function jobIdOf({ jobId }: TaskReportEntry): string {
+  return jobId;
+}

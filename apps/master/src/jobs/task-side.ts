@@ -1,0 +1,75 @@
+import { join } from "node:path";
+import type { Server } from "@grpc/grpc-js";
+import { systemClock } from "@heddle/base/clock";
+import { taskKey } from "@heddle/control/jobs/records";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import type { LogName } from "../logs/log-name.ts";
+import { LogReader } from "../logs/log-reader.ts";
+import { LogRepair } from "../logs/log-repair.ts";
+import { LogService } from "../logs/log-service.ts";
+import { LogStore } from "../logs/log-store.ts";
+import type { ControlPlane, NodeDirectory } from "../ports.ts";
+import { leads } from "./leader-loop.ts";
+import { TaskDispatch } from "./task-dispatch.ts";
+
+/** Between two entries of one job's progress in the log. */
+const progressMs = 10_000;
+
+export interface TaskSideOptions {
+  /** Where workers ship logs to; not closed with this. */
+  readonly server: Server;
+  readonly control: ControlPlane;
+  readonly directory: NodeDirectory;
+  readonly credentials: NodeCredentials;
+  readonly masterId: string;
+  readonly dataDirectory: string;
+  readonly leaseMs: number;
+  /** What this master keeps of the logs of tasks. */
+  readonly taskLogs: { readonly maxBytes: number; readonly maxAgeMs: number };
+  readonly logger: NodeLog;
+}
+
+export interface TaskSide {
+  readonly dispatch: TaskDispatch;
+  readonly logs: LogReader;
+  close(): Promise<void>;
+}
+
+/** The master's side of running tasks: the words with workers, and the logs that they ship. */
+export function startTaskSide(options: TaskSideOptions): TaskSide {
+  const { control, directory, credentials, logger: log } = options;
+  const logDirectory = join(options.dataDirectory, "task-logs");
+  const store = new LogStore({ directory: logDirectory, ...options.taskLogs, log });
+  new LogService(options.server, store, () => control.state);
+  const sources = (name: LogName) => sourcesOf(name, control, directory);
+  const repair = new LogRepair({ store, credentials, sources, log });
+  const logs = new LogReader({
+    store,
+    repair,
+    state: () => control.state,
+    isAttached: (nodeId) =>
+      directory.nodes().some(({ id, state }) => id === nodeId && state === "ready"),
+  });
+  const dispatch = new TaskDispatch({
+    ...{ control, directory, credentials, log, progressMs },
+    masterId: options.masterId,
+    leaseMs: options.leaseMs,
+    clock: systemClock,
+    leads: () => leads(control),
+  });
+  const close = async () => {
+    dispatch.close();
+    await store.close();
+  };
+  return { dispatch, logs, close };
+}
+
+/** Who may have what this master lacks of a log: the other masters, then the task's worker. */
+function sourcesOf(name: LogName, control: ControlPlane, directory: NodeDirectory): string[] {
+  const group = control.group?.status();
+  const masters = group?.members.filter(({ id }) => id !== group.id) ?? [];
+  const task = control.state.tasks.get(taskKey(name.jobId, name.attempt, name.rank));
+  const worker = directory.nodes().filter(({ id }) => id === task?.nodeId);
+  return [...masters, ...worker].map(({ address }) => address);
+}

@@ -1,0 +1,121 @@
+import { afterEach, expect, test, vi } from "vitest";
+import { JobCluster } from "../../test/job-cluster.ts";
+import { eventually } from "../../test/master-group.ts";
+
+let cluster: JobCluster;
+/** Processes start and leaders change slowly on a machine that does other things too. */
+vi.setConfig({ testTimeout: 120_000 });
+
+const small = { cpu_cores: 0.2, memory_gb: 0.2 };
+
+afterEach(() => cluster.close());
+
+test("a command of two tasks runs through a master and workers; its logs and end are told", async () => {
+  cluster = new JobCluster(1, { leaseMs: 30_000, nodeLostMs: 10_000 });
+  await cluster.masters.startAll();
+  await cluster.startWorker("worker-1");
+  const id = await cluster.submit({
+    name: "two",
+    command: 'echo "rank $RANK of $WORLD_SIZE, $HEDDLE_PEERS"; echo warn >&2',
+    tasks: 2,
+    resources: small,
+  });
+  const job = await cluster.reaches(id, "succeeded");
+  expect(job).toMatchObject({ attempt: 1, failure: null });
+  await eventually("all lines are there", async () => {
+    const lines = (await cluster.logs(id)).trim().split("\n");
+    return lines.length === 4 && (await cluster.logs(id, "rank=1&stream=stderr")) === "warn\n";
+  });
+  expect(await cluster.logs(id, "rank=1&stream=stdout&follow=true")).toMatch(
+    /^rank 1 of 2, 127\.0\.0\.1:\d+,127\.0\.0\.1:\d+\n$/,
+  );
+});
+
+test("follow over a leader's and a worker's death loses and repeats no line, and all is readable after", async () => {
+  cluster = new JobCluster(3, { leaseMs: 30_000, nodeLostMs: 4_000 });
+  await cluster.masters.startAll();
+  await cluster.startWorker("worker-1");
+  const leader = await cluster.masters.leader();
+  const [reader = "", other = ""] = cluster.masters.names.filter((name) => name !== leader);
+  const line = "i=0; while [ $i -lt 250 ]; do i=$((i+1)); echo line $i; sleep 0.03; done";
+  const id = await cluster.submit({ name: "lines", command: line, resources: small }, reader);
+  await cluster.reaches(id, "running");
+  const followed = cluster.follow(id, reader);
+  await eventually("lines come", async () => followed.lines.length > 20);
+  await cluster.masters.end(leader, "SIGKILL");
+  await eventually("a new leader has it", async () => (await cluster.masters.leader()) !== leader);
+  await followed.ended;
+  const wanted = Array.from({ length: 250 }, (_, i) => `line ${i + 1}`);
+  expect(followed.lines).toEqual(wanted);
+  expect(await cluster.job(id, other)).toMatchObject({ state: "succeeded", attempt: 1 });
+  await cluster.end("worker-1", "SIGKILL");
+  expect(await cluster.logs(id, "stream=stdout", other)).toBe(`${wanted.join("\n")}\n`);
+  // Resumed from any cursor on another master, the rest follows to the byte.
+  const cut = followed.cursors[Math.floor(followed.cursors.length / 2)] ?? { after: 0, cursor: "" };
+  const rest = await cluster.logs(id, `cursor=${cut.cursor}`, other);
+  expect(rest).toBe(`${wanted.slice(cut.after).join("\n")}\n`);
+});
+
+test("a worker that is killed and comes back within its lease loses no task", async () => {
+  cluster = new JobCluster(1, { leaseMs: 60_000, nodeLostMs: 20_000 });
+  await cluster.masters.startAll();
+  await cluster.startWorker("worker-1");
+  const id = await cluster.submit({
+    ...{ name: "kept", resources: small },
+    command: "i=0; while [ $i -lt 80 ]; do i=$((i+1)); echo line $i; sleep 0.05; done",
+  });
+  await cluster.reaches(id, "running");
+  await cluster.end("worker-1", "SIGKILL");
+  await cluster.startWorker("worker-1");
+  expect(await cluster.reaches(id, "succeeded")).toMatchObject({ attempt: 1 });
+  const wanted = Array.from({ length: 80 }, (_, i) => `line ${i + 1}\n`).join("");
+  expect(await cluster.logs(id, "stream=stdout&follow=true")).toBe(wanted);
+});
+
+test("a partition of all workers that is shorter than the lease kills no job", async () => {
+  cluster = new JobCluster(1, { leaseMs: 30_000, nodeLostMs: 2_000 });
+  await cluster.masters.startAll();
+  await cluster.startWorker("worker-1");
+  const id = await cluster.submit({
+    name: "kept",
+    command: "sleep 9; echo done",
+    resources: small,
+  });
+  await cluster.reaches(id, "running");
+  // A stopped master is one that no worker reaches; its own watch must not take that for theirs.
+  cluster.masters.signal("master-1", "SIGSTOP");
+  await new Promise((resolve) => setTimeout(resolve, 5_000));
+  cluster.masters.signal("master-1", "SIGCONT");
+  expect(await cluster.reaches(id, "succeeded")).toMatchObject({ attempt: 1, failure: null });
+});
+
+test("a worker that is stopped past its lease is replaced; it wakes, kills its task and adds nothing", async () => {
+  cluster = new JobCluster(1, { leaseMs: 3_000, nodeLostMs: 2_000 });
+  await cluster.masters.startAll();
+  await cluster.startWorker("worker-1");
+  await cluster.startWorker("worker-2", { labels: { spare: "yes" } });
+  await cluster.startWorker("worker-3", { labels: { spare: "yes" } });
+  const id = await cluster.submit({
+    ...{ name: "moved", resources: { ...small, node_anti_affinity: { never: "x" } } },
+    command:
+      'i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo "$HEDDLE_ATTEMPT $HEDDLE_NODE $i"; sleep 0.05; done',
+  });
+  await cluster.reaches(id, "running");
+  const holder = /^1 (worker-\d)/.exec(await cluster.someLog(id))?.[1] ?? "";
+  cluster.signal(holder, "SIGSTOP");
+  await eventually("the second attempt runs", async () => {
+    const job = await cluster.job(id);
+    return job.attempt === 2 && job.state === "running";
+  });
+  const before = await cluster.logs(id, "attempt=1");
+  cluster.signal(holder, "SIGCONT");
+  await eventually("its task is dead", async () =>
+    (cluster.output.get(holder) ?? "").includes("a task is killed"),
+  );
+  const done = await cluster.reaches(id, "succeeded");
+  expect(done.attempt).toBe(2);
+  const after = (await cluster.logs(id, "attempt=1")).trim().split("\n");
+  // A poll or two may have been on their way when it was stopped; what came later is not there.
+  expect(after.length).toBeLessThan(before.trim().split("\n").length + 10);
+  expect((await cluster.logs(id, "attempt=2&stream=stdout")).trim().split("\n")).toHaveLength(120);
+});

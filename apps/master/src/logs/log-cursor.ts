@@ -1,0 +1,62 @@
+import { createHmac, timingSafeEqual } from "node:crypto";
+import { AppError } from "@heddle/base/errors";
+import { z } from "zod";
+import type { LogName } from "./log-name.ts";
+
+/** Up to where a reader has come in each log of a job. It means the same on every master. */
+export interface LogCursor {
+  readonly jobId: string;
+  /** Logs of earlier attempts are not read. */
+  readonly fromAttempt: number;
+  /** In the order of the names; a log that is not named is read from its beginning. */
+  readonly positions: readonly (Omit<LogName, "jobId"> & { readonly offset: number })[];
+}
+
+const natural = z.int().min(0);
+/** [job, from attempt, [[attempt, rank, stdout or stderr, offset], ...]] */
+const shape = z.tuple([
+  z.string(),
+  natural,
+  z.array(z.tuple([natural, natural, z.enum(["o", "e"]), natural])).max(4_096),
+]);
+
+/** The cursor as text: its positions and a signature, so that nobody else makes one up. */
+export function writeCursor(cursor: LogCursor, pepper: Uint8Array): string {
+  const positions = cursor.positions.map(({ attempt, rank, stream, offset }) => [
+    ...[attempt, rank, stream === "stdout" ? "o" : "e", offset],
+  ]);
+  const body = JSON.stringify([cursor.jobId, cursor.fromAttempt, positions]);
+  return `${Buffer.from(body).toString("base64url")}.${signature(body, pepper)}`;
+}
+
+/** Throws an AppError `invalid_value` on a text that no master of this cluster made for the job. */
+export function readCursor(text: string, jobId: string, pepper: Uint8Array): LogCursor {
+  const [encoded = "", signed = ""] = text.split(".");
+  const body = Buffer.from(encoded, "base64url").toString();
+  const expected = signature(body, pepper);
+  const isOurs =
+    signed.length === expected.length &&
+    timingSafeEqual(Buffer.from(signed), Buffer.from(expected));
+  const parsed = isOurs ? shape.safeParse(JSON.parse(body)) : undefined;
+  if (!parsed?.success || parsed.data[0] !== jobId) {
+    const message = "Invalid value for 'cursor': it was not given out for this job's logs.";
+    throw new AppError("invalid_value", message, { param: "cursor" });
+  }
+  const [, fromAttempt, positions] = parsed.data;
+  return {
+    jobId,
+    fromAttempt,
+    positions: positions.map(([attempt, rank, stream, offset]) => ({
+      ...{
+        attempt,
+        rank,
+        stream: stream === "o" ? ("stdout" as const) : ("stderr" as const),
+        offset,
+      },
+    })),
+  };
+}
+
+function signature(body: string, pepper: Uint8Array): string {
+  return createHmac("sha256", pepper).update(`log cursor ${body}`).digest("base64url").slice(0, 22);
+}

@@ -1,0 +1,37 @@
+import { AppError } from "@heddle/base/errors";
+import type { LogFile } from "@heddle/contracts/generated/heddle/v1/LogFile";
+
+export const STREAMS = ["stdout", "stderr"] as const;
+export type LogStream = (typeof STREAMS)[number];
+
+/** One stream of one task. */
+export interface LogName {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly rank: number;
+  readonly stream: LogStream;
+}
+
+/** Throws an AppError `invalid_value` on a name that is none; it becomes part of a path. */
+export function logNameOf(file: LogFile | null | undefined): LogName {
+  const { jobId = "", attempt = 0, rank = 0 } = file?.task ?? {};
+  const stream = STREAMS.find((name) => name === file?.stream);
+  if (stream && /^[A-Za-z0-9_-]{1,64}$/.test(jobId)) return { jobId, attempt, rank, stream };
+  throw new AppError("invalid_value", `${JSON.stringify(file)} names no log`);
+}
+
+export function logFileOf({ jobId, attempt, rank, stream }: LogName): LogFile {
+  return { task: { jobId, attempt, rank }, stream };
+}
+
+/** The name of the file in its job's folder, and the key in maps. */
+export function fileNameOf({ attempt, rank, stream }: LogName): string {
+  return `${attempt}.${rank}.${stream}`;
+}
+
+/** The name that a file in a job's folder has, or undefined. */
+export function parseFileName(jobId: string, text: string): LogName | undefined {
+  const [, attempt, rank, stream] = /^(\d+)\.(\d+)\.(stdout|stderr)$/.exec(text) ?? [];
+  if (stream === undefined) return undefined;
+  return { jobId, attempt: Number(attempt), rank: Number(rank), stream: stream as LogStream };
+}

@@ -1,0 +1,71 @@
+import { toAppError } from "@heddle/base/errors";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { Peer } from "@heddle/rpc/peer";
+import { readLogMethod } from "@heddle/rpc/proto";
+import { type LogName, logFileOf } from "./log-name.ts";
+import type { LogStore } from "./log-store.ts";
+
+const readBytes = 4 * 1024 * 1024;
+const deadlineMs = 10_000;
+/** Calls of Read to one source for one log in one repair. */
+const maxCalls = 1_024;
+
+export interface LogRepairOptions {
+  readonly store: LogStore;
+  readonly credentials: NodeCredentials;
+  /** host:port of the other masters, and then of the task's worker where it is attached. */
+  sources(name: LogName): readonly string[];
+  readonly log: NodeLog;
+}
+
+/** Fetches what this master lacks of a log from whoever has it. */
+export class LogRepair {
+  readonly #options: LogRepairOptions;
+  /** Logs that are being repaired: who asks meanwhile waits for the same. */
+  readonly #running = new Map<string, Promise<void>>();
+
+  constructor(options: LogRepairOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves when each source was asked, or this master has the whole log. */
+  repair(name: LogName): Promise<void> {
+    const key = JSON.stringify(name);
+    const known = this.#running.get(key);
+    if (known) return known;
+    const work = this.#repair(name).finally(() => this.#running.delete(key));
+    this.#running.set(key, work);
+    return work;
+  }
+
+  async #repair(name: LogName): Promise<void> {
+    const { store, credentials, sources, log } = this.#options;
+    for (const source of sources(name)) {
+      if ((await store.state(name)).complete) return;
+      const peer = new Peer(source, credentials);
+      try {
+        await this.#fetchFrom(peer, name);
+      } catch (error) {
+        const { code, message } = toAppError(error);
+        if (code !== "not_found") log.info({ source, error: message }, "no log came from there");
+      } finally {
+        peer.close();
+      }
+    }
+  }
+
+  async #fetchFrom(peer: Peer, name: LogName): Promise<void> {
+    const { store } = this.#options;
+    for (let call = 0; call < maxCalls; call++) {
+      const { end: offset, complete } = await store.state(name);
+      if (complete) return;
+      const request = { file: logFileOf(name), offset, maxBytes: readBytes };
+      const signal = AbortSignal.timeout(deadlineMs);
+      for await (const piece of peer.serverStream(readLogMethod, request, signal)) {
+        await store.append(name, piece);
+      }
+      if ((await store.state(name)).end === offset) return;
+    }
+  }
+}

@@ -1,0 +1,109 @@
+import type { Server, ServerDuplexStream, ServerWritableStream } from "@grpc/grpc-js";
+import { AppError } from "@heddle/base/errors";
+import type { LogAck } from "@heddle/contracts/generated/heddle/v1/LogAck";
+import type { LogChunk, LogChunk__Output } from "@heddle/contracts/generated/heddle/v1/LogChunk";
+import type { LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
+import { type JobsState, taskKey } from "@heddle/control/jobs/records";
+import { taskLogsService } from "@heddle/rpc/proto";
+import { toStatus } from "@heddle/rpc/status";
+import { type LogName, logFileOf, logNameOf } from "./log-name.ts";
+import type { LogStore } from "./log-store.ts";
+
+type ShipStream = ServerDuplexStream<LogChunk__Output, LogAck>;
+type ReadStream = ServerWritableStream<LogRange__Output, LogChunk>;
+
+/** Bytes of one stream that are not on disk yet; beyond them it is not read from. */
+const maxPendingBytes = 4 * 1024 * 1024;
+const maxChunkBytes = 1024 * 1024;
+const readChunkBytes = 64 * 1024;
+/** What one call of Read may ask for. */
+const maxReadBytes = 4 * 1024 * 1024;
+
+/** TaskLogs of proto/tasks.proto on a master. */
+export class LogService {
+  readonly #store: LogStore;
+  readonly #state: () => JobsState;
+  /** Chunks that were refused because their task is another node's. */
+  fenced = 0;
+
+  /** `state`: the replicated one as it is now. */
+  constructor(server: Server, store: LogStore, state: () => JobsState) {
+    this.#store = store;
+    this.#state = state;
+    server.addService(taskLogsService, {
+      ship: (stream: ShipStream) => this.#ship(stream),
+      read: (stream: ReadStream) => {
+        this.#read(stream).catch((error: unknown) => stream.emit("error", toStatus(error)));
+      },
+    });
+  }
+
+  #ship(stream: ShipStream): void {
+    let pendingBytes = 0;
+    let ended = false;
+    const fail = (error: unknown) => {
+      if (!ended) stream.emit("error", toStatus(error));
+      ended = true;
+    };
+    stream.on("data", (chunk: LogChunk__Output) => {
+      pendingBytes += chunk.data.byteLength;
+      if (pendingBytes > maxPendingBytes) stream.pause();
+      this.#take(chunk)
+        .then((ack) => {
+          pendingBytes -= chunk.data.byteLength;
+          if (pendingBytes <= maxPendingBytes) stream.resume();
+          if (!ended) stream.write(ack);
+        })
+        .catch(fail);
+    });
+    const leave = () => {
+      ended = true;
+    };
+    stream.once("end", () => {
+      leave();
+      stream.end();
+    });
+    stream.once("cancelled", leave);
+    stream.once("error", leave);
+  }
+
+  async #take(chunk: LogChunk__Output): Promise<LogAck> {
+    const name = logNameOf(chunk.file);
+    const file = logFileOf(name);
+    if (chunk.data.byteLength > maxChunkBytes) {
+      throw new AppError("request_too_large", `a chunk has at most ${maxChunkBytes} bytes`);
+    }
+    if (this.#isFenced(name, chunk.nodeId)) {
+      this.fenced += 1;
+      return { file, durable: 0, fenced: true };
+    }
+    const { offset, data, times, complete, first } = chunk;
+    const { end, complete: isComplete } = await this.#store.append(name, {
+      ...{ offset, data, times, complete, first },
+    });
+    return { file, durable: end, complete: isComplete };
+  }
+
+  /** A task of the state is written by its own node only. What the state has forgotten is past harm. */
+  #isFenced({ jobId, attempt, rank }: LogName, nodeId: string): boolean {
+    const task = this.#state().tasks.get(taskKey(jobId, attempt, rank));
+    return task !== undefined && task.nodeId !== nodeId;
+  }
+
+  async #read(stream: ReadStream): Promise<void> {
+    const { file, offset, maxBytes } = stream.request;
+    const name = logNameOf(file);
+    let at = offset;
+    for (let left = Math.min(maxBytes, maxReadBytes); left > 0 && !stream.cancelled; ) {
+      const piece = await this.#store.read(name, at, Math.min(left, readChunkBytes));
+      if (!piece) throw new AppError("not_found", "this master has no such log");
+      const first = piece.offset > at ? piece.offset : 0;
+      if (piece.data.byteLength === 0 && !piece.complete && first === 0) break;
+      stream.write({ file: logFileOf(name), ...piece, times: [...piece.times], first });
+      at = piece.offset + piece.data.byteLength;
+      left -= Math.max(1, piece.data.byteLength);
+      if (piece.complete) break;
+    }
+    stream.end();
+  }
+}

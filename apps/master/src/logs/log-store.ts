@@ -1,0 +1,243 @@
+import { mkdir, readdir, rm, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { toAppError } from "@heddle/base/errors";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { type LogPiece, TaskLog, taskLogExists } from "@heddle/storage/task-log";
+import { fileNameOf, type LogName, parseFileName } from "./log-name.ts";
+
+/** Logs that are held open; the one that was used the longest ago is closed first. */
+const maxOpen = 256;
+const defaultSyncPauseMs = 50;
+const sweepMs = 60_000;
+
+export interface LogStoreOptions {
+  readonly directory: string;
+  /** The oldest jobs' logs are removed beyond these. */
+  readonly maxBytes: number;
+  readonly maxAgeMs: number;
+  /** Between two rounds of syncing; what comes meanwhile is made durable together. */
+  readonly syncPauseMs?: number | undefined;
+  readonly log: NodeLog;
+}
+
+/** What one master has of a log. */
+export interface LogState {
+  readonly end: number;
+  readonly first: number;
+  readonly complete: boolean;
+}
+
+interface Held {
+  readonly log: TaskLog;
+  /** Work on one log is done in turn. */
+  tail: Promise<unknown>;
+}
+
+type Waiting = Pick<PromiseWithResolvers<void>, "resolve" | "reject">;
+
+/** The logs of all tasks on this master's disk: a folder a job, two files a stream. */
+export class LogStore {
+  readonly #options: LogStoreOptions;
+  readonly #held = new Map<string, Promise<Held>>();
+  /** Logs with pieces that are not on disk yet, and who waits for that. */
+  readonly #dirty = new Map<string, Waiting[]>();
+  /** Logs in use, by path. */
+  readonly #users = new Map<string, number>();
+  readonly #listeners = new Set<(name: LogName) => void>();
+  readonly #sweepTimer: NodeJS.Timeout;
+  readonly #syncPauseMs: number;
+  #syncTimer: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  constructor(options: LogStoreOptions) {
+    this.#options = options;
+    this.#syncPauseMs = options.syncPauseMs ?? defaultSyncPauseMs;
+    this.#sweepTimer = setInterval(() => void this.sweep(Date.now()), sweepMs);
+    this.#sweepTimer.unref();
+  }
+
+  /** Called after a log has grown; returns the function that unsubscribes. */
+  onGrown(listener: (name: LogName) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Takes a piece; resolves with what is on disk once the piece is. */
+  async append(name: LogName, piece: LogPiece & { readonly first: number }): Promise<LogState> {
+    const isProbe = piece.data.byteLength === 0 && !piece.complete && piece.first === 0;
+    // A question about a log that is not here begins none.
+    if (isProbe) return this.state(name);
+    const grew = await this.#use(name, true, async (log) => {
+      const before = log.end;
+      await log.append(piece);
+      return log.end > before || log.complete;
+    });
+    await this.#synced(name);
+    if (grew) for (const listener of this.#listeners) listener(name);
+    return this.state(name);
+  }
+
+  async state(name: LogName): Promise<LogState> {
+    const none = { end: 0, first: 0, complete: false };
+    const read = async ({ end, first, complete }: TaskLog) => ({ end, first, complete });
+    return (await this.#use(name, false, read)) ?? none;
+  }
+
+  /** A piece from the offset on; undefined for a log that is not here. */
+  async read(name: LogName, offset: number, maxBytes: number): Promise<LogPiece | undefined> {
+    return this.#use(name, false, (log) => log.read(offset, maxBytes));
+  }
+
+  /** The first offset that was seen at that time or later; the end where there is none. */
+  async offsetAt(name: LogName, unixMs: number): Promise<number> {
+    return (await this.#use(name, false, async (log) => log.offsetAt(unixMs))) ?? 0;
+  }
+
+  /** The logs of a job that are here. */
+  async list(jobId: string): Promise<LogName[]> {
+    const files = await readdir(join(this.#options.directory, jobId)).catch(() => []);
+    return files.flatMap((file) => parseFileName(jobId, file) ?? []);
+  }
+
+  /** Removes the logs of the jobs that were written the longest ago, beyond the bounds. */
+  async sweep(nowMs: number): Promise<void> {
+    const { directory, maxBytes, maxAgeMs, log } = this.#options;
+    const jobs = await Promise.all(
+      (await readdir(directory).catch(() => [])).map((job) => folderUse(join(directory, job))),
+    );
+    let total = jobs.reduce((sum, { bytes }) => sum + bytes, 0);
+    for (const { path, bytes, writtenMs } of jobs.sort((a, b) => a.writtenMs - b.writtenMs)) {
+      if (total <= maxBytes && nowMs - writtenMs <= maxAgeMs) break;
+      log.info({ path, bytes }, "the logs of a job are removed for their age or size");
+      await this.#remove(path);
+      total -= bytes;
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearInterval(this.#sweepTimer);
+    clearTimeout(this.#syncTimer);
+    await this.#sync();
+    for (const held of this.#held.values()) {
+      const { log, tail } = await held;
+      await tail.catch(() => {});
+      await log.close();
+    }
+    this.#held.clear();
+  }
+
+  async #use<T>(name: LogName, create: true, work: (log: TaskLog) => Promise<T>): Promise<T>;
+  async #use<T>(
+    name: LogName,
+    create: boolean,
+    work: (log: TaskLog) => Promise<T>,
+  ): Promise<T | undefined>;
+  async #use<T>(name: LogName, create: boolean, work: (log: TaskLog) => Promise<T>) {
+    const path = this.#path(name);
+    if (!create && !this.#held.has(path) && !(await taskLogExists(path))) return undefined;
+    this.#users.set(path, (this.#users.get(path) ?? 0) + 1);
+    try {
+      const held = await this.#open(path);
+      return await this.#inTurn(held, () => work(held.log));
+    } finally {
+      const users = (this.#users.get(path) ?? 1) - 1;
+      if (users > 0) this.#users.set(path, users);
+      else this.#users.delete(path);
+    }
+  }
+
+  #open(path: string): Promise<Held> {
+    const known = this.#held.get(path);
+    if (known) {
+      // The order of the map is that of use.
+      this.#held.delete(path);
+      this.#held.set(path, known);
+      return known;
+    }
+    const opened = mkdir(join(path, ".."), { recursive: true, mode: 0o700 })
+      .then(() => TaskLog.open(path))
+      .then((log): Held => ({ log, tail: Promise.resolve() }));
+    this.#held.set(path, opened);
+    opened.catch(() => this.#held.delete(path));
+    void this.#closeOldest();
+    return opened;
+  }
+
+  async #closeOldest(): Promise<void> {
+    if (this.#held.size <= maxOpen) return;
+    for (const [path, opening] of this.#held) {
+      if (this.#users.has(path) || this.#dirty.has(path)) continue;
+      this.#held.delete(path);
+      const held = await opening.catch(() => undefined);
+      await held?.tail;
+      await held?.log.close();
+      return;
+    }
+  }
+
+  /** Resolves when all that was appended to the log so far is on disk. */
+  #synced(name: LogName): Promise<void> {
+    const path = this.#path(name);
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#dirty.set(path, [...(this.#dirty.get(path) ?? []), { resolve, reject }]);
+    if (!this.#syncTimer && !this.#closed) {
+      this.#syncTimer = setTimeout(() => void this.#sync(), this.#syncPauseMs);
+    }
+    return promise;
+  }
+
+  async #sync(): Promise<void> {
+    const dirty = [...this.#dirty];
+    this.#dirty.clear();
+    for (const [path, waiting] of dirty) {
+      const held = await this.#held.get(path);
+      try {
+        if (held) await this.#inTurn(held, () => held.log.sync());
+        for (const { resolve } of waiting) resolve();
+      } catch (error) {
+        this.#options.log.error({ path, error: toAppError(error).message }, "a log is not durable");
+        for (const { reject } of waiting) reject(error);
+      }
+    }
+    this.#syncTimer = undefined;
+    if (this.#dirty.size > 0 && !this.#closed) {
+      this.#syncTimer = setTimeout(() => void this.#sync(), this.#syncPauseMs);
+    }
+  }
+
+  #inTurn<T>(held: Held, work: () => Promise<T>): Promise<T> {
+    const done = held.tail.then(work);
+    held.tail = done.catch(() => {});
+    return done;
+  }
+
+  async #remove(folder: string): Promise<void> {
+    for (const [path, opening] of [...this.#held]) {
+      if (!path.startsWith(`${folder}/`)) continue;
+      this.#held.delete(path);
+      const held = await opening.catch(() => undefined);
+      await held?.tail;
+      await held?.log.close();
+    }
+    await rm(folder, { recursive: true, force: true });
+  }
+
+  #path(name: LogName): string {
+    return join(this.#options.directory, name.jobId, fileNameOf(name));
+  }
+}
+
+async function folderUse(path: string) {
+  let bytes = 0;
+  let writtenMs = 0;
+  for (const file of await readdir(path).catch(() => [])) {
+    const found = await stat(join(path, file)).catch(() => undefined);
+    bytes += (found?.blocks ?? 0) * statBlockBytes;
+    writtenMs = Math.max(writtenMs, found?.mtimeMs ?? 0);
+  }
+  return { path, bytes, writtenMs };
+}
+
+/** The unit of `stat`'s blocks, whatever the file system's are. */
+const statBlockBytes = 512;

@@ -1,0 +1,89 @@
+import type { JobIndex } from "@heddle/control/jobs/job-index";
+import type { NodeRecord } from "@heddle/control/jobs/records";
+import type { ControlState } from "@heddle/control/state";
+import { viewReplica } from "../models/model-view.ts";
+import type { ControlPlane, NodeView } from "../ports.ts";
+
+export type WorkerView = ReturnType<typeof viewWorker>;
+
+/** A node as this master sees it and as the cluster's state has it; `jobs` is null on one that runs none. */
+export function viewWorker(
+  id: string,
+  node: NodeView | undefined,
+  { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
+) {
+  const record = state.nodes.get(id);
+  return {
+    id,
+    object: "worker",
+    kind: node?.kind ?? "worker",
+    name: node?.name ?? record?.offer.name ?? id,
+    address: node?.address ?? record?.offer.address ?? "",
+    version: node?.version ?? null,
+    status: record?.state ?? node?.state ?? "ready",
+    attached: node !== undefined,
+    ...viewAttached(node),
+    jobs: record ? viewRecord(id, record, state, jobs) : null,
+  };
+}
+
+/** What is known only while the node is attached to this master. */
+function viewAttached(node: NodeView | undefined) {
+  return {
+    attached_at: node ? new Date(node.attachedAtMs).toISOString() : null,
+    last_seen_at: node ? new Date(node.lastSeenMs).toISOString() : null,
+    cpu_percent: node?.cpuPercent ?? null,
+    cpu_count: node?.cpuCount ?? null,
+    memory_bytes: node?.memoryBytes ?? null,
+    memory_used_bytes: node?.memoryUsedBytes ?? null,
+    gpus: (node?.gpus ?? []).map((gpu) => ({
+      index: gpu.index,
+      uuid: gpu.uuid,
+      name: gpu.name,
+      memory_bytes: gpu.memoryBytes,
+      memory_used_bytes: gpu.memoryUsedBytes,
+      utilization_percent: gpu.utilizationPercent,
+      temperature_celsius: gpu.temperatureCelsius,
+      power_watts: gpu.powerWatts,
+      simulated: gpu.simulated,
+      fault: gpu.fault === "" ? null : gpu.fault,
+    })),
+    replicas: (node?.replicas ?? []).map((replica) => ({
+      deployment: replica.deployment,
+      ...viewReplica(node?.id ?? "", replica),
+    })),
+  };
+}
+
+/** What the node offers to jobs, and what they hold of it. */
+function viewRecord(id: string, record: NodeRecord, state: ControlState, jobs: JobIndex) {
+  const { offer, quarantined, drainByMs, lostAtMs, serving } = record;
+  const keys = [...(jobs.tasksByNode.get(id) ?? [])];
+  const tasks = keys.flatMap((key) => state.tasks.get(key) ?? []);
+  const heldMilli = tasks.reduce((sum, task) => sum + task.gpuMilli * task.devices.length, 0);
+  return {
+    state: record.state,
+    index: record.changedIndex,
+    drain_by: drainByMs === undefined ? null : new Date(drainByMs).toISOString(),
+    lost_at: lostAtMs === undefined ? null : new Date(lostAtMs).toISOString(),
+    labels: offer.labels,
+    taints: offer.taints,
+    rack: offer.rack,
+    fabric: offer.fabric,
+    executors: offer.executors,
+    gpu_type: offer.gpuType,
+    gpu_memory_gb: offer.gpuMemoryGb,
+    gpus: offer.gpuCount,
+    gpus_held: heldMilli / 1_000,
+    simulated: offer.simulated,
+    quarantined: quarantined.map(({ device, why, atMs }) => ({
+      device,
+      why,
+      at: new Date(atMs).toISOString(),
+    })),
+    serving,
+    tasks: tasks.map(({ jobId, attempt, rank, phase, devices }) => {
+      return { job_id: jobId, attempt, rank, phase, devices };
+    }),
+  };
+}

@@ -1,0 +1,171 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { eventually, MasterGroup, masterProgram } from "./master-group.ts";
+
+/** Other apps are run as processes, never imported. */
+const workerProgram = fileURLToPath(
+  new URL("../../worker/test/scripted-worker.ts", import.meta.url),
+);
+
+/** What GET /api/v1/jobs/ID tells, as far as these tests look. */
+export interface JobAnswer {
+  readonly state: string;
+  readonly attempt: number;
+  readonly failure: { readonly reason: string; readonly message: string } | null;
+  readonly progress: { readonly step: number | null } | null;
+}
+
+interface Followed {
+  readonly lines: readonly string[];
+  /** How many lines stand before each cursor. */
+  readonly cursors: readonly { readonly after: number; readonly cursor: string }[];
+  readonly ended: Promise<void>;
+}
+
+/** Masters and workers as processes, with the times of jobs scaled down; `close` ends all. */
+export class JobCluster {
+  readonly masters: MasterGroup;
+  readonly #workers = new Map<string, ChildProcess>();
+  /** What each worker has printed. */
+  readonly output = new Map<string, string>();
+
+  constructor(masters: number, times: { readonly leaseMs: number; readonly nodeLostMs: number }) {
+    const flags = [
+      ...["--lease-ms", String(times.leaseMs), "--node-lost-ms", String(times.nodeLostMs)],
+    ];
+    this.masters = new MasterGroup(masters, flags, () => ({}), masterProgram);
+  }
+
+  /** The worker sees itself as having the settings given, beside what all have. */
+  async startWorker(name: string, settings: Readonly<Record<string, unknown>> = {}): Promise<void> {
+    const argument = JSON.stringify({
+      dataDirectory: join(this.masters.folder, name),
+      checkpointDirectory: join(this.masters.folder, "checkpoints"),
+      masters: this.masters.grpcAddresses,
+      clusterToken: readFileSync(join(this.masters.folder, "token"), "utf8").trim(),
+      name,
+      ...settings,
+    });
+    const child = spawn(process.execPath, [workerProgram, argument], {
+      stdio: ["ignore", "pipe", "inherit"],
+      detached: true,
+    });
+    this.#workers.set(name, child);
+    const ready = Promise.withResolvers<void>();
+    createInterface({ input: child.stdout }).on("line", (line) => {
+      this.output.set(name, `${this.output.get(name) ?? ""}${line}\n`);
+      if (line.includes('"ready"')) ready.resolve();
+    });
+    await ready.promise;
+  }
+
+  signal(name: string, signal: NodeJS.Signals): void {
+    this.#workers.get(name)?.kill(signal);
+  }
+
+  /** Resolves when the worker is gone. */
+  async end(name: string, signal: NodeJS.Signals): Promise<void> {
+    const child = this.#workers.get(name);
+    if (!child) return;
+    this.#workers.delete(name);
+    const exited = once(child, "exit");
+    child.kill("SIGCONT");
+    child.kill(signal);
+    await exited;
+  }
+
+  /** Submits a job and returns its id. */
+  async submit(body: Readonly<Record<string, unknown>>, master = this.#any()): Promise<string> {
+    const reply = await this.masters.request(master, "POST", "/api/v1/jobs", body);
+    if (reply.status !== 202) throw new Error(`${reply.status}: ${await reply.text()}`);
+    return ((await reply.json()) as { job_id: string }).job_id;
+  }
+
+  async job(id: string, master = this.#any()): Promise<JobAnswer> {
+    const reply = await this.masters.request(master, "GET", `/api/v1/jobs/${id}`);
+    if (!reply.ok) throw new Error(`${reply.status}: ${await reply.text()}`);
+    return (await reply.json()) as JobAnswer;
+  }
+
+  /** Waits until the job is in that state, and gives it. */
+  async reaches(id: string, state: string): Promise<JobAnswer> {
+    let job: JobAnswer | undefined;
+    await eventually(`the job is ${state}, and not ${JSON.stringify(job)}`, async () => {
+      job = await this.job(id).catch(() => undefined);
+      return job?.state === state;
+    });
+    return job as JobAnswer;
+  }
+
+  /** The logs as plain text. */
+  async logs(id: string, query = "", master = this.#any()): Promise<string> {
+    const reply = await this.masters.request(master, "GET", `/api/v1/jobs/${id}/logs?${query}`);
+    const text = await reply.text();
+    if (!reply.ok) throw new Error(`${reply.status}: ${text}`);
+    return text;
+  }
+
+  /** Waits for the first lines of a job, and gives them. */
+  async someLog(id: string): Promise<string> {
+    let text = "";
+    await eventually("the job has written", async () => {
+      text = await this.logs(id);
+      return text !== "";
+    });
+    return text;
+  }
+
+  /** Follows the job's standard output to its end, resuming at the cursor where a stream breaks. */
+  follow(id: string, master: string): Followed {
+    const lines: string[] = [];
+    const cursors: { after: number; cursor: string }[] = [];
+    const read = async () => {
+      for (let ended = false; !ended; ) {
+        const cursor = cursors.at(-1)?.cursor;
+        const query = `follow=true&stream=stdout${cursor ? `&cursor=${cursor}` : ""}`;
+        ended = await this.#events(master, `/api/v1/jobs/${id}/logs?${query}`, (event) => {
+          if (event.text !== undefined) lines.push(event.text);
+          if (event.cursor) cursors.push({ after: lines.length, cursor: event.cursor });
+        });
+      }
+    };
+    return { lines, cursors, ended: read() };
+  }
+
+  /** Whether the stream ended of itself, and did not break. */
+  async #events(
+    master: string,
+    path: string,
+    onEvent: (event: { text?: string; cursor?: string }) => void,
+  ): Promise<boolean> {
+    const reply = await fetch(this.masters.url(master) + path, {
+      headers: { authorization: `Bearer ${this.masters.adminKey}`, accept: "text/event-stream" },
+    });
+    let rest = "";
+    for await (const chunk of reply.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      const events = (rest + chunk).split("\n\n");
+      rest = events.pop() ?? "";
+      for (const event of events) {
+        if (event.startsWith("event: end")) return true;
+        const data = /^data: (.*)$/m.exec(event)?.[1];
+        if (data) onEvent(JSON.parse(data));
+      }
+    }
+    return false;
+  }
+
+  async close(): Promise<void> {
+    for (const name of [...this.#workers.keys()]) await this.end(name, "SIGTERM");
+    await this.masters.close();
+  }
+
+  #any(): string {
+    const name = this.masters.runningNames[0];
+    if (name === undefined) throw new Error("no master runs");
+    return name;
+  }
+}

@@ -1,0 +1,216 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { ClientDuplexStream } from "@grpc/grpc-js";
+import { Backoff } from "@heddle/base/backoff";
+import type { AppError } from "@heddle/base/errors";
+import type { LogAck__Output } from "@heddle/contracts/generated/heddle/v1/LogAck";
+import type { LogChunk } from "@heddle/contracts/generated/heddle/v1/LogChunk";
+import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { Peer } from "@heddle/rpc/peer";
+import { shipLogsMethod } from "@heddle/rpc/proto";
+import { fromStatus } from "@heddle/rpc/status";
+import type { TaskLog } from "@heddle/storage/task-log";
+import { keyOf } from "../tasks/task-plan.ts";
+
+const chunkBytes = 64 * 1024;
+/** Bytes sent to one master that it has not acknowledged. */
+const windowBytes = 1024 * 1024;
+/** Files are looked through again at least so often. */
+const idleMs = 500;
+const reconnect = { baseMs: 100, maxMs: 3_000 };
+
+/** One stream of one task. */
+export interface ShippedLog {
+  readonly id: TaskId__Output;
+  readonly stream: string;
+  readonly log: TaskLog;
+}
+
+export interface LogShipperOptions {
+  /** host:port of the master. */
+  readonly master: string;
+  readonly credentials: NodeCredentials;
+  readonly nodeId: string;
+  /** What there is to ship; of a task that was fenced, what it wrote under its lease. */
+  logs(): readonly ShippedLog[];
+  /** The master has the whole of a finished log on disk. */
+  onShipped(shipped: ShippedLog, master: string): void;
+  readonly log: NodeLog;
+}
+
+/** Where one master stands with one log. */
+interface Progress {
+  /** Undefined until the master has said what it has. */
+  sent: number | undefined;
+  acked: number;
+  sentComplete: boolean;
+  done: boolean;
+}
+
+/**
+ * Ships the logs of this worker's tasks to one master, for ever: asks for each log how much of it
+ * the master has, and sends what follows, no faster than the master makes it durable.
+ */
+export class LogShipper {
+  readonly #options: LogShipperOptions;
+  readonly #closing = new AbortController();
+  readonly #done: Promise<void>;
+  #wake: (() => void) | undefined;
+
+  constructor(options: LogShipperOptions) {
+    this.#options = options;
+    this.#done = this.#run();
+  }
+
+  /** There is more to ship. */
+  wake(): void {
+    this.#wake?.();
+  }
+
+  close(): Promise<void> {
+    this.#closing.abort();
+    this.wake();
+    return this.#done;
+  }
+
+  async #run(): Promise<void> {
+    const backoff = new Backoff(reconnect);
+    const { signal } = this.#closing;
+    while (!signal.aborted) {
+      const peer = new Peer(this.#options.master, this.#options.credentials);
+      const session = new ShipSession(this.#options, peer.duplex(shipLogsMethod));
+      this.#wake = () => session.wake();
+      signal.addEventListener("abort", () => session.cancel(), { once: true });
+      await session.run(() => backoff.reset());
+      this.#wake = undefined;
+      peer.close();
+      if (signal.aborted) return;
+      await delay(backoff.nextMs(), undefined, { signal }).catch(() => {});
+    }
+  }
+}
+
+/** One stream to the master, from its opening to its end. */
+class ShipSession {
+  readonly #options: LogShipperOptions;
+  readonly #stream: ClientDuplexStream<LogChunk, LogAck__Output>;
+  readonly #progress = new Map<string, Progress>();
+  readonly #ended: Promise<AppError>;
+  #isOver = false;
+  #onAck: (() => void) | undefined;
+  #signalled = Promise.withResolvers<void>();
+
+  constructor(options: LogShipperOptions, stream: ClientDuplexStream<LogChunk, LogAck__Output>) {
+    this.#options = options;
+    this.#stream = stream;
+    const { promise, resolve } = Promise.withResolvers<AppError>();
+    this.#ended = promise;
+    const end = (error: unknown) => {
+      this.#isOver = true;
+      resolve(fromStatus(error, options.master));
+      this.wake();
+    };
+    stream.on("error", end);
+    stream.on("end", () => end(new Error("the master closed the stream")));
+    stream.on("drain", () => this.wake());
+    stream.on("data", (ack: LogAck__Output) => this.#receive(ack));
+  }
+
+  wake(): void {
+    this.#signalled.resolve();
+  }
+
+  cancel(): void {
+    this.#stream.cancel();
+  }
+
+  /** Resolves when the stream has ended; `onAck` is called at each sign of the master. */
+  async run(onAck: () => void): Promise<void> {
+    this.#onAck = onAck;
+    while (!this.#isOver) {
+      this.#signalled = Promise.withResolvers<void>();
+      const sent = await this.#round().catch((error: unknown) => {
+        this.#options.log.warn({ error: String(error) }, "a log could not be read for shipping");
+        return false;
+      });
+      if (sent) continue;
+      await Promise.race([this.#signalled.promise, delay(idleMs)]);
+    }
+    await this.#ended;
+  }
+
+  /** One piece of each log that has more; says whether any was sent. */
+  async #round(): Promise<boolean> {
+    let sent = false;
+    const logs = this.#options.logs();
+    this.#forgetOthers(logs);
+    for (const shipped of logs) {
+      if (this.#isOver || this.#stream.writableNeedDrain) return false;
+      if (await this.#send(shipped)) sent = true;
+    }
+    return sent;
+  }
+
+  async #send(shipped: ShippedLog): Promise<boolean> {
+    const { id, stream, log } = shipped;
+    const file = { task: id, stream };
+    const { nodeId } = this.#options;
+    const known = this.#progress.get(fileKey(shipped));
+    if (!known) {
+      this.#progress.set(fileKey(shipped), {
+        ...{ sent: undefined, acked: 0, sentComplete: false, done: false },
+      });
+      this.#stream.write({ file, offset: 0, first: 0, nodeId });
+      return true;
+    }
+    if (known.sent === undefined || known.done || known.sentComplete) return false;
+    if (known.sent >= log.end && !log.complete) return false;
+    if (known.sent - known.acked >= windowBytes / 4 || this.#inFlight() >= windowBytes)
+      return false;
+    const from = known.sent;
+    const { offset, data, times, complete } = await log.read(from, chunkBytes);
+    // What follows the last acknowledged byte and was given back meanwhile never comes.
+    const first = offset > from ? offset : 0;
+    this.#stream.write({ file, offset, data, times: [...times], complete, first, nodeId });
+    known.sent = offset + data.byteLength;
+    known.sentComplete = complete;
+    return true;
+  }
+
+  #receive(ack: LogAck__Output): void {
+    this.#onAck?.();
+    const task = ack.file?.task;
+    if (!ack.file || !task) return;
+    const key = `${keyOf(task)}/${ack.file.stream}`;
+    const known = this.#progress.get(key);
+    if (known) this.#apply(known, ack, key);
+    this.wake();
+  }
+
+  #apply(known: Progress, ack: LogAck__Output, key: string): void {
+    known.sent ??= ack.durable;
+    known.acked = Math.max(known.acked, ack.durable);
+    if (!ack.fenced && !ack.complete) return;
+    known.done = true;
+    const shipped = this.#options.logs().find((each) => fileKey(each) === key);
+    if (shipped) this.#options.onShipped(shipped, this.#options.master);
+  }
+
+  #inFlight(): number {
+    let bytes = 0;
+    for (const { sent, acked } of this.#progress.values())
+      bytes += Math.max(0, (sent ?? 0) - acked);
+    return bytes;
+  }
+
+  #forgetOthers(logs: readonly ShippedLog[]): void {
+    if (this.#progress.size <= logs.length) return;
+    const keys = new Set(logs.map(fileKey));
+    for (const key of this.#progress.keys()) if (!keys.has(key)) this.#progress.delete(key);
+  }
+}
+
+function fileKey({ id, stream }: ShippedLog): string {
+  return `${keyOf(id)}/${stream}`;
+}

@@ -1,0 +1,102 @@
+import { execFile } from "node:child_process";
+import { TaskLog } from "@heddle/storage/task-log";
+import type { StreamName, TaskDirectory } from "../tasks/task-directory.ts";
+import { STREAMS } from "../tasks/task-directory.ts";
+
+/** What is looked through for a task's last lines, per stream, and the longest of them. */
+const tailBytes = 16 * 1024;
+const maxTailLine = 1_024;
+/** Holes are a whole number of the file system's blocks. */
+const blockBytes = 4_096;
+const punchTimeoutMs = 10_000;
+
+/** Both streams of one task, which the task itself writes, as they are followed from here. */
+export class TaskStreams {
+  readonly logs: Readonly<Record<StreamName, TaskLog>>;
+  readonly #maxBytes: number;
+  /** Calls that write follow each other. */
+  #tail: Promise<unknown> = Promise.resolve();
+  #sealed = false;
+
+  private constructor(logs: Record<StreamName, TaskLog>, maxBytes: number) {
+    this.logs = logs;
+    this.#maxBytes = maxBytes;
+  }
+
+  /** `maxBytes` of each stream are kept; the oldest are given back. */
+  static async open(directory: TaskDirectory, maxBytes: number): Promise<TaskStreams> {
+    const [stdout, stderr] = await Promise.all(
+      STREAMS.map((name) => TaskLog.open(directory.stream(name))),
+    );
+    if (!stdout || !stderr) throw new Error("a task has two streams");
+    return new TaskStreams({ stdout, stderr }, maxBytes);
+  }
+
+  /** Takes notice of what was written; `now` as for `TaskLog.observe`. True if there is more. */
+  observe(now: () => number | undefined): Promise<boolean> {
+    return this.#inTurn(async () => {
+      if (this.#sealed) return false;
+      const grown = await Promise.all(
+        STREAMS.map((name) => this.logs[name].observe(() => (this.#sealed ? undefined : now()))),
+      );
+      for (const name of STREAMS) await this.#bound(this.logs[name]);
+      return grown.some(Boolean);
+    });
+  }
+
+  /** From now on nothing more that the task writes counts. */
+  async seal(): Promise<void> {
+    this.#sealed = true;
+    await this.#inTurn(() => Promise.all(STREAMS.map((name) => this.logs[name].finish())));
+  }
+
+  /** The last lines of both streams, oldest first. */
+  async lastLines(count: number): Promise<string[]> {
+    const lines = (await Promise.all(STREAMS.map((name) => lastLinesOf(this.logs[name])))).flat();
+    // Sorting is stable: lines of one time stay in the order of their stream.
+    const sorted = lines.sort((a, b) => a.unixMs - b.unixMs);
+    return sorted.slice(-count).map(({ text }) => text);
+  }
+
+  close(): Promise<unknown> {
+    return this.#inTurn(() => Promise.all(STREAMS.map((name) => this.logs[name].close())));
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const next = this.#tail.then(work);
+    this.#tail = next.catch(() => {});
+    return next;
+  }
+
+  /** Gives back the older half once there is too much; the offsets of what stays do not change. */
+  async #bound(log: TaskLog): Promise<void> {
+    if (log.end - log.first <= this.#maxBytes) return;
+    const keepFrom = log.end - this.#maxBytes / 2;
+    const first = Math.floor(keepFrom / blockBytes) * blockBytes;
+    await log.dropBefore(first);
+    await punchHole(log.path, first);
+  }
+}
+
+/** Frees the first `length` bytes of the file, which read as zeros from then on. */
+function punchHole(path: string, length: number): Promise<void> {
+  const args = ["--punch-hole", "--offset", "0", "--length", String(length), path];
+  const options = { timeout: punchTimeoutMs };
+  return new Promise((resolve, reject) => {
+    execFile("fallocate", args, options, (error) => (error ? reject(error) : resolve()));
+  });
+}
+
+async function lastLinesOf(log: TaskLog): Promise<{ text: string; unixMs: number }[]> {
+  const from = Math.max(log.first, log.end - tailBytes);
+  const { data, times } = await log.read(from, tailBytes);
+  const lines: { text: string; unixMs: number }[] = [];
+  for (let start = 0; start < data.byteLength; ) {
+    const newline = data.indexOf(10, start);
+    const end = newline < 0 ? data.byteLength : newline;
+    const unixMs = times.findLast(({ at }) => at <= start)?.unixMs ?? 0;
+    lines.push({ text: data.toString("utf8", start, Math.min(end, start + maxTailLine)), unixMs });
+    start = end + 1;
+  }
+  return lines;
+}

@@ -1,0 +1,165 @@
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+
+/** The controllers that bound a task. */
+const CONTROLLERS = ["memory", "cpu", "pids"] as const;
+/** What `cpu.max` is measured over. */
+const cpuPeriodUs = 100_000;
+/** Processes and threads that one task may have. */
+export const maxProcesses = 32_768;
+
+export interface CgroupLimits {
+  readonly memoryBytes: number;
+  readonly cpuMilli: number;
+}
+
+/**
+ * This worker's branch of the cgroup v2 tree, with a leaf for each task. Where only some
+ * controllers are delegated, those bound tasks; a leaf without any still tells who belongs to it
+ * and kills them all at once.
+ */
+export class CgroupBranch {
+  readonly #path: string;
+  /** The controllers that tasks' leaves have. */
+  readonly controllers: ReadonlySet<string>;
+
+  private constructor(path: string, controllers: ReadonlySet<string>) {
+    this.#path = path;
+    this.controllers = controllers;
+  }
+
+  /** Undefined where the system has no cgroup v2 or does not let this worker use it. */
+  static open(nodeId: string): CgroupBranch | undefined {
+    const own = ownCgroup();
+    if (own === undefined) return undefined;
+    const path = join(own, `heddle-${nodeId}`);
+    try {
+      mkdirSync(path, { recursive: true });
+      if (!existsSync(join(path, "cgroup.kill"))) return undefined; // Linux before 5.14.
+      delegate(own, path);
+      return new CgroupBranch(path, words(join(path, "cgroup.subtree_control")));
+    } catch {
+      return undefined; // Not delegated: limits are held by other means.
+    }
+  }
+
+  /** Makes the task's leaf; its first process has to enter it by itself. */
+  leaf(name: string, limits: CgroupLimits): Cgroup {
+    const leaf = new Cgroup(join(this.#path, name));
+    mkdirSync(leaf.path, { recursive: true });
+    const bound = (controller: string, file: string, value: string) => {
+      if (this.controllers.has(controller)) writeFileSync(join(leaf.path, file), value);
+    };
+    if (limits.memoryBytes > 0) {
+      bound("memory", "memory.max", String(limits.memoryBytes));
+      bound("memory", "memory.oom.group", "1");
+    }
+    if (limits.cpuMilli > 0) {
+      const quotaUs = Math.max(1_000, Math.round((limits.cpuMilli * cpuPeriodUs) / 1_000));
+      bound("cpu", "cpu.max", `${quotaUs} ${cpuPeriodUs}`);
+    }
+    bound("pids", "pids.max", String(maxProcesses));
+    return leaf;
+  }
+
+  /** The names of all leaves, those of earlier processes of this worker too. */
+  leaves(): string[] {
+    const entries = readdirSync(this.#path, { withFileTypes: true });
+    return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
+  }
+
+  /** The leaf that an earlier process of this worker made, if it is still there. */
+  find(name: string): Cgroup | undefined {
+    const path = join(this.#path, name);
+    return existsSync(path) ? new Cgroup(path) : undefined;
+  }
+}
+
+/** One task's leaf. */
+export class Cgroup {
+  readonly path: string;
+
+  constructor(path: string) {
+    this.path = path;
+  }
+
+  /** What a process writes its id to in order to enter. */
+  get entry(): string {
+    return join(this.path, "cgroup.procs");
+  }
+
+  members(): number[] {
+    return [...words(this.entry)].map(Number);
+  }
+
+  /** Kills every member in one step, so that none can fork itself free. */
+  kill(): void {
+    if (existsSync(this.path)) writeFileSync(join(this.path, "cgroup.kill"), "1");
+  }
+
+  /** Whether the system has killed a member for the leaf's bound on memory. */
+  ranOutOfMemory(): boolean {
+    const kills = /^oom_kill (\d+)$/m.exec(text(join(this.path, "memory.events")))?.[1];
+    return Number(kills ?? 0) > 0;
+  }
+
+  /** Succeeds once it is empty. */
+  remove(): boolean {
+    try {
+      rmdirSync(this.path);
+      return true;
+    } catch {
+      return !existsSync(this.path);
+    }
+  }
+}
+
+/** The folder of the cgroup that this process is in. */
+function ownCgroup(): string | undefined {
+  const mount = /^\S+ (\S+) cgroup2 /m.exec(text("/proc/mounts"))?.[1];
+  const own = /^0::(\S+)$/m.exec(text("/proc/self/cgroup"))?.[1];
+  return mount === undefined || own === undefined ? undefined : join(mount, own);
+}
+
+/**
+ * Hands the controllers down. A cgroup that hands any down may hold no process itself, so that this
+ * worker moves to a leaf of its own where it is alone in its cgroup, as under systemd's `Delegate`.
+ */
+function delegate(own: string, branch: string): void {
+  const wanted = CONTROLLERS.filter((name) => words(join(own, "cgroup.controllers")).has(name));
+  if (wanted.length === 0) return;
+  const members = words(join(own, "cgroup.procs"));
+  if (members.size === 1 && members.has(String(process.pid))) {
+    const leaf = join(own, "heddle-worker");
+    mkdirSync(leaf, { recursive: true });
+    writeFileSync(join(leaf, "cgroup.procs"), String(process.pid));
+  }
+  for (const folder of [own, branch]) {
+    for (const name of wanted) {
+      try {
+        writeFileSync(join(folder, "cgroup.subtree_control"), `+${name}`);
+      } catch {
+        // Not delegated; `controllers` tells what is.
+      }
+    }
+  }
+}
+
+function words(path: string): Set<string> {
+  return new Set(text(path).split(/\s+/).filter(Boolean));
+}
+
+function text(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}

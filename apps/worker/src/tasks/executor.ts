@@ -1,0 +1,75 @@
+import type { FailureReason } from "@heddle/contracts/jobs";
+import type { TaskPlan } from "./task-plan.ts";
+
+/**
+ * What runs tasks: as processes, in containers, in this process (training), or elsewhere as in a
+ * Kubernetes cluster. The task table decides when; an executor knows how.
+ */
+export interface Executor {
+  readonly name: string;
+  /** What takes time before the task can run, as pulling an image. Rejects with a LaunchError. */
+  prepare(plan: TaskPlan, signal: AbortSignal): Promise<void>;
+  /** Resolves when the task runs. Rejects with a LaunchError. */
+  start(launch: TaskLaunch): Promise<TaskHandle>;
+  /**
+   * Takes over what an earlier process of this worker started, from the `record` that its handle
+   * had; undefined where nothing of it is left.
+   */
+  adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined>;
+  /** Ends whatever carries this worker's mark and belongs to none of the tasks named; how many. */
+  sweep(known: ReadonlySet<string>): Promise<number>;
+}
+
+/** All that a start needs beside the plan. */
+export interface TaskLaunch {
+  readonly plan: TaskPlan;
+  /** The task's own directory, where an executor may keep files. */
+  readonly directory: string;
+  /** Where the program begins; exists. */
+  readonly workingDirectory: string;
+  readonly environment: Readonly<Record<string, string>>;
+  /** Files that the streams are appended to. */
+  readonly stdout: string;
+  readonly stderr: string;
+  /** Directories that a task which has its own file system must see under the same path. */
+  readonly mounts: readonly string[];
+}
+
+/** A task that runs. */
+export interface TaskHandle {
+  /** Finds the task again after a restart of this worker; JSON. */
+  readonly record: unknown;
+  /** Sends the signal to each of its processes; with `onlyCaught`, to those that handle it. */
+  signal(name: NodeJS.Signals, onlyCaught?: boolean): Promise<number>;
+  /** Ends the task and all that it started; resolves when nothing of it is left. */
+  kill(): Promise<void>;
+  /** The same without waiting, for a worker that must end now. */
+  killNow(): void;
+  /** Resolves once, when the task has ended and nothing of it is left. */
+  readonly exited: Promise<TaskEnd>;
+  /** What the task holds now. */
+  usage(): Promise<TaskUsage>;
+}
+
+export interface TaskUsage {
+  readonly memoryBytes: number;
+  readonly processes: number;
+}
+
+/** How a task's main process ended. Both absent: it ended while nobody looked. */
+export interface TaskEnd {
+  readonly exitCode?: number | undefined;
+  readonly signal?: string | undefined;
+  /** The system killed it for its use of memory. */
+  readonly outOfMemory?: boolean | undefined;
+}
+
+/** A task could not be begun, for a reason that its owner can act on. */
+export class LaunchError extends Error {
+  readonly reason: Extract<FailureReason, "LaunchFailed" | "ImagePull">;
+
+  constructor(reason: "LaunchFailed" | "ImagePull", message: string, cause?: unknown) {
+    super(message, { cause });
+    this.reason = reason;
+  }
+}

@@ -1,0 +1,47 @@
+import type { FailureReason } from "@heddle/contracts/jobs";
+import type { TaskEnd } from "./executor.ts";
+
+/** Why the worker itself ended a task; it outweighs what the exit status says. */
+export interface Verdict {
+  readonly reason: FailureReason;
+  readonly message: string;
+}
+
+/** The reason and the words of a task's end; no reason for success. */
+export function judge(
+  end: TaskEnd,
+  lastLines: readonly string[],
+  verdict: Verdict | undefined,
+): { readonly reason: FailureReason | ""; readonly message: string } {
+  if (verdict) return verdict;
+  if (end.outOfMemory) {
+    return { reason: "OutOfMemory", message: `the system ended it: ${outOfMemoryAdvice}` };
+  }
+  if (end.exitCode === 0) return { reason: "", message: "" };
+  const text = lastLines.join("\n");
+  if (gpuMemory.test(text)) {
+    const message =
+      "its last lines say that the GPU's memory ran out: use smaller batches, more GPUs, or a larger `gpu_memory_gb`";
+    return { reason: "GpuOutOfMemory", message };
+  }
+  if (hostMemory.test(text)) {
+    return { reason: "OutOfMemory", message: `its last lines say so: ${outOfMemoryAdvice}` };
+  }
+  return { reason: "ExitCode", message: exitText(end) };
+}
+
+/** What to do about a task that ran out of memory. */
+export const outOfMemoryAdvice = "memory ran out; ask for more with `resources.memory_gb`";
+
+/** Words of CUDA, PyTorch, JAX and ROCm. */
+const gpuMemory =
+  /CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|HIP out of memory|OutOfMemoryError: .*GPU|RESOURCE_EXHAUSTED: Out of memory/;
+/** Words of Python, C++, Node, Go, Java and the C library. */
+const hostMemory =
+  /^MemoryError|std::bad_alloc|JavaScript heap out of memory|fatal error: runtime: out of memory|java\.lang\.OutOfMemoryError|Cannot allocate memory/m;
+
+function exitText({ exitCode, signal }: TaskEnd): string {
+  if (signal) return `the program was ended by ${signal}`;
+  if (exitCode === undefined) return "the program ended while its worker was away";
+  return `the program ended with exit code ${exitCode}`;
+}

@@ -1,0 +1,56 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { Lease } from "./lease.ts";
+
+test("a lease never holds longer than its span after a request that was answered", () => {
+  const step = fc.oneof(
+    fc.record({ do: fc.constant("wait" as const), ms: fc.integer({ min: 0, max: 2_000 }) }),
+    fc.record({ do: fc.constant("ask" as const) }),
+    /** Answers to any request, late or out of turn, repeated, or never asked for. */
+    fc.record({ do: fc.constant("renew" as const), request: fc.integer({ min: 0, max: 40 }) }),
+    fc.record({ do: fc.constant("begin" as const) }),
+  );
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+      let nowMs = 0;
+      const lease = new Lease({ monotonicMs: () => nowMs });
+      const askedAtMs = new Map<number, number>();
+      let bestMs = Number.NEGATIVE_INFINITY;
+      lease.begin(1_000);
+      for (const each of steps) {
+        if (each.do === "wait") nowMs += each.ms;
+        else if (each.do === "ask") askedAtMs.set(lease.ask(), nowMs);
+        else if (each.do === "begin") lease.begin(1_000);
+        else {
+          lease.renew(each.request);
+          bestMs = Math.max(bestMs, askedAtMs.get(each.request) ?? Number.NEGATIVE_INFINITY);
+        }
+        expect(lease.isLive && nowMs >= bestMs + 1_000).toBe(false);
+      }
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+test("an answer that lay unread past the lease renews nothing", () => {
+  let nowMs = 0;
+  const lease = new Lease({ monotonicMs: () => nowMs });
+  lease.begin(1_000);
+  const first = lease.ask();
+  nowMs = 100;
+  lease.renew(first);
+  expect(lease.expiresAtMs).toBe(1_000);
+  const second = lease.ask();
+  nowMs = 60_000;
+  lease.renew(second);
+  expect(lease.isLive).toBe(false);
+});
+
+test("what was asked of an earlier leader counts no more", () => {
+  const lease = new Lease({ monotonicMs: () => 0 });
+  lease.begin(1_000);
+  const request = lease.ask();
+  lease.begin(1_000);
+  lease.renew(request);
+  expect(lease.isLive).toBe(false);
+});

@@ -1,0 +1,166 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { accessSync, closeSync, constants, openSync, statSync } from "node:fs";
+import { join, resolve } from "node:path";
+import type { CgroupBranch } from "./cgroup.ts";
+import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
+import { type ProcessRecord, ProcessTask } from "./process-task.ts";
+import { MARK_VARIABLE, markedProcesses, readProcess, signalProcess } from "./process-tree.ts";
+import { keyOf } from "./task-plan.ts";
+
+/**
+ * The few lines that stand between this worker and the program: they enter the cgroup, set the
+ * limits that a process sets for itself, and keep the exit status in a file, so that a worker that
+ * was restarted meanwhile still learns it. They outlive signals to the whole group: the traps are
+ * the shell's own and are back at their defaults in the program.
+ */
+const WRAPPER = [
+  'status=$1 cgroup=$2 data=$3; shift 3; [ -z "$cgroup" ] || echo $$ > "$cgroup" || exit 125',
+  'ulimit -c 0; [ -z "$data" ] || ulimit -d "$data"',
+  "trap : TERM INT HUP QUIT USR1 USR2",
+  '"$@"',
+  'code=$?; echo $code > "$status.new" && mv "$status.new" "$status"; exit $code',
+].join("\n");
+
+/**
+ * Where memory is not bounded by a cgroup, a process may allocate so much beyond the task's bound
+ * before the system refuses. It is a backstop: the watch sees what is really used, and tells that
+ * memory ran out; runtimes such as Node's reserve far more than they use.
+ */
+const dataSlackBytes = 4 * 2 ** 30;
+
+/** Runs tasks as processes of this machine, as the user that the worker is. */
+export class ProcessExecutor implements Executor {
+  readonly name = "process";
+  readonly #nodeId: string;
+  readonly #branch: CgroupBranch | undefined;
+
+  constructor(nodeId: string, branch: CgroupBranch | undefined) {
+    this.#nodeId = nodeId;
+    this.#branch = branch;
+  }
+
+  async prepare(): Promise<void> {}
+
+  async start(launch: TaskLaunch): Promise<TaskHandle> {
+    const { plan, directory, workingDirectory } = launch;
+    const mark = `${this.#nodeId}/${keyOf(plan.id)}`;
+    const environment = { ...launch.environment, [MARK_VARIABLE]: mark };
+    checkDirectory(workingDirectory);
+    checkProgram(plan.spec.command, launch.environment["PATH"] ?? "", workingDirectory);
+    const { memoryBytes, cpuMilli } = plan.spec;
+    const leaf = this.#branch?.leaf(leafName(launch), { memoryBytes, cpuMilli });
+    const isBound = this.#branch?.controllers.has("memory") ?? false;
+    const dataKib = Math.ceil((memoryBytes * 2 + dataSlackBytes) / 1024);
+    const statusFile = join(directory, "exit-status");
+    const child = await spawnDetached(
+      [
+        ...["-c", WRAPPER, "heddle-task", statusFile, leaf?.entry ?? ""],
+        ...[isBound || memoryBytes === 0 ? "" : String(dataKib), ...plan.spec.command],
+      ],
+      { launch, environment },
+    );
+    const pid = child.pid as number;
+    const startTime = readProcess(pid)?.startTime ?? 0;
+    const record: ProcessRecord = { pid, startTime };
+    return new ProcessTask({
+      record,
+      mark,
+      leaf,
+      statusFile,
+      memoryLimitBytes: memoryBytes,
+      child,
+    });
+  }
+
+  async adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
+    const { pid, startTime } = record as ProcessRecord;
+    return new ProcessTask({
+      record: { pid, startTime },
+      mark: `${this.#nodeId}/${keyOf(launch.plan.id)}`,
+      leaf: this.#branch?.find(leafName(launch)),
+      statusFile: join(launch.directory, "exit-status"),
+      memoryLimitBytes: launch.plan.spec.memoryBytes,
+      child: undefined,
+    });
+  }
+
+  async sweep(known: ReadonlySet<string>): Promise<number> {
+    const prefix = `${this.#nodeId}/`;
+    let count = 0;
+    for (const { pid, mark } of markedProcesses()) {
+      if (!mark.startsWith(prefix) || known.has(mark.slice(prefix.length))) continue;
+      if (signalProcess(pid, "SIGKILL")) count += 1;
+    }
+    const leaves = new Set([...known].map((key) => key.replaceAll("/", ".")));
+    for (const name of this.#branch?.leaves() ?? []) {
+      if (leaves.has(name)) continue;
+      const leaf = this.#branch?.find(name);
+      count += leaf?.members().length ?? 0;
+      leaf?.kill();
+      leaf?.remove();
+    }
+    return count;
+  }
+}
+
+function leafName({ plan }: TaskLaunch): string {
+  return keyOf(plan.id).replaceAll("/", ".");
+}
+
+/** A session of its own, without a terminal or a pipe to this worker: its end is not the task's. */
+function spawnDetached(
+  args: readonly string[],
+  task: { readonly launch: TaskLaunch; readonly environment: Readonly<Record<string, string>> },
+): Promise<ChildProcess> {
+  const { stdout, stderr, workingDirectory } = task.launch;
+  const out = openSync(stdout, "a", 0o600);
+  const err = openSync(stderr, "a", 0o600);
+  const child = spawn("/bin/sh", [...args], {
+    cwd: workingDirectory,
+    env: task.environment,
+    detached: true,
+    stdio: ["ignore", out, err],
+  });
+  closeSync(out);
+  closeSync(err);
+  return new Promise((fulfil, reject) => {
+    child.once("spawn", () => fulfil(child));
+    child.once("error", (cause) => {
+      const message = `the system could not start the task: ${cause.message}`;
+      reject(new LaunchError("LaunchFailed", message, cause));
+    });
+  });
+}
+
+function checkDirectory(path: string): void {
+  try {
+    if (statSync(path).isDirectory()) return;
+  } catch (cause) {
+    const message = `the working directory ${path} does not exist on this worker: create it there, or leave \`working_directory\` out for an empty one`;
+    throw new LaunchError("LaunchFailed", message, cause);
+  }
+  throw new LaunchError("LaunchFailed", `the working directory ${path} is no directory`);
+}
+
+function checkProgram(command: readonly string[], path: string, directory: string): void {
+  const program = command[0];
+  if (program === undefined || program === "") {
+    throw new LaunchError("LaunchFailed", "the job names no program: give a `command`");
+  }
+  const candidates = program.includes("/")
+    ? [resolve(directory, program)]
+    : path.split(":").map((folder) => resolve(directory, folder, program));
+  if (candidates.some(isProgram)) return;
+  const where = program.includes("/") ? candidates[0] : `the folders of PATH (${path})`;
+  const message = `there is no program ${JSON.stringify(program)} that may be run in ${where} on this worker: install it there, name it by its full path, or give a \`container_image\` that has it`;
+  throw new LaunchError("LaunchFailed", message);
+}
+
+function isProgram(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}

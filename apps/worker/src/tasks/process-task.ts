@@ -1,0 +1,135 @@
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { constants } from "node:os";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Cgroup } from "./cgroup.ts";
+import type { TaskEnd, TaskHandle, TaskUsage } from "./executor.ts";
+import {
+  catches,
+  groupOf,
+  memoryOf,
+  type ProcessEntry,
+  processesOf,
+  readProcess,
+  signalProcess,
+} from "./process-tree.ts";
+
+/** How often a task that is not our child is looked at. */
+const pollMs = 200;
+/** Between two rounds of killing: a process that forked meanwhile is found in the next. */
+const killRoundMs = 20;
+/** Processes that are still there after this, as in an uninterruptible read, are left behind. */
+const maxKillMs = 10_000;
+
+/** What finds the process again: a pid is used anew, but not with the same time of start. */
+export interface ProcessRecord {
+  readonly pid: number;
+  readonly startTime: number;
+}
+
+export interface ProcessTaskOptions {
+  readonly record: ProcessRecord;
+  readonly mark: string;
+  readonly leaf: Cgroup | undefined;
+  /** Where the wrapper leaves the exit status. */
+  readonly statusFile: string;
+  /** 0: none. */
+  readonly memoryLimitBytes: number;
+  /** Absent where an earlier process of this worker started it. */
+  readonly child: ChildProcess | undefined;
+}
+
+/** A task that runs as a group of processes, led by the wrapper. */
+export class ProcessTask implements TaskHandle {
+  readonly record: ProcessRecord;
+  readonly exited: Promise<TaskEnd>;
+  readonly #options: ProcessTaskOptions;
+  #ended = false;
+
+  constructor(options: ProcessTaskOptions) {
+    this.#options = options;
+    this.record = options.record;
+    this.exited = this.#exited();
+  }
+
+  async signal(name: NodeJS.Signals, onlyCaught = false): Promise<number> {
+    const number = constants.signals[name];
+    // The wrapper catches every signal that is sent to tasks, and means nothing by it.
+    const targets = this.#members().filter(({ pid }) => pid !== this.record.pid);
+    const chosen = onlyCaught ? targets.filter(({ pid }) => catches(pid, number)) : targets;
+    return chosen.filter(({ pid }) => signalProcess(pid, name)).length;
+  }
+
+  async kill(): Promise<void> {
+    const { leaf } = this.#options;
+    const end = performance.now() + maxKillMs;
+    for (;;) {
+      this.killNow();
+      if (this.#members().length === 0) break;
+      if (performance.now() > end) break;
+      await delay(killRoundMs);
+    }
+    leaf?.remove();
+  }
+
+  killNow(): void {
+    this.#options.leaf?.kill();
+    for (const { pid } of this.#members()) signalProcess(pid, "SIGKILL");
+    // Where there is no /proc to look through, the group is all that can be reached.
+    if (!this.#ended) signalProcess(-this.record.pid, "SIGKILL");
+  }
+
+  async usage(): Promise<TaskUsage> {
+    const inLeaf = this.#options.leaf?.members() ?? [];
+    const pids = inLeaf.length > 0 ? inLeaf : groupOf(this.record);
+    return {
+      memoryBytes: memoryOf(pids, this.#options.memoryLimitBytes),
+      processes: pids.length,
+    };
+  }
+
+  #members(): ProcessEntry[] {
+    const { leaf, mark } = this.#options;
+    const inLeaf = leaf?.members().flatMap((pid) => readProcess(pid) ?? []);
+    // A process that just started may not have entered its cgroup yet.
+    return inLeaf?.length ? inLeaf : processesOf(this.record, mark);
+  }
+
+  async #exited(): Promise<TaskEnd> {
+    const { child, statusFile, leaf } = this.#options;
+    const seen = child ? await childEnd(child) : await this.#gone();
+    this.#ended = true;
+    const outOfMemory = leaf?.ranOutOfMemory() ?? false;
+    await this.kill();
+    return { ...endOf(await readStatus(statusFile), seen), outOfMemory };
+  }
+
+  async #gone(): Promise<TaskEnd> {
+    const { pid, startTime } = this.record;
+    while (readProcess(pid)?.startTime === startTime) await delay(pollMs);
+    return {};
+  }
+}
+
+async function childEnd(child: ChildProcess): Promise<TaskEnd> {
+  if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
+  if (child.signalCode) return { signal: child.signalCode };
+  return { exitCode: child.exitCode ?? 0 };
+}
+
+/** The shell tells of a program that a signal ended by a status above 128. */
+function endOf(status: number | undefined, seen: TaskEnd): TaskEnd {
+  const code = status ?? seen.exitCode;
+  if (code === undefined) return seen;
+  const found = Object.entries(constants.signals).find(([, number]) => number === code - 128);
+  return found && code > 128 ? { signal: found[0] } : { exitCode: code };
+}
+
+async function readStatus(path: string): Promise<number | undefined> {
+  try {
+    return Number((await readFile(path, "utf8")).trim());
+  } catch {
+    return undefined; // The wrapper was killed with the rest.
+  }
+}

@@ -1,0 +1,265 @@
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { shell, TestLeader, taskId, until } from "../../test/test-leader.ts";
+
+/** Processes start slowly on a machine that does other things too. */
+vi.setConfig({ testTimeout: 90_000 });
+
+let leader: TestLeader;
+
+beforeEach(async () => {
+  leader = new TestLeader();
+  await leader.listen();
+});
+
+afterEach(() => leader.close());
+
+/** Ids of living processes whose environment names the variable with that value. */
+function processesWith(entry: string): number[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .filter((pid) => {
+      try {
+        const isZombie = /^\d+ \(.*\) Z/s.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
+        const variables = readFileSync(`/proc/${pid}/environ`, "latin1").split("\0");
+        return !isZombie && variables.includes(entry);
+      } catch {
+        return false;
+      }
+    })
+    .map(Number);
+}
+
+test("a command runs with its environment; its exit code, last lines and whole output come back", async () => {
+  await leader.startWorker();
+  const session = leader.open();
+  await session.start({
+    ...shell(
+      'echo "$HEDDLE_RANK of $WORLD_SIZE at $MASTER_PORT"; pwd; echo oh >&2; printf end; exit 7',
+    ),
+    environment: { A: "b" },
+  });
+  const { exit, rendezvous } = await session.reaches("exited");
+  expect(exit).toMatchObject({ exitCode: 7, reason: "ExitCode" });
+  const port = rendezvous.split(":")[1];
+  await until(
+    "both logs are complete",
+    () => leader.isComplete() && leader.isComplete(0, "stderr"),
+  );
+  expect(leader.log()).toBe(
+    `0 of 1 at ${port}\n${join(leader.folder, "worker/jobs/job_A/1.0/work")}\nend`,
+  );
+  expect(leader.log(0, "stderr")).toBe("oh\n");
+  expect(exit?.lastLines).toContain("oh");
+  expect(exit?.lastLines).toContain("end");
+});
+
+test("a program that does not exist is a LaunchFailed that says what to do", async () => {
+  await leader.startWorker();
+  const session = leader.open();
+  await session.lease({ command: ["no-such-program"] });
+  session.send({ start: { task: taskId(), peers: [] } });
+  const { exit } = await session.reaches("exited");
+  expect(exit?.reason).toBe("LaunchFailed");
+  expect(exit?.message).toMatch(/no program "no-such-program".*install it there/);
+});
+
+test("stopping kills a task that forks away and ignores SIGTERM, after its grace", async () => {
+  await leader.startWorker();
+  const session = leader.open();
+  const line =
+    "trap '' TERM; (setsid sh -c \"trap '' TERM; sleep 600\" &) ; sh -c \"trap '' TERM; sleep 600\" & sleep 600";
+  await session.start({ ...shell(line), environment: { MARK_OF_TEST: leader.folder } });
+  const mark = `MARK_OF_TEST=${leader.folder}`;
+  await until("the tree stands", () => processesWith(mark).length >= 5);
+  session.send({ stop: { task: taskId(), checkpoint: false, graceMs: 300, why: "cancelled" } });
+  const { exit } = await session.reaches("exited");
+  expect(exit).toMatchObject({ signal: "SIGKILL", reason: "", message: "stopped: cancelled" });
+  expect(processesWith(mark)).toEqual([]);
+});
+
+test("kill -9 of the worker ends no task: the next process adopts it, its exit code and its whole log", async () => {
+  const worker = await leader.startWorker();
+  const first = leader.open();
+  const go = join(leader.folder, "go");
+  await first.start(
+    shell(`echo before; while [ ! -e ${go} ]; do sleep 0.05; done; echo after; exit 3`),
+  );
+  await until("the first line came", () => leader.log() === "before\n");
+  worker.kill("SIGKILL");
+  await until("the worker is gone", () => worker.signalCode !== null);
+  writeFileSync(go, "");
+  await leader.startWorker();
+  const second = leader.open();
+  const { exit } = await second.reaches("exited");
+  expect(exit).toMatchObject({ exitCode: 3, reason: "ExitCode" });
+  await until("the whole log came", () => leader.isComplete());
+  expect(leader.log()).toBe("before\nafter\n");
+});
+
+test("a worker that comes back after its lease kills its old tasks and reports them lost", async () => {
+  const worker = await leader.startWorker();
+  const first = leader.open(1, 2_000);
+  await first.start({ ...shell("sleep 600"), environment: { MARK_OF_TEST: leader.folder } });
+  const mark = `MARK_OF_TEST=${leader.folder}`;
+  await until("the task runs", () => processesWith(mark).length > 0);
+  worker.kill("SIGKILL");
+  await until("the worker is gone", () => worker.signalCode !== null);
+  await new Promise((resolve) => setTimeout(resolve, 2_500));
+  expect(processesWith(mark).length).toBeGreaterThan(0);
+  await leader.startWorker();
+  const second = leader.open();
+  const { exit } = await second.reaches("exited");
+  expect(exit?.reason).toBe("NodeLost");
+  expect(processesWith(mark)).toEqual([]);
+});
+
+test("a worker that is stopped past its lease kills its task when it wakes; later lines count for nothing", async () => {
+  const worker = await leader.startWorker();
+  const session = leader.open(1, 2_000);
+  const counted = join(leader.folder, "counted");
+  const line = `i=0; while :; do i=$((i+1)); echo line $i; echo $i > ${counted}; sleep 0.05; done`;
+  await session.start({ ...shell(line), environment: { MARK_OF_TEST: leader.folder } });
+  await until("lines come", () => leader.log().length > 0);
+  worker.kill("SIGSTOP");
+  const stoppedAt = Number(readFileSync(counted, "utf8"));
+  // The task itself runs on: a stopped worker cannot end it.
+  await until(
+    "the task wrote long after",
+    () => Number(readFileSync(counted, "utf8")) > stoppedAt + 60,
+    30_000,
+  );
+  const resumedAt = Number(readFileSync(counted, "utf8"));
+  expect(resumedAt).toBeGreaterThan(stoppedAt);
+  worker.kill("SIGCONT");
+  const { exit } = await session.reaches("exited");
+  expect(exit?.reason).toBe("NodeLost");
+  expect(processesWith(`MARK_OF_TEST=${leader.folder}`)).toEqual([]);
+  await until("what was written under the lease came", () => leader.isComplete());
+  const last = Number(/line (\d+)\n$/.exec(leader.log())?.[1]);
+  expect(last).toBeLessThanOrEqual(stoppedAt + 4);
+});
+
+test("a lease that nobody renews ends, and its tasks with it", async () => {
+  await leader.startWorker();
+  const session = leader.open(1, 2_000);
+  await session.start({ ...shell("sleep 600"), environment: { MARK_OF_TEST: leader.folder } });
+  session.renews = false;
+  const { exit } = await session.reaches("exited");
+  expect(exit).toMatchObject({ reason: "NodeLost", message: "the worker's lease is over" });
+  expect(processesWith(`MARK_OF_TEST=${leader.folder}`)).toEqual([]);
+});
+
+test("memory beyond the bound is an OutOfMemory", async () => {
+  await leader.startWorker();
+  const session = leader.open();
+  const program = "const a = []; setInterval(() => a.push(Buffer.alloc(16e6, 1)), 20)";
+  await session.lease({ command: [process.execPath, "-e", program], memoryBytes: 200e6 });
+  session.send({ start: { task: taskId(), peers: [] } });
+  const { exit } = await session.reaches("exited", taskId(), 30_000);
+  expect(exit?.reason).toBe("OutOfMemory");
+  expect(exit?.message).toContain("resources.memory_gb");
+});
+
+test("a task without new steps is a Hang; one past its time ends as DeadlineExceeded", async () => {
+  await leader.startWorker();
+  const session = leader.open();
+  const stuck =
+    "echo '{\"step\": 5}' >> $HEDDLE_PROGRESS_FILE; while :; do echo '{\"step\": 5}' >> $HEDDLE_PROGRESS_FILE; sleep 0.1; done";
+  await session.start({ ...shell(stuck), hangTimeoutMs: 2_000 });
+  await session.start({ ...shell("sleep 600"), maxRuntimeMs: 1_000 }, taskId(1));
+  expect((await session.reaches("exited")).exit?.reason).toBe("Hang");
+  expect(JSON.parse(session.status()?.progress?.line ?? "{}")).toEqual({ step: 5 });
+  const late = await session.reaches("exited", taskId(1));
+  expect(late.exit?.reason).toBe("DeadlineExceeded");
+});
+
+test("who must leave may checkpoint first: it is asked, its durable checkpoint is told, then SIGTERM", async () => {
+  await leader.startWorker();
+  const session = leader.open();
+  const line = [
+    'trap \'touch $HEDDLE_CHECKPOINT_DIR/c1; echo "{\\"step\\": 9, \\"checkpoint\\": \\"c1\\"}" >> $HEDDLE_PROGRESS_FILE\' USR1',
+    "trap 'echo left; exit 0' TERM; echo ready; while :; do sleep 0.05; done",
+  ].join("; ");
+  await session.start(shell(line));
+  await until("the traps are set", () => leader.log() === "ready\n");
+  session.send({ stop: { task: taskId(), checkpoint: true, graceMs: 20_000, why: "preempt" } });
+  const { exit, progress } = await session.reaches("exited");
+  expect(exit).toMatchObject({ exitCode: 0, reason: "", asked: true });
+  expect(progress?.checkpoint).toBe("c1");
+  await until("the last line came", () => leader.log() === "ready\nleft\n");
+  expect(existsSync(join(leader.folder, "worker/checkpoints/job_A/c1"))).toBe(true);
+});
+
+test("a later leader ends the session of the one before, and an earlier one is refused", async () => {
+  await leader.startWorker();
+  const first = leader.open(5);
+  await first.start(shell("sleep 600"));
+  const second = leader.open(6);
+  await until("the first is ended", () => first.error !== undefined);
+  await until("the second has the inventory", () => second.inventory !== undefined);
+  expect(second.inventory?.map(({ phase }) => phase)).toEqual(["running"]);
+  const late = leader.open(5);
+  await until("the late one is refused", () => late.error !== undefined);
+  expect(late.error?.message).toContain("term 5 is over");
+  expect(second.error).toBeUndefined();
+});
+
+test("commands can be repeated: a task starts once, and what was told to stop never starts", async () => {
+  await leader.startWorker();
+  const session = leader.open();
+  const count = join(leader.folder, "starts");
+  await session.start(shell(`echo x >> ${count}; sleep 600`));
+  await until("it has begun", () => existsSync(count));
+  session.send({ start: { task: taskId(), peers: [] } });
+  session.send({
+    lease: { task: taskId(), spec: { executor: "process" }, devices: [], gpuMilli: 0 },
+  });
+  session.send({ stop: { task: taskId(7), checkpoint: false, graceMs: 0, why: "cancelled" } });
+  await session.reaches("exited", taskId(7));
+  session.send({
+    lease: { task: taskId(7), spec: { executor: "process" }, devices: [], gpuMilli: 0 },
+  });
+  session.send({ stop: { task: taskId(), checkpoint: false, graceMs: 0, why: "enough" } });
+  await session.reaches("exited");
+  expect(readFileSync(count, "utf8")).toBe("x\n");
+  expect(session.status(taskId(7))).toMatchObject({ phase: "exited", exit: { asked: true } });
+  session.send({ forget: { task: taskId() } });
+  session.send({ forget: { task: taskId(7) } });
+  // Commands are carried out in order: the answer to this one comes after the others' effect.
+  session.send({ stop: { task: taskId(9), checkpoint: false, graceMs: 0, why: "the end" } });
+  await session.reaches("exited", taskId(9));
+  const again = leader.open(2);
+  await until("the inventory came", () => again.inventory !== undefined);
+  expect(again.inventory?.map(({ task }) => task?.rank)).toEqual([9]);
+});
+
+test("simulated GPUs are said to be so and are never named to CUDA; a sick one ends its task only", async () => {
+  const gpus = [0, 1].map((index) => ({
+    ...{ index, uuid: `simulated-${index}`, name: "H100", memoryBytes: 80 * 2 ** 30, fault: "" },
+    simulated: true,
+  }));
+  await leader.startWorker({ simulatedGpus: gpus, labels: { zone: "a" }, rack: "r1" });
+  expect(leader.register).toMatchObject({
+    labels: { zone: "a" },
+    rack: "r1",
+    executors: expect.arrayContaining(["process"]),
+  });
+  expect(leader.register?.hardware?.gpus.map(({ simulated }) => simulated)).toEqual([true, true]);
+  const session = leader.open();
+  const line =
+    'echo "$HEDDLE_GPUS,$HEDDLE_GPUS_SIMULATED,$(printenv CUDA_VISIBLE_DEVICES || echo unset)"; sleep 600';
+  await session.start(shell(line), taskId(0), [0]);
+  await session.start(shell(line), taskId(1), [1]);
+  await until(
+    "both wrote",
+    () => leader.log(0) === "0,1,unset\n" && leader.log(1) === "1,1,unset\n",
+  );
+  writeFileSync(join(leader.folder, "worker/gpu-faults"), "1 Xid 79\n");
+  const { exit } = await session.reaches("exited", taskId(1));
+  expect(exit).toMatchObject({ reason: "GpuFault", message: "GPU 1 of worker-1: Xid 79" });
+  await until("the masters are told", () => leader.heartbeats.at(-1)?.gpus[1]?.fault === "Xid 79");
+  expect(leader.heartbeats.at(-1)?.gpus[0]?.fault).toBe("");
+  expect(session.status(taskId(0))?.phase).toBe("running");
+});

@@ -1,0 +1,148 @@
+import { readdirSync, readFileSync } from "node:fs";
+
+/** Each process of a task carries its mark here, also one that has left the task's group. */
+export const MARK_VARIABLE = "HEDDLE_TASK";
+
+/** One look through /proc serves every task that is watched within this time. */
+const recentMs = 400;
+let recent: { readonly atMs: number; readonly processes: readonly ProcessEntry[] } = {
+  atMs: Number.NEGATIVE_INFINITY,
+  processes: [],
+};
+
+/** One process as /proc shows it. */
+export interface ProcessEntry {
+  readonly pid: number;
+  readonly parent: number;
+  readonly group: number;
+  readonly session: number;
+  /** In ticks since boot; with the pid it names a process for ever. */
+  readonly startTime: number;
+}
+
+/** The process, or undefined where it is gone or a zombie, or where there is no /proc. */
+export function readProcess(pid: number): ProcessEntry | undefined {
+  const text = readText(`/proc/${pid}/stat`);
+  if (text === undefined) return undefined;
+  // The name stands in parentheses and may hold anything, parentheses too.
+  const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
+  const [state, parent, group, session] = fields;
+  if (state === "Z" || state === "X") return undefined;
+  return {
+    pid,
+    parent: Number(parent),
+    group: Number(group),
+    session: Number(session),
+    startTime: Number(fields[19]),
+  };
+}
+
+/**
+ * The processes of a task: those of its group and session, those that carry its mark, and whatever
+ * descends from any of them.
+ */
+export function processesOf(
+  leader: { readonly pid: number; readonly startTime: number },
+  mark: string,
+): ProcessEntry[] {
+  const all = allProcesses();
+  const found = new Map<number, ProcessEntry>();
+  // The id of a leader that is gone may by now be that of a stranger's group.
+  const holder = all.find(({ pid }) => pid === leader.pid);
+  const isReused = holder !== undefined && holder.startTime !== leader.startTime;
+  for (const each of all) {
+    const isNear = each.group === leader.pid || each.session === leader.pid;
+    if ((isNear && !isReused) || markOf(each.pid) === mark) found.set(each.pid, each);
+  }
+  for (let grew = true; grew; ) {
+    grew = false;
+    for (const each of all) {
+      if (found.has(each.pid) || !found.has(each.parent)) continue;
+      found.set(each.pid, each);
+      grew = true;
+    }
+  }
+  return [...found.values()];
+}
+
+/** The processes of a group and session as they were a moment ago, for who looks often. */
+export function groupOf(leader: { readonly pid: number }): number[] {
+  if (performance.now() - recent.atMs > recentMs) {
+    recent = { atMs: performance.now(), processes: allProcesses() };
+  }
+  return recent.processes
+    .filter(({ group, session }) => group === leader.pid || session === leader.pid)
+    .map(({ pid }) => pid);
+}
+
+/** The processes that carry a mark, with it. */
+export function markedProcesses(): { readonly pid: number; readonly mark: string }[] {
+  return allProcesses().flatMap(({ pid }) => {
+    const mark = markOf(pid);
+    return mark === undefined ? [] : [{ pid, mark }];
+  });
+}
+
+/** Whether the process handles the signal itself, by its number. */
+export function catches(pid: number, signalNumber: number): boolean {
+  const mask = /^SigCgt:\s*([0-9a-f]+)$/m.exec(readText(`/proc/${pid}/status`) ?? "")?.[1];
+  if (mask === undefined) return false;
+  return ((BigInt(`0x${mask}`) >> BigInt(signalNumber - 1)) & 1n) === 1n;
+}
+
+/**
+ * Bytes of memory that the processes hold. The cheap figure counts shared pages once per process;
+ * only where it passes `limitBytes` the exact one is taken, which walks their page tables.
+ */
+export function memoryOf(pids: readonly number[], limitBytes: number): number {
+  const resident = total(pids, (pid) => kilobytes(`/proc/${pid}/status`, /^VmRSS:\s+(\d+)/m));
+  if (limitBytes === 0 || resident <= limitBytes) return resident;
+  return total(pids, (pid) => kilobytes(`/proc/${pid}/smaps_rollup`, /^Pss:\s+(\d+)/m));
+}
+
+/** Sends the signal; false where the process is gone. */
+export function signalProcess(pid: number, signal: NodeJS.Signals): boolean {
+  try {
+    return process.kill(pid, signal);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ESRCH" || code === "EPERM") return false;
+    throw error;
+  }
+}
+
+function allProcesses(): ProcessEntry[] {
+  return listProc().flatMap((name) => readProcess(Number(name)) ?? []);
+}
+
+function listProc(): string[] {
+  try {
+    return readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+  } catch {
+    return []; // A system without /proc: there is only the group.
+  }
+}
+
+function markOf(pid: number): string | undefined {
+  const text = readText(`/proc/${pid}/environ`);
+  if (!text?.includes(MARK_VARIABLE)) return undefined;
+  const prefix = `${MARK_VARIABLE}=`;
+  const entry = text.split("\0").find((variable) => variable.startsWith(prefix));
+  return entry?.slice(prefix.length);
+}
+
+function total(pids: readonly number[], of: (pid: number) => number): number {
+  return pids.reduce((sum, pid) => sum + of(pid), 0);
+}
+
+function kilobytes(path: string, field: RegExp): number {
+  return Number(field.exec(readText(path) ?? "")?.[1] ?? 0) * 1024;
+}
+
+function readText(path: string): string | undefined {
+  try {
+    return readFileSync(path, "latin1");
+  } catch {
+    return undefined; // It ended meanwhile, or is another user's.
+  }
+}

@@ -1,0 +1,71 @@
+import { open } from "node:fs/promises";
+import { progressLine } from "@heddle/contracts/jobs";
+import type { z } from "zod";
+
+export type ProgressLine = z.output<typeof progressLine>;
+
+/** A longer line is passed over. */
+const maxLineBytes = 64 * 1024;
+/** Read at once; a program that wrote more has the latest of it read, for the latest counts. */
+const maxReadBytes = 1024 * 1024;
+
+/**
+ * Follows the file to which a program writes its progress, a line of JSON each. What is no such
+ * line is counted and passed over; a file that was cut or replaced is read from its beginning.
+ */
+export class ProgressFile {
+  readonly #path: string;
+  #offset = 0;
+  #rest = "";
+  /** Lines that were no JSON of the documented shape. */
+  malformed = 0;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /** The lines that were added since the last call. */
+  async read(): Promise<ProgressLine[]> {
+    const text = await this.#readNew();
+    if (text === "") return [];
+    const lines = (this.#rest + text).split("\n");
+    this.#rest = lines.pop() ?? "";
+    if (this.#rest.length > maxLineBytes) {
+      this.#rest = "";
+      this.malformed += 1;
+    }
+    return lines.flatMap((line) => this.#parse(line));
+  }
+
+  #parse(line: string): ProgressLine[] {
+    if (line.trim() === "") return [];
+    try {
+      if (line.length <= maxLineBytes) return [progressLine.parse(JSON.parse(line))];
+    } catch {
+      // Counted below.
+    }
+    this.malformed += 1;
+    return [];
+  }
+
+  async #readNew(): Promise<string> {
+    const file = await open(this.#path, "r").catch(() => undefined);
+    if (!file) return "";
+    try {
+      const { size } = await file.stat();
+      if (size < this.#offset) this.#restart(0);
+      if (size - this.#offset > maxReadBytes) this.#restart(size - maxReadBytes);
+      const bytes = Buffer.alloc(size - this.#offset);
+      const { bytesRead } = await file.read(bytes, 0, bytes.byteLength, this.#offset);
+      this.#offset += bytesRead;
+      return bytes.toString("utf8", 0, bytesRead);
+    } finally {
+      await file.close();
+    }
+  }
+
+  #restart(offset: number): void {
+    this.#offset = offset;
+    this.#rest = "";
+  }
+}

@@ -1,0 +1,90 @@
+import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
+
+export const STREAMS = ["stdout", "stderr"] as const;
+export type StreamName = (typeof STREAMS)[number];
+
+/** Where one task keeps what it has on this worker's disk. */
+export class TaskDirectory {
+  readonly path: string;
+
+  private constructor(path: string) {
+    this.path = path;
+  }
+
+  static of(root: string, { jobId, attempt, rank }: TaskId__Output): TaskDirectory {
+    return new TaskDirectory(join(root, jobId, `${attempt}.${rank}`));
+  }
+
+  /** The directories of all tasks under `root` that have a record. */
+  static async all(root: string): Promise<TaskDirectory[]> {
+    const found: TaskDirectory[] = [];
+    for (const job of await names(root)) {
+      for (const task of await names(join(root, job))) {
+        if (/^\d+\.\d+$/.test(task)) found.push(new TaskDirectory(join(root, job, task)));
+      }
+    }
+    return found;
+  }
+
+  get work(): string {
+    return join(this.path, "work");
+  }
+
+  get progress(): string {
+    return join(this.path, "progress.jsonl");
+  }
+
+  stream(name: StreamName): string {
+    return join(this.path, "logs", name);
+  }
+
+  /** Makes the directories of a task that begins. */
+  async create(): Promise<void> {
+    await mkdir(this.work, { recursive: true, mode: 0o700 });
+    await mkdir(join(this.path, "logs"), { recursive: true, mode: 0o700 });
+  }
+
+  async readRecord(): Promise<unknown> {
+    return readJson(join(this.path, "task.json"));
+  }
+
+  async writeRecord(record: unknown): Promise<void> {
+    await writeJson(join(this.path, "task.json"), record);
+  }
+
+  /** Removes what only the program needed; its logs stay. */
+  async removeWork(): Promise<void> {
+    await rm(this.work, { recursive: true, force: true });
+  }
+
+  async remove(): Promise<void> {
+    await rm(this.path, { recursive: true, force: true });
+  }
+}
+
+/** The parsed file, or undefined where it is missing or torn. */
+export async function readJson(path: string): Promise<unknown> {
+  try {
+    return JSON.parse(await readFile(path, "utf8"));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Writes the file whole or not at all; it is on disk when this resolves. */
+export async function writeJson(path: string, value: unknown): Promise<void> {
+  const file = await open(`${path}.new`, "w", 0o600);
+  try {
+    await file.writeFile(JSON.stringify(value));
+    await file.datasync();
+  } finally {
+    await file.close();
+  }
+  await rename(`${path}.new`, path);
+}
+
+async function names(folder: string): Promise<string[]> {
+  return readdir(folder).catch(() => []);
+}

@@ -1,0 +1,32 @@
+import { AppError } from "@heddle/base/errors";
+import type { LeaseTask__Output } from "@heddle/contracts/generated/heddle/v1/LeaseTask";
+import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
+import type { TaskSpec__Output } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
+
+/** A task as its lease names it; the attempt is the fencing token. */
+export interface TaskPlan {
+  readonly id: TaskId__Output;
+  readonly spec: TaskSpec__Output;
+  /** Indexes of this node's devices, and thousandths of each. */
+  readonly devices: readonly number[];
+  readonly gpuMilli: number;
+}
+
+/** Throws an AppError `invalid_value` on a lease that lacks something. */
+export function planOf({ task, spec, devices, gpuMilli }: LeaseTask__Output): TaskPlan {
+  if (!spec) throw new AppError("invalid_value", "the lease of a task has no spec");
+  return { id: checkedId(task), spec, devices, gpuMilli };
+}
+
+/** The id, which becomes part of paths and of names. Throws an AppError `invalid_value`. */
+export function checkedId(id: TaskId__Output | null | undefined): TaskId__Output {
+  if (id && /^[A-Za-z0-9_-]{1,64}$/.test(id.jobId)) {
+    return { jobId: id.jobId, attempt: id.attempt, rank: id.rank };
+  }
+  throw new AppError("invalid_value", `${JSON.stringify(id?.jobId)} is no id of a job`);
+}
+
+/** The key of a task in maps, and what its processes are marked with. */
+export function keyOf({ jobId, attempt, rank }: TaskId__Output): string {
+  return `${jobId}/${attempt}/${rank}`;
+}

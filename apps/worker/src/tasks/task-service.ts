@@ -1,0 +1,211 @@
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Server, ServerWritableStream } from "@grpc/grpc-js";
+import { AppError } from "@heddle/base/errors";
+import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
+import type { LogChunk } from "@heddle/contracts/generated/heddle/v1/LogChunk";
+import type { LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { taskLogsService, workerTasksService } from "@heddle/rpc/proto";
+import { toStatus } from "@heddle/rpc/status";
+import { LogShipper, type ShippedLog } from "../logs/log-shipper.ts";
+import { CgroupBranch } from "./cgroup.ts";
+import { ContainerExecutor } from "./container-executor.ts";
+import type { Executor } from "./executor.ts";
+import { LeaseKeeper } from "./lease-keeper.ts";
+import { ProcessExecutor } from "./process-executor.ts";
+import { Task } from "./task.ts";
+import { STREAMS } from "./task-directory.ts";
+import { checkedId } from "./task-plan.ts";
+import { type TaskSessionStream, TaskSessions } from "./task-sessions.ts";
+import { TaskTable } from "./task-table.ts";
+
+const defaultMaxLogBytes = 256 * 2 ** 20;
+/** How long a worker that ends waits for the masters to have heard of its tasks' ends. */
+const maxTellMs = 1_500;
+const readChunkBytes = 64 * 1024;
+/** What one call of Read may ask for. */
+const maxReadBytes = 4 * 1024 * 1024;
+
+export interface TaskServiceOptions {
+  readonly dataDirectory: string;
+  readonly nodeId: string;
+  readonly nodeName: string;
+  readonly masters: readonly string[];
+  readonly credentials: NodeCredentials;
+  readonly checkpointDirectory?: string | undefined;
+  readonly maxLogBytes?: number | undefined;
+  gpus(): readonly Gpu[];
+  readonly log: NodeLog;
+}
+
+/** All of a worker that has to do with jobs: tasks, lease, sessions with leaders, and logs. */
+export class TaskService {
+  readonly #table: TaskTable;
+  readonly #lease: LeaseKeeper;
+  readonly #sessions: TaskSessions;
+  readonly #executors: ReadonlyMap<string, Executor>;
+  readonly #options: TaskServiceOptions;
+  readonly #shippers: readonly LogShipper[];
+  /** Masters that have the whole of a log on disk, by the log. */
+  readonly #shipped = new WeakMap<object, Set<string>>();
+  readonly #onExit = () => this.#table.killNow();
+
+  private constructor(
+    options: TaskServiceOptions,
+    table: TaskTable,
+    lease: LeaseKeeper,
+    executors: ReadonlyMap<string, Executor>,
+  ) {
+    this.#options = options;
+    this.#table = table;
+    this.#lease = lease;
+    this.#executors = executors;
+    this.#sessions = new TaskSessions(table, lease, options.log);
+    this.#shippers = this.#startShippers();
+    table.onChange((task, what) => {
+      if (what === "progress") return;
+      if (task instanceof Task && what === "phase") this.#removeIfSafe(task);
+      for (const shipper of this.#shippers) shipper.wake();
+    });
+    process.on("exit", this.#onExit);
+  }
+
+  /** `host`: under which the other nodes reach this one. */
+  static async open(options: TaskServiceOptions, host: string): Promise<TaskService> {
+    const root = join(options.dataDirectory, "jobs");
+    const executors = await findExecutors(options);
+    const lease = await LeaseKeeper.open(options.dataDirectory);
+    const table = await TaskTable.open({
+      root,
+      checkpointRoot: options.checkpointDirectory ?? join(options.dataDirectory, "checkpoints"),
+      nodeId: options.nodeId,
+      nodeName: options.nodeName,
+      host,
+      executors,
+      lease,
+      maxLogBytes: options.maxLogBytes ?? defaultMaxLogBytes,
+      gpus: () =>
+        options.gpus().map((gpu) => ({
+          ...{ index: gpu.index ?? 0, simulated: gpu.simulated ?? false, fault: gpu.fault ?? "" },
+        })),
+      log: options.log,
+    });
+    return new TaskService(options, table, lease, executors);
+  }
+
+  /** What this worker can run, as it tells the masters. */
+  get executors(): string[] {
+    return [...this.#executors.keys()];
+  }
+
+  addTo(server: Server): void {
+    server.addService(workerTasksService, {
+      session: (stream: TaskSessionStream) => this.#sessions.serve(stream),
+    });
+    server.addService(taskLogsService, {
+      ship: (stream: { emit(event: "error", error: unknown): void }) => {
+        const message = "a worker takes no logs: ship them to a master";
+        stream.emit("error", toStatus(new AppError("invalid_value", message)));
+      },
+      read: (stream: ServerWritableStream<LogRange__Output, LogChunk>) => {
+        this.#read(stream).catch((error: unknown) => stream.emit("error", toStatus(error)));
+      },
+    });
+  }
+
+  onGpuFault(gpu: Gpu): void {
+    this.#table.onGpuFault(gpu.index ?? -1, gpu.fault ?? "");
+  }
+
+  /** Ends the tasks, tells the leader so, and ships what is left of their logs. */
+  async close(graceMs: number): Promise<void> {
+    await this.#table.close(graceMs);
+    await this.#told();
+    this.#sessions.close();
+    await Promise.all(this.#shippers.map((shipper) => shipper.close()));
+    await this.#lease.close();
+    process.off("exit", this.#onExit);
+  }
+
+  /** Resolves when the masters have every task's end and log, or soon where they do not listen. */
+  async #told(): Promise<void> {
+    const end = performance.now() + maxTellMs;
+    const isDone = () => this.#table.statuses().length === 0 && this.#table.tasks().length === 0;
+    while (this.#sessions.isOpen && !isDone() && performance.now() < end) await delay(20);
+  }
+
+  #startShippers(): LogShipper[] {
+    const { masters, credentials, nodeId, log } = this.#options;
+    return masters.map(
+      (master) =>
+        new LogShipper({
+          master,
+          credentials,
+          nodeId,
+          logs: () => this.#logs(),
+          onShipped: (shipped) => this.#onShipped(shipped, master),
+          log,
+        }),
+    );
+  }
+
+  #logs(): ShippedLog[] {
+    return this.#table
+      .tasks()
+      .flatMap(({ plan, streams }) =>
+        STREAMS.map((stream) => ({ id: plan.id, stream, log: streams.logs[stream] })),
+      );
+  }
+
+  #onShipped({ id, log }: ShippedLog, master: string): void {
+    const holders = this.#shipped.get(log) ?? new Set();
+    this.#shipped.set(log, holders.add(master));
+    const task = this.#table.find(id);
+    if (task) this.#removeIfSafe(task);
+  }
+
+  /** The logs of a task stay here until a majority of the masters has them whole. */
+  #removeIfSafe({ plan, streams }: Task): void {
+    const majority = Math.floor(this.#options.masters.length / 2) + 1;
+    const logs = Object.values(streams.logs);
+    if (logs.some((each) => (this.#shipped.get(each)?.size ?? 0) < majority)) return;
+    this.#table.onLogsShipped(plan.id).catch((error: unknown) => {
+      this.#options.log.warn({ error: String(error) }, "a task's logs could not be removed");
+    });
+  }
+
+  async #read(stream: ServerWritableStream<LogRange__Output, LogChunk>): Promise<void> {
+    const { file, offset, maxBytes } = stream.request;
+    const id = checkedId(file?.task);
+    const name = STREAMS.find((each) => each === file?.stream);
+    const log = name && this.#table.find(id)?.streams.logs[name];
+    if (!log) throw new AppError("not_found", "this worker has no such log");
+    let at = offset;
+    for (let left = Math.min(maxBytes, maxReadBytes); left > 0 && !stream.cancelled; ) {
+      const piece = await log.read(at, Math.min(left, readChunkBytes));
+      const first = piece.offset > at ? piece.offset : 0;
+      if (piece.data.byteLength === 0 && !piece.complete && first === 0) break;
+      const { data, complete } = piece;
+      stream.write({ file: { task: id, stream: name }, ...piece, times: [...piece.times], first });
+      at = piece.offset + data.byteLength;
+      left -= Math.max(1, data.byteLength);
+      if (complete) break;
+    }
+    stream.end();
+  }
+}
+
+async function findExecutors({ nodeId, log }: TaskServiceOptions): Promise<Map<string, Executor>> {
+  const branch = CgroupBranch.open(nodeId);
+  const controllers = branch ? [...branch.controllers] : undefined;
+  log.info({ cgroup: controllers ?? "none" }, "how tasks are bounded");
+  const found: Executor[] = [new ProcessExecutor(nodeId, branch)];
+  const container = await ContainerExecutor.find(nodeId);
+  if (container) {
+    log.info({ cli: container.cli }, "containers can be run");
+    found.push(container);
+  }
+  return new Map(found.map((executor) => [executor.name, executor]));
+}

@@ -1,0 +1,177 @@
+import { Metadata, type ServerDuplexStream } from "@grpc/grpc-js";
+import { AppError } from "@heddle/base/errors";
+import type { SessionHello__Output } from "@heddle/contracts/generated/heddle/v1/SessionHello";
+import type { TaskCommand__Output } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
+import type { TaskReport } from "@heddle/contracts/generated/heddle/v1/TaskReport";
+import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { toStatus } from "@heddle/rpc/status";
+import type { LeaseKeeper } from "./lease-keeper.ts";
+import { Task } from "./task.ts";
+import { checkedId, keyOf, planOf } from "./task-plan.ts";
+import type { TaskTable } from "./task-table.ts";
+
+export type TaskSessionStream = ServerDuplexStream<TaskCommand__Output, TaskReport>;
+
+/** WorkerTasks of proto/tasks.proto: the one session that counts is that of the latest leader. */
+export class TaskSessions {
+  readonly #table: TaskTable;
+  readonly #lease: LeaseKeeper;
+  readonly #log: NodeLog;
+  #current: TaskSession | undefined;
+
+  constructor(table: TaskTable, lease: LeaseKeeper, log: NodeLog) {
+    this.#table = table;
+    this.#lease = lease;
+    this.#log = log;
+  }
+
+  serve(stream: TaskSessionStream): void {
+    const session = new TaskSession(stream, this.#table, this.#lease, async (hello) => {
+      await this.#lease.begin(hello.term, hello.leaseMs);
+      const earlier = this.#current;
+      this.#current = session;
+      earlier?.end(new AppError("precondition_failed", "a later session has taken its place"));
+      this.#log.info({ master: hello.masterId, term: hello.term }, "a leader runs tasks here");
+    });
+  }
+
+  /** Whether a leader listens. */
+  get isOpen(): boolean {
+    return this.#current !== undefined && !this.#current.hasEnded;
+  }
+
+  close(): void {
+    this.#current?.end(new AppError("unavailable", "the worker is being stopped"));
+  }
+}
+
+/** One leader's stream: its commands in order, and the statuses of tasks as they change. */
+class TaskSession {
+  readonly #stream: TaskSessionStream;
+  readonly #table: TaskTable;
+  readonly #lease: LeaseKeeper;
+  readonly #admit: (hello: SessionHello__Output) => Promise<void>;
+  /** Tasks whose status has changed since it was last sent. */
+  readonly #dirty = new Map<string, Task | TaskStatus>();
+  #commands: Promise<void> = Promise.resolve();
+  #unsubscribe: (() => void) | undefined;
+  #renewing: NodeJS.Timeout | undefined;
+  #flushQueued = false;
+  #isOpen = false;
+  #ended = false;
+
+  constructor(
+    stream: TaskSessionStream,
+    table: TaskTable,
+    lease: LeaseKeeper,
+    admit: (hello: SessionHello__Output) => Promise<void>,
+  ) {
+    this.#stream = stream;
+    this.#table = table;
+    this.#lease = lease;
+    this.#admit = admit;
+    stream.on("data", (command: TaskCommand__Output) => this.#receive(command));
+    stream.on("drain", () => this.#flush());
+    stream.once("end", () => {
+      this.#stop();
+      stream.end();
+    });
+    stream.once("cancelled", () => this.#stop());
+    stream.once("error", () => this.#stop());
+    stream.sendMetadata(new Metadata());
+  }
+
+  get hasEnded(): boolean {
+    return this.#ended;
+  }
+
+  end(error: AppError): void {
+    if (this.#ended) return;
+    this.#stop();
+    this.#stream.emit("error", toStatus(error));
+  }
+
+  /** Commands are carried out one after the other; a fault of one ends the session. */
+  #receive(command: TaskCommand__Output): void {
+    this.#commands = this.#commands.then(async () => {
+      if (this.#ended) return;
+      try {
+        await this.#obey(command);
+      } catch (error) {
+        this.end(error instanceof AppError ? error : new AppError("server_error", String(error)));
+      }
+    });
+  }
+
+  async #obey(command: TaskCommand__Output): Promise<void> {
+    if (command.hello) return this.#open(command.hello);
+    if (!this.#isOpen) throw new AppError("invalid_value", "the first command must be `hello`");
+    const { lease, start, stop, forget, renew, checkpoint } = command;
+    if (renew) {
+      await this.#lease.renew(renew.request);
+      this.#scheduleAsking();
+    } else if (lease) await this.#table.lease(planOf(lease));
+    else if (start) this.#table.start(checkedId(start.task), start.peers);
+    else if (stop) this.#table.stop(checkedId(stop.task), stop);
+    else if (forget) await this.#table.forget(checkedId(forget.task));
+    else if (checkpoint) this.#table.checkpoint(checkedId(checkpoint.task));
+  }
+
+  async #open(hello: SessionHello__Output): Promise<void> {
+    await this.#admit(hello);
+    if (this.#ended || this.#isOpen) return;
+    this.#isOpen = true;
+    this.#stream.write({ inventory: { tasks: this.#table.statuses() } });
+    this.#unsubscribe = this.#table.onChange((task, what) => {
+      if (what !== "output") this.#markDirty(task);
+    });
+    this.#askForLease();
+  }
+
+  #askForLease(): void {
+    if (this.#ended) return;
+    this.#stream.write({ leaseRequest: { request: this.#lease.ask() } });
+    this.#scheduleAsking();
+  }
+
+  #scheduleAsking(): void {
+    clearTimeout(this.#renewing);
+    this.#renewing = setTimeout(() => this.#askForLease(), this.#lease.renewEveryMs);
+    this.#renewing.unref();
+  }
+
+  #markDirty(task: Task | TaskStatus): void {
+    this.#dirty.set(taskKeyOf(task), task);
+    if (this.#flushQueued) return;
+    this.#flushQueued = true;
+    setImmediate(() => {
+      this.#flushQueued = false;
+      this.#flush();
+    });
+  }
+
+  #flush(): void {
+    if (this.#ended) return;
+    // The look at the lease ends the tasks of one that is over before anything is said of them.
+    void this.#lease.isLive;
+    for (const [key, task] of this.#dirty) {
+      if (this.#stream.writableNeedDrain) return;
+      this.#dirty.delete(key);
+      const status = task instanceof Task ? task.status() : task;
+      this.#stream.write({ status });
+    }
+  }
+
+  #stop(): void {
+    this.#ended = true;
+    clearTimeout(this.#renewing);
+    this.#unsubscribe?.();
+    this.#dirty.clear();
+  }
+}
+
+function taskKeyOf(task: Task | TaskStatus): string {
+  const id = task instanceof Task ? task.plan.id : task.task;
+  return keyOf({ jobId: id?.jobId ?? "", attempt: id?.attempt ?? 0, rank: id?.rank ?? 0 });
+}

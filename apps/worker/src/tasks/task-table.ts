@@ -1,0 +1,287 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
+import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { TaskStreams } from "../logs/task-streams.ts";
+import type { Executor } from "./executor.ts";
+import type { LeaseKeeper } from "./lease-keeper.ts";
+import { Task, type TaskMemory, type TaskSurroundings } from "./task.ts";
+import { TaskDirectory } from "./task-directory.ts";
+import { keyOf, type TaskPlan } from "./task-plan.ts";
+
+/** Tasks that one worker holds at once, and ended ones whose logs wait to be shipped. */
+const maxTasks = 1_024;
+const maxRetired = 512;
+/** Ends of tasks that never began here, kept until the master has them in its log. */
+const maxTombstones = 4_096;
+
+export interface TaskTableOptions {
+  /** Where tasks keep their directories. */
+  readonly root: string;
+  /** Checkpoints are kept here by job; shared between workers where the file system is. */
+  readonly checkpointRoot: string;
+  readonly nodeId: string;
+  readonly nodeName: string;
+  readonly host: string;
+  /** By the name that a job's spec uses. */
+  readonly executors: ReadonlyMap<string, Executor>;
+  readonly lease: LeaseKeeper;
+  /** Of each stream of a task. */
+  readonly maxLogBytes: number;
+  gpus(): readonly {
+    readonly index: number;
+    readonly simulated: boolean;
+    readonly fault: string;
+  }[];
+  readonly log: NodeLog;
+}
+
+export type TaskChange = "phase" | "progress" | "output";
+
+/**
+ * Every task of this worker. All that a master may say of them can be said again without harm, and
+ * nothing is done for a worker whose lease is over but to end its tasks.
+ */
+export class TaskTable {
+  readonly #options: TaskTableOptions;
+  readonly #tasks = new Map<string, Task>();
+  /** Forgotten by the masters; only their logs still count. */
+  readonly #retired = new Map<string, Task>();
+  readonly #tombstones = new Map<string, TaskStatus>();
+  readonly #leasing = new Set<string>();
+  readonly #listeners = new Set<(task: Task | TaskStatus, what: TaskChange) => void>();
+  #closing = false;
+  /** Commands of older attempts that were refused. */
+  fenced = 0;
+
+  private constructor(options: TaskTableOptions) {
+    this.#options = options;
+    options.lease.onExpired(() => this.#fenceAll("the worker's lease is over"));
+  }
+
+  /** Takes over the tasks that an earlier process of this worker left, or ends them. */
+  static async open(options: TaskTableOptions): Promise<TaskTable> {
+    const table = new TaskTable(options);
+    await mkdir(options.root, { recursive: true, mode: 0o700 });
+    for (const directory of await TaskDirectory.all(options.root)) await table.#restore(directory);
+    const known = new Set(
+      [...table.#tasks].filter(([, task]) => task.phase !== "exited").map(([key]) => key),
+    );
+    for (const executor of new Set(options.executors.values())) {
+      const count = await executor.sweep(known);
+      if (count > 0) options.log.warn({ count }, "ended processes of tasks that nobody knows");
+    }
+    return table;
+  }
+
+  /** Returns the function that unsubscribes. */
+  onChange(listener: (task: Task | TaskStatus, what: TaskChange) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Of every task that the masters have not told to forget. */
+  statuses(): TaskStatus[] {
+    return [
+      ...[...this.#tasks.values()].map((task) => task.status()),
+      ...this.#tombstones.values(),
+    ];
+  }
+
+  /** Those whose logs are kept. */
+  tasks(): Task[] {
+    return [...this.#tasks.values(), ...this.#retired.values()];
+  }
+
+  find(id: TaskId__Output): Task | undefined {
+    const key = keyOf(id);
+    return this.#tasks.get(key) ?? this.#retired.get(key);
+  }
+
+  /** Holds a place for the task; its status tells the rest. */
+  async lease(plan: TaskPlan): Promise<void> {
+    const key = keyOf(plan.id);
+    const known = this.#tasks.get(key);
+    if (known) return this.#changed(known, "phase");
+    if (this.#leasing.has(key) || !this.#options.lease.isLive || this.#isFenced(plan.id)) return;
+    const refusal = this.#refusal(plan);
+    if (refusal) return this.#bury(plan.id, refusal.reason, refusal.message);
+    this.#leasing.add(key);
+    try {
+      const task = await this.#create(plan, TaskDirectory.of(this.#options.root, plan.id));
+      await task.lease();
+      this.#tasks.set(key, task);
+      this.#options.log.info({ task: key, devices: [...plan.devices] }, "a task is leased");
+      this.#changed(task, "phase");
+    } finally {
+      this.#leasing.delete(key);
+    }
+  }
+
+  start(id: TaskId__Output, peers: readonly string[]): void {
+    if (!this.#options.lease.isLive || this.#isFenced(id)) return;
+    this.#tasks.get(keyOf(id))?.start(peers);
+  }
+
+  stop(id: TaskId__Output, how: { checkpoint: boolean; graceMs: number; why: string }): void {
+    const task = this.#tasks.get(keyOf(id));
+    task?.stop(how);
+    if (task) this.#changed(task, "phase");
+    else this.#bury(id, "", `never started: ${how.why}`);
+  }
+
+  checkpoint(id: TaskId__Output): void {
+    void this.#tasks.get(keyOf(id))?.checkpoint();
+  }
+
+  /** The masters have its end in their log. */
+  async forget(id: TaskId__Output): Promise<void> {
+    const key = keyOf(id);
+    this.#tombstones.delete(key);
+    const task = this.#tasks.get(key);
+    if (task?.phase !== "exited") return;
+    this.#tasks.delete(key);
+    this.#retired.set(key, task);
+    await task.directory.removeWork();
+    await task.retire();
+    this.#changed(task, "phase");
+    const oldest = this.#retired.keys().next().value;
+    if (this.#retired.size > maxRetired && oldest) await this.#remove(oldest);
+  }
+
+  /** The logs of the task are on the disks of a majority of the masters. */
+  async onLogsShipped(id: TaskId__Output): Promise<void> {
+    const key = keyOf(id);
+    if (this.#retired.has(key)) await this.#remove(key);
+  }
+
+  /** A device is sick: its tasks end, and only they. */
+  onGpuFault(index: number, fault: string): void {
+    for (const task of this.#tasks.values()) {
+      if (task.phase === "exited" || !task.plan.devices.includes(index)) continue;
+      task.end({
+        reason: "GpuFault",
+        message: `GPU ${index} of ${this.#options.nodeName}: ${fault}`,
+      });
+    }
+  }
+
+  /** Ends every task; each has up to `graceMs` to save what it has. */
+  async close(graceMs: number): Promise<void> {
+    this.#closing = true;
+    const live = [...this.#tasks.values()].filter(({ phase }) => phase !== "exited");
+    const why = { reason: "NodeLost", message: "its worker was stopped" } as const;
+    for (const task of live) task.end(why, Math.min(graceMs, task.plan.spec.graceMs));
+    await Promise.all(live.map((task) => task.settled));
+  }
+
+  /** The last resort of a process that ends now: nothing of the tasks is to outlive it. */
+  killNow(): void {
+    for (const task of this.#tasks.values()) if (task.phase !== "exited") task.killNow();
+  }
+
+  #refusal(plan: TaskPlan): { reason: string; message: string } | undefined {
+    const { executors, nodeName } = this.#options;
+    if (this.#closing) return { reason: "NodeLost", message: "its worker is being stopped" };
+    if (!executors.has(plan.spec.executor)) {
+      const message = `the worker ${nodeName} has no executor "${plan.spec.executor}", but ${[...executors.keys()].join(", ")}`;
+      return { reason: "LaunchFailed", message };
+    }
+    if (this.#tasks.size + this.#leasing.size >= maxTasks) {
+      return { reason: "NodeLost", message: `the worker ${nodeName} holds ${maxTasks} tasks` };
+    }
+    return undefined;
+  }
+
+  /** Whether a later attempt of the job is known here. */
+  #isFenced({ jobId, attempt, rank }: TaskId__Output): boolean {
+    const ids = [...this.#tasks.values()].map(({ plan }) => plan.id);
+    const isOld = ids.some((id) => id.jobId === jobId && id.attempt > attempt);
+    const isBuried = this.#tombstones.has(keyOf({ jobId, attempt, rank }));
+    if (isOld) this.fenced += 1;
+    return isOld || isBuried;
+  }
+
+  #fenceAll(why: string): void {
+    for (const task of this.#tasks.values()) {
+      if (task.phase === "exited") continue;
+      this.#options.log.warn({ task: keyOf(task.plan.id), why }, "a task is killed");
+      task.fence(why);
+    }
+  }
+
+  async #restore(directory: TaskDirectory): Promise<void> {
+    const memory = (await directory.readRecord()) as TaskMemory | undefined;
+    const { lease, log, executors } = this.#options;
+    if (!memory || !executors.has(memory.plan.spec.executor)) return directory.remove();
+    const key = keyOf(memory.plan.id);
+    const task = await this.#create(memory.plan, directory);
+    if (memory.forgotten) this.#retired.set(key, task);
+    else this.#tasks.set(key, task);
+    await task.resume(memory, lease.isLive);
+    if (memory.phase !== "exited") {
+      log.warn({ task: key, phase: task.phase, adopted: lease.isLive }, "found a task of before");
+    }
+  }
+
+  async #create(plan: TaskPlan, directory: TaskDirectory): Promise<Task> {
+    const { lease, log, nodeName, host, executors, maxLogBytes, checkpointRoot } = this.#options;
+    await directory.create();
+    const streams = await TaskStreams.open(directory, maxLogBytes);
+    const executor = executors.get(plan.spec.executor);
+    if (!executor) throw new Error(`no executor ${plan.spec.executor}`);
+    const around: TaskSurroundings = {
+      executor,
+      nodeName,
+      host,
+      checkpointDirectory: join(checkpointRoot, plan.id.jobId),
+      gpus: () => this.#options.gpus(),
+      isLeaseLive: () => lease.isLive,
+      onChange: (what) => {
+        if (what === "phase") this.#onPhase(task);
+        this.#changed(task, what);
+      },
+      onFault: (error) => {
+        const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+        log.error({ task: keyOf(plan.id), error: text }, "a task's supervision failed");
+      },
+    };
+    const task: Task = new Task(plan, directory, streams, around);
+    return task;
+  }
+
+  #onPhase(task: Task): void {
+    const { phase, exit } = task.status();
+    const { exitCode, signal, reason, message } = exit ?? {};
+    const end = exit ? { exitCode, signal, reason, error: message } : {};
+    this.#options.log.info({ task: keyOf(task.plan.id), phase, ...end }, "task");
+  }
+
+  #bury(id: TaskId__Output, reason: string, message: string): void {
+    const exit = {
+      signal: "",
+      reason,
+      message,
+      lastLines: [],
+      endedUnixMs: Date.now(),
+      asked: true,
+    };
+    const status: TaskStatus = { task: id, phase: "exited", rendezvous: "", exit };
+    this.#tombstones.set(keyOf(id), status);
+    const oldest = this.#tombstones.keys().next().value;
+    if (this.#tombstones.size > maxTombstones && oldest) this.#tombstones.delete(oldest);
+    this.#changed(status, "phase");
+  }
+
+  async #remove(key: string): Promise<void> {
+    const task = this.#retired.get(key);
+    this.#retired.delete(key);
+    await task?.streams.close();
+    await task?.directory.remove();
+  }
+
+  #changed(task: Task | TaskStatus, what: TaskChange): void {
+    for (const listener of this.#listeners) listener(task, what);
+  }
+}

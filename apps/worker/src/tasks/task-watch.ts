@@ -1,0 +1,108 @@
+import { readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import type { TaskHandle } from "./executor.ts";
+import { outOfMemoryAdvice, type Verdict } from "./exit-reason.ts";
+import type { TaskPlan } from "./task-plan.ts";
+
+const memoryEveryMs = 500;
+const diskEveryMs = 5_000;
+/** Files of a task's directory that are counted; a task with more is held to have more bytes too. */
+const maxCountedFiles = 200_000;
+
+/**
+ * Holds a running task to its bounds: time, memory, disk, and steps that must not stay out. It says
+ * what is wrong; the task acts.
+ */
+export class TaskWatch {
+  readonly #plan: TaskPlan;
+  readonly #directory: string;
+  readonly #startedAtMs: number;
+  #lastStep = Number.NEGATIVE_INFINITY;
+  #stepAtMs: number;
+  #memoryAtMs: number;
+  #diskAtMs: number;
+
+  /** Times are this process's monotonic ones; `directory` is what counts as the task's disk. */
+  constructor(plan: TaskPlan, directory: string, startedAtMs: number, nowMs: number) {
+    this.#plan = plan;
+    this.#directory = directory;
+    this.#startedAtMs = startedAtMs;
+    this.#stepAtMs = nowMs;
+    this.#memoryAtMs = nowMs;
+    this.#diskAtMs = nowMs;
+  }
+
+  /** A step that is no later than the one before is no progress. */
+  onStep(step: number, nowMs: number): void {
+    if (step <= this.#lastStep) return;
+    this.#lastStep = step;
+    this.#stepAtMs = nowMs;
+  }
+
+  /** The first bound that the task has passed. */
+  async check(handle: TaskHandle, nowMs: number): Promise<Verdict | undefined> {
+    return (
+      this.#timeVerdict(nowMs) ??
+      (await this.#memoryVerdict(handle, nowMs)) ??
+      (await this.#diskVerdict(nowMs))
+    );
+  }
+
+  #timeVerdict(nowMs: number): Verdict | undefined {
+    const { maxRuntimeMs, hangTimeoutMs } = this.#plan.spec;
+    if (maxRuntimeMs > 0 && nowMs - this.#startedAtMs > maxRuntimeMs) {
+      const message = `it ran longer than its bound of ${seconds(maxRuntimeMs)}: raise \`max_runtime_hours\``;
+      return { reason: "DeadlineExceeded", message };
+    }
+    if (hangTimeoutMs > 0 && nowMs - this.#stepAtMs > hangTimeoutMs) {
+      const message = `no new step came for ${seconds(hangTimeoutMs)} (\`hang_timeout_seconds\`): it must write its steps to HEDDLE_PROGRESS_FILE`;
+      return { reason: "Hang", message };
+    }
+    return undefined;
+  }
+
+  async #memoryVerdict(handle: TaskHandle, nowMs: number): Promise<Verdict | undefined> {
+    const { memoryBytes } = this.#plan.spec;
+    if (memoryBytes === 0 || nowMs - this.#memoryAtMs < memoryEveryMs) return undefined;
+    this.#memoryAtMs = nowMs;
+    const used = (await handle.usage()).memoryBytes;
+    if (used <= memoryBytes) return undefined;
+    const message = `it used ${gigabytes(used)} of the ${gigabytes(memoryBytes)} that it asked for: ${outOfMemoryAdvice}`;
+    return { reason: "OutOfMemory", message };
+  }
+
+  async #diskVerdict(nowMs: number): Promise<Verdict | undefined> {
+    const { diskBytes } = this.#plan.spec;
+    if (diskBytes === 0 || nowMs - this.#diskAtMs < diskEveryMs) return undefined;
+    const used = await diskUse(this.#directory, { files: 0 });
+    this.#diskAtMs = performance.now();
+    if (used <= diskBytes) return undefined;
+    const message = `it wrote ${gigabytes(used)} of the ${gigabytes(diskBytes)} of disk that it asked for: ask for more with \`resources.local_ssd_gb\``;
+    return { reason: "ExitCode", message };
+  }
+}
+
+/** Bytes that the files below a folder take on disk. */
+async function diskUse(folder: string, counted: { files: number }): Promise<number> {
+  const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
+  let bytes = 0;
+  for (const entry of entries) {
+    if (counted.files++ > maxCountedFiles) return Number.POSITIVE_INFINITY;
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) bytes += await diskUse(path, counted);
+    else if (entry.isFile())
+      bytes += statBlockBytes * ((await stat(path).catch(() => null))?.blocks ?? 0);
+  }
+  return bytes;
+}
+
+/** The unit of `stat`'s blocks, whatever the file system's are. */
+const statBlockBytes = 512;
+
+function seconds(ms: number): string {
+  return `${ms / 1000} s`;
+}
+
+function gigabytes(bytes: number): string {
+  return `${(bytes / 1e9).toFixed(2)} GB`;
+}

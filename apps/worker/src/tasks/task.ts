@@ -1,0 +1,379 @@
+import { mkdir } from "node:fs/promises";
+import { resolve } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import type { TaskExit } from "@heddle/contracts/generated/heddle/v1/TaskExit";
+import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskProgress";
+import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import type { TaskStreams } from "../logs/task-streams.ts";
+import { type Executor, LaunchError, type TaskEnd, type TaskHandle } from "./executor.ts";
+import { judge, type Verdict } from "./exit-reason.ts";
+import { PortReservation } from "./port-reservation.ts";
+import { ProgressFile } from "./progress-file.ts";
+import { pruneCheckpoints } from "./prune-checkpoints.ts";
+import type { TaskDirectory } from "./task-directory.ts";
+import { taskEnvironment } from "./task-environment.ts";
+import type { TaskPlan } from "./task-plan.ts";
+import { TaskWatch } from "./task-watch.ts";
+
+/** How often a running task's streams, progress and bounds are looked at. */
+const watchMs = 100;
+const progressMs = 250;
+const lastLineCount = 50;
+/** Of the grace for a checkpoint, this share is kept for leaving on SIGTERM. */
+const leaveShare = 0.2;
+const minLeaveMs = 1_000;
+
+export type TaskPhaseName = "leased" | "starting" | "running" | "stopping" | "exited";
+
+/** What a task needs of the worker around it. */
+export interface TaskSurroundings {
+  readonly executor: Executor;
+  readonly nodeName: string;
+  /** The host under which the other tasks reach this node. */
+  readonly host: string;
+  readonly checkpointDirectory: string;
+  gpus(): readonly { readonly index: number; readonly simulated: boolean }[];
+  /** Whether this worker still holds the lease; where it does not, nothing counts. */
+  isLeaseLive(): boolean;
+  /** Something that a master or a reader of logs wants to know has changed. */
+  onChange(what: "phase" | "progress" | "output"): void;
+  onFault(error: unknown): void;
+}
+
+/** What is kept of a task on disk. */
+export interface TaskMemory {
+  readonly plan: TaskPlan;
+  readonly phase: TaskPhaseName;
+  readonly rendezvous: string;
+  readonly startedUnixMs?: number | undefined;
+  /** The executor's own. */
+  readonly handle?: unknown;
+  readonly exit?: TaskExit | undefined;
+  /** The masters have its end in their log. */
+  readonly forgotten?: boolean | undefined;
+}
+
+/** One task on this worker, from its lease to its end. */
+export class Task {
+  readonly plan: TaskPlan;
+  readonly directory: TaskDirectory;
+  readonly streams: TaskStreams;
+  readonly #around: TaskSurroundings;
+  readonly #progressFile: ProgressFile;
+  readonly #ending = new AbortController();
+  #phase: TaskPhaseName = "leased";
+  #port: PortReservation | undefined;
+  #rendezvous = "";
+  #handle: TaskHandle | undefined;
+  #startedUnixMs: number | undefined;
+  #exit: TaskExit | undefined;
+  #progress: TaskProgress | undefined;
+  #verdict: Verdict | undefined;
+  #stopWhy: string | undefined;
+  /** While it is stopping: monotonic time at which it is killed, and whether it may checkpoint. */
+  #stop: { killAtMs: number; checkpoint: boolean } | undefined;
+  #checkpoints: string[] = [];
+  #work: Promise<void> = Promise.resolve();
+  #forgotten = false;
+
+  constructor(
+    plan: TaskPlan,
+    directory: TaskDirectory,
+    streams: TaskStreams,
+    around: TaskSurroundings,
+  ) {
+    this.plan = plan;
+    this.directory = directory;
+    this.streams = streams;
+    this.#around = around;
+    this.#progressFile = new ProgressFile(directory.progress);
+  }
+
+  get phase(): TaskPhaseName {
+    return this.#phase;
+  }
+
+  /** Resolves when what was begun is done; for tests and for a worker's end. */
+  get settled(): Promise<void> {
+    return this.#work;
+  }
+
+  status(): TaskStatus {
+    return {
+      task: this.plan.id,
+      phase: this.#phase,
+      rendezvous: this.#rendezvous,
+      exit: this.#exit,
+      progress: this.#progress,
+    };
+  }
+
+  /** Takes its place: the directory is there and a port is held. */
+  async lease(): Promise<void> {
+    await mkdir(this.#around.checkpointDirectory, { recursive: true, mode: 0o700 });
+    this.#port = await PortReservation.take(this.#around.host);
+    this.#rendezvous = this.#port.address;
+    await this.#remember();
+  }
+
+  /** Goes on where an earlier process of this worker was; without `adopt` it is ended. */
+  async resume(memory: TaskMemory, adopt: boolean): Promise<void> {
+    this.#phase = memory.phase;
+    this.#rendezvous = memory.rendezvous;
+    this.#startedUnixMs = memory.startedUnixMs;
+    this.#exit = memory.exit;
+    this.#forgotten = memory.forgotten ?? false;
+    if (memory.phase === "exited") return;
+    const launch = await this.#launch([]);
+    const handle =
+      memory.handle === undefined
+        ? undefined
+        : await this.#around.executor.adopt(launch, memory.handle);
+    if (!handle) {
+      this.#verdict = { reason: "NodeLost", message: "its worker was restarted before it ran" };
+      return this.#onEnd({});
+    }
+    this.#handle = handle;
+    this.#phase = "running";
+    if (!adopt) this.fence("its worker was restarted after the lease was over");
+    this.#run(this.#follow(handle));
+  }
+
+  /** All tasks of the gang are leased. Repeating it does no harm. */
+  start(peers: readonly string[]): void {
+    if (this.#phase !== "leased") return;
+    this.#setPhase("starting");
+    this.#run(this.#begin(peers));
+  }
+
+  /** Asks it to leave; a later call can only hurry it. */
+  stop(options: { checkpoint: boolean; graceMs: number; why: string }): void {
+    if (this.#phase === "exited") return;
+    const killAtMs = performance.now() + options.graceMs;
+    this.#stopWhy ??= options.why;
+    if (this.#stop) {
+      this.#stop.killAtMs = Math.min(this.#stop.killAtMs, killAtMs);
+      this.#stop.checkpoint &&= options.checkpoint;
+      return;
+    }
+    this.#stop = { killAtMs, checkpoint: options.checkpoint };
+    const isRunning = this.#handle !== undefined;
+    this.#setPhase("stopping");
+    this.#ending.abort();
+    if (isRunning) void this.#leave().catch(this.#around.onFault);
+    else if (!this.#startedUnixMs) this.#run(this.#onEnd({}));
+  }
+
+  /** Asks for a checkpoint and goes on. */
+  async checkpoint(): Promise<void> {
+    const signal = (this.plan.spec.checkpointSignal || "SIGUSR1") as NodeJS.Signals;
+    if (this.#phase === "running") await this.#handle?.signal(signal, true);
+  }
+
+  /** The lease is over: it is killed at once, and nothing that it does from now on counts. */
+  fence(why: string): void {
+    if (this.#phase === "exited") return;
+    this.end({ reason: "NodeLost", message: why });
+    this.#handle?.killNow();
+    this.#run(this.streams.seal());
+  }
+
+  /** Ends it for a reason of this worker's; within the grace it may save what it has. */
+  end(verdict: Verdict, graceMs = 0): void {
+    this.#verdict ??= verdict;
+    this.stop({ checkpoint: graceMs > 0, graceMs, why: verdict.message });
+  }
+
+  /** The masters need its status no more. */
+  retire(): Promise<void> {
+    this.#forgotten = true;
+    return this.#remember();
+  }
+
+  killNow(): void {
+    this.#handle?.killNow();
+  }
+
+  async #begin(peers: readonly string[]): Promise<void> {
+    const { executor } = this.#around;
+    this.#startedUnixMs = Date.now();
+    try {
+      const launch = await this.#launch(peers);
+      await executor.prepare(this.plan, this.#ending.signal);
+      await this.#port?.release();
+      if (this.#ending.signal.aborted) return await this.#onEnd({});
+      this.#handle = await executor.start(launch);
+    } catch (error) {
+      if (this.#ending.signal.aborted) return await this.#onEnd({});
+      if (!(error instanceof LaunchError)) this.#around.onFault(error);
+      const message = error instanceof Error ? error.message : String(error);
+      const reason = error instanceof LaunchError ? error.reason : "Internal";
+      this.#verdict = { reason, message };
+      return await this.#onEnd({});
+    }
+    await this.#remember();
+    if (this.#stop) void this.#leave().catch(this.#around.onFault);
+    else this.#setPhase("running");
+    await this.#follow(this.#handle);
+  }
+
+  async #launch(peers: readonly string[]) {
+    const { checkpointDirectory, nodeName } = this.#around;
+    const { directory, plan } = this;
+    const environment = taskEnvironment({
+      plan,
+      nodeName,
+      peers,
+      checkpointDirectory,
+      progressFile: directory.progress,
+      gpus: this.#around.gpus(),
+      own: process.env,
+    });
+    return {
+      plan,
+      directory: directory.path,
+      workingDirectory: resolve(directory.work, plan.spec.workingDirectory),
+      environment,
+      stdout: directory.stream("stdout"),
+      stderr: directory.stream("stderr"),
+      mounts: [directory.path, checkpointDirectory],
+    };
+  }
+
+  /** Watches the task until it has ended, and then says how. */
+  async #follow(handle: TaskHandle): Promise<void> {
+    const end = await this.#watch(handle);
+    await this.#observe();
+    if (!this.#around.isLeaseLive()) this.fence("it ended after the lease was over");
+    await this.#readProgress();
+    await this.#onEnd(end);
+  }
+
+  async #watch(handle: TaskHandle): Promise<TaskEnd> {
+    const awayMs = Date.now() - (this.#startedUnixMs ?? Date.now());
+    const startedAtMs = performance.now() - awayMs;
+    const watch = new TaskWatch(this.plan, this.directory.path, startedAtMs, performance.now());
+    let progressAtMs = 0;
+    let checkpointAtMs = performance.now();
+    for (;;) {
+      const end = await Promise.race([handle.exited, delay(watchMs)]);
+      if (end) return end;
+      await this.#observe();
+      const nowMs = performance.now();
+      if (nowMs - progressAtMs >= progressMs) {
+        progressAtMs = nowMs;
+        await this.#readProgress(watch);
+      }
+      const { checkpointIntervalMs } = this.plan.spec;
+      if (checkpointIntervalMs > 0 && nowMs - checkpointAtMs >= checkpointIntervalMs) {
+        checkpointAtMs = nowMs;
+        await this.checkpoint();
+      }
+      const verdict = this.#verdict ? undefined : await watch.check(handle, nowMs);
+      // A task that is past its time may still save what it has; any other bound ends it at once.
+      const isLate = verdict?.reason === "DeadlineExceeded";
+      if (verdict) this.end(verdict, isLate ? this.plan.spec.graceMs : 0);
+    }
+  }
+
+  async #observe(): Promise<void> {
+    const now = () => (this.#around.isLeaseLive() ? Date.now() : undefined);
+    if (await this.streams.observe(now)) this.#around.onChange("output");
+  }
+
+  async #readProgress(watch?: TaskWatch): Promise<void> {
+    const lines = await this.#progressFile.read();
+    if (lines.length === 0 || !this.#around.isLeaseLive()) return;
+    const atUnixMs = Date.now();
+    let { checkpoint, checkpointUnixMs } = this.#progress ?? {};
+    for (const line of lines) {
+      if (line.step !== undefined) watch?.onStep(line.step, performance.now());
+      if (line.checkpoint === undefined) continue;
+      checkpoint = line.checkpoint;
+      checkpointUnixMs = atUnixMs;
+      this.#checkpoints.push(line.checkpoint);
+    }
+    const line = JSON.stringify(lines.at(-1));
+    this.#progress = { line, atUnixMs, checkpoint, checkpointUnixMs };
+    this.#around.onChange("progress");
+    this.#checkpoints = await pruneCheckpoints(
+      this.#around.checkpointDirectory,
+      this.#checkpoints,
+      Math.max(1, this.plan.spec.keepCheckpoints),
+    );
+  }
+
+  /** Checkpoint where asked for, then SIGTERM, then the end. */
+  async #leave(): Promise<void> {
+    const stop = this.#stop;
+    if (!stop || !this.#handle) return;
+    const graceMs = stop.killAtMs - performance.now();
+    if (stop.checkpoint && graceMs > 0) await this.#leaveWithCheckpoint(this.#handle);
+    if (stop.killAtMs > performance.now()) await this.#handle.signal("SIGTERM");
+    while (this.#phase !== "exited") {
+      if (performance.now() >= stop.killAtMs) return this.#handle.kill();
+      await delay(watchMs / 2);
+    }
+  }
+
+  /** Resolves when a checkpoint was reported durable, when none can come, or when time is short. */
+  async #leaveWithCheckpoint(handle: TaskHandle): Promise<void> {
+    const stop = this.#stop;
+    if (!stop) return;
+    const before = this.#progress?.checkpointUnixMs;
+    const graceMs = stop.killAtMs - performance.now();
+    const keepMs = Math.min(graceMs / 2, Math.max(minLeaveMs, graceMs * leaveShare));
+    const signal = (this.plan.spec.checkpointSignal || "SIGUSR1") as NodeJS.Signals;
+    if ((await handle.signal(signal, true)) === 0) return;
+    while (this.#phase !== "exited" && stop.checkpoint) {
+      if (this.#progress?.checkpointUnixMs !== before) return;
+      if (performance.now() >= stop.killAtMs - keepMs) return;
+      await delay(watchMs / 2);
+    }
+  }
+
+  async #onEnd(end: TaskEnd): Promise<void> {
+    if (this.#exit) return;
+    const verdict = this.#verdict;
+    await this.#port?.release();
+    await this.streams.seal();
+    const lastLines = await this.streams.lastLines(lastLineCount);
+    const asked = this.#stopWhy !== undefined;
+    const { reason, message } =
+      asked && !verdict
+        ? { reason: "", message: `stopped: ${this.#stopWhy}` }
+        : judge(end, lastLines, verdict);
+    const { exitCode, signal = "" } = end;
+    const endedUnixMs = Date.now();
+    this.#exit = { exitCode, signal, reason, message, lastLines, endedUnixMs, asked };
+    this.#phase = "exited";
+    await this.#remember();
+    this.#around.onChange("phase");
+  }
+
+  #setPhase(phase: TaskPhaseName): void {
+    this.#phase = phase;
+    this.#around.onChange("phase");
+  }
+
+  #run(work: Promise<unknown>): void {
+    const before = this.#work;
+    this.#work = Promise.all([before, work]).then(
+      () => {},
+      (error: unknown) => this.#around.onFault(error),
+    );
+  }
+
+  #remember(): Promise<void> {
+    const memory: TaskMemory = {
+      plan: this.plan,
+      phase: this.#phase,
+      rendezvous: this.#rendezvous,
+      startedUnixMs: this.#startedUnixMs,
+      handle: this.#handle?.record,
+      exit: this.#exit,
+      forgotten: this.#forgotten,
+    };
+    return this.directory.writeRecord(memory);
+  }
+}

@@ -1,0 +1,222 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import type { ClientDuplexStream, ServerDuplexStream } from "@grpc/grpc-js";
+import type { AttachReply } from "@heddle/contracts/generated/heddle/v1/AttachReply";
+import type { LogAck } from "@heddle/contracts/generated/heddle/v1/LogAck";
+import type { LogChunk__Output } from "@heddle/contracts/generated/heddle/v1/LogChunk";
+import type { NodeReport__Output } from "@heddle/contracts/generated/heddle/v1/NodeReport";
+import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
+import type { TaskCommand } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
+import type { TaskId } from "@heddle/contracts/generated/heddle/v1/TaskId";
+import type { TaskReport__Output } from "@heddle/contracts/generated/heddle/v1/TaskReport";
+import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
+import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import { Peer } from "@heddle/rpc/peer";
+import { clusterService, taskLogsService, taskSessionMethod } from "@heddle/rpc/proto";
+import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
+
+const clusterToken = "a-token-for-tests-only";
+const workerProgram = fileURLToPath(new URL("scripted-worker.ts", import.meta.url));
+
+/** The least of a master that a worker's tasks need: it attaches, leases are given, logs are taken. */
+export class TestLeader {
+  readonly folder = mkdtempSync(join(tmpdir(), "heddle-tasks-"));
+  readonly #workers = new Set<ChildProcess>();
+  readonly #sessions = new Set<TestSession>();
+  readonly #logs = new Map<string, Buffer>();
+  readonly #complete = new Set<string>();
+  #server: BoundServer | undefined;
+  /** The latest registration. */
+  register: Register__Output | undefined;
+  heartbeats: NodeReport__Output["heartbeat"][] = [];
+
+  async listen(): Promise<void> {
+    this.#server = await bindServer({ host: "127.0.0.1", port: 0, credentials: { clusterToken } });
+    this.#server.server.addService(clusterService, {
+      attach: (stream: ServerDuplexStream<NodeReport__Output, AttachReply>) => {
+        stream.on("data", ({ register, heartbeat }: NodeReport__Output) => {
+          if (heartbeat) this.heartbeats.push(heartbeat);
+          if (!register) return;
+          this.register = register;
+          stream.write({ heartbeatIntervalMs: 100, masterId: "test" });
+        });
+        stream.on("error", () => {});
+        stream.on("end", () => stream.end());
+      },
+    });
+    this.#server.server.addService(taskLogsService, {
+      ship: (stream: ServerDuplexStream<LogChunk__Output, LogAck>) => {
+        stream.on("data", (chunk: LogChunk__Output) => stream.write(this.#take(chunk)));
+        stream.on("error", () => {});
+        stream.on("end", () => stream.end());
+      },
+      read: () => {},
+    });
+  }
+
+  /** What has been shipped of a stream. */
+  log(rank = 0, stream = "stdout", attempt = 1): string {
+    return this.#logs.get(`${attempt}/${rank}/${stream}`)?.toString() ?? "";
+  }
+
+  isComplete(rank = 0, stream = "stdout", attempt = 1): boolean {
+    return this.#complete.has(`${attempt}/${rank}/${stream}`);
+  }
+
+  async startWorker(settings: Readonly<Record<string, unknown>> = {}): Promise<ChildProcess> {
+    const argument = JSON.stringify({
+      dataDirectory: join(this.folder, "worker"),
+      masters: [this.#server?.address],
+      clusterToken,
+      name: "worker-1",
+      ...settings,
+    });
+    const child = spawn(process.execPath, [workerProgram, argument], {
+      stdio: ["ignore", "pipe", "inherit"],
+      detached: true,
+    });
+    this.#workers.add(child);
+    child.once("exit", () => this.#workers.delete(child));
+    for await (const line of createInterface({ input: child.stdout })) {
+      if (line.includes('"ready"')) break;
+    }
+    child.stdout.resume();
+    this.register = undefined;
+    await until("the worker is attached", () => this.register !== undefined);
+    return child;
+  }
+
+  /** A session with the worker as the leader of that term. */
+  open(term = 1, leaseMs = 30_000): TestSession {
+    const session = new TestSession(this.register?.address ?? "", term, leaseMs);
+    this.#sessions.add(session);
+    return session;
+  }
+
+  async close(): Promise<void> {
+    for (const session of this.#sessions) session.close();
+    for (const child of this.#workers) {
+      const exited = once(child, "exit");
+      child.kill("SIGCONT");
+      child.kill("SIGTERM");
+      await exited;
+    }
+    if (this.#server) await closeServer(this.#server.server, 100);
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  #take({ file, offset, data, complete, first }: LogChunk__Output): LogAck {
+    const key = `${file?.task?.attempt}/${file?.task?.rank}/${file?.stream}`;
+    let known = this.#logs.get(key) ?? Buffer.alloc(0);
+    if (first > known.byteLength)
+      known = Buffer.concat([known, Buffer.alloc(first - known.byteLength, "~")]);
+    if (offset <= known.byteLength) known = Buffer.concat([known.subarray(0, offset), data]);
+    this.#logs.set(key, known);
+    if (complete) this.#complete.add(key);
+    return { file, durable: known.byteLength, complete: this.#complete.has(key) };
+  }
+}
+
+/** One leader's stream to the worker: every status that it reported, latest by task. */
+export class TestSession {
+  readonly statuses = new Map<string, TaskStatus__Output>();
+  inventory: readonly TaskStatus__Output[] | undefined;
+  error: Error | undefined;
+  /** Whether requests for the lease are answered. */
+  renews = true;
+  readonly #peer: Peer;
+  readonly #stream: ClientDuplexStream<TaskCommand, TaskReport__Output>;
+
+  constructor(address: string, term: number, leaseMs: number) {
+    this.#peer = new Peer(address, { clusterToken });
+    this.#stream = this.#peer.duplex(taskSessionMethod);
+    this.#stream.on("error", (error: Error) => {
+      this.error = error;
+    });
+    this.#stream.on("data", (report: TaskReport__Output) => this.#receive(report));
+    this.send({ hello: { term, masterId: "test", leaseMs } });
+  }
+
+  send(command: TaskCommand): void {
+    this.#stream.write(command);
+  }
+
+  /** Leases the task and waits for the acknowledgement. */
+  async lease(spec: Partial<TaskSpec>, task: TaskId = taskId(), devices: number[] = []) {
+    await until("the worker has its lease", () => this.hasLease);
+    this.send({ lease: { task, spec: { ...taskSpec, ...spec }, devices, gpuMilli: 1_000 } });
+    await this.reaches("leased", task);
+  }
+
+  async start(spec: Partial<TaskSpec>, task: TaskId = taskId(), devices: number[] = []) {
+    await this.lease(spec, task, devices);
+    this.send({ start: { task, peers: [this.status(task)?.rendezvous ?? ""] } });
+    await this.reaches("running", task);
+  }
+
+  status(task: TaskId = taskId()): TaskStatus__Output | undefined {
+    return this.statuses.get(`${task.jobId}/${task.attempt}/${task.rank}`);
+  }
+
+  /** Waits for the phase or a later one. */
+  async reaches(
+    phase: string,
+    task: TaskId = taskId(),
+    timeoutMs = 15_000,
+  ): Promise<TaskStatus__Output> {
+    const order = ["leased", "starting", "running", "stopping", "exited"];
+    const at = () => order.indexOf(this.status(task)?.phase ?? "");
+    await until(`the task is ${phase}`, () => at() >= order.indexOf(phase), timeoutMs);
+    return this.status(task) as TaskStatus__Output;
+  }
+
+  hasLease = false;
+
+  close(): void {
+    this.#stream.cancel();
+    this.#peer.close();
+  }
+
+  #receive({ inventory, status, leaseRequest }: TaskReport__Output): void {
+    if (inventory) this.inventory = inventory.tasks;
+    for (const each of [...(inventory?.tasks ?? []), ...(status ? [status] : [])]) {
+      const { jobId = "", attempt = 0, rank = 0 } = each.task ?? {};
+      this.statuses.set(`${jobId}/${attempt}/${rank}`, each);
+    }
+    if (!leaseRequest || !this.renews) return;
+    this.send({ renew: { request: leaseRequest.request } });
+    this.hasLease = true;
+  }
+}
+
+export function taskId(rank = 0, attempt = 1, jobId = "job_A"): TaskId {
+  return { jobId, attempt, rank };
+}
+
+export function shell(line: string): Partial<TaskSpec> {
+  return { command: ["/bin/sh", "-c", line] };
+}
+
+const taskSpec: TaskSpec = {
+  ...{ jobName: "test", project: "default", executor: "process", tasks: 1 },
+  ...{ checkpointSignal: "SIGUSR1", keepCheckpoints: 2, progressIntervalMs: 200 },
+};
+
+/** Polls until the condition holds; fails with what was waited for. */
+export async function until(
+  what: string,
+  condition: () => boolean,
+  timeoutMs = 15_000,
+): Promise<void> {
+  const end = performance.now() + timeoutMs;
+  while (!condition()) {
+    if (performance.now() > end) throw new Error(`it never came true that ${what}`);
+    await delay(10);
+  }
+}

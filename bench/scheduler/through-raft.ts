@@ -1,0 +1,182 @@
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { seededRandom } from "@heddle/base/random";
+import { submitJobRequest } from "@heddle/contracts/jobs";
+import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
+import type { ControlCommand } from "@heddle/control/command";
+import { createLogger } from "@heddle/observability/logger";
+import { bindServer, closeServer } from "@heddle/rpc/server";
+import type { NodeSnapshot, QueuedJob } from "@heddle/scheduler/model";
+import { lockDirectory } from "../../apps/master/dist/consensus/directory-lock.js";
+import { RaftControlPlane } from "../../apps/master/dist/consensus/raft-control-plane.js";
+import { PlanBook } from "../../apps/master/dist/jobs/plan-book.js";
+import { schedulingStep } from "../../apps/master/dist/jobs/scheduling-step.js";
+import { syntheticJob, syntheticNode } from "./throughput.ts";
+
+const NODES = 5_000;
+const JOBS = 10_000;
+const SEED = 42;
+/** Submissions that are on their way at once. */
+const CLIENTS = 256;
+
+/**
+ * Placements per second through a master's real log: each is in an entry that was written and synced
+ * to the disk, and applied with its checks, before it counts. A group of one master.
+ */
+export interface RaftThroughput {
+  readonly nodes: number;
+  readonly jobs: number;
+  readonly placed: number;
+  /** Entries of the log that the placements came in. */
+  readonly plans: number;
+  /** All jobs wait when the first plan is made. */
+  readonly perSecond: number;
+  /** Submissions alone, each an entry of its own, 256 at once. */
+  readonly submitsPerSecond: number;
+  /** Submitted and placed, both going on at once. */
+  readonly streamedPerSecond: number;
+}
+
+/** Measures on the synthetic cluster and mix of the other throughput figures. */
+export async function measureThroughRaft(): Promise<RaftThroughput> {
+  const waiting = await withMaster(async (plane) => {
+    const submitted = await timed(() => submitAll(plane));
+    const before = plane.appliedIndex;
+    const placed = await timed(() => placeAll(plane, () => true));
+    return { submitted, placed, plans: plane.appliedIndex - before, count: placedOf(plane) };
+  });
+  const streamed = await withMaster(async (plane) => {
+    const seconds = await timed(async () => {
+      let done = false;
+      const submitting = submitAll(plane).then(() => {
+        done = true;
+      });
+      await placeAll(plane, () => done);
+      await submitting;
+    });
+    return placedOf(plane) / seconds;
+  });
+  return {
+    nodes: NODES,
+    jobs: JOBS,
+    placed: waiting.count,
+    plans: waiting.plans,
+    perSecond: Math.round(waiting.count / waiting.placed),
+    submitsPerSecond: Math.round(JOBS / waiting.submitted),
+    streamedPerSecond: Math.round(streamed),
+  };
+}
+
+async function timed(run: () => Promise<unknown>): Promise<number> {
+  const startMs = performance.now();
+  await run();
+  return (performance.now() - startMs) / 1_000;
+}
+
+async function withMaster<T>(run: (plane: RaftControlPlane) => Promise<T>): Promise<T> {
+  const folder = await mkdtemp(join(tmpdir(), "heddle-bench-"));
+  const credentials = { clusterToken: "a-token-for-benchmarks-only" };
+  const directory = join(folder, "control");
+  await mkdir(directory);
+  const server = await bindServer({ host: "127.0.0.1", port: 0, credentials });
+  const plane = await RaftControlPlane.open({
+    ...{ directory, credentials, server, name: "m1" },
+    lock: await lockDirectory(directory),
+    peers: new Map([["m1", server.address]]),
+    logger: createLogger({ service: "bench", level: "silent" }),
+    onFatal: raise,
+    onRemoved: raise,
+  });
+  try {
+    while (plane.status().role !== "leader") await new Promise((done) => setTimeout(done, 20));
+    await prepare(plane);
+    return await run(plane);
+  } finally {
+    await plane.close();
+    await closeServer(server.server, 100);
+    await rm(folder, { recursive: true });
+  }
+}
+
+function raise(error: Error): never {
+  throw error;
+}
+
+async function prepare(plane: RaftControlPlane): Promise<void> {
+  const name = "max_concurrent_jobs";
+  const value = CLUSTER_SETTINGS[name].maximum;
+  await plane.propose({ type: "setting.put", atMs: Date.now(), name, value });
+  const random = seededRandom(SEED);
+  const nodes = Array.from({ length: NODES }, (_, at) => syntheticNode(at, random));
+  await proposeAll(plane, nodes.map(joinOf));
+}
+
+function joinOf(node: NodeSnapshot): ControlCommand {
+  const { id, gpuType, gpuMemoryGb, devices, capacity, rack, fabric } = node;
+  const offer = {
+    ...{ id, name: id, address: `${id}:1`, incarnation: "1", gpuType, gpuMemoryGb, rack, fabric },
+    ...capacity,
+    gpuCount: devices.length,
+    simulated: true,
+    labels: {},
+    taints: [],
+    executors: ["process"],
+  };
+  return { type: "node.join", atMs: Date.now(), offer };
+}
+
+async function submitAll(plane: RaftControlPlane): Promise<void> {
+  const random = seededRandom(SEED + 1);
+  await proposeAll(
+    plane,
+    Array.from({ length: JOBS }, (_, at) => submitOf(at, syntheticJob(at, random))),
+  );
+}
+
+function submitOf(at: number, { project, request }: QueuedJob): ControlCommand {
+  const { gpus, gpuMilli, scalars } = request;
+  const spec = submitJobRequest.parse({
+    name: `job-${at}`,
+    project,
+    command: "true",
+    tasks: 1,
+    resources: {
+      gpu_count: gpus === 0 ? 0 : (gpus * gpuMilli) / 1_000,
+      cpu_cores: scalars.cpuMilli / 1_000,
+      memory_gb: (scalars.memoryMib * 2 ** 20) / 1e9,
+    },
+  });
+  const jobId = `job_${String(at).padStart(26, "0")}`;
+  return { type: "job.submit", atMs: Date.now(), jobId, spec };
+}
+
+async function proposeAll(
+  plane: RaftControlPlane,
+  commands: readonly ControlCommand[],
+): Promise<void> {
+  let next = 0;
+  const client = async () => {
+    for (let command = commands[next++]; command; command = commands[next++]) {
+      const reply = await plane.propose(command);
+      if (!reply.ok) throw new Error(reply.message);
+    }
+  };
+  await Promise.all(Array.from({ length: CLIENTS }, client));
+}
+
+/** Plan after plan, as the leader's loop, until all jobs have their places and no more come. */
+async function placeAll(plane: RaftControlPlane, noMore: () => boolean): Promise<void> {
+  const plans = new PlanBook(plane);
+  for (;;) {
+    const wasLast = noMore();
+    const before = placedOf(plane);
+    await schedulingStep({ control: plane, plans, acknowledgeMs: 3_600_000 });
+    if (wasLast && placedOf(plane) === before) return;
+    await new Promise((done) => setTimeout(done, 1));
+  }
+}
+
+function placedOf(plane: RaftControlPlane): number {
+  return plane.state.tasks.size;
+}

@@ -1,0 +1,15 @@
+// Original file: proto/tasks.proto
+
+import type { Long } from '@grpc/proto-loader';
+
+export interface SessionHello {
+  'term'?: (number | string | Long);
+  'masterId'?: (string);
+  'leaseMs'?: (number);
+}
+
+export interface SessionHello__Output {
+  'term': (number);
+  'masterId': (string);
+  'leaseMs': (number);
+}

@@ -1,0 +1,13 @@
+// Original file: proto/tasks.proto
+
+import type { TaskId as _heddle_v1_TaskId, TaskId__Output as _heddle_v1_TaskId__Output } from '../../heddle/v1/TaskId.ts';
+
+export interface StartTask {
+  'task'?: (_heddle_v1_TaskId | null);
+  'peers'?: (string)[];
+}
+
+export interface StartTask__Output {
+  'task': (_heddle_v1_TaskId__Output | null);
+  'peers': (string)[];
+}

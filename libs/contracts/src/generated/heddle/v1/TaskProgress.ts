@@ -1,0 +1,17 @@
+// Original file: proto/tasks.proto
+
+import type { Long } from '@grpc/proto-loader';
+
+export interface TaskProgress {
+  'line'?: (string);
+  'atUnixMs'?: (number | string | Long);
+  'checkpoint'?: (string);
+  'checkpointUnixMs'?: (number | string | Long);
+}
+
+export interface TaskProgress__Output {
+  'line': (string);
+  'atUnixMs': (number);
+  'checkpoint': (string);
+  'checkpointUnixMs': (number);
+}

@@ -1,0 +1,51 @@
+// Original file: proto/tasks.proto
+
+import type { Long } from '@grpc/proto-loader';
+
+export interface TaskSpec {
+  'jobName'?: (string);
+  'project'?: (string);
+  'executor'?: (string);
+  'containerImage'?: (string);
+  'command'?: (string)[];
+  'workingDirectory'?: (string);
+  'environment'?: ({[key: string]: string});
+  'algorithm'?: (string);
+  'config'?: (string);
+  'tasks'?: (number);
+  'cpuMilli'?: (number);
+  'memoryBytes'?: (number | string | Long);
+  'diskBytes'?: (number | string | Long);
+  'maxRuntimeMs'?: (number | string | Long);
+  'graceMs'?: (number);
+  'checkpointIntervalMs'?: (number);
+  'keepCheckpoints'?: (number);
+  'checkpointSignal'?: (string);
+  'hangTimeoutMs'?: (number);
+  'progressIntervalMs'?: (number);
+  'resumeFrom'?: (string);
+}
+
+export interface TaskSpec__Output {
+  'jobName': (string);
+  'project': (string);
+  'executor': (string);
+  'containerImage': (string);
+  'command': (string)[];
+  'workingDirectory': (string);
+  'environment': ({[key: string]: string});
+  'algorithm': (string);
+  'config': (string);
+  'tasks': (number);
+  'cpuMilli': (number);
+  'memoryBytes': (number);
+  'diskBytes': (number);
+  'maxRuntimeMs': (number);
+  'graceMs': (number);
+  'checkpointIntervalMs': (number);
+  'keepCheckpoints': (number);
+  'checkpointSignal': (string);
+  'hangTimeoutMs': (number);
+  'progressIntervalMs': (number);
+  'resumeFrom': (string);
+}

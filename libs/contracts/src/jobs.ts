@@ -1,0 +1,209 @@
+import { z } from "zod";
+
+/** The body of POST /jobs. Unknown fields are refused: none is silently ignored. */
+
+const text = (max: number) => z.string().min(1).max(max);
+const identifier = z
+  .string()
+  .regex(/^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/, "expected 1 to 63 of a-z, 0-9, `.`, `_`, `-`");
+const amount = z.number().positive().max(1_000_000_000);
+
+/** Label tests as a map (each must be equal) or as Kubernetes' match expressions. */
+const affinity = z.union([
+  z.record(text(128), z.string().max(256)),
+  z
+    .array(
+      z.strictObject({
+        key: text(128),
+        operator: z.enum(["in", "not_in", "exists", "not_exists"]),
+        values: z.array(z.string().max(256)).max(64).default([]),
+      }),
+    )
+    .max(64),
+]);
+
+/**
+ * What the whole job needs. Amounts are split evenly over its tasks, but for those of a device
+ * (`gpu_type`, `gpu_memory_gb`) and `network_bandwidth_gbps`, which is of each task's node.
+ */
+const resourcesSchema = z.strictObject({
+  /** Whole devices, or a share of one below 1 in thousandths. */
+  gpu_count: z.number().min(0).max(100_000).default(0),
+  cpu_cores: z.number().positive().max(1_000_000).default(1),
+  memory_gb: amount.default(1),
+  gpu_type: z.union([text(64), z.array(text(64)).min(1).max(16)]).optional(),
+  gpu_memory_gb: amount.optional(),
+  local_ssd_gb: amount.optional(),
+  shared_storage_gb: amount.optional(),
+  io_operations_per_sec: amount.optional(),
+  network_bandwidth_gbps: amount.optional(),
+  infiniband_required: z.boolean().default(false),
+  node_affinity: affinity.optional(),
+  node_anti_affinity: affinity.optional(),
+  tolerations: z.array(text(128)).max(64).default([]),
+  same_rack: z.boolean().default(false),
+  qos_level: z.enum(["guaranteed", "standard", "best_effort"]).default("standard"),
+  priority: z.int().min(-1000).max(1000).default(0),
+  preemptible: z.boolean().default(true),
+});
+
+const checkpointConfigSchema = z.strictObject({
+  /** How often the task is asked to checkpoint; absent: only before it must leave. */
+  interval_seconds: z.number().min(1).max(604_800).optional(),
+  /** How long it may take to checkpoint before it is killed. */
+  grace_seconds: z.number().min(0).max(3_600).default(30),
+  /** Checkpoints kept. */
+  keep: z.int().min(1).max(100).default(2),
+  /** The signal that asks a `command` to checkpoint and go on; it leaves on SIGTERM. */
+  signal: z.enum(["SIGUSR1", "SIGUSR2", "SIGHUP"]).default("SIGUSR1"),
+});
+
+const monitoringConfigSchema = z.strictObject({
+  /** The job fails as a Hang after so long without a step; absent: no watchdog. */
+  hang_timeout_seconds: z.number().min(1).max(604_800).optional(),
+  /** How often progress is reported. */
+  interval_seconds: z.number().min(0.1).max(3_600).default(5),
+});
+
+export const submitJobRequest = z.strictObject({
+  /** `job_` and a ULID; made by the master where absent. */
+  id: z
+    .string()
+    .regex(/^job_[0-7][0-9A-HJKMNP-TV-Z]{25}$/, "expected `job_` and a ULID")
+    .optional(),
+  /** Unique among the live jobs of its project. */
+  name: text(128),
+  project: identifier.default("default"),
+  queue: identifier.default("default"),
+  labels: z.record(text(63), z.string().max(256)).default({}),
+  /** A training algorithm, with its hyperparameters in `config`; else `command` says what runs. */
+  algorithm: identifier.optional(),
+  config: z.record(text(128), z.json()).default({}),
+  container_image: text(512).optional(),
+  /** A shell line, or a program and its arguments. */
+  command: z.union([text(65_536), z.array(z.string().max(65_536)).min(1).max(1024)]).optional(),
+  working_directory: text(4096).optional(),
+  environment_variables: z
+    .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/), z.string().max(65_536))
+    .default({}),
+  /** Jobs (ids, or names in the same project) that must succeed first. */
+  dependencies: z.array(text(128)).max(256).default([]),
+  resources: resourcesSchema.prefault({}),
+  /** The gang: so many alike tasks start together. Absent: as few as the nodes' GPUs allow. */
+  tasks: z.int().min(1).max(4096).optional(),
+  checkpoint_config: checkpointConfigSchema.prefault({}),
+  monitoring_config: monitoringConfigSchema.prefault({}),
+  max_runtime_hours: z.number().positive().max(8_784).optional(),
+  /** Retries after failures of the job's own; lost nodes and preemptions use none. */
+  retry_limit: z.int().min(0).max(1000).default(0),
+  /** Tasks that may be lost at once without the attempt ending. */
+  failure_tolerance: z.int().min(0).max(4095).default(0),
+});
+
+export type SubmitJob = z.output<typeof submitJobRequest>;
+
+/** Every state of a job, in lower case on the wire; the client's `phase` is the same in upper case. */
+export const JOB_STATES = [
+  "accepted",
+  "pending",
+  "scheduled",
+  "starting",
+  "running",
+  "checkpointing",
+  "preempted",
+  "suspended",
+  "recovering",
+  "retrying",
+  "cancelling",
+  "succeeded",
+  "failed",
+  "cancelled",
+] as const;
+
+export type JobState = (typeof JOB_STATES)[number];
+
+/** Why a job failed. */
+export const FAILURE_REASONS = [
+  "ExitCode",
+  "OutOfMemory",
+  "GpuOutOfMemory",
+  "GpuFault",
+  "NodeLost",
+  "Hang",
+  "DeadlineExceeded",
+  "ImagePull",
+  "DependencyFailed",
+  "CheckpointCorrupt",
+  "RetryLimitExceeded",
+  "Unsatisfiable",
+  "LaunchFailed",
+  "Internal",
+] as const;
+
+export type FailureReason = (typeof FAILURE_REASONS)[number];
+
+/** What a program writes, a line of JSON each, to the file that HEDDLE_PROGRESS_FILE names. */
+export const progressLine = z.looseObject({
+  step: z.number().optional(),
+  total_steps: z.number().optional(),
+  /** 0..1; follows from the steps where absent. */
+  progress: z.number().min(0).max(1).optional(),
+  loss: z.number().nullable().optional(),
+  reward: z.number().nullable().optional(),
+  tokens_per_second: z.number().optional(),
+  steps_per_second: z.number().optional(),
+  device: z.string().max(128).optional(),
+  backend: z.string().max(128).optional(),
+  message: z.string().max(1024).optional(),
+  /** Says that a checkpoint of this step is durable in HEDDLE_CHECKPOINT_DIR. */
+  checkpoint: z.string().max(512).optional(),
+});
+
+/** The body of PUT /projects/{name}. Absent limits are unlimited. */
+export const putProjectRequest = z.strictObject({
+  /** Its part of what is scarce, beside the weights of the others. */
+  weight: z.number().positive().max(1_000_000).default(1),
+  quota: z
+    .strictObject({
+      gpu_count: z.number().min(0).max(1_000_000).optional(),
+      /** In a window of 30 days. */
+      gpu_hours: z.number().min(0).max(1_000_000_000).optional(),
+      queue_length: z.int().min(0).max(100_000).optional(),
+    })
+    .prefault({}),
+});
+
+/** The body of PUT /queues/{name}. */
+export const putQueueRequest = z.strictObject({
+  strategy: z.enum(["binpack", "spread", "fragmentation"]).default("fragmentation"),
+  /** Jobs that may be in it and have not ended. */
+  max_length: z.int().min(0).max(100_000).optional(),
+});
+
+/** The body of POST /workers/{id}/drain. */
+export const drainWorkerRequest = z.strictObject({
+  /** When what still runs is ended, whether it has checkpointed or not. */
+  deadline_seconds: z.number().min(0).max(86_400).default(600),
+});
+
+const many = z.union([z.string(), z.array(z.string())]).transform((given) => [given].flat());
+/** The query of GET /jobs. */
+export const listJobsQuery = z.strictObject({
+  limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  cursor: z.string().max(256).optional(),
+  /** One, or several separated by commas. */
+  state: many
+    .transform((given) => given.flatMap((text) => text.split(",")))
+    .pipe(z.array(z.enum(JOB_STATES)))
+    .optional(),
+  algorithm: z.string().optional(),
+  /** `key` or `key=value`; each must hold. */
+  label: many.optional(),
+  /** Submitted at this time or later. */
+  since: z.iso.datetime({ offset: true }).optional(),
+  project: z.string().optional(),
+  queue: z.string().optional(),
+  name: z.string().optional(),
+});
+
+export type ListJobsQuery = z.output<typeof listJobsQuery>;

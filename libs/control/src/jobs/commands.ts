@@ -1,0 +1,173 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
+import type {
+  CheckpointRecord,
+  NodeOffer,
+  ProgressRecord,
+  QueueRecord,
+  QuotaRecord,
+  ServingHold,
+  TaskExitRecord,
+} from "./records.ts";
+
+/**
+ * Everything that changes the state of jobs and nodes. Spans of time come with the command, from
+ * the leader's settings, so that apply needs none of its own; `atMs` is the proposer's clock.
+ */
+export type JobsCommand =
+  | SubmitJobCommand
+  | RequestJobCommand
+  | CommitPlanCommand
+  | ReportTasksCommand
+  | ReportProgressCommand
+  | JoinNodeCommand
+  | ServingNodeCommand
+  | LoseNodesCommand
+  | DrainNodeCommand
+  | ResumeNodeCommand
+  | QuarantineDeviceCommand
+  | SetProjectCommand
+  | SetQueueCommand
+  | TickCommand;
+
+export interface SubmitJobCommand {
+  readonly type: "job.submit";
+  readonly atMs: number;
+  readonly jobId: string;
+  /** As parsed: every default filled in. */
+  readonly spec: SubmitJob;
+}
+
+/** Repeating one that is done already succeeds. */
+export interface RequestJobCommand {
+  readonly type: "job.request";
+  readonly atMs: number;
+  readonly jobId: string;
+  readonly request: "cancel" | "suspend" | "resume";
+  /** Refused with `precondition_failed` unless the job's latest change is of this log index. */
+  readonly ifIndex?: number | undefined;
+}
+
+/** What the scheduler decided on the state at `basedOnIndex`; what no longer holds is dropped. */
+export interface CommitPlanCommand {
+  readonly type: "plan.commit";
+  readonly atMs: number;
+  readonly basedOnIndex: number;
+  /** CPU handed out per CPU present. */
+  readonly overcommitRatio: number;
+  /** How long the workers may take to acknowledge their leases. */
+  readonly acknowledgeMs: number;
+  /** Accepted jobs whose quota and dependencies were looked at. */
+  readonly admitted: readonly string[];
+  readonly unsatisfiable: readonly { readonly jobId: string; readonly message: string }[];
+  readonly starts: readonly PlannedStart[];
+  readonly preemptions: readonly { readonly victimId: string; readonly forJobId: string }[];
+  /** Running jobs past their bound. */
+  readonly expired: readonly string[];
+  readonly promise?: { readonly jobId: string; readonly startAtMs: number } | undefined;
+}
+
+export interface PlannedStart {
+  readonly jobId: string;
+  /** One place a task in the order of ranks; of a recovering job, of its lost ranks only. */
+  readonly placements: readonly {
+    readonly nodeId: string;
+    readonly devices: readonly number[];
+  }[];
+}
+
+/** What one worker says of its tasks. Older attempts and tasks of other nodes are passed over. */
+export interface ReportTasksCommand {
+  readonly type: "tasks.report";
+  readonly atMs: number;
+  readonly nodeId: string;
+  readonly reports: readonly TaskReportEntry[];
+}
+
+export interface TaskReportEntry {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly rank: number;
+  readonly phase: "leased" | "starting" | "running" | "stopping" | "exited";
+  readonly rendezvous?: string | undefined;
+  /** With phase `exited`. */
+  readonly exit?: TaskExitRecord | undefined;
+}
+
+export interface ReportProgressCommand {
+  readonly type: "jobs.progress";
+  readonly atMs: number;
+  readonly entries: readonly {
+    readonly jobId: string;
+    readonly attempt: number;
+    readonly progress?: ProgressRecord | undefined;
+    readonly checkpoint?: CheckpointRecord | undefined;
+  }[];
+}
+
+/** A node has attached, or offers something else than before. */
+export interface JoinNodeCommand {
+  readonly type: "node.join";
+  readonly atMs: number;
+  readonly offer: NodeOffer;
+}
+
+/** Which replicas of deployments hold devices of a node. */
+export interface ServingNodeCommand {
+  readonly type: "node.update";
+  readonly atMs: number;
+  readonly nodeId: string;
+  readonly serving: readonly ServingHold[];
+}
+
+export interface LoseNodesCommand {
+  readonly type: "node.lost";
+  readonly atMs: number;
+  readonly nodeIds: readonly string[];
+  /** From here on every lease on them is over. */
+  readonly fencedAtMs: number;
+}
+
+/** Idempotent; a later one changes the deadline. */
+export interface DrainNodeCommand {
+  readonly type: "node.drain";
+  readonly atMs: number;
+  readonly nodeId: string;
+  /** When its tasks are ended whether they have checkpointed or not. */
+  readonly byMs: number;
+}
+
+/** Ends a drain, midway or done. */
+export interface ResumeNodeCommand {
+  readonly type: "node.resume";
+  readonly atMs: number;
+  readonly nodeId: string;
+}
+
+export interface QuarantineDeviceCommand {
+  readonly type: "node.quarantine";
+  readonly atMs: number;
+  readonly nodeId: string;
+  readonly device: number;
+  /** Absent: the device is well again. */
+  readonly why?: string | undefined;
+}
+
+export interface SetProjectCommand {
+  readonly type: "project.set";
+  readonly atMs: number;
+  readonly name: string;
+  readonly weight: number;
+  readonly quota: QuotaRecord;
+}
+
+export interface SetQueueCommand {
+  readonly type: "queue.set";
+  readonly atMs: number;
+  readonly queue: QueueRecord;
+}
+
+/** Fires all that is due at `atMs`. */
+export interface TickCommand {
+  readonly type: "clock.tick";
+  readonly atMs: number;
+}

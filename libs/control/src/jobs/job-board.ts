@@ -1,0 +1,83 @@
+import type { ControlReply } from "../command.ts";
+import { Change } from "./change.ts";
+import { tick } from "./clock.ts";
+import type { JobsCommand } from "./commands.ts";
+import { JobIndex } from "./job-index.ts";
+import type { Moment } from "./lifecycle.ts";
+import {
+  drainNode,
+  joinNode,
+  loseNodes,
+  quarantineDevice,
+  resumeNode,
+  setServing,
+} from "./node-changes.ts";
+import { commitPlan } from "./plan-commit.ts";
+import { setProject, setQueue } from "./quotas.ts";
+import type { JobsState } from "./records.ts";
+import { requestJob } from "./requests.ts";
+import { submitJob } from "./submission.ts";
+import { reportProgress, reportTasks } from "./task-reports.ts";
+
+/** The jobs' part of the replicated state with its index: the only code that changes either. */
+export class JobBoard {
+  readonly state: JobsState;
+  #index: JobIndex;
+
+  constructor(state: JobsState) {
+    this.state = state;
+    this.#index = new JobIndex(state);
+  }
+
+  /** For reading only. */
+  get index(): JobIndex {
+    return this.#index;
+  }
+
+  /** After the state was replaced as a whole. */
+  rebuild(): void {
+    this.#index = new JobIndex(this.state);
+  }
+
+  /** Deterministic; a refused command changes nothing. */
+  apply(command: JobsCommand, now: Moment): ControlReply {
+    const change = new Change(this.state, this.#index, now);
+    const reply = dispatch(change, command);
+    if (reply.ok) change.finish();
+    return reply;
+  }
+}
+
+const COMMANDS: {
+  readonly [T in JobsCommand["type"]]: (
+    change: Change,
+    command: Extract<JobsCommand, { type: T }>,
+  ) => ControlReply;
+} = {
+  "job.submit": submitJob,
+  "job.request": requestJob,
+  "plan.commit": commitPlan,
+  "tasks.report": reportTasks,
+  "jobs.progress": reportProgress,
+  "node.join": joinNode,
+  "node.update": setServing,
+  "node.lost": loseNodes,
+  "node.drain": drainNode,
+  "node.resume": resumeNode,
+  "node.quarantine": quarantineDevice,
+  "project.set": setProject,
+  "queue.set": setQueue,
+  "clock.tick": tick,
+};
+
+function dispatch<T extends JobsCommand["type"]>(
+  change: Change,
+  command: Extract<JobsCommand, { type: T }>,
+): ControlReply {
+  return COMMANDS[command.type as T](change, command);
+}
+
+/** Whether the command is one of this part. */
+export function isJobsCommand(command: { readonly type: string }): command is JobsCommand {
+  return Object.hasOwn(COMMANDS, command.type);
+}

@@ -1,0 +1,195 @@
+import { CapacityBook } from "@heddle/scheduler/capacity-book";
+import type { NodeSnapshot, TaskRequest } from "@heddle/scheduler/model";
+import { EventLog } from "./event-log.ts";
+import { isTerminal } from "./lifecycle.ts";
+import type { JobRecord, JobsState, NodeRecord, TaskRecord } from "./records.ts";
+import { nodeLabels, servingRequest, taskRequest } from "./task-request.ts";
+
+/**
+ * What follows from the jobs' state and would be slow to find in it. It is no part of what is
+ * replicated: it is kept beside the state and built anew after a snapshot. Where its order decides
+ * something, that order is the same however it was built.
+ */
+export class JobIndex {
+  readonly #state: JobsState;
+  readonly capacity = new CapacityBook();
+  /** Jobs that have not ended, in the order of their submission. */
+  readonly live = new Set<string>();
+  /** By `project/name`: the latest job of that name. */
+  readonly byName = new Map<string, string>();
+  /** By job id: the live jobs that wait for it. */
+  readonly dependents = new Map<string, Set<string>>();
+  /** By node id: the keys of its tasks that are not surely over. */
+  readonly tasksByNode = new Map<string, Set<string>>();
+  /** By job id: when its state ends by itself. */
+  readonly dues = new Map<string, number>();
+  /** By queue: its live jobs. */
+  readonly queueLengths = new Map<string, number>();
+  /** Ended jobs of which no task is left, the longest ended first. */
+  readonly ended: JobRecord[] = [];
+  readonly events: EventLog;
+  /** The job that holds the promise of a start. */
+  promised: string | undefined;
+  /** Requests by job; equal ones are the same object. */
+  readonly #requests = new Map<string, { readonly tasks: number; readonly request: TaskRequest }>();
+  readonly #interned = new Map<string, TaskRequest>();
+  readonly #snapshots = new WeakMap<NodeRecord, NodeSnapshot>();
+
+  constructor(state: JobsState) {
+    this.#state = state;
+    this.events = new EventLog(state.events.values());
+    for (const node of state.nodes.values()) this.onNode(undefined, node);
+    for (const job of state.jobs.values()) this.onJob(undefined, job);
+    for (const [key, task] of state.tasks) {
+      this.onTask(key, undefined, task);
+      if (task.phase === "exited") continue;
+      this.capacity.hold(this.requestOf(state.jobs.get(task.jobId)!), task);
+    }
+  }
+
+  onNode(before: NodeRecord | undefined, after: NodeRecord): void {
+    this.capacity.setNode(this.snapshotOf(after));
+    if (before?.serving === after.serving) return;
+    const nodeId = after.offer.id;
+    for (const { devices } of before?.serving ?? []) {
+      this.capacity.release(servingRequest(devices.length), { nodeId, devices });
+    }
+    for (const { devices } of after.serving) {
+      this.capacity.hold(servingRequest(devices.length), { nodeId, devices });
+    }
+  }
+
+  /** A job was submitted, has changed, or is forgotten. */
+  onJob(before: JobRecord | undefined, after: JobRecord | undefined): void {
+    const job = (after ?? before)!;
+    if (before && isForgettable(before)) this.ended.splice(this.#endedPlace(before), 1);
+    if (after && isForgettable(after)) this.ended.splice(this.#endedPlace(after), 0, after);
+    const wasLive = before !== undefined && !isTerminal(before.state);
+    const isLive = after !== undefined && !isTerminal(after.state);
+    if (isLive !== wasLive) this.#setLive(job, isLive);
+    this.#setDue(job, isLive ? job.dueMs : undefined);
+    const waitedFor = wasLive ? before.waitingFor : [];
+    const waitsFor = isLive ? after.waitingFor : [];
+    if (waitedFor !== waitsFor) this.#setWaiting(job.id, waitedFor, waitsFor);
+    if (isLive && job.promisedStartMs !== undefined) this.promised = job.id;
+    else if (this.promised === job.id) this.promised = undefined;
+    if (!before) this.byName.set(nameKey(job), job.id);
+    if (!after) this.#forget(job);
+  }
+
+  /** The caller moves what the task holds: a start that was checked has taken it already. */
+  onTask(key: string, before: TaskRecord | undefined, after: TaskRecord | undefined): void {
+    const held = before !== undefined && before.phase !== "exited";
+    const holds = after !== undefined && after.phase !== "exited";
+    if (held === holds) return;
+    const { nodeId } = (holds ? after : before)!;
+    const keys = this.tasksByNode.get(nodeId) ?? new Set();
+    if (holds) keys.add(key);
+    else keys.delete(key);
+    if (keys.size > 0) this.tasksByNode.set(nodeId, keys);
+    else this.tasksByNode.delete(nodeId);
+  }
+
+  /** What one task of the job needs. */
+  requestOf(job: JobRecord): TaskRequest {
+    const known = this.#requests.get(job.id);
+    if (known?.tasks === job.tasks) return known.request;
+    const made = taskRequest(this.#state.specs.get(job.id)!, job.tasks);
+    const key = JSON.stringify(made);
+    // Requests are few kinds; should they be many, sharing begins anew.
+    if (this.#interned.size > MAX_INTERNED) this.#interned.clear();
+    const request = this.#interned.get(key) ?? made;
+    this.#interned.set(key, request);
+    this.#requests.set(job.id, { tasks: job.tasks, request });
+    return request;
+  }
+
+  /** The node as the scheduler sees it; the same object as long as the record is the same. */
+  snapshotOf(record: NodeRecord): NodeSnapshot {
+    const known = this.#snapshots.get(record);
+    if (known) return known;
+    const { offer } = record;
+    const sick = new Set(record.quarantined.map(({ device }) => device));
+    const snapshot: NodeSnapshot = {
+      id: offer.id,
+      state: record.state,
+      gpuType: offer.gpuType,
+      gpuMemoryGb: offer.gpuMemoryGb,
+      devices: Array.from({ length: offer.gpuCount }, (_, at) => ({ healthy: !sick.has(at) })),
+      capacity: {
+        cpuMilli: offer.cpuMilli,
+        memoryMib: offer.memoryMib,
+        localSsdGb: offer.localSsdGb,
+        ioOperationsPerSec: offer.ioOperationsPerSec,
+        networkMbps: offer.networkMbps,
+      },
+      labels: nodeLabels(offer),
+      taints: offer.taints,
+      rack: offer.rack,
+      fabric: offer.fabric,
+    };
+    this.#snapshots.set(record, snapshot);
+    return snapshot;
+  }
+
+  #setLive({ id, queue }: JobRecord, isLive: boolean): void {
+    if (isLive) this.live.add(id);
+    else this.live.delete(id);
+    const length = (this.queueLengths.get(queue) ?? 0) + (isLive ? 1 : -1);
+    if (length > 0) this.queueLengths.set(queue, length);
+    else this.queueLengths.delete(queue);
+  }
+
+  #setDue({ id }: JobRecord, dueMs: number | undefined): void {
+    if (dueMs === undefined) this.dues.delete(id);
+    else this.dues.set(id, dueMs);
+  }
+
+  #setWaiting(id: string, before: readonly string[], after: readonly string[]): void {
+    for (const dependency of before) {
+      if (after.includes(dependency)) continue;
+      const waiting = this.dependents.get(dependency);
+      waiting?.delete(id);
+      if (waiting?.size === 0) this.dependents.delete(dependency);
+    }
+    for (const dependency of after) {
+      const waiting = this.dependents.get(dependency) ?? new Set();
+      this.dependents.set(dependency, waiting.add(id));
+    }
+  }
+
+  #forget(job: JobRecord): void {
+    this.#requests.delete(job.id);
+    const name = nameKey(job);
+    if (this.byName.get(name) === job.id) this.byName.delete(name);
+  }
+
+  /** Where the job stands or belongs among the ended ones. */
+  #endedPlace(job: JobRecord): number {
+    let low = 0;
+    let high = this.ended.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (endedBefore(this.ended[middle]!, job)) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}
+
+/** Kinds of request that are shared before sharing begins anew. */
+const MAX_INTERNED = 10_000;
+
+/** The key of a job's name among those of its project. */
+export function nameKey({ project, name }: Pick<JobRecord, "project" | "name">): string {
+  return `${project}/${name}`;
+}
+
+function isForgettable(job: JobRecord): boolean {
+  return isTerminal(job.state) && job.liveTasks === 0;
+}
+
+function endedBefore(a: JobRecord, b: JobRecord): boolean {
+  const sooner = (a.endedAtMs ?? 0) - (b.endedAtMs ?? 0);
+  return sooner < 0 || (sooner === 0 && a.submittedIndex < b.submittedIndex);
+}

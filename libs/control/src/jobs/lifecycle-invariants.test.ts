@@ -1,0 +1,139 @@
+import { seededRandom } from "@heddle/base/random";
+import { expect, test } from "vitest";
+import { ReplicatedControl } from "../replicated-control.ts";
+import type { JobsCommand } from "./commands.ts";
+import { isTerminal } from "./lifecycle.ts";
+import type { JobRecord, JobsState } from "./records.ts";
+import { RandomCommands } from "./testing/random-commands.ts";
+
+const SEQUENCES = 100_000;
+const MAX_COMMANDS = 40;
+const WITH_PLACES = new Set(["scheduled", "starting", "running"]);
+
+/** What was seen of a job so far in one sequence. */
+interface Seen {
+  readonly state: string;
+  readonly attempt: number;
+  readonly terminalEvents: number;
+}
+
+/** Holds the invariants at one log index; throws with what is broken. */
+function check(state: JobsState, seen: Map<string, Seen>, index: number): void {
+  for (const event of [...state.events.values()].slice(-64)) {
+    if (event.index !== index || event.what.type !== "job") continue;
+    const { jobId, state: entered } = event.what;
+    const before = seen.get(jobId) ?? { state: "", attempt: 0, terminalEvents: 0 };
+    if (isTerminal(before.state as JobRecord["state"]))
+      throw new Error(`${jobId} left ${before.state}`);
+    const terminalEvents = before.terminalEvents + (isTerminal(entered) ? 1 : 0);
+    seen.set(jobId, { ...before, state: entered, terminalEvents });
+  }
+  const live = liveTasks(state);
+  for (const job of state.jobs.values()) {
+    const known = seen.get(job.id);
+    if (!known || known.state !== job.state)
+      throw new Error(`${job.id} is ${job.state} without an event`);
+    if (known.terminalEvents !== (isTerminal(job.state) ? 1 : 0))
+      throw new Error("terminal events");
+    if (job.attempt < known.attempt) throw new Error("an attempt went back");
+    seen.set(job.id, { ...known, attempt: job.attempt });
+    const own = live.get(job.id) ?? { count: 0, attempts: new Set<number>() };
+    if (own.attempts.size > 1) throw new Error("two attempts with live fencing tokens");
+    if (own.count !== job.liveTasks) throw new Error(`${own.count} live, not ${job.liveTasks}`);
+    if (WITH_PLACES.has(job.state)) checkGang(state, job);
+  }
+  checkCapacity(state);
+}
+
+function liveTasks(state: JobsState) {
+  const live = new Map<string, { count: number; attempts: Set<number> }>();
+  for (const task of state.tasks.values()) {
+    if (task.phase === "exited") continue;
+    const own = live.get(task.jobId) ?? { count: 0, attempts: new Set() };
+    own.count++;
+    own.attempts.add(task.attempt);
+    live.set(task.jobId, own);
+  }
+  return live;
+}
+
+/** Every rank of a job that has its places is there: held, or ended well. */
+function checkGang(state: JobsState, job: JobRecord): void {
+  for (let rank = 0; rank < job.tasks; rank++) {
+    const task = state.tasks.get(`${job.id}/${job.attempt}/${rank}`);
+    const isThere = task && task.phase !== "lost" && task.exit?.reason === undefined;
+    if (!isThere) throw new Error(`a partial gang: rank ${rank} of ${job.id} in ${job.state}`);
+  }
+}
+
+function checkCapacity(state: JobsState): void {
+  const held = new Map<string, number>();
+  for (const { phase, nodeId, devices, gpuMilli } of state.tasks.values()) {
+    if (phase === "exited") continue;
+    for (const device of devices) {
+      const key = `${nodeId}/${device}`;
+      held.set(key, (held.get(key) ?? 0) + gpuMilli);
+    }
+  }
+  for (const [key, milli] of held) if (milli > 1_000) throw new Error(`${key} holds ${milli}`);
+}
+
+function replay(log: readonly JobsCommand[]): ReplicatedControl {
+  const control = new ReplicatedControl();
+  for (const [at, command] of log.entries()) control.apply({ type: "control", command }, at + 1);
+  return control;
+}
+
+/** The states that the sequences reached, to see that they reach them all. */
+const reached = new Map<string, number>();
+
+async function runSequence(seed: number): Promise<void> {
+  const random = seededRandom(seed);
+  const control = new ReplicatedControl();
+  const commands = new RandomCommands(random, control.state);
+  const log: JobsCommand[] = [];
+  const seen = new Map<string, Seen>();
+  const length = 4 + Math.floor(random() * MAX_COMMANDS);
+  const cut = Math.floor(random() * length);
+  let snapshot: string[] = [];
+  for (let index = 1; index <= length; index++) {
+    // As JSON, as it is in the log.
+    const command = JSON.parse(JSON.stringify(commands.next())) as JobsCommand;
+    log.push(command);
+    control.apply({ type: "control", command }, index);
+    check(control.state, seen, index);
+    if (seed % 10 === 0 && index === cut) snapshot = [...control.snapshot()];
+  }
+  for (const { what } of control.state.events.values()) {
+    reached.set(what.state, (reached.get(what.state) ?? 0) + 1);
+  }
+  if (seed % 4 === 0 && replay(log).hash !== control.hash) throw new Error("the replay differs");
+  if (snapshot.length === 0) return;
+  const restored = new ReplicatedControl();
+  await restored.restore(snapshot);
+  for (let at = cut; at < length; at++) {
+    restored.apply({ type: "control", command: log[at]! }, at + 1);
+  }
+  const lines = [...restored.snapshot()];
+  const differs = [...control.snapshot()].filter((line, at) => line !== lines[at]);
+  if (differs.length > 0) throw new Error(`a restored master differs: ${differs.join("; ")}`);
+}
+
+test(`the lifecycle's invariants hold at every index of ${SEQUENCES} random sequences`, async () => {
+  const first = Math.floor(Math.random() * 2 ** 31);
+  console.log(`first seed ${first}`);
+  for (let n = 0; n < SEQUENCES; n++) {
+    try {
+      await runSequence(first + n);
+    } catch (error) {
+      throw new Error(`seed ${first + n}: ${String(error)}`, { cause: error });
+    }
+  }
+  console.log(Object.fromEntries(reached));
+  const states = ["accepted", "pending", "scheduled", "starting", "running", "checkpointing"];
+  const rare = ["preempted", "suspended", "recovering", "retrying", "cancelling"];
+  const ends = ["succeeded", "failed", "cancelled"];
+  for (const state of [...states, ...rare, ...ends]) {
+    expect(reached.get(state) ?? 0, state).toBeGreaterThan(SEQUENCES / 1_000);
+  }
+}, 240_000);

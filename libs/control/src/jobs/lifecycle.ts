@@ -1,0 +1,245 @@
+import type { FailureReason, JobState } from "@heddle/contracts/jobs";
+import type { JobFailure, JobRecord, Leaving } from "./records.ts";
+
+/** Everything that can happen to a job. */
+export type JobEvent =
+  /** Its quota and dependencies were looked at. */
+  | { readonly type: "admitted" }
+  /** A plan has reserved places: for the whole gang, or in place of the lost tasks. */
+  | { readonly type: "reserved"; readonly tasks: number; readonly byMs: number }
+  /** Every worker has acknowledged its lease. */
+  | { readonly type: "leased" }
+  /** Every task runs, or has ended well already. */
+  | { readonly type: "rendezvous" }
+  /** It must leave its places. */
+  | { readonly type: "leave"; readonly leaving: Leaving; readonly byMs: number }
+  /** The time of the present state is over: acknowledgement, grace. */
+  | { readonly type: "due" }
+  /** A task is surely over. */
+  | { readonly type: "taskOver" }
+  /** Nodes of the attempt are lost; `within` says whether its tolerance covers all that are. */
+  | { readonly type: "nodesLost"; readonly within: boolean; readonly failure: JobFailure }
+  /** A task of the attempt has failed. */
+  | { readonly type: "failed"; readonly failure: JobFailure; readonly retryLimit: number }
+  /** Something that no retry can mend. */
+  | { readonly type: "doomed"; readonly failure: JobFailure }
+  /** Every task has ended well. */
+  | { readonly type: "succeeded" }
+  | { readonly type: "cancel" }
+  | { readonly type: "resume" };
+
+/** When, by the log. */
+export interface Moment {
+  readonly index: number;
+  readonly atMs: number;
+}
+
+/** Losses of nodes and devices until the job is given up as NodeLost. */
+export const MAX_LOSSES = 100;
+const FIRST_BACKOFF_MS = 1_000;
+const MAX_BACKOFF_MS = 300_000;
+
+const TERMINAL: ReadonlySet<JobState> = new Set(["succeeded", "failed", "cancelled"]);
+/** States whose attempt goes on. */
+const UNDER_WAY: ReadonlySet<JobState> = new Set([
+  "scheduled",
+  "starting",
+  "running",
+  "recovering",
+]);
+/** Failures that a further attempt would meet again. */
+const FINAL_REASONS: ReadonlySet<FailureReason> = new Set([
+  "DeadlineExceeded",
+  "DependencyFailed",
+  "CheckpointCorrupt",
+  "Unsatisfiable",
+]);
+/** Failures of the infrastructure: they use up no retry. */
+const LOSS_REASONS: ReadonlySet<FailureReason> = new Set(["NodeLost", "GpuFault"]);
+
+export function isTerminal(state: JobState): boolean {
+  return TERMINAL.has(state);
+}
+
+/** Whether the tasks of the present attempt are to go on. */
+export function isUnderWay(state: JobState): boolean {
+  return UNDER_WAY.has(state);
+}
+
+/**
+ * The one table of the lifecycle: every state that the job goes through because of the event, in
+ * order; none where the event means nothing to it. Nothing leaves a terminal state, an attempt is
+ * only ever raised by a reservation, and a reservation needs that no task of an older one is left.
+ */
+export function advance(job: JobRecord, event: JobEvent, now: Moment): readonly JobRecord[] {
+  if (isTerminal(job.state)) return event.type === "taskOver" ? [taskOver(job, now)] : [];
+  switch (event.type) {
+    case "admitted":
+      return job.state === "accepted" ? [enter(job, "pending", now)] : [];
+    case "reserved":
+      return reserve(job, event.tasks, event.byMs, now);
+    case "leased":
+      return job.state === "scheduled" ? [enter(job, "starting", now)] : [];
+    case "rendezvous":
+      return rendezvous(job, now);
+    case "leave":
+      return leave(job, event.leaving, event.byMs, now);
+    case "due":
+      return due(job, now);
+    case "taskOver":
+      return settle([taskOver(job, now)], now);
+    case "nodesLost":
+      return loseNodes(job, event.within, event.failure, now);
+    case "failed":
+      return fail(job, event.failure, event.retryLimit, now);
+    case "doomed":
+      return [end(job, "failed", now, event.failure)];
+    case "succeeded":
+      return succeed(job, now);
+    case "cancel":
+      if (job.state === "cancelling") return [];
+      return settle([enter(job, "cancelling", now)], now);
+    case "resume":
+      return job.state === "suspended" ? [enter(job, "pending", now)] : [];
+    default:
+      return event satisfies never;
+  }
+}
+
+function enter(
+  job: JobRecord,
+  state: JobState,
+  now: Moment,
+  change: Partial<JobRecord> = {},
+): JobRecord {
+  return {
+    ...job,
+    state,
+    sinceMs: now.atMs,
+    changedIndex: now.index,
+    dueMs: undefined,
+    leaving: undefined,
+    ...change,
+  };
+}
+
+function end(job: JobRecord, state: JobState, now: Moment, failure?: JobFailure): JobRecord {
+  const change = failure ? { failure, endedAtMs: now.atMs } : { endedAtMs: now.atMs };
+  return enter(job, state, now, { ...change, notBeforeMs: undefined, promisedStartMs: undefined });
+}
+
+function taskOver(job: JobRecord, now: Moment): JobRecord {
+  return { ...job, liveTasks: job.liveTasks - 1, changedIndex: now.index };
+}
+
+function reserve(job: JobRecord, tasks: number, byMs: number, now: Moment): readonly JobRecord[] {
+  if (job.state === "recovering") {
+    return [{ ...job, liveTasks: job.liveTasks + tasks, changedIndex: now.index }];
+  }
+  if (job.state !== "pending" || job.liveTasks > 0) return [];
+  const change = {
+    attempt: job.attempt + 1,
+    tasks,
+    liveTasks: tasks,
+    dueMs: byMs,
+    notBeforeMs: undefined,
+    promisedStartMs: undefined,
+    startedAtMs: undefined,
+  };
+  return [enter(job, "scheduled", now, change)];
+}
+
+function rendezvous(job: JobRecord, now: Moment): readonly JobRecord[] {
+  if (job.state !== "starting" && job.state !== "recovering") return [];
+  const startedAtMs = job.startedAtMs ?? now.atMs;
+  const firstStartedAtMs = job.firstStartedAtMs ?? now.atMs;
+  return [enter(job, "running", now, { startedAtMs, firstStartedAtMs })];
+}
+
+/** What runs may checkpoint first; what has not begun leaves at once. */
+function leave(job: JobRecord, leaving: Leaving, byMs: number, now: Moment): readonly JobRecord[] {
+  const isSuspend = leaving.why === "suspend";
+  if (job.state === "running") return [enter(job, "checkpointing", now, { leaving, dueMs: byMs })];
+  if (job.state === "checkpointing") {
+    const dueMs = Math.min(byMs, job.dueMs ?? byMs);
+    const why = isSuspend ? leaving : job.leaving;
+    return [{ ...job, leaving: why, dueMs, changedIndex: now.index }];
+  }
+  if (isUnderWay(job.state)) return settle([left(job, leaving, now)], now);
+  if (!isSuspend || job.state === "cancelling" || job.state === "suspended") return [];
+  return [enter(job, "suspended", now, { leaving, promisedStartMs: undefined })];
+}
+
+/** Its places are given up; the tasks that still hold some are ended. */
+function left(job: JobRecord, leaving: Leaving, now: Moment): JobRecord {
+  if (leaving.why === "suspend") return enter(job, "suspended", now, { leaving });
+  return enter(job, "preempted", now, { leaving, preemptions: job.preemptions + 1 });
+}
+
+function due(job: JobRecord, now: Moment): readonly JobRecord[] {
+  if (job.state === "scheduled") return [enter(job, "pending", now)];
+  if (job.state !== "checkpointing" || !job.leaving) return [];
+  return settle([left(job, job.leaving, now)], now);
+}
+
+/** Goes on from states that only wait until every task is over. */
+function settle(trail: readonly JobRecord[], now: Moment): readonly JobRecord[] {
+  const job = trail.at(-1)!;
+  if (job.liveTasks > 0) return trail;
+  switch (job.state) {
+    case "checkpointing":
+      return settle([...trail, left(job, job.leaving ?? { why: "preempt" }, now)], now);
+    case "preempted":
+    case "retrying":
+      return [...trail, enter(job, "pending", now)];
+    case "cancelling":
+      return [...trail, end(job, "cancelled", now)];
+    default:
+      return trail;
+  }
+}
+
+function loseNodes(
+  job: JobRecord,
+  within: boolean,
+  failure: JobFailure,
+  now: Moment,
+): readonly JobRecord[] {
+  const losses = job.losses + 1;
+  if (!isUnderWay(job.state)) return [];
+  if (losses > MAX_LOSSES) return [end(job, "failed", now, failure)];
+  if (job.state === "scheduled") return settle([enter(job, "pending", now, { losses })], now);
+  if (within) return [enter(job, "recovering", now, { losses, failure })];
+  return settle([enter(job, "retrying", now, { losses, failure })], now);
+}
+
+function fail(
+  job: JobRecord,
+  failure: JobFailure,
+  retryLimit: number,
+  now: Moment,
+): readonly JobRecord[] {
+  if (!isUnderWay(job.state)) return [];
+  const { reason } = failure;
+  if (FINAL_REASONS.has(reason)) return [end(job, "failed", now, failure)];
+  if (LOSS_REASONS.has(reason)) return loseNodes(job, false, failure, now);
+  const failures = job.failures + 1;
+  if (failures > retryLimit) {
+    const last: JobFailure =
+      retryLimit === 0 ? failure : { ...failure, reason: "RetryLimitExceeded", cause: reason };
+    return [{ ...end(job, "failed", now, last), failures }];
+  }
+  const backoffMs = Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** (failures - 1));
+  const change = { failures, failure, notBeforeMs: now.atMs + backoffMs };
+  return settle([enter(job, "retrying", now, change)], now);
+}
+
+/** A job whose tasks ended before all were seen to run has run all the same. */
+function succeed(job: JobRecord, now: Moment): readonly JobRecord[] {
+  if (job.state === "starting" || job.state === "recovering") {
+    const trail = rendezvous(job, now);
+    return [...trail, end(trail[0]!, "succeeded", now)];
+  }
+  if (job.state !== "running" && job.state !== "checkpointing") return [];
+  return [end(job, "succeeded", now)];
+}

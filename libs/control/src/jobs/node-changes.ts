@@ -1,0 +1,161 @@
+import { type ControlReply, OK, refuse } from "../command.ts";
+import type { Change } from "./change.ts";
+import type {
+  DrainNodeCommand,
+  JoinNodeCommand,
+  LoseNodesCommand,
+  QuarantineDeviceCommand,
+  ResumeNodeCommand,
+  ServingNodeCommand,
+} from "./commands.ts";
+import type { NodeOffer, NodeRecord, TaskRecord } from "./records.ts";
+import { leaveWithGrace } from "./requests.ts";
+import { putTasks } from "./task-reports.ts";
+import { fewestTasks } from "./task-request.ts";
+
+const MAX_NODES = 20_000;
+/** Devices of one node, as the scheduler's ledger has it. */
+const MAX_DEVICES = 64;
+
+/** A node comes, comes back, or offers something else. Its drain and sick devices stay. */
+export function joinNode(change: Change, { offer }: JoinNodeCommand): ControlReply {
+  const { nodes } = change.state;
+  const fault = offerFault(offer);
+  if (fault) return refuse("invalid_value", fault);
+  const known = nodes.get(offer.id);
+  if (!known && nodes.size >= MAX_NODES && !forgetLostNode(change)) {
+    return refuse("overloaded", `the cluster holds ${MAX_NODES} nodes`);
+  }
+  const isBack = known?.state === "lost";
+  const { index: changedIndex, atMs: joinedAtMs } = change.now;
+  change.putNode({
+    ...(known ?? { state: "ready", joinedAtMs, quarantined: [], serving: [] }),
+    offer,
+    changedIndex,
+    ...(isBack ? { state: known.before ?? "ready", before: undefined, lostAtMs: undefined } : {}),
+  });
+  const isSame = known?.offer.gpuCount === offer.gpuCount && known.offer.gpuType === offer.gpuType;
+  change.finishDrain(offer.id);
+  if (!isSame && offer.gpuCount > 0) splitAnew(change);
+  return OK;
+}
+
+function offerFault(offer: NodeOffer): string | undefined {
+  if (!/^[\x21-\x7e]{1,128}$/.test(offer.id)) return "a node's id is 1 to 128 characters";
+  if (!(Number.isInteger(offer.gpuCount) && offer.gpuCount >= 0 && offer.gpuCount <= MAX_DEVICES)) {
+    return `a node has 0 to ${MAX_DEVICES} GPUs, got ${offer.gpuCount}`;
+  }
+  const amounts = ["cpuMilli", "memoryMib", "localSsdGb", "ioOperationsPerSec", "networkMbps"];
+  for (const name of amounts as (keyof NodeOffer)[]) {
+    if (!(Number.isSafeInteger(offer[name]) && (offer[name] as number) >= 0)) {
+      return `a node's ${name} is a whole number, got ${String(offer[name])}`;
+    }
+  }
+  return undefined;
+}
+
+/** Makes room by forgetting the node that was lost first and of which nothing is left. */
+function forgetLostNode({ state, index }: Change): boolean {
+  let oldest: NodeRecord | undefined;
+  for (const node of state.nodes.values()) {
+    if (node.state !== "lost" || index.tasksByNode.has(node.offer.id)) continue;
+    if (!oldest || (node.lostAtMs ?? 0) < (oldest.lostAtMs ?? 0)) oldest = node;
+  }
+  if (!oldest) return false;
+  index.capacity.removeNode(oldest.offer.id);
+  return state.nodes.delete(oldest.offer.id);
+}
+
+/** Jobs that wait and leave the number of their tasks to the cluster follow its nodes. */
+function splitAnew(change: Change): void {
+  for (const id of change.index.live) {
+    const job = change.state.jobs.get(id)!;
+    const spec = change.state.specs.get(id)!;
+    if (spec.tasks !== undefined || spec.resources.gpu_count <= 1) continue;
+    if ((job.state !== "accepted" && job.state !== "pending") || job.liveTasks > 0) continue;
+    const tasks = fewestTasks(spec, change.state.nodes.values());
+    if (tasks === job.tasks) continue;
+    change.dropTasks(job);
+    change.putJob({ ...job, tasks, changedIndex: change.now.index });
+  }
+}
+
+export function setServing(change: Change, command: ServingNodeCommand): ControlReply {
+  const node = change.state.nodes.get(command.nodeId);
+  if (!node) return unknownNode(command.nodeId);
+  change.putNode({ ...node, serving: command.serving, changedIndex: change.now.index });
+  return OK;
+}
+
+/** Their tasks may still run until `fencedAtMs`: nothing takes their place before. */
+export function loseNodes(change: Change, command: LoseNodesCommand): ControlReply {
+  const lost: TaskRecord[] = [];
+  for (const id of command.nodeIds) {
+    const node = change.state.nodes.get(id);
+    if (!node || node.state === "lost") continue;
+    change.putNode({
+      ...node,
+      state: "lost",
+      before: node.state,
+      lostAtMs: change.now.atMs,
+      fencedAtMs: command.fencedAtMs,
+      changedIndex: change.now.index,
+    });
+    for (const key of change.index.tasksByNode.get(id) ?? []) {
+      lost.push({ ...change.state.tasks.get(key)!, phase: "lost" });
+    }
+  }
+  putTasks(change, lost);
+  return OK;
+}
+
+/** Everything on the node checkpoints and moves; the node takes nothing new. */
+export function drainNode(change: Change, { nodeId, byMs }: DrainNodeCommand): ControlReply {
+  const node = change.state.nodes.get(nodeId);
+  if (!node) return unknownNode(nodeId);
+  if (node.state === "drained") return OK;
+  const draining = { drainByMs: byMs, changedIndex: change.now.index };
+  if (node.state === "lost") {
+    change.putNode({ ...node, ...draining, before: "draining" });
+    return OK;
+  }
+  change.putNode({ ...node, ...draining, state: "draining" });
+  const jobs = new Set<string>();
+  for (const key of change.index.tasksByNode.get(nodeId) ?? []) {
+    jobs.add(change.state.tasks.get(key)!.jobId);
+  }
+  for (const id of jobs) leaveWithGrace(change, change.state.jobs.get(id)!, { why: "drain" }, byMs);
+  change.finishDrain(nodeId);
+  return OK;
+}
+
+export function resumeNode(change: Change, { nodeId }: ResumeNodeCommand): ControlReply {
+  const node = change.state.nodes.get(nodeId);
+  if (!node) return unknownNode(nodeId);
+  const resumed = { drainByMs: undefined, changedIndex: change.now.index };
+  if (node.state === "lost") change.putNode({ ...node, ...resumed, before: "ready" });
+  else if (node.state !== "ready") change.putNode({ ...node, ...resumed, state: "ready" });
+  return OK;
+}
+
+/** A sick device keeps its index and takes nothing new; the others of its node go on. */
+export function quarantineDevice(change: Change, command: QuarantineDeviceCommand): ControlReply {
+  const { nodeId, device, why } = command;
+  const node = change.state.nodes.get(nodeId);
+  if (!node) return unknownNode(nodeId);
+  if (!(Number.isInteger(device) && device >= 0 && device < node.offer.gpuCount)) {
+    return refuse("invalid_value", `the node ${nodeId} has no device ${device}`);
+  }
+  const others = node.quarantined.filter((sick) => sick.device !== device);
+  const known = others.length < node.quarantined.length;
+  if (known === (why !== undefined)) return OK;
+  const { atMs, index: changedIndex } = change.now;
+  const quarantined = why === undefined ? others : [...others, { device, why, atMs }];
+  const what = why === undefined ? `device ${device} is well again` : `device ${device}: ${why}`;
+  change.putNode({ ...node, quarantined, changedIndex }, what);
+  return OK;
+}
+
+function unknownNode(id: string): ControlReply {
+  return refuse("not_found", `no node has the id ${id}`);
+}

@@ -1,0 +1,33 @@
+import { type ControlReply, OK, refuse } from "../command.ts";
+import { newProject } from "./account-changes.ts";
+import type { Change } from "./change.ts";
+import type { SetProjectCommand, SetQueueCommand } from "./commands.ts";
+
+const MAX_PROJECTS = 10_000;
+const MAX_QUEUES = 1_000;
+const NAME = /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/;
+
+/** Sets a project's weight and quota; what it has used stays. */
+export function setProject({ state, now }: Change, command: SetProjectCommand): ControlReply {
+  const { name, weight, quota } = command;
+  if (!NAME.test(name)) return refuse("invalid_value", "a project's name is 1 to 63 characters");
+  if (!(weight > 0 && weight <= 1e6)) {
+    return refuse("invalid_value", `a weight is above 0, got ${weight}`, "weight");
+  }
+  if (!state.projects.has(name) && state.projects.size >= MAX_PROJECTS) {
+    return refuse("conflict", `the cluster holds ${MAX_PROJECTS} projects`);
+  }
+  const project = state.projects.get(name) ?? newProject(name, now.atMs);
+  state.projects.set(name, { ...project, weight, quota });
+  return OK;
+}
+
+export function setQueue({ state }: Change, { queue }: SetQueueCommand): ControlReply {
+  if (!NAME.test(queue.name))
+    return refuse("invalid_value", "a queue's name is 1 to 63 characters");
+  if (!state.queues.has(queue.name) && state.queues.size >= MAX_QUEUES) {
+    return refuse("conflict", `the cluster holds ${MAX_QUEUES} queues`);
+  }
+  state.queues.set(queue.name, queue);
+  return OK;
+}

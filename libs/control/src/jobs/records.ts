@@ -1,0 +1,274 @@
+import type { FailureReason, JobState, SubmitJob } from "@heddle/contracts/jobs";
+
+/**
+ * The replicated records of jobs, nodes, projects and queues. All are immutable JSON, kept small
+ * because each change of one hashes it whole: what never changes (the spec) and what changes apart
+ * (tasks) has records of its own. Times are milliseconds since the Unix epoch, from the log.
+ */
+
+/** A job as it moves. Its spec is in `specs` under the same id. */
+export interface JobRecord {
+  readonly id: string;
+  readonly name: string;
+  readonly project: string;
+  readonly queue: string;
+  readonly state: JobState;
+  /** The log index of its submission: jobs are ordered by it. */
+  readonly submittedIndex: number;
+  readonly submittedAtMs: number;
+  /** The log index of its latest change: its ETag. */
+  readonly changedIndex: number;
+  /** When the state was entered. */
+  readonly sinceMs: number;
+  /** Tasks of the gang; follows from the nodes until the first start where the spec names none. */
+  readonly tasks: number;
+  /** The fencing token: 0 before the first reservation, one more with each. */
+  readonly attempt: number;
+  /** Failures of its own so far: each uses up one of `retry_limit`. */
+  readonly failures: number;
+  /** Lost nodes and sick devices so far; they use up no retry. */
+  readonly losses: number;
+  readonly preemptions: number;
+  /** Tasks that may still run or hold devices, of whatever attempt: no start while there are any. */
+  readonly liveTasks: number;
+  /** When the running of the present attempt began. */
+  readonly startedAtMs?: number | undefined;
+  /** Of the first attempt that ran. */
+  readonly firstStartedAtMs?: number | undefined;
+  readonly endedAtMs?: number | undefined;
+  /** When the present state ends by itself: acknowledgement, grace. */
+  readonly dueMs?: number | undefined;
+  /** Backoff: no start before. */
+  readonly notBeforeMs?: number | undefined;
+  /** Why it leaves or left its place. */
+  readonly leaving?: Leaving | undefined;
+  /** The latest failure; on a failed job the one that ended it. */
+  readonly failure?: JobFailure | undefined;
+  readonly checkpoint?: CheckpointRecord | undefined;
+  readonly progress?: ProgressRecord | undefined;
+  /** The start that a plan promised to it. */
+  readonly promisedStartMs?: number | undefined;
+  /** Ids of dependencies that have not succeeded yet. */
+  readonly waitingFor: readonly string[];
+}
+
+export interface Leaving {
+  readonly why: "preempt" | "drain" | "suspend";
+  readonly forJobId?: string | undefined;
+}
+
+/** One failure, in the shape that the job's status and its `failed` event show. */
+export interface JobFailure {
+  readonly reason: FailureReason;
+  readonly message: string;
+  /** Where retries ran out: the reason of the last attempt. */
+  readonly cause?: FailureReason | undefined;
+  readonly exitCode?: number | undefined;
+  readonly signal?: string | undefined;
+  readonly rank?: number | undefined;
+  readonly nodeId?: string | undefined;
+  /** The last lines of the task's streams, oldest first; at most 50. */
+  readonly lastLines?: readonly string[] | undefined;
+}
+
+export interface CheckpointRecord {
+  /** What the task named it; empty where only its time is known. */
+  readonly name: string;
+  readonly attempt: number;
+  readonly step?: number | undefined;
+  readonly atMs: number;
+}
+
+/** The latest progress line, as far as it is of use to a client. */
+export interface ProgressRecord {
+  readonly atMs: number;
+  readonly step?: number | undefined;
+  readonly totalSteps?: number | undefined;
+  /** 0..1 */
+  readonly progress?: number | undefined;
+  readonly loss?: number | null | undefined;
+  readonly reward?: number | null | undefined;
+  readonly stepsPerSecond?: number | undefined;
+  readonly tokensPerSecond?: number | undefined;
+  readonly message?: string | undefined;
+}
+
+/**
+ * Where a task of an attempt is on its way. `reserved`: has its place; `leased`: its worker has
+ * acknowledged; `lost`: its node is lost and its lease may still run; `exited`: it is surely over.
+ */
+export type TaskPhase =
+  | "reserved"
+  | "leased"
+  | "starting"
+  | "running"
+  | "stopping"
+  | "lost"
+  | "exited";
+
+/** One task of an attempt, under `job/attempt/rank`. */
+export interface TaskRecord {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly rank: number;
+  readonly nodeId: string;
+  /** Device indexes on the node, each holding `gpuMilli`. */
+  readonly devices: readonly number[];
+  /** Thousandths of each device; 0 without devices. */
+  readonly gpuMilli: number;
+  readonly phase: TaskPhase;
+  /** It was asked to leave: then an end without a fault is not the job's end. */
+  readonly asked?: true | undefined;
+  /** `host:port` where the other tasks reach it. */
+  readonly rendezvous?: string | undefined;
+  readonly exit?: TaskExitRecord | undefined;
+}
+
+export interface TaskExitRecord {
+  /** Absent for success. */
+  readonly reason?: FailureReason | undefined;
+  readonly exitCode?: number | undefined;
+  readonly signal?: string | undefined;
+  readonly message?: string | undefined;
+  readonly lastLines?: readonly string[] | undefined;
+  readonly endedAtMs: number;
+}
+
+/** What a node offers to jobs; it says so itself when it attaches. */
+export interface NodeOffer {
+  readonly id: string;
+  readonly name: string;
+  /** `host:port` of its gRPC server. */
+  readonly address: string;
+  /** Changes with each start of its process. */
+  readonly incarnation: string;
+  readonly cpuMilli: number;
+  readonly memoryMib: number;
+  readonly localSsdGb: number;
+  readonly ioOperationsPerSec: number;
+  readonly networkMbps: number;
+  /** Empty without GPUs. */
+  readonly gpuType: string;
+  readonly gpuMemoryGb: number;
+  readonly gpuCount: number;
+  /** True where the devices do not exist. */
+  readonly simulated: boolean;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly taints: readonly string[];
+  readonly rack: string;
+  readonly fabric: string;
+  /** What can run there: `process`, `container`, `training`. */
+  readonly executors: readonly string[];
+}
+
+export interface NodeRecord {
+  readonly offer: NodeOffer;
+  readonly state: "ready" | "draining" | "drained" | "lost";
+  /** What it was before it was lost, and is again when it comes back. */
+  readonly before?: "ready" | "draining" | "drained" | undefined;
+  readonly joinedAtMs: number;
+  readonly changedIndex: number;
+  readonly lostAtMs?: number | undefined;
+  /** On a lost node: from here on its tasks are surely over. */
+  readonly fencedAtMs?: number | undefined;
+  /** While draining: when it must be empty. */
+  readonly drainByMs?: number | undefined;
+  /** Sick devices by index. */
+  readonly quarantined: readonly QuarantinedDevice[];
+  /** Replicas of deployed models that hold devices here. */
+  readonly serving: readonly ServingHold[];
+}
+
+export interface QuarantinedDevice {
+  readonly device: number;
+  readonly why: string;
+  readonly atMs: number;
+}
+
+export interface ServingHold {
+  readonly deployment: string;
+  readonly devices: readonly number[];
+}
+
+export interface ProjectRecord {
+  readonly name: string;
+  /** Fair-share weight, > 0. */
+  readonly weight: number;
+  readonly quota: QuotaRecord;
+  readonly usage: UsageRecord;
+}
+
+/** Absent limits are unlimited. */
+export interface QuotaRecord {
+  readonly gpuMilli?: number | undefined;
+  readonly gpuHours?: number | undefined;
+  readonly queueLength?: number | undefined;
+}
+
+/** What a project's jobs hold and have held, up to `asOfMs`. */
+export interface UsageRecord {
+  readonly asOfMs: number;
+  readonly heldGpuMilli: number;
+  readonly heldCpuMilli: number;
+  readonly heldMemoryMib: number;
+  /** Resource-milliseconds, halved every half-life. */
+  readonly decayedGpuMilliMs: number;
+  readonly decayedCpuMilliMs: number;
+  readonly decayedMemoryMibMs: number;
+  /** The accounting window and what was used in it, in GPU-milli-milliseconds. */
+  readonly windowStartMs: number;
+  readonly windowGpuMilliMs: number;
+}
+
+export interface QueueRecord {
+  readonly name: string;
+  readonly strategy: "binpack" | "spread" | "fragmentation";
+  /** Jobs that may wait in it; absent: no bound of its own. */
+  readonly maxLength?: number | undefined;
+}
+
+/** One thing that happened, kept for watchers; its position is (log index, ordinal). */
+export interface EventRecord {
+  readonly index: number;
+  readonly ordinal: number;
+  readonly atMs: number;
+  readonly what: JobEventRecord | NodeEventRecord;
+}
+
+/** A job has entered a state. Progress makes no event: it would drive the others out. */
+export interface JobEventRecord {
+  readonly type: "job";
+  readonly jobId: string;
+  readonly project: string;
+  readonly state: JobState;
+  /** The state before; absent at the submission. */
+  readonly from?: JobState | undefined;
+  readonly attempt: number;
+  readonly failure?: Omit<JobFailure, "lastLines"> | undefined;
+  readonly why?: Leaving["why"] | undefined;
+}
+
+export interface NodeEventRecord {
+  readonly type: "node";
+  readonly nodeId: string;
+  readonly state: NodeRecord["state"];
+  readonly why?: string | undefined;
+}
+
+/** The replicated maps of this part, by name. */
+export interface JobsState {
+  readonly jobs: Map<string, JobRecord>;
+  readonly specs: Map<string, SubmitJob>;
+  /** By `job/attempt/rank`: of live attempts and of each job's latest one. */
+  readonly tasks: Map<string, TaskRecord>;
+  readonly nodes: Map<string, NodeRecord>;
+  readonly projects: Map<string, ProjectRecord>;
+  readonly queues: Map<string, QueueRecord>;
+  /** By position, oldest first. */
+  readonly events: Map<string, EventRecord>;
+}
+
+/** The key of a task in `tasks`. */
+export function taskKey(jobId: string, attempt: number, rank: number): string {
+  return `${jobId}/${attempt}/${rank}`;
+}

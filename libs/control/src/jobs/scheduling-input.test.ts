@@ -1,0 +1,165 @@
+import { schedule } from "@heddle/scheduler/schedule";
+import { expect, test } from "vitest";
+import { ReplicatedControl } from "../replicated-control.ts";
+import type { JobsCommand, TaskReportEntry } from "./commands.ts";
+import { schedulingInput } from "./scheduling-input.ts";
+import { jobId, jobSpec, nodeOffer } from "./testing/specs.ts";
+
+/** A cluster whose commands follow each other by one second. */
+class Cluster {
+  readonly control = new ReplicatedControl();
+  atMs = 0;
+
+  do(command: Record<string, unknown>) {
+    this.atMs += 1_000;
+    const made = { atMs: this.atMs, ...command } as unknown as JobsCommand;
+    return this.control.apply({ type: "control", command: made }, this.control.index + 1);
+  }
+
+  join(id: string, change: Record<string, unknown> = {}) {
+    return this.do({ type: "node.join", offer: nodeOffer(id, change) });
+  }
+
+  submit(n: number, change: Record<string, unknown> = {}) {
+    const spec = jobSpec({ name: `n${n}`, ...change });
+    return this.do({ type: "job.submit", jobId: jobId(n), spec });
+  }
+
+  view() {
+    const at = { index: this.control.index, nowMs: this.atMs };
+    return schedulingInput(this.control.state, this.control.jobs, at);
+  }
+
+  /** Has the scheduler plan, and commits it. */
+  plan() {
+    const { input, withheld } = this.view();
+    const plan = schedule(input);
+    this.do({
+      type: "plan.commit",
+      basedOnIndex: plan.basedOnIndex,
+      overcommitRatio: 1,
+      acknowledgeMs: 10_000,
+      admitted: input.queue.map(({ id }) => id),
+      unsatisfiable: [],
+      starts: plan.starts,
+      preemptions: plan.preemptions,
+      expired: plan.expired,
+    });
+    return { plan, withheld };
+  }
+
+  /** Every task of the job, where it is, in a phase. */
+  report(n: number, phase: TaskReportEntry["phase"], exit?: TaskReportEntry["exit"]) {
+    for (const task of [...this.control.state.tasks.values()]) {
+      const { jobId: id, attempt, rank, nodeId } = task;
+      if (id !== jobId(n) || task.phase === "lost") continue;
+      const reports = [{ jobId: id, attempt, rank, phase, exit }];
+      this.do({ type: "tasks.report", nodeId, reports });
+    }
+  }
+
+  run(n: number) {
+    this.plan();
+    this.report(n, "leased");
+    this.report(n, "running");
+  }
+
+  job(n: number) {
+    return this.control.state.jobs.get(jobId(n))!;
+  }
+}
+
+test("a job is split over as few tasks as the largest node's GPUs allow, anew when one comes", () => {
+  const cluster = new Cluster();
+  cluster.join("a", { gpuCount: 2 });
+  cluster.submit(1, { resources: { gpu_count: 8, cpu_cores: 9, memory_gb: 16 } });
+  expect(cluster.job(1).tasks).toBe(4);
+  cluster.join("b", { gpuCount: 4 });
+  expect(cluster.job(1).tasks).toBe(2);
+  const [queued] = cluster.view().input.queue;
+  expect(queued?.request).toMatchObject({ gpus: 4, gpuMilli: 1_000 });
+  expect(queued?.request.scalars).toMatchObject({ cpuMilli: 4_500, memoryMib: 7_630 });
+});
+
+test("an accepted job is admitted and started by one plan, and a started one is running", () => {
+  const cluster = new Cluster();
+  cluster.join("a");
+  cluster.submit(1, { resources: { gpu_count: 0.5 } });
+  cluster.run(1);
+  expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 1 });
+  const { snapshot, queue } = cluster.view().input;
+  expect(queue).toEqual([]);
+  expect(snapshot.running).toMatchObject([{ id: jobId(1), tasks: 1, evicting: undefined }]);
+});
+
+test("shared storage goes to the oldest, and the others are told what is missing", () => {
+  const cluster = new Cluster();
+  cluster.join("a");
+  cluster.do({ type: "setting.put", name: "shared_storage_gb", value: 100 });
+  cluster.submit(1, { resources: { shared_storage_gb: 60 } });
+  cluster.submit(2, { resources: { shared_storage_gb: 50 } });
+  const { plan, withheld } = cluster.plan();
+  expect(plan.starts.map((start) => start.jobId)).toEqual([jobId(1)]);
+  const blocker = { reason: "InsufficientMemory", resource: "shared_storage_gb" };
+  expect(withheld).toEqual([
+    { jobId: jobId(2), blockers: [{ ...blocker, requested: 50, free: 40, limit: 100 }] },
+  ]);
+});
+
+test("only nodes with the executor that a job needs take it", () => {
+  const cluster = new Cluster();
+  cluster.join("a");
+  cluster.submit(1, { container_image: "x", command: undefined });
+  expect(cluster.plan().plan.starts).toEqual([]);
+  cluster.join("b", { executors: ["container"] });
+  expect(cluster.plan().plan.starts[0]?.placements[0]?.nodeId).toBe("b");
+});
+
+test("replicas that hold devices take them from jobs and count as serving", () => {
+  const cluster = new Cluster();
+  cluster.join("a");
+  const serving = [{ deployment: "m", devices: [0, 1, 2] }];
+  cluster.do({ type: "node.update", nodeId: "a", serving });
+  cluster.submit(1, { resources: { gpu_count: 2 } });
+  expect(cluster.plan().plan.starts).toEqual([]);
+  expect(cluster.view().input.snapshot.running).toMatchObject([{ kind: "serving", tasks: 1 }]);
+  const placements = [{ nodeId: "a", devices: [2, 3] }];
+  cluster.do({
+    ...{ type: "plan.commit", overcommitRatio: 1, acknowledgeMs: 1, admitted: [], expired: [] },
+    ...{ unsatisfiable: [], preemptions: [], starts: [{ jobId: jobId(1), placements }] },
+  });
+  expect(cluster.job(1).state).toBe("pending");
+});
+
+test("a lost task within the tolerance is placed anew in the same attempt once it is fenced", () => {
+  const cluster = new Cluster();
+  cluster.join("a", { gpuCount: 1 });
+  cluster.join("b", { gpuCount: 1 });
+  cluster.submit(1, { tasks: 2, failure_tolerance: 1, resources: { gpu_count: 2 } });
+  cluster.run(1);
+  cluster.join("c", { gpuCount: 1 });
+  cluster.do({ type: "node.lost", nodeIds: ["a"], fencedAtMs: cluster.atMs + 150_000 });
+  expect(cluster.job(1)).toMatchObject({ state: "recovering", attempt: 1, losses: 1 });
+  expect(cluster.view().input.queue).toEqual([]);
+  cluster.do({ type: "clock.tick", atMs: cluster.atMs + 151_000 });
+  cluster.atMs += 151_000;
+  expect(cluster.plan().plan.starts).toMatchObject([{ placements: [{ nodeId: "c" }] }]);
+  cluster.report(1, "leased");
+  cluster.report(1, "running");
+  expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 1, liveTasks: 2 });
+});
+
+test("a project's GPU-hours are what its tasks held, up to the moment", () => {
+  const cluster = new Cluster();
+  cluster.join("a");
+  cluster.submit(1, { project: "p", resources: { gpu_count: 2 } });
+  cluster.run(1);
+  const started = cluster.control.state.projects.get("p")!.usage.asOfMs;
+  const at = { index: 0, nowMs: started + 1_800_000 };
+  const { input } = schedulingInput(cluster.control.state, cluster.control.jobs, at);
+  expect(input.snapshot.projects).toMatchObject([{ project: "p", usedGpuHours: 1 }]);
+  cluster.atMs = started + 1_800_000;
+  cluster.report(1, "exited", { endedAtMs: cluster.atMs });
+  expect(cluster.job(1).state).toBe("succeeded");
+  expect(cluster.control.state.projects.get("p")!.usage.heldGpuMilli).toBe(0);
+});

@@ -1,0 +1,134 @@
+import { type ControlReply, OK } from "../command.ts";
+import type { Change } from "./change.ts";
+import type { ReportProgressCommand, ReportTasksCommand, TaskReportEntry } from "./commands.ts";
+import { isUnderWay } from "./lifecycle.ts";
+import {
+  type JobFailure,
+  type JobRecord,
+  type TaskPhase,
+  type TaskRecord,
+  taskKey,
+} from "./records.ts";
+
+const PHASE_RANK: Readonly<Record<Exclude<TaskPhase, "lost">, number>> = {
+  reserved: 0,
+  leased: 1,
+  starting: 2,
+  running: 3,
+  stopping: 4,
+  exited: 5,
+};
+
+/** Takes in what one worker says of its tasks; what is known, fenced or another node's is passed over. */
+export function reportTasks(change: Change, command: ReportTasksCommand): ControlReply {
+  const changed: TaskRecord[] = [];
+  for (const entry of command.reports) {
+    const key = taskKey(entry.jobId, entry.attempt, entry.rank);
+    const task = change.state.tasks.get(key);
+    if (!task || task.nodeId !== command.nodeId || !isNews(task, entry)) continue;
+    changed.push(reported(task, entry));
+  }
+  putTasks(change, changed);
+  return OK;
+}
+
+/** Nothing follows a task's end; a lost task's word counts again when its node is back. */
+function isNews({ phase }: TaskRecord, entry: TaskReportEntry): boolean {
+  if (phase === "exited") return false;
+  return phase === "lost" || PHASE_RANK[entry.phase] > PHASE_RANK[phase];
+}
+
+function reported(task: TaskRecord, entry: TaskReportEntry): TaskRecord {
+  const { phase, exit } = entry;
+  const next: TaskRecord = {
+    ...task,
+    phase,
+    rendezvous: entry.rendezvous ?? task.rendezvous,
+    asked: phase === "stopping" ? true : task.asked,
+  };
+  if (phase !== "exited") return next;
+  const unknown = { reason: "Internal" as const, message: "it ended without a word", endedAtMs: 0 };
+  return { ...next, exit: exit ?? unknown };
+}
+
+/**
+ * Writes changed tasks and lets their jobs draw the consequences: first what the tasks together
+ * mean, then that those that ended are over.
+ */
+export function putTasks(change: Change, tasks: readonly TaskRecord[]): void {
+  const overs = new Map<string, number>();
+  for (const task of tasks) {
+    change.putTask(task);
+    overs.set(task.jobId, (overs.get(task.jobId) ?? 0) + (task.phase === "exited" ? 1 : 0));
+  }
+  for (const [jobId, over] of overs) {
+    let job = review(change, change.state.jobs.get(jobId)!);
+    for (let count = 0; count < over; count++) job = change.move(job, { type: "taskOver" });
+    // Whoever watches the job sees its tasks with it.
+    const { index: changedIndex } = change.now;
+    if (job.changedIndex !== changedIndex) change.putJob({ ...job, changedIndex });
+  }
+}
+
+/** What the tasks of a job's attempt together mean for it. */
+function review(change: Change, job: JobRecord): JobRecord {
+  if (!isUnderWay(job.state) && job.state !== "checkpointing") return job;
+  const tasks = change.tasksOf(job);
+  if (tasks.every(isDone)) return change.move(job, { type: "succeeded" });
+  const spec = change.state.specs.get(job.id)!;
+  const failed = tasks.find(({ exit }) => exit?.reason !== undefined && exit.reason !== "NodeLost");
+  if (failed) {
+    const failure = failureOf(failed);
+    return change.move(job, { type: "failed", failure, retryLimit: spec.retry_limit });
+  }
+  const lost = tasks.filter(isLost);
+  const within = lost.length <= spec.failure_tolerance;
+  if (lost[0] && !(within && job.state === "recovering")) {
+    const failure = lossOf(lost[0]);
+    return change.move(job, { type: "nodesLost", within, failure });
+  }
+  if (lost.length > 0) return job;
+  if (tasks.every((task) => task.phase === "running" || isDone(task))) {
+    return change.move(job, { type: "rendezvous" });
+  }
+  if (tasks.every(({ phase }) => phase !== "reserved")) return change.move(job, { type: "leased" });
+  return job;
+}
+
+/** Ended well and of itself. */
+function isDone({ phase, exit, asked }: TaskRecord): boolean {
+  return phase === "exited" && exit?.reason === undefined && !asked;
+}
+
+function isLost({ phase, exit }: TaskRecord): boolean {
+  return phase === "lost" || exit?.reason === "NodeLost";
+}
+
+function lossOf({ rank, nodeId }: TaskRecord): JobFailure {
+  return {
+    reason: "NodeLost",
+    message: `the node ${nodeId} of rank ${rank} is lost`,
+    rank,
+    nodeId,
+  };
+}
+
+function failureOf({ rank, nodeId, exit }: TaskRecord): JobFailure {
+  const { reason = "Internal", message = "", exitCode, signal, lastLines } = exit!;
+  return { reason, message, exitCode, signal, rank, nodeId, lastLines };
+}
+
+/** The latest progress and checkpoint of running jobs; of older attempts they mean nothing. */
+export function reportProgress(change: Change, command: ReportProgressCommand): ControlReply {
+  for (const { jobId, attempt, progress, checkpoint } of command.entries) {
+    const job = change.state.jobs.get(jobId);
+    if (!job || job.attempt !== attempt || job.liveTasks === 0) continue;
+    change.putJob({
+      ...job,
+      changedIndex: change.now.index,
+      progress: progress ?? job.progress,
+      checkpoint: checkpoint ?? job.checkpoint,
+    });
+  }
+  return OK;
+}

@@ -1,0 +1,131 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
+import type { LabelSelector, TaskRequest } from "@heddle/scheduler/model";
+import type { NodeOffer } from "./records.ts";
+
+const BYTES_PER_GB = 1e9;
+const BYTES_PER_MIB = 2 ** 20;
+const WHOLE_DEVICE_MILLI = 1_000;
+/** Tasks of a job at most, as in the contract. */
+const MAX_TASKS = 4_096;
+
+/** The label under which the scheduler finds the nodes that can run a job at all. */
+const EXECUTOR_LABEL = "heddle/executor-";
+
+/**
+ * Which executor runs the job on its worker. A program that comes with an `algorithm` runs as what
+ * it is, and is told the algorithm and its `config`.
+ */
+export function executorOf(spec: SubmitJob): "process" | "container" | "training" {
+  if (spec.container_image !== undefined) return "container";
+  return spec.command === undefined ? "training" : "process";
+}
+
+/** The node's own labels and one for each executor. */
+export function nodeLabels({ labels, executors }: NodeOffer): Readonly<Record<string, string>> {
+  return {
+    ...labels,
+    ...Object.fromEntries(executors.map((name) => [`${EXECUTOR_LABEL}${name}`, "true"])),
+  };
+}
+
+/**
+ * What each of so many tasks needs: the job's amounts split evenly, rounded up; those of a device
+ * and the network bandwidth are of each task. Fractions of a job's GPUs must come out as whole
+ * devices or as one share (see `splitFault`).
+ */
+export function taskRequest(spec: SubmitJob, tasks: number): TaskRequest {
+  const { resources } = spec;
+  const milli = gpuMilliPerTask(resources.gpu_count, tasks);
+  const isShare = milli < WHOLE_DEVICE_MILLI;
+  const { gpu_type = [] } = resources;
+  return {
+    gpus: milli === 0 ? 0 : isShare ? 1 : milli / WHOLE_DEVICE_MILLI,
+    gpuMilli: isShare ? milli : WHOLE_DEVICE_MILLI,
+    gpuTypes: typeof gpu_type === "string" ? [gpu_type] : gpu_type,
+    gpuMemoryGb: resources.gpu_memory_gb ?? 0,
+    scalars: {
+      cpuMilli: Math.ceil((resources.cpu_cores * 1_000) / tasks),
+      memoryMib: Math.ceil((resources.memory_gb * BYTES_PER_GB) / BYTES_PER_MIB / tasks),
+      localSsdGb: Math.ceil((resources.local_ssd_gb ?? 0) / tasks),
+      ioOperationsPerSec: Math.ceil((resources.io_operations_per_sec ?? 0) / tasks),
+      networkMbps: Math.ceil((resources.network_bandwidth_gbps ?? 0) * 1_000),
+    },
+    nodeAffinity: [
+      ...selectorsOf(resources.node_affinity),
+      { key: `${EXECUTOR_LABEL}${executorOf(spec)}`, operator: "exists", values: [] },
+    ],
+    nodeAntiAffinity: selectorsOf(resources.node_anti_affinity),
+    infiniband: resources.infiniband_required,
+    tolerations: resources.tolerations,
+  };
+}
+
+/** What a replica of a deployed model holds: whole devices, and nothing else that is counted. */
+export function servingRequest(gpus: number): TaskRequest {
+  return {
+    gpus,
+    gpuMilli: WHOLE_DEVICE_MILLI,
+    gpuTypes: [],
+    gpuMemoryGb: 0,
+    scalars: {
+      cpuMilli: 0,
+      memoryMib: 0,
+      localSsdGb: 0,
+      ioOperationsPerSec: 0,
+      networkMbps: 0,
+    },
+    nodeAffinity: [],
+    nodeAntiAffinity: [],
+    infiniband: false,
+    tolerations: [],
+  };
+}
+
+/** Why the GPUs cannot be split over so many tasks, if they cannot. */
+export function splitFault(gpuCount: number, tasks: number): string | undefined {
+  const milli = gpuMilliPerTask(gpuCount, tasks);
+  const isWhole = Number.isInteger(milli);
+  if (isWhole && (milli < WHOLE_DEVICE_MILLI || milli % WHOLE_DEVICE_MILLI === 0)) return undefined;
+  return `${gpuCount} GPUs over ${tasks} tasks are ${milli / WHOLE_DEVICE_MILLI} each: expected whole devices, or a share of one below 1 in thousandths`;
+}
+
+/**
+ * The fewest tasks such that the GPUs of each fit the largest node; 1 where no split does. Nodes of
+ * other types than the job accepts do not count.
+ */
+export function fewestTasks(
+  spec: SubmitJob,
+  nodes: Iterable<{ readonly offer: NodeOffer }>,
+): number {
+  const { gpu_count: gpus, gpu_type: types } = spec.resources;
+  if (gpus <= 1) return 1;
+  let largest = 0;
+  for (const { offer } of nodes) {
+    const { gpuType, gpuCount } = offer;
+    if (types === undefined || [types].flat().includes(gpuType)) {
+      largest = Math.max(largest, gpuCount);
+    }
+  }
+  if (largest === 0) return 1;
+  for (let tasks = Math.ceil(gpus / largest); tasks <= Math.min(gpus, MAX_TASKS); tasks++) {
+    if (gpus % tasks === 0) return tasks;
+  }
+  return 1;
+}
+
+/** Rounded where only binary fractions make the difference. */
+function gpuMilliPerTask(gpuCount: number, tasks: number): number {
+  const milli = (gpuCount * WHOLE_DEVICE_MILLI) / tasks;
+  const rounded = Math.round(milli);
+  return Math.abs(milli - rounded) < 1e-6 ? rounded : milli;
+}
+
+function selectorsOf(affinity: SubmitJob["resources"]["node_affinity"]): readonly LabelSelector[] {
+  if (affinity === undefined) return [];
+  if (Array.isArray(affinity)) return affinity;
+  return Object.entries(affinity).map(([key, value]) => ({
+    key,
+    operator: "in",
+    values: [value],
+  }));
+}

@@ -1,0 +1,172 @@
+import type { Random } from "@heddle/base/random";
+import type { JobsCommand, PlannedStart, TaskReportEntry } from "../commands.ts";
+import { missingRanks, RECOVERY_SUFFIX } from "../plan-commit.ts";
+import { type JobRecord, type JobsState, type TaskRecord, taskKey } from "../records.ts";
+import { jobId, jobSpec, nodeOffer } from "./specs.ts";
+
+const NODES = ["a", "b"];
+const PHASES = [
+  "leased",
+  "starting",
+  "running",
+  "running",
+  "running",
+  "stopping",
+  "exited",
+] as const;
+const REASONS = ["ExitCode", "Hang", "GpuFault", "NodeLost", "CheckpointCorrupt"] as const;
+
+/**
+ * Draws commands that are apt to do something in the state they meet, and some that are wrong:
+ * stale reports, places that are taken, parts of gangs.
+ */
+export class RandomCommands {
+  readonly #random: Random;
+  readonly #state: JobsState;
+  #atMs = 1_000;
+  #jobs = 0;
+
+  constructor(random: Random, state: JobsState) {
+    this.#random = random;
+    this.#state = state;
+  }
+
+  next(): JobsCommand {
+    this.#atMs += this.#below(12) === 0 ? this.#below(60_000) : this.#below(50);
+    const draw = this.#below(100);
+    if (draw < 3 || this.#state.nodes.size < 2) return this.#join();
+    if (draw < 12 || this.#jobs === 0) return this.#submit();
+    if (draw < 30) return this.#plan();
+    if (draw < 76) return this.#report();
+    if (draw < 85) return this.#request();
+    if (draw < 92) return this.#nodeCommand();
+    return { type: "clock.tick", atMs: this.#atMs };
+  }
+
+  #join(): JobsCommand {
+    const offer = nodeOffer(this.#pick(NODES), { gpuCount: this.#below(2) === 0 ? 3 : 4 });
+    return { type: "node.join", atMs: this.#atMs, offer };
+  }
+
+  #submit(): JobsCommand {
+    const n = this.#jobs++;
+    const tasks = 1 + this.#below(3);
+    const dependency = this.#below(4) === 0 ? [jobId(this.#below(n + 2))] : [];
+    const spec = jobSpec({
+      name: `n${this.#below(6)}`,
+      dependencies: dependency,
+      resources: { gpu_count: this.#below(5) === 0 ? 0.5 : tasks },
+      tasks: this.#below(5) === 0 ? 1 : tasks,
+      retry_limit: this.#below(3),
+      failure_tolerance: 0,
+      ...(tasks > 1 && this.#below(2) === 0 ? { tasks, failure_tolerance: 1 } : {}),
+      checkpoint_config: { grace_seconds: this.#below(30) },
+    });
+    return { type: "job.submit", atMs: this.#atMs, jobId: jobId(n), spec };
+  }
+
+  #plan(): JobsCommand {
+    const jobs = [...this.#state.jobs.values()];
+    const starts = jobs.filter(() => this.#below(3) > 0).map((job) => this.#start(job));
+    const some = (of: number) => jobs.filter(() => this.#below(of) === 0).map(({ id }) => id);
+    const forJobId = jobs[0]?.id ?? "";
+    return {
+      type: "plan.commit",
+      atMs: this.#atMs,
+      basedOnIndex: 0,
+      overcommitRatio: 1,
+      acknowledgeMs: 10_000,
+      admitted: jobs.map(({ id }) => id),
+      unsatisfiable: some(40).map((id) => ({ jobId: id, message: "never" })),
+      starts,
+      preemptions: some(10).map((victimId) => ({ victimId, forJobId })),
+      expired: some(60),
+      promise: this.#below(4) === 0 ? { jobId: forJobId, startAtMs: this.#atMs + 5 } : undefined,
+    };
+  }
+
+  /** Places drawn blindly: most are refused when the nodes are full. */
+  #start(job: JobRecord): PlannedStart {
+    const isRecovery = job.state === "recovering";
+    const tasksOf = () => this.#tasksOf(job);
+    const ranks = isRecovery ? missingRanks({ tasksOf }, job).length : job.tasks;
+    const count = Math.max(0, ranks - (this.#below(10) === 0 ? 1 : 0));
+    const gpus = Math.max(
+      1,
+      Math.round(this.#state.specs.get(job.id)!.resources.gpu_count / job.tasks),
+    );
+    const placements = Array.from({ length: count }, () => {
+      const first = this.#below(4);
+      return {
+        nodeId: this.#pick(NODES),
+        devices: Array.from({ length: gpus }, (_, at) => (first + at) % 4),
+      };
+    });
+    return { jobId: isRecovery ? `${job.id}${RECOVERY_SUFFIX}` : job.id, placements };
+  }
+
+  #tasksOf(job: JobRecord): readonly TaskRecord[] {
+    return Array.from({ length: job.tasks }, (_, rank) =>
+      this.#state.tasks.get(taskKey(job.id, job.attempt, rank)),
+    ).filter((task) => task !== undefined);
+  }
+
+  /** One node speaks of its tasks; now and then of an attempt that is over. */
+  #report(): JobsCommand {
+    const live = [...this.#state.tasks.values()].filter(({ phase }) => phase !== "exited");
+    const nodeId = live.length === 0 ? "a" : this.#pick(live).nodeId;
+    const own = [...this.#state.tasks.values()].filter(
+      (task) => task.nodeId === nodeId || this.#below(20) === 0,
+    );
+    const goal = this.#pick(PHASES);
+    const isFault = this.#below(3) === 0;
+    const reports = own.map((task): TaskReportEntry => {
+      const { jobId: id, rank } = task;
+      const attempt = Math.max(1, task.attempt - (this.#below(10) === 0 ? 1 : 0));
+      const phase = this.#below(12) === 0 ? this.#pick(PHASES) : goal;
+      if (phase !== "exited") return { jobId: id, attempt, rank, phase };
+      const reason = isFault ? this.#pick(REASONS) : undefined;
+      return { jobId: id, attempt, rank, phase, exit: { reason, endedAtMs: this.#atMs } };
+    });
+    return { type: "tasks.report", atMs: this.#atMs, nodeId, reports };
+  }
+
+  #request(): JobsCommand {
+    const request = this.#pick(["cancel", "suspend", "suspend", "resume", "resume"] as const);
+    return {
+      type: "job.request",
+      atMs: this.#atMs,
+      jobId: jobId(this.#below(this.#jobs)),
+      request,
+    };
+  }
+
+  #nodeCommand(): JobsCommand {
+    const nodeId = this.#pick(NODES);
+    const atMs = this.#atMs;
+    switch (this.#below(5)) {
+      case 0:
+        return { type: "node.drain", atMs, nodeId, byMs: atMs + this.#below(30_000) };
+      case 1:
+        return { type: "node.resume", atMs, nodeId };
+      case 2:
+        return {
+          type: "node.quarantine",
+          atMs,
+          nodeId,
+          device: 0,
+          why: this.#below(2) === 0 ? "Xid 79" : undefined,
+        };
+      default:
+        return { type: "node.lost", atMs, nodeIds: [nodeId], fencedAtMs: atMs + 20_000 };
+    }
+  }
+
+  #below(bound: number): number {
+    return Math.floor(this.#random() * bound);
+  }
+
+  #pick<T>(from: readonly T[]): T {
+    return from[this.#below(from.length)]!;
+  }
+}

@@ -1,0 +1,22 @@
+import { readFileSync } from "node:fs";
+
+/**
+ * The devices that someone has declared sick, by index: lines of `INDEX REASON` in a file that an
+ * operator or a test writes. A missing file means that none is.
+ */
+export function readDeviceFaults(path: string): ReadonlyMap<number, string> {
+  let text = "";
+  try {
+    text = readFileSync(path, "utf8");
+  } catch {
+    return new Map();
+  }
+  const faults = new Map<number, string>();
+  for (const line of text.split("\n").slice(0, maxLines)) {
+    const [, index, why] = /^\s*(\d{1,4})(?:\s+(.{1,200}))?/.exec(line) ?? [];
+    if (index !== undefined) faults.set(Number(index), why?.trim() || "declared sick");
+  }
+  return faults;
+}
+
+const maxLines = 1_024;

@@ -1,0 +1,29 @@
+import { AppError } from "@heddle/base/errors";
+import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
+
+const maxDevices = 1_024;
+
+/**
+ * The devices that `--simulate-gpus 8xH100-80GB` stands for: they do not exist, and say so. Throws
+ * an AppError `invalid_value`.
+ */
+export function simulatedGpus(text: string): Gpu[] {
+  const [, count, name, gigabytes] =
+    /^(\d{1,4})x([A-Za-z][\w.]{0,31})-(\d{1,4})GB$/.exec(text) ?? [];
+  if (!name || Number(count) < 1 || Number(count) > maxDevices || Number(gigabytes) < 1) {
+    const message = `--simulate-gpus takes COUNTxNAME-MEMORYGB, as 8xH100-80GB, with 1..${maxDevices} devices, not ${text}`;
+    throw new AppError("invalid_value", message);
+  }
+  return Array.from({ length: Number(count) }, (_, index) => ({
+    index,
+    uuid: `simulated-${index}`,
+    name,
+    memoryBytes: Number(gigabytes) * 2 ** 30,
+    memoryUsedBytes: 0,
+    utilizationPercent: 0,
+    temperatureCelsius: 0,
+    powerWatts: 0,
+    simulated: true,
+    fault: "",
+  }));
+}

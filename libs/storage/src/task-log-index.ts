@@ -1,0 +1,177 @@
+import { type FileHandle, open, rename } from "node:fs/promises";
+
+/**
+ * What is known of a log file's bytes, in the order of the bytes: when they were first seen, which
+ * are gone, and whether the file has ended. On disk it is a file of fixed records beside the data;
+ * a torn last record counts for nothing.
+ */
+export class TaskLogIndex {
+  readonly #path: string;
+  #file: FileHandle;
+  #spans: Span[] = [];
+  #complete = false;
+  #unwritten: Buffer[] = [];
+  #writtenBytes: number;
+
+  private constructor(path: string, file: FileHandle, bytes: Buffer) {
+    this.#path = path;
+    this.#file = file;
+    this.#writtenBytes = this.#load(bytes);
+  }
+
+  /** Opens the index at `path`, or begins it. */
+  static async open(path: string): Promise<TaskLogIndex> {
+    const file = await open(path, "a+", 0o600);
+    const bytes = await file.readFile();
+    const index = new TaskLogIndex(path, file, bytes);
+    if (index.#writtenBytes < bytes.byteLength) await file.truncate(index.#writtenBytes);
+    return index;
+  }
+
+  /** Bytes of the file that are known, dropped ones included. */
+  get end(): number {
+    return this.#spans.at(-1)?.end ?? 0;
+  }
+
+  /** Bytes before this offset are gone. */
+  get first(): number {
+    const span = this.#spans[0];
+    return span?.dropped ? span.end : 0;
+  }
+
+  get complete(): boolean {
+    return this.#complete;
+  }
+
+  /** The span that holds the byte, or undefined at the end. */
+  spanAt(offset: number): Span | undefined {
+    return this.#spans[this.#position(offset)];
+  }
+
+  /** The spans that meet [from, to), in order. */
+  between(from: number, to: number): Span[] {
+    const found: Span[] = [];
+    for (let i = this.#position(from); i < this.#spans.length; i++) {
+      const span = this.#spans[i] as Span;
+      if (span.start >= to) break;
+      found.push(span);
+    }
+    return found;
+  }
+
+  /** The first offset whose byte was seen at `unixMs` or later; the end where there is none. */
+  offsetAt(unixMs: number): number {
+    const span = this.#spans.find((candidate) => !candidate.dropped && candidate.unixMs >= unixMs);
+    return span?.start ?? this.end;
+  }
+
+  /** Bytes from the end up to `end` were seen at `unixMs`. */
+  add(end: number, unixMs: number): void {
+    this.#push({ start: this.end, end, unixMs, dropped: false });
+  }
+
+  /** The bytes from the end up to `end` will never come. */
+  skip(end: number): void {
+    this.#push({ start: this.end, end, unixMs: 0, dropped: true });
+  }
+
+  finish(): void {
+    if (this.#complete) return;
+    this.#complete = true;
+    this.#unwritten.push(record(COMPLETE, this.end, this.end, 0));
+  }
+
+  /** Writes what was added; with `sync` it is on disk when this resolves. */
+  async flush(sync: boolean): Promise<void> {
+    if (this.#unwritten.length > 0) {
+      const bytes = Buffer.concat(this.#unwritten.splice(0));
+      await this.#file.appendFile(bytes);
+      this.#writtenBytes += bytes.byteLength;
+    }
+    if (sync) await this.#file.datasync();
+  }
+
+  /** Forgets all before `offset`, in memory and on disk: the file is written anew. */
+  async dropBefore(offset: number): Promise<void> {
+    const kept = this.#spans.filter((span) => span.end > offset);
+    const [head, ...rest] = kept;
+    const cut = head && { ...head, start: Math.max(head.start, offset) };
+    this.#spans = [
+      { start: 0, end: offset, unixMs: 0, dropped: true },
+      ...(cut ? [cut, ...rest] : []),
+    ];
+    this.#unwritten = [];
+    const records = this.#spans.map((span) =>
+      record(span.dropped ? DROPPED : SEEN, span.start, span.end, span.unixMs),
+    );
+    if (this.#complete) records.push(record(COMPLETE, this.end, this.end, 0));
+    const draft = await open(`${this.#path}.new`, "w", 0o600);
+    await draft.writeFile(Buffer.concat(records));
+    await draft.close();
+    await rename(`${this.#path}.new`, this.#path);
+    await this.#file.close();
+    this.#file = await open(this.#path, "a+", 0o600);
+    this.#writtenBytes = records.length * RECORD_BYTES;
+  }
+
+  close(): Promise<void> {
+    return this.#file.close();
+  }
+
+  #push(span: Span): void {
+    if (span.end <= span.start) return;
+    this.#spans.push(span);
+    this.#unwritten.push(record(span.dropped ? DROPPED : SEEN, span.start, span.end, span.unixMs));
+  }
+
+  /** Position of the span that holds the byte, by binary search. */
+  #position(offset: number): number {
+    let low = 0;
+    let high = this.#spans.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#spans[middle] as Span).end <= offset) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /** Returns how many bytes hold whole records that follow from each other. */
+  #load(bytes: Buffer): number {
+    let at = 0;
+    for (; at + RECORD_BYTES <= bytes.byteLength; at += RECORD_BYTES) {
+      const kind = bytes.readDoubleLE(at);
+      const start = bytes.readDoubleLE(at + 8);
+      const end = bytes.readDoubleLE(at + 16);
+      if (kind === COMPLETE) this.#complete = true;
+      else if ((kind !== SEEN && kind !== DROPPED) || start !== this.end || end <= start) return at;
+      else {
+        const unixMs = bytes.readDoubleLE(at + 24);
+        this.#spans.push({ start, end, unixMs, dropped: kind === DROPPED });
+      }
+    }
+    return at;
+  }
+}
+
+/** Bytes [start, end) of a log that were first seen at `unixMs`, or that are gone. */
+export interface Span {
+  readonly start: number;
+  readonly end: number;
+  readonly unixMs: number;
+  readonly dropped: boolean;
+}
+
+/** A record is four doubles: kind, start, end, time. No kind is 0, so that zeroed bytes are none. */
+const RECORD_BYTES = 32;
+const SEEN = 1;
+const DROPPED = 2;
+const COMPLETE = 3;
+
+function record(kind: number, start: number, end: number, unixMs: number): Buffer {
+  const bytes = Buffer.alloc(RECORD_BYTES);
+  [kind, start, end, unixMs].forEach((value, i) => {
+    bytes.writeDoubleLE(value, i * 8);
+  });
+  return bytes;
+}

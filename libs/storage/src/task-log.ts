@@ -1,0 +1,150 @@
+import { type FileHandle, open, stat } from "node:fs/promises";
+import { TaskLogIndex } from "./task-log-index.ts";
+
+/** A piece of a log as it goes over the wire. */
+export interface LogPiece {
+  /** Where `data` begins in the file; past the offset that was asked for where bytes are gone. */
+  readonly offset: number;
+  readonly data: Buffer;
+  /** Lines that begin at `at` (within `data`) or later, up to the next entry, have that time. */
+  readonly times: readonly { readonly at: number; readonly unixMs: number }[];
+  /** The file ends with this piece. */
+  readonly complete: boolean;
+}
+
+/**
+ * One stream of one task on disk: `PATH` holds the bytes at their offsets, `PATH.index` their
+ * times. On a worker the task itself writes the data and `observe` follows it; on a master `append`
+ * writes what was shipped. Calls that write must not overlap.
+ */
+export class TaskLog {
+  readonly path: string;
+  readonly #index: TaskLogIndex;
+  readonly #data: FileHandle;
+
+  private constructor(path: string, index: TaskLogIndex, data: FileHandle) {
+    this.path = path;
+    this.#index = index;
+    this.#data = data;
+  }
+
+  /** Opens or creates the files; the folder must exist. */
+  static async open(path: string): Promise<TaskLog> {
+    const data = await open(path, "a", 0o600);
+    await data.close();
+    return new TaskLog(path, await TaskLogIndex.open(indexPath(path)), await open(path, "r+"));
+  }
+
+  /** Bytes of the stream that are known here, without a gap but for what is gone for ever. */
+  get end(): number {
+    return this.#index.end;
+  }
+
+  /** Bytes before this offset are gone. */
+  get first(): number {
+    return this.#index.first;
+  }
+
+  get complete(): boolean {
+    return this.#index.complete;
+  }
+
+  /**
+   * Looks how far the task has written and says whether it is further than before. `now` tells the
+   * time in ms once the look was taken, or undefined where what was seen counts no more.
+   */
+  async observe(now: () => number | undefined): Promise<boolean> {
+    const { size } = await this.#data.stat();
+    const unixMs = now();
+    if (unixMs === undefined || this.complete || size <= this.end) return false;
+    this.#index.add(size, unixMs);
+    await this.#index.flush(false);
+    return true;
+  }
+
+  /** Nothing that comes later counts; so from the call on, on disk when it resolves. */
+  async finish(): Promise<void> {
+    this.#index.finish();
+    await this.#index.flush(false);
+  }
+
+  /**
+   * Writes a shipped piece, whose bytes before `first` are gone for ever. What is here already is
+   * passed over; a piece that would leave a gap is not taken. It is durable after `sync`.
+   */
+  async append(piece: LogPiece & { readonly first: number }): Promise<void> {
+    if (this.complete) return;
+    if (piece.first > this.end) this.#index.skip(piece.first);
+    const known = this.end - piece.offset;
+    if (known < 0) return;
+    if (known < piece.data.byteLength) {
+      const data = piece.data.subarray(known);
+      await this.#data.write(data, 0, data.byteLength, this.end);
+      this.#addTimes(piece);
+    }
+    if (piece.complete && this.end === piece.offset + piece.data.byteLength) this.#index.finish();
+  }
+
+  /** Resolves when all that was appended is on disk. */
+  async sync(): Promise<void> {
+    await this.#data.datasync();
+    await this.#index.flush(true);
+  }
+
+  /** The piece from `offset` on, or from the first byte after it that is not gone. */
+  async read(offset: number, maxBytes: number): Promise<LogPiece> {
+    const span = this.#index.spanAt(offset);
+    const start = span?.dropped ? span.end : Math.max(0, offset);
+    const known = this.#index.between(start, Math.min(this.end, start + maxBytes));
+    const gap = known.findIndex(({ dropped }) => dropped);
+    const spans = gap < 0 ? known : known.slice(0, gap);
+    const end = Math.min(spans.at(-1)?.end ?? start, start + maxBytes);
+    const data = Buffer.alloc(end - start);
+    const { bytesRead } = await this.#data.read(data, 0, data.byteLength, start);
+    // Bytes that were dropped meanwhile may have been read as zeros.
+    if (this.first > start) return this.read(this.first, maxBytes);
+    return {
+      offset: start,
+      data: data.subarray(0, bytesRead),
+      times: spans.map((each) => ({ at: Math.max(0, each.start - start), unixMs: each.unixMs })),
+      complete: this.complete && start + bytesRead >= this.end,
+    };
+  }
+
+  /** The first offset that was seen at that time or later. */
+  offsetAt(unixMs: number): number {
+    return this.#index.offsetAt(unixMs);
+  }
+
+  /** Forgets the times of all before `offset`, whose bytes the caller has given back. */
+  dropBefore(offset: number): Promise<void> {
+    return this.#index.dropBefore(offset);
+  }
+
+  async close(): Promise<void> {
+    await this.#index.close();
+    await this.#data.close();
+  }
+
+  #addTimes({ offset, data, times }: LogPiece): void {
+    const pieceEnd = offset + data.byteLength;
+    times.forEach(({ unixMs }, i) => {
+      const next = times[i + 1];
+      const end = Math.min(pieceEnd, next ? offset + next.at : pieceEnd);
+      if (end > this.end) this.#index.add(end, unixMs);
+    });
+    if (this.end < pieceEnd) this.#index.add(pieceEnd, times.at(-1)?.unixMs ?? 0);
+  }
+}
+
+/** Whether a log was begun at that path. */
+export async function taskLogExists(path: string): Promise<boolean> {
+  return stat(indexPath(path)).then(
+    () => true,
+    () => false,
+  );
+}
+
+function indexPath(path: string): string {
+  return `${path}.index`;
+}
