@@ -1,6 +1,7 @@
 import { connect } from "node:net";
 import type { Member } from "@heddle/consensus/ports";
 import { createMessage, type Message } from "@heddle/raft/message";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { afterEach, expect, test } from "vitest";
 import { eventually } from "../../../test/master-group.ts";
@@ -9,7 +10,7 @@ import { type Hello, helloFrame, readHello } from "./hello.ts";
 import { RaftTransport } from "./raft-transport.ts";
 
 const clusterToken = "a-token-for-tests-only";
-const credentials = { clusterToken };
+const byToken = { clusterToken };
 const silent = { info: () => undefined, warn: () => undefined, error: () => undefined };
 const members: readonly Member[] = [1, 2, 4].map((id) => ({
   ...{ id, name: `m${id}`, address: `m${id}`, nonce: "" },
@@ -34,9 +35,9 @@ afterEach(() => {
   ports.clear();
 });
 
-async function open(id: number, incarnation = 1): Promise<Node> {
+async function open(id: number, credentials: NodeCredentials = byToken): Promise<Node> {
   const identity = {
-    ...{ version: 1 as const, name: `m${id}`, nonce: "", cluster: "c", id, incarnation },
+    ...{ version: 1 as const, name: `m${id}`, nonce: "", cluster: "c", id, incarnation: 1 },
   };
   const transport = new RaftTransport({
     ...{ identity, credentials, addresses: new Map(), log: silent },
