@@ -273,6 +273,15 @@ export class RaftReplica<Reply> {
     });
   }
 
+  /** Resolves when all that is known to be committed by now is applied, or nothing more will be. */
+  async settle(): Promise<void> {
+    const { commit } = this.#raw.status();
+    while (this.#applier.applied.index < commit && !this.#stopped) {
+      await this.#applies;
+      await this.#options.yieldToLoop();
+    }
+  }
+
   /** Works off all that has come up; the only place where Raft's work is taken out. */
   #pump(): void {
     if (this.#stopped) return;

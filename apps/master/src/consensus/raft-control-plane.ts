@@ -71,6 +71,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   #replica: ThreadedReplica<ControlReply> | undefined;
   #watch: RemovalWatch | undefined;
   #fault: AppError | undefined;
+  readonly #removed = Promise.withResolvers<void>();
 
   private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
     this.#options = options;
@@ -216,7 +217,11 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     if (this.#running.members.length === 1) {
       throw new AppError("conflict", "The only master cannot be removed.");
     }
-    await this.#running.changeMembers([{ type: "removeNode", nodeId: member.id }]);
+    const changed = this.#running.changeMembers([{ type: "removeNode", nodeId: member.id }]);
+    // Of its own removal it may hear from the others only, and never by its log.
+    await (member.id === this.#identity.id
+      ? Promise.race([changed, this.#removed.promise])
+      : changed);
   }
 
   async close(): Promise<void> {
@@ -281,6 +286,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     const message = `This master was removed from the group and ends. To have it join anew, empty ${this.#options.directory} and start it again.`;
     const error = new AppError("member_removed", message);
     this.#fault = error;
+    this.#removed.resolve();
     setTimeout(() => this.#options.onRemoved(error), HAND_OVER_MS);
   }
 

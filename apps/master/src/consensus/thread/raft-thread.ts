@@ -101,6 +101,9 @@ class RaftThread {
       this.#replica = await this.#openReplica();
       const port = await this.#transport.listen(listen, this.#replica);
       this.#ticks = startTicks(TICK_MS, (ticks) => this.#tick(ticks));
+      // The owner may look at the state at once, and finds all that this member knows.
+      await this.#replica.settle();
+      this.#machine.handOver();
       this.#postStatus(true);
       this.#outbox.post({ kind: "opened", port });
     } catch (error) {

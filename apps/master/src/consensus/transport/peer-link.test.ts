@@ -17,7 +17,15 @@ class RecordingSink implements FrameSink {
     this.drained = listener;
   }
 
-  destroy(): void {}
+  readonly endings: string[] = [];
+
+  end(): void {
+    this.endings.push("ended");
+  }
+
+  destroy(): void {
+    this.endings.push("destroyed");
+  }
 }
 
 const entry = { type: "EntryNormal" as const, term: 1, index: 6, data: new Uint8Array(3) };
@@ -90,4 +98,22 @@ test("more than a member's queue holds is dropped", () => {
   const many = Array.from({ length: 4_096 }, () => append(1));
   expect(link.send(many)).toBe(true);
   expect(link.send([append(1)])).toBe(false);
+});
+
+test("a member that is removed is told what waits before the connection ends", () => {
+  link.send([commitOnly(5)]);
+  expect(sink.frames).toEqual([]);
+  link.finish();
+  expect(sink.frames).toHaveLength(1);
+  expect(sink.frames[0]).toMatchObject([{ commit: 5 }]);
+  expect(sink.endings).toEqual(["ended"]);
+  expect(link.connected).toBe(false);
+  expect(link.send([append(6)])).toBe(false);
+});
+
+test("a connection that is replaced or cut ends at once, with what waits", () => {
+  link.send([commitOnly(5)]);
+  link.detach();
+  expect(sink.frames).toEqual([]);
+  expect(sink.endings).toEqual(["destroyed"]);
 });

@@ -14,6 +14,7 @@ const COMMIT_DELAY_MS = 3;
 export interface FrameSink {
   write(frame: Buffer): boolean;
   once(event: "drain", listener: () => void): unknown;
+  end(): unknown;
   destroy(): unknown;
 }
 
@@ -45,12 +46,25 @@ export class PeerLink {
   /** Forgets a connection that has ended, if it is the one in use; or whichever is. */
   detach(sink: FrameSink | undefined = this.#sink): void {
     if (!sink || this.#sink !== sink) return;
+    this.#clear();
+    sink.destroy();
+  }
+
+  /** Sends what waits, and ends the connection: what waits may tell the member that it is removed. */
+  finish(): void {
+    const sink = this.#sink;
+    if (!sink) return;
+    this.#flush();
+    this.#clear();
+    sink.end();
+  }
+
+  #clear(): void {
     this.#sink = undefined;
     this.#queue = [];
     this.#queuedBytes = 0;
     clearTimeout(this.#commitTimer);
     this.#commitTimer = undefined;
-    sink.destroy();
   }
 
   /** False if the messages were dropped. */

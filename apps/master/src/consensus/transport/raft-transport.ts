@@ -173,7 +173,7 @@ export class RaftTransport implements Transport {
   #forget(id: number, remote: Remote): void {
     this.#remotes.delete(id);
     remote.dialing?.abort();
-    remote.link.detach();
+    remote.link.finish();
   }
 
   #hello(to: number, purpose: Hello["purpose"]): Hello {
@@ -294,13 +294,13 @@ export class RaftTransport implements Transport {
   ): Promise<AppError> {
     try {
       const conversation = await this.#connect(id, remote, "messages");
-      const onAbort = () => conversation.socket.destroy();
-      signal.addEventListener("abort", onAbort, { once: true });
-      if (signal.aborted) onAbort();
+      if (signal.aborted) {
+        conversation.socket.destroy();
+        return new AppError("unavailable", `member ${id} is one no more`);
+      }
       this.#options.log.info({ member: id, address: remote.address }, "connected to a master");
       onOpen();
       await this.#converse(conversation);
-      signal.removeEventListener("abort", onAbort);
       return new AppError("unavailable", "the other master closed the connection");
     } catch (error) {
       return toAppError(error);
