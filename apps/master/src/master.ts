@@ -25,6 +25,7 @@ import { LOG_READER } from "./jobs/job-logs.controller.ts";
 import { JobService } from "./jobs/job-service.ts";
 import { PlanBook } from "./jobs/plan-book.ts";
 import { StateChanges } from "./jobs/state-changes.ts";
+import { taskUses } from "./jobs/task-uses.ts";
 import { PEPPER } from "./keys/keys.controller.ts";
 import type { LogReader } from "./logs/log-reader.ts";
 import { CONTROLLERS, masterModule } from "./master.module.ts";
@@ -127,7 +128,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
 /** The cluster's figures, which /metrics shows too. */
 function clusterMetrics(options: MasterOptions, throughput: Throughput): ClusterMetrics {
   const { control, directory, masterId, queued, registry } = options;
-  const tasksOn = () => [];
+  const tasksOn = (nodeId: string) => taskUses(control, nodeId);
   const metrics = new ClusterMetrics({
     ...{ control, directory, masterId, queued, throughput, tasksOn },
   });

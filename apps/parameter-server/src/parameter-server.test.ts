@@ -177,18 +177,22 @@ describe("a parameter server", () => {
 describe("flags that are wrong end it with 2 and one line that says what to give", () => {
   const token = () => ["--cluster-token-file", join(data, "token")];
   it.each<[string, () => string[], RegExp]>([
-    ["none", () => [], /give --data DIR/],
+    ["none", () => [], /give --masters HOST:PORT/],
     ["no masters", () => ["--data", data, ...token()], /give --masters HOST:PORT/],
     [
       "a master without a port",
       () => ["--data", data, "--masters", "here", ...token()],
       /HOST:PORT, not here/,
     ],
-    ["no token", () => ["--data", data, "--masters", "a:1"], /give --cluster-token-file FILE/],
+    [
+      "no token",
+      () => ["--data", data, "--masters", "127.0.0.1:1"],
+      /give --cluster-token-file FILE/,
+    ],
     ["an unknown one", () => ["--weave"], /--weave.*The flags are --data/],
     [
       "a bad port",
-      () => ["--data", data, "--masters", "a:1", "--grpc-port", "x", ...token()],
+      () => ["--data", data, "--masters", "127.0.0.1:1", "--grpc-port", "x", ...token()],
       /--grpc-port takes a whole number/,
     ],
   ])("%s", async (_what, args, message) => {

@@ -10,6 +10,7 @@ import { eventually } from "../../test/http.ts";
 import { lockDirectory } from "../consensus/directory-lock.ts";
 import { RaftControlPlane } from "../consensus/raft-control-plane.ts";
 import { startOrchestration } from "./orchestration.ts";
+import { taskUses } from "./task-uses.ts";
 
 const logger = createLogger({ service: "master-test", level: "silent" });
 const times = { leaseMs: 3_600_000, nodeLostMs: 3_600_000, acknowledgeMs: 3_600_000 };
@@ -70,6 +71,10 @@ test("jobs are placed through the log, and a restarted master goes on from the s
       ...Array<number>(8).fill(1),
       ...Array<number>(4).fill(0),
     ]);
+    const uses = ["a", "b"].flatMap((node) => taskUses(plane, node));
+    expect(uses).toHaveLength(8);
+    expect(new Set(uses.map(({ id }) => id)).size).toBe(8);
+    expect(uses[0]).toMatchObject({ cpu_cores: 1, gpus: [{ share: 1 }] });
     await plane.propose({ type: "job.request", atMs: 2, jobId: jobId(0), request: "cancel" });
     const task = plane.state.tasks.get(`${jobId(0)}/1/0`)!;
     const exit = { endedAtMs: 2 };

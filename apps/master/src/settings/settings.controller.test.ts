@@ -33,7 +33,12 @@ describe("the cluster's settings", () => {
     });
     const list = await (await send(server, "GET", path())).json();
     const names = (list as { data: { name: string }[] }).data.map(({ name }) => name);
-    expect(names).toEqual(["max_concurrent_jobs", "job_timeout", "overcommit_ratio"]);
+    expect(names).toEqual([
+      "max_concurrent_jobs",
+      "job_timeout",
+      "overcommit_ratio",
+      "shared_storage_gb",
+    ]);
   });
 
   it("are set where the ETag fits, and else answer 412", async () => {

@@ -1,0 +1,25 @@
+import type { ResourceUse } from "@heddle/contracts/cluster";
+import type { ControlPlane } from "../ports.ts";
+
+const MEBIBYTE = 2 ** 20;
+const GIGABYTE = 1e9;
+
+/** What the tasks of jobs hold of a node, from their reservation until they are surely over. */
+export function taskUses({ state, jobs }: ControlPlane, nodeId: string): ResourceUse[] {
+  return [...(jobs.tasksByNode.get(nodeId) ?? [])].flatMap((key) => {
+    const task = state.tasks.get(key);
+    const job = task && state.jobs.get(task.jobId);
+    if (!task || !job) return [];
+    const { scalars } = jobs.requestOf(job);
+    return [
+      {
+        kind: "task" as const,
+        id: task.jobId,
+        cpu_cores: scalars.cpuMilli / 1_000,
+        memory_bytes: scalars.memoryMib * MEBIBYTE,
+        local_ssd_bytes: scalars.localSsdGb * GIGABYTE,
+        gpus: task.devices.map((index) => ({ index, share: task.gpuMilli / 1_000 })),
+      },
+    ];
+  });
+}
