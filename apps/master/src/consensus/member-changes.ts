@@ -17,6 +17,8 @@ export async function memberChanges<Reply>(
   from: Introduction__Output,
   log: NodeLog,
 ): Promise<IntroductionReply> {
+  // Two that join one after the other must not be given one id.
+  await replica.refresh();
   const { name, nonce, cluster } = own;
   const members = [...replica.members];
   const lastId = replica.nextMemberId - 1;
