@@ -49,6 +49,12 @@ describe("three masters", { timeout: 180_000 }, () => {
     expect(refused.status).toBe(503);
     expect(await refused.json()).toMatchObject({ code: "unavailable", retryable: true });
     expect(await group.keyNames("master-3")).toContain("kept");
+    const health = await group.request("master-3", "GET", "/health/detailed");
+    const degraded = { status: "degraded", detail: expect.stringContaining("no leader") };
+    expect(await health.json()).toMatchObject({
+      status: "degraded",
+      components: { control: degraded },
+    });
     await group.start("master-1");
     await group.leader();
     await group.createKey("master-3", "made");
