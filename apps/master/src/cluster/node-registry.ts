@@ -20,8 +20,8 @@ export type RegistryChange = "nodes" | "room";
 
 /** After so many intervals without a heartbeat a node is gone. */
 const goneIntervals = 10;
-/** How long a worker that left is waited for, as one whose process is started again. */
-const workerReturnMs = 60_000;
+/** For so many intervals a worker that left is waited for: its process may be started again. */
+const returnIntervals = 30;
 /** Nodes that may be attached at once. */
 const maxNodes = 4_096;
 
@@ -75,7 +75,8 @@ export class NodeRegistry implements NodeDirectory {
   /** Whether a worker is attached, or one that was a short while ago may be on its way back. */
   expectsWorkers(): boolean {
     for (const { node } of this.#nodes.values()) if (isHeard(node)) return true;
-    return this.#options.clock.monotonicMs() - this.#workerLeftAtMs < workerReturnMs;
+    const { clock, heartbeatIntervalMs } = this.#options;
+    return clock.monotonicMs() - this.#workerLeftAtMs < returnIntervals * heartbeatIntervalMs;
   }
 
   /** The workers with a replica of the deployment: those whose heartbeats come, and the others. */
