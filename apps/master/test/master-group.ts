@@ -193,6 +193,11 @@ export class MasterGroup {
     await this.#endings.get(name);
   }
 
+  /** Has a master's main thread do nothing else for 4 s. */
+  block(name: string): void {
+    this.#running.get(name)?.child.kill("SIGUSR2");
+  }
+
   wipe(name: string): void {
     rmSync(this.directory(name), { recursive: true });
   }

@@ -61,6 +61,18 @@ describe("three masters", { timeout: 180_000 }, () => {
     expect(await group.keyNames("master-3")).not.toContain("lost");
   });
 
+  it("keep their leader while its main thread is blocked", async () => {
+    group = new MasterGroup(3);
+    await group.startAll();
+    const leader = await group.leader();
+    const { term } = await group.status(leader);
+    group.block(leader);
+    // Three times what it takes the others to elect a new leader when theirs is silent.
+    await group.status(leader);
+    expect(await group.leader()).toBe(leader);
+    expect((await group.status(leader)).term).toBe(term);
+  });
+
   it("have their state after all of them were killed", async () => {
     group = new MasterGroup(3);
     await group.startAll();
