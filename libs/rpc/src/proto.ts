@@ -34,6 +34,14 @@ import type {
   LoadRequest,
   LoadRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/LoadRequest";
+import type {
+  LocateReply,
+  LocateReply__Output,
+} from "@heddle/contracts/generated/heddle/v1/LocateReply";
+import type {
+  LocateRequest,
+  LocateRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/LocateRequest";
 import type { LogAck, LogAck__Output } from "@heddle/contracts/generated/heddle/v1/LogAck";
 import type { LogChunk, LogChunk__Output } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { LogRange, LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
@@ -57,19 +65,10 @@ import type {
   PullRequest,
   PullRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/PullRequest";
-import type { RaftFrame, RaftFrame__Output } from "@heddle/contracts/generated/heddle/v1/RaftFrame";
 import type {
   RenewRequest,
   RenewRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/RenewRequest";
-import type {
-  SnapshotPart,
-  SnapshotPart__Output,
-} from "@heddle/contracts/generated/heddle/v1/SnapshotPart";
-import type {
-  SnapshotReply,
-  SnapshotReply__Output,
-} from "@heddle/contracts/generated/heddle/v1/SnapshotReply";
 import type {
   TaskCommand,
   TaskCommand__Output,
@@ -157,16 +156,12 @@ export const sessionMethod = method<
   InferenceEvents,
   InferenceEvents__Output
 >(workerInferenceService, "Session");
-export const exchangeMethod = method<RaftFrame, RaftFrame__Output, RaftFrame, RaftFrame__Output>(
-  raftService,
-  "Exchange",
-);
-export const installSnapshotMethod = method<
-  SnapshotPart,
-  SnapshotPart__Output,
-  SnapshotReply,
-  SnapshotReply__Output
->(raftService, "InstallSnapshot");
+export const locateMethod = method<
+  LocateRequest,
+  LocateRequest__Output,
+  LocateReply,
+  LocateReply__Output
+>(raftService, "Locate");
 export const progressMethod = method<
   ProgressRequest,
   ProgressRequest__Output,

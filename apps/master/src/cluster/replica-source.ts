@@ -50,11 +50,11 @@ export class RegistryReplicas implements ReplicaSource {
       const message = `${deployment} could not be brought up: ${failed.message}`;
       return { known: true, loading: false, message };
     }
-    if (!this.#registry.hasWorkers()) {
+    if (!this.#registry.expectsWorkers()) {
       const message = `no worker is attached that could run ${deployment}: start one`;
       return { known: true, loading: false, message };
     }
-    // Attached workers without a replica: placement is about to give them one.
+    // Workers without a replica: placement is about to give them one.
     return { known: true, loading: true, message: `${deployment} is about to be placed` };
   }
 
