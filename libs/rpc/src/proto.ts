@@ -95,7 +95,9 @@ const protoFolder = fileURLToPath(new URL("../../../proto", import.meta.url));
  * and a oneof's name holds the name of the member that is set.
  */
 export const packageDefinition = loadSync(
-  ["cluster", "worker", "raft", "tasks", "enrollment", "health"].map((name) => `${name}.proto`),
+  ["cluster", "worker", "raft", "tasks", "enrollment", "parameters", "health"].map(
+    (name) => `${name}.proto`,
+  ),
   {
     includeDirs: [protoFolder],
     keepCase: false,
@@ -119,6 +121,8 @@ export const clusterService = service("heddle.v1.Cluster");
 export const raftService = service("heddle.v1.Raft");
 const workerModelsService = service("heddle.v1.WorkerModels");
 export const workerInferenceService = service("heddle.v1.WorkerInference");
+export const parameterShardsService = service("heddle.v1.ParameterShards");
+export const partSourceService = service("heddle.v1.PartSource");
 export const workerTasksService = service("heddle.v1.WorkerTasks");
 export const taskLogsService = service("heddle.v1.TaskLogs");
 export const enrollmentService = service("heddle.v1.Enrollment");
@@ -204,8 +208,8 @@ function service(name: string): ServiceDefinition {
   return definition as ServiceDefinition;
 }
 
-/** The types are those that tools/proto-types.ts writes for the same files, held by its test. */
-function method<Req, ReqOut, Res, ResOut>(
+/** A method by name; the types are those that tools/proto-types.ts writes for the same files, held by its test. */
+export function method<Req, ReqOut, Res, ResOut>(
   definition: ServiceDefinition,
   name: string,
 ): RpcMethod<Req, ReqOut, Res, ResOut> {
