@@ -1,3 +1,7 @@
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { catalogOf } from "@heddle/contracts/catalog";
+import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import { printComparison } from "./inference/comparison.ts";
 import { masterOverhead, type OverheadResult } from "./inference/overhead.ts";
 import { type MeasuredRound, measureRounds } from "./inference/rounds.ts";
@@ -16,8 +20,8 @@ import { formatNumber, printTable, printVerdicts, type Verdict } from "./support
 // Our whole path (HTTP, master, gRPC, engine) against any OpenAI-compatible server on the same
 // weights, in interleaved rounds.
 
-const usage = `npm run bench:inference -- --model-file FILE.gguf (--peer URL | --llama-server PROGRAM)
-  [--json FILE] [--rounds N] [--threads N] [--concurrency 1,4,8,16] [--tokens N] [--eos 0,2]
+const usage = `npm run bench:inference -- (--peer URL | --llama-server PROGRAM)
+  [--model-file FILE.gguf, else the demo weights] [--json FILE] [--rounds N] [--threads N] [--concurrency 1,4,8,16] [--tokens N] [--eos 0,2]
   [--ours URL --key KEY --model ID] [--only ours|peer|overhead]`;
 const options = readOptions(usage, [
   "model-file",
@@ -72,7 +76,7 @@ async function startOrFindOurs(): Promise<{
     const ours = oursAt(options["ours"], options["key"] ?? "", options["model"] ?? "");
     return { ours, overhead: undefined };
   }
-  const { server, cluster } = await startOurs({ modelFile: modelFile(), threads });
+  const { server, cluster } = await startOurs({ modelFile: await modelFile(), threads });
   return { ours: server, overhead: await measureOverhead(cluster) };
 }
 
@@ -97,17 +101,21 @@ async function measureOverhead(cluster: RunningHeddle): Promise<OverheadResult> 
 async function startOrFindPeer(): Promise<InferenceServer | undefined> {
   if (options["only"] === "ours") return undefined;
   if (options["llama-server"] !== undefined) {
-    return startLlamaServer(options["llama-server"], { modelFile: modelFile(), threads });
+    return startLlamaServer(options["llama-server"], { modelFile: await modelFile(), threads });
   }
   if (options["peer"] !== undefined) return peerAt(options["peer"], options["model"] ?? "default");
   console.log("SKIPPED: neither --peer nor --llama-server is given; only our own figures follow.");
   return undefined;
 }
 
-function modelFile(): string {
-  const file = options["model-file"];
-  if (file === undefined) throw new Error(`--model-file is missing\nusage: ${usage}`);
-  return file;
+/** The file that both serve: the demo weights, from the cache or pulled into it, where none is named. */
+async function modelFile(): Promise<string> {
+  const named = options["model-file"];
+  const weights = catalogOf("demo").deployments[0]?.weights;
+  if (named !== undefined || !weights) return named ?? "";
+  const data = process.env["HEDDLE_DATA"] ?? join(homedir(), ".heddle");
+  const signal = AbortSignal.timeout(300_000);
+  return pullWeights(weights, { cacheDirectory: join(data, "models"), signal });
 }
 
 function judgeOverhead({ http, session }: OverheadResult): Verdict {

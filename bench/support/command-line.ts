@@ -11,10 +11,14 @@ export const benchFolder = join(repositoryRoot, ".bench");
 
 type Options = Readonly<Record<string, string | undefined>>;
 
-/** Reads `--name value` options. Ends the process with the usage text on a wrong one. */
+/** Reads `--name value` options. Ends the process with the usage text on `--help` or a wrong one. */
 export function readOptions(usage: string, names: readonly string[]): Options {
   const options: ParseArgsOptionsConfig = {};
   for (const name of names) options[name] = { type: "string" };
+  if (process.argv.includes("--help")) {
+    console.log(`usage: ${usage}`);
+    process.exit(0);
+  }
   try {
     return parseArgs({ options }).values as Options;
   } catch (error) {

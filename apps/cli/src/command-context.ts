@@ -1,3 +1,4 @@
+import { Heddle } from "@heddle/client/heddle";
 import type { Command } from "commander";
 import { type Connection, findConnection } from "./connection.ts";
 import { ApiClient } from "./http/api-client.ts";
@@ -7,7 +8,10 @@ import { type Terminal, terminal } from "./output/terminal.ts";
 /** What every command that talks to a cluster works with. */
 export interface CommandContext {
   readonly connection: Connection;
+  /** For answers and streams of the inference API, and what only operators do. */
   readonly client: ApiClient;
+  /** For jobs, workers and queues. */
+  readonly heddle: Heddle;
   readonly format: OutputFormat;
   /** Standard output: data. */
   readonly data: Terminal;
@@ -25,6 +29,7 @@ export function commandContext(command: Command): CommandContext {
   return {
     connection,
     client: new ApiClient(connection),
+    heddle: new Heddle({ endpoint: connection.endpoint, auth_token: connection.apiKey }),
     format: flags.output,
     data: terminal(process.stdout),
     messages: terminal(process.stderr),

@@ -362,8 +362,10 @@ describe("the command line", () => {
     const loaded = [...trace.stderr.matchAll(/Storing (file:\S+)/g)].map(([, url]) => url ?? "");
     const own = loaded.filter((url) => !url.includes("/commander/"));
     const ours = new Set(own.filter((url) => url.includes("/apps/cli/")));
-    const verbs = MAIN.replace("main.ts", "cluster-verbs.ts");
-    expect([...ours].sort()).toEqual([`file://${verbs}`, `file://${MAIN}`]);
+    const verbs = ["cluster-verbs.ts", "job-verbs.ts", "main.ts"];
+    expect([...ours].sort()).toEqual(
+      verbs.map((name) => `file://${MAIN.replace("main.ts", name)}`),
+    );
     expect(own.filter((url) => url.includes("/libs/"))).toEqual([]);
   });
 });

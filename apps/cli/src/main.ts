@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { Command, CommanderError, Option } from "commander";
 import { addCluster, type Lazy } from "./cluster-verbs.ts";
+import { addJobs } from "./job-verbs.ts";
 
 /**
  * The command line. Only commander is loaded here; each command loads its own code when it runs,
@@ -33,6 +34,7 @@ async function main(): Promise<number> {
   addReaders(program, lazy);
   addKeys(program, lazy);
   addCluster(program, lazy);
+  addJobs(program, lazy);
   try {
     await program.parseAsync();
     return exitCode;
@@ -100,12 +102,6 @@ function addReaders(program: Command, lazy: Lazy): void {
     .command("list")
     .description("list them, and which one is used")
     .action(lazy(async () => (await import("./commands/endpoints.ts")).listEndpoints));
-  program
-    .command("workers")
-    .description("the workers of the cluster")
-    .command("list")
-    .description("list the workers and parameter servers, and their load")
-    .action(lazy(async () => (await import("./commands/workers.ts")).listWorkers));
   program
     .command("health")
     .description("how the cluster is; exit code 7 when it is not well")

@@ -1,4 +1,11 @@
-import { type AppError, ERROR_TABLE, type ErrorCode, toAppError } from "@heddle/base/errors";
+import {
+  AppError,
+  ERROR_TABLE,
+  type ErrorCode,
+  isErrorCode,
+  toAppError,
+} from "@heddle/base/errors";
+import { HeddleError, type RequestFault } from "@heddle/client/errors";
 import { ApiError } from "./http/api-client.ts";
 import { terminal } from "./output/terminal.ts";
 
@@ -16,9 +23,10 @@ const FIXES: Partial<Readonly<Record<ErrorCode, string>>> = {
 
 /** Prints cause, fix and request id to standard error; returns the exit code of the error. */
 export function reportError(thrown: unknown): number {
-  const error = toAppError(thrown);
+  const error = thrown instanceof HeddleError ? ofClient(thrown) : toAppError(thrown);
   const { paint, write } = terminal(process.stderr);
   write(`${paint("red", "error")} ${error.message}\n`);
+  for (const { pointer, detail } of faultsOf(thrown)) write(`  ${pointer} ${detail}\n`);
   const fix = fixOf(error);
   if (fix) write(`${paint("dim", "fix")} ${fix}\n`);
   if (error instanceof ApiError && error.requestId) {
@@ -26,6 +34,20 @@ export function reportError(thrown: unknown): number {
   }
   if (process.env["HEDDLE_DEBUG"]) write(`${error.stack}\n${causeOf(error)}`);
   return ERROR_TABLE[error.code].exit;
+}
+
+/** What the client library met, as the error that the table of exit codes knows. */
+function ofClient(error: HeddleError): AppError {
+  const { message, status, request_id: requestId } = error;
+  const fallback = status === undefined ? "unavailable" : "server_error";
+  const code = isErrorCode(error.code) ? error.code : fallback;
+  if (status === undefined) return new AppError(code, message, { cause: error });
+  return new ApiError(code, message, { status, ...(requestId ? { requestId } : {}) });
+}
+
+/** All faults of a refused request, where there are more than its message tells. */
+function faultsOf(thrown: unknown): readonly RequestFault[] {
+  return thrown instanceof HeddleError && thrown.errors.length > 1 ? thrown.errors : [];
 }
 
 function causeOf(error: AppError): string {

@@ -172,13 +172,14 @@ function openControl(
     "directory" | "lock" | "server" | "credentials" | "logger" | "onRemoved"
   >,
 ): Promise<RaftControlPlane> {
-  const { masterId: name, peers, walSegmentBytes, snapshotEntries } = config;
+  const { masterId: name, peers, walSegmentBytes, snapshotEntries, raftPort } = config;
   return RaftControlPlane.open({
     ...parts,
     name,
     peers: peers.size > 0 ? peers : new Map([[name, parts.server.address]]),
     segmentBytes: walSegmentBytes,
     snapshotEntries,
+    raftPort,
     onFatal: (error) => {
       parts.logger.fatal({ err: error }, error.message);
       process.exit(1);

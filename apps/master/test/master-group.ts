@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -192,6 +193,11 @@ export class MasterGroup {
     await this.#endings.get(name);
   }
 
+  /** Has a master's main thread do nothing else for 4 s. */
+  block(name: string): void {
+    this.#running.get(name)?.child.kill("SIGUSR2");
+  }
+
   wipe(name: string): void {
     rmSync(this.directory(name), { recursive: true });
   }
@@ -206,21 +212,33 @@ export class MasterGroup {
     path: string,
     body?: unknown,
     key = this.adminKey,
+    headers: Record<string, string> = {},
   ): Promise<Response> {
     const master = this.#running.get(name);
     if (!master) throw new Error(`${name} does not run`);
     return fetch(master.url + path, {
       method,
-      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json", ...headers },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
   }
 
-  /** Creates an API key and returns it. */
+  /** Creates an API key and returns it; where the leader changes meanwhile it is asked for again. */
   async createKey(name: string, label: string): Promise<{ id: string; key: string }> {
-    const reply = await this.request(name, "POST", "/api/v1/keys", { name: label });
-    if (reply.status !== 200) throw new Error(`${reply.status}: ${await reply.text()}`);
-    return (await reply.json()) as { id: string; key: string };
+    const once = { "idempotency-key": randomUUID() };
+    for (;;) {
+      const reply = await this.request(
+        name,
+        "POST",
+        "/api/v1/keys",
+        { name: label },
+        undefined,
+        once,
+      );
+      if (reply.status === 200) return (await reply.json()) as { id: string; key: string };
+      const text = await reply.text();
+      if (!text.includes('"outcome_unknown"')) throw new Error(`${reply.status}: ${text}`);
+    }
   }
 
   async keyNames(name: string): Promise<string[]> {

@@ -2,6 +2,12 @@ import { runMaster } from "../dist/run-master.js";
 import { ListedNodes } from "./fixtures.ts";
 import { ScriptedDispatch } from "./scripted-dispatch.ts";
 
+/** SIGUSR2 keeps the main thread busy for so long, as a flood of requests would. */
+const blockedMs = 4_000;
+process.on("SIGUSR2", () => {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, blockedMs);
+});
+
 /** The master's whole process, with a scripted dispatch in place of attached workers. */
 await runMaster(process.argv.slice(2), ({ server }) => {
   const dispatch = new ScriptedDispatch();

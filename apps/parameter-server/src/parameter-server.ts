@@ -14,6 +14,8 @@ import { bindServer } from "@heddle/rpc/server";
 import { Module } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import { ServerGrpc } from "@nestjs/microservices";
+import { ParameterShardsService } from "./parameter-shards-service.ts";
+import { ShardRegistry } from "./shard-registry.ts";
 
 @Module({})
 class ParameterServerModule {}
@@ -22,11 +24,14 @@ class ParameterServerModule {}
 class BoundGrpcTransport extends ServerGrpc {
   readonly #server: Server;
 
-  constructor(server: Server, health: Health) {
+  constructor(server: Server, health: Health, shards: ParameterShardsService) {
     super({
       package: "",
       packageDefinition: {},
-      onLoadPackageDefinition: (_definition: object, bound: Server) => health.addTo(bound),
+      onLoadPackageDefinition: (_definition: object, bound: Server) => {
+        health.addTo(bound);
+        shards.addTo(bound);
+      },
     });
     this.#server = server;
   }
@@ -36,7 +41,7 @@ class BoundGrpcTransport extends ServerGrpc {
   }
 }
 
-/** Starts a parameter server: attached to every master, and telling its health. */
+/** Starts a parameter server: attached to every master, holding shards of jobs, and telling its health. */
 export async function startParameterServer(
   flags: NodeFlags,
   version: string,
@@ -52,8 +57,10 @@ export async function startParameterServer(
     credentials,
   });
   const health = new Health();
+  const shards = new ShardRegistry({ credentials, host: flags.grpcHost });
+  const service = new ParameterShardsService(shards, flags.dataDirectory, credentials);
   const app = await NestFactory.createMicroservice(ParameterServerModule, {
-    strategy: new BoundGrpcTransport(server, health),
+    strategy: new BoundGrpcTransport(server, health, service),
     logger: ["error", "warn", "fatal"],
   });
   await app.listen();
@@ -81,6 +88,7 @@ export async function startParameterServer(
     machine.stop();
     await Promise.all(attachments.map((attachment) => attachment.close()));
     await app.close();
+    await shards.closeAll();
     credentials.close();
   };
   return { nodeId, address: register.address, close };

@@ -80,17 +80,19 @@ export class Applier<Reply> {
     if (!last) return;
     const { machine, proposals } = this.#parts;
     const commands: Command[] = [];
-    const ids: ProposalId[] = [];
     for (const { index, data } of entries) {
       const proposal = decodeProposal(data);
       if (!proposal) continue;
-      commands.push({ index, data: proposal.command });
-      ids.push(proposal.id);
+      const { id, command } = proposal;
+      const own = this.#isOwn(id);
+      commands.push(
+        own ? { index, data: command, proposal: id.sequence } : { index, data: command },
+      );
     }
     const replies = commands.length > 0 ? await machine.apply(commands) : [];
     this.applied = { index: last.index, term: last.term };
-    for (const [at, id] of ids.entries()) {
-      if (this.#isOwn(id)) proposals.resolve(id.sequence, replies[at] as Reply);
+    for (const [at, { proposal }] of commands.entries()) {
+      if (proposal !== undefined) proposals.resolve(proposal, replies[at] as Reply);
     }
   }
 

@@ -8,7 +8,7 @@ import type { StorageFiles } from "@heddle/storage/storage-files";
 import { WAL_KINDS, type WalRecord } from "@heddle/storage/wal-record";
 import type { RecoveredLog, WalOwner } from "@heddle/storage/wal-recovery";
 import { WriteAheadLog } from "@heddle/storage/write-ahead-log";
-import { entryOfRecord, entryRecord } from "./entry-codec.ts";
+import { entriesOfRecords, entryRecord } from "./entry-codec.ts";
 import type { MembershipState } from "./membership.ts";
 
 export interface DurableLogOptions {
@@ -101,14 +101,12 @@ export class DurableLog {
 
   /** Writes what a MsgStorageAppend holds; resolves when it and all before it are durable. */
   async write(message: Message): Promise<void> {
-    const { term, vote, commit, entries, snapshot, responses } = message;
-    const state = term > 0 ? { term, vote, commit } : this.#unwrittenState;
-    const onlyCommit = entries.length === 0 && !snapshot && responses.length === 0;
-    if (state && onlyCommit && !this.#mustSync(state)) {
-      this.#unwrittenState = state;
-      return;
-    }
-    this.#unwrittenState = undefined;
+    const { term, vote, commit, entries, snapshot } = message;
+    const newest = term > 0 ? { term, vote, commit } : this.#unwrittenState;
+    const onlyCommit = entries.length === 0 && !snapshot && !(newest && this.#mustSync(newest));
+    // A commit index alone promises nothing to anyone, so it waits for a write that must be made.
+    const state = onlyCommit ? undefined : newest;
+    this.#unwrittenState = onlyCommit ? newest : undefined;
     // The state goes first: were the write torn, no entry may be of a later term than the state.
     const records: WalRecord[] = [];
     if (state) records.push(stateRecord(state));
@@ -178,7 +176,7 @@ export class DurableLog {
   async #recover(recovered: RecoveredLog): Promise<void> {
     const newest = recovered.snapshot;
     await this.snapshots.removeNewer(newest ?? { index: 0, term: 0 });
-    const entries = recovered.entries.map(entryOfRecord);
+    const entries = entriesOfRecords(recovered.entries);
     if (newest) {
       const used = await this.#restoreSnapshot(newest, entries);
       this.#previousSnapshot = used.index;

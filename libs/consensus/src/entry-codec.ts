@@ -11,11 +11,26 @@ export function entryRecord({ term, index, type, data }: Entry): WalRecord {
   return { kind: WAL_KINDS.entry, term, index, payload };
 }
 
-export function entryOfRecord({ term, index, payload }: WalRecord): Entry {
-  const type = TYPES[payload[0] as number];
-  if (!type) throw new Error(`entry ${index} of the log has the unknown type ${payload[0]}`);
-  // Copied, since the record is a view of a whole segment.
-  return { term, index, type, data: payload.slice(1) };
+/** Data is copied into pieces of this size, which are far cheaper than one buffer for each entry. */
+const SLAB_BYTES = 256 * 1024;
+
+/** The entries of records that were read, with data of their own: records are views of segments. */
+export function entriesOfRecords(records: readonly WalRecord[]): Entry[] {
+  let slab = new Uint8Array(0);
+  let at = 0;
+  return records.map(({ term, index, payload }) => {
+    const type = TYPES[payload[0] as number];
+    if (!type) throw new Error(`entry ${index} of the log has the unknown type ${payload[0]}`);
+    const bytes = payload.byteLength - 1;
+    if (at + bytes > slab.byteLength) {
+      slab = new Uint8Array(Math.max(SLAB_BYTES, bytes));
+      at = 0;
+    }
+    const data = slab.subarray(at, at + bytes);
+    data.set(payload.subarray(1));
+    at += bytes;
+    return { term, index, type, data };
+  });
 }
 
 /** Who proposed a command: tells the proposer's replica which of its callers to answer. */

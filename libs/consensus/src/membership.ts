@@ -68,8 +68,11 @@ export class Membership {
       change.changes.filter(({ type }) => type === "removeNode").map(({ nodeId }) => nodeId),
     );
     for (const { type, nodeId } of change.changes) {
-      if (type === "removeNode" || this.has(nodeId)) continue;
+      if (type === "removeNode") continue;
       const member = context.members.find(({ id }) => id === nodeId);
+      const known = this.#members.get(nodeId);
+      // A learner's promotion names nobody; whoever joins twice shows the same nonce.
+      if (known && (!member || member.nonce === known.nonce)) continue;
       if (!member) return `the change adds member ${nodeId} without a name`;
       if (nodeId <= this.#lastId) return `the id ${nodeId} was given to another member`;
       const namesake = this.find(member.name);

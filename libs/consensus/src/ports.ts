@@ -5,6 +5,8 @@ import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 export interface Command {
   readonly index: number;
   readonly data: Uint8Array;
+  /** Where this process of this replica proposed it: under which number. Else absent. */
+  readonly proposal?: number | undefined;
 }
 
 /**

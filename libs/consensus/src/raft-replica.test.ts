@@ -169,6 +169,13 @@ describe("a replica", () => {
     const refused = leader.running.changeMembers(changes, [twin]);
     await expect(group.settle(refused)).rejects.toMatchObject({ code: "conflict" });
     expect(leader.running.members).toHaveLength(3);
+    const namedAnew = { id: 3, name: "m5", address: "x:2", nonce: "other" };
+    const taken = leader.running.changeMembers(
+      [{ type: "addLearnerNode" as const, nodeId: 3 }],
+      [namedAnew],
+    );
+    await expect(group.settle(taken)).rejects.toMatchObject({ code: "conflict" });
+    expect(leader.running.members.map(({ name }) => name)).toEqual(["m1", "m2", "m3"]);
   });
 
   it("refuses a change that would leave no member that votes", async () => {

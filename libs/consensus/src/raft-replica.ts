@@ -199,13 +199,14 @@ export class RaftReplica<Reply> {
   /**
    * Resolves with the state machine's reply once the command is committed and applied here. Rejects
    * with `unavailable` or `overloaded` where it is not made, and with `outcome_unknown` where nobody
-   * can tell; it is never proposed twice.
+   * can tell; it is never proposed twice. The number comes back with the applied command; whoever
+   * gives it gives each once, and always.
    */
-  propose(command: Uint8Array): Promise<Reply> {
+  propose(command: Uint8Array, sequence: number = this.#nextSequence++): Promise<Reply> {
     if (this.#stopped) return Promise.reject(this.#stopped);
-    const id = this.#nextId();
-    const data = encodeProposal(id, command);
-    const reply = this.#proposals.add(id.sequence, { type: "EntryNormal", data }, this.#deadline());
+    const { id: node, incarnation } = this.#options;
+    const data = encodeProposal({ node, incarnation, sequence }, command);
+    const reply = this.#proposals.add(sequence, { type: "EntryNormal", data }, this.#deadline());
     this.#queuePump();
     return reply;
   }
@@ -272,6 +273,15 @@ export class RaftReplica<Reply> {
     });
   }
 
+  /** Resolves when all that is known to be committed by now is applied, or nothing more will be. */
+  async settle(): Promise<void> {
+    const { commit } = this.#raw.status();
+    while (this.#applier.applied.index < commit && !this.#stopped) {
+      await this.#applies;
+      await this.#options.yieldToLoop();
+    }
+  }
+
   /** Works off all that has come up; the only place where Raft's work is taken out. */
   #pump(): void {
     if (this.#stopped) return;
@@ -287,19 +297,18 @@ export class RaftReplica<Reply> {
   #processReady(): void {
     const { messages, readStates } = this.#raw.ready();
     for (const read of readStates) this.#reads.answered(read);
-    const outgoing: Message[] = [];
+    // What may leave at once leaves first, so that the members write while this one does.
+    this.#send(messages.filter(({ to }) => to !== APPEND_THREAD && to !== APPLY_THREAD));
     for (const message of messages) {
       if (message.to === APPEND_THREAD) this.#write(message);
       else if (message.to === APPLY_THREAD) this.#queueApply(message);
-      else outgoing.push(message);
     }
-    this.#send(outgoing);
     this.#reads.applied(this.#applier.applied.index);
   }
 
   /** Hands waiting requests to Raft; true if that made work. */
   #handOverRequests(): boolean {
-    const { lead, term, role } = this.#raw.status();
+    const { lead, term, role } = this.#raw.standing;
     if (lead === NO_NODE) return false;
     if (this.#reads.hasWaiting) {
       this.#reads.ask(this.#tick, (context) => this.#raw.readIndex(context).ok);
@@ -322,7 +331,11 @@ export class RaftReplica<Reply> {
     const byMember = new Map<number, Message[]>();
     for (const message of messages) {
       if (message.type === "MsgSnap") void this.#sendSnapshot(message);
-      else byMember.set(message.to, [...(byMember.get(message.to) ?? []), message]);
+      else {
+        const batch = byMember.get(message.to);
+        if (batch) batch.push(message);
+        else byMember.set(message.to, [message]);
+      }
     }
     for (const [to, batch] of byMember) {
       if (!this.#options.transport.send(to, batch)) this.#raw.reportUnreachable(to);
@@ -422,9 +435,10 @@ export class RaftReplica<Reply> {
 
   /** Learners become voters when they have caught up; so a new member never holds up a majority. */
   #promoteLearner(): void {
-    const { role, progress, commit } = this.#raw.status();
+    if (this.#raw.standing.role !== "leader") return;
+    const { progress, commit } = this.#raw.status();
     const { confState } = this.#applier.membership;
-    if (role !== "leader" || !confState || confState.votersOutgoing.length > 0) return;
+    if (!confState || confState.votersOutgoing.length > 0) return;
     for (const [id, peer] of progress) {
       // One that has nothing yet needs a snapshot, however short the log is.
       if (!peer.isLearner || !peer.recentActive || peer.match === 0) continue;

@@ -1,4 +1,4 @@
-import { type Entry, limitEntries } from "./entry.ts";
+import { type Entry, entryBytes } from "./entry.ts";
 import { invariant } from "./invariant.ts";
 import {
   type ConfState,
@@ -31,7 +31,14 @@ export class MemoryStorage implements Storage {
     const first = this.firstIndex();
     if (from < first) return "compacted";
     if (until > this.lastIndex() + 1) return "unavailable";
-    return limitEntries(this.#entries.slice(from - first, until - first), maxBytes);
+    const start = from - first;
+    let end = start;
+    // Counted before they are copied: of a long log only what fits is touched.
+    for (let bytes = 0; end < until - first; end++) {
+      bytes += entryBytes(this.#entries[end] as Entry);
+      if (end > start && bytes > maxBytes) break;
+    }
+    return this.#entries.slice(start, end);
   }
 
   term(index: number): number | Missing {

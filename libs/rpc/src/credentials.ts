@@ -25,6 +25,8 @@ const joinPath = "/heddle.v1.Enrollment/Join";
 /** Who may call a service; every other one is for masters. */
 const CALLERS: readonly (readonly [prefix: string, roles: readonly NodeRole[]])[] = [
   ["/heddle.v1.Cluster/", ["worker", "parameter-server"]],
+  ["/heddle.v1.ParameterShards/", ["master", "worker", "parameter-server"]],
+  ["/heddle.v1.PartSource/", ["parameter-server"]],
   ["/heddle.v1.Enrollment/", ["master", "worker", "parameter-server"]],
 ];
 

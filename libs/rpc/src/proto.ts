@@ -34,6 +34,14 @@ import type {
   LoadRequest,
   LoadRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/LoadRequest";
+import type {
+  LocateReply,
+  LocateReply__Output,
+} from "@heddle/contracts/generated/heddle/v1/LocateReply";
+import type {
+  LocateRequest,
+  LocateRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/LocateRequest";
 import type { LogAck, LogAck__Output } from "@heddle/contracts/generated/heddle/v1/LogAck";
 import type { LogChunk, LogChunk__Output } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { LogRange, LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
@@ -57,19 +65,10 @@ import type {
   PullRequest,
   PullRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/PullRequest";
-import type { RaftFrame, RaftFrame__Output } from "@heddle/contracts/generated/heddle/v1/RaftFrame";
 import type {
   RenewRequest,
   RenewRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/RenewRequest";
-import type {
-  SnapshotPart,
-  SnapshotPart__Output,
-} from "@heddle/contracts/generated/heddle/v1/SnapshotPart";
-import type {
-  SnapshotReply,
-  SnapshotReply__Output,
-} from "@heddle/contracts/generated/heddle/v1/SnapshotReply";
 import type {
   TaskCommand,
   TaskCommand__Output,
@@ -96,7 +95,9 @@ const protoFolder = fileURLToPath(new URL("../../../proto", import.meta.url));
  * and a oneof's name holds the name of the member that is set.
  */
 export const packageDefinition = loadSync(
-  ["cluster", "worker", "raft", "tasks", "enrollment", "health"].map((name) => `${name}.proto`),
+  ["cluster", "worker", "raft", "tasks", "enrollment", "parameters", "health"].map(
+    (name) => `${name}.proto`,
+  ),
   {
     includeDirs: [protoFolder],
     keepCase: false,
@@ -120,6 +121,8 @@ export const clusterService = service("heddle.v1.Cluster");
 export const raftService = service("heddle.v1.Raft");
 const workerModelsService = service("heddle.v1.WorkerModels");
 export const workerInferenceService = service("heddle.v1.WorkerInference");
+export const parameterShardsService = service("heddle.v1.ParameterShards");
+export const partSourceService = service("heddle.v1.PartSource");
 export const workerTasksService = service("heddle.v1.WorkerTasks");
 export const taskLogsService = service("heddle.v1.TaskLogs");
 export const enrollmentService = service("heddle.v1.Enrollment");
@@ -153,16 +156,12 @@ export const sessionMethod = method<
   InferenceEvents,
   InferenceEvents__Output
 >(workerInferenceService, "Session");
-export const exchangeMethod = method<RaftFrame, RaftFrame__Output, RaftFrame, RaftFrame__Output>(
-  raftService,
-  "Exchange",
-);
-export const installSnapshotMethod = method<
-  SnapshotPart,
-  SnapshotPart__Output,
-  SnapshotReply,
-  SnapshotReply__Output
->(raftService, "InstallSnapshot");
+export const locateMethod = method<
+  LocateRequest,
+  LocateRequest__Output,
+  LocateReply,
+  LocateReply__Output
+>(raftService, "Locate");
 export const progressMethod = method<
   ProgressRequest,
   ProgressRequest__Output,
@@ -209,8 +208,8 @@ function service(name: string): ServiceDefinition {
   return definition as ServiceDefinition;
 }
 
-/** The types are those that tools/proto-types.ts writes for the same files, held by its test. */
-function method<Req, ReqOut, Res, ResOut>(
+/** A method by name; the types are those that tools/proto-types.ts writes for the same files, held by its test. */
+export function method<Req, ReqOut, Res, ResOut>(
   definition: ServiceDefinition,
   name: string,
 ): RpcMethod<Req, ReqOut, Res, ResOut> {

@@ -14,7 +14,8 @@ export interface ParameterClient {
   pull(into: Parameters): Promise<number>;
   /**
    * Gives this worker's part of the next update: gradients, or how far its parameters have moved
-   * (before less after).
+   * (before less after). The tensors must stay as they are until the next pull has returned: they
+   * may be sent, and sent again, until then.
    */
   push(part: Parameters, terms: PushTerms): Promise<void>;
 }

@@ -1,50 +1,90 @@
+import { AppError } from "@heddle/base/errors";
+import type { Heddle } from "@heddle/client/heddle";
+import type { Worker } from "@heddle/client/views";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
-import { type JsonFields, listOf, numberOf, recordsOf, textOf } from "../http/json-fields.ts";
-import { printRows } from "../output/rows.ts";
+import { type Column, printRecord, printRows } from "../output/rows.ts";
+
+const COLUMNS: readonly Column<Worker>[] = [
+  { header: "ID", value: ({ id }) => id },
+  { header: "NAME", value: ({ name }) => name },
+  { header: "STATUS", value: ({ status }) => status },
+  { header: "KIND", value: ({ kind }) => kind },
+  { header: "GPUS", value: gpus },
+  { header: "CPU", value: (worker) => percent(worker.cpu_percent) },
+  { header: "MODELS", value: models },
+  { header: "TASKS", value: ({ jobs }) => (jobs ? String(jobs.tasks.length) : "") },
+  { header: "ADDRESS", value: ({ address }) => address, wide: true },
+  { header: "VERSION", value: ({ version }) => version ?? "", wide: true },
+  { header: "DRAINED BY", value: ({ jobs }) => jobs?.drain_by ?? "", wide: true },
+];
 
 /** `heddle workers list`. */
 export async function listWorkers(command: Command): Promise<number> {
-  const { client, data, format } = commandContext(command);
-  const workers = listOf(await client.json("/api/v1/workers"));
-  printRows(
-    workers,
-    [
-      { header: "ID", value: (worker) => textOf(worker["id"]) },
-      { header: "NAME", value: (worker) => textOf(worker["name"]) },
-      { header: "STATUS", value: (worker) => textOf(worker["status"]) },
-      { header: "KIND", value: (worker) => textOf(worker["kind"]) },
-      { header: "GPUS", value: gpus },
-      { header: "CPU", value: (worker) => percent(worker["cpu_percent"]) },
-      { header: "MODELS", value: models },
-      { header: "ADDRESS", value: (worker) => textOf(worker["address"]), wide: true },
-      { header: "VERSION", value: (worker) => textOf(worker["version"]), wide: true },
-    ],
-    format,
-    data,
-  );
+  const { heddle, data, format } = commandContext(command);
+  printRows(await heddle.workers.list(), COLUMNS, format, data);
   return 0;
 }
 
+/** `heddle workers get <worker>`. */
+export async function getWorker(command: Command): Promise<number> {
+  const { heddle, data, format } = commandContext(command);
+  const worker = await heddle.workers.get(await idOf(heddle, command.args[0] ?? ""));
+  if (format === "table" || format === "wide") printRows([worker], COLUMNS, format, data);
+  else printRecord(worker, worker.id, format, data);
+  return 0;
+}
+
+/** `heddle workers drain <worker>`. */
+export async function drainWorker(command: Command): Promise<number> {
+  const { heddle, messages } = commandContext(command);
+  const { deadline } = command.opts() as { deadline?: string };
+  if (deadline !== undefined && !/^\d{1,6}(\.\d+)?$/.test(deadline)) {
+    throw new AppError("invalid_value", `--deadline "${deadline}": give seconds, as 600.`);
+  }
+  const id = await idOf(heddle, command.args[0] ?? "");
+  const deadlineSeconds = deadline === undefined ? undefined : Number(deadline);
+  const { name, status, jobs } = await heddle.workers.drain(id, { deadlineSeconds });
+  messages.write(`${name} is ${status}; what still runs is ended at ${jobs?.drain_by ?? "once"}\n`);
+  return 0;
+}
+
+/** `heddle workers resume <worker>`. */
+export async function resumeWorker(command: Command): Promise<number> {
+  const { heddle, messages } = commandContext(command);
+  const { name, status } = await heddle.workers.resume(await idOf(heddle, command.args[0] ?? ""));
+  messages.write(`${name} is ${status}\n`);
+  return 0;
+}
+
+/** The id of the one node that has this id or name. */
+async function idOf(heddle: Heddle, given: string): Promise<string> {
+  const workers = await heddle.workers.list();
+  if (workers.some(({ id }) => id === given)) return given;
+  const named = workers.filter(({ name }) => name === given);
+  if (named.length === 1) return named[0]!.id;
+  const message =
+    named.length === 0
+      ? `No worker has the id or name ${given}. \`heddle workers list\` shows them.`
+      : `${named.length} workers have the name ${given}: give an id.`;
+  throw new AppError(named.length === 0 ? "not_found" : "conflict", message);
+}
+
 /** Devices that do not exist are said to be so, and sick ones are counted. */
-function gpus(worker: JsonFields): string {
-  const devices = recordsOf(worker["gpus"]);
-  const sick = devices.filter((gpu) => textOf(gpu["fault"]) !== "").length;
+function gpus({ gpus: devices }: Worker): string {
+  const sick = devices.filter((gpu) => gpu.fault !== null).length;
   return [
     String(devices.length),
-    ...(devices.length > 0 ? [textOf(devices[0]?.["name"])] : []),
-    ...(devices.some((gpu) => gpu["simulated"] === true) ? ["(simulated)"] : []),
+    ...(devices[0] ? [devices[0].name] : []),
+    ...(devices.some((gpu) => gpu.simulated) ? ["(simulated)"] : []),
     ...(sick > 0 ? [`${sick} sick`] : []),
   ].join(" ");
 }
 
-function percent(value: unknown): string {
-  const number = numberOf(value);
-  return number === undefined ? "" : `${Math.round(number)} %`;
+function percent(value: number | null | undefined): string {
+  return typeof value === "number" ? `${Math.round(value)} %` : "";
 }
 
-function models(worker: JsonFields): string {
-  return recordsOf(worker["replicas"])
-    .map((replica) => `${textOf(replica["deployment"])}:${textOf(replica["phase"])}`)
-    .join(" ");
+function models({ replicas = [] }: Worker): string {
+  return replicas.map(({ deployment, phase }) => `${deployment}:${phase}`).join(" ");
 }

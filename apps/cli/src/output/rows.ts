@@ -32,6 +32,17 @@ export function printRows<T>(
     );
 }
 
+/** Prints one record whole, or its name alone. */
+export function printRecord(
+  record: unknown,
+  name: string,
+  format: Exclude<OutputFormat, "table" | "wide">,
+  out: Terminal,
+): void {
+  if (format === "json") out.write(`${JSON.stringify(record, null, 2)}\n`);
+  else out.write(`${format === "yaml" ? toYaml(record) : name}\n`);
+}
+
 function table<T>(rows: readonly T[], columns: readonly Column<T>[], out: Terminal): string {
   const cells = rows.map((row) => columns.map(({ value }) => value(row) || "-"));
   const headers = columns.map(({ header }) => header);

@@ -134,9 +134,10 @@ test("a worker that stops reporting gets no new calls and is dropped", async () 
   await cluster.workersReady("m", 1);
   worker.kill("SIGSTOP");
   await eventually("the silent node is dropped", () => cluster.link.directory.nodes().length === 0);
-  await expect(cluster.start("m", "@tokens=1")).rejects.toMatchObject({ code: "unavailable" });
+  // It may be on its way back, so that a call waits for it.
+  const waiting = cluster.start("m", "@tokens=1");
   worker.kill("SIGCONT");
-  await cluster.workersReady("m", 1);
+  await waiting;
 });
 
 test("the directory tells the node's machine, address and replicas", async () => {

@@ -20,6 +20,8 @@ export type RegistryChange = "nodes" | "room";
 
 /** After so many intervals without a heartbeat a node is gone. */
 const goneIntervals = 10;
+/** For so many intervals a worker that left is waited for: its process may be started again. */
+const returnIntervals = 30;
 /** Nodes that may be attached at once. */
 const maxNodes = 4_096;
 
@@ -40,10 +42,13 @@ export class NodeRegistry implements NodeDirectory {
   readonly #retired = new Map<string, WorkerLink>();
   readonly #listeners = new Set<(change: RegistryChange) => void>();
   readonly #sweep: NodeJS.Timeout;
+  /** At first when this master began: until then nobody could attach. */
+  #workerLeftAtMs: number;
   workersLost = 0;
 
   constructor(options: RegistryOptions) {
     this.#options = options;
+    this.#workerLeftAtMs = options.clock.monotonicMs();
     this.#sweep = setInterval(() => this.#dropSilent(), options.heartbeatIntervalMs);
     this.#sweep.unref();
   }
@@ -67,9 +72,11 @@ export class NodeRegistry implements NodeDirectory {
     return found;
   }
 
-  hasWorkers(): boolean {
+  /** Whether a worker is attached, or one that was a short while ago may be on its way back. */
+  expectsWorkers(): boolean {
     for (const { node } of this.#nodes.values()) if (isHeard(node)) return true;
-    return false;
+    const { clock, heartbeatIntervalMs } = this.#options;
+    return clock.monotonicMs() - this.#workerLeftAtMs < returnIntervals * heartbeatIntervalMs;
   }
 
   /** The workers with a replica of the deployment: those whose heartbeats come, and the others. */
@@ -192,6 +199,7 @@ export class NodeRegistry implements NodeDirectory {
     this.#nodes.delete(node.id);
     this.#index.remove(node);
     this.#options.log.info({ node: node.id, name: node.register.name }, "a node left");
+    if (node.link) this.#workerLeftAtMs = this.#options.clock.monotonicMs();
     node.link?.retire();
     for (const [incarnation, link] of this.#retired) {
       if (link.closed) this.#retired.delete(incarnation);

@@ -53,11 +53,11 @@ export class RegistryReplicas implements ReplicaSource {
       const broken = failed.every((state) => state && isPermanent(state));
       return { known: true, loading: false, broken, message };
     }
-    if (!this.#registry.hasWorkers()) {
+    if (!this.#registry.expectsWorkers()) {
       const message = `no worker is attached that could run ${deployment}: start one`;
       return { known: true, loading: false, message };
     }
-    // Attached workers without a replica: placement is about to give them one.
+    // Workers without a replica: placement is about to give them one.
     return { known: true, loading: true, message: `${deployment} is about to be placed` };
   }
 

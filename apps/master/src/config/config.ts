@@ -12,6 +12,8 @@ export interface MasterConfig {
   readonly httpPort: number;
   readonly grpcHost: string;
   readonly grpcPort: number;
+  /** Where the other masters' connections are taken, on the gRPC host; 0 takes a free port. */
+  readonly raftPort: number;
   /** Holds the token that nodes attach with; made in the data directory where absent. */
   readonly clusterTokenFile: string;
   /** Holds the text of the admin key that an empty cluster starts with; made where absent. */
@@ -64,6 +66,7 @@ const SETTINGS = {
   "http-port": ["HEDDLE_HTTP_PORT", "8080", "port of the HTTP APIs; 0 takes a free one"],
   "grpc-host": ["HEDDLE_GRPC_HOST", "127.0.0.1", "address for the cluster's nodes"],
   "grpc-port": ["HEDDLE_GRPC_PORT", "8081", "port for the cluster's nodes; 0 takes a free one"],
+  "raft-port": ["HEDDLE_RAFT_PORT", "0", "port for the other masters; 0 takes a free one"],
   "cluster-token-file": ["HEDDLE_CLUSTER_TOKEN_FILE", "", "file with the token of the nodes"],
   "ca-file": ["HEDDLE_CA_FILE", "", "file with the key and certificate that sign the nodes' own"],
   "join-token-file": ["HEDDLE_JOIN_TOKEN_FILE", "", "file with a token to join with, under --tls"],
@@ -112,6 +115,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     httpPort: whole("http-port", 0, 65_535),
     grpcHost: values["grpc-host"],
     grpcPort: whole("grpc-port", 0, 65_535),
+    raftPort: whole("raft-port", 0, 65_535),
     clusterTokenFile: values["cluster-token-file"] || join(dataDirectory, "cluster-token"),
     bootstrapKeyFile: values["bootstrap-key-file"] || undefined,
     profile: (values.profile || undefined) as CatalogProfile | undefined,

@@ -49,10 +49,28 @@ describe("three masters", { timeout: 180_000 }, () => {
     expect(refused.status).toBe(503);
     expect(await refused.json()).toMatchObject({ code: "unavailable", retryable: true });
     expect(await group.keyNames("master-3")).toContain("kept");
+    const health = await group.request("master-3", "GET", "/health/detailed");
+    const degraded = { status: "degraded", detail: expect.stringContaining("no leader") };
+    expect(await health.json()).toMatchObject({
+      status: "degraded",
+      components: { control: degraded },
+    });
     await group.start("master-1");
     await group.leader();
     await group.createKey("master-3", "made");
     expect(await group.keyNames("master-3")).not.toContain("lost");
+  });
+
+  it("keep their leader while its main thread is blocked", async () => {
+    group = new MasterGroup(3);
+    await group.startAll();
+    const leader = await group.leader();
+    const { term } = await group.status(leader);
+    group.block(leader);
+    // Three times what it takes the others to elect a new leader when theirs is silent.
+    await group.status(leader);
+    expect(await group.leader()).toBe(leader);
+    expect((await group.status(leader)).term).toBe(term);
   });
 
   it("have their state after all of them were killed", async () => {

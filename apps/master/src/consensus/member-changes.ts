@@ -1,9 +1,9 @@
 import { toAppError } from "@heddle/base/errors";
-import type { RaftReplica } from "@heddle/consensus/raft-replica";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
 import type { IntroductionReply } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { FullIdentity } from "./identity.ts";
+import type { ThreadedReplica } from "./thread/threaded-replica.ts";
 
 /**
  * Answers a master without state that asks a member for its place. One that the group knows gets its
@@ -13,10 +13,12 @@ import type { FullIdentity } from "./identity.ts";
  */
 export async function memberChanges<Reply>(
   own: FullIdentity,
-  replica: RaftReplica<Reply>,
+  replica: ThreadedReplica<Reply>,
   from: Introduction__Output,
   log: NodeLog,
 ): Promise<IntroductionReply> {
+  // Two that join one after the other must not be given one id.
+  await replica.refresh();
   const { name, nonce, cluster } = own;
   const members = [...replica.members];
   const lastId = replica.nextMemberId - 1;

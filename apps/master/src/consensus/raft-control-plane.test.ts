@@ -1,15 +1,26 @@
+import { once } from "node:events";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { connect as connectTls } from "node:tls";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { createLogger } from "@heddle/observability/logger";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { Peer } from "@heddle/rpc/peer";
+import {
+  createAuthority,
+  requestCertificate,
+  signNode,
+} from "@heddle/rpc/pki/certificate-authority";
+import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
+import { locateMethod } from "@heddle/rpc/proto";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { eventually } from "../../test/master-group.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { RaftControlPlane } from "./raft-control-plane.ts";
 
-const credentials = { clusterToken: "a-token-for-tests-only" };
+const byToken: NodeCredentials = { clusterToken: "a-token-for-tests-only" };
 const logger = createLogger({ service: "master-test", level: "silent" });
 
 interface Opened {
@@ -40,7 +51,7 @@ async function open(
   name: string,
   server: BoundServer,
   peers: ReadonlyMap<string, string>,
-  { directoryName = name, signal = new AbortController().signal } = {},
+  { directoryName = name, signal = new AbortController().signal, credentials = byToken } = {},
 ): Promise<Opened> {
   const directory = join(folder, directoryName);
   await mkdir(directory, { recursive: true });
@@ -62,13 +73,16 @@ async function open(
   }
 }
 
-async function openGroup(count: number): Promise<Opened[]> {
-  const servers = new Map<string, BoundServer>();
-  for (let at = 1; at <= count; at++) {
-    servers.set(`m${at}`, await bindServer({ host: "127.0.0.1", port: 0, credentials }));
-  }
-  const peers = new Map([...servers].map(([name, { address }]) => [name, address]));
-  return Promise.all([...servers].map(([name, server]) => open(name, server, peers)));
+/** So many members, or one for each of the credentials. */
+async function openGroup(each: number | readonly NodeCredentials[]): Promise<Opened[]> {
+  const all = typeof each === "number" ? new Array<NodeCredentials>(each).fill(byToken) : each;
+  const bind = (credentials: NodeCredentials) =>
+    bindServer({ host: "127.0.0.1", port: 0, credentials });
+  const servers = await Promise.all(all.map(bind));
+  const peers = new Map(servers.map(({ address }, at) => [`m${at + 1}`, address]));
+  return Promise.all(
+    servers.map((server, at) => open(`m${at + 1}`, server, peers, { credentials: all[at] })),
+  );
 }
 
 const keyOf = (id: string): ApiKeyRecord => ({
@@ -112,7 +126,7 @@ test("a master whose state came apart from the others' ends", async () => {
 });
 
 test("a master joins a group although another one that looks for it was given another list", async () => {
-  const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials });
+  const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials: byToken });
   const [one, two, three] = [await bind(), await bind(), await bind()];
   await open("m1", one, new Map([["m1", one.address]]));
   const stop = new AbortController();
@@ -134,7 +148,7 @@ test("a master joins a group although another one that looks for it was given an
 });
 
 test("another master's directory, and one whose log is gone, are refused", async () => {
-  const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials });
+  const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials: byToken });
   const server = await bind();
   const only = await open("m1", server, new Map([["m1", server.address]]));
   await only.plane.propose(create("aaaaaaaa"));
@@ -154,7 +168,7 @@ test("another master's directory, and one whose log is gone, are refused", async
 });
 
 test("masters of a new group that were given different lists say so and end", async () => {
-  const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials });
+  const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials: byToken });
   const [one, two] = [await bind(), await bind()];
   const both = new Map([
     ["m1", one.address],
@@ -178,3 +192,46 @@ async function rejection(promise: Promise<unknown>): Promise<string> {
     (error: Error) => error.message,
   );
 }
+
+test("masters under TLS agree, and the Raft thread shows a renewed certificate", async () => {
+  const authority = await createAuthority();
+  const certificate = async (name: string): Promise<TlsIdentity> => {
+    const { privateKey, csr } = await requestCertificate();
+    const signed = await signNode(authority, csr, { role: "master", name }, 3_600_000);
+    return new TlsIdentity({ authority: authority.certificate, certificate: signed, privateKey });
+  };
+  const [one, two] = [await certificate("m1"), await certificate("m2")];
+  const [first, second] = await openGroup([one, two].map((tls) => ({ clusterToken: "", tls })));
+  if (!first || !second) throw new Error("two were to start");
+  await first.plane.propose(create("aaaaaaaa"));
+  await second.plane.readBarrier();
+  expect(second.plane.state.keys.size).toBe(1);
+  const peer = new Peer(second.server.address, { clusterToken: "", tls: one });
+  const { port } = await peer.unary(locateMethod, {}, { deadlineMs: 10_000 });
+  peer.close();
+  const shown = async (): Promise<string> => {
+    const socket = connectTls({ port, ...one.secureContext, rejectUnauthorized: false });
+    await once(socket, "secureConnect");
+    const { serialNumber } = socket.getPeerCertificate();
+    socket.destroy();
+    return serialNumber;
+  };
+  const before = await shown();
+  two.update((await certificate("m2")).material);
+  await eventually("the new one is shown", async () => (await shown()) !== before);
+  await second.plane.propose(create("bbbbbbbb"));
+});
+
+test("the counts of the Raft thread and of the main thread are told as one", async () => {
+  const [only] = await openGroup(1);
+  if (!only) throw new Error("one was to start");
+  for (let at = 0; at < 5; at++) await only.plane.propose(create(`cccccc${10 + at}`));
+  const { content, index } = await only.plane.takeBackup(false);
+  for await (const _ of content);
+  const { proposals, proposalsFailed, elections, snapshotsTaken, appends } = only.plane.counts();
+  // The first of the two snapshots is the new group's.
+  expect([proposals, proposalsFailed, elections, snapshotsTaken]).toEqual([5, 0, 1, 2]);
+  expect(appends.counts.reduce((sum, count) => sum + count)).toBeGreaterThanOrEqual(5);
+  expect(appends.sumSeconds).toBeGreaterThan(0);
+  expect(index).toBe(only.plane.status().snapshotIndex);
+});

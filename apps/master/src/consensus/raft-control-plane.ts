@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import { RaftReplica } from "@heddle/consensus/raft-replica";
+import type { Member } from "@heddle/consensus/ports";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
 import type { KeptAnswer } from "@heddle/control/idempotency";
@@ -8,8 +8,9 @@ import type { LogCommand } from "@heddle/control/replicated-control";
 import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { Peer } from "@heddle/rpc/peer";
+import { progressMethod } from "@heddle/rpc/proto";
 import type { BoundServer } from "@heddle/rpc/server";
-import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import type {
   ControlGroup,
   ControlPlane,
@@ -25,10 +26,9 @@ import { type FullIdentity, isFull, startIdentity, writeIdentity } from "./ident
 import { type Backup, takeBackup } from "./live-backup.ts";
 import { memberChanges } from "./member-changes.ts";
 import { RaftService } from "./raft-service.ts";
-import { RaftTransport } from "./raft-transport.ts";
 import { RemovalWatch } from "./removal-watch.ts";
 import { ReplicaCounts } from "./replica-counts.ts";
-import { startTicks, type Ticks } from "./ticks.ts";
+import { ThreadedReplica } from "./thread/threaded-replica.ts";
 
 export interface RaftControlPlaneOptions {
   /** The directory, which this process holds by `lock`; both are let go of at the end. */
@@ -39,6 +39,8 @@ export interface RaftControlPlaneOptions {
   readonly peers: ReadonlyMap<string, string>;
   readonly credentials: NodeCredentials;
   readonly server: BoundServer;
+  /** Where the other masters' connections are taken, on the server's host; 0 for any free port. */
+  readonly raftPort?: number | undefined;
   readonly logger: Logger;
   /** Called when this master must end: its disk failed, or its state differs from the others'. */
   readonly onFatal: (error: AppError) => void;
@@ -51,12 +53,7 @@ export interface RaftControlPlaneOptions {
   readonly hashEveryCommands?: number | undefined;
 }
 
-const TICK_MS = 50;
-/** 100 ms between heartbeats, 700 to 1,400 ms of silence until an election. */
-const HEARTBEAT_TICKS = 2;
-const ELECTION_TICKS = 14;
-/** 10 s: longer than any election that can succeed. */
-const REQUEST_TICKS = 200;
+const progressDeadlineMs = 1_000;
 /** A removed leader tells the others what is committed, and hands over; two round trips suffice. */
 const HAND_OVER_MS = 1_000;
 
@@ -71,11 +68,10 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   readonly #hashCheck = new HashCheck();
   readonly #counts = new ReplicaCounts();
   readonly #machine: ControlMachine;
-  readonly #transport: RaftTransport;
-  #replica: RaftReplica<ControlReply> | undefined;
-  #ticks: Ticks | undefined;
+  #replica: ThreadedReplica<ControlReply> | undefined;
   #watch: RemovalWatch | undefined;
   #fault: AppError | undefined;
+  readonly #removed = Promise.withResolvers<void>();
 
   private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
     this.#options = options;
@@ -84,8 +80,6 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       (entry) => this.#onEntry(entry),
       () => this.#counts.snapshotsTaken++,
     );
-    const { credentials, peers: addresses, logger: log } = options;
-    this.#transport = new RaftTransport({ identity, credentials, addresses, log });
   }
 
   /**
@@ -155,30 +149,44 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   status(): GroupStatus {
-    const { id, ...rest } = this.#running.status();
-    const connected = (member: number) => member === id || this.#transport.isConnected(member);
+    const { connected, roster: _, nextMemberId: __, counts: ___, ...rest } = this.#running.status();
+    const isConnected = (member: number) => member === rest.id || connected.includes(member);
     return {
       ...rest,
-      id,
       cluster: this.#identity.cluster,
       stateHash: this.#machine.control.hash,
       commands: this.#machine.control.commands,
-      members: rest.members.map((member) => ({ ...member, connected: connected(member.id) })),
+      members: rest.members.map((member) => ({ ...member, connected: isConnected(member.id) })),
     };
   }
 
   async progress(): Promise<readonly MemberProgress[]> {
     const { leader, role } = this.#running.status();
     if (role === "leader") return this.#ownProgress();
-    return leader === undefined ? [] : this.#transport.askProgress(leader);
+    return leader === undefined ? [] : this.#askProgress(leader);
   }
 
-  #ownProgress(): MemberProgress[] {
+  async #ownProgress(): Promise<MemberProgress[]> {
+    await this.#running.refresh();
     const { role, members } = this.#running.status();
     if (role !== "leader") throw new AppError("unavailable", "this master does not lead");
     return members.flatMap(({ id, match, active }) =>
       match === undefined ? [] : [{ id, match, active: active === true }],
     );
+  }
+
+  async #askProgress(leader: number): Promise<readonly MemberProgress[]> {
+    const { peers, credentials } = this.#options;
+    const member = this.#running.members.find(({ id }) => id === leader);
+    const address = member && (peers.get(member.name) ?? member.address);
+    if (!address) throw new AppError("unavailable", "the leader's address is unknown");
+    const peer = new Peer(address, credentials);
+    try {
+      const { members } = await peer.unary(progressMethod, {}, { deadlineMs: progressDeadlineMs });
+      return members;
+    } finally {
+      peer.close();
+    }
   }
 
   async transferLeadership(name: string | undefined): Promise<void> {
@@ -200,7 +208,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   counts(): RaftCounts {
-    return this.#counts.view();
+    return this.#counts.view(this.#running.status().counts);
   }
 
   async removeMember(name: string): Promise<void> {
@@ -209,74 +217,67 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     if (this.#running.members.length === 1) {
       throw new AppError("conflict", "The only master cannot be removed.");
     }
-    await this.#running.changeMembers([{ type: "removeNode", nodeId: member.id }]);
+    const changed = this.#running.changeMembers([{ type: "removeNode", nodeId: member.id }]);
+    // Of its own removal it may hear from the others only, and never by its log.
+    await (member.id === this.#identity.id
+      ? Promise.race([changed, this.#removed.promise])
+      : changed);
   }
 
   async close(): Promise<void> {
-    this.#ticks?.stop();
     this.#watch?.stop();
     await this.#replica?.stop();
-    this.#transport.close();
     await this.#options.lock.close();
   }
 
-  get #running(): RaftReplica<ControlReply> {
+  get #running(): ThreadedReplica<ControlReply> {
     if (!this.#replica) throw new Error("the replica is used before it was opened");
     return this.#replica;
   }
 
   async #start(service: RaftService): Promise<void> {
-    const { directory, segmentBytes, snapshotEntries, logger } = this.#options;
-    const { id, cluster, incarnation, beginning } = this.#identity;
-    // A joining member knows the others by hearsay until their snapshot or log comes.
-    this.#transport.setMembers(beginning?.members.filter((member) => member.id !== id) ?? []);
-    const replica = await RaftReplica.open<ControlReply>({
-      id,
-      incarnation,
-      storage: {
-        files: this.#counts.measure(nodeStorageFiles),
-        directory,
-        owner: { cluster, node: String(id) },
-        segmentBytes,
-        onDamaged: (error) => logger.error({ err: error }, "a snapshot is damaged"),
-      },
+    const { directory, server, credentials, peers: addresses, logger } = this.#options;
+    const { segmentBytes, snapshotEntries, raftPort = 0 } = this.#options;
+    const host = server.address.slice(0, server.address.lastIndexOf(":"));
+    const { replica, port } = await ThreadedReplica.open<ControlReply>({
+      ...{ identity: this.#identity, directory, credentials, addresses },
+      ...{ segmentBytes, snapshotEntries },
+      listen: { host, port: raftPort },
       machine: this.#machine,
-      transport: this.#transport,
-      random: Math.random,
-      firstMembers: beginning?.kind === "first" ? beginning.members : undefined,
-      isJoining: beginning !== undefined,
-      electionTicks: ELECTION_TICKS,
-      heartbeatTicks: HEARTBEAT_TICKS,
-      requestTicks: REQUEST_TICKS,
-      snapshotEntries,
-      yieldToLoop: () => new Promise((resolve) => setImmediate(resolve)),
+      log: logger,
       onFatal: (error) => this.#fail(error),
       onRemoved: () => this.#onRemoved(),
-      trace: (event) => {
-        if (event.kind !== "roleChanged") return;
-        if (event.role === "candidate") this.#counts.elections++;
-        logger.info({ ...event }, "the role in the group changed");
-      },
     });
     this.#replica = replica;
     // From here on an empty log would be a lost one; a joining member may be empty once more.
-    if (beginning?.kind === "first") {
+    if (this.#identity.beginning?.kind === "first") {
       await writeIdentity(directory, { ...this.#identity, beginning: undefined });
     }
-    this.#transport.receiveWith(replica);
     service.serve({
-      transport: this.#transport,
+      port,
       introduce: (from) => memberChanges(this.#identity, replica, from, logger),
       progress: () => this.#ownProgress(),
     });
-    this.#ticks = startTicks(TICK_MS, (ticks) => replica.tick(ticks));
     this.#watch = new RemovalWatch({
       identity: this.#identity,
-      credentials: this.#options.credentials,
+      credentials,
       hasLeader: () => replica.status().leader !== undefined,
-      others: () => this.#transport.membersNow(),
+      others: () => this.#othersNow(),
       onRemoved: () => this.#onRemoved(),
     });
+  }
+
+  /** The other members, each with the address at which it is reached now. */
+  #othersNow(): Member[] {
+    const { members } = this.#running;
+    // A joining member knows the others by hearsay until their snapshot or log comes.
+    const known = members.length > 0 ? members : (this.#identity.beginning?.members ?? []);
+    return known
+      .filter(({ id }) => id !== this.#identity.id)
+      .map((member) => ({
+        ...member,
+        address: this.#options.peers.get(member.name) ?? member.address,
+      }));
   }
 
   /** From here on it takes no changes; the replica runs on for as long as its successor needs. */
@@ -285,6 +286,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     const message = `This master was removed from the group and ends. To have it join anew, empty ${this.#options.directory} and start it again.`;
     const error = new AppError("member_removed", message);
     this.#fault = error;
+    this.#removed.resolve();
     setTimeout(() => this.#options.onRemoved(error), HAND_OVER_MS);
   }
 
@@ -327,7 +329,6 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   #fail(error: AppError): void {
     if (this.#fault) return;
     this.#fault = error;
-    this.#ticks?.stop();
     this.#options.onFatal(error);
   }
 }

@@ -2,19 +2,19 @@ import type { Server, ServerUnaryCall, sendUnaryData } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
 import type { IntroductionReply } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
-import type { MemberProgress } from "@heddle/contracts/generated/heddle/v1/MemberProgress";
+import type { LocateReply } from "@heddle/contracts/generated/heddle/v1/LocateReply";
 import type { ProgressReply } from "@heddle/contracts/generated/heddle/v1/ProgressReply";
-import type { SnapshotReply } from "@heddle/contracts/generated/heddle/v1/SnapshotReply";
 import { raftService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
-import type { ExchangeStream, RaftTransport, SnapshotStream } from "./raft-transport.ts";
+import type { MemberProgress } from "../ports.ts";
 
-/** What answers the other masters' calls; the transport is there once the group is found. */
+/** What answers the other masters' calls; the port is there once the group is found. */
 export interface RaftHandlers {
-  readonly transport?: RaftTransport;
+  /** Where this master's transport listens. */
+  readonly port?: number;
   introduce(from: Introduction__Output): IntroductionReply | Promise<IntroductionReply>;
-  /** Throws `unavailable` on a master that does not lead. */
-  progress?(): readonly MemberProgress[];
+  /** Rejects with `unavailable` on a master that does not lead. */
+  progress?(): Promise<readonly MemberProgress[]>;
 }
 
 /** The masters' calls to each other, on the server that the cluster's nodes use too. */
@@ -23,16 +23,10 @@ export class RaftService {
 
   constructor(server: Server) {
     server.addService(raftService, {
-      exchange: (stream: ExchangeStream) => {
-        const transport = this.#handlers?.transport;
-        if (transport) transport.serveExchange(stream);
-        else stream.emit("error", toStatus(starting()));
-      },
-      installSnapshot: (stream: SnapshotStream, reply: sendUnaryData<SnapshotReply>) => {
-        this.#installSnapshot(stream).then(
-          () => reply(null, {}),
-          (error: unknown) => reply(toStatus(error)),
-        );
+      locate: (_call: unknown, reply: sendUnaryData<LocateReply>) => {
+        const port = this.#handlers?.port;
+        if (port === undefined) reply(toStatus(starting()));
+        else reply(null, { port });
       },
       introduce: (
         call: ServerUnaryCall<Introduction__Output, IntroductionReply>,
@@ -44,11 +38,10 @@ export class RaftService {
         );
       },
       progress: (_call: unknown, reply: sendUnaryData<ProgressReply>) => {
-        try {
-          reply(null, { members: [...(this.#handlers?.progress?.() ?? [])] });
-        } catch (error) {
-          reply(toStatus(error));
-        }
+        this.#progress().then(
+          (members) => reply(null, { members: [...members] }),
+          (error: unknown) => reply(toStatus(error)),
+        );
       },
     });
   }
@@ -58,10 +51,8 @@ export class RaftService {
     this.#handlers = handlers;
   }
 
-  async #installSnapshot(stream: SnapshotStream): Promise<void> {
-    const transport = this.#handlers?.transport;
-    if (!transport) throw starting();
-    await transport.serveSnapshot(stream);
+  async #progress(): Promise<readonly MemberProgress[]> {
+    return (await this.#handlers?.progress?.()) ?? [];
   }
 
   async #introduce(from: Introduction__Output): Promise<IntroductionReply> {

@@ -108,15 +108,15 @@ export class ClusterReport {
     const { directory, inFlight, dataDirectory, version } = this.#parts;
     const workers = directory.nodes().filter((node) => node.kind === "worker");
     const disk = await statfs(dataDirectory);
-    const control = this.#parts.control.fault?.message;
+    const control = controlHealth(this.#parts.control);
     return {
-      status: control === undefined ? "ok" : "unavailable",
+      status: control.status,
       timestamp: new Date().toISOString(),
       version,
       uptime_seconds: this.uptimeSeconds,
       components: {
         api: { status: inFlight.closing ? "draining" : "ok", in_flight: inFlight.size },
-        control: { status: control === undefined ? "ok" : "unavailable", detail: control ?? "" },
+        control,
         workers: { status: workers.length > 0 ? "ok" : "degraded", attached: workers.length },
       },
       resource_usage: {
@@ -211,4 +211,14 @@ function cpuTimes(): { busy: number; total: number } {
 
 function percent(part: number, whole: number): number {
   return whole > 0 ? Math.round((part / whole) * 1000) / 10 : 0;
+}
+
+/** Without a leader inference goes on and changes are refused: that is not ready's business. */
+function controlHealth({ fault, group }: ControlPlane) {
+  if (fault) return { status: "unavailable", detail: fault.message };
+  if (!group || group.status().leader !== undefined) return { status: "ok", detail: "" };
+  return {
+    status: "degraded",
+    detail: "there is no leader: changes are refused until there is one",
+  };
 }

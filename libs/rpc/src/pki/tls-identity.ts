@@ -1,5 +1,5 @@
 import { X509Certificate } from "node:crypto";
-import type { PeerCertificate } from "node:tls";
+import type { PeerCertificate, SecureContextOptions } from "node:tls";
 import {
   type ChannelCredentials,
   credentials,
@@ -33,6 +33,7 @@ export class TlsIdentity {
   #material: TlsMaterial;
   readonly #identityListeners = new Set<IdentityListener>();
   readonly #authorityListeners = new Set<AuthorityListener>();
+  readonly #updateListeners = new Set<() => void>();
 
   constructor(material: TlsMaterial) {
     this.#material = material;
@@ -47,6 +48,19 @@ export class TlsIdentity {
   update(material: TlsMaterial): void {
     this.#material = material;
     for (const listener of this.#identityListeners) listener(this.#identityUpdate);
+    for (const listener of this.#updateListeners) listener();
+  }
+
+  /** Tells of each replacement from now on, until the function that it returns is called. */
+  onUpdate(listener: () => void): () => void {
+    this.#updateListeners.add(listener);
+    return () => this.#updateListeners.delete(listener);
+  }
+
+  /** For connections that are not gRPC's, on which both sides show a certificate. */
+  get secureContext(): SecureContextOptions {
+    const { authority, certificate, privateKey } = this.#material;
+    return { ca: authority, cert: certificate, key: privateKey, minVersion: "TLSv1.3" };
   }
 
   /** For a connection to a node of that role; another one's certificate ends the handshake. */

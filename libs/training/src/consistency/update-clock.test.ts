@@ -36,6 +36,16 @@ describe("bsp", () => {
     expect(clock.accept(1, 2)).toEqual([0, 1]);
   });
 
+  it("waits again for a part that was taken back", () => {
+    const clock = new UpdateClock({ kind: "bsp" }, 2, 3);
+    clock.accept(0, 4);
+    expect(clock.clockOf(0)).toBe(4);
+    clock.withdraw(0);
+    expect([clock.clockOf(0), clock.clockOf(9)]).toEqual([3, undefined]);
+    expect(clock.accept(1, 4)).toEqual([]);
+    expect(clock.accept(0, 4)).toEqual([0, 1]);
+  });
+
   it("goes on from a checkpoint's version", () => {
     const clock = new UpdateClock({ kind: "bsp" }, 1, 7);
     expect(clock.judge(0, 7)).toBe("repeated");

@@ -49,6 +49,11 @@ export class UpdateClock {
     return this.#stragglers;
   }
 
+  /** How often a rank has pushed; undefined where it is not of the job. */
+  clockOf(rank: number): number | undefined {
+    return this.#gone.has(rank) ? undefined : this.#clocks.get(rank);
+  }
+
   /** Judges push number `clock` of a rank before any of its bytes is used. */
   judge(rank: number, clock: number): PartFate {
     const latest = this.#clocks.get(rank);
@@ -102,6 +107,11 @@ export class UpdateClock {
       ([other, clock]) => clock > this.#version && !this.#gone.has(other),
     );
     return this.#update(some && this.waitingFor().length === 0);
+  }
+
+  /** Under bsp: takes back a part of the update to come, which its worker must push again. */
+  withdraw(rank: number): void {
+    this.#clocks.set(rank, this.#version);
   }
 
   /** A worker joins, or comes back, between two updates. */

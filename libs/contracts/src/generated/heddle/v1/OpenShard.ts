@@ -13,6 +13,7 @@ export interface OpenShard {
   'consistency'?: (_heddle_v1_Consistency | null);
   'workers'?: (number);
   'jobToken'?: (Buffer | Uint8Array | string);
+  'servers'?: (string)[];
 }
 
 export interface OpenShard__Output {
@@ -23,4 +24,5 @@ export interface OpenShard__Output {
   'consistency': (_heddle_v1_Consistency__Output | null);
   'workers': (number);
   'jobToken': (Buffer);
+  'servers': (string)[];
 }

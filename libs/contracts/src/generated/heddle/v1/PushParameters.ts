@@ -9,8 +9,8 @@ export interface PushParameters {
   'clock'?: (number | string | Long);
   'weight'?: (number | string);
   'learningRate'?: (number | string);
-  'source'?: (string);
-  'part'?: (string);
+  'sources'?: (string)[];
+  'squares'?: (number | string);
 }
 
 export interface PushParameters__Output {
@@ -19,6 +19,6 @@ export interface PushParameters__Output {
   'clock': (number);
   'weight': (number);
   'learningRate': (number);
-  'source': (string);
-  'part': (string);
+  'sources': (string)[];
+  'squares': (number);
 }

@@ -6,10 +6,12 @@ export interface RestoreShard {
   'open'?: (_heddle_v1_OpenShard | null);
   'name'?: (string);
   'sources'?: (string)[];
+  'pieces'?: (number);
 }
 
 export interface RestoreShard__Output {
   'open': (_heddle_v1_OpenShard__Output | null);
   'name': (string);
   'sources': (string)[];
+  'pieces': (number);
 }

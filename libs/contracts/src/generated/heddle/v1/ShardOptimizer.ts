@@ -10,6 +10,7 @@ export interface ShardOptimizer {
   'epsilon'?: (number | string);
   'weightDecay'?: (number | string);
   'maxGradientNorm'?: (number | string);
+  'learningRate'?: (number | string);
 }
 
 export interface ShardOptimizer__Output {
@@ -21,4 +22,5 @@ export interface ShardOptimizer__Output {
   'epsilon': (number);
   'weightDecay': (number);
   'maxGradientNorm': (number);
+  'learningRate': (number);
 }

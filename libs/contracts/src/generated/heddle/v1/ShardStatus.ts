@@ -15,6 +15,9 @@ export interface ShardStatus {
   'bytesPulled'?: (number | string | Long);
   'dataAddress'?: (string);
   'dataSocket'?: (string);
+  'refusedStrangers'?: (number | string | Long);
+  'ready'?: (boolean);
+  'dataPath'?: (string);
 }
 
 export interface ShardStatus__Output {
@@ -29,4 +32,7 @@ export interface ShardStatus__Output {
   'bytesPulled': (number);
   'dataAddress': (string);
   'dataSocket': (string);
+  'refusedStrangers': (number);
+  'ready': (boolean);
+  'dataPath': (string);
 }

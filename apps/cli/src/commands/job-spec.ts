@@ -1,0 +1,86 @@
+import { readFile } from "node:fs/promises";
+import { text as readText } from "node:stream/consumers";
+import { AppError } from "@heddle/base/errors";
+import type { JobSpec } from "@heddle/client/views";
+import type { Command } from "commander";
+import { parseDocument } from "yaml";
+
+/** What a spec may be in characters; larger things belong into files and images. */
+const MAX_SPEC_CHARACTERS = 4_194_304;
+
+interface SpecFlags {
+  readonly name?: string;
+  readonly command?: string;
+  readonly image?: string;
+  readonly project?: string;
+  readonly queue?: string;
+  readonly tasks?: string;
+  readonly gpus?: string;
+  readonly cpus?: string;
+  readonly memoryGb?: string;
+  readonly priority?: string;
+}
+
+/** The spec of a file, of standard input or of flags alone; a flag beats the file. */
+export async function readJobSpec(command: Command): Promise<JobSpec> {
+  const [file] = command.args;
+  const flags = command.opts() as SpecFlags;
+  const spec = file === undefined ? {} : parseSpec(await readSource(file), file);
+  const own = given({
+    name: flags.name,
+    command: flags.command,
+    container_image: flags.image,
+    project: flags.project,
+    queue: flags.queue,
+    tasks: numberOf("--tasks", flags.tasks),
+  });
+  const resources = given({
+    gpu_count: numberOf("--gpus", flags.gpus),
+    cpu_cores: numberOf("--cpus", flags.cpus),
+    memory_gb: numberOf("--memory-gb", flags.memoryGb),
+    priority: numberOf("--priority", flags.priority),
+  });
+  if (file === undefined && flags.command === undefined && flags.image === undefined) {
+    const message = "There is nothing to run: give a spec's file, or --name and --command.";
+    throw new AppError("missing_required_parameter", message);
+  }
+  const all = { ...(spec["resources"] as object | undefined), ...resources };
+  const merged = { ...spec, ...own, ...(Object.keys(all).length > 0 ? { resources: all } : {}) };
+  // The cluster checks the whole of it, and names every fault at once.
+  return merged as unknown as JobSpec;
+}
+
+function given(values: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
+}
+
+function numberOf(flag: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  if (text.trim() !== "" && Number.isFinite(Number(text))) return Number(text);
+  throw new AppError("invalid_value", `${flag} "${text}": give a number.`);
+}
+
+async function readSource(file: string): Promise<string> {
+  try {
+    return file === "-" ? await readText(process.stdin) : await readFile(file, "utf8");
+  } catch (error) {
+    const message = `Could not read the spec ${file}: ${(error as Error).message}.`;
+    throw new AppError("invalid_value", message, { cause: error });
+  }
+}
+
+/** JSON is YAML too. Throws with the line at which it cannot be read. */
+function parseSpec(text: string, file: string): Record<string, unknown> {
+  const refuse = (why: string): never => {
+    throw new AppError("invalid_value", `${file === "-" ? "standard input" : file}: ${why}`);
+  };
+  if (text.length > MAX_SPEC_CHARACTERS) refuse(`more than ${MAX_SPEC_CHARACTERS} characters.`);
+  const document = parseDocument(text, { prettyErrors: true });
+  const [fault] = document.errors;
+  if (fault) refuse(fault.message.trim());
+  const value: unknown = document.toJS();
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    return refuse("expected the fields of one job, such as `name: hello` and `command: echo hi`.");
+  }
+  return { ...value };
+}

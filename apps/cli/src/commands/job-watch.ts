@@ -1,0 +1,75 @@
+import { isTerminalPhase } from "@heddle/client/job-stream";
+import type { Job, JobFailure, JobPhase } from "@heddle/client/views";
+import type { Command } from "commander";
+import { type CommandContext, commandContext } from "../command-context.ts";
+import { watchInterrupts } from "../interrupt.ts";
+import { JobProgressView } from "../output/job-progress.ts";
+import type { Terminal } from "../output/terminal.ts";
+
+/** The exit code of a command that waited for a job which did not succeed. */
+const JOB_FAILED = 8;
+
+/** `heddle jobs watch <id>`. */
+export function watchJob(command: Command): Promise<number> {
+  return followJob(commandContext(command), command.args[0] ?? "");
+}
+
+/** `heddle jobs wait <id>`. */
+export function waitForJob(command: Command): Promise<number> {
+  return endOfJob(commandContext(command), command.args[0] ?? "");
+}
+
+/** Shows each update of a job until it has ended: a live line on a terminal, else plain lines. */
+export async function followJob(context: CommandContext, id: string): Promise<number> {
+  const { heddle, data, messages, format } = context;
+  const interrupts = watchInterrupts();
+  const view = new JobProgressView(data);
+  let last: JobPhase | undefined;
+  let failure: JobFailure | null = null;
+  try {
+    for await (const update of heddle.jobs.stream(id, { signal: interrupts.signal })) {
+      if (format === "json") data.write(`${JSON.stringify(update)}\n`);
+      else view.update(update);
+      last = update.phase;
+      if (update.type === "state") failure = update.failure;
+    }
+  } finally {
+    view.end();
+    interrupts.release();
+  }
+  if (failure && format !== "json") tellFailure(failure, messages);
+  // A job whose updates are all known already told its end to somebody else.
+  if (last === undefined || !isTerminalPhase(last)) last = (await heddle.jobs.get(id)).phase;
+  return last === "SUCCEEDED" ? 0 : JOB_FAILED;
+}
+
+/** Waits without a word until the job has ended; then prints it. */
+export async function endOfJob(context: CommandContext, id: string): Promise<number> {
+  const { heddle, data, messages, format } = context;
+  const interrupts = watchInterrupts();
+  let job: Job;
+  try {
+    job = await heddle.jobs.wait(id, { signal: interrupts.signal });
+  } finally {
+    interrupts.release();
+  }
+  if (format === "json") data.write(`${JSON.stringify(job, null, 2)}\n`);
+  else messages.write(`${job.name} ${job.state}\n`);
+  if (job.failure && format !== "json") tellFailure(job.failure, messages);
+  return job.state === "succeeded" ? 0 : JOB_FAILED;
+}
+
+/** Why it failed, where, and its last words. */
+export function tellFailure(failure: JobFailure, out: Terminal): void {
+  const { reason, cause, message, rank, node, exit_code: code, signal } = failure;
+  const facts = [
+    ...(cause === null ? [] : [`after ${cause}`]),
+    ...(code === null ? [] : [`exit code ${code}`]),
+    ...(signal === null ? [] : [signal]),
+    ...(rank === null ? [] : [`rank ${rank}`]),
+    ...(node === null ? [] : [`on ${node}`]),
+  ];
+  const place = facts.length > 0 ? ` (${facts.join(", ")})` : "";
+  out.writeForeign(`${reason}${place}: ${message}\n`);
+  for (const line of failure.last_lines) out.writeForeign(`  ${line}\n`);
+}

@@ -1,0 +1,36 @@
+import { AppError } from "@heddle/base/errors";
+import type { QueueSettings } from "@heddle/client/queues";
+import type { Queue } from "@heddle/client/views";
+import type { Command } from "commander";
+import { commandContext } from "../command-context.ts";
+import { type Column, printRows } from "../output/rows.ts";
+
+const COLUMNS: readonly Column<Queue>[] = [
+  { header: "NAME", value: ({ name }) => name },
+  { header: "STRATEGY", value: ({ strategy }) => strategy },
+  { header: "LENGTH", value: ({ length }) => String(length) },
+  { header: "MAX LENGTH", value: ({ max_length: max }) => (max === null ? "" : String(max)) },
+];
+
+/** `heddle queues list`. */
+export async function listQueues(command: Command): Promise<number> {
+  const { heddle, data, format } = commandContext(command);
+  const queues: Queue[] = [];
+  for await (const queue of heddle.queues.list()) queues.push(queue);
+  printRows(queues, COLUMNS, format, data);
+  return 0;
+}
+
+/** `heddle queues set <name>`. */
+export async function setQueue(command: Command): Promise<number> {
+  const { heddle, data, format } = commandContext(command);
+  const flags = command.opts() as { strategy?: QueueSettings["strategy"]; maxLength?: string };
+  const { strategy, maxLength } = flags;
+  if (maxLength !== undefined && !/^\d{1,6}$/.test(maxLength)) {
+    throw new AppError("invalid_value", `--max-length "${maxLength}": give a whole number.`);
+  }
+  const max = maxLength === undefined ? {} : { max_length: Number(maxLength) };
+  const settings = { ...(strategy === undefined ? {} : { strategy }), ...max };
+  printRows([await heddle.queues.set(command.args[0] ?? "", settings)], COLUMNS, format, data);
+  return 0;
+}

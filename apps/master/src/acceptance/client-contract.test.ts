@@ -1,0 +1,147 @@
+import type { JobFigures } from "@heddle/client/cluster";
+import { Heddle } from "@heddle/client/heddle";
+import type {
+  DryRun,
+  Job,
+  JobExplanation,
+  JobSummary,
+  Model,
+  SubmittedJob,
+  Worker,
+} from "@heddle/client/views";
+import { afterAll, beforeAll, describe, expect, expectTypeOf, it } from "vitest";
+import { JobApi } from "../../test/job-api.ts";
+import type { viewExplanation } from "../jobs/explanation-view.ts";
+import type { jobFigures } from "../jobs/job-figures.ts";
+import type { viewJob, viewWholeJob } from "../jobs/job-view.ts";
+import type { dryRun, SubmittedJob as ToldJob } from "../jobs/submission.ts";
+import type { ModelView } from "../models/model-view.ts";
+import type { WorkerView } from "../operations/worker-view.ts";
+
+/** Routes of the client's own resources that it has no method for, and why. */
+const EXCLUDED: Readonly<Record<string, string>> = {
+  "POST /api/v1/models": "registering models is for the operator's command line",
+  "DELETE /api/v1/models/:id": "removing models is for the operator's command line",
+  "POST /api/v1/models/:id/pull": "pulling models is for the operator's command line",
+  "POST /api/v1/cluster/transfer": "an operator's change of the master group",
+  "POST /api/v1/cluster/snapshot": "an operator's change of the master group",
+  "GET /api/v1/cluster/backup": "the whole state with its secrets, for the operator",
+  "DELETE /api/v1/cluster/masters/:name": "an operator's change of the master group",
+  "GET /api/v1/cluster/settings": "the operator's settings, on the command line",
+  "GET /api/v1/cluster/settings/:name": "the operator's settings, on the command line",
+  "PUT /api/v1/cluster/settings/:name": "the operator's settings, on the command line",
+  "POST /api/v1/cluster/join-tokens": "made where nodes are set up, by the command line",
+};
+
+/** The first segments below /api/v1 that the client has a resource for. */
+const RESOURCES = new Set(["jobs", "workers", "queues", "models", "cluster"]);
+
+/** Every method of the client: its call, and the route that it must reach. */
+const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = {
+  "jobs.create": ["POST /api/v1/jobs", (heddle) => heddle.jobs.create(SPEC)],
+  "jobs.explain": [
+    "POST /api/v1/jobs",
+    (heddle) => heddle.jobs.explain({ ...SPEC, name: "other" }),
+  ],
+  "jobs.list": ["GET /api/v1/jobs", (heddle) => heddle.jobs.list({ limit: 1 }).page()],
+  "jobs.get": ["GET /api/v1/jobs/:id", ({ jobs }) => jobs.get("a b")],
+  "jobs.cancel": ["DELETE /api/v1/jobs/:id", ({ jobs }) => jobs.cancel("a b")],
+  "jobs.suspend": ["POST /api/v1/jobs/:id/suspend", ({ jobs }) => jobs.suspend("a b")],
+  "jobs.resume": ["POST /api/v1/jobs/:id/resume", ({ jobs }) => jobs.resume("a b")],
+  "jobs.logs": ["GET /api/v1/jobs/:id/logs", ({ jobs }) => jobs.logs("a b").next()],
+  "jobs.stream": ["GET /api/v1/jobs/:id/events", ({ jobs }) => jobs.stream("a b").next()],
+  "jobs.wait": ["GET /api/v1/jobs/:id/events", ({ jobs }) => jobs.wait("a b")],
+  "workers.list": ["GET /api/v1/workers", ({ workers }) => workers.list()],
+  "workers.get": ["GET /api/v1/workers/:id", ({ workers }) => workers.get("a b")],
+  "workers.drain": ["POST /api/v1/workers/:id/drain", ({ workers }) => workers.drain("a b")],
+  "workers.resume": ["POST /api/v1/workers/:id/resume", ({ workers }) => workers.resume("a b")],
+  "queues.list": ["GET /api/v1/queues", ({ queues }) => queues.list().page()],
+  "queues.set": ["PUT /api/v1/queues/:name", ({ queues }) => queues.set("q", {})],
+  "cluster.status": ["GET /api/v1/cluster/status", ({ cluster }) => cluster.status()],
+  "cluster.metrics": ["GET /api/v1/cluster/metrics", ({ cluster }) => cluster.metrics()],
+  "cluster.resources": ["GET /api/v1/cluster/resources", ({ cluster }) => cluster.resources()],
+  "cluster.jobs": ["GET /api/v1/cluster/jobs", ({ cluster }) => cluster.jobs()],
+  "models.list": ["GET /api/v1/models", ({ models }) => models.list()],
+  "models.get": ["GET /api/v1/models/:id", ({ models }) => models.get("a b")],
+};
+
+type Call = (heddle: Heddle) => Promise<unknown>;
+const SPEC = { name: "contract", command: "true" };
+
+let api: JobApi;
+let routes: string[];
+beforeAll(async () => {
+  api = await JobApi.start();
+  const { body } = await api.call("GET", "/endpoints");
+  routes = (body as unknown as { data: { method: string; path: string }[] }).data
+    .filter(({ path }) => RESOURCES.has(path.split("/")[3] ?? ""))
+    .map(({ method, path }) => `${method} ${path}`);
+});
+afterAll(() => api.close());
+
+describe("the client library and the table of routes", () => {
+  it("have a method for each route, or a reason why not", () => {
+    const reached = Object.values(METHODS).map(([route]) => route);
+    const known = [...new Set([...reached, ...Object.keys(EXCLUDED)])];
+    // A test master serves no logs: its table lacks that one route.
+    const served = [...new Set([...routes, "GET /api/v1/jobs/:id/logs"])];
+    expect(known.sort()).toEqual(served.sort());
+  });
+
+  it("have a line above for each method", () => {
+    const heddle = new Heddle({ endpoint: api.master.url });
+    const methods = Object.entries(heddle).flatMap(([name, resource]) =>
+      Object.getOwnPropertyNames(Object.getPrototypeOf(resource))
+        .filter((method) => method !== "constructor")
+        .map((method) => `${name}.${method}`),
+    );
+    expect(methods.sort()).toEqual(Object.keys(METHODS).sort());
+  });
+
+  it.each(Object.entries(METHODS))("agree on %s", async (_name, [route, call]) => {
+    const sent: string[] = [];
+    const fetchAndNote: typeof fetch = (input, init) => {
+      sent.push(`${init?.method} ${new URL(String(input)).pathname}`);
+      return fetch(input, init);
+    };
+    const { url: endpoint, adminKey } = api.master;
+    const heddle = new Heddle({ endpoint, auth_token: adminKey, fetch: fetchAndNote });
+    const refused = await call(heddle).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    // What is asked for is not there, but the route is.
+    if (refused !== undefined) expect(refused).toMatchObject({ status: 404 });
+    const [method, path = ""] = route.split(" ");
+    const pattern = path.replace(/[:*]\w+/g, "[^/]+");
+    expect(sent[0]).toMatch(new RegExp(`^${method} ${pattern}$`));
+    expect(sent[0]).not.toContain(" b");
+  });
+
+  it("tell of a spec and of a job what holds them back, in the shapes that the client has", async () => {
+    const { url: endpoint, adminKey } = api.master;
+    const { jobs } = new Heddle({ endpoint, auth_token: adminKey });
+    const large = { ...SPEC, name: "large", resources: { gpu_count: 4 } };
+    const { job_id: id } = await jobs.create(large);
+    const ofJob = await jobs.explain(id);
+    const ofSpec = await jobs.explain({ ...large, name: "larger" });
+    expect(ofSpec).toMatchObject({ object: "dry_run", explanation: { nodes: { total: 0 } } });
+    expect(ofJob).toMatchObject({ nodes: { total: 0 }, changes: expect.any(Array) });
+    expect(await jobs.get(id)).toMatchObject({ explanation: ofJob, phase: /^(ACC|PEND)/ });
+  });
+
+  it("have the same types of answers, which the type check holds (npm run typecheck)", () => {
+    type Whole = ReturnType<typeof viewWholeJob> & Pick<Job, "explanation">;
+    expectTypeOf<ReturnType<typeof viewJob>>().toExtend<Loose<JobSummary>>();
+    expectTypeOf<Whole>().toExtend<Loose<Job>>();
+    expectTypeOf<ReturnType<typeof viewExplanation>>().toExtend<JobExplanation>();
+    expectTypeOf<ReturnType<typeof dryRun>>().toExtend<Loose<DryRun>>();
+    expectTypeOf<ToldJob>().toExtend<SubmittedJob>();
+    expectTypeOf<WorkerView>().toExtend<Loose<Worker>>();
+    expectTypeOf<ModelView>().toExtend<Model>();
+    expectTypeOf<ReturnType<typeof jobFigures>>().toExtend<JobFigures>();
+  });
+});
+
+/** The members whose words the master's views have as mere text, and times as may-be-null. */
+type Loose<T> = Omit<T, "object" | "phase" | "submitted_at" | "since" | "verdict">;

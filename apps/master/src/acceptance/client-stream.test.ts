@@ -1,0 +1,188 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { Heddle } from "@heddle/client/heddle";
+import type { JobUpdate } from "@heddle/client/job-stream";
+import { afterEach, describe, expect, it } from "vitest";
+import { JobCluster } from "../../test/job-cluster.ts";
+import { eventually, MasterGroup } from "../../test/master-group.ts";
+
+/** A real worker is not needed: these jobs wait, and are suspended, resumed and cancelled. */
+const SPEC = { name: "streamed", command: "true" };
+
+let group: MasterGroup;
+let cluster: JobCluster | undefined;
+/** The masters that streams were opened on, in order. */
+let opened: string[] = [];
+afterEach(async () => {
+  await (cluster ?? group).close();
+  cluster = undefined;
+});
+
+/**
+ * A client of the whole group. It is told the masters by name, since their ports change when they
+ * start again: what it asks of `http://master-2` goes to where master-2 is now.
+ */
+function clientOf(names: readonly string[]): Heddle {
+  const followed: typeof fetch = (input, init) => {
+    const { hostname, pathname, search } = new URL(String(input));
+    const url = group.url(hostname);
+    if (url && /\/(events|logs)$/.test(pathname)) opened.push(hostname);
+    if (url === undefined) return Promise.reject(new TypeError(`${hostname} does not run`));
+    return fetch(`${url}${pathname}${search}`, init);
+  };
+  return new Heddle({
+    endpoint: names.map((name) => `http://${name}`),
+    auth: () => group.adminKey,
+    fetch: followed,
+    maxRetries: 6,
+  });
+}
+
+/** Collects a job's updates until they end. */
+function watch(heddle: Heddle, id: string, after?: string) {
+  const updates: JobUpdate[] = [];
+  const ended = (async () => {
+    for await (const update of heddle.jobs.stream(id, { after })) updates.push(update);
+  })();
+  return { updates, ended };
+}
+
+const positionsOf = (updates: readonly JobUpdate[]) =>
+  updates.flatMap((update) => (update.type === "state" ? [update.id] : []));
+
+/** Suspends and resumes a waiting job, which makes two updates a round. */
+async function move(heddle: Heddle, id: string, rounds: number): Promise<void> {
+  for (let round = 0; round < rounds; round++) {
+    await heddle.jobs.suspend(id);
+    await heddle.jobs.resume(id);
+  }
+}
+
+function comparePositions(a: string, b: string): number {
+  const [index = 0, ordinal = 0] = a.split(".").map(Number);
+  const [otherIndex = 0, otherOrdinal = 0] = b.split(".").map(Number);
+  return index - otherIndex || ordinal - otherOrdinal;
+}
+
+/** What must hold of every stream, however often it broke: each update once, in order, to the end. */
+async function expectWhole(heddle: Heddle, id: string, updates: readonly JobUpdate[]) {
+  const positions = positionsOf(updates);
+  expect(new Set(positions).size).toBe(positions.length);
+  expect([...positions].sort(comparePositions)).toEqual(positions);
+  const again = watch(heddle, id);
+  await again.ended;
+  expect(positions).toEqual(positionsOf(again.updates));
+  const [first, last] = [updates[0]?.phase, updates.at(-1)?.phase];
+  expect([first, last]).toEqual(["ACCEPTED", "CANCELLED"]);
+  // From each position on, the rest follows, whoever is asked.
+  for (const at of [0, Math.floor(positions.length / 2), positions.length - 2]) {
+    const rest = watch(heddle, id, positions[at]);
+    await rest.ended;
+    expect(positionsOf(rest.updates)).toEqual(positions.slice(at + 1));
+  }
+}
+
+describe("a job's stream from the client", { timeout: 180_000 }, () => {
+  it("goes on over masters that are killed and started again, without gap or repeat", async () => {
+    opened = [];
+    group = new MasterGroup(3);
+    await group.startAll();
+    await group.leader();
+    const heddle = clientOf(group.names);
+    const { job_id: id } = await heddle.jobs.create(SPEC);
+    await eventually("it waits", async () => (await heddle.jobs.get(id)).state === "pending");
+    const watched = watch(heddle, id);
+    await move(heddle, id, 3);
+    // The master that the stream is read from, which is the first of the list, and the others after.
+    for (const name of group.names) {
+      const before = watched.updates.length;
+      await group.end(name, "SIGKILL");
+      await group.leader();
+      await move(heddle, id, 2);
+      await eventually("updates come", async () => watched.updates.length >= before + 4);
+      await group.start(name);
+      await group.leader();
+    }
+    await heddle.jobs.cancel(id);
+    await watched.ended;
+    expect(new Set(opened).size).toBeGreaterThanOrEqual(2);
+    await expectWhole(heddle, id, watched.updates);
+  });
+
+  it("outlives a restart of the only master, in good order or not", async () => {
+    group = new MasterGroup(1);
+    await group.startAll();
+    const heddle = clientOf(group.names);
+    const { job_id: id } = await heddle.jobs.create(SPEC);
+    await eventually("it waits", async () => (await heddle.jobs.get(id)).state === "pending");
+    const watched = watch(heddle, id);
+    for (const signal of ["SIGKILL", "SIGTERM"] as const) {
+      await move(heddle, id, 2);
+      const before = watched.updates.length;
+      await group.end("master-1", signal);
+      await group.start("master-1");
+      await group.leader();
+      await heddle.jobs.suspend(id);
+      await heddle.jobs.resume(id);
+      await eventually("the stream goes on", async () => watched.updates.length >= before + 2);
+    }
+    await heddle.jobs.cancel(id);
+    await watched.ended;
+    await expectWhole(heddle, id, watched.updates);
+    expect(await heddle.jobs.wait(id)).toMatchObject({ state: "cancelled", phase: "CANCELLED" });
+  });
+
+  it("ends with the caller's signal, with a job that is not there, and with one that is over", async () => {
+    group = new MasterGroup(1);
+    await group.startAll();
+    const heddle = clientOf(group.names);
+    const { job_id: id } = await heddle.jobs.create(SPEC, { idempotencyKey: "once" });
+    expect(await heddle.jobs.create(SPEC, { idempotencyKey: "once" })).toMatchObject({
+      job_id: id,
+    });
+    const controller = new AbortController();
+    const stream = heddle.jobs.stream(id, { signal: controller.signal });
+    await stream.next();
+    const next = (async () => {
+      for await (const update of stream) expect(update.phase).toBe("PENDING");
+    })();
+    await delay(50);
+    controller.abort();
+    await expect(next).rejects.toMatchObject({ name: "AbortedError" });
+    await expect(heddle.jobs.stream("job_none").next()).rejects.toMatchObject({
+      name: "NotFoundError",
+    });
+    await heddle.jobs.cancel(id);
+    const whole = watch(heddle, id);
+    await whole.ended;
+    const over = watch(heddle, id, positionsOf(whole.updates).at(-1));
+    await over.ended;
+    expect(over.updates).toEqual([]);
+    const error = await heddle.jobs.suspend(id).catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ name: "ConflictError", request_id: expect.any(String) });
+  });
+
+  it("tells every line of a log once when the master that it is read from is killed", async () => {
+    cluster = new JobCluster(3, { leaseMs: 30_000, nodeLostMs: 20_000 });
+    group = cluster.masters;
+    opened = [];
+    await group.startAll();
+    await cluster.startWorker("worker-1");
+    const leader = await group.leader();
+    // Read from a follower first, then from whoever is next.
+    const names = [...group.names.filter((name) => name !== leader), leader];
+    const command = "i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo line $i; sleep 0.03; done";
+    const resources = { cpu_cores: 0.2, memory_gb: 0.2 };
+    const id = await cluster.submit({ name: "lines", command, resources });
+    await cluster.reaches(id, "running");
+    const lines: string[] = [];
+    const read = (async () => {
+      const entries = clientOf(names).jobs.logs(id, { follow: true, stream: "stdout" });
+      for await (const entry of entries) if (entry.type === "line") lines.push(entry.text);
+    })();
+    await eventually("lines come", async () => lines.length > 20);
+    await group.end(names[0] ?? "", "SIGKILL");
+    await read;
+    expect(lines).toEqual(Array.from({ length: 200 }, (_, at) => `line ${at + 1}`));
+    expect(new Set(opened).size).toBe(2);
+  });
+});

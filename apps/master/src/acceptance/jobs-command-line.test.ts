@@ -1,0 +1,197 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { fileURLToPath } from "node:url";
+import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { JobCluster } from "../../test/job-cluster.ts";
+import { eventually } from "../../test/master-group.ts";
+
+const MAIN = fileURLToPath(new URL("../../../cli/src/main.ts", import.meta.url));
+const EXAMPLES = fileURLToPath(new URL("../../../../examples/", import.meta.url));
+const SMALL = { cpu_cores: 0.2, memory_gb: 0.2 };
+
+let cluster: JobCluster;
+beforeAll(async () => {
+  cluster = new JobCluster(1, { leaseMs: 30_000, nodeLostMs: 20_000 });
+  await cluster.masters.startAll();
+  await cluster.startWorker("worker-1", { simulatedGpus: simulatedGpus("4xH100-80GB") });
+  await eventually("the worker takes jobs", async () => {
+    const { stdout } = await heddle(["workers", "list", "-o", "json"]);
+    return JSON.parse(stdout || "[]")[0]?.jobs?.state === "ready";
+  });
+}, 120_000);
+afterAll(() => cluster.close());
+
+function start(args: readonly string[]) {
+  const child = spawn(process.execPath, [MAIN, ...args], {
+    env: {
+      PATH: process.env["PATH"],
+      HEDDLE_DATA: join(cluster.masters.folder, "none"),
+      HEDDLE_ENDPOINT: cluster.masters.url("master-1") ?? "http://127.0.0.1:9",
+      HEDDLE_API_KEY: cluster.masters.adminKey,
+    },
+  });
+  const ended = once(child, "close").then(async ([code]) => code as number | null);
+  return { child, ended, stdout: text(child.stdout), stderr: text(child.stderr) };
+}
+
+/** One run of the command line as a process of its own, to its end. */
+async function heddle(args: readonly string[], input = "") {
+  const { child, ended, stdout, stderr } = start(args);
+  child.stdin.end(input);
+  return { code: await ended, stdout: await stdout, stderr: await stderr };
+}
+
+async function submit(spec: Readonly<Record<string, unknown>>): Promise<string> {
+  const body = JSON.stringify({ resources: SMALL, ...spec });
+  const { code, stdout, stderr } = await heddle(["jobs", "submit", "-"], body);
+  expect(code, stderr).toBe(0);
+  return stdout.trim();
+}
+
+const stateOf = async (id: string) => (await cluster.job(id)).state;
+
+describe("jobs from the command line", { timeout: 120_000 }, () => {
+  it("run examples/hello.yaml: submitted and watched, its lines read again", async () => {
+    const run = await heddle(["jobs", "submit", join(EXAMPLES, "hello.yaml"), "--watch"]);
+    expect(run.code, run.stderr).toBe(0);
+    const [id = "", ...updates] = run.stdout.trim().split("\n");
+    const phases = updates.map((line) => /^\d\d:\d\d:\d\d (\w+)/.exec(line)?.[1]).filter(Boolean);
+    expect(phases).toEqual([
+      ...["ACCEPTED", "PENDING", "SCHEDULED", "STARTING", "RUNNING", "SUCCEEDED"],
+    ]);
+    const wanted = [1, 2, 3, 4].map((step) => `hello from worker-1, step ${step}`);
+    const logs = await heddle(["jobs", "logs", id, "-f"]);
+    expect(logs).toEqual({ code: 0, stdout: `${wanted.join("\n")}\n`, stderr: "" });
+    const tail = await heddle(["jobs", "logs", id, "--tail", "1", "--stream", "stdout"]);
+    expect(tail.stdout).toBe(`${wanted[3]}\n`);
+    expect((await heddle(["jobs", "wait", id])).code).toBe(0);
+    const shown = await heddle(["jobs", "get", id]);
+    expect(shown.stdout).toMatch(/^state +succeeded since /m);
+    expect(shown.stdout).toMatch(/^0 +worker-1 .*exited/m);
+    expect((await heddle(["jobs", "get", id, "-o", "name"])).stdout).toBe(`${id}\n`);
+  });
+
+  it("run examples/gang.yaml: four tasks together, on GPUs that are simulated", async () => {
+    const file = join(EXAMPLES, "gang.yaml");
+    const explained = await heddle(["jobs", "explain", file]);
+    expect(explained).toMatchObject({ code: 0, stdout: /it would start at once \(4 tasks\)/ });
+    const run = await heddle(["jobs", "submit", file, "--wait"]);
+    expect(run.code, run.stderr).toBe(0);
+    const id = run.stdout.trim();
+    let lines: string[] = [];
+    await eventually("all four have told", async () => {
+      lines = (await heddle(["jobs", "logs", id])).stdout.trim().split("\n").sort();
+      return lines.length === 4;
+    });
+    lines.forEach((line, rank) => {
+      expect(line).toMatch(`[${rank}] rank ${rank} of 4, GPUs`);
+    });
+    const devices = new Set(lines.map((line) => /GPUs (\S+),/.exec(line)?.[1]));
+    expect(devices.size).toBe(4);
+    expect((await heddle(["jobs", "get", id])).stdout).toMatch(/\(simulated\)/);
+  });
+
+  it("end a wait with 8 where the job failed, and with 130 at Ctrl-C", async () => {
+    const id = await submit({ name: "bad", command: "echo last words >&2; exit 3" });
+    const waited = await heddle(["jobs", "wait", id]);
+    expect(waited.code).toBe(8);
+    expect(waited.stderr).toMatch(/bad failed\nExitCode \(exit code 3, rank 0, on \S+\)/);
+    expect((await heddle(["jobs", "watch", id])).code).toBe(8);
+    const long = await submit({ name: "long", command: "sleep 60" });
+    const watching = start(["jobs", "watch", long]);
+    let seen = "";
+    watching.child.stdout.on("data", (piece) => {
+      seen += piece;
+    });
+    await eventually("it is seen to run", async () => seen.includes("RUNNING"));
+    watching.child.kill("SIGINT");
+    expect(await watching.ended).toBe(130);
+    expect((await heddle(["jobs", "cancel", long])).stderr).toMatch(`${long} is cancel`);
+    await eventually("it is cancelled", async () => (await stateOf(long)) === "cancelled");
+    expect((await heddle(["jobs", "wait", long])).code).toBe(8);
+  });
+
+  it("say why a job waits, with numbers, and change what waits", async () => {
+    const flags = ["--name", "large", "--command", "true", "--gpus", "8", "--tasks", "8"];
+    const dry = await heddle(["jobs", "submit", ...flags, "--dry-run"]);
+    expect(dry.code).toBe(8);
+    expect(dry.stdout).toMatch(/it can never run here/);
+    expect(dry.stdout).toMatch(/InsufficientGpu +\S+ +\d+ +\d+ +\d+/);
+    const holder = await submit({
+      name: "holder",
+      command: "sleep 60",
+      resources: { ...SMALL, gpu_count: 3 },
+    });
+    await eventually("it runs", async () => (await stateOf(holder)) === "running");
+    const waits = await submit({
+      name: "waits",
+      command: "true",
+      resources: { ...SMALL, gpu_count: 2 },
+    });
+    await eventually("it waits", async () => (await stateOf(waits)) === "pending");
+    const explained = await heddle(["jobs", "explain", waits]);
+    expect(explained.stdout).toMatch(/^waits is pending\n/);
+    expect(explained.stdout).toMatch(/InsufficientGpu/);
+    expect(explained.stdout).toMatch(/it would start with \w+ \S+ instead of \S+/);
+    const listed = await heddle(["jobs", "list", "--state", "pending,running", "-o", "name"]);
+    expect(listed.stdout).toBe(`${waits}\n${holder}\n`);
+    const listing = start(["jobs", "list", "--name", "waits", "--watch", "-o", "name"]);
+    let painted = "";
+    listing.child.stdout.on("data", (piece) => {
+      painted += piece;
+    });
+    await eventually("it is listed twice", async () => painted.startsWith(`${waits}\n${waits}\n`));
+    listing.child.kill("SIGINT");
+    expect(await listing.ended).toBe(130);
+    expect((await heddle(["jobs", "suspend", waits])).stderr).toBe(`${waits} is suspended\n`);
+    expect((await heddle(["jobs", "resume", waits])).stderr).toBe(`${waits} is pending\n`);
+    expect((await heddle(["jobs", "cancel", waits, holder])).code).toBe(0);
+    expect((await heddle(["jobs", "suspend", waits])).code).toBe(5);
+  });
+
+  it("refuse a wrong spec with every fault, its place, the request's id and exit code 2", async () => {
+    const faulty = { name: "x", command: "true", tasks: 0, resources: { cpu_cores: -1 } };
+    const refused = await heddle(["jobs", "submit", "-"], JSON.stringify(faulty));
+    expect(refused.code).toBe(2);
+    expect(refused.stderr).toMatch(/\n {2}#\/resources\/cpu_cores .*\n {2}#\/tasks /);
+    expect(refused.stderr).toMatch(/request \S+\n$/);
+    const file = join(cluster.masters.folder, "torn.yaml");
+    writeFileSync(file, 'name: a\ncommand: "true\n');
+    const torn = await heddle(["jobs", "submit", file]);
+    expect(torn).toMatchObject({ code: 2, stderr: /torn\.yaml: Missing closing .* at line 2/ });
+    expect((await heddle(["jobs", "submit", "-"], "- a\n")).stderr).toMatch(/expected the fields/);
+    expect((await heddle(["jobs", "submit"])).stderr).toMatch(/There is nothing to run/);
+    expect((await heddle(["jobs", "submit", "no-such.yaml"])).code).toBe(2);
+    expect((await heddle(["jobs", "get", "job_none"])).code).toBe(3);
+    expect((await heddle(["jobs", "list", "--state", "lost"])).code).toBe(2);
+  });
+
+  it("drain a worker by its name and have it back; set queues and list them", async () => {
+    const drained = await heddle(["workers", "drain", "worker-1", "--deadline", "30"]);
+    expect(drained).toMatchObject({ code: 0, stderr: /^worker-1 is drain/ });
+    expect((await heddle(["workers", "get", "worker-1"])).stdout).toMatch(/worker-1 +drain/);
+    expect((await heddle(["workers", "resume", "worker-1"])).stderr).toBe("worker-1 is ready\n");
+    const got = await heddle(["workers", "get", "worker-1", "-o", "yaml"]);
+    expect(got.stdout).toMatch(/^name: "worker-1"$/m);
+    expect((await heddle(["workers", "drain", "worker-9"])).code).toBe(3);
+    const set = await heddle(["queues", "set", "night", "--strategy", "spread"]);
+    expect(set.stdout).toMatch(/night +spread +0/);
+    const queues = await heddle(["queues", "list", "-o", "json"]);
+    expect(JSON.parse(queues.stdout)).toMatchObject([{ name: "default" }, { name: "night" }]);
+  });
+});
+
+describe("the examples", () => {
+  it("are those that the documents name", () => {
+    const documents = ["README.md", "docs/jobs.md"].map((name) =>
+      readFileSync(join(EXAMPLES, "..", name), "utf8"),
+    );
+    for (const name of ["hello.yaml", "gang.yaml"]) {
+      expect(documents.join("\n")).toContain(`examples/${name}`);
+    }
+  });
+});

@@ -1,0 +1,279 @@
+import { extname } from "node:path";
+import { Worker } from "node:worker_threads";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { Command, Member, StateMachine } from "@heddle/consensus/ports";
+import type { ConfChange } from "@heddle/raft/conf-change";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { MachineTasks } from "./machine-tasks.ts";
+import {
+  type FromThread,
+  fromPlain,
+  packCommands,
+  type RaftThreadOptions,
+  type ThreadCall,
+  type ThreadStatus,
+  type ToThread,
+} from "./thread-protocol.ts";
+
+export interface ThreadedReplicaOptions<Reply>
+  extends Omit<RaftThreadOptions, "clusterToken" | "tls"> {
+  /** With TLS the thread hears of each renewal of the certificate. */
+  readonly credentials: NodeCredentials;
+  /** Lives on this thread, and is only called between turns of its event loop. */
+  readonly machine: StateMachine<Reply>;
+  readonly log: NodeLog;
+  /** The log cannot go on; the owner must end the process. */
+  readonly onFatal: (error: AppError) => void;
+  /** As of RaftReplica. */
+  readonly onRemoved?: (() => void) | undefined;
+}
+
+interface Waiter<Result> {
+  resolve(result: Result): void;
+  reject(error: AppError): void;
+}
+
+/** Open proposals; more are refused with `overloaded`. The thread has a smaller limit of its own. */
+const MAX_OPEN = 20_000;
+
+/**
+ * A Raft replica in a thread of its own, as the main thread sees it. What is said in one turn of the
+ * event loop crosses over as one message, each way; replies come from the state machine, on this
+ * side, so that a proposal costs no more than two crossings.
+ */
+export class ThreadedReplica<Reply> {
+  readonly #worker: Worker;
+  readonly #options: ThreadedReplicaOptions<Reply>;
+  readonly #tasks: MachineTasks<Reply>;
+  readonly #opened = Promise.withResolvers<number>();
+  readonly #proposals = new Map<number, Waiter<Reply>>();
+  readonly #calls = new Map<number, Waiter<void>>();
+  readonly #forgetRenewals: (() => void) | undefined;
+  #nextProposal = 1;
+  #nextCall = 1;
+  #outgoing: ToThread[] = [];
+  #commands: Command[] = [];
+  /** Reads of one turn share a question; those that come while it is asked share the next one. */
+  #read: Promise<void> | undefined;
+  #status: ThreadStatus | undefined;
+  /** The index of the last command that was applied here. */
+  #applied = 0;
+  #fault: AppError | undefined;
+  #stopping = false;
+
+  private constructor(options: ThreadedReplicaOptions<Reply>) {
+    const { machine, log, onFatal, onRemoved, credentials, ...rest } = options;
+    const { clusterToken, tls } = credentials;
+    const workerData = { ...rest, clusterToken, tls: tls?.material };
+    this.#options = options;
+    const path = `./raft-thread${extname(import.meta.url)}`;
+    this.#worker = new Worker(new URL(path, import.meta.url), {
+      workerData: workerData satisfies RaftThreadOptions,
+      name: "raft",
+    });
+    this.#forgetRenewals = tls?.onUpdate(() => {
+      this.#post({ kind: "certificate", material: tls.material });
+    });
+    this.#tasks = new MachineTasks(
+      machine,
+      (commands, replies) => this.#onApplied(commands, replies),
+      (answer) => this.#post(answer),
+    );
+    this.#worker.on("message", (messages: readonly FromThread[]) => {
+      for (const message of messages) this.#take(message);
+    });
+    this.#worker.on("error", (error) => this.#fail(toAppError(error)));
+    this.#worker.on("exit", () => {
+      if (!this.#stopping) this.#fail(new AppError("server_error", "the Raft thread has ended"));
+    });
+  }
+
+  /** Resolves when the state is recovered and the others can connect; rejects as the replica does. */
+  static async open<Reply>(
+    options: ThreadedReplicaOptions<Reply>,
+  ): Promise<{ readonly replica: ThreadedReplica<Reply>; readonly port: number }> {
+    const replica = new ThreadedReplica(options);
+    try {
+      return { replica, port: await replica.#opened.promise };
+    } catch (error) {
+      replica.#stopping = true;
+      await replica.#worker.terminate();
+      throw error;
+    }
+  }
+
+  get fault(): AppError | undefined {
+    return this.#fault;
+  }
+
+  get members(): readonly Member[] {
+    return this.status().roster;
+  }
+
+  get nextMemberId(): number {
+    return this.status().nextMemberId;
+  }
+
+  /** As of at most one tick ago, but for changes of role, leader and members, which come at once. */
+  status(): ThreadStatus {
+    if (!this.#status) throw new Error("the replica is used before it was opened");
+    const { commit, applied } = this.#status;
+    return {
+      ...this.#status,
+      commit: Math.max(commit, this.#applied),
+      applied: Math.max(applied, this.#applied),
+    };
+  }
+
+  /** Resolves when `status` is as of now. */
+  refresh(): Promise<void> {
+    return this.#call({ kind: "refresh" });
+  }
+
+  /** As RaftReplica.propose. */
+  propose(command: Uint8Array): Promise<Reply> {
+    if (this.#fault) return Promise.reject(this.#fault);
+    if (this.#proposals.size >= MAX_OPEN) {
+      const message = `${this.#proposals.size} changes are on their way already.`;
+      return Promise.reject(new AppError("overloaded", message, { retryAfterMs: 1000 }));
+    }
+    const number = this.#nextProposal++;
+    if (this.#commands.push({ index: number, data: command }) === 1) this.#flushSoon();
+    return new Promise((resolve, reject) => this.#proposals.set(number, { resolve, reject }));
+  }
+
+  /** As RaftReplica.readBarrier. */
+  readBarrier(): Promise<void> {
+    this.#read ??= Promise.resolve().then(() => {
+      this.#read = undefined;
+      return this.#call({ kind: "readBarrier" });
+    });
+    return this.#read;
+  }
+
+  /** As RaftReplica.changeMembers. */
+  changeMembers(changes: ConfChange["changes"], members: readonly Member[] = []): Promise<void> {
+    return this.#call({ kind: "changeMembers", changes, members });
+  }
+
+  /** Asks for leadership to go to a member; whether it went shows in the status. */
+  transferLeadership(to: number): void {
+    this.#post({ kind: "transfer", to });
+  }
+
+  takeSnapshot(): Promise<void> {
+    return this.#call({ kind: "takeSnapshot" });
+  }
+
+  /** Ends it in good order; what is under way is rejected. */
+  async stop(): Promise<void> {
+    if (!this.#fault) await this.#call({ kind: "stop" }).catch(() => undefined);
+    this.#stopping = true;
+    this.#end(new AppError("unavailable", "this master is shutting down"));
+    await this.#worker.terminate();
+  }
+
+  #call(call: ThreadCall): Promise<void> {
+    if (this.#fault) return Promise.reject(this.#fault);
+    const id = this.#nextCall++;
+    this.#post({ kind: "call", id, call });
+    return new Promise((resolve, reject) => this.#calls.set(id, { resolve, reject }));
+  }
+
+  #post(message: ToThread): void {
+    if (this.#outgoing.push(message) === 1 && this.#commands.length === 0) this.#flushSoon();
+  }
+
+  #flushSoon(): void {
+    queueMicrotask(() => this.#flush());
+  }
+
+  #flush(): void {
+    const messages = this.#outgoing;
+    const transfer: ArrayBuffer[] = [];
+    const [first] = this.#commands;
+    if (first) {
+      const commands = packCommands(this.#commands);
+      messages.push({ kind: "propose", first: first.index, commands });
+      transfer.push(commands.buffer);
+    }
+    this.#outgoing = [];
+    this.#commands = [];
+    if (messages.length > 0) this.#worker.postMessage(messages, transfer);
+  }
+
+  #take(message: FromThread): void {
+    switch (message.kind) {
+      case "task":
+        this.#tasks.take(message.id, message.task);
+        break;
+      case "status":
+        this.#status = message.status;
+        break;
+      case "rejected":
+        this.#settle(this.#proposals, message.proposal, fromPlain(message.error));
+        break;
+      case "reply":
+        // What the thread counts as applied may still wait for its turn here.
+        this.#tasks.afterwards(() => {
+          this.#reply(message.id, message.error && fromPlain(message.error));
+        });
+        break;
+      case "opened":
+        this.#tasks.afterwards(() => this.#opened.resolve(message.port));
+        break;
+      case "openFailed":
+        this.#opened.reject(fromPlain(message.error));
+        break;
+      case "fatal":
+        this.#fail(fromPlain(message.error));
+        break;
+      case "removed":
+        this.#options.onRemoved?.();
+        break;
+      case "log":
+        this.#options.log[message.level](message.fields, message.message);
+        break;
+      default:
+        message satisfies never;
+    }
+  }
+
+  #onApplied(commands: readonly Command[], replies: readonly Reply[]): void {
+    for (const [at, { proposal }] of commands.entries()) {
+      if (proposal === undefined) continue;
+      this.#proposals.get(proposal)?.resolve(replies[at] as Reply);
+      this.#proposals.delete(proposal);
+    }
+    this.#applied = Math.max(this.#applied, commands.at(-1)?.index ?? 0);
+  }
+
+  #reply(id: number, error: AppError | undefined): void {
+    if (error) this.#settle(this.#calls, id, error);
+    else this.#calls.get(id)?.resolve();
+    this.#calls.delete(id);
+  }
+
+  #settle(waiters: Map<number, Waiter<never>>, id: number, error: AppError): void {
+    waiters.get(id)?.reject(error);
+    waiters.delete(id);
+  }
+
+  #fail(error: AppError): void {
+    if (this.#fault) return;
+    this.#opened.reject(error);
+    this.#end(error);
+    if (!this.#stopping) this.#options.onFatal(error);
+  }
+
+  #end(fault: AppError): void {
+    this.#fault ??= fault;
+    this.#forgetRenewals?.();
+    for (const waiter of [...this.#proposals.values(), ...this.#calls.values()]) {
+      waiter.reject(fault);
+    }
+    this.#proposals.clear();
+    this.#calls.clear();
+  }
+}

@@ -1,0 +1,85 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import { AppError, isErrorCode } from "@heddle/base/errors";
+import type { Member } from "@heddle/consensus/ports";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { FullIdentity } from "../identity.ts";
+import { FRAME_KINDS, type Frame, frameOf } from "./frames.ts";
+
+/** Who speaks on a connection, to whom, and what for; JSON on the wire. */
+export interface Hello {
+  /** Of the frames and messages; another one is refused. */
+  readonly format: 1;
+  readonly cluster: string;
+  readonly from: number;
+  readonly to: number;
+  /** Which start of that member this is; an older process of it is refused. */
+  readonly incarnation: number;
+  readonly purpose: "messages" | "snapshot";
+  /** The cluster token; empty under TLS, where a certificate has said more. */
+  readonly token: string;
+}
+
+export function helloFrame(hello: Hello): Buffer {
+  return frameOf(FRAME_KINDS.hello, Buffer.from(JSON.stringify(hello)));
+}
+
+/** Says why a connection is cut. */
+export function refusalFrame({ code, message }: AppError): Buffer {
+  return frameOf(FRAME_KINDS.refused, Buffer.from(JSON.stringify({ code, message })));
+}
+
+/** The hello that a connection must begin with; throws what the other side refused us with. */
+export function readHello(frame: Frame | undefined): Hello {
+  if (!frame) throw new AppError("unavailable", "the other master closed the connection");
+  const content = parse(frame);
+  if (frame.kind === FRAME_KINDS.refused) {
+    const { code, message } = content as { code?: unknown; message?: unknown };
+    throw new AppError(isErrorCode(code) ? code : "unavailable", String(message));
+  }
+  const hello = content as Hello;
+  if (frame.kind === FRAME_KINDS.hello && hello.format === 1) return hello;
+  throw new AppError("invalid_value", "what connected is no master of this version");
+}
+
+function parse({ body }: Frame): object {
+  try {
+    return (JSON.parse(body.toString()) ?? {}) as object;
+  } catch (cause) {
+    throw new AppError("invalid_value", "what connected is no master", { cause });
+  }
+}
+
+/** Throws where the other side is not who may speak to this member. */
+export function checkHello(
+  hello: Hello,
+  own: { readonly identity: FullIdentity; readonly credentials: NodeCredentials },
+  members: readonly Member[],
+): void {
+  const { identity, credentials } = own;
+  const { cluster, from, to } = hello;
+  if (!credentials.tls && !isToken(hello.token, credentials.clusterToken)) {
+    throw new AppError("invalid_api_key", "the other master has another cluster token");
+  }
+  if (cluster !== identity.cluster) {
+    const message = `the master at the other end belongs to the cluster ${cluster}, this one to ${identity.cluster}`;
+    throw new AppError("precondition_failed", message);
+  }
+  if (to !== identity.id || from === identity.id || !Number.isSafeInteger(from)) {
+    const message = `this is member ${identity.id}, and not ${to}, which member ${from} asked for`;
+    throw new AppError("precondition_failed", message);
+  }
+  // A member that is new knows nobody; whom nobody knows yet has a higher id than all.
+  const known = members.some(({ id }) => id === from);
+  const newest = Math.max(identity.id, ...members.map(({ id }) => id));
+  if (!known && members.length > 0 && from < newest) {
+    throw new AppError("precondition_failed", `member ${from} was removed from the group`);
+  }
+}
+
+function isToken(shown: unknown, clusterToken: string): boolean {
+  return timingSafeEqual(digest(String(shown)), digest(clusterToken));
+}
+
+function digest(text: string): Buffer {
+  return createHash("sha256").update(text).digest();
+}

@@ -1,0 +1,121 @@
+import { connect } from "node:net";
+import type { Member } from "@heddle/consensus/ports";
+import { createMessage, type Message } from "@heddle/raft/message";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
+import { afterEach, expect, test } from "vitest";
+import { eventually } from "../../../test/master-group.ts";
+import { FRAME_KINDS, FrameReader, frameOf, readFrames } from "./frames.ts";
+import { type Hello, helloFrame, readHello } from "./hello.ts";
+import { RaftTransport } from "./raft-transport.ts";
+
+const clusterToken = "a-token-for-tests-only";
+const byToken = { clusterToken };
+const silent = { info: () => undefined, warn: () => undefined, error: () => undefined };
+const members: readonly Member[] = [1, 2, 4].map((id) => ({
+  ...{ id, name: `m${id}`, address: `m${id}`, nonce: "" },
+}));
+const confState = {
+  ...{ voters: [1, 2, 4], learners: [], votersOutgoing: [], learnersNext: [], autoLeave: false },
+};
+
+interface Node {
+  readonly transport: RaftTransport;
+  readonly port: number;
+  readonly received: Message[];
+  readonly snapshots: { meta: SnapshotMeta; bytes: Buffer }[];
+}
+
+const ports = new Map<string, number>();
+let nodes: Node[] = [];
+
+afterEach(() => {
+  for (const { transport } of nodes) transport.close();
+  nodes = [];
+  ports.clear();
+});
+
+async function open(id: number, credentials: NodeCredentials = byToken): Promise<Node> {
+  const identity = {
+    ...{ version: 1 as const, name: `m${id}`, nonce: "", cluster: "c", id, incarnation: 1 },
+  };
+  const transport = new RaftTransport({
+    ...{ identity, credentials, addresses: new Map(), log: silent },
+    locate: async (address) => ({ host: "127.0.0.1", port: ports.get(address) ?? 1 }),
+  });
+  const received: Message[] = [];
+  const snapshots: Node["snapshots"] = [];
+  const port = await transport.listen(
+    { host: "127.0.0.1", port: 0 },
+    {
+      receive: (messages) => received.push(...messages),
+      receiveSnapshot: async (_message, meta, chunks) => {
+        const parts: Uint8Array[] = [];
+        for await (const chunk of chunks) parts.push(chunk);
+        snapshots.push({ meta, bytes: Buffer.concat(parts) });
+      },
+    },
+  );
+  ports.set(`m${id}`, port);
+  transport.setMembers(members.filter((member) => member.id !== id));
+  const node = { transport, port, received, snapshots };
+  nodes.push(node);
+  return node;
+}
+
+test("one connection for each pair carries messages both ways", async () => {
+  const [one, two] = [await open(1), await open(2)];
+  await eventually("both are connected", async () => {
+    return one.transport.connected.includes(2) && two.transport.connected.includes(1);
+  });
+  one.transport.send(2, [createMessage({ type: "MsgHeartbeat", to: 2, from: 1, term: 5 })]);
+  two.transport.send(1, [createMessage({ type: "MsgHeartbeatResp", to: 1, from: 2, term: 5 })]);
+  await eventually("both have heard", async () => one.received.length + two.received.length === 2);
+  expect(one.received[0]).toMatchObject({ type: "MsgHeartbeatResp", from: 2, term: 5 });
+  expect(two.received[0]).toMatchObject({ type: "MsgHeartbeat", from: 1, term: 5 });
+  expect(one.transport.send(4, [createMessage({ type: "MsgHeartbeat", to: 4 })])).toBe(false);
+});
+
+test("a snapshot of many pieces arrives whole; one whose pieces fail is refused", async () => {
+  const [one, two] = [await open(1), await open(2)];
+  const message = createMessage({ type: "MsgSnap", to: 2, from: 1, term: 3 });
+  const detail = { confState, members, lastId: 4 };
+  const meta = { index: 9, term: 3, cluster: "c", detail };
+  const piece = Buffer.alloc(1024 * 1024, "s");
+  const chunks = async function* () {
+    for (let at = 0; at < 20; at++) yield piece;
+  };
+  await one.transport.sendSnapshot(2, { message, meta, chunks: chunks() });
+  expect(two.snapshots).toHaveLength(1);
+  expect(two.snapshots[0]?.meta).toEqual(meta);
+  expect(two.snapshots[0]?.bytes.length).toBe(20 * piece.length);
+  const broken = async function* () {
+    yield piece;
+    throw new Error("the disk is gone");
+  };
+  const sent = one.transport.sendSnapshot(2, { message, meta, chunks: broken() });
+  await expect(sent).rejects.toThrow("the disk is gone");
+  expect(two.snapshots).toHaveLength(1);
+});
+
+test("strangers, removed members and older processes are told why they may not speak", async () => {
+  const { port } = await open(4);
+  const hello: Hello = {
+    ...{ format: 1, cluster: "c", from: 1, to: 4, incarnation: 7 },
+    ...{ purpose: "messages", token: clusterToken },
+  };
+  const ask = async (frame: Buffer): Promise<Hello> => {
+    const socket = connect(port, "127.0.0.1");
+    socket.write(frame);
+    const next = await readFrames(socket, new FrameReader()).next();
+    return readHello(next.done ? undefined : next.value);
+  };
+  await expect(ask(helloFrame({ ...hello, token: "another" }))).rejects.toThrow(/cluster token/);
+  await expect(ask(helloFrame({ ...hello, cluster: "d" }))).rejects.toThrow(/the cluster d/);
+  await expect(ask(helloFrame({ ...hello, to: 2 }))).rejects.toThrow(/this is member 4/);
+  await expect(ask(helloFrame({ ...hello, from: 3 }))).rejects.toThrow(/member 3 was removed/);
+  expect(await ask(helloFrame(hello))).toMatchObject({ from: 4, to: 1 });
+  await expect(ask(helloFrame({ ...hello, incarnation: 6 }))).rejects.toThrow(/newer process/);
+  await expect(ask(frameOf(FRAME_KINDS.hello, Buffer.from("{")))).rejects.toThrow(/no master/);
+  await expect(ask(frameOf(FRAME_KINDS.ping, Buffer.from("{}")))).rejects.toThrow(/this version/);
+});

@@ -1,0 +1,329 @@
+import type { Server, Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { Backoff } from "@heddle/base/backoff";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { Member, OutgoingSnapshot, Transport } from "@heddle/consensus/ports";
+import type { Message } from "@heddle/raft/message";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
+import type { FullIdentity } from "../identity.ts";
+import {
+  FRAME_KINDS,
+  type Frame,
+  FrameReader,
+  frameOf,
+  MAX_FRAME_BYTES,
+  readFrames,
+} from "./frames.ts";
+import { checkHello, type Hello, helloFrame, readHello, refusalFrame } from "./hello.ts";
+import { decodeMessages } from "./message-codec.ts";
+import { PeerLink } from "./peer-link.ts";
+import { decodeSnapshotHead, snapshotChunks, writeSnapshot } from "./snapshot-frames.ts";
+import { createPeerServer, dialPeer, type Endpoint } from "./sockets.ts";
+
+const reconnect = { baseMs: 50, maxMs: 1_000 };
+/** About 3 s with the delays above. */
+const warnAfterAttempts = 8;
+/** A snapshot that takes longer is given up and begun again. */
+const snapshotDeadlineMs = 120_000;
+/** A connection on which no hello comes in this time is cut. */
+const helloTimeoutMs = 5_000;
+/** Each side sends something this often; after so many intervals of silence it is cut. */
+const pingEveryMs = 1_000;
+const maxSilentIntervals = 5;
+
+/** Where what arrives goes: the replica. */
+export interface RaftReceiver {
+  receive(messages: readonly Message[]): void;
+  receiveSnapshot(
+    message: Message,
+    meta: SnapshotMeta,
+    chunks: AsyncIterable<Uint8Array>,
+  ): Promise<void>;
+}
+
+export interface RaftTransportOptions {
+  readonly identity: FullIdentity;
+  readonly credentials: NodeCredentials;
+  /** host:port by name: where a member is now, whatever the group remembers of it. */
+  readonly addresses: ReadonlyMap<string, string>;
+  readonly log: NodeLog;
+  /** Asks the member at an address (host:port of its gRPC server) where its transport listens. */
+  readonly locate: (address: string, to: number) => Promise<Endpoint>;
+  /** A connection came or went. */
+  readonly onConnections?: (() => void) | undefined;
+}
+
+interface Remote {
+  readonly link: PeerLink;
+  /** The newest process of that member that has spoken to us. */
+  incarnation: number;
+  /** What dials it, where that is our part. */
+  dialing: AbortController | undefined;
+  address: string;
+}
+
+/** A connection whose other side has said who it is. */
+interface Conversation {
+  readonly socket: Socket;
+  readonly frames: AsyncIterator<Frame>;
+  readonly hello: Hello;
+  readonly remote: Remote;
+}
+
+/**
+ * The other members over TCP or TLS: one connection for each pair, dialled by the one with the lower id,
+ * and one for each snapshot.
+ */
+export class RaftTransport implements Transport {
+  readonly #options: RaftTransportOptions;
+  readonly #remotes = new Map<number, Remote>();
+  readonly #sockets = new Set<Socket>();
+  #members: readonly Member[] = [];
+  #receiver: RaftReceiver | undefined;
+  #server: Server | undefined;
+  #closed = false;
+
+  constructor(options: RaftTransportOptions) {
+    const { tls, clusterToken } = options.credentials;
+    if (!tls && clusterToken === "") throw new Error("without TLS masters need a cluster token");
+    this.#options = options;
+  }
+
+  /** Takes connections from now on and hands on what they bring; resolves with the port. */
+  listen({ host, port }: Endpoint, receiver: RaftReceiver): Promise<number> {
+    this.#receiver = receiver;
+    const { tls } = this.#options.credentials;
+    const server = createPeerServer(tls, (socket, fault) => {
+      if (fault) refuse(socket, fault);
+      else void this.#serve(socket);
+    });
+    // Before the handshake of TLS too, so that `close` ends them all.
+    server.on("connection", (socket: Socket) => this.#track(socket));
+    this.#server = server;
+    return new Promise((resolve, reject) => {
+      server.once("error", (cause) => {
+        const message = `cannot listen for the other masters on ${host}:${port}: ${cause.message}; choose another --raft-port`;
+        reject(new AppError("unavailable", message, { cause }));
+      });
+      server.listen(port, host, () => {
+        const address = server.address();
+        resolve(typeof address === "object" && address ? address.port : port);
+      });
+    });
+  }
+
+  /** The members to which a connection stands. */
+  get connected(): number[] {
+    return [...this.#remotes].filter(([, { link }]) => link.connected).map(([id]) => id);
+  }
+
+  send(to: number, messages: readonly Message[]): boolean {
+    return this.#remotes.get(to)?.link.send(messages) ?? false;
+  }
+
+  setMembers(members: readonly Member[]): void {
+    this.#members = members;
+    for (const [id, remote] of this.#remotes) {
+      if (!members.some((member) => member.id === id)) this.#forget(id, remote);
+    }
+    for (const { id, name, address } of members) {
+      const remote = this.#remote(id);
+      remote.address = this.#options.addresses.get(name) ?? address;
+      if (id > this.#options.identity.id && !remote.dialing && !this.#closed) {
+        remote.dialing = new AbortController();
+        void this.#dial(id, remote, remote.dialing.signal);
+      }
+    }
+  }
+
+  async sendSnapshot(to: number, snapshot: OutgoingSnapshot): Promise<void> {
+    const remote = this.#remotes.get(to);
+    if (!remote?.address)
+      throw new AppError("unavailable", `the address of member ${to} is unknown`);
+    const { socket, frames } = await this.#connect(to, remote, "snapshot");
+    const late = setTimeout(() => socket.destroy(), snapshotDeadlineMs);
+    try {
+      await writeSnapshot(socket, snapshot);
+      const { value, done } = await frames.next();
+      // The other side says hello once more when all of it is on its disk.
+      readHello(done ? undefined : value);
+    } finally {
+      clearTimeout(late);
+      socket.destroy();
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#server?.close();
+    for (const [id, remote] of this.#remotes) this.#forget(id, remote);
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  #remote(id: number): Remote {
+    const known = this.#remotes.get(id);
+    if (known) return known;
+    const remote = { link: new PeerLink(), incarnation: 0, dialing: undefined, address: "" };
+    this.#remotes.set(id, remote);
+    return remote;
+  }
+
+  #forget(id: number, remote: Remote): void {
+    this.#remotes.delete(id);
+    remote.dialing?.abort();
+    remote.link.finish();
+  }
+
+  #hello(to: number, purpose: Hello["purpose"]): Hello {
+    const { cluster, id: from, incarnation } = this.#options.identity;
+    const { tls, clusterToken } = this.#options.credentials;
+    const token = tls ? "" : clusterToken;
+    return { format: 1, cluster, from, to, incarnation, purpose, token };
+  }
+
+  /** Throws where the other side is not who may speak to us. */
+  #welcome(hello: Hello): Remote {
+    if (this.#closed) throw new AppError("unavailable", "this master is shutting down");
+    checkHello(hello, this.#options, this.#members);
+    const { from, incarnation } = hello;
+    const remote = this.#remote(from);
+    if (incarnation < remote.incarnation) {
+      const message = `a newer process of member ${from} is connected (start ${remote.incarnation}, this is ${incarnation})`;
+      throw new AppError("precondition_failed", message);
+    }
+    remote.incarnation = incarnation;
+    return remote;
+  }
+
+  /** A connection that another master has dialled. */
+  async #serve(socket: Socket): Promise<void> {
+    try {
+      const conversation = await this.#begin(socket);
+      const { hello, frames } = conversation;
+      const { from, purpose } = hello;
+      socket.write(helloFrame(this.#hello(from, purpose)));
+      if (purpose === "messages") {
+        await this.#converse(conversation);
+        return;
+      }
+      const head = await frames.next();
+      const { cluster } = this.#options.identity;
+      const { message, meta } = decodeSnapshotHead(head.done ? undefined : head.value, cluster);
+      await this.#receiver?.receiveSnapshot(message, meta, snapshotChunks(frames));
+      socket.end(helloFrame(this.#hello(from, purpose)));
+    } catch (error) {
+      refuse(socket, toAppError(error));
+    }
+  }
+
+  /** Reads the other side's hello; rejects, with the socket left as it is, where it may not speak. */
+  async #begin(socket: Socket): Promise<Conversation> {
+    this.#track(socket);
+    const reader = new FrameReader();
+    const frames = readFrames(socket, reader);
+    const unnamed = setTimeout(() => socket.destroy(), helloTimeoutMs);
+    try {
+      const { value, done } = await frames.next();
+      const hello = readHello(done ? undefined : value);
+      const remote = this.#welcome(hello);
+      reader.maxBytes = MAX_FRAME_BYTES;
+      return { socket, frames, hello, remote };
+    } finally {
+      clearTimeout(unnamed);
+    }
+  }
+
+  /** Keeps a connection in view until it is closed. */
+  #track(socket: Socket): void {
+    if (this.#sockets.has(socket)) return;
+    this.#sockets.add(socket);
+    // Errors reach the reader of the frames; a write's must not end the process meanwhile.
+    socket.on("error", () => undefined);
+    socket.once("close", () => this.#sockets.delete(socket));
+  }
+
+  /** Carries messages both ways until the connection ends; rejects with the reason. */
+  async #converse({ socket, frames, remote }: Conversation): Promise<void> {
+    let silentIntervals = 0;
+    const pings = setInterval(() => {
+      if (++silentIntervals > maxSilentIntervals) socket.destroy();
+      else if (socket.writableLength === 0) socket.write(frameOf(FRAME_KINDS.ping));
+    }, pingEveryMs);
+    remote.link.attach(socket);
+    this.#options.onConnections?.();
+    try {
+      for (let next = await frames.next(); !next.done; next = await frames.next()) {
+        silentIntervals = 0;
+        const { kind, body } = next.value;
+        if (kind === FRAME_KINDS.messages) this.#receiver?.receive(decodeMessages(body));
+      }
+    } finally {
+      clearInterval(pings);
+      remote.link.detach(socket);
+      socket.destroy();
+      this.#options.onConnections?.();
+    }
+  }
+
+  async #dial(id: number, remote: Remote, signal: AbortSignal): Promise<void> {
+    const backoff = new Backoff(reconnect);
+    let attempts = 0;
+    while (!signal.aborted) {
+      const error = await this.#exchange(id, remote, signal, () => {
+        backoff.reset();
+        attempts = 0;
+      });
+      if (signal.aborted) return;
+      // A master that starts or ends with the others is none to warn of.
+      if (++attempts === warnAfterAttempts) {
+        const fields = { member: id, address: remote.address, error: error.message };
+        this.#options.log.warn(fields, "not connected to another master, retrying");
+      }
+      await delay(backoff.nextMs(), undefined, { signal }).catch(() => undefined);
+    }
+  }
+
+  /** Holds one connection and resolves with the reason when it has ended. */
+  async #exchange(
+    id: number,
+    remote: Remote,
+    signal: AbortSignal,
+    onOpen: () => void,
+  ): Promise<AppError> {
+    try {
+      const conversation = await this.#connect(id, remote, "messages");
+      if (signal.aborted) {
+        conversation.socket.destroy();
+        return new AppError("unavailable", `member ${id} is one no more`);
+      }
+      this.#options.log.info({ member: id, address: remote.address }, "connected to a master");
+      onOpen();
+      await this.#converse(conversation);
+      return new AppError("unavailable", "the other master closed the connection");
+    } catch (error) {
+      return toAppError(error);
+    }
+  }
+
+  async #connect(to: number, remote: Remote, purpose: Hello["purpose"]): Promise<Conversation> {
+    const { locate, credentials } = this.#options;
+    const socket = await dialPeer(await locate(remote.address, to), credentials.tls);
+    socket.write(helloFrame(this.#hello(to, purpose)));
+    try {
+      return await this.#begin(socket);
+    } catch (error) {
+      socket.destroy();
+      throw error;
+    }
+  }
+}
+
+/** Tells the other side why, and ends the connection. */
+function refuse(socket: Socket, error: AppError): void {
+  if (!socket.writable) return void socket.destroy();
+  socket.on("error", () => undefined);
+  socket.setTimeout(helloTimeoutMs, () => socket.destroy());
+  socket.end(refusalFrame(error));
+}

@@ -1,0 +1,92 @@
+import { createHash } from "node:crypto";
+import { AppError } from "@heddle/base/errors";
+import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import { optimizerSlots } from "@heddle/training/optimizers/optimizer";
+import type { ShardSlab } from "../shard/shard-slab.ts";
+
+/**
+ * A checkpoint's piece, one for each shard: a magic word and the length of the header; the header
+ * as JSON; the slab's parameters and the optimizer's slots, float32, little-endian; and the SHA-256
+ * of all that.
+ */
+const MAGIC = "HDLCKPT1";
+export const DIGEST_BYTES = 32;
+export const PREFIX_BYTES = 12;
+const MAX_HEADER_BYTES = 8 * 1024 * 1024;
+
+/** What a piece says of itself. */
+export interface PieceHeader {
+  readonly jobId: string;
+  readonly shard: number;
+  readonly shards: number;
+  readonly version: number;
+  readonly elements: number;
+  /** `parameters` and the optimizer's slots. */
+  readonly tensors: readonly string[];
+  readonly parameters: readonly { readonly name: string; readonly shape: readonly number[] }[];
+}
+
+/** The bytes of a piece; the slab must be at rest. The last ones are the digest. */
+export function* pieceBytes(
+  spec: ShardSpec,
+  slab: ShardSlab,
+  version: number,
+): Generator<Uint8Array> {
+  const header = Buffer.from(JSON.stringify(headerOf(spec, slab, version)));
+  const prefix = Buffer.alloc(PREFIX_BYTES);
+  prefix.write(MAGIC);
+  prefix.writeUInt32LE(header.length, 8);
+  const hash = createHash("sha256");
+  for (const piece of [
+    Buffer.concat([prefix, header]),
+    ...slab.kept.map((_, i) => slab.bytes(i)),
+  ]) {
+    hash.update(piece);
+    yield piece;
+  }
+  yield hash.digest();
+}
+
+/** How long `pieceBytes` is in all. */
+export function pieceLength(spec: ShardSpec, slab: ShardSlab, version: number): number {
+  const header = Buffer.byteLength(JSON.stringify(headerOf(spec, slab, version)));
+  return PREFIX_BYTES + header + slab.kept.length * slab.elements * 4 + DIGEST_BYTES;
+}
+
+/** The length of the header that a piece's prefix tells. Throws an AppError `invalid_value`. */
+export function headerLength(prefix: Buffer): number {
+  const length = prefix.readUInt32LE(8);
+  if (prefix.toString("latin1", 0, 8) === MAGIC && length <= MAX_HEADER_BYTES) return length;
+  throw new AppError("invalid_value", "it does not begin as a checkpoint does");
+}
+
+/** Throws an AppError `invalid_value` where the piece is none of the shards that this one can use. */
+export function checkedHeader(text: Buffer, spec: ShardSpec, shard: number): PieceHeader {
+  let header: PieceHeader;
+  try {
+    header = JSON.parse(text.toString()) as PieceHeader;
+  } catch (cause) {
+    throw new AppError("invalid_value", "its header is no JSON", { cause });
+  }
+  const tensors = ["parameters", ...optimizerSlots(spec.optimizer)];
+  const wanted = { jobId: spec.jobId, shard, tensors, parameters: shapesOf(spec) };
+  for (const [field, value] of Object.entries(wanted)) {
+    const found = JSON.stringify(header[field as keyof PieceHeader]);
+    if (found === JSON.stringify(value)) continue;
+    throw new AppError("invalid_value", `its ${field} are not those of the job that wants it`);
+  }
+  return header;
+}
+
+function headerOf(spec: ShardSpec, slab: ShardSlab, version: number): PieceHeader {
+  const { jobId, shard, servers } = spec;
+  return {
+    ...{ jobId, shard, shards: servers.length, version, elements: slab.elements },
+    tensors: slab.kept,
+    parameters: shapesOf(spec),
+  };
+}
+
+function shapesOf({ parameters }: ShardSpec): PieceHeader["parameters"] {
+  return parameters.map(({ name, shape }) => ({ name, shape }));
+}

@@ -1,0 +1,146 @@
+import { createHash } from "node:crypto";
+import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { AppError } from "@heddle/base/errors";
+import { DIGEST_BYTES } from "./checkpoint-format.ts";
+
+/** Checkpoints of one job that a server keeps; the oldest go first. */
+const MAX_CHECKPOINTS = 8;
+const READ_BYTES = 1024 * 1024;
+
+/** What was written: the digest is that of all bytes before it. */
+export interface WrittenPiece {
+  readonly bytes: number;
+  readonly sha256: Uint8Array;
+}
+
+/** Where a piece lies below a server's data directory. Throws an AppError on a name with a path. */
+export function piecePath(
+  dataDirectory: string,
+  jobId: string,
+  name: string,
+  shard: number,
+): string {
+  for (const part of [jobId, name]) {
+    if (!/^\w[\w.-]{0,127}$/.test(part)) {
+      const message = `"${part}" cannot name a checkpoint: use letters, digits, "_", "-" and "."`;
+      throw new AppError("invalid_value", message);
+    }
+  }
+  return join(dataDirectory, "checkpoints", jobId, name, `${shard}.shard`);
+}
+
+/**
+ * Writes a piece so that it is there as a whole, on the disk, or not at all: temporary file, fsync,
+ * rename, fsync of the folder.
+ */
+export async function writePiece(
+  path: string,
+  pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+): Promise<WrittenPiece> {
+  await mkdir(dirname(path), { recursive: true });
+  const temporary = `${path}.${process.pid}.tmp`;
+  let bytes = 0;
+  let tail: Buffer = Buffer.alloc(0);
+  try {
+    const file = await open(temporary, "w", 0o600);
+    try {
+      for await (const piece of pieces) {
+        await writeAll(file, piece);
+        bytes += piece.length;
+        const last = piece.subarray(Math.max(0, piece.length - DIGEST_BYTES));
+        tail = Buffer.concat([tail, last]).subarray(-DIGEST_BYTES);
+      }
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, path);
+  } catch (cause) {
+    await rm(temporary, { force: true });
+    throw cause instanceof AppError ? cause : unwritable(path, cause);
+  }
+  for (const folder of [dirname(path), dirname(dirname(path))]) await syncFolder(folder);
+  await forgetOldest(dirname(dirname(path)));
+  return { bytes, sha256: Uint8Array.from(tail) };
+}
+
+/** A piece's bytes as they are on the disk. Rejects with `not_found`. */
+export async function* readPiece(path: string): AsyncGenerator<Buffer> {
+  const file = await openPiece(path);
+  try {
+    for (;;) {
+      const { bytesRead, buffer } = await file.read(Buffer.alloc(READ_BYTES), 0, READ_BYTES);
+      if (bytesRead === 0) return;
+      yield buffer.subarray(0, bytesRead);
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+/** How long a piece is. Rejects with `not_found`. */
+export async function pieceSize(path: string): Promise<number> {
+  const file = await openPiece(path);
+  try {
+    return (await file.stat()).size;
+  } finally {
+    await file.close();
+  }
+}
+
+/** Passes a piece on and rejects with `invalid_value` at its end where its digest is another. */
+export async function* checkedPiece(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const hash = createHash("sha256");
+  let tail: Buffer = Buffer.alloc(0);
+  for await (const piece of pieces) {
+    const joined = Buffer.concat([tail, piece]);
+    const cut = Math.max(0, joined.length - DIGEST_BYTES);
+    hash.update(joined.subarray(0, cut));
+    tail = joined.subarray(cut);
+    yield piece;
+  }
+  if (hash.digest().equals(tail)) return;
+  throw new AppError("invalid_value", "its bytes do not match its SHA-256: it is corrupt");
+}
+
+async function openPiece(path: string): Promise<FileHandle> {
+  try {
+    return await open(path);
+  } catch (cause) {
+    const message = `this server has no checkpoint piece ${path.split("/").slice(-3).join("/")}`;
+    throw new AppError("not_found", message, { cause });
+  }
+}
+
+async function writeAll(file: FileHandle, piece: Uint8Array): Promise<void> {
+  for (let at = 0; at < piece.length; ) {
+    at += (await file.write(piece, at, piece.length - at)).bytesWritten;
+  }
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path);
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+async function forgetOldest(jobFolder: string): Promise<void> {
+  const names = await readdir(jobFolder);
+  const ages = await Promise.all(
+    names.map(async (name) => ({ name, at: (await stat(join(jobFolder, name))).mtimeMs })),
+  );
+  const newestFirst = ages.sort((a, b) => b.at - a.at);
+  for (const { name } of newestFirst.slice(MAX_CHECKPOINTS)) {
+    await rm(join(jobFolder, name), { recursive: true, force: true });
+  }
+}
+
+function unwritable(path: string, cause: unknown): AppError {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  const message = `cannot write the checkpoint piece ${path}: ${why}; is the disk full?`;
+  return new AppError("unavailable", message, { cause });
+}

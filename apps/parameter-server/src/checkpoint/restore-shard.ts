@@ -1,0 +1,159 @@
+import { AppError, toAppError } from "@heddle/base/errors";
+import { type Segment, shardLayouts } from "@heddle/parameters/shard-layout";
+import { shardMethods } from "@heddle/parameters/shard-methods";
+import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { Peer } from "@heddle/rpc/peer";
+import type { ShardSlab } from "../shard/shard-slab.ts";
+import {
+  checkedHeader,
+  DIGEST_BYTES,
+  headerLength,
+  type PieceHeader,
+  PREFIX_BYTES,
+} from "./checkpoint-format.ts";
+import { checkedPiece } from "./checkpoint-store.ts";
+
+/** Where a checkpoint is looked for. */
+export interface RestoreSource {
+  readonly name: string;
+  /** Servers that may hold its pieces. */
+  readonly sources: readonly string[];
+  /** Shards of the set that wrote it. */
+  readonly pieces: number;
+  readonly credentials: NodeCredentials;
+}
+
+/** One piece must come within this. */
+const PIECE_MS = 300_000;
+
+/**
+ * Fills a slab from the pieces of a checkpoint that was cut for another number of shards. Gives the
+ * version. Rejects with `invalid_value` for a corrupt piece and `not_found` for one that nobody has;
+ * the slab is then worth nothing.
+ */
+export async function restoreShard(
+  spec: ShardSpec,
+  slab: ShardSlab,
+  source: RestoreSource,
+  signal: AbortSignal,
+): Promise<number> {
+  const own = shardLayouts(spec.parameters, spec.servers.length)[spec.shard]?.segments ?? [];
+  for (const tensor of slab.kept.keys()) slab.values(tensor).fill(0);
+  let version: number | undefined;
+  for (const [piece, { segments, elements }] of shardLayouts(
+    spec.parameters,
+    source.pieces,
+  ).entries()) {
+    const moves = movesBetween(segments, own);
+    // A shard of nothing, where there are more servers than pieces, has a version all the same.
+    if (moves.length === 0 && !(own.length === 0 && piece === 0)) continue;
+    const target = { spec, slab, moves, piece, elements };
+    const found = await restorePiece(target, source, signal);
+    if (version !== undefined && found !== version) {
+      const message = `checkpoint ${source.name} has pieces of the versions ${version} and ${found}`;
+      throw new AppError("invalid_value", message);
+    }
+    version = found;
+  }
+  if (version === undefined) throw new Error("a shard has no parameters");
+  return version;
+}
+
+/** A run of elements that lies elsewhere in the new slab. */
+interface Move {
+  readonly from: number;
+  readonly to: number;
+  readonly count: number;
+}
+
+function movesBetween(before: readonly Segment[], after: readonly Segment[]): Move[] {
+  return before.flatMap((old) =>
+    after.flatMap((now): Move[] => {
+      const begin = Math.max(old.begin, now.begin);
+      const end = Math.min(old.end, now.end);
+      if (old.parameter !== now.parameter || begin >= end) return [];
+      const from = old.offset + begin - old.begin;
+      return [{ from, to: now.offset + begin - now.begin, count: end - begin }];
+    }),
+  );
+}
+
+interface PieceTarget {
+  readonly spec: ShardSpec;
+  readonly slab: ShardSlab;
+  readonly moves: readonly Move[];
+  readonly piece: number;
+  /** Of the old slab. */
+  readonly elements: number;
+}
+
+async function restorePiece(
+  target: PieceTarget,
+  { name, sources, credentials }: RestoreSource,
+  signal: AbortSignal,
+): Promise<number> {
+  const failures: AppError[] = [];
+  for (const address of sources) {
+    const peer = new Peer(address, credentials, "parameter-server");
+    const limited = AbortSignal.any([signal, AbortSignal.timeout(PIECE_MS)]);
+    try {
+      const { jobId, attempt } = target.spec;
+      const request = { id: { jobId, attempt, shard: target.piece }, checkpoint: name };
+      const chunks = peer.serverStream(shardMethods.exportShard, request, limited);
+      return await readInto(target, checkedPiece(dataOf(chunks)));
+    } catch (error) {
+      failures.push(toAppError(error));
+    } finally {
+      peer.close();
+    }
+  }
+  const told = failures.map(({ message }, i) => `${sources[i]}: ${message}`).join("; ");
+  const code = failures.find((failure) => failure.code === "invalid_value")?.code ?? "not_found";
+  throw new AppError(code, `piece ${target.piece} of checkpoint ${name} cannot be used: ${told}`);
+}
+
+async function* dataOf(
+  chunks: AsyncIterable<{ readonly data: Buffer }>,
+): AsyncGenerator<Uint8Array> {
+  for await (const { data } of chunks) yield data;
+}
+
+async function readInto(target: PieceTarget, bytes: AsyncIterable<Uint8Array>): Promise<number> {
+  let head: Buffer = Buffer.alloc(0);
+  let header: PieceHeader | undefined;
+  let at = 0;
+  for await (const chunk of bytes) {
+    if (header) {
+      place(target, at, chunk);
+      at += chunk.length;
+      continue;
+    }
+    head = Buffer.concat([head, chunk]);
+    if (head.length < PREFIX_BYTES) continue;
+    const begin = PREFIX_BYTES + headerLength(head);
+    if (head.length < begin) continue;
+    header = checkedHeader(head.subarray(PREFIX_BYTES, begin), target.spec, target.piece);
+    at = head.length - begin;
+    place(target, 0, head.subarray(begin));
+  }
+  if (header && at === header.tensors.length * target.elements * 4 + DIGEST_BYTES) {
+    return header.version;
+  }
+  throw new AppError("invalid_value", "it is shorter or longer than it says");
+}
+
+/** Copies what the moves want of some bytes, which begin at `at` among the old tensors. */
+function place({ slab, moves, elements }: PieceTarget, at: number, chunk: Uint8Array): void {
+  for (const tensor of slab.kept.keys()) {
+    const start = tensor * elements * 4 - at;
+    if (start >= chunk.length || start + elements * 4 <= 0) continue;
+    const to = slab.bytes(tensor);
+    for (const move of moves) {
+      const from = start + move.from * 4;
+      const begin = Math.max(0, from);
+      const end = Math.min(chunk.length, from + move.count * 4);
+      if (begin < end) to.set(chunk.subarray(begin, end), move.to * 4 + begin - from);
+    }
+  }
+}

@@ -1,0 +1,218 @@
+import { seededRandom } from "@heddle/base/random";
+import { openShards } from "@heddle/parameters/shard-set";
+import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
+import { afterAll, afterEach, beforeAll, describe, expect, it, test, vi } from "vitest";
+import { startServer, stopServers } from "./testing/server-processes.ts";
+import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
+
+// Real server processes and sockets; the workers are clients of this process.
+
+// Processes and sockets may be slow on a busy machine.
+vi.setConfig({ testTimeout: 120_000 });
+
+let servers: readonly string[] = [];
+
+beforeAll(async () => {
+  servers = (await Promise.all([startServer(), startServer()])).map(({ address }) => address);
+});
+afterEach(closeClients);
+afterAll(stopServers);
+
+type Tensors = ReturnType<typeof tensors>;
+
+/** The gradient of half the squared distance to a worker's own target: p - target. */
+const slope = (p: Tensors, target: Tensors): Tensors => ({
+  weight: p.weight.map((value, i) => value - (target.weight[i] ?? 0)),
+  bias: p.bias.map((value, i) => value - (target.bias[i] ?? 0)),
+  gain: p.gain.map((value, i) => value - (target.gain[i] ?? 0)),
+});
+
+/** Some updates by some workers, each with its own data; gives the parameters after each. */
+async function train(
+  targets: readonly (Tensors & { readonly weightOfPart: number })[],
+  updates: number,
+  options: Partial<ShardSetSpec> = {},
+): Promise<Tensors[]> {
+  const job = jobOn(servers, {
+    workers: targets.length,
+    ...options,
+  });
+  await openShards(job);
+  const history: Tensors[] = [];
+  const work = async (rank: number) => {
+    const client = await joinJob(job, rank);
+    if (rank === 0) await client.initialize(tensors((at) => Math.sin(at)));
+    const target = targets[rank] as (typeof targets)[number];
+    const own = tensors(() => 0);
+    await client.pull(own);
+    for (let update = 1; update <= updates; update++) {
+      // Ranks push in another order each time.
+      await new Promise((resolve) => setTimeout(resolve, ((update * 7 + rank * 5) % 3) * 5));
+      const part = slope(own, target);
+      await client.push(part, { weight: target.weightOfPart, learningRate: 0.05 });
+      expect(await client.pull(own)).toBe(update);
+      if (rank === 0) history.push(structuredClone(own));
+    }
+  };
+  await Promise.all(targets.map((_, rank) => work(rank)));
+  await closeClients();
+  return history;
+}
+
+const target = (seed: number, weightOfPart: number) => {
+  const random = seededRandom(seed);
+  return { ...tensors(() => random() * 4 - 2), weightOfPart };
+};
+
+const OPTIMIZERS: readonly ShardSetSpec["optimizer"][] = [
+  { kind: "sgd", momentum: 0, nesterov: false },
+  { kind: "sgd", momentum: 0.9, nesterov: true },
+  { kind: "adamw", beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0.1 },
+];
+
+describe("bsp", () => {
+  it.each(OPTIMIZERS)("equals one worker with all data, to 1e-6: %o", async (optimizer) => {
+    const targets = [target(1, 4), target(2, 8), target(3, 4)];
+    const mean = tensors(() => 0);
+    for (const { weightOfPart, ...of } of targets) {
+      for (const name of ["weight", "bias", "gain"] as const) {
+        for (const [i, value] of of[name].entries()) mean[name][i]! += (value * weightOfPart) / 16;
+      }
+    }
+    const options = { optimizer, maxGradientNorm: 50 };
+    const many = await train(targets, 6, options);
+    const one = await train([{ ...mean, weightOfPart: 16 }], 6, options);
+    for (const name of ["weight", "bias", "gain"] as const) {
+      const difference = many[5]?.[name].map((value, i) => value - (one[5]?.[name][i] ?? 0));
+      expect(Math.max(...(difference ?? [1]).map(Math.abs))).toBeLessThan(1e-6);
+      expect(many[5]?.[name]).not.toEqual(many[0]?.[name]);
+    }
+  });
+
+  it("gives the same bits in two runs of four workers, whichever comes first", async () => {
+    const targets = [1, 2, 3, 4].map((seed) => target(seed, seed));
+    const optimizer = OPTIMIZERS[2];
+    const runs = [];
+    for (const jobId of ["first", "second"]) {
+      runs.push(await train(targets, 6, { jobId, optimizer, maxGradientNorm: 1 }));
+    }
+    expect(runs[0]).toHaveLength(6);
+    expect(runs[1]).toEqual(runs[0]);
+  });
+
+  it("clips the mean gradient by its norm over all shards", async () => {
+    const job = jobOn(servers, { maxGradientNorm: 2 });
+    await openShards(job);
+    const client = await joinJob(job, 0);
+    await client.initialize(tensors(() => 0));
+    const gradient = tensors((at) => Math.cos(at));
+    await client.push(gradient, { weight: 7, learningRate: 1 });
+    const after = tensors(() => 0);
+    await client.pull(after);
+    const norm = Math.hypot(...after.weight, ...after.bias, ...after.gain);
+    expect(norm).toBeCloseTo(2, 4);
+  });
+
+  it("goes on without a straggler after its time, and drops and counts its part", async () => {
+    const job = jobOn(servers, { workers: 2, stragglerMs: 50 });
+    await openShards(job);
+    const [fast, slow] = [await joinJob(job, 0), await joinJob(job, 1)];
+    await fast.initialize(tensors(() => 0));
+    const into = tensors(() => 0);
+    await fast.push(
+      tensors(() => 1),
+      { weight: 1, learningRate: 1 },
+    );
+    expect(await fast.pull(into)).toBe(1);
+    expect(into.bias[0]).toBe(-1);
+    await slow.push(
+      tensors(() => 100),
+      { weight: 1, learningRate: 1 },
+    );
+    expect(await slow.pull(into)).toBe(1);
+    expect(into.bias[0]).toBe(-1);
+    for (const status of await fast.status()) {
+      expect(status).toMatchObject({ stragglers: 1, pushes: 1, version: 1 });
+    }
+    await Promise.all([
+      fast.push(
+        tensors(() => 1),
+        { weight: 1, learningRate: 1 },
+      ),
+      slow.push(
+        tensors(() => 3),
+        { weight: 1, learningRate: 1 },
+      ),
+    ]);
+    await slow.pull(into);
+    expect(into.bias[0]).toBeLessThan(-1);
+  });
+
+  it("waits for nobody who has left", async () => {
+    const job = jobOn(servers, { workers: 2 });
+    await openShards(job);
+    const [stays, leaves] = [await joinJob(job, 0), await joinJob(job, 1)];
+    await stays.initialize(tensors(() => 0));
+    await stays.push(
+      tensors(() => 1),
+      { weight: 1, learningRate: 1 },
+    );
+    await leaves.leave();
+    expect(await stays.pull(tensors(() => 0))).toBe(1);
+    await expect(leaves.pull(tensors(() => 0))).rejects.toMatchObject({ code: "conflict" });
+    expect((await joinJob(job, 1)).clock).toBe(1);
+  });
+});
+
+test.each([0, 2])("under ssp %i no worker is further ahead than its bound", async (staleness) => {
+  const workers = 3;
+  const job = jobOn(servers, { workers, consistency: { kind: "ssp", staleness } });
+  await openShards(job);
+  // Each rank counts its pushes in an element of its own, so that a pull shows everybody's.
+  const leads: number[] = [];
+  const work = async (rank: number) => {
+    const client = await joinJob(job, rank);
+    if (rank === 0) await client.initialize(tensors(() => 0));
+    const own = tensors(() => 0);
+    await client.pull(own);
+    const part = tensors((at) => (at === 100_000 + rank ? -1 : 0));
+    for (let push = 1; push <= 12; push++) {
+      await new Promise((resolve) => setTimeout(resolve, rank * 3));
+      await client.push(part, { weight: 1, learningRate: 1 });
+      await client.pull(own);
+      expect(own.bias[rank]).toBe(push);
+      leads.push(push - Math.min(...own.bias.subarray(0, workers)));
+    }
+  };
+  await Promise.all([0, 1, 2].map(work));
+  expect(leads).toHaveLength(36);
+  expect(Math.max(...leads)).toBeLessThanOrEqual(staleness);
+  if (staleness > 0) expect(Math.max(...leads)).toBeGreaterThan(0);
+});
+
+test.each(["none", "bf16", "int8", "topk"] as const)(
+  "asp converges on a convex problem, with parts as %s",
+  async (compression) => {
+    const workers = 3;
+    const job = jobOn(servers, { workers, compression, consistency: { kind: "asp" } });
+    await openShards(job);
+    const goal = target(5, 1);
+    const work = async (rank: number) => {
+      const client = await joinJob(job, rank, { topkFraction: 0.2 });
+      if (rank === 0) await client.initialize(tensors(() => 0));
+      const own = tensors(() => 0);
+      await client.pull(own);
+      for (let push = 0; push < 60; push++) {
+        await client.push(slope(own, goal), { weight: 1, learningRate: 0.05 });
+        await client.pull(own);
+      }
+      return client;
+    };
+    const [client] = await Promise.all([0, 1, 2].map(work));
+    const end = tensors(() => 0);
+    expect(await client?.pull(end)).toBe(180);
+    const distance = slope(end, goal);
+    expect(Math.max(...distance.weight.map(Math.abs))).toBeLessThan(0.05);
+    expect(Math.max(...distance.bias.map(Math.abs))).toBeLessThan(0.05);
+  },
+);

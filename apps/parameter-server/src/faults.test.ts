@@ -1,0 +1,175 @@
+import { randomBytes } from "node:crypto";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { ParameterServerClient } from "@heddle/parameters/parameter-server-client";
+import {
+  checkpointShards,
+  closeShards,
+  openShards,
+  restoreShards,
+  type ShardSetCheckpoint,
+} from "@heddle/parameters/shard-set";
+import { afterEach, expect, test, vi } from "vitest";
+import { type ServerProcess, startServer, stopServers } from "./testing/server-processes.ts";
+import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
+
+// Servers that die and disks that lie: real processes, killed with kill -9.
+
+// Many processes are started, one after the other, on what may be a busy machine.
+vi.setConfig({ testTimeout: 180_000 });
+
+afterEach(async () => {
+  await closeClients();
+  await stopServers();
+});
+
+type Tensors = ReturnType<typeof tensors>;
+const terms = { weight: 1, learningRate: 0.1 };
+const ADAM = { kind: "adam", beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0 } as const;
+
+/** Updates number `from` to `to` by one worker whose part follows from what it pulled. */
+async function train(client: ParameterServerClient, from: number, to: number): Promise<Tensors> {
+  const own = tensors(() => 0);
+  expect(await client.pull(own)).toBe(from - 1);
+  for (let update = from; update <= to; update++) {
+    const part = {
+      weight: own.weight.map((value, i) => value - Math.cos(i)),
+      bias: own.bias.map((value, i) => value - Math.cos(i)),
+      gain: own.gain.map((value, i) => value - Math.cos(i)),
+    };
+    await client.push(part, terms);
+    expect(await client.pull(own)).toBe(update);
+  }
+  return own;
+}
+
+const start = () => tensors((at) => Math.sin(at));
+
+/** What ten updates give without any fault. */
+async function undisturbed(servers: readonly string[]): Promise<Tensors> {
+  const job = jobOn(servers, { optimizer: ADAM, maxGradientNorm: 3 });
+  await openShards(job);
+  const client = await joinJob(job, 0);
+  await client.initialize(start());
+  return train(client, 1, 10);
+}
+
+const addresses = (servers: readonly ServerProcess[]) => servers.map(({ address }) => address);
+const startServers = (count: number) =>
+  Promise.all(Array.from({ length: count }, () => startServer()));
+
+/** Ten updates of which the last servers see those after the fourth; gives the parameters. */
+async function interrupted(
+  first: readonly ServerProcess[],
+  disaster: (checkpoints: ShardSetCheckpoint[]) => Promise<readonly string[]>,
+) {
+  const job = jobOn(addresses(first), { optimizer: ADAM, maxGradientNorm: 3 });
+  await openShards(job);
+  const client = await joinJob(job, 0, { patienceMs: 300 });
+  await client.initialize(start());
+  await train(client, 1, 2);
+  const checkpoints = [await checkpointShards(job, "v2")];
+  await train(client, 3, 4);
+  checkpoints.unshift(await checkpointShards(job, "v4"));
+  await train(client, 5, 7);
+  const servers = await disaster(checkpoints);
+  const gone = client.push(start(), terms);
+  await expect(gone).rejects.toMatchObject({
+    code: expect.stringMatching(/unavailable|not_found/),
+  });
+  const again = jobOn(servers, { ...job.spec, servers, attempt: 2, jobToken: randomBytes(32) });
+  const { used, refused } = await restoreShards(again, checkpoints);
+  const second = await joinJob(again, 0);
+  expect(second.clock).toBe(used.version);
+  return { used, refused, end: await train(second, used.version + 1, 10) };
+}
+
+test("a server that is killed is replaced on its data directory from the last checkpoint", async () => {
+  const servers = await startServers(2);
+  const expected = await undisturbed(addresses(servers));
+  const { used, end } = await interrupted(servers, async () => {
+    await servers[1]?.kill();
+    return [servers[0]?.address ?? "", (await startServer(servers[1]?.dataDirectory)).address];
+  });
+  expect(used.name).toBe("v4");
+  expect(end).toEqual(expected);
+});
+
+test("a server that is lost with its disk is replaced from the copy on its neighbour", async () => {
+  const servers = await startServers(2);
+  const expected = await undisturbed(addresses(servers));
+  const { used, end } = await interrupted(servers, async () => {
+    await servers[1]?.kill();
+    rmSync(join(servers[1]?.dataDirectory ?? "", "checkpoints"), { recursive: true });
+    return [servers[0]?.address ?? "", (await startServer()).address];
+  });
+  expect(used.name).toBe("v4");
+  expect(end).toEqual(expected);
+});
+
+test.each([3, 4])("a checkpoint of two shards is restored on %i", async (shards) => {
+  const servers = await startServers(shards);
+  const expected = await undisturbed(addresses(servers).slice(0, 2));
+  const { used, end } = await interrupted(servers.slice(0, 2), async () => {
+    await servers[0]?.kill();
+    const replaced = await startServer(servers[0]?.dataDirectory);
+    return [replaced.address, ...addresses(servers.slice(1))];
+  });
+  expect(used).toMatchObject({ name: "v4", version: 4, pieces: 2 });
+  // The norm is added up of other pieces, so that its last bits are others.
+  for (const name of ["weight", "bias", "gain"] as const) {
+    const differences = end[name].map((value, i) => Math.abs(value - (expected[name][i] ?? 0)));
+    expect(Math.max(...differences)).toBeLessThan(1e-6);
+  }
+});
+
+const flipped = (bytes: Buffer): Buffer => {
+  bytes.writeUInt8(bytes.readUInt8(9000) ^ 4, 9000);
+  return bytes;
+};
+
+test.each([
+  ["a flipped bit", flipped],
+  ["a lost end", (bytes: Buffer) => bytes.subarray(0, bytes.length - 5000)],
+  ["nothing", () => Buffer.alloc(0)],
+])("a checkpoint with %s is found out, and the one before is taken", async (_what, damage) => {
+  const servers = await startServers(2);
+  const expected = await undisturbed(addresses(servers));
+  const { used, refused, end } = await interrupted(servers, async () => {
+    await servers[0]?.kill();
+    for (const { dataDirectory } of servers) {
+      const folder = join(dataDirectory, "checkpoints");
+      for (const job of readdirSync(folder)) {
+        const piece = join(folder, job, "v4", "0.shard");
+        writeFileSync(piece, damage(readFileSync(piece)));
+      }
+    }
+    return [(await startServer(servers[0]?.dataDirectory)).address, servers[1]?.address ?? ""];
+  });
+  expect(used).toMatchObject({ name: "v2", version: 2 });
+  expect(refused[0]).toMatch(/^v4: piece 0 of checkpoint v4 cannot be used: .*(corrupt|shorter)/);
+  expect(end).toEqual(expected);
+});
+
+test("without any checkpoint that can be used it says which were tried", async () => {
+  const job = jobOn(addresses(await startServers(1)));
+  await expect(restoreShards(job, [])).rejects.toThrow(/no checkpoint .* there is none/);
+  const missing = { name: "v9", version: 9, pieces: 1, servers: job.spec.servers, bytes: 0 };
+  const restore = restoreShards(job, [missing]);
+  await expect(restore).rejects.toMatchObject({ code: "not_found", message: /v9: piece 0/ });
+});
+
+test("a later attempt goes on from shards that are still there, and closed ones begin anew", async () => {
+  const [server] = await startServers(1);
+  const job = jobOn([server?.address ?? ""]);
+  await openShards(job);
+  const client = await joinJob(job, 0);
+  await client.initialize(start());
+  await train(client, 1, 3);
+  // Shards that were left behind are gone on from by the next attempt, with other clients.
+  const later = { ...job, spec: { ...job.spec, attempt: 2, jobToken: randomBytes(32) } };
+  expect(await openShards(later)).toBe(3);
+  await train(await joinJob(later, 0), 4, 5);
+  await closeShards(later);
+  expect(await openShards(later)).toBe(0);
+});

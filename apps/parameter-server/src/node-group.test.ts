@@ -1,0 +1,87 @@
+import { randomUUID } from "node:crypto";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { joinNode, type NodeClient } from "@heddle/parameters/node-group";
+import { openShards, shardStatuses } from "@heddle/parameters/shard-set";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { startServer, stopServers } from "./testing/server-processes.ts";
+import { jobOn, tensors } from "./testing/training-job.ts";
+
+// Processes and sockets may be slow on a busy machine.
+vi.setConfig({ testTimeout: 120_000 });
+
+let servers: readonly string[] = [];
+const clients: NodeClient[] = [];
+
+beforeAll(async () => {
+  servers = (await Promise.all([startServer(), startServer()])).map(({ address }) => address);
+});
+afterEach(async () => {
+  await Promise.all(clients.splice(0).map((client) => client.close()));
+});
+afterAll(stopServers);
+
+/** Two nodes of two tasks each, in the order of ranks. */
+async function twoNodes() {
+  const job = jobOn(servers, { workers: 2 });
+  await openShards(job);
+  const tasks = [0, 1].flatMap((rank) => {
+    const socketPath = join(tmpdir(), `heddle-test-${randomUUID().slice(0, 8)}.sock`);
+    return [0, 1].map((member) =>
+      joinNode({ ...job, rank, host: "127.0.0.1" }, { member, members: 2, socketPath }),
+    );
+  });
+  clients.push(...(await Promise.all(tasks)));
+  await clients[0]?.servers?.initialize(tensors(() => 0));
+  return job;
+}
+
+test("the tasks of a node send one part together, and the update is the mean over all tasks", async () => {
+  const job = await twoNodes();
+  const values = await Promise.all(
+    clients.map(async (client, task) => {
+      const own = tensors(() => 9);
+      await client.pull(own);
+      expect(own).toEqual(tensors(() => 0));
+      for (let update = 1; update <= 3; update++) {
+        await client.push(
+          tensors((at) => (at % 5) + task),
+          { weight: task + 1, learningRate: 1 },
+        );
+        expect(await client.pull(own)).toBe(update);
+      }
+      return own;
+    }),
+  );
+  // The weights 1, 2, 3, 4 of the tasks 0, 1, 2, 3 give a mean of 2.
+  const mean = tensors((at) => -3 * ((at % 5) + 2));
+  for (const own of values) {
+    for (const [i, value] of own.weight.entries())
+      expect(value).toBeCloseTo(mean.weight[i] ?? 0, 4);
+  }
+  for (const status of await shardStatuses(job)) expect(status.pushes).toBe(6);
+});
+
+test("a task whose part is no number fails all tasks of its node, and no other", async () => {
+  await twoNodes();
+  const bad = (task: number) => (task === 1 ? Number.NaN : 1);
+  const results = await Promise.allSettled(
+    clients.slice(0, 2).map(async (client, task) => {
+      const own = tensors(() => 0);
+      await client.pull(own);
+      await client.push(
+        tensors(() => bad(task)),
+        { weight: 1, learningRate: 1 },
+      );
+      await client.pull(own);
+    }),
+  );
+  for (const result of results) {
+    expect(result).toMatchObject({ status: "rejected", reason: { code: "invalid_value" } });
+  }
+  const own = tensors(() => 9);
+  await Promise.all(
+    clients.slice(2).map((client) => client.pull(client === clients[2] ? own : tensors(() => 0))),
+  );
+  expect(own).toEqual(tensors(() => 0));
+});

@@ -1,0 +1,268 @@
+import { once } from "node:events";
+import type { Server, ServerUnaryCall, ServerWritableStream, sendUnaryData } from "@grpc/grpc-js";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { CheckpointShard__Output } from "@heddle/contracts/generated/heddle/v1/CheckpointShard";
+import type { CloseShardReply } from "@heddle/contracts/generated/heddle/v1/CloseShardReply";
+import type { ExportShard__Output } from "@heddle/contracts/generated/heddle/v1/ExportShard";
+import type { NormPart__Output } from "@heddle/contracts/generated/heddle/v1/NormPart";
+import type { NormTotal } from "@heddle/contracts/generated/heddle/v1/NormTotal";
+import type { OpenShard__Output } from "@heddle/contracts/generated/heddle/v1/OpenShard";
+import type { ParameterChunk } from "@heddle/contracts/generated/heddle/v1/ParameterChunk";
+import type { PullParameters__Output } from "@heddle/contracts/generated/heddle/v1/PullParameters";
+import type { PushParameters__Output } from "@heddle/contracts/generated/heddle/v1/PushParameters";
+import type { PushReply } from "@heddle/contracts/generated/heddle/v1/PushReply";
+import type { ReplicateShard__Output } from "@heddle/contracts/generated/heddle/v1/ReplicateShard";
+import type { RestoreShard__Output } from "@heddle/contracts/generated/heddle/v1/RestoreShard";
+import type { ShardCheckpoint } from "@heddle/contracts/generated/heddle/v1/ShardCheckpoint";
+import type { ShardId__Output } from "@heddle/contracts/generated/heddle/v1/ShardId";
+import type { ShardMember__Output } from "@heddle/contracts/generated/heddle/v1/ShardMember";
+import type { ShardMemberClock } from "@heddle/contracts/generated/heddle/v1/ShardMemberClock";
+import type { ShardStatus } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
+import { parameterChunks } from "@heddle/parameters/data-route";
+import { shardMethods } from "@heddle/parameters/shard-methods";
+import { decodeShard } from "@heddle/parameters/shard-spec";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { Peer } from "@heddle/rpc/peer";
+import { parameterShardsService } from "@heddle/rpc/proto";
+import { toStatus } from "@heddle/rpc/status";
+import { pieceBytes, pieceLength } from "./checkpoint/checkpoint-format.ts";
+import {
+  checkedPiece,
+  piecePath,
+  pieceSize,
+  readPiece,
+  writePiece,
+} from "./checkpoint/checkpoint-store.ts";
+import { NormExchange } from "./norm-exchange.ts";
+import type { ShardHandle } from "./shard/shard-handle.ts";
+import type { ShardKey, ShardRegistry } from "./shard-registry.ts";
+
+/** A receiver that has not taken all by then is cut. */
+const SEND_MS = 120_000;
+
+/** The gRPC service ParameterShards of one server, over the threads of its shards. */
+export class ParameterShardsService {
+  readonly #shards: ShardRegistry;
+  readonly #dataDirectory: string;
+  readonly #credentials: NodeCredentials;
+  readonly #norms = new NormExchange();
+
+  constructor(shards: ShardRegistry, dataDirectory: string, credentials: NodeCredentials) {
+    this.#shards = shards;
+    this.#dataDirectory = dataDirectory;
+    this.#credentials = credentials;
+  }
+
+  addTo(server: Server): void {
+    server.addService(parameterShardsService, {
+      open: unary((request: OpenShard__Output) => this.#open(request)),
+      status: unary((id: ShardId__Output) => this.#status(this.#shards.find(id))),
+      close: unary((id: ShardId__Output) => this.#close(id)),
+      changeMember: unary((request: ShardMember__Output) => this.#changeMember(request)),
+      checkpoint: unary((request: CheckpointShard__Output, signal) =>
+        this.#checkpoint(request, signal),
+      ),
+      restore: unary((request: RestoreShard__Output, signal) => this.#restore(request, signal)),
+      push: unary((request: PushParameters__Output, signal) => this.#push(request, signal)),
+      addNorm: unary((request: NormPart__Output, signal) => this.#addNorm(request, signal)),
+      replicate: unary((request: ReplicateShard__Output, signal) =>
+        this.#replicate(request, signal),
+      ),
+      pull: streamed((call: ServerWritableStream<PullParameters__Output, ParameterChunk>, signal) =>
+        this.#pull(call, signal),
+      ),
+      export: streamed((call: ServerWritableStream<ExportShard__Output, ParameterChunk>, signal) =>
+        this.#export(call, signal),
+      ),
+    });
+  }
+
+  async #open(request: OpenShard__Output): Promise<ShardStatus> {
+    return this.#status(await this.#shards.open(decodeShard(request)));
+  }
+
+  async #status({ calls, spec }: ShardHandle): Promise<ShardStatus> {
+    const { jobId, attempt, shard } = spec;
+    const figures = await calls.call("figures", undefined);
+    const id = { jobId, attempt, shard };
+    return { ...figures, id, refusedStale: this.#shards.refusedStale(jobId) };
+  }
+
+  async #close(id: ShardId__Output): Promise<CloseShardReply> {
+    await this.#shards.close(id);
+    return {};
+  }
+
+  async #changeMember({ id, rank, leaves }: ShardMember__Output): Promise<ShardMemberClock> {
+    return { clock: await this.#find(id).calls.call("member", { rank, leaves }) };
+  }
+
+  async #checkpoint(
+    { id, version, name }: CheckpointShard__Output,
+    signal: AbortSignal,
+  ): Promise<ShardCheckpoint> {
+    const { calls, spec } = this.#find(id);
+    const path = piecePath(this.#dataDirectory, spec.jobId, name, spec.shard);
+    const written = await calls.call("checkpoint", { path, version }, signal);
+    return { ...written, name, sha256: Buffer.from(written.sha256) };
+  }
+
+  async #restore(
+    { open, name, sources, pieces }: RestoreShard__Output,
+    signal: AbortSignal,
+  ): Promise<ShardStatus> {
+    const handle = await this.#shards.open(decodeShard(open));
+    await handle.calls.call("restore", { name, sources, pieces }, signal);
+    return this.#status(handle);
+  }
+
+  async #push(request: PushParameters__Output, signal: AbortSignal): Promise<PushReply> {
+    const { id, ...argument } = request;
+    const shard = this.#find(id);
+    await shard.renew();
+    return shard.calls.call("push", argument, signal);
+  }
+
+  async #addNorm(
+    { id, version, squares }: NormPart__Output,
+    signal: AbortSignal,
+  ): Promise<NormTotal> {
+    const key = keyOf(id);
+    // Only shard 0's server is asked: it knows how many there are, and which attempt is the latest.
+    const { spec } = this.#shards.find({ ...key, shard: 0 });
+    const shards = spec.servers.length;
+    return { squares: await this.#norms.add(key, version, squares, shards, signal) };
+  }
+
+  async #replicate(
+    { id, checkpoint, source }: ReplicateShard__Output,
+    signal: AbortSignal,
+  ): Promise<ShardCheckpoint> {
+    const key = keyOf(id);
+    const path = piecePath(this.#dataDirectory, key.jobId, checkpoint, key.shard);
+    const peer = new Peer(source, this.#credentials, "parameter-server");
+    try {
+      const limited = AbortSignal.any([signal, AbortSignal.timeout(SEND_MS)]);
+      const chunks = peer.serverStream(shardMethods.exportShard, { id: key, checkpoint }, limited);
+      const { bytes, sha256 } = await writePiece(path, checkedPiece(dataOf(chunks)));
+      return { name: checkpoint, bytes, sha256: Buffer.from(sha256) };
+    } finally {
+      peer.close();
+    }
+  }
+
+  async #pull(
+    call: ServerWritableStream<PullParameters__Output, ParameterChunk>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { id, rank, clock } = call.request;
+    const { calls, slab } = this.#find(id);
+    const { lease, version } = await calls.call("lease", { rank, clock }, signal);
+    const bytes = slab.elements * 4;
+    try {
+      await send(call, parameterChunks(version, bytes, [slab.bytes(0)]), signal);
+    } finally {
+      await calls.call("release", { lease, bytes });
+    }
+  }
+
+  async #export(
+    call: ServerWritableStream<ExportShard__Output, ParameterChunk>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { id, checkpoint } = call.request;
+    if (checkpoint === "") return this.#exportLive(call, signal);
+    const { jobId, shard } = keyOf(id);
+    const path = piecePath(this.#dataDirectory, jobId, checkpoint, shard);
+    const totalBytes = await pieceSize(path);
+    let offset = 0;
+    for await (const data of readPiece(path)) {
+      await write(call, { offset, data, totalBytes }, signal);
+      offset += data.length;
+    }
+  }
+
+  async #exportLive(
+    call: ServerWritableStream<ExportShard__Output, ParameterChunk>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { calls, slab, spec } = this.#find(call.request.id);
+    const { lease, version } = await calls.call("lease", { clock: 0 }, signal);
+    try {
+      const bytes = pieceLength(spec, slab, version);
+      const pieces = pieceBytes(spec, slab, version);
+      await send(call, parameterChunks(version, bytes, pieces), signal);
+    } finally {
+      await calls.call("release", { lease, bytes: 0 });
+    }
+  }
+
+  #find(id: ShardId__Output | null): ShardHandle {
+    return this.#shards.find(keyOf(id));
+  }
+}
+
+function keyOf(id: ShardId__Output | null): ShardKey {
+  if (id) return id;
+  throw new AppError("invalid_value", "the call names no shard");
+}
+
+async function* dataOf(
+  chunks: AsyncIterable<{ readonly data: Buffer }>,
+): AsyncGenerator<Uint8Array> {
+  for await (const { data } of chunks) yield data;
+}
+
+/** Where the chunks of an answer go. */
+type ChunkStream = ServerWritableStream<
+  PullParameters__Output | ExportShard__Output,
+  ParameterChunk
+>;
+
+async function send(
+  call: ChunkStream,
+  chunks: Iterable<ParameterChunk>,
+  signal: AbortSignal,
+): Promise<void> {
+  const limited = AbortSignal.any([signal, AbortSignal.timeout(SEND_MS)]);
+  for (const chunk of chunks) await write(call, chunk, limited);
+}
+
+/** Messages are copied as they are written, so that memory may change after. */
+async function write(call: ChunkStream, chunk: ParameterChunk, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  if (!call.write(chunk)) await once(call, "drain", { signal });
+}
+
+/** A call of one reply; its signal is aborted when the caller gives up or dies. */
+function unary<Request, Reply>(
+  answer: (request: Request, signal: AbortSignal) => Promise<Reply>,
+): (call: ServerUnaryCall<Request, Reply>, reply: sendUnaryData<Reply>) => void {
+  return (call, reply) => {
+    const signal = cancellation(call);
+    // What throws at once is told as what rejects is.
+    Promise.resolve()
+      .then(() => answer(call.request, signal))
+      .then(
+        (value) => reply(null, value),
+        (error: unknown) => reply(toStatus(toAppError(error))),
+      );
+  };
+}
+
+function streamed<Request, Reply>(
+  answer: (call: ServerWritableStream<Request, Reply>, signal: AbortSignal) => Promise<void>,
+): (call: ServerWritableStream<Request, Reply>) => void {
+  return (call) => {
+    answer(call, cancellation(call)).then(
+      () => call.end(),
+      (error: unknown) => call.emit("error", toStatus(toAppError(error))),
+    );
+  };
+}
+
+function cancellation(call: { once(event: "cancelled", then: () => void): unknown }): AbortSignal {
+  const gone = new AbortController();
+  call.once("cancelled", () => gone.abort(new AppError("cancelled", "the caller hung up")));
+  return gone.signal;
+}

@@ -1,0 +1,214 @@
+import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { connect } from "node:net";
+import { fileURLToPath } from "node:url";
+import { DataConnection } from "@heddle/parameters/data-connection";
+import { shardMethods } from "@heddle/parameters/shard-methods";
+import { openShards, shardStatuses } from "@heddle/parameters/shard-set";
+import { encodeShard } from "@heddle/parameters/shard-spec";
+import { Peer } from "@heddle/rpc/peer";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { credentials, startServer, stopServers } from "./testing/server-processes.ts";
+import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
+
+// What must not be let in, against real server processes; after each refusal the run goes on.
+
+// Processes and sockets may be slow on a busy machine.
+vi.setConfig({ testTimeout: 120_000 });
+
+let servers: readonly string[] = [];
+
+beforeAll(async () => {
+  servers = (await Promise.all([startServer(), startServer()])).map(({ address }) => address);
+});
+afterEach(closeClients);
+afterAll(stopServers);
+
+const terms = { weight: 1, learningRate: 1 };
+const ones = tensors(() => 1);
+const signal = AbortSignal.timeout(60_000);
+const deadline = { deadlineMs: 10_000 };
+
+/** A job of two workers, of which both have pulled the zeros that it begins with. */
+async function twoWorkers(options = {}) {
+  const job = jobOn(servers, { workers: 2, ...options });
+  await openShards(job);
+  const [first, second] = [await joinJob(job, 0), await joinJob(job, 1)];
+  await first.initialize(tensors(() => 0));
+  return { job, first, second };
+}
+
+/** One whole update: the parameters go from `before` to `before - 1`. */
+async function expectUpdate(
+  { first, second }: Awaited<ReturnType<typeof twoWorkers>>,
+  before: number,
+): Promise<void> {
+  await Promise.all([first.push(ones, terms), second.push(ones, terms)]);
+  for (const client of [first, second]) {
+    const into = tensors(() => 7);
+    await client.pull(into);
+    expect(into).toEqual(tensors(() => before - 1));
+  }
+}
+
+test.each(["none", "bf16", "int8", "topk"] as const)(
+  "a part with NaN or infinity is refused, and the update is built of what is good: %s",
+  async (compression) => {
+    const workers = await twoWorkers({ compression });
+    const { job, first } = workers;
+    // Both clients keep what they could not send; these lose nothing of ones and zeros.
+    const second = await joinJob(job, 1, { topkFraction: 1 });
+    const good = await joinJob(job, 0, { topkFraction: 1 });
+    await good.push(ones, terms);
+    for (const bad of [Number.NaN, Number.POSITIVE_INFINITY]) {
+      const poisoned = { ...tensors(() => 1), bias: new Float32Array(7).fill(bad) };
+      const doomed = await joinJob(job, 1, { topkFraction: 1 });
+      const push = doomed.push(poisoned, terms);
+      await expect(push).rejects.toMatchObject({
+        code: "invalid_value",
+        message: expect.stringMatching(/NaN or infinity.*lower the learning rate/s),
+      });
+    }
+    await second.push(ones, terms);
+    const into = tensors(() => 7);
+    expect(await second.pull(into)).toBe(1);
+    for (const value of [...into.weight, ...into.bias]) expect(value).toBeCloseTo(-1, 5);
+    // What an encoding would hide the worker's own client refuses.
+    const refused = (await first.status()).map(({ refusedInvalid }) => refusedInvalid);
+    expect(refused.reduce((sum, count) => sum + count)).toBe(compression === "none" ? 2 : 0);
+  },
+);
+
+test("a tensor of another length is refused before it is sent, and a part of another length when it comes", async () => {
+  const workers = await twoWorkers();
+  const { job, first } = workers;
+  const wrong = { ...ones, bias: new Float32Array(8) };
+  await expect(first.push(wrong, terms)).rejects.toThrow(/the tensor bias has 8 elements.*\[7\]/);
+  await expect(first.pull(wrong)).rejects.toMatchObject({ code: "invalid_value" });
+  // A worker with another model, which its plan knows nothing of.
+  const parameters = [
+    { name: "weight", shape: [37, 531 * 2], type: "f32" as const },
+    { name: "bias", shape: [300], type: "f32" as const },
+    { name: "gain", shape: [301 * 2], type: "f32" as const },
+  ];
+  const other = await joinJob({ ...job, spec: { ...job.spec, parameters } }, 0);
+  const large = {
+    weight: new Float32Array(37 * 531 * 2),
+    bias: new Float32Array(300),
+    gain: new Float32Array(602),
+  };
+  const push = other.push(large, terms);
+  await expect(push).rejects.toThrow(/must have the same model and compression/);
+  const pull = other.pull(large);
+  await expect(pull).rejects.toThrow(/all workers of a job must have the same model/);
+  await expectUpdate(workers, 0);
+});
+
+test("a stranger's data connection, and one with a wrong token, is closed and counted", async () => {
+  const workers = await twoWorkers();
+  const [status] = await shardStatuses(workers.job);
+  const [, host, port] = /^tcp:(.+):(\d+)$/.exec(status?.dataAddress ?? "") ?? [];
+  const stranger = connect({ host: host ?? "", port: Number(port) });
+  stranger.write("GET / HTTP/1.1\r\nHost: parameters.example\r\nAccept: */*\r\n\r\n");
+  await once(stranger, "close");
+  const sink = { begin: () => {}, space: () => new Uint8Array(1), filled: () => {} };
+  const impostor = await DataConnection.open(status?.dataAddress ?? "", randomBytes(32), signal);
+  const request = impostor.request({ rank: 0, clock: 0 }, sink, signal);
+  await expect(request).rejects.toMatchObject({
+    code: "unavailable",
+    message: expect.stringContaining("was the job token another?"),
+  });
+  expect((await shardStatuses(workers.job))[0]?.refusedStrangers).toBe(2);
+  await expectUpdate(workers, 0);
+});
+
+test("a stale attempt is refused and counted, and cannot harm the one that took over", async () => {
+  const { job, first } = await twoWorkers();
+  const later = jobOn(servers, { ...job.spec, attempt: 2, jobToken: randomBytes(32) });
+  expect(await openShards(later)).toBe(0);
+  const after = { first: await joinJob(later, 0), second: await joinJob(later, 1) };
+  const stale = {
+    code: "precondition_failed",
+    message: expect.stringMatching(/attempt 1 .* stale/),
+  };
+  await expect(first.push(ones, terms)).rejects.toMatchObject(stale);
+  await expect(first.pull(tensors(() => 0))).rejects.toMatchObject(stale);
+  await expect(openShards(job)).rejects.toMatchObject(stale);
+  await expectUpdate({ job: later, ...after }, 0);
+  const refused = (await shardStatuses(later)).map(({ refusedStale }) => refusedStale);
+  expect(refused.reduce((sum, count) => sum + count)).toBeGreaterThanOrEqual(3);
+});
+
+test("a push that is sent again is applied once; one that skips a number is out of order", async () => {
+  const workers = await twoWorkers();
+  const { job, first, second } = workers;
+  await first.push(ones, terms);
+  // A client that begins anew as the same rank goes on behind what was taken already.
+  const again = await joinJob(job, 0);
+  expect(again.clock).toBe(1);
+  const peer = new Peer(servers[0] ?? "", credentials);
+  const id = { jobId: job.spec.jobId, attempt: 1, shard: 0 };
+  const push = (clock: number) =>
+    peer.unary(shardMethods.push, { id, rank: 0, clock, ...terms, sources: [] }, deadline);
+  expect(await push(1)).toMatchObject({ version: 0, path: "" });
+  await expect(push(3)).rejects.toMatchObject({ code: "conflict" });
+  await second.push(ones, terms);
+  const into = tensors(() => 0);
+  expect(await again.pull(into)).toBe(1);
+  expect(into).toEqual(tensors(() => -1));
+  peer.close();
+});
+
+test("an attempt that is opened with another plan is refused", async () => {
+  const { job } = await twoWorkers();
+  const other = { ...job, spec: { ...job.spec, learningRate: 0.5 } };
+  await expect(openShards(other)).rejects.toMatchObject({ code: "conflict" });
+  const peer = new Peer(servers[0] ?? "", credentials);
+  const open = { ...encodeShard(job.spec, 0), jobToken: Buffer.from("short") };
+  const call = peer.unary(shardMethods.open, open, deadline);
+  await expect(call).rejects.toThrow(/job_token needs 32 bytes/);
+  peer.close();
+});
+
+test("a worker that is killed in the middle of its part leaves the update to the others", async () => {
+  const workers = await twoWorkers();
+  const { job, first, second } = workers;
+  await first.push(ones, terms);
+  const program = fileURLToPath(new URL("./testing/lost-worker.ts", import.meta.url));
+  const peers = servers.map((address) => new Peer(address, credentials));
+  for (const [shard, peer] of peers.entries()) {
+    const [status] = (await shardStatuses(job)).slice(shard);
+    const child = spawn(process.execPath, [program, String((status?.elements ?? 0) * 4)]);
+    const [address] = (await once(child.stdout, "data")) as [Buffer];
+    const id = { jobId: job.spec.jobId, attempt: 1, shard };
+    const sources = [String(address).trim()];
+    const push = { id, rank: 1, clock: 1, ...terms, sources };
+    const ended = once(child, "exit");
+    const call = peer.unary(shardMethods.push, push, deadline);
+    await expect(call).rejects.toMatchObject({ code: expect.stringMatching(/unavailable|lost/) });
+    await ended;
+    peer.close();
+  }
+  // The one that comes in its place pushes the same part, and nothing of the broken one is left.
+  await second.push(ones, terms);
+  const into = tensors(() => 0);
+  expect(await second.pull(into)).toBe(1);
+  expect(into).toEqual(tensors(() => -1));
+});
+
+test.each(["unix", "tcp", "grpc"] as const)(
+  "all data goes by %s where only that is open",
+  async (path) => {
+    const job = jobOn(servers);
+    await openShards(job);
+    const client = await joinJob(job, 0, { paths: [path] });
+    const start = tensors((at) => Math.sin(at));
+    await client.initialize(start);
+    await client.push(ones, terms);
+    const into = tensors(() => 0);
+    await client.pull(into);
+    expect(into.weight[5]).toBeCloseTo((start.weight[5] ?? 0) - 1, 6);
+    expect(client.traffic.paths).toEqual(servers.map(() => ({ pull: path, push: path })));
+  },
+);

@@ -1,0 +1,150 @@
+import { AppError } from "@heddle/base/errors";
+import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { type ShardHandle, startShard } from "./shard/shard-handle.ts";
+
+/** Whom a call is for. */
+export interface ShardKey {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly shard: number;
+}
+
+/** Shards of one server, and jobs whose attempts it remembers. */
+const MAX_SHARDS = 256;
+const MAX_JOBS = 4096;
+
+interface Job {
+  attempt: number;
+  refusedStale: number;
+  readonly shards: Map<number, ShardHandle>;
+}
+
+/**
+ * The shards of this server, by job. It remembers each job's highest attempt, and refuses whatever
+ * comes with a lower one.
+ */
+export class ShardRegistry {
+  readonly #options: { readonly credentials: NodeCredentials; readonly host: string };
+  readonly #jobs = new Map<string, Job>();
+  /** Opens and closes go one after the other. */
+  #turn: Promise<unknown> = Promise.resolve();
+
+  constructor(options: { readonly credentials: NodeCredentials; readonly host: string }) {
+    this.#options = options;
+  }
+
+  /**
+   * Opens a shard of zeros; one that is there is kept for the same attempt, and for a later one of
+   * the same plan. Otherwise it is made anew.
+   */
+  open(spec: ShardSpec): Promise<ShardHandle> {
+    return this.#alone(async () => {
+      const job = this.#job(spec);
+      const there = job.shards.get(spec.shard);
+      if (there && !there.calls.ended) {
+        if (there.spec.attempt === spec.attempt && isSamePlan(there.spec, spec)) return there;
+        if (there.spec.attempt < spec.attempt && isSamePlan(there.spec, spec)) {
+          await there.calls.call("reopen", spec);
+          const reopened = { ...there, spec };
+          job.shards.set(spec.shard, reopened);
+          return reopened;
+        }
+        if (there.spec.attempt === spec.attempt) throw differentPlan(spec);
+      }
+      await there?.close();
+      job.shards.delete(spec.shard);
+      if (this.#count() >= MAX_SHARDS) {
+        const message = `this server holds ${MAX_SHARDS} shards, as many as it may: use another`;
+        throw new AppError("overloaded", message);
+      }
+      const handle = await startShard(spec, this.#options);
+      job.shards.set(spec.shard, handle);
+      return handle;
+    });
+  }
+
+  /** Throws an AppError `precondition_failed` for a stale attempt, `not_found` for no such shard. */
+  find(key: ShardKey): ShardHandle {
+    const job = this.#jobs.get(key.jobId);
+    if (job && key.attempt < job.attempt) throw stale(key, job);
+    const handle = job?.shards.get(key.shard);
+    if (handle && !handle.calls.ended && handle.spec.attempt === key.attempt) return handle;
+    throw new AppError(
+      "not_found",
+      `this server has no shard ${key.shard} of job ${key.jobId}, attempt ${key.attempt}: ` +
+        "open it, or restore it from a checkpoint",
+    );
+  }
+
+  /** Calls that came with an attempt lower than the job's. */
+  refusedStale(jobId: string): number {
+    return this.#jobs.get(jobId)?.refusedStale ?? 0;
+  }
+
+  /** Ends a shard; one that is not there is closed already. */
+  close(key: ShardKey): Promise<void> {
+    return this.#alone(async () => {
+      const job = this.#jobs.get(key.jobId);
+      if (job && key.attempt < job.attempt) throw stale(key, job);
+      const handle = job?.shards.get(key.shard);
+      job?.shards.delete(key.shard);
+      await handle?.close();
+    });
+  }
+
+  async closeAll(): Promise<void> {
+    const handles = [...this.#jobs.values()].flatMap(({ shards }) => [...shards.values()]);
+    await Promise.all(handles.map((handle) => handle.close()));
+  }
+
+  #job(spec: ShardSpec): Job {
+    const known = this.#jobs.get(spec.jobId);
+    if (known && spec.attempt < known.attempt) throw stale(spec, known);
+    const job = known ?? { attempt: spec.attempt, refusedStale: 0, shards: new Map() };
+    job.attempt = spec.attempt;
+    if (!known) this.#forget();
+    this.#jobs.set(spec.jobId, job);
+    return job;
+  }
+
+  /** Makes room for one more job among those that have no shard here. */
+  #forget(): void {
+    if (this.#jobs.size < MAX_JOBS) return;
+    const idle = [...this.#jobs].find(([, { shards }]) => shards.size === 0)?.[0];
+    if (idle !== undefined) this.#jobs.delete(idle);
+  }
+
+  #count(): number {
+    return [...this.#jobs.values()].reduce((sum, { shards }) => sum + shards.size, 0);
+  }
+
+  #alone<Result>(work: () => Promise<Result>): Promise<Result> {
+    const turn = this.#turn.then(work);
+    this.#turn = turn.catch(() => undefined);
+    return turn;
+  }
+}
+
+function stale({ jobId, attempt }: ShardKey | ShardSpec, job: Job): AppError {
+  job.refusedStale++;
+  return new AppError(
+    "precondition_failed",
+    `attempt ${attempt} of job ${jobId} is stale: attempt ${job.attempt} has taken it over`,
+  );
+}
+
+function differentPlan({ jobId, attempt }: ShardSpec): AppError {
+  return new AppError(
+    "conflict",
+    `attempt ${attempt} of job ${jobId} is open with other parameters, servers, optimizer or ` +
+      "consistency: all of an attempt must be opened alike",
+  );
+}
+
+/** Whether the slab and the rules are the same; token and attempt may differ. */
+function isSamePlan(left: ShardSpec, right: ShardSpec): boolean {
+  const plan = ({ attempt: _attempt, jobToken: _token, servers, ...rest }: ShardSpec) =>
+    JSON.stringify({ ...rest, shards: servers.length });
+  return plan(left) === plan(right);
+}

@@ -1,0 +1,83 @@
+import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
+
+/** A push as the shard's thread gets it. */
+export interface PushArgument {
+  readonly rank: number;
+  /** From 1; 0 for the job's first parameters. */
+  readonly clock: number;
+  readonly weight: number;
+  readonly learningRate: number;
+  readonly sources: readonly string[];
+  readonly squares: number;
+}
+
+export interface PushResult {
+  readonly version: number;
+  /** How the part came; empty where it was not needed. */
+  readonly path: string;
+}
+
+export interface ShardFigures {
+  readonly version: number;
+  readonly elements: number;
+  readonly pushes: number;
+  readonly refusedInvalid: number;
+  readonly refusedStrangers: number;
+  readonly stragglers: number;
+  readonly bytesPushed: number;
+  readonly bytesPulled: number;
+  readonly ready: boolean;
+  readonly dataAddress: string;
+  readonly dataSocket: string;
+  readonly dataPath: string;
+}
+
+/** A view of the parameters at rest, until it is released. */
+export interface SlabLease {
+  readonly lease: number;
+  readonly version: number;
+}
+
+export interface WrittenCheckpoint {
+  readonly version: number;
+  readonly bytes: number;
+  readonly sha256: Uint8Array;
+}
+
+/** What a shard's thread does for the process that it belongs to. */
+export interface ShardApi {
+  /** A newer certificate of this node. */
+  renew(material: TlsMaterial, signal: AbortSignal): Promise<void>;
+  reopen(spec: ShardSpec, signal: AbortSignal): Promise<void>;
+  figures(argument: undefined, signal: AbortSignal): Promise<ShardFigures>;
+  push(argument: PushArgument, signal: AbortSignal): Promise<PushResult>;
+  /** With a rank: waits until it may see the parameters; without: until they are at rest. */
+  lease(
+    argument: { readonly rank?: number; readonly clock: number },
+    signal: AbortSignal,
+  ): Promise<SlabLease>;
+  release(argument: { readonly lease: number; readonly bytes: number }): Promise<void>;
+  member(argument: { readonly rank: number; readonly leaves: boolean }): Promise<number>;
+  checkpoint(
+    argument: { readonly path: string; readonly version: number },
+    signal: AbortSignal,
+  ): Promise<WrittenCheckpoint>;
+  restore(
+    argument: {
+      readonly name: string;
+      readonly sources: readonly string[];
+      readonly pieces: number;
+    },
+    signal: AbortSignal,
+  ): Promise<number>;
+}
+
+/** What a shard's thread is started with. */
+export interface ShardStart {
+  readonly spec: ShardSpec;
+  readonly clusterToken: string;
+  readonly tls: TlsMaterial | undefined;
+  readonly host: string;
+  readonly socketPath: string;
+}

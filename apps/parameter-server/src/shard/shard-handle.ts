@@ -1,0 +1,60 @@
+import { once } from "node:events";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Worker } from "node:worker_threads";
+import { AppError } from "@heddle/base/errors";
+import type { KernelMemory } from "@heddle/kernels/kernels";
+import { shardLayouts } from "@heddle/parameters/shard-layout";
+import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { ShardApi, ShardStart } from "./shard-api.ts";
+import { ShardSlab } from "./shard-slab.ts";
+import { ThreadCalls } from "./thread-calls.ts";
+
+/** A shard as the process that owns its thread sees it. */
+export interface ShardHandle {
+  readonly spec: ShardSpec;
+  /** Over the same memory as the thread's own. */
+  readonly slab: ShardSlab;
+  readonly calls: ThreadCalls<ShardApi>;
+  /** Tells the thread of a newer certificate, if there is one. */
+  renew(): Promise<void>;
+  close(): Promise<void>;
+}
+
+const START_MS = 20_000;
+let started = 0;
+
+/** Starts a shard's thread. Rejects with the AppError that kept it from starting. */
+export async function startShard(
+  spec: ShardSpec,
+  { credentials, host }: { readonly credentials: NodeCredentials; readonly host: string },
+): Promise<ShardHandle> {
+  const layout = shardLayouts(spec.parameters, spec.servers.length)[spec.shard];
+  const elements = layout?.elements ?? 0;
+  // Judged here, so that a shard that is too large is an error and not the end of its thread.
+  ShardSlab.check(elements, spec.optimizer);
+  // Short, since a socket's path has at most 107 bytes.
+  const socketPath = join(tmpdir(), `heddle-ps-${process.pid}-${++started}.sock`);
+  const url = new URL(`./shard-thread${import.meta.url.slice(-3)}`, import.meta.url);
+  let shown = credentials.tls?.material;
+  const { clusterToken } = credentials;
+  const workerData: ShardStart = { spec, clusterToken, tls: shown, host, socketPath };
+  const worker = new Worker(url, { workerData });
+  const [{ result }] = (await once(worker, "message", {
+    signal: AbortSignal.timeout(START_MS),
+  }).catch((cause: unknown) => {
+    void worker.terminate();
+    throw new AppError("unavailable", "a shard's thread did not start", { cause });
+  })) as [{ result: KernelMemory }];
+  const slab = new ShardSlab(elements, spec.optimizer, result);
+  const calls = new ThreadCalls<ShardApi>(worker);
+  const renew = async () => {
+    const material = credentials.tls?.material;
+    if (material === shown || !material) return;
+    shown = material;
+    await calls.call("renew", material);
+  };
+  const close = async () => void (await worker.terminate());
+  return { spec, slab, calls, renew, close };
+}

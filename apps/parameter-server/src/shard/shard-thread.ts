@@ -1,0 +1,125 @@
+import { parentPort, workerData } from "node:worker_threads";
+import { Backoff } from "@heddle/base/backoff";
+import { AppError } from "@heddle/base/errors";
+import { type DataAnswer, DataListener } from "@heddle/parameters/data-listener";
+import { shardLayouts } from "@heddle/parameters/shard-layout";
+import { shardMethods } from "@heddle/parameters/shard-methods";
+import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { Peer } from "@heddle/rpc/peer";
+import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
+import { pieceBytes } from "../checkpoint/checkpoint-format.ts";
+import { writePiece } from "../checkpoint/checkpoint-store.ts";
+import { restoreShard } from "../checkpoint/restore-shard.ts";
+import { PartTaker } from "./part-taker.ts";
+import { Shard } from "./shard.ts";
+import type { ShardApi, ShardStart } from "./shard-api.ts";
+import { ShardSlab } from "./shard-slab.ts";
+import { answerCalls } from "./thread-calls.ts";
+import type { Release } from "./update-gate.ts";
+
+// The thread of one shard: its slab, its data connections, its rules. All else is in the process's
+// main thread, which calls it by messages and shares the slab's memory.
+
+const start = workerData as ShardStart;
+const port = parentPort;
+if (!port) throw new Error("a shard's thread is started by the parameter server");
+
+const NORM_MS = 60_000;
+const layout = shardLayouts(start.spec.parameters, start.spec.servers.length)[start.spec.shard];
+const slab = new ShardSlab(layout?.elements ?? 0, start.spec.optimizer);
+const tls = start.tls && new TlsIdentity(start.tls);
+const credentials: NodeCredentials = { clusterToken: start.clusterToken, tls };
+const taker = new PartTaker(credentials);
+const shard = new Shard(start.spec, slab, taker, exchangeNorm);
+const leases = new Map<number, Release>();
+let lastLease = 0;
+let first: Peer | undefined;
+
+const listener = new DataListener({ token: start.spec.jobToken, answer });
+// Where nodes speak TLS nothing goes in the clear from one machine to another.
+const dataAddress = tls ? "" : await listener.listenTcp(start.host);
+const dataSocket = await listener.listenUnix(start.socketPath);
+
+const api: ShardApi = {
+  renew: async (material) => tls?.update(material),
+  reopen: async (spec) => {
+    await shard.reopen(spec);
+    listener.changeToken(spec.jobToken);
+  },
+  figures: async () => ({
+    ...shard.counts,
+    version: shard.version,
+    elements: slab.elements,
+    stragglers: shard.stragglers,
+    refusedStrangers: listener.strangers,
+    ready: shard.ready,
+    dataAddress,
+    dataSocket,
+    dataPath: taker.path,
+  }),
+  push: (argument, signal) => shard.push(argument, signal),
+  lease: async ({ rank, clock }, signal) => {
+    const { version, release } = await shard.read(rank, clock, signal);
+    leases.set(++lastLease, release);
+    return { lease: lastLease, version };
+  },
+  release: async ({ lease, bytes }) => {
+    leases.get(lease)?.();
+    leases.delete(lease);
+    shard.counts.bytesPulled += bytes;
+  },
+  member: ({ rank, leaves }) => shard.member(rank, leaves),
+  checkpoint: async ({ path, version }, signal) => {
+    const { release } = await shard.readAt(version, signal);
+    try {
+      return { version, ...(await writePiece(path, pieceBytes(shard.spec, slab, version))) };
+    } finally {
+      release();
+    }
+  },
+  restore: (source, signal) =>
+    shard.restore(() => restoreShard(shard.spec, slab, { ...source, credentials }, signal)),
+};
+answerCalls(port, api);
+port.postMessage({ call: 0, result: slab.memory });
+
+/** A worker's pull over the fast path. */
+async function answer(request: unknown, signal: AbortSignal): Promise<DataAnswer> {
+  const { rank, clock } = request as { rank: number; clock: number };
+  const { version, release } = await shard.read(rank, clock, signal);
+  const bytes = slab.elements * 4;
+  shard.counts.bytesPulled += bytes;
+  return { version, bytes, pieces: [slab.bytes(0)], release };
+}
+
+/** Shard 0's server adds up; while it cannot be reached the update waits. */
+async function exchangeNorm(
+  { jobId, attempt, shard: index, servers }: ShardSpec,
+  version: number,
+  squares: number,
+  signal: AbortSignal,
+): Promise<number> {
+  if (servers.length === 1) return squares;
+  const backoff = new Backoff({ baseMs: 20, maxMs: 1_000 });
+  const request = { id: { jobId, attempt, shard: index }, version, squares };
+  for (;;) {
+    try {
+      const options = { deadlineMs: NORM_MS, signal };
+      const peer = firstServer(servers[0] ?? "");
+      return (await peer.unary(shardMethods.addNorm, request, options)).squares;
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!(error instanceof AppError) || !error.retryable) throw error;
+      await new Promise((resolve) => setTimeout(resolve, backoff.nextMs()));
+    }
+  }
+}
+
+/** One connection, kept as long as the job's first server is the same. */
+function firstServer(address: string): Peer {
+  if (first?.address === address) return first;
+  first?.close();
+  first = new Peer(address, credentials, "parameter-server");
+  return first;
+}

@@ -1,0 +1,346 @@
+import { AppError, toAppError } from "@heddle/base/errors";
+import { PartAdder } from "@heddle/parameters/part-adder";
+import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import { UpdateClock } from "@heddle/training/consistency/update-clock";
+import { PartTaker } from "./part-taker.ts";
+import type { PushArgument, PushResult } from "./shard-api.ts";
+import type { ShardSlab } from "./shard-slab.ts";
+import { SlabFill } from "./slab-fill.ts";
+import { type Release, UpdateGate } from "./update-gate.ts";
+import { type PendingPush, UpdateRound } from "./update-round.ts";
+
+/** Adds this shard's part of a squared norm to the others', in bsp; gives the whole. */
+export type NormExchange = (
+  spec: ShardSpec,
+  version: number,
+  squares: number,
+  signal: AbortSignal,
+) => Promise<number>;
+
+/** What a shard has done, for its status. */
+export interface ShardCounts {
+  pushes: number;
+  refusedInvalid: number;
+  bytesPushed: number;
+  bytesPulled: number;
+}
+
+/**
+ * One shard's parameters and the rules by which they change. Parts are taken one at a time: under
+ * bsp in the order of ranks, so that sums are the same in every run; else as they are announced.
+ *
+ * Invariants: the parameters contain exactly `version` updates whenever the gate lets a reader in;
+ * under bsp the sums hold the parts of `round.added`, and of nobody else, between two takes.
+ */
+export class Shard {
+  readonly counts: ShardCounts = { pushes: 0, refusedInvalid: 0, bytesPushed: 0, bytesPulled: 0 };
+  readonly #slab: ShardSlab;
+  readonly #taker: PartTaker;
+  readonly #exchangeNorm: NormExchange;
+  #gate = new UpdateGate();
+  #round = new UpdateRound();
+  #closed = new AbortController();
+  #spec: ShardSpec;
+  #clock: UpdateClock;
+  #ready = false;
+  /** Updates that are in the parameters; the clock is one ahead while one is under way. */
+  #applied = 0;
+  /** The takes and updates that are under way, one after the other. */
+  #work: Promise<void> = Promise.resolve();
+  #straggling: NodeJS.Timeout | undefined;
+  #stragglersMissed = false;
+  /** Whether the latest take left slices of a part in the sums of others. */
+  #broken = false;
+
+  constructor(spec: ShardSpec, slab: ShardSlab, taker: PartTaker, exchangeNorm: NormExchange) {
+    this.#spec = spec;
+    this.#slab = slab;
+    this.#taker = taker;
+    this.#exchangeNorm = exchangeNorm;
+    this.#clock = new UpdateClock(spec.consistency, spec.workers);
+  }
+
+  get spec(): ShardSpec {
+    return this.#spec;
+  }
+
+  get version(): number {
+    return this.#applied;
+  }
+
+  get stragglers(): number {
+    return this.#clock.stragglers;
+  }
+
+  get ready(): boolean {
+    return this.#ready;
+  }
+
+  /** A later attempt goes on from these parameters; the parts of the one before are dropped. */
+  async reopen(spec: ShardSpec): Promise<void> {
+    const version = this.version;
+    await this.#stop(new AppError("precondition_failed", "a later attempt has taken the job over"));
+    this.#closed = new AbortController();
+    this.#spec = spec;
+    this.#clock = new UpdateClock(spec.consistency, spec.workers, version);
+    this.#round = new UpdateRound();
+    this.#gate = new UpdateGate();
+  }
+
+  /** Fills the slab with a checkpoint's numbers; `load` gives their version. */
+  async restore(load: () => Promise<number>): Promise<number> {
+    await this.#alone(async () => {
+      this.#ready = false;
+      this.#applied = await load();
+      this.#clock = new UpdateClock(this.#spec.consistency, this.#spec.workers, this.#applied);
+      this.#ready = true;
+      this.#gate.changed();
+    });
+    return this.version;
+  }
+
+  close(): Promise<void> {
+    return this.#stop(new AppError("unavailable", "the shard was closed"));
+  }
+
+  /** Waits until a rank that has pushed so often may see the parameters, and holds them still. */
+  async read(
+    rank: number | undefined,
+    clock: number,
+    signal: AbortSignal,
+  ): Promise<{ readonly version: number; readonly release: Release }> {
+    const limited = AbortSignal.any([signal, this.#closed.signal]);
+    if (rank !== undefined && this.#clock.clockOf(rank) === undefined) throw this.#stranger(rank);
+    const may = () => this.#ready && (rank === undefined || this.#clock.mayPull(clock));
+    const release = await this.#gate.read(may, limited);
+    return { version: this.version, release };
+  }
+
+  /** As `read`, when exactly so many updates are in. Rejects when there are more already. */
+  async readAt(
+    version: number,
+    signal: AbortSignal,
+  ): Promise<{ readonly version: number; readonly release: Release }> {
+    const limited = AbortSignal.any([signal, this.#closed.signal]);
+    const release = await this.#gate.read(() => this.#ready && this.version >= version, limited);
+    if (this.version === version) return { version, release };
+    release();
+    throw new AppError(
+      "conflict",
+      `the shard has version ${this.version}: it is too late for a checkpoint of ${version}`,
+    );
+  }
+
+  /** A rank joins, or leaves for good. Gives how often it counts as having pushed. */
+  async member(rank: number, leaves: boolean): Promise<number> {
+    let clock = 0;
+    await this.#alone(async () => {
+      if (leaves) {
+        const pending = this.#round.of(rank);
+        pending?.done.reject(this.#stranger(rank));
+        if (pending) this.#round.settled(pending);
+        const ranks = this.#clock.leave(rank);
+        if (ranks.length > 0) await this.#update(this.#round.empty());
+        this.#gate.changed();
+      } else if (this.#clock.clockOf(rank) === undefined) this.#clock.join(rank);
+      clock = this.#clock.clockOf(rank) ?? this.version;
+    });
+    this.#kick();
+    return clock;
+  }
+
+  /** Resolves when the part is added. Rejects with `invalid_value`, `conflict` or `unavailable`. */
+  async push(argument: PushArgument, signal: AbortSignal): Promise<PushResult> {
+    const { rank, clock, weight, learningRate, squares } = argument;
+    if (clock === 0) return this.#fill(argument, signal);
+    const numbers = [weight, learningRate, squares];
+    if (!numbers.every(Number.isFinite) || !(weight > 0) || squares < 0) {
+      const message = `weight ${weight}, learning rate ${learningRate} or squares ${squares}`;
+      throw this.#invalid(new AppError("invalid_value", `a push has ${message} out of range`));
+    }
+    if (!this.#ready) {
+      throw new AppError("conflict", "the shard has no parameters yet: push them as clock 0 first");
+    }
+    const fate = this.#clock.judge(rank, clock);
+    if (fate === "out_of_order") throw this.#outOfOrder(rank, clock);
+    if (fate !== "accepted") return { version: this.version, path: "" };
+    const limited = AbortSignal.any([signal, this.#closed.signal]);
+    const done = Promise.withResolvers<PushResult>();
+    this.#round.announce({ ...argument, done, signal: limited });
+    this.#watchStragglers();
+    this.#kick();
+    return done.promise;
+  }
+
+  #fill(argument: PushArgument, signal: AbortSignal): Promise<PushResult> {
+    return this.#alone(async () => {
+      if (this.#ready) return { version: this.version, path: "" };
+      const sink = () => new SlabFill(this.#slab);
+      this.counts.bytesPushed += await this.#taker.take(this.#spec, argument, sink, signal);
+      this.#ready = true;
+      this.#gate.changed();
+      return { version: this.version, path: this.#taker.path };
+    });
+  }
+
+  /** Takes what can be taken now; whatever comes meanwhile is looked at again. */
+  #kick(): void {
+    const closed = this.#closed.signal;
+    void this.#alone(async () => {
+      for (let push = this.#next(); push; push = this.#next()) await this.#process(push);
+      if (this.#stragglersMissed) await this.#goOn();
+    }).catch((error: unknown) => {
+      // Only a shard that was closed ends its work with an error; each push was told its own.
+      if (!closed.aborted) throw error;
+    });
+  }
+
+  #next(): PendingPush | undefined {
+    if (this.#spec.consistency.kind !== "bsp") return this.#round.announced[0];
+    const waiting = this.#clock.waitingFor().toSorted((a, b) => a - b);
+    if (!this.#stragglersMissed) return this.#round.of(waiting[0] ?? -1);
+    return waiting.map((rank) => this.#round.of(rank)).find((push) => push !== undefined);
+  }
+
+  async #process(push: PendingPush): Promise<void> {
+    const { rank, clock } = push;
+    const bsp = this.#spec.consistency.kind === "bsp";
+    try {
+      if (this.#clock.judge(rank, clock) === "accepted") {
+        if (!bsp) this.#round.empty();
+        const bytes = await this.#add(push);
+        this.counts.pushes++;
+        this.counts.bytesPushed += bytes;
+        this.#round.add(push);
+        if (this.#clock.accept(rank, clock).length > 0) await this.#update(this.#round.empty());
+      }
+      push.done.resolve({ version: this.version, path: this.#taker.path });
+    } catch (error) {
+      push.done.reject(this.#invalid(toAppError(error)));
+      if (this.#broken) await this.#rebuild(this.#round.empty());
+    } finally {
+      this.#round.settled(push);
+    }
+  }
+
+  #add(push: PendingPush): Promise<number> {
+    const first = this.#round.added.length === 0;
+    const { compression } = this.#spec;
+    let adder: PartAdder | undefined;
+    this.#broken = false;
+    const sink = () => {
+      // A try after one that broke in the middle must not add to its remains.
+      this.#broken = adder?.touched === true && !first;
+      if (this.#broken) throw new AppError("worker_lost", "a part broke off in its middle");
+      adder = new PartAdder(this.#slab.accumulator, compression, push.weight, first);
+      return adder;
+    };
+    return this.#taker.take(this.#spec, push, sink, push.signal).catch((error: unknown) => {
+      this.#broken = adder?.touched === true && !first;
+      throw error;
+    });
+  }
+
+  /** A broken part left slices in the sums: the others are taken again, in their order. */
+  async #rebuild(parts: readonly PendingPush[]): Promise<void> {
+    for (const push of parts) {
+      try {
+        await this.#add({ ...push, signal: this.#closed.signal });
+        this.#round.add(push);
+      } catch {
+        // Its worker is gone too, or keeps it no more: it must push again.
+        this.#closed.signal.throwIfAborted();
+        this.#clock.withdraw(push.rank);
+        this.#round.empty();
+        return this.#rebuild(parts.filter((other) => other !== push));
+      }
+    }
+  }
+
+  async #update(parts: readonly PendingPush[]): Promise<void> {
+    this.#gate.begin();
+    clearTimeout(this.#straggling);
+    this.#straggling = undefined;
+    this.#stragglersMissed = false;
+    const [first] = parts.toSorted((a, b) => a.rank - b.rank);
+    if (!first) throw new Error("an update has no part");
+    const weights = parts.reduce((sum, { weight }) => sum + weight, 0);
+    const scale = (await this.#clipping(first, weights)) / weights;
+    const rate = first.learningRate * this.#spec.learningRate;
+    const update = { rate, scale, step: this.#clock.version };
+    await this.#gate.update(() => {
+      this.#slab.apply(update);
+      this.#applied++;
+    }, this.#closed.signal);
+    this.#watchStragglers();
+  }
+
+  /** How much of the gradient its greatest norm leaves; the same on all shards. */
+  async #clipping(first: PendingPush, weights: number): Promise<number> {
+    const limit = this.#spec.maxGradientNorm;
+    if (limit === undefined) return 1;
+    let squares = first.squares;
+    if (this.#spec.consistency.kind === "bsp") {
+      const own = this.#slab.squares() / weights ** 2;
+      const version = this.#clock.version;
+      squares = await this.#exchangeNorm(this.#spec, version, own, this.#closed.signal);
+    }
+    return Math.min(1, limit / (Math.sqrt(squares) + 1e-6));
+  }
+
+  async #goOn(): Promise<void> {
+    this.#stragglersMissed = false;
+    if (this.#clock.goOnWithoutStragglers().length > 0) await this.#update(this.#round.empty());
+  }
+
+  /** From the first part of an update on the others have so long. */
+  #watchStragglers(): void {
+    const { stragglerMs, consistency } = this.#spec;
+    if (consistency.kind !== "bsp" || stragglerMs === undefined || this.#straggling) return;
+    if (this.#round.announced.length === 0 && this.#round.added.length === 0) return;
+    this.#straggling = setTimeout(() => {
+      this.#straggling = undefined;
+      this.#stragglersMissed = true;
+      this.#kick();
+    }, stragglerMs);
+  }
+
+  async #alone<Result>(work: () => Promise<Result>): Promise<Result> {
+    const turn = this.#work.then(() => {
+      this.#closed.signal.throwIfAborted();
+      return work();
+    });
+    this.#work = turn.then(
+      () => undefined,
+      () => undefined,
+    );
+    return turn;
+  }
+
+  async #stop(reason: AppError): Promise<void> {
+    this.#closed.abort(reason);
+    clearTimeout(this.#straggling);
+    this.#straggling = undefined;
+    for (const push of this.#round.announced) push.done.reject(reason);
+    await this.#work;
+    this.#taker.close();
+  }
+
+  #invalid(error: AppError): AppError {
+    if (error.code === "invalid_value") this.counts.refusedInvalid++;
+    return error;
+  }
+
+  #outOfOrder(rank: number, clock: number): AppError {
+    if (this.#clock.clockOf(rank) === undefined) return this.#stranger(rank);
+    const latest = this.#clock.clockOf(rank);
+    const message = `push ${clock} of rank ${rank} is out of order: its latest was ${latest}`;
+    return new AppError("conflict", `${message}, and the shard has version ${this.version}`);
+  }
+
+  #stranger(rank: number): AppError {
+    const { workers, jobId } = this.#spec;
+    const message = `rank ${rank} is none of the ${workers} workers of job ${jobId}, or has left`;
+    return new AppError("conflict", message);
+  }
+}

@@ -1,0 +1,98 @@
+import { Client, type ClientDuplexStream, credentials } from "@grpc/grpc-js";
+import { callMetadata } from "@heddle/rpc/credentials";
+import { Peer } from "@heddle/rpc/peer";
+import type { KvClient, MemberView } from "./kv-client.ts";
+import { decodeReplies, encodeRequests, type KvRequest } from "./kv-frames.ts";
+import { kvAskMethod, kvStreamMethod } from "./kv-service.ts";
+
+/** What the benchmark's members prove themselves with. */
+export const benchCredentials = { clusterToken: "a-token-for-benchmarks-only" };
+const NO_BYTES = new Uint8Array(0);
+
+interface Waiter {
+  resolve(): void;
+  reject(error: Error): void;
+}
+
+/** A client of one of our members: requests of one turn go out in one frame of one stream. */
+export class HeddleClient implements KvClient {
+  readonly #client: Client;
+  readonly #stream: ClientDuplexStream<Buffer, Buffer>;
+  readonly #open = new Map<number, Waiter>();
+  #outgoing: KvRequest[] = [];
+  #nextId = 1;
+  #ended: Error | undefined;
+
+  constructor(address: string) {
+    this.#client = new Client(address, credentials.createInsecure());
+    const { path, requestSerialize, responseDeserialize } = kvStreamMethod;
+    this.#stream = this.#client.makeBidiStreamRequest(
+      path,
+      requestSerialize,
+      responseDeserialize,
+      callMetadata(benchCredentials),
+      {},
+    );
+    this.#stream.on("data", (frame: Buffer) => this.#receive(frame));
+    this.#stream.on("error", (error) => this.#fail(error));
+    this.#stream.on("end", () => this.#fail(new Error("the stream ended")));
+  }
+
+  put(key: string, value: Uint8Array): Promise<void> {
+    return this.#request("put", key, value);
+  }
+
+  read(key: string): Promise<void> {
+    return this.#request("read", key, NO_BYTES);
+  }
+
+  close(): void {
+    this.#stream.cancel();
+    this.#client.close();
+  }
+
+  #request(op: KvRequest["op"], key: string, value: Uint8Array): Promise<void> {
+    if (this.#ended) return Promise.reject(this.#ended);
+    const id = this.#nextId++;
+    this.#outgoing.push({ id, op, key, value });
+    if (this.#outgoing.length === 1) queueMicrotask(() => this.#flush());
+    return new Promise((resolve, reject) => this.#open.set(id, { resolve, reject }));
+  }
+
+  #flush(): void {
+    const requests = this.#outgoing;
+    this.#outgoing = [];
+    if (!this.#ended) this.#stream.write(encodeRequests(requests));
+  }
+
+  #receive(frame: Buffer): void {
+    for (const { id, error } of decodeReplies(frame)) {
+      const waiter = this.#open.get(id);
+      this.#open.delete(id);
+      if (error === undefined) waiter?.resolve();
+      else waiter?.reject(new Error(error));
+    }
+  }
+
+  #fail(error: Error): void {
+    this.#ended = error;
+    for (const waiter of this.#open.values()) waiter.reject(error);
+    this.#open.clear();
+  }
+}
+
+/** Asks a member how it stands; with `transfer ID` it first hands leadership over. */
+export async function askMember(
+  address: string,
+  question: string,
+): Promise<
+  MemberView & { readonly id: number; readonly commit: number; readonly applied: number }
+> {
+  const peer = new Peer(address, benchCredentials);
+  try {
+    const reply = await peer.unary(kvAskMethod, Buffer.from(question), { deadlineMs: 2_000 });
+    return JSON.parse(reply.toString());
+  } finally {
+    peer.close();
+  }
+}

@@ -1,0 +1,49 @@
+import type { Verdict } from "../support/table.ts";
+import { formatNumber } from "../support/table.ts";
+import type { Throughput, Workload } from "./throughput.ts";
+
+/** Ours over the peer's rate that a workload must reach; the c=1 latency is judged beside it. */
+const RATE_BARS: readonly (Workload & { readonly bar: number })[] = [
+  { op: "put", concurrency: 1, bar: 1 },
+  { op: "put", concurrency: 16, bar: 3 },
+  { op: "put", concurrency: 128, bar: 5 },
+  { op: "read", concurrency: 128, bar: 2 },
+];
+
+/** All workloads that a bar is about. */
+export const WORKLOADS: readonly Workload[] = RATE_BARS.map(({ op, concurrency }) => ({
+  op,
+  concurrency,
+}));
+
+/** Empty where the peer was not measured. */
+export function judgeThroughput(results: readonly Throughput[]): Verdict[] {
+  return RATE_BARS.flatMap(({ op, concurrency, bar }) => {
+    const find = (store: string) =>
+      results.find((r) => r.store === store && r.op === op && r.concurrency === concurrency);
+    const [ours, peer] = [find("heddle"), find("etcd")];
+    if (!ours || !peer) return [];
+    const name = `${op}s/s, ${concurrency} at once`;
+    const verdicts = [atLeast(`${name} against etcd`, ours.perSecond / peer.perSecond, bar, "x")];
+    if (op === "put" && concurrency === 1) {
+      verdicts.push(atMost("p50 of a put, 1 at once, ms (etcd's)", ours.p50Ms, peer.p50Ms));
+    }
+    return verdicts;
+  });
+}
+
+export function atLeast(bar: string, measured: number, least: number, unit = ""): Verdict {
+  return {
+    bar: `${bar} >= ${formatNumber(least)}${unit}`,
+    measured: `${formatNumber(measured)}${unit}`,
+    pass: measured >= least,
+  };
+}
+
+export function atMost(bar: string, measured: number, most: number): Verdict {
+  return {
+    bar: `${bar} <= ${formatNumber(most)}`,
+    measured: formatNumber(measured),
+    pass: measured <= most,
+  };
+}

@@ -1,0 +1,44 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { connectParameters } from "@heddle/parameters/parameter-server-client";
+import { openShards, type ShardSetAccess } from "@heddle/parameters/shard-set";
+import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
+import { Child } from "../support/child-process.ts";
+import { benchFolder, repositoryRoot } from "../support/command-line.ts";
+
+const credentials = { clusterToken: "the token of this benchmark" };
+
+/** Starts one of our parameter servers; gives its gRPC address. */
+export async function startParameterServer(): Promise<string> {
+  const data = join(benchFolder, `parameters-${randomUUID()}`);
+  mkdirSync(data, { recursive: true });
+  const tokenFile = join(data, "token");
+  writeFileSync(tokenFile, credentials.clusterToken);
+  const main = join(repositoryRoot, "apps/parameter-server/dist/main.js");
+  const flags = ["--data", data, "--masters", "127.0.0.1:9", "--cluster-token-file", tokenFile];
+  // The server ends when its input does, so that it needs a shell that keeps it open.
+  const child = new Child({
+    name: "our parameter server",
+    command: process.execPath,
+    args: [join(repositoryRoot, "bench/training/keep-input-open.mjs"), main, ...flags],
+    logFile: join(benchFolder, "parameter-server.log"),
+  });
+  return (await child.line(/"grpc":"([^"]+)"/, 20_000))[1] ?? "";
+}
+
+/** Opens a new job's shards. */
+export async function openJob(
+  spec: Omit<ShardSetSpec, "jobId" | "attempt" | "jobToken">,
+): Promise<ShardSetAccess> {
+  const jobId = `bench-${randomUUID()}`;
+  const full = { ...spec, jobId, attempt: 1, jobToken: randomBytes(32) };
+  const access = { spec: full, credentials, signal: new AbortController().signal };
+  await openShards(access);
+  return access;
+}
+
+/** A worker of the job in this process, over these ways. */
+export function joinJob(access: ShardSetAccess, rank: number, paths?: ("unix" | "tcp" | "grpc")[]) {
+  return connectParameters({ ...access, rank, host: "127.0.0.1", paths });
+}

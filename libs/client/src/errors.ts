@@ -1,0 +1,133 @@
+/** What an error knows of the request that failed; names as on the wire. */
+export interface ErrorFacts {
+  /** As of the cluster's table of errors: `not_found`, `conflict`, ... */
+  readonly code: string;
+  /** The HTTP status; absent where no answer came. */
+  readonly status?: number | undefined;
+  readonly request_id?: string | undefined;
+  /** Whether the same request may succeed later. */
+  readonly retryable?: boolean | undefined;
+  /** Each fault of a request that was refused. */
+  readonly errors?: readonly RequestFault[] | undefined;
+  readonly cause?: unknown;
+}
+
+/** One fault of a request: a JSON pointer into it, and what is wrong there. */
+export interface RequestFault {
+  readonly pointer: string;
+  readonly code: string;
+  readonly detail: string;
+}
+
+/** Whatever fails in a call: by its subclass, `code` or `status` a caller tells which. */
+export class HeddleError extends Error {
+  readonly code: string;
+  readonly status: number | undefined;
+  readonly request_id: string | undefined;
+  readonly retryable: boolean;
+  readonly errors: readonly RequestFault[];
+
+  constructor(message: string, facts: ErrorFacts) {
+    super(message, facts.cause === undefined ? undefined : { cause: facts.cause });
+    this.name = new.target.name;
+    this.code = facts.code;
+    this.status = facts.status;
+    this.request_id = facts.request_id;
+    this.retryable = facts.retryable ?? false;
+    this.errors = facts.errors ?? [];
+  }
+}
+
+/** No answer came, or it broke off. */
+export class ConnectionError extends HeddleError {}
+/** No answer came in time. */
+export class TimeoutError extends HeddleError {}
+/** The caller's signal ended the call. */
+export class AbortedError extends HeddleError {}
+/** 400: the request is wrong. */
+export class BadRequestError extends HeddleError {}
+/** 401: no key, or a key that is not known. */
+export class AuthenticationError extends HeddleError {}
+/** 403: the key may not do this. */
+export class PermissionDeniedError extends HeddleError {}
+/** 404. */
+export class NotFoundError extends HeddleError {}
+/** 409: it contradicts what is there. */
+export class ConflictError extends HeddleError {}
+/** 410: the events asked for are no longer kept. */
+export class GoneError extends HeddleError {}
+/** 412: it is not as it was seen. */
+export class PreconditionFailedError extends HeddleError {}
+/** 422: readable, but it cannot be done. */
+export class UnprocessableError extends HeddleError {}
+/** 429: too many calls, or a quota is used up. */
+export class RateLimitError extends HeddleError {}
+/** 500 and above. */
+export class ServerError extends HeddleError {}
+
+const CLASS_OF_STATUS: Readonly<Record<number, typeof HeddleError>> = {
+  400: BadRequestError,
+  401: AuthenticationError,
+  403: PermissionDeniedError,
+  404: NotFoundError,
+  408: TimeoutError,
+  409: ConflictError,
+  410: GoneError,
+  412: PreconditionFailedError,
+  422: UnprocessableError,
+  429: RateLimitError,
+};
+
+/** The error that an answer's status and body tell of; any body will do. */
+export function errorOf(response: Response, body: string): HeddleError {
+  const { status, headers } = response;
+  const fields = parseFields(body);
+  // OpenAI's envelope on the inference routes, problem details (RFC 9457) on all others.
+  const said = fieldsOf(fields["error"]) ?? fields;
+  const message = textOf(said["message"]) ?? textOf(said["detail"]);
+  const Type = CLASS_OF_STATUS[status] ?? (status >= 500 ? ServerError : BadRequestError);
+  return new Type(message ?? `The cluster answered ${status} without saying why.`, {
+    code: textOf(said["code"]) ?? codeOfStatus(status),
+    status,
+    request_id: textOf(said["request_id"]) ?? headers.get("x-request-id") ?? undefined,
+    retryable: said["retryable"] === true,
+    errors: faultsOf(said["errors"]),
+  });
+}
+
+function codeOfStatus(status: number): string {
+  if (status === 401) return "invalid_api_key";
+  if (status === 403) return "permission_denied";
+  if (status === 404) return "not_found";
+  if (status === 429) return "rate_limit_exceeded";
+  if (status >= 502) return "unavailable";
+  return status >= 500 ? "server_error" : "invalid_value";
+}
+
+function faultsOf(value: unknown): RequestFault[] {
+  if (!Array.isArray(value)) return [];
+  return value.map((item) => {
+    const { pointer, code, detail } = fieldsOf(item) ?? {};
+    return {
+      pointer: textOf(pointer) ?? "#",
+      code: textOf(code) ?? "",
+      detail: textOf(detail) ?? "",
+    };
+  });
+}
+
+function parseFields(body: string): Record<string, unknown> {
+  try {
+    return fieldsOf(JSON.parse(body)) ?? {};
+  } catch {
+    return {}; // A proxy's HTML page, say: the status alone must do.
+  }
+}
+
+function fieldsOf(value: unknown): Record<string, unknown> | undefined {
+  return typeof value === "object" && value !== null ? { ...value } : undefined;
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}

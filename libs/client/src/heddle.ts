@@ -1,0 +1,30 @@
+import { Cluster } from "./cluster.ts";
+import { Jobs } from "./jobs.ts";
+import { Models } from "./models.ts";
+import { Queues } from "./queues.ts";
+import { type HeddleOptions, Transport } from "./transport.ts";
+import { Workers } from "./workers.ts";
+
+/**
+ * A cluster, as programs see it:
+ *
+ *     const heddle = new Heddle({ endpoint: "http://127.0.0.1:8080", auth_token: key });
+ *     const { job_id } = await heddle.jobs.create({ name: "hello", command: "echo hello" });
+ *     for await (const { phase } of heddle.jobs.stream(job_id)) console.log(phase);
+ */
+export class Heddle {
+  readonly jobs: Jobs;
+  readonly workers: Workers;
+  readonly queues: Queues;
+  readonly cluster: Cluster;
+  readonly models: Models;
+
+  constructor(options: HeddleOptions) {
+    const transport = new Transport(options);
+    this.jobs = new Jobs(transport);
+    this.workers = new Workers(transport);
+    this.queues = new Queues(transport);
+    this.cluster = new Cluster(transport);
+    this.models = new Models(transport);
+  }
+}

@@ -1,0 +1,45 @@
+import type { CallOptions, Query, Transport } from "./transport.ts";
+
+/** One page of a list; `next_cursor` is null on the last. */
+export interface Page<T> {
+  readonly object: "list";
+  readonly data: readonly T[];
+  readonly has_more: boolean;
+  readonly next_cursor: string | null;
+}
+
+/** A list that is read page by page as it is walked through: `for await (const job of list)`. */
+export class Pages<T> implements AsyncIterable<T> {
+  readonly #transport: Transport;
+  readonly #path: string;
+  readonly #query: Query;
+  readonly #options: CallOptions;
+
+  constructor(transport: Transport, path: string, query: Query, options: CallOptions = {}) {
+    this.#transport = transport;
+    this.#path = path;
+    this.#query = query;
+    this.#options = options;
+  }
+
+  /** The page at the cursor; the first one where there is none. */
+  page(cursor?: string): Promise<Page<T>> {
+    const query = { ...this.#query, ...(cursor === undefined ? {} : { cursor }) };
+    const { signal } = this.#options;
+    return this.#transport.json<Page<T>>({ method: "GET", path: this.#path, query, signal });
+  }
+
+  /** Whole pages, for a reader that shows them. */
+  async *pages(): AsyncGenerator<Page<T>, void> {
+    let page = await this.page();
+    yield page;
+    while (page.next_cursor) {
+      page = await this.page(page.next_cursor);
+      yield page;
+    }
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<T, void> {
+    for await (const page of this.pages()) yield* page.data;
+  }
+}

@@ -1,0 +1,88 @@
+import { ConnectionError, HeddleError, NotFoundError } from "./errors.ts";
+import { pause, retryWaitMs } from "./retry.ts";
+import { readServerSentEvents, type ServerSentEvent } from "./server-sent-events.ts";
+import { aborted, type Query, type Transport } from "./transport.ts";
+
+/** The cluster's heartbeats come every 15 s: a stream that is silent for longer is dead. */
+const SILENCE_MS = 45_000;
+/** A group without a leader, or a master that starts, is waited for so long. */
+const PATIENCE_MS = 120_000;
+
+/** A stream of the cluster, from a place on. */
+export interface StreamRequest {
+  readonly path: string;
+  readonly query?: Query | undefined;
+  /** Told as Last-Event-ID. */
+  readonly after?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * Asked where a master does not know what the stream is of: it may not have come so far. Rejects
+   * where it is truly not there.
+   */
+  readonly confirm: () => Promise<unknown>;
+}
+
+/** What a stream brings: an event, or that a connection ended, in good order or not. */
+export type StreamItem = ServerSentEvent | "closed" | "broken";
+
+/**
+ * One stream over as many connections as it takes, each begun after the last event of the one before.
+ * It ends only by its reader leaving the loop, by the signal (AbortedError), by a refusal that
+ * waiting does not lift, or when no master could be reached for two minutes.
+ */
+export async function* resumingStream(
+  transport: Transport,
+  request: StreamRequest,
+): AsyncGenerator<StreamItem, void> {
+  const { path, query, signal, confirm } = request;
+  let { after } = request;
+  let failures = 0;
+  let heardMs: number | undefined;
+  for (;;) {
+    try {
+      const headers = { accept: "text/event-stream", ...(after ? { "last-event-id": after } : {}) };
+      // The first connection is a call like any other; later ones are waited for here.
+      const maxRetries = heardMs === undefined ? undefined : 0;
+      const call = { method: "GET", path, query, headers, signal, maxRetries } as const;
+      const response = await transport.open(call);
+      heardMs = performance.now();
+      for await (const event of readServerSentEvents(response.body!, SILENCE_MS)) {
+        heardMs = performance.now();
+        failures = 0;
+        after = event.id ?? after;
+        yield event;
+      }
+      yield "closed";
+    } catch (error) {
+      if (signal?.aborted) throw aborted();
+      const { reason, isLag } = await reasonOf(error, confirm);
+      if (isLag) heardMs ??= performance.now();
+      const isRefusal = reason instanceof HeddleError && !reason.retryable && !isLag;
+      const isLate = heardMs === undefined || performance.now() - heardMs > PATIENCE_MS;
+      if (isRefusal || isLate || transport.maxRetries === 0) throw brokenOff(reason);
+      transport.next();
+      yield "broken";
+    }
+    failures++;
+    await pause(retryWaitMs(failures, undefined, Math.random(), Date.now()) ?? 0, signal);
+    if (signal?.aborted) throw aborted();
+  }
+}
+
+/** What stopped a connection; a lag where the cluster knows what the master did not. */
+async function reasonOf(
+  error: unknown,
+  confirm: StreamRequest["confirm"],
+): Promise<{ readonly reason: unknown; readonly isLag: boolean }> {
+  if (!(error instanceof NotFoundError)) return { reason: error, isLag: false };
+  return confirm().then(
+    () => ({ reason: error, isLag: true }),
+    (reason: unknown) => ({ reason, isLag: false }),
+  );
+}
+
+function brokenOff(cause: unknown): HeddleError {
+  if (cause instanceof HeddleError) return cause;
+  const message = `The stream broke off (${(cause as Error).message}).`;
+  return new ConnectionError(message, { code: "unavailable", retryable: true, cause });
+}

@@ -1,0 +1,71 @@
+import { describe, expect, it } from "vitest";
+import { readServerSentEvents } from "./server-sent-events.ts";
+
+/** A body that comes in these pieces, and then breaks off where `error` says so. */
+function body(pieces: readonly string[], error?: Error): ReadableStream<Uint8Array> {
+  const bytes = pieces.map((piece) => new TextEncoder().encode(piece));
+  return new ReadableStream({
+    pull(controller) {
+      const next = bytes.shift();
+      if (next) controller.enqueue(next);
+      else if (error) controller.error(error);
+      else controller.close();
+    },
+  });
+}
+
+async function eventsOf(stream: ReadableStream<Uint8Array>, silenceMs = 10_000) {
+  const events = [];
+  for await (const event of readServerSentEvents(stream, silenceMs)) events.push(event);
+  return events;
+}
+
+const TEXT =
+  'id: 0.0\nretry: 1000\n\n: beat\n\nid: 7.1\nevent: job\ndata: {"a":\ndata: "é"}\n\nevent: progress\ndata: {}\n\n';
+
+describe("server-sent events", () => {
+  it("are the same however the bytes are cut", async () => {
+    const whole = await eventsOf(body([TEXT]));
+    expect(whole.filter(({ data }) => data !== "")).toEqual([
+      { id: "7.1", type: "job", data: '{"a":\n"é"}' },
+      { id: "7.1", type: "progress", data: "{}" },
+    ]);
+    expect(whole[0]).toEqual({ id: "0.0", type: "message", data: "" });
+    for (let cut = 1; cut < TEXT.length; cut++) {
+      const pieces = [TEXT.slice(0, cut), TEXT.slice(cut)];
+      expect(await eventsOf(body(pieces)), `cut at ${cut}`).toEqual(whole);
+    }
+    expect(await eventsOf(body([...TEXT]))).toEqual(whole);
+  });
+
+  it("are not told where they break off before their end", async () => {
+    const told: string[] = [];
+    const read = async () => {
+      const cut = body(["id: 1\ndata: a\n\nid: 2\ndata: b\n"], new Error("cut"));
+      for await (const { id, data } of readServerSentEvents(cut, 10_000)) told.push(`${id}${data}`);
+    };
+    await expect(read()).rejects.toThrow("cut");
+    expect(told).toEqual(["1a"]);
+    expect(await eventsOf(body(["id: 2\ndata: b\n"]))).toEqual([]);
+  });
+
+  it("are given up where nothing comes", async () => {
+    const silent = new ReadableStream<Uint8Array>({});
+    await expect(eventsOf(silent, 20)).rejects.toThrow("Nothing came for 0.02 s.");
+  });
+
+  it("leave the loop with the body cancelled", async () => {
+    let isCancelled = false;
+    const endless = new ReadableStream<Uint8Array>({
+      pull: (controller) => controller.enqueue(new TextEncoder().encode("data: x\n\n")),
+      cancel: () => {
+        isCancelled = true;
+      },
+    });
+    for await (const { data } of readServerSentEvents(endless, 10_000)) {
+      expect(data).toBe("x");
+      break;
+    }
+    expect(isCancelled).toBe(true);
+  });
+});

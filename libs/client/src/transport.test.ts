@@ -1,0 +1,162 @@
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach, describe, expect, it } from "vitest";
+import { AuthenticationError, ConflictError, ConnectionError, TimeoutError } from "./errors.ts";
+import { Heddle } from "./heddle.ts";
+
+type Answer = (request: IncomingMessage, response: ServerResponse) => void;
+
+const servers: (() => void)[] = [];
+afterEach(() => {
+  for (const close of servers.splice(0)) close();
+});
+
+/** A server whose n-th request gets the n-th answer; the last one stands for all that follow. */
+async function serve(...answers: [Answer, ...Answer[]]) {
+  const seen: { method: string; url: string; headers: IncomingMessage["headers"] }[] = [];
+  const server = createServer((request, response) => {
+    const answer = answers[Math.min(seen.length, answers.length - 1)]!;
+    seen.push({ method: request.method ?? "", url: request.url ?? "", headers: request.headers });
+    answer(request, response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  servers.push(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  return { seen, endpoint: `http://127.0.0.1:${port}` };
+}
+
+const json =
+  (value: unknown, status = 200, headers: Record<string, string> = {}): Answer =>
+  (_request, response) =>
+    void response.writeHead(status, headers).end(JSON.stringify(value));
+const told = json({ job_id: "job_1", state: "accepted" }, 202);
+const busy = json({ code: "unavailable", detail: "busy", retryable: true }, 503, {
+  "retry-after-ms": "1",
+});
+const hangUp: Answer = (request) => void request.socket.destroy();
+const spec = { name: "a", command: "true" };
+
+describe("a call", () => {
+  it("is sent again, under the same key, until it is answered", async () => {
+    const { seen, endpoint } = await serve(busy, hangUp, told);
+    const heddle = new Heddle({ endpoint, auth_token: "secret" });
+    expect(await heddle.jobs.create(spec)).toMatchObject({ job_id: "job_1" });
+    expect(seen).toHaveLength(3);
+    const keys = new Set(seen.map(({ headers }) => headers["idempotency-key"]));
+    expect([...keys]).toEqual([expect.stringMatching(/^[0-9a-f]{32}$/)]);
+    expect(seen[0]?.headers.authorization).toBe("Bearer secret");
+    await heddle.jobs.create(spec, { idempotencyKey: "mine" });
+    expect(seen.at(-1)?.headers["idempotency-key"]).toBe("mine");
+    await heddle.jobs.create(spec);
+    expect(keys).not.toContain(seen.at(-1)?.headers["idempotency-key"]);
+  });
+
+  it("fails after two retries, or as many as are wanted", async () => {
+    const { seen, endpoint } = await serve(busy);
+    const call = (maxRetries?: number) => new Heddle({ endpoint, maxRetries }).models.list();
+    await expect(call()).rejects.toMatchObject({ name: "ServerError", status: 503 });
+    expect(seen).toHaveLength(3);
+    await expect(call(0)).rejects.toThrow("busy");
+    expect(seen).toHaveLength(4);
+  });
+
+  it("is not sent again where it is to blame, and tells the request's id and faults", async () => {
+    const fault = { pointer: "#/name", code: "invalid_value", detail: "expected text" };
+    const refusal = { code: "conflict", detail: "taken", request_id: "req_1", errors: [fault] };
+    const { seen, endpoint } = await serve(
+      json(refusal, 409),
+      json({ error: { message: "who?", code: "invalid_api_key", request_id: "req_2" } }, 401),
+      json("<html>", 404, { "x-request-id": "req_3" }),
+    );
+    const heddle = new Heddle({ endpoint });
+    const error = await heddle.jobs.create(spec).catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(ConflictError);
+    expect(error).toMatchObject({ code: "conflict", request_id: "req_1", errors: [fault] });
+    const second = await heddle.models.list().catch((thrown: unknown) => thrown);
+    expect(second).toBeInstanceOf(AuthenticationError);
+    expect(second).toMatchObject({ message: "who?", request_id: "req_2", status: 401 });
+    await expect(heddle.models.get("x")).rejects.toMatchObject({
+      name: "NotFoundError",
+      code: "not_found",
+      request_id: "req_3",
+    });
+    expect(seen).toHaveLength(3);
+  });
+
+  it("goes to the next endpoint where one does not answer", async () => {
+    const dead = await serve(hangUp);
+    const live = await serve(json({ data: [] }));
+    const heddle = new Heddle({ endpoint: [dead.endpoint, `${live.endpoint}/api/v1`] });
+    expect(await heddle.workers.list()).toEqual([]);
+    expect(await heddle.workers.list()).toEqual([]);
+    expect([dead.seen.length, live.seen.length]).toEqual([1, 2]);
+  });
+
+  it("asks for the key each time where it changes", async () => {
+    const { seen, endpoint } = await serve(json({ data: [] }));
+    let calls = 0;
+    const heddle = new Heddle({ endpoint, auth: async () => `key-${++calls}` });
+    await heddle.workers.list();
+    await heddle.workers.list();
+    expect(seen.map(({ headers }) => headers.authorization)).toEqual([
+      "Bearer key-1",
+      "Bearer key-2",
+    ]);
+  });
+
+  it("ends at its time limit, at the caller's signal, and where nobody listens", async () => {
+    const { endpoint } = await serve(() => {});
+    const late = new Heddle({ endpoint, timeout: 30, maxRetries: 0 }).workers.list();
+    await expect(late).rejects.toBeInstanceOf(TimeoutError);
+    const controller = new AbortController();
+    const left = new Heddle({ endpoint }).workers.list({ signal: controller.signal });
+    controller.abort();
+    await expect(left).rejects.toMatchObject({ name: "AbortedError", code: "cancelled" });
+    const gone = await serve(hangUp);
+    servers.pop()?.();
+    const nobody = new Heddle({ endpoint: gone.endpoint, maxRetries: 0 }).workers.list();
+    await expect(nobody).rejects.toBeInstanceOf(ConnectionError);
+    await expect(nobody).rejects.toThrow(`No answer from ${gone.endpoint} (ECONNREFUSED).`);
+    expect(() => new Heddle({ endpoint: "localhost" })).toThrow('"localhost" is no endpoint');
+  });
+
+  it("walks through the pages of a list with its filters", async () => {
+    const page = (ids: string[], next_cursor: string | null) =>
+      json({ object: "list", data: ids.map((id) => ({ id })), has_more: true, next_cursor });
+    const { seen, endpoint } = await serve(page(["c", "b"], "x y"), page(["a"], null));
+    const ids: string[] = [];
+    const list = new Heddle({ endpoint }).jobs.list({ state: ["pending", "running"], limit: 2 });
+    for await (const { id } of list) ids.push(id);
+    expect(ids).toEqual(["c", "b", "a"]);
+    expect(seen.map(({ url }) => url)).toEqual([
+      "/api/v1/jobs?limit=2&state=pending%2Crunning",
+      "/api/v1/jobs?limit=2&state=pending%2Crunning&cursor=x+y",
+    ]);
+  });
+});
+
+describe("the lines of a log", () => {
+  const line = (text: string, cursor?: string) =>
+    `${cursor ? `id: ${cursor}\n` : ""}data: ${JSON.stringify({ type: "line", text, cursor })}\n\n`;
+
+  it("come once where a batch broke off, from the cursor before it", async () => {
+    const broken: Answer = (_request, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.write(line("a") + line("b", "C1") + line("c"), () => response.destroy());
+    };
+    const rest: Answer = (_request, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.end(`${line("c")}${line("d", "C2")}event: end\ndata: {}\n\n`);
+    };
+    const { seen, endpoint } = await serve(broken, rest);
+    const lines: string[] = [];
+    const logs = new Heddle({ endpoint }).jobs.logs("job_1", { follow: true, rank: [0, 2] });
+    for await (const entry of logs) if (entry.type === "line") lines.push(entry.text);
+    expect(lines).toEqual(["a", "b", "c", "d"]);
+    expect(seen.map(({ headers }) => headers["last-event-id"])).toEqual([undefined, "C1"]);
+    expect(seen[0]?.url).toBe("/api/v1/jobs/job_1/logs?follow=true&rank=0%2C2");
+  });
+});

@@ -1,0 +1,198 @@
+import { AbortedError, ConnectionError, errorOf, HeddleError, TimeoutError } from "./errors.ts";
+import { isWorthRetrying, pause, retryWaitMs } from "./retry.ts";
+
+/** Where the cluster is, how to show who calls, and how patient to be. */
+export interface HeddleOptions {
+  /** A master, a balancer before them, or several masters, which are tried in turn. */
+  readonly endpoint: string | readonly string[];
+  readonly auth_token?: string | undefined;
+  /** Gives the key for each request, where it changes. */
+  readonly auth?: (() => string | Promise<string>) | undefined;
+  /** Milliseconds for one try; of a stream, until it begins. 30,000 where absent. */
+  readonly timeout?: number | undefined;
+  /** Tries after the first one; 2 where absent. */
+  readonly maxRetries?: number | undefined;
+  /** In place of the global one, for proxies and tests. */
+  readonly fetch?: typeof globalThis.fetch | undefined;
+}
+
+/** What any call may be given. */
+export interface CallOptions {
+  /** Ends the call, its retries and its stream. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A change can be named, so that it is made once however often it is sent. */
+export interface ChangeOptions extends CallOptions {
+  /** Made anew for each call where absent. */
+  readonly idempotencyKey?: string | undefined;
+  /** Only where it is as it was seen: the `etag` of an earlier answer. */
+  readonly ifMatch?: string | undefined;
+}
+
+export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
+
+/** One request; the path is below /api/v1 and holds encoded parts. */
+export interface Request {
+  readonly method: "GET" | "POST" | "PUT" | "DELETE";
+  readonly path: string;
+  readonly query?: Query | undefined;
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** Instead of the client's own. */
+  readonly maxRetries?: number | undefined;
+  /** A request that may be sent twice, though its method and headers do not say so. */
+  readonly isRepeatable?: boolean | undefined;
+}
+
+const DEFAULT_TIMEOUT_MS = 30_000;
+const DEFAULT_RETRIES = 2;
+
+/** Sends requests, again where that is worth it. Everything that fails is a HeddleError. */
+export class Transport {
+  readonly #options: HeddleOptions;
+  readonly #bases: readonly string[];
+  #base = 0;
+
+  constructor(options: HeddleOptions) {
+    this.#options = options;
+    this.#bases = [options.endpoint].flat().map(baseOf);
+    if (this.#bases.length === 0) throw new TypeError("`endpoint` names no address.");
+  }
+
+  get maxRetries(): number {
+    return this.#options.maxRetries ?? DEFAULT_RETRIES;
+  }
+
+  /** Sends what follows to the next endpoint of those that are known. */
+  next(): void {
+    this.#base = (this.#base + 1) % this.#bases.length;
+  }
+
+  /** The answer's JSON; undefined where it has no body. */
+  json<T>(request: Request): Promise<T> {
+    return this.#send(request, async (response) => {
+      const text = await response.text();
+      return (text === "" ? undefined : JSON.parse(text)) as T;
+    });
+  }
+
+  /** A change, named so that a retry does not make it twice. */
+  change<T>(request: Request, options: ChangeOptions): Promise<T> {
+    const { idempotencyKey = newKey(), ifMatch, signal } = options;
+    const headers = {
+      "idempotency-key": idempotencyKey,
+      ...(ifMatch === undefined ? {} : { "if-match": ifMatch }),
+    };
+    return this.json<T>({ ...request, signal, headers });
+  }
+
+  /** The answer once its head is here; its body is the caller's to read. */
+  open(request: Request): Promise<Response> {
+    return this.#send(request, (response) => Promise.resolve(response));
+  }
+
+  async #send<T>(request: Request, read: (response: Response) => Promise<T>): Promise<T> {
+    const retries = request.maxRetries ?? this.maxRetries;
+    const { method, headers: named } = request;
+    const isIdempotent =
+      method === "GET" || request.isRepeatable === true || named?.["idempotency-key"] !== undefined;
+    for (let attempt = 1; ; attempt++) {
+      const outcome = await this.#try(request, read);
+      if ("value" in outcome) return outcome.value;
+      const { error, response } = outcome;
+      const isWorth: boolean = response
+        ? isWorthRetrying({ status: response.status, headers: response.headers, isIdempotent })
+        : isIdempotent && !(error instanceof AbortedError);
+      const waitMs = retryWaitMs(attempt, response?.headers, Math.random(), Date.now());
+      if (!isWorth || attempt > retries || waitMs === undefined) throw error;
+      // Another master may be well where this one is not.
+      if (!response || response.status >= 500) this.next();
+      await pause(waitMs, request.signal);
+      if (request.signal?.aborted) throw aborted();
+    }
+  }
+
+  async #try<T>(
+    request: Request,
+    read: (response: Response) => Promise<T>,
+  ): Promise<{ value: T } | { error: HeddleError; response?: Response }> {
+    const { signal } = request;
+    const timeoutMs = this.#options.timeout ?? DEFAULT_TIMEOUT_MS;
+    const base = this.#bases[this.#base]!;
+    const deadline = new AbortController();
+    const timer = setTimeout(() => deadline.abort(), timeoutMs);
+    try {
+      const signals = signal ? [signal, deadline.signal] : [deadline.signal];
+      const response = await this.#fetch(base, request, AbortSignal.any(signals));
+      if (response.ok) return { value: await read(response) };
+      return { error: errorOf(response, await response.text()), response };
+    } catch (cause) {
+      if (cause instanceof HeddleError) return { error: cause };
+      if (signal?.aborted) return { error: aborted() };
+      if (!deadline.signal.aborted) return { error: unreachable(base, cause) };
+      const message = `${base}${request.path} did not answer within ${timeoutMs / 1_000} s.`;
+      const facts = { code: "deadline_exceeded", retryable: true, cause };
+      return { error: new TimeoutError(message, facts) };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #fetch(base: string, request: Request, signal: AbortSignal): Promise<Response> {
+    const { method, path, query, body, headers } = request;
+    const { auth, auth_token, fetch = globalThis.fetch } = this.#options;
+    const token = auth ? await auth() : auth_token;
+    return await fetch(`${base}${path}${queryText(query)}`, {
+      method,
+      headers: {
+        accept: "application/json",
+        ...(token ? { authorization: `Bearer ${token}` } : {}),
+        ...(body === undefined ? {} : { "content-type": "application/json" }),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      signal,
+    });
+  }
+}
+
+/** The error of a call that its caller ended. */
+export function aborted(): AbortedError {
+  return new AbortedError("Interrupted.", { code: "cancelled" });
+}
+
+/** An endpoint with the path of the API, which may be in it already. */
+function baseOf(endpoint: string): string {
+  const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined;
+  if (!url || !/^https?:$/.test(url.protocol)) {
+    throw new TypeError(`"${endpoint}" is no endpoint. Give one like http://127.0.0.1:8080.`);
+  }
+  return `${url.origin}${url.pathname.replace(/\/(api\/v1\/?)?$/, "")}/api/v1`;
+}
+
+function queryText(query: Query = {}): string {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined);
+  const text = new URLSearchParams(given.map(textPair)).toString();
+  return text === "" ? "" : `?${text}`;
+}
+
+function textPair([name, value]: readonly [string, unknown]): [string, string] {
+  return [name, String(value)];
+}
+
+/** 128 random bits; `randomUUID` would be missing on pages that did not come over TLS. */
+function newKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function unreachable(base: string, cause: unknown): ConnectionError {
+  const { code, message } = ((cause as Error).cause ?? cause) as {
+    code?: string;
+    message?: string;
+  };
+  const text = `No answer from ${base.replace(/\/api\/v1$/, "")} (${code ?? message}).`;
+  return new ConnectionError(text, { code: "unavailable", retryable: true, cause });
+}

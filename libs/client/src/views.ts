@@ -1,0 +1,220 @@
+import type { FailureReason, JobState, submitJobRequest } from "@heddle/contracts/jobs";
+
+/** What `jobs.create` takes: the body of POST /jobs. */
+export type JobSpec = (typeof submitJobRequest)["_zod"]["input"];
+
+/** A state in upper case, as `RUNNING`. */
+export type JobPhase = Uppercase<JobState>;
+
+/** A job that the cluster has taken in. */
+export interface SubmittedJob {
+  readonly job_id: string;
+  readonly state: "accepted";
+  readonly submitted_at: string;
+}
+
+/** Why a job, or one of its tasks, failed. */
+export interface JobFailure {
+  readonly reason: FailureReason;
+  readonly cause: FailureReason | null;
+  readonly message: string;
+  readonly exit_code: number | null;
+  readonly signal: string | null;
+  readonly rank: number | null;
+  readonly node: string | null;
+  readonly last_lines: readonly string[];
+}
+
+/** How far a job is; all that it told. */
+export interface JobProgress {
+  /** 0..1. */
+  readonly progress: number | null;
+  readonly step: number | null;
+  readonly total_steps: number | null;
+  readonly loss: number | null;
+  readonly reward: number | null;
+  readonly steps_per_second: number | null;
+  readonly tokens_per_second: number | null;
+  readonly message: string | null;
+  readonly at: string | null;
+  readonly expected_end: string | null;
+}
+
+/** A job as lists show it; times are ISO 8601 UTC. */
+export interface JobSummary {
+  readonly id: string;
+  readonly object: "job";
+  readonly name: string;
+  readonly project: string;
+  readonly queue: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly algorithm: string | null;
+  readonly state: JobState;
+  readonly phase: JobPhase;
+  readonly tasks: number;
+  readonly gpu_count: number;
+  readonly priority: number;
+  readonly qos_level: string;
+  readonly attempt: number;
+  readonly submitted_at: string;
+  readonly since: string;
+  readonly first_started_at: string | null;
+  readonly started_at: string | null;
+  readonly ended_at: string | null;
+  readonly progress: JobProgress | null;
+  readonly failure: JobFailure | null;
+}
+
+/** One task of a job's current attempt. */
+export interface JobTask {
+  readonly rank: number;
+  readonly attempt: number;
+  readonly node: string;
+  readonly node_name: string | null;
+  readonly devices: readonly number[];
+  readonly gpu_milli: number;
+  /** Whether its GPUs do not exist. */
+  readonly simulated: boolean;
+  readonly phase: string;
+  readonly wanted: string;
+  readonly exit: {
+    readonly reason: string | null;
+    readonly exit_code: number | null;
+    readonly signal: string | null;
+    readonly message: string;
+    readonly ended_at: string | null;
+  } | null;
+}
+
+/** Something that holds a job back, in numbers and in words. */
+export interface JobBlocker {
+  readonly reason: string;
+  readonly resource: string;
+  readonly requested: number;
+  readonly free: number;
+  readonly limit: number;
+  readonly message: string;
+}
+
+/** Why a job waits, until when, and what would help. */
+export interface JobExplanation {
+  readonly blockers: readonly JobBlocker[];
+  readonly nodes: {
+    readonly total: number;
+    readonly rejected: Readonly<Record<string, number>>;
+    readonly rejected_by_capacity: number;
+  };
+  readonly tasks_that_fit: number;
+  readonly start_estimate: {
+    readonly earliest: string | null;
+    readonly likely: string | null;
+    readonly latest: string | null;
+  };
+  /** The smallest first; empty where the request is not what holds it back. */
+  readonly changes: readonly {
+    /** As in the spec; `all_amounts` scales every amount of a task alike. */
+    readonly field: string;
+    readonly from: string | number | boolean;
+    readonly to: string | number | boolean;
+    /** How much of the field is given up, in 0..1. */
+    readonly cost: number;
+  }[];
+}
+
+/** The whole of a job. */
+export interface Job extends JobSummary {
+  /** The log index of its latest change; `"INDEX"` is its ETag. */
+  readonly index: number;
+  readonly failures: number;
+  readonly losses: number;
+  readonly preemptions: number;
+  readonly live_tasks: number;
+  readonly waiting_for: readonly string[];
+  readonly leaving: { readonly why: string; readonly for_job: string | null } | null;
+  readonly due_at: string | null;
+  readonly not_before: string | null;
+  readonly promised_start: string | null;
+  readonly checkpoint: {
+    readonly name: string;
+    readonly attempt: number;
+    readonly step: number | null;
+    readonly at: string | null;
+  } | null;
+  readonly executor: string;
+  readonly task_list: readonly JobTask[];
+  readonly spec: Readonly<Record<string, unknown>>;
+  /** Null where it does not wait. */
+  readonly explanation: JobExplanation | null;
+}
+
+/** What would become of a job if it were submitted now. */
+export interface DryRun {
+  readonly object: "dry_run";
+  readonly verdict: "would_start" | "would_wait" | "unsatisfiable";
+  readonly tasks: number;
+  readonly placement: readonly {
+    readonly rank: number;
+    readonly node: string;
+    readonly devices: readonly number[];
+  }[];
+  readonly never_fits: readonly JobBlocker[];
+  readonly explanation: JobExplanation;
+}
+
+/** A node: what it is, and what jobs hold of it. */
+export interface Worker {
+  readonly id: string;
+  readonly object: "worker";
+  readonly kind: string;
+  readonly name: string;
+  readonly address: string;
+  readonly version: string | null;
+  readonly status: string;
+  readonly attached: boolean;
+  readonly cpu_percent: number | null;
+  readonly cpu_count: number | null;
+  readonly memory_bytes: number | null;
+  readonly memory_used_bytes: number | null;
+  readonly gpus: readonly {
+    readonly index: number;
+    readonly name: string;
+    readonly memory_bytes: number;
+    readonly simulated: boolean;
+    readonly fault: string | null;
+  }[];
+  readonly replicas: readonly { readonly deployment: string; readonly phase: string }[];
+  /** Null on a node that runs no jobs. */
+  readonly jobs: {
+    readonly state: string;
+    readonly drain_by: string | null;
+    readonly rack: string;
+    readonly executors: readonly string[];
+    readonly gpu_type: string;
+    readonly gpus: number;
+    readonly gpus_held: number;
+    readonly simulated: boolean;
+    readonly tasks: readonly { readonly job_id: string; readonly rank: number }[];
+  } | null;
+}
+
+/** A queue, how its jobs are placed and how many it holds. */
+export interface Queue {
+  readonly id: string;
+  readonly object: "queue";
+  readonly name: string;
+  readonly strategy: "binpack" | "spread" | "fragmentation";
+  readonly length: number;
+  readonly max_length: number | null;
+}
+
+/** A model, what backs it and how it is. */
+export interface Model {
+  readonly id: string;
+  readonly object: "model";
+  readonly created: number;
+  readonly owned_by: string;
+  readonly context_window: number;
+  readonly backing: string;
+  readonly stand_in: boolean;
+  readonly status: "ready" | "loading" | "pulling" | "failed" | "unplaced";
+}

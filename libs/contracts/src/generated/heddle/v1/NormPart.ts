@@ -1,0 +1,16 @@
+// Original file: proto/parameters.proto
+
+import type { ShardId as _heddle_v1_ShardId, ShardId__Output as _heddle_v1_ShardId__Output } from '../../heddle/v1/ShardId.ts';
+import type { Long } from '@grpc/proto-loader';
+
+export interface NormPart {
+  'id'?: (_heddle_v1_ShardId | null);
+  'version'?: (number | string | Long);
+  'squares'?: (number | string);
+}
+
+export interface NormPart__Output {
+  'id': (_heddle_v1_ShardId__Output | null);
+  'version': (number);
+  'squares': (number);
+}

@@ -1,8 +1,0 @@
-// Original file: proto/raft.proto
-
-
-export interface SnapshotReply {
-}
-
-export interface SnapshotReply__Output {
-}

@@ -1,0 +1,70 @@
+import { AppError, isErrorCode } from "@heddle/base/errors";
+
+/**
+ * What goes over a data connection, which the receiver of the data opens: a hello of magic and job
+ * token; then any number of requests, each a length and JSON, answered by a head and the bytes
+ * themselves. All numbers are little-endian.
+ */
+export const HELLO_BYTES = 40;
+/** The bytes of a job's token. */
+export const TOKEN_BYTES = 32;
+export const HEAD_BYTES = 24;
+/** A request that is longer ends its connection. */
+export const MAX_REQUEST_BYTES = 4096;
+/** What is written or added at once: small enough to stay in a core's cache. */
+export const SLICE_BYTES = 512 * 1024;
+
+const MAGIC = "HEDDLE1\n";
+/** Text of an error that a head announces. */
+const MAX_ERROR_BYTES = 8192;
+
+export function helloFrame(token: Uint8Array): Buffer {
+  return Buffer.concat([Buffer.from(MAGIC), token]);
+}
+
+/** The token that a hello shows, or undefined where it is none of ours. */
+export function tokenOfHello(frame: Buffer): Buffer | undefined {
+  return frame.toString("latin1", 0, 8) === MAGIC ? frame.subarray(8, HELLO_BYTES) : undefined;
+}
+
+export function requestFrame(request: object): Buffer {
+  const body = Buffer.from(JSON.stringify(request));
+  const head = Buffer.alloc(4);
+  head.writeUInt32LE(body.length);
+  return Buffer.concat([head, body]);
+}
+
+/** How an answer begins: `bytes` of data of a version follow. */
+export interface DataHead {
+  readonly version: number;
+  readonly bytes: number;
+}
+
+export function headFrame({ version, bytes }: DataHead): Buffer {
+  const frame = Buffer.alloc(HEAD_BYTES);
+  frame.writeDoubleLE(version, 8);
+  frame.writeDoubleLE(bytes, 16);
+  return frame;
+}
+
+/** A head with an error, and its text. */
+export function errorFrame({ code, message }: AppError): Buffer {
+  const body = Buffer.from(JSON.stringify({ code, message })).subarray(0, MAX_ERROR_BYTES);
+  const head = headFrame({ version: 0, bytes: body.length });
+  head.writeUInt32LE(1);
+  return Buffer.concat([head, body]);
+}
+
+export function parseHead(frame: Buffer): DataHead & { readonly failed: boolean } {
+  const failed = frame.readUInt32LE() !== 0;
+  const head = { failed, version: frame.readDoubleLE(8), bytes: frame.readDoubleLE(16) };
+  const sane = Number.isSafeInteger(head.bytes) && head.bytes >= 0;
+  if (sane && !(failed && head.bytes > MAX_ERROR_BYTES)) return head;
+  throw new AppError("server_error", "a data connection broke its protocol: run one version");
+}
+
+/** The error that a peer told, with its own code. */
+export function toldError(text: Buffer, peer: string): AppError {
+  const { code, message } = JSON.parse(text.toString()) as { code: unknown; message: unknown };
+  return new AppError(isErrorCode(code) ? code : "server_error", String(message), { node: peer });
+}

@@ -1,0 +1,213 @@
+import { timingSafeEqual } from "node:crypto";
+import { once } from "node:events";
+import { rmSync } from "node:fs";
+import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
+import { AppError, toAppError } from "@heddle/base/errors";
+import {
+  errorFrame,
+  HELLO_BYTES,
+  headFrame,
+  MAX_REQUEST_BYTES,
+  SLICE_BYTES,
+  tokenOfHello,
+} from "./data-frames.ts";
+
+/** What a request is answered with; `release` is called when the last byte has left, or never will. */
+export interface DataAnswer {
+  readonly version: number;
+  readonly bytes: number;
+  /** Together of that length; they must not change before `release`. */
+  readonly pieces: Iterable<Uint8Array>;
+  readonly release?: () => void;
+}
+
+export interface DataListenerOptions {
+  /** Whose hello has another token is a stranger. */
+  readonly token: Uint8Array;
+  readonly answer: (request: unknown, signal: AbortSignal) => Promise<DataAnswer>;
+}
+
+/** Connections of all sockets of one listener. */
+const MAX_CONNECTIONS = 512;
+/** A connection that has not said who it is by then is closed. */
+const HELLO_MS = 5_000;
+/** A receiver that takes nothing for so long is cut. */
+const STALL_MS = 20_000;
+
+/** Sends data to whoever dials and shows the job's token. */
+export class DataListener {
+  readonly #options: DataListenerOptions;
+  readonly #servers: Server[] = [];
+  readonly #sockets = new Set<Socket>();
+  #token: Uint8Array;
+  #strangers = 0;
+
+  constructor(options: DataListenerOptions) {
+    this.#options = options;
+    this.#token = options.token;
+  }
+
+  /** Connections that were closed because they showed no token or another. */
+  get strangers(): number {
+    return this.#strangers;
+  }
+
+  /** Gives `tcp:HOST:PORT`, with a port that the system chose. */
+  async listenTcp(host: string): Promise<string> {
+    const server = await this.#listen({ host, port: 0 });
+    return `tcp:${host}:${(server.address() as AddressInfo).port}`;
+  }
+
+  /** Gives `unix:PATH`; a socket file that was left there is replaced. */
+  async listenUnix(path: string): Promise<string> {
+    rmSync(path, { force: true });
+    await this.#listen({ path });
+    return `unix:${path}`;
+  }
+
+  /** A later attempt's token; connections with the one before are cut. */
+  changeToken(token: Uint8Array): void {
+    this.#token = token;
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  close(): void {
+    for (const server of this.#servers) server.close();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  async #listen(where: { path: string } | { host: string; port: number }): Promise<Server> {
+    const server = createServer({ noDelay: true }, (socket) => this.#serve(socket));
+    server.maxConnections = MAX_CONNECTIONS;
+    server.listen(where);
+    await once(server, "listening");
+    this.#servers.push(server);
+    return server;
+  }
+
+  #serve(socket: Socket): void {
+    this.#sockets.add(socket);
+    const gone = new AbortController();
+    socket.on("close", () => {
+      this.#sockets.delete(socket);
+      gone.abort(new AppError("cancelled", "the receiver hung up"));
+    });
+    // The close that follows an error is all that matters.
+    socket.on("error", () => socket.destroy());
+    socket.on("timeout", () => socket.destroy());
+    void this.#converse(socket, gone.signal).catch(() => socket.destroy());
+  }
+
+  async #converse(socket: Socket, signal: AbortSignal): Promise<void> {
+    const reader = new FrameReader(socket);
+    const late = setTimeout(() => socket.destroy(), HELLO_MS);
+    const hello = await reader.take(HELLO_BYTES);
+    clearTimeout(late);
+    const token = hello && tokenOfHello(hello);
+    if (!token || token.length !== this.#token.length || !timingSafeEqual(token, this.#token)) {
+      this.#strangers++;
+      socket.destroy();
+      return;
+    }
+    for (;;) {
+      const length = (await reader.take(4))?.readUInt32LE();
+      if (length === undefined || length > MAX_REQUEST_BYTES) break;
+      const body = await reader.take(length);
+      if (!body) break;
+      await this.#reply(socket, body, signal);
+    }
+    socket.destroy();
+  }
+
+  async #reply(socket: Socket, body: Buffer, signal: AbortSignal): Promise<void> {
+    let answer: DataAnswer;
+    try {
+      answer = await this.#options.answer(JSON.parse(body.toString()), signal);
+    } catch (error) {
+      socket.write(errorFrame(toAppError(error)));
+      return;
+    }
+    try {
+      socket.write(headFrame(answer));
+      await writeAll(socket, answer.pieces);
+    } finally {
+      answer.release?.();
+    }
+  }
+}
+
+/** Resolves when the last byte has been handed to the system. */
+async function writeAll(socket: Socket, pieces: Iterable<Uint8Array>): Promise<void> {
+  socket.setTimeout(STALL_MS);
+  let last: Promise<void> | undefined;
+  for (const slice of slices(pieces)) {
+    if (socket.destroyed) break;
+    const sent = Promise.withResolvers<void>();
+    const room = socket.write(slice, (error) => (error ? sent.reject(error) : sent.resolve()));
+    sent.promise.catch(() => undefined);
+    last = sent.promise;
+    if (!room) await last;
+  }
+  await last;
+  socket.setTimeout(0);
+}
+
+/** Short pieces together, long ones cut, so that writes are few and stay in the cache. */
+function* slices(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
+  let small: Uint8Array[] = [];
+  let bytes = 0;
+  for (const piece of pieces) {
+    if (piece.length < GATHERED_BYTES) {
+      small.push(piece);
+      bytes += piece.length;
+      if (bytes < SLICE_BYTES) continue;
+    }
+    if (small.length > 0) yield Buffer.concat(small);
+    if (piece.length >= GATHERED_BYTES) {
+      for (let at = 0; at < piece.length; at += SLICE_BYTES) {
+        yield piece.subarray(at, at + SLICE_BYTES);
+      }
+    }
+    small = [];
+    bytes = 0;
+  }
+  if (small.length > 0) yield Buffer.concat(small);
+}
+
+/** Shorter pieces are copied together. */
+const GATHERED_BYTES = 32 * 1024;
+
+/** Reads frames of known length; few and small ones. */
+class FrameReader {
+  readonly #socket: Socket;
+  #wake: () => void = () => undefined;
+  #ended = false;
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+    // A socket tells that its peer has gone only to who reads, so this reads all the time.
+    socket.on("readable", () => {
+      if (socket.readableLength === 0) socket.read(0);
+      this.#wake();
+    });
+    const end = () => {
+      this.#ended = true;
+      this.#wake();
+      socket.destroy();
+    };
+    socket.on("end", end);
+    socket.on("close", end);
+  }
+
+  /** Undefined where the connection ended before. */
+  async take(bytes: number): Promise<Buffer | undefined> {
+    for (;;) {
+      const frame = this.#socket.read(bytes) as Buffer | null;
+      if (frame) return frame.length === bytes ? frame : undefined;
+      if (this.#ended) return undefined;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+}

@@ -1,0 +1,90 @@
+import { AppError } from "@heddle/base/errors";
+import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
+import { DataConnection } from "./data-connection.ts";
+import type { NodeGroup } from "./node-group.ts";
+import type { ParameterServerClientOptions } from "./parameter-server-client.ts";
+import { PartSource } from "./part-source.ts";
+import { type ShardLayout, shardLayouts, slabPieces } from "./shard-layout.ts";
+import { SlabScatter } from "./slab-scatter.ts";
+
+/** What a follower asks its leader: parameters, after its part of the update before them. */
+export interface FollowerRequest extends Partial<PushTerms> {
+  readonly member: number;
+  /** Pushes so far; 0 before the first. */
+  readonly clock: number;
+  /** Where the part is, unix:PATH. */
+  readonly source: string;
+}
+
+/** A task whose parts go through the leading task of its node. A push's errors come with the pull. */
+export class NodeFollower implements ParameterClient {
+  readonly servers = undefined;
+  readonly #member: number;
+  readonly #layout: ShardLayout;
+  readonly #source: PartSource;
+  readonly #leader: DataConnection;
+  readonly #signal: AbortSignal;
+  #clock = 0;
+  #terms: PushTerms | undefined;
+
+  private constructor(
+    { spec, signal }: ParameterServerClientOptions,
+    group: NodeGroup,
+    source: PartSource,
+    leader: DataConnection,
+  ) {
+    this.#member = group.member;
+    this.#layout = wholeLayout(spec.parameters);
+    this.#source = source;
+    this.#leader = leader;
+    this.#signal = signal;
+  }
+
+  static async start(
+    options: ParameterServerClientOptions,
+    group: NodeGroup,
+  ): Promise<NodeFollower> {
+    const { spec, credentials, host, signal } = options;
+    const { attempt, jobToken } = spec;
+    const leader = await DataConnection.open(`unix:${group.socketPath}`, jobToken, signal);
+    const socketPath = `${group.socketPath}.${group.member}`;
+    const paths = ["unix"] as const;
+    const source = await PartSource.start({
+      ...{ attempt, jobToken, credentials, host, paths, socketPath },
+    });
+    return new NodeFollower(options, group, source, leader);
+  }
+
+  async push(part: Parameters, terms: PushTerms): Promise<void> {
+    this.#clock++;
+    this.#terms = terms;
+    const pieces = [...slabPieces(this.#layout, part)];
+    this.#source.keep(this.#clock, [{ bytes: this.#layout.elements * 4, pieces }]);
+  }
+
+  async pull(into: Parameters): Promise<number> {
+    const [source = ""] = this.#source.addresses;
+    const request: FollowerRequest = {
+      ...{ member: this.#member, clock: this.#clock, source },
+      ...this.#terms,
+    };
+    const sink = new SlabScatter(this.#layout, into);
+    const { version } = await this.#leader.request(request, sink, this.#signal);
+    this.#source.letGo();
+    return version;
+  }
+
+  async close(): Promise<void> {
+    this.#leader.close();
+    await this.#source.close();
+  }
+}
+
+/** The whole model as one slab. */
+export function wholeLayout(
+  parameters: ParameterServerClientOptions["spec"]["parameters"],
+): ShardLayout {
+  const [layout] = shardLayouts(parameters, 1);
+  if (layout) return layout;
+  throw new AppError("invalid_value", "a model has no parameters");
+}

@@ -1,0 +1,316 @@
+import { randomUUID } from "node:crypto";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Backoff } from "@heddle/base/backoff";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { ShardStatus__Output } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { Peer } from "@heddle/rpc/peer";
+import { elementCount } from "@heddle/training/ir/value";
+import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
+import { DataRoute } from "./data-route.ts";
+import { type EncodedPart, PartEncoder } from "./part-encoder.ts";
+import { type DataPath, PartSource } from "./part-source.ts";
+import { type ShardLayout, shardLayouts } from "./shard-layout.ts";
+import { shardMethods } from "./shard-methods.ts";
+import type { ShardSetSpec } from "./shard-spec.ts";
+import { SlabScatter } from "./slab-scatter.ts";
+
+export interface ParameterServerClientOptions {
+  readonly spec: ShardSetSpec;
+  /** Of this worker, or of its node where the tasks of a node go together. */
+  readonly rank: number;
+  /** What this node proves itself with to the servers. */
+  readonly credentials: NodeCredentials;
+  /** An address of this machine that servers reach; a private one. */
+  readonly host: string;
+  /** Ends every wait. */
+  readonly signal: AbortSignal;
+  /** Of top-k: which share of the elements a part has; 0.01 by default. */
+  readonly topkFraction?: number | undefined;
+  /** Ways that data may go; all by default. */
+  readonly paths?: readonly DataPath[] | undefined;
+  /** How long a server may be away before the job is told; 30 s by default. */
+  readonly patienceMs?: number | undefined;
+}
+
+/** What a client tells of itself for the job's status. */
+export interface ParameterTraffic {
+  /** By shard: how parameters came last, and how parts went last; empty before the first. */
+  readonly paths: readonly { readonly pull: string; readonly push: string }[];
+  readonly bytesPushed: number;
+  readonly bytesPulled: number;
+  /** Calls that were made again because a server was away. */
+  readonly retries: number;
+}
+
+/** The longest that a push or a pull may wait for other workers. */
+const WAIT_MS = 3_600_000;
+const STATUS_MS = 10_000;
+
+/**
+ * The best first, as measured on one machine: a unix socket has the smaller buffer, so that its
+ * receiver cannot add one slice while the next comes.
+ */
+const PULL_PATHS: readonly DataPath[] = ["unix", "tcp", "grpc"];
+const PUSH_PATHS: readonly DataPath[] = ["tcp", "unix", "grpc"];
+
+/** Where nodes speak TLS nothing goes in the clear from one machine to another. */
+function usable(
+  order: readonly DataPath[],
+  { paths, credentials }: ParameterServerClientOptions,
+): readonly DataPath[] {
+  return order.filter(
+    (path) => (paths?.includes(path) ?? true) && !(path === "tcp" && credentials.tls),
+  );
+}
+
+interface ShardLink {
+  readonly shard: number;
+  readonly peer: Peer;
+  readonly layout: ShardLayout;
+  readonly encoder: PartEncoder;
+  readonly route: DataRoute;
+  /** Where parameters can be had, the best first. */
+  targets: readonly string[];
+  pushPath: string;
+}
+
+/**
+ * Joins the shards of a job, which are open, as one rank. Rejects with an AppError
+ * `precondition_failed` where a later attempt has them, `not_found` where they are not open.
+ */
+export async function connectParameters(
+  options: ParameterServerClientOptions,
+): Promise<ParameterServerClient> {
+  const { spec, credentials } = options;
+  const { compression } = spec;
+  const encoding = { compression, topkFraction: options.topkFraction ?? 0.01 };
+  const links = shardLayouts(spec.parameters, spec.servers.length).map(
+    (layout, shard): ShardLink => ({
+      ...{ shard, layout, targets: [], pushPath: "" },
+      peer: new Peer(spec.servers[shard] ?? "", credentials, "parameter-server"),
+      encoder: new PartEncoder(layout, encoding),
+      route: new DataRoute(),
+    }),
+  );
+  const source = await PartSource.start({
+    ...{ attempt: spec.attempt, jobToken: spec.jobToken, credentials, host: options.host },
+    paths: usable(PUSH_PATHS, options),
+    // Short, since a socket's path has at most 107 bytes.
+    socketPath: join(tmpdir(), `heddle-${randomUUID().slice(0, 13)}.sock`),
+  });
+  const client = new ParameterServerClient(options, links, source);
+  try {
+    await client.join();
+  } catch (error) {
+    await client.close();
+    throw error;
+  }
+  return client;
+}
+
+/** A worker's way to its job's parameter servers; one call at a time. */
+export class ParameterServerClient implements ParameterClient {
+  readonly #options: ParameterServerClientOptions;
+  readonly #links: readonly ShardLink[];
+  readonly #source: PartSource;
+  readonly #closed = new AbortController();
+  readonly #signal: AbortSignal;
+  #clock = 0;
+  #bytesPushed = 0;
+  #bytesPulled = 0;
+  #retries = 0;
+
+  constructor(
+    options: ParameterServerClientOptions,
+    links: readonly ShardLink[],
+    source: PartSource,
+  ) {
+    this.#options = options;
+    this.#links = links;
+    this.#source = source;
+    this.#signal = AbortSignal.any([options.signal, this.#closed.signal]);
+  }
+
+  /** This rank's pushes so far, those of the attempts before among them. */
+  get clock(): number {
+    return this.#clock;
+  }
+
+  get traffic(): ParameterTraffic {
+    return {
+      paths: this.#links.map(({ route, pushPath }) => ({ pull: route.path, push: pushPath })),
+      bytesPushed: this.#bytesPushed,
+      bytesPulled: this.#bytesPulled,
+      retries: this.#retries,
+    };
+  }
+
+  /** Learns how often this rank has pushed, and where data can be had. */
+  async join(): Promise<void> {
+    const clocks = await this.#each(async ({ shard, peer }) => {
+      const request = { id: this.#id(shard), rank: this.#options.rank, leaves: false };
+      return (await peer.unary(shardMethods.changeMember, request, this.#brief())).clock;
+    });
+    await this.#each((link) => this.#locate(link));
+    this.#clock = Math.min(...clocks);
+  }
+
+  /** Gives the job its first parameters; where it has some already they stay. */
+  async initialize(parameters: Parameters): Promise<void> {
+    this.#check(parameters);
+    const parts = this.#links.map(({ encoder }) => encoder.plain(parameters));
+    await this.#send(0, parts, { weight: 1, learningRate: 0 }, 0);
+  }
+
+  async push(part: Parameters, terms: PushTerms): Promise<void> {
+    this.#check(part);
+    const clock = this.#clock + 1;
+    const parts = this.#links.map(({ encoder }) => encoder.encode(part));
+    await this.#send(clock, parts, terms, this.#squares(part));
+    this.#clock = clock;
+    for (const { bytes } of parts) this.#bytesPushed += bytes;
+  }
+
+  async pull(into: Parameters): Promise<number> {
+    this.#check(into);
+    const versions = await this.#each((link) => this.#pullShard(link, into));
+    const version = Math.min(...versions);
+    // An update that went on without this rank counts as pushed by it.
+    if (this.#options.spec.consistency.kind === "bsp") this.#clock = Math.max(this.#clock, version);
+    this.#source.letGo();
+    return version;
+  }
+
+  /** Leaves the job for good: no update waits for this rank any more. */
+  async leave(): Promise<void> {
+    await this.#each(async ({ shard, peer }) => {
+      const request = { id: this.#id(shard), rank: this.#options.rank, leaves: true };
+      await peer.unary(shardMethods.changeMember, request, this.#brief());
+    });
+  }
+
+  /** What each shard says of itself. */
+  status(): Promise<ShardStatus__Output[]> {
+    return this.#each(({ shard, peer }) =>
+      peer.unary(shardMethods.status, this.#id(shard), this.#brief()),
+    );
+  }
+
+  async close(): Promise<void> {
+    this.#closed.abort(new AppError("cancelled", "the parameter client was closed"));
+    for (const { peer, route } of this.#links) {
+      route.close();
+      peer.close();
+    }
+    await this.#source.close();
+  }
+
+  async #send(
+    clock: number,
+    parts: readonly EncodedPart[],
+    terms: PushTerms,
+    squares: number,
+  ): Promise<void> {
+    this.#source.keep(clock, parts);
+    const { rank } = this.#options;
+    const sources = [...this.#source.addresses];
+    await this.#each(async (link) => {
+      const id = this.#id(link.shard);
+      const request = { id, rank, clock, ...terms, sources, squares };
+      const wait = { deadlineMs: WAIT_MS, signal: this.#signal };
+      const { path } = await link.peer.unary(shardMethods.push, request, wait);
+      if (path !== "") link.pushPath = path;
+    });
+  }
+
+  async #pullShard(link: ShardLink, into: Parameters): Promise<number> {
+    const { rank } = this.#options;
+    const clock = this.#clock;
+    const request = { id: this.#id(link.shard), rank, clock };
+    try {
+      const { version, bytes } = await link.route.fetch({
+        targets: link.targets,
+        token: this.#options.spec.jobToken,
+        request: { rank, clock },
+        sink: () => new SlabScatter(link.layout, into),
+        overGrpc: (_address, signal) => link.peer.serverStream(shardMethods.pull, request, signal),
+        signal: AbortSignal.any([this.#signal, AbortSignal.timeout(WAIT_MS)]),
+      });
+      this.#bytesPulled += bytes;
+      return version;
+    } catch (error) {
+      // It may have been opened anew elsewhere, or have been taken over, which it tells.
+      if (toAppError(error).code === "unavailable") await this.#locate(link);
+      throw error;
+    }
+  }
+
+  async #locate(link: ShardLink): Promise<void> {
+    const { shard, peer } = link;
+    const status = await peer.unary(shardMethods.status, this.#id(shard), this.#brief());
+    // A server that listens on all addresses tells one that means nothing here.
+    const host = peer.address.slice(0, peer.address.lastIndexOf(":"));
+    const port = status.dataAddress.slice(status.dataAddress.lastIndexOf(":"));
+    const targets = { unix: status.dataSocket, tcp: `tcp:${host}${port}`, grpc: `grpc:${host}` };
+    link.targets = usable(PULL_PATHS, this.#options).map((path) => targets[path]);
+  }
+
+  /** Does something with every shard; what fails because a server is away is tried for a while. */
+  async #each<Result>(work: (link: ShardLink) => Promise<Result>): Promise<Result[]> {
+    return Promise.all(this.#links.map((link) => this.#persist(() => work(link), link.shard)));
+  }
+
+  async #persist<Result>(work: () => Promise<Result>, shard: number): Promise<Result> {
+    const { patienceMs = 30_000, spec } = this.#options;
+    const backoff = new Backoff({ baseMs: 20, maxMs: 1_000 });
+    let since: number | undefined;
+    for (;;) {
+      try {
+        return await work();
+      } catch (cause) {
+        this.#signal.throwIfAborted();
+        const error = toAppError(cause);
+        since ??= performance.now();
+        if (!error.retryable) throw error;
+        if (performance.now() - since > patienceMs) {
+          const message = `shard ${shard} at ${spec.servers[shard]} is away for ${patienceMs} ms`;
+          throw new AppError("unavailable", `${message}: ${error.message}`, { cause });
+        }
+        this.#retries++;
+        await new Promise((resolve) => setTimeout(resolve, backoff.nextMs()));
+      }
+    }
+  }
+
+  #check(tensors: Parameters): void {
+    for (const { name, shape } of this.#options.spec.parameters) {
+      const found = tensors[name]?.length;
+      if (found === elementCount(shape)) continue;
+      throw new AppError(
+        "invalid_value",
+        `the tensor ${name} has ${found ?? "no"} elements and the job's plan says ` +
+          `[${shape.join()}]: all workers of a job must have the same model`,
+      );
+    }
+  }
+
+  /** Only where the worker's own part is a whole update need servers know its norm. */
+  #squares(part: Parameters): number {
+    const { maxGradientNorm, consistency, parameters } = this.#options.spec;
+    if (maxGradientNorm === undefined || consistency.kind === "bsp") return 0;
+    let sum = 0;
+    for (const { name } of parameters) for (const value of part[name] ?? []) sum += value * value;
+    return sum;
+  }
+
+  #id(shard: number) {
+    const { jobId, attempt } = this.#options.spec;
+    return { jobId, attempt, shard };
+  }
+
+  #brief() {
+    return { deadlineMs: STATUS_MS, signal: this.#signal };
+  }
+}

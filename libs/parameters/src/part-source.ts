@@ -1,0 +1,121 @@
+import { once } from "node:events";
+import type { Server, ServerWritableStream } from "@grpc/grpc-js";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { ParameterChunk } from "@heddle/contracts/generated/heddle/v1/ParameterChunk";
+import type { TakePart__Output } from "@heddle/contracts/generated/heddle/v1/TakePart";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { partSourceService } from "@heddle/rpc/proto";
+import { bindServer, closeServer } from "@heddle/rpc/server";
+import { toStatus } from "@heddle/rpc/status";
+import { type DataAnswer, DataListener } from "./data-listener.ts";
+import { parameterChunks } from "./data-route.ts";
+import type { EncodedPart } from "./part-encoder.ts";
+
+/** Ways that data can go. */
+export type DataPath = "unix" | "tcp" | "grpc";
+
+export interface PartSourceOptions {
+  readonly attempt: number;
+  readonly jobToken: Uint8Array;
+  readonly credentials: NodeCredentials;
+  /** An address of this machine that servers reach; a private one. */
+  readonly host: string;
+  /** A new socket file's path, of at most 100 bytes. */
+  readonly socketPath: string;
+  readonly paths: readonly DataPath[];
+}
+
+/** Keeps a worker's latest part, by shard, and gives it to the servers that ask, as often as they do. */
+export class PartSource {
+  readonly #options: PartSourceOptions;
+  readonly #listener: DataListener;
+  #grpc: Server | undefined;
+  #clock = -1;
+  #parts: readonly EncodedPart[] = [];
+  #addresses: readonly string[] = [];
+
+  private constructor(options: PartSourceOptions) {
+    this.#options = options;
+    this.#listener = new DataListener({
+      token: options.jobToken,
+      answer: (request) => this.#answer(request as { shard: number; clock: number }),
+    });
+  }
+
+  static async start(options: PartSourceOptions): Promise<PartSource> {
+    const source = new PartSource(options);
+    const addresses: string[] = [];
+    for (const path of options.paths) addresses.push(await source.#listen(path));
+    source.#addresses = addresses;
+    return source;
+  }
+
+  /** Where servers may ask, the best first. */
+  get addresses(): readonly string[] {
+    return this.#addresses;
+  }
+
+  /** Connections that showed another token. */
+  get strangers(): number {
+    return this.#listener.strangers;
+  }
+
+  /** Keeps the parts of one push, by shard, in place of the ones before. */
+  keep(clock: number, parts: readonly EncodedPart[]): void {
+    this.#clock = clock;
+    this.#parts = parts;
+  }
+
+  /** The kept parts are in an update that this worker has pulled. */
+  letGo(): void {
+    this.#parts = [];
+  }
+
+  async close(): Promise<void> {
+    this.#listener.close();
+    if (this.#grpc) await closeServer(this.#grpc, 0);
+  }
+
+  async #listen(path: DataPath): Promise<string> {
+    const { host, socketPath, credentials } = this.#options;
+    if (path === "unix") return this.#listener.listenUnix(socketPath);
+    if (path === "tcp") return this.#listener.listenTcp(host);
+    const { server, address } = await bindServer({ host, port: 0, credentials });
+    server.addService(partSourceService, {
+      take: (call: ServerWritableStream<TakePart__Output, ParameterChunk>) => void this.#take(call),
+    });
+    this.#grpc = server;
+    return `grpc:${address}`;
+  }
+
+  async #answer({ shard, clock }: { shard: number; clock: number }): Promise<DataAnswer> {
+    return { version: clock, ...this.#find(shard, clock) };
+  }
+
+  async #take(call: ServerWritableStream<TakePart__Output, ParameterChunk>): Promise<void> {
+    try {
+      const { id, clock } = call.request;
+      if (id?.attempt !== this.#options.attempt) {
+        const message = `attempt ${id?.attempt} asks attempt ${this.#options.attempt} for a part`;
+        throw new AppError("precondition_failed", message);
+      }
+      const part = this.#find(id.shard, clock);
+      for (const chunk of parameterChunks(clock, part.bytes, part.pieces)) {
+        if (!call.write(chunk)) await once(call, "drain");
+        if (call.cancelled) return;
+      }
+      call.end();
+    } catch (error) {
+      call.emit("error", toStatus(toAppError(error)));
+    }
+  }
+
+  #find(shard: number, clock: number): EncodedPart {
+    const part = this.#clock === clock ? this.#parts[shard] : undefined;
+    if (part) return part;
+    throw new AppError(
+      "not_found",
+      `this worker has no part ${clock} for shard ${shard}: its latest push is ${this.#clock}`,
+    );
+  }
+}
