@@ -42,13 +42,28 @@ describe("the connection", () => {
     });
   });
 
+  it("gives the file's key to every master that the file names", () => {
+    const endpoints = [9001, 9002, 9003].map((port) => `http://127.0.0.1:${port}`);
+    writeFileSync(file, JSON.stringify({ endpoint: endpoints[0], endpoints, api_key: "shared" }));
+    for (const endpoint of endpoints) {
+      expect(findConnection({ endpoint }, env)).toMatchObject({ endpoint, apiKey: "shared" });
+    }
+    expect(findConnection({}, env).endpoint).toBe(endpoints[0]);
+    expect(findConnection({ endpoint: "http://127.0.0.1:9004" }, env).apiKey).toBeUndefined();
+  });
+
   it("refuses what is no address, naming where it came from", () => {
     const bad = { ...env, HEDDLE_ENDPOINT: "localhost:8080" };
     expect(() => findConnection({}, bad)).toThrow('"localhost:8080" (from HEDDLE_ENDPOINT)');
   });
 
   it("refuses a damaged credentials file with its path", () => {
-    for (const text of ["{", '{"endpoint": 1}', "null"]) {
+    for (const text of [
+      "{",
+      '{"endpoint": 1}',
+      "null",
+      '{"endpoint": "http://h", "endpoints": [1], "api_key": "k"}',
+    ]) {
       writeFileSync(file, text);
       expect(() => findConnection({}, env)).toThrow(`${file} is damaged`);
     }

@@ -22,7 +22,7 @@ const DEFAULT_ENDPOINT = "http://127.0.0.1:8080";
 
 /**
  * A flag beats the environment, which beats the credentials file that `heddle up` keeps. The file's
- * key goes only to the file's endpoint: an administrator's key must not reach another address
+ * key goes only to the file's endpoints: an administrator's key must not reach another address
  * because someone typed `--endpoint`.
  */
 export function findConnection(
@@ -35,11 +35,11 @@ export function findConnection(
     : env["HEDDLE_ENDPOINT"]
       ? [env["HEDDLE_ENDPOINT"], "HEDDLE_ENDPOINT"]
       : file
-        ? [file.endpoint, "credentials file"]
+        ? [file.endpoints[0], "credentials file"]
         : [DEFAULT_ENDPOINT, "default"];
   const endpoint = originOf(given, endpointSource);
-  const fileKey = file && originOf(file.endpoint, "credentials file") === endpoint;
-  const apiKey = flags.apiKey || env["HEDDLE_API_KEY"] || (fileKey ? file.apiKey : undefined);
+  const isOurs = file?.endpoints.some((own) => originOf(own, "credentials file") === endpoint);
+  const apiKey = flags.apiKey || env["HEDDLE_API_KEY"] || (isOurs ? file?.apiKey : undefined);
   return { endpoint, apiKey, endpointSource };
 }
 
@@ -59,7 +59,8 @@ export function dataDirectory(flag: string | undefined, env = process.env): stri
 }
 
 export interface Credentials {
-  readonly endpoint: string;
+  /** One for each master; the first is the one that commands talk to by themselves. */
+  readonly endpoints: readonly [string, ...string[]];
   readonly apiKey: string;
 }
 
@@ -78,12 +79,19 @@ export function readCredentials(dataDir: string): Credentials | undefined {
     throw new AppError("invalid_value", `Could not read ${file}: ${(error as Error).message}.`);
   }
   const parsed = parseObject(text);
-  const { endpoint, api_key: apiKey } = parsed ?? {};
-  if (typeof endpoint === "string" && typeof apiKey === "string") return { endpoint, apiKey };
+  const { endpoint, endpoints = [], api_key: apiKey } = parsed ?? {};
+  if (typeof endpoint === "string" && typeof apiKey === "string" && isTexts(endpoints)) {
+    const others = endpoints.filter((other) => other !== endpoint);
+    return { endpoints: [endpoint, ...others], apiKey };
+  }
   throw new AppError(
     "invalid_value",
     `${file} is damaged: it must hold "endpoint" and "api_key". Delete it; heddle up makes a new one.`,
   );
+}
+
+function isTexts(value: unknown): value is string[] {
+  return Array.isArray(value) && value.every((item) => typeof item === "string");
 }
 
 function parseObject(text: string): Record<string, unknown> | undefined {

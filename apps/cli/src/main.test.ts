@@ -30,6 +30,8 @@ const MODELS = {
     },
   ],
 };
+const BROKEN = { node: "w1", phase: "failed", message: "m-3.gguf is no usable GGUF file" };
+const WITH_BROKEN = { data: [...MODELS.data, { id: "m-3", status: "failed", replicas: [BROKEN] }] };
 const GROUP = {
   leader: "master-2",
   answered_by: "master-1",
@@ -92,15 +94,16 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
     response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
   if (!["Bearer good", `Bearer ${KEY.key}`].includes(request.headers.authorization ?? "")) {
     json({ error: { code: "invalid_api_key", message: "Bad key.", request_id: "req_7" } }, 401);
-  } else if (url === "/api/v1/models") json(MODELS);
-  else if (url === "/api/v1/cluster/status") json(CLUSTER);
+  } else if (url === "/api/v1/models") {
+    json(calls.some((call) => call.url === "/api/v1/models/m-3/pull") ? WITH_BROKEN : MODELS);
+  } else if (url === "/api/v1/cluster/status") json(CLUSTER);
   else if (url.startsWith("/api/v1/cluster/")) json(CLUSTER, 202);
   else if (url === "/health") json({ status: "ok", version: "0.1.0", uptime: 12.3 });
   else if (url === "/api/v1/workers") json({ data: [WORKER] });
   else if (url === "/api/v1/keys" && method === "POST") json(KEY, 201);
   else if (url === "/api/v1/keys") json({ data: [KEY] });
   else if (url === "/api/v1/keys/abcdefgh/rotate") json(ROTATED);
-  else if (url === "/api/v1/models/m-2/pull") {
+  else if (/models\/m-[23]\/pull$/.test(url)) {
     const progress = { pulled_bytes: 5e6, total_bytes: 1e7, source: "file:///x", done: false };
     response.end(`event: progress\ndata: ${JSON.stringify(progress)}\n\nevent: done\ndata: {}\n\n`);
   } else if (url === "/api/v1/models/m-2") json({ id: "m-2", deleted: true });
@@ -201,7 +204,7 @@ describe("the command line", () => {
     expect(rotated).toMatchObject({ code: 0, stdout: "hdl_live_newnewne_x\n" });
     expect(rotated.stderr).toContain(`${data} keeps the new key`);
     expect(JSON.parse(readFileSync(credentials, "utf8"))).toEqual({
-      ...{ endpoint, api_key: "hdl_live_newnewne_x" },
+      ...{ endpoint, endpoints: [endpoint], api_key: "hdl_live_newnewne_x" },
     });
     expect(readFileSync(join(data, "bootstrap-key"), "utf8")).toBe("hdl_live_newnewne_x\n");
     expect(statSync(credentials).mode & 0o777).toBe(0o600);
@@ -302,6 +305,16 @@ describe("the command line", () => {
       code: 0,
       stdout: "m-2 is pulled\n",
       stderr: "pulling m-2 50 % (5.0 of 10.0 MB)\n",
+    });
+  });
+
+  it("says of a pulled model that cannot be loaded why, and exits with 1", async () => {
+    expect(await heddle(["models", "pull", "m-3"])).toMatchObject({
+      code: 1,
+      stdout: "m-3 is pulled\n",
+      stderr: expect.stringContaining(
+        "m-3 is pulled, but loading it failed on w1: m-3.gguf is no usable GGUF file",
+      ),
     });
   });
 

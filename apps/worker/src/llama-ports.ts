@@ -1,5 +1,7 @@
+import { join } from "node:path";
+import { AppError } from "@heddle/base/errors";
 import type { Engine } from "@heddle/contracts/engine";
-import { readGguf } from "@heddle/engines/gguf/gguf-reader";
+import { type GgufFile, readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { startLlamaEngine } from "@heddle/engines/llama/llama-engine";
 import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import type { EnginePorts } from "./engine-ports.ts";
@@ -17,7 +19,8 @@ export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions):
   return {
     startEngine: async ({ spec, modelPath, ...start }) => {
       // Read by us first: a damaged file gets a reason here, and the native reader never sees it.
-      const { metadata } = await readGguf(modelPath);
+      const cachedPath = join(cacheDirectory, spec.weights.key, spec.weights.file);
+      const { metadata } = await readWeights(modelPath, modelPath === cachedPath);
       const template = spec.options.chatTemplate ?? metadata.get("tokenizer.chat_template");
       const engine = await startLlamaEngine({ ...start, modelPath, options: spec.options });
       return withReasoning(engine, typeof template === "string" ? template : "");
@@ -31,6 +34,19 @@ export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions):
           onProgress({ pulledBytes, totalBytes, source }),
       }),
   };
+}
+
+/** What is in the cache can be pulled again; any other file is its owner's, perhaps the only copy. */
+async function readWeights(path: string, isCached: boolean): Promise<GgufFile> {
+  try {
+    return await readGguf(path);
+  } catch (error) {
+    if (!(error instanceof AppError && error.code === "invalid_value")) throw error;
+    const remedy = isCached
+      ? "Delete it from the worker's weights cache to have it pulled again."
+      : "Give another file; this one is left as it is.";
+    throw new AppError(error.code, `${error.message} ${remedy}`, { ...error, cause: error.cause });
+  }
 }
 
 /** The engine, which also tells how its chat template has the model mark its reasoning. */

@@ -60,7 +60,12 @@ export class ReplicaSet {
       const message = `this worker runs ${maxReplicas} deployments already: unload one first`;
       throw new AppError("overloaded", message);
     }
-    this.#replicas.set(spec.key, new Replica(spec, this.#ports, this.#log, this.#onChange));
+    const isSame = current !== undefined && isDeepStrictEqual(current.spec, spec);
+    const lastFailure = isSame ? current.lastFailure : undefined;
+    this.#replicas.set(
+      spec.key,
+      new Replica(spec, this.#ports, this.#log, this.#onChange, lastFailure),
+    );
     this.#onChange();
   }
 

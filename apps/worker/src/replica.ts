@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Backoff } from "@heddle/base/backoff";
-import { AppError, toAppError } from "@heddle/base/errors";
+import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
 import type {
   DeploymentSpec,
   Engine,
@@ -44,13 +44,24 @@ export class Replica {
   readonly #running: Promise<void>;
   #phase: ReplicaPhase = "pulling";
   #message = "";
+  #failureCode: ErrorCode | undefined;
   #pull: PullState = { pulledBytes: 0, totalBytes: 0, source: "" };
   #engine: Engine | undefined;
+  #lastFailure: string | undefined;
+  #modelPath: string | undefined;
   #nextId = 1;
   #restarts = 0;
 
-  constructor(spec: DeploymentSpec, ports: EnginePorts, log: NodeLog, onChange: () => void) {
+  /** `lastFailure` is why the replica failed that this one stands in for. */
+  constructor(
+    spec: DeploymentSpec,
+    ports: EnginePorts,
+    log: NodeLog,
+    onChange: () => void,
+    lastFailure?: string,
+  ) {
     this.spec = spec;
+    this.#lastFailure = lastFailure;
     this.#ports = ports;
     this.#log = log;
     this.#onChange = onChange;
@@ -59,6 +70,11 @@ export class Replica {
 
   get phase(): ReplicaPhase {
     return this.#phase;
+  }
+
+  /** Why it failed last, or the one before it. */
+  get lastFailure(): string | undefined {
+    return this.#lastFailure;
   }
 
   /** Requests that have not ended. */
@@ -76,6 +92,7 @@ export class Replica {
       message: this.#message,
       load: { ...load, restarts: load.restarts + this.#restarts },
       info: this.#engine?.info,
+      failureCode: this.#failureCode,
     };
   }
 
@@ -111,6 +128,7 @@ export class Replica {
   async #run(): Promise<void> {
     try {
       const modelPath = await this.#pullWeights();
+      this.#modelPath = modelPath;
       for (;;) {
         this.#setPhase("loading", this.#message);
         const { exited } = await this.#startEngine(modelPath);
@@ -120,10 +138,23 @@ export class Replica {
       }
     } catch (error) {
       if (this.#closing.signal.aborted) return;
-      const { code, message } = toAppError(error);
-      this.#log.error({ deployment: this.spec.key, code, error: message }, "a replica failed");
-      this.#setPhase("failed", message);
+      this.#onFailure(toAppError(error));
     }
+  }
+
+  /** The message goes to API clients; where files lie is told to the operator alone. */
+  #onFailure({ code, message, cause }: AppError): void {
+    // It is tried again and again: the same failure is told once.
+    if (message !== this.#lastFailure) {
+      const { key, weights } = this.spec;
+      const path = this.#modelPath ?? weights.sources.join(" ");
+      const detail = cause instanceof Error ? { cause: cause.message } : {};
+      const fields = { deployment: key, code, error: message, path, ...detail };
+      this.#log.error(fields, "a replica failed");
+    }
+    this.#lastFailure = message;
+    this.#failureCode = code;
+    this.#setPhase("failed", message);
   }
 
   #pullWeights(): Promise<string> {

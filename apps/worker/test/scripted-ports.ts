@@ -5,7 +5,7 @@ import { ScriptedEngine } from "./scripted-engine.ts";
 
 /**
  * Ports of the scripted engine. A deployment whose weights' key starts with "missing" cannot be
- * pulled; "slow-<ms>" takes that long to load, "pull-<ms>" to pull.
+ * pulled, with "unreachable" not now; "slow-<ms>" takes that long to load, "pull-<ms>" to pull.
  */
 export const scriptedPorts: EnginePorts = {
   startEngine: async ({ spec, sink, onExit }) => {
@@ -16,6 +16,9 @@ export const scriptedPorts: EnginePorts = {
   pullWeights: async (weights, { onProgress }) => {
     if (weights.key.startsWith("missing")) {
       throw new AppError("not_found", `no source has ${weights.key}`);
+    }
+    if (weights.key.startsWith("unreachable")) {
+      throw new AppError("unavailable", `no source of ${weights.key} is reached`);
     }
     onProgress({ pulledBytes: 5, totalBytes: 10, source: "builtin://" });
     await delay(Number(/pull-(\d+)/.exec(weights.key)?.[1] ?? 0));

@@ -37,6 +37,8 @@ export const ERROR_TABLE = {
   /** Of a master that was taken out of its group: its process ends with this code and stays down. */
   member_removed: { http: 503, grpc: 9, exit: 8, retryable: false },
   model_loading: { http: 503, grpc: 14, exit: 7, retryable: true },
+  /** Its file is damaged, not as promised or not to be had: it fails again until that is mended. */
+  model_failed: { http: 503, grpc: 9, exit: 1, retryable: false },
   deadline_exceeded: { http: 504, grpc: 4, exit: 7, retryable: true },
 } as const satisfies Record<
   string,

@@ -10,6 +10,7 @@ describe.each(CATALOG_PROFILES)("the %s profile", (profile) => {
     expect(models.map(({ id }) => id)).toEqual(IDS);
     for (const model of models) {
       expect(model.contextWindow).toBe(131_072);
+      expect(model.capabilities).toEqual(["chat"]);
       expect(model.availability).toBe("Free (Beta)");
       expect(model.family).toBe(model.id.startsWith("FamilyA") ? "A" : "B");
       expect(model.intendedUse).not.toBe("");

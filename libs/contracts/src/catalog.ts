@@ -210,7 +210,7 @@ function catalogFrom(backings: readonly Backing[], backingOf: (id: ModelId) => B
       availability: "Free (Beta)",
       intendedUse,
       ownedBy: "heddle",
-      capabilities: ["chat", "completions"],
+      capabilities: ["chat"],
       deployment: weights.key,
       backing: words,
       standIn,

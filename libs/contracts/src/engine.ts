@@ -184,6 +184,8 @@ export interface ReplicaStatus {
   readonly message: string;
   readonly load: EngineLoad;
   readonly info?: EngineInfo | undefined;
+  /** Of a failed one, for whoever must know whether it may come up by itself. */
+  readonly failureCode?: ErrorCode | undefined;
 }
 
 export interface EngineLoad {

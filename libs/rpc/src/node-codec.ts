@@ -1,4 +1,4 @@
-import { AppError } from "@heddle/base/errors";
+import { AppError, isErrorCode } from "@heddle/base/errors";
 import type {
   DeploymentSpec,
   EngineInfo,
@@ -48,6 +48,7 @@ export function decodeReplica(message: Replica__Output): ReplicaStatus {
     message: message.message,
     load: message.load ? decodeLoad(message.load) : emptyLoad,
     ...(info && { info: decodeInfo(info) }),
+    ...(isErrorCode(message.failureCode) && { failureCode: message.failureCode }),
   };
 }
 

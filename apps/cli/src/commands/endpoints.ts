@@ -10,13 +10,16 @@ export async function listEndpoints(command: Command): Promise<number> {
   const known = [
     { source: "--endpoint", endpoint: command.optsWithGlobals()["endpoint"] as string | undefined },
     { source: "HEDDLE_ENDPOINT", endpoint: process.env["HEDDLE_ENDPOINT"] },
-    { source: "credentials file", endpoint: file?.endpoint },
+    ...(file?.endpoints ?? []).map((endpoint) => ({ source: "credentials file", endpoint })),
     ...(connection.endpointSource === "default"
       ? [{ source: "default", endpoint: connection.endpoint }]
       : []),
   ];
-  const rows = known.flatMap(({ source, endpoint }) =>
-    endpoint ? [{ endpoint, source, used: source === connection.endpointSource }] : [],
+  const usedIndex = known.findIndex(
+    ({ source, endpoint }) => endpoint && source === connection.endpointSource,
+  );
+  const rows = known.flatMap(({ source, endpoint }, i) =>
+    endpoint ? [{ endpoint, source, used: i === usedIndex }] : [],
   );
   printRows(
     rows,

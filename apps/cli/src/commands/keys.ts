@@ -68,7 +68,7 @@ function keepInstead(connection: Connection, id: string, apiKey: string): string
   if (!kept || kept.apiKey !== connection.apiKey || kept.apiKey.split("_")[2] !== id) {
     return undefined;
   }
-  new DataDirectory(path).replaceKey({ endpoint: kept.endpoint, apiKey });
+  new DataDirectory(path).replaceKey({ ...kept, apiKey });
   return path;
 }
 

@@ -1,13 +1,21 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { AppError } from "@heddle/base/errors";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
+import type { ApiClient } from "../http/api-client.ts";
 import { readEvents } from "../http/event-stream.ts";
 import { type JsonFields, listOf, numberOf, recordsOf, textOf } from "../http/json-fields.ts";
+import { isReady, listModels } from "../http/model-list.ts";
 import { watchInterrupts } from "../interrupt.ts";
 import { PullProgressView } from "../output/progress.ts";
 import { printRows } from "../output/rows.ts";
 
 /** A worker may try several sources before the first byte comes. */
 const PULL_START_TIMEOUT_MS = 120_000;
+
+/** How long a pull waits for its model to be loaded, and how often it looks. */
+const MAX_LOAD_WAIT_MS = 10 * 60_000;
+const LOAD_POLL_MS = 200;
 
 /** `heddle models list`. */
 export async function listModelsCommand(command: Command): Promise<number> {
@@ -64,6 +72,24 @@ export async function removeModel(command: Command): Promise<number> {
   return 0;
 }
 
+/** Waits while replicas come up; throws `model_failed` where all that there are have failed. */
+async function expectLoaded(client: ApiClient, id: string, signal: AbortSignal): Promise<void> {
+  const endMs = performance.now() + MAX_LOAD_WAIT_MS;
+  while (performance.now() < endMs) {
+    const model = (await listModels(client, signal)).find((each) => each.id === id);
+    const replicas = model?.replicas ?? [];
+    const isComing = replicas.some(({ phase }) => phase === "pulling" || phase === "loading");
+    const failed = replicas.find(({ phase }) => phase === "failed");
+    if ((model && isReady(model)) || (!isComing && !failed)) return;
+    if (!isComing && failed) {
+      const where = `${id} is pulled, but loading it failed on ${failed.node}`;
+      throw new AppError("model_failed", `${where}: ${failed.message}`);
+    }
+    await sleep(LOAD_POLL_MS, undefined, { signal });
+  }
+  throw new AppError("model_loading", `${id} is pulled, but not loaded yet.`);
+}
+
 /** `heddle models pull <id>`: has a worker fetch the weights, with a progress bar. */
 export async function pullModel(command: Command): Promise<number> {
   const { client, data, messages } = commandContext(command);
@@ -82,6 +108,7 @@ export async function pullModel(command: Command): Promise<number> {
     }
     progress.end();
     data.write(`${id} is pulled\n`);
+    await expectLoaded(client, id, interrupts.signal);
     return 0;
   } finally {
     progress.end();

@@ -46,9 +46,9 @@ describe("a data directory", () => {
 
   it("makes its secrets once and keeps them", () => {
     const data = fresh();
-    const first = data.secrets("http://a");
+    const first = data.secrets(["http://a"]);
     expect(first.isNew).toBe(true);
     expect(parseApiKey(first.apiKey).ok).toBe(true);
-    expect(data.secrets("http://b")).toEqual({ ...first, isNew: false });
+    expect(data.secrets(["http://b", "http://c"])).toEqual({ ...first, isNew: false });
   });
 });

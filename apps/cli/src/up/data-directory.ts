@@ -136,8 +136,8 @@ export class DataDirectory {
     return { authorityFile, joinTokenFile };
   }
 
-  /** Reads the secrets, or makes them at the first start; writes the endpoint down for the CLI. */
-  secrets(endpoint: string): ClusterSecrets {
+  /** Reads the secrets, or makes them at the first start; writes the masters' endpoints down for the CLI. */
+  secrets(endpoints: Credentials["endpoints"]): ClusterSecrets {
     const bootstrapKeyFile = join(this.path, "bootstrap-key");
     const clusterTokenFile = join(this.path, "cluster-token");
     const isNew = !existsSync(bootstrapKeyFile);
@@ -148,7 +148,7 @@ export class DataDirectory {
     if (!existsSync(clusterTokenFile)) {
       writeSecret(clusterTokenFile, `${randomBytes(32).toString("base64url")}\n`);
     }
-    this.#writeCredentials({ endpoint, apiKey });
+    this.#writeCredentials({ endpoints, apiKey });
     return { apiKey, isNew, bootstrapKeyFile, clusterTokenFile };
   }
 
@@ -158,8 +158,8 @@ export class DataDirectory {
     this.#writeCredentials(credentials);
   }
 
-  #writeCredentials({ endpoint, apiKey }: Credentials): void {
-    const text = JSON.stringify({ endpoint, api_key: apiKey }, null, 2);
+  #writeCredentials({ endpoints, apiKey }: Credentials): void {
+    const text = JSON.stringify({ endpoint: endpoints[0], endpoints, api_key: apiKey }, null, 2);
     writeSecret(credentialsFile(this.path), `${text}\n`);
   }
 }

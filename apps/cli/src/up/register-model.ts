@@ -1,5 +1,7 @@
 import { basename } from "node:path";
 import { pathToFileURL } from "node:url";
+import { AppError } from "@heddle/base/errors";
+import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import type { ApiClient } from "../http/api-client.ts";
 
 /** Registers a local GGUF file under a model id made of its name, and returns that id. */
@@ -7,9 +9,27 @@ export async function registerModelFile(client: ApiClient, path: string): Promis
   const name = basename(path, ".gguf").replace(/[^A-Za-z0-9._-]/g, "-");
   const id = name.replace(/^[^A-Za-z0-9]+/, "") || "model";
   const weights = { file: `${id}.gguf`, sources: [pathToFileURL(path).href] };
-  const body = { id, weights, replicas: "every-worker" };
+  const contextWindow = await contextWindowOf(path);
+  const body = {
+    ...{ id, weights, replicas: "every-worker" },
+    ...(contextWindow !== undefined && { context_window: contextWindow }),
+  };
   await client.json("/api/v1/models", { method: "POST", body });
   return id;
+}
+
+/** The tokens that the file's model was made for; undefined where the file does not tell. */
+async function contextWindowOf(path: string): Promise<number | undefined> {
+  try {
+    const { metadata } = await readGguf(path);
+    const architecture = metadata.get("general.architecture")?.value;
+    const length = metadata.get(`${architecture}.context_length`)?.value;
+    return Number.isSafeInteger(length) && Number(length) > 0 ? Number(length) : undefined;
+  } catch (error) {
+    // A damaged file is reported by the worker that loads it, once and with what to do.
+    if (error instanceof AppError) return undefined;
+    throw error;
+  }
 }
 
 /** Takes a registered model out again, so that a later start does not load its file once more. */

@@ -47,6 +47,9 @@ describe("heddle up", () => {
     expect(driven.stderr).toMatch(/7 tokens in .* first token after/);
     expect(driven.stdout).toContain("It lifts the warp.");
     expect(driven.stdout).toContain(`http://127.0.0.1:${port}/api/v1`);
+    expect(driven.stdout).toContain("The self-check passed");
+    expect(driven.stdout).toContain("same command without --once");
+    expect(driven.stdout).not.toMatch(/Heddle is up|Try it|chat\/completions/);
     expect(driven.stdout).toContain("1 master, 2 workers, 1 parameter server");
     expect(driven.stdout).toMatch(
       /FamilyA-1-2B\n +scripted model of the demo profile \(a stand-in\)/,
@@ -65,6 +68,7 @@ describe("heddle up", () => {
     const file = join(first.data, "credentials.json");
     expect(JSON.parse(readFileSync(file, "utf8"))).toEqual({
       endpoint: `http://127.0.0.1:${again.port}`,
+      endpoints: [`http://127.0.0.1:${again.port}`],
       api_key: key,
     });
     for (const name of ["credentials.json", "bootstrap-key", "cluster-token"]) {
@@ -91,6 +95,8 @@ describe("heddle up", () => {
     expect(pids).toHaveLength(2);
     driven.child.kill("SIGINT");
     expect(await driven.end()).toBe(0);
+    expect(driven.stdout).toContain("Heddle is up");
+    expect(driven.stderr).toMatch(/stopped\.\n$/);
     expect(driven.stderr).toMatch(/master-1 +stopped\nworker-1 +told to stop/);
     await allGone(pids, 0);
   });

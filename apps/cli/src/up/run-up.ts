@@ -48,7 +48,8 @@ export async function runUp(
   try {
     data.checkMasters(options.masters);
     const ports = await planPorts(options.port, options.masters);
-    const secrets = data.secrets(endpoint);
+    const others = ports.slice(1).map(({ http }) => `http://${LOOPBACK}:${http}`);
+    const secrets = data.secrets([endpoint, ...others]);
     const tls = options.tls ? await data.tlsFiles(secrets) : undefined;
     const setup = { options, programs, data, ports, secrets, tls };
     const cluster = new LocalCluster(setup, output, signals);
@@ -104,8 +105,8 @@ class LocalCluster {
     try {
       const model = await this.#bringUp();
       this.#isStarting = false;
+      if (this.#setup.options.once) return await this.#finishOnce(model);
       await this.#showTable(model);
-      if (this.#setup.options.once) return this.#onceResult(model);
       this.#say("Ctrl-C stops everything.");
       await untilAborted(this.#stop);
       if (this.#lost.signal.aborted) throw this.#lost.signal.reason;
@@ -120,12 +121,18 @@ class LocalCluster {
     } finally {
       await this.#supervisor?.stop();
       this.#log.close();
+      if (this.#stop.aborted) this.#say("stopped.");
     }
   }
 
-  #onceResult(model: ModelView | undefined): number {
-    if (model) return 0;
-    throw new AppError("unavailable", "--once needs a worker for its question; give --workers 1.");
+  /** Everything ends right after, so what only a running cluster does is not shown. */
+  async #finishOnce(model: ModelView | undefined): Promise<number> {
+    if (!model) {
+      const message = "--once needs a worker for its question; give --workers 1.";
+      throw new AppError("unavailable", message);
+    }
+    await this.#showTable(model);
+    return 0;
   }
 
   /** Starts the processes and has the model answer; on the tiny profile where it must. */

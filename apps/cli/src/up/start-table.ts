@@ -19,6 +19,9 @@ interface StartFacts {
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "..", "..");
 
+const ONCE_IS_OVER =
+  "Everything ends now, since --once was given. Start the cluster for good with the same command without --once.";
+
 /** What is shown once the cluster answers: addresses, models, the key, and commands to try. */
 export function startTable(facts: StartFacts, out: Terminal): string {
   const { options, ports, secrets } = facts;
@@ -46,10 +49,11 @@ export function startTable(facts: StartFacts, out: Terminal): string {
       : ["API key", `kept in ${secrets.bootstrapKeyFile}`],
   ];
   const sections = [
-    bold("Heddle is up"),
+    bold(options.once ? "The self-check passed" : "Heddle is up"),
     columns(rows),
     modelTable(facts.models, out),
-    ...(facts.model === undefined ? [] : [tryTable(facts, facts.model, out)]),
+    ...(options.once ? [ONCE_IS_OVER] : []),
+    ...(options.once || facts.model === undefined ? [] : [tryTable(facts, facts.model, out)]),
   ];
   return `\n${sections.join("\n\n")}\n\n`;
 }

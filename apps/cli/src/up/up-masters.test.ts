@@ -101,6 +101,24 @@ async function eventually(condition: () => Promise<boolean>): Promise<void> {
 }
 
 describe("heddle up --masters 3", { timeout: 180_000 }, () => {
+  it("leaves the CLI a key for every master", async () => {
+    for (const at of MASTERS.keys()) {
+      const flags = ["cluster", "status", "--endpoint", `http://127.0.0.1:${port + at}`];
+      const asked = new DrivenProcess([process.execPath, CLI, ...flags], { HEDDLE_DATA: data });
+      expect(await asked.end(), asked.stderr).toBe(0);
+    }
+    const list = new DrivenProcess([process.execPath, CLI, "endpoints", "list"], {
+      HEDDLE_DATA: data,
+    });
+    expect(await list.end(), list.stderr).toBe(0);
+    const used = list.stdout.split("\n").slice(1, 4);
+    expect(used.map((line) => /:(\d+) +credentials file +(yes|no)$/.exec(line)?.slice(1))).toEqual([
+      [`${port}`, "yes"],
+      [`${port + 1}`, "no"],
+      [`${port + 2}`, "no"],
+    ]);
+  });
+
   it("loses no accepted change when any one master is killed, and starts it again", async () => {
     await createKey("master-1", "before all");
     for (const [at, victim] of MASTERS.entries()) {

@@ -1,8 +1,9 @@
-import { copyFileSync, globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { freePort } from "@heddle/base/testing/free-ports";
+import { writeTinyModel } from "@heddle/engines/gguf/tiny-model";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
@@ -12,6 +13,8 @@ const MAIN = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
 const scratch = mkdtempSync(join(tmpdir(), "heddle-whole-"));
 const started: DrivenProcess[] = [];
 const IDS = ["FamilyA-1-2B", "FamilyA-1-4B", "FamilyA-1-8B", "FamilyB-1-2B", "FamilyB-1-8B"];
+/** What the file says of itself; not what a registration has by default. */
+const TINY_CONTEXT = 8192;
 /** The tiny model's tokens that end a text; banned, an answer runs to its bound. */
 const NO_END = { "0": -100, "1": -100, "2": -100, "3": -100 };
 
@@ -79,12 +82,16 @@ describe("a whole cluster", { timeout: PATIENCE_MS }, () => {
   });
 
   it("on a file of one's own has the five ids too; later starts go by what they are told", async () => {
-    const [weights = "no weights"] = globSync(join(scratch, "stop/models/**/*.gguf"));
     const file = join(scratch, "my own.gguf");
-    copyFileSync(weights, file);
+    await writeTinyModel(file, { contextTokens: TINY_CONTEXT });
     const own = await up("file", "--model", file);
     await own.driven.printed(/Ctrl-C stops everything/);
     expect(own.driven.stderr).toContain("asking my-own");
+    const mine = (await own.models()).find(({ id }) => id === "my-own");
+    expect(mine).toMatchObject({
+      context_window: TINY_CONTEXT,
+      served_context_tokens: TINY_CONTEXT,
+    });
     const backing = "my-own.gguf, the file that the start was given, in place of this model.";
     const listed = await own.models();
     expect(listed.map(({ id }) => id).sort()).toEqual([...IDS, "my-own"]);

@@ -1,4 +1,6 @@
-import type { ReadyReplica, ReplicaSource } from "../dispatch/inference-dispatch.ts";
+import { ERROR_TABLE } from "@heddle/base/errors";
+import type { ReplicaStatus } from "@heddle/contracts/engine";
+import type { Outlook, ReadyReplica, ReplicaSource } from "../dispatch/inference-dispatch.ts";
 import type { ControlPlane } from "../ports.ts";
 import type { AttachedNode } from "./attached-node.ts";
 import type { NodeRegistry } from "./node-registry.ts";
@@ -22,7 +24,7 @@ export class RegistryReplicas implements ReplicaSource {
     return found;
   }
 
-  outlook(deployment: string): { known: boolean; loading: boolean; message: string } {
+  outlook(deployment: string): Outlook {
     if (!this.#control.state.deployments.has(deployment)) {
       const message = `no deployment ${deployment} is registered`;
       return { known: false, loading: false, message };
@@ -45,10 +47,11 @@ export class RegistryReplicas implements ReplicaSource {
       const message = `worker ${name} runs ${deployment} but is not reached at ${address} yet: check its --advertise`;
       return { known: true, loading: true, message };
     }
-    const failed = states.find((state) => state?.phase === "failed");
-    if (failed) {
-      const message = `${deployment} could not be brought up: ${failed.message}`;
-      return { known: true, loading: false, message };
+    const failed = states.filter((state) => state?.phase === "failed");
+    if (failed[0]) {
+      const message = `${deployment} could not be brought up: ${failed[0].message}`;
+      const broken = failed.every((state) => state && isPermanent(state));
+      return { known: true, loading: false, broken, message };
     }
     if (!this.#registry.expectsWorkers()) {
       const message = `no worker is attached that could run ${deployment}: start one`;
@@ -61,6 +64,10 @@ export class RegistryReplicas implements ReplicaSource {
   onChange(listener: () => void): () => void {
     return this.#registry.onChange(listener);
   }
+}
+
+function isPermanent({ failureCode }: ReplicaStatus): boolean {
+  return failureCode !== undefined && !ERROR_TABLE[failureCode].retryable;
 }
 
 function readyReplica(node: AttachedNode, deployment: string): ReadyReplica | undefined {

@@ -193,14 +193,21 @@ describe("failures", () => {
     expect(textOf(await collect(next.events))).toBe(scriptedText(2));
   });
 
-  test("an unknown deployment is model_not_found, one that cannot be brought up unavailable", async () => {
+  test("an unknown deployment is model_not_found, one that cannot be brought up model_failed or unavailable", async () => {
     await start({ workers: 1 });
     await expect(cluster.start("no", "x")).rejects.toMatchObject({ code: "model_not_found" });
     cluster.control.deploy("broken", "every-worker", {}, "missing-weights");
     const failed = cluster.start("broken", "x");
     await expect(failed).rejects.toMatchObject({
-      code: "unavailable",
+      code: "model_failed",
+      retryable: false,
       message: expect.stringContaining("no source has missing-weights"),
+    });
+    cluster.control.deploy("cut-off", "every-worker", {}, "unreachable-weights");
+    await expect(cluster.start("cut-off", "x")).rejects.toMatchObject({
+      code: "unavailable",
+      retryable: true,
+      message: expect.stringContaining("no source of unreachable-weights is reached"),
     });
   });
 

@@ -17,11 +17,20 @@ export interface ReadyReplica extends Candidate {
   start(call: InferenceCall, deadlineMs: number, signal: AbortSignal): AsyncIterable<EngineEvent>;
 }
 
+/** What is to be expected of a deployment without a ready replica. */
+export interface Outlook {
+  readonly known: boolean;
+  readonly loading: boolean;
+  /** It fails until someone mends it: calls are not to be repeated. */
+  readonly broken?: boolean;
+  readonly message: string;
+}
+
 /** What dispatch knows of a deployment's replicas. */
 export interface ReplicaSource {
   ready(deployment: string): readonly ReadyReplica[];
   /** Why none is ready: one is on its way, or none will come by waiting; `known` of the id. */
-  outlook(deployment: string): { known: boolean; loading: boolean; message: string };
+  outlook(deployment: string): Outlook;
   /** Called whenever any of this may have changed. */
   onChange(listener: () => void): () => void;
 }
@@ -314,7 +323,8 @@ export class ReplicaDispatch implements InferenceDispatch {
     if (this.#options.replicas.ready(deployment).length > 0) return;
     const outlook = this.#options.replicas.outlook(deployment);
     if (outlook.loading) return;
-    const code = outlook.known ? "unavailable" : "model_not_found";
+    const state = outlook.broken ? "model_failed" : "unavailable";
+    const code = outlook.known ? state : "model_not_found";
     throw new AppError(code, outlook.message, { model: deployment });
   }
 

@@ -249,7 +249,11 @@ function endWith(abort: AbortController, raw: ServerResponse, deadlineMs: number
 /** The dispatch knows deployments only; the caller knows the id that it asked for. */
 function underId(model: ModelRecord, failure: AppError): AppError {
   if (failure.model === undefined || failure.model === model.id) return failure;
-  const { code, message, param, retryAfterMs, node, cause } = failure;
+  const { code, param, retryAfterMs, node, cause } = failure;
+  const isSubject = failure.message.startsWith(`${failure.model} `);
+  const message = isSubject
+    ? `${model.id}${failure.message.slice(failure.model.length)}`
+    : failure.message;
   return new AppError(code, message, { param, retryAfterMs, node, cause, model: model.id });
 }
 

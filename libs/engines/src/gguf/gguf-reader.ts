@@ -1,5 +1,7 @@
 import { type FileHandle, open } from "node:fs/promises";
+import { basename } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { reasonOf } from "../weights/source-fault.ts";
 import { ByteSource, GgufFault, Truncated } from "./byte-source.ts";
 import {
   alignUp,
@@ -56,7 +58,7 @@ export async function readGguf(path: string): Promise<GgufFile> {
     if (!(cause instanceof GgufFault)) throw cause;
     throw new AppError(
       "invalid_value",
-      `${path} is no usable GGUF file: ${cause.message}. Delete it to have it pulled again, or give a GGUF file of version 2 or 3.`,
+      `${basename(path)} is no usable GGUF file: ${cause.message}. A GGUF file of version 2 or 3 is needed.`,
       { param: "weights", cause },
     );
   } finally {
@@ -68,8 +70,8 @@ async function openFile(path: string): Promise<FileHandle> {
   try {
     return await open(path, "r");
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new AppError("not_found", `cannot open the model file ${path}: ${reason}`, {
+    const reason = reasonOf(cause);
+    throw new AppError("not_found", `cannot open the model file ${basename(path)}: ${reason}`, {
       param: "weights",
       cause,
     });

@@ -31,13 +31,18 @@ export type ParentMessage =
       readonly request: GenerateRequest;
       readonly options: SubmitOptions;
     }
-  | { readonly kind: "cancel"; readonly id: number };
+  | { readonly kind: "cancel"; readonly id: number }
+  | { readonly kind: "ping" };
 
 /** The load but for what only the parent knows. */
 export type ChildLoad = Omit<EngineLoad, "restarts">;
 
-/** What an engine process sends: `ready` once, then events, at most one message per step. */
+/**
+ * What an engine process sends: `ready` once, then events, at most one message per step, and a
+ * `pong` from its main thread for each ping, whatever the engine thread does.
+ */
 export type ChildMessage =
   | { readonly kind: "ready"; readonly info: EngineInfo; readonly load: ChildLoad }
   | { readonly kind: "events"; readonly events: readonly EngineEvent[]; readonly load: ChildLoad }
+  | { readonly kind: "pong" }
   | { readonly kind: "fatal"; readonly error: EngineFailure };

@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { extname } from "node:path";
+import { basename, extname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { EngineInfo } from "@heddle/contracts/engine";
@@ -15,17 +15,34 @@ interface EngineChildListener {
 /** Characters of the process's error output that are kept for its failure message. */
 const MAX_ERROR_OUTPUT = 2000;
 
-/** One engine process as its parent sees it. */
+/** How often a loaded engine process is asked for a sign of life, and how long it may give none. */
+export interface LivenessLimits {
+  readonly pingIntervalMs: number;
+  readonly silenceMs: number;
+}
+
+const LIVENESS: LivenessLimits = { pingIntervalMs: 2_000, silenceMs: 20_000 };
+
+/**
+ * One engine process as its parent sees it. One that is loaded and gives no sign of life for too
+ * long is ended: it hangs or was stopped, and would keep its requests for ever.
+ */
 export class EngineChild {
   readonly #process: ChildProcess;
   readonly #listener: EngineChildListener;
+  readonly #modelPath: string;
+  readonly #liveness: LivenessLimits;
   readonly #ready = Promise.withResolvers<{ info: EngineInfo; load: ChildLoad }>();
   readonly #gone = Promise.withResolvers<void>();
   #errorOutput = "";
   #fatal: AppError | undefined;
+  #pingTimer: NodeJS.Timeout | undefined;
+  #unansweredPings = 0;
 
-  constructor(start: ChildStart, listener: EngineChildListener) {
+  constructor(start: ChildStart, listener: EngineChildListener, liveness = LIVENESS) {
     this.#listener = listener;
+    this.#modelPath = start.modelPath;
+    this.#liveness = liveness;
     const url = new URL(`./engine-process${extname(import.meta.url)}`, import.meta.url);
     this.#process = fork(fileURLToPath(url), {
       serialization: "advanced",
@@ -66,9 +83,31 @@ export class EngineChild {
     return this.#gone.promise;
   }
 
+  /**
+   * Pings are counted and no time is taken: a parent that was itself kept from running sends none
+   * meanwhile, so it does not blame its child.
+   */
+  #watch(): void {
+    const { pingIntervalMs, silenceMs } = this.#liveness;
+    this.#pingTimer = setInterval(() => {
+      if (this.#unansweredPings * pingIntervalMs < silenceMs) {
+        this.#unansweredPings++;
+        this.send({ kind: "ping" });
+        return;
+      }
+      clearInterval(this.#pingTimer);
+      const message = `the engine process gave no sign of life for ${silenceMs} ms, so it was ended: it hung or was stopped`;
+      void this.kill(new AppError("engine_failed", message));
+    }, pingIntervalMs);
+  }
+
   #take(message: ChildMessage): void {
+    this.#unansweredPings = 0;
     switch (message.kind) {
+      case "pong":
+        return;
       case "ready":
+        this.#watch();
         this.#ready.resolve({ info: message.info, load: message.load });
         return;
       case "events":
@@ -83,8 +122,11 @@ export class EngineChild {
   }
 
   #exited(code: number | null, signal: NodeJS.Signals | null): void {
+    clearInterval(this.#pingTimer);
     const how = signal === null ? `with exit code ${code}` : `by signal ${signal}`;
-    const output = this.#errorOutput.trim();
+    // What native code wrote may go to API clients, whom the place of the file does not concern.
+    const name = basename(this.#modelPath);
+    const output = this.#errorOutput.trim().replaceAll(this.#modelPath, name);
     const reason =
       this.#fatal ??
       new AppError(

@@ -154,5 +154,6 @@ let engine: EngineProcess | undefined;
 process.on("disconnect", end);
 process.on("message", (message: ParentMessage) => {
   if (message.kind === "start") engine = new EngineProcess(message.start);
+  else if (message.kind === "ping") send({ kind: "pong" });
   else engine?.handle(message);
 });

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
+import { basename } from "node:path";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError } from "@heddle/base/errors";
 import type {
@@ -12,7 +13,7 @@ import type {
   SubmitOptions,
 } from "@heddle/contracts/engine";
 import type { ChildLoad, ChildMessage, ChildStart } from "./child-protocol.ts";
-import { EngineChild } from "./engine-child.ts";
+import { EngineChild, type LivenessLimits } from "./engine-child.ts";
 import { MAX_RUNNING_SEQUENCES } from "./kv-limits.ts";
 
 /** What a llama engine is started with. */
@@ -25,6 +26,8 @@ export interface LlamaEngineOptions {
   readonly onExit?: ((reason: AppError) => void) | undefined;
   /** Ends a load that takes longer. */
   readonly startTimeoutMs?: number | undefined;
+  /** When a process that does not answer is taken for hung. */
+  readonly liveness?: LivenessLimits | undefined;
   /** Ends the load when it aborts; once the engine is ready, `close` is the way to end it. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -56,7 +59,10 @@ const NO_LOAD = {
 export async function startLlamaEngine(options: LlamaEngineOptions): Promise<LlamaEngine> {
   const { modelPath, signal } = options;
   const start = settleStart(modelPath, options.options);
-  const cancelled = new AppError("cancelled", `the loading of ${modelPath} was cancelled`);
+  const cancelled = new AppError(
+    "cancelled",
+    `the loading of ${basename(modelPath)} was cancelled`,
+  );
   if (signal?.aborted) throw cancelled;
   const engine = new LlamaEngine(options, start);
   const cancel = () => engine.cancelStart(cancelled);
@@ -119,7 +125,7 @@ export class LlamaEngine implements Engine {
 
   submit(id: number, request: GenerateRequest, options: SubmitOptions): void {
     if (this.#phase !== "ready") {
-      const message = `the engine of ${this.#start.modelPath} is ${this.#phase}; try again later`;
+      const message = `the engine of ${basename(this.#start.modelPath)} is ${this.#phase}; try again later`;
       this.#options.sink([{ type: "failed", id, error: { code: "unavailable", message } }]);
       return;
     }
@@ -146,14 +152,15 @@ export class LlamaEngine implements Engine {
   }
 
   #spawn(): EngineChild {
-    const child = new EngineChild(this.#start, {
-      events: (message) => this.#events(message),
-      exited: (reason) => this.#exited(reason),
-    });
+    const listener = {
+      events: (message: Extract<ChildMessage, { kind: "events" }>) => this.#events(message),
+      exited: (reason: AppError) => this.#exited(reason),
+    };
+    const child = new EngineChild(this.#start, listener, this.#options.liveness);
     const limitMs = this.#options.startTimeoutMs ?? DEFAULT_START_TIMEOUT_MS;
     const tooSlow = new AppError(
       "engine_failed",
-      `the model ${this.#start.modelPath} was not loaded within ${limitMs} ms; raise startTimeoutMs`,
+      `the model ${basename(this.#start.modelPath)} was not loaded within ${limitMs} ms; raise startTimeoutMs`,
     );
     this.#startTimer = setTimeout(() => void child.kill(tooSlow), limitMs);
     child.ready.then(

@@ -293,7 +293,7 @@ describe("the engine's process", () => {
 
   it("does not start without a model, and says why", async () => {
     await expect(TestSession.open({}, "/nowhere/model.gguf")).rejects.toThrow(
-      /nowhere\/model\.gguf could not be loaded.*No such file/,
+      /^the model model\.gguf could not be loaded(?!.*nowhere).*No such file/,
     );
   });
 

@@ -1,3 +1,4 @@
+import { basename } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { EngineInfo } from "@heddle/contracts/engine";
 import koffi from "koffi";
@@ -200,6 +201,8 @@ function describe(
 }
 
 function failed(path: string, what: string, log: readonly string[]): AppError {
-  const detail = log.length === 0 ? "" : `: ${log.join(" | ")}`;
-  return new AppError("engine_failed", `the model ${path} ${what}${detail}`);
+  // The message may go to API clients, whom the place of the file does not concern.
+  const name = basename(path);
+  const detail = log.length === 0 ? "" : `: ${log.join(" | ").replaceAll(path, name)}`;
+  return new AppError("engine_failed", `the model ${name} ${what}${detail}`);
 }

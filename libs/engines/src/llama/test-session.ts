@@ -14,6 +14,7 @@ import type {
   Usage,
 } from "@heddle/contracts/engine";
 import { writeTinyModel } from "../gguf/tiny-model.ts";
+import type { LivenessLimits } from "./engine-child.ts";
 import { type LlamaEngine, startLlamaEngine } from "./llama-engine.ts";
 
 /** Everything that one request brought. */
@@ -56,7 +57,11 @@ export class TestSession {
     this.#pending = pending;
   }
 
-  static async open(options: EngineOptions = {}, modelPath?: string): Promise<TestSession> {
+  static async open(
+    options: EngineOptions = {},
+    modelPath?: string,
+    liveness?: LivenessLimits,
+  ): Promise<TestSession> {
     const directory = await mkdtemp(join(tmpdir(), "heddle-engine-"));
     const path = modelPath ?? join(directory, "tiny.gguf");
     if (modelPath === undefined) await writeTinyModel(path);
@@ -64,6 +69,7 @@ export class TestSession {
     const engine = await startLlamaEngine({
       modelPath: path,
       options: { threads: 1, ...options },
+      liveness,
       sink: (events) => {
         for (const event of events) take(pending, event);
       },

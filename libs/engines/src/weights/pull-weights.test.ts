@@ -231,7 +231,7 @@ describe("pullWeights", () => {
   it("refuses a wrong digest, leaves nothing of it, and names both digests", async () => {
     handler = (request, response) => serve(request, response, Buffer.alloc(content.length));
     const error = await failureOf(pull(specOf([hub])));
-    expect(error.code).toBe("unavailable");
+    expect(error.code).toBe("model_failed");
     expect(error.message).toMatch(new RegExp(`has the sha256 [0-9a-f]{64} instead of ${sha256}`));
     expect(await filesOf()).toEqual([]);
   });
@@ -308,11 +308,14 @@ describe("pullWeights", () => {
     const sources = [hub, "https://example.com/model.gguf", "file:///absent/model.gguf"];
     handler = (_request, response) => response.writeHead(410).end();
     const error = await failureOf(pull(specOf(sources)));
-    expect(error.code).toBe("unavailable");
-    for (const source of sources) expect(error.message).toContain(`- ${source}: `);
+    expect(error.code).toBe("model_failed");
+    const local = "the local file model.gguf";
+    for (const source of [...sources.slice(0, 2), local])
+      expect(error.message).toContain(`- ${source}: `);
     expect(error.message).toContain("example.com is not on the allow-list");
     expect(error.message).toContain("ENOENT");
-    expect(error.message).toContain(join(cache, "model-1", "model.gguf"));
+    expect(error.message).toContain("weights cache as model-1/model.gguf");
+    expect(error.message).not.toContain(cache);
     expect(error.message).toContain("file:///path/to/model.gguf");
   });
 
@@ -367,7 +370,14 @@ describe("pullWeights", () => {
     expect(await pull(specOf([source], { sha256: undefined, sizeBytes: undefined }))).toBe(local);
     await truncate(local, 10);
     const error = await failureOf(pull(specOf([source], { sizeBytes: undefined })));
-    expect(error.message).toContain(`does not have the sha256 ${sha256}`);
+    expect(error.message).toContain(
+      `the local file mine.gguf: it does not have the sha256 ${sha256}`,
+    );
+    expect(error.message).not.toContain(folder);
+    await rm(local);
+    const gone = await failureOf(pull(specOf([source])));
+    expect(gone.message).toMatch(/the local file mine\.gguf: it cannot be read: ENOENT/);
+    expect(gone.message).not.toContain(folder);
   });
 
   it("writes the tiny model for builtin://tiny", async () => {
@@ -385,7 +395,9 @@ describe("pullWeights", () => {
     await writeFile(cacheDirectory, "");
     const error = await failureOf(pull(specOf([hub]), { cacheDirectory }));
     expect(error.code).toBe("unavailable");
-    expect(error.message).toMatch(/cannot use the cache folder .*a-file.*ENOTDIR.*set another one/);
+    expect(error.message).toMatch(
+      /cannot use the worker's weights cache for model-1: ENOTDIR.*set another one/,
+    );
   });
 
   it("refuses a spec that would leave the cache or is no spec", async () => {

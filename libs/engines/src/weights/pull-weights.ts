@@ -1,5 +1,5 @@
 import { mkdir, open, rename, stat, statfs } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
@@ -37,7 +37,7 @@ const MAX_SOURCES = 32;
  * it is there and verified, else from the first source that gives it. A file:// source is used
  * where it lies. Several processes may pull the same weights; one downloads. An abort rejects with
  * `cancelled` and leaves a part that a later pull resumes. Rejects with `unavailable` naming every
- * source and why it failed.
+ * source and why it failed; with `model_failed` where none would help if it were asked again.
  */
 export async function pullWeights(spec: WeightsSpec, options: PullOptions): Promise<string> {
   const sources = checkSpec(spec);
@@ -65,7 +65,7 @@ export async function pullWeights(spec: WeightsSpec, options: PullOptions): Prom
     if (error instanceof AppError) throw error;
     throw new AppError(
       "unavailable",
-      `cannot use the cache folder ${directory}: ${reasonOf(error)}. Make it writable, or set another one.`,
+      `cannot use the worker's weights cache for ${spec.key}: ${reasonOf(error)}. Make it writable, or set another one (--models-cache).`,
       { cause: error },
     );
   }
@@ -83,17 +83,23 @@ async function pullFirst(
       return await pullFrom(source, contextOf(source, spec, directory, options), options);
     } catch (error) {
       options.signal.throwIfAborted();
-      failures.push({ source: source.text, reason: reasonOf(error), error });
+      failures.push({ source: publicName(source), reason: reasonOf(error), error });
     }
   }
   const list = failures.map(({ source, reason }) => `\n  - ${source}: ${reason}`).join("");
+  const isHopeless = failures.every(({ error }) => error instanceof PermanentFault);
   throw new AppError(
-    "unavailable",
+    isHopeless ? "model_failed" : "unavailable",
     `could not get the weights ${spec.key} (${spec.file}) from any of their ${failures.length} sources:${list}\n` +
-      `Make one of them reachable, or put the file at ${join(directory, spec.file)}` +
+      `Make one of them reachable, or put the file into the worker's weights cache as ${spec.key}/${spec.file}` +
       `${spec.sha256 ? ` (sha256 ${spec.sha256})` : ""}, or name a local GGUF file as the model's source (file:///path/to/model.gguf).`,
     { cause: failures.at(-1)?.error },
   );
+}
+
+/** The source as API clients may read it: of a file on this machine its name and not where it lies. */
+function publicName(source: WeightsSource): string {
+  return source.kind === "file" ? `the local file ${basename(source.url.pathname)}` : source.text;
 }
 
 async function pullFrom(
@@ -145,11 +151,11 @@ async function useInPlace(
     size = (await stat(path)).size;
     await (await open(path, "r")).close();
   } catch (cause) {
-    throw new PermanentFault(`cannot be read: ${reasonOf(cause)}`, { cause });
+    throw new PermanentFault(`it cannot be read: ${reasonOf(cause)}`, { cause });
   }
   const marker = markerOf(join(context.directory, spec.file));
   if (spec.sha256 !== undefined && !(await isVerified(path, marker, spec, signal))) {
-    throw new PermanentFault(`${path} does not have the sha256 ${spec.sha256}`);
+    throw new PermanentFault(`it does not have the sha256 ${spec.sha256}`);
   }
   context.onProgress(size, size);
   return path;
@@ -182,8 +188,9 @@ async function ensureSpace(directory: string, neededBytes: number): Promise<void
   const { bavail, bsize } = await statfs(directory);
   const free = bavail * bsize;
   if (neededBytes + SPARE_BYTES <= free) return;
-  throw new PermanentFault(
-    `${neededBytes} bytes are needed and the disk of ${directory} has ${free} free; free some, or set another cache folder`,
+  throw new AppError(
+    "unavailable",
+    `${neededBytes} bytes are needed and the disk of the weights cache has ${free} free; free some, or set another cache folder`,
   );
 }
 

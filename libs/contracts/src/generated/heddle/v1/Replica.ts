@@ -12,6 +12,7 @@ export interface Replica {
   'message'?: (string);
   'load'?: (_heddle_v1_EngineLoad | null);
   'info'?: (_heddle_v1_EngineInfo | null);
+  'failureCode'?: (string);
 }
 
 export interface Replica__Output {
@@ -22,4 +23,5 @@ export interface Replica__Output {
   'message': (string);
   'load': (_heddle_v1_EngineLoad__Output | null);
   'info': (_heddle_v1_EngineInfo__Output | null);
+  'failureCode': (string);
 }
