@@ -16,7 +16,14 @@ function worker(id: number, deployments: readonly string[]): AttachedNode {
 }
 
 function report(node: AttachedNode, deployments: readonly string[]): void {
-  const state = { phase: "ready", pulledBytes: 0, totalBytes: 0, message: "", failureCode: "", info: null };
+  const state = {
+    phase: "ready",
+    pulledBytes: 0,
+    totalBytes: 0,
+    message: "",
+    failureCode: "",
+    info: null,
+  };
   const replicas = deployments.map((deployment) => ({ deployment, ...state, load: emptyLoad }));
   const usage = { cpuPercent: 0, memoryUsedBytes: 0, diskFreeBytes: 0, diskTotalBytes: 0 };
   node.onHeartbeat({ ...usage, gpus: [], replicas }, 0);
