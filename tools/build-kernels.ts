@@ -39,6 +39,7 @@ function writeKernels(): void {
 }
 
 function compile(output: string): void {
+  // The runtime of that name has no collector: the kernels make no objects.
   const options = ["-O3", "--noAssert", "--runtime", "stub", "--importMemory", "--sharedMemory"];
   const memory = ["--initialMemory", "1", "--maximumMemory", "65536"];
   const features = ["--enable", "simd", "--enable", "threads"];

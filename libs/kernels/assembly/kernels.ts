@@ -79,7 +79,6 @@ export function toBf16(out: usize, values: usize, count: i32): void {
   }
 }
 
-// @ts-ignore: a decorator of AssemblyScript
 @inline
 function halved(word: v128): v128 {
   const odd = v128.and(v128.shr<u32>(word, 16), i32x4.splat(1));
@@ -110,7 +109,6 @@ export function toInt8(out: usize, scales: usize, values: usize, count: i32): vo
   }
 }
 
-// @ts-ignore: a decorator of AssemblyScript
 @inline
 function rounded(from: usize, factor: v128): v128 {
   return i32x4.trunc_sat_f32x4_s(f32x4.nearest(f32x4.mul(v128.load(from), factor)));

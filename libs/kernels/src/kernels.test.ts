@@ -41,6 +41,14 @@ test("a part goes through bf16 within a 256th", () => {
   }
 });
 
+test("bf16 rounds a tie to the even neighbour, and holds what it can exactly", () => {
+  const bits = [0x3f808000, 0x3f818000, 0x3f800000, 0xc0200000, 0x7f800000, 0x80000000];
+  new Uint32Array(memory.buffer, bytes, COUNT).fill(0).set(bits);
+  kernels.toBf16(2 * bytes, bytes, COUNT);
+  const halves = new Uint16Array(memory.buffer, 2 * bytes, bits.length);
+  expect([...halves]).toEqual([0x3f80, 0x3f82, 0x3f80, 0xc020, 0x7f80, 0x8000]);
+});
+
 test("a part goes through int8 within half a step of its block's scale", () => {
   slab(1, (at) => wave(at) * (1 + Math.floor(at / KERNEL_BLOCK) * 10));
   const scales = new Float32Array(memory.buffer, 3 * bytes, 3);
