@@ -46,6 +46,8 @@ export interface JobRecord {
   readonly failure?: JobFailure | undefined;
   readonly checkpoint?: CheckpointRecord | undefined;
   readonly progress?: ProgressRecord | undefined;
+  /** Of a training job: ids of the parameter servers that hold its latest attempt's shards, by shard. */
+  readonly shards?: readonly string[] | undefined;
   /** The start that a plan promised to it. */
   readonly promisedStartMs?: number | undefined;
   /** Ids of dependencies that have not succeeded yet. */
@@ -181,6 +183,20 @@ export interface NodeRecord {
   readonly serving: readonly ServingHold[];
 }
 
+/** A parameter server: it holds shards of training jobs and runs no tasks. */
+export interface ServerRecord {
+  readonly id: string;
+  readonly name: string;
+  /** `host:port` of its gRPC server. */
+  readonly address: string;
+  /** Changes with each start of its process, which has none of the shards of the one before. */
+  readonly incarnation: string;
+  readonly state: "ready" | "lost";
+  readonly joinedAtMs: number;
+  readonly changedIndex: number;
+  readonly lostAtMs?: number | undefined;
+}
+
 export interface QuarantinedDevice {
   readonly device: number;
   readonly why: string;
@@ -268,6 +284,8 @@ export interface JobsState {
   readonly queues: Map<string, QueueRecord>;
   /** By position, oldest first. */
   readonly events: Map<string, EventRecord>;
+  /** Parameter servers by node id. */
+  readonly servers: Map<string, ServerRecord>;
 }
 
 /** The key of a task in `tasks`. */
