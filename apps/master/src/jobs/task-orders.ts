@@ -107,12 +107,14 @@ function exitOf({ exit }: TaskStatus__Output): TaskExitRecord {
     ...(exit?.message && { message: exit.message.slice(0, maxMessage) }),
     lastLines: (exit?.lastLines ?? []).slice(-maxLines),
     endedAtMs: exit?.endedUnixMs ?? 0,
+    ...(exit && exit.artifacts.length > 0 && { artifacts: exit.artifacts.slice(0, maxArtifacts) }),
   };
 }
 
 /** What of a task's end goes into the log. */
 const maxLines = 50;
 const maxMessage = 2_048;
+const maxArtifacts = 256;
 
 function stopOrder(task: TaskId, why: string): TaskCommand {
   return { stop: { task, checkpoint: false, graceMs: leaveMs, why } };

@@ -134,6 +134,17 @@ export interface TaskExitRecord {
   readonly message?: string | undefined;
   readonly lastLines?: readonly string[] | undefined;
   readonly endedAtMs: number;
+  /** What a task that ended well has left, durable on its node; absent where that is nothing. */
+  readonly artifacts?: readonly ArtifactRecord[] | undefined;
+}
+
+/** A file that a task has left; it is known by its job, attempt, rank and name. */
+export interface ArtifactRecord {
+  /** Relative, with `/` between folders. */
+  readonly name: string;
+  readonly bytes: number;
+  /** Lower-case hexadecimal. */
+  readonly sha256: string;
 }
 
 /** What a node offers to jobs; it says so itself when it attaches. */

@@ -45,7 +45,7 @@ function readyServers({ servers }: JobsState, index: JobIndex): Map<string, numb
 }
 
 /** Shards that jobs hold on the server. */
-export function shardsOn(index: JobIndex, serverId: string): number {
+function shardsOn(index: JobIndex, serverId: string): number {
   let count = 0;
   for (const shards of index.shardsByServer.get(serverId)?.values() ?? []) count += shards;
   return count;
