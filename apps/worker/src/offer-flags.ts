@@ -15,6 +15,8 @@ export const OFFER_FLAGS = [
   "network-gbps",
   "checkpoints",
   "task-log-mib",
+  "artifacts-mib",
+  "artifacts-hours",
 ] as const;
 
 /** What a worker offers to jobs, and how it runs them. */
@@ -31,6 +33,9 @@ export interface WorkerOffer {
   readonly checkpointDirectory?: string | undefined;
   /** Bytes kept of each stream of a task. */
   readonly maxLogBytes?: number | undefined;
+  /** What tasks that ended may leave here together, and for how long. */
+  readonly maxArtifactBytes?: number | undefined;
+  readonly maxArtifactAgeMs?: number | undefined;
 }
 
 /** Throws an AppError `invalid_value` that names the flag and what it takes. */
@@ -41,6 +46,8 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
   const localSsdGb = number("local-ssd-gb", 10_000_000);
   const networkGbps = number("network-gbps", 100_000);
   const logMib = number("task-log-mib", 1_048_576);
+  const artifactsMib = number("artifacts-mib", 1_073_741_824);
+  const artifactsHours = number("artifacts-hours", 876_000);
   return {
     ...(simulate !== undefined && { simulatedGpus: simulatedGpus(simulate) }),
     labels: readLabels(flags["labels"] ?? ""),
@@ -52,6 +59,8 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
     networkMbps: networkGbps && networkGbps * 1_000,
     checkpointDirectory: flags["checkpoints"],
     maxLogBytes: logMib && logMib * 2 ** 20,
+    maxArtifactBytes: artifactsMib && artifactsMib * 2 ** 20,
+    maxArtifactAgeMs: artifactsHours && artifactsHours * 3_600_000,
   };
 }
 

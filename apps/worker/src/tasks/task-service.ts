@@ -9,6 +9,8 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { taskLogsService, workerTasksService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
+import { serveArtifacts } from "../artifacts/artifact-service.ts";
+import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { LogShipper, type ShippedLog } from "../logs/log-shipper.ts";
 import { CgroupBranch } from "./cgroup.ts";
 import { ContainerExecutor } from "./container-executor.ts";
@@ -23,6 +25,7 @@ import { TaskTable } from "./task-table.ts";
 import { TrainingExecutor } from "./training-executor.ts";
 
 const defaultMaxLogBytes = 256 * 2 ** 20;
+const pruneEveryMs = 3_600_000;
 /** How long a worker that ends waits for the masters to have heard of its tasks' ends. */
 const maxTellMs = 1_500;
 const readChunkBytes = 64 * 1024;
@@ -39,6 +42,7 @@ export interface TaskServiceOptions {
   readonly credentials: NodeCredentials;
   readonly checkpointDirectory?: string | undefined;
   readonly maxLogBytes?: number | undefined;
+  readonly artifacts: ArtifactStore;
   gpus(): readonly Gpu[];
   readonly log: NodeLog;
 }
@@ -50,6 +54,7 @@ export class TaskService {
   readonly #sessions: TaskSessions;
   readonly #executors: ReadonlyMap<string, Executor>;
   readonly #options: TaskServiceOptions;
+  readonly #pruning: NodeJS.Timeout;
   readonly #shippers: readonly LogShipper[];
   /** Masters that have the whole of a log on disk, by the log. */
   readonly #shipped = new WeakMap<object, Set<string>>();
@@ -62,6 +67,8 @@ export class TaskService {
     executors: ReadonlyMap<string, Executor>,
   ) {
     this.#options = options;
+    this.#pruning = setInterval(() => this.#prune(), pruneEveryMs);
+    this.#pruning.unref();
     this.#table = table;
     this.#lease = lease;
     this.#executors = executors;
@@ -88,6 +95,7 @@ export class TaskService {
       host,
       executors,
       lease,
+      artifacts: options.artifacts,
       maxLogBytes: options.maxLogBytes ?? defaultMaxLogBytes,
       gpus: () =>
         options.gpus().map((gpu) => ({
@@ -112,6 +120,7 @@ export class TaskService {
     server.addService(workerTasksService, {
       session: (stream: TaskSessionStream) => this.#sessions.serve(stream),
     });
+    serveArtifacts(server, this.#options.artifacts);
     server.addService(taskLogsService, {
       ship: (stream: { emit(event: "error", error: unknown): void }) => {
         const message = "a worker takes no logs: ship them to a master";
@@ -123,12 +132,19 @@ export class TaskService {
     });
   }
 
+  #prune(): void {
+    this.#options.artifacts.prune().catch((error: unknown) => {
+      this.#options.log.warn({ error: String(error) }, "old artifacts could not be removed");
+    });
+  }
+
   onGpuFault(gpu: Gpu): void {
     this.#table.onGpuFault(gpu.index ?? -1, gpu.fault ?? "");
   }
 
   /** Ends the tasks, tells the leader so, and ships what is left of their logs. */
   async close(graceMs: number): Promise<void> {
+    clearInterval(this.#pruning);
     await this.#table.close(graceMs);
     await this.#told();
     this.#sessions.close();
