@@ -22,6 +22,7 @@ import { STREAMS } from "./task-directory.ts";
 import { checkedId } from "./task-plan.ts";
 import { type TaskSessionStream, TaskSessions } from "./task-sessions.ts";
 import { TaskTable } from "./task-table.ts";
+import { TrainingExecutor } from "./training-executor.ts";
 
 const defaultMaxLogBytes = 256 * 2 ** 20;
 const pruneEveryMs = 3_600_000;
@@ -35,6 +36,8 @@ export interface TaskServiceOptions {
   readonly dataDirectory: string;
   readonly nodeId: string;
   readonly nodeName: string;
+  /** Of this program; artifacts tell it. */
+  readonly version: string;
   readonly masters: readonly string[];
   readonly credentials: NodeCredentials;
   readonly checkpointDirectory?: string | undefined;
@@ -82,7 +85,7 @@ export class TaskService {
   /** `host`: under which the other nodes reach this one. */
   static async open(options: TaskServiceOptions, host: string): Promise<TaskService> {
     const root = join(options.dataDirectory, "jobs");
-    const executors = await findExecutors(options);
+    const executors = await findExecutors(options, host);
     const lease = await LeaseKeeper.open(options.dataDirectory);
     const table = await TaskTable.open({
       root,
@@ -218,12 +221,21 @@ export class TaskService {
   }
 }
 
-async function findExecutors({ nodeId, log }: TaskServiceOptions): Promise<Map<string, Executor>> {
+async function findExecutors(
+  options: TaskServiceOptions,
+  host: string,
+): Promise<Map<string, Executor>> {
+  const { nodeId, log } = options;
   const branch = CgroupBranch.open(nodeId);
   const controllers = branch ? [...branch.controllers] : undefined;
   log.info({ cgroup: controllers ?? "none" }, "how tasks are bounded");
-  const found: Executor[] = [new ProcessExecutor(nodeId, branch)];
-  const container = await ContainerExecutor.find(nodeId);
+  const processes = new ProcessExecutor(nodeId, branch);
+  const found: Executor[] = [processes];
+  const [container, training] = await Promise.all([
+    ContainerExecutor.find(nodeId),
+    TrainingExecutor.find(processes, { ...options, host }),
+  ]);
+  if (training) found.push(training);
   if (container) {
     log.info({ cli: container.cli }, "containers can be run");
     found.push(container);
