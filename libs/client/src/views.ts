@@ -224,6 +224,8 @@ export interface Worker {
     readonly simulated: boolean;
     readonly tasks: readonly { readonly job_id: string; readonly rank: number }[];
   } | null;
+  /** Of a parameter server that the cluster gives shards to; null on others. */
+  readonly shards: { readonly held: number; readonly places: number } | null;
 }
 
 /** A queue, how its jobs are placed and how many it holds. */
