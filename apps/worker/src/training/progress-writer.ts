@@ -64,6 +64,7 @@ export class ProgressWriter {
     const { round, step, loss, reward, metrics } = this.#latest ?? {};
     appendLine(progressFile, {
       ...{ step, total_steps: totalSteps, loss, reward, round },
+      ...(this.#latest?.reached && { progress: 1 }),
       ...this.#ratesNow(),
       ...{ backend, device },
       ...metrics,
