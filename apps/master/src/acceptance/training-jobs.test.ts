@@ -204,6 +204,22 @@ test("a parameter server that is killed is replaced: no retry charged, on from t
   await cancel(id);
 });
 
+test("a parameter server that is started anew at once has lost its shards: no retry charged either", async () => {
+  const first = await cluster.startParameterServer("r");
+  await cluster.until(async () => (await shardsHeld("r")) === 0, "r takes shards", 30_000);
+  const { config } = long;
+  const id = await submit({
+    ...{ name: "restarted-server", ...long, config: { ...config, parameter_servers: 2 } },
+  });
+  const { training, checkpoint } = await until(id, "it has a checkpoint", hasCheckpoint);
+  expect(training.shards.map(({ name }) => name).sort()).toEqual(["p", "r"]);
+  await cluster.stop(first, "SIGKILL");
+  await cluster.startParameterServer("r");
+  const again = await goesOn(id, 2, checkpoint);
+  expect(again).toMatchObject({ failures: 0, failure: { reason: "NodeLost" } });
+  await cancel(id);
+});
+
 /** Shards on the parameter server of that name; undefined while the cluster gives it none. */
 async function shardsHeld(name: string): Promise<number | undefined> {
   const { data } = (await (await cluster.request("GET", "/api/v1/workers")).json()) as {
