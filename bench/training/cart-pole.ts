@@ -55,6 +55,7 @@ async function run(server: string, seed: number, total: number): Promise<CartPol
       finalReturn = episodeReturn ?? 0;
       bestReturn = Math.max(bestReturn, finalReturn);
       if (finalReturn >= 490) stepsTo490 ??= timesteps;
+      return "go on";
     },
   });
   const seconds = (performance.now() - begin) / 1000;
