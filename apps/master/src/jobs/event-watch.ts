@@ -6,7 +6,7 @@ import {
   positionText,
 } from "@heddle/control/jobs/event-log";
 import { isTerminal } from "@heddle/control/jobs/lifecycle";
-import type { EventRecord } from "@heddle/control/jobs/records";
+import type { EventRecord, JobRecord } from "@heddle/control/jobs/records";
 import type { ControlState } from "@heddle/control/state";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { EventStream, HEARTBEAT_MS } from "../http/event-stream.ts";
@@ -96,20 +96,24 @@ export class EventWatch {
     stream.write(`id: ${positionText(from)}\nretry: 1000\n\n`);
     let position = from;
     let progressAtMs = 0;
+    const tellProgress = (job: JobRecord | undefined) => {
+      if (!job?.progress || job.progress.atMs <= progressAtMs) return;
+      progressAtMs = job.progress.atMs;
+      // Without an id: progress is no event, and is not told again.
+      const data = JSON.stringify({ job_id: job.id, ...viewProgress(job, job.progress) });
+      stream.write(`event: progress\ndata: ${data}\n\n`);
+    };
     while (!gone.signal.aborted) {
       const events = this.#read(position, MAX_LIMIT, jobId);
+      const job = jobId === undefined ? undefined : this.#control.state.jobs.get(jobId);
+      // A job's end is the last word of it.
+      if (job && isTerminal(job.state) && events.length < MAX_LIMIT) tellProgress(job);
       for (const event of events) {
         const data = JSON.stringify(viewEvent(this.#control.state, event));
         stream.write(`id: ${positionText(event)}\nevent: ${event.what.type}\ndata: ${data}\n\n`);
       }
       position = events.at(-1) ?? position;
-      const job = jobId === undefined ? undefined : this.#control.state.jobs.get(jobId);
-      if (job?.progress && job.progress.atMs > progressAtMs) {
-        progressAtMs = job.progress.atMs;
-        // Without an id: progress is no event, and is not told again.
-        const data = JSON.stringify({ job_id: job.id, ...viewProgress(job, job.progress) });
-        stream.write(`event: progress\ndata: ${data}\n\n`);
-      }
+      tellProgress(job);
       await stream.drained();
       if (events.length === MAX_LIMIT) continue;
       if (job && isTerminal(job.state)) break;

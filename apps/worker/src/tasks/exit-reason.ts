@@ -18,6 +18,7 @@ export function judge(
     return { reason: "OutOfMemory", message: `the system ended it: ${outOfMemoryAdvice}` };
   }
   if (end.exitCode === 0) return { reason: "", message: "" };
+  if (end.lostNode) return { reason: "NodeLost", message: lastLines.at(-1) ?? exitText(end) };
   const text = lastLines.join("\n");
   if (gpuMemory.test(text)) {
     const message =

@@ -104,13 +104,9 @@ function isLost({ phase, exit }: TaskRecord): boolean {
   return phase === "lost" || exit?.reason === "NodeLost";
 }
 
-function lossOf({ rank, nodeId }: TaskRecord): JobFailure {
-  return {
-    reason: "NodeLost",
-    message: `the node ${nodeId} of rank ${rank} is lost`,
-    rank,
-    nodeId,
-  };
+function lossOf({ rank, nodeId, exit }: TaskRecord): JobFailure {
+  const message = exit?.message || `the node ${nodeId} of rank ${rank} is lost`;
+  return { reason: "NodeLost", message, rank, nodeId };
 }
 
 function failureOf({ rank, nodeId, exit }: TaskRecord): JobFailure {
