@@ -3,8 +3,7 @@ import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { PpoTraining } from "@heddle/contracts/training";
 import type { Backend } from "@heddle/training/backend";
-import type { Environment } from "@heddle/training/environments/environment";
-import { ENVIRONMENTS } from "@heddle/training/environments/environments";
+import { ENVIRONMENTS, type MakeEnvironment } from "@heddle/training/environments/environments";
 import { emitModel } from "@heddle/training/onnx/emit-model";
 import { actorCriticParameters } from "@heddle/training/ppo/actor-critic";
 import { policyModel } from "@heddle/training/ppo/ppo-program";
@@ -79,7 +78,7 @@ function reportOf(progress: PpoProgress, config: PpoTraining): RoundReport {
 /** A mean return of fewer episodes than this is no reason to end a job. */
 const RETURN_EPISODES = 20;
 
-function environmentNamed(name: string): () => Environment {
+function environmentNamed(name: string): MakeEnvironment {
   const make = ENVIRONMENTS.get(name);
   if (make) return make;
   const known = [...ENVIRONMENTS.keys()].join(", ");
