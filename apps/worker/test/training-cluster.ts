@@ -16,7 +16,8 @@ import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
 import type { TrainerOrders } from "../dist/training/trainer-orders.js";
 import { until } from "./test-leader.ts";
 
-const clusterToken = "the token of these tests";
+/** What a test's nodes prove themselves with; the same as a TestLeader's. */
+const clusterToken = "a-token-for-tests-only";
 const serverProgram = fileURLToPath(
   new URL("../../parameter-server/dist/main.js", import.meta.url),
 );
