@@ -14,6 +14,7 @@ import type {
   ThreadSubmit,
   VocabularyTable,
 } from "./thread-messages.ts";
+import { TokenPieces } from "./token-pieces.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
 /** What the book needs to know of the loaded model and its process. */
@@ -39,6 +40,7 @@ const HANDLE_LIMIT = 2 ** 30;
  */
 export class RequestBook {
   readonly #options: BookOptions;
+  readonly #pieces: TokenPieces;
   readonly #live = new Map<number, LiveRequest>();
   readonly #byHandle = new Map<number, LiveRequest>();
   #nextHandle = 0;
@@ -46,6 +48,7 @@ export class RequestBook {
 
   constructor(options: BookOptions) {
     this.#options = options;
+    this.#pieces = new TokenPieces(options.table);
   }
 
   /** Requests that have no slot yet. */
@@ -54,13 +57,13 @@ export class RequestBook {
   }
 
   submit(id: number, request: GenerateRequest, options: SubmitOptions): void {
-    const { maxQueued, table } = this.#options;
+    const { maxQueued } = this.#options;
     if (this.#waiting >= maxQueued) {
       const message = `${this.#waiting} requests wait for this model and at most ${maxQueued} may; try again later`;
       this.#emitFailure(id, new AppError("overloaded", message));
       return;
     }
-    const live = new LiveRequest(id, request, options, table);
+    const live = new LiveRequest(id, request, options, this.#pieces);
     this.#live.set(id, live);
     this.#waiting++;
     if (options.deadlineMs > 0) {

@@ -17,6 +17,8 @@ export interface ThreadStart {
   readonly kvTokens?: number | undefined;
   /** One int32 that the other side changes and notifies when it has posted something. */
   readonly wake: SharedArrayBuffer;
+  /** Of the StepRing through which plain steps come. */
+  readonly steps: SharedArrayBuffer;
 }
 
 /** One request for the engine thread; its choices have the handles firstHandle + i. */
@@ -115,4 +117,5 @@ export interface ThreadStep {
   readonly load: ThreadLoad;
 }
 
-export type ThreadEvent = ThreadReady | ThreadFatal | ThreadStep;
+/** A number is where a step begins in the StepRing. */
+export type ThreadEvent = ThreadReady | ThreadFatal | ThreadStep | number;
