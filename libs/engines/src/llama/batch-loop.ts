@@ -109,7 +109,7 @@ export class BatchLoop {
    * native library failed for good: its state cannot be trusted then.
    */
   step(nowMs: number): ThreadStep | number | undefined {
-    this.#admit(nowMs);
+    if (this.#queue.size > 0) this.#admit(nowMs);
     if (this.#model.limits.layout === "slots") this.#stepApart();
     else this.#stepTogether();
     if (this.#report.isEmpty && !this.#loadChanged) return undefined;
@@ -197,9 +197,10 @@ export class BatchLoop {
 
   /** The next planned prompt, or the beginning of a new round: everyone's next token. */
   #stepApart(): void {
-    if (this.#computePrompt()) return;
+    if (this.#prompts.length > 0 && this.#computePrompt()) return;
     const { decoding, prompts } = this.#runningByPhase();
     if (decoding.length > 0) this.#decodeInGroups(decoding);
+    if (prompts.length === 0) return;
     planPrefill(prompts, this.#model.prefillBudgetTokens);
     this.#prompts = prompts.sort((a, b) => promptLeft(b) - promptLeft(a));
     if (decoding.length === 0) this.#computePrompt();

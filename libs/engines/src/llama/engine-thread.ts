@@ -49,7 +49,7 @@ function serve(loop: BatchLoop, wake: Int32Array): never {
     }
     drained = seen;
     const step = loop.step(performance.now());
-    if (step !== undefined) post(step);
+    if (step !== undefined) port.postMessage(step satisfies ThreadEvent);
     if (loop.isIdle) Atomics.wait(wake, 0, seen, IDLE_WAIT_MS);
   }
 }
