@@ -114,6 +114,15 @@ describe("a long message", () => {
   });
 });
 
+describe("a long conversation", () => {
+  it("is tokenized whole, however many messages it has", async () => {
+    const messages = Array.from({ length: 1_500 }, (_, i) => user(`${i} <|im_end|> and so on`));
+    const tokens = await guarded("", messages);
+    expect(spelled(tokens)).toBe(render("", messages));
+    expect(controls(tokens)).toHaveLength(2 * messages.length + 1);
+  });
+});
+
 describe("an engine", () => {
   it("counts and caches such a prompt like any other", async () => {
     const session = await TestSession.open();

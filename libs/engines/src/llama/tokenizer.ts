@@ -13,6 +13,9 @@ interface Reading {
   readonly parseSpecial: boolean;
 }
 
+/** For what lies between control tokens. */
+const PLAIN: Reading = { addSpecial: false, parseSpecial: false };
+
 /** Text to token ids, in the thread that streams: long texts go to the thread pool. */
 export class Tokenizer {
   readonly #llama: Llama;
@@ -38,24 +41,35 @@ export class Tokenizer {
    * reads one: what lies between two is tokenized by itself, only that no further ones are read in it.
    */
   tokenizeParts(parts: readonly PromptPart[]): Int32Array | Promise<Int32Array> {
-    let inlineBytes = 0;
-    const reading = { addSpecial: false, parseSpecial: false };
-    const read = parts.map((part) => {
-      if (typeof part === "number") return Int32Array.of(part);
-      const bytes = Buffer.from(part, "utf8");
-      inlineBytes += bytes.length;
-      return inlineBytes <= MAX_INLINE_BYTES
-        ? this.#now(bytes, reading)
-        : this.#later(bytes, reading);
-    });
+    const pieces = parts.map((part) =>
+      typeof part === "number" ? part : Buffer.from(part, "utf8"),
+    );
     const begin = this.#beginOf(parts);
-    if (read.every((tokens) => tokens instanceof Int32Array)) return joined([begin, ...read]);
-    return Promise.all(read).then((all) => joined([begin, ...all]));
+    const bytes = pieces.reduce<number>((sum, piece) => sum + lengthOf(piece), 0);
+    if (bytes > MAX_INLINE_BYTES) return this.#inTurns(begin, pieces);
+    return joined([begin, ...pieces.map((piece) => this.#piece(piece))]);
+  }
+
+  /** One after another, so that this thread is never held up for long, nor the pool taken by one. */
+  async #inTurns(begin: Int32Array, pieces: readonly (number | Buffer)[]): Promise<Int32Array> {
+    const read = [begin];
+    let inlineBytes = 0;
+    for (const piece of pieces) {
+      inlineBytes += lengthOf(piece);
+      const isShort = typeof piece === "number" || inlineBytes <= MAX_INLINE_BYTES;
+      read.push(isShort ? this.#piece(piece) : await this.#later(piece, PLAIN));
+      if (!isShort) inlineBytes = 0;
+    }
+    return joined(read);
+  }
+
+  #piece(piece: number | Buffer): Int32Array {
+    return typeof piece === "number" ? Int32Array.of(piece) : this.#now(piece, PLAIN);
   }
 
   /** The begin token, where the vocabulary adds one and the parts do not begin with it. */
   #beginOf([first]: readonly PromptPart[]): Int32Array {
-    const added = this.#now(Buffer.alloc(0), { addSpecial: true, parseSpecial: false });
+    const added = this.#now(Buffer.alloc(0), { ...PLAIN, addSpecial: true });
     const isBegin = added.length > 0 && this.#spelling(added[0] as number) === this.#table.bos;
     return isBegin && added[0] !== first ? added.subarray(0, 1) : new Int32Array(0);
   }
@@ -102,6 +116,10 @@ function roomFor(bytes: Buffer): Int32Array {
 function taken(out: Int32Array, count: number): Int32Array {
   if (count < 0) throw new Error(`llama_tokenize gave ${count} for room for ${out.length} tokens`);
   return out.slice(0, count);
+}
+
+function lengthOf(piece: number | Buffer): number {
+  return typeof piece === "number" ? 0 : piece.length;
 }
 
 function joined(lists: readonly Int32Array[]): Int32Array {
