@@ -1,4 +1,5 @@
 import { AppError } from "@heddle/base/errors";
+import { noLeader } from "@heddle/consensus/pending-proposals";
 import type { Member } from "@heddle/consensus/ports";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
@@ -191,6 +192,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   async transferLeadership(name: string | undefined): Promise<void> {
     const { members, leader } = this.status();
+    // Who asked would be told that it is under way, and nobody would be there to do it.
+    if (leader === undefined) throw noLeader();
     const choices = members.filter(({ votes, id }) => votes && id !== leader);
     const target = name === undefined ? choices[0] : choices.find((member) => member.name === name);
     if (target) return this.#running.transferLeadership(target.id);
