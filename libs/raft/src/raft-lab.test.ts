@@ -127,7 +127,7 @@ describe("2B: log", () => {
     for (const node of group.nodes.values()) expect(node.values).not.toContain("lost");
   });
 
-  it("agreement after follower disconnects, and after it reconnects", () => {
+  it("agreement after follower reconnects, and while it is away", () => {
     const group = made(3);
     agree(group, "a");
     const [follower = 0] = others(group, id(leaderOf(group)));
