@@ -51,7 +51,7 @@ async function untilAllVote(data: string): Promise<void> {
   }
 }
 
-describe("heddle up --tls", { timeout: 180_000 }, () => {
+describe("heddle up --tls", { timeout: 300_000 }, () => {
   it("serves by certificates, and a backup of it becomes a cluster of the same authority", async () => {
     const [old, restored] = [join(scratch, "old"), join(scratch, "restored")];
     const backup = join(scratch, "state.backup");
