@@ -136,13 +136,31 @@ export class JobCluster {
     return { lines, cursors, ended: read() };
   }
 
+  /** Tells each step of the job's update stream until the signal. */
+  async progress(
+    id: string,
+    master: string,
+    signal: AbortSignal,
+    onStep: (step: number) => void,
+  ): Promise<void> {
+    const path = `/api/v1/jobs/${id}/events`;
+    const onEvent = (event: { step?: number | null }) => {
+      if (typeof event.step === "number") onStep(event.step);
+    };
+    await this.#events(master, path, onEvent, signal).catch((error: unknown) => {
+      if (!signal.aborted) throw error;
+    });
+  }
+
   /** Whether the stream ended of itself, and did not break. */
   async #events(
     master: string,
     path: string,
-    onEvent: (event: { text?: string; cursor?: string }) => void,
+    onEvent: (event: { text?: string; cursor?: string; step?: number | null }) => void,
+    signal: AbortSignal | null = null,
   ): Promise<boolean> {
     const reply = await fetch(this.masters.url(master) + path, {
+      signal,
       headers: { authorization: `Bearer ${this.masters.adminKey}`, accept: "text/event-stream" },
     });
     let rest = "";

@@ -87,6 +87,7 @@ export async function startWorker(
         heartbeat: () => ({
           ...machine.usage(),
           replicas: replicas.statuses().map(encodeReplica),
+          tasks: tasks.progress(),
         }),
         log,
       }),

@@ -18,25 +18,17 @@ import type { FastifyReply } from "fastify";
 import { type CallerRequest, Permit } from "../http/access.ts";
 import { Consistency } from "../http/consistency.ts";
 import { parseJsonBody } from "../http/json-body.ts";
-import { PEPPER } from "../keys/keys.controller.ts";
 import { EventWatch } from "./event-watch.ts";
-import { listJobs } from "./job-list.ts";
 import { JobService } from "./job-service.ts";
 
 @Controller("api/v1/jobs")
 export class JobsController {
   readonly #jobs: JobService;
   readonly #events: EventWatch;
-  readonly #pepper: Uint8Array;
 
-  constructor(
-    @Inject(JobService) jobs: JobService,
-    @Inject(EventWatch) events: EventWatch,
-    @Inject(PEPPER) pepper: Uint8Array,
-  ) {
+  constructor(@Inject(JobService) jobs: JobService, @Inject(EventWatch) events: EventWatch) {
     this.#jobs = jobs;
     this.#events = events;
-    this.#pepper = pepper;
   }
 
   @Post()
@@ -60,7 +52,7 @@ export class JobsController {
   @UseInterceptors(Consistency)
   @Permit("jobs:read", "Lists the jobs, newest first.")
   list(@Query() { consistency: _, ...query }: Record<string, unknown>) {
-    return listJobs(this.#jobs.state, query, this.#pepper);
+    return this.#jobs.list(query);
   }
 
   @Get(":id")

@@ -89,6 +89,17 @@ export class TaskTable {
     ];
   }
 
+  /** Of the tasks that run and have told their progress since, as heartbeats carry it. */
+  progressSince(unixMs: number): TaskStatus[] {
+    const told: TaskStatus[] = [];
+    for (const live of this.#tasks.values()) {
+      const { task, phase, progress } = live.status();
+      if (phase === "exited" || Number(progress?.atUnixMs ?? 0) < unixMs) continue;
+      told.push({ task, phase, progress });
+    }
+    return told;
+  }
+
   /** Those whose logs are kept. */
   tasks(): Task[] {
     return [...this.#tasks.values(), ...this.#retired.values()];
