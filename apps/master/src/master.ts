@@ -21,12 +21,12 @@ import { Accounting, type UsageSink } from "./inference/accounting.ts";
 import { ChatCompletions } from "./inference/chat-completions.ts";
 import { InFlight } from "./inference/in-flight.ts";
 import { EventWatch } from "./jobs/event-watch.ts";
+import { JobFigures } from "./jobs/job-figures.ts";
 import { LOG_READER } from "./jobs/job-logs.controller.ts";
 import { JobService } from "./jobs/job-service.ts";
 import { PlanBook } from "./jobs/plan-book.ts";
 import { ProgressBook } from "./jobs/progress-book.ts";
 import { StateChanges } from "./jobs/state-changes.ts";
-import { taskUses } from "./jobs/task-uses.ts";
 import { PEPPER } from "./keys/keys.controller.ts";
 import type { LogReader } from "./logs/log-reader.ts";
 import { CONTROLLERS, masterModule } from "./master.module.ts";
@@ -93,7 +93,7 @@ export interface Master {
 export async function createMaster(options: MasterOptions): Promise<Master> {
   const controllers = [...CONTROLLERS, ...(options.controllers ?? [])];
   const inFlight = new InFlight(options.maxCalls);
-  const progress = options.progress ?? new ProgressBook();
+  const { plans = new PlanBook(options.control), progress = new ProgressBook() } = options;
   const waits = new StateChanges(options.control, progress);
   const lastUsed = new LastUsed();
   const throughput = new Throughput(options.control, options.directory);
@@ -105,9 +105,9 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   const app = await NestFactory.create<NestFastifyApplication>(
     masterModule(controllers, [
       ...partsFor(options, inFlight),
-      ...jobParts(options, progress, waits),
+      ...jobParts(options, plans, progress, waits),
       { provide: AUTHORITY_HASH, useValue: options.authorityHash ?? null },
-      { provide: ClusterMetrics, useValue: clusterMetrics(options, throughput) },
+      { provide: ClusterMetrics, useValue: clusterMetrics(options, plans, throughput) },
       { provide: LastUsed, useValue: lastUsed },
       { provide: ROUTES, useValue: listRoutes(controllers) },
     ]),
@@ -131,12 +131,14 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
 }
 
 /** The cluster's figures, which /metrics shows too. */
-function clusterMetrics(options: MasterOptions, throughput: Throughput): ClusterMetrics {
+function clusterMetrics(
+  options: MasterOptions,
+  plans: PlanBook,
+  throughput: Throughput,
+): ClusterMetrics {
   const { control, directory, masterId, queued, registry } = options;
-  const tasksOn = (nodeId: string) => taskUses(control, nodeId);
-  const metrics = new ClusterMetrics({
-    ...{ control, directory, masterId, queued, throughput, tasksOn },
-  });
+  const jobs = new JobFigures(control, plans);
+  const metrics = new ClusterMetrics({ control, directory, masterId, queued, throughput, jobs });
   exposeClusterMetrics(registry, metrics);
   if (control.group) exposeRaftMetrics(registry, control.group);
   return metrics;
@@ -179,7 +181,8 @@ function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
 
 /** The parts that have to do with jobs. */
 function jobParts(
-  { control, pepper, plans = new PlanBook(control) }: MasterOptions,
+  { control, pepper }: MasterOptions,
+  plans: PlanBook,
   progress: ProgressBook,
   waits: StateChanges,
 ): Provider[] {

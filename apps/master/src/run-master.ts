@@ -95,8 +95,7 @@ async function startMaster(
   const { pepper, shownKey } = await prepareCluster(control, prepared, logger);
   const progress = new ProgressBook();
   const link = startClusterLink({
-    ...{ server, credentials, masterId, control, logger, maxQueued, maxWaitMs },
-    onTaskProgress: (status) => progress.take(status),
+    ...{ server, credentials, masterId, control, progress, logger, maxQueued, maxWaitMs },
   });
   const orchestration = startOrchestration({
     ...{ control, directory: link.directory, logger, times: config.jobTimes },
@@ -105,8 +104,7 @@ async function startMaster(
   const tasks = startTaskSide({
     ...config,
     ...{ server: server.server, credentials, control, logger, progress },
-    directory: link.directory,
-    leaseMs: config.jobTimes.leaseMs,
+    ...{ directory: link.directory, leaseMs: config.jobTimes.leaseMs },
   });
   const { logs } = tasks;
   exposeDispatchMetrics(registry, () => link.stats());

@@ -1,4 +1,3 @@
-import type { JobFigures } from "@heddle/client/cluster";
 import { Heddle } from "@heddle/client/heddle";
 import type {
   DryRun,
@@ -12,7 +11,6 @@ import type {
 import { afterAll, beforeAll, describe, expect, expectTypeOf, it } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
 import type { viewExplanation } from "../jobs/explanation-view.ts";
-import type { jobFigures } from "../jobs/job-figures.ts";
 import type { viewJob, viewWholeJob } from "../jobs/job-view.ts";
 import type { dryRun, SubmittedJob as ToldJob } from "../jobs/submission.ts";
 import type { ModelView } from "../models/model-view.ts";
@@ -60,7 +58,6 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
   "cluster.status": ["GET /api/v1/cluster/status", ({ cluster }) => cluster.status()],
   "cluster.metrics": ["GET /api/v1/cluster/metrics", ({ cluster }) => cluster.metrics()],
   "cluster.resources": ["GET /api/v1/cluster/resources", ({ cluster }) => cluster.resources()],
-  "cluster.jobs": ["GET /api/v1/cluster/jobs", ({ cluster }) => cluster.jobs()],
   "models.list": ["GET /api/v1/models", ({ models }) => models.list()],
   "models.get": ["GET /api/v1/models/:id", ({ models }) => models.get("a b")],
 };
@@ -139,7 +136,6 @@ describe("the client library and the table of routes", () => {
     expectTypeOf<ToldJob>().toExtend<SubmittedJob>();
     expectTypeOf<WorkerView>().toExtend<Loose<Worker>>();
     expectTypeOf<ModelView>().toExtend<Model>();
-    expectTypeOf<ReturnType<typeof jobFigures>>().toExtend<JobFigures>();
   });
 });
 

@@ -19,7 +19,7 @@ export interface ClusterLinkOptions {
   readonly control: ControlPlane;
   readonly logger: NodeLog;
   /** Hears what heartbeats say of running tasks. */
-  readonly onTaskProgress?: ((status: TaskStatus__Output) => void) | undefined;
+  readonly progress?: { take(status: TaskStatus__Output): void } | undefined;
   /** How often nodes report; 1,000 where absent. */
   readonly heartbeatIntervalMs?: number | undefined;
   /** Calls that may wait per deployment (1,024), and for how long (30 s; while it loads 60 s). */
@@ -54,7 +54,7 @@ export function startClusterLink(options: ClusterLinkOptions): ClusterLink {
     masterId,
     credentials,
     heartbeatIntervalMs,
-    onTaskProgress: options.onTaskProgress,
+    progress: options.progress,
     clock,
     log: logger,
   });

@@ -31,7 +31,7 @@ export interface RegistryOptions {
   readonly credentials: NodeCredentials;
   readonly heartbeatIntervalMs: number;
   /** Hears what heartbeats say of running tasks. */
-  readonly onTaskProgress?: ((status: TaskStatus__Output) => void) | undefined;
+  readonly progress?: { take(status: TaskStatus__Output): void } | undefined;
   readonly clock: Clock;
   readonly log: NodeLog;
 }
@@ -194,8 +194,7 @@ export class NodeRegistry implements NodeDirectory {
   #onHeartbeat(node: AttachedNode, heartbeat: NonNullable<NodeReport__Output["heartbeat"]>): void {
     node.onHeartbeat(heartbeat, this.#options.clock.monotonicMs());
     this.#index.update(node);
-    const { onTaskProgress } = this.#options;
-    if (onTaskProgress) for (const status of heartbeat.tasks) onTaskProgress(status);
+    for (const status of heartbeat.tasks) this.#options.progress?.take(status);
     this.#changed("nodes");
   }
 

@@ -1,3 +1,4 @@
+import type { ClusterMetricsReply } from "@heddle/contracts/cluster";
 import { jobId } from "@heddle/control/jobs/testing/specs";
 import { afterEach, beforeEach, describe, expect, it, test } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
@@ -267,16 +268,33 @@ test("queues and projects are set, shown and kept to", async () => {
   expect((await api.call("PUT", "/projects/p", { weight: 0 })).status).toBe(400);
 });
 
-test("the cluster's figures of jobs count states, reasons, idle and broken GPUs, and GPU-hours", async () => {
+test("the cluster's metrics tell of jobs: states, reasons, waits, idle and broken GPUs, GPU-hours", async () => {
   await api.run(await api.submit({ project: "p", resources: { gpu_count: 0.5 } }));
   const id = await api.submit({ name: "big", tasks: 1, resources: { gpu_count: 4 } });
   await api.reached(id, "pending");
-  const { body } = await api.call("GET", "/cluster/jobs");
-  expect(body).toMatchObject({
-    jobs: { running: 1, pending: 1 },
+  await api.propose({ type: "node.quarantine", nodeId: "a", device: 3, why: "Xid 79" });
+  const { body } = await api.call("GET", "/cluster/metrics");
+  const { jobs } = body as unknown as ClusterMetricsReply;
+  expect(jobs).toMatchObject({
+    by_state: { running: 1, pending: 1 },
     pending_by_reason: { InsufficientGpu: 1 },
-    gpus: { total: 4, held: 0.5, idle_percent: 87.5, fragmentation_percent: 14.29 },
-    scheduler: { starts: 1, admission_ms: { p99: expect.any(Number) } },
+    gpus: { total: 3, held: 0.5, quarantined: 1, idle_percent: 83.33, fragmentation_percent: 20 },
+    scheduler: { starts: 1, round_ms: { p99: expect.any(Number) } },
+    admission_ms: { p50: expect.any(Number), p99: expect.any(Number) },
+    start_ms: { p99: expect.any(Number) },
     gpu_hours: { p: expect.any(Number) },
   });
+  const metrics = await (await fetch(`${api.master.url}/metrics`)).text();
+  for (const line of [
+    'heddle_cluster_jobs{state="running"} 1',
+    'heddle_cluster_jobs_pending{reason="InsufficientGpu"} 1',
+    `heddle_cluster_job_admission_seconds{quantile="0.99"} ${jobs.admission_ms.p99! / 1_000}`,
+    `heddle_cluster_job_start_seconds{quantile="0.5"} ${jobs.start_ms.p50! / 1_000}`,
+    'heddle_cluster_job_gpus{kind="quarantined"} 1',
+    "heddle_cluster_gpu_idle_percent 83.33",
+    "heddle_cluster_gpu_fragmentation_percent 20",
+  ]) {
+    expect(metrics).toContain(line);
+  }
+  expect(metrics).toMatch(/^heddle_cluster_project_gpu_hours\{project="p"\} \d/m);
 });
