@@ -4,6 +4,7 @@ import type {
   ClusterStatusReply,
 } from "@heddle/contracts/cluster";
 import type { CallOptions, Transport } from "./transport.ts";
+import type { Route } from "./views.ts";
 
 /** The cluster as a whole: `heddle.cluster`. */
 export class Cluster {
@@ -26,5 +27,11 @@ export class Cluster {
   /** What each node offers and what is in use, and the sums. */
   resources({ signal }: CallOptions = {}): Promise<ClusterResourcesReply> {
     return this.#transport.json({ method: "GET", path: "/cluster/resources", signal });
+  }
+
+  /** Every route of the cluster, and the permission that each needs. */
+  async endpoints({ signal }: CallOptions = {}): Promise<readonly Route[]> {
+    const request = { method: "GET", path: "/endpoints", signal } as const;
+    return (await this.#transport.json<{ data: readonly Route[] }>(request)).data;
   }
 }
