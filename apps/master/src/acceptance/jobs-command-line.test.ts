@@ -204,7 +204,16 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     const wrongKey = `${cluster.masters.adminKey.slice(0, -1)}x`;
     expect((await heddle(["--api-key", wrongKey, "jobs", "list"])).code).toBe(4);
     await heddle(["queues", "set", "full", "--max-length", "0"]);
-    const over = await heddle(["jobs", "submit", "--name", "x", "--command", "true", "--queue", "full"]);
+    const over = await heddle([
+      "jobs",
+      "submit",
+      "--name",
+      "x",
+      "--command",
+      "true",
+      "--queue",
+      "full",
+    ]);
     expect(over).toMatchObject({ code: 6, stderr: /full holds 0 jobs.*bound is 0/ });
     const nobody = await heddle(["--endpoint", "http://127.0.0.1:9", "jobs", "list"]);
     expect(nobody).toMatchObject({ code: 7, stdout: "" });

@@ -36,7 +36,7 @@ describe("POST /jobs", () => {
   });
 
   it.each([
-    ["an unknown field", { colour: "red" }, 400, "#"],
+    ["an unknown field", { colour: "red" }, 400, "#/colour"],
     ["a bad resource", { resources: { gpu_count: -1 } }, 400, "#/resources/gpu_count"],
     ["nothing to run", { command: undefined }, 422, "#/command"],
     [
@@ -76,6 +76,22 @@ describe("POST /jobs", () => {
     expect(refused.body?.detail).toContain(`${b} -> ${a} -> ${b}`);
     const twice = await api.call("POST", "/jobs", spec);
     expect(twice.status).toBe(409);
+  });
+
+  it("refuses a query that it does not know: a misspelt dry_run submits nothing", async () => {
+    const reply = await api.call("POST", "/jobs?dryrun=true", { name: "n", command: "x" });
+    expect(reply.status).toBe(400);
+    expect(reply.body?.errors).toMatchObject([{ pointer: "#/dryrun", code: "invalid_value" }]);
+    expect((await api.call("GET", "/jobs?name=n")).body?.data).toEqual([]);
+    for (const [query, pointer] of [
+      ["state=foo", "#/state/0"],
+      ["bogus=1", "#/bogus"],
+      ["since=yesterday", "#/since"],
+    ] as const) {
+      const refused = await api.call("GET", `/jobs?${query}`);
+      expect(refused.status, query).toBe(400);
+      expect(refused.body?.errors, query).toMatchObject([{ pointer, code: "invalid_value" }]);
+    }
   });
 
   it("says with dry_run where the job would go or why it would wait, and changes nothing", async () => {

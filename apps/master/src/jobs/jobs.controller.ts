@@ -37,8 +37,10 @@ export class JobsController {
   async submit(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
-    @Query("dry_run") dry: unknown,
+    @Query() { dry_run: dry, ...others }: Record<string, unknown>,
   ) {
+    // A misspelt `dry_run` must not submit the job.
+    refuseOthers(others);
     if (isTrue(dry, "dry_run")) {
       reply.code(200);
       return this.#jobs.dryRun(parseJsonBody(request.body as Buffer));
@@ -128,6 +130,13 @@ function waitMsOf(given: unknown): number {
   if (seconds >= 0 && seconds <= MAX_WAIT_SECONDS) return seconds * 1_000;
   const message = `Invalid value for 'wait': expected 0 to ${MAX_WAIT_SECONDS} seconds.`;
   throw new AppError("invalid_value", message, { param: "wait" });
+}
+
+function refuseOthers(query: Record<string, unknown>): void {
+  const [param] = Object.keys(query);
+  if (param === undefined) return;
+  const message = `There is no parameter '${param}' here, only 'dry_run'.`;
+  throw new AppError("invalid_value", message, { param });
 }
 
 function isTrue(given: unknown, param: string): boolean {

@@ -2,9 +2,20 @@ import { AppError } from "@heddle/base/errors";
 import { drainWorkerRequest } from "@heddle/contracts/jobs";
 import { validate } from "@heddle/contracts/validation";
 import type { JobsCommand } from "@heddle/control/jobs/commands";
-import { Controller, Get, HttpCode, Inject, Param, Post, Req, Res } from "@nestjs/common";
+import {
+  Controller,
+  Get,
+  HttpCode,
+  Inject,
+  Param,
+  Post,
+  Req,
+  Res,
+  UseInterceptors,
+} from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { type CallerRequest, Permit } from "../http/access.ts";
+import { Consistency } from "../http/consistency.ts";
 import { IdempotentChanges } from "../http/idempotent-changes.ts";
 import { parseJsonBody } from "../http/json-body.ts";
 import { CONTROL_PLANE, type ControlPlane, NODE_DIRECTORY, type NodeDirectory } from "../ports.ts";
@@ -28,6 +39,7 @@ export class WorkersController {
   }
 
   @Get()
+  @UseInterceptors(Consistency)
   @Permit("cluster:read", "Lists the nodes: those attached to this master, and those of jobs.")
   list() {
     const attached = new Map(this.#directory.nodes().map((node) => [node.id, node]));
@@ -37,6 +49,7 @@ export class WorkersController {
   }
 
   @Get(":id")
+  @UseInterceptors(Consistency)
   @Permit("cluster:read", "Shows one node.")
   get(@Param("id") id: string): WorkerView {
     const node = this.#directory.nodes().find((candidate) => candidate.id === id);
