@@ -16,7 +16,25 @@ export interface JobAnswer {
   readonly state: string;
   readonly attempt: number;
   readonly failure: { readonly reason: string; readonly message: string } | null;
+  readonly failures: number;
+  readonly losses: number;
+  readonly task_list: readonly {
+    readonly node_name: string;
+    readonly devices: readonly number[];
+  }[];
+  readonly explanation: { readonly blockers: readonly { readonly reason: string }[] } | null;
   readonly progress: { readonly step: number | null } | null;
+}
+
+/** What GET /api/v1/workers tells of each, as far as these tests look. */
+export interface WorkerAnswer {
+  readonly id: string;
+  readonly name: string;
+  readonly jobs: {
+    readonly state: string;
+    readonly quarantined: readonly { readonly device: number; readonly why: string }[];
+    readonly tasks: readonly { readonly job_id: string }[];
+  } | null;
 }
 
 interface Followed {
@@ -76,6 +94,39 @@ export class JobCluster {
     child.kill("SIGCONT");
     child.kill(signal);
     await exited;
+  }
+
+  /** The data directory of a worker. */
+  dataDirectory(name: string): string {
+    return join(this.masters.folder, name);
+  }
+
+  /** A call to any master, and the JSON of its answer; throws where it is refused. */
+  async call<T>(
+    method: "GET" | "POST" | "PUT" | "DELETE",
+    path: string,
+    body?: unknown,
+  ): Promise<T> {
+    const reply = await this.masters.request(this.#any(), method, `/api/v1${path}`, body);
+    const text = await reply.text();
+    if (!reply.ok) throw new Error(`${method} ${path}: ${reply.status}: ${text}`);
+    return JSON.parse(text) as T;
+  }
+
+  /** What the masters know of a worker, by its name. */
+  async worker(name: string): Promise<WorkerAnswer> {
+    const { data } = await this.call<{ data: WorkerAnswer[] }>("GET", "/workers");
+    const worker = data.find((each) => each.name === name);
+    if (!worker) throw new Error(`there is no worker ${name}`);
+    return worker;
+  }
+
+  /** Waits until the worker takes jobs. */
+  async takesJobs(name: string): Promise<void> {
+    await eventually(`${name} takes jobs`, async () => {
+      const worker = await this.worker(name).catch(() => undefined);
+      return worker?.jobs?.state === "ready";
+    });
   }
 
   /** Submits a job and returns its id. */

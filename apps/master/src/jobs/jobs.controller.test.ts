@@ -1,4 +1,5 @@
 import type { ClusterMetricsReply } from "@heddle/contracts/cluster";
+import { taskKey } from "@heddle/control/jobs/records";
 import { jobId } from "@heddle/control/jobs/testing/specs";
 import { afterEach, beforeEach, describe, expect, it, test } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
@@ -259,6 +260,21 @@ test("a drained worker's job moves to another, and a resumed worker takes work a
   expect((await api.call("POST", "/workers/a/drain")).status).toBe(202);
   expect((await api.call("POST", "/workers/a/resume")).body).toMatchObject({ status: "ready" });
   expect((await api.call("POST", "/workers/x/drain")).status).toBe(404);
+});
+
+test("a device that ends a task is taken out in the same entry: the next attempt has another", async () => {
+  const id = await api.submit();
+  await api.run(id);
+  const { state } = api.master.control;
+  const task = state.tasks.get(taskKey(id, 1, 0))!;
+  const [device = -1] = task.devices;
+  const exit = { reason: "GpuFault", message: "GPU 0 of a: Xid 79", endedAtMs: Date.now() };
+  const report = { jobId: id, attempt: 1, rank: 0, phase: "exited", exit, sickDevices: [device] };
+  await api.propose({ type: "tasks.report", nodeId: "a", reports: [report] });
+  expect(state.nodes.get("a")?.quarantined).toMatchObject([{ device, why: exit.message }]);
+  await api.reached(id, "scheduled");
+  expect(state.tasks.get(taskKey(id, 2, 0))?.devices).not.toContain(device);
+  expect(state.jobs.get(id)).toMatchObject({ losses: 1, failures: 0 });
 });
 
 test("queues and projects are set, shown and kept to", async () => {

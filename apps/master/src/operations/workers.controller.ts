@@ -78,15 +78,24 @@ export class WorkersController {
 
   @Post(":id/resume")
   @HttpCode(202)
-  @Permit("cluster:admin", "Ends a drain: the node takes work again.")
+  @Permit(
+    "cluster:admin",
+    "Ends a drain, and takes devices back that are well: it takes work again.",
+  )
   resume(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("id") nodeId: string,
   ): Promise<WorkerView> {
     return this.#change(request, reply, nodeId, () => {
-      return { type: "node.resume", atMs: Date.now(), nodeId };
+      return { type: "node.resume", atMs: Date.now(), nodeId, wellDevices: this.#well(nodeId) };
     });
+  }
+
+  /** Devices of the node that its worker does not call sick; none of one that is not attached. */
+  #well(nodeId: string): readonly number[] {
+    const node = this.#directory.nodes().find(({ id }) => id === nodeId);
+    return (node?.gpus ?? []).filter(({ fault }) => fault === "").map(({ index }) => index);
   }
 
   #change(

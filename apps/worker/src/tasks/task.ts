@@ -363,7 +363,9 @@ export class Task {
         : judge(end, lastLines, verdict);
     const { exitCode, signal = "" } = end;
     const endedUnixMs = Date.now();
-    this.#exit = { exitCode, signal, reason, message, lastLines, endedUnixMs, asked };
+    const sickDevices = [...(verdict?.sickDevices ?? [])];
+    const how = { exitCode, signal, reason, message, sickDevices };
+    this.#exit = { ...how, lastLines, endedUnixMs, asked };
     this.#phase = "exited";
     await this.#remember();
     this.#around.onChange("phase");
