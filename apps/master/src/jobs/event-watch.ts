@@ -66,7 +66,9 @@ export class EventWatch {
     after: Position | undefined,
     jobId: string | undefined,
   ): void {
-    if (after === undefined || !this.#control.jobs.events.isCompacted(after)) return;
+    // Position 0.0 asks for what is kept, from wherever that begins.
+    if (after === undefined || after.index === 0) return;
+    if (!this.#control.jobs.events.isCompacted(after)) return;
     const list = jobId === undefined ? "/api/v1/jobs" : `/api/v1/jobs/${jobId}`;
     reply.header("link", `<${list}>; rel="collection"`);
     const message = `The events after ${positionText(after)} are no longer kept. Read ${list}, and watch from now on.`;
