@@ -114,6 +114,8 @@ export class Task {
   /** Takes its place: the directory is there and a port is held. */
   async lease(): Promise<void> {
     await mkdir(this.#around.checkpointDirectory, { recursive: true, mode: 0o700 });
+    const { algorithm, config } = this.plan.spec;
+    if (algorithm !== "") await this.directory.writeConfig(config);
     this.#port = await PortReservation.take(this.#around.host);
     this.#rendezvous = this.#port.address;
     await this.#remember();
@@ -229,6 +231,7 @@ export class Task {
       peers,
       checkpointDirectory,
       progressFile: directory.progress,
+      configFile: directory.config,
       gpus: this.#around.gpus(),
       own: process.env,
     });
