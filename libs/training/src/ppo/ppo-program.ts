@@ -70,7 +70,11 @@ export function policyForward(policy: PolicyShape, batch: number): Executable {
 }
 
 /** The trained policy alone, its parameters within: `observation` in, `head` and `value` out. */
-export function policyModel(policy: PolicyShape, parameters: Parameters, batch: number): Executable {
+export function policyModel(
+  policy: PolicyShape,
+  parameters: Parameters,
+  batch: number,
+): Executable {
   const graph = new Graph();
   const observation: TensorSpec = {
     name: "observation",
