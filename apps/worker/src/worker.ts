@@ -100,9 +100,7 @@ export async function startWorker(
         log,
       }),
   );
-  machine.onFault((gpu) => {
-    log.error({ gpu: gpu.index, simulated: gpu.simulated, fault: gpu.fault }, "a GPU is sick");
-    tasks.onGpuFault(gpu);
+  endTasksOnFaults(machine, tasks, log, () => {
     for (const attachment of attachments) attachment.report();
   });
   const close = async (drainMs: number) => {
@@ -118,6 +116,20 @@ export async function startWorker(
     credentials.close();
   };
   return { nodeId, address: advertised, close };
+}
+
+/** A sick GPU ends the tasks that hold it, and the masters hear of it at once. */
+function endTasksOnFaults(
+  machine: Machine,
+  tasks: TaskService,
+  log: NodeLog,
+  report: () => void,
+): void {
+  machine.onFault((gpu) => {
+    log.error({ gpu: gpu.index, simulated: gpu.simulated, fault: gpu.fault }, "a GPU is sick");
+    tasks.onGpuFault(gpu);
+    report();
+  });
 }
 
 /** The ports, through which weights may come from what jobs have left. */
