@@ -5,6 +5,14 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
+import { toAppError } from "@heddle/base/errors";
+import type { ShardId, ShardId__Output } from "@heddle/contracts/generated/heddle/v1/ShardId";
+import type {
+  ShardStatus,
+  ShardStatus__Output,
+} from "@heddle/contracts/generated/heddle/v1/ShardStatus";
+import { Peer } from "@heddle/rpc/peer";
+import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ProcessCluster } from "../../test/process-cluster.ts";
 
@@ -41,7 +49,11 @@ interface Job {
   readonly training: {
     readonly backend: string | null;
     readonly device: string | null;
-    readonly shards: readonly { readonly name: string; readonly state: string }[];
+    readonly shards: readonly {
+      readonly name: string;
+      readonly address: string;
+      readonly state: string;
+    }[];
   };
   readonly model: { readonly state: string; readonly message: string | null } | null;
 }
@@ -214,6 +226,37 @@ async function cancel(id: string): Promise<void> {
   await cluster.request("DELETE", `/api/v1/jobs/${id}`);
   await until(id, "it is cancelled", ({ state }) => state === "cancelled");
 }
+
+test("the shards of a job that was cancelled are freed on their server", async () => {
+  const id = await submit({ name: "freed", ...long });
+  const { training } = await until(id, "it runs", ({ state, progress }) => {
+    return state === "running" && progress !== null;
+  });
+  const address = training.shards[0]?.address ?? "";
+  expect(await shardFault(address, id)).toBeUndefined();
+  await cancel(id);
+  const isFreed = async () => (await shardFault(address, id)) !== undefined;
+  await cluster.until(isFreed, "the server has no such shard", 30_000);
+});
+
+/** With what the server refuses to tell of the job's first shard; undefined where it tells. */
+async function shardFault(address: string, jobId: string): Promise<string | undefined> {
+  const clusterToken = readFileSync(join(cluster.data, "token"), "utf8").trim();
+  const peer = new Peer(address, { clusterToken }, "parameter-server");
+  try {
+    await peer.unary(statusMethod, { jobId, attempt: 1, shard: 0 }, { deadlineMs: 10_000 });
+    return undefined;
+  } catch (error) {
+    return toAppError(error).code;
+  } finally {
+    peer.close();
+  }
+}
+
+const statusMethod = method<ShardId, ShardId__Output, ShardStatus, ShardStatus__Output>(
+  parameterShardsService,
+  "Status",
+);
 
 test("suspended, a job checkpoints; resumed, its next attempt goes on from there", async () => {
   const id = await submit({ name: "suspended", ...long });
