@@ -241,22 +241,26 @@ async function cancel(id: string): Promise<void> {
 
 test("the shards of a job that was cancelled are freed on their server", async () => {
   const id = await submit({ name: "freed", ...long });
-  const { training } = await until(id, "it runs", ({ state, progress }) => {
+  const { training, attempt } = await until(id, "it runs", ({ state, progress }) => {
     return state === "running" && progress !== null;
   });
   const address = training.shards[0]?.address ?? "";
-  expect(await shardFault(address, id)).toBeUndefined();
+  expect(await shardFault(address, id, attempt)).toBeUndefined();
   await cancel(id);
-  const isFreed = async () => (await shardFault(address, id)) !== undefined;
+  const isFreed = async () => (await shardFault(address, id, attempt)) !== undefined;
   await cluster.until(isFreed, "the server has no such shard", 30_000);
 });
 
 /** With what the server refuses to tell of the job's first shard; undefined where it tells. */
-async function shardFault(address: string, jobId: string): Promise<string | undefined> {
+async function shardFault(
+  address: string,
+  jobId: string,
+  attempt: number,
+): Promise<string | undefined> {
   const clusterToken = readFileSync(join(cluster.data, "token"), "utf8").trim();
   const peer = new Peer(address, { clusterToken }, "parameter-server");
   try {
-    await peer.unary(statusMethod, { jobId, attempt: 1, shard: 0 }, { deadlineMs: 10_000 });
+    await peer.unary(statusMethod, { jobId, attempt, shard: 0 }, { deadlineMs: 10_000 });
     return undefined;
   } catch (error) {
     return toAppError(error).code;
