@@ -138,7 +138,10 @@ describe("a parameter server", () => {
     expect(await health(grpc)).toBe("SERVING");
     server.child.kill("SIGTERM");
     expect(await server.ended).toEqual([0, null]);
-    await until(async () => (await master.nodes()).length === 0, "it has left");
+    await until(
+      async () => (await master.nodes()).every((node) => !node["attached"]),
+      "it has left",
+    );
   });
 
   it("finds its master again after a kill -9, under the same id", async () => {
