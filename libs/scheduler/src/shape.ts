@@ -27,6 +27,11 @@ export class ShapeTable {
     this.#eligibility = new Eligibility(nodes);
   }
 
+  /** Requests known so far. */
+  get size(): number {
+    return this.#byRequest.size;
+  }
+
   of(request: TaskRequest): Shape {
     const known = this.#byRequest.get(request);
     if (known) return known;

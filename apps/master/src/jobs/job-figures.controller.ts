@@ -21,7 +21,8 @@ export class JobFiguresController {
   figures() {
     const { state, jobs } = this.#control;
     const blockers = this.#plans.allBlockers();
-    const { rounds } = this.#plans;
-    return jobFigures(state, jobs, { blockers, rounds: rounds.figures(), nowMs: Date.now() });
+    const rounds = this.#plans.rounds.figures();
+    const refusals = this.#plans.refusals.counts();
+    return jobFigures(state, jobs, { blockers, rounds, refusals, nowMs: Date.now() });
   }
 }

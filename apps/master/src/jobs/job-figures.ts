@@ -11,6 +11,8 @@ export interface JobFiguresInput {
   /** By job, what holds it back. */
   readonly blockers: ReadonlyMap<string, readonly Blocker[]>;
   readonly rounds: ReturnType<RoundFigures["figures"]>;
+  /** By why, what apply refused of this master's plans. */
+  readonly refusals: Readonly<Record<string, number>>;
   readonly nowMs: number;
 }
 
@@ -25,6 +27,7 @@ export function jobFigures(state: JobsState, index: JobIndex, input: JobFiguresI
       rounds: rounds.rounds,
       starts: rounds.starts,
       round_ms: { p50: rounds.roundP50Ms, p99: rounds.roundP99Ms },
+      refused: input.refusals,
       admission_ms: { p50: rounds.admissionP50Ms, p99: rounds.admissionP99Ms },
     },
     gpu_hours: Object.fromEntries(

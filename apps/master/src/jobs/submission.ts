@@ -5,7 +5,6 @@ import { queuedFrom } from "@heddle/control/jobs/scheduling-input";
 import { specFaults } from "@heddle/control/jobs/spec-faults";
 import { checkSubmission } from "@heddle/control/jobs/submission";
 import { fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
-import { neverFits } from "@heddle/scheduler/explain";
 import { refusalError } from "../control/propose.ts";
 import type { RequestedChange } from "../http/idempotent-changes.ts";
 import type { ControlPlane } from "../ports.ts";
@@ -54,8 +53,7 @@ export function dryRun(control: ControlPlane, plans: PlanBook, body: unknown) {
   const { waitingFor } = checked;
   const job = { id: jobId, project, queue, tasks, submittedAtMs: Date.now(), waitingFor };
   const queued = queuedFrom(spec, job, taskRequest(spec, tasks));
-  const never = neverFits(plans.view.input, queued);
-  const { plan, explanation } = plans.tryOut(queued);
+  const { plan, explanation, neverFits: never } = plans.tryOut(queued);
   const start = plan.starts.find((planned) => planned.jobId === jobId);
   const fits = start ? "would_start" : "would_wait";
   return {

@@ -52,8 +52,10 @@ export interface CommitPlanCommand {
   readonly type: "plan.commit";
   readonly atMs: number;
   readonly basedOnIndex: number;
-  /** CPU handed out per CPU present. */
+  /** CPU and memory handed out, in multiples of what is present. */
   readonly overcommitRatio: number;
+  /** The cluster's limits, by which quotas are checked again; absent in logs of earlier versions. */
+  readonly limits?: PlanLimits | undefined;
   /** How long the workers may take to acknowledge their leases. */
   readonly acknowledgeMs: number;
   /** Accepted jobs whose quota and dependencies were looked at. */
@@ -64,6 +66,11 @@ export interface CommitPlanCommand {
   /** Running jobs past their bound. */
   readonly expired: readonly string[];
   readonly promise?: { readonly jobId: string; readonly startAtMs: number } | undefined;
+}
+
+export interface PlanLimits {
+  readonly jobTimeoutMs: number;
+  readonly maxConcurrentJobs: number;
 }
 
 export interface PlannedStart {

@@ -4,7 +4,7 @@ import { ReplicatedControl } from "../replicated-control.ts";
 import type { JobsCommand } from "./commands.ts";
 import { isTerminal } from "./lifecycle.ts";
 import type { JobRecord, JobsState } from "./records.ts";
-import { RandomCommands } from "./testing/random-commands.ts";
+import { RANDOM_LIMITS, RandomCommands } from "./testing/random-commands.ts";
 
 const SEQUENCES = 100_000;
 const MAX_COMMANDS = 40;
@@ -43,6 +43,53 @@ function check(state: JobsState, seen: Map<string, Seen>, index: number): void {
     if (WITH_PLACES.has(job.state)) checkGang(state, job);
   }
   checkCapacity(state);
+}
+
+/** GPUs held by the project that all jobs are of, and the jobs that hold something. */
+function heldOf(state: JobsState) {
+  const holding = [...state.jobs.values()].filter(({ liveTasks }) => liveTasks > 0);
+  let gpuMilli = 0;
+  for (const { phase, devices, gpuMilli: each } of state.tasks.values()) {
+    if (phase !== "exited") gpuMilli += devices.length * each;
+  }
+  for (const { serving } of state.nodes.values()) {
+    for (const { devices } of serving) gpuMilli += 1_000 * devices.length;
+  }
+  return { gpuMilli, jobs: holding.length };
+}
+
+/** GPU-hours used, and those that what runs may still use up to its bound. */
+function committedHours(state: JobsState, atMs: number): number {
+  const { usage } = state.projects.get("default")!;
+  let milliMs = usage.windowGpuMilliMs + usage.heldGpuMilli * (atMs - usage.asOfMs);
+  const leftMs = (sinceMs: number) => Math.max(0, sinceMs + RANDOM_LIMITS.jobTimeoutMs - atMs);
+  for (const { phase, devices, gpuMilli, jobId } of state.tasks.values()) {
+    if (phase === "exited") continue;
+    const { startedAtMs, sinceMs } = state.jobs.get(jobId)!;
+    milliMs += devices.length * gpuMilli * leftMs(startedAtMs ?? sinceMs);
+  }
+  for (const { serving, joinedAtMs } of state.nodes.values()) {
+    for (const { devices } of serving) milliMs += 1_000 * devices.length * leftMs(joinedAtMs);
+  }
+  return milliMs / 3.6e9;
+}
+
+/** Where a plan has started something, every quota and limit holds, whatever the plan said. */
+function checkQuota(state: JobsState, plan: JobsCommand, before: ReturnType<typeof heldOf>): void {
+  if (plan.type !== "plan.commit") return;
+  const held = heldOf(state);
+  if (held.jobs > before.jobs && held.jobs > RANDOM_LIMITS.maxConcurrentJobs) {
+    throw new Error(`${held.jobs} jobs run`);
+  }
+  const { gpuMilli, gpuHours } = state.projects.get("default")?.quota ?? {};
+  if (held.gpuMilli === before.gpuMilli) return;
+  if (gpuMilli !== undefined && held.gpuMilli > gpuMilli) {
+    throw new Error(`${held.gpuMilli} of ${gpuMilli} GPU thousandths are held`);
+  }
+  const committed = committedHours(state, plan.atMs);
+  if (gpuHours !== undefined && committed > gpuHours + 1e-6) {
+    throw new Error(`${committed} of ${gpuHours} GPU-hours are committed`);
+  }
 }
 
 function liveTasks(state: JobsState) {
@@ -100,8 +147,10 @@ async function runSequence(seed: number): Promise<void> {
     // As JSON, as it is in the log.
     const command = JSON.parse(JSON.stringify(commands.next())) as JobsCommand;
     log.push(command);
+    const held = heldOf(control.state);
     control.apply({ type: "control", command }, index);
     check(control.state, seen, index);
+    checkQuota(control.state, command, held);
     if (seed % 10 === 0 && index === cut) snapshot = [...control.snapshot()];
   }
   for (const { what } of control.state.events.values()) {

@@ -62,8 +62,9 @@ function forgetLostNode({ state, index }: Change): boolean {
     if (!oldest || (node.lostAtMs ?? 0) < (oldest.lostAtMs ?? 0)) oldest = node;
   }
   if (!oldest) return false;
-  index.capacity.removeNode(oldest.offer.id);
-  return state.nodes.delete(oldest.offer.id);
+  state.nodes.delete(oldest.offer.id);
+  index.dropNode(oldest);
+  return true;
 }
 
 /** Jobs that wait and leave the number of their tasks to the cluster follow its nodes. */

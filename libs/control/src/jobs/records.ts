@@ -266,6 +266,8 @@ export interface JobsState {
   readonly queues: Map<string, QueueRecord>;
   /** By position, oldest first. */
   readonly events: Map<string, EventRecord>;
+  /** By name, for reading only: other commands change them. */
+  readonly settings: ReadonlyMap<string, { readonly value: number }>;
 }
 
 /** The key of a task in `tasks`. */

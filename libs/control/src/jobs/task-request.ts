@@ -8,6 +8,9 @@ const WHOLE_DEVICE_MILLI = 1_000;
 /** Tasks of a job at most, as in the contract. */
 const MAX_TASKS = 4_096;
 
+/** Whose quota the replicas of deployed models count against. */
+export const SERVING_PROJECT = "default";
+
 /** The label under which the scheduler finds the nodes that can run a job at all. */
 const EXECUTOR_LABEL = "heddle/executor-";
 

@@ -1,7 +1,7 @@
 import type { Random } from "@heddle/base/random";
 import type { JobsCommand, PlannedStart, TaskReportEntry } from "../commands.ts";
-import { missingRanks, RECOVERY_SUFFIX } from "../plan-commit.ts";
 import { type JobRecord, type JobsState, type TaskRecord, taskKey } from "../records.ts";
+import { missingRanks, RECOVERY_SUFFIX } from "../recovery.ts";
 import { jobId, jobSpec, nodeOffer } from "./specs.ts";
 
 const NODES = ["a", "b"];
@@ -14,6 +14,8 @@ const PHASES = [
   "stopping",
   "exited",
 ] as const;
+/** The cluster's limits in all drawn plans. */
+export const RANDOM_LIMITS = { jobTimeoutMs: 3_600_000, maxConcurrentJobs: 4 };
 const REASONS = ["ExitCode", "Hang", "GpuFault", "NodeLost", "CheckpointCorrupt"] as const;
 
 /**
@@ -40,6 +42,8 @@ export class RandomCommands {
     if (draw < 76) return this.#report();
     if (draw < 85) return this.#request();
     if (draw < 92) return this.#nodeCommand();
+    if (draw < 94) return this.#setQuota();
+    if (draw < 95) return this.#serve();
     return { type: "clock.tick", atMs: this.#atMs };
   }
 
@@ -75,6 +79,7 @@ export class RandomCommands {
       atMs: this.#atMs,
       basedOnIndex: 0,
       overcommitRatio: 1,
+      limits: RANDOM_LIMITS,
       acknowledgeMs: 10_000,
       admitted: jobs.map(({ id }) => id),
       unsatisfiable: some(40).map((id) => ({ jobId: id, message: "never" })),
@@ -83,6 +88,22 @@ export class RandomCommands {
       expired: some(60),
       promise: this.#below(4) === 0 ? { jobId: forJobId, startAtMs: this.#atMs + 5 } : undefined,
     };
+  }
+
+  /** Bounds that some starts pass and some do not; now and then below what is held. */
+  #setQuota(): JobsCommand {
+    const quota = {
+      gpuMilli: this.#below(2) === 0 ? 1_000 * this.#below(9) : undefined,
+      gpuHours: this.#below(2) === 0 ? this.#below(12) : undefined,
+      queueLength: this.#below(3) === 0 ? this.#below(4) : undefined,
+    };
+    return { type: "project.set", atMs: this.#atMs, name: "default", weight: 1, quota };
+  }
+
+  #serve(): JobsCommand {
+    const devices = this.#below(2) === 0 ? [] : [this.#below(3)];
+    const serving = devices.length === 0 ? [] : [{ deployment: "m", devices }];
+    return { type: "node.update", atMs: this.#atMs, nodeId: this.#pick(NODES), serving };
   }
 
   /** Places drawn blindly: most are refused when the nodes are full. */
