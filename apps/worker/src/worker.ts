@@ -24,6 +24,7 @@ import { InferenceSession } from "./inference-session.ts";
 import { ModelsController, PULL_WEIGHTS, REPLICAS } from "./models.controller.ts";
 import type { WorkerOffer } from "./offer-flags.ts";
 import { ReplicaSet } from "./replica-set.ts";
+import { withSimulatedGpus } from "./simulated-device.ts";
 import { TaskService } from "./tasks/task-service.ts";
 
 export interface WorkerOptions extends NodeFlags, WorkerOffer {
@@ -61,7 +62,8 @@ export async function startWorker(
   const machine = new Machine(options.dataDirectory, options);
   await machine.start();
   let attachments: Attachment[] = [];
-  const replicas = new ReplicaSet(ports, options.engineDefaults, log, () => {
+  const engines = withSimulatedGpus(ports, () => machine.gpus());
+  const replicas = new ReplicaSet(engines, options.engineDefaults, log, () => {
     for (const attachment of attachments) attachment.report();
   });
   const health = new Health();

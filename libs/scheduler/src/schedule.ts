@@ -89,7 +89,8 @@ function setAside({ standing, admission }: Round): {
   const queued = new Map<string, number>();
   for (const job of [...standing.queue].sort(byAge)) {
     const position = queued.get(job.project) ?? 0;
-    queued.set(job.project, position + 1);
+    // A replica that needs a place takes none of a queue.
+    if (job.kind === "training") queued.set(job.project, position + 1);
     const blockers = admission.waiting(job, position, standing.nowMs);
     if (blockers.length === 0) eligible.push(job);
     else waiting.push({ jobId: job.id, blockers });

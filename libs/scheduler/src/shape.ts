@@ -21,15 +21,15 @@ export interface Shape {
 export class ShapeTable {
   readonly #eligibility: Eligibility;
   readonly #byKey = new Map<string, Shape>();
-  readonly #byRequest = new Map<TaskRequest, Shape>();
+  readonly #byRequest = new WeakMap<TaskRequest, Shape>();
 
   constructor(nodes: readonly NodeSnapshot[]) {
     this.#eligibility = new Eligibility(nodes);
   }
 
-  /** Requests known so far. */
+  /** Shapes known so far. */
   get size(): number {
-    return this.#byRequest.size;
+    return this.#byKey.size;
   }
 
   of(request: TaskRequest): Shape {

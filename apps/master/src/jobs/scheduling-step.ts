@@ -2,6 +2,7 @@ import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import type { CommitPlanCommand } from "@heddle/control/jobs/commands";
 import type { SchedulingView } from "@heddle/control/jobs/live-standing";
 import { RECOVERY_SUFFIX } from "@heddle/control/jobs/recovery";
+import { claimedDeployment } from "@heddle/control/jobs/replica-claims";
 import { sharedStorageGb } from "@heddle/control/jobs/scheduling-input";
 import type { Blocker, Plan } from "@heddle/scheduler/model";
 import type { Standing } from "@heddle/scheduler/round";
@@ -105,7 +106,10 @@ function commandOf(
   rest: Pick<CommitPlanCommand, "admitted" | "unsatisfiable">,
 ): CommitPlanCommand {
   const { reservation } = plan;
-  const isOfJob = reservation && !reservation.jobId.endsWith(RECOVERY_SUFFIX);
+  const isOfJob =
+    reservation &&
+    !reservation.jobId.endsWith(RECOVERY_SUFFIX) &&
+    claimedDeployment(reservation.jobId) === undefined;
   const { overcommitRatio, jobTimeoutMs, maxConcurrentJobs } = settings;
   return {
     type: "plan.commit",

@@ -8,9 +8,12 @@ import {
   type JobRecord,
   type JobsState,
   type NodeRecord,
+  type ReplicaRecord,
+  replicaKey,
   type TaskRecord,
   taskKey,
 } from "./records.ts";
+import { servingRequest } from "./task-request.ts";
 
 /**
  * One command's work on the state: every write goes through here, which keeps the index, makes the
@@ -112,6 +115,18 @@ export class Change {
     const node = this.state.nodes.get(nodeId);
     if (node?.state !== "draining" || this.index.tasksByNode.has(nodeId)) return;
     this.putNode({ ...node, state: "drained", changedIndex: this.now.index });
+  }
+
+  /** A replica's place that was checked, and so holds its devices already. */
+  placeReplica(place: ReplicaRecord): void {
+    this.state.replicas.set(replicaKey(place), place);
+    this.index.onReplica(place, 1);
+  }
+
+  dropReplica(place: ReplicaRecord): void {
+    this.state.replicas.delete(replicaKey(place));
+    this.index.onReplica(place, -1);
+    this.index.capacity.release(servingRequest(place.devices.length), place);
   }
 
   putNode(written: NodeRecord, why?: string): void {

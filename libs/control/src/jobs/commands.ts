@@ -21,6 +21,7 @@ export type JobsCommand =
   | ReportProgressCommand
   | JoinNodeCommand
   | ServingNodeCommand
+  | ReleaseReplicaCommand
   | LoseNodesCommand
   | DrainNodeCommand
   | ResumeNodeCommand
@@ -118,12 +119,20 @@ export interface JoinNodeCommand {
   readonly offer: NodeOffer;
 }
 
-/** Which replicas of deployments hold devices of a node. */
+/** Which replicas hold devices of a node that they did not get from the scheduler. */
 export interface ServingNodeCommand {
   readonly type: "node.update";
   readonly atMs: number;
   readonly nodeId: string;
   readonly serving: readonly ServingHold[];
+}
+
+/** A replica that had its place from the scheduler is gone from the node. */
+export interface ReleaseReplicaCommand {
+  readonly type: "replica.release";
+  readonly atMs: number;
+  readonly nodeId: string;
+  readonly deployment: string;
 }
 
 export interface LoseNodesCommand {

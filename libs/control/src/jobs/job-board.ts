@@ -9,6 +9,7 @@ import {
   joinNode,
   loseNodes,
   quarantineDevice,
+  releaseReplica,
   resumeNode,
   setServing,
 } from "./node-changes.ts";
@@ -61,6 +62,7 @@ const COMMANDS: {
   "jobs.progress": reportProgress,
   "node.join": joinNode,
   "node.update": setServing,
+  "replica.release": releaseReplica,
   "node.lost": loseNodes,
   "node.drain": drainNode,
   "node.resume": resumeNode,

@@ -3,7 +3,7 @@ import type { NodeSnapshot, TaskRequest } from "@heddle/scheduler/model";
 import { EventLog } from "./event-log.ts";
 import { Holdings } from "./holdings.ts";
 import { isTerminal } from "./lifecycle.ts";
-import type { JobRecord, JobsState, NodeRecord, TaskRecord } from "./records.ts";
+import type { JobRecord, JobsState, NodeRecord, ReplicaRecord, TaskRecord } from "./records.ts";
 import { nodeLabels, SERVING_PROJECT, servingRequest, taskRequest } from "./task-request.ts";
 
 /** Who follows the index from one look to the next. */
@@ -28,6 +28,8 @@ export class JobIndex {
   readonly holdings = new Holdings();
   /** Ids of the nodes on which replicas of deployed models hold devices. */
   readonly servingNodes = new Set<string>();
+  /** By node id: the replicas that were given a place there. */
+  readonly replicasByNode = new Map<string, Set<ReplicaRecord>>();
   /** Jobs that have not ended, in the order of their submission. */
   readonly live = new Set<string>();
   /** By `project/name`: the latest job of that name. */
@@ -60,6 +62,10 @@ export class JobIndex {
       this.onTask(key, undefined, task);
       if (task.phase === "exited") continue;
       this.capacity.hold(this.requestOf(state.jobs.get(task.jobId)!), task);
+    }
+    for (const place of state.replicas.values()) {
+      this.onReplica(place, 1);
+      this.capacity.hold(servingRequest(place.devices.length), place);
     }
   }
 
@@ -128,6 +134,18 @@ export class JobIndex {
     else keys.delete(key);
     if (keys.size > 0) this.tasksByNode.set(nodeId, keys);
     else this.tasksByNode.delete(nodeId);
+  }
+
+  /** A replica has got its place or is gone from it. The caller moves what the place holds. */
+  onReplica(place: ReplicaRecord, sign: 1 | -1): void {
+    const { nodeId, devices } = place;
+    const places = this.replicasByNode.get(nodeId) ?? new Set();
+    if (sign === 1) places.add(place);
+    else places.delete(place);
+    if (places.size > 0) this.replicasByNode.set(nodeId, places);
+    else this.replicasByNode.delete(nodeId);
+    this.holdings.moveGpus(SERVING_PROJECT, sign * WHOLE_DEVICE_MILLI * devices.length);
+    for (const watcher of this.#watchers) watcher.nodeChanged(nodeId);
   }
 
   /** What one task of the job needs. */

@@ -2,8 +2,8 @@ import { seededRandom } from "@heddle/base/random";
 import { layOut, type Standing } from "@heddle/scheduler/round";
 import { decide } from "@heddle/scheduler/schedule";
 import { expect, test } from "vitest";
+import type { ControlCommand } from "../command.ts";
 import { ReplicatedControl } from "../replicated-control.ts";
-import type { JobsCommand } from "./commands.ts";
 import { LiveStanding } from "./live-standing.ts";
 import { schedulingInput } from "./scheduling-input.ts";
 import { RandomCommands } from "./testing/random-commands.ts";
@@ -24,7 +24,10 @@ function seen({ layout, queue, projectOf, settings }: Standing) {
     held: layout.running.heldBy("default"),
     ofProject: [...layout.running.ofProject("default")].sort(byId),
     leavingFor: running.map(({ evicting }) => layout.running.leavingFor(evicting?.forJobId ?? "")),
-    targets: layout.running.targets.targets().map((target) => JSON.stringify(target)).sort(),
+    targets: layout.running.targets
+      .targets()
+      .map((target) => JSON.stringify(target))
+      .sort(),
     queue: [...queue].sort(byId),
     project: projectOf("default"),
     settings: { ...settings, targets: [] },
@@ -36,7 +39,7 @@ function byId(a: { readonly id: string }, b: { readonly id: string }): number {
 }
 
 /** Now and then a job asks for shared storage, or a setting changes. */
-function vary(command: JobsCommand, random: () => number): Record<string, unknown> {
+function vary(command: ControlCommand, random: () => number): Record<string, unknown> {
   if (command.type === "job.submit" && random() < 0.3) {
     const resources = { ...command.spec.resources, shared_storage_gb: Math.ceil(random() * 60) };
     return { ...command, spec: { ...command.spec, resources } };
@@ -91,7 +94,7 @@ test("a job that comes, runs and ends leaves the cluster laid out as it was, not
   const control = new ReplicatedControl();
   const live = new LiveStanding(control.state, control.jobs);
   const apply = (command: Record<string, unknown>) => {
-    const made = { atMs: 1_000, ...command } as unknown as JobsCommand;
+    const made = { atMs: 1_000, ...command } as unknown as ControlCommand;
     return control.apply({ type: "control", command: made }, control.index + 1);
   };
   const view = () => live.view({ index: control.index, nowMs: 1_000 }).standing;

@@ -5,20 +5,20 @@ import { steadyTargets } from "@heddle/scheduler/targets";
 import type { ControlState } from "../state.ts";
 import type { IndexWatcher, JobIndex } from "./job-index.ts";
 import { isTerminal } from "./lifecycle.ts";
+import { replicaClaims, servingEntries } from "./replica-claims.ts";
 import {
   projectState,
   queuedEntry,
   runningEntry,
   schedulerSettings,
   schedulingInput,
-  servingEntries,
   sharedStorageGb,
   withheldJobs,
 } from "./scheduling-input.ts";
 
 /** Jobs that may have changed between two looks before all are looked at anew. */
 const MAX_CHANGED = 200_000;
-/** Distinct requests that a layout may have seen before it is made anew, without those long gone. */
+/** Shapes of request that a layout may know before it is made anew, without those long gone. */
 const MAX_SHAPES = 20_000;
 
 /** What the scheduler decides on, and the jobs that it does not see because of shared storage. */
@@ -70,6 +70,7 @@ export class LiveStanding implements IndexWatcher {
     const withheld = withheldJobs(state, storing);
     const without = new Set(withheld.map(({ jobId }) => jobId));
     const queue = [...this.#queue].filter(([id]) => !without.has(id)).map(([, queued]) => queued);
+    queue.push(...replicaClaims(state));
     const present = layout.running.targets.with(queue).targets();
     this.#targets = steadyTargets(this.#targets, present);
     const projectOf = (name: string) => {
@@ -147,13 +148,13 @@ export class LiveStanding implements IndexWatcher {
   #followServing(layout: Layout, nodeId: string): void {
     for (const id of this.#serving.get(nodeId) ?? []) layout.remove(id);
     const node = this.#state.nodes.get(nodeId);
-    for (const replica of node ? servingEntries(node) : []) layout.put(replica);
+    for (const replica of node ? servingEntries(this.index, node) : []) layout.put(replica);
     this.#noteServing(nodeId);
   }
 
   #noteServing(nodeId: string): void {
     const node = this.#state.nodes.get(nodeId);
-    const ids = node ? servingEntries(node).map(({ id }) => id) : [];
+    const ids = node ? servingEntries(this.index, node).map(({ id }) => id) : [];
     if (ids.length > 0) this.#serving.set(nodeId, ids);
     else this.#serving.delete(nodeId);
   }

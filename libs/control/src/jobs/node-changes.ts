@@ -5,10 +5,11 @@ import type {
   JoinNodeCommand,
   LoseNodesCommand,
   QuarantineDeviceCommand,
+  ReleaseReplicaCommand,
   ResumeNodeCommand,
   ServingNodeCommand,
 } from "./commands.ts";
-import type { NodeOffer, NodeRecord, TaskRecord } from "./records.ts";
+import { type NodeOffer, type NodeRecord, replicaKey, type TaskRecord } from "./records.ts";
 import { leaveWithGrace } from "./requests.ts";
 import { putTasks } from "./task-reports.ts";
 import { fewestTasks } from "./task-request.ts";
@@ -88,6 +89,13 @@ export function setServing(change: Change, command: ServingNodeCommand): Control
   return OK;
 }
 
+/** A replica is gone from its place, which others may have then. */
+export function releaseReplica(change: Change, command: ReleaseReplicaCommand): ControlReply {
+  const place = change.state.replicas.get(replicaKey(command));
+  if (place) change.dropReplica(place);
+  return OK;
+}
+
 /** Their tasks may still run until `fencedAtMs`: nothing takes their place before. */
 export function loseNodes(change: Change, command: LoseNodesCommand): ControlReply {
   const lost: TaskRecord[] = [];
@@ -102,6 +110,7 @@ export function loseNodes(change: Change, command: LoseNodesCommand): ControlRep
       fencedAtMs: command.fencedAtMs,
       changedIndex: change.now.index,
     });
+    for (const place of [...(change.index.replicasByNode.get(id) ?? [])]) change.dropReplica(place);
     for (const key of change.index.tasksByNode.get(id) ?? []) {
       lost.push({ ...change.state.tasks.get(key)!, phase: "lost" });
     }

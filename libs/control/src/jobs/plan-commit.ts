@@ -6,6 +6,7 @@ import { isUnderWay } from "./lifecycle.ts";
 import { QuotaCheck, type QuotaRefusal } from "./quota-check.ts";
 import type { JobRecord, TaskRecord } from "./records.ts";
 import { missingRanks, RECOVERY_SUFFIX } from "./recovery.ts";
+import { claimedDeployment, replicaClaim } from "./replica-claims.ts";
 import { leaveWithGrace } from "./requests.ts";
 
 type Preemption = CommitPlanCommand["preemptions"][number];
@@ -67,6 +68,8 @@ function startJob(
   start: PlannedStart,
   quotas: QuotaCheck | undefined,
 ): StartRefusal | undefined {
+  const deployment = claimedDeployment(start.jobId);
+  if (deployment !== undefined) return placeReplica(change, plan, start, deployment, quotas);
   const isRecovery = start.jobId.endsWith(RECOVERY_SUFFIX);
   const id = isRecovery ? start.jobId.slice(0, -RECOVERY_SUFFIX.length) : start.jobId;
   const job = change.state.jobs.get(id);
@@ -96,6 +99,26 @@ function startJob(
     };
     change.startTask(started, task);
   }
+  return undefined;
+}
+
+/** Gives a replica its place; the masters' placement loads it there. */
+function placeReplica(
+  change: Change,
+  plan: CommitPlanCommand,
+  { placements }: PlannedStart,
+  deployment: string,
+  quotas: QuotaCheck | undefined,
+): StartRefusal | undefined {
+  const claim = replicaClaim(change.state, deployment);
+  if (!claim) return "not_waiting";
+  const why =
+    quotas?.claimRefusal(claim) ??
+    change.index.capacity.take(claim.request, 1, placements, plan.overcommitRatio);
+  if (why) return why;
+  quotas?.chargeClaim(claim);
+  const { nodeId, devices } = placements[0]!;
+  change.placeReplica({ deployment, nodeId, devices, grantedAtMs: change.now.atMs });
   return undefined;
 }
 

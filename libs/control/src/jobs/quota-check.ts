@@ -5,12 +5,12 @@ import { usageAt } from "./account-changes.ts";
 import type { Change } from "./change.ts";
 import type { PlanLimits } from "./commands.ts";
 import type { JobRecord } from "./records.ts";
+import { servingEntries } from "./replica-claims.ts";
 import {
   GPU_MILLI_MS_PER_HOUR,
   queuedEntry,
   queuedFrom,
   runningEntry,
-  servingEntries,
   withheldJobs,
 } from "./scheduling-input.ts";
 import { SERVING_PROJECT } from "./task-request.ts";
@@ -51,6 +51,16 @@ export class QuotaCheck {
     this.#ledger(job.project)?.charge(this.#queued(job, tasks));
   }
 
+  /** Why a replica must not get its place now. */
+  claimRefusal(claim: QueuedJob): QuotaRefusal | undefined {
+    const blockers = this.#ledger(claim.project)?.blockers(claim) ?? [];
+    return blockers.length > 0 ? "quota" : undefined;
+  }
+
+  chargeClaim(claim: QueuedJob): void {
+    this.#ledger(claim.project)?.charge(claim);
+  }
+
   #queued(job: JobRecord, tasks: number): QueuedJob {
     const { state, index } = this.#change;
     return { ...queuedFrom(state.specs.get(job.id)!, job, index.requestOf(job)), tasks };
@@ -85,7 +95,8 @@ export class QuotaCheck {
       if (entry) yield entry;
     }
     if (project !== SERVING_PROJECT) return;
-    for (const id of index.servingNodes) yield* servingEntries(state.nodes.get(id)!);
+    const nodes = new Set([...index.servingNodes, ...index.replicasByNode.keys()]);
+    for (const id of nodes) yield* servingEntries(index, state.nodes.get(id)!);
   }
 
   #isTooFarBack({ id, project }: JobRecord): boolean {

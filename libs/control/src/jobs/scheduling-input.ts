@@ -19,13 +19,12 @@ import { isUnderWay } from "./lifecycle.ts";
 import {
   type JobRecord,
   type JobsState,
-  type NodeRecord,
   type ProjectRecord,
   type TaskRecord,
   taskKey,
 } from "./records.ts";
 import { missingRanks, RECOVERY_SUFFIX } from "./recovery.ts";
-import { SERVING_PROJECT, servingRequest } from "./task-request.ts";
+import { replicaClaims, servingEntries } from "./replica-claims.ts";
 
 const MS_PER_HOUR = 3_600_000;
 export const GPU_MILLI_MS_PER_HOUR = 1_000 * MS_PER_HOUR;
@@ -51,7 +50,10 @@ export function schedulingInput(
   const snapshot = {
     index: at.index,
     nodes: [...state.nodes.values()].map((node) => index.snapshotOf(node)),
-    running: [...running, ...[...state.nodes.values()].flatMap(servingEntries)],
+    running: [
+      ...running,
+      ...[...state.nodes.values()].flatMap((node) => servingEntries(index, node)),
+    ],
     projects: [...state.projects.values()].map((project) => projectState(project, at.nowMs)),
   };
   const withheld = withheldJobs(state, index.live);
@@ -60,6 +62,7 @@ export function schedulingInput(
     .filter((id) => !without.has(id))
     .map((id) => queuedEntry(state, index, state.jobs.get(id)!))
     .filter((job) => job !== undefined);
+  queue.push(...replicaClaims(state));
   const settings = schedulerSettings(state);
   return { input: { snapshot, queue, nowMs: at.nowMs, settings }, withheld };
 }
@@ -153,24 +156,6 @@ function expectedEndMs({ progress }: JobRecord, startedAtMs: number): number | u
   const done = progress?.progress;
   if (progress === undefined || done === undefined || done <= 0) return undefined;
   return progress.atMs + ((progress.atMs - startedAtMs) * (1 - done)) / done;
-}
-
-/** Replicas that hold devices of the node: never evicted for training, and in the same quota. */
-export function servingEntries({ offer, serving, joinedAtMs }: NodeRecord): RunningJob[] {
-  return serving.map(({ deployment, devices }) => ({
-    id: `serving:${deployment}@${offer.id}`,
-    project: SERVING_PROJECT,
-    queue: "default",
-    kind: "serving",
-    qosLevel: "guaranteed",
-    priority: 0,
-    preemptible: false,
-    tasks: 1,
-    request: servingRequest(devices.length),
-    placements: [{ nodeId: offer.id, devices }],
-    startedAtMs: joinedAtMs,
-    checkpointedAtMs: joinedAtMs,
-  }));
 }
 
 /** The project as quotas and fair shares see it at a time. */

@@ -11,6 +11,9 @@ const MAX_TASKS = 4_096;
 /** Whose quota the replicas of deployed models count against. */
 export const SERVING_PROJECT = "default";
 
+/** The label by which one node is told from all others. */
+export const NODE_LABEL = "heddle/node";
+
 /** The label under which the scheduler finds the nodes that can run a job at all. */
 const EXECUTOR_LABEL = "heddle/executor-";
 
@@ -23,10 +26,11 @@ export function executorOf(spec: SubmitJob): "process" | "container" | "training
   return spec.command === undefined ? "training" : "process";
 }
 
-/** The node's own labels and one for each executor. */
-export function nodeLabels({ labels, executors }: NodeOffer): Readonly<Record<string, string>> {
+/** The node's own labels, its name among them, and one for each executor. */
+export function nodeLabels({ id, labels, executors }: NodeOffer): Readonly<Record<string, string>> {
   return {
     ...labels,
+    [NODE_LABEL]: id,
     ...Object.fromEntries(executors.map((name) => [`${EXECUTOR_LABEL}${name}`, "true"])),
   };
 }

@@ -1,8 +1,9 @@
 import type { Random } from "@heddle/base/random";
+import type { ControlCommand } from "../../command.ts";
 import type { JobsCommand, PlannedStart, TaskReportEntry } from "../commands.ts";
 import { type JobRecord, type JobsState, type TaskRecord, taskKey } from "../records.ts";
 import { missingRanks, RECOVERY_SUFFIX } from "../recovery.ts";
-import { jobId, jobSpec, nodeOffer } from "./specs.ts";
+import { jobId, jobSpec, nodeOffer, scheduledModel } from "./specs.ts";
 
 const NODES = ["a", "b"];
 const PHASES = [
@@ -33,7 +34,7 @@ export class RandomCommands {
     this.#state = state;
   }
 
-  next(): JobsCommand {
+  next(): ControlCommand {
     this.#atMs += this.#below(12) === 0 ? this.#below(60_000) : this.#below(50);
     const draw = this.#below(100);
     if (draw < 3 || this.#state.nodes.size < 2) return this.#join();
@@ -44,6 +45,7 @@ export class RandomCommands {
     if (draw < 92) return this.#nodeCommand();
     if (draw < 94) return this.#setQuota();
     if (draw < 95) return this.#serve();
+    if (draw < 97) return this.#deploy();
     return { type: "clock.tick", atMs: this.#atMs };
   }
 
@@ -83,7 +85,7 @@ export class RandomCommands {
       acknowledgeMs: 10_000,
       admitted: jobs.map(({ id }) => id),
       unsatisfiable: some(40).map((id) => ({ jobId: id, message: "never" })),
-      starts,
+      starts: [...starts, ...this.#replicas()],
       preemptions: some(10).map((victimId) => ({ victimId, forJobId })),
       expired: some(60),
       promise: this.#below(4) === 0 ? { jobId: forJobId, startAtMs: this.#atMs + 5 } : undefined,
@@ -106,6 +108,18 @@ export class RandomCommands {
     return { type: "node.update", atMs: this.#atMs, nodeId: this.#pick(NODES), serving };
   }
 
+  /** A model whose replicas the scheduler places, its removal, or that one is gone from a node. */
+  #deploy(): ControlCommand {
+    const atMs = this.#atMs;
+    const place = [...this.#state.replicas.values()].at(0);
+    if (place && this.#below(2) === 0) {
+      const { deployment, nodeId } = place;
+      return { type: "replica.release", atMs, deployment, nodeId };
+    }
+    if (this.#state.deployments.size > 0) return { type: "model.remove", atMs, id: "m" };
+    return scheduledModel("m", 1 + this.#below(2), atMs);
+  }
+
   /** Places drawn blindly: most are refused when the nodes are full. */
   #start(job: JobRecord): PlannedStart {
     const isRecovery = job.state === "recovering";
@@ -124,6 +138,13 @@ export class RandomCommands {
       };
     });
     return { jobId: isRecovery ? `${job.id}${RECOVERY_SUFFIX}` : job.id, placements };
+  }
+
+  #replicas(): PlannedStart[] {
+    return [...this.#state.deployments.keys()].map((deployment) => ({
+      jobId: `serving:${deployment}`,
+      placements: [{ nodeId: this.#pick(NODES), devices: [this.#below(4)] }],
+    }));
   }
 
   #tasksOf(job: JobRecord): readonly TaskRecord[] {

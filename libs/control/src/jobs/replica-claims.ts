@@ -1,0 +1,108 @@
+import type { QueuedJob, RunningJob, TaskRequest } from "@heddle/scheduler/model";
+import type { JobIndex } from "./job-index.ts";
+import type { JobsState, NodeRecord, ReplicaRecord, ReplicaResources } from "./records.ts";
+import { NODE_LABEL, SERVING_PROJECT, servingRequest } from "./task-request.ts";
+
+/** Begins the ids under which the scheduler knows replicas of deployed models. */
+const PREFIX = "serving:";
+
+/** The deployment whose claim has the id; undefined for the id of a job. */
+export function claimedDeployment(id: string): string | undefined {
+  return id.startsWith(PREFIX) ? id.slice(PREFIX.length) : undefined;
+}
+
+/**
+ * The replicas that still need a place, as the scheduler queues them: one a deployment at a time,
+ * since no two of a deployment go on the same node. They stand above training of the same qos, and so
+ * may have preemptible training evicted.
+ */
+export function replicaClaims(state: JobsState): QueuedJob[] {
+  const claims: QueuedJob[] = [];
+  for (const deployment of state.deployments.keys()) {
+    const claim = replicaClaim(state, deployment);
+    if (claim) claims.push(claim);
+  }
+  return claims;
+}
+
+/** The claim of one deployment; undefined where it has all the places that it wants. */
+export function replicaClaim(state: JobsState, deployment: string): QueuedJob | undefined {
+  const { resources, replicas } = state.deployments.get(deployment) ?? {};
+  if (!resources || typeof replicas !== "number") return undefined;
+  const places = [...state.replicas.values()].filter((place) => place.deployment === deployment);
+  const kept = places.filter(({ nodeId }) => state.nodes.get(nodeId)?.state === "ready");
+  if (kept.length >= replicas) return undefined;
+  return {
+    id: `${PREFIX}${deployment}`,
+    project: SERVING_PROJECT,
+    queue: "default",
+    kind: "serving",
+    qosLevel: "standard",
+    priority: 0,
+    preemptible: false,
+    tasks: 1,
+    request: claimRequest(
+      resources,
+      places.map(({ nodeId }) => nodeId),
+    ),
+    submittedAtMs: 0,
+    waitingFor: [],
+    notBeforeMs: 0,
+    sameRack: false,
+  };
+}
+
+function claimRequest(resources: ReplicaResources, taken: readonly string[]): TaskRequest {
+  const { gpuCount, gpuTypes, gpuMemoryGb } = resources;
+  const elsewhere = { key: NODE_LABEL, operator: "in" as const, values: taken };
+  return {
+    ...servingRequest(gpuCount),
+    gpuTypes,
+    gpuMemoryGb,
+    nodeAntiAffinity: taken.length > 0 ? [elsewhere] : [],
+  };
+}
+
+/** By deployment, the places of the replicas that are to run: the oldest, on nodes that take work. */
+export function wantedReplicas(
+  state: JobsState,
+): ReadonlyMap<string, ReadonlyMap<string, ReplicaRecord>> {
+  const wanted = new Map<string, Map<string, ReplicaRecord>>();
+  const oldestFirst = [...state.replicas.values()].sort(
+    (a, b) => a.grantedAtMs - b.grantedAtMs || (a.nodeId < b.nodeId ? -1 : 1),
+  );
+  for (const place of oldestFirst) {
+    const { resources, replicas } = state.deployments.get(place.deployment) ?? {};
+    if (!resources || state.nodes.get(place.nodeId)?.state !== "ready") continue;
+    const own = wanted.get(place.deployment) ?? new Map<string, ReplicaRecord>();
+    if (typeof replicas !== "number" || own.size >= replicas) continue;
+    wanted.set(place.deployment, own.set(place.nodeId, place));
+  }
+  return wanted;
+}
+
+/** The replicas that hold devices of the node, as running jobs that are never evicted. */
+export function servingEntries(index: JobIndex, node: NodeRecord): RunningJob[] {
+  const { id: nodeId } = node.offer;
+  const placed = [...(index.replicasByNode.get(nodeId) ?? [])];
+  const names = new Set(placed.map(({ deployment }) => deployment));
+  const others = node.serving.filter(({ deployment }) => !names.has(deployment));
+  const sinceMs = node.joinedAtMs;
+  return [
+    ...placed.map((place) => ({ ...place, startedAtMs: place.grantedAtMs })),
+    ...others.map((hold) => ({ ...hold, startedAtMs: sinceMs })),
+  ].map(({ deployment, devices, startedAtMs }) => ({
+    id: `${PREFIX}${deployment}@${nodeId}`,
+    project: SERVING_PROJECT,
+    queue: "default",
+    kind: "serving",
+    qosLevel: "guaranteed",
+    priority: 0,
+    preemptible: false,
+    tasks: 1,
+    request: servingRequest(devices.length),
+    placements: [{ nodeId, devices }],
+    startedAtMs,
+    checkpointedAtMs: startedAtMs,
+  }));
+}
