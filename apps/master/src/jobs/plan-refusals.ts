@@ -27,7 +27,7 @@ export class PlanRefusals {
     for (const id of without) {
       const backoff = this.#jobs.get(id)?.backoff ?? new Backoff(retry);
       this.#jobs.delete(id);
-      this.#jobs.set(id, { backoff, notBeforeMs: nowMs + backoff.nextMs() });
+      this.#jobs.set(id, { backoff, notBeforeMs: nowMs + Math.ceil(backoff.nextMs()) });
     }
     for (const id of this.#jobs.keys()) {
       if (this.#jobs.size <= MAX_JOBS) return;
