@@ -13,7 +13,7 @@ import {
   type TaskRecord,
   taskKey,
 } from "./records.ts";
-import { servingRequest } from "./task-request.ts";
+import { SERVING_PROJECT, servingRequest } from "./task-request.ts";
 
 /**
  * One command's work on the state: every write goes through here, which keeps the index, makes the
@@ -121,12 +121,15 @@ export class Change {
   placeReplica(place: ReplicaRecord): void {
     this.state.replicas.set(replicaKey(place), place);
     this.index.onReplica(place, 1);
+    this.#accounts.hold(SERVING_PROJECT, servingRequest(place.devices.length), 1);
   }
 
   dropReplica(place: ReplicaRecord): void {
     this.state.replicas.delete(replicaKey(place));
     this.index.onReplica(place, -1);
-    this.index.capacity.release(servingRequest(place.devices.length), place);
+    const request = servingRequest(place.devices.length);
+    this.index.capacity.release(request, place);
+    this.#accounts.hold(SERVING_PROJECT, request, -1);
   }
 
   putNode(written: NodeRecord, why?: string): void {

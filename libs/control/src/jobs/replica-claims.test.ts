@@ -81,6 +81,35 @@ test("two replicas of a model go on two nodes, and a lost node's is placed anew"
   ).toEqual(["b", "c"]);
 });
 
+test("a replica on a device that falls sick is wanted there no more and is placed anew", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a", { gpuCount: 2 });
+  cluster.join("b", { gpuCount: 2 });
+  deploy(cluster);
+  cluster.plan();
+  const [place] = cluster.control.state.replicas.values();
+  const { nodeId, devices } = place!;
+  cluster.do({ type: "node.quarantine", nodeId, device: devices[0], why: "Xid 79" });
+  expect(wantedReplicas(cluster.control.state).size).toBe(0);
+  cluster.plan();
+  const other = nodeId === "a" ? "b" : "a";
+  expect([...wantedReplicas(cluster.control.state).get("m")!.keys()]).toEqual([other]);
+});
+
+test("what a replica holds counts as used GPU-hours of its project", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a", { gpuCount: 2 });
+  deploy(cluster);
+  cluster.plan();
+  cluster.atMs += 3_600_000;
+  expect(cluster.view().input.snapshot.projects).toMatchObject([
+    { project: "default", usedGpuHours: 1 },
+  ]);
+  cluster.do({ type: "replica.release", deployment: "m", nodeId: "a" });
+  const { usage } = cluster.control.state.projects.get("default")!;
+  expect(usage.heldGpuMilli).toBe(0);
+});
+
 test("replicas and jobs share one quota: neither passes it with the other", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 4 });

@@ -30,7 +30,7 @@ export function replicaClaim(state: JobsState, deployment: string): QueuedJob | 
   const { resources, replicas } = state.deployments.get(deployment) ?? {};
   if (!resources || typeof replicas !== "number") return undefined;
   const places = [...state.replicas.values()].filter((place) => place.deployment === deployment);
-  const kept = places.filter(({ nodeId }) => state.nodes.get(nodeId)?.state === "ready");
+  const kept = places.filter((place) => isSound(state, place));
   if (kept.length >= replicas) return undefined;
   return {
     id: `${PREFIX}${deployment}`,
@@ -52,6 +52,13 @@ export function replicaClaim(state: JobsState, deployment: string): QueuedJob | 
   };
 }
 
+/** Whether the place is on a node that takes work, with devices that are well. */
+function isSound(state: JobsState, { nodeId, devices }: ReplicaRecord): boolean {
+  const node = state.nodes.get(nodeId);
+  if (node?.state !== "ready") return false;
+  return !node.quarantined.some(({ device }) => devices.includes(device));
+}
+
 function claimRequest(resources: ReplicaResources, taken: readonly string[]): TaskRequest {
   const { gpuCount, gpuTypes, gpuMemoryGb } = resources;
   const elsewhere = { key: NODE_LABEL, operator: "in" as const, values: taken };
@@ -63,7 +70,7 @@ function claimRequest(resources: ReplicaResources, taken: readonly string[]): Ta
   };
 }
 
-/** By deployment, the places of the replicas that are to run: the oldest, on nodes that take work. */
+/** By deployment, the places of the replicas that are to run: the oldest of the sound ones. */
 export function wantedReplicas(
   state: JobsState,
 ): ReadonlyMap<string, ReadonlyMap<string, ReplicaRecord>> {
@@ -73,7 +80,7 @@ export function wantedReplicas(
   );
   for (const place of oldestFirst) {
     const { resources, replicas } = state.deployments.get(place.deployment) ?? {};
-    if (!resources || state.nodes.get(place.nodeId)?.state !== "ready") continue;
+    if (!resources || !isSound(state, place)) continue;
     const own = wanted.get(place.deployment) ?? new Map<string, ReplicaRecord>();
     if (typeof replicas !== "number" || own.size >= replicas) continue;
     wanted.set(place.deployment, own.set(place.nodeId, place));
