@@ -149,7 +149,9 @@ function partsFor(options: MasterOptions, inFlight: InFlight, waits: StateChange
     dataDirectory: options.dataDirectory,
   });
   const metrics = new InferenceMetrics(registry, () => report.load());
-  const models = new ModelCatalog(control, directory);
+  const plans = options.plans ?? new PlanBook(control);
+  const waitsFor = (deployment: string) => plans.replicaBlockers(deployment);
+  const models = new ModelCatalog(control, directory, waitsFor);
   const chat = new ChatCompletions({
     models,
     limiter: new RateLimiter({ now: () => performance.now(), maxKeys: MAX_KEYS }),
@@ -160,7 +162,6 @@ function partsFor(options: MasterOptions, inFlight: InFlight, waits: StateChange
     heartbeatMs: options.heartbeatMs ?? HEARTBEAT_MS,
   });
   const changes = new IdempotentChanges(control, options.pepper);
-  const plans = options.plans ?? new PlanBook(control);
   return [
     { provide: CONTROL_PLANE, useValue: control },
     { provide: NODE_DIRECTORY, useValue: directory },

@@ -1,6 +1,7 @@
 import { usageAt } from "@heddle/control/jobs/account-changes";
 import type { JobIndex } from "@heddle/control/jobs/job-index";
 import type { JobsState } from "@heddle/control/jobs/records";
+import { servingPlaces } from "@heddle/control/jobs/replica-claims";
 import type { Blocker } from "@heddle/scheduler/model";
 import type { RoundFigures } from "./round-figures.ts";
 
@@ -66,7 +67,8 @@ function gpuFigures(state: JobsState, index: JobIndex) {
   for (const [id, node] of state.nodes) {
     if (node.state !== "ready") continue;
     const held = heldByDevice(state, index, id);
-    for (const { devices } of node.serving) for (const at of devices) held.set(at, 1_000);
+    for (const { devices } of servingPlaces(index, node))
+      for (const at of devices) held.set(at, 1_000);
     const sick = new Set(node.quarantined.map(({ device }) => device));
     for (let device = 0; device < node.offer.gpuCount; device++) {
       if (sick.has(device)) continue;

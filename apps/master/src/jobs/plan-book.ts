@@ -1,11 +1,13 @@
 import { LiveStanding, type SchedulingView } from "@heddle/control/jobs/live-standing";
 import type { JobRecord } from "@heddle/control/jobs/records";
+import { claimId, replicaClaim } from "@heddle/control/jobs/replica-claims";
 import { queuedJob } from "@heddle/control/jobs/scheduling-input";
 import { type Explanation, explain } from "@heddle/scheduler/explain";
 import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
 import { Satisfiability } from "@heddle/scheduler/satisfiability";
 import { decide } from "@heddle/scheduler/schedule";
 import type { ControlPlane } from "../ports.ts";
+import { blockerText } from "./explanation-view.ts";
 import { PlanRefusals } from "./plan-refusals.ts";
 import { RoundFigures } from "./round-figures.ts";
 
@@ -61,6 +63,13 @@ export class PlanBook {
   /** What holds the job back by the latest plan; empty for one that the plan starts. */
   blockers(job: JobRecord): readonly Blocker[] {
     return this.#entry(job.submittedIndex).blockers.get(job.id) ?? [];
+  }
+
+  /** In words, what holds back the next replica of the deployment; empty where none waits. */
+  replicaBlockers(deployment: string): readonly string[] {
+    if (!replicaClaim(this.#control.state, deployment)) return [];
+    const blockers = this.allBlockers().get(claimId(deployment)) ?? [];
+    return blockers.map(blockerText);
   }
 
   /** By job, what holds it back. */

@@ -1,6 +1,12 @@
 import type { QueuedJob, RunningJob, TaskRequest } from "@heddle/scheduler/model";
 import type { JobIndex } from "./job-index.ts";
-import type { JobsState, NodeRecord, ReplicaRecord, ReplicaResources } from "./records.ts";
+import type {
+  JobsState,
+  NodeRecord,
+  ReplicaRecord,
+  ReplicaResources,
+  ServingHold,
+} from "./records.ts";
 import { NODE_LABEL, SERVING_PROJECT, servingRequest } from "./task-request.ts";
 
 /** Begins the ids under which the scheduler knows replicas of deployed models. */
@@ -33,7 +39,7 @@ export function replicaClaim(state: JobsState, deployment: string): QueuedJob | 
   const kept = places.filter((place) => isSound(state, place));
   if (kept.length >= replicas) return undefined;
   return {
-    id: `${PREFIX}${deployment}`,
+    id: claimId(deployment),
     project: SERVING_PROJECT,
     queue: "default",
     kind: "serving",
@@ -88,17 +94,33 @@ export function wantedReplicas(
   return wanted;
 }
 
-/** The replicas that hold devices of the node, as running jobs that are never evicted. */
-export function servingEntries(index: JobIndex, node: NodeRecord): RunningJob[] {
-  const { id: nodeId } = node.offer;
-  const placed = [...(index.replicasByNode.get(nodeId) ?? [])];
+/** The id of the claim of one of the deployment's replicas. */
+export function claimId(deployment: string): string {
+  return `${PREFIX}${deployment}`;
+}
+
+/** A replica that holds devices of a node, and since when. */
+interface ServingPlace extends ServingHold {
+  readonly sinceMs: number;
+}
+
+/** The replicas that hold devices of the node: those that the scheduler has placed, and others. */
+export function servingPlaces(index: JobIndex, node: NodeRecord): ServingPlace[] {
+  const placed = [...(index.replicasByNode.get(node.offer.id) ?? [])];
   const names = new Set(placed.map(({ deployment }) => deployment));
   const others = node.serving.filter(({ deployment }) => !names.has(deployment));
-  const sinceMs = node.joinedAtMs;
   return [
-    ...placed.map((place) => ({ ...place, startedAtMs: place.grantedAtMs })),
-    ...others.map((hold) => ({ ...hold, startedAtMs: sinceMs })),
-  ].map(({ deployment, devices, startedAtMs }) => ({
+    ...placed.map(({ deployment, devices, grantedAtMs: sinceMs }) => {
+      return { deployment, devices, sinceMs };
+    }),
+    ...others.map((hold) => ({ ...hold, sinceMs: node.joinedAtMs })),
+  ];
+}
+
+/** The same as running jobs, which are never evicted. */
+export function servingEntries(index: JobIndex, node: NodeRecord): RunningJob[] {
+  const { id: nodeId } = node.offer;
+  return servingPlaces(index, node).map(({ deployment, devices, sinceMs }) => ({
     id: `${PREFIX}${deployment}@${nodeId}`,
     project: SERVING_PROJECT,
     queue: "default",
@@ -109,7 +131,7 @@ export function servingEntries(index: JobIndex, node: NodeRecord): RunningJob[] 
     tasks: 1,
     request: servingRequest(devices.length),
     placements: [{ nodeId, devices }],
-    startedAtMs,
-    checkpointedAtMs: startedAtMs,
+    startedAtMs: sinceMs,
+    checkpointedAtMs: sinceMs,
   }));
 }
