@@ -73,10 +73,9 @@ export async function startWorker(
     credentials,
   });
   const advertised = options.advertise ?? address;
-  const host = advertised.slice(0, advertised.lastIndexOf(":"));
   const tasks = await TaskService.open(
     { ...options, credentials, nodeId, nodeName: name, gpus: () => machine.gpus(), log },
-    host,
+    advertised.slice(0, advertised.lastIndexOf(":")),
   );
   const app = await serve(server, { replicas, ports, health, tasks });
   const register = registration(options, { nodeId, name, address: advertised, machine, tasks });

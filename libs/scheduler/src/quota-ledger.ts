@@ -89,11 +89,7 @@ function gpuHours(gpuMilli: number, durationMs: number): number {
 }
 
 /** What the jobs may still use up to their bounds, the same in whatever order they come. */
-export function remainingGpuHours(
-  jobs: Iterable<ChargedJob>,
-  nowMs: number,
-  bounds: Bounds,
-): number {
+function remainingGpuHours(jobs: Iterable<ChargedJob>, nowMs: number, bounds: Bounds): number {
   // Seconds and the rest apart: each sum is of whole numbers small enough to be exact.
   let milliSeconds = 0;
   let milliRest = 0;

@@ -3,7 +3,7 @@ import type { Layout } from "./layout.ts";
 import { type Ledger, locate } from "./ledger.ts";
 import type { RunningJob, SchedulerSettings } from "./model.ts";
 import { runtimeBoundMs } from "./precedence.ts";
-import type { Shape, ShapeTable } from "./shape.ts";
+import type { Shape } from "./shape.ts";
 
 /** A job's tasks and when they are given back at the latest; infinite for one without an end. */
 export interface Release {
@@ -16,16 +16,6 @@ export interface Release {
 function latestEndMs(job: RunningJob, nowMs: number, settings: SchedulerSettings): number {
   const boundMs = job.evicting?.byMs ?? job.startedAtMs + runtimeBoundMs(job, settings);
   return Math.max(nowMs, boundMs);
-}
-
-/** What a running job gives back, at the given time. */
-export function releaseOf(
-  job: RunningJob,
-  atMs: number,
-  shapes: ShapeTable,
-  positions: ReadonlyMap<string, number>,
-): Release {
-  return { atMs, shape: shapes.of(job.request), tasks: [...locate(job.placements, positions)] };
 }
 
 /**
@@ -70,7 +60,8 @@ export class Releases {
     const all = new Map<string, Release>();
     for (const job of running.values()) {
       const atMs = latestEndMs(job, this.#nowMs, this.#settings);
-      all.set(job.id, releaseOf(job, atMs, shapes, positions));
+      const tasks = [...locate(job.placements, positions)];
+      all.set(job.id, { atMs, shape: shapes.of(job.request), tasks });
     }
     for (const [id, release] of this.#set) all.set(id, release);
     this.#all = all;
