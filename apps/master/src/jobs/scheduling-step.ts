@@ -29,15 +29,13 @@ export async function schedulingStep(options: SchedulingStepOptions): Promise<nu
   const { control, plans } = options;
   const nowMs = Date.now();
   const startedMs = performance.now();
-  const { state } = control;
   const { view, unsatisfiable, admitted } = admit(options, plans.view(nowMs));
   const plan = decide(view.standing);
   plans.publish(view, plan);
   const nextMs = nextLookMs(view.standing);
   const command = commandOf(options, view.standing, plan, { admitted, unsatisfiable });
-  const admissionMs = admitted.map((id) => nowMs - (state.jobs.get(id)?.submittedAtMs ?? nowMs));
   const durationMs = performance.now() - startedMs;
-  plans.rounds.record({ durationMs, starts: command.starts.length, admissionMs });
+  plans.rounds.record({ durationMs, starts: command.starts.length });
   if (changesSomething(control, command)) await commit(options, command);
   return nextMs;
 }

@@ -168,8 +168,8 @@ describe("models", () => {
     expect(await worker.json()).toMatchObject({
       jobs: { serving: [{ deployment, devices: [3] }] },
     });
-    const figures = await send(server, "GET", "/api/v1/cluster/jobs");
-    expect(await figures.json()).toMatchObject({ gpus: { total: 4, held: 1 } });
+    const figures = await send(server, "GET", "/api/v1/cluster/metrics");
+    expect(await figures.json()).toMatchObject({ jobs: { gpus: { total: 4, held: 1 } } });
     await send(server, "DELETE", "/api/v1/models/on-gpu");
   });
 

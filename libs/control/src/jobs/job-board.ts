@@ -2,13 +2,13 @@ import type { ControlReply } from "../command.ts";
 import { Change } from "./change.ts";
 import { tick } from "./clock.ts";
 import type { JobsCommand } from "./commands.ts";
+import { quarantineDevice } from "./devices.ts";
 import { JobIndex } from "./job-index.ts";
 import type { Moment } from "./lifecycle.ts";
 import {
   drainNode,
   joinNode,
   loseNodes,
-  quarantineDevice,
   releaseReplica,
   resumeNode,
   setServing,
