@@ -57,7 +57,7 @@ async function attachedAt(cluster: ProcessCluster): Promise<number> {
   return Date.parse(data[0]?.attached_at ?? "");
 }
 
-describe("masters under TLS", { timeout: 180_000 }, () => {
+describe("masters under TLS", { timeout: 300_000 }, () => {
   it("join by a token once, have the authority from then on, and outlive the one that made it", async () => {
     const flags = ["--tls"];
     const group = new MasterGroup(1, flags);
