@@ -5,10 +5,7 @@ const TYPES: readonly Entry["type"][] = ["EntryNormal", "EntryConfChange", "Entr
 
 /** An entry as a record of the write-ahead log: its payload is one byte of type and the data. */
 export function entryRecord({ term, index, type, data }: Entry): WalRecord {
-  const payload = new Uint8Array(1 + data.byteLength);
-  payload[0] = TYPES.indexOf(type);
-  payload.set(data, 1);
-  return { kind: WAL_KINDS.entry, term, index, payload };
+  return { kind: WAL_KINDS.entry, term, index, payload: data, lead: TYPES.indexOf(type) };
 }
 
 /** Data is copied into pieces of this size, which are far cheaper than one buffer for each entry. */
