@@ -14,23 +14,23 @@ interface WalSegmentsOptions {
   readonly segmentBytes: number;
 }
 
+/** More are removed; what is released may come in bursts, at snapshots. */
+const MAX_SPARES = 2;
 /** Zeros are written in pieces of this size. */
 const PIECE_BYTES = 2 ** 20;
 
 /**
- * The files of a write-ahead log. A segment that is not needed any more becomes the spare, and the
+ * The files of a write-ahead log. A segment that is not needed any more becomes a spare, and a
  * spare becomes the next segment: it has all its blocks already, so that a log in use writes its
  * bytes once, and not zeros first. Only without a spare is a file filled with zeros.
  */
 export class WalSegments {
   readonly #options: WalSegmentsOptions;
   readonly #nextPath: string;
-  readonly #sparePath: string;
 
   constructor(options: WalSegmentsOptions) {
     this.#options = options;
     this.#nextPath = `${options.directory}/wal-next.tmp`;
-    this.#sparePath = `${options.directory}/wal-spare.tmp`;
   }
 
   path(sequence: number): string {
@@ -51,13 +51,16 @@ export class WalSegments {
     await this.syncNames();
   }
 
-  /** Takes a segment out of the log; it becomes the spare. Takes effect with `syncNames`. */
+  /** Takes a segment out of the log; it becomes a spare. Takes effect with `syncNames`. */
   async retire(sequence: number): Promise<void> {
-    await this.#options.files.rename(this.path(sequence), this.#sparePath);
+    const { files, directory } = this.#options;
+    const path = this.path(sequence);
+    if ((await this.#spares()).length >= MAX_SPARES) await files.remove(path);
+    else await files.rename(path, `${directory}/wal-spare-${sequence}.tmp`);
   }
 
-  async removeSpare(): Promise<void> {
-    await this.#options.files.remove(this.#sparePath);
+  async removeSpares(): Promise<void> {
+    for (const path of await this.#spares()) await this.#options.files.remove(path);
   }
 
   /** Makes all changes of names durable. */
@@ -65,19 +68,28 @@ export class WalSegments {
     return this.#options.files.syncDirectory(this.#options.directory);
   }
 
-  /** Has the spare be the next segment, if there is one of the right size. */
+  async #spares(): Promise<string[]> {
+    const { files, directory } = this.#options;
+    const names = await files.list(directory);
+    return names
+      .filter((name) => name.startsWith("wal-spare-"))
+      .map((name) => `${directory}/${name}`);
+  }
+
+  /** Has a spare be the next segment, if there is one; those of another size are removed. */
   async #takeSpare(): Promise<boolean> {
-    const { files, directory, segmentBytes } = this.#options;
-    if (!(await files.list(directory)).includes("wal-spare.tmp")) return false;
-    const file = await files.open(this.#sparePath, "buffered");
-    const size = await file.size();
-    await file.close();
-    if (size !== segmentBytes) {
-      await this.removeSpare();
-      return false;
+    const { files, segmentBytes } = this.#options;
+    for (const path of await this.#spares()) {
+      const file = await files.open(path, "buffered");
+      const size = await file.size();
+      await file.close();
+      if (size === segmentBytes) {
+        await files.rename(path, this.#nextPath);
+        return true;
+      }
+      await files.remove(path);
     }
-    await files.rename(this.#sparePath, this.#nextPath);
-    return true;
+    return false;
   }
 
   async #fill(): Promise<void> {

@@ -102,7 +102,7 @@ export class WriteAheadLog {
     const position = { sequence: -1, offset: 0, previousCrc: 0, group: 0 };
     // Groups are numbered anew, so what an earlier log left must not stay behind them.
     const segments = new WalSegments(options);
-    await segments.removeSpare();
+    await segments.removeSpares();
     const first = await segments.prepare();
     const log = new WriteAheadLog(options, first.file, 0, position, new Map());
     log.#next = Promise.resolve(first);
@@ -149,7 +149,7 @@ export class WriteAheadLog {
     return durable;
   }
 
-  /** Drops the segments whose every entry is below the index; one file is kept for the next segment. */
+  /** Drops the segments whose every entry is below the index; a few files are kept for later ones. */
   async release(index: number): Promise<void> {
     const gone = [...this.#indexes]
       .filter(([sequence, last]) => sequence < this.#startedSequence && last < index)
