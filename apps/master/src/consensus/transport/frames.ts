@@ -88,14 +88,6 @@ export class FrameReader {
   }
 }
 
-/** The frames of a socket as they come; ends with it, rejects with its error. */
-export async function* readFrames(
-  socket: Socket,
-  reader: FrameReader,
-): AsyncGenerator<Frame, void, undefined> {
-  for await (const piece of socket as AsyncIterable<Buffer>) yield* reader.push(piece);
-}
-
 /** Writes no faster than the other side reads. */
 export async function writeFrame(socket: Socket, frame: Buffer): Promise<void> {
   if (socket.destroyed) throw new AppError("unavailable", "the other master closed the connection");
