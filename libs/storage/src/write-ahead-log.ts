@@ -217,25 +217,22 @@ export class WriteAheadLog {
     };
     let at = 0;
     let left = records.length;
+    let lastEntry = -1;
     for (const record of records) {
       link.endsGroup = --left === 0;
       link.previousCrc = encodeWalRecord(this.#buffer, at, record, link);
       at += encodedBytes(record);
-      this.#note(record);
+      if (record.kind === WAL_KINDS.entry) lastEntry = Math.max(lastEntry, record.index);
+      else if (record.kind !== WAL_KINDS.segment) this.#standing.set(record.kind, record);
     }
+    this.#noteEntry(lastEntry);
     const { previousCrc, group } = link;
     return { sequence, offset: offset + at, previousCrc, group };
   }
 
-  #note(record: WalRecord): void {
-    if (record.kind === WAL_KINDS.entry) {
-      const { sequence } = this.#position;
-      if (record.index > (this.#indexes.get(sequence) ?? -1)) {
-        this.#indexes.set(sequence, record.index);
-      }
-    } else if (record.kind !== WAL_KINDS.segment) {
-      this.#standing.set(record.kind, record);
-    }
+  #noteEntry(index: number): void {
+    const { sequence } = this.#position;
+    if (index > (this.#indexes.get(sequence) ?? -1)) this.#indexes.set(sequence, index);
   }
 
   /** Puts the prepared segment in use and returns the group with that segment's head before it. */
