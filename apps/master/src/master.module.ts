@@ -1,7 +1,6 @@
 import { type DynamicModule, Module, type Provider, type Type } from "@nestjs/common";
 import { ChatController } from "./inference/chat.controller.ts";
 import { EventsController } from "./jobs/events.controller.ts";
-import { JobFiguresController } from "./jobs/job-figures.controller.ts";
 import { JobLogsController } from "./jobs/job-logs.controller.ts";
 import { JobsController } from "./jobs/jobs.controller.ts";
 import { ProjectsController } from "./jobs/projects.controller.ts";
@@ -21,7 +20,6 @@ export const CONTROLLERS: readonly Type[] = [
   KeysController,
   JobsController,
   JobLogsController,
-  JobFiguresController,
   EventsController,
   QueuesController,
   ProjectsController,

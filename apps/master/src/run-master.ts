@@ -21,6 +21,7 @@ import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { startOrchestration } from "./jobs/orchestration.ts";
 import type { PlanBook } from "./jobs/plan-book.ts";
+import { ProgressBook } from "./jobs/progress-book.ts";
 import { startTaskSide } from "./jobs/task-side.ts";
 import type { LogReader } from "./logs/log-reader.ts";
 import { createMaster, type Master } from "./master.ts";
@@ -92,8 +93,9 @@ async function startMaster(
     authority: authority && formatAuthority(authority),
   };
   const { pepper, shownKey } = await prepareCluster(control, prepared, logger);
+  const progress = new ProgressBook();
   const link = startClusterLink({
-    ...{ server, credentials, masterId, control, logger, maxQueued, maxWaitMs },
+    ...{ server, credentials, masterId, control, progress, logger, maxQueued, maxWaitMs },
   });
   const orchestration = startOrchestration({
     ...{ control, directory: link.directory, logger, times: config.jobTimes },
@@ -101,15 +103,14 @@ async function startMaster(
   const { plans } = orchestration;
   const tasks = startTaskSide({
     ...config,
-    ...{ server: server.server, credentials, control, logger },
-    directory: link.directory,
-    leaseMs: config.jobTimes.leaseMs,
+    ...{ server: server.server, credentials, control, logger, progress },
+    ...{ directory: link.directory, leaseMs: config.jobTimes.leaseMs },
   });
   const { logs } = tasks;
   exposeDispatchMetrics(registry, () => link.stats());
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
   const master = await listen(config, {
-    ...{ control, link, plans, logs, pepper, logger, registry, ledger },
+    ...{ control, link, plans, progress, logs, pepper, logger, registry, ledger },
     authorityHash: authority && authorityHash(authority.certificate),
   });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
@@ -191,6 +192,7 @@ interface Started {
   readonly control: RaftControlPlane;
   readonly link: ClusterLink;
   readonly plans: PlanBook;
+  readonly progress: ProgressBook;
   readonly logs: LogReader;
   readonly pepper: Uint8Array;
   readonly logger: Logger;
@@ -200,12 +202,14 @@ interface Started {
 }
 
 function listen(config: MasterConfig, started: Started): Promise<Master> {
-  const { control, link, plans, logs, pepper, logger, registry, ledger, authorityHash } = started;
+  const { control, link, plans, progress, logs, pepper } = started;
+  const { logger, registry, ledger, authorityHash } = started;
   return createMaster({
     control,
     dispatch: link.dispatch,
     directory: link.directory,
     plans,
+    progress,
     logs,
     pepper,
     logger,

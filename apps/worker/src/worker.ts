@@ -84,10 +84,10 @@ export async function startWorker(
         master,
         credentials,
         register,
-        heartbeat: () => ({
-          ...machine.usage(),
-          replicas: replicas.statuses().map(encodeReplica),
-        }),
+        heartbeat: () => {
+          const loaded = replicas.statuses().map(encodeReplica);
+          return { ...machine.usage(), replicas: loaded, tasks: tasks.progress() };
+        },
         log,
       }),
   );

@@ -11,10 +11,8 @@ import { LogService } from "../logs/log-service.ts";
 import { LogStore } from "../logs/log-store.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
 import { leads } from "./leader-loop.ts";
+import type { ProgressBook } from "./progress-book.ts";
 import { TaskDispatch } from "./task-dispatch.ts";
-
-/** Between two entries of one job's progress in the log. */
-const progressMs = 10_000;
 
 export interface TaskSideOptions {
   /** Where workers ship logs to; not closed with this. */
@@ -25,6 +23,7 @@ export interface TaskSideOptions {
   readonly masterId: string;
   readonly dataDirectory: string;
   readonly leaseMs: number;
+  readonly progress: ProgressBook;
   /** What this master keeps of the logs of tasks. */
   readonly taskLogs: { readonly maxBytes: number; readonly maxAgeMs: number };
   readonly logger: NodeLog;
@@ -52,7 +51,7 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
       directory.nodes().some(({ id, state }) => id === nodeId && state === "ready"),
   });
   const dispatch = new TaskDispatch({
-    ...{ control, directory, credentials, log, progressMs },
+    ...{ control, directory, credentials, log, progress: options.progress },
     masterId: options.masterId,
     leaseMs: options.leaseMs,
     clock: systemClock,

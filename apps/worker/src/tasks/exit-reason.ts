@@ -5,6 +5,8 @@ import type { TaskEnd } from "./executor.ts";
 export interface Verdict {
   readonly reason: FailureReason;
   readonly message: string;
+  /** The devices that are at fault, by index. */
+  readonly sickDevices?: readonly number[] | undefined;
 }
 
 /** The reason and the words of a task's end; no reason for success. */

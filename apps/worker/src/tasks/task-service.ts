@@ -5,6 +5,7 @@ import { AppError } from "@heddle/base/errors";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import type { LogChunk } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
+import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { taskLogsService, workerTasksService } from "@heddle/rpc/proto";
@@ -24,6 +25,8 @@ import { TaskTable } from "./task-table.ts";
 const defaultMaxLogBytes = 256 * 2 ** 20;
 /** How long a worker that ends waits for the masters to have heard of its tasks' ends. */
 const maxTellMs = 1_500;
+/** The leader puts progress into the log more often than this. */
+const freshProgressMs = 15_000;
 const readChunkBytes = 64 * 1024;
 /** What one call of Read may ask for. */
 const maxReadBytes = 4 * 1024 * 1024;
@@ -98,6 +101,11 @@ export class TaskService {
   /** What this worker can run, as it tells the masters. */
   get executors(): string[] {
     return [...this.#executors.keys()];
+  }
+
+  /** What heartbeats say of running tasks: older progress has reached the log by way of the leader. */
+  progress(): TaskStatus[] {
+    return this.#table.progressSince(Date.now() - freshProgressMs);
   }
 
   addTo(server: Server): void {

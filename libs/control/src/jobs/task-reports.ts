@@ -1,6 +1,7 @@
 import { type ControlReply, OK } from "../command.ts";
 import type { Change } from "./change.ts";
 import type { ReportProgressCommand, ReportTasksCommand, TaskReportEntry } from "./commands.ts";
+import { quarantineDevice } from "./devices.ts";
 import { isUnderWay } from "./lifecycle.ts";
 import {
   type JobFailure,
@@ -27,6 +28,11 @@ export function reportTasks(change: Change, command: ReportTasksCommand): Contro
     const task = change.state.tasks.get(key);
     if (!task || task.nodeId !== command.nodeId || !isNews(task, entry)) continue;
     changed.push(reported(task, entry));
+    // Before its job looks for another place, which would else be the same one.
+    for (const device of entry.sickDevices ?? []) {
+      const why = entry.exit?.message ?? "a task ended for it";
+      quarantineDevice(change, { nodeId: command.nodeId, device, why });
+    }
   }
   putTasks(change, changed);
   return OK;

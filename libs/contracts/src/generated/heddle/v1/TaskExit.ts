@@ -10,6 +10,7 @@ export interface TaskExit {
   'lastLines'?: (string)[];
   'endedUnixMs'?: (number | string | Long);
   'asked'?: (boolean);
+  'sickDevices'?: (number)[];
   '_exitCode'?: "exitCode";
 }
 
@@ -21,5 +22,6 @@ export interface TaskExit__Output {
   'lastLines': (string)[];
   'endedUnixMs': (number);
   'asked': (boolean);
+  'sickDevices': (number)[];
   '_exitCode'?: "exitCode";
 }
