@@ -108,7 +108,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   });
   const app = await NestFactory.create<NestFastifyApplication>(
     masterModule(controllers, [
-      ...partsFor(options, inFlight),
+      ...partsFor(options, plans, inFlight),
       ...jobParts(options, plans, progress, waits),
       { provide: AUTHORITY_HASH, useValue: options.authorityHash ?? null },
       { provide: ClusterMetrics, useValue: clusterMetrics(options, plans, throughput) },
@@ -149,7 +149,7 @@ function clusterMetrics(
 }
 
 /** The parts that the controllers are given, built from the bottom up. */
-function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
+function partsFor(options: MasterOptions, plans: PlanBook, inFlight: InFlight): Provider[] {
   const { control, directory, registry } = options;
   const report = new ClusterReport({
     control,
@@ -160,7 +160,8 @@ function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
     dataDirectory: options.dataDirectory,
   });
   const metrics = new InferenceMetrics(registry, () => report.load());
-  const models = new ModelCatalog(control, directory);
+  const waitsFor = (deployment: string) => plans.replicaBlockers(deployment);
+  const models = new ModelCatalog(control, directory, waitsFor);
   const chat = new ChatCompletions({
     models,
     limiter: new RateLimiter({ now: () => performance.now(), maxKeys: MAX_KEYS }),

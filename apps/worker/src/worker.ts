@@ -28,6 +28,7 @@ import { InferenceSession } from "./inference-session.ts";
 import { ModelsController, PULL_WEIGHTS, REPLICAS } from "./models.controller.ts";
 import type { WorkerOffer } from "./offer-flags.ts";
 import { ReplicaSet } from "./replica-set.ts";
+import { withSimulatedGpus } from "./simulated-device.ts";
 import { TaskService } from "./tasks/task-service.ts";
 
 export interface WorkerOptions extends NodeFlags, WorkerOffer {
@@ -70,7 +71,8 @@ export async function startWorker(
   const artifacts = storeOf(options);
   const ports = withArtifacts(given, artifactSource({ ...options, store: artifacts, credentials }));
   let attachments: Attachment[] = [];
-  const replicas = new ReplicaSet(ports, options.engineDefaults, log, () => {
+  const engines = withSimulatedGpus(ports, () => machine.gpus());
+  const replicas = new ReplicaSet(engines, options.engineDefaults, log, () => {
     for (const attachment of attachments) attachment.report();
   });
   const health = new Health();
@@ -80,10 +82,9 @@ export async function startWorker(
     credentials,
   });
   const advertised = options.advertise ?? address;
-  const host = advertised.slice(0, advertised.lastIndexOf(":"));
   const tasks = await TaskService.open(
     { ...options, credentials, nodeId, nodeName: name, gpus: () => machine.gpus(), artifacts, log },
-    host,
+    advertised.slice(0, advertised.lastIndexOf(":")),
   );
   const app = await serve(server, { replicas, ports, health, tasks });
   const register = registration(options, { nodeId, name, address: advertised, machine, tasks });

@@ -84,7 +84,13 @@ const jobFigures = z.object({
   /** By project, of the accounting window of 30 days. */
   gpu_hours: z.record(z.string(), z.number().min(0)),
   /** Of the rounds that the answering master led since its start. */
-  scheduler: z.object({ rounds: count, starts: count, round_ms: quantiles }),
+  scheduler: z.object({
+    rounds: count,
+    starts: count,
+    round_ms: quantiles,
+    /** By why, what of the plans did not hold any more when they were applied. */
+    refused: z.record(z.string(), count),
+  }),
 });
 
 /** The reply of GET /cluster/metrics. Rates are over the last seconds, as many as `window_seconds`. */

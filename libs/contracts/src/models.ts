@@ -46,6 +46,16 @@ export const registerModelRequest = z.strictObject({
     })
     .optional(),
   replicas: z.union([z.int().min(0).max(10_000), z.literal("every-worker")]).default(1),
+  /** What each replica needs of its node: the scheduler finds it, within the quota of `default`. */
+  resources: z
+    .strictObject({
+      gpu_count: z.literal(1, "expected 1: an engine runs on one GPU"),
+      gpu_type: z
+        .union([z.string().min(1).max(64), z.array(z.string().min(1).max(64)).min(1).max(16)])
+        .optional(),
+      gpu_memory_gb: z.number().min(0).max(100_000).optional(),
+    })
+    .optional(),
   options: z
     .strictObject({
       context_tokens: count.optional(),

@@ -57,6 +57,7 @@ export function emptyState(): ControlState {
     nodes: new Map(),
     projects: new Map(),
     queues: new Map(),
+    replicas: new Map(),
     events: new Map(),
     servers: new Map(),
   };
@@ -188,6 +189,9 @@ function modelFault(model: ModelRecord, deployment: DeploymentRecord): string | 
   const { replicas } = deployment;
   if (replicas !== "every-worker" && !(Number.isSafeInteger(replicas) && replicas >= 0)) {
     return `replicas must be a whole number or "every-worker", got ${replicas}`;
+  }
+  if (deployment.resources && replicas === "every-worker") {
+    return "replicas that need GPUs are a number: the scheduler finds each its place";
   }
   return undefined;
 }

@@ -64,6 +64,14 @@ interface Made {
   readonly ok: true;
   /** The version that a versioned record now has. */
   readonly version?: number | undefined;
+  /** Of a plan: what did not hold any more, and why. */
+  readonly refused?: readonly RefusedStart[] | undefined;
+}
+
+/** A job that a plan would have started, or made room for, and why that was refused. */
+export interface RefusedStart {
+  readonly jobId: string;
+  readonly why: string;
 }
 
 export interface Refusal {

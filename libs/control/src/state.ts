@@ -1,5 +1,5 @@
 import type { DeploymentSpec } from "@heddle/contracts/engine";
-import type { JobsState } from "./jobs/records.ts";
+import type { JobsState, ReplicaResources } from "./jobs/records.ts";
 
 /**
  * The cluster's replicated state. It changes only in `apply` (apply.ts, jobs/job-board.ts), which is deterministic:
@@ -92,6 +92,8 @@ export interface DeploymentRecord {
   readonly spec: DeploymentSpec;
   /** How many workers run it, or one on every worker. */
   readonly replicas: number | "every-worker";
+  /** What each replica needs of its node's GPUs, where the scheduler is to place it. */
+  readonly resources?: ReplicaResources | undefined;
 }
 
 /** A setting of the whole cluster, as it was last set. */

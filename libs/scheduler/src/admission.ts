@@ -1,42 +1,28 @@
-import { holdings } from "./fair-share.ts";
-import type {
-  Blocker,
-  ClusterSnapshot,
-  JobTraits,
-  ProjectQuota,
-  QueuedJob,
-  SchedulerSettings,
-} from "./model.ts";
-import { runtimeBoundMs } from "./precedence.ts";
-
-const MS_PER_HOUR = 3_600_000;
-
-interface ProjectLedger {
-  readonly quota: ProjectQuota;
-  heldGpuMilli: number;
-  /** Used so far, plus what running jobs may still use up to their bounds. */
-  committedGpuHours: number;
-}
+import type { Layout } from "./layout.ts";
+import type { Blocker, ProjectState, QueuedJob, SchedulerSettings } from "./model.ts";
+import { QuotaLedger } from "./quota-ledger.ts";
 
 /** Keeps quotas and the number of running jobs, and says what they hold back. */
 export class Admission {
+  readonly #running: Layout["running"];
+  readonly #projectOf: (project: string) => ProjectState | undefined;
+  readonly #nowMs: number;
   readonly #settings: SchedulerSettings;
-  readonly #projects = new Map<string, ProjectLedger>();
+  /** By project; undefined for one that nobody has set up. */
+  readonly #ledgers = new Map<string, QuotaLedger | undefined>();
   #runningJobs: number;
 
-  constructor(snapshot: ClusterSnapshot, nowMs: number, settings: SchedulerSettings) {
+  constructor(
+    running: Layout["running"],
+    projectOf: (project: string) => ProjectState | undefined,
+    nowMs: number,
+    settings: SchedulerSettings,
+  ) {
+    this.#running = running;
+    this.#projectOf = projectOf;
+    this.#nowMs = nowMs;
     this.#settings = settings;
-    this.#runningJobs = snapshot.running.length;
-    for (const { project, quota, usedGpuHours } of snapshot.projects) {
-      this.#projects.set(project, { quota, heldGpuMilli: 0, committedGpuHours: usedGpuHours });
-    }
-    for (const job of snapshot.running) {
-      const project = this.#projects.get(job.project);
-      if (!project) continue;
-      const endMs = job.startedAtMs + chargedMs(job, settings);
-      project.heldGpuMilli += holdings(job).gpuMilli;
-      project.committedGpuHours += gpuHours(job, Math.max(0, endMs - nowMs));
-    }
+    this.#runningJobs = running.jobs;
   }
 
   /** What the job's dependencies, backoff, and place in its project's queue hold back. */
@@ -49,7 +35,7 @@ export class Admission {
     if (job.notBeforeMs > nowMs) {
       blockers.push(blocker("Backoff", "ms_to_wait", job.notBeforeMs - nowMs, 0, job.notBeforeMs));
     }
-    const limit = this.#projects.get(job.project)?.quota.queueLength;
+    const limit = this.#projectOf(job.project)?.quota.queueLength;
     if (limit !== undefined && queuePosition >= limit) {
       blockers.push(blocker("QueueFull", "queue_position", queuePosition + 1, 0, limit));
     }
@@ -60,45 +46,31 @@ export class Admission {
   quota(job: QueuedJob): Blocker[] {
     const blockers: Blocker[] = [];
     const { maxConcurrentJobs } = this.#settings;
-    if (this.#runningJobs >= maxConcurrentJobs) {
+    if (job.kind === "training" && this.#runningJobs >= maxConcurrentJobs) {
       blockers.push(blocker("QuotaExceeded", "concurrent_jobs", 1, 0, maxConcurrentJobs));
     }
-    const project = this.#projects.get(job.project);
-    if (!project) return blockers;
-    const { gpuMilli, gpuHours: hours } = project.quota;
-    const wantedMilli = holdings(job).gpuMilli;
-    if (gpuMilli !== undefined && wantedMilli > 0) {
-      const free = Math.max(0, gpuMilli - project.heldGpuMilli);
-      if (wantedMilli > free) {
-        blockers.push(blocker("QuotaExceeded", "gpu_milli", wantedMilli, free, gpuMilli));
-      }
-    }
-    if (hours !== undefined && wantedMilli > 0) {
-      const wanted = gpuHours(job, chargedMs(job, this.#settings));
-      const free = Math.max(0, hours - project.committedGpuHours);
-      if (wanted > free) blockers.push(blocker("QuotaExceeded", "gpu_hours", wanted, free, hours));
-    }
-    return blockers;
+    return [...blockers, ...(this.#ledger(job.project)?.blockers(job) ?? [])];
   }
 
   /** Counts a job that starts. */
   charge(job: QueuedJob): void {
-    this.#runningJobs++;
-    const project = this.#projects.get(job.project);
-    if (!project) return;
-    project.heldGpuMilli += holdings(job).gpuMilli;
-    project.committedGpuHours += gpuHours(job, chargedMs(job, this.#settings));
+    if (job.kind === "training") this.#runningJobs++;
+    this.#ledger(job.project)?.charge(job);
   }
-}
 
-/** A job without an end is charged as if it ran for the job timeout. */
-function chargedMs(job: JobTraits, settings: SchedulerSettings): number {
-  const boundMs = runtimeBoundMs(job, settings);
-  return Number.isFinite(boundMs) ? boundMs : settings.jobTimeoutMs;
-}
+  #ledger(name: string): QuotaLedger | undefined {
+    if (this.#ledgers.has(name)) return this.#ledgers.get(name);
+    const project = this.#projectOf(name);
+    const ledger = project && this.#ledgerOf(project);
+    this.#ledgers.set(name, ledger);
+    return ledger;
+  }
 
-function gpuHours(job: JobTraits, durationMs: number): number {
-  return (holdings(job).gpuMilli / 1000) * (durationMs / MS_PER_HOUR);
+  #ledgerOf({ project, quota, usedGpuHours }: ProjectState): QuotaLedger {
+    const { gpuMilli } = this.#running.heldBy(project);
+    const running = () => this.#running.ofProject(project);
+    return new QuotaLedger(quota, { usedGpuHours, gpuMilli, running }, this.#nowMs, this.#settings);
+  }
 }
 
 /** A blocker from its parts, in the order of the type. */

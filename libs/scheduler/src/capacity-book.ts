@@ -1,6 +1,6 @@
 import { rejectedBy } from "./eligibility.ts";
 import type { NodeSnapshot, TaskPlacement, TaskRequest } from "./model.ts";
-import { CPU, SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
+import { offered, SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
 
 /** Why a start must be refused. */
 export type Refusal =
@@ -77,8 +77,7 @@ export class CapacityBook {
     }
     const fits = SCALARS.every((name, column) => {
       const wanted = request.scalars[name];
-      const offered = Math.floor(node.capacity[name] * (column === CPU ? overcommitRatio : 1));
-      return wanted === 0 || scalars[column]! + wanted <= offered;
+      return wanted === 0 || scalars[column]! + wanted <= offered(node, name, overcommitRatio);
     });
     const hasRoom = devices.every((device) => {
       const held = gpuMilli[device] ?? 0;

@@ -1,15 +1,19 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { explain, neverFits } from "./explain.ts";
+import { explain } from "./explain.ts";
 import { gangFits } from "./gang.ts";
 import type { NodeSnapshot, QueuedJob } from "./model.ts";
-import { openRound, type SchedulingInput } from "./round.ts";
+import { layOut, type SchedulingInput } from "./round.ts";
+import { Satisfiability } from "./satisfiability.ts";
 import { schedule } from "./schedule.ts";
 import { nodes, queues, requests } from "./testing/arbitraries.ts";
 import { HOUR_MS, input, node, project, queued, request, running } from "./testing/scenarios.ts";
 
+const never = (at: SchedulingInput, job: QueuedJob) =>
+  new Satisfiability().neverFits(layOut(at), job);
+
 const explained = (at: SchedulingInput, id: string) =>
-  explain(at, schedule(at), at.queue.find((job) => job.id === id)!);
+  explain(layOut(at), schedule(at), at.queue.find((job) => job.id === id)!);
 
 const blockersOf = (
   cluster: NodeSnapshot[],
@@ -208,9 +212,9 @@ describe("explain", () => {
         const change = explained(at, "q").changes.find(({ field }) => field === "tasks");
         if (!change) return;
         const fits = (count: number): boolean => {
-          const round = openRound(at);
-          const gang = { shape: round.shapes.of(task), tasks: count, sameRack: false } as const;
-          return gangFits(round.placer.ledger, { ...gang, strategy: "binpack" });
+          const { layout } = layOut(at);
+          const gang = { shape: layout.shapes.of(task), tasks: count, sameRack: false } as const;
+          return gangFits(layout.free, { ...gang, strategy: "binpack" });
         };
         expect(fits(Number(change.to))).toBe(true);
         expect(fits(Number(change.to) + 1)).toBe(false);
@@ -224,7 +228,7 @@ describe("explain", () => {
         const at = input({ nodes: cluster }, queue);
         const plan = schedule(at);
         for (const job of queue) {
-          const told = explain(at, plan, job);
+          const told = explain(layOut(at), plan, job);
           const pending = plan.pending.find(({ jobId }) => jobId === job.id);
           expect(told.blockers).toEqual(pending?.blockers ?? []);
           if (!pending) expect(told.start.likelyMs).toBe(at.nowMs);
@@ -239,14 +243,14 @@ describe("neverFits", () => {
   it("is empty for a job that only has to wait, and counts drained nodes as coming back", () => {
     const busy = running("busy", [{ nodeId: "n", devices: [0] }]);
     const at = input({ nodes: [node("n", { gpus: 1, state: "drained" })], running: [busy] }, []);
-    expect(neverFits(at, queued("q"))).toEqual([]);
+    expect(never(at, queued("q"))).toEqual([]);
   });
 
   it("names the capacity and the quota that are too small for ever", () => {
     const projects = [project("p1", { quota: { gpuMilli: 8000 } })];
     const at = input({ nodes: [node("n", { gpus: 8 })], projects }, []);
     const job = queued("q", { request: request({ gpus: 16 }) });
-    expect(neverFits(at, job).map(({ reason, resource }) => [reason, resource])).toEqual([
+    expect(never(at, job).map(({ reason, resource }) => [reason, resource])).toEqual([
       ["QuotaExceeded", "gpu_milli"],
       ["InsufficientGpu", "gpu_milli"],
     ]);

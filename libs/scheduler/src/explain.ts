@@ -1,12 +1,12 @@
-import { blocker } from "./admission.ts";
-import { capacityBlockers, rejectedNodes } from "./capacity-blockers.ts";
+import { rejectedNodes } from "./capacity-blockers.ts";
 import type { NodeFilter } from "./eligibility.ts";
 import { type GangRequest, gangFits, tasksThatFit } from "./gang.ts";
+import type { Ledger } from "./ledger.ts";
 import type { Blocker, Plan, QueuedJob } from "./model.ts";
 import { levelOf, runtimeBoundMs } from "./precedence.ts";
 import { QueuePlayback } from "./queue-playback.ts";
 import { earliestStartMs, type Release } from "./releases.ts";
-import { gangOf, openRound, type Round, type SchedulingInput } from "./round.ts";
+import { gangOf, openRound, type Round, type Standing } from "./round.ts";
 import { type RequestChange, smallestChanges } from "./smallest-change.ts";
 
 /** Jobs ahead that the late estimate plays through; with more ahead the late end is open. */
@@ -39,13 +39,15 @@ export interface Explanation {
   readonly changes: readonly RequestChange[];
 }
 
-/** Explains one queued job under a plan of the same input. Pure, and costs about one round. */
-export function explain(input: SchedulingInput, plan: Plan, job: QueuedJob): Explanation {
-  const round = openRound(input);
-  const gang = gangOf(round, job);
+/**
+ * Explains one queued job under the latest plan, made on this standing or not long before. Pure, and
+ * leaves the layout as it was.
+ */
+export function explain(standing: Standing, plan: Plan, job: QueuedJob): Explanation {
+  const round = openRound(standing);
+  const gang = gangOf(round.standing, job);
   const start = startEstimate(round, plan, job, gang);
-  takeOtherStarts(round, plan, job);
-  const { ledger } = round.placer;
+  const ledger = withOtherStarts(round, plan, job);
   const eligible = [...ledger.nodes.keys()].filter((node) => gang.shape.eligible[node] === 1);
   return {
     jobId: job.id,
@@ -55,54 +57,35 @@ export function explain(input: SchedulingInput, plan: Plan, job: QueuedJob): Exp
     rejectedByCapacity: eligible.filter((node) => !ledger.fits(node, gang.shape)).length,
     tasksThatFit: tasksThatFit(ledger, gang),
     start,
-    changes: smallestChanges(ledger, round.shapes, gang),
+    changes: smallestChanges(ledger, round.layout.shapes, gang),
   };
 }
 
-/**
- * Why a job can never run here: blockers on the cluster with nothing on it and every drained node
- * back, and quotas smaller than the job. Empty where it could run one day; a job that is accepted
- * with blockers here fails as Unsatisfiable.
- */
-export function neverFits(input: Omit<SchedulingInput, "queue">, job: QueuedJob): Blocker[] {
-  const { snapshot } = input;
-  const nodes = snapshot.nodes.map((node) => ({ ...node, state: "ready" as const }));
-  const projects = snapshot.projects.map((project) => ({ ...project, usedGpuHours: 0 }));
-  const empty = { ...snapshot, nodes, projects, running: [] };
-  const round = openRound({ ...input, snapshot: empty, queue: [job] });
-  const capacity = capacityBlockers(round.capacity, round.capacity, gangOf(round, job));
-  const { maxConcurrentJobs } = input.settings;
-  const none =
-    maxConcurrentJobs === 0 ? [blocker("QuotaExceeded", "concurrent_jobs", 1, 0, 0)] : [];
-  return [...none, ...round.admission.quota(job).filter(isOfProject), ...capacity];
-}
-
-function isOfProject({ resource }: Blocker): boolean {
-  return resource !== "concurrent_jobs";
-}
-
 /** The free capacity as this job finds it: a started job is explained without itself. */
-function takeOtherStarts(round: Round, plan: Plan, { id }: QueuedJob): void {
-  const { placer, positions, shapes, input } = round;
-  const jobs = new Map(input.queue.map((job) => [job.id, job]));
+function withOtherStarts({ layout, standing }: Round, plan: Plan, { id }: QueuedJob): Ledger {
+  const ledger = layout.free.clone();
+  const jobs = new Map(standing.queue.map((job) => [job.id, job]));
   for (const { jobId, placements } of plan.starts) {
-    if (jobId === id) continue;
-    const shape = shapes.of(jobs.get(jobId)!.request);
+    const job = jobs.get(jobId);
+    // One that waits no more holds its places already, where the plan is older than the standing.
+    if (jobId === id || !job) continue;
+    const shape = layout.shapes.of(job.request);
     for (const { nodeId, devices } of placements) {
-      placer.ledger.take(positions.get(nodeId)!, shape, devices);
+      ledger.take(layout.positions.get(nodeId)!, shape, devices);
     }
   }
+  return ledger;
 }
 
 function startEstimate(round: Round, plan: Plan, job: QueuedJob, gang: GangRequest): StartEstimate {
-  const { nowMs } = round.input;
+  const { nowMs } = round.standing;
   if (plan.starts.some(({ jobId }) => jobId === job.id)) {
     return { earliestMs: nowMs, likelyMs: nowMs, latestMs: nowMs };
   }
   if (job.waitingFor.length > 0) return {};
   const waitMs = Math.max(nowMs, job.notBeforeMs);
-  const bounded = [...round.releases.values()];
-  const hopeful = round.input.snapshot.running.map((running) => {
+  const bounded = round.releases.values();
+  const hopeful = [...round.layout.running.values()].map((running) => {
     const release = round.releases.get(running.id)!;
     const atMs = Math.max(nowMs, Math.min(release.atMs, running.expectedEndMs ?? release.atMs));
     return { ...release, atMs };
@@ -125,13 +108,14 @@ function least(a: number | undefined, b: number | undefined): number | undefined
 
 /** Each job ahead in turn, to its bound, then this one. */
 function afterThoseAhead(round: Round, job: QueuedJob, waitMs: number): number | undefined {
-  const { queue, nowMs, settings } = round.input;
+  const { queue, nowMs, settings } = round.standing;
   const ahead = queue.filter((other) => goesBefore(other, job));
   if (ahead.length > MAX_AHEAD) return undefined;
   ahead.sort((a, b) => levelOf(b) - levelOf(a) || a.submittedAtMs - b.submittedAtMs);
   const playback = new QueuePlayback(round.placer, round.releases.values(), nowMs);
-  for (const other of ahead) playback.start(gangOf(round, other), runtimeBoundMs(other, settings));
-  const startMs = playback.start(gangOf(round, job), runtimeBoundMs(job, settings));
+  for (const other of ahead)
+    playback.start(gangOf(round.standing, other), runtimeBoundMs(other, settings));
+  const startMs = playback.start(gangOf(round.standing, job), runtimeBoundMs(job, settings));
   return startMs === undefined ? undefined : Math.max(waitMs, startMs);
 }
 

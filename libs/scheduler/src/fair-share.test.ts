@@ -5,6 +5,7 @@ import { schedule } from "./schedule.ts";
 import { HOUR_MS, input, node, project, queued, request } from "./testing/scenarios.ts";
 
 const NOTHING = { gpuMilliMs: 0, cpuMilliMs: 0, memoryMibMs: 0, asOfMs: 0 };
+const NOTHING_HELD = { gpuMilli: 0, cpuMilli: 0, memoryMib: 0 };
 const HELD = { gpuMilli: 3_000, cpuMilli: 500, memoryMib: 64 };
 
 const small = (change: { cpuMilli: number; memoryMib: number }) =>
@@ -80,7 +81,10 @@ describe("dominant resource fairness", () => {
   });
 
   it("gives a share of 0 to a project it has never seen", () => {
-    expect(new FairShare([node("n")], [], 0, HOUR_MS).share("new")).toBe(0);
+    const capacity = { gpuMilli: 8_000, cpuMilli: 96_000, memoryMib: 786_432 };
+    const nobody = { projectOf: () => undefined, heldBy: () => NOTHING_HELD };
+    const shares = new FairShare({ capacity, ...nobody, nowMs: 0, halfLifeMs: HOUR_MS });
+    expect(shares.share("new")).toBe(0);
   });
 });
 

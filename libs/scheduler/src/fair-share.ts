@@ -1,11 +1,24 @@
-import type { DecayedUsage, JobTraits, NodeSnapshot, ProjectState } from "./model.ts";
+import type { DecayedUsage, JobTraits, ProjectState } from "./model.ts";
 import { gpuMilliOf } from "./shape.ts";
 
 /** The resources that shares are taken of. */
-interface ShareVector {
+export interface ShareVector {
   readonly gpuMilli: number;
   readonly cpuMilli: number;
   readonly memoryMib: number;
+}
+
+export const NOTHING: ShareVector = { gpuMilli: 0, cpuMilli: 0, memoryMib: 0 };
+
+/** What shares are reckoned from; projects are looked at when they are asked for. */
+export interface FairShareOptions {
+  /** What the cluster has. */
+  readonly capacity: ShareVector;
+  readonly projectOf: (project: string) => ProjectState | undefined;
+  /** What the project's running jobs hold. */
+  readonly heldBy: (project: string) => ShareVector;
+  readonly nowMs: number;
+  readonly halfLifeMs: number;
 }
 
 /** What a job holds while it runs, over all its tasks. */
@@ -15,18 +28,6 @@ export function holdings({ tasks, request }: JobTraits): ShareVector {
     cpuMilli: tasks * request.scalars.cpuMilli,
     memoryMib: tasks * request.scalars.memoryMib,
   };
-}
-
-/** What the cluster has of each resource, sick devices and lost nodes left out. */
-function clusterCapacity(nodes: readonly NodeSnapshot[]): ShareVector {
-  const capacity = { gpuMilli: 0, cpuMilli: 0, memoryMib: 0 };
-  for (const node of nodes) {
-    if (node.state === "lost") continue;
-    capacity.gpuMilli += 1000 * node.devices.filter(({ healthy }) => healthy).length;
-    capacity.cpuMilli += node.capacity.cpuMilli;
-    capacity.memoryMib += node.capacity.memoryMib;
-  }
-  return capacity;
 }
 
 /** Past use at `nowMs`: halved every half-life, plus what was held since `asOfMs`. */
@@ -55,21 +56,12 @@ export function decayedUsage(
  * cluster, divided by its weight. The project with the least share goes next.
  */
 export class FairShare {
-  readonly #capacity: ShareVector;
+  readonly #options: FairShareOptions;
   readonly #accounts = new Map<string, { weight: number; past: ShareVector; held: ShareVector }>();
   readonly #shares = new Map<string, number>();
 
-  constructor(
-    nodes: readonly NodeSnapshot[],
-    projects: readonly ProjectState[],
-    nowMs: number,
-    halfLifeMs: number,
-  ) {
-    this.#capacity = clusterCapacity(nodes);
-    for (const { project, weight, usage } of projects) {
-      const now = decayedUsage(usage, NOTHING, nowMs, halfLifeMs);
-      this.#accounts.set(project, { weight, past: meanHold(now, halfLifeMs), held: NOTHING });
-    }
+  constructor(options: FairShareOptions) {
+    this.#options = options;
   }
 
   /** The project's weighted dominant share; 0 for one that holds and held nothing. */
@@ -82,9 +74,9 @@ export class FairShare {
     return share;
   }
 
-  /** Counts a job that runs or starts. */
+  /** Counts a job that starts. */
   charge(job: JobTraits): void {
-    const account = this.#accounts.get(job.project) ?? { weight: 1, past: NOTHING, held: NOTHING };
+    const account = this.#account(job.project);
     const more = holdings(job);
     this.#accounts.set(job.project, {
       ...account,
@@ -97,17 +89,26 @@ export class FairShare {
     this.#shares.delete(job.project);
   }
 
+  #account(name: string): { weight: number; past: ShareVector; held: ShareVector } {
+    const known = this.#accounts.get(name);
+    if (known) return known;
+    const { projectOf, heldBy, nowMs, halfLifeMs } = this.#options;
+    const project = projectOf(name);
+    const now = project && decayedUsage(project.usage, NOTHING, nowMs, halfLifeMs);
+    const past = now ? meanHold(now, halfLifeMs) : NOTHING;
+    const account = { weight: project?.weight ?? 1, past, held: heldBy(name) };
+    this.#accounts.set(name, account);
+    return account;
+  }
+
   #dominant(project: string): number {
-    const account = this.#accounts.get(project);
-    if (!account) return 0;
-    const { past, held, weight } = account;
+    const { past, held, weight } = this.#account(project);
+    const { capacity } = this.#options;
     const of = (name: keyof ShareVector): number =>
-      this.#capacity[name] > 0 ? (past[name] + held[name]) / this.#capacity[name] : 0;
+      capacity[name] > 0 ? (past[name] + held[name]) / capacity[name] : 0;
     return Math.max(of("gpuMilli"), of("cpuMilli"), of("memoryMib")) / weight;
   }
 }
-
-const NOTHING: ShareVector = { gpuMilli: 0, cpuMilli: 0, memoryMib: 0 };
 
 /** The constant hold whose decayed integral over all the past would be this usage. */
 function meanHold(usage: DecayedUsage, halfLifeMs: number): ShareVector {

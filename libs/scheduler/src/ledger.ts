@@ -1,6 +1,7 @@
-import type { ClusterSnapshot, NodeSnapshot, TaskPlacement } from "./model.ts";
+import { ChangeLog } from "./change-log.ts";
+import type { NodeSnapshot, TaskPlacement } from "./model.ts";
 import type { Shape } from "./shape.ts";
-import { CPU, SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
+import { offered, SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
 
 /** Devices a node may have: sets of them are kept in the bits of one integer. */
 const MAX_DEVICES = 31;
@@ -14,6 +15,8 @@ const MAX_DEVICES = 31;
  */
 export class Ledger {
   readonly nodes: readonly NodeSnapshot[];
+  /** Nodes changed lately: what an index must look at again. */
+  readonly changes: ChangeLog;
   /** Columns a node in `gpuFree`; the widest node's device count. */
   readonly stride: number;
   /** Thousandths free, by node * stride + device. */
@@ -21,9 +24,6 @@ export class Ledger {
   readonly deviceCount: Uint8Array;
   /** By node * SCALARS.length + column. */
   readonly scalarFree: Float64Array;
-  /** Nodes changed since the start, oldest first: what an index must look at again. */
-  readonly changes: number[] = [];
-
   private constructor(
     nodes: readonly NodeSnapshot[],
     stride: number,
@@ -32,13 +32,14 @@ export class Ledger {
     scalarFree: Float64Array,
   ) {
     this.nodes = nodes;
+    this.changes = new ChangeLog(nodes.length);
     this.stride = stride;
     this.gpuFree = gpuFree;
     this.deviceCount = deviceCount;
     this.scalarFree = scalarFree;
   }
 
-  /** The empty cluster: each node's capacity, CPU times the overcommit ratio, sick devices at 0. */
+  /** The empty cluster: what each node offers under the overcommit ratio, sick devices at 0. */
   static ofCapacity(nodes: readonly NodeSnapshot[], overcommitRatio: number): Ledger {
     const stride = nodes.reduce((widest, node) => Math.max(widest, node.devices.length), 1);
     if (stride > MAX_DEVICES)
@@ -56,8 +57,7 @@ export class Ledger {
         ledger.gpuFree[n * stride + d] = device.healthy ? WHOLE_DEVICE_MILLI : 0;
       });
       SCALARS.forEach((name, column) => {
-        const ratio = column === CPU ? overcommitRatio : 1;
-        ledger.scalarFree[n * SCALARS.length + column] = Math.floor(node.capacity[name] * ratio);
+        ledger.scalarFree[n * SCALARS.length + column] = offered(node, name, overcommitRatio);
       });
     });
     return ledger;
@@ -167,8 +167,8 @@ export class Ledger {
 }
 
 /** By node id, its position in the snapshot. */
-export function nodePositions(snapshot: ClusterSnapshot): ReadonlyMap<string, number> {
-  return new Map(snapshot.nodes.map((node, position) => [node.id, position]));
+export function nodePositions(nodes: readonly NodeSnapshot[]): ReadonlyMap<string, number> {
+  return new Map(nodes.map((node, position) => [node.id, position]));
 }
 
 /** The tasks of a placement that are on nodes still in the snapshot. */

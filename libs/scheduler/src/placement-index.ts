@@ -48,7 +48,7 @@ class Tournament {
   readonly #leaves: number;
   readonly #scores: Float64Array;
   readonly #winners: Int32Array;
-  /** How much of the ledger's change log is in the tree. */
+  /** Up to where the ledger's changes are in the tree. */
   #seen = 0;
 
   constructor(ledger: Ledger, scorer: Scorer, shape: Shape) {
@@ -62,21 +62,23 @@ class Tournament {
   }
 
   best(): number {
-    const { changes, nodes } = this.#ledger;
-    if (changes.length - this.#seen > nodes.length / 4) this.#playAll();
-    else this.#replay(changes);
+    const { changes } = this.#ledger;
+    if (this.#seen === changes.position) return this.#winners[1]!;
+    const changed = changes.since(this.#seen);
+    if (changed) this.#replay(changed);
+    else this.#playAll();
     return this.#winners[1]!;
   }
 
   #playAll(): void {
-    this.#seen = this.#ledger.changes.length;
+    this.#seen = this.#ledger.changes.position;
     for (let node = 0; node < this.#ledger.nodes.length; node++) this.#enter(node);
     for (let position = this.#leaves - 1; position >= 1; position--) this.#play(position);
   }
 
-  #replay(changes: readonly number[]): void {
-    for (; this.#seen < changes.length; this.#seen++) {
-      const node = changes[this.#seen]!;
+  #replay(changed: readonly number[]): void {
+    this.#seen = this.#ledger.changes.position;
+    for (const node of changed) {
       this.#enter(node);
       let position = (this.#leaves + node) >> 1;
       for (; position >= 1; position >>= 1) this.#play(position);

@@ -19,7 +19,7 @@ export function levelOf({ id, qosLevel, kind, priority }: JobTraits): number {
 /** How long the job may run at most; infinite for serving without a bound of its own. */
 export function runtimeBoundMs(
   job: JobTraits & { readonly maxRuntimeMs?: number | undefined },
-  settings: SchedulerSettings,
+  settings: Pick<SchedulerSettings, "jobTimeoutMs">,
 ): number {
   if (job.kind === "serving") return job.maxRuntimeMs ?? Number.POSITIVE_INFINITY;
   return Math.min(job.maxRuntimeMs ?? settings.jobTimeoutMs, settings.jobTimeoutMs);
@@ -36,7 +36,10 @@ export function* inFairOrder(
 ): Generator<QueuedJob, void> {
   const levels = Map.groupBy(jobs, levelOf);
   for (const level of [...levels.keys()].sort((a, b) => b - a)) {
-    const byProject = Map.groupBy([...levels.get(level)!].sort(byAge), ({ project }) => project);
+    const byProject = Map.groupBy(
+      [...levels.get(level)!].sort(byPromise),
+      ({ project }) => project,
+    );
     const lanes = [...byProject.values()].map((lane) => ({ lane, next: 0 }));
     while (lanes.length > 0) {
       const first = lanes.reduce((best, lane) => (goesFirst(lane, best, fairShare) ? lane : best));
@@ -58,15 +61,20 @@ function goesFirst(a: Lane, b: Lane, fairShare: FairShare): boolean {
   if (promised !== 0 && !Number.isNaN(promised)) return promised < 0;
   const shares = fairShare.share(jobA.project) - fairShare.share(jobB.project);
   if (shares !== 0) return shares < 0;
-  return byAge(jobA, jobB) < 0;
+  return byPromise(jobA, jobB) < 0;
 }
 
 function promise(job: QueuedJob): number {
   return job.promisedStartMs ?? Number.POSITIVE_INFINITY;
 }
 
-function byAge(a: QueuedJob, b: QueuedJob): number {
+function byPromise(a: QueuedJob, b: QueuedJob): number {
   const promised = promise(a) - promise(b);
   if (promised !== 0 && !Number.isNaN(promised)) return promised;
+  return byAge(a, b);
+}
+
+/** The older first. */
+export function byAge(a: QueuedJob, b: QueuedJob): number {
   return a.submittedAtMs - b.submittedAtMs || (a.id < b.id ? -1 : 1);
 }

@@ -3,7 +3,6 @@ import { describe, expect, it } from "vitest";
 import { type GangRequest, gangFits } from "./gang.ts";
 import { Ledger } from "./ledger.ts";
 import { chooseVictims, lostGpuSeconds, type Victim } from "./preemption.ts";
-import { releaseOf } from "./releases.ts";
 import { schedule } from "./schedule.ts";
 import { ShapeTable } from "./shape.ts";
 import { advance } from "./testing/advance.ts";
@@ -153,7 +152,6 @@ function crowded(
   const cluster = [node("0", { gpus: 4 }), node("1", { gpus: 4 }), node("2", { gpus: 4 })];
   const ledger = Ledger.ofCapacity(cluster, 1);
   const shapes = new ShapeTable(cluster);
-  const positions = new Map(cluster.map(({ id }, i) => [id, i]));
   const victims: Victim[] = [];
   const used = [0, 0, 0];
   jobs.forEach(([at, gpus, seconds], i) => {
@@ -163,8 +161,9 @@ function crowded(
     const job = running(`r${i}`, [{ nodeId: String(at), devices }], {
       checkpointedAtMs: 100_000 - seconds * 1000,
     });
-    ledger.take(at, shapes.of(job.request), devices);
-    const release = releaseOf(job, 0, shapes, positions);
+    const shape = shapes.of(job.request);
+    ledger.take(at, shape, devices);
+    const release = { atMs: 0, shape, tasks: [{ node: at, devices }] };
     victims.push({ job, release, lostGpuSeconds: lostGpuSeconds(job, 100_000) });
   });
   const shape = shapes.of(request({ gpus: asked.gpus }));

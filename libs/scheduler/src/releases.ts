@@ -1,8 +1,9 @@
 import { type GangRequest, gangFits, type PlacedTask } from "./gang.ts";
+import type { Layout } from "./layout.ts";
 import { type Ledger, locate } from "./ledger.ts";
 import type { RunningJob, SchedulerSettings } from "./model.ts";
 import { runtimeBoundMs } from "./precedence.ts";
-import type { Shape, ShapeTable } from "./shape.ts";
+import type { Shape } from "./shape.ts";
 
 /** A job's tasks and when they are given back at the latest; infinite for one without an end. */
 export interface Release {
@@ -12,20 +13,60 @@ export interface Release {
 }
 
 /** When a running job is gone at the latest: its bound, or the end of its eviction's grace. */
-export function latestEndMs(job: RunningJob, nowMs: number, settings: SchedulerSettings): number {
+function latestEndMs(job: RunningJob, nowMs: number, settings: SchedulerSettings): number {
   const boundMs = job.evicting?.byMs ?? job.startedAtMs + runtimeBoundMs(job, settings);
   return Math.max(nowMs, boundMs);
 }
 
-/** What a running job gives back, at the given time. */
-export function releaseOf(
-  job: RunningJob,
-  atMs: number,
-  shapes: ShapeTable,
-  positions: ReadonlyMap<string, number>,
-): Release {
-  const tasks = [...locate(job.placements, positions)];
-  return { atMs, shape: shapes.of(job.request), tasks };
+/**
+ * By job id, what it gives back and when at the latest: running jobs and those that a decision has
+ * started. It is made when it is first asked for, which only a job that must wait does.
+ */
+export class Releases {
+  readonly #layout: Layout;
+  readonly #settings: SchedulerSettings;
+  readonly #nowMs: number;
+  /** What the decision itself has set. */
+  readonly #set = new Map<string, Release>();
+  #all: Map<string, Release> | undefined;
+
+  constructor(layout: Layout, settings: SchedulerSettings, nowMs: number) {
+    this.#layout = layout;
+    this.#settings = settings;
+    this.#nowMs = nowMs;
+  }
+
+  get(id: string): Release | undefined {
+    return this.#made().get(id);
+  }
+
+  set(id: string, release: Release): void {
+    this.#set.set(id, release);
+    this.#all?.set(id, release);
+  }
+
+  /** What was started, by `set`. */
+  get started(): ReadonlyMap<string, Release> {
+    return this.#set;
+  }
+
+  values(): Release[] {
+    return [...this.#made().values()];
+  }
+
+  #made(): Map<string, Release> {
+    if (this.#all) return this.#all;
+    const { running, shapes, positions } = this.#layout;
+    const all = new Map<string, Release>();
+    for (const job of running.values()) {
+      const atMs = latestEndMs(job, this.#nowMs, this.#settings);
+      const tasks = [...locate(job.placements, positions)];
+      all.set(job.id, { atMs, shape: shapes.of(job.request), tasks });
+    }
+    for (const [id, release] of this.#set) all.set(id, release);
+    this.#all = all;
+    return all;
+  }
 }
 
 /** Gives back everything that is due by `atMs`. */

@@ -1,14 +1,11 @@
 import { Admission } from "./admission.ts";
 import { FairShare } from "./fair-share.ts";
-import { GangPlacer, type GangRequest } from "./gang.ts";
-import { Ledger, locate, nodePositions } from "./ledger.ts";
-import type { ClusterSnapshot, QueuedJob, SchedulerSettings } from "./model.ts";
-import { latestEndMs, type Release, releaseOf } from "./releases.ts";
-import { ShapeTable } from "./shape.ts";
-import { Stranding } from "./stranding.ts";
-import { countTargets, targetMix } from "./targets.ts";
+import type { GangPlacer, GangRequest } from "./gang.ts";
+import { Layout } from "./layout.ts";
+import type { ClusterSnapshot, ProjectState, QueuedJob, SchedulerSettings } from "./model.ts";
+import { Releases } from "./releases.ts";
 
-/** What one scheduling decision sees. */
+/** What one scheduling decision sees, as plain data. */
 export interface SchedulingInput {
   readonly snapshot: ClusterSnapshot;
   readonly queue: readonly QueuedJob[];
@@ -16,65 +13,67 @@ export interface SchedulingInput {
   readonly settings: SchedulerSettings;
 }
 
-/** The working state of one decision: the free capacity and who has claims on it. */
-export interface Round {
-  readonly input: SchedulingInput;
-  /** The cluster with nothing on it. */
-  readonly capacity: Ledger;
-  /** Places on what is free now. */
-  readonly placer: GangPlacer;
-  readonly shapes: ShapeTable;
-  readonly positions: ReadonlyMap<string, number>;
-  readonly fairShare: FairShare;
-  readonly admission: Admission;
-  /** By job id, what it gives back and when at the latest: running jobs, then the started ones. */
-  readonly releases: Map<string, Release>;
+/** The same with the cluster laid out, and projects looked up as they are asked for. */
+export interface Standing {
+  /** The log index that it stands at. */
+  readonly index: number;
+  readonly layout: Layout;
+  readonly projectOf: (project: string) => ProjectState | undefined;
+  readonly queue: readonly QueuedJob[];
+  readonly nowMs: number;
+  readonly settings: SchedulerSettings;
 }
 
-/** Lays out the snapshot: what is free, who holds what, and what the cluster expects. */
-export function openRound(input: SchedulingInput): Round {
-  const { snapshot, queue, nowMs, settings } = input;
-  const capacity = Ledger.ofCapacity(snapshot.nodes, settings.overcommitRatio);
-  const shapes = new ShapeTable(snapshot.nodes);
-  const positions = nodePositions(snapshot);
-  const free = capacity.clone();
-  const fairShare = new FairShare(
-    snapshot.nodes,
-    snapshot.projects,
-    nowMs,
-    settings.fairShareHalfLifeMs,
-  );
-  const releases = new Map<string, Release>();
-  for (const job of snapshot.running) {
-    const shape = shapes.of(job.request);
-    for (const { node, devices } of locate(job.placements, positions)) {
-      free.take(node, shape, devices);
-    }
-    fairShare.charge(job);
-    const atMs = latestEndMs(job, nowMs, settings);
-    releases.set(job.id, releaseOf(job, atMs, shapes, positions));
-  }
-  const { targets } = settings;
-  const expected = targets.length > 0 ? targets : countTargets([...snapshot.running, ...queue]);
-  const gpuTypes = snapshot.nodes.map(({ gpuType }) => gpuType);
-  const stranding = new Stranding(targetMix(expected), gpuTypes);
+/** The working state of one decision: the free capacity and who has claims on it. */
+export interface Round {
+  readonly standing: Standing;
+  readonly layout: Layout;
+  /** Places on what is free now. */
+  readonly placer: GangPlacer;
+  readonly fairShare: FairShare;
+  readonly admission: Admission;
+  readonly releases: Releases;
+}
+
+/** Lays plain data out, at a cost in proportion to the cluster. */
+export function layOut({ snapshot, queue, nowMs, settings }: SchedulingInput): Standing {
+  const { index, nodes, running } = snapshot;
+  const projects = new Map(snapshot.projects.map((project) => [project.project, project]));
   return {
-    input,
-    capacity,
-    placer: new GangPlacer(free, stranding),
-    shapes,
-    positions,
-    fairShare,
-    admission: new Admission(snapshot, nowMs, settings),
-    releases,
+    index,
+    layout: new Layout(nodes, running, settings.overcommitRatio),
+    projectOf: (project) => projects.get(project),
+    queue,
+    nowMs,
+    settings,
+  };
+}
+
+/** Begins a decision. What it takes of the layout must be given back by \`closeRound\`. */
+export function openRound(standing: Standing): Round {
+  const { layout, projectOf, queue, nowMs, settings } = standing;
+  const { targets, fairShareHalfLifeMs: halfLifeMs } = settings;
+  const { running, totals: capacity } = layout;
+  const expected = targets.length > 0 ? targets : running.targets.with(queue).targets();
+  const heldBy = (project: string) => running.heldBy(project);
+  return {
+    standing,
+    layout,
+    placer: layout.placerFor(expected),
+    fairShare: new FairShare({ capacity, projectOf, heldBy, nowMs, halfLifeMs }),
+    admission: new Admission(running, projectOf, nowMs, settings),
+    releases: new Releases(layout, settings, nowMs),
   };
 }
 
 /** The job's gang under its queue's strategy. */
-export function gangOf({ input, shapes }: Round, job: QueuedJob): GangRequest {
-  const { queues, defaultStrategy } = input.settings;
+export function gangOf(
+  { settings, layout }: Pick<Standing, "settings" | "layout">,
+  job: QueuedJob,
+): GangRequest {
+  const { queues, defaultStrategy } = settings;
   return {
-    shape: shapes.of(job.request),
+    shape: layout.shapes.of(job.request),
     tasks: job.tasks,
     sameRack: job.sameRack,
     strategy: queues[job.queue]?.strategy ?? defaultStrategy,

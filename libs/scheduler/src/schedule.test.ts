@@ -53,7 +53,8 @@ describe("schedule", () => {
         const plan = schedule(at);
         const ids = new Set(plan.starts.map(({ jobId }) => jobId));
         const startedJobs = at.queue.filter(({ id }) => ids.has(id));
-        expect(at.snapshot.running.length + startedJobs.length).toBeLessThanOrEqual(20);
+        const jobs = [...at.snapshot.running, ...startedJobs];
+        expect(jobs.filter(({ kind }) => kind === "training").length).toBeLessThanOrEqual(20);
         for (const { project: name, quota } of at.snapshot.projects) {
           const mine = startedJobs.filter((job) => job.project === name);
           const held = [...mine, ...at.snapshot.running.filter((job) => job.project === name)];
@@ -148,16 +149,23 @@ describe("schedule", () => {
     expect(schedule(at).starts[0]!.endsByMs).toBe(2 * HOUR_MS);
   });
 
-  it("offers CPU beyond what is there only by overcommitRatio, and GPUs never", () => {
-    const jobs = (gpus: number): QueuedJob[] =>
-      ["a", "b", "c"].map((id) => queued(id, { request: request({ gpus, cpuMilli: 60_000 }) }));
-    const starts = (gpus: number, overcommitRatio: number): number =>
-      schedule(
-        input({ nodes: [node("n", { gpus: 1 })] }, jobs(gpus), { settings: { overcommitRatio } }),
-      ).starts.length;
-    expect(starts(0, 1)).toBe(1);
-    expect(starts(0, 1.25)).toBe(2);
-    expect(starts(1, 2)).toBe(1);
+  it("offers CPU and memory in multiples of what is there by overcommitRatio, GPUs and disk never", () => {
+    const starts = (change: Parameters<typeof request>[0], overcommitRatio: number): number => {
+      const jobs = ["a", "b", "c"].map((id) => queued(id, { request: request(change) }));
+      const at = input({ nodes: [node("n", { gpus: 1 })] }, jobs, {
+        settings: { overcommitRatio },
+      });
+      const { starts: started } = schedule(at);
+      expect(refusals(at, started)).toEqual([]);
+      return started.length;
+    };
+    const cpu = { gpus: 0, cpuMilli: 60_000 };
+    expect([1, 1.25, 0.5].map((ratio) => starts(cpu, ratio))).toEqual([1, 2, 0]);
+    const memory = { gpus: 0, memoryMib: 500_000 };
+    expect([1, 1.5, 0.5].map((ratio) => starts(memory, ratio))).toEqual([1, 2, 0]);
+    expect(starts({ gpus: 1 }, 2)).toBe(1);
+    const disk = { gpus: 0, scalars: { ...request().scalars, localSsdGb: 600 } };
+    expect(starts(disk, 2)).toBe(1);
   });
 
   it("lets a serving replica take a GPU back from preemptible training of the same qos", () => {

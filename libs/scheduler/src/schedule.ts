@@ -2,14 +2,22 @@ import { blocker } from "./admission.ts";
 import { capacityBlockers } from "./capacity-blockers.ts";
 import { type GangRequest, namePlacements, type PlacedTask } from "./gang.ts";
 import type { Blocker, GangStart, PendingJob, Plan, Preemption, QueuedJob } from "./model.ts";
-import { inFairOrder, runtimeBoundMs } from "./precedence.ts";
+import { byAge, inFairOrder, runtimeBoundMs } from "./precedence.ts";
 import { chooseVictims, lostGpuSeconds, mayPreempt, type Victim } from "./preemption.ts";
 import { earliestStartMs, type Release } from "./releases.ts";
 import { PromisedStart } from "./reservation.ts";
-import { gangOf, openRound, type Round, type SchedulingInput } from "./round.ts";
+import {
+  gangOf,
+  layOut,
+  openRound,
+  type Round,
+  type SchedulingInput,
+  type Standing,
+} from "./round.ts";
 
 /**
- * Decides what starts, who leaves and what is promised. Pure: the same input gives the same plan.
+ * Decides what starts, who leaves and what is promised. Pure: the same standing gives the same plan,
+ * and the layout is left as it was.
  *
  * 1. Lay out the snapshot: what is free, what each project holds, the expected workload.
  * 2. Find running jobs past their bound.
@@ -19,19 +27,34 @@ import { gangOf, openRound, type Round, type SchedulingInput } from "./round.ts"
  *    later jobs start only where the promise holds.
  * 6. Say of every job that stays what blocks it.
  */
-export function schedule(input: SchedulingInput): Plan {
-  const round = openRound(input);
-  const expired = expiredJobs(input);
+export function decide(standing: Standing): Plan {
+  const round = openRound(standing);
+  const expired = expiredJobs(standing);
   const { eligible, waiting } = setAside(round);
   const outcome = startInOrder(round, eligible);
+  const pending = [...waiting, ...explainBlocked(round, outcome)];
+  giveBack(round, outcome);
   return {
-    basedOnIndex: input.snapshot.index,
+    basedOnIndex: standing.index,
     starts: outcome.starts,
     preemptions: outcome.preemptions,
     reservation: outcome.promise?.reservation,
     expired,
-    pending: [...waiting, ...explainBlocked(round, outcome)],
+    pending,
   };
+}
+
+/** The same on plain data, which is laid out first. */
+export function schedule(input: SchedulingInput): Plan {
+  return decide(layOut(input));
+}
+
+/** Leaves the layout as it was found: whether the plan holds is for apply to say. */
+function giveBack({ placer, releases }: Round, { starts }: Outcome): void {
+  for (const { jobId } of starts) {
+    const { shape, tasks } = releases.started.get(jobId)!;
+    for (const { node, devices } of tasks) placer.ledger.release(node, shape, devices);
+  }
 }
 
 /** How far one pass over the queue got; it is written only by `startInOrder`. */
@@ -50,23 +73,25 @@ interface BlockedJob {
   readonly ahead: number;
 }
 
-function expiredJobs({ snapshot, nowMs, settings }: SchedulingInput): string[] {
-  return snapshot.running
-    .filter((job) => !job.evicting && job.startedAtMs + runtimeBoundMs(job, settings) <= nowMs)
-    .map(({ id }) => id);
+function expiredJobs({ layout, nowMs, settings }: Standing): string[] {
+  return layout.running
+    .pastBound(nowMs, settings)
+    .map(({ id }) => id)
+    .sort();
 }
 
-function setAside({ input, admission }: Round): { eligible: QueuedJob[]; waiting: PendingJob[] } {
+function setAside({ standing, admission }: Round): {
+  eligible: QueuedJob[];
+  waiting: PendingJob[];
+} {
   const eligible: QueuedJob[] = [];
   const waiting: PendingJob[] = [];
   const queued = new Map<string, number>();
-  const byAge = [...input.queue].sort(
-    (a, b) => a.submittedAtMs - b.submittedAtMs || (a.id < b.id ? -1 : 1),
-  );
-  for (const job of byAge) {
+  for (const job of [...standing.queue].sort(byAge)) {
     const position = queued.get(job.project) ?? 0;
-    queued.set(job.project, position + 1);
-    const blockers = admission.waiting(job, position, input.nowMs);
+    // A replica that needs a place takes none of a queue.
+    if (job.kind === "training") queued.set(job.project, position + 1);
+    const blockers = admission.waiting(job, position, standing.nowMs);
     if (blockers.length === 0) eligible.push(job);
     else waiting.push({ jobId: job.id, blockers });
   }
@@ -82,8 +107,8 @@ function startInOrder(round: Round, jobs: readonly QueuedJob[]): Outcome {
       outcome.blocked.push({ job, quota, ahead });
       continue;
     }
-    const gang = gangOf(round, job);
-    const endsByMs = round.input.nowMs + runtimeBoundMs(job, round.input.settings);
+    const gang = gangOf(round.standing, job);
+    const endsByMs = round.standing.nowMs + runtimeBoundMs(job, round.standing.settings);
     const placed = outcome.promise
       ? outcome.promise.backfill(gang, endsByMs)
       : round.placer.place(gang);
@@ -112,7 +137,7 @@ function start(
   round.releases.set(job.id, { atMs: endsByMs, shape: gang.shape, tasks: placed });
   outcome.starts.push({
     jobId: job.id,
-    placements: namePlacements(round.input.snapshot.nodes, placed),
+    placements: namePlacements(round.layout.nodes, placed),
     backfilled,
     endsByMs: Number.isFinite(endsByMs) ? endsByMs : undefined,
   });
@@ -121,8 +146,8 @@ function start(
 /** Gives the head job the earlier of waiting for others to end and evicting some. */
 function promiseStart(round: Round, outcome: Outcome, job: QueuedJob, gang: GangRequest): void {
   const { placer, releases } = round;
-  const waitUntilMs = earliestStartMs(placer.ledger, [...releases.values()], gang);
-  const evictedByMs = round.input.nowMs + round.input.settings.preemptionGraceMs;
+  const waitUntilMs = earliestStartMs(placer.ledger, releases.values(), gang);
+  const evictedByMs = round.standing.nowMs + round.standing.settings.preemptionGraceMs;
   if (waitUntilMs === undefined || evictedByMs < waitUntilMs) {
     const victims = chooseVictims(placer.ledger, gang, evictable(round, job));
     if (victims) {
@@ -130,23 +155,23 @@ function promiseStart(round: Round, outcome: Outcome, job: QueuedJob, gang: Gang
         releases.set(victim.job.id, { ...victim.release, atMs: evictedByMs });
         outcome.preemptions.push(preemption(victim, job));
       }
-      const due = [...releases.values()];
+      const due = releases.values();
       outcome.promise = PromisedStart.make(job.id, gang, evictedByMs, placer, due);
       return;
     }
   }
   if (waitUntilMs === undefined) return;
-  const due = [...releases.values()];
+  const due = releases.values();
   outcome.promise = PromisedStart.make(job.id, gang, waitUntilMs, placer, due);
 }
 
-function evictable({ input, releases }: Round, preemptor: QueuedJob): Victim[] {
-  return input.snapshot.running
+function evictable({ standing, layout, releases }: Round, preemptor: QueuedJob): Victim[] {
+  return [...layout.running.values()]
     .filter((job) => mayPreempt(preemptor, job))
     .map((job) => ({
       job,
       release: releases.get(job.id) as Release,
-      lostGpuSeconds: lostGpuSeconds(job, input.nowMs),
+      lostGpuSeconds: lostGpuSeconds(job, standing.nowMs),
     }));
 }
 
@@ -158,11 +183,11 @@ function preemption({ job, lostGpuSeconds: lost }: Victim, preemptor: QueuedJob)
 function explainBlocked(round: Round, outcome: Outcome): PendingJob[] {
   const known = new Map<string, readonly Blocker[]>();
   return outcome.blocked.map(({ job, quota, ahead }) => {
-    const gang = gangOf(round, job);
+    const gang = gangOf(round.standing, job);
     const key = `${gang.shape.id} ${gang.tasks} ${gang.sameRack}`;
     let capacity = known.get(key);
     if (!capacity) {
-      capacity = capacityBlockers(round.placer.ledger, round.capacity, gang);
+      capacity = capacityBlockers(round.placer.ledger, round.layout.capacity, gang);
       known.set(key, capacity);
     }
     const blockers = [...quota, ...capacity, ...orderBlockers(round, outcome, job, ahead)];
@@ -173,7 +198,7 @@ function explainBlocked(round: Round, outcome: Outcome): PendingJob[] {
 
 /** What other jobs' claims hold back: those ahead, and the evictions made for this one. */
 function orderBlockers(
-  { input }: Round,
+  { layout }: Round,
   outcome: Outcome,
   job: QueuedJob,
   ahead: number,
@@ -182,7 +207,7 @@ function orderBlockers(
   if (ahead > 0) blockers.push(blocker("PriorityBehind", "jobs_ahead", 1, 0, ahead));
   const leaving =
     outcome.preemptions.filter(({ forJobId }) => forJobId === job.id).length +
-    input.snapshot.running.filter(({ evicting }) => evicting?.forJobId === job.id).length;
+    layout.running.leavingFor(job.id);
   if (leaving > 0) {
     blockers.push(blocker("PreemptionInProgress", "jobs_checkpointing", leaving, 0, leaving));
   }

@@ -21,10 +21,15 @@ export interface Shape {
 export class ShapeTable {
   readonly #eligibility: Eligibility;
   readonly #byKey = new Map<string, Shape>();
-  readonly #byRequest = new Map<TaskRequest, Shape>();
+  readonly #byRequest = new WeakMap<TaskRequest, Shape>();
 
   constructor(nodes: readonly NodeSnapshot[]) {
     this.#eligibility = new Eligibility(nodes);
+  }
+
+  /** Shapes known so far. */
+  get size(): number {
+    return this.#byKey.size;
   }
 
   of(request: TaskRequest): Shape {

@@ -66,6 +66,21 @@ test("a replica that failed is moved to a worker without it, or tried again wher
   ]);
 });
 
+test("replicas that the scheduler places run where it has put them and nowhere else", () => {
+  const [key, record] = deployment("m", 2);
+  const resources = { gpuCount: 1, gpuTypes: [], gpuMemoryGb: 0 };
+  const wanted = new Map([[key, { ...record, resources }]]);
+  const workers = [worker("a", { m: "ready" }), worker("b"), worker("c", { m: "unloading" })];
+  expect(planPlacement(wanted, workers)).toEqual([
+    { type: "unload", worker: "a", deployment: "m" },
+  ]);
+  const places = new Map([["m", new Map([["b", {}]])]]);
+  expect(planPlacement(wanted, workers, places)).toEqual([
+    { type: "unload", worker: "a", deployment: "m" },
+    { type: "load", worker: "b", deployment: "m" },
+  ]);
+});
+
 test("carrying a plan out leaves nothing to do, from any state without failures", () => {
   const phase = fc.constantFrom<ReplicaPhase>("ready", "loading", "pulling");
   const keys = ["m", "n", "o"];

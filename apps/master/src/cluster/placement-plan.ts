@@ -18,15 +18,22 @@ export interface PlacementAction {
 /**
  * What makes the workers run what is asked: each deployment on every worker or on a number of them,
  * keeping replicas where they are, adding them where the fewest deployments are, and taking away
- * what nobody asks for. Deterministic: the same view gives the same actions.
+ * what nobody asks for. Where the scheduler places a deployment's replicas, they run where it has put
+ * them (`places`, by deployment, then worker) and nowhere else. Deterministic: the same view gives the
+ * same actions.
  */
 export function planPlacement(
   deployments: ReadonlyMap<string, DeploymentRecord>,
   workers: readonly PlacementWorker[],
+  places: ReadonlyMap<string, ReadonlyMap<string, unknown>> = new Map(),
 ): PlacementAction[] {
   const actions: PlacementAction[] = [];
   const counts = new Map(workers.map(({ id, replicas }) => [id, replicas.length]));
-  for (const [deployment, { replicas }] of deployments) {
+  for (const [deployment, { replicas, resources }] of deployments) {
+    if (resources) {
+      actions.push(...scheduled(deployment, workers, places.get(deployment)));
+      continue;
+    }
     const wanted = replicas === "every-worker" ? workers.length : replicas;
     const ranked = rankWorkers(workers, deployment, counts);
     for (const [index, worker] of ranked.entries()) {
@@ -40,6 +47,21 @@ export function planPlacement(
     }
   }
   return [...actions, ...unwanted(deployments, workers)];
+}
+
+function scheduled(
+  deployment: string,
+  workers: readonly PlacementWorker[],
+  places: ReadonlyMap<string, unknown> | undefined,
+): PlacementAction[] {
+  return workers.flatMap((worker): PlacementAction[] => {
+    const phase = phaseOn(worker, deployment);
+    const action = { worker: worker.id, deployment };
+    if (places?.has(worker.id)) {
+      return phase === undefined || phase === "failed" ? [{ ...action, type: "load" }] : [];
+    }
+    return phase === undefined || phase === "unloading" ? [] : [{ ...action, type: "unload" }];
+  });
 }
 
 /** The further on the way a replica is, the rather it is kept; a failed one comes after an empty worker. */

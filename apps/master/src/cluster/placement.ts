@@ -3,6 +3,8 @@ import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
 import type { DeploymentSpec } from "@heddle/contracts/engine";
+import type { ReplicaRecord } from "@heddle/control/jobs/records";
+import { wantedReplicas } from "@heddle/control/jobs/replica-claims";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { ControlPlane } from "../ports.ts";
 import type { AttachedNode } from "./attached-node.ts";
@@ -22,6 +24,12 @@ interface Attempt {
   sent: DeploymentSpec | undefined;
 }
 
+/** A deployment's specification for one place, and what it was made of. */
+interface PlacedSpec {
+  readonly of: DeploymentSpec;
+  readonly spec: DeploymentSpec;
+}
+
 /**
  * Makes the workers run what the replicated state asks for: on every report and every applied
  * command the wanted is held against the reported, and what differs is commanded. It keeps no state
@@ -36,6 +44,10 @@ export class Placement {
   readonly #unsubscribes: readonly (() => void)[];
   /** By incarnation and deployment. */
   readonly #attempts = new Map<string, Attempt>();
+  /** By deployment, then worker: the places that the scheduler gave. */
+  #places: ReturnType<typeof wantedReplicas> = new Map();
+  /** The same object for the same place, so that a change of it shows. */
+  readonly #placedSpecs = new WeakMap<ReplicaRecord, PlacedSpec>();
   #queued = false;
   #closed = false;
 
@@ -73,6 +85,7 @@ export class Placement {
 
   #reconcile(): void {
     const { deployments } = this.#control.state;
+    this.#places = wantedReplicas(this.#control.state);
     // A worker that has not reported yet might run anything.
     const workers = this.#registry.workers().filter(({ heartbeats }) => heartbeats > 0);
     this.#forgetGone(workers);
@@ -83,6 +96,7 @@ export class Placement {
         memoryBytes: register.hardware?.memoryBytes ?? 0,
         replicas,
       })),
+      this.#places,
     );
     const byId = new Map(workers.map((worker) => [worker.id, worker]));
     for (const action of [...plan, ...this.#changedSpecs(workers)]) {
@@ -96,7 +110,7 @@ export class Placement {
     const actions: PlacementAction[] = [];
     for (const worker of workers) {
       for (const { deployment, phase } of worker.replicas) {
-        const spec = this.#control.state.deployments.get(deployment)?.spec;
+        const spec = this.#specFor(worker, deployment);
         const attempt = this.#attempts.get(attemptKey(worker, deployment));
         if (phase === "ready") attempt?.backoff.reset();
         if (!spec || phase === "failed" || phase === "unloading") continue;
@@ -111,14 +125,28 @@ export class Placement {
     const nowMs = this.#clock.monotonicMs();
     if (nowMs < attempt.notBeforeMs || worker.heartbeats < attempt.notBeforeHeartbeat) return;
     attempt.notBeforeHeartbeat = worker.heartbeats + 2;
-    const record = this.#control.state.deployments.get(action.deployment);
+    const spec = this.#specFor(worker, action.deployment);
     const replica = worker.replica(action.deployment);
     if (action.type === "load") {
       // A replica that failed is tried again, each time after a longer rest.
       attempt.notBeforeMs = nowMs + (replica?.phase === "ready" ? 0 : attempt.backoff.nextMs());
-      attempt.sent = record?.spec;
+      attempt.sent = spec;
     }
-    void this.#send(worker, action, record?.spec);
+    void this.#send(worker, action, spec);
+  }
+
+  /** What the worker is to run: with the device that the scheduler gave, where it gave one. */
+  #specFor({ id }: AttachedNode, deployment: string): DeploymentSpec | undefined {
+    const record = this.#control.state.deployments.get(deployment);
+    if (!record?.resources) return record?.spec;
+    const place = this.#places.get(deployment)?.get(id);
+    if (!place) return undefined;
+    const known = this.#placedSpecs.get(place);
+    if (known?.of === record.spec) return known.spec;
+    const options = { ...record.spec.options, device: String(place.devices[0]) };
+    const spec = { ...record.spec, options };
+    this.#placedSpecs.set(place, { of: record.spec, spec });
+    return spec;
   }
 
   async #send(

@@ -242,14 +242,19 @@ describe("every route", () => {
 });
 
 describe("limits", () => {
-  it("let exactly the burst of 200 concurrent calls through, and tell the others when", async () => {
+  it("let just the burst of 200 concurrent calls through, and tell the others when", async () => {
     const { text } = await server.addKey({ limits: { requestsPerMinute: 50 } });
+    const startMs = performance.now();
     const replies = await Promise.all(
       Array.from({ length: 200 }, () => postChat(server, hello, { key: text })),
     );
-    expect(replies.filter(({ status }) => status === 200)).toHaveLength(50);
+    // One more is let through for each 1.2 s that the calls take.
+    const refilled = Math.ceil((performance.now() - startMs) / 1_200);
+    const passed = replies.filter(({ status }) => status === 200).length;
+    expect(passed).toBeGreaterThanOrEqual(50);
+    expect(passed).toBeLessThanOrEqual(50 + refilled);
     const refused = replies.filter(({ status }) => status === 429);
-    expect(refused).toHaveLength(150);
+    expect(refused).toHaveLength(200 - passed);
     for (const reply of [replies[0], refused[0]] as Response[]) {
       for (const kind of ["limit", "remaining", "reset"]) {
         expect(reply.headers.get(`x-ratelimit-${kind}-requests`)).toMatch(/^[\d.hms]+$/);

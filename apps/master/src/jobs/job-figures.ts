@@ -2,6 +2,7 @@ import type { ClusterMetricsReply } from "@heddle/contracts/cluster";
 import { usageAt } from "@heddle/control/jobs/account-changes";
 import type { JobIndex } from "@heddle/control/jobs/job-index";
 import type { JobsState } from "@heddle/control/jobs/records";
+import { servingPlaces } from "@heddle/control/jobs/replica-claims";
 import type { Blocker } from "@heddle/scheduler/model";
 import type { ControlPlane } from "../ports.ts";
 import type { PlanBook } from "./plan-book.ts";
@@ -36,7 +37,12 @@ export class JobFigures {
           return [name, usageAt(usage, nowMs).windowGpuMilliMs / GPU_MILLI_MS_PER_HOUR];
         }),
       ),
-      scheduler: { rounds, starts, round_ms: { p50: roundP50Ms, p99: roundP99Ms } },
+      scheduler: {
+        rounds,
+        starts,
+        round_ms: { p50: roundP50Ms, p99: roundP99Ms },
+        refused: this.#plans.refusals.counts(),
+      },
     };
   }
 }
@@ -73,7 +79,8 @@ function gpuFigures(state: JobsState, index: JobIndex) {
     if (node.offer.simulated) simulated += node.offer.gpuCount;
     if (node.state !== "ready") continue;
     const held = heldByDevice(state, index, id);
-    for (const { devices } of node.serving) for (const at of devices) held.set(at, 1_000);
+    for (const { devices } of servingPlaces(index, node))
+      for (const at of devices) held.set(at, 1_000);
     const sick = new Set(node.quarantined.map(({ device }) => device));
     for (let device = 0; device < node.offer.gpuCount; device++) {
       if (sick.has(device)) continue;

@@ -1,5 +1,7 @@
 import type { Clock } from "@heddle/base/clock";
 import type { ControlCommand } from "@heddle/control/command";
+import { replicaKey } from "@heddle/control/jobs/records";
+import { wantedReplicas } from "@heddle/control/jobs/replica-claims";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
@@ -44,6 +46,7 @@ export class NodeWatch {
     for (const view of attached.values()) {
       for (const command of this.#changesOf(view)) await propose(control, command);
     }
+    for (const command of this.#goneReplicas(attached)) await propose(control, command);
     const lost = this.#lostNodes(attached);
     if (lost.length > 0) await this.#lose(lost);
   }
@@ -60,7 +63,10 @@ export class NodeWatch {
     if (isFresh && (differs || known?.state === "lost")) {
       commands.push({ type: "node.join", atMs, offer });
     }
-    const serving = servingHoldsOf(view);
+    // One that has its place from the scheduler holds it by that, from before it is loaded.
+    const serving = servingHoldsOf(view).filter(
+      ({ deployment }) => !control.state.replicas.has(replicaKey({ deployment, nodeId: view.id })),
+    );
     if (JSON.stringify(serving) !== JSON.stringify(known?.serving ?? [])) {
       commands.push({ type: "node.update", atMs, nodeId: view.id, serving });
     }
@@ -70,6 +76,23 @@ export class NodeWatch {
       if (fault !== "" && !sick) {
         commands.push({ type: "node.quarantine", atMs, nodeId: view.id, device, why: fault });
       }
+    }
+    return commands;
+  }
+
+  /** Places of replicas that are not wanted there any more, and that their nodes do not run any more. */
+  #goneReplicas(attached: ReadonlyMap<string, NodeView>): ControlCommand[] {
+    const { state } = this.#options.control;
+    const wanted = wantedReplicas(state);
+    const atMs = this.#options.clock.wallMs();
+    const commands: ControlCommand[] = [];
+    for (const { deployment, nodeId } of state.replicas.values()) {
+      const view = attached.get(nodeId);
+      // Before its first heartbeat a node says nothing of its replicas.
+      if (!view || view.lastSeenMs <= view.attachedAtMs) continue;
+      const runs = view.replicas.some((replica) => replica.deployment === deployment);
+      if (runs || wanted.get(deployment)?.has(nodeId)) continue;
+      commands.push({ type: "replica.release", atMs, deployment, nodeId });
     }
     return commands;
   }

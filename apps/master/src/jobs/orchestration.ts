@@ -77,16 +77,16 @@ export function startOrchestration(options: OrchestrationOptions): Orchestration
 }
 
 /** Commands after which no plan says anything else. */
-const IRRELEVANT: ReadonlySet<string> = new Set([
-  "key.create",
-  "key.revoke",
-  "model.register",
-  "model.remove",
-  "jobs.progress",
-]);
+const IRRELEVANT: ReadonlySet<string> = new Set(["key.create", "key.revoke", "jobs.progress"]);
 
 /** Commands after which nothing else is due. */
-const TIMELESS: ReadonlySet<string> = new Set([...IRRELEVANT, "job.submit", "queue.set"]);
+const TIMELESS: ReadonlySet<string> = new Set([
+  ...IRRELEVANT,
+  "job.submit",
+  "queue.set",
+  "model.register",
+  "model.remove",
+]);
 
 /** Fires what is due. Returns when the next is. */
 async function tickStep(control: ControlPlane, clock: Clock): Promise<number | undefined> {

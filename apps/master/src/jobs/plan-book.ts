@@ -1,13 +1,14 @@
+import { LiveStanding, type SchedulingView } from "@heddle/control/jobs/live-standing";
 import type { JobRecord } from "@heddle/control/jobs/records";
-import {
-  queuedJob,
-  type SchedulingView,
-  schedulingInput,
-} from "@heddle/control/jobs/scheduling-input";
+import { claimId, replicaClaim } from "@heddle/control/jobs/replica-claims";
+import { queuedJob } from "@heddle/control/jobs/scheduling-input";
 import { type Explanation, explain } from "@heddle/scheduler/explain";
 import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
-import { schedule } from "@heddle/scheduler/schedule";
+import { Satisfiability } from "@heddle/scheduler/satisfiability";
+import { decide } from "@heddle/scheduler/schedule";
 import type { ControlPlane } from "../ports.ts";
+import { blockerText } from "./explanation-view.ts";
+import { PlanRefusals } from "./plan-refusals.ts";
 import { RoundFigures } from "./round-figures.ts";
 
 /** A plan is shown for so long before it is made anew, where no scheduling loop brings new ones. */
@@ -16,7 +17,6 @@ const MAX_AGE_MS = 2_000;
 const MAX_EXPLAINED = 64;
 
 interface Entry {
-  readonly view: SchedulingView;
   readonly plan: Plan;
   readonly atMs: number;
   readonly explained: Map<string, Explanation>;
@@ -24,25 +24,37 @@ interface Entry {
 }
 
 /**
- * The latest plan, for whoever asks why a job waits. The leader's loop writes each of its plans
- * here; on another master, whose state is the same, one is made when it is asked for.
+ * The scheduler's view of the cluster, kept up to date, and the latest plan, for whoever asks why a
+ * job waits. The leader's loop writes each of its plans here; on another master, whose state is the
+ * same, one is made when it is asked for.
  */
 export class PlanBook {
   readonly #control: ControlPlane;
   /** What the rounds of scheduling on this master were like. */
   readonly rounds = new RoundFigures();
+  readonly refusals = new PlanRefusals();
+  readonly satisfiability = new Satisfiability();
+  #live: LiveStanding | undefined;
   #latest: Entry | undefined;
 
   constructor(control: ControlPlane) {
     this.#control = control;
   }
 
-  publish(view: SchedulingView, plan: Plan): void {
-    const pending = [...plan.pending, ...view.withheld];
+  /** What the scheduler decides on now; it holds until the state changes or the next call. */
+  view(nowMs: number): SchedulingView {
+    const { state, jobs, appliedIndex: index } = this.#control;
+    // After a restore there is another index, and what was kept is of no use.
+    if (this.#live?.index !== jobs) this.#live = new LiveStanding(state, jobs);
+    const { standing, withheld } = this.#live.view({ index, nowMs });
+    return { standing: { ...standing, queue: this.refusals.delay(standing.queue) }, withheld };
+  }
+
+  publish({ standing, withheld }: SchedulingView, plan: Plan): void {
+    const pending = [...plan.pending, ...withheld];
     this.#latest = {
-      view,
       plan,
-      atMs: view.input.nowMs,
+      atMs: standing.nowMs,
       explained: new Map(),
       blockers: new Map(pending.map(({ jobId, blockers }) => [jobId, blockers])),
     };
@@ -51,6 +63,13 @@ export class PlanBook {
   /** What holds the job back by the latest plan; empty for one that the plan starts. */
   blockers(job: JobRecord): readonly Blocker[] {
     return this.#entry(job.changedIndex).blockers.get(job.id) ?? [];
+  }
+
+  /** In words, what holds back the next replica of the deployment; empty where none waits. */
+  replicaBlockers(deployment: string): readonly string[] {
+    if (!replicaClaim(this.#control.state, deployment)) return [];
+    const blockers = this.allBlockers().get(claimId(deployment)) ?? [];
+    return blockers.map(blockerText);
   }
 
   /** By job, what holds it back. */
@@ -63,25 +82,25 @@ export class PlanBook {
     const entry = this.#entry(job.changedIndex);
     const known = entry.explained.get(job.id);
     if (known) return known;
-    const { input } = entry.view;
-    const queued = input.queue.find(({ id }) => id === job.id);
-    const made = explain(input, entry.plan, queued ?? this.#queued(job));
+    const { standing } = this.view(Date.now());
+    const queued = standing.queue.find(({ id }) => id === job.id) ?? this.#queued(job);
+    const made = explain(standing, entry.plan, queued);
     const explanation = { ...made, blockers: this.blockers(job) };
     if (entry.explained.size < MAX_EXPLAINED) entry.explained.set(job.id, explanation);
     return explanation;
   }
 
   /** What would become of a job that were submitted now, without a change. */
-  tryOut(queued: QueuedJob): { readonly plan: Plan; readonly explanation: Explanation } {
-    const { input } = this.#entry(0).view;
-    const withJob = { ...input, queue: [...input.queue, queued] };
-    const plan = schedule(withJob);
-    return { plan, explanation: explain(withJob, plan, queued) };
-  }
-
-  /** The scheduler's input of the latest plan. */
-  get view(): SchedulingView {
-    return this.#entry(0).view;
+  tryOut(queued: QueuedJob): {
+    readonly plan: Plan;
+    readonly explanation: Explanation;
+    readonly neverFits: readonly Blocker[];
+  } {
+    const { standing } = this.view(Date.now());
+    const withJob = { ...standing, queue: [...standing.queue, queued] };
+    const plan = decide(withJob);
+    const explanation = explain(withJob, plan, queued);
+    return { plan, explanation, neverFits: this.satisfiability.neverFits(standing, queued) };
   }
 
   #queued(job: JobRecord): QueuedJob {
@@ -93,9 +112,8 @@ export class PlanBook {
     const nowMs = Date.now();
     const known = this.#latest;
     if (known && nowMs - known.atMs < MAX_AGE_MS && known.plan.basedOnIndex >= index) return known;
-    const { state, jobs, appliedIndex } = this.#control;
-    const view = schedulingInput(state, jobs, { index: appliedIndex, nowMs });
-    this.publish(view, schedule(view.input));
+    const view = this.view(nowMs);
+    this.publish(view, decide(view.standing));
     return this.#latest!;
   }
 }

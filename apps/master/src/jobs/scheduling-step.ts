@@ -1,15 +1,13 @@
 import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import type { CommitPlanCommand } from "@heddle/control/jobs/commands";
-import { RECOVERY_SUFFIX } from "@heddle/control/jobs/plan-commit";
-import {
-  queuedJob,
-  type SchedulingView,
-  schedulingInput,
-} from "@heddle/control/jobs/scheduling-input";
+import type { SchedulingView } from "@heddle/control/jobs/live-standing";
+import { RECOVERY_SUFFIX } from "@heddle/control/jobs/recovery";
+import { claimedDeployment } from "@heddle/control/jobs/replica-claims";
+import { queuedJob, sharedStorageGb } from "@heddle/control/jobs/scheduling-input";
 import { algorithmFault } from "@heddle/control/jobs/task-request";
-import { neverFits } from "@heddle/scheduler/explain";
-import type { Blocker, Plan, ProjectState, QueuedJob } from "@heddle/scheduler/model";
-import { schedule } from "@heddle/scheduler/schedule";
+import type { Blocker, Plan } from "@heddle/scheduler/model";
+import type { Standing } from "@heddle/scheduler/round";
+import { decide } from "@heddle/scheduler/schedule";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane } from "../ports.ts";
 import { blockerText } from "./explanation-view.ts";
@@ -32,18 +30,37 @@ export async function schedulingStep(options: SchedulingStepOptions): Promise<nu
   const { control, plans } = options;
   const nowMs = Date.now();
   const startedMs = performance.now();
-  const { state, jobs, appliedIndex } = control;
-  const seen = schedulingInput(state, jobs, { index: appliedIndex, nowMs });
-  const { view, unsatisfiable, admitted } = admit(control, seen);
-  const plan = schedule(view.input);
+  const { view, unsatisfiable, admitted } = admit(options, plans.view(nowMs));
+  const plan = decide(view.standing);
   plans.publish(view, plan);
-  const command = commandOf(options, plan, { admitted, unsatisfiable, nowMs });
+  const nextMs = nextLookMs(view.standing);
+  const command = commandOf(options, view.standing, plan, { admitted, unsatisfiable });
   const durationMs = performance.now() - startedMs;
   plans.rounds.record({ durationMs, starts: command.starts.length });
-  if (changesSomething(control, command)) {
-    await Promise.all(entriesOf(command).map((entry) => propose(control, entry)));
-  }
-  return nextLookMs(view);
+  if (changesSomething(control, command)) await commit(options, command);
+  return nextMs;
+}
+
+/** Proposes the plan and remembers what apply refused of it. */
+async function commit(
+  { control, plans }: SchedulingStepOptions,
+  command: CommitPlanCommand,
+): Promise<void> {
+  const entries = entriesOf(command);
+  const replies = await Promise.all(entries.map((entry) => propose(control, entry)));
+  const refused = replies.flatMap((reply) => reply.refused ?? []);
+  const planned = [...command.starts, ...command.preemptions.map(forJob)];
+  plans.refusals.record(
+    planned.map(({ jobId }) => jobId),
+    refused,
+    Date.now(),
+  );
+}
+
+function forJob({ forJobId }: CommitPlanCommand["preemptions"][number]): {
+  readonly jobId: string;
+} {
+  return { jobId: forJobId };
 }
 
 interface Admission {
@@ -53,66 +70,33 @@ interface Admission {
 }
 
 /** Tells accepted jobs that may run one day from those that never will. */
-function admit(control: ControlPlane, view: SchedulingView): Admission {
-  const { state, jobs } = control;
-  const { input } = view;
+function admit({ control, plans }: SchedulingStepOptions, view: SchedulingView): Admission {
+  const { state } = control;
+  const { standing } = view;
   const isAccepted = (id: string) => state.jobs.get(id)?.state === "accepted";
-  const judged = new Map<string, readonly Blocker[]>();
   const unsatisfiable: { jobId: string; message: string }[] = [];
   const sharedGb =
     state.settings.get("shared_storage_gb")?.value ?? CLUSTER_SETTINGS.shared_storage_gb.default;
   for (const { jobId, blockers } of view.withheld) {
-    const wanted = state.specs.get(jobId)?.resources.shared_storage_gb ?? 0;
-    if (wanted <= sharedGb || !isAccepted(jobId)) continue;
+    if (sharedStorageGb(state, jobId) <= sharedGb || !isAccepted(jobId)) continue;
     unsatisfiable.push({ jobId, message: neverText(blockers) });
   }
-  const quotas = quotaKeys(input.snapshot.projects);
   // A cluster that no node has joined yet says nothing of what will fit.
   const withheld = view.withheld.map(({ jobId }) => {
-    return queuedJob(state, jobs, state.jobs.get(jobId)!);
+    return queuedJob(state, control.jobs, state.jobs.get(jobId)!);
   });
-  for (const job of input.snapshot.nodes.length > 0 ? [...input.queue, ...withheld] : []) {
+  for (const job of standing.layout.nodes.length > 0 ? [...standing.queue, ...withheld] : []) {
     if (!isAccepted(job.id)) continue;
-    const request = jobs.requestOf(state.jobs.get(job.id)!);
-    const blockers = judge(input, job, judged, quotas, request);
+    const blockers = plans.satisfiability.neverFits(standing, job);
     if (blockers.length === 0) continue;
     const message = algorithmFault(state, job.id) ?? neverText(blockers);
     unsatisfiable.push({ jobId: job.id, message });
   }
   const never = new Set(unsatisfiable.map(({ jobId }) => jobId));
-  const queue = input.queue.filter(({ id }) => !never.has(id));
+  const queue = standing.queue.filter(({ id }) => !never.has(id));
   const waiting = [...queue.map(({ id }) => id), ...view.withheld.map(({ jobId }) => jobId)];
   const admitted = waiting.filter((id) => isAccepted(id) && !never.has(id));
-  return { view: { ...view, input: { ...input, queue } }, admitted, unsatisfiable };
-}
-
-/** The projects that have a quota, with what tells quotas apart. */
-function quotaKeys(projects: readonly ProjectState[]): ReadonlyMap<string, string> {
-  return new Map(
-    projects
-      .filter(({ quota }) => Object.keys(quota).length > 0)
-      .map(({ project, quota }) => [project, JSON.stringify(quota)]),
-  );
-}
-
-const requestKeys = new WeakMap<object, string>();
-
-/** Jobs alike in all that counts are judged once. */
-function judge(
-  input: SchedulingView["input"],
-  job: QueuedJob,
-  judged: Map<string, readonly Blocker[]>,
-  quotas: ReadonlyMap<string, string>,
-  request: object,
-): readonly Blocker[] {
-  const requestKey = requestKeys.get(request) ?? JSON.stringify(request);
-  requestKeys.set(request, requestKey);
-  const { tasks, sameRack, maxRuntimeMs } = job;
-  const quota = quotas.get(job.project) ?? "";
-  const key = `${requestKey} ${tasks} ${sameRack} ${quota && `${maxRuntimeMs} ${quota}`}`;
-  const known = judged.get(key) ?? neverFits(input, job);
-  judged.set(key, known);
-  return known;
+  return { view: { ...view, standing: { ...standing, queue } }, admitted, unsatisfiable };
 }
 
 function neverText(blockers: readonly Blocker[]): string {
@@ -120,24 +104,29 @@ function neverText(blockers: readonly Blocker[]): string {
 }
 
 function commandOf(
-  { acknowledgeMs, control }: SchedulingStepOptions,
+  { acknowledgeMs }: SchedulingStepOptions,
+  { nowMs, settings }: Standing,
   plan: Plan,
-  rest: Pick<CommitPlanCommand, "admitted" | "unsatisfiable"> & { readonly nowMs: number },
+  rest: Pick<CommitPlanCommand, "admitted" | "unsatisfiable">,
 ): CommitPlanCommand {
-  const { admitted, unsatisfiable, nowMs } = rest;
   const { reservation } = plan;
-  const isOfJob = reservation && !reservation.jobId.endsWith(RECOVERY_SUFFIX);
+  const isOfJob =
+    reservation &&
+    !reservation.jobId.endsWith(RECOVERY_SUFFIX) &&
+    claimedDeployment(reservation.jobId) === undefined;
+  const { overcommitRatio, jobTimeoutMs, maxConcurrentJobs } = settings;
   return {
     type: "plan.commit",
     atMs: nowMs,
     basedOnIndex: plan.basedOnIndex,
-    overcommitRatio:
-      control.state.settings.get("overcommit_ratio")?.value ??
-      CLUSTER_SETTINGS.overcommit_ratio.default,
+    overcommitRatio,
+    limits: { jobTimeoutMs, maxConcurrentJobs },
     acknowledgeMs,
-    admitted,
-    unsatisfiable,
-    starts: plan.starts.map(({ jobId, placements }) => ({ jobId, placements })),
+    ...rest,
+    starts: plan.starts.map(({ jobId, placements }) => ({
+      jobId,
+      placements: placements.map(({ nodeId, devices }) => ({ nodeId, devices })),
+    })),
     preemptions: plan.preemptions.map(({ victimId, forJobId }) => ({ victimId, forJobId })),
     expired: plan.expired,
     promise: isOfJob
@@ -168,16 +157,10 @@ function changesSomething({ state, jobs }: ControlPlane, command: CommitPlanComm
 }
 
 /** The next moment at which time alone changes what a plan says: a backoff or a bound is over. */
-function nextLookMs({ input }: SchedulingView): number | undefined {
-  const { nowMs, queue, snapshot, settings } = input;
-  let next = Number.POSITIVE_INFINITY;
+function nextLookMs({ nowMs, queue, layout, settings }: Standing): number | undefined {
+  let next = layout.running.nextBoundMs(settings);
   for (const { notBeforeMs } of queue) {
     if (notBeforeMs > nowMs) next = Math.min(next, notBeforeMs);
-  }
-  for (const { kind, startedAtMs, maxRuntimeMs, evicting } of snapshot.running) {
-    if (kind === "serving" || evicting) continue;
-    const boundMs = Math.min(maxRuntimeMs ?? settings.jobTimeoutMs, settings.jobTimeoutMs);
-    next = Math.min(next, startedAtMs + boundMs);
   }
   return Number.isFinite(next) ? Math.max(next, nowMs) : undefined;
 }

@@ -11,7 +11,6 @@ import { specFaults } from "@heddle/control/jobs/spec-faults";
 import { checkSubmission } from "@heddle/control/jobs/submission";
 import { executorOf, fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
 import type { ControlState } from "@heddle/control/state";
-import { neverFits } from "@heddle/scheduler/explain";
 import type { Blocker } from "@heddle/scheduler/model";
 import { refusalError } from "../control/propose.ts";
 import type { RequestedChange } from "../http/idempotent-changes.ts";
@@ -107,8 +106,8 @@ export function dryRun(
   const queued = queuedFrom(spec, job, taskRequest(spec, tasks));
   const storage = storageBlocker(control, spec);
   const isNever = storage !== undefined && storage.requested > storage.limit;
-  const never = [...neverFits(plans.view.input, queued), ...(isNever ? [storage] : [])];
-  const { plan, explanation } = plans.tryOut(queued);
+  const { plan, explanation, neverFits } = plans.tryOut(queued);
+  const never = [...neverFits, ...(isNever ? [storage] : [])];
   const shards = new ShardRoom(control.state, control.jobs).take(spec);
   const planned = plan.starts.find((each) => each.jobId === jobId);
   const start = storage || shards ? undefined : planned;

@@ -8,10 +8,17 @@ import { type ModelView, servedContextTokens, viewModel } from "./model-view.ts"
 export class ModelCatalog {
   readonly #control: ControlPlane;
   readonly #directory: NodeDirectory;
+  readonly #waitsFor: (deployment: string) => readonly string[];
 
-  constructor(control: ControlPlane, directory: NodeDirectory) {
+  /** `waitsFor` tells what holds back a deployment's next replica. */
+  constructor(
+    control: ControlPlane,
+    directory: NodeDirectory,
+    waitsFor: (deployment: string) => readonly string[],
+  ) {
     this.#control = control;
     this.#directory = directory;
+    this.#waitsFor = waitsFor;
   }
 
   /** The model that a caller names. Throws `model_not_found`, or `permission_denied` off its list. */
@@ -32,7 +39,9 @@ export class ModelCatalog {
     const nodes = this.#directory.nodes();
     const models = [...this.#control.state.models.values()].filter(({ id }) => mayUse(key, id));
     const { deployments } = this.#control.state;
-    return models.map((model) => viewModel(model, deployments.get(model.deployment), nodes));
+    return models.map((model) =>
+      viewModel(model, deployments.get(model.deployment), nodes, this.#waitsFor),
+    );
   }
 
   /** Tokens that a call of the model can hold now: its promise, or less where replicas serve less. */
@@ -55,7 +64,7 @@ export class ModelCatalog {
 
   /** A model whose registration may still be on its way. */
   viewOf(model: ModelRecord, deployment: DeploymentRecord | undefined): ModelView {
-    return viewModel(model, deployment, this.#directory.nodes());
+    return viewModel(model, deployment, this.#directory.nodes(), this.#waitsFor);
   }
 }
 

@@ -24,6 +24,8 @@ export interface ModelView {
   /** The best phase of any replica; `unplaced` where there is none. */
   readonly status: "ready" | "loading" | "pulling" | "failed" | "unplaced";
   readonly replicas: readonly ReplicaView[];
+  /** What holds back a replica that the scheduler is to place. */
+  readonly waiting_for: readonly string[];
   readonly weights: {
     readonly file: string;
     readonly sources: readonly string[];
@@ -62,6 +64,7 @@ export function viewModel(
   model: ModelRecord,
   deployment: DeploymentRecord | undefined,
   nodes: readonly NodeView[],
+  waitsFor: (deployment: string) => readonly string[],
 ): ModelView {
   const held = nodes.flatMap(({ id, replicas }) =>
     replicas
@@ -87,6 +90,7 @@ export function viewModel(
     lineage: model.lineage ? viewLineage(model.lineage) : null,
     status: bestPhase(replicas),
     replicas,
+    waiting_for: deployment?.resources ? waitsFor(model.deployment) : [],
     weights: weights
       ? {
           file: weights.file,

@@ -1,3 +1,5 @@
+import { claimId } from "@heddle/control/jobs/replica-claims";
+import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../test/fixtures.ts";
@@ -120,10 +122,55 @@ describe("models", () => {
     ["weights.file", { id: "a", source: "file:///tmp/model.bin" }],
     ["options.threads", { id: "a", source: "builtin://t", options: { threads: 0 } }],
     ["replicas", { id: "a", source: "builtin://t", replicas: "some" }],
+    ["resources.gpu_count", { id: "a", source: "builtin://t", resources: { gpu_count: 2 } }],
+    [
+      "replicas",
+      {
+        ...{ id: "a", source: "builtin://t", replicas: "every-worker" },
+        resources: { gpu_count: 1 },
+      },
+    ],
+    [
+      "options.device",
+      {
+        ...{ id: "a", source: "builtin://t", options: { device: "0" } },
+        resources: { gpu_count: 1 },
+      },
+    ],
   ])("with a fault in %s are 400: %j", async (param, body) => {
     const reply = await register(body);
     expect(reply.status).toBe(400);
     expect(await reply.json()).toMatchObject({ error: { param } });
+  });
+
+  it("that need a GPU say what they wait for until the scheduler has found one", async () => {
+    const resources = { gpu_count: 1, gpu_type: "H100" };
+    const reply = await register({ id: "on-gpu", source: "builtin://t", resources });
+    expect(reply.status).toBe(200);
+    const shown = await send(server, "GET", "/api/v1/models/on-gpu");
+    expect(await shown.json()).toMatchObject({
+      status: "unplaced",
+      waiting_for: ["InsufficientCpu: nodes 1 requested, 0 free of 0"],
+    });
+    const offer = nodeOffer("gpu-node");
+    await server.control.propose({ type: "node.join", atMs: 1, offer });
+    const { deployment } = server.control.state.models.get("on-gpu")!;
+    const starts = [
+      { jobId: claimId(deployment), placements: [{ nodeId: offer.id, devices: [3] }] },
+    ];
+    await server.control.propose({
+      ...{ type: "plan.commit", atMs: 1, basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1 },
+      ...{ admitted: [], unsatisfiable: [], starts, preemptions: [], expired: [] },
+    });
+    const placed = await send(server, "GET", "/api/v1/models/on-gpu");
+    expect(await placed.json()).toMatchObject({ waiting_for: [] });
+    const worker = await send(server, "GET", `/api/v1/workers/${offer.id}`);
+    expect(await worker.json()).toMatchObject({
+      jobs: { serving: [{ deployment, devices: [3] }] },
+    });
+    const figures = await send(server, "GET", "/api/v1/cluster/metrics");
+    expect(await figures.json()).toMatchObject({ jobs: { gpus: { total: 4, held: 1 } } });
+    await send(server, "DELETE", "/api/v1/models/on-gpu");
   });
 
   it("tell the progress of a pull as events", async () => {

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 import type { EngineOptions, WeightsSpec } from "@heddle/contracts/engine";
 import type { RegisterModelRequest } from "@heddle/contracts/models";
+import type { ReplicaResources } from "@heddle/control/jobs/records";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 
 /** The records of a registration: a deployment that runs the same weights alike is shared. */
@@ -12,7 +13,10 @@ export function toRecords(
 ): { model: ModelRecord; deployment: DeploymentRecord } {
   const weights = weightsOf(request);
   const options = optionsOf(request.options);
-  const deployment = shared(state, weights, options) ?? fresh(weights, options, request.replicas);
+  const resources = resourcesOf(request);
+  const deployment =
+    shared(state, weights, options, resources) ??
+    fresh(weights, options, resources, request.replicas);
   const model: ModelRecord = {
     id: request.id,
     family: request.family,
@@ -90,14 +94,30 @@ function optionsOf(options: RegisterModelRequest["options"]): EngineOptions {
   };
 }
 
+/** What the scheduler is to find for each replica; then it also says on which device. */
+function resourcesOf(request: RegisterModelRequest): ReplicaResources | undefined {
+  const { resources, replicas, options } = request;
+  if (!resources) return undefined;
+  if (options.device !== undefined) {
+    throw invalid("options.device", "the scheduler chooses the device where `resources` are asked");
+  }
+  if (replicas === "every-worker") {
+    throw invalid("replicas", "give a number: the scheduler finds each replica its GPU");
+  }
+  const { gpu_count: gpuCount, gpu_type: types = [], gpu_memory_gb: gpuMemoryGb = 0 } = resources;
+  return { gpuCount, gpuTypes: typeof types === "string" ? [types] : types, gpuMemoryGb };
+}
+
 function shared(
   state: ControlState,
   weights: WeightsSpec,
   options: EngineOptions,
+  resources: ReplicaResources | undefined,
 ): DeploymentRecord | undefined {
-  const wanted = canonical(weights, options);
+  const wanted = canonical(weights, options, resources);
   for (const record of state.deployments.values()) {
-    if (canonical(record.spec.weights, record.spec.options) === wanted) return record;
+    const { weights: known, options: given } = record.spec;
+    if (canonical(known, given, record.resources) === wanted) return record;
   }
   return undefined;
 }
@@ -105,18 +125,27 @@ function shared(
 function fresh(
   weights: WeightsSpec,
   options: EngineOptions,
+  resources: ReplicaResources | undefined,
   replicas: DeploymentRecord["replicas"],
 ): DeploymentRecord {
-  const digest = createHash("sha256").update(canonical(weights, options)).digest("hex");
+  const digest = createHash("sha256")
+    .update(canonical(weights, options, resources))
+    .digest("hex");
   const key = `${weights.key}-${digest.slice(0, 8)}`;
-  return { replicas, spec: { key, engine: "llama", weights, options } };
+  const spec = { key, engine: "llama" as const, weights, options };
+  return resources ? { replicas, spec, resources } : { replicas, spec };
 }
 
 /** The same text for the same weights and options, whatever the order of their members. */
-function canonical(weights: WeightsSpec, options: EngineOptions): string {
+function canonical(
+  weights: WeightsSpec,
+  options: EngineOptions,
+  resources: ReplicaResources | undefined,
+): string {
   const identity = weights.sha256 ?? weights.sources.join(" ");
   const entries = Object.entries(options).filter(([, value]) => value !== undefined);
-  return JSON.stringify([weights.key, identity, entries.sort(([a], [b]) => (a < b ? -1 : 1))]);
+  const sorted = entries.sort(([a], [b]) => (a < b ? -1 : 1));
+  return JSON.stringify([weights.key, identity, sorted, ...(resources ? [resources] : [])]);
 }
 
 function invalid(param: string, why: string): AppError {

@@ -1,5 +1,6 @@
 import type { JobIndex } from "@heddle/control/jobs/job-index";
 import type { NodeRecord } from "@heddle/control/jobs/records";
+import { servingPlaces } from "@heddle/control/jobs/replica-claims";
 import { MAX_SHARDS_PER_SERVER, shardsOn } from "@heddle/control/jobs/shard-places";
 import type { ControlState } from "@heddle/control/state";
 import { viewReplica } from "../models/model-view.ts";
@@ -61,7 +62,7 @@ function viewAttached(node: NodeView | undefined) {
 
 /** What the node offers to jobs, and what they hold of it. */
 function viewRecord(id: string, record: NodeRecord, state: ControlState, jobs: JobIndex) {
-  const { offer, quarantined, drainByMs, lostAtMs, serving } = record;
+  const { offer, quarantined, drainByMs, lostAtMs } = record;
   const keys = [...(jobs.tasksByNode.get(id) ?? [])];
   const tasks = keys.flatMap((key) => state.tasks.get(key) ?? []);
   const heldMilli = tasks.reduce((sum, task) => sum + task.gpuMilli * task.devices.length, 0);
@@ -86,7 +87,10 @@ function viewRecord(id: string, record: NodeRecord, state: ControlState, jobs: J
       why,
       at: new Date(atMs).toISOString(),
     })),
-    serving,
+    serving: servingPlaces(jobs, record).map(({ deployment, devices }) => ({
+      deployment,
+      devices,
+    })),
     tasks: tasks.map(({ jobId, attempt, rank, phase, devices }) => {
       return { job_id: jobId, attempt, rank, phase, devices };
     }),

@@ -8,10 +8,13 @@ import {
   type JobRecord,
   type JobsState,
   type NodeRecord,
+  type ReplicaRecord,
+  replicaKey,
   type ServerRecord,
   type TaskRecord,
   taskKey,
 } from "./records.ts";
+import { SERVING_PROJECT, servingRequest } from "./task-request.ts";
 
 /**
  * One command's work on the state: every write goes through here, which keeps the index, makes the
@@ -113,6 +116,21 @@ export class Change {
     const node = this.state.nodes.get(nodeId);
     if (node?.state !== "draining" || this.index.tasksByNode.has(nodeId)) return;
     this.putNode({ ...node, state: "drained", changedIndex: this.now.index });
+  }
+
+  /** A replica's place that was checked, and so holds its devices already. */
+  placeReplica(place: ReplicaRecord): void {
+    this.state.replicas.set(replicaKey(place), place);
+    this.index.onReplica(place, 1);
+    this.#accounts.hold(SERVING_PROJECT, servingRequest(place.devices.length), 1);
+  }
+
+  dropReplica(place: ReplicaRecord): void {
+    this.state.replicas.delete(replicaKey(place));
+    this.index.onReplica(place, -1);
+    const request = servingRequest(place.devices.length);
+    this.index.capacity.release(request, place);
+    this.#accounts.hold(SERVING_PROJECT, request, -1);
   }
 
   putNode(written: NodeRecord, why?: string): void {

@@ -22,6 +22,7 @@ export type JobsCommand =
   | ReportProgressCommand
   | JoinNodeCommand
   | ServingNodeCommand
+  | ReleaseReplicaCommand
   | LoseNodesCommand
   | DrainNodeCommand
   | ResumeNodeCommand
@@ -56,8 +57,10 @@ export interface CommitPlanCommand {
   readonly type: "plan.commit";
   readonly atMs: number;
   readonly basedOnIndex: number;
-  /** CPU handed out per CPU present. */
+  /** CPU and memory handed out, in multiples of what is present. */
   readonly overcommitRatio: number;
+  /** The cluster's limits, by which quotas are checked again; absent in logs of earlier versions. */
+  readonly limits?: PlanLimits | undefined;
   /** How long the workers may take to acknowledge their leases. */
   readonly acknowledgeMs: number;
   /** Accepted jobs whose quota and dependencies were looked at. */
@@ -68,6 +71,11 @@ export interface CommitPlanCommand {
   /** Running jobs past their bound. */
   readonly expired: readonly string[];
   readonly promise?: { readonly jobId: string; readonly startAtMs: number } | undefined;
+}
+
+export interface PlanLimits {
+  readonly jobTimeoutMs: number;
+  readonly maxConcurrentJobs: number;
 }
 
 export interface PlannedStart {
@@ -117,12 +125,20 @@ export interface JoinNodeCommand {
   readonly offer: NodeOffer;
 }
 
-/** Which replicas of deployments hold devices of a node. */
+/** Which replicas hold devices of a node that they did not get from the scheduler. */
 export interface ServingNodeCommand {
   readonly type: "node.update";
   readonly atMs: number;
   readonly nodeId: string;
   readonly serving: readonly ServingHold[];
+}
+
+/** A replica that had its place from the scheduler is gone from the node. */
+export interface ReleaseReplicaCommand {
+  readonly type: "replica.release";
+  readonly atMs: number;
+  readonly nodeId: string;
+  readonly deployment: string;
 }
 
 export interface LoseNodesCommand {

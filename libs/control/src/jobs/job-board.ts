@@ -5,7 +5,14 @@ import type { JobsCommand } from "./commands.ts";
 import { quarantineDevice } from "./devices.ts";
 import { JobIndex } from "./job-index.ts";
 import type { Moment } from "./lifecycle.ts";
-import { drainNode, joinNode, loseNodes, resumeNode, setServing } from "./node-changes.ts";
+import {
+  drainNode,
+  joinNode,
+  loseNodes,
+  releaseReplica,
+  resumeNode,
+  setServing,
+} from "./node-changes.ts";
 import { commitPlan } from "./plan-commit.ts";
 import { setProject, setQueue } from "./quotas.ts";
 import type { JobsState } from "./records.ts";
@@ -57,6 +64,7 @@ const COMMANDS: {
   "jobs.progress": reportProgress,
   "node.join": joinNode,
   "node.update": setServing,
+  "replica.release": releaseReplica,
   "node.lost": loseNodes,
   "node.drain": drainNode,
   "node.resume": resumeNode,

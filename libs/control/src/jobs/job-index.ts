@@ -1,10 +1,22 @@
 import { CapacityBook } from "@heddle/scheduler/capacity-book";
 import type { NodeSnapshot, TaskRequest } from "@heddle/scheduler/model";
 import { EventLog } from "./event-log.ts";
+import { Holdings } from "./holdings.ts";
 import { isTerminal, isUnderWay } from "./lifecycle.ts";
-import type { JobRecord, JobsState, NodeRecord, TaskRecord } from "./records.ts";
+import type { JobRecord, JobsState, NodeRecord, ReplicaRecord, TaskRecord } from "./records.ts";
 import { registrationOf } from "./registration.ts";
-import { nodeLabels, servingRequest, taskRequest } from "./task-request.ts";
+import { nodeLabels, SERVING_PROJECT, servingRequest, taskRequest } from "./task-request.ts";
+
+/** Who follows the index from one look to the next. */
+export interface IndexWatcher {
+  jobChanged(id: string): void;
+  nodeChanged(id: string): void;
+}
+
+/** A node's snapshot and what of the record it was made of. */
+interface NodeSeen extends Pick<NodeRecord, "offer" | "state" | "quarantined"> {
+  readonly snapshot: NodeSnapshot;
+}
 
 /**
  * What follows from the jobs' state and would be slow to find in it. It is no part of what is
@@ -14,6 +26,11 @@ import { nodeLabels, servingRequest, taskRequest } from "./task-request.ts";
 export class JobIndex {
   readonly #state: JobsState;
   readonly capacity = new CapacityBook();
+  readonly holdings = new Holdings();
+  /** Ids of the nodes on which replicas of deployed models hold devices. */
+  readonly servingNodes = new Set<string>();
+  /** By node id: the replicas that were given a place there. */
+  readonly replicasByNode = new Map<string, Set<ReplicaRecord>>();
   /** Jobs that have not ended, in the order of their submission. */
   readonly live = new Set<string>();
   /** By `project/name`: the latest job of that name. */
@@ -38,7 +55,8 @@ export class JobIndex {
   /** Requests by job; equal ones are the same object. */
   readonly #requests = new Map<string, { readonly tasks: number; readonly request: TaskRequest }>();
   readonly #interned = new Map<string, TaskRequest>();
-  readonly #snapshots = new WeakMap<NodeRecord, NodeSnapshot>();
+  readonly #snapshots = new Map<string, NodeSeen>();
+  readonly #watchers = new Set<IndexWatcher>();
 
   constructor(state: JobsState) {
     this.#state = state;
@@ -50,23 +68,49 @@ export class JobIndex {
       if (task.phase === "exited") continue;
       this.capacity.hold(this.requestOf(state.jobs.get(task.jobId)!), task);
     }
+    for (const place of state.replicas.values()) {
+      this.onReplica(place, 1);
+      this.capacity.hold(servingRequest(place.devices.length), place);
+    }
+  }
+
+  /** Tells the watcher of each job and node that changes from now on, for as long as this lives. */
+  watch(watcher: IndexWatcher): void {
+    this.#watchers.add(watcher);
   }
 
   onNode(before: NodeRecord | undefined, after: NodeRecord): void {
+    for (const watcher of this.#watchers) watcher.nodeChanged(after.offer.id);
     this.capacity.setNode(this.snapshotOf(after));
-    if (before?.serving === after.serving) return;
-    const nodeId = after.offer.id;
+    if (before?.serving !== after.serving) this.#setServing(after.offer.id, before, after);
+  }
+
+  #setServing(nodeId: string, before: NodeRecord | undefined, after: NodeRecord | undefined): void {
     for (const { devices } of before?.serving ?? []) {
       this.capacity.release(servingRequest(devices.length), { nodeId, devices });
+      this.holdings.moveGpus(SERVING_PROJECT, -WHOLE_DEVICE_MILLI * devices.length);
     }
-    for (const { devices } of after.serving) {
+    for (const { devices } of after?.serving ?? []) {
       this.capacity.hold(servingRequest(devices.length), { nodeId, devices });
+      this.holdings.moveGpus(SERVING_PROJECT, WHOLE_DEVICE_MILLI * devices.length);
     }
+    if (after && after.serving.length > 0) this.servingNodes.add(nodeId);
+    else this.servingNodes.delete(nodeId);
+  }
+
+  /** A node of which nothing is left. */
+  dropNode(node: NodeRecord): void {
+    const { id } = node.offer;
+    this.#setServing(id, node, undefined);
+    this.capacity.removeNode(id);
+    this.#snapshots.delete(id);
+    for (const watcher of this.#watchers) watcher.nodeChanged(id);
   }
 
   /** A job was submitted, has changed, or is forgotten. */
   onJob(before: JobRecord | undefined, after: JobRecord | undefined): void {
     const job = (after ?? before)!;
+    for (const watcher of this.#watchers) watcher.jobChanged(job.id);
     if (before && isForgettable(before)) this.ended.splice(this.#endedPlace(before), 1);
     if (after && isForgettable(after)) this.ended.splice(this.#endedPlace(after), 0, after);
     const wasLive = before !== undefined && !isTerminal(before.state);
@@ -89,12 +133,26 @@ export class JobIndex {
     const held = before !== undefined && before.phase !== "exited";
     const holds = after !== undefined && after.phase !== "exited";
     if (held === holds) return;
-    const { nodeId } = (holds ? after : before)!;
+    const task = (holds ? after : before)!;
+    const { nodeId } = task;
+    this.holdings.moveTask(this.#state.jobs.get(task.jobId)!.project, task, holds ? 1 : -1);
     const keys = this.tasksByNode.get(nodeId) ?? new Set();
     if (holds) keys.add(key);
     else keys.delete(key);
     if (keys.size > 0) this.tasksByNode.set(nodeId, keys);
     else this.tasksByNode.delete(nodeId);
+  }
+
+  /** A replica has got its place or is gone from it. The caller moves what the place holds. */
+  onReplica(place: ReplicaRecord, sign: 1 | -1): void {
+    const { nodeId, devices } = place;
+    const places = this.replicasByNode.get(nodeId) ?? new Set();
+    if (sign === 1) places.add(place);
+    else places.delete(place);
+    if (places.size > 0) this.replicasByNode.set(nodeId, places);
+    else this.replicasByNode.delete(nodeId);
+    this.holdings.moveGpus(SERVING_PROJECT, sign * WHOLE_DEVICE_MILLI * devices.length);
+    for (const watcher of this.#watchers) watcher.nodeChanged(nodeId);
   }
 
   /** What one task of the job needs. */
@@ -111,15 +169,17 @@ export class JobIndex {
     return request;
   }
 
-  /** The node as the scheduler sees it; the same object as long as the record is the same. */
+  /** The node as the scheduler sees it; the same object as long as that is the same. */
   snapshotOf(record: NodeRecord): NodeSnapshot {
-    const known = this.#snapshots.get(record);
-    if (known) return known;
-    const { offer } = record;
-    const sick = new Set(record.quarantined.map(({ device }) => device));
+    const { offer, state, quarantined } = record;
+    const known = this.#snapshots.get(offer.id);
+    if (known?.offer === offer && known.state === state && known.quarantined === quarantined) {
+      return known.snapshot;
+    }
+    const sick = new Set(quarantined.map(({ device }) => device));
     const snapshot: NodeSnapshot = {
       id: offer.id,
-      state: record.state,
+      state,
       gpuType: offer.gpuType,
       gpuMemoryGb: offer.gpuMemoryGb,
       devices: Array.from({ length: offer.gpuCount }, (_, at) => ({ healthy: !sick.has(at) })),
@@ -135,7 +195,7 @@ export class JobIndex {
       rack: offer.rack,
       fabric: offer.fabric,
     };
-    this.#snapshots.set(record, snapshot);
+    this.#snapshots.set(offer.id, { offer, state, quarantined, snapshot });
     return snapshot;
   }
 
@@ -201,6 +261,8 @@ export class JobIndex {
     return low;
   }
 }
+
+const WHOLE_DEVICE_MILLI = 1_000;
 
 /** Kinds of request that are shared before sharing begins anew. */
 const MAX_INTERNED = 10_000;

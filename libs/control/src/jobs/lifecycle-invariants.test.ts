@@ -1,10 +1,10 @@
 import { seededRandom } from "@heddle/base/random";
 import { expect, test } from "vitest";
+import type { ControlCommand } from "../command.ts";
 import { ReplicatedControl } from "../replicated-control.ts";
-import type { JobsCommand } from "./commands.ts";
 import { isTerminal } from "./lifecycle.ts";
 import type { JobRecord, JobsState } from "./records.ts";
-import { RandomCommands } from "./testing/random-commands.ts";
+import { RANDOM_LIMITS, RandomCommands } from "./testing/random-commands.ts";
 
 const SEQUENCES = 100_000;
 const MAX_COMMANDS = 40;
@@ -47,6 +47,58 @@ function check(state: JobsState, seen: Map<string, Seen>, index: number): void {
   checkCapacity(state);
 }
 
+/** GPUs held by the project that all jobs are of, and the jobs that hold something. */
+function heldOf(state: JobsState) {
+  const holding = [...state.jobs.values()].filter(({ liveTasks }) => liveTasks > 0);
+  let gpuMilli = 0;
+  for (const { phase, devices, gpuMilli: each } of state.tasks.values()) {
+    if (phase !== "exited") gpuMilli += devices.length * each;
+  }
+  for (const { serving } of state.nodes.values()) {
+    for (const { devices } of serving) gpuMilli += 1_000 * devices.length;
+  }
+  for (const { devices } of state.replicas.values()) gpuMilli += 1_000 * devices.length;
+  return { gpuMilli, jobs: holding.length };
+}
+
+/** GPU-hours used, and those that what runs may still use up to its bound. */
+function committedHours(state: JobsState, atMs: number): number {
+  const { usage } = state.projects.get("default")!;
+  let milliMs = usage.windowGpuMilliMs + usage.heldGpuMilli * (atMs - usage.asOfMs);
+  const leftMs = (sinceMs: number) => Math.max(0, sinceMs + RANDOM_LIMITS.jobTimeoutMs - atMs);
+  for (const { phase, devices, gpuMilli, jobId } of state.tasks.values()) {
+    if (phase === "exited") continue;
+    const { startedAtMs, sinceMs } = state.jobs.get(jobId)!;
+    milliMs += devices.length * gpuMilli * leftMs(startedAtMs ?? sinceMs);
+  }
+  for (const { devices, grantedAtMs } of state.replicas.values()) {
+    milliMs += 1_000 * devices.length * leftMs(grantedAtMs);
+  }
+  for (const { serving, joinedAtMs, offer } of state.nodes.values()) {
+    // A replica that the scheduler has placed is counted by its place.
+    if (state.replicas.has(`m@${offer.id}`)) continue;
+    for (const { devices } of serving) milliMs += 1_000 * devices.length * leftMs(joinedAtMs);
+  }
+  return milliMs / 3.6e9;
+}
+
+/** Where a plan has started something, every quota and limit holds, whatever the plan said. */
+function checkQuota(state: JobsState, atMs: number, before: ReturnType<typeof heldOf>): void {
+  const held = heldOf(state);
+  if (held.jobs > before.jobs && held.jobs > RANDOM_LIMITS.maxConcurrentJobs) {
+    throw new Error(`${held.jobs} jobs run`);
+  }
+  const { gpuMilli, gpuHours } = state.projects.get("default")?.quota ?? {};
+  if (held.gpuMilli === before.gpuMilli) return;
+  if (gpuMilli !== undefined && held.gpuMilli > gpuMilli) {
+    throw new Error(`${held.gpuMilli} of ${gpuMilli} GPU thousandths are held`);
+  }
+  const committed = gpuHours === undefined ? 0 : committedHours(state, atMs);
+  if (gpuHours !== undefined && committed > gpuHours + 1e-6) {
+    throw new Error(`${committed} of ${gpuHours} GPU-hours are committed`);
+  }
+}
+
 function liveTasks(state: JobsState) {
   const live = new Map<string, { count: number; attempts: Set<number> }>();
   for (const task of state.tasks.values()) {
@@ -86,10 +138,16 @@ function checkCapacity(state: JobsState): void {
       held.set(key, (held.get(key) ?? 0) + gpuMilli);
     }
   }
+  for (const { nodeId, devices } of state.replicas.values()) {
+    for (const device of devices) {
+      const key = `${nodeId}/${device}`;
+      held.set(key, (held.get(key) ?? 0) + 1_000);
+    }
+  }
   for (const [key, milli] of held) if (milli > 1_000) throw new Error(`${key} holds ${milli}`);
 }
 
-function replay(log: readonly JobsCommand[]): ReplicatedControl {
+function replay(log: readonly ControlCommand[]): ReplicatedControl {
   const control = new ReplicatedControl();
   for (const [at, command] of log.entries()) control.apply({ type: "control", command }, at + 1);
   return control;
@@ -102,17 +160,19 @@ async function runSequence(seed: number): Promise<void> {
   const random = seededRandom(seed);
   const control = new ReplicatedControl();
   const commands = new RandomCommands(random, control.state);
-  const log: JobsCommand[] = [];
+  const log: ControlCommand[] = [];
   const seen = new Map<string, Seen>();
   const length = 4 + Math.floor(random() * MAX_COMMANDS);
   const cut = Math.floor(random() * length);
   let snapshot: string[] = [];
   for (let index = 1; index <= length; index++) {
     // As JSON, as it is in the log.
-    const command = JSON.parse(JSON.stringify(commands.next())) as JobsCommand;
+    const command = JSON.parse(JSON.stringify(commands.next())) as ControlCommand;
     log.push(command);
+    const held = command.type === "plan.commit" ? heldOf(control.state) : undefined;
     control.apply({ type: "control", command }, index);
     check(control.state, seen, index);
+    if (held) checkQuota(control.state, command.atMs, held);
     if (seed % 10 === 0 && index === cut) snapshot = [...control.snapshot()];
   }
   for (const { what } of control.state.events.values()) {

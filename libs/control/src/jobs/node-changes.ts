@@ -4,10 +4,11 @@ import type {
   DrainNodeCommand,
   JoinNodeCommand,
   LoseNodesCommand,
+  ReleaseReplicaCommand,
   ResumeNodeCommand,
   ServingNodeCommand,
 } from "./commands.ts";
-import type { NodeOffer, NodeRecord, TaskRecord } from "./records.ts";
+import { type NodeOffer, type NodeRecord, replicaKey, type TaskRecord } from "./records.ts";
 import { leaveWithGrace } from "./requests.ts";
 import { putTasks } from "./task-reports.ts";
 import { fewestTasks } from "./task-request.ts";
@@ -61,8 +62,9 @@ function forgetLostNode({ state, index }: Change): boolean {
     if (!oldest || (node.lostAtMs ?? 0) < (oldest.lostAtMs ?? 0)) oldest = node;
   }
   if (!oldest) return false;
-  index.capacity.removeNode(oldest.offer.id);
-  return state.nodes.delete(oldest.offer.id);
+  state.nodes.delete(oldest.offer.id);
+  index.dropNode(oldest);
+  return true;
 }
 
 /** Jobs that wait and leave the number of their tasks to the cluster follow its nodes. */
@@ -86,6 +88,13 @@ export function setServing(change: Change, command: ServingNodeCommand): Control
   return OK;
 }
 
+/** A replica is gone from its place, which others may have then. */
+export function releaseReplica(change: Change, command: ReleaseReplicaCommand): ControlReply {
+  const place = change.state.replicas.get(replicaKey(command));
+  if (place) change.dropReplica(place);
+  return OK;
+}
+
 /** Their tasks may still run until `fencedAtMs`: nothing takes their place before. */
 export function loseNodes(change: Change, command: LoseNodesCommand): ControlReply {
   const lost: TaskRecord[] = [];
@@ -100,6 +109,7 @@ export function loseNodes(change: Change, command: LoseNodesCommand): ControlRep
       fencedAtMs: command.fencedAtMs,
       changedIndex: change.now.index,
     });
+    for (const place of [...(change.index.replicasByNode.get(id) ?? [])]) change.dropReplica(place);
     for (const key of change.index.tasksByNode.get(id) ?? []) {
       lost.push({ ...change.state.tasks.get(key)!, phase: "lost" });
     }

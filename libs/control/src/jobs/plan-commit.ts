@@ -1,15 +1,21 @@
-import { type ControlReply, OK } from "../command.ts";
+import type { Refusal as CapacityRefusal } from "@heddle/scheduler/capacity-book";
+import { type ControlReply, OK, type RefusedStart } from "../command.ts";
 import type { Change } from "./change.ts";
 import type { CommitPlanCommand, PlannedStart } from "./commands.ts";
 import { isUnderWay } from "./lifecycle.ts";
+import { QuotaCheck, type QuotaRefusal } from "./quota-check.ts";
 import type { JobRecord, TaskRecord } from "./records.ts";
+import { missingRanks, RECOVERY_SUFFIX } from "./recovery.ts";
+import { claimedDeployment, replicaClaim } from "./replica-claims.ts";
 import { leaveWithGrace } from "./requests.ts";
 import { placeShards } from "./shard-places.ts";
 
-/** Ends the id under which the scheduler places a recovering job's lost tasks. */
-export const RECOVERY_SUFFIX = "+recovery";
+type Preemption = CommitPlanCommand["preemptions"][number];
 
-/** Carries out what still holds of a plan; the rest is dropped, and the next plan sees why. */
+/**
+ * Carries out what still holds of a plan. The rest is dropped and named in the reply, and the next
+ * plan sees why.
+ */
 export function commitPlan(change: Change, plan: CommitPlanCommand): ControlReply {
   const { jobs } = change.state;
   for (const { jobId, message } of plan.unsatisfiable) {
@@ -25,16 +31,26 @@ export function commitPlan(change: Change, plan: CommitPlanCommand): ControlRepl
     const job = jobs.get(jobId);
     if (job && isUnderWay(job.state)) expire(change, job);
   }
-  for (const { victimId, forJobId } of plan.preemptions) {
-    const victim = jobs.get(victimId);
-    const mayLeave = change.state.specs.get(victimId)?.resources.preemptible;
-    if (victim?.state === "running" && mayLeave) {
-      leaveWithGrace(change, victim, { why: "preempt", forJobId });
-    }
+  const refused: RefusedStart[] = [];
+  for (const preemption of plan.preemptions) {
+    if (!preempt(change, preemption)) refused.push({ jobId: preemption.forJobId, why: "victim" });
   }
-  for (const start of plan.starts) startJob(change, plan, start);
+  const quotas = plan.limits && new QuotaCheck(change, plan.limits);
+  for (const start of plan.starts) {
+    const why = startJob(change, plan, start, quotas);
+    if (why) refused.push({ jobId: start.jobId, why });
+  }
   setPromise(change, plan.promise);
-  return OK;
+  return refused.length > 0 ? { ok: true, refused } : OK;
+}
+
+/** What runs leaves with a checkpoint, what is still on its way to run at once. */
+function preempt(change: Change, { victimId, forJobId }: Preemption): boolean {
+  const victim = change.state.jobs.get(victimId);
+  const mayLeave = change.state.specs.get(victimId)?.resources.preemptible;
+  if (!victim || !mayLeave || !isUnderWay(victim.state)) return false;
+  leaveWithGrace(change, victim, { why: "preempt", forJobId });
+  return true;
 }
 
 function expire(change: Change, job: JobRecord): void {
@@ -43,19 +59,34 @@ function expire(change: Change, job: JobRecord): void {
   change.move(job, { type: "doomed", failure: { reason: "DeadlineExceeded", message } });
 }
 
-function startJob(change: Change, plan: CommitPlanCommand, start: PlannedStart): void {
+/** Why a start does not hold any more. */
+type StartRefusal = CapacityRefusal | QuotaRefusal | "not_waiting" | "no_parameter_servers";
+
+/** Starts the job, or says why not and changes nothing. */
+function startJob(
+  change: Change,
+  plan: CommitPlanCommand,
+  start: PlannedStart,
+  quotas: QuotaCheck | undefined,
+): StartRefusal | undefined {
+  const deployment = claimedDeployment(start.jobId);
+  if (deployment !== undefined) return placeReplica(change, plan, start, deployment, quotas);
   const isRecovery = start.jobId.endsWith(RECOVERY_SUFFIX);
   const id = isRecovery ? start.jobId.slice(0, -RECOVERY_SUFFIX.length) : start.jobId;
   const job = change.state.jobs.get(id);
-  if (!job || !(isRecovery ? job.state === "recovering" : mayStart(change, job))) return;
-  const ranks = isRecovery ? missingRanks(change, job) : [...Array(job.tasks).keys()];
+  const waits = job && (isRecovery ? job.state === "recovering" : mayStart(change, job));
+  const ranks = !waits ? [] : isRecovery ? missingRanks(change, job) : [...Array(job.tasks).keys()];
+  if (!job || ranks.length === 0) return "not_waiting";
   const { placements } = start;
   const request = change.index.requestOf(job);
-  const taken = change.index.capacity;
-  if (ranks.length === 0) return;
   const shards = isRecovery ? job.shards : placeShards(change, job);
-  if (shards === "none") return;
-  if (taken.take(request, ranks.length, placements, plan.overcommitRatio)) return;
+  if (shards === "none") return "no_parameter_servers";
+  const { capacity } = change.index;
+  const why =
+    quotas?.refusal(job, ranks.length) ??
+    capacity.take(request, ranks.length, placements, plan.overcommitRatio);
+  if (why) return why;
+  quotas?.charge(job, ranks.length);
   if (!isRecovery) change.dropTasks(job);
   const byMs = change.now.atMs + plan.acknowledgeMs;
   const started = change.move(job, { type: "reserved", tasks: ranks.length, byMs, shards });
@@ -71,19 +102,32 @@ function startJob(change: Change, plan: CommitPlanCommand, start: PlannedStart):
     };
     change.startTask(started, task);
   }
+  return undefined;
+}
+
+/** Gives a replica its place; the masters' placement loads it there. */
+function placeReplica(
+  change: Change,
+  plan: CommitPlanCommand,
+  { placements }: PlannedStart,
+  deployment: string,
+  quotas: QuotaCheck | undefined,
+): StartRefusal | undefined {
+  const claim = replicaClaim(change.state, deployment);
+  if (!claim) return "not_waiting";
+  const why =
+    quotas?.claimRefusal(claim) ??
+    change.index.capacity.take(claim.request, 1, placements, plan.overcommitRatio);
+  if (why) return why;
+  quotas?.chargeClaim(claim);
+  const { nodeId, devices } = placements[0]!;
+  change.placeReplica({ deployment, nodeId, devices, grantedAtMs: change.now.atMs });
+  return undefined;
 }
 
 function mayStart({ now }: Change, job: JobRecord): boolean {
   if (job.state !== "pending" || job.liveTasks > 0 || job.waitingFor.length > 0) return false;
   return (job.notBeforeMs ?? 0) <= now.atMs;
-}
-
-/** Ranks of a recovering job that were lost and are surely over. */
-export function missingRanks(change: Pick<Change, "tasksOf">, job: JobRecord): readonly number[] {
-  return change
-    .tasksOf(job)
-    .filter(({ phase, exit }) => phase === "exited" && exit?.reason === "NodeLost")
-    .map(({ rank }) => rank);
 }
 
 /** At most one job holds a promise. */

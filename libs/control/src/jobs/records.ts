@@ -228,6 +228,24 @@ export interface ServingHold {
   readonly devices: readonly number[];
 }
 
+/** What each replica of a deployment needs of a node: the scheduler finds it a place. */
+export interface ReplicaResources {
+  /** Whole devices, at least 1. */
+  readonly gpuCount: number;
+  /** Accepted device types; empty accepts any. */
+  readonly gpuTypes: readonly string[];
+  /** The least memory of each device; 0 accepts any. */
+  readonly gpuMemoryGb: number;
+}
+
+/** The place that the scheduler gave a replica; held until the replica is gone from it. */
+export interface ReplicaRecord {
+  readonly deployment: string;
+  readonly nodeId: string;
+  readonly devices: readonly number[];
+  readonly grantedAtMs: number;
+}
+
 export interface ProjectRecord {
   readonly name: string;
   /** Fair-share weight, > 0. */
@@ -293,6 +311,13 @@ export interface NodeEventRecord {
   readonly why?: string | undefined;
 }
 
+/** A deployment as far as the scheduler's part looks at it. */
+export interface ScheduledDeployment {
+  readonly replicas: number | "every-worker";
+  /** Absent where its replicas are placed without the scheduler. */
+  readonly resources?: ReplicaResources | undefined;
+}
+
 /** The replicated maps of this part, by name. */
 export interface JobsState {
   readonly jobs: Map<string, JobRecord>;
@@ -306,9 +331,23 @@ export interface JobsState {
   readonly events: Map<string, EventRecord>;
   /** Parameter servers by node id. */
   readonly servers: Map<string, ServerRecord>;
+  /** By deployment and node, as `replicaKey` has it. */
+  readonly replicas: Map<string, ReplicaRecord>;
+  /** By name, for reading only: other commands change them. */
+  readonly settings: ReadonlyMap<string, { readonly value: number }>;
+  /** By key, for reading only. */
+  readonly deployments: ReadonlyMap<string, ScheduledDeployment>;
 }
 
 /** The key of a task in `tasks`. */
 export function taskKey(jobId: string, attempt: number, rank: number): string {
   return `${jobId}/${attempt}/${rank}`;
+}
+
+/** The key of a replica's place in `replicas`: a node runs one of a deployment at most. */
+export function replicaKey({
+  deployment,
+  nodeId,
+}: Pick<ReplicaRecord, "deployment" | "nodeId">): string {
+  return `${deployment}@${nodeId}`;
 }

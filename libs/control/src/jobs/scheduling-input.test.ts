@@ -1,76 +1,10 @@
-import { schedule } from "@heddle/scheduler/schedule";
 import { expect, test } from "vitest";
-import { ReplicatedControl } from "../replicated-control.ts";
-import type { JobsCommand, TaskReportEntry } from "./commands.ts";
 import { schedulingInput } from "./scheduling-input.ts";
-import { jobId, jobSpec, nodeOffer } from "./testing/specs.ts";
-
-/** A cluster whose commands follow each other by one second. */
-class Cluster {
-  readonly control = new ReplicatedControl();
-  atMs = 0;
-
-  do(command: Record<string, unknown>) {
-    this.atMs += 1_000;
-    const made = { atMs: this.atMs, ...command } as unknown as JobsCommand;
-    return this.control.apply({ type: "control", command: made }, this.control.index + 1);
-  }
-
-  join(id: string, change: Record<string, unknown> = {}) {
-    return this.do({ type: "node.join", offer: nodeOffer(id, change) });
-  }
-
-  submit(n: number, change: Record<string, unknown> = {}) {
-    const spec = jobSpec({ name: `n${n}`, ...change });
-    return this.do({ type: "job.submit", jobId: jobId(n), spec });
-  }
-
-  view() {
-    const at = { index: this.control.index, nowMs: this.atMs };
-    return schedulingInput(this.control.state, this.control.jobs, at);
-  }
-
-  /** Has the scheduler plan, and commits it. */
-  plan() {
-    const { input, withheld } = this.view();
-    const plan = schedule(input);
-    this.do({
-      type: "plan.commit",
-      basedOnIndex: plan.basedOnIndex,
-      overcommitRatio: 1,
-      acknowledgeMs: 10_000,
-      admitted: input.queue.map(({ id }) => id),
-      unsatisfiable: [],
-      starts: plan.starts,
-      preemptions: plan.preemptions,
-      expired: plan.expired,
-    });
-    return { plan, withheld };
-  }
-
-  /** Every task of the job, where it is, in a phase. */
-  report(n: number, phase: TaskReportEntry["phase"], exit?: TaskReportEntry["exit"]) {
-    for (const task of [...this.control.state.tasks.values()]) {
-      const { jobId: id, attempt, rank, nodeId } = task;
-      if (id !== jobId(n) || task.phase === "lost") continue;
-      const reports = [{ jobId: id, attempt, rank, phase, exit }];
-      this.do({ type: "tasks.report", nodeId, reports });
-    }
-  }
-
-  run(n: number) {
-    this.plan();
-    this.report(n, "leased");
-    this.report(n, "running");
-  }
-
-  job(n: number) {
-    return this.control.state.jobs.get(jobId(n))!;
-  }
-}
+import { PlannedCluster } from "./testing/planned-cluster.ts";
+import { jobId } from "./testing/specs.ts";
 
 test("a job is split over as few tasks as the largest node's GPUs allow, anew when one comes", () => {
-  const cluster = new Cluster();
+  const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 2 });
   cluster.submit(1, { resources: { gpu_count: 8, cpu_cores: 9, memory_gb: 16 } });
   expect(cluster.job(1).tasks).toBe(4);
@@ -82,7 +16,7 @@ test("a job is split over as few tasks as the largest node's GPUs allow, anew wh
 });
 
 test("an accepted job is admitted and started by one plan, and a started one is running", () => {
-  const cluster = new Cluster();
+  const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1, { resources: { gpu_count: 0.5 } });
   cluster.run(1);
@@ -93,7 +27,7 @@ test("an accepted job is admitted and started by one plan, and a started one is 
 });
 
 test("shared storage goes to the oldest, and the others are told what is missing", () => {
-  const cluster = new Cluster();
+  const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.do({ type: "setting.put", name: "shared_storage_gb", value: 100 });
   cluster.submit(1, { resources: { shared_storage_gb: 60 } });
@@ -107,7 +41,7 @@ test("shared storage goes to the oldest, and the others are told what is missing
 });
 
 test("only nodes with the executor that a job needs take it", () => {
-  const cluster = new Cluster();
+  const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1, { container_image: "x", command: undefined });
   expect(cluster.plan().plan.starts).toEqual([]);
@@ -116,7 +50,7 @@ test("only nodes with the executor that a job needs take it", () => {
 });
 
 test("replicas that hold devices take them from jobs and count as serving", () => {
-  const cluster = new Cluster();
+  const cluster = new PlannedCluster();
   cluster.join("a");
   const serving = [{ deployment: "m", devices: [0, 1, 2] }];
   cluster.do({ type: "node.update", nodeId: "a", serving });
@@ -132,7 +66,7 @@ test("replicas that hold devices take them from jobs and count as serving", () =
 });
 
 test("a lost task within the tolerance is placed anew in the same attempt once it is fenced", () => {
-  const cluster = new Cluster();
+  const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 1 });
   cluster.join("b", { gpuCount: 1 });
   cluster.submit(1, { tasks: 2, failure_tolerance: 1, resources: { gpu_count: 2 } });
@@ -150,7 +84,7 @@ test("a lost task within the tolerance is placed anew in the same attempt once i
 });
 
 test("a project's GPU-hours are what its tasks held, up to the moment", () => {
-  const cluster = new Cluster();
+  const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1, { project: "p", resources: { gpu_count: 2 } });
   cluster.run(1);

@@ -9,7 +9,6 @@ import {
   type RunningJob,
   type SchedulerSettings,
   type Strategy,
-  type TaskPlacement,
   type TaskRequest,
 } from "@heddle/scheduler/model";
 import type { SchedulingInput } from "@heddle/scheduler/round";
@@ -17,41 +16,60 @@ import type { ControlState } from "../state.ts";
 import { usageAt } from "./account-changes.ts";
 import type { JobIndex } from "./job-index.ts";
 import { isUnderWay } from "./lifecycle.ts";
-import { missingRanks, RECOVERY_SUFFIX } from "./plan-commit.ts";
-import { type JobRecord, type ProjectRecord, type TaskRecord, taskKey } from "./records.ts";
-import { ShardRoom } from "./shard-places.ts";
-import { servingRequest } from "./task-request.ts";
+import {
+  type JobRecord,
+  type JobsState,
+  type ProjectRecord,
+  type TaskRecord,
+  taskKey,
+} from "./records.ts";
+import { missingRanks, RECOVERY_SUFFIX } from "./recovery.ts";
+import { replicaClaims, servingEntries } from "./replica-claims.ts";
+import { ShardRoom, shardsWanted } from "./shard-places.ts";
 
-/** Whose quota the replicas of deployed models count against. */
-const SERVING_PROJECT = "default";
 const MS_PER_HOUR = 3_600_000;
-const GPU_MILLI_MS_PER_HOUR = 1_000 * MS_PER_HOUR;
+export const GPU_MILLI_MS_PER_HOUR = 1_000 * MS_PER_HOUR;
 
 /** The state as the scheduler sees it, and the jobs that it does not see because of shared storage. */
-export interface SchedulingView {
+export interface InputView {
   readonly input: SchedulingInput;
   readonly withheld: readonly PendingJob[];
 }
 
-/** What the scheduler decides on. Pure; the same state and time give the same input. */
+/**
+ * What the scheduler decides on, built from the whole state: the definition that `LiveStanding` must
+ * agree with. Pure; the same state and time give the same input.
+ */
 export function schedulingInput(
   state: ControlState,
   index: JobIndex,
   at: { readonly index: number; readonly nowMs: number },
-): SchedulingView {
+): InputView {
+  const running = [...state.jobs.values()]
+    .map((job) => runningEntry(state, index, job))
+    .filter((job) => job !== undefined);
   const snapshot = {
     index: at.index,
     nodes: [...state.nodes.values()].map((node) => index.snapshotOf(node)),
-    running: [...runningJobs(state, index), ...servingJobs(state)],
+    running: [
+      ...running,
+      ...[...state.nodes.values()].flatMap((node) => servingEntries(index, node)),
+    ],
     projects: [...state.projects.values()].map((project) => projectState(project, at.nowMs)),
   };
-  const { queue, withheld } = queuedJobs(state, index);
+  const withheld = withheldJobs(state, index, index.live);
+  const without = new Set(withheld.map(({ jobId }) => jobId));
+  const queue = [...index.live]
+    .filter((id) => !without.has(id))
+    .map((id) => queuedEntry(state, index, state.jobs.get(id)!))
+    .filter((job) => job !== undefined);
+  queue.push(...replicaClaims(state));
   const settings = schedulerSettings(state);
   return { input: { snapshot, queue, nowMs: at.nowMs, settings }, withheld };
 }
 
 /** The cluster's settings and queues as the scheduler's. */
-function schedulerSettings(state: ControlState): SchedulerSettings {
+export function schedulerSettings(state: ControlState): SchedulerSettings {
   const strategies: Record<string, { strategy: Strategy }> = {};
   for (const { name, strategy } of state.queues.values()) strategies[name] = { strategy };
   return {
@@ -63,12 +81,12 @@ function schedulerSettings(state: ControlState): SchedulerSettings {
   };
 }
 
-function settingOf(state: ControlState, name: SettingName): number {
+function settingOf(state: JobsState, name: SettingName): number {
   return state.settings.get(name)?.value ?? CLUSTER_SETTINGS[name].default;
 }
 
 /** The job as the scheduler places it: the whole gang, or a recovering one's lost tasks. */
-export function queuedJob(state: ControlState, index: JobIndex, job: JobRecord): QueuedJob {
+export function queuedJob(state: JobsState, index: JobIndex, job: JobRecord): QueuedJob {
   return queuedFrom(state.specs.get(job.id)!, job, index.requestOf(job));
 }
 
@@ -99,24 +117,14 @@ export function queuedFrom(
   };
 }
 
-/** Every job of which a task may still hold something, and for how long those stay that leave. */
-function runningJobs(state: ControlState, index: JobIndex): RunningJob[] {
-  const places = new Map<string, TaskPlacement[]>();
-  for (const keys of index.tasksByNode.values()) {
-    for (const key of keys) {
-      const task = state.tasks.get(key)!;
-      const own = places.get(task.jobId) ?? [];
-      own.push(task);
-      places.set(task.jobId, own);
-    }
-  }
-  return [...places].map(([id, placements]) => {
-    const job = state.jobs.get(id)!;
-    return { ...runningJob(state, index, job), tasks: placements.length, placements };
-  });
-}
-
-function runningJob(state: ControlState, index: JobIndex, job: JobRecord): RunningJob {
+/** The job while a task of it may still hold something; undefined where none does. */
+export function runningEntry(
+  state: JobsState,
+  index: JobIndex,
+  job: JobRecord,
+): RunningJob | undefined {
+  if (job.liveTasks === 0) return undefined;
+  const placements = tasksOf(state, job).filter(({ phase }) => phase !== "exited");
   const { waitingFor: _, notBeforeMs: __, sameRack: ___, ...traits } = queuedJob(state, index, job);
   const startedAtMs = job.startedAtMs ?? job.sinceMs;
   const evicting = isUnderWay(job.state)
@@ -124,7 +132,8 @@ function runningJob(state: ControlState, index: JobIndex, job: JobRecord): Runni
     : { forJobId: job.leaving?.forJobId ?? "", byMs: job.dueMs ?? leavesByMs(state, job) };
   return {
     ...traits,
-    placements: [],
+    tasks: placements.length,
+    placements,
     startedAtMs,
     checkpointedAtMs: Math.max(startedAtMs, job.checkpoint?.atMs ?? 0),
     expectedEndMs: expectedEndMs(job, startedAtMs),
@@ -133,7 +142,7 @@ function runningJob(state: ControlState, index: JobIndex, job: JobRecord): Runni
 }
 
 /** When the tasks of an attempt that is over are gone: those of lost nodes once they are fenced. */
-function leavesByMs(state: ControlState, job: JobRecord): number {
+function leavesByMs(state: JobsState, job: JobRecord): number {
   let byMs = job.sinceMs;
   for (let rank = 0; rank < job.tasks; rank++) {
     const task = state.tasks.get(taskKey(job.id, job.attempt, rank));
@@ -150,31 +159,11 @@ function expectedEndMs({ progress }: JobRecord, startedAtMs: number): number | u
   return progress.atMs + ((progress.atMs - startedAtMs) * (1 - done)) / done;
 }
 
-/** Replicas that hold devices: never evicted for training, and in the same quota. */
-function servingJobs(state: ControlState): RunningJob[] {
-  const jobs: RunningJob[] = [];
-  for (const { offer, serving, joinedAtMs } of state.nodes.values()) {
-    for (const { deployment, devices } of serving) {
-      jobs.push({
-        id: `serving:${deployment}@${offer.id}`,
-        project: SERVING_PROJECT,
-        queue: "default",
-        kind: "serving",
-        qosLevel: "guaranteed",
-        priority: 0,
-        preemptible: false,
-        tasks: 1,
-        request: servingRequest(devices.length),
-        placements: [{ nodeId: offer.id, devices }],
-        startedAtMs: joinedAtMs,
-        checkpointedAtMs: joinedAtMs,
-      });
-    }
-  }
-  return jobs;
-}
-
-function projectState({ name, weight, quota, usage }: ProjectRecord, nowMs: number): ProjectState {
+/** The project as quotas and fair shares see it at a time. */
+export function projectState(
+  { name, weight, quota, usage }: ProjectRecord,
+  nowMs: number,
+): ProjectState {
   const now = usageAt(usage, nowMs);
   return {
     project: name,
@@ -190,32 +179,26 @@ function projectState({ name, weight, quota, usage }: ProjectRecord, nowMs: numb
   };
 }
 
-/** Jobs that wait, accepted ones among them: a plan admits and starts them at once. */
-function queuedJobs(
-  state: ControlState,
+/**
+ * The job as it waits, or a recovering one's lost tasks; undefined for one that does not wait. A
+ * plan admits and starts accepted ones at once.
+ */
+export function queuedEntry(
+  state: JobsState,
   index: JobIndex,
-): { queue: readonly QueuedJob[]; withheld: readonly PendingJob[] } {
-  const queue: QueuedJob[] = [];
-  const withheld: PendingJob[] = [];
-  const storage = new SharedStorage(state, index);
-  const shards = new ShardRoom(state, index);
-  for (const id of index.live) {
-    const job = state.jobs.get(id)!;
-    if (job.state === "recovering") {
-      const lost = missingRanks({ tasksOf: (of) => tasksOf(state, of) }, job).length;
-      if (lost === 0) continue;
-      const queued = queuedJob(state, index, job);
-      queue.push({ ...queued, id: `${id}${RECOVERY_SUFFIX}`, tasks: lost });
-    } else if ((job.state === "pending" || job.state === "accepted") && job.liveTasks === 0) {
-      const blocker = shards.take(state.specs.get(id)!) ?? storage.take(job);
-      if (blocker) withheld.push({ jobId: id, blockers: [blocker] });
-      else queue.push(queuedJob(state, index, job));
-    }
+  job: JobRecord,
+): QueuedJob | undefined {
+  if (job.state === "recovering") {
+    const lost = missingRanks({ tasksOf: (of) => tasksOf(state, of) }, job).length;
+    if (lost === 0) return undefined;
+    const queued = queuedJob(state, index, job);
+    return { ...queued, id: `${job.id}${RECOVERY_SUFFIX}`, tasks: lost };
   }
-  return { queue, withheld };
+  const waits = (job.state === "pending" || job.state === "accepted") && job.liveTasks === 0;
+  return waits ? queuedJob(state, index, job) : undefined;
 }
 
-function tasksOf(state: ControlState, job: JobRecord): TaskRecord[] {
+function tasksOf(state: JobsState, job: JobRecord): TaskRecord[] {
   const tasks: TaskRecord[] = [];
   for (let rank = 0; rank < job.tasks; rank++) {
     const task = state.tasks.get(taskKey(job.id, job.attempt, rank));
@@ -224,33 +207,41 @@ function tasksOf(state: ControlState, job: JobRecord): TaskRecord[] {
   return tasks;
 }
 
-/** The storage that belongs to no node: what running jobs leave of it goes to the oldest that wait. */
-class SharedStorage {
-  readonly #state: ControlState;
-  readonly #limitGb: number;
-  #freeGb: number;
+/** How much of the storage that belongs to no node the job asks for. */
+export function sharedStorageGb(state: JobsState, id: string): number {
+  return state.specs.get(id)?.resources.shared_storage_gb ?? 0;
+}
 
-  constructor(state: ControlState, index: JobIndex) {
-    this.#state = state;
-    this.#limitGb = settingOf(state, "shared_storage_gb");
-    this.#freeGb = this.#limitGb;
-    for (const id of index.live) {
-      if (state.jobs.get(id)!.liveTasks > 0) this.#freeGb -= this.#wantedGb(id);
-    }
+/**
+ * The waiting jobs that shared storage holds back: what running jobs leave of it goes to the oldest.
+ * Jobs that ask for none may be left out of `ids`.
+ */
+export function withheldJobs(
+  state: JobsState,
+  index: JobIndex,
+  ids: Iterable<string>,
+): PendingJob[] {
+  const limit = settingOf(state, "shared_storage_gb");
+  const jobs = [...ids].map((id) => state.jobs.get(id)!);
+  const shards = new ShardRoom(state, index);
+  let free = limit;
+  for (const { id, liveTasks } of jobs) if (liveTasks > 0) free -= sharedStorageGb(state, id);
+  const withheld: PendingJob[] = [];
+  for (const { id, state: at, liveTasks } of jobs) {
+    if (liveTasks > 0 || (at !== "pending" && at !== "accepted")) continue;
+    const requested = sharedStorageGb(state, id);
+    const resource = "shared_storage_gb";
+    const reason = "InsufficientMemory";
+    const lacks = requested > Math.max(0, free);
+    const storage: Blocker = { reason, resource, requested, free: Math.max(0, free), limit };
+    const blocker = requested > 0 && lacks ? storage : shards.take(state.specs.get(id)!);
+    if (blocker) withheld.push({ jobId: id, blockers: [blocker] });
+    else free -= requested;
   }
+  return withheld;
+}
 
-  take(job: JobRecord): Blocker | undefined {
-    const requested = this.#wantedGb(job.id);
-    const free = Math.max(0, this.#freeGb);
-    if (requested <= free) {
-      this.#freeGb -= requested;
-      return undefined;
-    }
-    const limit = this.#limitGb;
-    return { reason: "InsufficientMemory", resource: "shared_storage_gb", requested, free, limit };
-  }
-
-  #wantedGb(id: string): number {
-    return this.#state.specs.get(id)!.resources.shared_storage_gb ?? 0;
-  }
+/** Whether the job needs something that belongs to no node: shared storage, or parameter servers. */
+export function needsShared(state: JobsState, id: string): boolean {
+  return sharedStorageGb(state, id) > 0 || shardsWanted(state.specs.get(id)!) > 0;
 }

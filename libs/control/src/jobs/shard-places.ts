@@ -9,7 +9,7 @@ import { executorOf } from "./task-request.ts";
 export const MAX_SHARDS_PER_SERVER = 256;
 
 /** Shards that the job needs on parameter servers; 0 for one that does not train. */
-function shardsWanted(spec: SubmitJob): number {
+export function shardsWanted(spec: SubmitJob): number {
   if (executorOf(spec) !== "training") return 0;
   const { parameter_servers: shards } = spec.config;
   return typeof shards === "number" && shards >= 1 ? Math.floor(shards) : 1;

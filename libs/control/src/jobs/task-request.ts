@@ -8,6 +8,12 @@ const WHOLE_DEVICE_MILLI = 1_000;
 /** Tasks of a job at most, as in the contract. */
 const MAX_TASKS = 4_096;
 
+/** Whose quota the replicas of deployed models count against. */
+export const SERVING_PROJECT = "default";
+
+/** The label by which one node is told from all others. */
+export const NODE_LABEL = "heddle/node";
+
 /** The label under which the scheduler finds the nodes that can run a job at all. */
 const EXECUTOR_LABEL = "heddle/executor-";
 /** The same for training algorithms. */
@@ -22,11 +28,12 @@ export function executorOf(spec: SubmitJob): "process" | "container" | "training
   return spec.command === undefined ? "training" : "process";
 }
 
-/** The node's own labels and one for each executor and algorithm. */
+/** The node's own labels, its name among them, and one for each executor and algorithm. */
 export function nodeLabels(offer: NodeOffer): Readonly<Record<string, string>> {
-  const { labels, executors, algorithms = [] } = offer;
+  const { id, labels, executors, algorithms = [] } = offer;
   return {
     ...labels,
+    [NODE_LABEL]: id,
     ...Object.fromEntries(executors.map((name) => [`${EXECUTOR_LABEL}${name}`, "true"])),
     ...Object.fromEntries(algorithms.map((name) => [`${ALGORITHM_LABEL}${name}`, "true"])),
   };

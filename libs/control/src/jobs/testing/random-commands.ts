@@ -1,8 +1,9 @@
 import type { Random } from "@heddle/base/random";
+import type { ControlCommand } from "../../command.ts";
 import type { JobsCommand, PlannedStart, TaskReportEntry } from "../commands.ts";
-import { missingRanks, RECOVERY_SUFFIX } from "../plan-commit.ts";
 import { type JobRecord, type JobsState, type TaskRecord, taskKey } from "../records.ts";
-import { jobId, jobSpec, nodeOffer } from "./specs.ts";
+import { missingRanks, RECOVERY_SUFFIX } from "../recovery.ts";
+import { jobId, jobSpec, nodeOffer, scheduledModel } from "./specs.ts";
 
 const NODES = ["a", "b"];
 const SERVERS = ["p", "q"];
@@ -15,6 +16,8 @@ const PHASES = [
   "stopping",
   "exited",
 ] as const;
+/** The cluster's limits in all drawn plans. */
+export const RANDOM_LIMITS = { jobTimeoutMs: 3_600_000, maxConcurrentJobs: 4 };
 const REASONS = ["ExitCode", "Hang", "GpuFault", "NodeLost", "CheckpointCorrupt"] as const;
 
 const TRAINING = { command: undefined, algorithm: "ppo", config: { parameter_servers: 3 } };
@@ -34,7 +37,7 @@ export class RandomCommands {
     this.#state = state;
   }
 
-  next(): JobsCommand {
+  next(): ControlCommand {
     this.#atMs += this.#below(12) === 0 ? this.#below(60_000) : this.#below(50);
     const draw = this.#below(100);
     if (draw < 3 || this.#state.nodes.size < 2) return this.#join();
@@ -43,7 +46,10 @@ export class RandomCommands {
     if (draw < 76) return this.#report();
     if (draw < 85) return this.#request();
     if (draw < 92) return this.#nodeCommand();
-    if (draw < 97) return this.#serverCommand();
+    if (draw < 94) return this.#setQuota();
+    if (draw < 95) return this.#serve();
+    if (draw < 97) return this.#deploy();
+    if (draw < 99) return this.#serverCommand();
     return { type: "clock.tick", atMs: this.#atMs };
   }
 
@@ -92,14 +98,43 @@ export class RandomCommands {
       atMs: this.#atMs,
       basedOnIndex: 0,
       overcommitRatio: 1,
+      limits: RANDOM_LIMITS,
       acknowledgeMs: 10_000,
       admitted: jobs.map(({ id }) => id),
       unsatisfiable: some(40).map((id) => ({ jobId: id, message: "never" })),
-      starts,
+      starts: [...starts, ...this.#replicas()],
       preemptions: some(10).map((victimId) => ({ victimId, forJobId })),
       expired: some(60),
       promise: this.#below(4) === 0 ? { jobId: forJobId, startAtMs: this.#atMs + 5 } : undefined,
     };
+  }
+
+  /** Bounds that some starts pass and some do not; now and then below what is held. */
+  #setQuota(): JobsCommand {
+    const quota = {
+      gpuMilli: this.#below(2) === 0 ? 1_000 * this.#below(9) : undefined,
+      gpuHours: this.#below(2) === 0 ? this.#below(12) : undefined,
+      queueLength: this.#below(3) === 0 ? this.#below(4) : undefined,
+    };
+    return { type: "project.set", atMs: this.#atMs, name: "default", weight: 1, quota };
+  }
+
+  #serve(): JobsCommand {
+    const devices = this.#below(2) === 0 ? [] : [this.#below(3)];
+    const serving = devices.length === 0 ? [] : [{ deployment: "m", devices }];
+    return { type: "node.update", atMs: this.#atMs, nodeId: this.#pick(NODES), serving };
+  }
+
+  /** A model whose replicas the scheduler places, its removal, or that one is gone from a node. */
+  #deploy(): ControlCommand {
+    const atMs = this.#atMs;
+    const place = [...this.#state.replicas.values()].at(0);
+    if (place && this.#below(2) === 0) {
+      const { deployment, nodeId } = place;
+      return { type: "replica.release", atMs, deployment, nodeId };
+    }
+    if (this.#state.deployments.size > 0) return { type: "model.remove", atMs, id: "m" };
+    return scheduledModel("m", 1 + this.#below(2), atMs);
   }
 
   /** Places drawn blindly: most are refused when the nodes are full. */
@@ -120,6 +155,13 @@ export class RandomCommands {
       };
     });
     return { jobId: isRecovery ? `${job.id}${RECOVERY_SUFFIX}` : job.id, placements };
+  }
+
+  #replicas(): PlannedStart[] {
+    return [...this.#state.deployments.keys()].map((deployment) => ({
+      jobId: `serving:${deployment}`,
+      placements: [{ nodeId: this.#pick(NODES), devices: [this.#below(4)] }],
+    }));
   }
 
   #tasksOf(job: JobRecord): readonly TaskRecord[] {

@@ -1,4 +1,5 @@
 import { type SubmitJob, submitJobRequest } from "@heddle/contracts/jobs";
+import type { ControlCommand } from "../../command.ts";
 import type { NodeOffer } from "../records.ts";
 
 /** A job's spec as the API would parse it: a shell line on one GPU where nothing else is said. */
@@ -39,5 +40,20 @@ export function nodeOffer(id: string, change: Partial<NodeOffer> = {}): NodeOffe
     executors: ["process"],
     algorithms: [],
     ...change,
+  };
+}
+
+/** A registered model whose replicas need a GPU each, which the scheduler finds. */
+export function scheduledModel(id: string, replicas: number, atMs: number): ControlCommand {
+  const weights = { key: id, file: `${id}.gguf`, sources: [`builtin://${id}`] };
+  const resources = { gpuCount: 1, gpuTypes: [], gpuMemoryGb: 0 };
+  return {
+    type: "model.register",
+    atMs,
+    model: {
+      ...{ id, family: "f", contextWindow: 1, availability: "", intendedUse: "", ownedBy: "o" },
+      ...{ capabilities: [], createdAtMs: 0, deployment: id, backing: "b", standIn: false },
+    },
+    deployment: { spec: { key: id, engine: "llama", weights, options: {} }, replicas, resources },
   };
 }

@@ -1,0 +1,57 @@
+import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
+import { afterEach, expect, test, vi } from "vitest";
+import { JobCluster } from "../../test/job-cluster.ts";
+import { eventually } from "../../test/master-group.ts";
+
+let cluster: JobCluster;
+/** Processes start slowly on a machine that does other things too. */
+vi.setConfig({ testTimeout: 120_000 });
+
+afterEach(() => cluster.close());
+
+/** Goes on from its checkpoint, and writes one when it is asked to. */
+const training = `
+echo "attempt $HEDDLE_ATTEMPT from [$HEDDLE_RESUME_FROM]"
+trap 'touch $HEDDLE_CHECKPOINT_DIR/c1; echo "{\\"step\\": 9, \\"checkpoint\\": \\"c1\\"}" >> $HEDDLE_PROGRESS_FILE' USR1
+while :; do sleep 0.1; done`;
+
+interface ModelAnswer {
+  readonly status: string;
+  readonly replicas: readonly { readonly phase: string; readonly device: string | null }[];
+}
+
+async function model(): Promise<ModelAnswer> {
+  const reply = await cluster.masters.request("master-1", "GET", "/api/v1/models/m");
+  return (await reply.json()) as ModelAnswer;
+}
+
+test("a model takes the only GPU from a preemptible job, which checkpoints, and gives it back", async () => {
+  cluster = new JobCluster(1, { leaseMs: 30_000, nodeLostMs: 10_000 });
+  await cluster.masters.startAll();
+  await cluster.startWorker("worker-1", { simulatedGpus: simulatedGpus("1xH100-80GB") });
+  const id = await cluster.submit({
+    name: "training",
+    command: training,
+    resources: { gpu_count: 1, gpu_type: "H100", cpu_cores: 0.2, memory_gb: 0.2 },
+  });
+  await cluster.reaches(id, "running");
+  await eventually("the job can be asked for a checkpoint", async () =>
+    (await cluster.logs(id)).includes("attempt 1 from []"),
+  );
+  const registered = await cluster.masters.request("master-1", "POST", "/api/v1/models", {
+    ...{ id: "m", source: "builtin://m", resources: { gpu_count: 1, gpu_type: "H100" } },
+  });
+  expect(registered.status).toBe(200);
+  await eventually("the model is ready", async () => (await model()).status === "ready");
+  expect((await model()).replicas).toMatchObject([
+    { phase: "ready", device: "gpu 0: H100 (simulated, on the CPU)" },
+  ]);
+  const waiting = await cluster.job(id);
+  expect(waiting).toMatchObject({ state: "pending", attempt: 1, failure: null });
+  const removed = await cluster.masters.request("master-1", "DELETE", "/api/v1/models/m");
+  expect(removed.status).toBe(200);
+  await cluster.reaches(id, "running");
+  await eventually("it goes on from its checkpoint", async () =>
+    (await cluster.logs(id)).includes("attempt 2 from [c1]"),
+  );
+});

@@ -1,0 +1,37 @@
+import type { Engine } from "@heddle/contracts/engine";
+import type { EnginePorts } from "./engine-ports.ts";
+
+/** As a node tells of its GPUs. */
+interface Device {
+  readonly index?: number;
+  readonly name?: string;
+  readonly simulated?: boolean;
+}
+
+/**
+ * The ports of a node some of whose GPUs do not exist: an engine that is to run on one of those runs
+ * on the CPU and says so, so that placement and eviction can be tried without a GPU.
+ */
+export function withSimulatedGpus(ports: EnginePorts, gpus: () => readonly Device[]): EnginePorts {
+  return {
+    ...ports,
+    startEngine: async (start) => {
+      const { spec } = start;
+      const asked = gpus().find(({ index }) => String(index) === spec.options.device);
+      if (!asked?.simulated) return ports.startEngine(start);
+      const options = { ...spec.options, device: "cpu" };
+      const engine = await ports.startEngine({ ...start, spec: { ...spec, options } });
+      return relabelled(engine, `gpu ${asked.index}: ${asked.name} (simulated, on the CPU)`);
+    },
+  };
+}
+
+function relabelled(engine: Engine, device: string): Engine {
+  return {
+    info: { ...engine.info, device },
+    submit: (id, request, options) => engine.submit(id, request, options),
+    cancel: (id) => engine.cancel(id),
+    load: () => engine.load(),
+    close: () => engine.close(),
+  };
+}

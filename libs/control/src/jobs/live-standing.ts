@@ -1,0 +1,166 @@
+import { Layout } from "@heddle/scheduler/layout";
+import type { PendingJob, QueuedJob, WorkloadTarget } from "@heddle/scheduler/model";
+import type { Standing } from "@heddle/scheduler/round";
+import { steadyTargets } from "@heddle/scheduler/targets";
+import type { ControlState } from "../state.ts";
+import type { IndexWatcher, JobIndex } from "./job-index.ts";
+import { isTerminal } from "./lifecycle.ts";
+import { replicaClaims, servingEntries } from "./replica-claims.ts";
+import {
+  needsShared,
+  projectState,
+  queuedEntry,
+  runningEntry,
+  schedulerSettings,
+  schedulingInput,
+  withheldJobs,
+} from "./scheduling-input.ts";
+
+/** Jobs that may have changed between two looks before all are looked at anew. */
+const MAX_CHANGED = 200_000;
+/** Shapes of request that a layout may know before it is made anew, without those long gone. */
+const MAX_SHAPES = 20_000;
+
+/** What the scheduler decides on, and the jobs that it does not see because of shared storage. */
+export interface SchedulingView {
+  readonly standing: Standing;
+  readonly withheld: readonly PendingJob[];
+}
+
+/**
+ * The scheduler's standing, kept from one look to the next: only the jobs that have changed are
+ * looked at again. It equals what `schedulingInput` builds from the whole state. A node that comes,
+ * goes or changes, and another overcommit ratio, have the cluster laid out anew.
+ */
+export class LiveStanding implements IndexWatcher {
+  readonly index: JobIndex;
+  readonly #state: ControlState;
+  readonly #changedJobs = new Set<string>();
+  readonly #changedNodes = new Set<string>();
+  /** By job id. */
+  readonly #queue = new Map<string, QueuedJob>();
+  /** Live jobs that ask for shared storage or parameter servers. */
+  readonly #storing = new Set<string>();
+  /** By node id: the ids under which its replicas run. */
+  readonly #serving = new Map<string, readonly string[]>();
+  #layout: Layout | undefined;
+  #targets: readonly WorkloadTarget[] = [];
+
+  constructor(state: ControlState, index: JobIndex) {
+    this.#state = state;
+    this.index = index;
+    index.watch(this);
+  }
+
+  jobChanged(id: string): void {
+    this.#changedJobs.add(id);
+    if (this.#changedJobs.size > MAX_CHANGED) this.#forget();
+  }
+
+  nodeChanged(id: string): void {
+    this.#changedNodes.add(id);
+  }
+
+  /** The standing at this moment; it holds until the state changes or the next look. */
+  view(at: { readonly index: number; readonly nowMs: number }): SchedulingView {
+    const state = this.#state;
+    const settings = schedulerSettings(state);
+    const layout = this.#upToDate(settings.overcommitRatio);
+    const storing = [...this.#storing].sort((a, b) => this.#bySubmission(a, b));
+    const withheld = withheldJobs(state, this.index, storing);
+    const without = new Set(withheld.map(({ jobId }) => jobId));
+    const queue = [...this.#queue].filter(([id]) => !without.has(id)).map(([, queued]) => queued);
+    queue.push(...replicaClaims(state));
+    const present = layout.running.targets.with(queue).targets();
+    this.#targets = steadyTargets(this.#targets, present);
+    const projectOf = (name: string) => {
+      const project = state.projects.get(name);
+      return project && projectState(project, at.nowMs);
+    };
+    const asked = { queue, nowMs: at.nowMs, settings: { ...settings, targets: this.#targets } };
+    return { standing: { index: at.index, layout, projectOf, ...asked }, withheld };
+  }
+
+  #upToDate(overcommitRatio: number): Layout {
+    const layout = this.#layout;
+    const isKept = layout?.overcommitRatio === overcommitRatio && !this.#nodesDiffer(layout);
+    if (!isKept || layout.shapes.size > MAX_SHAPES) return this.#layOutAnew(overcommitRatio);
+    for (const id of this.#changedNodes) {
+      this.#followServing(layout, id);
+      // When tasks of a lost node are gone hangs on the node.
+      for (const key of this.index.tasksByNode.get(id) ?? []) {
+        this.#changedJobs.add(this.#state.tasks.get(key)!.jobId);
+      }
+    }
+    for (const id of this.#changedJobs) this.#followJob(layout, id);
+    this.#changedNodes.clear();
+    this.#changedJobs.clear();
+    return layout;
+  }
+
+  #nodesDiffer({ nodes, positions }: Layout): boolean {
+    for (const id of this.#changedNodes) {
+      const record = this.#state.nodes.get(id);
+      const known = nodes[positions.get(id) ?? -1];
+      if (known !== (record && this.index.snapshotOf(record))) return true;
+    }
+    return false;
+  }
+
+  #layOutAnew(overcommitRatio: number): Layout {
+    this.#forget();
+    this.#changedNodes.clear();
+    const { input } = schedulingInput(this.#state, this.index, { index: 0, nowMs: 0 });
+    const { nodes, running } = input.snapshot;
+    const layout = new Layout(nodes, running, overcommitRatio);
+    for (const node of this.#state.nodes.values()) this.#noteServing(node.offer.id);
+    for (const id of this.index.live) this.#followQueue(id);
+    this.#layout = layout;
+    return layout;
+  }
+
+  #forget(): void {
+    this.#layout = undefined;
+    this.#changedJobs.clear();
+    this.#queue.clear();
+    this.#storing.clear();
+    this.#serving.clear();
+  }
+
+  #followJob(layout: Layout, id: string): void {
+    const job = this.#state.jobs.get(id);
+    const running = job && runningEntry(this.#state, this.index, job);
+    if (running) layout.put(running);
+    else layout.remove(id);
+    this.#followQueue(id);
+  }
+
+  #followQueue(id: string): void {
+    const job = this.#state.jobs.get(id);
+    const isLive = job !== undefined && !isTerminal(job.state);
+    if (isLive && needsShared(this.#state, id)) this.#storing.add(id);
+    else this.#storing.delete(id);
+    const queued = isLive ? queuedEntry(this.#state, this.index, job) : undefined;
+    if (queued) this.#queue.set(id, queued);
+    else this.#queue.delete(id);
+  }
+
+  #followServing(layout: Layout, nodeId: string): void {
+    for (const id of this.#serving.get(nodeId) ?? []) layout.remove(id);
+    const node = this.#state.nodes.get(nodeId);
+    for (const replica of node ? servingEntries(this.index, node) : []) layout.put(replica);
+    this.#noteServing(nodeId);
+  }
+
+  #noteServing(nodeId: string): void {
+    const node = this.#state.nodes.get(nodeId);
+    const ids = node ? servingEntries(this.index, node).map(({ id }) => id) : [];
+    if (ids.length > 0) this.#serving.set(nodeId, ids);
+    else this.#serving.delete(nodeId);
+  }
+
+  #bySubmission(a: string, b: string): number {
+    const { jobs } = this.#state;
+    return jobs.get(a)!.submittedIndex - jobs.get(b)!.submittedIndex;
+  }
+}

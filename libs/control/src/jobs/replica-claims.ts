@@ -1,0 +1,137 @@
+import type { QueuedJob, RunningJob, TaskRequest } from "@heddle/scheduler/model";
+import type { JobIndex } from "./job-index.ts";
+import type {
+  JobsState,
+  NodeRecord,
+  ReplicaRecord,
+  ReplicaResources,
+  ServingHold,
+} from "./records.ts";
+import { NODE_LABEL, SERVING_PROJECT, servingRequest } from "./task-request.ts";
+
+/** Begins the ids under which the scheduler knows replicas of deployed models. */
+const PREFIX = "serving:";
+
+/** The deployment whose claim has the id; undefined for the id of a job. */
+export function claimedDeployment(id: string): string | undefined {
+  return id.startsWith(PREFIX) ? id.slice(PREFIX.length) : undefined;
+}
+
+/**
+ * The replicas that still need a place, as the scheduler queues them: one a deployment at a time,
+ * since no two of a deployment go on the same node. They stand above training of the same qos, and so
+ * may have preemptible training evicted.
+ */
+export function replicaClaims(state: JobsState): QueuedJob[] {
+  const claims: QueuedJob[] = [];
+  for (const deployment of state.deployments.keys()) {
+    const claim = replicaClaim(state, deployment);
+    if (claim) claims.push(claim);
+  }
+  return claims;
+}
+
+/** The claim of one deployment; undefined where it has all the places that it wants. */
+export function replicaClaim(state: JobsState, deployment: string): QueuedJob | undefined {
+  const { resources, replicas } = state.deployments.get(deployment) ?? {};
+  if (!resources || typeof replicas !== "number") return undefined;
+  const places = [...state.replicas.values()].filter((place) => place.deployment === deployment);
+  const kept = places.filter((place) => isSound(state, place));
+  if (kept.length >= replicas) return undefined;
+  return {
+    id: claimId(deployment),
+    project: SERVING_PROJECT,
+    queue: "default",
+    kind: "serving",
+    qosLevel: "standard",
+    priority: 0,
+    preemptible: false,
+    tasks: 1,
+    request: claimRequest(
+      resources,
+      places.map(({ nodeId }) => nodeId),
+    ),
+    submittedAtMs: 0,
+    waitingFor: [],
+    notBeforeMs: 0,
+    sameRack: false,
+  };
+}
+
+/** Whether the place is on a node that takes work, with devices that are well. */
+function isSound(state: JobsState, { nodeId, devices }: ReplicaRecord): boolean {
+  const node = state.nodes.get(nodeId);
+  if (node?.state !== "ready") return false;
+  return !node.quarantined.some(({ device }) => devices.includes(device));
+}
+
+function claimRequest(resources: ReplicaResources, taken: readonly string[]): TaskRequest {
+  const { gpuCount, gpuTypes, gpuMemoryGb } = resources;
+  const elsewhere = { key: NODE_LABEL, operator: "in" as const, values: taken };
+  return {
+    ...servingRequest(gpuCount),
+    gpuTypes,
+    gpuMemoryGb,
+    nodeAntiAffinity: taken.length > 0 ? [elsewhere] : [],
+  };
+}
+
+/** By deployment, the places of the replicas that are to run: the oldest of the sound ones. */
+export function wantedReplicas(
+  state: JobsState,
+): ReadonlyMap<string, ReadonlyMap<string, ReplicaRecord>> {
+  const wanted = new Map<string, Map<string, ReplicaRecord>>();
+  const oldestFirst = [...state.replicas.values()].sort(
+    (a, b) => a.grantedAtMs - b.grantedAtMs || (a.nodeId < b.nodeId ? -1 : 1),
+  );
+  for (const place of oldestFirst) {
+    const { resources, replicas } = state.deployments.get(place.deployment) ?? {};
+    if (!resources || !isSound(state, place)) continue;
+    const own = wanted.get(place.deployment) ?? new Map<string, ReplicaRecord>();
+    if (typeof replicas !== "number" || own.size >= replicas) continue;
+    wanted.set(place.deployment, own.set(place.nodeId, place));
+  }
+  return wanted;
+}
+
+/** The id of the claim of one of the deployment's replicas. */
+export function claimId(deployment: string): string {
+  return `${PREFIX}${deployment}`;
+}
+
+/** A replica that holds devices of a node, and since when. */
+interface ServingPlace extends ServingHold {
+  readonly sinceMs: number;
+}
+
+/** The replicas that hold devices of the node: those that the scheduler has placed, and others. */
+export function servingPlaces(index: JobIndex, node: NodeRecord): ServingPlace[] {
+  const placed = [...(index.replicasByNode.get(node.offer.id) ?? [])];
+  const names = new Set(placed.map(({ deployment }) => deployment));
+  const others = node.serving.filter(({ deployment }) => !names.has(deployment));
+  return [
+    ...placed.map(({ deployment, devices, grantedAtMs: sinceMs }) => {
+      return { deployment, devices, sinceMs };
+    }),
+    ...others.map((hold) => ({ ...hold, sinceMs: node.joinedAtMs })),
+  ];
+}
+
+/** The same as running jobs, which are never evicted. */
+export function servingEntries(index: JobIndex, node: NodeRecord): RunningJob[] {
+  const { id: nodeId } = node.offer;
+  return servingPlaces(index, node).map(({ deployment, devices, sinceMs }) => ({
+    id: `${PREFIX}${deployment}@${nodeId}`,
+    project: SERVING_PROJECT,
+    queue: "default",
+    kind: "serving",
+    qosLevel: "guaranteed",
+    priority: 0,
+    preemptible: false,
+    tasks: 1,
+    request: servingRequest(devices.length),
+    placements: [{ nodeId, devices }],
+    startedAtMs: sinceMs,
+    checkpointedAtMs: sinceMs,
+  }));
+}

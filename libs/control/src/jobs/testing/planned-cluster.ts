@@ -1,0 +1,70 @@
+import { schedule } from "@heddle/scheduler/schedule";
+import { ReplicatedControl } from "../../replicated-control.ts";
+import type { JobsCommand, TaskReportEntry } from "../commands.ts";
+import { schedulingInput } from "../scheduling-input.ts";
+import { jobId, jobSpec, nodeOffer } from "./specs.ts";
+
+/** A cluster whose commands follow each other by one second. */
+export class PlannedCluster {
+  readonly control = new ReplicatedControl();
+  atMs = 0;
+
+  do(command: Record<string, unknown>) {
+    this.atMs += 1_000;
+    const made = { atMs: this.atMs, ...command } as unknown as JobsCommand;
+    return this.control.apply({ type: "control", command: made }, this.control.index + 1);
+  }
+
+  join(id: string, change: Record<string, unknown> = {}) {
+    return this.do({ type: "node.join", offer: nodeOffer(id, change) });
+  }
+
+  submit(n: number, change: Record<string, unknown> = {}) {
+    const spec = jobSpec({ name: `n${n}`, ...change });
+    return this.do({ type: "job.submit", jobId: jobId(n), spec });
+  }
+
+  view() {
+    const at = { index: this.control.index, nowMs: this.atMs };
+    return schedulingInput(this.control.state, this.control.jobs, at);
+  }
+
+  /** Has the scheduler plan, and commits it. */
+  plan() {
+    const { input, withheld } = this.view();
+    const plan = schedule(input);
+    const reply = this.do({
+      type: "plan.commit",
+      basedOnIndex: plan.basedOnIndex,
+      overcommitRatio: 1,
+      limits: { jobTimeoutMs: 86_400_000, maxConcurrentJobs: 1_000 },
+      acknowledgeMs: 10_000,
+      admitted: input.queue.map(({ id }) => id),
+      unsatisfiable: [],
+      starts: plan.starts,
+      preemptions: plan.preemptions,
+      expired: plan.expired,
+    });
+    return { plan, withheld, reply };
+  }
+
+  /** Every task of the job, where it is, in a phase. */
+  report(n: number, phase: TaskReportEntry["phase"], exit?: TaskReportEntry["exit"]) {
+    for (const task of [...this.control.state.tasks.values()]) {
+      const { jobId: id, attempt, rank, nodeId } = task;
+      if (id !== jobId(n) || task.phase === "lost") continue;
+      const reports = [{ jobId: id, attempt, rank, phase, exit }];
+      this.do({ type: "tasks.report", nodeId, reports });
+    }
+  }
+
+  run(n: number) {
+    this.plan();
+    this.report(n, "leased");
+    this.report(n, "running");
+  }
+
+  job(n: number) {
+    return this.control.state.jobs.get(jobId(n))!;
+  }
+}

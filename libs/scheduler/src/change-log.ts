@@ -1,0 +1,57 @@
+/** The share of all nodes beyond which looking at each costs no more than following changes. */
+const WORTH_FOLLOWING = 1 / 4;
+
+/**
+ * Which nodes have changed, in order, so that an index follows them from where it last looked. It
+ * keeps as many changes as there are nodes, about; who is further behind looks at every node.
+ */
+export class ChangeLog {
+  readonly #nodes: number;
+  #kept: number[] = [];
+  #dropped = 0;
+  /** By node: the reading that has listed it last. */
+  readonly #listed: Uint32Array;
+  #readings = 0;
+
+  constructor(nodes: number) {
+    this.#nodes = nodes;
+    this.#listed = new Uint32Array(nodes);
+  }
+
+  push(node: number): void {
+    this.#kept.push(node);
+    if (this.#kept.length <= 2 * this.#nodes + 1_024) return;
+    const cut = this.#kept.length >> 1;
+    this.#kept = this.#kept.slice(cut);
+    this.#dropped += cut;
+  }
+
+  /** Grows by one with each change. */
+  get position(): number {
+    return this.#dropped + this.#kept.length;
+  }
+
+  /** The nodes changed since the position, each once; undefined where looking at all is cheaper. */
+  since(position: number): number[] | undefined {
+    if (position < this.#dropped) return undefined;
+    const reading = this.#nextReading();
+    const limit = this.#nodes * WORTH_FOLLOWING;
+    const changed: number[] = [];
+    for (let at = position - this.#dropped; at < this.#kept.length; at++) {
+      const node = this.#kept[at]!;
+      if (this.#listed[node] === reading) continue;
+      this.#listed[node] = reading;
+      changed.push(node);
+      if (changed.length > limit) return undefined;
+    }
+    return changed;
+  }
+
+  #nextReading(): number {
+    if (this.#readings === 2 ** 32 - 1) {
+      this.#listed.fill(0);
+      this.#readings = 0;
+    }
+    return ++this.#readings;
+  }
+}

@@ -1,0 +1,76 @@
+import { Admission, blocker } from "./admission.ts";
+import { capacityBlockers } from "./capacity-blockers.ts";
+import { Layout } from "./layout.ts";
+import type { Blocker, NodeSnapshot, QueuedJob, SchedulerSettings, TaskRequest } from "./model.ts";
+import { gangOf, type Standing } from "./round.ts";
+
+/** Verdicts kept at once; beyond that they are found anew. */
+const MAX_VERDICTS = 10_000;
+
+/** Keeps the emptied cluster from one question to the next, and the verdicts on jobs alike. */
+export class Satisfiability {
+  readonly #verdicts = new Map<string, readonly Blocker[]>();
+  readonly #requestKeys = new WeakMap<TaskRequest, string>();
+  #nodes: readonly NodeSnapshot[] | undefined;
+  #settings = "";
+  #empty: Layout | undefined;
+
+  /**
+   * Why a job can never run here: blockers on the cluster with nothing on it and every drained node
+   * back, and quotas smaller than the job. Empty where it could run one day; a job that is accepted
+   * with blockers here fails as Unsatisfiable.
+   */
+  neverFits(standing: Standing, job: QueuedJob): readonly Blocker[] {
+    const empty = this.#emptied(standing);
+    const key = this.#keyOf(standing, job);
+    const known = this.#verdicts.get(key);
+    if (known) return known;
+    if (this.#verdicts.size >= MAX_VERDICTS) this.#verdicts.clear();
+    const verdict = judge(standing, empty, job);
+    this.#verdicts.set(key, verdict);
+    return verdict;
+  }
+
+  #emptied({ layout, settings }: Standing): Layout {
+    const { overcommitRatio, jobTimeoutMs, maxConcurrentJobs } = settings;
+    const relevant = `${overcommitRatio} ${jobTimeoutMs} ${maxConcurrentJobs}`;
+    if (this.#empty && this.#nodes === layout.nodes && this.#settings === relevant) {
+      return this.#empty;
+    }
+    this.#nodes = layout.nodes;
+    this.#settings = relevant;
+    this.#verdicts.clear();
+    const nodes = layout.nodes.map((node) => ({ ...node, state: "ready" as const }));
+    this.#empty = new Layout(nodes, [], overcommitRatio);
+    return this.#empty;
+  }
+
+  /** Jobs with the same key have the same verdict. */
+  #keyOf({ projectOf }: Standing, job: QueuedJob): string {
+    const { request, tasks, sameRack, kind, maxRuntimeMs } = job;
+    let requestKey = this.#requestKeys.get(request);
+    if (requestKey === undefined) {
+      requestKey = JSON.stringify(request);
+      this.#requestKeys.set(request, requestKey);
+    }
+    const quota = projectOf(job.project)?.quota ?? {};
+    const { gpuMilli, gpuHours } = quota;
+    const bound = gpuHours === undefined ? "" : `${gpuHours} ${kind} ${maxRuntimeMs}`;
+    return `${requestKey} ${tasks} ${sameRack} ${gpuMilli} ${bound}`;
+  }
+}
+
+function judge(standing: Standing, empty: Layout, job: QueuedJob): readonly Blocker[] {
+  const { settings, nowMs } = standing;
+  const projectOf = (name: string) => {
+    const project = standing.projectOf(name);
+    return project && { ...project, usedGpuHours: 0 };
+  };
+  const gang = gangOf({ settings, layout: empty }, job);
+  const capacity = capacityBlockers(empty.capacity, empty.capacity, gang);
+  const unlimited: SchedulerSettings = { ...settings, maxConcurrentJobs: Number.POSITIVE_INFINITY };
+  const quota = new Admission(empty.running, projectOf, nowMs, unlimited).quota(job);
+  const none =
+    settings.maxConcurrentJobs === 0 ? [blocker("QuotaExceeded", "concurrent_jobs", 1, 0, 0)] : [];
+  return [...none, ...quota, ...capacity];
+}
