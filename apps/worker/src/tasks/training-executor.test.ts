@@ -76,7 +76,7 @@ test("a worker offers training; a job runs to its artifacts, with no secret in i
 test("kill -9 of the worker ends no trainer: the next process adopts it, and its checkpoint and end", async () => {
   const worker = await leader.startWorker();
   const first = leader.open();
-  await start(first, training("ppo", { total_timesteps: 200_000 }));
+  await start(first, training("ppo", { total_timesteps: 10_000_000 }));
   await until("it makes progress", () => first.status()?.progress !== null, waitMs);
   worker.kill("SIGKILL");
   await until("the worker is gone", () => worker.signalCode !== null);

@@ -129,12 +129,18 @@ test("an attempt that lives on when the next has begun is fenced, counted, and a
   const first = job.start();
   await first.reachesRound(20);
   const resumeFrom = await first.checkpoint();
+  // It is taken for dead, and wakes when the next attempt is under way.
+  first.child.kill("SIGSTOP");
   const second = job.start({ attempt: 2, resumeFrom });
+  await second.reachesRound(roundOf(resumeFrom) + 1);
+  // That one holds still meanwhile, so that its shards can be asked what they refused.
+  second.child.kill("SIGSTOP");
+  first.child.kill("SIGCONT");
   expect(await first.ended()).toBe(1);
   expect(first.output).toMatch(/attempt 1 of job .* is stale: attempt 2 has taken it over/);
-  await second.reachesRound(roundOf(resumeFrom) + 1);
   const [status] = await shardStatuses(job.access({ attempt: 2 }));
   expect(status?.refusedStale).toBeGreaterThan(0);
+  second.child.kill("SIGCONT");
   await expectContinued(second, roundOf(resumeFrom), await whole);
 });
 
