@@ -182,6 +182,8 @@ export interface NodeJobOffer {
   readonly rack: string;
   readonly fabric: string;
   readonly executors: readonly string[];
+  /** Training algorithms. */
+  readonly algorithms: readonly string[];
   readonly localSsdBytes: number;
   readonly ioOperationsPerSec: number;
   readonly networkMbps: number;

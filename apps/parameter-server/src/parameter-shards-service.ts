@@ -4,6 +4,7 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { CheckpointShard__Output } from "@heddle/contracts/generated/heddle/v1/CheckpointShard";
 import type { CloseShardReply } from "@heddle/contracts/generated/heddle/v1/CloseShardReply";
 import type { ExportShard__Output } from "@heddle/contracts/generated/heddle/v1/ExportShard";
+import type { ListShardCheckpoints__Output } from "@heddle/contracts/generated/heddle/v1/ListShardCheckpoints";
 import type { NormPart__Output } from "@heddle/contracts/generated/heddle/v1/NormPart";
 import type { NormTotal } from "@heddle/contracts/generated/heddle/v1/NormTotal";
 import type { OpenShard__Output } from "@heddle/contracts/generated/heddle/v1/OpenShard";
@@ -28,6 +29,7 @@ import { toStatus } from "@heddle/rpc/status";
 import { pieceBytes, pieceLength } from "./checkpoint/checkpoint-format.ts";
 import {
   checkedPiece,
+  checkpointNames,
   piecePath,
   pieceSize,
   readPiece,
@@ -62,6 +64,9 @@ export class ParameterShardsService {
       checkpoint: unary((request: CheckpointShard__Output, signal) =>
         this.#checkpoint(request, signal),
       ),
+      listCheckpoints: unary(async ({ jobId }: ListShardCheckpoints__Output) => ({
+        names: await checkpointNames(this.#dataDirectory, jobId),
+      })),
       restore: unary((request: RestoreShard__Output, signal) => this.#restore(request, signal)),
       push: unary((request: PushParameters__Output, signal) => this.#push(request, signal)),
       addNorm: unary((request: NormPart__Output, signal) => this.#addNorm(request, signal)),
@@ -98,12 +103,12 @@ export class ParameterShardsService {
   }
 
   async #checkpoint(
-    { id, version, name }: CheckpointShard__Output,
+    { id, version, name, keep }: CheckpointShard__Output,
     signal: AbortSignal,
   ): Promise<ShardCheckpoint> {
     const { calls, spec } = this.#find(id);
     const path = piecePath(this.#dataDirectory, spec.jobId, name, spec.shard);
-    const written = await calls.call("checkpoint", { path, version }, signal);
+    const written = await calls.call("checkpoint", { path, version, keep }, signal);
     return { ...written, name, sha256: Buffer.from(written.sha256) };
   }
 
@@ -135,7 +140,7 @@ export class ParameterShardsService {
   }
 
   async #replicate(
-    { id, checkpoint, source }: ReplicateShard__Output,
+    { id, checkpoint, source, keep }: ReplicateShard__Output,
     signal: AbortSignal,
   ): Promise<ShardCheckpoint> {
     const key = keyOf(id);
@@ -144,7 +149,7 @@ export class ParameterShardsService {
     try {
       const limited = AbortSignal.any([signal, AbortSignal.timeout(SEND_MS)]);
       const chunks = peer.serverStream(shardMethods.exportShard, { id: key, checkpoint }, limited);
-      const { bytes, sha256 } = await writePiece(path, checkedPiece(dataOf(chunks)));
+      const { bytes, sha256 } = await writePiece(path, checkedPiece(dataOf(chunks)), keep);
       return { name: checkpoint, bytes, sha256: Buffer.from(sha256) };
     } finally {
       peer.close();

@@ -17,6 +17,8 @@ const MAX_JOBS = 4096;
 interface Job {
   attempt: number;
   refusedStale: number;
+  /** The attempt that was closed as over. */
+  over?: number | undefined;
   readonly shards: Map<number, ShardHandle>;
 }
 
@@ -64,12 +66,19 @@ export class ShardRegistry {
     });
   }
 
-  /** Throws an AppError `precondition_failed` for a stale attempt, `not_found` for no such shard. */
+  /**
+   * Throws an AppError `precondition_failed` for a stale attempt, `gone` for one that was closed, and
+   * `not_found` for no such shard.
+   */
   find(key: ShardKey): ShardHandle {
     const job = this.#jobs.get(key.jobId);
     if (job && key.attempt < job.attempt) throw stale(key, job);
     const handle = job?.shards.get(key.shard);
     if (handle && !handle.calls.ended && handle.spec.attempt === key.attempt) return handle;
+    if (job?.over === key.attempt) {
+      const message = `attempt ${key.attempt} of job ${key.jobId} is over: its shards were closed`;
+      throw new AppError("gone", message);
+    }
     throw new AppError(
       "not_found",
       `this server has no shard ${key.shard} of job ${key.jobId}, attempt ${key.attempt}: ` +
@@ -89,6 +98,8 @@ export class ShardRegistry {
       if (job && key.attempt < job.attempt) throw stale(key, job);
       const handle = job?.shards.get(key.shard);
       job?.shards.delete(key.shard);
+      // What an earlier attempt left is cleared away; that says nothing of the attempt that does so.
+      if (job && handle?.spec.attempt === key.attempt) job.over = key.attempt;
       await handle?.close();
     });
   }
@@ -101,8 +112,9 @@ export class ShardRegistry {
   #job(spec: ShardSpec): Job {
     const known = this.#jobs.get(spec.jobId);
     if (known && spec.attempt < known.attempt) throw stale(spec, known);
-    const job = known ?? { attempt: spec.attempt, refusedStale: 0, shards: new Map() };
+    const job: Job = known ?? { attempt: spec.attempt, refusedStale: 0, shards: new Map() };
     job.attempt = spec.attempt;
+    job.over = undefined;
     if (!known) this.#forget();
     this.#jobs.set(spec.jobId, job);
     return job;

@@ -132,6 +132,7 @@ function registration(
     rack: options.rack,
     fabric: options.fabric,
     executors: tasks.executors,
+    algorithms: tasks.algorithms,
   };
 }
 

@@ -189,6 +189,7 @@ export interface Worker {
     readonly drain_by: string | null;
     readonly rack: string;
     readonly executors: readonly string[];
+    readonly algorithms: readonly string[];
     readonly gpu_type: string;
     readonly gpus: number;
     readonly gpus_held: number;

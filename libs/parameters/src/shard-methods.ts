@@ -10,6 +10,10 @@ import type {
   ExportShard,
   ExportShard__Output,
 } from "@heddle/contracts/generated/heddle/v1/ExportShard";
+import type {
+  ListShardCheckpoints,
+  ListShardCheckpoints__Output,
+} from "@heddle/contracts/generated/heddle/v1/ListShardCheckpoints";
 import type { NormPart, NormPart__Output } from "@heddle/contracts/generated/heddle/v1/NormPart";
 import type { NormTotal, NormTotal__Output } from "@heddle/contracts/generated/heddle/v1/NormTotal";
 import type { OpenShard, OpenShard__Output } from "@heddle/contracts/generated/heddle/v1/OpenShard";
@@ -38,6 +42,10 @@ import type {
   ShardCheckpoint,
   ShardCheckpoint__Output,
 } from "@heddle/contracts/generated/heddle/v1/ShardCheckpoint";
+import type {
+  ShardCheckpointNames,
+  ShardCheckpointNames__Output,
+} from "@heddle/contracts/generated/heddle/v1/ShardCheckpointNames";
 import type { ShardId, ShardId__Output } from "@heddle/contracts/generated/heddle/v1/ShardId";
 import type {
   ShardMember,
@@ -71,6 +79,12 @@ export const shardMethods = {
     ShardCheckpoint,
     ShardCheckpoint__Output
   >("Checkpoint"),
+  listCheckpoints: shards<
+    ListShardCheckpoints,
+    ListShardCheckpoints__Output,
+    ShardCheckpointNames,
+    ShardCheckpointNames__Output
+  >("ListCheckpoints"),
   restore: shards<RestoreShard, RestoreShard__Output, ShardStatus, ShardStatus__Output>("Restore"),
   pull: shards<PullParameters, PullParameters__Output, ParameterChunk, ParameterChunk__Output>(
     "Pull",

@@ -66,11 +66,13 @@ export function shardStatuses(access: ShardSetAccess): Promise<ShardStatus__Outp
 /**
  * Writes one version of all shards to their servers' disks, and a copy of each piece to the next
  * server, for when one is lost. Under bsp to be called by a rank between its pull and its push; else
- * the shards are asked for the next version that all of them pass.
+ * the shards are asked for the next version that all of them pass. Servers keep the job's latest
+ * `keep` checkpoints; 0 for as many as they may.
  */
 export async function checkpointShards(
   access: ShardSetAccess,
   name: string,
+  keep = 0,
 ): Promise<ShardSetCheckpoint> {
   const { spec } = access;
   const pieces = spec.servers.length;
@@ -78,16 +80,25 @@ export async function checkpointShards(
     const version = Math.max(...(await shardStatuses(access)).map((status) => status.version));
     try {
       const written = await eachServer(access, (peer, shard) => {
-        const request = { id: idOf(spec, shard), version, name };
+        const request = { id: idOf(spec, shard), version, name, keep };
         return peer.unary(shardMethods.checkpoint, request, brief(access, CHECKPOINT_MS));
       });
-      if (pieces > 1) await replicate(access, name);
+      if (pieces > 1) await replicate(access, name, keep);
       const bytes = written.reduce((sum, piece) => sum + piece.bytes, 0);
       return { name, version, pieces, servers: spec.servers, bytes };
     } catch (error) {
       if (toAppError(error).code !== "conflict" || tried >= VERSION_TRIES) throw error;
     }
   }
+}
+
+/** Names of the job's checkpoints of which the servers hold something, each once, in no order. */
+export async function listCheckpoints(access: ShardSetAccess): Promise<string[]> {
+  const { jobId } = access.spec;
+  const found = await eachServer(access, (peer) =>
+    peer.unary(shardMethods.listCheckpoints, { jobId }, brief(access, OPEN_MS)),
+  );
+  return [...new Set(found.flatMap(({ names }) => names))];
 }
 
 /**
@@ -125,14 +136,14 @@ async function restore(access: ShardSetAccess, checkpoint: ShardSetCheckpoint): 
   });
 }
 
-async function replicate(access: ShardSetAccess, checkpoint: string): Promise<void> {
+async function replicate(access: ShardSetAccess, checkpoint: string, keep: number): Promise<void> {
   const { servers } = access.spec;
   await eachServer(access, async (peer, shard) => {
     // This server takes the piece of the shard before.
     const piece = (shard + servers.length - 1) % servers.length;
     const source = servers[piece] ?? "";
     if (source === servers[shard]) return;
-    const request = { id: idOf(access.spec, piece), checkpoint, source };
+    const request = { id: idOf(access.spec, piece), checkpoint, source, keep };
     await peer.unary(shardMethods.replicate, request, brief(access, CHECKPOINT_MS));
   });
 }

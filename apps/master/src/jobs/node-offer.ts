@@ -32,6 +32,7 @@ export function nodeOfferOf(view: NodeView): NodeOffer | undefined {
     rack: offer.rack,
     fabric: offer.fabric,
     executors: offer.executors,
+    algorithms: offer.algorithms,
   };
 }
 

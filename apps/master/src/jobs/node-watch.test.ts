@@ -56,8 +56,8 @@ function raise(): never {
 }
 
 function view(id: string): NodeView {
-  const { labels, taints, rack, fabric, executors, incarnation } = nodeOffer(id);
-  const offer = { labels, taints, rack, fabric, executors, incarnation };
+  const { labels, taints, rack, fabric, executors, algorithms = [], incarnation } = nodeOffer(id);
+  const offer = { labels, taints, rack, fabric, executors, algorithms, incarnation };
   return {
     ...{ state: "ready", diskBytes: 0, diskUsedBytes: 0 },
     ...{ id, kind: "worker", name: id, address: `${id}:1`, version: "1", attachedAtMs: 0 },

@@ -71,6 +71,7 @@ function viewRecord(id: string, record: NodeRecord, state: ControlState, jobs: J
     rack: offer.rack,
     fabric: offer.fabric,
     executors: offer.executors,
+    algorithms: offer.algorithms ?? [],
     gpu_type: offer.gpuType,
     gpu_memory_gb: offer.gpuMemoryGb,
     gpus: offer.gpuCount,

@@ -14,6 +14,12 @@ export interface WrittenPiece {
   readonly sha256: Uint8Array;
 }
 
+/** The checkpoints of a job that lie below a server's data directory, whole or not. */
+export async function checkpointNames(dataDirectory: string, jobId: string): Promise<string[]> {
+  const folder = join(dataDirectory, "checkpoints", plainName(jobId));
+  return readdir(folder).catch(() => []);
+}
+
 /** Where a piece lies below a server's data directory. Throws an AppError on a name with a path. */
 export function piecePath(
   dataDirectory: string,
@@ -21,22 +27,24 @@ export function piecePath(
   name: string,
   shard: number,
 ): string {
-  for (const part of [jobId, name]) {
-    if (!/^\w[\w.-]{0,127}$/.test(part)) {
-      const message = `"${part}" cannot name a checkpoint: use letters, digits, "_", "-" and "."`;
-      throw new AppError("invalid_value", message);
-    }
-  }
-  return join(dataDirectory, "checkpoints", jobId, name, `${shard}.shard`);
+  const folder = join(dataDirectory, "checkpoints", plainName(jobId), plainName(name));
+  return join(folder, `${shard}.shard`);
+}
+
+function plainName(name: string): string {
+  if (/^\w[\w.-]{0,127}$/.test(name)) return name;
+  const message = `"${name}" cannot name a checkpoint: use letters, digits, "_", "-" and "."`;
+  throw new AppError("invalid_value", message);
 }
 
 /**
  * Writes a piece so that it is there as a whole, on the disk, or not at all: temporary file, fsync,
- * rename, fsync of the folder.
+ * rename, fsync of the folder. Of the job's checkpoints the latest `keep` stay; 0 for as many as may.
  */
 export async function writePiece(
   path: string,
   pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+  keep: number,
 ): Promise<WrittenPiece> {
   await mkdir(dirname(path), { recursive: true });
   const temporary = `${path}.${process.pid}.tmp`;
@@ -61,7 +69,8 @@ export async function writePiece(
     throw cause instanceof AppError ? cause : unwritable(path, cause);
   }
   for (const folder of [dirname(path), dirname(dirname(path))]) await syncFolder(folder);
-  await forgetOldest(dirname(dirname(path)));
+  const kept = keep === 0 ? MAX_CHECKPOINTS : Math.min(keep, MAX_CHECKPOINTS);
+  await forgetOldest(dirname(dirname(path)), kept);
   return { bytes, sha256: Uint8Array.from(tail) };
 }
 
@@ -128,13 +137,13 @@ async function syncFolder(path: string): Promise<void> {
   }
 }
 
-async function forgetOldest(jobFolder: string): Promise<void> {
+async function forgetOldest(jobFolder: string, keep: number): Promise<void> {
   const names = await readdir(jobFolder);
   const ages = await Promise.all(
     names.map(async (name) => ({ name, at: (await stat(join(jobFolder, name))).mtimeMs })),
   );
   const newestFirst = ages.sort((a, b) => b.at - a.at);
-  for (const { name } of newestFirst.slice(MAX_CHECKPOINTS)) {
+  for (const { name } of newestFirst.slice(keep)) {
     await rm(join(jobFolder, name), { recursive: true, force: true });
   }
 }

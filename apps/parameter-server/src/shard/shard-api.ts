@@ -60,7 +60,7 @@ export interface ShardApi {
   release(argument: { readonly lease: number; readonly bytes: number }): Promise<void>;
   member(argument: { readonly rank: number; readonly leaves: boolean }): Promise<number>;
   checkpoint(
-    argument: { readonly path: string; readonly version: number },
+    argument: { readonly path: string; readonly version: number; readonly keep: number },
     signal: AbortSignal,
   ): Promise<WrittenCheckpoint>;
   restore(

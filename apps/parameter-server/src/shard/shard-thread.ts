@@ -70,10 +70,10 @@ const api: ShardApi = {
     shard.counts.bytesPulled += bytes;
   },
   member: ({ rank, leaves }) => shard.member(rank, leaves),
-  checkpoint: async ({ path, version }, signal) => {
+  checkpoint: async ({ path, version, keep }, signal) => {
     const { release } = await shard.readAt(version, signal);
     try {
-      return { version, ...(await writePiece(path, pieceBytes(shard.spec, slab, version))) };
+      return { version, ...(await writePiece(path, pieceBytes(shard.spec, slab, version), keep)) };
     } finally {
       release();
     }

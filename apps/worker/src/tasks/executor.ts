@@ -7,6 +7,8 @@ import type { TaskPlan } from "./task-plan.ts";
  */
 export interface Executor {
   readonly name: string;
+  /** Training algorithms that it can run; absent on one that runs programs. */
+  readonly algorithms?: readonly string[] | undefined;
   /** What takes time before the task can run, as pulling an image. Rejects with a LaunchError. */
   prepare(plan: TaskPlan, signal: AbortSignal): Promise<void>;
   /** Resolves when the task runs. Rejects with a LaunchError. */
@@ -33,6 +35,18 @@ export interface TaskLaunch {
   readonly stderr: string;
   /** Directories that a task which has its own file system must see under the same path. */
   readonly mounts: readonly string[];
+  /** Of a training job: gRPC addresses of the parameter servers by shard; else empty. */
+  readonly parameterServers: readonly string[];
+  /** Node ids by rank; empty on a task that was taken over from an earlier process. */
+  readonly nodes: readonly string[];
+}
+
+/** Where the rest of a gang is, as the leader tells when all of it are leased. */
+export interface GangPlaces {
+  /** `host:port` by rank. */
+  readonly peers: readonly string[];
+  readonly parameterServers: readonly string[];
+  readonly nodes: readonly string[];
 }
 
 /** A task that runs. */

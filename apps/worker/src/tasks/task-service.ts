@@ -100,6 +100,11 @@ export class TaskService {
     return [...this.#executors.keys()];
   }
 
+  /** The training algorithms that it can run, likewise. */
+  get algorithms(): string[] {
+    return [...this.#executors.values()].flatMap(({ algorithms }) => algorithms ?? []);
+  }
+
   addTo(server: Server): void {
     server.addService(workerTasksService, {
       session: (stream: TaskSessionStream) => this.#sessions.serve(stream),

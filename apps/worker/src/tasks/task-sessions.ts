@@ -112,7 +112,7 @@ class TaskSession {
       await this.#lease.renew(renew.request);
       this.#scheduleAsking();
     } else if (lease) await this.#table.lease(planOf(lease));
-    else if (start) this.#table.start(checkedId(start.task), start.peers);
+    else if (start) this.#table.start(checkedId(start.task), start);
     else if (stop) this.#table.stop(checkedId(stop.task), stop);
     else if (forget) await this.#table.forget(checkedId(forget.task));
     else if (checkpoint) this.#table.checkpoint(checkedId(checkpoint.task));

@@ -4,7 +4,7 @@ import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskI
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { TaskStreams } from "../logs/task-streams.ts";
-import type { Executor } from "./executor.ts";
+import type { Executor, GangPlaces } from "./executor.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 import { Task, type TaskMemory, type TaskSurroundings } from "./task.ts";
 import { TaskDirectory } from "./task-directory.ts";
@@ -119,9 +119,9 @@ export class TaskTable {
     }
   }
 
-  start(id: TaskId__Output, peers: readonly string[]): void {
+  start(id: TaskId__Output, places: GangPlaces): void {
     if (!this.#options.lease.isLive || this.#isFenced(id)) return;
-    this.#tasks.get(keyOf(id))?.start(peers);
+    this.#tasks.get(keyOf(id))?.start(places);
   }
 
   stop(id: TaskId__Output, how: { checkpoint: boolean; graceMs: number; why: string }): void {

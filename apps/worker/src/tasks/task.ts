@@ -5,7 +5,14 @@ import type { TaskExit } from "@heddle/contracts/generated/heddle/v1/TaskExit";
 import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskProgress";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { TaskStreams } from "../logs/task-streams.ts";
-import { type Executor, LaunchError, type TaskEnd, type TaskHandle } from "./executor.ts";
+import {
+  type Executor,
+  type GangPlaces,
+  LaunchError,
+  type TaskEnd,
+  type TaskHandle,
+  type TaskLaunch,
+} from "./executor.ts";
 import { judge, type Verdict } from "./exit-reason.ts";
 import { PortReservation } from "./port-reservation.ts";
 import { ProgressFile } from "./progress-file.ts";
@@ -124,7 +131,7 @@ export class Task {
     this.#exit = memory.exit;
     this.#forgotten = memory.forgotten ?? false;
     if (memory.phase === "exited") return;
-    const launch = await this.#launch([]);
+    const launch = await this.#launch({ peers: [], parameterServers: [], nodes: [] });
     const handle =
       memory.handle === undefined
         ? undefined
@@ -140,10 +147,10 @@ export class Task {
   }
 
   /** All tasks of the gang are leased. Repeating it does no harm. */
-  start(peers: readonly string[]): void {
+  start(places: GangPlaces): void {
     if (this.#phase !== "leased") return;
     this.#setPhase("starting");
-    this.#run(this.#begin(peers));
+    this.#run(this.#begin(places));
   }
 
   /** Asks it to leave; a later call can only hurry it. */
@@ -194,11 +201,11 @@ export class Task {
     this.#handle?.killNow();
   }
 
-  async #begin(peers: readonly string[]): Promise<void> {
+  async #begin(places: GangPlaces): Promise<void> {
     const { executor } = this.#around;
     this.#startedUnixMs = Date.now();
     try {
-      const launch = await this.#launch(peers);
+      const launch = await this.#launch(places);
       await executor.prepare(this.plan, this.#ending.signal);
       await this.#port?.release();
       if (this.#ending.signal.aborted) return await this.#onEnd({});
@@ -217,7 +224,7 @@ export class Task {
     await this.#follow(this.#handle);
   }
 
-  async #launch(peers: readonly string[]) {
+  async #launch({ peers, parameterServers, nodes }: GangPlaces): Promise<TaskLaunch> {
     const { checkpointDirectory, nodeName } = this.#around;
     const { directory, plan } = this;
     const environment = taskEnvironment({
@@ -237,6 +244,8 @@ export class Task {
       stdout: directory.stream("stdout"),
       stderr: directory.stream("stderr"),
       mounts: [directory.path, checkpointDirectory],
+      parameterServers,
+      nodes,
     };
   }
 

@@ -159,6 +159,8 @@ export interface NodeOffer {
   readonly fabric: string;
   /** What can run there: `process`, `container`, `training`. */
   readonly executors: readonly string[];
+  /** What `training` can run there; absent in the records of earlier versions. */
+  readonly algorithms?: readonly string[] | undefined;
 }
 
 export interface NodeRecord {

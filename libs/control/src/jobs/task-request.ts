@@ -10,6 +10,8 @@ const MAX_TASKS = 4_096;
 
 /** The label under which the scheduler finds the nodes that can run a job at all. */
 const EXECUTOR_LABEL = "heddle/executor-";
+/** The same for training algorithms. */
+const ALGORITHM_LABEL = "heddle/algorithm-";
 
 /**
  * Which executor runs the job on its worker. A program that comes with an `algorithm` runs as what
@@ -20,11 +22,13 @@ export function executorOf(spec: SubmitJob): "process" | "container" | "training
   return spec.command === undefined ? "training" : "process";
 }
 
-/** The node's own labels and one for each executor. */
-export function nodeLabels({ labels, executors }: NodeOffer): Readonly<Record<string, string>> {
+/** The node's own labels and one for each executor and algorithm. */
+export function nodeLabels(offer: NodeOffer): Readonly<Record<string, string>> {
+  const { labels, executors, algorithms = [] } = offer;
   return {
     ...labels,
     ...Object.fromEntries(executors.map((name) => [`${EXECUTOR_LABEL}${name}`, "true"])),
+    ...Object.fromEntries(algorithms.map((name) => [`${ALGORITHM_LABEL}${name}`, "true"])),
   };
 }
 
@@ -50,14 +54,19 @@ export function taskRequest(spec: SubmitJob, tasks: number): TaskRequest {
       ioOperationsPerSec: Math.ceil((resources.io_operations_per_sec ?? 0) / tasks),
       networkMbps: Math.ceil((resources.network_bandwidth_gbps ?? 0) * 1_000),
     },
-    nodeAffinity: [
-      ...selectorsOf(resources.node_affinity),
-      { key: `${EXECUTOR_LABEL}${executorOf(spec)}`, operator: "exists", values: [] },
-    ],
+    nodeAffinity: [...selectorsOf(resources.node_affinity), ...programSelectors(spec)],
     nodeAntiAffinity: selectorsOf(resources.node_anti_affinity),
     infiniband: resources.infiniband_required,
     tolerations: resources.tolerations,
   };
+}
+
+/** Nodes that can run the job's program, or its algorithm. */
+function programSelectors(spec: SubmitJob): LabelSelector[] {
+  const executor = executorOf(spec);
+  const keys = [`${EXECUTOR_LABEL}${executor}`];
+  if (executor === "training") keys.push(`${ALGORITHM_LABEL}${spec.algorithm}`);
+  return keys.map((key) => ({ key, operator: "exists", values: [] }));
 }
 
 /** What a replica of a deployed model holds: whole devices, and nothing else that is counted. */

@@ -37,6 +37,7 @@ export function nodeOffer(id: string, change: Partial<NodeOffer> = {}): NodeOffe
     rack: "",
     fabric: "",
     executors: ["process"],
+    algorithms: [],
     ...change,
   };
 }

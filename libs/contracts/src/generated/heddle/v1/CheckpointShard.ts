@@ -7,10 +7,12 @@ export interface CheckpointShard {
   'id'?: (_heddle_v1_ShardId | null);
   'version'?: (number | string | Long);
   'name'?: (string);
+  'keep'?: (number);
 }
 
 export interface CheckpointShard__Output {
   'id': (_heddle_v1_ShardId__Output | null);
   'version': (number);
   'name': (string);
+  'keep': (number);
 }

@@ -4,6 +4,7 @@ import type { MethodDefinition } from '@grpc/proto-loader'
 import type { CheckpointShard as _heddle_v1_CheckpointShard, CheckpointShard__Output as _heddle_v1_CheckpointShard__Output } from '../../heddle/v1/CheckpointShard.ts';
 import type { CloseShardReply as _heddle_v1_CloseShardReply, CloseShardReply__Output as _heddle_v1_CloseShardReply__Output } from '../../heddle/v1/CloseShardReply.ts';
 import type { ExportShard as _heddle_v1_ExportShard, ExportShard__Output as _heddle_v1_ExportShard__Output } from '../../heddle/v1/ExportShard.ts';
+import type { ListShardCheckpoints as _heddle_v1_ListShardCheckpoints, ListShardCheckpoints__Output as _heddle_v1_ListShardCheckpoints__Output } from '../../heddle/v1/ListShardCheckpoints.ts';
 import type { NormPart as _heddle_v1_NormPart, NormPart__Output as _heddle_v1_NormPart__Output } from '../../heddle/v1/NormPart.ts';
 import type { NormTotal as _heddle_v1_NormTotal, NormTotal__Output as _heddle_v1_NormTotal__Output } from '../../heddle/v1/NormTotal.ts';
 import type { OpenShard as _heddle_v1_OpenShard, OpenShard__Output as _heddle_v1_OpenShard__Output } from '../../heddle/v1/OpenShard.ts';
@@ -14,6 +15,7 @@ import type { PushReply as _heddle_v1_PushReply, PushReply__Output as _heddle_v1
 import type { ReplicateShard as _heddle_v1_ReplicateShard, ReplicateShard__Output as _heddle_v1_ReplicateShard__Output } from '../../heddle/v1/ReplicateShard.ts';
 import type { RestoreShard as _heddle_v1_RestoreShard, RestoreShard__Output as _heddle_v1_RestoreShard__Output } from '../../heddle/v1/RestoreShard.ts';
 import type { ShardCheckpoint as _heddle_v1_ShardCheckpoint, ShardCheckpoint__Output as _heddle_v1_ShardCheckpoint__Output } from '../../heddle/v1/ShardCheckpoint.ts';
+import type { ShardCheckpointNames as _heddle_v1_ShardCheckpointNames, ShardCheckpointNames__Output as _heddle_v1_ShardCheckpointNames__Output } from '../../heddle/v1/ShardCheckpointNames.ts';
 import type { ShardId as _heddle_v1_ShardId, ShardId__Output as _heddle_v1_ShardId__Output } from '../../heddle/v1/ShardId.ts';
 import type { ShardMember as _heddle_v1_ShardMember, ShardMember__Output as _heddle_v1_ShardMember__Output } from '../../heddle/v1/ShardMember.ts';
 import type { ShardMemberClock as _heddle_v1_ShardMemberClock, ShardMemberClock__Output as _heddle_v1_ShardMemberClock__Output } from '../../heddle/v1/ShardMemberClock.ts';
@@ -25,6 +27,7 @@ export interface ParameterShardsDefinition {
   Checkpoint: MethodDefinition<_heddle_v1_CheckpointShard, _heddle_v1_ShardCheckpoint, _heddle_v1_CheckpointShard__Output, _heddle_v1_ShardCheckpoint__Output>
   Close: MethodDefinition<_heddle_v1_ShardId, _heddle_v1_CloseShardReply, _heddle_v1_ShardId__Output, _heddle_v1_CloseShardReply__Output>
   Export: MethodDefinition<_heddle_v1_ExportShard, _heddle_v1_ParameterChunk, _heddle_v1_ExportShard__Output, _heddle_v1_ParameterChunk__Output>
+  ListCheckpoints: MethodDefinition<_heddle_v1_ListShardCheckpoints, _heddle_v1_ShardCheckpointNames, _heddle_v1_ListShardCheckpoints__Output, _heddle_v1_ShardCheckpointNames__Output>
   Open: MethodDefinition<_heddle_v1_OpenShard, _heddle_v1_ShardStatus, _heddle_v1_OpenShard__Output, _heddle_v1_ShardStatus__Output>
   Pull: MethodDefinition<_heddle_v1_PullParameters, _heddle_v1_ParameterChunk, _heddle_v1_PullParameters__Output, _heddle_v1_ParameterChunk__Output>
   Push: MethodDefinition<_heddle_v1_PushParameters, _heddle_v1_PushReply, _heddle_v1_PushParameters__Output, _heddle_v1_PushReply__Output>

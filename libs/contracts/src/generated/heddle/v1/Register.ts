@@ -16,6 +16,7 @@ export interface Register {
   'rack'?: (string);
   'fabric'?: (string);
   'executors'?: (string)[];
+  'algorithms'?: (string)[];
 }
 
 export interface Register__Output {
@@ -31,4 +32,5 @@ export interface Register__Output {
   'rack': (string);
   'fabric': (string);
   'executors': (string)[];
+  'algorithms': (string)[];
 }

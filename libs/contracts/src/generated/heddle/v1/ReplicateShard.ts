@@ -6,10 +6,12 @@ export interface ReplicateShard {
   'id'?: (_heddle_v1_ShardId | null);
   'checkpoint'?: (string);
   'source'?: (string);
+  'keep'?: (number);
 }
 
 export interface ReplicateShard__Output {
   'id': (_heddle_v1_ShardId__Output | null);
   'checkpoint': (string);
   'source': (string);
+  'keep': (number);
 }

@@ -5,9 +5,13 @@ import type { TaskId as _heddle_v1_TaskId, TaskId__Output as _heddle_v1_TaskId__
 export interface StartTask {
   'task'?: (_heddle_v1_TaskId | null);
   'peers'?: (string)[];
+  'parameterServers'?: (string)[];
+  'nodes'?: (string)[];
 }
 
 export interface StartTask__Output {
   'task': (_heddle_v1_TaskId__Output | null);
   'peers': (string)[];
+  'parameterServers': (string)[];
+  'nodes': (string)[];
 }

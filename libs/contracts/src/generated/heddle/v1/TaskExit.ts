@@ -1,5 +1,6 @@
 // Original file: proto/tasks.proto
 
+import type { Artifact as _heddle_v1_Artifact, Artifact__Output as _heddle_v1_Artifact__Output } from '../../heddle/v1/Artifact.ts';
 import type { Long } from '@grpc/proto-loader';
 
 export interface TaskExit {
@@ -10,6 +11,7 @@ export interface TaskExit {
   'lastLines'?: (string)[];
   'endedUnixMs'?: (number | string | Long);
   'asked'?: (boolean);
+  'artifacts'?: (_heddle_v1_Artifact)[];
   '_exitCode'?: "exitCode";
 }
 
@@ -21,5 +23,6 @@ export interface TaskExit__Output {
   'lastLines': (string)[];
   'endedUnixMs': (number);
   'asked': (boolean);
+  'artifacts': (_heddle_v1_Artifact__Output)[];
   '_exitCode'?: "exitCode";
 }

@@ -1,0 +1,70 @@
+import { expect, test } from "vitest";
+import { parseTrainingConfig, trainingFaults } from "./training.ts";
+
+test("an empty config is CleanRL's PPO on CartPole", () => {
+  expect(parseTrainingConfig("ppo", {})).toMatchObject({
+    ...{ algorithm: "ppo", environment: "CartPole-v1", consistency: "bsp", backend: "onnx" },
+    ...{ total_timesteps: 500_000, num_envs: 4, num_steps: 128, update_epochs: 4, clip_coef: 0.2 },
+  });
+});
+
+test("Stable-Baselines3's names are resolved, its minibatch size among them", () => {
+  const config = {
+    ...{ n_envs: 8, n_steps: 64, n_epochs: 10, batch_size: 128, clip_range: 0.1 },
+    ...{ clip_range_vf: null, normalize_advantage: false, env: "Acrobot-v1" },
+  };
+  expect(trainingFaults("ppo", config)).toEqual([]);
+  expect(parseTrainingConfig("ppo", config)).toMatchObject({
+    ...{ num_envs: 8, num_steps: 64, update_epochs: 10, num_minibatches: 4, clip_coef: 0.1 },
+    ...{ clip_vloss: false, norm_adv: false, environment: "Acrobot-v1" },
+  });
+});
+
+test("DiLoCo's outer settings are the defaults only where there are local steps", () => {
+  const text = { program: "language_model", data: "a.txt", total_steps: 10 };
+  const outer = (config: object) => {
+    const parsed = parseTrainingConfig("weave", { ...text, ...config });
+    if (parsed.algorithm !== "weave") throw new Error(parsed.algorithm);
+    return [parsed.outer_learning_rate, parsed.outer_momentum, parsed.consistency];
+  };
+  expect(outer({})).toEqual([1, 0, "bsp"]);
+  expect(outer({ local_steps: 8 })).toEqual([0.7, 0.9, "bsp"]);
+  expect(outer({ local_steps: 8, outer_momentum: 0, staleness: 2 })).toEqual([0.7, 0, "ssp"]);
+});
+
+test.each([
+  ["ppo", { learning_rate: -1 }, "config.learning_rate", /Too small/],
+  ["ppo", { learnig_rate: 1 }, "config", /learnig_rate/],
+  ["ppo", { num_minibatches: 3 }, "config.num_minibatches", /512 must be a multiple/],
+  ["ppo", { batch_size: 100 }, "config", /batch_size/],
+  ["ppo", { n_steps: 4, num_steps: 8 }, "config", /n_steps/],
+  ["ppo", { staleness: 2, consistency: "asp" }, "config.staleness", /only `consistency: ssp`/],
+  ["ppo", [], "config", /expected object/],
+  ["weave", {}, "config.program", /.+/],
+  ["weave", { program: "regression", total_steps: 1 }, "config.data", /Missing/],
+  [
+    "weave",
+    { program: "language_model", data: "a", total_steps: 1, heads: 3 },
+    "config.hidden_size",
+    /128 must be an even multiple of heads 3/,
+  ],
+  [
+    "weave",
+    { program: "language_model", data: "a", total_steps: 1, kv_heads: 3 },
+    "config.kv_heads",
+    /heads 4 must be a multiple of 3/,
+  ],
+  [
+    "weave",
+    { program: "classification", data: "a", total_steps: 1, register_as: "x" },
+    "config",
+    /register_as/,
+  ],
+])("%s with %j is refused at %s", (algorithm, config, param, detail) => {
+  const faults = trainingFaults(algorithm, config);
+  expect(faults[0]).toMatchObject({ param, detail: expect.stringMatching(detail) });
+});
+
+test("an algorithm that is not built in is not judged", () => {
+  expect(trainingFaults("evolution", { anything: 1 })).toEqual([]);
+});
