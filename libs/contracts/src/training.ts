@@ -274,11 +274,8 @@ function sizeFaults(config: TrainingConfig): TrainingFault[] {
   if (config.straggler_ms !== undefined && config.consistency !== "bsp") {
     fault("straggler_ms", `only \`consistency: bsp\` waits for workers, not ${config.consistency}`);
   }
-  if (config.device === "cuda" && config.backend !== "onnx") {
-    fault(
-      "device",
-      `the backend ${config.backend} does not compute on cuda: use \`backend: onnx\``,
-    );
+  if (config.device === "cuda" && config.backend === "reference") {
+    fault("device", "the backend reference computes on the CPU alone");
   }
   if (config.algorithm === "ppo") ppoFaults(config, fault);
   else if (config.program === "language_model") languageModelFaults(config, fault);

@@ -74,6 +74,9 @@ export class NodeFollower implements ParameterClient {
     return version;
   }
 
+  /** A follower leads nobody. */
+  async dismiss(): Promise<void> {}
+
   async close(): Promise<void> {
     this.#leader.close();
     await this.#source.close();

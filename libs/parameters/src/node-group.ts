@@ -21,6 +21,8 @@ export interface NodeGroup {
 /** A task's way to the parameters, and the node's way to the servers where this task leads. */
 export interface NodeClient extends ParameterClient {
   readonly servers: ParameterServerClient | undefined;
+  /** Of the leading task: tells the others that the job is over, as `gone`. */
+  dismiss(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -37,7 +39,7 @@ export async function joinNode(
 ): Promise<NodeClient> {
   if (group.member === 0) {
     const client = await connectParameters(options);
-    return NodeLeader.start(client, options, group);
+    return group.members === 1 ? soleTask(client) : NodeLeader.start(client, options, group);
   }
   const backoff = new Backoff({ baseMs: 20, maxMs: 500 });
   const deadline = performance.now() + PATIENCE_MS;
@@ -55,4 +57,15 @@ export async function joinNode(
       await new Promise((resolve) => setTimeout(resolve, backoff.nextMs()));
     }
   }
+}
+
+/** A task that is alone on its node has nobody's parts to add up. */
+function soleTask(client: ParameterServerClient): NodeClient {
+  return {
+    servers: client,
+    pull: (into) => client.pull(into),
+    push: (part, terms) => client.push(part, terms),
+    dismiss: () => Promise.resolve(),
+    close: () => client.close(),
+  };
 }

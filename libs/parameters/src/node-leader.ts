@@ -15,6 +15,9 @@ import { type ShardLayout, slabPieces } from "./shard-layout.ts";
 /** A task of the node that has not come by then is taken for dead. */
 const MEMBER_MS = 600_000;
 
+/** How long the others get to hear that the job is over; a rollout takes less. */
+const DISMISS_MS = 60_000;
+
 interface Waiting extends FollowerRequest {
   readonly answer: PromiseWithResolvers<DataAnswer>;
 }
@@ -31,6 +34,8 @@ export class NodeLeader implements ParameterClient {
   readonly #waiting = new Map<number, Waiting>();
   #wake: () => void = () => undefined;
   #clock = 0;
+  #over: AppError | undefined;
+  readonly #told = new Set<number>();
 
   private constructor(
     client: ParameterServerClient,
@@ -97,6 +102,20 @@ export class NodeLeader implements ParameterClient {
     }
   }
 
+  /**
+   * Tells the other tasks of the node, now and when they ask, that the job is over; resolves when each
+   * has heard it, or when they have had long enough.
+   */
+  async dismiss(): Promise<void> {
+    this.#over = new AppError("gone", "the job is over: this node's leading task has ended it");
+    for (const { member } of this.#waiting.values()) this.#told.add(member);
+    this.#refuse(this.#over);
+    const end = performance.now() + DISMISS_MS;
+    while (this.#told.size < this.#members - 1 && performance.now() < end) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+
   async close(): Promise<void> {
     this.#listener.close();
     for (const route of this.#routes.values()) route.close();
@@ -104,6 +123,10 @@ export class NodeLeader implements ParameterClient {
   }
 
   #answer(request: FollowerRequest): Promise<DataAnswer> {
+    if (this.#over) {
+      this.#told.add(request.member);
+      return Promise.reject(this.#over);
+    }
     const answer = Promise.withResolvers<DataAnswer>();
     this.#waiting.set(request.member, { ...request, answer });
     this.#wake();

@@ -1,7 +1,7 @@
 import { gradients } from "./autodiff/gradient.ts";
 import type { Executable, NamedOutput, TensorSpec } from "./executable.ts";
 import { Graph } from "./ir/graph.ts";
-import type { Shape, Value } from "./ir/value.ts";
+import { elementCount, type Shape, type Value } from "./ir/value.ts";
 import {
   applyOptimizer,
   clipByGlobalNorm,
@@ -156,10 +156,21 @@ export function localStepsOf(
 }
 
 /** The tensors that the optimizer keeps, for all parameters; small parameters share theirs. */
-export function slotSpecs(program: TrainingProgram, optimizer: Optimizer): TensorSpec[] {
+function slotSpecs(program: TrainingProgram, optimizer: Optimizer): TensorSpec[] {
   return updateGroups(program.parameters).flatMap(({ name, shape }) =>
     optimizerSlots(optimizer).map((slot) => ({ name: slotName(name, slot), shape, type: "f32" })),
   );
+}
+
+/** What the optimizer keeps before its first step: zeros for each slot, and the scalar `step`. */
+export function zeroState(
+  program: TrainingProgram,
+  optimizer: Optimizer,
+): Record<string, Float32Array> {
+  const slots = slotSpecs(program, optimizer).map(
+    ({ name, shape }) => [name, new Float32Array(elementCount(shape))] as const,
+  );
+  return Object.fromEntries([...slots, ["step", new Float32Array(1)]]);
 }
 
 function open(program: TrainingProgram) {

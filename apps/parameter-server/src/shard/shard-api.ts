@@ -23,6 +23,7 @@ export interface ShardFigures {
   readonly elements: number;
   readonly pushes: number;
   readonly refusedInvalid: number;
+  readonly begunVersion: number;
   readonly refusedStrangers: number;
   readonly stragglers: number;
   readonly bytesPushed: number;

@@ -48,6 +48,7 @@ const api: ShardApi = {
   figures: async () => ({
     ...shard.counts,
     version: shard.version,
+    begunVersion: shard.begunVersion,
     elements: slab.elements,
     stragglers: shard.stragglers,
     refusedStrangers: listener.strangers,

@@ -45,6 +45,8 @@ export class Shard {
   #ready = false;
   /** Updates that are in the parameters; the clock is one ahead while one is under way. */
   #applied = 0;
+  /** Those that were in them when this attempt began. */
+  #begun = 0;
   /** The takes and updates that are under way, one after the other. */
   #work: Promise<void> = Promise.resolve();
   #straggling: NodeJS.Timeout | undefined;
@@ -68,6 +70,10 @@ export class Shard {
     return this.#applied;
   }
 
+  get begunVersion(): number {
+    return this.#begun;
+  }
+
   get stragglers(): number {
     return this.#clock.stragglers;
   }
@@ -82,6 +88,7 @@ export class Shard {
     await this.#stop(new AppError("precondition_failed", "a later attempt has taken the job over"));
     this.#closed = new AbortController();
     this.#spec = spec;
+    this.#begun = version;
     this.#clock = new UpdateClock(spec.consistency, spec.workers, version);
     this.#round = new UpdateRound();
     this.#gate = new UpdateGate();
@@ -93,6 +100,7 @@ export class Shard {
       this.#ready = false;
       this.#applied = await load();
       this.#slab.publishWhole();
+      this.#begun = this.#applied;
       this.#clock = new UpdateClock(this.#spec.consistency, this.#spec.workers, this.#applied);
       this.#ready = true;
       this.#gate.changed();

@@ -27,7 +27,8 @@ const SHAPE: LanguageModelShape = {
 };
 const TEXT = "a heddle guides the warp, a shuttle carries the weft. ".repeat(8);
 const LINEAGE = {
-  ...{ jobId: "job_1", jobName: "tiny", dataDigest: "ab", codeVersion: "0", step: 60 },
+  ...{ jobId: "job_1", jobName: "tiny", codeVersion: "0", step: 60 },
+  data: { sha256: "ab", bytes: 1, files: [] },
 };
 
 let directory: string;

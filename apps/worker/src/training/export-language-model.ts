@@ -6,6 +6,7 @@ import {
 } from "@heddle/engines/gguf/llama-model";
 import type { LanguageModelShape } from "@heddle/training/language-model/language-model";
 import type { Parameters } from "@heddle/training/parameter-client";
+import type { Lineage } from "./lineage.ts";
 
 /** Bytes as tokens, and the few control tokens before them. */
 const VOCABULARY = byteVocabulary([]);
@@ -21,26 +22,16 @@ export function encodeText(text: Uint8Array): Int32Array {
   return Int32Array.from(text, (byte) => byte + FIRST_BYTE_TOKEN);
 }
 
-/** Where a model comes from; it stands in the file's metadata. */
-export interface Lineage {
-  readonly jobId: string;
-  readonly jobName: string;
-  /** SHA-256 of the training data, hexadecimal. */
-  readonly dataDigest: string;
-  readonly codeVersion: string;
-  readonly step: number;
-}
-
 /**
  * Writes a trained byte-level language model as a GGUF file that the inference engine serves, in
- * float32, so that it answers as it was trained. Throws an AppError `invalid_value` where a tensor
+ * float32, so that it answers as it was trained; where it comes from stands in the metadata. Throws an AppError `invalid_value` where a tensor
  * is missing.
  */
 export async function exportLanguageModel(
   path: string,
   shape: LanguageModelShape,
   parameters: Parameters,
-  lineage: Lineage,
+  lineage: Pick<Lineage, "jobId" | "jobName" | "data" | "codeVersion" | "step">,
 ): Promise<void> {
   await writeLlamaModel(path, {
     name: lineage.jobName,
@@ -60,7 +51,7 @@ export async function exportLanguageModel(
     metadata: new Map(
       Object.entries({
         "heddle.job_id": lineage.jobId,
-        "heddle.data_sha256": lineage.dataDigest,
+        "heddle.data_sha256": lineage.data?.sha256 ?? "",
         "heddle.code_version": lineage.codeVersion,
         "heddle.step": String(lineage.step),
       }).map(([key, value]) => [key, { type: "string", value }]),

@@ -1,6 +1,7 @@
 import type { Executable, TensorSpec } from "../executable.ts";
 import { Graph } from "../ir/graph.ts";
 import type { Value } from "../ir/value.ts";
+import type { Parameters } from "../parameter-client.ts";
 import type { ProgramOutputs, TrainingProgram } from "../training-program.ts";
 import { actorCritic, actorCriticParameters, type PolicyShape } from "./actor-critic.ts";
 
@@ -61,6 +62,33 @@ export function policyForward(policy: PolicyShape, batch: number): Executable {
   const { head, value } = actorCritic(graph, inputs, inputs["observation"] as Value, policy);
   return {
     inputs: specs,
+    outputs: [
+      { name: "head", value: head },
+      { name: "value", value },
+    ],
+  };
+}
+
+/** The trained policy alone, its parameters within: `observation` in, `head` and `value` out. */
+export function policyModel(
+  policy: PolicyShape,
+  parameters: Parameters,
+  batch: number,
+): Executable {
+  const graph = new Graph();
+  const observation: TensorSpec = {
+    name: "observation",
+    shape: [batch, policy.observations],
+    type: "f32",
+  };
+  const inputs: Record<string, Value> = {};
+  for (const { name, shape } of actorCriticParameters(policy)) {
+    inputs[name] = graph.constant(parameters[name] ?? [], shape);
+  }
+  const seen = graph.input(observation.name, observation.shape);
+  const { head, value } = actorCritic(graph, inputs, seen, policy);
+  return {
+    inputs: [observation],
     outputs: [
       { name: "head", value: head },
       { name: "value", value },

@@ -1,7 +1,7 @@
 import type { Random } from "@heddle/base/random";
 import type { Backend, Tensors } from "../backend.ts";
 import type { Executable } from "../executable.ts";
-import { elementCount } from "../ir/value.ts";
+import { bad } from "../ir/shapes.ts";
 import { ADAM } from "../optimizers/optimizer.ts";
 import type { ParameterClient, Parameters } from "../parameter-client.ts";
 import {
@@ -9,21 +9,24 @@ import {
   gradientsOf,
   localStepsOf,
   nextName,
-  slotSpecs,
   type TrainingProgram,
+  zeroState,
 } from "../training-program.ts";
 import { gatherExperience, shuffle } from "./minibatches.ts";
 import type { PpoConfig } from "./ppo-config.ts";
 import type { Experience } from "./rollout-collector.ts";
 
-/** CleanRL's epsilon. */
-const PPO_ADAM = { ...ADAM, epsilon: 1e-5 };
+/** Adam with CleanRL's epsilon. */
+export const PPO_ADAM = { ...ADAM, epsilon: 1e-5 };
 
 /** Means over the minibatches of an update, by name; `loss` among them. */
 export type UpdateMetrics = Readonly<Record<string, number>>;
 
 /** Changes the parameters by what was experienced. */
 export interface PpoUpdater {
+  /** What it keeps between updates; empty where the servers keep it. */
+  readonly state: Readonly<Record<string, Float32Array>>;
+  /** Rejects with an AppError `invalid_value` at the first loss that is no number. */
   update(experience: Experience, learningRate: number): Promise<UpdateMetrics>;
   close(): Promise<void>;
 }
@@ -36,6 +39,8 @@ export interface UpdaterParts {
   /** This worker's copy, changed in place. */
   readonly parameters: Parameters;
   readonly random: Random;
+  /** From a checkpoint; zeros where absent. */
+  readonly state?: Readonly<Record<string, Float32Array>> | undefined;
 }
 
 /**
@@ -49,12 +54,10 @@ export async function localUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
   const epochs = config.target_kl === undefined ? config.update_epochs : 1;
   const executable = localStepsOf(program, options, config.num_minibatches * epochs);
   const compiled = await backend.compile(executable);
-  const state: Record<string, Float32Array> = { step: new Float32Array(1) };
-  for (const { name, shape } of slotSpecs(program, PPO_ADAM)) {
-    state[name] = new Float32Array(elementCount(shape));
-  }
+  const state = parts.state ?? zeroState(program, PPO_ADAM);
   let served: Parameters | undefined;
   return {
+    state,
     close: () => compiled.close(),
     update: async (experience, learningRate) => {
       served ??= copyOf(parameters);
@@ -100,6 +103,7 @@ export async function sharedUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
   const executable = gradientsOf(program);
   const compiled = await backend.compile(executable);
   return {
+    state: {},
     close: () => compiled.close(),
     update: async (experience, learningRate) => {
       const order = Int32Array.from(experience.value.keys());
@@ -110,10 +114,10 @@ export async function sharedUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
         for (let begin = 0; begin < order.length; begin += size) {
           const rows = gatherExperience(experience, order.subarray(begin, begin + size));
           const results = await compiled.run({ ...parameters, ...rows });
+          metrics.add(results);
           const part = gradientsFrom(results, parameters);
           await client.push(part, { weight: size, learningRate });
           await client.pull(parameters);
-          metrics.add(results);
         }
       }
       return metrics.means();
@@ -146,6 +150,13 @@ function movedTo(parameters: Parameters, served: Parameters): Parameters {
   );
 }
 
+function diverged(loss: number): Error {
+  return bad(
+    `the loss is ${loss}: training has diverged. Lower learning_rate or max_grad_norm, or look ` +
+      "for rewards and observations that are no numbers",
+  );
+}
+
 /** Averages what a program says besides parameters and gradients. */
 class MetricMeans {
   readonly #names: readonly string[];
@@ -166,6 +177,7 @@ class MetricMeans {
       let sum = 0;
       for (const value of data) sum += value;
       const mean = sum / data.length;
+      if (name === "loss" && !Number.isFinite(mean)) throw diverged(mean);
       this.#latest[name] = mean;
       this.#sums.set(name, (this.#sums.get(name) ?? 0) + mean);
     }

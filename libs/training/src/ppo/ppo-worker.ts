@@ -1,3 +1,4 @@
+import { toAppError } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
 import type { Backend } from "../backend.ts";
 import type { Environment } from "../environments/environment.ts";
@@ -19,7 +20,11 @@ export interface PpoProgress {
   readonly timesteps: number;
   /** The mean of this worker's last 100 episodes; absent before the first ended. */
   readonly episodeReturn?: number | undefined;
+  /** How many episodes that is the mean of. */
+  readonly episodes: number;
   readonly metrics: UpdateMetrics;
+  /** What the worker keeps beside the parameters, by which it can go on. */
+  readonly state: Readonly<Record<string, Float32Array>>;
 }
 
 export interface PpoWorkerOptions {
@@ -32,10 +37,13 @@ export interface PpoWorkerOptions {
   readonly workers: number;
   /** This worker's copy of the model; filled by the first pull. */
   readonly parameters: Parameters;
+  /** From a checkpoint; zeros where absent. */
+  readonly state?: Readonly<Record<string, Float32Array>> | undefined;
   /** Iterations that a checkpoint has behind it. */
   readonly done: number;
   readonly signal: AbortSignal;
-  readonly report: (progress: PpoProgress) => Promise<void>;
+  /** `stop` ends the job here, before its iterations are over. */
+  readonly report: (progress: PpoProgress) => Promise<"go on" | "stop">;
 }
 
 /** Episodes that the reported return is the mean of. */
@@ -57,7 +65,10 @@ export function ppoIterations(config: PpoConfig, workers: number): number {
   return Math.max(1, Math.floor(config.total_timesteps / (batch * workers)));
 }
 
-/** One worker of a PPO job, from the first pull to the last push. */
+/**
+ * One worker of a PPO job, from the first pull to the last push. Rejects with an AppError
+ * `invalid_value` at the first loss that is no number, and says in which iteration.
+ */
 export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
   const { config, backend, client, parameters, workers, random, signal } = options;
   const iterations = ppoIterations(config, workers);
@@ -83,17 +94,28 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
     const collector = { policy, forward, worlds, steps, gamma, lambda, random };
     const experience = await collectRollout(collector, parameters);
     const left = config.anneal_lr ? 1 - (iteration - 1) / iterations : 1;
-    const metrics = await updater.update(experience, config.learning_rate * left);
-    await options.report({
+    const metrics = await updater
+      .update(experience, config.learning_rate * left)
+      .catch((error: unknown) => Promise.reject(placed(error, iteration)));
+    const next = await options.report({
       iteration,
       iterations,
       timesteps: iteration * batch * workers,
       episodeReturn: returns.length > 0 ? mean(returns) : undefined,
+      episodes: returns.length,
       metrics,
+      state: updater.state,
     });
+    if (next === "stop") break;
   }
   await updater.close();
   await forward.close();
+}
+
+/** What went wrong with the numbers, with where. */
+function placed(error: unknown, iteration: number): unknown {
+  const { code, message } = toAppError(error);
+  return code === "invalid_value" ? bad(`in iteration ${iteration} ${message}`) : error;
 }
 
 function mean(numbers: readonly number[]): number {

@@ -1,5 +1,7 @@
-import type { TensorSpec } from "../executable.ts";
+import type { Executable, TensorSpec } from "../executable.ts";
+import { Graph } from "../ir/graph.ts";
 import type { Value } from "../ir/value.ts";
+import type { Parameters } from "../parameter-client.ts";
 import type { ParameterSpec, TrainingProgram } from "../training-program.ts";
 
 /** A dense network on rows of numbers, for regression or classification. */
@@ -35,12 +37,7 @@ export function supervisedProgram(shape: SupervisedShape, batch: number): Traini
     parameters,
     data: [{ name: "features", shape: [batch, features], type: "f32" }, target],
     build: (graph, inputs) => {
-      let rows = inputs["features"] as Value;
-      for (let layer = 0; layer <= hidden.length; layer++) {
-        const weight = inputs[`dense.${layer}.weight`] as Value;
-        rows = graph.add(graph.matmul(rows, weight), inputs[`dense.${layer}.bias`] as Value);
-        if (layer < hidden.length) rows = graph.relu(rows);
-      }
+      const rows = dense(graph, inputs, hidden.length);
       const wanted = inputs["target"] as Value;
       if (task === "regression") {
         const loss = graph.mul(graph.mean(graph.square(graph.sub(rows, wanted))), 0.5);
@@ -51,4 +48,30 @@ export function supervisedProgram(shape: SupervisedShape, batch: number): Traini
       return { loss: graph.neg(graph.mean(chosen)), metrics: {} };
     },
   };
+}
+
+/** The trained network alone: `features` [batch, f] in, `output` [batch, o] out: numbers or logits. */
+export function supervisedModel(
+  shape: SupervisedShape,
+  parameters: Parameters,
+  batch: number,
+): Executable {
+  const graph = new Graph();
+  const features: TensorSpec = { name: "features", shape: [batch, shape.features], type: "f32" };
+  const inputs: Record<string, Value> = { features: graph.input(features.name, features.shape) };
+  for (const { name, shape: size } of supervisedProgram(shape, batch).parameters) {
+    inputs[name] = graph.constant(parameters[name] ?? [], size);
+  }
+  const value = dense(graph, inputs, shape.hidden.length);
+  return { inputs: [features], outputs: [{ name: "output", value }] };
+}
+
+function dense(graph: Graph, inputs: Readonly<Record<string, Value>>, hidden: number): Value {
+  let rows = inputs["features"] as Value;
+  for (let layer = 0; layer <= hidden; layer++) {
+    const weight = inputs[`dense.${layer}.weight`] as Value;
+    rows = graph.add(graph.matmul(rows, weight), inputs[`dense.${layer}.bias`] as Value);
+    if (layer < hidden) rows = graph.relu(rows);
+  }
+  return rows;
 }

@@ -6,6 +6,17 @@ import { bad } from "../ir/shapes.ts";
 export type BatchSource = (steps: number) => Tensors;
 
 /**
+ * Which worker a source is for. All draw the same places for a step of the whole job, and each takes
+ * its own: k workers with batches of b see just what one worker with batches of k * b does.
+ */
+export interface WorkerShare {
+  readonly rank: number;
+  readonly workers: number;
+}
+
+const SOLE: WorkerShare = { rank: 0, workers: 1 };
+
+/**
  * Windows of a text at random places: `tokens` and `targets` (the same, one on), [steps, batch,
  * length]. Throws an AppError `invalid_value` where the text is shorter than a window.
  */
@@ -13,6 +24,7 @@ export function textBatches(
   text: Uint8Array | Int32Array,
   size: { readonly batch: number; readonly length: number },
   random: Random,
+  share = SOLE,
 ): BatchSource {
   const places = text.length - size.length;
   if (places < 1) {
@@ -22,11 +34,10 @@ export function textBatches(
     );
   }
   return (steps) => {
-    const rows = steps * size.batch;
-    const tokens = new Int32Array(rows * size.length);
-    const targets = new Int32Array(rows * size.length);
-    for (let row = 0; row < rows; row++) {
-      const from = Math.floor(random() * places);
+    const chosen = drawRows(steps, size.batch, places, random, share);
+    const tokens = new Int32Array(chosen.length * size.length);
+    const targets = new Int32Array(chosen.length * size.length);
+    for (const [row, from] of chosen.entries()) {
       tokens.set(text.subarray(from, from + size.length), row * size.length);
       targets.set(text.subarray(from + 1, from + 1 + size.length), row * size.length);
     }
@@ -42,17 +53,34 @@ export interface Rows {
 }
 
 /** Rows drawn at random: `features` and `target`, [steps, batch, ...]. */
-export function rowBatches(rows: Rows, batch: number, random: Random): BatchSource {
+export function rowBatches(rows: Rows, batch: number, random: Random, share = SOLE): BatchSource {
   if (rows.count === 0) throw bad("the training data has no rows");
   return (steps) => {
-    const order = Int32Array.from({ length: steps * batch }, () =>
-      Math.floor(random() * rows.count),
-    );
+    const order = drawRows(steps, batch, rows.count, random, share);
     return {
       features: pick(rows.features, rows.count, order),
       target: pick(rows.target, rows.count, order),
     };
   };
+}
+
+/** Numbers below `below`, of which each step has `batch` for each worker; this worker's own. */
+function drawRows(
+  steps: number,
+  batch: number,
+  below: number,
+  random: Random,
+  { rank, workers }: WorkerShare,
+): Int32Array {
+  const all = Int32Array.from({ length: steps * workers * batch }, () =>
+    Math.floor(random() * below),
+  );
+  const own = new Int32Array(steps * batch);
+  for (let step = 0; step < steps; step++) {
+    const from = (step * workers + rank) * batch;
+    own.set(all.subarray(from, from + batch), step * batch);
+  }
+  return own;
 }
 
 function pick(

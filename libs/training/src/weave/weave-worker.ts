@@ -1,9 +1,8 @@
 import { AppError } from "@heddle/base/errors";
 import type { Backend, Tensors } from "../backend.ts";
-import { elementCount } from "../ir/value.ts";
 import type { Optimizer } from "../optimizers/optimizer.ts";
 import type { ParameterClient, Parameters } from "../parameter-client.ts";
-import { localStepsOf, nextName, slotSpecs, type TrainingProgram } from "../training-program.ts";
+import { localStepsOf, nextName, type TrainingProgram, zeroState } from "../training-program.ts";
 import type { BatchSource } from "./batches.ts";
 
 /** How a weave job trains; the outer optimizer and the staleness bound are the servers'. */
@@ -28,6 +27,8 @@ export interface WeaveProgress {
   readonly loss: number;
   readonly gradientNorm: number;
   readonly learningRate: number;
+  /** What the inner optimizer keeps after this round, by which the worker can go on. */
+  readonly state: Readonly<Record<string, Float32Array>>;
 }
 
 export interface WeaveWorkerOptions {
@@ -77,16 +78,9 @@ export async function runWeaveWorker(options: WeaveWorkerOptions): Promise<void>
     });
     await client.pull(parameters);
     const gradientNorm = mean(results["gradient_norm"] ?? new Float32Array());
-    await options.report({ round, rounds, step, loss, gradientNorm, learningRate });
+    await options.report({ round, rounds, step, loss, gradientNorm, learningRate, state });
   }
   await compiled.close();
-}
-
-function zeroState(program: TrainingProgram, optimizer: Optimizer): Record<string, Float32Array> {
-  const slots = slotSpecs(program, optimizer).map(
-    ({ name, shape }) => [name, new Float32Array(elementCount(shape))] as const,
-  );
-  return Object.fromEntries([...slots, ["step", new Float32Array(1)]]);
 }
 
 /** How far each tensor went, as a gradient points: before less after. */

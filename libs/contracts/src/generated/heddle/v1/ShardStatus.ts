@@ -18,6 +18,7 @@ export interface ShardStatus {
   'refusedStrangers'?: (number | string | Long);
   'ready'?: (boolean);
   'dataPath'?: (string);
+  'begunVersion'?: (number | string | Long);
 }
 
 export interface ShardStatus__Output {
@@ -35,4 +36,5 @@ export interface ShardStatus__Output {
   'refusedStrangers': (number);
   'ready': (boolean);
   'dataPath': (string);
+  'begunVersion': (number);
 }

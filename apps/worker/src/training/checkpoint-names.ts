@@ -1,0 +1,43 @@
+/** What a checkpoint's name tells of it. */
+interface CheckpointPlace {
+  readonly attempt: number;
+  /** Rounds behind it. */
+  readonly round: number;
+  /** Shards that wrote it. */
+  readonly pieces: number;
+}
+
+/** As `a2-r000120-s4`: attempt 2, after round 120, from 4 shards. */
+export function checkpointName({ attempt, round, pieces }: CheckpointPlace): string {
+  return `a${attempt}-r${String(round).padStart(6, "0")}-s${pieces}`;
+}
+
+/**
+ * The named checkpoint and those before it, newest first; an attempt goes on from a checkpoint of
+ * those before it, so that a later attempt's are newer. Names of another form are passed over; none
+ * where the named one is of another form itself.
+ */
+export function earlierCheckpoints(
+  names: readonly string[],
+  latest: string,
+): (CheckpointPlace & { readonly name: string })[] {
+  const known = [...new Set([...names, latest])].flatMap((name) => {
+    const place = parseCheckpointName(name);
+    return place ? [{ name, ...place }] : [];
+  });
+  const newestFirst = known.toSorted((a, b) => b.attempt - a.attempt || b.round - a.round);
+  return newestFirst.slice(
+    Math.max(
+      0,
+      newestFirst.findIndex(({ name }) => name === latest),
+    ),
+  );
+}
+
+/** Undefined for a name of another form. */
+export function parseCheckpointName(name: string): CheckpointPlace | undefined {
+  const match = /^a(\d+)-r(\d+)-s(\d+)$/.exec(name);
+  if (!match) return undefined;
+  const [attempt = 0, round = 0, pieces = 0] = match.slice(1).map(Number);
+  return { attempt, round, pieces };
+}

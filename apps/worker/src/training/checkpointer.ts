@@ -1,0 +1,112 @@
+import { toAppError } from "@heddle/base/errors";
+import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
+import { saveRankState } from "./rank-state.ts";
+import type { RoundReport } from "./training-plan.ts";
+
+/** A loop that waits so long for others gets its checkpoint while it waits: they may have left. */
+const STUCK_MS = 1_000;
+const LOOK_MS = 250;
+/**
+ * How many rounds in a row the other ranks keep their state when they are asked: rank 0 may be a
+ * round before or behind them.
+ */
+const STATE_ROUNDS = 3;
+
+/** What a checkpointer works on. */
+export interface CheckpointerParts {
+  readonly rank: number;
+  readonly directory: string;
+  readonly shards: {
+    checkpoint(round: number): Promise<string>;
+    nameAt(round: number): string;
+    rounds(): Promise<number>;
+  };
+  readonly say: (line: string) => void;
+  /** Rank 0's checkpoint of that name is durable. */
+  readonly onDurable: (name: string) => void;
+}
+
+/**
+ * Takes checkpoints when it is asked to: rank 0 of the shards, each rank of what it keeps itself.
+ * The loop's client goes through it, so that it knows when the loop waits.
+ */
+export class Checkpointer {
+  readonly #parts: CheckpointerParts;
+  #requested = false;
+  #statesLeft = 0;
+  #waitingSinceMs: number | undefined;
+  #looking: NodeJS.Timeout | undefined;
+  #taking: Promise<void> | undefined;
+
+  constructor(parts: CheckpointerParts) {
+    this.#parts = parts;
+  }
+
+  /** From a signal: at the end of this round, or soon where the loop waits for others. */
+  request(): void {
+    this.#requested = true;
+    this.#statesLeft = STATE_ROUNDS;
+    if (this.#parts.rank === 0) this.#looking ??= setInterval(() => this.#look(), LOOK_MS);
+  }
+
+  /** Between a pull and the next push. */
+  async atRoundEnd({ round, state }: RoundReport): Promise<void> {
+    await this.#taking;
+    const { rank, directory, shards } = this.#parts;
+    if (rank === 0 && !this.#requested) return;
+    if (rank !== 0 && this.#statesLeft-- <= 0) return;
+    await saveRankState(directory, shards.nameAt(round), rank, state);
+    if (rank === 0) await this.#take(round);
+  }
+
+  /** Stops looking. */
+  close(): void {
+    clearInterval(this.#looking);
+  }
+
+  watch(client: ParameterClient): ParameterClient {
+    return {
+      pull: (into: Parameters) => this.#wait(() => client.pull(into)),
+      push: (part: Parameters, terms: PushTerms) => this.#wait(() => client.push(part, terms)),
+    };
+  }
+
+  async #wait<Result>(work: () => Promise<Result>): Promise<Result> {
+    this.#waitingSinceMs = performance.now();
+    try {
+      return await work();
+    } finally {
+      this.#waitingSinceMs = undefined;
+    }
+  }
+
+  #look(): void {
+    if (!this.#requested || this.#taking || this.#waitingSinceMs === undefined) return;
+    if (performance.now() - this.#waitingSinceMs < STUCK_MS) return;
+    this.#taking = this.#takeWhileWaiting().finally(() => {
+      this.#taking = undefined;
+    });
+  }
+
+  async #takeWhileWaiting(): Promise<void> {
+    const { shards, say } = this.#parts;
+    try {
+      await this.#take(await shards.rounds());
+    } catch (error) {
+      say(`no checkpoint could be taken while waiting: ${toAppError(error).message}`);
+    }
+  }
+
+  /** A checkpoint that fails is told, and the run goes on: the one before still counts. */
+  async #take(round: number): Promise<void> {
+    const { shards, say, onDurable } = this.#parts;
+    this.#requested = false;
+    clearInterval(this.#looking);
+    this.#looking = undefined;
+    try {
+      onDurable(await shards.checkpoint(round));
+    } catch (error) {
+      say(`the checkpoint after round ${round} failed: ${toAppError(error).message}`);
+    }
+  }
+}

@@ -1,0 +1,55 @@
+import { onnxBackend } from "@heddle/backends/onnx-backend";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { TrainingConfig } from "@heddle/contracts/training";
+import type { Backend } from "@heddle/training/backend";
+import { Graph } from "@heddle/training/ir/graph";
+import { referenceBackend } from "@heddle/training/reference/reference-backend";
+
+/** What a task has to compute with. */
+export interface TaskDevices {
+  /** Whether it holds a GPU that is not simulated; CUDA sees it as its first. */
+  readonly hasGpu: boolean;
+  /** Threads of one operator on the CPU. */
+  readonly threads: number;
+}
+
+/**
+ * The backend that a job asks for, on the device that it asks for. `auto` takes CUDA where the task
+ * holds a GPU and the provider loads, else the CPU, and says why. Rejects with an AppError
+ * `unavailable` where what is asked for cannot be had.
+ */
+export async function chooseBackend(
+  { backend, device }: Pick<TrainingConfig, "backend" | "device">,
+  { hasGpu, threads }: TaskDevices,
+  say: (line: string) => void,
+): Promise<Backend> {
+  if (backend === "reference") return referenceBackend;
+  if (backend === "tfjs") {
+    throw new AppError("unavailable", "this worker has no backend tfjs: use `backend: onnx`");
+  }
+  const cpu = onnxBackend({ device: "cpu", threads });
+  if (device === "cpu") return cpu;
+  if (!hasGpu) {
+    if (device === "auto") return cpu;
+    const message = "`device: cuda` needs a GPU, and the task holds none that is real";
+    throw new AppError("unavailable", `${message}: ask for one with \`resources.gpu_count\``);
+  }
+  try {
+    return await openCuda(threads);
+  } catch (error) {
+    if (device === "cuda") throw error;
+    say(`computing on the CPU, since the GPU cannot be used: ${toAppError(error).message}`);
+    return cpu;
+  }
+}
+
+/** CUDA with a first program compiled, which shows that the provider loads. */
+async function openCuda(threads: number): Promise<Backend> {
+  const cuda = onnxBackend({ device: "cuda:0", threads });
+  const graph = new Graph();
+  const value = graph.add(graph.input("probe", [1]), 1);
+  const inputs = [{ name: "probe", shape: [1], type: "f32" }] as const;
+  const compiled = await cuda.compile({ inputs, outputs: [{ name: "result", value }] });
+  await compiled.close();
+  return cuda;
+}

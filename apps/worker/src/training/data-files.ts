@@ -1,0 +1,87 @@
+import { createHash } from "node:crypto";
+import { type Dirent, readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { AppError } from "@heddle/base/errors";
+import type { Lineage } from "./lineage.ts";
+
+/** A text becomes four bytes for each of its own, and all of it is held. */
+const MAX_DATA_BYTES = 256 * 2 ** 20;
+const MAX_FILES = 10_000;
+const MAX_DEPTH = 16;
+
+/** A job's data as it lies on this machine. */
+export interface TrainingData {
+  /** In the order of the paths given, and within folders by name. */
+  readonly files: readonly { readonly path: string; readonly bytes: Buffer }[];
+  readonly digest: NonNullable<Lineage["data"]>;
+}
+
+/**
+ * Reads files, and folders with all that is in them but hidden files and links. Throws an AppError
+ * `invalid_value` that names the path.
+ */
+export function readTrainingData(paths: readonly string[]): TrainingData {
+  const found = paths.flatMap((path) => filesBelow(path, 0));
+  if (found.length === 0) throw fault(paths.join(", "), "holds no files");
+  if (found.length > MAX_FILES) {
+    throw fault(paths.join(", "), `holds ${found.length} files, and ${MAX_FILES} are the most`);
+  }
+  let total = 0;
+  const whole = createHash("sha256");
+  const files = found.map((path) => {
+    total += sizeOf(path);
+    if (total > MAX_DATA_BYTES) {
+      const most = `${MAX_DATA_BYTES / 2 ** 20} MiB`;
+      throw fault(path, `makes the data larger than ${most}, the most that a job reads`);
+    }
+    const bytes = read(path, () => readFileSync(path));
+    whole.update(bytes);
+    return { path, bytes };
+  });
+  const described = files.map(({ path, bytes }) => ({
+    path,
+    bytes: bytes.length,
+    sha256: createHash("sha256").update(bytes).digest("hex"),
+  }));
+  return { files, digest: { sha256: whole.digest("hex"), bytes: total, files: described } };
+}
+
+/** The files' bytes as one text. Throws where one is no text, or where there is nothing in them. */
+export function joinText({ files }: TrainingData): Buffer {
+  for (const { path, bytes } of files) {
+    const at = bytes.indexOf(0);
+    if (at >= 0) throw fault(path, `is no text: it has a zero byte at ${at}`);
+  }
+  const text = Buffer.concat(files.map(({ bytes }) => bytes));
+  if (text.length === 0) throw fault(files.map(({ path }) => path).join(", "), "is empty");
+  return text;
+}
+
+/** A fault of the data at a path. */
+export function fault(path: string, what: string, cause?: unknown): AppError {
+  return new AppError("invalid_value", `the training data ${path} ${what}`, { cause });
+}
+
+function filesBelow(path: string, depth: number): string[] {
+  if (depth > MAX_DEPTH) throw fault(path, `lies more than ${MAX_DEPTH} folders deep`);
+  const isFolder = read(path, () => statSync(path).isDirectory());
+  if (!isFolder) return [path];
+  const entries: Dirent[] = read(path, () => readdirSync(path, { withFileTypes: true }));
+  return entries
+    .filter((entry) => !entry.name.startsWith(".") && (entry.isFile() || entry.isDirectory()))
+    .toSorted((a, b) => (a.name < b.name ? -1 : 1))
+    .flatMap(({ name }) => filesBelow(join(path, name), depth + 1));
+}
+
+function sizeOf(path: string): number {
+  return read(path, () => statSync(path).size);
+}
+
+function read<Result>(path: string, work: () => Result): Result {
+  try {
+    return work();
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw fault(path, `cannot be read on this worker: ${why}`, cause);
+  }
+}

@@ -1,0 +1,41 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+
+/** Where what a job has left comes from. */
+export interface Lineage {
+  readonly jobId: string;
+  readonly jobName: string;
+  readonly attempt: number;
+  readonly algorithm: string;
+  /** As it was understood: defaults filled in. */
+  readonly config: unknown;
+  /** Absent where the job makes its own data, as by environments. */
+  readonly data?:
+    | {
+        /** SHA-256 of all files' bytes, one after the other; hexadecimal. */
+        readonly sha256: string;
+        readonly bytes: number;
+        readonly files: readonly DataFile[];
+      }
+    | undefined;
+  readonly codeVersion: string;
+  readonly step: number;
+  readonly loss?: number | undefined;
+  readonly reward?: number | undefined;
+  readonly backend: string;
+  readonly device: string;
+}
+
+/** A file that a job was trained on. */
+export interface DataFile {
+  readonly path: string;
+  readonly bytes: number;
+  readonly sha256: string;
+}
+
+/** Writes it beside the artifacts as `lineage.json`, in the names of the API. */
+export async function writeLineage(directory: string, lineage: Lineage): Promise<void> {
+  const { jobId, jobName, codeVersion, ...rest } = lineage;
+  const record = { job_id: jobId, job_name: jobName, code_version: codeVersion, ...rest };
+  await writeFile(join(directory, "lineage.json"), `${JSON.stringify(record, undefined, 2)}\n`);
+}

@@ -1,0 +1,89 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { AppError } from "@heddle/base/errors";
+import type { PpoTraining } from "@heddle/contracts/training";
+import type { Backend } from "@heddle/training/backend";
+import type { Environment } from "@heddle/training/environments/environment";
+import { ENVIRONMENTS } from "@heddle/training/environments/environments";
+import { emitModel } from "@heddle/training/onnx/emit-model";
+import { actorCriticParameters } from "@heddle/training/ppo/actor-critic";
+import { policyModel } from "@heddle/training/ppo/ppo-program";
+import { PPO_ADAM } from "@heddle/training/ppo/ppo-updater";
+import {
+  type PpoProgress,
+  policyFor,
+  ppoIterations,
+  runPpoWorker,
+} from "@heddle/training/ppo/ppo-worker";
+import { drawsFor } from "./seeds.ts";
+import type { RoundReport, TrainingPlan } from "./training-plan.ts";
+
+/** Which of a job's tasks this is. */
+export interface TaskPlace {
+  readonly rank: number;
+  readonly tasks: number;
+}
+
+/**
+ * A `ppo` job. One task takes Adam's steps itself and gives the servers how far it went; several give
+ * them the gradients of each minibatch.
+ */
+export function ppoPlan(config: PpoTraining, backend: Backend, place: TaskPlace): TrainingPlan {
+  const makeEnvironment = environmentNamed(config.environment);
+  const policy = policyFor(makeEnvironment(), config.hidden);
+  const { tasks, rank } = place;
+  const isSole = tasks === 1;
+  if (!isSole && config.target_kl !== undefined) {
+    const message = "target_kl ends an update's epochs early, which several tasks cannot agree on";
+    throw new AppError("invalid_value", `${message}: leave it out, or use one task`);
+  }
+  const rounds = ppoIterations(config, tasks);
+  return {
+    rounds,
+    stepAfter: (round) => round * config.num_envs * config.num_steps * tasks,
+    parameters: actorCriticParameters(policy),
+    servers: isSole
+      ? { optimizer: { kind: "sgd", momentum: 0, nesterov: false }, learningRate: 1 }
+      : { optimizer: PPO_ADAM, learningRate: 1, maxGradientNorm: config.max_grad_norm },
+    pushesPerRound: isSole ? 1 : config.update_epochs * config.num_minibatches,
+    run: (loop) =>
+      runPpoWorker({
+        ...{ config, makeEnvironment, backend, workers: tasks },
+        ...{ client: loop.client, parameters: loop.parameters, state: loop.state },
+        ...{ done: loop.done, signal: loop.signal },
+        random: drawsFor(config.seed, rank, loop.done),
+        report: (progress) => loop.report(reportOf(progress, config)),
+      }),
+    writeArtifacts: (directory, parameters) =>
+      writeFile(join(directory, "policy.onnx"), emitModel(policyModel(policy, parameters, 1))),
+  };
+}
+
+function reportOf(progress: PpoProgress, config: PpoTraining): RoundReport {
+  const { iteration, timesteps, episodeReturn, metrics, state } = progress;
+  const { loss = Number.NaN, ...others } = metrics;
+  return {
+    round: iteration,
+    step: timesteps,
+    loss,
+    reward: episodeReturn,
+    reached:
+      config.target_return !== undefined &&
+      progress.episodes >= RETURN_EPISODES &&
+      (episodeReturn ?? Number.NEGATIVE_INFINITY) >= config.target_return,
+    metrics: others,
+    state,
+  };
+}
+
+/** A mean return of fewer episodes than this is no reason to end a job. */
+const RETURN_EPISODES = 20;
+
+function environmentNamed(name: string): () => Environment {
+  const make = ENVIRONMENTS.get(name);
+  if (make) return make;
+  const known = [...ENVIRONMENTS.keys()].join(", ");
+  throw new AppError("invalid_value", `there is no environment "${name}": there are ${known}`, {
+    param: "config.environment",
+  });
+}

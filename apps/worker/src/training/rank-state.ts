@@ -1,0 +1,89 @@
+import { createHash } from "node:crypto";
+import { mkdir, open, readdir, readFile, rename } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { parseCheckpointName } from "./checkpoint-names.ts";
+import type { RankState } from "./training-plan.ts";
+
+const DIGEST_BYTES = 32;
+
+/** A rank's own state as it was found, and the round that it is of. */
+export interface FoundState {
+  readonly round: number;
+  readonly state: RankState;
+}
+
+/**
+ * Keeps what a rank has beside the parameters with a checkpoint: a line of JSON with names and
+ * lengths, the numbers, and a SHA-256 of both. It is there as a whole or not at all.
+ */
+export async function saveRankState(
+  directory: string,
+  checkpoint: string,
+  rank: number,
+  state: RankState,
+): Promise<void> {
+  const entries = Object.entries(state);
+  if (entries.length === 0) return;
+  const path = stateFile(directory, checkpoint, rank);
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  const head = JSON.stringify(entries.map(([name, { length }]) => ({ name, length })));
+  const body = Buffer.concat([
+    Buffer.from(`${head}\n`),
+    ...entries.map(([, data]) => Buffer.from(data.buffer, data.byteOffset, data.byteLength)),
+  ]);
+  const file = await open(`${path}.new`, "w", 0o600);
+  try {
+    await file.writeFile(body);
+    await file.writeFile(createHash("sha256").update(body).digest());
+    await file.datasync();
+  } finally {
+    await file.close();
+  }
+  await rename(`${path}.new`, path);
+}
+
+/** The rank's whole state that is nearest to a round; undefined where there is none. */
+export async function findRankState(
+  directory: string,
+  rank: number,
+  round: number,
+): Promise<FoundState | undefined> {
+  const names = await readdir(directory).catch(() => []);
+  const places = names.flatMap((name) => {
+    const place = parseCheckpointName(name);
+    return place ? [{ name, ...place }] : [];
+  });
+  const distance = (other: number) => Math.abs(other - round);
+  const nearest = places.toSorted(
+    (a, b) => distance(a.round) - distance(b.round) || b.attempt - a.attempt,
+  );
+  for (const { name, round: at } of nearest) {
+    const state = await readState(stateFile(directory, name, rank));
+    if (state) return { round: at, state };
+  }
+  return undefined;
+}
+
+function stateFile(directory: string, checkpoint: string, rank: number): string {
+  return join(directory, checkpoint, `rank-${rank}.state`);
+}
+
+/** Undefined where it is missing or damaged: another one is as good. */
+async function readState(path: string): Promise<RankState | undefined> {
+  const bytes = await readFile(path).catch(() => undefined);
+  if (!bytes || bytes.length <= DIGEST_BYTES) return undefined;
+  const body = bytes.subarray(0, -DIGEST_BYTES);
+  if (!createHash("sha256").update(body).digest().equals(bytes.subarray(-DIGEST_BYTES))) {
+    return undefined;
+  }
+  const end = body.indexOf("\n");
+  const head = JSON.parse(body.toString("utf8", 0, end)) as { name: string; length: number }[];
+  let at = end + 1;
+  const state: Record<string, Float32Array> = {};
+  for (const { name, length } of head) {
+    // Copied, since the numbers may begin anywhere in the file.
+    state[name] = new Float32Array(Uint8Array.from(body.subarray(at, at + length * 4)).buffer);
+    at += length * 4;
+  }
+  return state;
+}

@@ -1,0 +1,14 @@
+import { type Random, seededRandom } from "@heddle/base/random";
+
+/** Draws of their own for each use of a job's seed, told apart by numbers, as by rank and round. */
+export function drawsFor(seed: number, ...uses: readonly number[]): Random {
+  let mixed = seed >>> 0;
+  for (const use of uses) {
+    // The finalizer of MurmurHash3 (Appleby, 2011).
+    mixed = (mixed ^ Math.imul(use + 1, 0x9e3779b1)) >>> 0;
+    mixed = Math.imul(mixed ^ (mixed >>> 16), 0x85ebca6b);
+    mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
+    mixed = (mixed ^ (mixed >>> 16)) >>> 0;
+  }
+  return seededRandom(mixed);
+}

@@ -1,0 +1,128 @@
+import type { SupervisedTraining } from "@heddle/contracts/training";
+import type { Rows } from "@heddle/training/weave/batches";
+import { fault, type TrainingData } from "./data-files.ts";
+import { readNpy, type Table } from "./npy-file.ts";
+
+/** A table cut into what is seen and what is to be predicted. */
+export interface SupervisedData {
+  readonly rows: Rows;
+  readonly features: number;
+  /** Numbers to predict, or classes. */
+  readonly outputs: number;
+}
+
+/** Throws an AppError `invalid_value` that names the file, and row and column of a bad cell. */
+export function readTable({ files }: TrainingData): Table {
+  const tables = files.map(({ path, bytes }) =>
+    path.endsWith(".npy") ? readNpy(path, bytes) : readCsv(path, bytes),
+  );
+  const [first] = tables;
+  if (!first) throw new Error("there is no data");
+  for (const { path, columns, names } of tables) {
+    if (columns !== first.columns || names?.join() !== first.names?.join()) {
+      throw fault(path, `has other columns than ${first.path}`);
+    }
+  }
+  const values = new Float32Array(tables.reduce((sum, table) => sum + table.values.length, 0));
+  let at = 0;
+  for (const table of tables) {
+    values.set(table.values, at);
+    at += table.values.length;
+  }
+  return { ...first, values };
+}
+
+/** Throws an AppError `invalid_value` where targets are missing, or are no classes. */
+export function splitTable(table: Table, config: SupervisedTraining): SupervisedData {
+  const { columns, values } = table;
+  const targets = targetColumns(table, config);
+  const seen = Array.from({ length: columns }, (_, i) => i).filter((i) => !targets.includes(i));
+  if (seen.length === 0) throw fault(table.path, "has no column that is not predicted");
+  const count = values.length / columns;
+  if (count === 0) throw fault(table.path, "has no rows");
+  const features = pickColumns(values, columns, seen);
+  const wanted = pickColumns(values, columns, targets);
+  if (config.program === "regression") {
+    return {
+      rows: { features, target: wanted, count },
+      features: seen.length,
+      outputs: targets.length,
+    };
+  }
+  const classes = config.classes ?? wanted.reduce((most, each) => Math.max(most, each), 0) + 1;
+  const bad = wanted.findIndex((each) => !Number.isInteger(each) || each < 0 || each >= classes);
+  if (bad >= 0) {
+    throw fault(
+      table.path,
+      `has ${wanted[bad]} as the class of row ${bad + 1}: classes are whole numbers from 0 to ` +
+        `${classes - 1}`,
+    );
+  }
+  return {
+    rows: { features, target: Int32Array.from(wanted), count },
+    features: seen.length,
+    outputs: Math.max(2, classes),
+  };
+}
+
+function targetColumns({ path, names, columns }: Table, config: SupervisedTraining): number[] {
+  const wanted = config.target === undefined ? undefined : [config.target].flat();
+  if (wanted === undefined) {
+    const count = config.program === "regression" ? (config.outputs ?? 1) : 1;
+    return Array.from({ length: Math.min(count, columns) }, (_, i) => columns - count + i);
+  }
+  const found = wanted.map((name) => names?.indexOf(name) ?? -1);
+  const missing = wanted[found.indexOf(-1)];
+  if (missing !== undefined) {
+    const known = names ? `its columns are ${names.join(", ")}` : "npy files have no names";
+    throw fault(path, `has no column "${missing}" to predict: ${known}`);
+  }
+  if (config.program === "classification" && found.length > 1) {
+    throw fault(path, "can be classified by one target column alone");
+  }
+  if (config.program === "regression" && config.outputs && config.outputs !== found.length) {
+    throw fault(path, `is to predict ${found.length} columns, and config.outputs says otherwise`);
+  }
+  return found;
+}
+
+function pickColumns(values: Float32Array, width: number, columns: readonly number[]) {
+  const count = values.length / width;
+  const picked = new Float32Array(count * columns.length);
+  for (let row = 0; row < count; row++) {
+    for (const [to, from] of columns.entries()) {
+      picked[row * columns.length + to] = values[row * width + from] ?? 0;
+    }
+  }
+  return picked;
+}
+
+/** Comma-separated numbers under a header of names (RFC 4180 without quotes in quotes). */
+function readCsv(path: string, bytes: Buffer): Table {
+  const lines = bytes
+    .toString("utf8")
+    .replace(/^\uFEFF/, "")
+    .split(/\r?\n/);
+  const names = (lines[0] ?? "").split(",").map((name) => name.trim().replace(/^"(.*)"$/, "$1"));
+  if (names.every((name) => name !== "" && Number.isFinite(Number(name)))) {
+    throw fault(path, "has no header: its first line must name the columns");
+  }
+  const rows: number[] = [];
+  for (const [at, line] of lines.entries()) {
+    if (at === 0 || line.trim() === "") continue;
+    const cells = line.split(",");
+    if (cells.length !== names.length) {
+      throw fault(path, `has ${cells.length} cells in row ${at + 1}, and ${names.length} columns`);
+    }
+    for (const [column, cell] of cells.entries()) {
+      const text = cell.trim().replace(/^"(.*)"$/, "$1");
+      const value = text === "" ? Number.NaN : Number(text);
+      if (!Number.isFinite(value)) {
+        const where = `row ${at + 1}, column ${column + 1} (${names[column]})`;
+        throw fault(path, `has ${JSON.stringify(text)} in ${where}, which is no number`);
+      }
+      rows.push(value);
+    }
+  }
+  return { path, names, columns: names.length, values: Float32Array.from(rows) };
+}

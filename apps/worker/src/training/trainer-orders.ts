@@ -1,0 +1,36 @@
+import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
+
+/**
+ * All that a trainer's process is told. It comes over standard input, which nobody else can read,
+ * because it holds what the node proves itself with.
+ */
+export interface TrainerOrders {
+  readonly clusterToken: string;
+  /** Where nodes speak TLS. */
+  readonly tls?: TlsMaterial | undefined;
+  readonly jobId: string;
+  readonly jobName: string;
+  /** The fencing token. */
+  readonly attempt: number;
+  readonly rank: number;
+  readonly tasks: number;
+  readonly algorithm: string;
+  readonly config: unknown;
+  /** gRPC addresses by shard. */
+  readonly parameterServers: readonly string[];
+  /** Node ids by rank; empty: each task is on a node of its own. */
+  readonly nodes: readonly string[];
+  /** The checkpoint that this attempt begins with; empty for a fresh start. */
+  readonly resumeFrom: string;
+  readonly keepCheckpoints: number;
+  /** An address of this machine that the parameter servers reach. */
+  readonly host: string;
+  /** Threads of one operator. */
+  readonly threads: number;
+  /** Whether the task holds a GPU that is not simulated. */
+  readonly hasGpu: boolean;
+  readonly codeVersion: string;
+  readonly checkpointDirectory: string;
+  readonly artifactDirectory: string;
+  readonly progressFile: string;
+}

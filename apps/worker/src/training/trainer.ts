@@ -1,0 +1,228 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { AppError, toAppError } from "@heddle/base/errors";
+import { seededRandom } from "@heddle/base/random";
+import {
+  parseTrainingConfig,
+  type TrainingConfig,
+  trainingFaults,
+} from "@heddle/contracts/training";
+import type { NodeClient } from "@heddle/parameters/node-group";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
+import type { Backend } from "@heddle/training/backend";
+import { initialParameters } from "@heddle/training/initialize";
+import { elementCount } from "@heddle/training/ir/value";
+import type { Parameters } from "@heddle/training/parameter-client";
+import { Checkpointer } from "./checkpointer.ts";
+import { chooseBackend } from "./choose-backend.ts";
+import { JobShards, nodePlace } from "./job-shards.ts";
+import { writeLineage } from "./lineage.ts";
+import { ppoPlan } from "./ppo-plan.ts";
+import { ProgressWriter } from "./progress-writer.ts";
+import { findRankState } from "./rank-state.ts";
+import type { TrainerOrders } from "./trainer-orders.ts";
+import type { RankState, TrainingPlan } from "./training-plan.ts";
+import { weavePlan } from "./weave-plan.ts";
+
+/** What a trainer is told while it runs. */
+export interface TrainerControl {
+  /** To leave now. */
+  readonly signal: AbortSignal;
+  /** Called with what to do when a checkpoint is asked for. */
+  onCheckpointRequest(take: () => void): void;
+  /** A line for the job's log. */
+  say(line: string): void;
+}
+
+/** How long rank 0 waits, under ssp and asp, for others that push nothing more. */
+const LAST_PARTS_MS = 60_000;
+const LOOK_MS = 100;
+
+/**
+ * One task of a training job, from its orders to its artifacts: join the shards, run the algorithm's
+ * loop of pull, compute, push and checkpoint, and leave what it has learned.
+ */
+export async function runTrainer(orders: TrainerOrders, control: TrainerControl): Promise<void> {
+  const config = checkedConfig(orders);
+  const backend = await chooseBackend(config, orders, control.say);
+  const plan = planFor(config, backend, orders);
+  const { signal, say } = control;
+  const credentials = credentialsOf(orders);
+  const shards = new JobShards({ orders, config, plan, credentials, signal, say });
+  say(greeting(orders, plan, backend));
+  const initial = () => initialParameters(plan.parameters, seededRandom(config.seed));
+  const { client, done } = await shards.join(initial);
+  const run: Run = { orders, control, config, backend, plan, shards, client, done };
+  try {
+    await trainAndLeave(run);
+  } finally {
+    await client.close();
+  }
+}
+
+/** A trainer that has joined its job. */
+interface Run {
+  readonly orders: TrainerOrders;
+  readonly control: TrainerControl;
+  readonly config: TrainingConfig;
+  readonly backend: Backend;
+  readonly plan: TrainingPlan;
+  readonly shards: JobShards;
+  readonly client: NodeClient;
+  readonly done: number;
+}
+
+async function trainAndLeave(run: Run): Promise<void> {
+  const { orders, plan, client, shards, control } = run;
+  const parameters = zeros(plan);
+  const progress = await progressOf(run);
+  try {
+    const ending = await train(run, parameters, progress);
+    if (orders.rank !== 0) return;
+    await awaitOthers(run, parameters);
+    await leaveArtifacts(run, parameters, progress);
+    await shards.close();
+    if (ending === "stopped early") await client.dismiss();
+  } catch (error) {
+    // Rank 0 closes the shards when the job is done, which may be before this task's steps are.
+    if (toAppError(error).code !== "gone" || orders.rank === 0) throw error;
+    control.say("the job is done: rank 0 has ended it");
+    await client.dismiss();
+  }
+}
+
+/** The one loop, which is the algorithm's; between its rounds checkpoints are taken and told. */
+async function train(
+  run: Run,
+  parameters: Parameters,
+  progress: ProgressWriter,
+): Promise<"finished" | "stopped early"> {
+  const { orders, control, plan, shards, client, done } = run;
+  const { signal, say } = control;
+  const checkpointer = new Checkpointer({
+    ...{ rank: orders.rank, directory: orders.checkpointDirectory, shards, say },
+    onDurable: (name) => progress.checkpoint(name),
+  });
+  control.onCheckpointRequest(() => checkpointer.request());
+  let ending: "finished" | "stopped early" = "finished";
+  try {
+    await plan.run({
+      ...{ client: checkpointer.watch(client), parameters, done, signal },
+      state: await ownState(run),
+      report: async (round) => {
+        progress.round(round);
+        await checkpointer.atRoundEnd(round);
+        // Signals are heard only where the event loop turns, and a loop on one machine may not.
+        await new Promise((resolve) => setImmediate(resolve));
+        if (!round.reached || orders.rank !== 0) return "go on";
+        say(`the return reached ${round.reward}: done at step ${round.step}`);
+        ending = "stopped early";
+        return "stop";
+      },
+    });
+  } finally {
+    checkpointer.close();
+  }
+  return ending;
+}
+
+/** What this rank kept with the checkpoint that the job resumes from. */
+async function ownState({ orders, done, control }: Run): Promise<RankState | undefined> {
+  if (orders.resumeFrom === "") return undefined;
+  const found = await findRankState(orders.checkpointDirectory, orders.rank, done);
+  if (found?.round === done) return found.state;
+  control.say(
+    found
+      ? `rank ${orders.rank} goes on with what it kept at round ${found.round}, not ${done}`
+      : `rank ${orders.rank} has nothing of its own from before: its optimizer begins anew`,
+  );
+  return found?.state;
+}
+
+/** Under ssp and asp rank 0 may be done before others, whose parts belong to the result. */
+async function awaitOthers(
+  { config, plan, shards, client, control }: Run,
+  parameters: Parameters,
+): Promise<void> {
+  if (config.consistency === "bsp") return;
+  let rounds = await shards.rounds();
+  let movedAtMs = performance.now();
+  while (rounds < plan.rounds) {
+    await delay(LOOK_MS, undefined, { signal: control.signal });
+    const now = await shards.rounds();
+    if (now > rounds) movedAtMs = performance.now();
+    rounds = now;
+    if (performance.now() - movedAtMs < LAST_PARTS_MS) continue;
+    control.say(`going on without parts of others: ${rounds} of ${plan.rounds} rounds are in`);
+    break;
+  }
+  await client.servers?.pull(parameters);
+}
+
+async function leaveArtifacts(
+  { orders, config, plan, backend, done, control }: Run,
+  parameters: Parameters,
+  progress: ProgressWriter,
+): Promise<void> {
+  const { artifactDirectory: directory, jobId, jobName, attempt, codeVersion } = orders;
+  const { algorithm, ...rest } = config;
+  const { step = plan.stepAfter(done), loss, reward } = progress.latest ?? {};
+  const lineage = {
+    ...{ jobId, jobName, attempt, algorithm, config: rest, data: plan.data, codeVersion },
+    ...{ step, loss, reward, backend: backend.name, device: backend.device },
+  };
+  await plan.writeArtifacts(directory, parameters, lineage);
+  await writeLineage(directory, lineage);
+  control.say(`done at step ${step}; artifacts are in ${directory}`);
+}
+
+function checkedConfig(orders: TrainerOrders): TrainingConfig {
+  const [fault] = trainingFaults(orders.algorithm, orders.config);
+  if (fault) throw new AppError("invalid_value", fault.detail, { param: fault.param });
+  if (orders.parameterServers.length === 0) {
+    throw new AppError("invalid_value", "the task was started without a parameter server");
+  }
+  return parseTrainingConfig(orders.algorithm, orders.config);
+}
+
+function planFor(config: TrainingConfig, backend: Backend, orders: TrainerOrders): TrainingPlan {
+  const { rank, tasks, nodes } = orders;
+  if (config.algorithm === "ppo") return ppoPlan(config, backend, { rank, tasks });
+  const place = nodePlace(nodes, rank, tasks);
+  return weavePlan(config, backend, { rank, tasks, nodes: place.nodes });
+}
+
+function credentialsOf({ clusterToken, tls }: TrainerOrders): NodeCredentials {
+  return { clusterToken, tls: tls && new TlsIdentity(tls) };
+}
+
+async function progressOf({ orders, plan, backend, client }: Run): Promise<ProgressWriter> {
+  const { artifactDirectory, progressFile, rank } = orders;
+  await mkdir(artifactDirectory, { recursive: true, mode: 0o700 });
+  return new ProgressWriter({
+    progressFile,
+    metricsFile: rank === 0 ? join(artifactDirectory, "metrics.jsonl") : undefined,
+    totalSteps: plan.stepAfter(plan.rounds),
+    backend: backend.name,
+    device: backend.device,
+    traffic: () => client.servers?.traffic,
+  });
+}
+
+function zeros({ parameters }: TrainingPlan): Parameters {
+  return Object.fromEntries(
+    parameters.map(({ name, shape }) => [name, new Float32Array(elementCount(shape))]),
+  );
+}
+
+function greeting(orders: TrainerOrders, plan: TrainingPlan, backend: Backend): string {
+  const { rank, tasks, algorithm, parameterServers } = orders;
+  const numbers = plan.parameters.reduce((sum, { shape }) => sum + elementCount(shape), 0);
+  const shards = `${parameterServers.length} shard${parameterServers.length === 1 ? "" : "s"}`;
+  return (
+    `rank ${rank} of ${tasks}: ${algorithm} with ${numbers} parameters in ${shards}, ` +
+    `on ${backend.name} (${backend.device})`
+  );
+}

@@ -1,0 +1,153 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { LanguageModelTraining, SupervisedTraining } from "@heddle/contracts/training";
+import type { Backend } from "@heddle/training/backend";
+import {
+  type LanguageModelShape,
+  languageModelProgram,
+} from "@heddle/training/language-model/language-model";
+import { emitModel } from "@heddle/training/onnx/emit-model";
+import { ADAM, type Optimizer } from "@heddle/training/optimizers/optimizer";
+import { supervisedModel, supervisedProgram } from "@heddle/training/supervised/supervised-program";
+import type { TrainingProgram } from "@heddle/training/training-program";
+import { type BatchSource, rowBatches, textBatches } from "@heddle/training/weave/batches";
+import { runWeaveWorker, type WeaveProgress } from "@heddle/training/weave/weave-worker";
+import { joinText, readTrainingData, type TrainingData } from "./data-files.ts";
+import { BYTE_VOCABULARY_SIZE, encodeText, exportLanguageModel } from "./export-language-model.ts";
+import type { TaskPlace } from "./ppo-plan.ts";
+import { drawsFor } from "./seeds.ts";
+import { readTable, splitTable } from "./table-data.ts";
+import type { RoundReport, TrainingPlan } from "./training-plan.ts";
+
+type WeaveTraining = LanguageModelTraining | SupervisedTraining;
+
+/** Where a weave job's places in its data are drawn from, beside its seed. */
+const DATA_DRAWS = 0;
+
+/** What of a weave job depends on its program. */
+interface Subject {
+  readonly program: TrainingProgram;
+  readonly batches: (done: number) => BatchSource;
+  /** Of one step of all workers; absent where the data is no text. */
+  readonly tokens?: number | undefined;
+  readonly writeArtifacts: TrainingPlan["writeArtifacts"];
+}
+
+/** A `weave` job on `nodes` nodes. Throws an AppError `invalid_value` where its data is no good. */
+export function weavePlan(
+  config: WeaveTraining,
+  backend: Backend,
+  place: TaskPlace & { readonly nodes: number },
+): TrainingPlan {
+  const data = readTrainingData(config.data);
+  const subject =
+    config.program === "language_model"
+      ? languageModel(config, data, place)
+      : supervised(config, data, place);
+  const { program } = subject;
+  // Under ssp and asp each node's part is an update by itself; all of them are to make one step.
+  const parts = config.consistency === "bsp" ? 1 : place.nodes;
+  return {
+    rounds: Math.ceil(config.total_steps / config.local_steps),
+    stepAfter: (round) => round * config.local_steps,
+    parameters: program.parameters,
+    servers: {
+      optimizer: {
+        kind: "sgd",
+        momentum: config.outer_momentum,
+        nesterov: config.outer_momentum > 0,
+      },
+      learningRate: config.outer_learning_rate / parts,
+    },
+    pushesPerRound: 1,
+    data: data.digest,
+    run: (loop) =>
+      runWeaveWorker({
+        ...{ config, program, optimizer: innerOptimizer(config), backend },
+        ...{ batch: config.batch_size, batches: subject.batches(loop.done) },
+        ...{ client: loop.client, parameters: loop.parameters, state: loop.state },
+        ...{ done: loop.done, signal: loop.signal },
+        report: async (progress) => {
+          const tokens = subject.tokens && subject.tokens * config.local_steps;
+          await loop.report(reportOf(progress, tokens));
+        },
+      }),
+    writeArtifacts: subject.writeArtifacts,
+  };
+}
+
+/** A language model on all text of the data, byte by byte. */
+function languageModel(
+  config: LanguageModelTraining,
+  data: TrainingData,
+  place: TaskPlace,
+): Subject {
+  const shape: LanguageModelShape = { ...config, vocab_size: BYTE_VOCABULARY_SIZE };
+  const text = encodeText(joinText(data));
+  const size = { batch: config.batch_size, length: config.context_length };
+  return {
+    program: languageModelProgram(shape, config.batch_size),
+    batches: (done) => {
+      const random = drawsAfter(config, place, done);
+      return textBatches(text, size, random, { rank: place.rank, workers: place.tasks });
+    },
+    tokens: config.batch_size * config.context_length * place.tasks,
+    writeArtifacts: (directory, parameters, lineage) =>
+      exportLanguageModel(join(directory, "model.gguf"), shape, parameters, lineage),
+  };
+}
+
+function supervised(config: SupervisedTraining, data: TrainingData, place: TaskPlace): Subject {
+  const { rows, features, outputs } = splitTable(readTable(data), config);
+  const shape = { features, outputs, task: config.program, hidden: config.hidden };
+  return {
+    program: supervisedProgram(shape, config.batch_size),
+    batches: (done) => {
+      const random = drawsAfter(config, place, done);
+      return rowBatches(rows, config.batch_size, random, {
+        rank: place.rank,
+        workers: place.tasks,
+      });
+    },
+    writeArtifacts: (directory, parameters) =>
+      writeFile(join(directory, "model.onnx"), emitModel(supervisedModel(shape, parameters, 1))),
+  };
+}
+
+/** The same for all ranks, and after `done` rounds just what a run without a break has then. */
+function drawsAfter(config: WeaveTraining, { tasks }: TaskPlace, done: number) {
+  const random = drawsFor(config.seed, DATA_DRAWS);
+  for (let left = done * config.local_steps * config.batch_size * tasks; left > 0; left--) random();
+  return random;
+}
+
+function innerOptimizer(config: WeaveTraining): Optimizer {
+  const { optimizer, momentum, weight_decay: weightDecay } = config;
+  switch (optimizer) {
+    case "sgd":
+      return { kind: "sgd", momentum: 0, nesterov: false };
+    case "momentum":
+    case "nesterov":
+      return { kind: "sgd", momentum, nesterov: optimizer === "nesterov" };
+    case "adam":
+      return ADAM;
+    case "adamw":
+      return { ...ADAM, kind: "adamw", weightDecay };
+    default:
+      return optimizer satisfies never;
+  }
+}
+
+function reportOf(
+  { round, step, loss, gradientNorm, learningRate, state }: WeaveProgress,
+  tokens: number | undefined,
+): RoundReport {
+  return {
+    round,
+    step,
+    loss,
+    tokens,
+    metrics: { gradient_norm: gradientNorm, learning_rate: learningRate },
+    state,
+  };
+}

@@ -1,0 +1,228 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import type { TrainerOrders } from "../dist/training/trainer-orders.js";
+import { until } from "./test-leader.ts";
+
+const clusterToken = "the token of these tests";
+const serverProgram = fileURLToPath(
+  new URL("../../parameter-server/dist/main.js", import.meta.url),
+);
+const trainerProgram = fileURLToPath(new URL("../dist/training/trainer-main.js", import.meta.url));
+
+/** How long anything of a training test may take on a machine that does other things too. */
+const WAIT_MS = 90_000;
+
+/** A line of progress or of metrics. */
+export interface TrainingLine {
+  readonly round?: number;
+  readonly step?: number;
+  readonly loss?: number;
+  readonly checkpoint?: string;
+  readonly [field: string]: unknown;
+}
+
+/** Parameter servers and trainers of tests, each a real process; without any master. */
+export class TrainingCluster {
+  readonly folder = mkdtempSync(join(tmpdir(), "heddle-training-"));
+  readonly #children = new Set<ChildProcess>();
+
+  /** Starts a parameter server; its master is one that is not there, which does not keep it from serving. */
+  async startServer(name: string): Promise<RunningServer> {
+    const dataDirectory = join(this.folder, name);
+    mkdirSync(dataDirectory, { recursive: true });
+    const tokenFile = join(dataDirectory, "token");
+    writeFileSync(tokenFile, clusterToken);
+    const flags = ["--data", dataDirectory, "--masters", "127.0.0.1:9"];
+    const args = [serverProgram, ...flags, "--cluster-token-file", tokenFile];
+    const child = this.#spawn(args, "ignore");
+    const { promise, resolve, reject } = Promise.withResolvers<string>();
+    let told = "";
+    for (const stream of [child.stdout, child.stderr]) {
+      if (!stream) continue;
+      createInterface({ input: stream }).on("line", (line) => {
+        told += `${line}\n`;
+        const address = /"grpc":"([^"]+)"/.exec(line)?.[1];
+        if (address) resolve(address);
+      });
+    }
+    child.once("exit", () => reject(new Error(`a parameter server ended: ${told}`)));
+    return { address: await promise, dataDirectory, kill: () => killed(child) };
+  }
+
+  /** A job whose tasks can be started, and started again as another attempt. */
+  job(
+    algorithm: string,
+    config: unknown,
+    servers: readonly RunningServer[],
+    options: Partial<TrainerOrders> = {},
+  ): TrainingJob {
+    return new TrainingJob(this, {
+      ...{ clusterToken, jobId: `job_${randomUUID()}`, jobName: "test", algorithm, config },
+      ...{ attempt: 1, rank: 0, tasks: 1, nodes: [], resumeFrom: "", keepCheckpoints: 3 },
+      ...{ host: "127.0.0.1", threads: 1, hasGpu: false, codeVersion: "test" },
+      ...{ checkpointDirectory: "", artifactDirectory: "", progressFile: "" },
+      parameterServers: servers.map(({ address }) => address),
+      ...options,
+    });
+  }
+
+  /** A process of the trainer with these orders. */
+  start(orders: TrainerOrders): RunningTrainer {
+    const child = this.#spawn([trainerProgram], "pipe");
+    // A process that is killed at once closes its end first.
+    child.stdin?.on("error", () => undefined);
+    child.stdin?.end(JSON.stringify(orders));
+    return new RunningTrainer(orders, child);
+  }
+
+  async close(): Promise<void> {
+    for (const child of this.#children) await killed(child);
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  #spawn(args: readonly string[], stdin: "ignore" | "pipe"): ChildProcess {
+    const child = spawn(process.execPath, [...args], { stdio: [stdin, "pipe", "pipe"] });
+    this.#children.add(child);
+    child.once("exit", () => this.#children.delete(child));
+    return child;
+  }
+}
+
+/** A parameter server as a process of its own. */
+export interface RunningServer {
+  /** host:port of its gRPC. */
+  readonly address: string;
+  readonly dataDirectory: string;
+  /** kill -9 */
+  kill(): Promise<void>;
+}
+
+/** The tasks of one job, attempt by attempt. */
+export class TrainingJob {
+  readonly #cluster: TrainingCluster;
+  readonly #orders: TrainerOrders;
+
+  constructor(cluster: TrainingCluster, orders: TrainerOrders) {
+    this.#cluster = cluster;
+    this.#orders = orders;
+  }
+
+  get id(): string {
+    return this.#orders.jobId;
+  }
+
+  /** Starts one task; `changes` say which, and of which attempt. */
+  start(changes: Partial<TrainerOrders> = {}): RunningTrainer {
+    const orders = { ...this.#orders, ...changes };
+    const root = join(this.#cluster.folder, orders.jobId);
+    const task = join(root, `${orders.attempt}.${orders.rank}`);
+    mkdirSync(task, { recursive: true });
+    return this.#cluster.start({
+      ...orders,
+      checkpointDirectory: join(root, "checkpoints"),
+      artifactDirectory: join(task, "artifacts"),
+      progressFile: join(task, "progress.jsonl"),
+    });
+  }
+
+  /** Starts all tasks. */
+  startAll(changes: Partial<TrainerOrders> = {}): RunningTrainer[] {
+    const tasks = changes.tasks ?? this.#orders.tasks;
+    return Array.from({ length: tasks }, (_, rank) => this.start({ ...changes, rank }));
+  }
+}
+
+/** One task's process. */
+export class RunningTrainer {
+  readonly orders: TrainerOrders;
+  readonly child: ChildProcess;
+  /** What it wrote to both streams. */
+  output = "";
+  readonly #ended: Promise<unknown>;
+
+  constructor(orders: TrainerOrders, child: ChildProcess) {
+    this.orders = orders;
+    this.child = child;
+    this.#ended = once(child, "close");
+    for (const stream of [child.stdout, child.stderr]) {
+      stream?.on("data", (text) => {
+        this.output += text;
+      });
+    }
+  }
+
+  /** Resolves with its exit code, or the signal that ended it. */
+  async ended(): Promise<number | string> {
+    await this.#ended;
+    return this.child.signalCode ?? this.child.exitCode ?? -1;
+  }
+
+  /** Resolves when it has succeeded; rejects with what it wrote. */
+  async succeeded(): Promise<void> {
+    const end = await this.ended();
+    if (end !== 0) throw new Error(`a trainer ended with ${end}: ${this.output}`);
+  }
+
+  /** kill -9 */
+  kill(): Promise<void> {
+    return killed(this.child);
+  }
+
+  progress(): TrainingLine[] {
+    return linesOf(this.orders.progressFile);
+  }
+
+  /** Each round, of rank 0. */
+  metrics(): TrainingLine[] {
+    return linesOf(this.artifact("metrics.jsonl"));
+  }
+
+  artifact(name: string): string {
+    return join(this.orders.artifactDirectory, name);
+  }
+
+  /** Resolves when so many rounds are done. */
+  async reachesRound(round: number): Promise<void> {
+    await this.#until(`round ${round}`, () => (this.metrics().at(-1)?.round ?? 0) >= round);
+  }
+
+  /** Asks for a checkpoint and resolves with its name. */
+  async checkpoint(): Promise<string> {
+    const before = this.#checkpoints().length;
+    this.child.kill("SIGUSR1");
+    await this.#until("a checkpoint", () => this.#checkpoints().length > before);
+    return this.#checkpoints().at(-1) ?? "";
+  }
+
+  #checkpoints(): string[] {
+    return this.progress().flatMap(({ checkpoint }) => checkpoint ?? []);
+  }
+
+  async #until(what: string, isSo: () => boolean): Promise<void> {
+    const over = () => this.child.exitCode !== null || this.child.signalCode !== null;
+    await until(`a trainer has ${what}`, () => isSo() || over(), WAIT_MS);
+    if (!isSo()) throw new Error(`a trainer ended before ${what}: ${this.output}`);
+  }
+}
+
+/** The lines that are whole. */
+function linesOf(path: string): TrainingLine[] {
+  if (!existsSync(path)) return [];
+  return readFileSync(path, "utf8")
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => JSON.parse(line) as TrainingLine);
+}
+
+async function killed(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, "exit");
+  child.kill("SIGKILL");
+  await exited;
+}

@@ -1,0 +1,10 @@
+import { acrobot } from "./acrobot.ts";
+import { cartPole } from "./cart-pole.ts";
+import type { Environment } from "./environment.ts";
+import { mountainCar } from "./mountain-car.ts";
+import { pendulum } from "./pendulum.ts";
+
+/** The environments that are built in, by Gymnasium's names. */
+export const ENVIRONMENTS: ReadonlyMap<string, () => Environment> = new Map(
+  [cartPole, acrobot, mountainCar, pendulum].map((make) => [make().name, make]),
+);
