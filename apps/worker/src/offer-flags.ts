@@ -15,6 +15,7 @@ export const OFFER_FLAGS = [
   "network-gbps",
   "checkpoints",
   "task-log-mib",
+  "plugins",
 ] as const;
 
 /** What a worker offers to jobs, and how it runs them. */
@@ -29,6 +30,8 @@ export interface WorkerOffer {
   readonly networkMbps?: number | undefined;
   /** Where checkpoints are kept; absent: with the tasks. */
   readonly checkpointDirectory?: string | undefined;
+  /** Files of plugins with algorithms and environments for training. */
+  readonly plugins: readonly string[];
   /** Bytes kept of each stream of a task. */
   readonly maxLogBytes?: number | undefined;
 }
@@ -51,6 +54,7 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
     ioOperationsPerSec: number("io-operations-per-sec", 1_000_000_000),
     networkMbps: networkGbps && networkGbps * 1_000,
     checkpointDirectory: flags["checkpoints"],
+    plugins: listOf("plugins", flags["plugins"] ?? "", /^[^,]{1,4096}$/),
     maxLogBytes: logMib && logMib * 2 ** 20,
   };
 }
@@ -69,6 +73,6 @@ function listOf(flag: string, text: string, form: RegExp): string[] {
   const parts = text.split(",").filter((part) => part !== "");
   const wrong = parts.find((part) => !form.test(part));
   if (wrong === undefined) return parts;
-  const takes = flag === "labels" ? "NAME=VALUE,..." : "NAME,...";
+  const takes = flag === "plugins" ? "FILE,..." : flag === "labels" ? "NAME=VALUE,..." : "NAME,...";
   throw new AppError("invalid_value", `--${flag} takes ${takes}, not ${wrong}`);
 }

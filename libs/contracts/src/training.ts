@@ -23,6 +23,8 @@ const common = {
   device: z.enum(["auto", "cpu", "cuda"]).default("auto"),
 };
 
+const commonSchema = z.strictObject(common);
+
 /** Hyperparameters of PPO under CleanRL's names, with CleanRL's defaults. */
 const ppoSchema = z.strictObject({
   ...common,
@@ -166,6 +168,14 @@ export type SupervisedTraining =
 /** What a training job is to do, defaults filled in. */
 export type TrainingConfig = PpoTraining | LanguageModelTraining | SupervisedTraining;
 
+/** What a job of a plugin's algorithm is to do: what all jobs have, and the algorithm's own fields. */
+export type PluginTraining = z.output<typeof commonSchema> & {
+  readonly algorithm: string;
+  readonly consistency: Consistency;
+  /** For the plugin to check. */
+  readonly own: Readonly<Record<string, unknown>>;
+};
+
 /** A fault of a job's config: where, as `config.learning_rate`, and what is wrong. */
 export interface TrainingFault {
   readonly param: string;
@@ -205,6 +215,17 @@ export function parseTrainingConfig(algorithm: string, config: unknown): Trainin
   throw new AppError("invalid_value", `there is no built-in algorithm "${algorithm}"`, {
     param: "algorithm",
   });
+}
+
+/** The same for an algorithm of a plugin, which alone knows the fields that are left in `own`. */
+export function parsePluginTraining(algorithm: string, config: unknown): PluginTraining {
+  const isShared = ([name]: readonly [string, unknown]) => name in common;
+  const given = Object.entries(validate(z.record(z.string(), z.unknown()), config ?? {}));
+  const { config: shared } = validate(z.object({ config: commonSchema }), {
+    config: Object.fromEntries(given.filter(isShared)),
+  });
+  const own = Object.fromEntries(given.filter((entry) => !isShared(entry)));
+  return { ...shared, algorithm, consistency: consistencyOf(shared), own };
 }
 
 function completeWeave(weave: Weave): LanguageModelTraining | SupervisedTraining {

@@ -1,6 +1,8 @@
 import { text } from "node:stream/consumers";
 import { AppError, toAppError } from "@heddle/base/errors";
+import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import { chooseBackend } from "./choose-backend.ts";
+import { loadPlugins } from "./load-plugins.ts";
 import { runTrainer } from "./trainer.ts";
 import type { TrainerOrders } from "./trainer-orders.ts";
 
@@ -31,6 +33,13 @@ async function main(): Promise<void> {
   if (process.argv[2] === "--check-device") {
     const device = process.argv[3] === "cuda" ? "cuda" : "cpu";
     await chooseBackend({ backend: "onnx", device }, { hasGpu: true, threads: 1 }, say);
+    return;
+  }
+  // What plugins have, for the worker's offer.
+  if (process.argv[2] === "--describe-plugins") {
+    const { algorithms, environments } = await loadPlugins(process.argv.slice(3));
+    const added = [...environments.keys()].filter((name) => !ENVIRONMENTS.has(name));
+    say(JSON.stringify({ algorithms: [...algorithms.keys()], environments: added }));
     return;
   }
   const orders = JSON.parse(await text(process.stdin)) as TrainerOrders;

@@ -9,6 +9,7 @@ import {
 import { emitModel } from "@heddle/training/onnx/emit-model";
 import { ADAM, type Optimizer } from "@heddle/training/optimizers/optimizer";
 import { supervisedModel, supervisedProgram } from "@heddle/training/supervised/supervised-program";
+import type { RoundReport } from "@heddle/training/training-loop";
 import type { TrainingProgram } from "@heddle/training/training-program";
 import { type BatchSource, rowBatches, textBatches } from "@heddle/training/weave/batches";
 import { runWeaveWorker, type WeaveProgress } from "@heddle/training/weave/weave-worker";
@@ -17,7 +18,7 @@ import { BYTE_VOCABULARY_SIZE, encodeText, exportLanguageModel } from "./export-
 import type { TaskPlace } from "./ppo-plan.ts";
 import { drawsFor } from "./seeds.ts";
 import { readTable, splitTable } from "./table-data.ts";
-import type { RoundReport, TrainingPlan } from "./training-plan.ts";
+import type { TrainingPlan } from "./training-plan.ts";
 
 type WeaveTraining = LanguageModelTraining | SupervisedTraining;
 
