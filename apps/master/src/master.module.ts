@@ -1,4 +1,5 @@
 import { type DynamicModule, Module, type Provider, type Type } from "@nestjs/common";
+import { ArtifactsController } from "./artifacts/artifacts.controller.ts";
 import { ChatController } from "./inference/chat.controller.ts";
 import { EventsController } from "./jobs/events.controller.ts";
 import { JobFiguresController } from "./jobs/job-figures.controller.ts";
@@ -21,6 +22,7 @@ export const CONTROLLERS: readonly Type[] = [
   KeysController,
   JobsController,
   JobLogsController,
+  ArtifactsController,
   JobFiguresController,
   EventsController,
   QueuesController,

@@ -10,6 +10,7 @@ import type { Provider, Type } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import type { NestFastifyApplication } from "@nestjs/platform-fastify";
 import type { Registry } from "prom-client";
+import { ArtifactReader } from "./artifacts/artifact-reader.ts";
 import { AccessGuard } from "./http/access.ts";
 import { ErrorFilter } from "./http/error-filter.ts";
 import { HEARTBEAT_MS } from "./http/event-stream.ts";
@@ -73,6 +74,7 @@ export interface MasterOptions {
   /** The plans of this master's scheduling loop; made as they are asked for where there is none. */
   readonly plans?: PlanBook | undefined;
   readonly logs: LogReader;
+  readonly artifacts: ArtifactReader;
   /** How often a silent stream says that it lives; 15,000 where absent. */
   readonly heartbeatMs?: number;
   /** Further controllers; each of their routes needs a permission as all do. */
@@ -170,6 +172,7 @@ function partsFor(options: MasterOptions, inFlight: InFlight, waits: StateChange
     { provide: PlanBook, useValue: plans },
     { provide: EventWatch, useValue: new EventWatch(control, waits) },
     { provide: LOG_READER, useValue: options.logs },
+    { provide: ArtifactReader, useValue: options.artifacts },
     { provide: METRICS_REGISTRY, useValue: registry },
     { provide: ClusterReport, useValue: report },
     { provide: ModelCatalog, useValue: models },

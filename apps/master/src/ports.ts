@@ -157,6 +157,8 @@ export interface NodeView {
   readonly name: string;
   readonly address: string;
   readonly version: string;
+  /** Changes with each start of its process. */
+  readonly incarnation: string;
   /** `suspect` has missed its last heartbeats and gets no new work. */
   readonly state: "ready" | "suspect";
   readonly attachedAtMs: number;

@@ -8,6 +8,7 @@ import type { RunningCredentials } from "@heddle/rpc/pki/node-credentials";
 import { formatAuthority } from "@heddle/rpc/pki/tls-files";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import type { Registry } from "prom-client";
+import type { ArtifactReader } from "./artifacts/artifact-reader.ts";
 import type { ClusterLink, ClusterLinkOptions } from "./cluster/cluster-link.ts";
 import { EnrollmentService } from "./cluster/enrollment-service.ts";
 import { openMasterTls } from "./cluster/master-credentials.ts";
@@ -105,11 +106,11 @@ async function startMaster(
     directory: link.directory,
     leaseMs: config.jobTimes.leaseMs,
   });
-  const { logs } = tasks;
+  const { logs, artifacts } = tasks;
   exposeDispatchMetrics(registry, () => link.stats());
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
   const master = await listen(config, {
-    ...{ control, link, plans, logs, pepper, logger, registry, ledger },
+    ...{ control, link, plans, logs, artifacts, pepper, logger, registry, ledger },
     authorityHash: authority && authorityHash(authority.certificate),
   });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
@@ -192,6 +193,7 @@ interface Started {
   readonly link: ClusterLink;
   readonly plans: PlanBook;
   readonly logs: LogReader;
+  readonly artifacts: ArtifactReader;
   readonly pepper: Uint8Array;
   readonly logger: Logger;
   readonly registry: Registry;
@@ -200,13 +202,15 @@ interface Started {
 }
 
 function listen(config: MasterConfig, started: Started): Promise<Master> {
-  const { control, link, plans, logs, pepper, logger, registry, ledger, authorityHash } = started;
+  const { control, link, pepper, logger, registry, ledger, authorityHash } = started;
+  const { plans, logs, artifacts } = started;
   return createMaster({
     control,
     dispatch: link.dispatch,
     directory: link.directory,
     plans,
     logs,
+    artifacts,
     pepper,
     logger,
     registry,

@@ -55,6 +55,7 @@ export function replicaOn(
   return {
     id,
     kind: "worker",
+    incarnation: "1",
     name: id,
     address: "127.0.0.1:1",
     version: "0.0.0-test",

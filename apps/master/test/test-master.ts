@@ -7,6 +7,7 @@ import { ReplicatedControl } from "@heddle/control/replicated-control";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { createLogger } from "@heddle/observability/logger";
 import { Registry } from "prom-client";
+import { ArtifactReader } from "../src/artifacts/artifact-reader.ts";
 import { DEFAULT_HTTP_LIMITS } from "../src/http/fastify-server.ts";
 import type { UsageRow } from "../src/inference/accounting.ts";
 import { LogReader } from "../src/logs/log-reader.ts";
@@ -111,6 +112,7 @@ export async function startTestMaster(
     dispatch,
     directory,
     logs: noLogs(control),
+    artifacts: new ArtifactReader({ control, directory, credentials: { clusterToken: "unused" } }),
     pepper: PEPPER,
     logger: createLogger({ service: "master-test", level: "silent" }),
     registry: new Registry(),

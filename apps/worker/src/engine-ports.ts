@@ -5,6 +5,7 @@ import type {
   EngineEventSink,
   WeightsSpec,
 } from "@heddle/contracts/engine";
+import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
 
 /** What the worker needs from libs/engines; tests give it a scripted engine through the same port. */
 export interface EnginePorts {
@@ -31,6 +32,8 @@ export type WeightsPuller = (
   options: {
     readonly signal: AbortSignal;
     readonly onProgress: (progress: PullState) => void;
+    /** How artifacts of jobs are had; absent outside a cluster. */
+    readonly readArtifact?: ArtifactBytes | undefined;
   },
 ) => Promise<string>;
 

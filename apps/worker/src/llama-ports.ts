@@ -25,11 +25,12 @@ export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions):
       const engine = await startLlamaEngine({ ...start, modelPath, options: spec.options });
       return withReasoning(engine, typeof template === "string" ? template : "");
     },
-    pullWeights: (weights, { signal, onProgress }) =>
+    pullWeights: (weights, { signal, onProgress, readArtifact }) =>
       pullWeights(weights, {
         cacheDirectory,
         allowedHosts,
         signal,
+        readArtifact,
         onProgress: (pulledBytes, totalBytes, source) =>
           onProgress({ pulledBytes, totalBytes, source }),
       }),

@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import { wholeNumber } from "@heddle/rpc/node/node-flags";
@@ -16,6 +17,8 @@ export const OFFER_FLAGS = [
   "checkpoints",
   "task-log-mib",
   "plugins",
+  "artifacts-mib",
+  "artifacts-hours",
 ] as const;
 
 /** What a worker offers to jobs, and how it runs them. */
@@ -34,6 +37,9 @@ export interface WorkerOffer {
   readonly plugins: readonly string[];
   /** Bytes kept of each stream of a task. */
   readonly maxLogBytes?: number | undefined;
+  /** What tasks that ended may leave here together, and for how long. */
+  readonly maxArtifactBytes?: number | undefined;
+  readonly maxArtifactAgeMs?: number | undefined;
 }
 
 /** Throws an AppError `invalid_value` that names the flag and what it takes. */
@@ -44,6 +50,8 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
   const localSsdGb = number("local-ssd-gb", 10_000_000);
   const networkGbps = number("network-gbps", 100_000);
   const logMib = number("task-log-mib", 1_048_576);
+  const artifactsMib = number("artifacts-mib", 1_073_741_824);
+  const artifactsHours = number("artifacts-hours", 876_000);
   return {
     ...(simulate !== undefined && { simulatedGpus: simulatedGpus(simulate) }),
     labels: readLabels(flags["labels"] ?? ""),
@@ -54,8 +62,11 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
     ioOperationsPerSec: number("io-operations-per-sec", 1_000_000_000),
     networkMbps: networkGbps && networkGbps * 1_000,
     checkpointDirectory: flags["checkpoints"],
-    plugins: listOf("plugins", flags["plugins"] ?? "", /^[^,]{1,4096}$/),
+    // Trainers run in folders of their own.
+    plugins: listOf("plugins", flags["plugins"] ?? "", /^.{1,4096}$/).map((file) => resolve(file)),
     maxLogBytes: logMib && logMib * 2 ** 20,
+    maxArtifactBytes: artifactsMib && artifactsMib * 2 ** 20,
+    maxArtifactAgeMs: artifactsHours && artifactsHours * 3_600_000,
   };
 }
 

@@ -1,6 +1,7 @@
 import "reflect-metadata";
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Server } from "@grpc/grpc-js";
 import type { EngineOptions } from "@heddle/contracts/engine";
@@ -18,6 +19,8 @@ import { workerInferenceService } from "@heddle/rpc/proto";
 import { bindServer } from "@heddle/rpc/server";
 import { type DynamicModule, type INestMicroservice, Module } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
+import { artifactSource } from "./artifacts/artifact-source.ts";
+import { ArtifactStore } from "./artifacts/artifact-store.ts";
 import type { EnginePorts } from "./engine-ports.ts";
 import { BoundGrpcTransport } from "./grpc-transport.ts";
 import { InferenceSession } from "./inference-session.ts";
@@ -34,6 +37,9 @@ export interface WorkerOptions extends NodeFlags, WorkerOffer {
 
 /** What tasks get to save their work when this process is told to end: who told it will not wait. */
 const maxTaskGraceMs = 3_000;
+const defaultMaxArtifactBytes = 50 * 2 ** 30;
+/** As long as the masters keep an ended job. */
+const defaultMaxArtifactAgeMs = 7 * 24 * 3_600_000;
 
 @Module({})
 class WorkerModule {
@@ -52,7 +58,7 @@ class WorkerModule {
 /** Starts a worker: serves models over gRPC and keeps attached to every master. */
 export async function startWorker(
   options: WorkerOptions,
-  ports: EnginePorts,
+  given: EnginePorts,
   log: NodeLog,
 ): Promise<RunningNode> {
   const nodeId = nodeIdentity(options.dataDirectory);
@@ -60,6 +66,12 @@ export async function startWorker(
   const credentials = await ownCredentials(options, "worker", log);
   const machine = new Machine(options.dataDirectory, options);
   await machine.start();
+  const artifacts = storeOf(options);
+  const readArtifact = artifactSource({ ...options, store: artifacts, credentials });
+  const ports: EnginePorts = {
+    ...given,
+    pullWeights: (weights, how) => given.pullWeights(weights, { ...how, readArtifact }),
+  };
   let attachments: Attachment[] = [];
   const replicas = new ReplicaSet(ports, options.engineDefaults, log, () => {
     for (const attachment of attachments) attachment.report();
@@ -73,7 +85,7 @@ export async function startWorker(
   const advertised = options.advertise ?? address;
   const host = advertised.slice(0, advertised.lastIndexOf(":"));
   const tasks = await TaskService.open(
-    { ...options, credentials, nodeId, nodeName: name, gpus: () => machine.gpus(), log },
+    { ...options, credentials, nodeId, nodeName: name, gpus: () => machine.gpus(), artifacts, log },
     host,
   );
   const app = await serve(server, { replicas, ports, health, tasks });
@@ -109,6 +121,14 @@ export async function startWorker(
     credentials.close();
   };
   return { nodeId, address: advertised, close };
+}
+
+function storeOf({ dataDirectory, maxArtifactBytes, maxArtifactAgeMs }: WorkerOptions) {
+  return new ArtifactStore({
+    root: join(dataDirectory, "artifacts"),
+    maxBytes: maxArtifactBytes ?? defaultMaxArtifactBytes,
+    maxAgeMs: maxArtifactAgeMs ?? defaultMaxArtifactAgeMs,
+  });
 }
 
 /** What the node says of itself to each master that it attaches to. */

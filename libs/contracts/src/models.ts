@@ -1,7 +1,7 @@
 import { z } from "zod";
 
 const count = z.int().min(1);
-const schemes = /^(hf|https|file|oci|npm|pypi|builtin):\/\/\S+$/;
+const schemes = /^(hf|https|file|oci|npm|pypi|artifact|builtin):\/\/\S+$/;
 
 /** The body of POST /models: what the id promises, and the weights that answer for it. */
 export const registerModelRequest = z.strictObject({

@@ -58,6 +58,7 @@ export function emptyState(): ControlState {
     projects: new Map(),
     queues: new Map(),
     events: new Map(),
+    servers: new Map(),
   };
 }
 

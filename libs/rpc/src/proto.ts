@@ -2,6 +2,14 @@ import { fileURLToPath } from "node:url";
 import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import type {
+  ArtifactChunk,
+  ArtifactChunk__Output,
+} from "@heddle/contracts/generated/heddle/v1/ArtifactChunk";
+import type {
+  ArtifactRange,
+  ArtifactRange__Output,
+} from "@heddle/contracts/generated/heddle/v1/ArtifactRange";
+import type {
   AttachReply,
   AttachReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/AttachReply";
@@ -124,6 +132,7 @@ export const workerInferenceService = service("heddle.v1.WorkerInference");
 export const parameterShardsService = service("heddle.v1.ParameterShards");
 export const partSourceService = service("heddle.v1.PartSource");
 export const workerTasksService = service("heddle.v1.WorkerTasks");
+export const taskArtifactsService = service("heddle.v1.TaskArtifacts");
 export const taskLogsService = service("heddle.v1.TaskLogs");
 export const enrollmentService = service("heddle.v1.Enrollment");
 export const healthService = service("grpc.health.v1.Health");
@@ -189,6 +198,12 @@ export const readLogMethod = method<LogRange, LogRange__Output, LogChunk, LogChu
   taskLogsService,
   "Read",
 );
+export const readArtifactMethod = method<
+  ArtifactRange,
+  ArtifactRange__Output,
+  ArtifactChunk,
+  ArtifactChunk__Output
+>(taskArtifactsService, "Read");
 export const joinMethod = method<
   JoinRequest,
   JoinRequest__Output,

@@ -75,6 +75,7 @@ export class AttachedNode {
       name: register.name,
       address: register.address,
       version: register.version,
+      incarnation: register.incarnation,
       state: this.silentIntervals > SUSPECT_INTERVALS ? "suspect" : "ready",
       attachedAtMs: Math.round(this.attachedAtMs + wallOffsetMs),
       lastSeenMs: Math.round(this.lastSeenMs + wallOffsetMs),

@@ -1,8 +1,8 @@
 import type { ServerResponse } from "node:http";
-import { AppError } from "@heddle/base/errors";
 import { Controller, Get, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Permit } from "../http/access.ts";
+import { drained } from "../http/drained.ts";
 import { EventStream, HEARTBEAT_MS } from "../http/event-stream.ts";
 import { PEPPER } from "../keys/keys.controller.ts";
 import { type LogCursor, writeCursor } from "../logs/log-cursor.ts";
@@ -128,16 +128,3 @@ function plain(items: readonly LogItem[]): Buffer {
 }
 
 const lineEnd = Buffer.from("\n");
-
-function drained(raw: ServerResponse): Promise<void> {
-  if (raw.destroyed) return Promise.reject(new AppError("cancelled", "the reader left"));
-  return new Promise((resolve) => {
-    const done = () => {
-      raw.off("drain", done);
-      raw.off("close", done);
-      resolve();
-    };
-    raw.on("drain", done);
-    raw.on("close", done);
-  });
-}

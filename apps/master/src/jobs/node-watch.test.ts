@@ -60,7 +60,8 @@ function view(id: string): NodeView {
   const offer = { labels, taints, rack, fabric, executors, algorithms, incarnation };
   return {
     ...{ state: "ready", diskBytes: 0, diskUsedBytes: 0 },
-    ...{ id, kind: "worker", name: id, address: `${id}:1`, version: "1", attachedAtMs: 0 },
+    ...{ id, kind: "worker", name: id, address: `${id}:1`, version: "1", incarnation: "1" },
+    attachedAtMs: 0,
     ...{ lastSeenMs: 0, cpuPercent: 0, cpuCount: 8, memoryBytes: 2 ** 34, memoryUsedBytes: 0 },
     ...{ gpus: [gpu], replicas: [], state: "ready", diskBytes: 0, diskUsedBytes: 0 },
     offer: { ...offer, localSsdBytes: 1e12, ioOperationsPerSec: 0, networkMbps: 0 },

@@ -1,10 +1,10 @@
 import type { Clock } from "@heddle/base/clock";
 import type { ControlCommand } from "@heddle/control/command";
-import type { NodeRecord } from "@heddle/control/jobs/records";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
 import { nodeOfferOf, servingHoldsOf } from "./node-offer.ts";
+import { Silences } from "./silences.ts";
 
 export interface NodeWatchOptions {
   readonly control: ControlPlane;
@@ -19,27 +19,22 @@ export interface NodeWatchOptions {
 
 /** Beyond the lease: the steps of two masters' clocks, and how long an old leader may still renew. */
 const FENCE_MARGIN_MS = 5_000;
-/** A gap between two looks that is longer than this says that this process itself stood still. */
-const STALL_MS = 5_000;
-
 /**
  * Holds the nodes that are attached to this master against those of the replicated state: who is
  * new, who offers something else, whose devices are sick, who has fallen silent.
  */
 export class NodeWatch {
   readonly #options: NodeWatchOptions;
-  /** By node: when it was last heard of, by the monotonic clock; from the first look on. */
-  readonly #heardMs = new Map<string, number>();
-  #lookedMs: number | undefined;
+  readonly #silences: Silences;
 
   constructor(options: NodeWatchOptions) {
     this.#options = options;
+    this.#silences = new Silences(options.clock);
   }
 
   /** Forgets when nodes were heard of: another master led since, and knew better. */
   reset(): void {
-    this.#heardMs.clear();
-    this.#lookedMs = undefined;
+    this.#silences.reset();
   }
 
   /** One look, and what follows from it in the log. */
@@ -59,7 +54,7 @@ export class NodeWatch {
     if (!offer) return [];
     const atMs = clock.wallMs();
     const known = control.state.nodes.get(view.id);
-    const isFresh = this.#silentMs(view.id, view) < this.#options.nodeLostMs;
+    const isFresh = this.#silences.of(view.id, view) < this.#options.nodeLostMs;
     const commands: ControlCommand[] = [];
     const differs = JSON.stringify(known?.offer) !== JSON.stringify(offer);
     if (isFresh && (differs || known?.state === "lost")) {
@@ -84,20 +79,14 @@ export class NodeWatch {
    * master is at fault, and none is lost until their leases are over.
    */
   #lostNodes(attached: ReadonlyMap<string, NodeView>): string[] {
-    const { control, clock, log, nodeLostMs, leaseMs } = this.#options;
-    const nowMs = clock.monotonicMs();
-    // While this process stood still, nobody could be heard: that is no node's silence.
-    const stalledMs = this.#lookedMs === undefined ? 0 : nowMs - this.#lookedMs;
-    if (stalledMs > STALL_MS) {
-      for (const [id, heardMs] of this.#heardMs) this.#heardMs.set(id, heardMs + stalledMs);
-    }
-    this.#lookedMs = nowMs;
+    const { control, log, nodeLostMs, leaseMs } = this.#options;
+    this.#silences.begin();
     const watched = [...control.state.nodes.values()].filter(({ state }) => state !== "lost");
     const silences = watched.map((node) => ({
       id: node.offer.id,
-      ms: this.#silentMs(node.offer.id, attached.get(node.offer.id)),
+      ms: this.#silences.of(node.offer.id, attached.get(node.offer.id)),
     }));
-    this.#forgetOthers(watched);
+    this.#silences.keepOnly(new Set(watched.map(({ offer }) => offer.id)));
     const silent = silences.filter(({ ms }) => ms >= nodeLostMs);
     if (silent.length * 2 <= watched.length) return silent.map(({ id }) => id);
     const over = silent.filter(({ ms }) => ms >= leaseMs);
@@ -108,21 +97,6 @@ export class NodeWatch {
       );
     }
     return over.map(({ id }) => id);
-  }
-
-  /** How long the node has been silent, from the first time that it was looked for. */
-  #silentMs(id: string, view: NodeView | undefined): number {
-    const { clock } = this.#options;
-    const nowMs = clock.monotonicMs();
-    const seenMs = view ? nowMs - Math.max(0, clock.wallMs() - view.lastSeenMs) : undefined;
-    const heardMs = Math.max(this.#heardMs.get(id) ?? seenMs ?? nowMs, seenMs ?? 0);
-    this.#heardMs.set(id, heardMs);
-    return nowMs - heardMs;
-  }
-
-  #forgetOthers(watched: readonly NodeRecord[]): void {
-    const ids = new Set(watched.map(({ offer }) => offer.id));
-    for (const id of this.#heardMs.keys()) if (!ids.has(id)) this.#heardMs.delete(id);
   }
 
   async #lose(nodeIds: readonly string[]): Promise<void> {

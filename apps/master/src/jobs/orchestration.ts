@@ -8,6 +8,7 @@ import { LeaderLoop, leads } from "./leader-loop.ts";
 import { NodeWatch } from "./node-watch.ts";
 import { PlanBook } from "./plan-book.ts";
 import { schedulingStep } from "./scheduling-step.ts";
+import { ServerWatch } from "./server-watch.ts";
 
 export interface OrchestrationOptions {
   readonly control: ControlPlane;
@@ -27,6 +28,11 @@ export interface Orchestration {
 const PLAN_PAUSE_MS = 5;
 const CLOCK_PAUSE_MS = 10;
 const WATCH_MS = 250;
+/**
+ * A parameter server is lost after this share of the time after which a worker is: nothing can be
+ * made twice, and the workers' own patience with it must not be over first.
+ */
+const SERVER_LOST_SHARE = 1 / 3;
 
 /** Starts the loops; each does nothing while another master leads. */
 export function startOrchestration(options: OrchestrationOptions): Orchestration {
@@ -44,13 +50,18 @@ export function startOrchestration(options: OrchestrationOptions): Orchestration
     step: () => tickStep(control, clock),
   });
   const watch = new NodeWatch({ control, directory, clock, log, nodeLostMs, leaseMs });
+  const serverLostMs = nodeLostMs * SERVER_LOST_SHARE;
+  const servers = new ServerWatch({ control, directory, clock, log, serverLostMs });
   let looking = false;
   const timer = setInterval(() => {
     if (looking) return;
-    if (!leads(control)) return watch.reset();
+    if (!leads(control)) {
+      watch.reset();
+      servers.reset();
+      return;
+    }
     looking = true;
-    watch
-      .look()
+    Promise.all([watch.look(), servers.look()])
       .catch((error: unknown) => log.warn({ err: String(error) }, "watching nodes: tried again"))
       .finally(() => {
         looking = false;

@@ -2,6 +2,7 @@ import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import type { CommitPlanCommand } from "@heddle/control/jobs/commands";
 import { RECOVERY_SUFFIX } from "@heddle/control/jobs/plan-commit";
 import { type SchedulingView, schedulingInput } from "@heddle/control/jobs/scheduling-input";
+import { algorithmFault } from "@heddle/control/jobs/task-request";
 import { neverFits } from "@heddle/scheduler/explain";
 import type { Blocker, Plan, ProjectState, QueuedJob } from "@heddle/scheduler/model";
 import { schedule } from "@heddle/scheduler/schedule";
@@ -68,7 +69,9 @@ function admit(control: ControlPlane, view: SchedulingView): Admission {
     if (!isAccepted(job.id)) continue;
     const request = jobs.requestOf(state.jobs.get(job.id)!);
     const blockers = judge(input, job, judged, quotas, request);
-    if (blockers.length > 0) unsatisfiable.push({ jobId: job.id, message: neverText(blockers) });
+    if (blockers.length === 0) continue;
+    const message = algorithmFault(state, job.id) ?? neverText(blockers);
+    unsatisfiable.push({ jobId: job.id, message });
   }
   const never = new Set(unsatisfiable.map(({ jobId }) => jobId));
   const queue = input.queue.filter(({ id }) => !never.has(id));

@@ -52,8 +52,13 @@ export function orderFor(
     return { lease: leaseOf(record, spec, job.tasks, job.checkpoint?.name ?? "") };
   }
   if (wanted.order !== "start" || status.phase !== "leased") return undefined;
-  const peers = peersOf(state, record, job.tasks);
-  return peers && { start: { task, peers } };
+  const gang = gangOf(state, record, job.tasks);
+  if (!gang) return undefined;
+  const peers = gang.map(({ rendezvous = "" }) => rendezvous);
+  const nodes = gang.map(({ nodeId }) => nodeId);
+  // One whose server is gone is about to end for it.
+  const parameterServers = job.shards?.map((id) => state.servers.get(id)?.address ?? "");
+  return { start: { task, peers, nodes, parameterServers } };
 }
 
 /** What to tell a worker about a task that the state does not hold at all. */
@@ -102,26 +107,28 @@ function exitOf({ exit }: TaskStatus__Output): TaskExitRecord {
     ...(exit?.message && { message: exit.message.slice(0, maxMessage) }),
     lastLines: (exit?.lastLines ?? []).slice(-maxLines),
     endedAtMs: exit?.endedUnixMs ?? 0,
+    ...(exit && exit.artifacts.length > 0 && { artifacts: exit.artifacts.slice(0, maxArtifacts) }),
   };
 }
 
 /** What of a task's end goes into the log. */
 const maxLines = 50;
 const maxMessage = 2_048;
+const maxArtifacts = 256;
 
 function stopOrder(task: TaskId, why: string): TaskCommand {
   return { stop: { task, checkpoint: false, graceMs: leaveMs, why } };
 }
 
-/** `host:port` of every rank, or undefined while one has none. */
-function peersOf(state: JobsState, { jobId, attempt }: TaskRecord, tasks: number) {
-  const peers: string[] = [];
+/** The tasks of every rank, or undefined while one has no address. */
+function gangOf(state: JobsState, { jobId, attempt }: TaskRecord, tasks: number) {
+  const gang: TaskRecord[] = [];
   for (let rank = 0; rank < tasks; rank++) {
-    const peer = state.tasks.get(taskKey(jobId, attempt, rank))?.rendezvous;
-    if (!peer) return undefined;
-    peers.push(peer);
+    const task = state.tasks.get(taskKey(jobId, attempt, rank));
+    if (!task?.rendezvous) return undefined;
+    gang.push(task);
   }
-  return peers;
+  return gang;
 }
 
 function leaseOf(

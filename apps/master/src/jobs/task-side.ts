@@ -4,6 +4,8 @@ import { systemClock } from "@heddle/base/clock";
 import { taskKey } from "@heddle/control/jobs/records";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import { ArtifactReader } from "../artifacts/artifact-reader.ts";
+import { ArtifactRelay } from "../artifacts/artifact-relay.ts";
 import type { LogName } from "../logs/log-name.ts";
 import { LogReader } from "../logs/log-reader.ts";
 import { LogRepair } from "../logs/log-repair.ts";
@@ -33,6 +35,7 @@ export interface TaskSideOptions {
 export interface TaskSide {
   readonly dispatch: TaskDispatch;
   readonly logs: LogReader;
+  readonly artifacts: ArtifactReader;
   close(): Promise<void>;
 }
 
@@ -51,6 +54,8 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
     isAttached: (nodeId) =>
       directory.nodes().some(({ id, state }) => id === nodeId && state === "ready"),
   });
+  const artifacts = new ArtifactReader({ control, directory, credentials });
+  new ArtifactRelay(options.server, artifacts);
   const dispatch = new TaskDispatch({
     ...{ control, directory, credentials, log, progressMs },
     masterId: options.masterId,
@@ -62,7 +67,7 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
     dispatch.close();
     await store.close();
   };
-  return { dispatch, logs, close };
+  return { dispatch, logs, artifacts, close };
 }
 
 /** Who may have what this master lacks of a log: the other masters, then the task's worker. */

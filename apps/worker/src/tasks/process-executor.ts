@@ -28,6 +28,13 @@ const WRAPPER = [
  */
 const dataSlackBytes = 4 * 2 ** 30;
 
+/** What a task's process runs. */
+interface TaskProgram {
+  readonly command: readonly string[];
+  /** What it reads from standard input, which is closed after that; absent: it has none. */
+  readonly input?: string | undefined;
+}
+
 /** Runs tasks as processes of this machine, as the user that the worker is. */
 export class ProcessExecutor implements Executor {
   readonly name = "process";
@@ -41,12 +48,17 @@ export class ProcessExecutor implements Executor {
 
   async prepare(): Promise<void> {}
 
-  async start(launch: TaskLaunch): Promise<TaskHandle> {
+  start(launch: TaskLaunch): Promise<TaskHandle> {
+    return this.startProgram(launch, { command: launch.plan.spec.command });
+  }
+
+  /** Runs a program of the worker's own choice in the task's place. */
+  async startProgram(launch: TaskLaunch, program: TaskProgram): Promise<TaskHandle> {
     const { plan, directory, workingDirectory } = launch;
     const mark = `${this.#nodeId}/${keyOf(plan.id)}`;
     const environment = { ...launch.environment, [MARK_VARIABLE]: mark };
     checkDirectory(workingDirectory);
-    checkProgram(plan.spec.command, launch.environment["PATH"] ?? "", workingDirectory);
+    checkProgram(program.command, launch.environment["PATH"] ?? "", workingDirectory);
     const { memoryBytes, cpuMilli } = plan.spec;
     const leaf = this.#branch?.leaf(leafName(launch), { memoryBytes, cpuMilli });
     const isBound = this.#branch?.controllers.has("memory") ?? false;
@@ -55,9 +67,9 @@ export class ProcessExecutor implements Executor {
     const child = await spawnDetached(
       [
         ...["-c", WRAPPER, "heddle-task", statusFile, leaf?.entry ?? ""],
-        ...[isBound || memoryBytes === 0 ? "" : String(dataKib), ...plan.spec.command],
+        ...[isBound || memoryBytes === 0 ? "" : String(dataKib), ...program.command],
       ],
-      { launch, environment },
+      { launch, environment, input: program.input },
     );
     const pid = child.pid as number;
     const startTime = readProcess(pid)?.startTime ?? 0;
@@ -107,10 +119,17 @@ function leafName({ plan }: TaskLaunch): string {
   return keyOf(plan.id).replaceAll("/", ".");
 }
 
-/** A session of its own, without a terminal or a pipe to this worker: its end is not the task's. */
+/**
+ * A session of its own, without a terminal or a pipe to this worker that stays: its end is not the
+ * task's.
+ */
 function spawnDetached(
   args: readonly string[],
-  task: { readonly launch: TaskLaunch; readonly environment: Readonly<Record<string, string>> },
+  task: {
+    readonly launch: TaskLaunch;
+    readonly environment: Readonly<Record<string, string>>;
+    readonly input: string | undefined;
+  },
 ): Promise<ChildProcess> {
   const { stdout, stderr, workingDirectory } = task.launch;
   const out = openSync(stdout, "a", 0o600);
@@ -119,8 +138,11 @@ function spawnDetached(
     cwd: workingDirectory,
     env: task.environment,
     detached: true,
-    stdio: ["ignore", out, err],
+    stdio: [task.input === undefined ? "ignore" : "pipe", out, err],
   });
+  // A program that ends before it has read its input is told by its exit status.
+  child.stdin?.on("error", () => undefined);
+  child.stdin?.end(task.input);
   closeSync(out);
   closeSync(err);
   return new Promise((fulfil, reject) => {

@@ -32,6 +32,11 @@ export class TaskDirectory {
     return join(this.path, "work");
   }
 
+  /** What the task leaves, until it has ended. */
+  get artifacts(): string {
+    return join(this.path, "artifacts");
+  }
+
   get progress(): string {
     return join(this.path, "progress.jsonl");
   }
@@ -43,6 +48,7 @@ export class TaskDirectory {
   /** Makes the directories of a task that begins. */
   async create(): Promise<void> {
     await mkdir(this.work, { recursive: true, mode: 0o700 });
+    await mkdir(this.artifacts, { recursive: true, mode: 0o700 });
     await mkdir(join(this.path, "logs"), { recursive: true, mode: 0o700 });
   }
 
@@ -57,6 +63,7 @@ export class TaskDirectory {
   /** Removes what only the program needed; its logs stay. */
   async removeWork(): Promise<void> {
     await rm(this.work, { recursive: true, force: true });
+    await rm(this.artifacts, { recursive: true, force: true });
   }
 
   async remove(): Promise<void> {

@@ -20,6 +20,7 @@ export interface EnvironmentFacts {
   readonly peers: readonly string[];
   readonly checkpointDirectory: string;
   readonly progressFile: string;
+  readonly artifactDirectory: string;
   /** The node's devices; simulated ones are never named to CUDA. */
   readonly gpus: readonly { readonly index: number; readonly simulated: boolean }[];
   readonly own: NodeJS.ProcessEnv;
@@ -49,6 +50,7 @@ export function taskEnvironment(facts: EnvironmentFacts): Record<string, string>
     HEDDLE_CHECKPOINT_DIR: facts.checkpointDirectory,
     HEDDLE_RESUME_FROM: spec.resumeFrom,
     HEDDLE_PROGRESS_FILE: facts.progressFile,
+    HEDDLE_ARTIFACT_DIR: facts.artifactDirectory,
     RANK: String(id.rank),
     WORLD_SIZE: String(spec.tasks),
     // A task sees its own devices only, so that it is the first on its node by its own count.

@@ -9,6 +9,8 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { taskLogsService, workerTasksService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
+import { serveArtifacts } from "../artifacts/artifact-service.ts";
+import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { LogShipper, type ShippedLog } from "../logs/log-shipper.ts";
 import { CgroupBranch } from "./cgroup.ts";
 import { ContainerExecutor } from "./container-executor.ts";
@@ -20,8 +22,10 @@ import { STREAMS } from "./task-directory.ts";
 import { checkedId } from "./task-plan.ts";
 import { type TaskSessionStream, TaskSessions } from "./task-sessions.ts";
 import { TaskTable } from "./task-table.ts";
+import { TrainingExecutor } from "./training-executor.ts";
 
 const defaultMaxLogBytes = 256 * 2 ** 20;
+const pruneEveryMs = 3_600_000;
 /** How long a worker that ends waits for the masters to have heard of its tasks' ends. */
 const maxTellMs = 1_500;
 const readChunkBytes = 64 * 1024;
@@ -32,10 +36,15 @@ export interface TaskServiceOptions {
   readonly dataDirectory: string;
   readonly nodeId: string;
   readonly nodeName: string;
+  /** Of this program; artifacts tell it. */
+  readonly version: string;
   readonly masters: readonly string[];
   readonly credentials: NodeCredentials;
   readonly checkpointDirectory?: string | undefined;
+  /** Files of plugins for training jobs; none where absent. */
+  readonly plugins?: readonly string[] | undefined;
   readonly maxLogBytes?: number | undefined;
+  readonly artifacts: ArtifactStore;
   gpus(): readonly Gpu[];
   readonly log: NodeLog;
 }
@@ -47,6 +56,7 @@ export class TaskService {
   readonly #sessions: TaskSessions;
   readonly #executors: ReadonlyMap<string, Executor>;
   readonly #options: TaskServiceOptions;
+  readonly #pruning: NodeJS.Timeout;
   readonly #shippers: readonly LogShipper[];
   /** Masters that have the whole of a log on disk, by the log. */
   readonly #shipped = new WeakMap<object, Set<string>>();
@@ -59,6 +69,8 @@ export class TaskService {
     executors: ReadonlyMap<string, Executor>,
   ) {
     this.#options = options;
+    this.#pruning = setInterval(() => this.#prune(), pruneEveryMs);
+    this.#pruning.unref();
     this.#table = table;
     this.#lease = lease;
     this.#executors = executors;
@@ -75,7 +87,7 @@ export class TaskService {
   /** `host`: under which the other nodes reach this one. */
   static async open(options: TaskServiceOptions, host: string): Promise<TaskService> {
     const root = join(options.dataDirectory, "jobs");
-    const executors = await findExecutors(options);
+    const executors = await findExecutors(options, host);
     const lease = await LeaseKeeper.open(options.dataDirectory);
     const table = await TaskTable.open({
       root,
@@ -85,6 +97,7 @@ export class TaskService {
       host,
       executors,
       lease,
+      artifacts: options.artifacts,
       maxLogBytes: options.maxLogBytes ?? defaultMaxLogBytes,
       gpus: () =>
         options.gpus().map((gpu) => ({
@@ -109,6 +122,7 @@ export class TaskService {
     server.addService(workerTasksService, {
       session: (stream: TaskSessionStream) => this.#sessions.serve(stream),
     });
+    serveArtifacts(server, this.#options.artifacts);
     server.addService(taskLogsService, {
       ship: (stream: { emit(event: "error", error: unknown): void }) => {
         const message = "a worker takes no logs: ship them to a master";
@@ -120,12 +134,19 @@ export class TaskService {
     });
   }
 
+  #prune(): void {
+    this.#options.artifacts.prune().catch((error: unknown) => {
+      this.#options.log.warn({ error: String(error) }, "old artifacts could not be removed");
+    });
+  }
+
   onGpuFault(gpu: Gpu): void {
     this.#table.onGpuFault(gpu.index ?? -1, gpu.fault ?? "");
   }
 
   /** Ends the tasks, tells the leader so, and ships what is left of their logs. */
   async close(graceMs: number): Promise<void> {
+    clearInterval(this.#pruning);
     await this.#table.close(graceMs);
     await this.#told();
     this.#sessions.close();
@@ -202,12 +223,21 @@ export class TaskService {
   }
 }
 
-async function findExecutors({ nodeId, log }: TaskServiceOptions): Promise<Map<string, Executor>> {
+async function findExecutors(
+  options: TaskServiceOptions,
+  host: string,
+): Promise<Map<string, Executor>> {
+  const { nodeId, log } = options;
   const branch = CgroupBranch.open(nodeId);
   const controllers = branch ? [...branch.controllers] : undefined;
   log.info({ cgroup: controllers ?? "none" }, "how tasks are bounded");
-  const found: Executor[] = [new ProcessExecutor(nodeId, branch)];
-  const container = await ContainerExecutor.find(nodeId);
+  const processes = new ProcessExecutor(nodeId, branch);
+  const found: Executor[] = [processes];
+  const [container, training] = await Promise.all([
+    ContainerExecutor.find(nodeId),
+    TrainingExecutor.find(processes, { ...options, plugins: options.plugins ?? [], host }),
+  ]);
+  if (training) found.push(training);
   if (container) {
     log.info({ cli: container.cli }, "containers can be run");
     found.push(container);

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { TaskStreams } from "../logs/task-streams.ts";
 import type { Executor, GangPlaces } from "./executor.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
@@ -27,6 +28,7 @@ export interface TaskTableOptions {
   /** By the name that a job's spec uses. */
   readonly executors: ReadonlyMap<string, Executor>;
   readonly lease: LeaseKeeper;
+  readonly artifacts: ArtifactStore;
   /** Of each stream of a task. */
   readonly maxLogBytes: number;
   gpus(): readonly {
@@ -236,6 +238,7 @@ export class TaskTable {
       nodeName,
       host,
       checkpointDirectory: join(checkpointRoot, plan.id.jobId),
+      artifacts: this.#options.artifacts,
       gpus: () => this.#options.gpus(),
       isLeaseLive: () => lease.isLive,
       onChange: (what) => {

@@ -1,9 +1,11 @@
 import { mkdir } from "node:fs/promises";
 import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import type { Artifact } from "@heddle/contracts/generated/heddle/v1/Artifact";
 import type { TaskExit } from "@heddle/contracts/generated/heddle/v1/TaskExit";
 import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskProgress";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import type { TaskStreams } from "../logs/task-streams.ts";
 import {
   type Executor,
@@ -39,6 +41,7 @@ export interface TaskSurroundings {
   /** The host under which the other tasks reach this node. */
   readonly host: string;
   readonly checkpointDirectory: string;
+  readonly artifacts: ArtifactStore;
   gpus(): readonly { readonly index: number; readonly simulated: boolean }[];
   /** Whether this worker still holds the lease; where it does not, nothing counts. */
   isLeaseLive(): boolean;
@@ -233,6 +236,7 @@ export class Task {
       peers,
       checkpointDirectory,
       progressFile: directory.progress,
+      artifactDirectory: directory.artifacts,
       gpus: this.#around.gpus(),
       own: process.env,
     });
@@ -343,21 +347,42 @@ export class Task {
 
   async #onEnd(end: TaskEnd): Promise<void> {
     if (this.#exit) return;
-    const verdict = this.#verdict;
+    const asked = this.#stopWhy !== undefined;
     await this.#port?.release();
     await this.streams.seal();
+    const isDone = end.exitCode === 0 && !asked && !this.#verdict;
+    const artifacts = isDone ? await this.#keepArtifacts() : [];
+    const verdict = this.#verdict;
     const lastLines = await this.streams.lastLines(lastLineCount);
-    const asked = this.#stopWhy !== undefined;
     const { reason, message } =
       asked && !verdict
         ? { reason: "", message: `stopped: ${this.#stopWhy}` }
         : judge(end, lastLines, verdict);
     const { exitCode, signal = "" } = end;
     const endedUnixMs = Date.now();
-    this.#exit = { exitCode, signal, reason, message, lastLines, endedUnixMs, asked };
+    const kept = reason === "" ? artifacts : [];
+    this.#exit = {
+      ...{ exitCode, signal, reason, message, lastLines, endedUnixMs, asked },
+      artifacts: kept,
+    };
     this.#phase = "exited";
     await this.#remember();
     this.#around.onChange("phase");
+  }
+
+  /** A task whose artifacts are not on the disk has not done its work. */
+  async #keepArtifacts(): Promise<Artifact[]> {
+    const { artifacts, isLeaseLive } = this.#around;
+    try {
+      const kept = await artifacts.keep(this.plan.id, this.directory.artifacts);
+      // It may have taken long: files of gigabytes are read for their digests.
+      if (!isLeaseLive()) this.#verdict ??= { reason: "NodeLost", message: "its lease is over" };
+      return kept;
+    } catch (error) {
+      const text = error instanceof Error ? error.message : String(error);
+      this.#verdict ??= { reason: "Internal", message: `its artifacts were not kept: ${text}` };
+      return [];
+    }
   }
 
   #setPhase(phase: TaskPhaseName): void {

@@ -36,7 +36,7 @@ export async function chooseBackend(
     throw noGpu();
   }
   try {
-    return await openCuda(threads);
+    return await openDevice("cuda:0", threads);
   } catch (error) {
     if (device === "cuda") throw error;
     say(`computing on the CPU, since the GPU cannot be used: ${toAppError(error).message}`);
@@ -49,13 +49,16 @@ function noGpu(): AppError {
   return new AppError("unavailable", `${message}: ask for one with \`resources.gpu_count\``);
 }
 
-/** CUDA with a first program compiled, which shows that the provider loads. */
-async function openCuda(threads: number): Promise<Backend> {
-  const cuda = onnxBackend({ device: "cuda:0", threads });
+/**
+ * A device with a first program compiled, which shows that its provider loads. Rejects with an
+ * AppError `unavailable`.
+ */
+export async function openDevice(device: "cpu" | "cuda:0", threads: number): Promise<Backend> {
+  const backend = onnxBackend({ device, threads });
   const graph = new Graph();
   const value = graph.add(graph.input("probe", [1]), 1);
   const inputs = [{ name: "probe", shape: [1], type: "f32" }] as const;
-  const compiled = await cuda.compile({ inputs, outputs: [{ name: "result", value }] });
+  const compiled = await backend.compile({ inputs, outputs: [{ name: "result", value }] });
   await compiled.close();
-  return cuda;
+  return backend;
 }

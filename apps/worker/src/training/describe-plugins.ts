@@ -18,12 +18,11 @@ const run = promisify(execFile);
  */
 export async function describePlugins(files: readonly string[]): Promise<PluginNames> {
   if (files.length === 0) return { algorithms: [], environments: [] };
-  const main = fileURLToPath(
-    new URL(`./trainer-main${import.meta.url.slice(-3)}`, import.meta.url),
+  const program = fileURLToPath(
+    new URL(`./plugin-names${import.meta.url.slice(-3)}`, import.meta.url),
   );
   try {
-    const args = [main, "--describe-plugins", ...files];
-    const { stdout } = await run(process.execPath, args, { timeout: DESCRIBE_MS });
+    const { stdout } = await run(process.execPath, [program, ...files], { timeout: DESCRIBE_MS });
     // A plugin may print lines of its own before.
     return JSON.parse(stdout.trimEnd().split("\n").at(-1) ?? "") as PluginNames;
   } catch (cause) {
@@ -32,7 +31,7 @@ export async function describePlugins(files: readonly string[]): Promise<PluginN
       readonly killed?: boolean;
     };
     const late = `describing the plugins ${files.join(", ")} took longer than ${DESCRIBE_MS} ms`;
-    const why = killed ? late : stderr.replace(/^the trainer failed \(\w+\): /, "").trim();
+    const why = killed ? late : stderr.trim().split("\n").at(-1);
     throw new AppError("invalid_value", why || `plugins cannot be read: ${String(cause)}`, {
       cause,
     });

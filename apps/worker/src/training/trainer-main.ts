@@ -1,9 +1,5 @@
 import { text } from "node:stream/consumers";
 import { AppError, toAppError } from "@heddle/base/errors";
-import { ENVIRONMENTS } from "@heddle/training/environments/environments";
-import { chooseBackend } from "./choose-backend.ts";
-import { loadPlugins } from "./load-plugins.ts";
-import { runTrainer } from "./trainer.ts";
 import type { TrainerOrders } from "./trainer-orders.ts";
 
 // The process of one task of a training job. It blocks while it computes, and nothing else lives in
@@ -28,22 +24,10 @@ process.once("SIGTERM", () => leaving.abort(new AppError("cancelled", "asked to 
 
 const say = (line: string) => process.stdout.write(`${line}\n`);
 
-async function main(): Promise<void> {
-  // A look at the device, for a worker that wants to know before it starts a task.
-  if (process.argv[2] === "--check-device") {
-    const device = process.argv[3] === "cuda" ? "cuda" : "cpu";
-    await chooseBackend({ backend: "onnx", device }, { hasGpu: true, threads: 1 }, say);
-    return;
-  }
-  // What plugins have, for the worker's offer.
-  if (process.argv[2] === "--describe-plugins") {
-    const { algorithms, environments } = await loadPlugins(process.argv.slice(3));
-    const added = [...environments.keys()].filter((name) => !ENVIRONMENTS.has(name));
-    say(JSON.stringify({ algorithms: [...algorithms.keys()], environments: added }));
-    return;
-  }
-  const orders = JSON.parse(await text(process.stdin)) as TrainerOrders;
-  await runTrainer(orders, {
+try {
+  // Loaded only now, since signals that come meanwhile are to be heard.
+  const { runTrainer } = await import("./trainer.ts");
+  await runTrainer(JSON.parse(await text(process.stdin)) as TrainerOrders, {
     signal: leaving.signal,
     say,
     onCheckpointRequest: (take) => {
@@ -51,10 +35,6 @@ async function main(): Promise<void> {
       if (isCheckpointAsked) take();
     },
   });
-}
-
-try {
-  await main();
 } catch (error) {
   if (leaving.signal.aborted) {
     say("left, as it was asked to");

@@ -8,6 +8,7 @@ import {
   type JobRecord,
   type JobsState,
   type NodeRecord,
+  type ServerRecord,
   type TaskRecord,
   taskKey,
 } from "./records.ts";
@@ -122,6 +123,16 @@ export class Change {
     this.index.onNode(before, node);
     if (before?.state === node.state && why === undefined) return;
     this.#emit({ type: "node", nodeId: id, state: node.state, why });
+  }
+
+  /** `why`: what has become of its shards, where that is worth an event. */
+  putServer(written: ServerRecord, why?: string): void {
+    const server = withoutAbsent(written);
+    const { id, state } = server;
+    const before = this.state.servers.get(id);
+    this.state.servers.set(id, server);
+    if (before?.state === state && why === undefined) return;
+    this.#emit({ type: "node", nodeId: id, state, why });
   }
 
   /** Ends the command: dependents of what has ended, then the accounts. */

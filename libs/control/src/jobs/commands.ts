@@ -5,6 +5,7 @@ import type {
   ProgressRecord,
   QueueRecord,
   QuotaRecord,
+  ServerRecord,
   ServingHold,
   TaskExitRecord,
 } from "./records.ts";
@@ -25,6 +26,8 @@ export type JobsCommand =
   | DrainNodeCommand
   | ResumeNodeCommand
   | QuarantineDeviceCommand
+  | JoinServerCommand
+  | LoseServersCommand
   | SetProjectCommand
   | SetQueueCommand
   | TickCommand;
@@ -150,6 +153,19 @@ export interface QuarantineDeviceCommand {
   readonly device: number;
   /** Absent: the device is well again. */
   readonly why?: string | undefined;
+}
+
+/** A parameter server has attached; as another process than before, it has lost its shards. */
+export interface JoinServerCommand {
+  readonly type: "server.join";
+  readonly atMs: number;
+  readonly server: Pick<ServerRecord, "id" | "name" | "address" | "incarnation">;
+}
+
+export interface LoseServersCommand {
+  readonly type: "server.lost";
+  readonly atMs: number;
+  readonly serverIds: readonly string[];
 }
 
 export interface SetProjectCommand {

@@ -16,6 +16,7 @@ import { commitPlan } from "./plan-commit.ts";
 import { setProject, setQueue } from "./quotas.ts";
 import type { JobsState } from "./records.ts";
 import { requestJob } from "./requests.ts";
+import { joinServer, loseServers } from "./server-changes.ts";
 import { submitJob } from "./submission.ts";
 import { reportProgress, reportTasks } from "./task-reports.ts";
 
@@ -65,6 +66,8 @@ const COMMANDS: {
   "node.drain": drainNode,
   "node.resume": resumeNode,
   "node.quarantine": quarantineDevice,
+  "server.join": joinServer,
+  "server.lost": loseServers,
   "project.set": setProject,
   "queue.set": setQueue,
   "clock.tick": tick,

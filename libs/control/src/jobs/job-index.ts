@@ -1,7 +1,7 @@
 import { CapacityBook } from "@heddle/scheduler/capacity-book";
 import type { NodeSnapshot, TaskRequest } from "@heddle/scheduler/model";
 import { EventLog } from "./event-log.ts";
-import { isTerminal } from "./lifecycle.ts";
+import { isTerminal, isUnderWay } from "./lifecycle.ts";
 import type { JobRecord, JobsState, NodeRecord, TaskRecord } from "./records.ts";
 import { nodeLabels, servingRequest, taskRequest } from "./task-request.ts";
 
@@ -23,6 +23,8 @@ export class JobIndex {
   readonly tasksByNode = new Map<string, Set<string>>();
   /** By job id: when its state ends by itself. */
   readonly dues = new Map<string, number>();
+  /** By parameter server: how many shards each job holds there. */
+  readonly shardsByServer = new Map<string, Map<string, number>>();
   /** By queue: its live jobs. */
   readonly queueLengths = new Map<string, number>();
   /** Ended jobs of which no task is left, the longest ended first. */
@@ -71,6 +73,7 @@ export class JobIndex {
     const waitedFor = wasLive ? before.waitingFor : [];
     const waitsFor = isLive ? after.waitingFor : [];
     if (waitedFor !== waitsFor) this.#setWaiting(job.id, waitedFor, waitsFor);
+    this.#setShards(job.id, shardsHeld(before), shardsHeld(after));
     if (isLive && job.promisedStartMs !== undefined) this.promised = job.id;
     else if (this.promised === job.id) this.promised = undefined;
     if (!before) this.byName.set(nameKey(job), job.id);
@@ -158,6 +161,18 @@ export class JobIndex {
     }
   }
 
+  #setShards(id: string, before: readonly string[], after: readonly string[]): void {
+    if (before === after) return;
+    for (const server of before) {
+      this.shardsByServer.get(server)?.delete(id);
+      if (this.shardsByServer.get(server)?.size === 0) this.shardsByServer.delete(server);
+    }
+    for (const server of after) {
+      const jobs = this.shardsByServer.get(server) ?? new Map<string, number>();
+      this.shardsByServer.set(server, jobs.set(id, (jobs.get(id) ?? 0) + 1));
+    }
+  }
+
   #forget(job: JobRecord): void {
     this.#requests.delete(job.id);
     const name = nameKey(job);
@@ -183,6 +198,14 @@ const MAX_INTERNED = 10_000;
 /** The key of a job's name among those of its project. */
 export function nameKey({ project, name }: Pick<JobRecord, "project" | "name">): string {
   return `${project}/${name}`;
+}
+
+const NO_SHARDS: readonly string[] = [];
+
+/** Where a job holds shards: as long as its attempt goes on, or a task of it may live. */
+function shardsHeld(job: JobRecord | undefined): readonly string[] {
+  if (!job?.shards) return NO_SHARDS;
+  return isUnderWay(job.state) || job.liveTasks > 0 ? job.shards : NO_SHARDS;
 }
 
 function isForgettable(job: JobRecord): boolean {

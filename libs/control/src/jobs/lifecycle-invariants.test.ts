@@ -40,7 +40,9 @@ function check(state: JobsState, seen: Map<string, Seen>, index: number): void {
     const own = live.get(job.id) ?? { count: 0, attempts: new Set<number>() };
     if (own.attempts.size > 1) throw new Error("two attempts with live fencing tokens");
     if (own.count !== job.liveTasks) throw new Error(`${own.count} live, not ${job.liveTasks}`);
-    if (WITH_PLACES.has(job.state)) checkGang(state, job);
+    if (!WITH_PLACES.has(job.state)) continue;
+    checkGang(state, job);
+    checkShards(state, job);
   }
   checkCapacity(state);
 }
@@ -55,6 +57,15 @@ function liveTasks(state: JobsState) {
     live.set(task.jobId, own);
   }
   return live;
+}
+
+/** A job that trains has its shards on servers that hold them. */
+function checkShards(state: JobsState, job: JobRecord): void {
+  const trains = state.specs.get(job.id)?.command === undefined;
+  if ((job.shards?.length ?? 0) !== (trains ? 3 : 0)) throw new Error("shards are missing");
+  for (const id of job.shards ?? []) {
+    if (state.servers.get(id)?.state !== "ready") throw new Error(`a shard is on ${id}, lost`);
+  }
 }
 
 /** Every rank of a job that has its places is there: held, or ended well. */

@@ -6,7 +6,13 @@ export type JobEvent =
   /** Its quota and dependencies were looked at. */
   | { readonly type: "admitted" }
   /** A plan has reserved places: for the whole gang, or in place of the lost tasks. */
-  | { readonly type: "reserved"; readonly tasks: number; readonly byMs: number }
+  | {
+      readonly type: "reserved";
+      readonly tasks: number;
+      readonly byMs: number;
+      /** Parameter servers by shard; those of a gang that is made whole again stay. */
+      readonly shards?: readonly string[] | undefined;
+    }
   /** Every worker has acknowledged its lease. */
   | { readonly type: "leased" }
   /** Every task runs, or has ended well already. */
@@ -77,7 +83,7 @@ export function advance(job: JobRecord, event: JobEvent, now: Moment): readonly 
     case "admitted":
       return job.state === "accepted" ? [enter(job, "pending", now)] : [];
     case "reserved":
-      return reserve(job, event.tasks, event.byMs, now);
+      return reserve(job, event, now);
     case "leased":
       return job.state === "scheduled" ? [enter(job, "starting", now)] : [];
     case "rendezvous":
@@ -132,7 +138,11 @@ function taskOver(job: JobRecord, now: Moment): JobRecord {
   return { ...job, liveTasks: job.liveTasks - 1, changedIndex: now.index };
 }
 
-function reserve(job: JobRecord, tasks: number, byMs: number, now: Moment): readonly JobRecord[] {
+function reserve(
+  job: JobRecord,
+  { tasks, byMs, shards }: Extract<JobEvent, { type: "reserved" }>,
+  now: Moment,
+): readonly JobRecord[] {
   if (job.state === "recovering") {
     return [{ ...job, liveTasks: job.liveTasks + tasks, changedIndex: now.index }];
   }
@@ -141,6 +151,7 @@ function reserve(job: JobRecord, tasks: number, byMs: number, now: Moment): read
     attempt: job.attempt + 1,
     tasks,
     liveTasks: tasks,
+    shards,
     dueMs: byMs,
     notBeforeMs: undefined,
     promisedStartMs: undefined,

@@ -4,6 +4,7 @@ import type { CommitPlanCommand, PlannedStart } from "./commands.ts";
 import { isUnderWay } from "./lifecycle.ts";
 import type { JobRecord, TaskRecord } from "./records.ts";
 import { leaveWithGrace } from "./requests.ts";
+import { placeShards } from "./shard-places.ts";
 
 /** Ends the id under which the scheduler places a recovering job's lost tasks. */
 export const RECOVERY_SUFFIX = "+recovery";
@@ -52,10 +53,12 @@ function startJob(change: Change, plan: CommitPlanCommand, start: PlannedStart):
   const request = change.index.requestOf(job);
   const taken = change.index.capacity;
   if (ranks.length === 0) return;
+  const shards = isRecovery ? job.shards : placeShards(change, job);
+  if (shards === "none") return;
   if (taken.take(request, ranks.length, placements, plan.overcommitRatio)) return;
   if (!isRecovery) change.dropTasks(job);
   const byMs = change.now.atMs + plan.acknowledgeMs;
-  const started = change.move(job, { type: "reserved", tasks: ranks.length, byMs });
+  const started = change.move(job, { type: "reserved", tasks: ranks.length, byMs, shards });
   for (const [at, { nodeId, devices }] of placements.entries()) {
     const task: TaskRecord = {
       jobId: id,

@@ -46,6 +46,8 @@ export interface JobRecord {
   readonly failure?: JobFailure | undefined;
   readonly checkpoint?: CheckpointRecord | undefined;
   readonly progress?: ProgressRecord | undefined;
+  /** Of a training job: ids of the parameter servers that hold its latest attempt's shards, by shard. */
+  readonly shards?: readonly string[] | undefined;
   /** The start that a plan promised to it. */
   readonly promisedStartMs?: number | undefined;
   /** Ids of dependencies that have not succeeded yet. */
@@ -132,6 +134,17 @@ export interface TaskExitRecord {
   readonly message?: string | undefined;
   readonly lastLines?: readonly string[] | undefined;
   readonly endedAtMs: number;
+  /** What a task that ended well has left, durable on its node; absent where that is nothing. */
+  readonly artifacts?: readonly ArtifactRecord[] | undefined;
+}
+
+/** A file that a task has left; it is known by its job, attempt, rank and name. */
+export interface ArtifactRecord {
+  /** Relative, with `/` between folders. */
+  readonly name: string;
+  readonly bytes: number;
+  /** Lower-case hexadecimal. */
+  readonly sha256: string;
 }
 
 /** What a node offers to jobs; it says so itself when it attaches. */
@@ -179,6 +192,20 @@ export interface NodeRecord {
   readonly quarantined: readonly QuarantinedDevice[];
   /** Replicas of deployed models that hold devices here. */
   readonly serving: readonly ServingHold[];
+}
+
+/** A parameter server: it holds shards of training jobs and runs no tasks. */
+export interface ServerRecord {
+  readonly id: string;
+  readonly name: string;
+  /** `host:port` of its gRPC server. */
+  readonly address: string;
+  /** Changes with each start of its process, which has none of the shards of the one before. */
+  readonly incarnation: string;
+  readonly state: "ready" | "lost";
+  readonly joinedAtMs: number;
+  readonly changedIndex: number;
+  readonly lostAtMs?: number | undefined;
 }
 
 export interface QuarantinedDevice {
@@ -268,6 +295,8 @@ export interface JobsState {
   readonly queues: Map<string, QueueRecord>;
   /** By position, oldest first. */
   readonly events: Map<string, EventRecord>;
+  /** Parameter servers by node id. */
+  readonly servers: Map<string, ServerRecord>;
 }
 
 /** The key of a task in `tasks`. */

@@ -19,6 +19,7 @@ import type { JobIndex } from "./job-index.ts";
 import { isUnderWay } from "./lifecycle.ts";
 import { missingRanks, RECOVERY_SUFFIX } from "./plan-commit.ts";
 import { type JobRecord, type ProjectRecord, type TaskRecord, taskKey } from "./records.ts";
+import { ShardRoom } from "./shard-places.ts";
 import { servingRequest } from "./task-request.ts";
 
 /** Whose quota the replicas of deployed models count against. */
@@ -197,6 +198,7 @@ function queuedJobs(
   const queue: QueuedJob[] = [];
   const withheld: PendingJob[] = [];
   const storage = new SharedStorage(state, index);
+  const shards = new ShardRoom(state, index);
   for (const id of index.live) {
     const job = state.jobs.get(id)!;
     if (job.state === "recovering") {
@@ -205,7 +207,7 @@ function queuedJobs(
       const queued = queuedJob(state, index, job);
       queue.push({ ...queued, id: `${id}${RECOVERY_SUFFIX}`, tasks: lost });
     } else if ((job.state === "pending" || job.state === "accepted") && job.liveTasks === 0) {
-      const blocker = storage.take(job);
+      const blocker = shards.take(state.specs.get(id)!) ?? storage.take(job);
       if (blocker) withheld.push({ jobId: id, blockers: [blocker] });
       else queue.push(queuedJob(state, index, job));
     }

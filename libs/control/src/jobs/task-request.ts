@@ -1,6 +1,6 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import type { LabelSelector, TaskRequest } from "@heddle/scheduler/model";
-import type { NodeOffer } from "./records.ts";
+import type { JobsState, NodeOffer } from "./records.ts";
 
 const BYTES_PER_GB = 1e9;
 const BYTES_PER_MIB = 2 ** 20;
@@ -88,6 +88,19 @@ export function servingRequest(gpus: number): TaskRequest {
     infiniband: false,
     tolerations: [],
   };
+}
+
+/** Where no node offers the algorithm that the job trains with: that, and what they do offer. */
+export function algorithmFault(
+  { specs, nodes }: Pick<JobsState, "specs" | "nodes">,
+  jobId: string,
+): string | undefined {
+  const spec = specs.get(jobId);
+  if (!spec?.algorithm || executorOf(spec) !== "training") return undefined;
+  const offered = new Set([...nodes.values()].flatMap(({ offer }) => offer.algorithms ?? []));
+  if (offered.has(spec.algorithm)) return undefined;
+  const list = offered.size > 0 ? [...offered].sort().join(", ") : "none";
+  return `AffinityNoMatch: no worker offers the algorithm ${spec.algorithm}; the workers offer: ${list}`;
 }
 
 /** Why the GPUs cannot be split over so many tasks, if they cannot. */

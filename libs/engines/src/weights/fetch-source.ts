@@ -1,3 +1,5 @@
+import { open } from "node:fs/promises";
+import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
 import { writeTinyModel } from "../gguf/tiny-model.ts";
 import type { PullLimits } from "./guarded-request.ts";
@@ -6,9 +8,9 @@ import { downloadFile } from "./http-download.ts";
 import { locateOciBlob } from "./oci-download.ts";
 import { downloadPackage } from "./package-download.ts";
 import type { ToolRunner } from "./run-tool.ts";
-import { PermanentFault } from "./source-fault.ts";
+import { PermanentFault, reasonOf } from "./source-fault.ts";
 import { sha256Of } from "./verified-file.ts";
-import type { WeightsSource } from "./weights-source.ts";
+import type { ArtifactName, WeightsSource } from "./weights-source.ts";
 
 /** What one pull gives to the fetcher of each source. */
 export interface PullContext {
@@ -20,9 +22,17 @@ export interface PullContext {
   readonly limits: PullLimits;
   readonly env: NodeJS.ProcessEnv;
   readonly runTool: ToolRunner;
+  readonly readArtifact?: ArtifactBytes | undefined;
   onProgress(pulledBytes: number, totalBytes: number): void;
   ensureSpace(neededBytes: number): Promise<void>;
 }
+
+/** The bytes of an artifact from an offset on. Throws an AppError. */
+export type ArtifactBytes = (
+  artifact: ArtifactName,
+  offset: number,
+  signal: AbortSignal,
+) => AsyncIterable<Uint8Array>;
 
 /** A source whose file has to be brought into the cache. */
 type RemoteSource = Exclude<WeightsSource, { kind: "file" }>;
@@ -45,6 +55,8 @@ export async function fetchSource(source: RemoteSource, context: PullContext): P
         sizeBytes: context.spec.sizeBytes,
         maxBytes: context.limits.maxBytes,
       });
+    case "artifact":
+      return fetchArtifact(source, context);
     case "builtin":
       return writeTinyModel(context.partPath, {
         ...(source.seed === undefined ? {} : { seed: source.seed }),
@@ -84,6 +96,35 @@ async function fetchOci(
   if (spec.sha256 !== undefined) return;
   const sha256 = await sha256Of(context.partPath, context.signal);
   if (sha256 !== blob.sha256) throw new PermanentFault("the layer does not have its digest");
+}
+
+async function fetchArtifact(
+  source: Extract<WeightsSource, { kind: "artifact" }>,
+  context: PullContext,
+): Promise<void> {
+  const { readArtifact, spec, signal } = context;
+  if (!readArtifact) throw new PermanentFault("only a worker of a cluster can have artifacts");
+  const total = spec.sizeBytes ?? 0;
+  await context.ensureSpace(total);
+  // What is there goes on where it broke off; the digest tells whether it was the same.
+  const file = await open(context.partPath, "a");
+  try {
+    let { size: at } = await file.stat();
+    for await (const chunk of readArtifact(source, at, signal)) {
+      await file.write(chunk);
+      at += chunk.byteLength;
+      if (at > context.limits.maxBytes || (total > 0 && at > total)) {
+        throw new PermanentFault(`it is larger than the ${total} bytes that were told`);
+      }
+      context.onProgress(at, total);
+    }
+  } catch (error) {
+    const code = error instanceof AppError ? error.code : undefined;
+    if (code !== "not_found") throw error;
+    throw new PermanentFault(reasonOf(error), { cause: error });
+  } finally {
+    await file.close();
+  }
 }
 
 /** The hub's address of a file, at HF_ENDPOINT where a mirror is set. */

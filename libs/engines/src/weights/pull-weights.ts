@@ -3,7 +3,7 @@ import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
-import { fetchSource, type PullContext } from "./fetch-source.ts";
+import { type ArtifactBytes, fetchSource, type PullContext } from "./fetch-source.ts";
 import { withFileLock } from "./file-lock.ts";
 import { DEFAULT_PULL_LIMITS, type PullLimits } from "./guarded-request.ts";
 import { HostPolicy } from "./host-policy.ts";
@@ -26,6 +26,8 @@ export interface PullOptions {
   /** HF_ENDPOINT and HF_TOKEN are read from it, and npm and pip run in it. */
   readonly env?: NodeJS.ProcessEnv;
   readonly runTool?: ToolRunner;
+  /** How a worker has the artifacts of jobs; without it those sources fail. */
+  readonly readArtifact?: ArtifactBytes | undefined;
   readonly limits?: Partial<PullLimits>;
 }
 
@@ -179,6 +181,7 @@ function contextOf(
     limits: { ...DEFAULT_PULL_LIMITS, ...options.limits },
     env,
     runTool: options.runTool ?? runRealTool,
+    readArtifact: options.readArtifact,
     onProgress: (pulled, total) => options.onProgress?.(pulled, total, source.text),
     ensureSpace: (needed) => ensureSpace(directory, needed),
   };

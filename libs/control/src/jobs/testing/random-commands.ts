@@ -5,6 +5,7 @@ import { type JobRecord, type JobsState, type TaskRecord, taskKey } from "../rec
 import { jobId, jobSpec, nodeOffer } from "./specs.ts";
 
 const NODES = ["a", "b"];
+const SERVERS = ["p", "q"];
 const PHASES = [
   "leased",
   "starting",
@@ -15,6 +16,8 @@ const PHASES = [
   "exited",
 ] as const;
 const REASONS = ["ExitCode", "Hang", "GpuFault", "NodeLost", "CheckpointCorrupt"] as const;
+
+const TRAINING = { command: undefined, algorithm: "ppo", config: { parameter_servers: 3 } };
 
 /**
  * Draws commands that are apt to do something in the state they meet, and some that are wrong:
@@ -40,12 +43,25 @@ export class RandomCommands {
     if (draw < 76) return this.#report();
     if (draw < 85) return this.#request();
     if (draw < 92) return this.#nodeCommand();
+    if (draw < 97) return this.#serverCommand();
     return { type: "clock.tick", atMs: this.#atMs };
   }
 
   #join(): JobsCommand {
-    const offer = nodeOffer(this.#pick(NODES), { gpuCount: this.#below(2) === 0 ? 3 : 4 });
+    const offer = nodeOffer(this.#pick(NODES), {
+      gpuCount: this.#below(2) === 0 ? 3 : 4,
+      executors: ["process", "training"],
+      algorithms: ["ppo"],
+    });
     return { type: "node.join", atMs: this.#atMs, offer };
+  }
+
+  #serverCommand(): JobsCommand {
+    const id = this.#pick(SERVERS);
+    if (this.#below(3) === 0) return { type: "server.lost", atMs: this.#atMs, serverIds: [id] };
+    const incarnation = String(this.#below(3));
+    const server = { id, name: id, address: `${id}:1`, incarnation };
+    return { type: "server.join", atMs: this.#atMs, server };
   }
 
   #submit(): JobsCommand {
@@ -61,6 +77,7 @@ export class RandomCommands {
       failure_tolerance: 0,
       ...(tasks > 1 && this.#below(2) === 0 ? { tasks, failure_tolerance: 1 } : {}),
       checkpoint_config: { grace_seconds: this.#below(30) },
+      ...(this.#below(5) === 0 ? TRAINING : {}),
     });
     return { type: "job.submit", atMs: this.#atMs, jobId: jobId(n), spec };
   }

@@ -1,0 +1,107 @@
+import { AppError } from "@heddle/base/errors";
+import { type ArtifactRecord, type TaskRecord, taskKey } from "@heddle/control/jobs/records";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { Peer } from "@heddle/rpc/peer";
+import { readArtifactMethod } from "@heddle/rpc/proto";
+import type { ControlPlane, NodeDirectory } from "../ports.ts";
+
+/** A stream over which nothing came for so long is given up. */
+const silenceMs = 30_000;
+
+export interface ArtifactReaderOptions {
+  readonly control: Pick<ControlPlane, "state">;
+  readonly directory: Pick<NodeDirectory, "nodes">;
+  readonly credentials: NodeCredentials;
+}
+
+/** An artifact and the task that left it. */
+export interface KnownArtifact {
+  readonly task: TaskRecord;
+  readonly artifact: ArtifactRecord;
+}
+
+/** Which bytes of an artifact; `maxBytes` 0 is to its end. */
+export interface ByteRange {
+  readonly offset: number;
+  readonly maxBytes: number;
+}
+
+/** What tasks have left: the state knows what there is, their workers have it. */
+export class ArtifactReader {
+  readonly #options: ArtifactReaderOptions;
+
+  constructor(options: ArtifactReaderOptions) {
+    this.#options = options;
+  }
+
+  /** Those of the job's latest attempt, by rank and name. Throws `not_found` for no such job. */
+  list(jobId: string): KnownArtifact[] {
+    const { state } = this.#options.control;
+    const job = state.jobs.get(jobId);
+    if (!job) throw new AppError("not_found", `No job has the id ${jobId}.`);
+    const known: KnownArtifact[] = [];
+    for (let rank = 0; rank < job.tasks; rank++) {
+      const task = state.tasks.get(taskKey(jobId, job.attempt, rank));
+      for (const artifact of task?.exit?.artifacts ?? []) known.push({ task: task!, artifact });
+    }
+    return known;
+  }
+
+  /** The one of that name, of the lowest rank that left one unless a rank is given. */
+  find(jobId: string, name: string, rank?: number): KnownArtifact {
+    const known = this.list(jobId);
+    const found = known.find(
+      ({ task, artifact }) => artifact.name === name && (rank === undefined || task.rank === rank),
+    );
+    if (found) return found;
+    const state = this.#options.control.state.jobs.get(jobId)?.state;
+    const of = rank === undefined ? "" : ` of rank ${rank}`;
+    const names = [...new Set(known.map(({ artifact }) => artifact.name))].slice(0, 16);
+    const there =
+      names.length > 0
+        ? `There are ${names.join(", ")}.`
+        : `It has none: it is ${state}, and a task's artifacts are there once it has ended well.`;
+    throw new AppError("not_found", `The job ${jobId} has no artifact ${name}${of}. ${there}`);
+  }
+
+  /**
+   * The bytes, as fast as they are taken. Throws `unavailable` that names the worker where it is not
+   * attached, and `not_found` where it keeps the file no more.
+   */
+  async *read(
+    { task, artifact }: KnownArtifact,
+    range: ByteRange,
+    signal: AbortSignal,
+  ): AsyncGenerator<Buffer, void> {
+    const peer = new Peer(this.#addressOf(task, artifact), this.#options.credentials, "worker");
+    const silence = new AbortController();
+    const listen = () => setTimeout(() => silence.abort(), silenceMs);
+    let timer = listen();
+    const request = {
+      task: { jobId: task.jobId, attempt: task.attempt, rank: task.rank },
+      ...{ name: artifact.name, offset: range.offset, maxBytes: range.maxBytes },
+    };
+    try {
+      const any = AbortSignal.any([signal, silence.signal]);
+      for await (const { data } of peer.serverStream(readArtifactMethod, request, any)) {
+        // Only the worker's silence counts, not that of whoever reads here.
+        clearTimeout(timer);
+        yield data;
+        timer = listen();
+      }
+    } finally {
+      clearTimeout(timer);
+      peer.close();
+    }
+  }
+
+  #addressOf({ nodeId }: TaskRecord, { name }: ArtifactRecord): string {
+    const { control, directory } = this.#options;
+    const node = directory.nodes().find(({ id }) => id === nodeId);
+    if (node) return node.address;
+    const record = control.state.nodes.get(nodeId);
+    const who = record ? `${record.offer.name} (${nodeId})` : nodeId;
+    const message = `The artifact ${name} lies on the worker ${who}, which is not attached (${record?.state ?? "forgotten"}). Start that worker again on its data directory.`;
+    throw new AppError("unavailable", message);
+  }
+}

@@ -1,0 +1,143 @@
+import { createHash } from "node:crypto";
+import { readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { JobCluster } from "../../test/job-cluster.ts";
+import { eventually } from "../../test/master-group.ts";
+
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
+
+let cluster: JobCluster;
+let id: string;
+/** A body that is larger than the windows of the streams between. */
+const LARGE_BYTES = 20 * 2 ** 20;
+const resources = { cpu_cores: 0.2, memory_gb: 0.2 };
+
+beforeAll(async () => {
+  cluster = new JobCluster(3, { leaseMs: 30_000, nodeLostMs: 4_000 });
+  await cluster.masters.startAll();
+  await cluster.startWorker("worker-1");
+  id = await cluster.submit({
+    ...{ name: "leaves", resources, tasks: 2 },
+    command: [
+      "set -e; cd $HEDDLE_ARTIFACT_DIR; printf hello > greeting.txt; : > empty; mkdir sub",
+      "echo of $RANK > sub/rank.txt; ln -s /etc/passwd link",
+      `if [ $RANK = 0 ]; then head -c ${LARGE_BYTES} /dev/urandom > large.bin; fi`,
+    ].join("\n"),
+  });
+  await cluster.reaches(id, "succeeded");
+});
+afterAll(() => cluster.close());
+
+async function get(path: string, headers: Record<string, string> = {}, master = "master-1") {
+  return fetch(`${cluster.masters.url(master)}/api/v1/jobs/${id}/artifacts${path}`, {
+    headers: { authorization: `Bearer ${cluster.masters.adminKey}`, ...headers },
+  });
+}
+
+const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
+
+test("are listed with size, digest and where they are once the job has succeeded", async () => {
+  await eventually("every master knows them", async () => {
+    const answers = await Promise.all(
+      cluster.masters.names.map(async (name) => (await get("", {}, name)).text()),
+    );
+    return answers.every((answer) => answer === answers[0] && answer.includes("large.bin"));
+  });
+  const { data } = (await (await get("")).json()) as { data: Record<string, unknown>[] };
+  expect(data.map(({ name, rank }) => `${rank} ${name}`)).toEqual([
+    ...["0 empty", "0 greeting.txt", "0 large.bin", "0 sub/rank.txt"],
+    ...["1 empty", "1 greeting.txt", "1 sub/rank.txt"],
+  ]);
+  expect(data[1]).toMatchObject({ object: "artifact", bytes: 5, attempt: 1 });
+  expect(data[1]?.["sha256"]).toBe(sha256(Buffer.from("hello")));
+});
+
+test("are the same bytes from whatever master, with the digest as ETag", async () => {
+  const texts = await Promise.all(
+    cluster.masters.names.map(async (name) => {
+      const reply = await get("/large.bin", {}, name);
+      const bytes = Buffer.from(await reply.arrayBuffer());
+      expect(bytes.byteLength).toBe(LARGE_BYTES);
+      expect(reply.headers.get("etag")).toBe(`"${sha256(bytes)}"`);
+      return sha256(bytes);
+    }),
+  );
+  expect(new Set(texts).size).toBe(1);
+});
+
+test("are had by name and rank, below folders too, and empty ones", async () => {
+  expect(await (await get("/sub%2Frank.txt")).text()).toBe("of 0\n");
+  expect(await (await get("/sub%2Frank.txt?rank=1")).text()).toBe("of 1\n");
+  const empty = await get("/empty");
+  expect([empty.status, await empty.text()]).toEqual([200, ""]);
+});
+
+test("are resumed by Range and not sent again to who has them", async () => {
+  const part = await get("/greeting.txt", { range: "bytes=1-2" });
+  expect([part.status, part.headers.get("content-range"), await part.text()]).toEqual([
+    ...[206, "bytes 1-2/5", "el"],
+  ]);
+  const etag = part.headers.get("etag") ?? "";
+  expect((await get("/greeting.txt", { "if-none-match": etag })).status).toBe(304);
+  expect((await get("/greeting.txt", { range: "bytes=9-" })).status).toBe(416);
+  const other = await get("/greeting.txt", { range: "bytes=1-", "if-range": '"another"' });
+  expect([other.status, await other.text()]).toEqual([200, "hello"]);
+});
+
+test("that are not there are 404 with those that are", async () => {
+  const reply = await get("/none");
+  expect(reply.status).toBe(404);
+  expect(await reply.json()).toMatchObject({
+    detail: `The job ${id} has no artifact none. There are empty, greeting.txt, large.bin, sub/rank.txt.`,
+  });
+  expect((await get("/link")).status).toBe(404);
+  expect((await get("/large.bin?rank=1")).status).toBe(404);
+  expect((await get("/greeting.txt?rank=x")).status).toBe(400);
+  expect((await get("/..%2F..%2Ftask.json")).status).toBe(404);
+});
+
+test("that were changed on the disk are refused and not passed on as what they were", async () => {
+  const kept = join(cluster.masters.folder, "worker-1", "artifacts", id, "1.0");
+  expect(readdirSync(kept)).toContain("greeting.txt");
+  writeFileSync(join(kept, "greeting.txt"), "jello");
+  const reply = await get("/greeting.txt");
+  expect(reply.status).toBe(500);
+  expect(await reply.text()).toContain("it was changed");
+  writeFileSync(join(kept, "greeting.txt"), "hello");
+  expect(await (await get("/greeting.txt")).text()).toBe("hello");
+});
+
+test("of a task that failed are not kept, and names that could not be had end their task", async () => {
+  const failed = await cluster.submit({
+    ...{ name: "fails", resources },
+    command: "echo x > $HEDDLE_ARTIFACT_DIR/x; exit 3",
+  });
+  await cluster.reaches(failed, "failed");
+  const list = await cluster.masters.request("master-1", "GET", `/api/v1/jobs/${failed}/artifacts`);
+  expect(await list.json()).toEqual({ object: "list", data: [] });
+  const wrong = await cluster.submit({
+    ...{ name: "wrong", resources },
+    command: 'echo x > "$HEDDLE_ARTIFACT_DIR/a:b"',
+  });
+  const { failure } = await cluster.reaches(wrong, "failed");
+  expect(failure?.reason).toBe("Internal");
+  expect(failure?.message).toMatch(/"a:b" is no name for one/);
+});
+
+test("outlive their worker's process, and while it is away the error names it", async () => {
+  await cluster.end("worker-1", "SIGKILL");
+  let text = "";
+  await eventually("the worker is gone", async () => {
+    const reply = await get("/greeting.txt");
+    text = await reply.text();
+    return reply.status === 503;
+  });
+  await eventually("it is known as not attached", async () => {
+    text = await (await get("/greeting.txt")).text();
+    return text.includes("not attached");
+  });
+  expect(text).toMatch(/The artifact greeting.txt lies on the worker worker-1 \(/);
+  await cluster.startWorker("worker-1");
+  await eventually("it is back", async () => (await get("/greeting.txt")).status === 200);
+});

@@ -1,0 +1,16 @@
+import type { ServerResponse } from "node:http";
+import { AppError } from "@heddle/base/errors";
+
+/** Resolves when the response takes more; rejects with `cancelled` where its reader has left. */
+export function drained(raw: ServerResponse): Promise<void> {
+  if (raw.destroyed) return Promise.reject(new AppError("cancelled", "the reader left"));
+  return new Promise((resolve) => {
+    const done = () => {
+      raw.off("drain", done);
+      raw.off("close", done);
+      resolve();
+    };
+    raw.on("drain", done);
+    raw.on("close", done);
+  });
+}

@@ -1,0 +1,84 @@
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { beforeEach, expect, test } from "vitest";
+import { replicaOn } from "../../test/fixtures.ts";
+import { VolatileControl } from "../../test/test-master.ts";
+import type { NodeView } from "../ports.ts";
+import { ServerWatch } from "./server-watch.ts";
+
+const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
+
+let control: VolatileControl;
+let nodes: Map<string, NodeView>;
+let nowMs: number;
+let watch: ServerWatch;
+beforeEach(() => {
+  control = new VolatileControl();
+  nodes = new Map();
+  nowMs = 1_000_000;
+  watch = new ServerWatch({
+    control,
+    directory: { nodes: () => [...nodes.values()], pull: () => raise(), replicasOf: () => [] },
+    clock: { wallMs: () => nowMs, monotonicMs: () => nowMs },
+    log: silentLog,
+    serverLostMs: 10_000,
+  });
+});
+
+function raise(): never {
+  throw new Error("the watch pulls nothing");
+}
+
+function attach(id: string, kind: NodeView["kind"], change: Partial<NodeView> = {}) {
+  nodes.set(id, { ...replicaOn(id, "d", "ready"), kind, lastSeenMs: nowMs, ...change });
+}
+
+/** Looks every second for so long; attached nodes report all the time. */
+async function pass(ms: number) {
+  for (const end = nowMs + ms; nowMs < end; ) {
+    nowMs += 1_000;
+    for (const [id, view] of nodes) nodes.set(id, { ...view, lastSeenMs: nowMs });
+    await watch.look();
+  }
+}
+
+const states = () =>
+  Object.fromEntries([...control.state.servers].map(([id, { state }]) => [id, state]));
+
+test("a parameter server that attaches joins once, and is lost 10 s after it left", async () => {
+  attach("w", "worker");
+  attach("p", "parameter-server", { address: "p:7" });
+  await pass(2_000);
+  expect(control.state.servers.get("p")).toMatchObject({ address: "p:7", state: "ready" });
+  const index = control.appliedIndex;
+  await pass(5_000);
+  expect(control.appliedIndex).toBe(index);
+  nodes.delete("p");
+  await pass(9_000);
+  expect(states()).toEqual({ p: "ready" });
+  await pass(2_000);
+  expect(states()).toEqual({ p: "lost" });
+  attach("p", "parameter-server");
+  await pass(1_000);
+  expect(states()).toEqual({ p: "ready" });
+});
+
+test("another process of a server is told to the state at once", async () => {
+  attach("w", "worker");
+  attach("p", "parameter-server", { incarnation: "1" });
+  await pass(1_000);
+  attach("p", "parameter-server", { incarnation: "2" });
+  await pass(1_000);
+  expect(control.state.servers.get("p")).toMatchObject({ incarnation: "2", state: "ready" });
+});
+
+test("where no worker is heard of either, no server is held for lost", async () => {
+  attach("w", "worker");
+  attach("p", "parameter-server");
+  await pass(1_000);
+  nodes.clear();
+  await pass(60_000);
+  expect(states()).toEqual({ p: "ready" });
+  attach("w", "worker");
+  await pass(1_000);
+  expect(states()).toEqual({ p: "lost" });
+});

@@ -1,0 +1,57 @@
+import type { Server, ServerWritableStream } from "@grpc/grpc-js";
+import type { ArtifactChunk } from "@heddle/contracts/generated/heddle/v1/ArtifactChunk";
+import type { ArtifactRange__Output } from "@heddle/contracts/generated/heddle/v1/ArtifactRange";
+import { taskArtifactsService } from "@heddle/rpc/proto";
+import { toStatus } from "@heddle/rpc/status";
+import { writeAll } from "@heddle/rpc/write-all";
+import { checkedId } from "../tasks/task-plan.ts";
+import type { ArtifactStore } from "./artifact-store.ts";
+
+const chunkBytes = 256 * 1024;
+
+type ReadStream = ServerWritableStream<ArtifactRange__Output, ArtifactChunk>;
+
+/** Serves TaskArtifacts of proto/tasks.proto: what this worker's tasks have left. */
+export function serveArtifacts(server: Server, store: ArtifactStore): void {
+  server.addService(taskArtifactsService, {
+    read: (stream: ReadStream) => {
+      writeAll(stream, chunksOf(store, stream.request)).catch((error: unknown) =>
+        stream.emit("error", toStatus(error)),
+      );
+    },
+  });
+}
+
+async function* chunksOf(
+  store: ArtifactStore,
+  { task, name, offset, maxBytes }: ArtifactRange__Output,
+): AsyncGenerator<ArtifactChunk, void> {
+  for await (const data of readArtifact(store, checkedId(task), name, offset, maxBytes)) {
+    yield { data };
+  }
+}
+
+/** The bytes of one artifact from an offset on; `maxBytes` 0 is to its end. */
+export async function* readArtifact(
+  store: ArtifactStore,
+  ...[id, name, offset, maxBytes]: [
+    id: Parameters<ArtifactStore["open"]>[0],
+    name: string,
+    offset: number,
+    maxBytes: number,
+  ]
+): AsyncGenerator<Buffer, void> {
+  const { file, bytes } = await store.open(id, name);
+  try {
+    const end = maxBytes === 0 ? bytes : Math.min(bytes, offset + maxBytes);
+    for (let at = offset; at < end; ) {
+      const chunk = Buffer.alloc(Math.min(chunkBytes, end - at));
+      const { bytesRead } = await file.read(chunk, 0, chunk.byteLength, at);
+      if (bytesRead === 0) return;
+      yield chunk.subarray(0, bytesRead);
+      at += bytesRead;
+    }
+  } finally {
+    await file.close();
+  }
+}

@@ -1,0 +1,76 @@
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { Peer } from "@heddle/rpc/peer";
+import { readArtifactMethod } from "@heddle/rpc/proto";
+import { readArtifact } from "./artifact-service.ts";
+import type { ArtifactStore } from "./artifact-store.ts";
+
+/** A master over which nothing came for so long is given up for the next one. */
+const silenceMs = 30_000;
+
+/**
+ * Where this worker has artifacts from, whoever made them: its own disk, else the masters in turn,
+ * which know the worker that has it.
+ */
+export function artifactSource(options: {
+  readonly store: ArtifactStore;
+  readonly masters: readonly string[];
+  readonly credentials: NodeCredentials;
+}): ArtifactBytes {
+  const { store, masters, credentials } = options;
+  return async function* bytes({ name, ...id }, offset, signal) {
+    const { file } = await store.open(id, name).catch(() => ({ file: undefined }));
+    if (file) {
+      await file.close();
+      yield* readArtifact(store, id, name, offset, 0);
+      return;
+    }
+    let at = offset;
+    const failures: AppError[] = [];
+    for (const master of masters) {
+      try {
+        const request = { task: id, name, offset: at, maxBytes: 0 };
+        for await (const data of fromMaster(master, credentials, request, signal)) {
+          at += data.byteLength;
+          yield data;
+        }
+        return;
+      } catch (error) {
+        signal.throwIfAborted();
+        failures.push(toAppError(error));
+      }
+    }
+    throw best(failures);
+  };
+}
+
+async function* fromMaster(
+  master: string,
+  credentials: NodeCredentials,
+  request: Parameters<typeof readArtifactMethod.requestSerialize>[0],
+  signal: AbortSignal,
+): AsyncGenerator<Buffer, void> {
+  const peer = new Peer(master, credentials);
+  const silence = new AbortController();
+  const listen = () => setTimeout(() => silence.abort(), silenceMs);
+  let timer = listen();
+  try {
+    const either = AbortSignal.any([signal, silence.signal]);
+    for await (const { data } of peer.serverStream(readArtifactMethod, request, either)) {
+      clearTimeout(timer);
+      yield data;
+      timer = listen();
+    }
+  } finally {
+    clearTimeout(timer);
+    peer.close();
+  }
+}
+
+/** One that may pass says more than one that does not know: another master may be behind. */
+function best(failures: readonly AppError[]): AppError {
+  const [first] = failures;
+  const passing = failures.find(({ code }) => code !== "not_found");
+  return passing ?? first ?? new AppError("unavailable", "no master is known");
+}

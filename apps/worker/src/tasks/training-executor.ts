@@ -1,0 +1,162 @@
+import { execFile } from "node:child_process";
+import { availableParallelism } from "node:os";
+import { fileURLToPath } from "node:url";
+import { toAppError } from "@heddle/base/errors";
+import { trainingFaults } from "@heddle/contracts/training";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { describePlugins, type PluginNames } from "../training/describe-plugins.ts";
+import type { TrainerOrders } from "../training/trainer-orders.ts";
+import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
+import type { ProcessExecutor } from "./process-executor.ts";
+import type { TaskPlan } from "./task-plan.ts";
+
+/** What a trainer must know of the worker that starts it. */
+interface TrainerSurroundings {
+  readonly credentials: NodeCredentials;
+  /** Under which parameter servers reach this machine. */
+  readonly host: string;
+  readonly version: string;
+  /** Files of plugins, for trainers to load. */
+  readonly plugins: readonly string[];
+  gpus(): readonly {
+    readonly index?: number | undefined;
+    readonly simulated?: boolean | undefined;
+  }[];
+  readonly log: NodeLog;
+}
+
+/** How long a device may take to show that it can be computed on. */
+const checkMs = 120_000;
+
+/** A program beside this file's folder, from its source or as it was built. */
+const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
+const programOf = (name: string) =>
+  fileURLToPath(new URL(`../training/${name}${extension}`, import.meta.url));
+
+/**
+ * Runs tasks of training jobs: each as a process of this project's own trainer, bounded, killed and
+ * found again as any other process of a task is.
+ */
+export class TrainingExecutor implements Executor {
+  readonly name = "training";
+  readonly algorithms: readonly string[];
+  readonly #processes: ProcessExecutor;
+  readonly #around: TrainerSurroundings;
+
+  private constructor(
+    processes: ProcessExecutor,
+    around: TrainerSurroundings,
+    { algorithms }: PluginNames,
+  ) {
+    this.#processes = processes;
+    this.#around = around;
+    this.algorithms = ["ppo", "weave", ...algorithms];
+  }
+
+  /** Undefined where ONNX Runtime does not load, which is logged. */
+  static async find(
+    processes: ProcessExecutor,
+    around: TrainerSurroundings,
+  ): Promise<TrainingExecutor | undefined> {
+    const fault = await deviceFault("cpu", process.env);
+    if (fault !== undefined) {
+      around.log.warn({ error: fault }, "no training here: ONNX Runtime does not load");
+      return undefined;
+    }
+    try {
+      const added = await describePlugins(around.plugins);
+      if (around.plugins.length > 0) around.log.info({ ...added }, "training plugins");
+      return new TrainingExecutor(processes, around, added);
+    } catch (error) {
+      // One bad file must not keep the node from what it can do without it.
+      around.log.error({ error: toAppError(error).message }, "no training plugins here");
+      const none = { algorithms: [], environments: [] };
+      return new TrainingExecutor(processes, { ...around, plugins: [] }, none);
+    }
+  }
+
+  async prepare(plan: TaskPlan): Promise<void> {
+    const { algorithm } = plan.spec;
+    const config = configOf(plan);
+    const [fault] = trainingFaults(algorithm, config);
+    if (fault) throw new LaunchError("LaunchFailed", fault.detail);
+    if (config["device"] !== "cuda") return;
+    if (!this.#hasGpu(plan)) {
+      const message =
+        "`config.device` is cuda and the task holds no real GPU: ask for one with `resources.gpu_count`";
+      throw new LaunchError("LaunchFailed", message);
+    }
+    const devices = { CUDA_DEVICE_ORDER: "PCI_BUS_ID", CUDA_VISIBLE_DEVICES: plan.devices.join() };
+    const told = await deviceFault("cuda", { ...process.env, ...devices });
+    if (told !== undefined) {
+      const message = `\`config.device\` is cuda and this worker cannot compute on it: ${told}`;
+      throw new LaunchError("LaunchFailed", message);
+    }
+  }
+
+  start(launch: TaskLaunch): Promise<TaskHandle> {
+    const command = [process.execPath, programOf("trainer-main")];
+    const input = JSON.stringify(this.#orders(launch));
+    return this.#processes.startProgram(launch, { command, input });
+  }
+
+  adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
+    return this.#processes.adopt(launch, record);
+  }
+
+  /** Its processes carry the marks of processes, whose executor sweeps them. */
+  async sweep(): Promise<number> {
+    return 0;
+  }
+
+  #orders({ plan, environment, parameterServers, nodes }: TaskLaunch): TrainerOrders {
+    const { id, spec } = plan;
+    const { credentials, host, version, plugins } = this.#around;
+    const path = (name: string) => {
+      const found = environment[name];
+      if (found !== undefined) return found;
+      throw new Error(`a task's environment has no ${name}`);
+    };
+    return {
+      ...{ jobId: id.jobId, attempt: id.attempt, rank: id.rank, tasks: spec.tasks },
+      ...{ jobName: spec.jobName, algorithm: spec.algorithm, config: configOf(plan) },
+      ...{ parameterServers, nodes, host, codeVersion: version, plugins },
+      clusterToken: credentials.clusterToken,
+      tls: credentials.tls?.material,
+      resumeFrom: spec.resumeFrom,
+      keepCheckpoints: spec.keepCheckpoints,
+      threads: Math.max(1, Math.min(availableParallelism(), Math.floor(spec.cpuMilli / 1_000))),
+      hasGpu: this.#hasGpu(plan),
+      checkpointDirectory: path("HEDDLE_CHECKPOINT_DIR"),
+      artifactDirectory: path("HEDDLE_ARTIFACT_DIR"),
+      progressFile: path("HEDDLE_PROGRESS_FILE"),
+    };
+  }
+
+  #hasGpu({ devices }: TaskPlan): boolean {
+    const real = this.#around.gpus().filter(({ simulated }) => simulated !== true);
+    const indexes = new Set(real.map(({ index }) => index));
+    return devices.length > 0 && devices.every((index) => indexes.has(index));
+  }
+}
+
+/** The config as JSON; what is none was refused when the job was submitted. */
+function configOf({ spec }: TaskPlan): Readonly<Record<string, unknown>> {
+  return JSON.parse(spec.config || "{}") as Readonly<Record<string, unknown>>;
+}
+
+/** Why a device cannot be computed on; undefined where it can. In a process of its own. */
+function deviceFault(
+  device: "cpu" | "cuda",
+  environment: NodeJS.ProcessEnv,
+): Promise<string | undefined> {
+  const args = [programOf("check-device"), device];
+  const options = { timeout: checkMs, env: environment };
+  return new Promise((resolve) => {
+    execFile(process.execPath, args, options, (error, _stdout, stderr) => {
+      if (!error) resolve(undefined);
+      else resolve(stderr.trim().split("\n").at(-1) || error.message);
+    });
+  });
+}

@@ -1,0 +1,186 @@
+import { schedule } from "@heddle/scheduler/schedule";
+import { beforeEach, expect, test } from "vitest";
+import { ReplicatedControl } from "../replicated-control.ts";
+import type { JobsCommand, TaskReportEntry } from "./commands.ts";
+import { schedulingInput } from "./scheduling-input.ts";
+import { algorithmFault } from "./task-request.ts";
+import { jobId, jobSpec, nodeOffer } from "./testing/specs.ts";
+
+let control: ReplicatedControl;
+let atMs: number;
+beforeEach(() => {
+  control = new ReplicatedControl();
+  atMs = 0;
+  act({
+    type: "node.join",
+    offer: nodeOffer("a", { executors: ["training"], algorithms: ["ppo"] }),
+  });
+});
+
+/** One command, a second after the one before. */
+function act(command: Record<string, unknown>) {
+  atMs += 1_000;
+  const made = { atMs, ...command } as unknown as JobsCommand;
+  const reply = control.apply({ type: "control", command: made }, control.index + 1);
+  expect(reply).toMatchObject({ ok: true });
+}
+
+function serverJoins(id: string, incarnation = "1") {
+  act({ type: "server.join", server: { id, name: id, address: `${id}:1`, incarnation } });
+}
+
+function submit(n: number, shards?: number) {
+  const config = shards === undefined ? {} : { parameter_servers: shards };
+  const spec = jobSpec({ name: `n${n}`, command: undefined, algorithm: "ppo", config });
+  act({ type: "job.submit", jobId: jobId(n), spec });
+}
+
+/** Has the scheduler plan, and commits it. */
+function plan() {
+  const view = schedulingInput(control.state, control.jobs, {
+    index: control.index,
+    nowMs: atMs,
+  });
+  const made = schedule(view.input);
+  act({
+    ...{ type: "plan.commit", basedOnIndex: made.basedOnIndex, overcommitRatio: 1 },
+    ...{ acknowledgeMs: 10_000, unsatisfiable: [], preemptions: [], expired: [] },
+    admitted: [...control.state.jobs.keys()],
+    starts: made.starts,
+  });
+  return view.withheld;
+}
+
+function report(n: number, phase: TaskReportEntry["phase"], exit?: TaskReportEntry["exit"]) {
+  const { attempt } = job(n);
+  const reports = [{ jobId: jobId(n), attempt, rank: 0, phase, exit }];
+  act({ type: "tasks.report", nodeId: "a", reports });
+}
+
+function run(n: number) {
+  report(n, "leased");
+  report(n, "running");
+}
+
+const job = (n: number) => control.state.jobs.get(jobId(n))!;
+
+test("shards are given out with the places of the gang, each where the fewest are", () => {
+  for (const id of ["q", "p", "r"]) serverJoins(id);
+  submit(1, 4);
+  submit(2);
+  submit(3, 3);
+  plan();
+  expect(job(1)).toMatchObject({ state: "scheduled", shards: ["p", "q", "r", "p"] });
+  expect(job(2).shards).toEqual(["q"]);
+  expect(job(3).shards).toEqual(["r", "p", "q"]);
+});
+
+test("a job that trains nothing has no shards, and needs no parameter server", () => {
+  act({ type: "node.join", offer: nodeOffer("b") });
+  act({ type: "job.submit", jobId: jobId(1), spec: jobSpec({ algorithm: "ppo" }) });
+  plan();
+  expect(job(1).state).toBe("scheduled");
+  expect(job(1)).not.toHaveProperty("shards");
+});
+
+test("without a parameter server a job waits and is told so with numbers, until one attaches", () => {
+  submit(1, 2);
+  const blocker = { reason: "AffinityNoMatch", resource: "parameter_server_shards" };
+  const blockers = [{ ...blocker, requested: 2, free: 0, limit: 0 }];
+  expect(plan()).toEqual([{ jobId: jobId(1), blockers }]);
+  expect(job(1).state).not.toBe("scheduled");
+  serverJoins("p");
+  expect(plan()).toEqual([]);
+  expect(job(1)).toMatchObject({ state: "scheduled", shards: ["p", "p"] });
+});
+
+test("a plan that was made before the server was lost starts nothing", () => {
+  serverJoins("p");
+  submit(1);
+  const view = schedulingInput(control.state, control.jobs, { index: control.index, nowMs: atMs });
+  const { starts } = schedule(view.input);
+  expect(starts).toHaveLength(1);
+  act({ type: "server.lost", serverIds: ["p"] });
+  act({
+    ...{ type: "plan.commit", basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1 },
+    ...{ unsatisfiable: [], preemptions: [], expired: [], admitted: [jobId(1)], starts },
+  });
+  expect(job(1)).toMatchObject({ state: "pending", liveTasks: 0 });
+  expect(control.state.tasks.size).toBe(0);
+});
+
+test("a lost parameter server ends the attempt without a retry, and the next has its shards elsewhere", () => {
+  serverJoins("p");
+  submit(1, 2);
+  plan();
+  run(1);
+  serverJoins("q");
+  act({ type: "server.lost", serverIds: ["p"] });
+  expect(job(1)).toMatchObject({
+    ...{ state: "retrying", losses: 1, failures: 0 },
+    failure: {
+      reason: "NodeLost",
+      message: "the parameter server p is lost, which held shard 0",
+      nodeId: "p",
+    },
+  });
+  report(1, "exited", { reason: "ExitCode", exitCode: 1, endedAtMs: atMs });
+  expect(job(1)).toMatchObject({ state: "pending", failures: 0 });
+  plan();
+  expect(job(1)).toMatchObject({ state: "scheduled", attempt: 2, shards: ["q", "q"] });
+});
+
+test("a parameter server that was started anew has lost its shards; one that only moved has not", () => {
+  serverJoins("p");
+  submit(1);
+  plan();
+  run(1);
+  act({
+    type: "server.join",
+    server: { id: "p", name: "p", address: "elsewhere:2", incarnation: "1" },
+  });
+  expect(job(1).state).toBe("running");
+  serverJoins("p", "2");
+  expect(job(1)).toMatchObject({ state: "retrying", losses: 1 });
+  expect(job(1).failure?.message).toMatch(/^the parameter server p was started anew/);
+});
+
+test("the shards of what has ended are free again", () => {
+  serverJoins("p");
+  submit(1, 256);
+  submit(2);
+  expect(plan()).toMatchObject([
+    { jobId: jobId(2), blockers: [{ requested: 1, free: 0, limit: 256 }] },
+  ]);
+  run(1);
+  report(1, "exited", { endedAtMs: atMs });
+  expect(job(1).state).toBe("succeeded");
+  expect(plan()).toEqual([]);
+  expect(job(2)).toMatchObject({ state: "scheduled", shards: ["p"] });
+});
+
+test("a master restored from a snapshot knows the servers and who holds shards there", async () => {
+  serverJoins("p");
+  submit(1, 2);
+  plan();
+  run(1);
+  const restored = new ReplicatedControl();
+  await restored.restore([...control.snapshot()]);
+  const command = { type: "server.lost" as const, atMs, serverIds: ["p"] };
+  const index = control.index + 1;
+  for (const replica of [control, restored]) {
+    replica.apply({ type: "control", command }, index);
+    expect(replica.state.jobs.get(jobId(1))?.state).toBe("retrying");
+  }
+  expect(restored.hash).toBe(control.hash);
+});
+
+test("an algorithm that no worker offers is named with those that they do offer", () => {
+  const spec = jobSpec({ command: undefined, algorithm: "sac" });
+  act({ type: "job.submit", jobId: jobId(1), spec });
+  expect(algorithmFault(control.state, jobId(1))).toBe(
+    "AffinityNoMatch: no worker offers the algorithm sac; the workers offer: ppo",
+  );
+  submit(2);
+  expect(algorithmFault(control.state, jobId(2))).toBeUndefined();
+});

@@ -1,0 +1,75 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
+import type { Blocker } from "@heddle/scheduler/model";
+import type { Change } from "./change.ts";
+import type { JobIndex } from "./job-index.ts";
+import type { JobRecord, JobsState } from "./records.ts";
+import { executorOf } from "./task-request.ts";
+
+/** Shards that one parameter server holds at most, as it has it too. */
+const MAX_SHARDS_PER_SERVER = 256;
+
+/** Shards that the job needs on parameter servers; 0 for one that does not train. */
+function shardsWanted(spec: SubmitJob): number {
+  if (executorOf(spec) !== "training") return 0;
+  const { parameter_servers: shards } = spec.config;
+  return typeof shards === "number" && shards >= 1 ? Math.floor(shards) : 1;
+}
+
+/**
+ * Parameter servers for the shards of a job that starts, by shard: each goes where the fewest are,
+ * to the lowest id of several. Undefined for a job without shards; `none` where there is no room.
+ */
+export function placeShards(
+  { state, index }: Pick<Change, "state" | "index">,
+  job: JobRecord,
+): readonly string[] | undefined | "none" {
+  const wanted = shardsWanted(state.specs.get(job.id)!);
+  if (wanted === 0) return undefined;
+  const counts = readyServers(state, index);
+  const shards: string[] = [];
+  while (shards.length < wanted) {
+    let best: { id: string; count: number } | undefined;
+    for (const [id, count] of counts) if (!best || count < best.count) best = { id, count };
+    if (!best || best.count >= MAX_SHARDS_PER_SERVER) return "none";
+    counts.set(best.id, best.count + 1);
+    shards.push(best.id);
+  }
+  return shards;
+}
+
+/** The servers that take shards, by id, and how many each holds. */
+function readyServers({ servers }: JobsState, index: JobIndex): Map<string, number> {
+  const ready = [...servers.values()].filter(({ state }) => state === "ready");
+  const ids = ready.map(({ id }) => id).sort();
+  return new Map(ids.map((id) => [id, shardsOn(index, id)]));
+}
+
+/** Shards that jobs hold on the server. */
+function shardsOn(index: JobIndex, serverId: string): number {
+  let count = 0;
+  for (const shards of index.shardsByServer.get(serverId)?.values() ?? []) count += shards;
+  return count;
+}
+
+/** The places for shards that are left while a plan is made, oldest job first. */
+export class ShardRoom {
+  readonly #limit: number;
+  #free: number;
+
+  constructor(state: JobsState, index: JobIndex) {
+    const counts = [...readyServers(state, index).values()];
+    this.#limit = counts.length * MAX_SHARDS_PER_SERVER;
+    this.#free = counts.reduce((free, count) => free + MAX_SHARDS_PER_SERVER - count, 0);
+  }
+
+  /** Takes places for the job, or says what it lacks. */
+  take(spec: SubmitJob): Blocker | undefined {
+    const requested = shardsWanted(spec);
+    if (requested <= this.#free) {
+      this.#free -= requested;
+      return undefined;
+    }
+    const bounds = { requested, free: this.#free, limit: this.#limit };
+    return { reason: "AffinityNoMatch", resource: "parameter_server_shards", ...bounds };
+  }
+}
