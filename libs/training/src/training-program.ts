@@ -140,7 +140,10 @@ function updateGroup(
   ];
 }
 
-/** `steps` steps in one run: data is stacked, parameters and slots are carried from step to step. */
+/**
+ * `steps` steps in one run: data and `learning_rate` are stacked, parameters and slots are carried
+ * from step to step.
+ */
 export function localStepsOf(
   program: TrainingProgram,
   options: StepOptions,
@@ -151,7 +154,7 @@ export function localStepsOf(
   const carried = once.inputs.flatMap(({ name }) =>
     outputs.has(nextName(name)) ? ([[name, nextName(name)]] as const) : [],
   );
-  const stacked = new Set(program.data.map(({ name }) => name));
+  const stacked = new Set([...program.data.map(({ name }) => name), "learning_rate"]);
   return { ...once, loop: { steps, carried: new Map(carried), stacked } };
 }
 

@@ -183,6 +183,7 @@ function specOf({ orders, config, plan }: JobShardsOptions, { nodes }: NodePlace
     consistency: kind === "ssp" ? { kind, staleness } : { kind },
     stragglerMs: config.straggler_ms,
     compression: config.compression,
+    pullCompression: config.pull_compression ?? "none",
     // Known to those who hold the cluster token, and of no use to other jobs or attempts.
     jobToken: createHmac("sha256", orders.clusterToken || (orders.tls?.authority ?? ""))
       .update(`${jobId}/${attempt}`)

@@ -12,6 +12,7 @@ import { supervisedModel, supervisedProgram } from "@heddle/training/supervised/
 import type { RoundReport } from "@heddle/training/training-loop";
 import type { TrainingProgram } from "@heddle/training/training-program";
 import { type BatchSource, rowBatches, textBatches } from "@heddle/training/weave/batches";
+import { weaveSchedule } from "@heddle/training/weave/weave-schedule";
 import { runWeaveWorker, type WeaveProgress } from "@heddle/training/weave/weave-worker";
 import { joinText, readTrainingData, type TrainingData } from "./data-files.ts";
 import { BYTE_VOCABULARY_SIZE, encodeText, exportLanguageModel } from "./export-language-model.ts";
@@ -46,11 +47,12 @@ export function weavePlan(
       ? languageModel(config, data, place)
       : supervised(config, data, place);
   const { program } = subject;
+  const schedule = weaveSchedule(config);
   // Under ssp and asp each node's part is an update by itself; all of them are to make one step.
   const parts = config.consistency === "bsp" ? 1 : place.nodes;
   return {
-    rounds: Math.ceil(config.total_steps / config.local_steps),
-    stepAfter: (round) => round * config.local_steps,
+    rounds: schedule.rounds,
+    stepAfter: schedule.stepAfter,
     parameters: program.parameters,
     servers: {
       optimizer: {
@@ -69,7 +71,7 @@ export function weavePlan(
         ...{ client: loop.client, parameters: loop.parameters, state: loop.state },
         ...{ done: loop.done, signal: loop.signal },
         report: async (progress) => {
-          const tokens = subject.tokens && subject.tokens * config.local_steps;
+          const tokens = subject.tokens && subject.tokens * schedule.stepsOf(progress.round);
           await loop.report(reportOf(progress, tokens));
         },
       }),
@@ -118,7 +120,8 @@ function supervised(config: SupervisedTraining, data: TrainingData, place: TaskP
 /** The same for all ranks, and after `done` rounds just what a run without a break has then. */
 function drawsAfter(config: WeaveTraining, { tasks }: TaskPlace, done: number) {
   const random = drawsFor(config.seed, DATA_DRAWS);
-  for (let left = done * config.local_steps * config.batch_size * tasks; left > 0; left--) random();
+  const steps = weaveSchedule(config).stepAfter(done);
+  for (let left = steps * config.batch_size * tasks; left > 0; left--) random();
   return random;
 }
 

@@ -65,7 +65,7 @@ export async function localUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
       const metrics = new MetricMeans(executable);
       for (let epoch = 0; epoch < config.update_epochs; epoch += epochs) {
         const rows = gatherExperience(experience, shuffledEpochs(order, epochs, random));
-        const rate = Float32Array.of(learningRate);
+        const rate = new Float32Array(config.num_minibatches * epochs).fill(learningRate);
         const results = await compiled.run({
           ...{ ...parameters, ...state, ...rows },
           learning_rate: rate,
