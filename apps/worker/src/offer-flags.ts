@@ -33,8 +33,8 @@ export interface WorkerOffer {
   readonly networkMbps?: number | undefined;
   /** Where checkpoints are kept; absent: with the tasks. */
   readonly checkpointDirectory?: string | undefined;
-  /** Files of plugins with algorithms and environments for training. */
-  readonly plugins: readonly string[];
+  /** Files of plugins with algorithms and environments for training; none where absent. */
+  readonly plugins?: readonly string[] | undefined;
   /** Bytes kept of each stream of a task. */
   readonly maxLogBytes?: number | undefined;
   /** What tasks that ended may leave here together, and for how long. */
