@@ -70,6 +70,14 @@ function addReaders(jobs: Command, lazy: Lazy): void {
     .option("--attempt <n>", "an earlier attempt, or `all`")
     .action(lazy(async () => (await import("./commands/job-logs.ts")).printLogs));
   jobs
+    .command("artifacts")
+    .description("list what its tasks have left, or download one of it")
+    .argument("<id>")
+    .argument("[name]", "the one to download")
+    .option("-O, --output-file <file>", "where it goes (else its own name); `-` prints it")
+    .option("--rank <n>", "of this task (else of the lowest that left one)")
+    .action(lazy(async () => (await import("./commands/job-artifacts.ts")).jobArtifacts));
+  jobs
     .command("watch")
     .description("show a job's updates until it has ended")
     .argument("<id>")

@@ -27,6 +27,7 @@ import { JobService } from "./jobs/job-service.ts";
 import { PlanBook } from "./jobs/plan-book.ts";
 import { StateChanges } from "./jobs/state-changes.ts";
 import { taskUses } from "./jobs/task-uses.ts";
+import { exposeTrainingMetrics } from "./jobs/training-metrics.ts";
 import { PEPPER } from "./keys/keys.controller.ts";
 import type { LogReader } from "./logs/log-reader.ts";
 import { CONTROLLERS, masterModule } from "./master.module.ts";
@@ -135,6 +136,7 @@ function clusterMetrics(options: MasterOptions, throughput: Throughput): Cluster
     ...{ control, directory, masterId, queued, throughput, tasksOn },
   });
   exposeClusterMetrics(registry, metrics);
+  exposeTrainingMetrics(registry, control);
   if (control.group) exposeRaftMetrics(registry, control.group);
   return metrics;
 }

@@ -11,6 +11,9 @@ import { eventually } from "./http.ts";
 
 /** Other apps are run as processes, never imported. */
 const MASTER = fileURLToPath(new URL("../dist/main.js", import.meta.url));
+const PARAMETER_SERVER = fileURLToPath(
+  new URL("../../parameter-server/dist/main.js", import.meta.url),
+);
 const WORKER = fileURLToPath(new URL("../../worker/dist/main.js", import.meta.url));
 
 /** Any of the tiny profile's ids: one deployment answers for all. */
@@ -99,6 +102,16 @@ export class ProcessCluster {
       ...flags,
     ]);
     this.workers.push(child);
+    return child;
+  }
+
+  /** `name` chooses the data directory, as of a worker. */
+  async startParameterServer(name: string): Promise<ChildProcess> {
+    const { child } = await this.#spawn(PARAMETER_SERVER, [
+      ...["--data", join(this.data, name), "--name", name],
+      ...["--grpc-host", "127.0.0.1", "--grpc-port", "0", "--masters", this.#grpc],
+      ...this.#tokenFlags(),
+    ]);
     return child;
   }
 

@@ -97,6 +97,8 @@ export class ShardRegistry {
       const job = this.#jobs.get(key.jobId);
       if (job && key.attempt < job.attempt) throw stale(key, job);
       const handle = job?.shards.get(key.shard);
+      // A later attempt that clears what an earlier one left has taken the job over by that.
+      if (job) job.attempt = key.attempt;
       job?.shards.delete(key.shard);
       // What an earlier attempt left is cleared away; that says nothing of the attempt that does so.
       if (job && handle?.spec.attempt === key.attempt) job.over = key.attempt;

@@ -1,15 +1,23 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { randomUUID } from "node:crypto";
+import { createHmac, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { readGguf } from "@heddle/engines/gguf/gguf-reader";
+import {
+  connectParameters,
+  type ParameterServerClient,
+} from "@heddle/parameters/parameter-server-client";
+import { type ShardSetAccess, shardStatuses } from "@heddle/parameters/shard-set";
+import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
 import type { TrainerOrders } from "../dist/training/trainer-orders.js";
 import { until } from "./test-leader.ts";
 
-const clusterToken = "the token of these tests";
+/** What a test's nodes prove themselves with; the same as a TestLeader's. */
+const clusterToken = "a-token-for-tests-only";
 const serverProgram = fileURLToPath(
   new URL("../../parameter-server/dist/main.js", import.meta.url),
 );
@@ -31,6 +39,7 @@ export interface TrainingLine {
 export class TrainingCluster {
   readonly folder = mkdtempSync(join(tmpdir(), "heddle-training-"));
   readonly #children = new Set<ChildProcess>();
+  readonly #clients: ParameterServerClient[] = [];
 
   /** Starts a parameter server; its master is one that is not there, which does not keep it from serving. */
   async startServer(name: string): Promise<RunningServer> {
@@ -81,7 +90,13 @@ export class TrainingCluster {
     return new RunningTrainer(orders, child);
   }
 
+  /** Closed with the cluster. */
+  keep(client: ParameterServerClient): void {
+    this.#clients.push(client);
+  }
+
   async close(): Promise<void> {
+    for (const client of this.#clients.splice(0)) await client.close();
     for (const child of this.#children) await killed(child);
     rmSync(this.folder, { recursive: true, force: true });
   }
@@ -129,6 +144,33 @@ export class TrainingJob {
       artifactDirectory: join(task, "artifacts"),
       progressFile: join(task, "progress.jsonl"),
     });
+  }
+
+  /** The job's shards as a client of a test sees them; the tensors' shapes are the test's to know. */
+  access(options: Partial<ShardSetSpec> = {}): ShardSetAccess {
+    const { jobId, attempt, parameterServers: servers, tasks } = this.#orders;
+    const own = { jobId, attempt, ...options };
+    const spec: ShardSetSpec = {
+      ...{ servers, workers: tasks, learningRate: 1, compression: "none", parameters: [] },
+      optimizer: { kind: "sgd", momentum: 0, nesterov: false },
+      consistency: { kind: "bsp" },
+      jobToken: createHmac("sha256", clusterToken).update(`${jobId}/${own.attempt}`).digest(),
+      ...own,
+    };
+    return { spec, credentials: { clusterToken }, signal: AbortSignal.timeout(WAIT_MS) };
+  }
+
+  /** Joins the job in this process, when its shards are open. */
+  async join(rank: number, options: Partial<ShardSetSpec> = {}): Promise<ParameterServerClient> {
+    const access = this.access(options);
+    let statuses: Awaited<ReturnType<typeof shardStatuses>> = [];
+    const look = async () => {
+      statuses = await shardStatuses(access).catch(() => []);
+    };
+    await untilAsync("the shards are open", look, () => statuses.some(({ ready }) => ready));
+    const client = await connectParameters({ ...access, rank, host: "127.0.0.1" });
+    this.#cluster.keep(client);
+    return client;
   }
 
   /** Starts all tasks. */
@@ -211,6 +253,21 @@ export class RunningTrainer {
   }
 }
 
+/** Looks again and again until it is so. */
+async function untilAsync(
+  what: string,
+  look: () => Promise<void>,
+  isSo: () => boolean,
+): Promise<void> {
+  const end = performance.now() + WAIT_MS;
+  for (;;) {
+    await look();
+    if (isSo()) return;
+    if (performance.now() > end) throw new Error(`it never came true that ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
 /** The lines that are whole. */
 function linesOf(path: string): TrainingLine[] {
   if (!existsSync(path)) return [];
@@ -226,3 +283,39 @@ async function killed(child: ChildProcess): Promise<void> {
   child.kill("SIGKILL");
   await exited;
 }
+
+/** The weights of a GGUF file in float32, tensor by tensor. */
+export async function weightsOf(path: string): Promise<Map<string, Float32Array>> {
+  const { tensors } = await readGguf(path);
+  const bytes = readFileSync(path);
+  return new Map(
+    tensors.map(({ name, shape, offset }) => {
+      const count = shape.reduce((product, size) => product * size, 1);
+      return [
+        name,
+        new Float32Array(Uint8Array.from(bytes.subarray(offset, offset + count * 4)).buffer),
+      ];
+    }),
+  );
+}
+
+/** The greatest difference between two sets of weights. */
+export function distance(
+  left: ReadonlyMap<string, Float32Array>,
+  right: ReadonlyMap<string, Float32Array>,
+): number {
+  if ([...left.keys()].join() !== [...right.keys()].join()) return Number.POSITIVE_INFINITY;
+  const differences = [...left].flatMap(([name, values]) =>
+    [...values].map((value, i) => Math.abs(value - (right.get(name)?.[i] ?? Number.NaN))),
+  );
+  return differences.reduce((most, each) => Math.max(most, each), 0);
+}
+
+/** A language model so small that a step takes a millisecond. */
+export const TINY_MODEL = {
+  ...{ program: "language_model", context_length: 16, hidden_size: 16, layers: 1, heads: 2 },
+  ...{ kv_heads: 1, intermediate_size: 32, batch_size: 4, seed: 7 },
+};
+
+/** A text that a tiny model learns something of. */
+export const TEXT = "the heddle guides the warp; the shuttle carries the weft. ".repeat(20);

@@ -1,10 +1,19 @@
 import type { JobState } from "@heddle/contracts/jobs";
 import { NotFoundError } from "./errors.ts";
+import { type DownloadOptions, downloadArtifact } from "./job-artifacts.ts";
 import { type LogEntry, type LogOptions, readLogs } from "./job-logs.ts";
 import { isTerminalPhase, type JobUpdate, type StreamOptions, streamJob } from "./job-stream.ts";
 import { Pages } from "./pages.ts";
 import type { CallOptions, ChangeOptions, Transport } from "./transport.ts";
-import type { DryRun, Job, JobExplanation, JobSpec, JobSummary, SubmittedJob } from "./views.ts";
+import type {
+  DryRun,
+  Job,
+  JobArtifact,
+  JobExplanation,
+  JobSpec,
+  JobSummary,
+  SubmittedJob,
+} from "./views.ts";
 
 /** Which jobs a list holds; all that are given must hold. */
 export interface JobFilters {
@@ -86,6 +95,26 @@ export class Jobs {
   /** The lines of its tasks. */
   logs(id: string, options: LogOptions = {}): AsyncGenerator<LogEntry, void> {
     return readLogs(this.#transport, id, options);
+  }
+
+  /** What its tasks have left, of its latest attempt; by rank and name. */
+  async artifacts(id: string, { signal }: CallOptions = {}): Promise<readonly JobArtifact[]> {
+    const request = { method: "GET", path: `${pathOf(id)}/artifacts`, signal } as const;
+    const list = await this.#transport.json<{ data: readonly JobArtifact[] }>({
+      ...request,
+      query: { consistency: "strong" },
+    });
+    return list.data;
+  }
+
+  /** The bytes of one artifact; a download that breaks off goes on where it was. */
+  artifact(
+    id: string,
+    name: string,
+    options: DownloadOptions = {},
+  ): AsyncGenerator<Uint8Array, void> {
+    const path = `${pathOf(id)}/artifacts/${encodeURIComponent(name)}`;
+    return downloadArtifact(this.#transport, path, options);
   }
 
   /** Its updates up to its end, over whatever masters, without gap or repeat. */

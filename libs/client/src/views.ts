@@ -35,6 +35,13 @@ export interface JobProgress {
   readonly reward: number | null;
   readonly steps_per_second: number | null;
   readonly tokens_per_second: number | null;
+  /** What it computes with, as `onnx` on `cpu`. */
+  readonly backend: string | null;
+  readonly device: string | null;
+  /** Sent to the parameter servers so far. */
+  readonly bytes_pushed: number | null;
+  /** Further numbers that the program tells. */
+  readonly metrics: Readonly<Record<string, number>>;
   readonly message: string | null;
   readonly at: string | null;
   readonly expected_end: string | null;
@@ -141,6 +148,27 @@ export interface Job extends JobSummary {
     readonly at: string | null;
   } | null;
   readonly executor: string;
+  /** Of a training job: what it computes with, and which parameter server holds each shard. */
+  readonly training: {
+    readonly backend: string | null;
+    readonly device: string | null;
+    readonly bytes_pushed: number | null;
+    readonly shards: readonly {
+      readonly shard: number;
+      readonly parameter_server: string;
+      readonly name: string | null;
+      readonly address: string | null;
+      /** `ready`, `lost`, or `forgotten`. */
+      readonly state: string;
+    }[];
+  } | null;
+  /** As which model it is, or will be, served. */
+  readonly model: {
+    readonly id: string;
+    /** `pending`, `registered` or `failed`. */
+    readonly state: string;
+    readonly message: string | null;
+  } | null;
   readonly task_list: readonly JobTask[];
   readonly spec: Readonly<Record<string, unknown>>;
   /** Null where it does not wait. */
@@ -196,6 +224,8 @@ export interface Worker {
     readonly simulated: boolean;
     readonly tasks: readonly { readonly job_id: string; readonly rank: number }[];
   } | null;
+  /** Of a parameter server that the cluster gives shards to; null on others. */
+  readonly shards: { readonly held: number; readonly places: number } | null;
 }
 
 /** A queue, how its jobs are placed and how many it holds. */
@@ -217,5 +247,36 @@ export interface Model {
   readonly context_window: number;
   readonly backing: string;
   readonly stand_in: boolean;
+  /** What a model that a job has trained was made of. */
+  readonly lineage: ModelLineage | null;
   readonly status: "ready" | "loading" | "pulling" | "failed" | "unplaced";
+}
+
+/** The job that has trained a model, and what it was made of. */
+export interface ModelLineage {
+  readonly job_id: string;
+  readonly job_name: string;
+  readonly project: string;
+  readonly attempt: number;
+  readonly algorithm: string;
+  /** Of the model's file, hexadecimal. */
+  readonly sha256: string;
+  readonly data_sha256: string | null;
+  readonly code_version: string | null;
+  readonly step: number | null;
+  readonly loss: number | null;
+}
+
+/** A file that a task of a job has left. */
+export interface JobArtifact {
+  readonly object: "artifact";
+  /** Relative, with `/` between folders. */
+  readonly name: string;
+  readonly bytes: number;
+  /** Hexadecimal. */
+  readonly sha256: string;
+  readonly rank: number;
+  readonly attempt: number;
+  /** The worker that has it. */
+  readonly node: string;
 }

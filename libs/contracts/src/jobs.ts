@@ -154,6 +154,8 @@ export const progressLine = z.looseObject({
   steps_per_second: z.number().optional(),
   device: z.string().max(128).optional(),
   backend: z.string().max(128).optional(),
+  /** Sent to the parameter servers so far, by the node. */
+  bytes_pushed: z.number().optional(),
   message: z.string().max(1024).optional(),
   /** Says that a checkpoint of this step is durable in HEDDLE_CHECKPOINT_DIR. */
   checkpoint: z.string().max(512).optional(),

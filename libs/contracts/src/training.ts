@@ -125,6 +125,8 @@ const languageModelSchema = z.strictObject({
     .string()
     .regex(/^[A-Za-z0-9][\w.-]{0,127}$/, "expected a model id of letters, digits, `.`, `_`, `-`")
     .optional(),
+  /** A model of that id that an earlier job has trained gives way to this job's. */
+  replace_model: z.boolean().default(false),
 });
 
 const supervised = {

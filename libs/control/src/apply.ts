@@ -29,7 +29,7 @@ export function apply(state: ControlState, command: CatalogCommand): ControlRepl
     case "key.rotate":
       return rotateKey(state, command);
     case "model.register":
-      return registerModel(state, command.model, command.deployment);
+      return registerModel(state, command);
     case "model.remove":
       return removeModel(state, command);
     case "setting.put":
@@ -146,13 +146,13 @@ function isAdminAt(key: ApiKeyRecord, atMs: number): boolean {
 
 function registerModel(
   state: ControlState,
-  model: ModelRecord,
-  deployment: DeploymentRecord,
+  { model, deployment, replaces }: CatalogCommand & { readonly type: "model.register" },
 ): ControlReply {
   const fault = modelFault(model, deployment);
   if (fault) return refuse("invalid_value", fault);
   const known = state.models.get(model.id);
-  if (known && !sameJson(known, model)) {
+  const isChange = known !== undefined && !sameJson(known, model);
+  if (isChange && !(replaces && known.lineage)) {
     return refuse("conflict", `the model ${model.id} is registered with other properties`);
   }
   const running = state.deployments.get(deployment.spec.key);
@@ -162,10 +162,17 @@ function registerModel(
   if (!known && state.models.size >= MAX_MODELS) {
     return refuse("conflict", `the cluster holds ${MAX_MODELS} models`);
   }
-  state.models.set(model.id, known ?? model);
+  state.models.set(model.id, isChange ? model : (known ?? model));
   state.removedModels.delete(model.id);
   state.deployments.set(deployment.spec.key, running ?? deployment);
+  if (isChange) dropUnused(state, known.deployment);
   return OK;
+}
+
+/** A deployment lives as long as a model names it. */
+function dropUnused({ models, deployments }: ControlState, key: string): void {
+  for (const { deployment } of models.values()) if (deployment === key) return;
+  deployments.delete(key);
 }
 
 function modelFault(model: ModelRecord, deployment: DeploymentRecord): string | undefined {
@@ -185,7 +192,6 @@ function modelFault(model: ModelRecord, deployment: DeploymentRecord): string | 
   return undefined;
 }
 
-/** A deployment lives as long as a model names it. */
 function removeModel(
   state: ControlState,
   { id, atMs, isReplaced }: CatalogCommand & { readonly type: "model.remove" },
@@ -194,10 +200,7 @@ function removeModel(
   if (!model) return refuse("not_found", `no model has the id ${id}`);
   state.models.delete(id);
   if (!isReplaced) remember(state, id, atMs);
-  for (const other of state.models.values()) {
-    if (other.deployment === model.deployment) return OK;
-  }
-  state.deployments.delete(model.deployment);
+  dropUnused(state, model.deployment);
   return OK;
 }
 

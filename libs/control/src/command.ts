@@ -25,6 +25,8 @@ export type CatalogCommand =
       readonly atMs: number;
       readonly model: ModelRecord;
       readonly deployment: DeploymentRecord;
+      /** A model of that id that a job has trained gives way to this one. */
+      readonly replaces?: boolean | undefined;
     }
   | {
       readonly type: "model.remove";

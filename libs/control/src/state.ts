@@ -68,6 +68,24 @@ export interface ModelRecord {
   readonly backing: string;
   /** True where a smaller or random model stands in for the one that the id promises. */
   readonly standIn: boolean;
+  /** Where a model comes from that a job of this cluster has trained. */
+  readonly lineage?: ModelLineage | undefined;
+}
+
+/** What a trained model was made of. */
+export interface ModelLineage {
+  readonly jobId: string;
+  readonly jobName: string;
+  readonly project: string;
+  readonly attempt: number;
+  readonly algorithm: string;
+  /** SHA-256 of the model's file, hexadecimal. */
+  readonly sha256: string;
+  /** SHA-256 of the training data; absent where the trainer did not tell. */
+  readonly dataSha256?: string | undefined;
+  readonly codeVersion?: string | undefined;
+  readonly step?: number | undefined;
+  readonly loss?: number | undefined;
 }
 
 export interface DeploymentRecord {

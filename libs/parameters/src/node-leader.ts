@@ -108,7 +108,6 @@ export class NodeLeader implements ParameterClient {
    */
   async dismiss(): Promise<void> {
     this.#over = new AppError("gone", "the job is over: this node's leading task has ended it");
-    for (const { member } of this.#waiting.values()) this.#told.add(member);
     this.#refuse(this.#over);
     const end = performance.now() + DISMISS_MS;
     while (this.#told.size < this.#members - 1 && performance.now() < end) {
@@ -191,7 +190,10 @@ export class NodeLeader implements ParameterClient {
 
   /** The others would wait for ever for an update that failed. */
   #refuse(error: unknown): void {
-    for (const { answer } of this.#waiting.values()) answer.reject(toAppError(error));
+    for (const { member, answer } of this.#waiting.values()) {
+      answer.reject(toAppError(error));
+      this.#told.add(member);
+    }
     this.#waiting.clear();
   }
 }

@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { dirname, isAbsolute, resolve } from "node:path";
 import { text as readText } from "node:stream/consumers";
 import { AppError } from "@heddle/base/errors";
 import type { JobSpec } from "@heddle/client/views";
@@ -25,7 +26,7 @@ interface SpecFlags {
 export async function readJobSpec(command: Command): Promise<JobSpec> {
   const [file] = command.args;
   const flags = command.opts() as SpecFlags;
-  const spec = file === undefined ? {} : parseSpec(await readSource(file), file);
+  const spec = file === undefined ? {} : withPaths(parseSpec(await readSource(file), file), file);
   const own = given({
     name: flags.name,
     command: flags.command,
@@ -48,6 +49,18 @@ export async function readJobSpec(command: Command): Promise<JobSpec> {
   const merged = { ...spec, ...own, ...(Object.keys(all).length > 0 ? { resources: all } : {}) };
   // The cluster checks the whole of it, and names every fault at once.
   return merged as unknown as JobSpec;
+}
+
+/** What the job is trained on, relative to its spec's file, as this machine's paths. */
+function withPaths(spec: Record<string, unknown>, file: string): Record<string, unknown> {
+  const { config } = spec;
+  if (typeof config !== "object" || config === null || !("data" in config)) return spec;
+  const folder = file === "-" ? process.cwd() : dirname(resolve(file));
+  const absolute = (path: unknown): unknown =>
+    typeof path === "string" && path !== "" && !isAbsolute(path) ? resolve(folder, path) : path;
+  const { data } = config;
+  const paths = Array.isArray(data) ? data.map(absolute) : absolute(data);
+  return { ...spec, config: { ...config, data: paths } };
 }
 
 function given(values: Record<string, unknown>): Record<string, unknown> {

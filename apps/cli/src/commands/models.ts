@@ -4,7 +4,14 @@ import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import type { ApiClient } from "../http/api-client.ts";
 import { readEvents } from "../http/event-stream.ts";
-import { type JsonFields, listOf, numberOf, recordsOf, textOf } from "../http/json-fields.ts";
+import {
+  fieldsOf,
+  type JsonFields,
+  listOf,
+  numberOf,
+  recordsOf,
+  textOf,
+} from "../http/json-fields.ts";
 import { isReady, listModels } from "../http/model-list.ts";
 import { watchInterrupts } from "../interrupt.ts";
 import { PullProgressView } from "../output/progress.ts";
@@ -30,6 +37,7 @@ export async function listModelsCommand(command: Command): Promise<number> {
       { header: "BACKING", value: backing },
       { header: "FAMILY", value: (model) => textOf(model["family"]), wide: true },
       { header: "REPLICAS", value: replicas, wide: true },
+      { header: "LINEAGE", value: lineage, wide: true },
     ],
     format,
     data,
@@ -46,6 +54,18 @@ function context(model: JsonFields): string {
 
 function backing(model: JsonFields): string {
   return textOf(model["backing"]) + (model["stand_in"] === true ? " (a stand-in)" : "");
+}
+
+/** The job that has trained it, and the beginning of its data's digest. */
+function lineage(model: JsonFields): string {
+  const told = fieldsOf(model["lineage"]);
+  const job = textOf(told["job_id"]);
+  if (job === "") return "";
+  const data = textOf(told["data_sha256"]).slice(0, 12);
+  const step = numberOf(told["step"]);
+  return [job, ...(step === undefined ? [] : [`step ${step}`]), ...(data && [`data ${data}`])].join(
+    ", ",
+  );
 }
 
 function replicas(model: JsonFields): string {

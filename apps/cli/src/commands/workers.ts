@@ -14,6 +14,7 @@ const COLUMNS: readonly Column<Worker>[] = [
   { header: "CPU", value: (worker) => percent(worker.cpu_percent) },
   { header: "MODELS", value: models },
   { header: "TASKS", value: ({ jobs }) => (jobs ? String(jobs.tasks.length) : "") },
+  { header: "SHARDS", value: ({ shards }) => (shards ? String(shards.held) : "") },
   { header: "ADDRESS", value: ({ address }) => address, wide: true },
   { header: "VERSION", value: ({ version }) => version ?? "", wide: true },
   { header: "DRAINED BY", value: ({ jobs }) => jobs?.drain_by ?? "", wide: true },

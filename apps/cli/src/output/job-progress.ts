@@ -79,8 +79,14 @@ export function progressText(told: JobProgress): string {
     ...(told.steps_per_second === null ? [] : [`${rounded(told.steps_per_second)} steps/s`]),
     ...(told.tokens_per_second === null ? [] : [`${rounded(told.tokens_per_second)} tokens/s`]),
     ...(end === null ? [] : [`ends about ${end.slice(11, 16)} UTC`]),
+    ...(told.backend === null ? [] : [deviceText(told)]),
     ...(told.message === null ? [] : [told.message.replace(/\p{Cc}/gu, "\ufffd")]),
   ].join(", ");
+}
+
+/** What it computes with, where it tells. */
+function deviceText({ backend, device }: JobProgress): string {
+  return device === null ? `on ${backend}` : `on ${backend} (${device})`;
 }
 
 function rounded(value: number): string {

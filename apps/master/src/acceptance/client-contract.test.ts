@@ -49,6 +49,11 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
   "jobs.suspend": ["POST /api/v1/jobs/:id/suspend", ({ jobs }) => jobs.suspend("a b")],
   "jobs.resume": ["POST /api/v1/jobs/:id/resume", ({ jobs }) => jobs.resume("a b")],
   "jobs.logs": ["GET /api/v1/jobs/:id/logs", ({ jobs }) => jobs.logs("a b").next()],
+  "jobs.artifacts": ["GET /api/v1/jobs/:id/artifacts", ({ jobs }) => jobs.artifacts("a b")],
+  "jobs.artifact": [
+    "GET /api/v1/jobs/:id/artifacts/:name",
+    ({ jobs }) => jobs.artifact("a b", "c/d").next(),
+  ],
   "jobs.stream": ["GET /api/v1/jobs/:id/events", ({ jobs }) => jobs.stream("a b").next()],
   "jobs.wait": ["GET /api/v1/jobs/:id/events", ({ jobs }) => jobs.wait("a b")],
   "workers.list": ["GET /api/v1/workers", ({ workers }) => workers.list()],

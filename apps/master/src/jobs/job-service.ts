@@ -41,12 +41,14 @@ export class JobService {
 
   /** Resolves when the job is in the log of a majority. */
   submit(request: CallerRequest, reply: FastifyReply): Promise<SubmittedJob> {
-    const requested = () => requestedSubmission(parseJsonBody(request.body as Buffer));
+    const submitter = { scopes: request.apiKey?.scopes ?? [], models: this.state.models };
+    const requested = () => requestedSubmission(parseJsonBody(request.body as Buffer), submitter);
     return this.#changes.make(request, reply, requested, (told) => told);
   }
 
-  dryRun(body: unknown) {
-    return dryRun(this.#control, this.#plans, body);
+  dryRun(request: CallerRequest) {
+    const body = parseJsonBody(request.body as Buffer);
+    return dryRun(this.#control, this.#plans, body, request.apiKey?.scopes ?? []);
   }
 
   find(id: string): JobRecord {

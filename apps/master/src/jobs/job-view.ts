@@ -7,6 +7,7 @@ import {
   type TaskRecord,
   taskKey,
 } from "@heddle/control/jobs/records";
+import { registrationOf } from "@heddle/control/jobs/registration";
 import { executorOf } from "@heddle/control/jobs/task-request";
 import { wantedOf } from "@heddle/control/jobs/wanted";
 import type { ControlState } from "@heddle/control/state";
@@ -63,9 +64,33 @@ export function viewWholeJob(state: ControlState, job: JobRecord) {
         }
       : null,
     executor: executorOf(spec),
+    training: executorOf(spec) === "training" ? viewTraining(state, job) : null,
+    model: viewModelOf(job, spec),
     task_list: tasksOf(state, job).map((task) => viewTask(state, job, task)),
     spec,
   };
+}
+
+/** What a training job computes with, and where its shards are. */
+function viewTraining({ servers }: ControlState, { shards, progress }: JobRecord) {
+  return {
+    backend: progress?.backend ?? null,
+    device: progress?.device ?? null,
+    bytes_pushed: progress?.bytesPushed ?? null,
+    shards: (shards ?? []).map((id, shard) => {
+      const server = servers.get(id);
+      const { name = null, address = null, state = "forgotten" } = server ?? {};
+      return { shard, parameter_server: id, name, address, state };
+    }),
+  };
+}
+
+/** As which model it is, or will be, served; null where it is not to be. */
+function viewModelOf({ model }: JobRecord, spec: SubmitJob) {
+  const wanted = registrationOf(spec);
+  if (!wanted) return null;
+  const state = model ? (model.fault === undefined ? "registered" : "failed") : "pending";
+  return { id: wanted.modelId, state, message: model?.fault ?? null };
 }
 
 function tasksOf(state: ControlState, job: JobRecord): TaskRecord[] {
@@ -129,6 +154,10 @@ export function viewProgress(job: JobRecord, progress: ProgressRecord) {
     reward: reward ?? null,
     steps_per_second: stepsPerSecond ?? null,
     tokens_per_second: tokensPerSecond ?? null,
+    backend: progress.backend ?? null,
+    device: progress.device ?? null,
+    bytes_pushed: progress.bytesPushed ?? null,
+    metrics: progress.metrics ?? {},
     message: progress.message ?? null,
     at: isoOrNull(atMs),
     expected_end: isoOrNull(expectedEndMs(job, atMs, share)),

@@ -17,7 +17,6 @@ import {
 import type { FastifyReply } from "fastify";
 import { type CallerRequest, Permit } from "../http/access.ts";
 import { Consistency } from "../http/consistency.ts";
-import { parseJsonBody } from "../http/json-body.ts";
 import { PEPPER } from "../keys/keys.controller.ts";
 import { EventWatch } from "./event-watch.ts";
 import { listJobs } from "./job-list.ts";
@@ -49,7 +48,7 @@ export class JobsController {
   ) {
     if (isTrue(dry, "dry_run")) {
       reply.code(200);
-      return this.#jobs.dryRun(parseJsonBody(request.body as Buffer));
+      return this.#jobs.dryRun(request);
     }
     const told = await this.#jobs.submit(request, reply);
     reply.header("location", `/api/v1/jobs/${told.job_id}`);

@@ -9,6 +9,11 @@ type ProgressEntry = ReportProgressCommand["entries"][number];
 const maxJobs = 10_000;
 const maxBatch = 256;
 const maxMessage = 1_024;
+/** Numbers of a line beside those that every program may tell. */
+const maxMetrics = 32;
+/** While so few jobs tell of themselves, each may be put into the log this often. */
+const fewJobs = 64;
+const fewEveryMs = 2_000;
 
 /**
  * The latest progress of each job, as its workers tell it. It is no part of the replicated state;
@@ -58,10 +63,12 @@ export class ProgressBook {
   /** What is to go into the log now: of jobs whose turn it is, and of those named. */
   due(nowMs: number, urgent: ReadonlySet<string>): ProgressEntry[] {
     const due: ProgressEntry[] = [];
+    const everyMs =
+      this.#jobs.size <= fewJobs ? Math.min(fewEveryMs, this.#everyMs) : this.#everyMs;
     for (const [jobId, held] of this.#jobs) {
       if (!held.isNew || due.length >= maxBatch) continue;
       const sinceMs = nowMs - (this.#writtenMs.get(jobId) ?? Number.NEGATIVE_INFINITY);
-      if (sinceMs < this.#everyMs && !urgent.has(jobId)) continue;
+      if (sinceMs < everyMs && !urgent.has(jobId)) continue;
       due.push(held.entry);
     }
     return due;
@@ -107,8 +114,22 @@ function progressOf(line: Line, atMs: number): ProgressRecord {
     reward: line.reward,
     stepsPerSecond: line.steps_per_second,
     tokensPerSecond: line.tokens_per_second,
+    backend: line.backend,
+    device: line.device,
+    bytesPushed: line.bytes_pushed,
+    metrics: metricsOf(line),
     message: line.message?.slice(0, maxMessage),
   };
+}
+
+/** The further numbers of a line, in its order. */
+function metricsOf(line: Line): ProgressRecord["metrics"] {
+  const numbers = Object.entries(line).filter(
+    ([name, value]) =>
+      Number.isFinite(value) && !Object.hasOwn(progressLine.shape, name) && name.length <= 64,
+  );
+  if (numbers.length === 0) return undefined;
+  return Object.fromEntries(numbers.slice(0, maxMetrics)) as Record<string, number>;
 }
 
 function checkpointOf(

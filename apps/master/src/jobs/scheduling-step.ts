@@ -1,7 +1,11 @@
 import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import type { CommitPlanCommand } from "@heddle/control/jobs/commands";
 import { RECOVERY_SUFFIX } from "@heddle/control/jobs/plan-commit";
-import { type SchedulingView, schedulingInput } from "@heddle/control/jobs/scheduling-input";
+import {
+  queuedJob,
+  type SchedulingView,
+  schedulingInput,
+} from "@heddle/control/jobs/scheduling-input";
 import { algorithmFault } from "@heddle/control/jobs/task-request";
 import { neverFits } from "@heddle/scheduler/explain";
 import type { Blocker, Plan, ProjectState, QueuedJob } from "@heddle/scheduler/model";
@@ -65,7 +69,10 @@ function admit(control: ControlPlane, view: SchedulingView): Admission {
   }
   const quotas = quotaKeys(input.snapshot.projects);
   // A cluster that no node has joined yet says nothing of what will fit.
-  for (const job of input.snapshot.nodes.length > 0 ? input.queue : []) {
+  const withheld = view.withheld.map(({ jobId }) => {
+    return queuedJob(state, jobs, state.jobs.get(jobId)!);
+  });
+  for (const job of input.snapshot.nodes.length > 0 ? [...input.queue, ...withheld] : []) {
     if (!isAccepted(job.id)) continue;
     const request = jobs.requestOf(state.jobs.get(job.id)!);
     const blockers = judge(input, job, judged, quotas, request);

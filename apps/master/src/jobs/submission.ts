@@ -1,10 +1,15 @@
+import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
 import { type SubmitJob, submitJobRequest } from "@heddle/contracts/jobs";
+import { type TrainingFault, trainingFaults } from "@heddle/contracts/training";
 import { RequestFaults, validate } from "@heddle/contracts/validation";
+import { registrationOf } from "@heddle/control/jobs/registration";
 import { queuedFrom } from "@heddle/control/jobs/scheduling-input";
+import { ShardRoom } from "@heddle/control/jobs/shard-places";
 import { specFaults } from "@heddle/control/jobs/spec-faults";
 import { checkSubmission } from "@heddle/control/jobs/submission";
-import { fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
+import { executorOf, fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
+import type { ControlState } from "@heddle/control/state";
 import { neverFits } from "@heddle/scheduler/explain";
 import { refusalError } from "../control/propose.ts";
 import type { RequestedChange } from "../http/idempotent-changes.ts";
@@ -21,8 +26,12 @@ export interface SubmittedJob {
 }
 
 /** The change that a body of POST /jobs asks for. Throws with all that is wrong with it. */
-export function requestedSubmission(body: unknown): RequestedChange<SubmittedJob> {
+export function requestedSubmission(
+  body: unknown,
+  submitter: Submitter,
+): RequestedChange<SubmittedJob> {
   const { id, ...spec } = readSpec(body);
+  checkModel(spec, submitter);
   const atMs = Date.now();
   const jobId = id ?? newJobId(atMs);
   const told = { job_id: jobId, state: "accepted", submitted_at: new Date(atMs).toISOString() };
@@ -30,22 +39,61 @@ export function requestedSubmission(body: unknown): RequestedChange<SubmittedJob
   return { command, told: told as SubmittedJob };
 }
 
+/** Who submits, and the models that there are. */
+export interface Submitter {
+  readonly scopes: readonly string[];
+  readonly models: ControlState["models"];
+}
+
+/** A job that is to be served needs a name that is free, and a key that may deploy. */
+function checkModel(spec: SubmitJob, { scopes, models }: Submitter): void {
+  const wanted = registrationOf(spec);
+  if (!wanted) return;
+  const param = "config.register_as";
+  if (!grants(scopes, "models:deploy")) {
+    const message = "The API key lacks the permission models:deploy, which `register_as` needs.";
+    throw new AppError("permission_denied", message, { param });
+  }
+  const known = models.get(wanted.modelId);
+  if (!known || (wanted.replaces && known.lineage)) return;
+  const how = known.lineage
+    ? "Choose another id, or set `config.replace_model` to have it replaced."
+    : "No job has trained it, and so none can replace it: choose another id.";
+  const message = `Invalid value for '${param}': the model ${wanted.modelId} is registered. ${how}`;
+  throw new AppError("conflict", message, { param });
+}
+
 function readSpec(body: unknown): SubmitJob {
   const spec = validate(submitJobRequest, body);
-  const faults = specFaults(spec).map(({ param, detail }) => ({
-    param,
-    code: "invalid_value" as const,
-    message: `Invalid value for '${param}': ${detail}.`,
-  }));
+  const code = "invalid_value" as const;
+  const faults = [
+    ...specFaults(spec).map(({ param, detail }) => {
+      return { param, code, message: `Invalid value for '${param}': ${detail}.` };
+    }),
+    ...configFaults(spec).map(({ param, detail: message }) => ({ param, code, message })),
+  ];
   const [first] = faults;
   if (!first) return spec;
   const cause = new RequestFaults(faults);
   throw new AppError("unprocessable", first.message, { param: first.param, cause });
 }
 
+/** What is wrong with the hyperparameters of a job that our own trainer runs. */
+function configFaults(spec: SubmitJob): TrainingFault[] {
+  const { algorithm, config } = spec;
+  if (algorithm === undefined || executorOf(spec) !== "training") return [];
+  return trainingFaults(algorithm, config);
+}
+
 /** What would become of the job if it were submitted now; nothing is changed. */
-export function dryRun(control: ControlPlane, plans: PlanBook, body: unknown) {
+export function dryRun(
+  control: ControlPlane,
+  plans: PlanBook,
+  body: unknown,
+  scopes: readonly string[],
+) {
   const { id, ...spec } = readSpec(body);
+  checkModel(spec, { scopes, models: control.state.models });
   const jobId = id ?? newJobId(Date.now());
   const checked = checkSubmission({ state: control.state, index: control.jobs }, { jobId, spec });
   if (!checked.ok) throw refusalError(checked.refusal);
@@ -56,7 +104,8 @@ export function dryRun(control: ControlPlane, plans: PlanBook, body: unknown) {
   const queued = queuedFrom(spec, job, taskRequest(spec, tasks));
   const never = neverFits(plans.view.input, queued);
   const { plan, explanation } = plans.tryOut(queued);
-  const start = plan.starts.find((planned) => planned.jobId === jobId);
+  const shards = new ShardRoom(control.state, control.jobs).take(spec);
+  const start = shards ? undefined : plan.starts.find((planned) => planned.jobId === jobId);
   const fits = start ? "would_start" : "would_wait";
   return {
     object: "dry_run",
@@ -66,6 +115,8 @@ export function dryRun(control: ControlPlane, plans: PlanBook, body: unknown) {
       return { rank, node: nodeId, devices };
     }),
     never_fits: never.map(viewBlocker),
-    explanation: viewExplanation(explanation),
+    explanation: viewExplanation(
+      shards ? { ...explanation, blockers: [shards, ...explanation.blockers] } : explanation,
+    ),
   };
 }

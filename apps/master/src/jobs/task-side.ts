@@ -12,11 +12,13 @@ import { LogRepair } from "../logs/log-repair.ts";
 import { LogService } from "../logs/log-service.ts";
 import { LogStore } from "../logs/log-store.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
-import { leads } from "./leader-loop.ts";
+import { LeaderLoop, leads } from "./leader-loop.ts";
 import { TaskDispatch } from "./task-dispatch.ts";
+import { registerTrainedModels } from "./trained-models.ts";
 
 /** Between two entries of one job's progress in the log. */
 const progressMs = 10_000;
+const registerPauseMs = 50;
 
 export interface TaskSideOptions {
   /** Where workers ship logs to; not closed with this. */
@@ -63,7 +65,13 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
     clock: systemClock,
     leads: () => leads(control),
   });
+  const registering = new LeaderLoop({
+    ...{ control, log, clock: systemClock, name: "registering models", pauseMs: registerPauseMs },
+    concerns: (command) => command === undefined || command.type === "tasks.report",
+    step: () => registerTrainedModels({ control, artifacts, clock: systemClock, log }),
+  });
   const close = async () => {
+    registering.close();
     dispatch.close();
     await store.close();
   };

@@ -1,5 +1,5 @@
 import type { ReplicaStatus } from "@heddle/contracts/engine";
-import type { DeploymentRecord, ModelRecord } from "@heddle/control/state";
+import type { DeploymentRecord, ModelLineage, ModelRecord } from "@heddle/control/state";
 import type { NodeView } from "../ports.ts";
 
 /** One model in GET /models: OpenAI's four members and the platform's own. */
@@ -19,6 +19,8 @@ export interface ModelView {
   readonly backing: string;
   readonly stand_in: boolean;
   readonly deployment: string;
+  /** What a model that a job has trained was made of; null for others. */
+  readonly lineage: LineageView | null;
   /** The best phase of any replica; `unplaced` where there is none. */
   readonly status: "ready" | "loading" | "pulling" | "failed" | "unplaced";
   readonly replicas: readonly ReplicaView[];
@@ -28,6 +30,19 @@ export interface ModelView {
     readonly sha256: string | null;
     readonly license: string | null;
   } | null;
+}
+
+export interface LineageView {
+  readonly job_id: string;
+  readonly job_name: string;
+  readonly project: string;
+  readonly attempt: number;
+  readonly algorithm: string;
+  readonly sha256: string;
+  readonly data_sha256: string | null;
+  readonly code_version: string | null;
+  readonly step: number | null;
+  readonly loss: number | null;
 }
 
 export interface ReplicaView {
@@ -69,6 +84,7 @@ export function viewModel(
     backing: model.backing,
     stand_in: model.standIn,
     deployment: model.deployment,
+    lineage: model.lineage ? viewLineage(model.lineage) : null,
     status: bestPhase(replicas),
     replicas,
     weights: weights
@@ -79,6 +95,17 @@ export function viewModel(
           license: weights.license ?? null,
         }
       : null,
+  };
+}
+
+function viewLineage(lineage: ModelLineage): LineageView {
+  const { jobId, jobName, project, attempt, algorithm, sha256 } = lineage;
+  return {
+    ...{ job_id: jobId, job_name: jobName, project, attempt, algorithm, sha256 },
+    data_sha256: lineage.dataSha256 ?? null,
+    code_version: lineage.codeVersion ?? null,
+    step: lineage.step ?? null,
+    loss: lineage.loss ?? null,
   };
 }
 

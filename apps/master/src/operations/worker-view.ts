@@ -1,5 +1,6 @@
 import type { JobIndex } from "@heddle/control/jobs/job-index";
 import type { NodeRecord } from "@heddle/control/jobs/records";
+import { MAX_SHARDS_PER_SERVER, shardsOn } from "@heddle/control/jobs/shard-places";
 import type { ControlState } from "@heddle/control/state";
 import { viewReplica } from "../models/model-view.ts";
 import type { ControlPlane, NodeView } from "../ports.ts";
@@ -13,17 +14,20 @@ export function viewWorker(
   { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
 ) {
   const record = state.nodes.get(id);
+  const server = state.servers.get(id);
+  const { name = id, address = "" } = node ?? record?.offer ?? server ?? {};
   return {
     id,
     object: "worker",
-    kind: node?.kind ?? "worker",
-    name: node?.name ?? record?.offer.name ?? id,
-    address: node?.address ?? record?.offer.address ?? "",
+    kind: node?.kind ?? (server ? "parameter-server" : "worker"),
+    name,
+    address,
     version: node?.version ?? null,
-    status: record?.state ?? node?.state ?? "ready",
+    status: record?.state ?? server?.state ?? node?.state ?? "ready",
     attached: node !== undefined,
     ...viewAttached(node),
     jobs: record ? viewRecord(id, record, state, jobs) : null,
+    shards: server ? { held: shardsOn(jobs, id), places: MAX_SHARDS_PER_SERVER } : null,
   };
 }
 

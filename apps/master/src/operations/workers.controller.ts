@@ -31,7 +31,8 @@ export class WorkersController {
   @Permit("cluster:read", "Lists the nodes: those attached to this master, and those of jobs.")
   list() {
     const attached = new Map(this.#directory.nodes().map((node) => [node.id, node]));
-    const ids = new Set([...attached.keys(), ...this.#control.state.nodes.keys()]);
+    const { nodes, servers } = this.#control.state;
+    const ids = new Set([...attached.keys(), ...nodes.keys(), ...servers.keys()]);
     const data = [...ids].map((id) => viewWorker(id, attached.get(id), this.#control));
     return { object: "list", data };
   }
@@ -40,7 +41,8 @@ export class WorkersController {
   @Permit("cluster:read", "Shows one node.")
   get(@Param("id") id: string): WorkerView {
     const node = this.#directory.nodes().find((candidate) => candidate.id === id);
-    if (!node && !this.#control.state.nodes.has(id)) {
+    const { nodes, servers } = this.#control.state;
+    if (!node && !nodes.has(id) && !servers.has(id)) {
       throw new AppError("not_found", `No node with the id ${id} is known.`);
     }
     return viewWorker(id, node, this.#control);

@@ -1,9 +1,11 @@
+import { writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onnxBackend } from "@heddle/backends/onnx-backend";
 import { seededRandom } from "@heddle/base/random";
 import { TestSession } from "@heddle/engines/llama/test-session";
+import { restoreShards } from "@heddle/parameters/shard-set";
 import { initialParameters } from "@heddle/training/initialize";
 import { Graph } from "@heddle/training/ir/graph";
 import type { Value } from "@heddle/training/ir/value";
@@ -19,6 +21,7 @@ import { interpret } from "@heddle/training/reference/interpreter";
 import { localStepsOf, nextName } from "@heddle/training/training-program";
 import { textBatches } from "@heddle/training/weave/batches";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { TrainingCluster, type TrainingJob } from "../../test/training-cluster.ts";
 import { BYTE_VOCABULARY_SIZE, encodeText, exportLanguageModel } from "./export-language-model.ts";
 
 const SHAPE: LanguageModelShape = {
@@ -45,11 +48,55 @@ test("the exported model's greedy text is the trainer's own, token by token", as
   expect(await serve(path, prompt, 16)).toBe(greedy(parameters, prompt, 16));
 }, 60_000);
 
+test("a trainer's model answers through the engine as its last checkpoint's parameters do", async () => {
+  const cluster = new TrainingCluster();
+  try {
+    const servers = [await cluster.startServer("s0")];
+    const data = join(cluster.folder, "text.txt");
+    writeFileSync(data, TEXT);
+    const config = {
+      ...{ ...SHAPE, vocab_size: undefined, program: "language_model", data, batch_size: 4 },
+      ...{ learning_rate: 1e-2, local_steps: 10, outer_learning_rate: 1, outer_momentum: 0 },
+    };
+    const first = cluster.job("weave", { ...config, total_steps: 100_000 }, servers).start();
+    await first.reachesRound(6);
+    const resumeFrom = await first.checkpoint();
+    await first.kill();
+    // The next attempt finds that all its steps are behind it, and leaves the model.
+    const round = Number(/-r(\d+)-/.exec(resumeFrom)?.[1]);
+    const { jobId } = first.orders;
+    const ended = { ...config, total_steps: round * 10 };
+    const job = cluster.job("weave", ended, servers, { jobId, attempt: 2, resumeFrom });
+    const second = job.start();
+    await second.succeeded();
+    const own = await restored(job, resumeFrom);
+    const prompt = "a heddle";
+    expect(await serve(second.artifact("model.gguf"), prompt, 16)).toBe(greedy(own, prompt, 16));
+  } finally {
+    await cluster.close();
+  }
+}, 240_000);
+
 test("a tensor that is missing is named, and no file is left", async () => {
   const path = join(directory, "none.gguf");
   const exported = exportLanguageModel(path, SHAPE, {}, LINEAGE);
   await expect(exported).rejects.toThrow(/token_embd has 32 x \d+ weights, got nothing/);
 });
+
+/** What a checkpoint holds, as the parameter servers give it. */
+async function restored(job: TrainingJob, name: string): Promise<Parameters> {
+  const parameters = languageModelParameters(SHAPE);
+  const access = job.access({
+    attempt: 3,
+    parameters: parameters.map(({ name: tensor, shape }) => ({ name: tensor, shape, type: "f32" })),
+  });
+  const { servers } = access.spec;
+  await restoreShards(access, [{ name, servers, pieces: 1, version: 0, bytes: 0 }]);
+  const client = await job.join(0, access.spec);
+  const into = initialParameters(parameters, seededRandom(0));
+  await client.pull(into);
+  return into;
+}
 
 /** Sixty steps on one short text: enough for weights that mean something. */
 async function train(): Promise<Parameters> {

@@ -184,9 +184,14 @@ function specOf({ orders, config, plan }: JobShardsOptions, { nodes }: NodePlace
     stragglerMs: config.straggler_ms,
     compression: config.compression,
     pullCompression: config.pull_compression ?? "none",
-    // Known to those who hold the cluster token, and of no use to other jobs or attempts.
-    jobToken: createHmac("sha256", orders.clusterToken || (orders.tls?.authority ?? ""))
-      .update(`${jobId}/${attempt}`)
-      .digest(),
+    jobToken: jobToken(orders),
   };
+}
+
+/** The secret of an attempt's data connections: known to those who hold the cluster's. */
+function jobToken({ clusterToken, tls, jobId, attempt }: TrainerOrders): Uint8Array {
+  // Where nodes have certificates in place of a token, data goes by gRPC, or over a socket file that
+  // is the worker's own.
+  const secret = clusterToken || (tls?.authority ?? "");
+  return createHmac("sha256", secret).update(`${jobId}/${attempt}`).digest();
 }

@@ -24,6 +24,7 @@ export class ProgressWriter {
   #toldAtMs = performance.now();
   #toldStep: number | undefined;
   #tokens = 0;
+  #rates: Readonly<Record<string, number>> = {};
   #latest: RoundReport | undefined;
 
   constructor(facts: ProgressFacts) {
@@ -63,7 +64,8 @@ export class ProgressWriter {
     const { round, step, loss, reward, metrics } = this.#latest ?? {};
     appendLine(progressFile, {
       ...{ step, total_steps: totalSteps, loss, reward, round },
-      ...this.#rates(),
+      ...(this.#latest?.reached && { progress: 1 }),
+      ...this.#ratesNow(),
       ...{ backend, device },
       ...metrics,
       ...this.#moved(),
@@ -71,18 +73,22 @@ export class ProgressWriter {
     });
   }
 
-  #rates(): Readonly<Record<string, number>> {
-    const step = this.#latest?.step;
+  /** Since the line before; a line between two rounds, as of a checkpoint, has those of before. */
+  #ratesNow(): Readonly<Record<string, number>> {
+    const step = this.#latest?.step ?? 0;
     const nowMs = performance.now();
     const seconds = (nowMs - this.#toldAtMs) / 1_000;
-    const steps = (step ?? 0) - (this.#toldStep ?? 0);
-    const tokens = this.#tokens;
+    const steps = step - (this.#toldStep ?? step);
+    if (steps <= 0 || seconds <= 0) return this.#rates;
+    const tokens = rounded(this.#tokens / seconds);
+    this.#rates = {
+      steps_per_second: rounded(steps / seconds),
+      ...(tokens > 0 && { tokens_per_second: tokens }),
+    };
     this.#toldAtMs = nowMs;
     this.#toldStep = step;
     this.#tokens = 0;
-    if (steps <= 0 || seconds <= 0) return {};
-    const rates = { steps_per_second: rounded(steps / seconds) };
-    return tokens > 0 ? { ...rates, tokens_per_second: rounded(tokens / seconds) } : rates;
+    return this.#rates;
   }
 
   #moved(): Readonly<Record<string, unknown>> {

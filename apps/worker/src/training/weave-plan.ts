@@ -126,7 +126,9 @@ function drawsAfter(config: WeaveTraining, { tasks }: TaskPlace, done: number) {
 }
 
 function innerOptimizer(config: WeaveTraining): Optimizer {
-  const { optimizer, momentum, weight_decay: weightDecay } = config;
+  const { optimizer, momentum, weight_decay: weightDecay, local_steps: localSteps } = config;
+  // What was seen before a pull says less after it.
+  const adam = localSteps > 1 ? { ...ADAM, beta2: 0.99 } : ADAM;
   switch (optimizer) {
     case "sgd":
       return { kind: "sgd", momentum: 0, nesterov: false };
@@ -134,9 +136,9 @@ function innerOptimizer(config: WeaveTraining): Optimizer {
     case "nesterov":
       return { kind: "sgd", momentum, nesterov: optimizer === "nesterov" };
     case "adam":
-      return ADAM;
+      return adam;
     case "adamw":
-      return { ...ADAM, kind: "adamw", weightDecay };
+      return { ...adam, kind: "adamw", weightDecay };
     default:
       return optimizer satisfies never;
   }

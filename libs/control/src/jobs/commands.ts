@@ -28,6 +28,7 @@ export type JobsCommand =
   | QuarantineDeviceCommand
   | JoinServerCommand
   | LoseServersCommand
+  | RegisteredModelCommand
   | SetProjectCommand
   | SetQueueCommand
   | TickCommand;
@@ -166,6 +167,15 @@ export interface LoseServersCommand {
   readonly type: "server.lost";
   readonly atMs: number;
   readonly serverIds: readonly string[];
+}
+
+/** The model of a job that has succeeded is registered, or cannot be. */
+export interface RegisteredModelCommand {
+  readonly type: "job.registered";
+  readonly atMs: number;
+  readonly jobId: string;
+  readonly modelId: string;
+  readonly fault?: string | undefined;
 }
 
 export interface SetProjectCommand {

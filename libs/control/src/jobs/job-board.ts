@@ -15,6 +15,7 @@ import {
 import { commitPlan } from "./plan-commit.ts";
 import { setProject, setQueue } from "./quotas.ts";
 import type { JobsState } from "./records.ts";
+import { noteModel } from "./registration.ts";
 import { requestJob } from "./requests.ts";
 import { joinServer, loseServers } from "./server-changes.ts";
 import { submitJob } from "./submission.ts";
@@ -66,6 +67,7 @@ const COMMANDS: {
   "node.drain": drainNode,
   "node.resume": resumeNode,
   "node.quarantine": quarantineDevice,
+  "job.registered": noteModel,
   "server.join": joinServer,
   "server.lost": loseServers,
   "project.set": setProject,

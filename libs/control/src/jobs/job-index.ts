@@ -3,6 +3,7 @@ import type { NodeSnapshot, TaskRequest } from "@heddle/scheduler/model";
 import { EventLog } from "./event-log.ts";
 import { isTerminal, isUnderWay } from "./lifecycle.ts";
 import type { JobRecord, JobsState, NodeRecord, TaskRecord } from "./records.ts";
+import { registrationOf } from "./registration.ts";
 import { nodeLabels, servingRequest, taskRequest } from "./task-request.ts";
 
 /**
@@ -25,6 +26,8 @@ export class JobIndex {
   readonly dues = new Map<string, number>();
   /** By parameter server: how many shards each job holds there. */
   readonly shardsByServer = new Map<string, Map<string, number>>();
+  /** Jobs that have succeeded and whose model is not registered yet. */
+  readonly unregistered = new Set<string>();
   /** By queue: its live jobs. */
   readonly queueLengths = new Map<string, number>();
   /** Ended jobs of which no task is left, the longest ended first. */
@@ -76,6 +79,7 @@ export class JobIndex {
     this.#setShards(job.id, shardsHeld(before), shardsHeld(after));
     if (isLive && job.promisedStartMs !== undefined) this.promised = job.id;
     else if (this.promised === job.id) this.promised = undefined;
+    this.#setUnregistered(job.id, after);
     if (!before) this.byName.set(nameKey(job), job.id);
     if (!after) this.#forget(job);
   }
@@ -171,6 +175,12 @@ export class JobIndex {
       const jobs = this.shardsByServer.get(server) ?? new Map<string, number>();
       this.shardsByServer.set(server, jobs.set(id, (jobs.get(id) ?? 0) + 1));
     }
+  }
+
+  #setUnregistered(id: string, job: JobRecord | undefined): void {
+    const spec = job?.state === "succeeded" && !job.model && this.#state.specs.get(id);
+    if (spec && registrationOf(spec)) this.unregistered.add(id);
+    else this.unregistered.delete(id);
   }
 
   #forget(job: JobRecord): void {

@@ -48,6 +48,10 @@ export interface JobRecord {
   readonly progress?: ProgressRecord | undefined;
   /** Of a training job: ids of the parameter servers that hold its latest attempt's shards, by shard. */
   readonly shards?: readonly string[] | undefined;
+  /** Once it has succeeded: the model that it was registered as, or why it was not. */
+  readonly model?:
+    | { readonly id: string; readonly atMs: number; readonly fault?: string | undefined }
+    | undefined;
   /** The start that a plan promised to it. */
   readonly promisedStartMs?: number | undefined;
   /** Ids of dependencies that have not succeeded yet. */
@@ -92,6 +96,11 @@ export interface ProgressRecord {
   readonly reward?: number | null | undefined;
   readonly stepsPerSecond?: number | undefined;
   readonly tokensPerSecond?: number | undefined;
+  readonly backend?: string | undefined;
+  readonly device?: string | undefined;
+  readonly bytesPushed?: number | undefined;
+  /** Further numbers that the program tells, as `entropy`; at most 32. */
+  readonly metrics?: Readonly<Record<string, number>> | undefined;
   readonly message?: string | undefined;
 }
 

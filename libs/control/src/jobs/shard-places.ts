@@ -6,7 +6,7 @@ import type { JobRecord, JobsState } from "./records.ts";
 import { executorOf } from "./task-request.ts";
 
 /** Shards that one parameter server holds at most, as it has it too. */
-const MAX_SHARDS_PER_SERVER = 256;
+export const MAX_SHARDS_PER_SERVER = 256;
 
 /** Shards that the job needs on parameter servers; 0 for one that does not train. */
 function shardsWanted(spec: SubmitJob): number {
@@ -45,7 +45,7 @@ function readyServers({ servers }: JobsState, index: JobIndex): Map<string, numb
 }
 
 /** Shards that jobs hold on the server. */
-function shardsOn(index: JobIndex, serverId: string): number {
+export function shardsOn(index: JobIndex, serverId: string): number {
   let count = 0;
   for (const shards of index.shardsByServer.get(serverId)?.values() ?? []) count += shards;
   return count;

@@ -5,6 +5,7 @@ import type { SubmitJobCommand } from "./commands.ts";
 import { nameKey } from "./job-index.ts";
 import { isTerminal } from "./lifecycle.ts";
 import type { JobRecord } from "./records.ts";
+import { registrationOf } from "./registration.ts";
 import { specFaults } from "./spec-faults.ts";
 import { fewestTasks } from "./task-request.ts";
 
@@ -36,7 +37,8 @@ export function checkSubmission(
     idRefusal(change, jobId) ??
     (fault && refuse("unprocessable", fault.detail, fault.param)) ??
     roomRefusal(change, spec) ??
-    nameRefusal(change, spec);
+    nameRefusal(change, spec) ??
+    modelRefusal(change, spec);
   if (refusal) return { ok: false, refusal };
   const waitingFor = dependenciesOf(change, jobId, spec);
   if ("ok" in waitingFor) return { ok: false, refusal: waitingFor };
@@ -99,6 +101,18 @@ function nameRefusal({ state, index }: State, spec: SubmitJob): Refusal | undefi
   if (!holder || isTerminal(holder.state)) return undefined;
   const message = `the job ${holder.id} of the project ${spec.project} has the name ${spec.name} and has not ended`;
   return refuse("conflict", message, "name");
+}
+
+/** Two jobs at once would leave it to chance which of them is served. */
+function modelRefusal({ state, index }: State, spec: SubmitJob): Refusal | undefined {
+  const wanted = registrationOf(spec);
+  if (!wanted) return undefined;
+  for (const id of [...index.live, ...index.unregistered]) {
+    if (registrationOf(state.specs.get(id)!)?.modelId !== wanted.modelId) continue;
+    const message = `the job ${id} is to be registered as ${wanted.modelId} too`;
+    return refuse("conflict", message, "config.register_as");
+  }
+  return undefined;
 }
 
 /** The ids of the dependencies that have not succeeded yet, or why they cannot stand. */

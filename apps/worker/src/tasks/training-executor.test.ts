@@ -1,0 +1,108 @@
+import { readdirSync, readFileSync } from "node:fs";
+import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { TestLeader, type TestSession, taskId, until } from "../../test/test-leader.ts";
+import { type RunningServer, TrainingCluster } from "../../test/training-cluster.ts";
+
+// The executor of training jobs in a whole worker, with a real parameter server.
+
+/** Processes start slowly on a machine that does other things too. */
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 120_000 });
+const waitMs = 120_000;
+
+let leader: TestLeader;
+let cluster: TrainingCluster;
+let server: RunningServer;
+
+beforeEach(async () => {
+  leader = new TestLeader();
+  cluster = new TrainingCluster();
+  await leader.listen();
+  server = await cluster.startServer("s0");
+});
+
+afterEach(async () => {
+  await leader.close();
+  await cluster.close();
+});
+
+const training = (algorithm: string, config: object): Partial<TaskSpec> => ({
+  ...{ executor: "training", algorithm, config: JSON.stringify(config), cpuMilli: 1_000 },
+});
+
+async function start(session: TestSession, spec: Partial<TaskSpec>, task = taskId()) {
+  await session.lease(spec, task, [0]);
+  const parameterServers = [server.address];
+  session.send({ start: { task, peers: [], parameterServers, nodes: ["n"] } });
+}
+
+/** The trainer's processes: those that run its program. */
+function trainers(): number[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .filter((pid) => {
+      const isOurs = environmentOf(pid).includes(leader.folder);
+      return isOurs && commandOf(pid)[1]?.endsWith("trainer-main.js");
+    })
+    .map(Number);
+}
+
+const procFile = (pid: string | number, name: string): string => {
+  try {
+    return readFileSync(`/proc/${pid}/${name}`, "latin1");
+  } catch {
+    return "";
+  }
+};
+const commandOf = (pid: string | number) => procFile(pid, "cmdline").split("\0");
+const environmentOf = (pid: string | number) => procFile(pid, "environ");
+
+test("a worker offers training; a job runs to its artifacts, with no secret in its arguments or environment", async () => {
+  await leader.startWorker();
+  expect(leader.register?.executors).toContain("training");
+  expect(leader.register?.algorithms).toEqual(["ppo", "weave"]);
+  const session = leader.open();
+  await start(session, training("ppo", { total_timesteps: 20_000 }));
+  await until("the trainer runs", () => trainers().length === 1, waitMs);
+  const [pid = 0] = trainers();
+  expect(commandOf(pid).join(" ") + environmentOf(pid)).not.toContain("a-token-for-tests-only");
+  const { exit, progress } = await session.reaches("exited", taskId(), waitMs);
+  expect(exit).toMatchObject({ exitCode: 0, reason: "" });
+  const names = exit?.artifacts?.map(({ name }) => name);
+  expect(names).toEqual(expect.arrayContaining(["lineage.json", "metrics.jsonl", "policy.onnx"]));
+  expect(JSON.parse(progress?.line ?? "{}")).toMatchObject({ backend: "onnx", device: "cpu" });
+});
+
+test("kill -9 of the worker ends no trainer: the next process adopts it, and its checkpoint and end", async () => {
+  const worker = await leader.startWorker();
+  const first = leader.open();
+  await start(first, training("ppo", { total_timesteps: 200_000 }));
+  await until("it makes progress", () => first.status()?.progress !== null, waitMs);
+  worker.kill("SIGKILL");
+  await until("the worker is gone", () => worker.signalCode !== null);
+  expect(trainers()).toHaveLength(1);
+  await leader.startWorker();
+  const second = leader.open(2);
+  await until("it is adopted", () => second.status()?.phase === "running", waitMs);
+  second.send({ checkpoint: { task: taskId() } });
+  await until("its checkpoint is told", () => !!second.status()?.progress?.checkpoint, waitMs);
+  second.send({ stop: { task: taskId(), checkpoint: false, graceMs: 20_000, why: "enough" } });
+  const { exit } = await second.reaches("exited", taskId(), waitMs);
+  expect(exit).toMatchObject({ asked: true, message: "stopped: enough" });
+  expect(trainers()).toEqual([]);
+});
+
+test("cuda without a real GPU, and a config that is wrong, are a LaunchFailed that says what to do", async () => {
+  const gpu = { index: 0, uuid: "simulated-0", name: "H100", memoryBytes: 80 * 2 ** 30, fault: "" };
+  await leader.startWorker({ simulatedGpus: [{ ...gpu, simulated: true }] });
+  const session = leader.open();
+  for (const [rank, config, told] of [
+    [0, { device: "cuda" }, /`config.device` is cuda and the task holds no real GPU: ask for one/],
+    [1, { num_minibatches: 7 }, /Invalid value for 'config.num_minibatches': .*512/],
+  ] as const) {
+    await start(session, training("ppo", config), taskId(rank));
+    const { exit } = await session.reaches("exited", taskId(rank), waitMs);
+    expect(exit?.reason).toBe("LaunchFailed");
+    expect(exit?.message).toMatch(told);
+  }
+});

@@ -1,0 +1,222 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { shardStatuses } from "@heddle/parameters/shard-set";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import {
+  distance,
+  type RunningServer,
+  TEXT,
+  TINY_MODEL,
+  TrainingCluster,
+  weightsOf,
+} from "../../test/training-cluster.ts";
+
+// Trainers and parameter servers that die, and what must not be let in: real processes, kill -9.
+
+// Many processes are started, one after the other, on what may be a busy machine.
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 120_000 });
+
+let cluster: TrainingCluster;
+let servers: RunningServer[] = [];
+let text = "";
+
+beforeEach(async () => {
+  cluster = new TrainingCluster();
+  servers = await Promise.all([cluster.startServer("s0"), cluster.startServer("s1")]);
+  text = join(cluster.folder, "text.txt");
+  writeFileSync(text, TEXT);
+});
+afterEach(() => cluster.close());
+
+/** Long enough to be broken off: several seconds of small rounds, with an optimizer of memory. */
+const config = () => ({
+  ...{ ...TINY_MODEL, data: text, total_steps: 4_000, local_steps: 10, optimizer: "adamw" },
+});
+
+const newJob = () => cluster.job("weave", config(), servers);
+
+/** What a run without any fault tells and leaves: the same whatever the servers, so one is enough. */
+let whole: ReturnType<typeof undisturbed> | undefined;
+
+async function undisturbed() {
+  const trainer = newJob().start();
+  await trainer.succeeded();
+  return {
+    curve: lossesOf(trainer.metrics()),
+    weights: await weightsOf(trainer.artifact("model.gguf")),
+  };
+}
+
+const lossesOf = (lines: readonly { readonly round?: number; readonly loss?: number }[]) =>
+  new Map(lines.map(({ round = 0, loss }) => [round, loss]));
+
+/** Expects that an attempt went on right after `from` rounds, as if nothing had happened. */
+async function expectContinued(
+  trainer: ReturnType<ReturnType<typeof newJob>["start"]>,
+  from: number,
+  whole: Awaited<ReturnType<typeof undisturbed>>,
+): Promise<void> {
+  await trainer.succeeded();
+  const curve = lossesOf(trainer.metrics());
+  expect([...curve.keys()][0]).toBe(from + 1);
+  expect([...curve]).toEqual([...whole.curve].filter(([round]) => round > from));
+  expect(distance(await weightsOf(trainer.artifact("model.gguf")), whole.weights)).toBe(0);
+}
+
+const roundOf = (checkpoint: string) => Number(/-r0*(\d+)-/.exec(checkpoint)?.[1]);
+
+test("a trainer that is killed: the next attempt goes on from the checkpoint, to the same bits", async () => {
+  whole ??= undisturbed();
+  await whole;
+  const job = newJob();
+  const first = job.start();
+  await first.reachesRound(20);
+  const resumeFrom = await first.checkpoint();
+  await first.reachesRound(roundOf(resumeFrom) + 20);
+  await first.kill();
+  const second = job.start({ attempt: 2, resumeFrom });
+  await expectContinued(second, roundOf(resumeFrom), await whole);
+  expect(second.output).toContain(`resumed from checkpoint ${resumeFrom}`);
+});
+
+test("a parameter server that is killed: another on its disk, or without it, goes on", async () => {
+  whole ??= undisturbed();
+  await whole;
+  const job = newJob();
+  const first = job.start();
+  await first.reachesRound(20);
+  const resumeFrom = await first.checkpoint();
+  await servers[1]?.kill();
+  // As the leader does with the rest of an attempt that lost a server.
+  first.child.kill("SIGTERM");
+  expect(await first.ended()).toBe(143);
+  expect(first.output).toContain("left, as it was asked to");
+  // Its piece of the checkpoint is on the other server too.
+  const replaced = [servers[0], await cluster.startServer("s2")];
+  const parameterServers = replaced.map((server) => server?.address ?? "");
+  const second = job.start({ attempt: 2, resumeFrom, parameterServers });
+  await expectContinued(second, roundOf(resumeFrom), await whole);
+});
+
+test("a checkpoint that is corrupt is passed over, and the one before is taken", async () => {
+  whole ??= undisturbed();
+  await whole;
+  const job = newJob();
+  const first = job.start();
+  await first.reachesRound(10);
+  const older = await first.checkpoint();
+  await first.reachesRound(roundOf(older) + 5);
+  const newer = await first.checkpoint();
+  await first.kill();
+  for (const { dataDirectory } of servers) {
+    const folder = join(dataDirectory, "checkpoints", job.id, newer);
+    for (const name of readdirSync(folder)) {
+      const piece = readFileSync(join(folder, name));
+      piece.writeUInt8(piece.readUInt8(2_000) ^ 1, 2_000);
+      writeFileSync(join(folder, name), piece);
+    }
+  }
+  const second = job.start({ attempt: 2, resumeFrom: newer });
+  await expectContinued(second, roundOf(older), await whole);
+  expect(second.output).toMatch(new RegExp(`passed over: ${newer}: .*corrupt`));
+});
+
+test("an attempt that lives on when the next has begun is fenced, counted, and adds nothing", async () => {
+  whole ??= undisturbed();
+  await whole;
+  const job = newJob();
+  const first = job.start();
+  await first.reachesRound(20);
+  const resumeFrom = await first.checkpoint();
+  const second = job.start({ attempt: 2, resumeFrom });
+  expect(await first.ended()).toBe(1);
+  expect(first.output).toMatch(/attempt 1 of job .* is stale: attempt 2 has taken it over/);
+  await second.reachesRound(roundOf(resumeFrom) + 1);
+  const [status] = await shardStatuses(job.access({ attempt: 2 }));
+  expect(status?.refusedStale).toBeGreaterThan(0);
+  await expectContinued(second, roundOf(resumeFrom), await whole);
+});
+
+test("two tasks and their checkpoint: one is killed, the next attempt goes on where it was", async () => {
+  const sgd = { ...config(), optimizer: "sgd", local_steps: 1, total_steps: 600 };
+  const tasks = { tasks: 2, nodes: ["a", "b"] };
+  const run = cluster.job("weave", sgd, servers, tasks).startAll();
+  for (const trainer of run) await trainer.succeeded();
+  const unbroken = await weightsOf(run[0]?.artifact("model.gguf") ?? "");
+  const job = cluster.job("weave", sgd, servers, tasks);
+  const [first, killed] = job.startAll();
+  await first?.reachesRound(30);
+  await killed?.kill();
+  // Rank 0 waits for a part that never comes, and takes the checkpoint all the same.
+  const resumeFrom = (await first?.checkpoint()) ?? "";
+  first?.child.kill("SIGTERM");
+  expect(await first?.ended()).toBe(143);
+  const [again, other] = job.startAll({ attempt: 2, resumeFrom });
+  await again?.succeeded();
+  await other?.succeeded();
+  expect(again?.metrics()[0]?.round).toBe(roundOf(resumeFrom) + 1);
+  expect(distance(await weightsOf(again?.artifact("model.gguf") ?? ""), unbroken)).toBe(0);
+});
+
+const LINE = [
+  { name: "dense.0.weight", shape: [1, 1], type: "f32" },
+  { name: "dense.0.bias", shape: [1], type: "f32" },
+] as const;
+
+/** A job of two tasks on three numbers, of which a test plays the second. */
+function lineJob(more: object) {
+  const path = join(cluster.folder, "line.csv");
+  writeFileSync(path, "x,y\n1,2\n2,4\n3,6\n");
+  const line = { program: "regression", data: path, hidden: [], optimizer: "sgd", total_steps: 40 };
+  const options = { tasks: 2, nodes: ["a", "b"] };
+  return cluster.job("weave", { ...line, ...more }, servers.slice(0, 1), options);
+}
+
+const still = () => ({
+  "dense.0.weight": new Float32Array(1),
+  "dense.0.bias": new Float32Array(1),
+});
+const terms = { weight: 16, learningRate: 1 };
+
+test("under ssp a trainer is never more than its bound ahead of the slowest", async () => {
+  const staleness = 2;
+  const job = lineJob({ consistency: "ssp", staleness });
+  const trainer = job.start();
+  const consistency = { kind: "ssp", staleness } as const;
+  const slow = await job.join(1, { parameters: LINE, consistency });
+  for (let pushed = 0; pushed < 4; pushed++) {
+    // It goes just so far, and there it stays for as long as the other does.
+    await trainer.reachesRound(pushed + staleness);
+    await delay(150);
+    expect(trainer.metrics().at(-1)?.round).toBe(pushed + staleness);
+    await slow.push(still(), terms);
+    await slow.pull(still());
+  }
+});
+
+test("a wrong shape, NaN, a stale token and another's are refused, and the run is unharmed", async () => {
+  const run = lineJob({}).startAll();
+  for (const trainer of run) await trainer.succeeded();
+  const model = (trainer = run[0]) => readFileSync(trainer?.artifact("model.onnx") ?? "");
+
+  const job = lineJob({});
+  const first = job.start();
+  const rogue = await job.join(1, { parameters: LINE });
+  const poison = { ...still(), "dense.0.bias": Float32Array.of(Number.NaN) };
+  await expect(rogue.push(poison, terms)).rejects.toMatchObject({ code: "invalid_value" });
+  await rogue.close();
+  const wide = [{ name: "dense.0.weight", shape: [4_096, 1], type: "f32" }, LINE[1]] as const;
+  const misshapen = await job.join(1, { parameters: wide });
+  const part = { ...still(), "dense.0.weight": new Float32Array(4_096) };
+  await expect(misshapen.push(part, terms)).rejects.toMatchObject({ code: "invalid_value" });
+  await misshapen.close();
+  const stale = job.access({ attempt: 0, parameters: LINE });
+  await expect(shardStatuses(stale)).rejects.toMatchObject({ code: "precondition_failed" });
+  const [status] = await shardStatuses(job.access());
+  expect(status).toMatchObject({ refusedInvalid: 2, refusedStale: 1, version: 0 });
+  const second = job.start({ rank: 1 });
+  await first.succeeded();
+  await second.succeeded();
+  expect(model(first).equals(model())).toBe(true);
+});

@@ -1,0 +1,153 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import {
+  distance,
+  type RunningServer,
+  TEXT,
+  TINY_MODEL,
+  TrainingCluster,
+  weightsOf,
+} from "../../test/training-cluster.ts";
+
+// Whole training jobs: real trainers and real parameter servers, each a process.
+
+// Many processes are started, one after the other, on what may be a busy machine.
+vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
+
+let cluster: TrainingCluster;
+let servers: readonly RunningServer[] = [];
+let text = "";
+
+beforeAll(async () => {
+  cluster = new TrainingCluster();
+  servers = await Promise.all([cluster.startServer("s0"), cluster.startServer("s1")]);
+  text = join(cluster.folder, "text.txt");
+  writeFileSync(text, TEXT);
+});
+afterAll(() => cluster.close());
+
+const SGD = { optimizer: "sgd", learning_rate: 0.5, max_grad_norm: 1e6 };
+
+/** Trains to the end and gives the weights of the model that is left. */
+async function weightsAfter(
+  config: object,
+  tasks = 1,
+  nodes: readonly string[] = [],
+): Promise<Map<string, Float32Array>> {
+  const job = cluster.job("weave", { ...TINY_MODEL, data: text, ...config }, servers);
+  const trainers = job.startAll({ tasks, nodes });
+  await Promise.all(trainers.map((trainer) => trainer.succeeded()));
+  return weightsOf(trainers[0]?.artifact("model.gguf") ?? "");
+}
+
+test("BSP with 3 workers is one worker with 3 times the batch, however they lie on nodes", async () => {
+  const config = { ...SGD, total_steps: 12 };
+  const one = await weightsAfter({ ...config, batch_size: 12 });
+  const start = await weightsAfter({ ...config, batch_size: 12, total_steps: 1 });
+  for (const nodes of [
+    ["a", "b", "c"],
+    ["a", "a", "a"],
+  ]) {
+    const three = await weightsAfter({ ...config, batch_size: 4 }, 3, nodes);
+    expect(distance(three, one), nodes.join()).toBeLessThan(1e-6);
+  }
+  // What is compared has moved far.
+  expect(distance(start, one)).toBeGreaterThan(1e-2);
+});
+
+test("two runs with one seed leave the same bits, and another seed leaves others", async () => {
+  const config = { total_steps: 24, local_steps: 4, optimizer: "adamw", compression: "int8" };
+  const first = await weightsAfter(config, 2);
+  expect(distance(await weightsAfter(config, 2), first)).toBe(0);
+  expect(distance(await weightsAfter({ ...config, seed: 8 }, 2), first)).toBeGreaterThan(1e-3);
+});
+
+test("PPO by two tasks runs twice alike, to the bit, and leaves policy, metrics and lineage", async () => {
+  const config = { total_timesteps: 4_096, num_steps: 64, seed: 3 };
+  const run = async () => {
+    const trainers = cluster.job("ppo", config, servers).startAll({ tasks: 2 });
+    await Promise.all(trainers.map((trainer) => trainer.succeeded()));
+    return trainers;
+  };
+  const [first] = await run();
+  const [second] = await run();
+  expect(first?.metrics()).toHaveLength(8);
+  expect(first?.metrics()).toEqual(second?.metrics());
+  const policy = (trainer = first) => readFileSync(trainer?.artifact("policy.onnx") ?? "");
+  expect(policy(second).equals(policy(first))).toBe(true);
+  const lineage = JSON.parse(readFileSync(first?.artifact("lineage.json") ?? "", "utf8"));
+  expect(lineage).toMatchObject({
+    ...{ algorithm: "ppo", step: 4_096, attempt: 1, backend: "onnx", device: "cpu" },
+    config: { environment: "CartPole-v1", num_steps: 64, num_envs: 4 },
+  });
+  expect(first?.progress().at(-1)).toMatchObject({
+    ...{ step: 4_096, total_steps: 4_096, backend: "onnx", device: "cpu" },
+    bytes_pushed: expect.any(Number),
+    reward: expect.any(Number),
+    steps_per_second: expect.any(Number),
+  });
+});
+
+test("a return that is reached ends the job as done for all tasks, on whatever node they are", async () => {
+  const config = { total_timesteps: 1_000_000, target_return: 12, num_steps: 64, seed: 5 };
+  const job = cluster.job("ppo", config, servers, { nodes: ["a", "a", "b", "b"], tasks: 4 });
+  const trainers = job.startAll();
+  await Promise.all(trainers.map((trainer) => trainer.succeeded()));
+  expect(trainers[0]?.output).toMatch(/the return reached/);
+  expect(trainers[0]?.metrics().at(-1)?.["reward"]).toBeGreaterThanOrEqual(12);
+  for (const trainer of trainers.slice(1)) expect(trainer.output).toMatch(/the job is done/);
+});
+
+test("weave under asp: each worker's steps are in the model before it is left", async () => {
+  const config = { total_steps: 20, consistency: "asp", optimizer: "sgd" };
+  const job = cluster.job("weave", { ...TINY_MODEL, data: text, ...config }, servers);
+  const trainers = job.startAll({ tasks: 2, nodes: ["a", "b"] });
+  await Promise.all(trainers.map((trainer) => trainer.succeeded()));
+  expect(trainers[0]?.metrics().at(-1)?.round).toBe(20);
+  expect(trainers[0]?.output).not.toMatch(/going on without/);
+});
+
+test("a regression is learned from CSV, a classification from another, each to a model.onnx", async () => {
+  const rows = Array.from({ length: 64 }, (_, i) => [Math.sin(i), Math.cos(i * 3)] as const);
+  const line = join(cluster.folder, "line.csv");
+  writeFileSync(line, `a,b,y\n${rows.map(([a, b]) => `${a},${b},${2 * a - b}`).join("\n")}\n`);
+  const half = join(cluster.folder, "half.csv");
+  writeFileSync(half, `side,a,b\n${rows.map(([a, b]) => `${a > b ? 1 : 0},${a},${b}`).join("\n")}`);
+  for (const config of [
+    { program: "regression", data: line },
+    { program: "classification", data: half, target: "side" },
+  ]) {
+    const more = { total_steps: 400, local_steps: 10, learning_rate: 1e-2, outer_learning_rate: 1 };
+    const job = cluster.job("weave", { ...config, ...more, outer_momentum: 0 }, servers);
+    const trainer = job.start();
+    await trainer.succeeded();
+    const losses = trainer.metrics().map(({ loss }) => loss ?? Number.NaN);
+    expect(losses.at(-1)).toBeLessThan((losses[0] ?? 0) / 5);
+    expect(readFileSync(trainer.artifact("model.onnx")).length).toBeGreaterThan(500);
+    const { data } = JSON.parse(readFileSync(trainer.artifact("lineage.json"), "utf8"));
+    expect(data).toMatchObject({ sha256: expect.stringMatching(/^[0-9a-f]{64}$/) });
+  }
+});
+
+test("training that diverges ends its task, and says at which step", async () => {
+  const steep = join(cluster.folder, "steep.csv");
+  writeFileSync(steep, "a,y\n1000,1\n-2000,3\n");
+  const rates = { learning_rate: 1e6, outer_learning_rate: 1e6, max_grad_norm: 1e6 };
+  const line = { program: "regression", hidden: [], data: steep, optimizer: "sgd" };
+  const config = { ...line, ...rates, total_steps: 50 };
+  const trainer = cluster.job("weave", config, servers).start();
+  expect(await trainer.ended()).toBe(1);
+  expect(trainer.output).toMatch(/the loss is (NaN|-?Infinity) at step 2: training has diverged/);
+});
+
+test("data that is not there, and a device that is not there, are told with what to do", async () => {
+  const missing = join(cluster.folder, "missing.txt");
+  const gone = cluster.job("weave", { ...TINY_MODEL, data: missing, total_steps: 5 }, servers);
+  const trainer = gone.start();
+  expect(await trainer.ended()).toBe(1);
+  expect(trainer.output).toContain(`the training data ${missing} cannot be read`);
+  const cuda = cluster.job("ppo", { device: "cuda" }, servers).start();
+  expect(await cuda.ended()).toBe(1);
+  expect(cuda.output).toMatch(/`device: cuda` needs a GPU, .*resources.gpu_count/);
+});

@@ -1,0 +1,125 @@
+import { createHash } from "node:crypto";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseTrainingConfig, type SupervisedTraining } from "@heddle/contracts/training";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { joinText, readTrainingData } from "./data-files.ts";
+import { readTable, splitTable } from "./table-data.ts";
+
+let folder = "";
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "heddle-data-"));
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+function file(name: string, content: string | Uint8Array): string {
+  const path = join(folder, name);
+  writeFileSync(path, content);
+  return path;
+}
+
+const supervised = (config: object): SupervisedTraining =>
+  parseTrainingConfig("weave", {
+    ...{ program: "regression", data: "x", total_steps: 1 },
+    ...config,
+  }) as SupervisedTraining;
+
+const splitCsv = (content: string, config: object = {}) =>
+  splitTable(readTable(readTrainingData([file("t.csv", content)])), supervised(config));
+
+test("a folder's files are read by name, without hidden ones and links; the digest is of all bytes", () => {
+  mkdirSync(join(folder, "b"));
+  file("c.txt", "3");
+  file("b/x.txt", "2");
+  file("a.txt", "1");
+  file(".hidden", "no");
+  symlinkSync("/etc/passwd", join(folder, "link"));
+  const data = readTrainingData([folder]);
+  expect(joinText(data).toString()).toBe("123");
+  expect(data.digest.sha256).toBe(createHash("sha256").update("123").digest("hex"));
+  expect(data.digest.files.map(({ path }) => path)).toEqual([
+    ...[join(folder, "a.txt"), join(folder, "b/x.txt"), join(folder, "c.txt")],
+  ]);
+});
+
+test("what cannot be read, is empty or is no text is named by its path", () => {
+  const path = join(folder, "none");
+  expect(() => readTrainingData([path])).toThrow(`${path} cannot be read on this worker: ENOENT`);
+  expect(() => readTrainingData([folder])).toThrow(`${folder} holds no files`);
+  const binary = file("b.bin", Uint8Array.of(65, 0));
+  expect(() => joinText(readTrainingData([binary]))).toThrow(
+    /b\.bin is no text: .* zero byte at 1/,
+  );
+  const empty = file("e.txt", "");
+  expect(() => joinText(readTrainingData([empty]))).toThrow(`${empty} is empty`);
+});
+
+test("a table is cut into features and targets: the last column, or those that are named", () => {
+  const table = "a,b,c\r\n1,2,3\n4,5,6\n\n";
+  expect(splitCsv(table)).toMatchObject({
+    ...{ features: 2, outputs: 1 },
+    rows: { count: 2, features: Float32Array.of(1, 2, 4, 5), target: Float32Array.of(3, 6) },
+  });
+  expect(splitCsv(table, { target: ["c", "a"] })).toMatchObject({
+    ...{ features: 1, outputs: 2 },
+    rows: { features: Float32Array.of(2, 5), target: Float32Array.of(3, 1, 6, 4) },
+  });
+  const classes = splitCsv("x,kind\n1,0\n2,2\n", { program: "classification" });
+  expect(classes).toMatchObject({ outputs: 3, rows: { target: Int32Array.of(0, 2) } });
+});
+
+test.each([
+  ["a,b\n1,2\n3,x\n", {}, /t\.csv has "x" in row 3, column 2 \(b\), which is no number/],
+  ["a,b\n1,\n", {}, /has "" in row 2, column 2 \(b\)/],
+  ["a,b\n1,2,3\n", {}, /has 3 cells in row 2, and 2 columns/],
+  ["1,2\n3,4\n", {}, /has no header/],
+  ["a,b\n", {}, /has no rows/],
+  ["a\n1\n", {}, /has no column that is not predicted/],
+  ["a,b\n1,2\n", { target: "z" }, /has no column "z" to predict: its columns are a, b/],
+  ["a,b\n1,0.5\n", { program: "classification" }, /has 0\.5 as the class of row 1/],
+  ["a,b\n1,7\n", { program: "classification", classes: 3 }, /has 7 as the class of row 1/],
+])("the table %j with %j is refused", (content, config, told) => {
+  expect(() => splitCsv(content, config)).toThrow(told);
+});
+
+/** As numpy.save writes it. */
+function npy(type: string, shape: string, data: Uint8Array, order = "False"): Buffer {
+  const header = `{'descr': '${type}', 'fortran_order': ${order}, 'shape': (${shape}), }\n`;
+  const length = Buffer.alloc(2);
+  length.writeUInt16LE(header.length);
+  const magic = Buffer.from("\x93NUMPY\x01\x00", "latin1");
+  return Buffer.concat([magic, length, Buffer.from(header, "latin1"), data]);
+}
+
+test("npy files of each element type are read alike", () => {
+  for (const [type, Numbers] of [
+    ["<f4", Float32Array],
+    ["<f8", Float64Array],
+    ["<i4", Int32Array],
+    ["|u1", Uint8Array],
+  ] as const) {
+    const bytes = new Uint8Array(Numbers.of(1, 2, 3, 4, 5, 6).buffer);
+    const table = readTable(readTrainingData([file("t.npy", npy(type, "2, 3", bytes))]));
+    expect([...table.values], type).toEqual([1, 2, 3, 4, 5, 6]);
+    expect(splitTable(table, supervised({ outputs: 2 }))).toMatchObject({
+      features: 1,
+      outputs: 2,
+    });
+  }
+});
+
+test.each([
+  [Buffer.from("no"), /does not begin as a \.npy file/],
+  [npy("<c8", "1, 1", new Uint8Array(8)), /elements of the type "<c8"/],
+  [npy("<f4", "1, 1", new Uint8Array(4), "True"), /stored by columns/],
+  [npy("<f4", "4,", new Uint8Array(16)), /has the shape \(4\)/],
+  [npy("<f4", "2, 2", new Uint8Array(8)), /shorter or longer/],
+  [
+    npy("<f4", "1, 2", new Uint8Array(Float32Array.of(1, Number.NaN).buffer)),
+    /NaN in row 1, column 2/,
+  ],
+])("npy file %# is refused with its reason", (bytes, told) => {
+  const data = readTrainingData([file("t.npy", bytes)]);
+  expect(() => readTable(data)).toThrow(told);
+});
