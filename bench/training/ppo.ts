@@ -23,8 +23,8 @@ export interface PpoFigure {
 const SETTINGS: Readonly<Record<string, Partial<PpoConfig>>> = {
   "CartPole-v1": {},
   "Acrobot-v1": {
-    ...{ total_timesteps: 1_000_000, num_envs: 16, learning_rate: 1e-3 },
-    ...{ ent_coef: 0, gae_lambda: 0.94 },
+    ...{ total_timesteps: 1_000_000, num_envs: 16, learning_rate: 2e-3 },
+    ...{ ent_coef: 0, gae_lambda: 0.94, update_epochs: 8 },
   },
   "MountainCar-v0": {
     ...{ total_timesteps: 1_000_000, num_envs: 16, num_steps: 16, learning_rate: 1e-3 },

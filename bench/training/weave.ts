@@ -56,8 +56,8 @@ export async function measureWeave(steps: number, seeds: number): Promise<Traini
         ...{ optimizer: ADAM, learningRate: 1, compression: "none", maxGradientNorm: 1 },
       }),
       await train({ ...run, name: "weave, H=32, int8" }, weave, {
-        optimizer: { kind: "sgd", momentum: 0.5, nesterov: true },
-        ...{ learningRate: 0.7, compression: "int8", pullCompression: "int8" },
+        optimizer: { kind: "sgd", momentum: 0.4, nesterov: true },
+        ...{ learningRate: 0.8, compression: "int8", pullCompression: "int8" },
       }),
     );
   }

@@ -28,8 +28,8 @@ test("outer momentum and a warm start are the defaults only where there are loca
     return [parsed.outer_learning_rate, parsed.outer_momentum, parsed.consistency];
   };
   expect(outer({})).toEqual([1, 0, "bsp"]);
-  expect(outer({ local_steps: 8 })).toEqual([0.7, 0.5, "bsp"]);
-  expect(outer({ local_steps: 8, outer_momentum: 0, staleness: 2 })).toEqual([0.7, 0, "ssp"]);
+  expect(outer({ local_steps: 8 })).toEqual([0.8, 0.4, "bsp"]);
+  expect(outer({ local_steps: 8, outer_momentum: 0, staleness: 2 })).toEqual([0.8, 0, "ssp"]);
 });
 
 test("a warm start takes whole rounds of a thirty-second of the steps, exchanged eight times as often", () => {

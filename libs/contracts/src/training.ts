@@ -97,10 +97,10 @@ const weaveCommon = {
   warm_start_steps: z.int().min(0).max(1e9).optional(),
   /** An eighth of `local_steps` where absent. */
   warm_start_local_steps: count(65_536).optional(),
-  /** DiLoCo's 0.7 where there are local steps, else 1. */
+  /** 0.8 where there are local steps, else 1. */
   outer_learning_rate: rate.optional(),
   /**
-   * 0.5 where there are local steps, else 0. DiLoCo's 0.9 is for thousands of rounds: what it keeps of
+   * 0.4 where there are local steps, else 0. DiLoCo's 0.9 is for thousands of rounds: what it keeps of
    * the last ten takes parameters seven times as far as workers went.
    */
   outer_momentum: z.number().min(0).max(0.9999).optional(),
@@ -253,8 +253,8 @@ function completeWeave(weave: Weave): LanguageModelTraining | SupervisedTraining
     algorithm: "weave" as const,
     consistency: consistencyOf(weave),
     data: [weave.data].flat(),
-    outer_learning_rate: weave.outer_learning_rate ?? (isLocal ? 0.7 : 1),
-    outer_momentum: weave.outer_momentum ?? (isLocal ? 0.5 : 0),
+    outer_learning_rate: weave.outer_learning_rate ?? (isLocal ? 0.8 : 1),
+    outer_momentum: weave.outer_momentum ?? (isLocal ? 0.4 : 0),
     ...warmStart(weave),
     pull_compression: weave.pull_compression ?? (shrinksPulls(weave) ? "int8" : "none"),
   };
