@@ -70,7 +70,8 @@ await withCleanup(async () => {
   const peer = options["only"] === "ours" ? undefined : await startPortkey(mockUrl, cores);
   const gateways = [ours, peer].filter((gateway) => gateway !== undefined);
   const samplers = gateways.map((gateway) => new ProcessSampler(() => gateway.processes, 250));
-  const cells = await measure(direct, gateways, samplers);
+  // Where no peer is compared with, the engine without a gateway tells nothing.
+  const cells = await measure(peer ? [direct] : [], gateways, samplers);
   const figures = cells.map(summarizeCell);
   const memory = samplers.flatMap((sampler, index) =>
     sampler.trends().map((trend) => ({ gateway: gateways[index]!.name, ...trend })),
@@ -115,11 +116,11 @@ function directTo(mockUrl: string): GatewayUnderTest {
 
 /** Each round visits every target once at each load, so that drift of the machine meets all. */
 async function measure(
-  direct: GatewayUnderTest,
+  without: readonly GatewayUnderTest[],
   gateways: readonly GatewayUnderTest[],
   samplers: readonly ProcessSampler[],
 ): Promise<readonly Cell[]> {
-  const targets = [direct, ...gateways];
+  const targets = [...without, ...gateways];
   const cells = [false, true].flatMap((stream) =>
     concurrencies.flatMap((concurrency) =>
       targets.map(({ name }): Cell => ({ gateway: name, stream, concurrency, rounds: [] })),
@@ -128,7 +129,7 @@ async function measure(
   for (let round = 1; round <= rounds; round += 1) {
     for (const cell of cells) {
       const index = targets.findIndex(({ name }) => name === cell.gateway);
-      const sampler = samplers[index - 1];
+      const sampler = samplers[index - without.length];
       sampler?.resume();
       const cpuBefore = cpuMs(targets[index]!);
       const result = await load(targets[index]!, cell);

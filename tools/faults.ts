@@ -13,10 +13,7 @@ import { parseArgs } from "node:util";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const TESTS = ["master-faults", "partitions", "disk-faults", "membership-changes"];
 
-const { values, positionals } = parseArgs({
-  options: { minutes: { type: "string", default: "2" }, seed: { type: "string" } },
-  allowPositionals: true,
-});
+const { values, positionals } = readOptions();
 const [name] = positionals;
 const files = TESTS.map((test) => `apps/master/src/acceptance/${test}.test.ts`);
 const filter = name === undefined ? [] : ["-t", name];
@@ -34,3 +31,20 @@ const { status } = spawnSync(
   },
 );
 process.exitCode = status ?? 1;
+
+function readOptions() {
+  try {
+    const parsed = parseArgs({
+      options: { minutes: { type: "string", default: "2" }, seed: { type: "string" } },
+      allowPositionals: true,
+    });
+    for (const [option, text] of Object.entries(parsed.values)) {
+      if (!(Number(text) > 0)) throw new Error(`--${option} takes a number above 0, got ${text}`);
+    }
+    return parsed;
+  } catch (error) {
+    const usage = "npm run faults -- [--minutes N] [--seed S] [TEST NAME]";
+    console.error(`${(error as Error).message}\nusage: ${usage}`);
+    process.exit(2);
+  }
+}

@@ -5,8 +5,14 @@ interface TestReport {
   readonly numPendingTests: number;
   readonly numTodoTests: number;
   readonly testResults: readonly {
+    readonly name: string;
     readonly status: string;
-    readonly assertionResults: readonly { readonly status: string }[];
+    readonly assertionResults: readonly {
+      readonly fullName: string;
+      readonly status: string;
+      /** Of every try; a test that passed in the end may have some. */
+      readonly failureMessages?: readonly string[];
+    }[];
   }[];
 }
 
@@ -14,4 +20,4 @@ interface TestReport {
 export function summarize(
   report: TestReport | undefined,
   status: number,
-): { readonly line: string; readonly ok: boolean };
+): { readonly line: string; readonly unsteady: readonly string[]; readonly ok: boolean };

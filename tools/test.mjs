@@ -1,5 +1,6 @@
 // `npm test`: sets up what a fresh clone lacks, runs every test (arguments go to vitest, e.g.
-// `npm test -- libs/raft`), and ends with one line: `N passed, N failed`.
+// `npm test -- libs/raft`), and ends with one line: `N passed, N failed`. With HEDDLE_TEST_RETRIES a
+// failed test is tried so often again, and named at the end if it then passes.
 import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
@@ -18,6 +19,7 @@ const child = spawn(
     "--reporter=default",
     "--reporter=json",
     `--outputFile.json=${reportFile}`,
+    `--retry=${process.env.HEDDLE_TEST_RETRIES ?? 0}`,
     ...process.argv.slice(2),
   ],
   { cwd: ROOT, stdio: "inherit", env },
@@ -27,8 +29,9 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
 }
 child.on("exit", (code, signal) => {
   const status = code ?? 128 + (constants.signals[signal] ?? 0);
-  const { line, ok } = summarize(readReport(), status);
+  const { line, unsteady, ok } = summarize(readReport(), status);
   rmSync(scratch, { recursive: true, force: true });
+  for (const test of unsteady) process.stdout.write(`passed on a second try only: ${test}\n`);
   process.stdout.write(`${line}\n`);
   process.exitCode = ok ? 0 : status || 1;
 });

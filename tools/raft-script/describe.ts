@@ -34,13 +34,13 @@ const TRANSITION_NAMES: Record<ConfChange["transition"], string> = {
   explicit: "ConfChangeTransitionJointExplicit",
 };
 
-/** A node's id as the scripts write it. */
+/** A node's id as messages and log lines write it; memberships and figures have it in decimal. */
 export function hex(id: number): string {
   return id.toString(16);
 }
 
 function idSet(ids: Iterable<number>): string {
-  return `(${sortedIds(ids).map(hex).join(" ")})`;
+  return `(${sortedIds(ids).join(" ")})`;
 }
 
 /** A membership on one line. */

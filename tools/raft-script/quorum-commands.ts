@@ -142,7 +142,7 @@ function progressBars(config: MajorityConfig, byVoter: ReadonlyMap<number, numbe
       at === undefined
         ? `?${" ".repeat(width)}`
         : `${"x".repeat(behind)}>${" ".repeat(width - behind)}`;
-    return `${bar} ${String(at ?? 0).padStart(5)}    (id=${id.toString(16)})\n`;
+    return `${bar} ${String(at ?? 0).padStart(5)}    (id=${id})\n`;
   });
   return `${" ".repeat(width)}    idx\n${lines.join("")}`;
 }

@@ -48,7 +48,10 @@ describe("the connection", () => {
     for (const endpoint of endpoints) {
       expect(findConnection({ endpoint }, env)).toMatchObject({ endpoint, apiKey: "shared" });
     }
-    expect(findConnection({}, env).endpoint).toBe(endpoints[0]);
+    // Whoever names one means that one; else the others are there for when it is not.
+    expect(findConnection({ endpoint: endpoints[1] }, env).others).toBeUndefined();
+    const [endpoint, ...others] = endpoints;
+    expect(findConnection({}, env)).toMatchObject({ endpoint, others });
     expect(findConnection({ endpoint: "http://127.0.0.1:9004" }, env).apiKey).toBeUndefined();
   });
 

@@ -9,6 +9,8 @@ export interface Connection {
   readonly endpoint: string;
   readonly apiKey: string | undefined;
   readonly endpointSource: ConnectionSource;
+  /** Further masters of the same cluster, to be asked where that one is not reached. */
+  readonly others?: readonly string[] | undefined;
 }
 
 export type ConnectionSource = "--endpoint" | "HEDDLE_ENDPOINT" | "credentials file" | "default";
@@ -40,7 +42,10 @@ export function findConnection(
   const endpoint = originOf(given, endpointSource);
   const isOurs = file?.endpoints.some((own) => originOf(own, "credentials file") === endpoint);
   const apiKey = flags.apiKey || env["HEDDLE_API_KEY"] || (isOurs ? file?.apiKey : undefined);
-  return { endpoint, apiKey, endpointSource };
+  const others = file?.endpoints.slice(1).map((other) => originOf(other, endpointSource));
+  // An endpoint that somebody names is the one that is meant.
+  const isOfFile = endpointSource === "credentials file" && others && others.length > 0;
+  return { endpoint, apiKey, endpointSource, ...(isOfFile ? { others } : {}) };
 }
 
 /** The endpoint's origin; a path of `/api/v1`, which SDKs want, is taken off. */

@@ -1,7 +1,7 @@
 import { type Command, Option } from "commander";
 import type { Lazy } from "./cluster-verbs.ts";
 
-/** Adds `heddle jobs ...`, `heddle workers ...` and `heddle queues ...`. */
+/** Adds `heddle jobs`, `heddle workers`, `heddle queues` and `heddle projects`. */
 export function addJobs(program: Command, lazy: Lazy): void {
   const jobs = program.command("jobs").description("work that the cluster does");
   addSubmission(jobs, lazy);
@@ -9,6 +9,7 @@ export function addJobs(program: Command, lazy: Lazy): void {
   addChanges(jobs, lazy);
   addWorkers(program, lazy);
   addQueues(program, lazy);
+  addProjects(program, lazy);
 }
 
 /** The flags that make a spec, or change the one of a file. */
@@ -147,4 +148,28 @@ function addQueues(program: Command, lazy: Lazy): void {
     )
     .option("--max-length <n>", "how many jobs it holds (else as many as there are)")
     .action(lazy(async () => (await import("./commands/queues.ts")).setQueue));
+}
+
+function addProjects(program: Command, lazy: Lazy): void {
+  const projects = program
+    .command("projects")
+    .description("whom jobs count for: their shares, quotas and use");
+  projects
+    .command("list")
+    .description("list the projects")
+    .action(lazy(async () => (await import("./commands/projects.ts")).listProjects));
+  projects
+    .command("get")
+    .description("show a project")
+    .argument("<name>")
+    .action(lazy(async () => (await import("./commands/projects.ts")).getProject));
+  projects
+    .command("set")
+    .description("make a project, or set it anew")
+    .argument("<name>")
+    .option("--weight <n>", "its part of what is scarce, beside the others' (else 1)")
+    .option("--gpus <n>", "GPUs that it may hold at once (else as many as there are)")
+    .option("--gpu-hours <n>", "GPU-hours in 30 days (else no bound)")
+    .option("--max-jobs <n>", "jobs that may wait or run (else no bound)")
+    .action(lazy(async () => (await import("./commands/projects.ts")).setProject));
 }

@@ -2,7 +2,6 @@ import { type DynamicModule, Module, type Provider, type Type } from "@nestjs/co
 import { ArtifactsController } from "./artifacts/artifacts.controller.ts";
 import { ChatController } from "./inference/chat.controller.ts";
 import { EventsController } from "./jobs/events.controller.ts";
-import { JobFiguresController } from "./jobs/job-figures.controller.ts";
 import { JobLogsController } from "./jobs/job-logs.controller.ts";
 import { JobsController } from "./jobs/jobs.controller.ts";
 import { ProjectsController } from "./jobs/projects.controller.ts";
@@ -23,7 +22,6 @@ export const CONTROLLERS: readonly Type[] = [
   JobsController,
   JobLogsController,
   ArtifactsController,
-  JobFiguresController,
   EventsController,
   QueuesController,
   ProjectsController,

@@ -22,11 +22,12 @@ import { Accounting, type UsageSink } from "./inference/accounting.ts";
 import { ChatCompletions } from "./inference/chat-completions.ts";
 import { InFlight } from "./inference/in-flight.ts";
 import { EventWatch } from "./jobs/event-watch.ts";
+import { JobFigures } from "./jobs/job-figures.ts";
 import { LOG_READER } from "./jobs/job-logs.controller.ts";
 import { JobService } from "./jobs/job-service.ts";
 import { PlanBook } from "./jobs/plan-book.ts";
+import { ProgressBook } from "./jobs/progress-book.ts";
 import { StateChanges } from "./jobs/state-changes.ts";
-import { taskUses } from "./jobs/task-uses.ts";
 import { exposeTrainingMetrics } from "./jobs/training-metrics.ts";
 import { PEPPER } from "./keys/keys.controller.ts";
 import type { LogReader } from "./logs/log-reader.ts";
@@ -74,6 +75,8 @@ export interface MasterOptions {
   readonly deadlineMs: number;
   /** The plans of this master's scheduling loop; made as they are asked for where there is none. */
   readonly plans?: PlanBook | undefined;
+  /** What this master hears of the progress of jobs; nothing where absent. */
+  readonly progress?: ProgressBook | undefined;
   readonly logs: LogReader;
   readonly artifacts: ArtifactReader;
   /** How often a silent stream says that it lives; 15,000 where absent. */
@@ -93,7 +96,9 @@ export interface Master {
 export async function createMaster(options: MasterOptions): Promise<Master> {
   const controllers = [...CONTROLLERS, ...(options.controllers ?? [])];
   const inFlight = new InFlight(options.maxCalls);
-  const waits = new StateChanges(options.control);
+  const { plans = new PlanBook(options.control), progress = new ProgressBook() } = options;
+  const waits = new StateChanges(options.control, progress);
+  exposeTrainingMetrics(options.registry, options.control, progress);
   const lastUsed = new LastUsed();
   const throughput = new Throughput(options.control, options.directory);
   const verifier = new KeyVerifier<ApiKeyRecord>({
@@ -103,9 +108,10 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   });
   const app = await NestFactory.create<NestFastifyApplication>(
     masterModule(controllers, [
-      ...partsFor(options, inFlight, waits),
+      ...partsFor(options, inFlight),
+      ...jobParts(options, plans, progress, waits),
       { provide: AUTHORITY_HASH, useValue: options.authorityHash ?? null },
-      { provide: ClusterMetrics, useValue: clusterMetrics(options, throughput) },
+      { provide: ClusterMetrics, useValue: clusterMetrics(options, plans, throughput) },
       { provide: LastUsed, useValue: lastUsed },
       { provide: ROUTES, useValue: listRoutes(controllers) },
     ]),
@@ -129,20 +135,21 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
 }
 
 /** The cluster's figures, which /metrics shows too. */
-function clusterMetrics(options: MasterOptions, throughput: Throughput): ClusterMetrics {
+function clusterMetrics(
+  options: MasterOptions,
+  plans: PlanBook,
+  throughput: Throughput,
+): ClusterMetrics {
   const { control, directory, masterId, queued, registry } = options;
-  const tasksOn = (nodeId: string) => taskUses(control, nodeId);
-  const metrics = new ClusterMetrics({
-    ...{ control, directory, masterId, queued, throughput, tasksOn },
-  });
+  const jobs = new JobFigures(control, plans);
+  const metrics = new ClusterMetrics({ control, directory, masterId, queued, throughput, jobs });
   exposeClusterMetrics(registry, metrics);
-  exposeTrainingMetrics(registry, control);
   if (control.group) exposeRaftMetrics(registry, control.group);
   return metrics;
 }
 
 /** The parts that the controllers are given, built from the bottom up. */
-function partsFor(options: MasterOptions, inFlight: InFlight, waits: StateChanges): Provider[] {
+function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
   const { control, directory, registry } = options;
   const report = new ClusterReport({
     control,
@@ -163,16 +170,10 @@ function partsFor(options: MasterOptions, inFlight: InFlight, waits: StateChange
     deadlineMs: options.deadlineMs,
     heartbeatMs: options.heartbeatMs ?? HEARTBEAT_MS,
   });
-  const changes = new IdempotentChanges(control, options.pepper);
-  const plans = options.plans ?? new PlanBook(control);
   return [
     { provide: CONTROL_PLANE, useValue: control },
     { provide: NODE_DIRECTORY, useValue: directory },
     { provide: PEPPER, useValue: options.pepper },
-    { provide: IdempotentChanges, useValue: changes },
-    { provide: JobService, useValue: new JobService(control, plans, changes, waits) },
-    { provide: PlanBook, useValue: plans },
-    { provide: EventWatch, useValue: new EventWatch(control, waits) },
     { provide: LOG_READER, useValue: options.logs },
     { provide: ArtifactReader, useValue: options.artifacts },
     { provide: METRICS_REGISTRY, useValue: registry },
@@ -180,5 +181,22 @@ function partsFor(options: MasterOptions, inFlight: InFlight, waits: StateChange
     { provide: ModelCatalog, useValue: models },
     { provide: ModelPulls, useValue: new ModelPulls(directory, inFlight) },
     { provide: ChatCompletions, useValue: chat },
+  ];
+}
+
+/** The parts that have to do with jobs. */
+function jobParts(
+  { control, pepper }: MasterOptions,
+  plans: PlanBook,
+  progress: ProgressBook,
+  waits: StateChanges,
+): Provider[] {
+  const changes = new IdempotentChanges(control, pepper);
+  const jobs = new JobService({ control, plans, changes, waits, progress, pepper });
+  return [
+    { provide: IdempotentChanges, useValue: changes },
+    { provide: JobService, useValue: jobs },
+    { provide: PlanBook, useValue: plans },
+    { provide: EventWatch, useValue: new EventWatch(control, waits, progress) },
   ];
 }

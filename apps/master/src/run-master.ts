@@ -22,6 +22,7 @@ import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { startOrchestration } from "./jobs/orchestration.ts";
 import type { PlanBook } from "./jobs/plan-book.ts";
+import { ProgressBook } from "./jobs/progress-book.ts";
 import { startTaskSide } from "./jobs/task-side.ts";
 import type { LogReader } from "./logs/log-reader.ts";
 import { createMaster, type Master } from "./master.ts";
@@ -93,8 +94,9 @@ async function startMaster(
     authority: authority && formatAuthority(authority),
   };
   const { pepper, shownKey } = await prepareCluster(control, prepared, logger);
+  const progress = new ProgressBook();
   const link = startClusterLink({
-    ...{ server, credentials, masterId, control, logger, maxQueued, maxWaitMs },
+    ...{ server, credentials, masterId, control, progress, logger, maxQueued, maxWaitMs },
   });
   const orchestration = startOrchestration({
     ...{ control, directory: link.directory, logger, times: config.jobTimes },
@@ -102,15 +104,14 @@ async function startMaster(
   const { plans } = orchestration;
   const tasks = startTaskSide({
     ...config,
-    ...{ server: server.server, credentials, control, logger },
-    directory: link.directory,
-    leaseMs: config.jobTimes.leaseMs,
+    ...{ server: server.server, credentials, control, logger, progress },
+    ...{ directory: link.directory, leaseMs: config.jobTimes.leaseMs },
   });
   const { logs, artifacts } = tasks;
   exposeDispatchMetrics(registry, () => link.stats());
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
   const master = await listen(config, {
-    ...{ control, link, plans, logs, artifacts, pepper, logger, registry, ledger },
+    ...{ control, link, plans, progress, logs, artifacts, pepper, logger, registry, ledger },
     authorityHash: authority && authorityHash(authority.certificate),
   });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
@@ -192,6 +193,7 @@ interface Started {
   readonly control: RaftControlPlane;
   readonly link: ClusterLink;
   readonly plans: PlanBook;
+  readonly progress: ProgressBook;
   readonly logs: LogReader;
   readonly artifacts: ArtifactReader;
   readonly pepper: Uint8Array;
@@ -203,12 +205,13 @@ interface Started {
 
 function listen(config: MasterConfig, started: Started): Promise<Master> {
   const { control, link, pepper, logger, registry, ledger, authorityHash } = started;
-  const { plans, logs, artifacts } = started;
+  const { plans, progress, logs, artifacts } = started;
   return createMaster({
     control,
     dispatch: link.dispatch,
     directory: link.directory,
     plans,
+    progress,
     logs,
     artifacts,
     pepper,

@@ -16,7 +16,25 @@ export interface JobAnswer {
   readonly state: string;
   readonly attempt: number;
   readonly failure: { readonly reason: string; readonly message: string } | null;
+  readonly failures: number;
+  readonly losses: number;
+  readonly task_list: readonly {
+    readonly node_name: string;
+    readonly devices: readonly number[];
+  }[];
+  readonly explanation: { readonly blockers: readonly { readonly reason: string }[] } | null;
   readonly progress: { readonly step: number | null } | null;
+}
+
+/** What GET /api/v1/workers tells of each, as far as these tests look. */
+export interface WorkerAnswer {
+  readonly id: string;
+  readonly name: string;
+  readonly jobs: {
+    readonly state: string;
+    readonly quarantined: readonly { readonly device: number; readonly why: string }[];
+    readonly tasks: readonly { readonly job_id: string }[];
+  } | null;
 }
 
 interface Followed {
@@ -78,6 +96,39 @@ export class JobCluster {
     await exited;
   }
 
+  /** The data directory of a worker. */
+  dataDirectory(name: string): string {
+    return join(this.masters.folder, name);
+  }
+
+  /** A call to any master, and the JSON of its answer; throws where it is refused. */
+  async call<T>(
+    method: "GET" | "POST" | "PUT" | "DELETE",
+    path: string,
+    body?: unknown,
+  ): Promise<T> {
+    const reply = await this.masters.request(this.#any(), method, `/api/v1${path}`, body);
+    const text = await reply.text();
+    if (!reply.ok) throw new Error(`${method} ${path}: ${reply.status}: ${text}`);
+    return JSON.parse(text) as T;
+  }
+
+  /** What the masters know of a worker, by its name. */
+  async worker(name: string): Promise<WorkerAnswer> {
+    const { data } = await this.call<{ data: WorkerAnswer[] }>("GET", "/workers");
+    const worker = data.find((each) => each.name === name);
+    if (!worker) throw new Error(`there is no worker ${name}`);
+    return worker;
+  }
+
+  /** Waits until the worker takes jobs. */
+  async takesJobs(name: string): Promise<void> {
+    await eventually(`${name} takes jobs`, async () => {
+      const worker = await this.worker(name).catch(() => undefined);
+      return worker?.jobs?.state === "ready";
+    });
+  }
+
   /** Submits a job and returns its id. */
   async submit(body: Readonly<Record<string, unknown>>, master = this.#any()): Promise<string> {
     const reply = await this.masters.request(master, "POST", "/api/v1/jobs", body);
@@ -136,13 +187,31 @@ export class JobCluster {
     return { lines, cursors, ended: read() };
   }
 
+  /** Tells each step of the job's update stream until the signal. */
+  async progress(
+    id: string,
+    master: string,
+    signal: AbortSignal,
+    onStep: (step: number) => void,
+  ): Promise<void> {
+    const path = `/api/v1/jobs/${id}/events`;
+    const onEvent = (event: { step?: number | null }) => {
+      if (typeof event.step === "number") onStep(event.step);
+    };
+    await this.#events(master, path, onEvent, signal).catch((error: unknown) => {
+      if (!signal.aborted) throw error;
+    });
+  }
+
   /** Whether the stream ended of itself, and did not break. */
   async #events(
     master: string,
     path: string,
-    onEvent: (event: { text?: string; cursor?: string }) => void,
+    onEvent: (event: { text?: string; cursor?: string; step?: number | null }) => void,
+    signal: AbortSignal | null = null,
   ): Promise<boolean> {
     const reply = await fetch(this.masters.url(master) + path, {
+      signal,
       headers: { authorization: `Bearer ${this.masters.adminKey}`, accept: "text/event-stream" },
     });
     let rest = "";

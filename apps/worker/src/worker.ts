@@ -6,6 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Server } from "@grpc/grpc-js";
 import type { EngineOptions } from "@heddle/contracts/engine";
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
+import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
 import { Health } from "@heddle/rpc/health";
 import { Attachment } from "@heddle/rpc/node/attachment";
 import { nodeIdentity } from "@heddle/rpc/node/identity";
@@ -67,11 +68,7 @@ export async function startWorker(
   const machine = new Machine(options.dataDirectory, options);
   await machine.start();
   const artifacts = storeOf(options);
-  const readArtifact = artifactSource({ ...options, store: artifacts, credentials });
-  const ports: EnginePorts = {
-    ...given,
-    pullWeights: (weights, how) => given.pullWeights(weights, { ...how, readArtifact }),
-  };
+  const ports = withArtifacts(given, artifactSource({ ...options, store: artifacts, credentials }));
   let attachments: Attachment[] = [];
   const replicas = new ReplicaSet(ports, options.engineDefaults, log, () => {
     for (const attachment of attachments) attachment.report();
@@ -96,16 +93,14 @@ export async function startWorker(
         master,
         credentials,
         register,
-        heartbeat: () => ({
-          ...machine.usage(),
-          replicas: replicas.statuses().map(encodeReplica),
-        }),
+        heartbeat: () => {
+          const loaded = replicas.statuses().map(encodeReplica);
+          return { ...machine.usage(), replicas: loaded, tasks: tasks.progress() };
+        },
         log,
       }),
   );
-  machine.onFault((gpu) => {
-    log.error({ gpu: gpu.index, simulated: gpu.simulated, fault: gpu.fault }, "a GPU is sick");
-    tasks.onGpuFault(gpu);
+  endTasksOnFaults(machine, tasks, log, () => {
     for (const attachment of attachments) attachment.report();
   });
   const close = async (drainMs: number) => {
@@ -121,6 +116,28 @@ export async function startWorker(
     credentials.close();
   };
   return { nodeId, address: advertised, close };
+}
+
+/** A sick GPU ends the tasks that hold it, and the masters hear of it at once. */
+function endTasksOnFaults(
+  machine: Machine,
+  tasks: TaskService,
+  log: NodeLog,
+  report: () => void,
+): void {
+  machine.onFault((gpu) => {
+    log.error({ gpu: gpu.index, simulated: gpu.simulated, fault: gpu.fault }, "a GPU is sick");
+    tasks.onGpuFault(gpu);
+    report();
+  });
+}
+
+/** The ports, through which weights may come from what jobs have left. */
+function withArtifacts(ports: EnginePorts, readArtifact: ArtifactBytes): EnginePorts {
+  return {
+    ...ports,
+    pullWeights: (weights, how) => ports.pullWeights(weights, { ...how, readArtifact }),
+  };
 }
 
 function storeOf({ dataDirectory, maxArtifactBytes, maxArtifactAgeMs }: WorkerOptions) {

@@ -126,6 +126,8 @@ export class TestLeader {
 /** One leader's stream to the worker: every status that it reported, latest by task. */
 export class TestSession {
   readonly statuses = new Map<string, TaskStatus__Output>();
+  /** Every progress line that was told, once. */
+  readonly told: string[] = [];
   inventory: readonly TaskStatus__Output[] | undefined;
   error: Error | undefined;
   /** Whether requests for the lease are answered. */
@@ -187,6 +189,8 @@ export class TestSession {
     if (inventory) this.inventory = inventory.tasks;
     for (const each of [...(inventory?.tasks ?? []), ...(status ? [status] : [])]) {
       const { jobId = "", attempt = 0, rank = 0 } = each.task ?? {};
+      const line = each.progress?.line;
+      if (line && this.told.at(-1) !== line) this.told.push(line);
       this.statuses.set(`${jobId}/${attempt}/${rank}`, each);
     }
     if (!leaseRequest || !this.renews) return;

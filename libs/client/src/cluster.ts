@@ -4,20 +4,7 @@ import type {
   ClusterStatusReply,
 } from "@heddle/contracts/cluster";
 import type { CallOptions, Transport } from "./transport.ts";
-
-/** Figures of jobs: by state, why they wait, what stands idle. */
-export interface JobFigures {
-  readonly jobs: Readonly<Record<string, number>>;
-  readonly pending_by_reason: Readonly<Record<string, number>>;
-  readonly gpus: {
-    readonly total: number;
-    readonly held: number;
-    readonly idle_percent: number;
-    readonly fragmentation_percent: number;
-  };
-  /** By project, of the last 30 days. */
-  readonly gpu_hours: Readonly<Record<string, number>>;
-}
+import type { Route } from "./views.ts";
 
 /** The cluster as a whole: `heddle.cluster`. */
 export class Cluster {
@@ -32,7 +19,7 @@ export class Cluster {
     return this.#transport.json({ method: "GET", path: "/cluster/status", signal });
   }
 
-  /** Its figures: nodes, GPUs, calls, tokens, queues, Raft. */
+  /** Its figures: nodes, GPUs, calls, tokens, queues, jobs, Raft. */
   metrics({ signal }: CallOptions = {}): Promise<ClusterMetricsReply> {
     return this.#transport.json({ method: "GET", path: "/cluster/metrics", signal });
   }
@@ -42,8 +29,9 @@ export class Cluster {
     return this.#transport.json({ method: "GET", path: "/cluster/resources", signal });
   }
 
-  /** Figures of jobs. */
-  jobs({ signal }: CallOptions = {}): Promise<JobFigures> {
-    return this.#transport.json({ method: "GET", path: "/cluster/jobs", signal });
+  /** Every route of the cluster, and the permission that each needs. */
+  async endpoints({ signal }: CallOptions = {}): Promise<readonly Route[]> {
+    const request = { method: "GET", path: "/endpoints", signal } as const;
+    return (await this.#transport.json<{ data: readonly Route[] }>(request)).data;
   }
 }

@@ -1,7 +1,11 @@
 import { Cluster } from "./cluster.ts";
+import { Events } from "./events.ts";
 import { Jobs } from "./jobs.ts";
+import { Keys } from "./keys.ts";
 import { Models } from "./models.ts";
+import { Projects } from "./projects.ts";
 import { Queues } from "./queues.ts";
+import { Settings } from "./settings.ts";
 import { type HeddleOptions, Transport } from "./transport.ts";
 import { Workers } from "./workers.ts";
 
@@ -16,7 +20,11 @@ export class Heddle {
   readonly jobs: Jobs;
   readonly workers: Workers;
   readonly queues: Queues;
+  readonly projects: Projects;
+  readonly events: Events;
   readonly cluster: Cluster;
+  readonly settings: Settings;
+  readonly keys: Keys;
   readonly models: Models;
 
   constructor(options: HeddleOptions) {
@@ -24,7 +32,11 @@ export class Heddle {
     this.jobs = new Jobs(transport);
     this.workers = new Workers(transport);
     this.queues = new Queues(transport);
+    this.projects = new Projects(transport);
+    this.events = new Events(transport);
     this.cluster = new Cluster(transport);
+    this.settings = new Settings(transport);
+    this.keys = new Keys(transport);
     this.models = new Models(transport);
   }
 }

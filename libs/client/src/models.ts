@@ -1,5 +1,9 @@
-import type { CallOptions, Transport } from "./transport.ts";
+import type { registerModelRequest } from "@heddle/contracts/models";
+import type { CallOptions, ChangeOptions, Transport } from "./transport.ts";
 import type { Model } from "./views.ts";
+
+/** What `models.register` takes: the body of POST /models. */
+export type ModelSpec = (typeof registerModelRequest)["_zod"]["input"];
 
 /** Models: `heddle.models`. To ask one, any OpenAI SDK does. */
 export class Models {
@@ -17,5 +21,16 @@ export class Models {
   get(id: string, { signal }: CallOptions = {}): Promise<Model> {
     const path = `/models/${encodeURIComponent(id)}`;
     return this.#transport.json({ method: "GET", path, signal });
+  }
+
+  /** Registers a model and the weights that answer for it; repeated, it is the same model. */
+  register(spec: ModelSpec, options: ChangeOptions = {}): Promise<Model> {
+    return this.#transport.change({ method: "POST", path: "/models", body: spec }, options);
+  }
+
+  /** Removes a model, and its replicas where no other model uses them. */
+  async remove(id: string, { signal }: CallOptions = {}): Promise<void> {
+    const path = `/models/${encodeURIComponent(id)}`;
+    await this.#transport.json({ method: "DELETE", path, signal });
   }
 }

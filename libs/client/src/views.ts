@@ -280,3 +280,74 @@ export interface JobArtifact {
   /** The worker that has it. */
   readonly node: string;
 }
+
+/** A project: what it may use, and what it has used. */
+export interface Project {
+  readonly id: string;
+  readonly object: "project";
+  readonly name: string;
+  readonly weight: number;
+  /** Null is unlimited. */
+  readonly quota: {
+    readonly gpu_count: number | null;
+    readonly gpu_hours: number | null;
+    readonly queue_length: number | null;
+  };
+  /** What its jobs hold now, and their GPU-hours since `window_start`. */
+  readonly usage: {
+    readonly gpus: number;
+    readonly cpu_cores: number;
+    readonly memory_mib: number;
+    readonly gpu_hours: number;
+    readonly window_start: string;
+  };
+}
+
+/** An API key without its text. */
+export interface ApiKey {
+  readonly id: string;
+  readonly object: "api_key";
+  readonly name: string;
+  readonly scopes: readonly string[];
+  /** Empty for all. */
+  readonly models: readonly string[];
+  readonly limits: {
+    readonly requests_per_minute: number | null;
+    readonly tokens_per_minute: number | null;
+    readonly concurrency: number | null;
+  };
+  readonly status: "active" | "expired" | "revoked";
+  readonly created_at: string;
+  readonly expires_at: string | null;
+  readonly revoked_at: string | null;
+  readonly last_used_at: string | null;
+}
+
+/** A key as it was made: the only time that its text is told. */
+export interface CreatedApiKey extends ApiKey {
+  readonly key: string;
+}
+
+/** A setting that all masters share. */
+export interface Setting {
+  readonly object: "cluster_setting";
+  readonly name: string;
+  readonly value: number;
+  /** What `ifMatch` takes, in quotes; 0 while nobody has set it. */
+  readonly version: number;
+  readonly default: number;
+  readonly type: "integer" | "number";
+  readonly minimum: number;
+  readonly maximum: number;
+  readonly unit: string;
+  readonly description: string;
+  readonly updated_at: string | null;
+}
+
+/** A route of the cluster, and the permission that it needs. */
+export interface Route {
+  readonly method: string;
+  readonly path: string;
+  readonly permission: string;
+  readonly summary: string;
+}

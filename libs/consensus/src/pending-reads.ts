@@ -76,6 +76,7 @@ export class PendingReads {
 
   /** Questions that no one answered are asked again, under a new number; late reads are refused. */
   tick(tick: number, roundTicks: number): void {
+    if (this.#size === 0) return;
     for (const [number, round] of this.#rounds) {
       if (tick - round.startedTick < roundTicks) continue;
       this.#rounds.delete(number);

@@ -162,6 +162,29 @@ describe("a replica", () => {
     expect(leader.running.members.map(({ id }) => id)).not.toContain(gone);
   });
 
+  it("of two voters gets the vote of the one that was removed, which must not end before", async () => {
+    const { group, leader, others } = await groupOf(2);
+    const [gone, stays] = [leader.member.id, others[0]?.member.id as number];
+    const last = leader.running.status().commit;
+    // The one that stays acknowledges the removal and never hears that it is committed.
+    group.drop = ({ type, to, commit }) => type === "MsgApp" && to === stays && commit > last;
+    const removal = [{ type: "removeNode" as const, nodeId: gone }];
+    await group.settle(leader.running.changeMembers(removal));
+    group.crash(gone);
+    group.drop = () => false;
+    await group.turns(100);
+    expect(group.leader()).toBeUndefined();
+    const { running } = await group.start(gone);
+    await group.until("it knows that it was removed", () => running.members.length === 1);
+    await group.until("the other leads", () => group.leader()?.member.id === stays);
+    const left = () => group.members.get(stays)?.running.members ?? [];
+    await group.until("it knows of the removal", () => left().length === 1);
+    group.crash(gone);
+    expect(
+      await group.settle(group.leader()?.running.propose(bytes("alone")) as Promise<number>),
+    ).toBe(1);
+  });
+
   it("refuses a member whose name or id another one has", async () => {
     const { group, leader } = await groupOf(3);
     const twin = { id: 4, name: "m2", address: "x:1", nonce: "other" };

@@ -2,7 +2,7 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
 import { type ConfChange, encodeConfChange } from "@heddle/raft/conf-change";
 import type { EntryPayload } from "@heddle/raft/entry";
-import { APPEND_THREAD, APPLY_THREAD, createMessage, type Message } from "@heddle/raft/message";
+import { APPEND_THREAD, createMessage, isStorageThread, type Message } from "@heddle/raft/message";
 import { RawNode } from "@heddle/raft/raw-node";
 import { EMPTY_CONF_STATE, isMember, NO_NODE, type Snapshot } from "@heddle/raft/state";
 import type { TraceSink } from "@heddle/raft/trace";
@@ -298,10 +298,11 @@ export class RaftReplica<Reply> {
     const { messages, readStates } = this.#raw.ready();
     for (const read of readStates) this.#reads.answered(read);
     // What may leave at once leaves first, so that the members write while this one does.
-    this.#send(messages.filter(({ to }) => to !== APPEND_THREAD && to !== APPLY_THREAD));
+    this.#send(messages.filter(({ to }) => !isStorageThread(to)));
     for (const message of messages) {
+      if (!isStorageThread(message.to)) continue;
       if (message.to === APPEND_THREAD) this.#write(message);
-      else if (message.to === APPLY_THREAD) this.#queueApply(message);
+      else this.#queueApply(message);
     }
     this.#reads.applied(this.#applier.applied.index);
   }
@@ -313,21 +314,21 @@ export class RaftReplica<Reply> {
     if (this.#reads.hasWaiting) {
       this.#reads.ask(this.#tick, (context) => this.#raw.readIndex(context).ok);
     }
-    const step = (entries: readonly EntryPayload[]) => this.#stepProposal(entries);
-    const changed = this.#changes.hasWaiting && this.#changes.handOver(term, step);
+    const changed = this.#changes.hasWaiting && this.#changes.handOver(term, this.#stepProposal);
     // On a leader whose disk is busy they gather, so that the next write takes all of them.
-    const mayPropose = role !== "leader" || this.#writing === 0;
-    const proposed = mayPropose && this.#proposals.handOver(term, step);
+    const mayPropose = this.#proposals.hasWaiting && (role !== "leader" || this.#writing === 0);
+    const proposed = mayPropose && this.#proposals.handOver(term, this.#stepProposal);
     return changed || proposed || this.#raw.hasReady();
   }
 
-  #stepProposal(payloads: readonly EntryPayload[]): boolean {
+  readonly #stepProposal = (payloads: readonly EntryPayload[]): boolean => {
     const { id } = this.#options;
     const entries = payloads.map((payload) => ({ ...payload, term: 0, index: 0 }));
     return this.#raw.step(createMessage({ type: "MsgProp", to: id, from: id, entries })).ok;
-  }
+  };
 
   #send(messages: readonly Message[]): void {
+    if (messages.length === 0) return;
     const byMember = new Map<number, Message[]>();
     for (const message of messages) {
       if (message.type === "MsgSnap") void this.#sendSnapshot(message);

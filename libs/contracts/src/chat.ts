@@ -83,8 +83,8 @@ export type ChatRequestMessage = ChatCompletionRequest["messages"][number];
 const REFUSED: readonly (readonly [string, (value: unknown) => boolean, string])[] = [
   ["tools", isEmptyArray, "tools are not supported yet"],
   ["tool_choice", (value) => value === "none" || value === "auto", "there are no tools to choose"],
-  ["functions", isEmptyArray, "functions are deprecated and not supported"],
-  ["function_call", (value) => value === "none" || value === "auto", "there are no functions"],
+  ["functions", never, "functions are deprecated and not supported; use tools"],
+  ["function_call", never, "functions are deprecated and not supported; use tool_choice"],
   ["audio", never, "audio output is not supported"],
   ["modalities", isTextOnly, "only the modality `text` is supported"],
   ["prediction", never, "predicted output is not supported"],

@@ -59,6 +59,34 @@ export const joinTokenRequest = z.strictObject({
   ttl_seconds: z.int().min(10).max(86_400).default(3_600),
 });
 
+/** Milliseconds; null where nothing was measured. */
+const quantiles = z.object({ p50: z.number().nullable(), p99: z.number().nullable() });
+
+/** Figures of jobs, the same by every master but for `scheduler`. */
+const jobFigures = z.object({
+  by_state: z.record(z.string(), count),
+  /** Jobs that wait; one with several reasons counts under each. */
+  pending_by_reason: z.record(z.string(), count),
+  /** Of the latest jobs: from submission to admission, and to the first reservation of places. */
+  admission_ms: quantiles,
+  start_ms: quantiles,
+  gpus: z.object({
+    /** Devices that take work: sick ones and those of drained nodes are not among them. */
+    total: z.number().min(0),
+    held: z.number().min(0),
+    quarantined: count,
+    /** Devices that do not exist, on any node. */
+    simulated: count,
+    idle_percent: z.number(),
+    /** Of what is free, the share on devices of which a part is held. */
+    fragmentation_percent: z.number(),
+  }),
+  /** By project, of the accounting window of 30 days. */
+  gpu_hours: z.record(z.string(), z.number().min(0)),
+  /** Of the rounds that the answering master led since its start. */
+  scheduler: z.object({ rounds: count, starts: count, round_ms: quantiles }),
+});
+
 /** The reply of GET /cluster/metrics. Rates are over the last seconds, as many as `window_seconds`. */
 export const clusterMetricsReply = z.object({
   object: z.literal("cluster.metrics"),
@@ -86,6 +114,7 @@ export const clusterMetricsReply = z.object({
     prompt_per_second: z.number().min(0),
     generated_per_second: z.number().min(0),
   }),
+  jobs: jobFigures,
   /** As the master that answers sees it; null outside a group. */
   raft: z
     .object({
@@ -106,7 +135,7 @@ export const clusterMetricsReply = z.object({
 
 export type ClusterMetricsReply = z.infer<typeof clusterMetricsReply>;
 
-/** What one holder has of a node: a served model's replica, later a task of a job. */
+/** What one holder has of a node: a replica of a served model, or a task of a job. */
 const resourceUse = z.object({
   kind: z.enum(["replica", "task"]),
   /** The deployment of a replica, or the id of a job. */
@@ -120,13 +149,26 @@ const resourceUse = z.object({
 
 export type ResourceUse = z.infer<typeof resourceUse>;
 
-/** Offered: what the node has. In use: what holders were given. Measured: what its system reports. */
-const amount = z.object({ offered: z.number(), in_use: z.number(), measured: z.number() });
+/**
+ * Offered: what the node has. In use: what holders were given. Available: what further jobs may be
+ * given. Measured: what its system reports.
+ */
+const amount = z.object({
+  offered: z.number(),
+  in_use: z.number(),
+  available: z.number().min(0),
+  measured: z.number(),
+});
 
 const gpuPool = z.object({
   type: z.string(),
+  /** The devices do not exist. */
+  simulated: z.boolean(),
   count: count,
   in_use: z.number().min(0),
+  available: z.number().min(0),
+  /** Sick, and taken out. */
+  quarantined: count,
   memory_bytes_each: bytes,
 });
 
@@ -140,13 +182,26 @@ export const clusterResourcesReply = z.object({
     memory_bytes: amount,
     local_ssd_bytes: amount,
     gpus: z.array(gpuPool),
+    /** What belongs to no node; `in_use` is what running jobs asked for. */
+    shared_storage_gb: z.object({ offered: z.number(), in_use: z.number(), available: z.number() }),
   }),
   nodes: z.array(
     z.object({
       id: z.string(),
       name: z.string(),
       kind: z.enum(["worker", "parameter-server"]),
+      /** `draining` and `drained` as well, on nodes that run jobs; they are available to none. */
       state: z.string(),
+      executors: z.array(z.string()),
+      labels: z.record(z.string(), z.string()),
+      taints: z.array(z.string()),
+      /** Empty where unknown. */
+      rack: z.string(),
+      /** The InfiniBand fabric; empty where there is none. */
+      fabric: z.string(),
+      /** 0 where nobody has said. */
+      io_operations_per_sec: z.number().min(0),
+      network_bandwidth_gbps: z.number().min(0),
       cpu_cores: amount,
       memory_bytes: amount,
       local_ssd_bytes: amount,

@@ -61,8 +61,8 @@ const checkpointConfigSchema = z.strictObject({
 const monitoringConfigSchema = z.strictObject({
   /** The job fails as a Hang after so long without a step; absent: no watchdog. */
   hang_timeout_seconds: z.number().min(1).max(604_800).optional(),
-  /** How often progress is reported. */
-  interval_seconds: z.number().min(0.1).max(3_600).default(5),
+  /** How often progress is told to the masters, at most. */
+  interval_seconds: z.number().min(0.1).max(3_600).default(1),
 });
 
 export const submitJobRequest = z.strictObject({

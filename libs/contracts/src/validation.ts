@@ -4,6 +4,8 @@ import type { z } from "zod";
 /** One fault of a request: where (as `messages[0].content`), what kind, and in words. */
 export interface Fault {
   readonly param: string;
+  /** The same as steps, which names with dots in them need; as in `param` where absent. */
+  readonly path?: readonly PropertyKey[] | undefined;
   readonly code: "invalid_value" | "missing_required_parameter";
   readonly message: string;
 }
@@ -15,7 +17,9 @@ export interface Fault {
 export function validate<S extends z.ZodType>(schema: S, value: unknown): z.output<S> {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  const faults = result.error.issues.slice(0, MAX_FAULTS).map((issue) => faultOf(issue, value));
+  const faults = result.error.issues
+    .flatMap((issue) => faultsOf(issue, value))
+    .slice(0, MAX_FAULTS);
   const first = faults[0];
   if (!first) throw new Error("a failed validation has at least one issue");
   throw new AppError(first.code, first.message, {
@@ -39,15 +43,24 @@ export class RequestFaults extends Error {
 
 type Issue = z.core.$ZodIssue;
 
+function faultsOf(issue: Issue, value: unknown): Fault[] {
+  if (issue.code !== "unrecognized_keys") return [faultOf(issue, value)];
+  return issue.keys.map((key) => {
+    const path = [...issue.path, key];
+    const param = pathText(path);
+    return { param, path, code: "invalid_value", message: `There is no field '${param}'.` };
+  });
+}
+
 function faultOf(issue: Issue, value: unknown): Fault {
   const { path, message } = deepest(issue);
   const param = pathText(path);
-  if (path.length > 0 && valueAt(value, path) === undefined) {
+  if (isMissing(value, path)) {
     const text = `Missing required parameter: '${param}'.`;
-    return { param, code: "missing_required_parameter", message: text };
+    return { param, path, code: "missing_required_parameter", message: text };
   }
-  const where = param === "" ? "The request body is invalid" : `Invalid value for '${param}'`;
-  return { param, code: "invalid_value", message: `${where}: ${message}.` };
+  const where = param === "" ? "The request is invalid" : `Invalid value for '${param}'`;
+  return { param, path, code: "invalid_value", message: `${where}: ${message}.` };
 }
 
 /** In a union, the branch that got furthest is meant; where none got on, all are told. */
@@ -86,11 +99,13 @@ function pathText(path: readonly PropertyKey[]): string {
   return text;
 }
 
-function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+/** Whether the place is one in an object or array that has nothing there. */
+function isMissing(value: unknown, path: readonly PropertyKey[]): boolean {
   let at: unknown = value;
   for (const step of path) {
-    if (typeof at !== "object" || at === null) return undefined;
+    if (at === undefined) return true;
+    if (typeof at !== "object" || at === null) return false;
     at = (at as Record<PropertyKey, unknown>)[step];
   }
-  return at;
+  return path.length > 0 && at === undefined;
 }

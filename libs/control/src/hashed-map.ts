@@ -6,6 +6,8 @@
 export class HashedMap<V> extends Map<string, V> {
   #high = 0;
   #low = 0;
+  /** Undefined after a change, until somebody asks for it. */
+  #hash: string | undefined;
 
   override set(key: string, value: V): this {
     this.#count(key, -1);
@@ -23,11 +25,13 @@ export class HashedMap<V> extends Map<string, V> {
     super.clear();
     this.#high = 0;
     this.#low = 0;
+    this.#hash = undefined;
   }
 
   /** Sixteen hexadecimal digits. */
   get hash(): string {
-    return hex(this.#high) + hex(this.#low);
+    this.#hash ??= hex(this.#high) + hex(this.#low);
+    return this.#hash;
   }
 
   #count(key: string, sign: 1 | -1): void {
@@ -35,6 +39,7 @@ export class HashedMap<V> extends Map<string, V> {
     const text = `${key}\n${JSON.stringify(this.get(key))}`;
     this.#high = (this.#high + sign * hashText(text, 0x9e3779b9)) >>> 0;
     this.#low = (this.#low + sign * hashText(text, 0x85ebca6b)) >>> 0;
+    this.#hash = undefined;
   }
 }
 

@@ -35,7 +35,13 @@ export type LogCommand =
 type ControlEntry = Extract<LogCommand, { type: "control" }>;
 
 /** Those that a snapshot of layout 1 always counted. */
-const FIRST_MAPS = ["keys", "models", "deployments", "#sessions", "#secrets"];
+const FIRST_MAPS: ReadonlySet<string> = new Set([
+  "keys",
+  "models",
+  "deployments",
+  "#sessions",
+  "#secrets",
+]);
 
 interface SnapshotHead {
   readonly version: 1;
@@ -105,10 +111,10 @@ export class ReplicatedControl {
   get hash(): string {
     // A map that came with a later version counts from its first entry on, so that the snapshots of
     // earlier versions still have the hash that they were given.
-    const parts = [...this.#maps]
-      .filter(([name, map]) => map.size > 0 || FIRST_MAPS.includes(name))
-      .map(([name, map]) => `${name}:${map.hash}`);
-    const text = [this.#commands, this.#logTimeMs, ...parts].join("\n");
+    let text = `${this.#commands}\n${this.#logTimeMs}`;
+    for (const [name, map] of this.#maps) {
+      if (map.size > 0 || FIRST_MAPS.has(name)) text += `\n${name}:${map.hash}`;
+    }
     const lane = (seed: number) => hashText(text, seed).toString(16).padStart(8, "0");
     return lane(1) + lane(2);
   }

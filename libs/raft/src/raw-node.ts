@@ -144,7 +144,7 @@ export class RawNode {
   /** True if `ready` would hold anything. */
   hasReady(): boolean {
     const raft = this.#raft;
-    const { log, hardState } = raft;
+    const { log } = raft;
     return (
       raft.messages.length > 0 ||
       raft.messagesAfterAppend.length > 0 ||
@@ -152,9 +152,16 @@ export class RawNode {
       log.hasNextUnstableEntries ||
       log.nextUnstableSnapshot() !== undefined ||
       log.hasNextCommittedEntries(!this.#async) ||
-      (!isEmptyHardState(hardState) && !hardStatesEqual(hardState, this.#previousHardState)) ||
+      this.#hardStateChanged ||
       this.#softStateChanged
     );
+  }
+
+  get #hardStateChanged(): boolean {
+    // Field by field: this is asked after every message, and a copy of them would be garbage.
+    const { term, vote, commit } = this.#previousHardState;
+    const raft = this.#raft;
+    return raft.term !== term || raft.vote !== vote || raft.log.committed !== commit;
   }
 
   get #softStateChanged(): boolean {

@@ -93,6 +93,7 @@ import type {
   UnloadRequest,
   UnloadRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/UnloadRequest";
+import { decodeDeltas, encodeDeltas } from "./delta-frames.ts";
 
 /** proto/ stands at the root of the repository, three folders above both src and dist. */
 const protoFolder = fileURLToPath(new URL("../../../proto", import.meta.url));
@@ -159,12 +160,12 @@ export const pullMethod = method<
   PullProgress,
   PullProgress__Output
 >(workerModelsService, "Pull");
-export const sessionMethod = method<
-  InferenceCommand,
-  InferenceCommand__Output,
-  InferenceEvents,
-  InferenceEvents__Output
->(workerInferenceService, "Session");
+export const sessionMethod = withPlainDeltas(
+  method<InferenceCommand, InferenceCommand__Output, InferenceEvents, InferenceEvents__Output>(
+    workerInferenceService,
+    "Session",
+  ),
+);
 export const locateMethod = method<
   LocateRequest,
   LocateRequest__Output,
@@ -221,6 +222,17 @@ function service(name: string): ServiceDefinition {
   const definition = packageDefinition[name];
   if (!definition || "format" in definition) throw new Error(`proto/ defines no service ${name}`);
   return definition as ServiceDefinition;
+}
+
+/** The definition itself is changed, so that whoever serves it has it too. */
+function withPlainDeltas<Req, ReqOut>(
+  session: RpcMethod<Req, ReqOut, InferenceEvents, InferenceEvents__Output>,
+): typeof session {
+  const { responseSerialize, responseDeserialize } = session;
+  return Object.assign(session, {
+    responseSerialize: (frame: InferenceEvents) => encodeDeltas(frame) ?? responseSerialize(frame),
+    responseDeserialize: (bytes: Buffer) => decodeDeltas(bytes) ?? responseDeserialize(bytes),
+  });
 }
 
 /** A method by name; the types are those that tools/proto-types.ts writes for the same files, held by its test. */

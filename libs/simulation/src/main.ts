@@ -14,30 +14,42 @@ import { type SimulationOptions, type SimulationResult, simulate } from "./simul
 
 /** Lines of the trace that are shown of a failure. */
 const SHORT_TRACE_LINES = 40;
+const USAGE = `npm run simulate -- [--seeds N] [--seed N] [--events N] [--faults ${FAULTS.join(",")}] [--bug ${SEEDED_BUGS.join("|")}] [--trace]`;
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({
-    options: {
-      seeds: { type: "string", default: "100" },
-      seed: { type: "string", default: "1" },
-      events: { type: "string", default: "3000" },
-      faults: { type: "string" },
-      bug: { type: "string" },
-      trace: { type: "boolean", default: false },
-    },
-  });
-  const options = {
-    events: wholeNumber("events", values.events),
-    faults: values.faults === undefined ? undefined : faultsOf(values.faults),
-    bug: values.bug === undefined ? undefined : oneOf("bug", SEEDED_BUGS, values.bug),
-    onTrace: values.trace ? (line: string) => console.log(line) : undefined,
-  };
-  const first = wholeNumber("seed", values.seed);
-  const failed = await runSeeds(first, wholeNumber("seeds", values.seeds), options);
+  const { first, count, ...options } = readOptions();
+  const failed = await runSeeds(first, count, options);
   process.exitCode = failed > 0 ? 1 : 0;
 }
 
 type SeedOptions = Omit<SimulationOptions, "seed">;
+
+/** The options of the command line; one in error ends the process with code 2 and how it is used. */
+function readOptions(): SeedOptions & { readonly first: number; readonly count: number } {
+  try {
+    const { values } = parseArgs({
+      options: {
+        seeds: { type: "string", default: "100" },
+        seed: { type: "string", default: "1" },
+        events: { type: "string", default: "3000" },
+        faults: { type: "string" },
+        bug: { type: "string" },
+        trace: { type: "boolean", default: false },
+      },
+    });
+    return {
+      first: wholeNumber("seed", values.seed),
+      count: wholeNumber("seeds", values.seeds),
+      events: wholeNumber("events", values.events),
+      faults: values.faults === undefined ? undefined : faultsOf(values.faults),
+      bug: values.bug === undefined ? undefined : oneOf("bug", SEEDED_BUGS, values.bug),
+      onTrace: values.trace ? (line: string) => console.log(line) : undefined,
+    };
+  } catch (error) {
+    console.error(`${(error as Error).message}\nusage: ${USAGE}`);
+    process.exit(2);
+  }
+}
 
 async function runSeeds(first: number, count: number, options: SeedOptions): Promise<number> {
   const startMs = performance.now();

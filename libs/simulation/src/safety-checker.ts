@@ -152,7 +152,7 @@ export class SafetyChecker {
     const member = this.member(id);
     if (snapshot) member.view.takeSnapshot(snapshot.index, snapshot.term);
     for (const { index, term } of entries) member.view.append(index, term);
-    if (softState?.role === "leader") this.#elected(member, raw.status().term);
+    if (softState?.role === "leader") this.#elected(member, raw.standing.term);
     if (hardState && hardState.commit !== member.commit)
       this.#commit(member, raw, hardState.commit);
   }
@@ -191,13 +191,14 @@ export class SafetyChecker {
       "committed entries are in the log",
       () => `member ${id} commits ${commit}, its last entry is ${view.lastIndex}`,
     );
+    const { role, term: current } = raw.standing;
     for (let index = member.commit + 1; index <= commit; index++) {
       const term = view.terms[index];
       if (term === undefined) continue;
       const known = this.#committed[index];
       if (known === undefined) {
         this.#committed[index] = term;
-        this.#committedIn[index] = raw.status().term;
+        this.#committedIn[index] = current;
       }
       this.demand(
         known === undefined || known === term,
@@ -206,7 +207,6 @@ export class SafetyChecker {
       );
     }
     member.commit = commit;
-    const { role, term: current } = raw.status();
     this.demand(
       role !== "leader" || view.terms[commit] === current,
       "a leader counts copies of its own term's entries only",

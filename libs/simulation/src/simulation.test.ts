@@ -79,7 +79,7 @@ describe("a cluster in bad weather", () => {
 });
 
 /** Within so many seeds a planted bug must show. */
-const MAX_HUNTED = 200;
+const MAX_HUNTED = 500;
 
 /** The weather in which a bug shows soonest, where most weathers hide it. */
 const HUNTS: Partial<Record<SeededBug, Omit<SimulationOptions, "seed">>> = {

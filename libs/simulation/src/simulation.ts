@@ -55,6 +55,9 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const uproot = plant(options.bug);
   try {
     return await simulation.run();
+  } catch (cause) {
+    // What the checkers see is a violation; whatever else goes wrong must name its seed too.
+    throw new Error(`seed ${options.seed} cannot be run to its end: ${cause}`, { cause });
   } finally {
     uproot();
     unwatch();

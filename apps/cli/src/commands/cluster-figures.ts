@@ -13,6 +13,11 @@ const METRICS: readonly Column<JsonFields>[] = [
   { header: "WAITING", value: (all) => figure(fieldsOf(all["requests"])["waiting"]) },
   { header: "QUEUED", value: (all) => figure(fieldsOf(all["queues"])["dispatch"]) },
   { header: "TOKENS/S", value: (all) => figure(fieldsOf(all["tokens"])["generated_per_second"]) },
+  { header: "JOBS", value: (all) => counts(fieldsOf(all["jobs"])["by_state"]) },
+  { header: "WAIT FOR", value: (all) => counts(fieldsOf(all["jobs"])["pending_by_reason"]) },
+  { header: "GPU IDLE", value: (all) => percent(all, "idle_percent") },
+  { header: "GPU FRAGMENTED", value: (all) => percent(all, "fragmentation_percent"), wide: true },
+  { header: "ADMISSION P99 MS", value: admissionMs, wide: true },
   { header: "CHANGES/S", value: (all) => figure(fieldsOf(all["raft"])["proposals_per_second"]) },
   { header: "APPLY MS", value: (all) => figure(fieldsOf(all["raft"])["apply_latency_ms"]) },
   { header: "TERM", value: (all) => figure(fieldsOf(all["raft"])["term"]), wide: true },
@@ -56,8 +61,22 @@ export async function clusterResources(command: Command): Promise<number> {
 }
 
 function states(workers: JsonFields): string {
-  const counts = Object.entries(fieldsOf(workers["by_state"])).filter(([, count]) => count !== 0);
-  return counts.map(([state, count]) => `${figure(count)} ${state}`).join(", ") || "0";
+  return counts(workers["by_state"]) || "0";
+}
+
+/** `2 ready, 1 suspect`; empty where nothing is counted. */
+function counts(value: unknown): string {
+  const given = Object.entries(fieldsOf(value)).filter(([, count]) => count !== 0);
+  return given.map(([name, count]) => `${figure(count)} ${name}`).join(", ");
+}
+
+function percent(metrics: JsonFields, name: string): string {
+  const share = figure(fieldsOf(fieldsOf(metrics["jobs"])["gpus"])[name]);
+  return share === "" ? "" : `${share} %`;
+}
+
+function admissionMs(metrics: JsonFields): string {
+  return figure(fieldsOf(fieldsOf(metrics["jobs"])["admission_ms"])["p99"]);
 }
 
 function share(value: unknown, part: string, whole: string): string {
@@ -73,7 +92,10 @@ function gibShare(value: unknown, part: string, whole: string): string {
 
 function pools(node: JsonFields): string {
   return recordsOf(node["gpus"])
-    .map((pool) => `${share(pool, "in_use", "count")} ${textOf(pool["type"])}`)
+    .map(
+      (pool) =>
+        `${share(pool, "in_use", "count")} ${textOf(pool["type"])}${pool["simulated"] === true ? " (simulated)" : ""}`,
+    )
     .join(", ");
 }
 

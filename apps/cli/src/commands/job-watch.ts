@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { isTerminalPhase } from "@heddle/client/job-stream";
 import type { Job, JobFailure, JobPhase } from "@heddle/client/views";
 import type { Command } from "commander";
@@ -40,7 +41,36 @@ export async function followJob(context: CommandContext, id: string): Promise<nu
   if (failure && format !== "json") tellFailure(failure, messages);
   // A job whose updates are all known already told its end to somebody else.
   if (last === undefined || !isTerminalPhase(last)) last = (await heddle.jobs.get(id)).phase;
-  return last === "SUCCEEDED" ? 0 : JOB_FAILED;
+  if (last !== "SUCCEEDED") return JOB_FAILED;
+  if (format !== "json") await tellResults(context, id);
+  return 0;
+}
+
+/** How long the cluster may take to register a model before there is no more word of it. */
+const REGISTER_WAIT_MS = 20_000;
+const REGISTER_POLL_MS = 250;
+
+/** Where to have what the job has left, and under which id its model answers. */
+async function tellResults({ heddle, messages }: CommandContext, id: string): Promise<void> {
+  const artifacts = await heddle.jobs.artifacts(id).catch(() => []);
+  const names = artifacts.slice(0, 8).map(({ name }) => name);
+  if (names.length > 0) {
+    const more = artifacts.length > names.length ? ", ..." : "";
+    messages.write(`it left ${names.join(", ")}${more}: heddle jobs artifacts ${id}\n`);
+  }
+  const until = performance.now() + REGISTER_WAIT_MS;
+  let { model } = await heddle.jobs.get(id);
+  while (model?.state === "pending" && performance.now() < until) {
+    await delay(REGISTER_POLL_MS);
+    ({ model } = await heddle.jobs.get(id));
+  }
+  if (model?.state === "registered") {
+    messages.write(`the model ${model.id} is registered: heddle chat --model ${model.id}\n`);
+  } else if (model) {
+    messages.writeForeign(
+      `the model ${model.id} is ${model.state}: ${model.message ?? "not yet"}\n`,
+    );
+  }
 }
 
 /** Waits without a word until the job has ended; then prints it. */

@@ -97,7 +97,21 @@ function* factsOf(job: Job): Generator<readonly [string, string]> {
   yield ["started", job.started_at ?? ""];
   yield ["ended", job.ended_at ?? ""];
   yield ["progress", job.progress ? progressText(job.progress) : ""];
+  yield* trainingOf(job);
   yield ["waits for", job.waiting_for.join(", ")];
+}
+
+/** What is worth knowing of a job that trains, or leaves something. */
+function* trainingOf({ checkpoint, training, model }: Job): Generator<readonly [string, string]> {
+  const step = checkpoint?.step === null ? "" : ` at step ${checkpoint?.step}`;
+  const saved = checkpoint?.name ? `${checkpoint.name}${step}, attempt ${checkpoint.attempt}` : "";
+  yield ["checkpoint", saved];
+  const shards = (training?.shards ?? []).map(({ shard, name, parameter_server: id, state }) => {
+    return `${shard} on ${name ?? id}${state === "ready" ? "" : ` (${state})`}`;
+  });
+  yield ["shards", shards.join(", ")];
+  const why = model?.message ? `: ${model.message}` : "";
+  yield ["model", model ? `${model.id} is ${model.state}${why}` : ""];
 }
 
 function printTasks(job: Job, { format, data }: Pick<CommandContext, "format" | "data">): void {

@@ -1,4 +1,4 @@
-import { AppError, type ErrorCode, isErrorCode } from "@heddle/base/errors";
+import { AppError, type ErrorCode, isErrorCode, toAppError } from "@heddle/base/errors";
 import type { Connection } from "../connection.ts";
 
 /** A refusal by the cluster: an operating error that also knows which request it was. */
@@ -22,6 +22,8 @@ interface CallOptions {
 }
 
 const DEFAULT_TIMEOUT_MS = 30_000;
+/** How long a master may leave a read without an answer where there are others to ask. */
+const ASK_ANOTHER_MS = 5_000;
 
 /** Calls to one cluster over HTTP. Everything that fails is an AppError. */
 export class ApiClient {
@@ -55,8 +57,29 @@ export class ApiClient {
     throw await refusal(response, path);
   }
 
+  /**
+   * Asks one master after the other. The next one is asked only where the call did nothing: it never
+   * reached a master, or it was a read that was left without an answer.
+   */
   async #fetch(path: string, options: CallOptions): Promise<Response> {
-    const { apiKey, endpoint } = this.#connection;
+    const { endpoint, others = [] } = this.#connection;
+    const all = [endpoint, ...others];
+    const isRead = (options.method ?? "GET") === "GET";
+    for (const next of all.slice(0, -1)) {
+      const timeoutMs = Math.min(options.timeoutMs ?? DEFAULT_TIMEOUT_MS, ASK_ANOTHER_MS);
+      try {
+        return await this.#ask(next, path, isRead ? { ...options, timeoutMs } : options);
+      } catch (error) {
+        const mayAskAnother =
+          wasRefused(error) || (isRead && toAppError(error).code === "deadline_exceeded");
+        if (!mayAskAnother) throw error;
+      }
+    }
+    return this.#ask(all.at(-1) as string, path, options);
+  }
+
+  async #ask(endpoint: string, path: string, options: CallOptions): Promise<Response> {
+    const { apiKey } = this.#connection;
     const deadline = new AbortController();
     const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     const timer = setTimeout(() => deadline.abort(), timeoutMs);
@@ -78,11 +101,17 @@ export class ApiClient {
         const message = `${endpoint}${path} did not answer within ${timeoutMs / 1000} s.`;
         throw new AppError("deadline_exceeded", message);
       }
-      throw unreachable(this.#connection, error);
+      throw unreachable({ ...this.#connection, endpoint }, error);
     } finally {
       clearTimeout(timer);
     }
   }
+}
+
+/** True for an error that says that no connection came about, so that nothing was asked. */
+function wasRefused(error: unknown): boolean {
+  const cause = (error as AppError).cause as { cause?: { code?: string } } | undefined;
+  return ["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH"].includes(cause?.cause?.code ?? "");
 }
 
 function unreachable(connection: Connection, error: unknown): AppError {

@@ -75,7 +75,9 @@ export function progressText(told: JobProgress): string {
     ...(progress === null ? [] : [`${Math.floor(progress * 100)} %`]),
     ...(step === null ? [] : [total === null ? `step ${step}` : `step ${step}/${total}`]),
     ...(loss === null ? [] : [`loss ${rounded(loss)}`]),
-    ...(reward === null ? [] : [`reward ${rounded(reward)}`]),
+    ...(reward === null
+      ? []
+      : [`${told.backend === null ? "reward" : "return"} ${rounded(reward)}`]),
     ...(told.steps_per_second === null ? [] : [`${rounded(told.steps_per_second)} steps/s`]),
     ...(told.tokens_per_second === null ? [] : [`${rounded(told.tokens_per_second)} tokens/s`]),
     ...(end === null ? [] : [`ends about ${end.slice(11, 16)} UTC`]),

@@ -129,11 +129,22 @@ export class DataDirectory {
     const { formatJoinToken } = await import("@heddle/rpc/pki/join-token");
     const authorityFile = join(this.path, "cluster-ca.pem");
     const joinTokenFile = join(this.path, "join-token");
+    this.#adoptAuthority(authorityFile);
     const { certificate } = await ensureAuthority(authorityFile);
     const secret = readFileSync(clusterTokenFile, "utf8").trim();
     const token = formatJoinToken({ authorityHash: authorityHash(certificate), secret });
     writeSecret(joinTokenFile, `${token}\n`);
     return { authorityFile, joinTokenFile };
+  }
+
+  /** A master that was restored from a backup brings its cluster's authority in its own directory. */
+  #adoptAuthority(authorityFile: string): void {
+    if (existsSync(authorityFile)) return;
+    const brought = readdirSync(this.path)
+      .filter((name) => /^master-\d+$/.test(name))
+      .map((name) => join(this.path, name, "cluster-ca.pem"))
+      .find((file) => existsSync(file));
+    if (brought) writeSecret(authorityFile, readFileSync(brought, "utf8"));
   }
 
   /** Reads the secrets, or makes them at the first start; writes the masters' endpoints down for the CLI. */

@@ -1,40 +1,39 @@
-import type { JobFigures } from "@heddle/client/cluster";
 import { Heddle } from "@heddle/client/heddle";
 import type {
+  ApiKey,
   DryRun,
   Job,
   JobExplanation,
   JobSummary,
   Model,
+  Project,
+  Route,
+  Setting,
   SubmittedJob,
   Worker,
 } from "@heddle/client/views";
 import { afterAll, beforeAll, describe, expect, expectTypeOf, it } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
+import type { RouteInfo } from "../http/route-table.ts";
 import type { viewExplanation } from "../jobs/explanation-view.ts";
-import type { jobFigures } from "../jobs/job-figures.ts";
 import type { viewJob, viewWholeJob } from "../jobs/job-view.ts";
+import type { ProjectsController } from "../jobs/projects.controller.ts";
 import type { dryRun, SubmittedJob as ToldJob } from "../jobs/submission.ts";
+import type { KeyView } from "../keys/key-view.ts";
 import type { ModelView } from "../models/model-view.ts";
 import type { WorkerView } from "../operations/worker-view.ts";
+import type { SettingView } from "../settings/setting-view.ts";
 
-/** Routes of the client's own resources that it has no method for, and why. */
+/** Routes that the client has no method for, and why. */
 const EXCLUDED: Readonly<Record<string, string>> = {
-  "POST /api/v1/models": "registering models is for the operator's command line",
-  "DELETE /api/v1/models/:id": "removing models is for the operator's command line",
-  "POST /api/v1/models/:id/pull": "pulling models is for the operator's command line",
+  "POST /api/v1/chat/completions": "what any OpenAI SDK is for",
+  "POST /api/v1/models/:id/pull": "a progress bar for whoever sets models up, on the command line",
   "POST /api/v1/cluster/transfer": "an operator's change of the master group",
   "POST /api/v1/cluster/snapshot": "an operator's change of the master group",
   "GET /api/v1/cluster/backup": "the whole state with its secrets, for the operator",
   "DELETE /api/v1/cluster/masters/:name": "an operator's change of the master group",
-  "GET /api/v1/cluster/settings": "the operator's settings, on the command line",
-  "GET /api/v1/cluster/settings/:name": "the operator's settings, on the command line",
-  "PUT /api/v1/cluster/settings/:name": "the operator's settings, on the command line",
   "POST /api/v1/cluster/join-tokens": "made where nodes are set up, by the command line",
 };
-
-/** The first segments below /api/v1 that the client has a resource for. */
-const RESOURCES = new Set(["jobs", "workers", "queues", "models", "cluster"]);
 
 /** Every method of the client: its call, and the route that it must reach. */
 const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = {
@@ -62,12 +61,35 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
   "workers.resume": ["POST /api/v1/workers/:id/resume", ({ workers }) => workers.resume("a b")],
   "queues.list": ["GET /api/v1/queues", ({ queues }) => queues.list().page()],
   "queues.set": ["PUT /api/v1/queues/:name", ({ queues }) => queues.set("q", {})],
+  "projects.list": ["GET /api/v1/projects", ({ projects }) => projects.list().page()],
+  "projects.get": ["GET /api/v1/projects/:name", ({ projects }) => projects.get("a b")],
+  "projects.set": ["PUT /api/v1/projects/:name", ({ projects }) => projects.set("p", {})],
+  "events.list": ["GET /api/v1/events", ({ events }) => events.list({ limit: 1 })],
+  "events.stream": ["GET /api/v1/events", ({ events }) => events.stream({ after: "0.0" }).next()],
+  "settings.list": ["GET /api/v1/cluster/settings", ({ settings }) => settings.list()],
+  "settings.get": [
+    "GET /api/v1/cluster/settings/:name",
+    ({ settings }) => settings.get("job_timeout"),
+  ],
+  "settings.set": [
+    "PUT /api/v1/cluster/settings/:name",
+    ({ settings }) => settings.set("job_timeout", 90_000),
+  ],
+  "keys.list": ["GET /api/v1/keys", ({ keys }) => keys.list().page()],
+  "keys.create": ["POST /api/v1/keys", ({ keys }) => keys.create({ name: "contract" })],
+  "keys.rotate": ["POST /api/v1/keys/:id/rotate", ({ keys }) => keys.rotate("a b")],
+  "keys.revoke": ["DELETE /api/v1/keys/:id", ({ keys }) => keys.revoke("a b")],
   "cluster.status": ["GET /api/v1/cluster/status", ({ cluster }) => cluster.status()],
   "cluster.metrics": ["GET /api/v1/cluster/metrics", ({ cluster }) => cluster.metrics()],
   "cluster.resources": ["GET /api/v1/cluster/resources", ({ cluster }) => cluster.resources()],
-  "cluster.jobs": ["GET /api/v1/cluster/jobs", ({ cluster }) => cluster.jobs()],
+  "cluster.endpoints": ["GET /api/v1/endpoints", ({ cluster }) => cluster.endpoints()],
   "models.list": ["GET /api/v1/models", ({ models }) => models.list()],
   "models.get": ["GET /api/v1/models/:id", ({ models }) => models.get("a b")],
+  "models.register": [
+    "POST /api/v1/models",
+    ({ models }) => models.register({ id: "contract", source: "builtin://tiny-random" }),
+  ],
+  "models.remove": ["DELETE /api/v1/models/:id", ({ models }) => models.remove("a b")],
 };
 
 type Call = (heddle: Heddle) => Promise<unknown>;
@@ -79,7 +101,7 @@ beforeAll(async () => {
   api = await JobApi.start();
   const { body } = await api.call("GET", "/endpoints");
   routes = (body as unknown as { data: { method: string; path: string }[] }).data
-    .filter(({ path }) => RESOURCES.has(path.split("/")[3] ?? ""))
+    .filter(({ path }) => path.startsWith("/api/v1/"))
     .map(({ method, path }) => `${method} ${path}`);
 });
 afterAll(() => api.close());
@@ -144,7 +166,10 @@ describe("the client library and the table of routes", () => {
     expectTypeOf<ToldJob>().toExtend<SubmittedJob>();
     expectTypeOf<WorkerView>().toExtend<Loose<Worker>>();
     expectTypeOf<ModelView>().toExtend<Model>();
-    expectTypeOf<ReturnType<typeof jobFigures>>().toExtend<JobFigures>();
+    expectTypeOf<ReturnType<ProjectsController["get"]>>().toExtend<Loose<Project>>();
+    expectTypeOf<KeyView>().toExtend<ApiKey>();
+    expectTypeOf<SettingView>().toExtend<Setting>();
+    expectTypeOf<Omit<RouteInfo, "permission">>().toExtend<Omit<Route, "permission">>();
   });
 });
 

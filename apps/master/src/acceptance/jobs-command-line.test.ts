@@ -183,6 +183,63 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     const queues = await heddle(["queues", "list", "-o", "json"]);
     expect(JSON.parse(queues.stdout)).toMatchObject([{ name: "default" }, { name: "night" }]);
   });
+
+  it("set a project's quota and show its use; figures of jobs are in the cluster's metrics", async () => {
+    const flags = ["--weight", "2", "--gpus", "4", "--gpu-hours", "10.5", "--max-jobs", "1"];
+    const set = await heddle(["projects", "set", "lab", ...flags]);
+    expect(set.stdout).toMatch(/lab +2 +0\/4 +0\/10\.5 +1\n/);
+    const got = await heddle(["projects", "get", "lab", "-o", "json"]);
+    expect(JSON.parse(got.stdout)).toMatchObject({ weight: 2, quota: { gpu_hours: 10.5 } });
+    expect((await heddle(["projects", "list", "-o", "name"])).stdout).toMatch(/^lab$/m);
+    expect((await heddle(["projects", "get", "none"])).code).toBe(3);
+    expect((await heddle(["projects", "set", "lab", "--gpus", "many"])).code).toBe(2);
+    const metrics = await heddle(["cluster", "metrics"]);
+    expect(metrics.stdout).toMatch(/JOBS +WAIT FOR +GPU IDLE/);
+    expect(metrics.stdout).toMatch(/\d+ succeeded/);
+    const resources = await heddle(["cluster", "resources"]);
+    expect(resources.stdout).toMatch(/0\/4 H100\S* \(simulated\)/);
+  });
+
+  it("end with 4 without a right key, 6 over a quota, 7 where no master answers, 2 for a wrong flag", async () => {
+    const wrongKey = `${cluster.masters.adminKey.slice(0, -1)}x`;
+    expect((await heddle(["--api-key", wrongKey, "jobs", "list"])).code).toBe(4);
+    await heddle(["queues", "set", "full", "--max-length", "0"]);
+    const over = await heddle([
+      "jobs",
+      "submit",
+      "--name",
+      "x",
+      "--command",
+      "true",
+      "--queue",
+      "full",
+    ]);
+    expect(over).toMatchObject({ code: 6, stderr: /full holds 0 jobs.*bound is 0/ });
+    const nobody = await heddle(["--endpoint", "http://127.0.0.1:9", "jobs", "list"]);
+    expect(nobody).toMatchObject({ code: 7, stdout: "" });
+    expect((await heddle(["jobs", "list", "--bogus"])).code).toBe(2);
+    expect((await heddle(["jobs", "list", "-o", "xml"])).code).toBe(2);
+  });
+
+  it.each(["jobs", "workers", "queues", "projects"])(
+    "list %s as a table, a wide one, JSON, YAML and names",
+    async (noun) => {
+      const formats = ["json", "table", "wide", "name", "yaml"];
+      const [json = "", table = "", ...others] = await Promise.all(
+        formats.map(async (format) => (await heddle([noun, "list", "-o", format])).stdout),
+      );
+      const [wide = "", names = "", yaml = ""] = others;
+      const records = JSON.parse(json) as Record<string, unknown>[];
+      expect(records.length).toBeGreaterThan(0);
+      const lines = (text: string) => text.trimEnd().split("\n");
+      const [head = "", ...rows] = lines(table);
+      expect(head).toMatch(/^[A-Z]/);
+      expect(rows).toHaveLength(records.length);
+      expect(lines(wide)).toHaveLength(records.length + 1);
+      expect(lines(names)).toHaveLength(records.length);
+      expect(yaml).toMatch(/^- \w+: /);
+    },
+  );
 });
 
 describe("the examples", () => {

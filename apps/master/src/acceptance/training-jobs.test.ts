@@ -1,6 +1,18 @@
+import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { writeFileSync } from "node:fs";
+import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { fileURLToPath } from "node:url";
+import { toAppError } from "@heddle/base/errors";
+import type { ShardId, ShardId__Output } from "@heddle/contracts/generated/heddle/v1/ShardId";
+import type {
+  ShardStatus,
+  ShardStatus__Output,
+} from "@heddle/contracts/generated/heddle/v1/ShardStatus";
+import { Peer } from "@heddle/rpc/peer";
+import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ProcessCluster } from "../../test/process-cluster.ts";
 
@@ -37,9 +49,34 @@ interface Job {
   readonly training: {
     readonly backend: string | null;
     readonly device: string | null;
-    readonly shards: readonly { readonly name: string; readonly state: string }[];
+    readonly shards: readonly {
+      readonly name: string;
+      readonly address: string;
+      readonly state: string;
+    }[];
   };
   readonly model: { readonly state: string; readonly message: string | null } | null;
+}
+
+const CLI = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
+
+/** One run of the command line as a process of its own, to its end. */
+async function heddle(args: readonly string[]) {
+  const child = spawn(process.execPath, [CLI, ...args], {
+    env: {
+      PATH: process.env["PATH"],
+      HEDDLE_DATA: join(cluster.data, "none"),
+      HEDDLE_ENDPOINT: cluster.url,
+      HEDDLE_API_KEY: cluster.adminKey,
+    },
+  });
+  child.stdin.end();
+  const [stdout, stderr, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, "close"),
+  ]);
+  return { code: code as number | null, stdout, stderr };
 }
 
 const resources = { cpu_cores: 0.5, memory_gb: 1 };
@@ -111,19 +148,26 @@ test("ppo on CartPole is submitted, runs on a parameter server and leaves its po
 });
 
 test("a language model is trained from text, registered with its lineage, and answers", async () => {
-  const data = join(cluster.data, "corpus.txt");
-  writeFileSync(data, "a heddle guides the warp, a shuttle carries the weft. ".repeat(64));
-  const id = await submit({
-    ...{ name: "tiny-lm", algorithm: "weave", tasks: 2 },
-    config: {
-      ...{ program: "language_model", data, total_steps: 24, local_steps: 4, batch_size: 4 },
-      ...{ context_length: 64, hidden_size: 32, heads: 2, layers: 1, learning_rate: 0.01 },
-      register_as: "tiny-weaver",
-    },
-  });
-  const isRegistered = ({ model }: Job) => model?.state !== "pending";
-  const job = await until(id, "its model is registered", isRegistered);
-  expect(job.model).toMatchObject({ state: "registered" });
+  const corpus = join(cluster.data, "corpus.txt");
+  writeFileSync(corpus, "a heddle guides the warp, a shuttle carries the weft. ".repeat(64));
+  const config = {
+    ...{ program: "language_model", total_steps: 24, local_steps: 4, batch_size: 4 },
+    ...{ context_length: 64, hidden_size: 32, heads: 2, layers: 1, learning_rate: 0.01 },
+    // Relative to the spec's file.
+    ...{ data: "corpus.txt", register_as: "tiny-weaver" },
+  };
+  const spec = join(cluster.data, "tiny-lm.yaml");
+  const body = { name: "tiny-lm", algorithm: "weave", tasks: 2, resources, config };
+  writeFileSync(spec, JSON.stringify(body));
+  const run = await heddle(["jobs", "submit", spec, "--watch"]);
+  expect(run.code, run.stderr + run.stdout).toBe(0);
+  const id = run.stdout.split("\n")[0] ?? "";
+  expect(run.stdout).toMatch(/\nprogress .*loss \d.* on onnx \(cpu\)/);
+  expect(run.stdout.trim()).toMatch(/SUCCEEDED$/);
+  expect(run.stderr).toContain(`model.gguf: heddle jobs artifacts ${id}`);
+  expect(run.stderr).toContain(
+    "the model tiny-weaver is registered: heddle chat --model tiny-weaver",
+  );
   let model: Record<string, unknown> = {};
   const isReady = async () => {
     model = (await (
@@ -137,6 +181,17 @@ test("a language model is trained from text, registered with its lineage, and an
     context_window: 64,
     lineage: { job_id: id, algorithm: "weave", sha256: digest, data_sha256: expect.any(String) },
   });
+  const file = join(cluster.data, "downloaded.gguf");
+  const downloaded = await heddle(["jobs", "artifacts", id, "model.gguf", "-O", file]);
+  expect(downloaded).toEqual({ code: 0, stdout: `${file}\n`, stderr: "" });
+  expect(createHash("sha256").update(readFileSync(file)).digest("hex")).toBe(digest);
+  const listed = await heddle(["jobs", "artifacts", id]);
+  expect(listed.stdout).toMatch(/^NAME +BYTES +RANK\n(.*\n)*model\.gguf +\d+ +0\n/);
+  expect((await heddle(["jobs", "artifacts", id, "none"])).code).toBe(3);
+  expect((await heddle(["models", "list", "-o", "wide"])).stdout).toContain(`${id}, step 24, data`);
+  expect((await heddle(["jobs", "get", id])).stdout).toMatch(
+    /\nshards +0 on p\nmodel +tiny-weaver is registered\n/,
+  );
   const answer = await cluster.openai.chat.completions.create({
     ...{ model: "tiny-weaver", max_tokens: 8, temperature: 0 },
     messages: [{ role: "user", content: "a heddle" }],
@@ -172,6 +227,37 @@ async function cancel(id: string): Promise<void> {
   await until(id, "it is cancelled", ({ state }) => state === "cancelled");
 }
 
+test("the shards of a job that was cancelled are freed on their server", async () => {
+  const id = await submit({ name: "freed", ...long });
+  const { training } = await until(id, "it runs", ({ state, progress }) => {
+    return state === "running" && progress !== null;
+  });
+  const address = training.shards[0]?.address ?? "";
+  expect(await shardFault(address, id)).toBeUndefined();
+  await cancel(id);
+  const isFreed = async () => (await shardFault(address, id)) !== undefined;
+  await cluster.until(isFreed, "the server has no such shard", 30_000);
+});
+
+/** With what the server refuses to tell of the job's first shard; undefined where it tells. */
+async function shardFault(address: string, jobId: string): Promise<string | undefined> {
+  const clusterToken = readFileSync(join(cluster.data, "token"), "utf8").trim();
+  const peer = new Peer(address, { clusterToken }, "parameter-server");
+  try {
+    await peer.unary(statusMethod, { jobId, attempt: 1, shard: 0 }, { deadlineMs: 10_000 });
+    return undefined;
+  } catch (error) {
+    return toAppError(error).code;
+  } finally {
+    peer.close();
+  }
+}
+
+const statusMethod = method<ShardId, ShardId__Output, ShardStatus, ShardStatus__Output>(
+  parameterShardsService,
+  "Status",
+);
+
 test("suspended, a job checkpoints; resumed, its next attempt goes on from there", async () => {
   const id = await submit({ name: "suspended", ...long });
   await until(id, "it runs", ({ state, progress }) => state === "running" && progress !== null);
@@ -201,6 +287,22 @@ test("a parameter server that is killed is replaced: no retry charged, on from t
     reason: "NodeLost",
     message: expect.stringMatching(/^the parameter server q is lost, which held shard \d$/),
   });
+  await cancel(id);
+});
+
+test("a parameter server that is started anew at once has lost its shards: no retry charged either", async () => {
+  const first = await cluster.startParameterServer("r");
+  await cluster.until(async () => (await shardsHeld("r")) === 0, "r takes shards", 30_000);
+  const { config } = long;
+  const id = await submit({
+    ...{ name: "restarted-server", ...long, config: { ...config, parameter_servers: 2 } },
+  });
+  const { training, checkpoint } = await until(id, "it has a checkpoint", hasCheckpoint);
+  expect(training.shards.map(({ name }) => name).sort()).toEqual(["p", "r"]);
+  await cluster.stop(first, "SIGKILL");
+  await cluster.startParameterServer("r");
+  const again = await goesOn(id, 2, checkpoint);
+  expect(again).toMatchObject({ failures: 0, failure: { reason: "NodeLost" } });
   await cancel(id);
 });
 

@@ -1,4 +1,5 @@
 import { systemClock } from "@heddle/base/clock";
+import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Health } from "@heddle/rpc/health";
 import type { NodeLog } from "@heddle/rpc/node/log";
@@ -17,6 +18,8 @@ export interface ClusterLinkOptions {
   readonly masterId: string;
   readonly control: ControlPlane;
   readonly logger: NodeLog;
+  /** Hears what heartbeats say of running tasks. */
+  readonly progress?: { take(status: TaskStatus__Output): void } | undefined;
   /** How often nodes report; 1,000 where absent. */
   readonly heartbeatIntervalMs?: number | undefined;
   /** Calls that may wait per deployment (1,024), and for how long (30 s; while it loads 60 s). */
@@ -51,6 +54,7 @@ export function startClusterLink(options: ClusterLinkOptions): ClusterLink {
     masterId,
     credentials,
     heartbeatIntervalMs,
+    progress: options.progress,
     clock,
     log: logger,
   });

@@ -5,6 +5,7 @@ import type { ReplicaStatus, WeightsSpec } from "@heddle/contracts/engine";
 import type { AttachReply } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { NodeReport__Output } from "@heddle/contracts/generated/heddle/v1/NodeReport";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
+import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { toStatus } from "@heddle/rpc/status";
@@ -29,6 +30,8 @@ export interface RegistryOptions {
   readonly masterId: string;
   readonly credentials: NodeCredentials;
   readonly heartbeatIntervalMs: number;
+  /** Hears what heartbeats say of running tasks. */
+  readonly progress?: { take(status: TaskStatus__Output): void } | undefined;
   readonly clock: Clock;
   readonly log: NodeLog;
 }
@@ -191,6 +194,7 @@ export class NodeRegistry implements NodeDirectory {
   #onHeartbeat(node: AttachedNode, heartbeat: NonNullable<NodeReport__Output["heartbeat"]>): void {
     node.onHeartbeat(heartbeat, this.#options.clock.monotonicMs());
     this.#index.update(node);
+    for (const status of heartbeat.tasks) this.#options.progress?.take(status);
     this.#changed("nodes");
   }
 

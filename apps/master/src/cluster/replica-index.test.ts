@@ -26,7 +26,7 @@ function report(node: AttachedNode, deployments: readonly string[]): void {
   };
   const replicas = deployments.map((deployment) => ({ deployment, ...state, load: emptyLoad }));
   const usage = { cpuPercent: 0, memoryUsedBytes: 0, diskFreeBytes: 0, diskTotalBytes: 0 };
-  node.onHeartbeat({ ...usage, gpus: [], replicas }, 0);
+  node.onHeartbeat({ ...usage, gpus: [], tasks: [], replicas }, 0);
 }
 
 function ids(index: ReplicaIndex, deployment: string): string[] {

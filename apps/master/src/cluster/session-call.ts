@@ -27,6 +27,7 @@ export class SessionCall implements AsyncIterable<EngineEvent> {
   readonly #signal: AbortSignal;
   readonly #onAbort = () => this.#cancel("the caller gave the request up");
   #consumed = 0;
+  #isHandedOut = false;
 
   constructor(id: number, node: string, carrier: CallCarrier, signal: AbortSignal) {
     this.id = id;
@@ -71,10 +72,11 @@ export class SessionCall implements AsyncIterable<EngineEvent> {
 
   [Symbol.asyncIterator](): AsyncIterator<EngineEvent> {
     return {
-      next: async () => {
-        const result = await this.#inner.next();
-        if (!result.done) this.#onConsumed();
-        return result;
+      next: () => {
+        // Who asks for the next has taken the one before: no promise of our own is needed for that.
+        if (this.#isHandedOut) this.#onConsumed();
+        this.#isHandedOut = true;
+        return this.#inner.next();
       },
       return: async () => {
         this.#cancel("the reader left");

@@ -48,6 +48,9 @@ describe("three masters", { timeout: 180_000 }, () => {
     const refused = await group.request("master-3", "POST", "/api/v1/keys", { name: "lost" });
     expect(refused.status).toBe(503);
     expect(await refused.json()).toMatchObject({ code: "unavailable", retryable: true });
+    const transfer = await group.request("master-3", "POST", "/api/v1/cluster/transfer");
+    expect(transfer.status).toBe(503);
+    expect(await transfer.json()).toMatchObject({ code: "unavailable", retryable: true });
     expect(await group.keyNames("master-3")).toContain("kept");
     const health = await group.request("master-3", "GET", "/health/detailed");
     const degraded = { status: "degraded", detail: expect.stringContaining("no leader") };

@@ -23,8 +23,11 @@ export async function memberChanges<Reply>(
   const members = [...replica.members];
   const lastId = replica.nextMemberId - 1;
   const reply = { name, nonce, cluster, members, lastId };
-  if (from.member !== 0)
-    return { ...reply, id: members.some(({ id }) => id === from.member) ? from.member : 0 };
+  if (from.member !== 0) {
+    const votes = replica.status().members.some(({ id, votes }) => id === own.id && votes);
+    const id = members.some((member) => member.id === from.member) ? from.member : 0;
+    return { ...reply, id, votes };
+  }
   const namesake = replica.members.find((member) => member.name === from.name);
   if (namesake?.nonce === from.nonce) return { ...reply, id: namesake.id };
   // A member that has not caught up with the group yet cannot tell who belongs to it.

@@ -36,6 +36,7 @@ export async function prepareCluster(
     try {
       return await prepareOnce(control, options, logger);
     } catch (error) {
+      if (control.fault?.code === "member_removed") await control.released;
       const { code, message } = toAppError(error);
       // Each step may be made twice, but for a key that is nowhere but in this process.
       const mayRepeat = options.bootstrapKeyFile !== undefined && !control.fault;

@@ -1,4 +1,6 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
+import { noLeader } from "@heddle/consensus/pending-proposals";
 import type { Member } from "@heddle/consensus/ports";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
@@ -56,6 +58,8 @@ export interface RaftControlPlaneOptions {
 const progressDeadlineMs = 1_000;
 /** A removed leader tells the others what is committed, and hands over; two round trips suffice. */
 const HAND_OVER_MS = 1_000;
+/** How long a removed member waits for one that stays to say that it knows; several elections long. */
+const MAX_LINGER_MS = 15_000;
 
 /**
  * The control plane of a master in a group of one, three or more: a Raft replica whose state machine
@@ -71,7 +75,9 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   #replica: ThreadedReplica<ControlReply> | undefined;
   #watch: RemovalWatch | undefined;
   #fault: AppError | undefined;
+  #isClosed = false;
   readonly #removed = Promise.withResolvers<void>();
+  readonly #released = Promise.withResolvers<void>();
 
   private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
     this.#options = options;
@@ -112,6 +118,11 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   get fault(): AppError | undefined {
     return this.#fault ?? this.#running.fault;
+  }
+
+  /** Resolves when this master was removed from its group and those that stay need it no more. */
+  get released(): Promise<void> {
+    return this.#released.promise;
   }
 
   get group(): ControlGroup {
@@ -191,6 +202,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   async transferLeadership(name: string | undefined): Promise<void> {
     const { members, leader } = this.status();
+    // Who asked would be told that it is under way, and nobody would be there to do it.
+    if (leader === undefined) throw noLeader();
     const choices = members.filter(({ votes, id }) => votes && id !== leader);
     const target = name === undefined ? choices[0] : choices.find((member) => member.name === name);
     if (target) return this.#running.transferLeadership(target.id);
@@ -225,6 +238,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
     this.#watch?.stop();
     await this.#replica?.stop();
     await this.#options.lock.close();
@@ -287,7 +301,25 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     const error = new AppError("member_removed", message);
     this.#fault = error;
     this.#removed.resolve();
-    setTimeout(() => this.#options.onRemoved(error), HAND_OVER_MS);
+    void this.#awaitRelease().then(() => {
+      this.#released.resolve();
+      this.#options.onRemoved(error);
+    });
+  }
+
+  /**
+   * Where two members voted, the one that stays cannot be elected without this one's vote until it has
+   * applied the removal: a crash of this one at that moment, and an end at its next start, would leave
+   * a group that never has a leader again.
+   */
+  async #awaitRelease(): Promise<void> {
+    const endMs = performance.now() + MAX_LINGER_MS;
+    let isOver = false;
+    while (!isOver) {
+      await delay(HAND_OVER_MS);
+      isOver =
+        this.#isClosed || performance.now() > endMs || (await this.#watch?.isConfirmed()) === true;
+    }
   }
 
   #propose(entry: LogCommand): Promise<ControlReply> {

@@ -21,7 +21,9 @@ export interface RemovalWatchOptions {
 
 /**
  * Finds out that this member was removed from its group. The others stop talking to a member that
- * they have removed, often before it hears of it; so one that hears from no leader asks them.
+ * they have removed, often before it hears of it; so one that hears from no leader asks them. Only a
+ * member that votes is believed: of two voters the one that stays may need this one's vote until it
+ * has applied the removal itself, however long a learner has known of it.
  */
 export class RemovalWatch {
   readonly #options: RemovalWatchOptions;
@@ -41,15 +43,21 @@ export class RemovalWatch {
   }
 
   async #check(): Promise<void> {
-    const { hasLeader, others, onRemoved } = this.#options;
+    const { hasLeader, onRemoved } = this.#options;
     this.#checksWithoutLeader = hasLeader() ? 0 : this.#checksWithoutLeader + 1;
     if (this.#checksWithoutLeader < 2 || this.#asking) return;
     this.#asking = true;
-    const answers = await Promise.all(others().map(({ address }) => this.#wasRemoved(address)));
+    const wasRemoved = await this.isConfirmed();
     this.#asking = false;
-    if (!answers.includes(true) || this.#stop.signal.aborted) return;
+    if (!wasRemoved || this.#stop.signal.aborted) return;
     this.stop();
     onRemoved();
+  }
+
+  /** Asks the other members; true once one that votes knows of the removal and needs this one no more. */
+  async isConfirmed(): Promise<boolean> {
+    const asked = this.#options.others().map(({ address }) => this.#wasRemoved(address));
+    return (await Promise.all(asked)).includes(true);
   }
 
   /** What one member knows has happened: it tells of changes that it has applied, which stay. */
@@ -58,11 +66,9 @@ export class RemovalWatch {
     const { name, nonce, id: member } = identity;
     const peer = new Peer(address, credentials);
     try {
-      const limits = { deadlineMs: ASK_DEADLINE_MS, signal: this.#stop.signal };
-      return isWithout(
-        await peer.unary(introduceMethod, { name, nonce, member }, limits),
-        identity,
-      );
+      const limits = { deadlineMs: ASK_DEADLINE_MS };
+      const reply = await peer.unary(introduceMethod, { name, nonce, member }, limits);
+      return reply.votes && isWithout(reply, identity);
     } catch {
       return false; // Whoever does not answer is asked again.
     } finally {

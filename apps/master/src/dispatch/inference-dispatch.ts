@@ -260,18 +260,18 @@ export class ReplicaDispatch implements InferenceDispatch {
     rest: AsyncIterator<EngineEvent>,
   ): AsyncIterable<EngineEvent> {
     let pending: EngineEvent | undefined = first;
+    const observe = (result: IteratorResult<EngineEvent>) => {
+      const last = result.done ? undefined : result.value;
+      if (last?.type === "failed") this.#onEnd(call, replica, last.error.code);
+      else if (last?.type === "done") this.#onEnd(call, replica, undefined);
+      return result;
+    };
     const iterator: AsyncIterator<EngineEvent> = {
-      next: async () => {
-        if (pending) {
-          const value = pending;
-          pending = undefined;
-          return { value, done: false };
-        }
-        const result = await rest.next();
-        const last = result.done ? undefined : result.value;
-        if (last?.type === "failed") this.#onEnd(call, replica, last.error.code);
-        else if (last?.type === "done") this.#onEnd(call, replica, undefined);
-        return result;
+      next: () => {
+        if (!pending) return rest.next().then(observe);
+        const value = pending;
+        pending = undefined;
+        return Promise.resolve({ value, done: false });
       },
       return: async () => {
         await rest.return?.();

@@ -71,23 +71,25 @@ function problemBody(error: AppError, requestId: string, path: string): string {
 
 function faultsOf(error: AppError): { pointer: string; code: string; detail: string }[] {
   if (error.cause instanceof RequestFaults) {
-    return error.cause.faults.map(({ param, code, message }) => ({
-      pointer: pointerOf(param),
+    return error.cause.faults.map(({ param, path, code, message }) => ({
+      pointer: pointerOf(path ?? stepsOf(param)),
       code,
       detail: message,
     }));
   }
   if (error.param === undefined) return [];
-  return [{ pointer: pointerOf(error.param), code: error.code, detail: error.message }];
+  return [{ pointer: pointerOf(stepsOf(error.param)), code: error.code, detail: error.message }];
 }
 
-/** `messages[0].content` as the JSON pointer fragment `#/messages/0/content` (RFC 6901). */
-function pointerOf(param: string): string {
-  if (param === "") return "#";
-  return `#/${param
-    .replace(/\[(\d+)\]/g, ".$1")
-    .split(".")
-    .join("/")}`;
+/** `messages[0].content` as steps. */
+function stepsOf(param: string): readonly string[] {
+  return param === "" ? [] : param.replace(/\[(\d+)\]/g, ".$1").split(".");
+}
+
+/** `messages`, `0`, `content` as the JSON pointer fragment `#/messages/0/content` (RFC 6901). */
+function pointerOf(path: readonly PropertyKey[]): string {
+  const escaped = path.map((step) => String(step).replaceAll("~", "~0").replaceAll("/", "~1"));
+  return ["#", ...escaped].join("/");
 }
 
 /** A limit that waiting cannot lift is told by the missing wait: such a call must not be repeated. */

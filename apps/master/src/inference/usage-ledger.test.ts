@@ -32,3 +32,19 @@ it("rows reach the disk while the ledger is open, also after a time without any"
   expect(await written()).toBe(3);
   await rm(directory, { recursive: true });
 });
+
+it("a burst of rows is written whole and in order, without a row lost", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "heddle-ledger-"));
+  const ledger = new UsageLedger(directory, createLogger({ service: "test", level: "silent" }));
+  for (let i = 0; i < 5_000; i++) {
+    ledger.record({ ...row, requestId: `r${i}` });
+    if (i % 300 === 0) await delay(1);
+  }
+  await ledger.close();
+  const [file] = await readdir(directory);
+  const lines = (await readFile(join(directory, file as string), "utf8")).trimEnd().split("\n");
+  expect(lines.map((line) => (JSON.parse(line) as UsageRow).requestId)).toEqual(
+    Array.from({ length: 5_000 }, (_, i) => `r${i}`),
+  );
+  await rm(directory, { recursive: true });
+});

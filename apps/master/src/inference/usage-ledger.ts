@@ -6,6 +6,11 @@ import type { UsageRow } from "./accounting.ts";
 /** Rows that may wait for the disk; beyond it rows are lost and counted, never memory. */
 const MAX_WAITING_ROWS = 100_000;
 const FLUSH_MS = 500;
+/**
+ * So many rows are written without waiting for the time: under load, rows that lie for half a second
+ * are taken for long-lived by the collector, and fill the heap's old part with what is soon garbage.
+ */
+const FLUSH_ROWS = 256;
 
 /**
  * The usage rows as JSON lines, one file for each UTC day, written in batches: a call never waits
@@ -23,29 +28,33 @@ export class UsageLedger {
   constructor(directory: string, logger: Logger) {
     this.#directory = directory;
     this.#logger = logger;
-    this.#timer = setInterval(() => {
-      // Cleared here and not in #flush, which ends before the assignment where nothing waits.
-      this.#flushing ??= this.#flush().finally(() => {
-        this.#flushing = undefined;
-      });
-    }, FLUSH_MS);
+    this.#timer = setInterval(() => this.#startFlush(), FLUSH_MS);
   }
 
   record(row: UsageRow): void {
-    if (this.#rows.length < MAX_WAITING_ROWS) this.#rows.push(row);
-    else this.#lost++;
+    if (this.#rows.length >= MAX_WAITING_ROWS) this.#lost++;
+    // Where rows could not be written they stay, and are tried again when it is time.
+    else if (this.#rows.push(row) === FLUSH_ROWS) this.#startFlush();
   }
 
   /** Writes what waits. */
   async close(): Promise<void> {
     clearInterval(this.#timer);
-    await this.#flushing;
+    while (this.#flushing) await this.#flushing;
     await this.#flush();
     await this.#file?.handle.close();
   }
 
-  /** Never rejects: usage that cannot be written is told in the log and kept for the next time. */
-  async #flush(): Promise<void> {
+  #startFlush(): void {
+    this.#flushing ??= this.#flush().then((isWritten) => {
+      this.#flushing = undefined;
+      // What came meanwhile passed the mark without starting anything.
+      if (isWritten && this.#rows.length >= FLUSH_ROWS) this.#startFlush();
+    });
+  }
+
+  /** Usage that cannot be written is told in the log and kept for the next time; false then. */
+  async #flush(): Promise<boolean> {
     const rows = this.#rows;
     this.#rows = [];
     try {
@@ -55,9 +64,11 @@ export class UsageLedger {
       }
       if (this.#lost > 0) this.#logger.error({ lost: this.#lost }, "usage rows were lost");
       this.#lost = 0;
+      return true;
     } catch (error) {
       this.#rows = [...rows, ...this.#rows].slice(0, MAX_WAITING_ROWS);
       this.#logger.error({ err: error }, "usage rows could not be written");
+      return false;
     }
   }
 

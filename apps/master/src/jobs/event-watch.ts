@@ -6,12 +6,14 @@ import {
   positionText,
 } from "@heddle/control/jobs/event-log";
 import { isTerminal } from "@heddle/control/jobs/lifecycle";
-import type { EventRecord } from "@heddle/control/jobs/records";
+import type { EventRecord, JobRecord } from "@heddle/control/jobs/records";
 import type { ControlState } from "@heddle/control/state";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { EventStream, HEARTBEAT_MS } from "../http/event-stream.ts";
 import type { ControlPlane } from "../ports.ts";
-import { viewFailure, viewProgress } from "./job-view.ts";
+import { viewFailure } from "./job-view.ts";
+import type { ProgressBook } from "./progress-book.ts";
+import { viewProgress } from "./progress-view.ts";
 import type { StateChanges } from "./state-changes.ts";
 
 const DEFAULT_LIMIT = 100;
@@ -30,10 +32,12 @@ export interface EventRequest {
 export class EventWatch {
   readonly #control: ControlPlane;
   readonly #changes: StateChanges;
+  readonly #progress: ProgressBook;
 
-  constructor(control: ControlPlane, changes: StateChanges) {
+  constructor(control: ControlPlane, changes: StateChanges, progress: ProgressBook) {
     this.#control = control;
     this.#changes = changes;
+    this.#progress = progress;
   }
 
   /** Answers in the form that the caller accepts. */
@@ -62,7 +66,9 @@ export class EventWatch {
     after: Position | undefined,
     jobId: string | undefined,
   ): void {
-    if (after === undefined || !this.#control.jobs.events.isCompacted(after)) return;
+    // Position 0.0 asks for what is kept, from wherever that begins.
+    if (after === undefined || after.index === 0) return;
+    if (!this.#control.jobs.events.isCompacted(after)) return;
     const list = jobId === undefined ? "/api/v1/jobs" : `/api/v1/jobs/${jobId}`;
     reply.header("link", `<${list}>; rel="collection"`);
     const message = `The events after ${positionText(after)} are no longer kept. Read ${list}, and watch from now on.`;
@@ -96,20 +102,25 @@ export class EventWatch {
     stream.write(`id: ${positionText(from)}\nretry: 1000\n\n`);
     let position = from;
     let progressAtMs = 0;
+    const tellProgress = (job: JobRecord | undefined) => {
+      const seen = job && this.#progress.of(job);
+      if (!seen || seen.latest.atMs <= progressAtMs) return;
+      progressAtMs = seen.latest.atMs;
+      // Without an id: progress is no event, and is not told again.
+      const data = JSON.stringify({ job_id: job.id, ...viewProgress(job, seen) });
+      stream.write(`event: progress\ndata: ${data}\n\n`);
+    };
     while (!gone.signal.aborted) {
       const events = this.#read(position, MAX_LIMIT, jobId);
+      const job = jobId === undefined ? undefined : this.#control.state.jobs.get(jobId);
+      // A job's end is the last word of it.
+      if (job && isTerminal(job.state) && events.length < MAX_LIMIT) tellProgress(job);
       for (const event of events) {
         const data = JSON.stringify(viewEvent(this.#control.state, event));
         stream.write(`id: ${positionText(event)}\nevent: ${event.what.type}\ndata: ${data}\n\n`);
       }
       position = events.at(-1) ?? position;
-      const job = jobId === undefined ? undefined : this.#control.state.jobs.get(jobId);
-      if (job?.progress && job.progress.atMs > progressAtMs) {
-        progressAtMs = job.progress.atMs;
-        // Without an id: progress is no event, and is not told again.
-        const data = JSON.stringify({ job_id: job.id, ...viewProgress(job, job.progress) });
-        stream.write(`event: progress\ndata: ${data}\n\n`);
-      }
+      tellProgress(job);
       await stream.drained();
       if (events.length === MAX_LIMIT) continue;
       if (job && isTerminal(job.state)) break;

@@ -1,38 +1,44 @@
+import type { ClusterMetricsReply } from "@heddle/contracts/cluster";
 import { usageAt } from "@heddle/control/jobs/account-changes";
 import type { JobIndex } from "@heddle/control/jobs/job-index";
 import type { JobsState } from "@heddle/control/jobs/records";
 import type { Blocker } from "@heddle/scheduler/model";
-import type { RoundFigures } from "./round-figures.ts";
+import type { ControlPlane } from "../ports.ts";
+import type { PlanBook } from "./plan-book.ts";
+import { WaitingTimes } from "./waiting-times.ts";
 
 const WHOLE_DEVICE_MILLI = 1_000;
 const GPU_MILLI_MS_PER_HOUR = 3.6e9;
 
-export interface JobFiguresInput {
-  /** By job, what holds it back. */
-  readonly blockers: ReadonlyMap<string, readonly Blocker[]>;
-  readonly rounds: ReturnType<RoundFigures["figures"]>;
-  readonly nowMs: number;
-}
+/** Figures of jobs for GET /cluster/metrics and /metrics. */
+export class JobFigures {
+  readonly #control: ControlPlane;
+  readonly #plans: PlanBook;
+  readonly #waits: WaitingTimes;
 
-/** Figures of jobs for the cluster's metrics. Pure; quantiles are of the rounds this master led. */
-export function jobFigures(state: JobsState, index: JobIndex, input: JobFiguresInput) {
-  const { rounds, nowMs } = input;
-  return {
-    jobs: countStates(state),
-    pending_by_reason: countReasons(input.blockers),
-    gpus: gpuFigures(state, index),
-    scheduler: {
-      rounds: rounds.rounds,
-      starts: rounds.starts,
-      round_ms: { p50: rounds.roundP50Ms, p99: rounds.roundP99Ms },
-      admission_ms: { p50: rounds.admissionP50Ms, p99: rounds.admissionP99Ms },
-    },
-    gpu_hours: Object.fromEntries(
-      [...state.projects.values()].map(({ name, usage }) => {
-        return [name, usageAt(usage, nowMs).windowGpuMilliMs / GPU_MILLI_MS_PER_HOUR];
-      }),
-    ),
-  };
+  constructor(control: ControlPlane, plans: PlanBook) {
+    this.#control = control;
+    this.#plans = plans;
+    this.#waits = new WaitingTimes(control);
+  }
+
+  /** All from the replicated state, but `scheduler`: of the rounds that this master led. */
+  figures(nowMs: number): ClusterMetricsReply["jobs"] {
+    const { state, jobs } = this.#control;
+    const { rounds, starts, roundP50Ms, roundP99Ms } = this.#plans.rounds.figures();
+    return {
+      by_state: countStates(state),
+      pending_by_reason: countReasons(this.#plans.allBlockers()),
+      ...this.#waits.figures(),
+      gpus: gpuFigures(state, jobs),
+      gpu_hours: Object.fromEntries(
+        [...state.projects.values()].map(({ name, usage }) => {
+          return [name, usageAt(usage, nowMs).windowGpuMilliMs / GPU_MILLI_MS_PER_HOUR];
+        }),
+      ),
+      scheduler: { rounds, starts, round_ms: { p50: roundP50Ms, p99: roundP99Ms } },
+    };
+  }
 }
 
 function countStates({ jobs }: JobsState): Record<string, number> {
@@ -42,7 +48,7 @@ function countStates({ jobs }: JobsState): Record<string, number> {
 }
 
 /** A job with several reasons counts under each. */
-function countReasons(blockers: JobFiguresInput["blockers"]): Record<string, number> {
+function countReasons(blockers: ReadonlyMap<string, readonly Blocker[]>): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const list of blockers.values()) {
     for (const reason of new Set(list.map((blocker) => blocker.reason))) {
@@ -60,7 +66,11 @@ function gpuFigures(state: JobsState, index: JobIndex) {
   let total = 0;
   let free = 0;
   let broken = 0;
+  let quarantined = 0;
+  let simulated = 0;
   for (const [id, node] of state.nodes) {
+    quarantined += node.quarantined.length;
+    if (node.offer.simulated) simulated += node.offer.gpuCount;
     if (node.state !== "ready") continue;
     const held = heldByDevice(state, index, id);
     for (const { devices } of node.serving) for (const at of devices) held.set(at, 1_000);
@@ -76,6 +86,8 @@ function gpuFigures(state: JobsState, index: JobIndex) {
   return {
     total: total / WHOLE_DEVICE_MILLI,
     held: (total - free) / WHOLE_DEVICE_MILLI,
+    quarantined,
+    simulated,
     idle_percent: percent(free, total),
     fragmentation_percent: percent(broken, free),
   };

@@ -6,6 +6,7 @@ import type { JobRecord } from "@heddle/control/jobs/records";
 import type { ControlState } from "@heddle/control/state";
 import type { Page } from "../keys/page.ts";
 import { viewJob } from "./job-view.ts";
+import type { ProgressBook } from "./progress-book.ts";
 
 const MAC_BYTES = 16;
 
@@ -16,6 +17,7 @@ export function listJobs(
   state: ControlState,
   query: Record<string, unknown>,
   pepper: Uint8Array,
+  progress: ProgressBook,
 ): Page<ReturnType<typeof viewJob>> {
   const { limit, cursor, ...filters } = validate(listJobsQuery, query);
   const before = cursor === undefined ? undefined : openCursor(cursor, filters, pepper);
@@ -32,7 +34,7 @@ export function listJobs(
       const next = sealCursor(last!.submittedIndex, filters, pepper);
       return { object: "list", data, has_more: true, next_cursor: next };
     }
-    data.push(viewJob(job, spec));
+    data.push(viewJob(job, spec, progress.of(job)));
     last = job;
   }
   return { object: "list", data, has_more: false, next_cursor: null };

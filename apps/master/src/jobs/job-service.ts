@@ -8,13 +8,25 @@ import type { IdempotentChanges } from "../http/idempotent-changes.ts";
 import { parseJsonBody } from "../http/json-body.ts";
 import type { ControlPlane } from "../ports.ts";
 import { viewExplanation } from "./explanation-view.ts";
+import { listJobs } from "./job-list.ts";
 import { viewWholeJob } from "./job-view.ts";
 import type { PlanBook } from "./plan-book.ts";
+import type { ProgressBook } from "./progress-book.ts";
 import type { StateChanges } from "./state-changes.ts";
 import { dryRun, requestedSubmission, type SubmittedJob } from "./submission.ts";
 
 /** States in which a job waits for a place, and can be told why. */
 const WAITING: ReadonlySet<JobRecord["state"]> = new Set(["accepted", "pending"]);
+
+export interface JobServiceParts {
+  readonly control: ControlPlane;
+  readonly plans: PlanBook;
+  readonly changes: IdempotentChanges;
+  readonly waits: StateChanges;
+  readonly progress: ProgressBook;
+  /** Signs the cursors of lists. */
+  readonly pepper: Uint8Array;
+}
 
 /** What the HTTP routes do with jobs. */
 export class JobService {
@@ -22,17 +34,20 @@ export class JobService {
   readonly #plans: PlanBook;
   readonly #changes: IdempotentChanges;
   readonly #waits: StateChanges;
+  readonly #progress: ProgressBook;
+  readonly #pepper: Uint8Array;
 
-  constructor(
-    control: ControlPlane,
-    plans: PlanBook,
-    changes: IdempotentChanges,
-    waits: StateChanges,
-  ) {
-    this.#control = control;
-    this.#plans = plans;
-    this.#changes = changes;
-    this.#waits = waits;
+  constructor(parts: JobServiceParts) {
+    this.#control = parts.control;
+    this.#plans = parts.plans;
+    this.#changes = parts.changes;
+    this.#waits = parts.waits;
+    this.#progress = parts.progress;
+    this.#pepper = parts.pepper;
+  }
+
+  list(query: Record<string, unknown>) {
+    return listJobs(this.state, query, this.#pepper, this.#progress);
   }
 
   get state(): ControlState {
@@ -86,7 +101,7 @@ export class JobService {
 
   /** The whole of a job, with the reasons why it waits where it does. */
   view(job: JobRecord) {
-    const view = viewWholeJob(this.state, job);
+    const view = viewWholeJob(this.state, job, this.#progress.of(job));
     if (!WAITING.has(job.state) || job.liveTasks > 0) return { ...view, explanation: null };
     return { ...view, explanation: viewExplanation(this.#plans.explain(job)) };
   }

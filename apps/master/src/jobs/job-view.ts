@@ -12,9 +12,11 @@ import { executorOf } from "@heddle/control/jobs/task-request";
 import { wantedOf } from "@heddle/control/jobs/wanted";
 import type { ControlState } from "@heddle/control/state";
 import { isoOrNull } from "./explanation-view.ts";
+import type { SeenProgress } from "./progress-book.ts";
+import { viewProgress } from "./progress-view.ts";
 
 /** A job in a list; times are ISO 8601 UTC. */
-export function viewJob(job: JobRecord, spec: SubmitJob) {
+export function viewJob(job: JobRecord, spec: SubmitJob, seen: SeenProgress | undefined) {
   return {
     id: job.id,
     object: "job",
@@ -35,16 +37,16 @@ export function viewJob(job: JobRecord, spec: SubmitJob) {
     first_started_at: isoOrNull(job.firstStartedAtMs),
     started_at: isoOrNull(job.startedAtMs),
     ended_at: isoOrNull(job.endedAtMs),
-    progress: job.progress ? viewProgress(job, job.progress) : null,
+    progress: seen ? viewProgress(job, seen) : null,
     failure: job.failure ? viewFailure(job.failure) : null,
   };
 }
 
 /** Everything about one job but why it waits. */
-export function viewWholeJob(state: ControlState, job: JobRecord) {
+export function viewWholeJob(state: ControlState, job: JobRecord, seen: SeenProgress | undefined) {
   const spec = state.specs.get(job.id)!;
   return {
-    ...viewJob(job, spec),
+    ...viewJob(job, spec, seen),
     index: job.changedIndex,
     failures: job.failures,
     losses: job.losses,
@@ -64,7 +66,7 @@ export function viewWholeJob(state: ControlState, job: JobRecord) {
         }
       : null,
     executor: executorOf(spec),
-    training: executorOf(spec) === "training" ? viewTraining(state, job) : null,
+    training: executorOf(spec) === "training" ? viewTraining(state, job, seen?.latest) : null,
     model: viewModelOf(job, spec),
     task_list: tasksOf(state, job).map((task) => viewTask(state, job, task)),
     spec,
@@ -72,7 +74,11 @@ export function viewWholeJob(state: ControlState, job: JobRecord) {
 }
 
 /** What a training job computes with, and where its shards are. */
-function viewTraining({ servers }: ControlState, { shards, progress }: JobRecord) {
+function viewTraining(
+  { servers }: ControlState,
+  { shards }: JobRecord,
+  progress: ProgressRecord | undefined,
+) {
   return {
     backend: progress?.backend ?? null,
     device: progress?.device ?? null,
@@ -140,36 +146,4 @@ export function viewFailure(failure: JobFailure) {
     node: failure.nodeId ?? null,
     last_lines: failure.lastLines ?? [],
   };
-}
-
-/** The latest progress, with the end that it points to. */
-export function viewProgress(job: JobRecord, progress: ProgressRecord) {
-  const { atMs, step, totalSteps, loss, reward, stepsPerSecond, tokensPerSecond } = progress;
-  const share = progress.progress ?? shareOf(step, totalSteps);
-  return {
-    progress: share ?? null,
-    step: step ?? null,
-    total_steps: totalSteps ?? null,
-    loss: loss ?? null,
-    reward: reward ?? null,
-    steps_per_second: stepsPerSecond ?? null,
-    tokens_per_second: tokensPerSecond ?? null,
-    backend: progress.backend ?? null,
-    device: progress.device ?? null,
-    bytes_pushed: progress.bytesPushed ?? null,
-    metrics: progress.metrics ?? {},
-    message: progress.message ?? null,
-    at: isoOrNull(atMs),
-    expected_end: isoOrNull(expectedEndMs(job, atMs, share)),
-  };
-}
-
-function shareOf(step: number | undefined, total: number | undefined): number | undefined {
-  if (step === undefined || total === undefined || total <= 0) return undefined;
-  return Math.min(1, step / total);
-}
-
-function expectedEndMs(job: JobRecord, atMs: number, share: number | undefined) {
-  if (share === undefined || share <= 0 || job.startedAtMs === undefined) return undefined;
-  return Math.round(atMs + ((atMs - job.startedAtMs) * (1 - share)) / share);
 }

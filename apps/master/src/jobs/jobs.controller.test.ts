@@ -1,3 +1,5 @@
+import type { ClusterMetricsReply } from "@heddle/contracts/cluster";
+import { taskKey } from "@heddle/control/jobs/records";
 import { jobId } from "@heddle/control/jobs/testing/specs";
 import { afterEach, beforeEach, describe, expect, it, test } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
@@ -35,7 +37,7 @@ describe("POST /jobs", () => {
   });
 
   it.each([
-    ["an unknown field", { colour: "red" }, 400, "#"],
+    ["an unknown field", { colour: "red" }, 400, "#/colour"],
     ["a bad resource", { resources: { gpu_count: -1 } }, 400, "#/resources/gpu_count"],
     ["nothing to run", { command: undefined }, 422, "#/command"],
     [
@@ -75,6 +77,22 @@ describe("POST /jobs", () => {
     expect(refused.body?.detail).toContain(`${b} -> ${a} -> ${b}`);
     const twice = await api.call("POST", "/jobs", spec);
     expect(twice.status).toBe(409);
+  });
+
+  it("refuses a query that it does not know: a misspelt dry_run submits nothing", async () => {
+    const reply = await api.call("POST", "/jobs?dryrun=true", { name: "n", command: "x" });
+    expect(reply.status).toBe(400);
+    expect(reply.body?.errors).toMatchObject([{ pointer: "#/dryrun", code: "invalid_value" }]);
+    expect((await api.call("GET", "/jobs?name=n")).body?.data).toEqual([]);
+    for (const [query, pointer] of [
+      ["state=foo", "#/state/0"],
+      ["bogus=1", "#/bogus"],
+      ["since=yesterday", "#/since"],
+    ] as const) {
+      const refused = await api.call("GET", `/jobs?${query}`);
+      expect(refused.status, query).toBe(400);
+      expect(refused.body?.errors, query).toMatchObject([{ pointer, code: "invalid_value" }]);
+    }
   });
 
   it("says with dry_run where the job would go or why it would wait, and changes nothing", async () => {
@@ -244,6 +262,21 @@ test("a drained worker's job moves to another, and a resumed worker takes work a
   expect((await api.call("POST", "/workers/x/drain")).status).toBe(404);
 });
 
+test("a device that ends a task is taken out in the same entry: the next attempt has another", async () => {
+  const id = await api.submit();
+  await api.run(id);
+  const { state } = api.master.control;
+  const task = state.tasks.get(taskKey(id, 1, 0))!;
+  const [device = -1] = task.devices;
+  const exit = { reason: "GpuFault", message: "GPU 0 of a: Xid 79", endedAtMs: Date.now() };
+  const report = { jobId: id, attempt: 1, rank: 0, phase: "exited", exit, sickDevices: [device] };
+  await api.propose({ type: "tasks.report", nodeId: "a", reports: [report] });
+  expect(state.nodes.get("a")?.quarantined).toMatchObject([{ device, why: exit.message }]);
+  await api.reached(id, "scheduled");
+  expect(state.tasks.get(taskKey(id, 2, 0))?.devices).not.toContain(device);
+  expect(state.jobs.get(id)).toMatchObject({ losses: 1, failures: 0 });
+});
+
 test("queues and projects are set, shown and kept to", async () => {
   const queue = await api.call("PUT", "/queues/batch", { strategy: "binpack", max_length: 1 });
   expect(queue.body).toMatchObject({
@@ -267,16 +300,33 @@ test("queues and projects are set, shown and kept to", async () => {
   expect((await api.call("PUT", "/projects/p", { weight: 0 })).status).toBe(400);
 });
 
-test("the cluster's figures of jobs count states, reasons, idle and broken GPUs, and GPU-hours", async () => {
+test("the cluster's metrics tell of jobs: states, reasons, waits, idle and broken GPUs, GPU-hours", async () => {
   await api.run(await api.submit({ project: "p", resources: { gpu_count: 0.5 } }));
   const id = await api.submit({ name: "big", tasks: 1, resources: { gpu_count: 4 } });
   await api.reached(id, "pending");
-  const { body } = await api.call("GET", "/cluster/jobs");
-  expect(body).toMatchObject({
-    jobs: { running: 1, pending: 1 },
+  await api.propose({ type: "node.quarantine", nodeId: "a", device: 3, why: "Xid 79" });
+  const { body } = await api.call("GET", "/cluster/metrics");
+  const { jobs } = body as unknown as ClusterMetricsReply;
+  expect(jobs).toMatchObject({
+    by_state: { running: 1, pending: 1 },
     pending_by_reason: { InsufficientGpu: 1 },
-    gpus: { total: 4, held: 0.5, idle_percent: 87.5, fragmentation_percent: 14.29 },
-    scheduler: { starts: 1, admission_ms: { p99: expect.any(Number) } },
+    gpus: { total: 3, held: 0.5, quarantined: 1, idle_percent: 83.33, fragmentation_percent: 20 },
+    scheduler: { starts: 1, round_ms: { p99: expect.any(Number) } },
+    admission_ms: { p50: expect.any(Number), p99: expect.any(Number) },
+    start_ms: { p99: expect.any(Number) },
     gpu_hours: { p: expect.any(Number) },
   });
+  const metrics = await (await fetch(`${api.master.url}/metrics`)).text();
+  for (const line of [
+    'heddle_cluster_jobs{state="running"} 1',
+    'heddle_cluster_jobs_pending{reason="InsufficientGpu"} 1',
+    `heddle_cluster_job_admission_seconds{quantile="0.99"} ${jobs.admission_ms.p99! / 1_000}`,
+    `heddle_cluster_job_start_seconds{quantile="0.5"} ${jobs.start_ms.p50! / 1_000}`,
+    'heddle_cluster_job_gpus{kind="quarantined"} 1',
+    "heddle_cluster_gpu_idle_percent 83.33",
+    "heddle_cluster_gpu_fragmentation_percent 20",
+  ]) {
+    expect(metrics).toContain(line);
+  }
+  expect(metrics).toMatch(/^heddle_cluster_project_gpu_hours\{project="p"\} \d/m);
 });

@@ -17,25 +17,17 @@ import {
 import type { FastifyReply } from "fastify";
 import { type CallerRequest, Permit } from "../http/access.ts";
 import { Consistency } from "../http/consistency.ts";
-import { PEPPER } from "../keys/keys.controller.ts";
 import { EventWatch } from "./event-watch.ts";
-import { listJobs } from "./job-list.ts";
 import { JobService } from "./job-service.ts";
 
 @Controller("api/v1/jobs")
 export class JobsController {
   readonly #jobs: JobService;
   readonly #events: EventWatch;
-  readonly #pepper: Uint8Array;
 
-  constructor(
-    @Inject(JobService) jobs: JobService,
-    @Inject(EventWatch) events: EventWatch,
-    @Inject(PEPPER) pepper: Uint8Array,
-  ) {
+  constructor(@Inject(JobService) jobs: JobService, @Inject(EventWatch) events: EventWatch) {
     this.#jobs = jobs;
     this.#events = events;
-    this.#pepper = pepper;
   }
 
   @Post()
@@ -44,8 +36,10 @@ export class JobsController {
   async submit(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
-    @Query("dry_run") dry: unknown,
+    @Query() { dry_run: dry, ...others }: Record<string, unknown>,
   ) {
+    // A misspelt `dry_run` must not submit the job.
+    refuseOthers(others);
     if (isTrue(dry, "dry_run")) {
       reply.code(200);
       return this.#jobs.dryRun(request);
@@ -59,7 +53,7 @@ export class JobsController {
   @UseInterceptors(Consistency)
   @Permit("jobs:read", "Lists the jobs, newest first.")
   list(@Query() { consistency: _, ...query }: Record<string, unknown>) {
-    return listJobs(this.#jobs.state, query, this.#pepper);
+    return this.#jobs.list(query);
   }
 
   @Get(":id")
@@ -135,6 +129,13 @@ function waitMsOf(given: unknown): number {
   if (seconds >= 0 && seconds <= MAX_WAIT_SECONDS) return seconds * 1_000;
   const message = `Invalid value for 'wait': expected 0 to ${MAX_WAIT_SECONDS} seconds.`;
   throw new AppError("invalid_value", message, { param: "wait" });
+}
+
+function refuseOthers(query: Record<string, unknown>): void {
+  const [param] = Object.keys(query);
+  if (param === undefined) return;
+  const message = `There is no parameter '${param}' here, only 'dry_run'.`;
+  throw new AppError("invalid_value", message, { param });
 }
 
 function isTrue(given: unknown, param: string): boolean {

@@ -50,7 +50,7 @@ export class PlanBook {
 
   /** What holds the job back by the latest plan; empty for one that the plan starts. */
   blockers(job: JobRecord): readonly Blocker[] {
-    return this.#entry(job.submittedIndex).blockers.get(job.id) ?? [];
+    return this.#entry(job.changedIndex).blockers.get(job.id) ?? [];
   }
 
   /** By job, what holds it back. */
@@ -60,7 +60,7 @@ export class PlanBook {
 
   /** Everything that can be told of a job that has not started. */
   explain(job: JobRecord): Explanation {
-    const entry = this.#entry(job.submittedIndex);
+    const entry = this.#entry(job.changedIndex);
     const known = entry.explained.get(job.id);
     if (known) return known;
     const { input } = entry.view;
@@ -88,7 +88,7 @@ export class PlanBook {
     return queuedJob(this.#control.state, this.#control.jobs, job);
   }
 
-  /** The latest plan, made anew where it is old or does not know the job yet. */
+  /** The latest plan, made anew where it is old or does not know the job as it is. */
   #entry(index: number): Entry {
     const nowMs = Date.now();
     const known = this.#latest;

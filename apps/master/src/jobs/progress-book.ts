@@ -1,74 +1,93 @@
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import { progressLine } from "@heddle/contracts/jobs";
 import type { ReportProgressCommand } from "@heddle/control/jobs/commands";
-import type { CheckpointRecord, ProgressRecord } from "@heddle/control/jobs/records";
+import { isTerminal } from "@heddle/control/jobs/lifecycle";
+import type { CheckpointRecord, JobRecord, ProgressRecord } from "@heddle/control/jobs/records";
 
 type ProgressEntry = ReportProgressCommand["entries"][number];
 
 /** Jobs whose progress is held; more is passed over. */
 const maxJobs = 10_000;
+/** Between two entries of one job's progress in the log. */
+const logEveryMs = 10_000;
+/** After so long without a word of the rank that spoke, a higher one speaks for the job. */
+const silentRankMs = 30_000;
 const maxBatch = 256;
 const maxMessage = 1_024;
 /** Numbers of a line beside those that every program may tell. */
 const maxMetrics = 32;
-/** While so few jobs tell of themselves, each may be put into the log this often. */
-const fewJobs = 64;
-const fewEveryMs = 2_000;
+
+/** What is known of how far a job is. */
+export interface SeenProgress {
+  readonly latest: ProgressRecord;
+  /** The first of the attempt that this master heard: what lies between tells how fast it is. */
+  readonly first?: ProgressRecord | undefined;
+}
+
+interface Held {
+  readonly entry: ProgressEntry;
+  readonly latest: ProgressRecord;
+  readonly first: ProgressRecord;
+  readonly rank: number;
+  isNew: boolean;
+}
 
 /**
- * The latest progress of each job, as its workers tell it. It is no part of the replicated state;
- * now and then, and before an attempt ends, what is new goes into the log.
+ * The latest progress of each job, as its workers tell it: every master hears their heartbeats, the
+ * leader their sessions too. It is no part of the replicated state; now and then, and before an
+ * attempt ends, the leader puts what is new into the log.
  */
 export class ProgressBook {
   readonly #everyMs: number;
-  readonly #jobs = new Map<string, { entry: ProgressEntry; rank: number; isNew: boolean }>();
+  readonly #jobs = new Map<string, Held>();
   /** By job: when its progress was last put into the log. */
   readonly #writtenMs = new Map<string, number>();
+  readonly #listeners = new Set<() => void>();
 
-  constructor(everyMs: number) {
+  /** `everyMs`: between two entries of one job's progress in the log. */
+  constructor(everyMs = logEveryMs) {
     this.#everyMs = everyMs;
   }
 
-  /** The lowest rank that reports speaks for its job. */
-  take({ task, progress }: TaskStatus__Output): void {
+  /** Called when something new was told; returns the function that unsubscribes. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** The lowest rank that reports speaks for its job; what was told before is passed over. */
+  take({ task, progress }: Pick<TaskStatus__Output, "task" | "progress">): void {
     if (!task || !progress) return;
     const { jobId, attempt, rank } = task;
     const known = this.#jobs.get(jobId);
-    if (known && known.entry.attempt === attempt && known.rank < rank) return;
-    if (known && known.entry.attempt > attempt) return;
     if (!known && this.#jobs.size >= maxJobs) return;
+    if (known && !isNews(known, { attempt, rank, atMs: progress.atUnixMs })) return;
     const line = parse(progress.line);
     if (!line) return;
-    const entry: ProgressEntry = {
-      jobId,
-      attempt,
-      progress: progressOf(line, progress.atUnixMs),
-      ...(progress.checkpoint !== "" && {
-        checkpoint: checkpointOf(
-          progress.checkpoint,
-          attempt,
-          line.step,
-          progress.checkpointUnixMs,
-        ),
-      }),
-    };
-    this.#jobs.set(jobId, { entry, rank, isNew: true });
+    const latest = progressOf(line, progress.atUnixMs);
+    const { checkpoint: name, checkpointUnixMs } = progress;
+    const checkpoint = checkpointOf(name, attempt, line.step, checkpointUnixMs);
+    const entry = { jobId, attempt, progress: latest, ...(name !== "" && { checkpoint }) };
+    const first = known?.entry.attempt === attempt ? known.first : latest;
+    this.#jobs.set(jobId, { entry, latest, first, rank, isNew: true });
+    for (const listener of this.#listeners) listener();
   }
 
-  /** The latest progress of a job, fresher than the log's; undefined where none is known here. */
-  latest(jobId: string): ProgressRecord | undefined {
-    return this.#jobs.get(jobId)?.entry.progress;
+  /** How far the job is: the log's word, or that of its running attempt where it is fresher. */
+  of({ id, state, attempt, progress }: JobRecord): SeenProgress | undefined {
+    const held = isTerminal(state) ? undefined : this.#jobs.get(id);
+    if (held?.entry.attempt !== attempt) return progress && { latest: progress };
+    const { latest, first } = held;
+    return { latest: progress && progress.atMs > latest.atMs ? progress : latest, first };
   }
 
   /** What is to go into the log now: of jobs whose turn it is, and of those named. */
   due(nowMs: number, urgent: ReadonlySet<string>): ProgressEntry[] {
     const due: ProgressEntry[] = [];
-    const everyMs =
-      this.#jobs.size <= fewJobs ? Math.min(fewEveryMs, this.#everyMs) : this.#everyMs;
     for (const [jobId, held] of this.#jobs) {
       if (!held.isNew || due.length >= maxBatch) continue;
       const sinceMs = nowMs - (this.#writtenMs.get(jobId) ?? Number.NEGATIVE_INFINITY);
-      if (sinceMs < everyMs && !urgent.has(jobId)) continue;
+      if (sinceMs < this.#everyMs && !urgent.has(jobId)) continue;
       due.push(held.entry);
     }
     return due;
@@ -90,6 +109,16 @@ export class ProgressBook {
       this.#writtenMs.delete(jobId);
     }
   }
+}
+
+/** Whether a later attempt, a lower rank, the same rank later, or one instead of a silent one speaks. */
+function isNews(
+  { entry, latest, rank }: Held,
+  told: { readonly attempt: number; readonly rank: number; readonly atMs: number },
+): boolean {
+  if (told.attempt !== entry.attempt) return told.attempt > entry.attempt;
+  if (told.rank > rank) return told.atMs - latest.atMs > silentRankMs;
+  return told.rank < rank || told.atMs > latest.atMs;
 }
 
 type Line = ReturnType<typeof progressLine.parse>;

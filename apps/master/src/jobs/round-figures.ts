@@ -1,25 +1,21 @@
-/** Rounds and admissions that the figures are taken over. */
+/** Values that figures are taken over. */
 const KEPT = 2_048;
 
 interface SchedulingRound {
   readonly durationMs: number;
   readonly starts: number;
-  /** From submission to the plan that admits, for each job that this one admits. */
-  readonly admissionMs: readonly number[];
 }
 
 /** What this master's latest rounds of scheduling were like. */
 export class RoundFigures {
   readonly #durationsMs: number[] = [];
-  readonly #admissionsMs: number[] = [];
   #starts = 0;
   #rounds = 0;
 
-  record({ durationMs, starts, admissionMs }: SchedulingRound): void {
+  record({ durationMs, starts }: SchedulingRound): void {
     this.#rounds += 1;
     this.#starts += starts;
-    keep(this.#durationsMs, [durationMs]);
-    keep(this.#admissionsMs, admissionMs);
+    keepLatest(this.#durationsMs, [durationMs]);
   }
 
   /** Counts since this master started; quantiles over the latest rounds it led. */
@@ -29,19 +25,18 @@ export class RoundFigures {
       starts: this.#starts,
       roundP50Ms: quantile(this.#durationsMs, 0.5),
       roundP99Ms: quantile(this.#durationsMs, 0.99),
-      admissionP50Ms: quantile(this.#admissionsMs, 0.5),
-      admissionP99Ms: quantile(this.#admissionsMs, 0.99),
     };
   }
 }
 
-function keep(values: number[], more: readonly number[]): void {
+/** Adds values and lets the oldest go. */
+export function keepLatest(values: number[], more: readonly number[]): void {
   values.push(...more);
   if (values.length > 2 * KEPT) values.splice(0, values.length - KEPT);
 }
 
 /** The value that the share of values stays at or below; null of none. */
-function quantile(values: readonly number[], share: number): number | null {
+export function quantile(values: readonly number[], share: number): number | null {
   if (values.length === 0) return null;
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.ceil(share * sorted.length) - 1)] ?? null;

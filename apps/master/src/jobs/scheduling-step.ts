@@ -38,9 +38,8 @@ export async function schedulingStep(options: SchedulingStepOptions): Promise<nu
   const plan = schedule(view.input);
   plans.publish(view, plan);
   const command = commandOf(options, plan, { admitted, unsatisfiable, nowMs });
-  const admissionMs = admitted.map((id) => nowMs - (state.jobs.get(id)?.submittedAtMs ?? nowMs));
   const durationMs = performance.now() - startedMs;
-  plans.rounds.record({ durationMs, starts: command.starts.length, admissionMs });
+  plans.rounds.record({ durationMs, starts: command.starts.length });
   if (changesSomething(control, command)) {
     await Promise.all(entriesOf(command).map((entry) => propose(control, entry)));
   }

@@ -1,17 +1,26 @@
 import { AppError } from "@heddle/base/errors";
 import type { ControlPlane } from "../ports.ts";
+import type { ProgressBook } from "./progress-book.ts";
 
 /** Watchers and long-polls at once on one master. */
 const MAX_WAITING = 10_000;
+const PROGRESS_PAUSE_MS = 200;
 
-/** Wakes whoever waits for the replicated state to go on. One listener for all of them. */
+/** Wakes whoever waits for the replicated state or the progress of jobs to go on. One listener for all of them. */
 export class StateChanges {
   readonly #waiting = new Set<() => void>();
   readonly #unsubscribe: () => void;
   #queued = false;
+  #progressTimer: NodeJS.Timeout | undefined;
 
-  constructor(control: ControlPlane) {
-    this.#unsubscribe = control.onApplied(() => this.#queue());
+  constructor(control: ControlPlane, progress: ProgressBook) {
+    const unsubscribe = [
+      control.onApplied(() => this.#queue()),
+      progress.onChange(() => this.#queueProgress()),
+    ];
+    this.#unsubscribe = () => {
+      for (const each of unsubscribe) each();
+    };
   }
 
   /** Resolves at the next change, when the time is over, or with the signal. */
@@ -36,6 +45,7 @@ export class StateChanges {
 
   close(): void {
     this.#unsubscribe();
+    clearTimeout(this.#progressTimer);
     this.#wake();
   }
 
@@ -47,6 +57,14 @@ export class StateChanges {
       this.#queued = false;
       this.#wake();
     });
+  }
+
+  /** Progress comes from many workers a second: whoever waits looks a few times a second at most. */
+  #queueProgress(): void {
+    this.#progressTimer ??= setTimeout(() => {
+      this.#progressTimer = undefined;
+      this.#wake();
+    }, PROGRESS_PAUSE_MS).unref();
   }
 
   #wake(): void {

@@ -1,6 +1,7 @@
 import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
 import { type SubmitJob, submitJobRequest } from "@heddle/contracts/jobs";
+import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import { type TrainingFault, trainingFaults } from "@heddle/contracts/training";
 import { RequestFaults, validate } from "@heddle/contracts/validation";
 import { registrationOf } from "@heddle/control/jobs/registration";
@@ -11,12 +12,14 @@ import { checkSubmission } from "@heddle/control/jobs/submission";
 import { executorOf, fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
 import type { ControlState } from "@heddle/control/state";
 import { neverFits } from "@heddle/scheduler/explain";
+import type { Blocker } from "@heddle/scheduler/model";
 import { refusalError } from "../control/propose.ts";
 import type { RequestedChange } from "../http/idempotent-changes.ts";
 import type { ControlPlane } from "../ports.ts";
 import { viewBlocker, viewExplanation } from "./explanation-view.ts";
 import { newJobId } from "./job-id.ts";
 import type { PlanBook } from "./plan-book.ts";
+import { sharedStorageUsedGb } from "./task-uses.ts";
 
 /** What POST /jobs answers with. */
 export interface SubmittedJob {
@@ -102,11 +105,16 @@ export function dryRun(
   const { waitingFor } = checked;
   const job = { id: jobId, project, queue, tasks, submittedAtMs: Date.now(), waitingFor };
   const queued = queuedFrom(spec, job, taskRequest(spec, tasks));
-  const never = neverFits(plans.view.input, queued);
+  const storage = storageBlocker(control, spec);
+  const isNever = storage !== undefined && storage.requested > storage.limit;
+  const never = [...neverFits(plans.view.input, queued), ...(isNever ? [storage] : [])];
   const { plan, explanation } = plans.tryOut(queued);
   const shards = new ShardRoom(control.state, control.jobs).take(spec);
-  const start = shards ? undefined : plan.starts.find((planned) => planned.jobId === jobId);
+  const planned = plan.starts.find((each) => each.jobId === jobId);
+  const start = storage || shards ? undefined : planned;
   const fits = start ? "would_start" : "would_wait";
+  const lacking = [storage, shards].filter((blocker) => blocker !== undefined);
+  const blockers = [...lacking, ...explanation.blockers];
   return {
     object: "dry_run",
     verdict: never.length > 0 ? "unsatisfiable" : fits,
@@ -115,8 +123,17 @@ export function dryRun(
       return { rank, node: nodeId, devices };
     }),
     never_fits: never.map(viewBlocker),
-    explanation: viewExplanation(
-      shards ? { ...explanation, blockers: [shards, ...explanation.blockers] } : explanation,
-    ),
+    explanation: viewExplanation({ ...explanation, blockers }),
   };
+}
+
+/** The storage that belongs to no node is no matter of placement: the scheduler does not see it. */
+function storageBlocker(control: ControlPlane, { resources }: SubmitJob): Blocker | undefined {
+  const requested = resources.shared_storage_gb ?? 0;
+  const limit =
+    control.state.settings.get("shared_storage_gb")?.value ??
+    CLUSTER_SETTINGS.shared_storage_gb.default;
+  const free = Math.max(0, limit - sharedStorageUsedGb(control));
+  if (requested <= free) return undefined;
+  return { reason: "InsufficientMemory", resource: "shared_storage_gb", requested, free, limit };
 }

@@ -1,12 +1,11 @@
 import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { TaskReportEntry } from "@heddle/control/jobs/commands";
-import type { ProgressRecord } from "@heddle/control/jobs/records";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
-import { ProgressBook } from "./progress-book.ts";
+import type { ProgressBook } from "./progress-book.ts";
 import { TaskLink } from "./task-link.ts";
 import { lostWord, newsOf, orderFor, orderForStranger } from "./task-orders.ts";
 
@@ -26,8 +25,8 @@ export interface TaskDispatchOptions {
   readonly clock: Clock;
   readonly log: NodeLog;
   readonly leaseMs: number;
-  /** Between two entries of one job's progress in the log. */
-  readonly progressMs: number;
+  /** Where workers' words of progress are kept, and what is due for the log. */
+  readonly progress: ProgressBook;
   /** Whether this master acts for the group now. */
   leads(): boolean;
 }
@@ -54,15 +53,10 @@ export class TaskDispatch {
 
   constructor(options: TaskDispatchOptions) {
     this.#options = options;
-    this.#progress = new ProgressBook(options.progressMs);
+    this.#progress = options.progress;
     this.#unsubscribe = options.control.onApplied(() => this.#queueRound());
     this.#timer = setInterval(() => this.#round(), roundMs);
     this.#timer.unref();
-  }
-
-  /** The latest progress that a worker told this master; only the leader hears any. */
-  progressOf(jobId: string): ProgressRecord | undefined {
-    return this.#progress.latest(jobId);
   }
 
   close(): void {
@@ -84,11 +78,12 @@ export class TaskDispatch {
 
   #round(): void {
     if (this.#closed) return;
+    const { control, clock } = this.#options;
+    this.#progress.keepOnly((jobId) => control.jobs.live.has(jobId));
     if (!this.#options.leads()) {
       this.#closeLinks();
       return;
     }
-    const { control, clock } = this.#options;
     const startedMs = clock.monotonicMs();
     this.#alignLinks();
     for (const link of this.#links.values()) {
@@ -96,7 +91,6 @@ export class TaskDispatch {
       this.#order(link);
       void this.#report(link);
     }
-    this.#progress.keepOnly((jobId) => control.jobs.live.has(jobId));
     this.#pauseMs = Math.max(pauseMs, 2 * (clock.monotonicMs() - startedMs));
     if (clock.monotonicMs() - this.#progressLookedMs < roundMs) return;
     this.#progressLookedMs = clock.monotonicMs();

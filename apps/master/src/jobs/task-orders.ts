@@ -82,7 +82,13 @@ export function newsOf(
   // That it was asked to leave has to be in the log before its end: it tells leaving from success.
   const askedFirst = phase === "exited" && status.exit?.asked === true && !record.asked;
   if (askedFirst && record.phase !== "stopping") return { ...base, phase: "stopping" };
-  if (phase === "exited") return { ...base, phase, exit: exitOf(status) };
+  if (phase === "exited") {
+    const sickDevices = status.exit?.sickDevices ?? [];
+    return {
+      ...{ ...base, phase, exit: exitOf(status) },
+      ...(sickDevices.length > 0 && { sickDevices: sickDevices.slice(0, maxSickDevices) }),
+    };
+  }
   const isNews = record.phase === "lost" || ORDER.indexOf(phase) > ORDER.indexOf(record.phase);
   return isNews ? { ...base, phase } : undefined;
 }
@@ -115,6 +121,7 @@ function exitOf({ exit }: TaskStatus__Output): TaskExitRecord {
 const maxLines = 50;
 const maxMessage = 2_048;
 const maxArtifacts = 256;
+const maxSickDevices = 64;
 
 function stopOrder(task: TaskId, why: string): TaskCommand {
   return { stop: { task, checkpoint: false, graceMs: leaveMs, why } };

@@ -13,12 +13,17 @@ import { LogService } from "../logs/log-service.ts";
 import { LogStore } from "../logs/log-store.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
 import { LeaderLoop, leads } from "./leader-loop.ts";
+import type { ProgressBook } from "./progress-book.ts";
+import { ShardRelease } from "./shard-release.ts";
 import { TaskDispatch } from "./task-dispatch.ts";
 import { registerTrainedModels } from "./trained-models.ts";
 
-/** Between two entries of one job's progress in the log. */
-const progressMs = 10_000;
 const registerPauseMs = 50;
+const releasePauseMs = 250;
+/** Commands after which other jobs may hold shards. */
+const MOVES_SHARDS: ReadonlySet<string> = new Set([
+  ...["plan.commit", "tasks.report", "job.request", "node.lost", "server.lost", "clock.tick"],
+]);
 
 export interface TaskSideOptions {
   /** Where workers ship logs to; not closed with this. */
@@ -29,6 +34,7 @@ export interface TaskSideOptions {
   readonly masterId: string;
   readonly dataDirectory: string;
   readonly leaseMs: number;
+  readonly progress: ProgressBook;
   /** What this master keeps of the logs of tasks. */
   readonly taskLogs: { readonly maxBytes: number; readonly maxAgeMs: number };
   readonly logger: NodeLog;
@@ -59,7 +65,7 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
   const artifacts = new ArtifactReader({ control, directory, credentials });
   new ArtifactRelay(options.server, artifacts);
   const dispatch = new TaskDispatch({
-    ...{ control, directory, credentials, log, progressMs },
+    ...{ control, directory, credentials, log, progress: options.progress },
     masterId: options.masterId,
     leaseMs: options.leaseMs,
     clock: systemClock,
@@ -70,8 +76,15 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
     concerns: (command) => command === undefined || command.type === "tasks.report",
     step: () => registerTrainedModels({ control, artifacts, clock: systemClock, log }),
   });
+  const release = new ShardRelease({ control, credentials, log });
+  const releasing = new LeaderLoop({
+    ...{ control, log, clock: systemClock, name: "freeing shards", pauseMs: releasePauseMs },
+    concerns: (command) => command === undefined || MOVES_SHARDS.has(command.type),
+    step: () => release.step(),
+  });
   const close = async () => {
     registering.close();
+    releasing.close();
     dispatch.close();
     await store.close();
   };

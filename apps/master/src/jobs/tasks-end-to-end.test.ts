@@ -119,3 +119,42 @@ test("a worker that is stopped past its lease is replaced; it wakes, kills its t
   expect(after.length).toBeLessThan(before.trim().split("\n").length + 10);
   expect((await cluster.logs(id, "attempt=2&stream=stdout")).trim().split("\n")).toHaveLength(120);
 });
+
+test("progress is live in the status and the stream of every master, also of one that is left alone", async () => {
+  cluster = new JobCluster(3, { leaseMs: 60_000, nodeLostMs: 20_000 });
+  await cluster.masters.startAll();
+  await cluster.startWorker("worker-1");
+  const id = await cluster.submit({
+    ...{ name: "told", resources: small, monitoring_config: { interval_seconds: 0.2 } },
+    command:
+      'i=0; while [ $i -lt 6000 ]; do i=$((i+1)); echo "{\\"step\\":$i,\\"total_steps\\":6000,\\"loss\\":0.5}" >> $HEDDLE_PROGRESS_FILE; sleep 0.1; done',
+  });
+  await cluster.reaches(id, "running");
+  const stepAt = async (master: string) => (await cluster.job(id, master)).progress?.step ?? 0;
+  // Ten seconds lie between two entries of progress in the log: this many steps come without it.
+  for (const master of cluster.masters.names) {
+    const seen = new Set<number>();
+    await eventually(`${master} tells of five steps`, async () => {
+      const step = await stepAt(master);
+      if (step > 0) seen.add(step);
+      return seen.size >= 5;
+    });
+  }
+  const leader = await cluster.masters.leader();
+  const [left = "", other = ""] = cluster.masters.names.filter((name) => name !== leader);
+  const told: number[] = [];
+  const watching = new AbortController();
+  const watched = cluster.progress(id, left, watching.signal, (step) => told.push(step));
+  await cluster.masters.end(leader, "SIGKILL");
+  await cluster.masters.end(other, "SIGKILL");
+  const before = await stepAt(left);
+  // Nothing can be put into the log any more.
+  await eventually("it goes on", async () => (await stepAt(left)) > before + 5);
+  await eventually("the stream as well", async () => (told.at(-1) ?? 0) > before + 5);
+  watching.abort();
+  await watched;
+  expect(told).toEqual([...new Set(told)].sort((a, b) => a - b));
+  expect(await cluster.job(id, left)).toMatchObject({
+    progress: { total_steps: 6000, loss: 0.5, expected_end: expect.any(String) },
+  });
+});

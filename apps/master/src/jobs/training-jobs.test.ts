@@ -32,7 +32,7 @@ describe("a training job's config", () => {
     expect(status).toBe(422);
     expect(body?.errors).toMatchObject([
       { pointer: "#/config/learning_rate" },
-      { pointer: "#/config", detail: expect.stringContaining('"num_env"') },
+      { pointer: "#/config/num_env" },
     ]);
     const sizes = await api.call("POST", "/jobs", training("ppo", { num_minibatches: 3 }));
     expect(sizes.body?.errors).toMatchObject([

@@ -2,6 +2,7 @@ import { isTerminal } from "@heddle/control/jobs/lifecycle";
 import type { JobRecord, ProgressRecord } from "@heddle/control/jobs/records";
 import { Gauge, type Registry } from "prom-client";
 import type { ControlPlane } from "../ports.ts";
+import type { ProgressBook } from "./progress-book.ts";
 
 /** Jobs shown at once, the latest submitted first: each is a set of labels of its own. */
 const MAX_JOBS = 100;
@@ -41,10 +42,14 @@ const FIGURES: readonly Figure[] = [
 ];
 
 /**
- * `heddle_training_*` in /metrics: how the jobs with an algorithm do that have not ended, as the log
- * knows it. A job that has ended is shown no more.
+ * `heddle_training_*` in /metrics: how the jobs with an algorithm do that have not ended, as far as
+ * this master hears. A job that has ended is shown no more.
  */
-export function exposeTrainingMetrics(registry: Registry, control: ControlPlane): void {
+export function exposeTrainingMetrics(
+  registry: Registry,
+  control: ControlPlane,
+  progress: ProgressBook,
+): void {
   for (const { name, help, read } of FIGURES) {
     new Gauge({
       name: `heddle_training_${name}`,
@@ -53,8 +58,8 @@ export function exposeTrainingMetrics(registry: Registry, control: ControlPlane)
       registers: [registry],
       collect() {
         this.reset();
-        for (const { job, algorithm } of shownJobs(control)) {
-          const figure = job.progress && read(job.progress, job);
+        for (const { job, algorithm, latest } of shownJobs(control, progress)) {
+          const figure = read(latest, job);
           if (typeof figure !== "number") continue;
           this.set({ job: job.id, name: job.name, algorithm }, figure);
         }
@@ -63,13 +68,14 @@ export function exposeTrainingMetrics(registry: Registry, control: ControlPlane)
   }
 }
 
-function shownJobs({ state, jobs }: ControlPlane) {
-  const shown: { job: JobRecord; algorithm: string }[] = [];
+function shownJobs({ state, jobs }: ControlPlane, progress: ProgressBook) {
+  const shown: { job: JobRecord; algorithm: string; latest: ProgressRecord }[] = [];
   for (const id of [...jobs.live].reverse()) {
     const algorithm = state.specs.get(id)?.algorithm;
     const job = state.jobs.get(id);
-    if (algorithm === undefined || !job?.progress || isTerminal(job.state)) continue;
-    shown.push({ job, algorithm });
+    const seen = job && progress.of(job);
+    if (algorithm === undefined || !seen || isTerminal(job.state)) continue;
+    shown.push({ job, algorithm, latest: seen.latest });
     if (shown.length === MAX_JOBS) break;
   }
   return shown;

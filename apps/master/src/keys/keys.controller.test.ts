@@ -139,8 +139,8 @@ describe("API keys over HTTP", () => {
     ["invalid_value", "#/name", { name: "" }],
     ["invalid_value", "#/scopes/0", { name: "a", scopes: ["Everything!"] }],
     ["invalid_value", "#/limits/concurrency", { name: "a", limits: { concurrency: 0 } }],
-    ["invalid_value", "#/limits", { name: "a", limits: { per_day: 1 } }],
-    ["invalid_value", "#", { name: "a", bogus: 1 }],
+    ["invalid_value", "#/limits/per_day", { name: "a", limits: { per_day: 1 } }],
+    ["invalid_value", "#/bogus", { name: "a", bogus: 1 }],
     ["invalid_value", "#/expires_at", { name: "a", expires_at: "tomorrow" }],
     ["invalid_value", "#/expires_at", { name: "a", expires_at: "2020-01-01T00:00:00Z" }],
   ])("%s at %s is problem+json: %j", async (code, pointer, body) => {

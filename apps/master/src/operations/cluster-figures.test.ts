@@ -1,4 +1,5 @@
 import { clusterMetricsReply, clusterResourcesReply } from "@heddle/contracts/cluster";
+import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../test/fixtures.ts";
 import { send } from "../../test/http.ts";
@@ -21,6 +22,11 @@ const gpu = (index: number, name: string) => ({
     fault: "",
   },
 });
+
+const H100S = {
+  ...{ type: "NVIDIA H100", simulated: false, memory_bytes_each: 80 },
+  ...{ in_use: 0, available: 0, quarantined: 0 },
+};
 
 /** Its engine holds 30 bytes, on GPU 1 of two. */
 function gpuNode(id: string, generatedTokens: number): NodeView {
@@ -95,19 +101,43 @@ describe("GET /cluster/metrics", () => {
 describe("GET /cluster/resources", () => {
   it("shows for each node and in all what is offered, in use, and measured", async () => {
     server.directory.views = [gpuNode("w1", 0), replicaOn("w2", "tiny", "failed")];
+    const storage = { type: "setting.put" as const, atMs: 0, name: "shared_storage_gb" as const };
+    await server.control.propose({ ...storage, value: 40 });
     const resources = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
     expect(resources.totals).toEqual({
       nodes: 2,
-      cpu_cores: { offered: 4, in_use: 0, measured: 0.48 },
-      memory_bytes: { offered: 200, in_use: 30, measured: 100 },
-      local_ssd_bytes: { offered: 2000, in_use: 0, measured: 800 },
-      gpus: [{ type: "NVIDIA H100", count: 2, in_use: 1, memory_bytes_each: 80 }],
+      cpu_cores: { offered: 4, in_use: 0, available: 0, measured: 0.48 },
+      memory_bytes: { offered: 200, in_use: 30, available: 0, measured: 100 },
+      local_ssd_bytes: { offered: 2000, in_use: 0, available: 0, measured: 800 },
+      gpus: [{ ...H100S, count: 2, in_use: 1 }],
+      shared_storage_gb: { offered: 40, in_use: 0, available: 40 },
     });
     const [first, second] = resources.nodes;
     expect(first?.uses).toMatchObject([
       { kind: "replica", id: "tiny", memory_bytes: 30, gpus: [{ index: 1, share: 1 }] },
     ]);
     expect(second?.uses).toEqual([]);
+  });
+
+  it("tells what is left for jobs: of ready nodes and well devices alone, those that do not exist apart", async () => {
+    const offer = nodeOffer("w1", { gpuCount: 2, cpuMilli: 4_000, rack: "r1" });
+    await server.control.propose({ type: "node.join", atMs: 0, offer });
+    const sick = { nodeId: "w1", device: 0, why: "Xid 79" };
+    await server.control.propose({ type: "node.quarantine", atMs: 0, ...sick });
+    const view = gpuNode("w1", 0);
+    const pretended = { ...gpu(2, "NVIDIA H100"), simulated: true };
+    server.directory.views = [{ ...view, replicas: [], gpus: [...view.gpus, pretended] }];
+    const ready = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
+    expect(ready.totals.cpu_cores.available).toBe(4);
+    expect(ready.totals.gpus).toEqual([
+      { ...H100S, count: 2, available: 1, quarantined: 1 },
+      { ...H100S, count: 1, available: 1, simulated: true },
+    ]);
+    await server.control.propose({ type: "node.drain", atMs: 0, nodeId: "w1", byMs: 0 });
+    const drained = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
+    expect(drained.totals.cpu_cores.available).toBe(0);
+    expect(drained.totals.gpus.map(({ available }) => available)).toEqual([0, 0]);
+    expect(drained.nodes[0]?.state).toMatch(/^drain/);
   });
 
   it("and the metrics need the permission cluster:read, a backup cluster:admin", async () => {

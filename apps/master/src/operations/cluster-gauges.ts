@@ -5,7 +5,7 @@ interface Figure {
   readonly name: string;
   readonly help: string;
   /** The label and its values' figures, or one figure. */
-  readonly read: (figures: ClusterFigures) => number | Readonly<Record<string, number>>;
+  readonly read: (figures: ClusterFigures) => number | Readonly<Record<string, number | null>>;
   readonly label?: string;
 }
 
@@ -62,10 +62,86 @@ const FIGURES: readonly Figure[] = [
       generated: tokens.generated_per_second,
     }),
   },
+  {
+    name: "jobs",
+    help: "Jobs that are kept, ended ones among them.",
+    label: "state",
+    read: ({ jobs }) => jobs.by_state,
+  },
+  {
+    name: "jobs_pending",
+    help: "Jobs that wait; one with several reasons counts under each.",
+    label: "reason",
+    read: ({ jobs }) => jobs.pending_by_reason,
+  },
+  {
+    name: "job_admission_seconds",
+    help: "From submission to admission, of the latest jobs.",
+    label: "quantile",
+    read: ({ jobs }) => secondsOf(jobs.admission_ms),
+  },
+  {
+    name: "job_start_seconds",
+    help: "From submission to the first reservation of places, of the latest jobs.",
+    label: "quantile",
+    read: ({ jobs }) => secondsOf(jobs.start_ms),
+  },
+  {
+    name: "job_gpus",
+    help: "GPUs for jobs: those that take work, those held, sick ones, and those that do not exist.",
+    label: "kind",
+    read: ({ jobs: { gpus } }) => ({
+      total: gpus.total,
+      held: gpus.held,
+      quarantined: gpus.quarantined,
+      simulated: gpus.simulated,
+    }),
+  },
+  {
+    name: "gpu_idle_percent",
+    help: "The share of the GPUs that take work and that nothing holds.",
+    read: ({ jobs }) => jobs.gpus.idle_percent,
+  },
+  {
+    name: "gpu_fragmentation_percent",
+    help: "Of what is free of GPUs, the share on devices of which a part is held.",
+    read: ({ jobs }) => jobs.gpus.fragmentation_percent,
+  },
+  {
+    name: "project_gpu_hours",
+    help: "GPU-hours in the accounting window of 30 days, of the projects with the most.",
+    label: "project",
+    read: ({ jobs }) => largest(jobs.gpu_hours),
+  },
+  {
+    name: "scheduling_round_seconds",
+    help: "Durations of the latest rounds of scheduling that this master led.",
+    label: "quantile",
+    read: ({ jobs }) => secondsOf(jobs.scheduler.round_ms),
+  },
 ];
+
+/** Projects that have a series of their own. */
+const MAX_PROJECTS = 1_000;
+
+function largest(hours: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
+  const sorted = Object.entries(hours).sort(([, a], [, b]) => b - a);
+  return Object.fromEntries(sorted.slice(0, MAX_PROJECTS));
+}
+
+function secondsOf({ p50, p99 }: ClusterFigures["jobs"]["admission_ms"]) {
+  return { "0.5": p50 === null ? null : p50 / 1_000, "0.99": p99 === null ? null : p99 / 1_000 };
+}
 
 /** Puts the figures of GET /cluster/metrics into /metrics as `heddle_cluster_*`. */
 export function exposeClusterMetrics(registry: Registry, source: ClusterMetrics): void {
+  let figures: ClusterFigures | undefined;
+  // All gauges are read in one turn of the event loop: one reckoning does for all of them.
+  const reckoned = (): ClusterFigures => {
+    if (figures === undefined) setImmediate(() => (figures = undefined));
+    figures ??= source.figures();
+    return figures;
+  };
   for (const { name, help, label, read } of FIGURES) {
     new Gauge({
       name: `heddle_cluster_${name}`,
@@ -73,12 +149,12 @@ export function exposeClusterMetrics(registry: Registry, source: ClusterMetrics)
       labelNames: label ? [label] : [],
       registers: [registry],
       collect() {
-        const figure = read(source.figures());
+        const figure = read(reckoned());
         this.reset();
-        if (typeof figure === "number") this.set(figure);
-        else
-          for (const [value, each] of Object.entries(figure))
-            this.set({ [label ?? ""]: value }, each);
+        if (typeof figure === "number") return this.set(figure);
+        for (const [value, each] of Object.entries(figure)) {
+          if (each !== null) this.set({ [label ?? ""]: value }, each);
+        }
       },
     });
   }

@@ -1,6 +1,7 @@
 import type { ClusterMetricsReply } from "@heddle/contracts/cluster";
+import type { JobFigures } from "../jobs/job-figures.ts";
 import type { ControlGroup, ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
-import { clusterResources, type TaskUses } from "./cluster-resources.ts";
+import { clusterResources } from "./cluster-resources.ts";
 import type { Throughput } from "./throughput.ts";
 
 export interface ClusterMetricsParts {
@@ -10,7 +11,7 @@ export interface ClusterMetricsParts {
   readonly masterId: string;
   /** Calls that wait on this master for a replica. */
   readonly queued: () => number;
-  readonly tasksOn: TaskUses;
+  readonly jobs: JobFigures;
 }
 
 export type ClusterFigures = Omit<ClusterMetricsReply, "raft">;
@@ -24,7 +25,7 @@ export class ClusterMetrics {
   }
 
   resources() {
-    return clusterResources(this.#parts.directory.nodes(), this.#parts.tasksOn);
+    return clusterResources(this.#parts.directory.nodes(), this.#parts.control);
   }
 
   async metrics(): Promise<ClusterMetricsReply> {
@@ -33,11 +34,11 @@ export class ClusterMetrics {
 
   /** All but what only the leader knows. */
   figures(): ClusterFigures {
-    const { directory, throughput, queued, tasksOn } = this.#parts;
+    const { control, directory, throughput, queued, jobs } = this.#parts;
     const nodes = directory.nodes();
     const rates = throughput.rates();
     const tokens = throughput.tokens();
-    const { totals } = clusterResources(nodes, tasksOn);
+    const { totals } = clusterResources(nodes, control);
     const replicas = nodes.flatMap((node) => node.replicas);
     const waiting = sum(replicas.map(({ load }) => load.waiting));
     const workers = nodes.filter(({ kind }) => kind === "worker");
@@ -65,6 +66,7 @@ export class ClusterMetrics {
         prompt_per_second: round(rates.promptTokensPerSecond),
         generated_per_second: round(rates.generatedTokensPerSecond),
       },
+      jobs: jobs.figures(Date.now()),
     };
   }
 

@@ -1,19 +1,19 @@
 import type { ClusterResourcesReply, ResourceUse } from "@heddle/contracts/cluster";
-import type { NodeView } from "../ports.ts";
+import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
+import type { NodeRecord } from "@heddle/control/jobs/records";
+import { sharedStorageUsedGb, taskUses } from "../jobs/task-uses.ts";
+import type { ControlPlane, NodeView } from "../ports.ts";
 
 type NodeResources = ClusterResourcesReply["nodes"][number];
 type Amount = NodeResources["cpu_cores"];
 type GpuPool = NodeResources["gpus"][number];
 
-/** What others than replicas hold of a node, such as the tasks of jobs. */
-export type TaskUses = (nodeId: string) => readonly ResourceUse[];
-
-/** What the nodes offer and what is in use, for each and in all. */
+/** What the nodes offer, what is in use and what is left for jobs, for each and in all. */
 export function clusterResources(
   nodes: readonly NodeView[],
-  tasksOn: TaskUses,
+  control: ControlPlane,
 ): ClusterResourcesReply {
-  const views = nodes.map((node) => nodeResources(node, tasksOn(node.id)));
+  const views = nodes.map((node) => nodeResources(node, control));
   return {
     object: "cluster.resources",
     timestamp: new Date().toISOString(),
@@ -23,27 +23,68 @@ export function clusterResources(
       memory_bytes: sum(views.map((view) => view.memory_bytes)),
       local_ssd_bytes: sum(views.map((view) => view.local_ssd_bytes)),
       gpus: mergePools(views.flatMap(({ gpus }) => gpus)),
+      shared_storage_gb: sharedStorage(control),
     },
     nodes: views,
   };
 }
 
-function nodeResources(node: NodeView, tasks: readonly ResourceUse[]): NodeResources {
+function nodeResources(node: NodeView, control: ControlPlane): NodeResources {
+  const record = control.state.nodes.get(node.id);
+  const tasks = taskUses(control, node.id);
   const uses = [...node.replicas.flatMap(replicaUse), ...tasks];
-  const given = (field: "cpu_cores" | "memory_bytes" | "local_ssd_bytes") =>
-    uses.reduce((total, use) => total + use[field], 0);
-  const busyCores = (node.cpuPercent / 100) * node.cpuCount;
+  const left = available(record, tasks, control);
+  const of = (field: AmountField, offered: number, measured: number): Amount => {
+    const inUse = uses.reduce((total, use) => total + use[field], 0);
+    return { offered, in_use: inUse, available: left[field], measured: rounded(measured) };
+  };
   return {
     id: node.id,
     name: node.name,
     kind: node.kind,
-    state: node.state,
-    cpu_cores: amount(node.cpuCount, given("cpu_cores"), busyCores),
-    memory_bytes: amount(node.memoryBytes, given("memory_bytes"), node.memoryUsedBytes),
-    local_ssd_bytes: amount(node.diskBytes, given("local_ssd_bytes"), node.diskUsedBytes),
-    gpus: gpuPools(node, uses),
+    state: record === undefined || node.state !== "ready" ? node.state : record.state,
+    executors: [...(node.offer?.executors ?? [])],
+    labels: { ...node.offer?.labels },
+    taints: [...(node.offer?.taints ?? [])],
+    rack: node.offer?.rack ?? "",
+    fabric: node.offer?.fabric ?? "",
+    io_operations_per_sec: node.offer?.ioOperationsPerSec ?? 0,
+    network_bandwidth_gbps: (node.offer?.networkMbps ?? 0) / 1_000,
+    cpu_cores: of("cpu_cores", node.cpuCount, (node.cpuPercent / 100) * node.cpuCount),
+    memory_bytes: of("memory_bytes", node.memoryBytes, node.memoryUsedBytes),
+    local_ssd_bytes: of("local_ssd_bytes", node.diskBytes, node.diskUsedBytes),
+    gpus: gpuPools(node, uses, record),
     uses,
   };
+}
+
+type AmountField = "cpu_cores" | "memory_bytes" | "local_ssd_bytes";
+
+/** What the scheduler may still give away there; nothing where the node takes no jobs. */
+function available(
+  record: NodeRecord | undefined,
+  tasks: readonly ResourceUse[],
+  { state }: ControlPlane,
+): Readonly<Record<AmountField, number>> {
+  if (record?.state !== "ready") return { cpu_cores: 0, memory_bytes: 0, local_ssd_bytes: 0 };
+  const { cpuMilli, memoryMib, localSsdGb } = record.offer;
+  const ratio =
+    state.settings.get("overcommit_ratio")?.value ?? CLUSTER_SETTINGS.overcommit_ratio.default;
+  const left = (field: AmountField, offered: number) =>
+    Math.max(0, offered - tasks.reduce((total, use) => total + use[field], 0));
+  return {
+    cpu_cores: rounded(left("cpu_cores", (cpuMilli / 1_000) * ratio)),
+    memory_bytes: left("memory_bytes", memoryMib * 2 ** 20),
+    local_ssd_bytes: left("local_ssd_bytes", localSsdGb * 1e9),
+  };
+}
+
+function sharedStorage(control: ControlPlane) {
+  const offered =
+    control.state.settings.get("shared_storage_gb")?.value ??
+    CLUSTER_SETTINGS.shared_storage_gb.default;
+  const inUse = sharedStorageUsedGb(control);
+  return { offered, in_use: inUse, available: Math.max(0, offered - inUse) };
 }
 
 /** Engines share the cores: a replica is given none of its own, but memory, and a GPU where it is on one. */
@@ -73,40 +114,62 @@ function gpuIndex(device: string | undefined): number | undefined {
   return index === undefined ? undefined : Number(index);
 }
 
-function gpuPools({ gpus }: NodeView, uses: readonly ResourceUse[]): GpuPool[] {
+function gpuPools(
+  { gpus }: NodeView,
+  uses: readonly ResourceUse[],
+  record: NodeRecord | undefined,
+): GpuPool[] {
   const shares = new Map<number, number>();
   for (const { index, share } of uses.flatMap((use) => use.gpus)) {
     shares.set(index, Math.min(1, (shares.get(index) ?? 0) + share));
   }
+  const sick = new Set(record?.quarantined.map(({ device }) => device));
   return mergePools(
-    gpus.map(({ index, name, memoryBytes }) => {
+    gpus.map(({ index, name, memoryBytes, simulated }) => {
+      const inUse = shares.get(index) ?? 0;
+      const takesJobs = record?.state === "ready" && !sick.has(index);
       return {
         type: name,
+        simulated,
         count: 1,
-        in_use: shares.get(index) ?? 0,
+        in_use: inUse,
+        available: takesJobs ? 1 - inUse : 0,
+        quarantined: sick.has(index) ? 1 : 0,
         memory_bytes_each: memoryBytes,
       };
     }),
   );
 }
 
-/** GPUs of one type and memory are one pool. */
+/** GPUs of one type and memory are one pool; those that do not exist are never among others. */
 function mergePools(pools: readonly GpuPool[]): GpuPool[] {
   const merged = new Map<string, GpuPool>();
   for (const pool of pools) {
-    const key = `${pool.type}\n${pool.memory_bytes_each}`;
+    const key = `${pool.type}\n${pool.memory_bytes_each}\n${pool.simulated}`;
     const known = merged.get(key);
-    const count = (known?.count ?? 0) + pool.count;
-    merged.set(key, { ...pool, count, in_use: (known?.in_use ?? 0) + pool.in_use });
+    merged.set(key, {
+      ...pool,
+      count: (known?.count ?? 0) + pool.count,
+      in_use: rounded((known?.in_use ?? 0) + pool.in_use),
+      available: rounded((known?.available ?? 0) + pool.available),
+      quarantined: (known?.quarantined ?? 0) + pool.quarantined,
+    });
   }
   return [...merged.values()].sort((a, b) => a.type.localeCompare(b.type));
 }
 
-function amount(offered: number, inUse: number, measured: number): Amount {
-  return { offered, in_use: inUse, measured: Math.round(measured * 1000) / 1000 };
+function sum(amounts: readonly Amount[]): Amount {
+  const of = (field: keyof Amount) =>
+    rounded(amounts.reduce((total, each) => total + each[field], 0));
+  return {
+    offered: of("offered"),
+    in_use: of("in_use"),
+    available: of("available"),
+    measured: of("measured"),
+  };
 }
 
-function sum(amounts: readonly Amount[]): Amount {
-  const of = (field: keyof Amount) => amounts.reduce((total, each) => total + each[field], 0);
-  return amount(of("offered"), of("in_use"), of("measured"));
+/** To thousandths, as shares and cores are counted. */
+function rounded(value: number): number {
+  return Math.round(value * 1_000) / 1_000;
 }

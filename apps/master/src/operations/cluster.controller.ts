@@ -56,13 +56,19 @@ export class ClusterController {
   }
 
   @Get("cluster/metrics")
-  @Permit("cluster:read", "Shows the cluster's figures: nodes, GPUs, calls, tokens, queues, Raft.")
+  @Permit(
+    "cluster:read",
+    "Shows the cluster's figures: nodes, GPUs, calls, tokens, queues, jobs, Raft.",
+  )
   async metrics(): Promise<ClusterMetricsReply> {
     return clusterMetricsReply.parse(await this.#metrics.metrics());
   }
 
   @Get("cluster/resources")
-  @Permit("cluster:read", "Shows what each node offers and what is in use, and the sums.")
+  @Permit(
+    "cluster:read",
+    "Shows what each node offers, what is in use and what is left for jobs, and the sums.",
+  )
   resources(): ClusterResourcesReply {
     return clusterResourcesReply.parse(this.#metrics.resources());
   }

@@ -2,9 +2,20 @@ import { AppError } from "@heddle/base/errors";
 import { drainWorkerRequest } from "@heddle/contracts/jobs";
 import { validate } from "@heddle/contracts/validation";
 import type { JobsCommand } from "@heddle/control/jobs/commands";
-import { Controller, Get, HttpCode, Inject, Param, Post, Req, Res } from "@nestjs/common";
+import {
+  Controller,
+  Get,
+  HttpCode,
+  Inject,
+  Param,
+  Post,
+  Req,
+  Res,
+  UseInterceptors,
+} from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { type CallerRequest, Permit } from "../http/access.ts";
+import { Consistency } from "../http/consistency.ts";
 import { IdempotentChanges } from "../http/idempotent-changes.ts";
 import { parseJsonBody } from "../http/json-body.ts";
 import { CONTROL_PLANE, type ControlPlane, NODE_DIRECTORY, type NodeDirectory } from "../ports.ts";
@@ -28,6 +39,7 @@ export class WorkersController {
   }
 
   @Get()
+  @UseInterceptors(Consistency)
   @Permit("cluster:read", "Lists the nodes: those attached to this master, and those of jobs.")
   list() {
     const attached = new Map(this.#directory.nodes().map((node) => [node.id, node]));
@@ -38,6 +50,7 @@ export class WorkersController {
   }
 
   @Get(":id")
+  @UseInterceptors(Consistency)
   @Permit("cluster:read", "Shows one node.")
   get(@Param("id") id: string): WorkerView {
     const node = this.#directory.nodes().find((candidate) => candidate.id === id);
@@ -67,15 +80,24 @@ export class WorkersController {
 
   @Post(":id/resume")
   @HttpCode(202)
-  @Permit("cluster:admin", "Ends a drain: the node takes work again.")
+  @Permit(
+    "cluster:admin",
+    "Ends a drain, and takes devices back that are well: it takes work again.",
+  )
   resume(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("id") nodeId: string,
   ): Promise<WorkerView> {
     return this.#change(request, reply, nodeId, () => {
-      return { type: "node.resume", atMs: Date.now(), nodeId };
+      return { type: "node.resume", atMs: Date.now(), nodeId, wellDevices: this.#well(nodeId) };
     });
+  }
+
+  /** Devices of the node that its worker does not call sick; none of one that is not attached. */
+  #well(nodeId: string): readonly number[] {
+    const node = this.#directory.nodes().find(({ id }) => id === nodeId);
+    return (node?.gpus ?? []).filter(({ fault }) => fault === "").map(({ index }) => index);
   }
 
   #change(

@@ -76,6 +76,8 @@ export interface TaskEnd {
   readonly signal?: string | undefined;
   /** The system killed it for its use of memory. */
   readonly outOfMemory?: boolean | undefined;
+  /** Another node that it needs was away: it is no fault of the task. */
+  readonly lostNode?: boolean | undefined;
 }
 
 /** A task could not be begun, for a reason that its owner can act on. */

@@ -5,6 +5,8 @@ import type { TaskEnd } from "./executor.ts";
 export interface Verdict {
   readonly reason: FailureReason;
   readonly message: string;
+  /** The devices that are at fault, by index. */
+  readonly sickDevices?: readonly number[] | undefined;
 }
 
 /** The reason and the words of a task's end; no reason for success. */
@@ -18,6 +20,7 @@ export function judge(
     return { reason: "OutOfMemory", message: `the system ended it: ${outOfMemoryAdvice}` };
   }
   if (end.exitCode === 0) return { reason: "", message: "" };
+  if (end.lostNode) return { reason: "NodeLost", message: lastLines.at(-1) ?? exitText(end) };
   const text = lastLines.join("\n");
   if (gpuMemory.test(text)) {
     const message =

@@ -192,6 +192,29 @@ test("who must leave may checkpoint first: it is asked, its durable checkpoint i
   expect(existsSync(join(leader.folder, "worker/checkpoints/job_A/c1"))).toBe(true);
 });
 
+test("progress is told as often as the job asks for, a checkpoint and the last word at once", async () => {
+  await leader.startWorker();
+  const session = leader.open();
+  const go = join(leader.folder, "go");
+  const line = [
+    'say() { printf "$1" >> $HEDDLE_PROGRESS_FILE; }; say \'{"step": 1}\\n\'',
+    `until [ -e ${go}1 ]; do sleep 0.05; done`,
+    'say \'{"step": 2}\\n{"step": 3, "checkpoint": "c3"}\\n\'',
+    `until [ -e ${go}2 ]; do sleep 0.05; done`,
+    'for n in 4 5 6; do say "{\\"step\\": $n}\\n"; sleep 0.6; done',
+  ].join("; ");
+  await session.start({ ...shell(line), progressIntervalMs: 3_600_000 });
+  const steps = () => session.told.map((text) => (JSON.parse(text) as { step: number }).step);
+  await until("the first is told", () => steps().length === 1);
+  writeFileSync(`${go}1`, "");
+  await until("the checkpoint is told", () => session.status()?.progress?.checkpoint === "c3");
+  const heard = () => leader.heartbeats.flatMap((heartbeat) => heartbeat?.tasks ?? []);
+  await until("heartbeats tell of it", () => heard().at(-1)?.progress?.checkpoint === "c3");
+  writeFileSync(`${go}2`, "");
+  expect((await session.reaches("exited")).exit?.exitCode).toBe(0);
+  expect(steps()).toEqual([1, 3, 6]);
+});
+
 test("a later leader ends the session of the one before, and an earlier one is refused", async () => {
   await leader.startWorker();
   const first = leader.open(5);

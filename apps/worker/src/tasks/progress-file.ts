@@ -9,6 +9,10 @@ const maxLineBytes = 64 * 1024;
 /** Read at once; a program that wrote more has the latest of it read, for the latest counts. */
 const maxReadBytes = 1024 * 1024;
 
+/** A line that is told is no longer than this; of a longer one the documented fields are told. */
+const maxToldLength = 2_048;
+const documented: ReadonlySet<string> = new Set(Object.keys(progressLine.shape));
+
 /**
  * Follows the file to which a program writes its progress, a line of JSON each. What is no such
  * line is counted and passed over; a file that was cut or replaced is read from its beginning.
@@ -68,4 +72,12 @@ export class ProgressFile {
     this.#offset = offset;
     this.#rest = "";
   }
+}
+
+/** The line as JSON text, as masters are told it. */
+export function progressText(line: ProgressLine | undefined): string {
+  const text = JSON.stringify(line ?? {});
+  if (text.length <= maxToldLength) return text;
+  const known = Object.entries(line ?? {}).filter(([name]) => documented.has(name));
+  return JSON.stringify(Object.fromEntries(known));
 }

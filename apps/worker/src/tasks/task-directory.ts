@@ -1,4 +1,4 @@
-import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
+import { mkdir, open, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 
@@ -41,6 +41,11 @@ export class TaskDirectory {
     return join(this.path, "progress.jsonl");
   }
 
+  /** The hyperparameters of a program that comes with an algorithm, as JSON. */
+  get config(): string {
+    return join(this.path, "config.json");
+  }
+
   stream(name: StreamName): string {
     return join(this.path, "logs", name);
   }
@@ -50,6 +55,10 @@ export class TaskDirectory {
     await mkdir(this.work, { recursive: true, mode: 0o700 });
     await mkdir(this.artifacts, { recursive: true, mode: 0o700 });
     await mkdir(join(this.path, "logs"), { recursive: true, mode: 0o700 });
+  }
+
+  async writeConfig(json: string): Promise<void> {
+    await writeFile(this.config, `${json}\n`, { mode: 0o600 });
   }
 
   async readRecord(): Promise<unknown> {

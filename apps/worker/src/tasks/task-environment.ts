@@ -21,6 +21,8 @@ export interface EnvironmentFacts {
   readonly checkpointDirectory: string;
   readonly progressFile: string;
   readonly artifactDirectory: string;
+  /** Where the hyperparameters are, if the job names an algorithm. */
+  readonly configFile: string;
   /** The node's devices; simulated ones are never named to CUDA. */
   readonly gpus: readonly { readonly index: number; readonly simulated: boolean }[];
   readonly own: NodeJS.ProcessEnv;
@@ -51,6 +53,10 @@ export function taskEnvironment(facts: EnvironmentFacts): Record<string, string>
     HEDDLE_RESUME_FROM: spec.resumeFrom,
     HEDDLE_PROGRESS_FILE: facts.progressFile,
     HEDDLE_ARTIFACT_DIR: facts.artifactDirectory,
+    ...(spec.algorithm !== "" && {
+      HEDDLE_ALGORITHM: spec.algorithm,
+      HEDDLE_CONFIG_FILE: facts.configFile,
+    }),
     RANK: String(id.rank),
     WORLD_SIZE: String(spec.tasks),
     // A task sees its own devices only, so that it is the first on its node by its own count.

@@ -5,6 +5,7 @@ import { AppError } from "@heddle/base/errors";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import type { LogChunk } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
+import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { taskLogsService, workerTasksService } from "@heddle/rpc/proto";
@@ -28,6 +29,8 @@ const defaultMaxLogBytes = 256 * 2 ** 20;
 const pruneEveryMs = 3_600_000;
 /** How long a worker that ends waits for the masters to have heard of its tasks' ends. */
 const maxTellMs = 1_500;
+/** The leader puts progress into the log more often than this. */
+const freshProgressMs = 15_000;
 const readChunkBytes = 64 * 1024;
 /** What one call of Read may ask for. */
 const maxReadBytes = 4 * 1024 * 1024;
@@ -116,6 +119,11 @@ export class TaskService {
   /** The training algorithms that it can run, likewise. */
   get algorithms(): string[] {
     return [...this.#executors.values()].flatMap(({ algorithms }) => algorithms ?? []);
+  }
+
+  /** What heartbeats say of running tasks: older progress has reached the log by way of the leader. */
+  progress(): TaskStatus[] {
+    return this.#table.progressSince(Date.now() - freshProgressMs);
   }
 
   addTo(server: Server): void {

@@ -6,6 +6,7 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { TaskStreams } from "../logs/task-streams.ts";
 import type { Executor, GangPlaces } from "./executor.ts";
+import type { Verdict } from "./exit-reason.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 import { Task, type TaskMemory, type TaskSurroundings } from "./task.ts";
 import { TaskDirectory } from "./task-directory.ts";
@@ -91,6 +92,17 @@ export class TaskTable {
     ];
   }
 
+  /** Of the tasks that run and have told their progress since, as heartbeats carry it. */
+  progressSince(unixMs: number): TaskStatus[] {
+    const told: TaskStatus[] = [];
+    for (const live of this.#tasks.values()) {
+      const { task, phase, progress } = live.status();
+      if (phase === "exited" || Number(progress?.atUnixMs ?? 0) < unixMs) continue;
+      told.push({ task, phase, progress });
+    }
+    return told;
+  }
+
   /** Those whose logs are kept. */
   tasks(): Task[] {
     return [...this.#tasks.values(), ...this.#retired.values()];
@@ -108,7 +120,7 @@ export class TaskTable {
     if (known) return this.#changed(known, "phase");
     if (this.#leasing.has(key) || !this.#options.lease.isLive || this.#isFenced(plan.id)) return;
     const refusal = this.#refusal(plan);
-    if (refusal) return this.#bury(plan.id, refusal.reason, refusal.message);
+    if (refusal) return this.#bury(plan.id, refusal);
     this.#leasing.add(key);
     try {
       const task = await this.#create(plan, TaskDirectory.of(this.#options.root, plan.id));
@@ -130,7 +142,7 @@ export class TaskTable {
     const task = this.#tasks.get(keyOf(id));
     task?.stop(how);
     if (task) this.#changed(task, "phase");
-    else this.#bury(id, "", `never started: ${how.why}`);
+    else this.#bury(id, { reason: "", message: `never started: ${how.why}` });
   }
 
   checkpoint(id: TaskId__Output): void {
@@ -162,10 +174,7 @@ export class TaskTable {
   onGpuFault(index: number, fault: string): void {
     for (const task of this.#tasks.values()) {
       if (task.phase === "exited" || !task.plan.devices.includes(index)) continue;
-      task.end({
-        reason: "GpuFault",
-        message: `GPU ${index} of ${this.#options.nodeName}: ${fault}`,
-      });
+      task.end(this.#gpuFault(index, fault));
     }
   }
 
@@ -183,8 +192,15 @@ export class TaskTable {
     for (const task of this.#tasks.values()) if (task.phase !== "exited") task.killNow();
   }
 
-  #refusal(plan: TaskPlan): { reason: string; message: string } | undefined {
-    const { executors, nodeName } = this.#options;
+  #gpuFault(index: number, fault: string): Verdict {
+    const message = `GPU ${index} of ${this.#options.nodeName}: ${fault}`;
+    return { reason: "GpuFault", message, sickDevices: [index] };
+  }
+
+  #refusal(plan: TaskPlan): Verdict | undefined {
+    const { executors, nodeName, gpus } = this.#options;
+    const sick = gpus().find(({ index, fault }) => fault && plan.devices.includes(index));
+    if (sick) return this.#gpuFault(sick.index, sick.fault);
     if (this.#closing) return { reason: "NodeLost", message: "its worker is being stopped" };
     if (!executors.has(plan.spec.executor)) {
       const message = `the worker ${nodeName} has no executor "${plan.spec.executor}", but ${[...executors.keys()].join(", ")}`;
@@ -261,11 +277,11 @@ export class TaskTable {
     this.#options.log.info({ task: keyOf(task.plan.id), phase, ...end }, "task");
   }
 
-  #bury(id: TaskId__Output, reason: string, message: string): void {
+  #bury(id: TaskId__Output, how: Verdict | { reason: ""; message: string }): void {
     const exit = {
       signal: "",
-      reason,
-      message,
+      ...how,
+      sickDevices: "sickDevices" in how ? [...(how.sickDevices ?? [])] : [],
       lastLines: [],
       endedUnixMs: Date.now(),
       asked: true,

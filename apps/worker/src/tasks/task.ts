@@ -17,7 +17,7 @@ import {
 } from "./executor.ts";
 import { judge, type Verdict } from "./exit-reason.ts";
 import { PortReservation } from "./port-reservation.ts";
-import { ProgressFile } from "./progress-file.ts";
+import { ProgressFile, type ProgressLine, progressText } from "./progress-file.ts";
 import { pruneCheckpoints } from "./prune-checkpoints.ts";
 import type { TaskDirectory } from "./task-directory.ts";
 import { taskEnvironment } from "./task-environment.ts";
@@ -77,7 +77,10 @@ export class Task {
   #handle: TaskHandle | undefined;
   #startedUnixMs: number | undefined;
   #exit: TaskExit | undefined;
+  /** The latest that the program wrote, and what of it the masters were told, which is seldomer. */
+  #heard: TaskProgress | undefined;
   #progress: TaskProgress | undefined;
+  #toldAtMs = Number.NEGATIVE_INFINITY;
   #verdict: Verdict | undefined;
   #stopWhy: string | undefined;
   /** While it is stopping: monotonic time at which it is killed, and whether it may checkpoint. */
@@ -121,6 +124,8 @@ export class Task {
   /** Takes its place: the directory is there and a port is held. */
   async lease(): Promise<void> {
     await mkdir(this.#around.checkpointDirectory, { recursive: true, mode: 0o700 });
+    const { algorithm, config } = this.plan.spec;
+    if (algorithm !== "") await this.directory.writeConfig(config);
     this.#port = await PortReservation.take(this.#around.host);
     this.#rendezvous = this.#port.address;
     await this.#remember();
@@ -237,6 +242,7 @@ export class Task {
       checkpointDirectory,
       progressFile: directory.progress,
       artifactDirectory: directory.artifacts,
+      configFile: directory.config,
       gpus: this.#around.gpus(),
       own: process.env,
     });
@@ -296,9 +302,14 @@ export class Task {
 
   async #readProgress(watch?: TaskWatch): Promise<void> {
     const lines = await this.#progressFile.read();
-    if (lines.length === 0 || !this.#around.isLeaseLive()) return;
+    if (!this.#around.isLeaseLive()) return;
+    if (lines.length > 0) await this.#hear(lines, watch);
+    this.#tellProgress(watch === undefined);
+  }
+
+  async #hear(lines: readonly ProgressLine[], watch: TaskWatch | undefined): Promise<void> {
     const atUnixMs = Date.now();
-    let { checkpoint, checkpointUnixMs } = this.#progress ?? {};
+    let { checkpoint, checkpointUnixMs } = this.#heard ?? {};
     for (const line of lines) {
       if (line.step !== undefined) watch?.onStep(line.step, performance.now());
       if (line.checkpoint === undefined) continue;
@@ -306,14 +317,24 @@ export class Task {
       checkpointUnixMs = atUnixMs;
       this.#checkpoints.push(line.checkpoint);
     }
-    const line = JSON.stringify(lines.at(-1));
-    this.#progress = { line, atUnixMs, checkpoint, checkpointUnixMs };
-    this.#around.onChange("progress");
+    this.#heard = { line: progressText(lines.at(-1)), atUnixMs, checkpoint, checkpointUnixMs };
     this.#checkpoints = await pruneCheckpoints(
       this.#around.checkpointDirectory,
       this.#checkpoints,
       Math.max(1, this.plan.spec.keepCheckpoints),
     );
+  }
+
+  /** As often as the job's `monitoring_config` says; a checkpoint and the last word at once. */
+  #tellProgress(isLast: boolean): void {
+    if (this.#heard === this.#progress) return;
+    const sinceMs = performance.now() - this.#toldAtMs;
+    const isDue = sinceMs >= this.plan.spec.progressIntervalMs - progressMs / 2;
+    const isDurable = this.#heard?.checkpointUnixMs !== this.#progress?.checkpointUnixMs;
+    if (!isLast && !isDue && !isDurable) return;
+    this.#progress = this.#heard;
+    this.#toldAtMs = performance.now();
+    this.#around.onChange("progress");
   }
 
   /** Checkpoint where asked for, then SIGTERM, then the end. */
@@ -360,11 +381,10 @@ export class Task {
         : judge(end, lastLines, verdict);
     const { exitCode, signal = "" } = end;
     const endedUnixMs = Date.now();
+    const sickDevices = [...(verdict?.sickDevices ?? [])];
     const kept = reason === "" ? artifacts : [];
-    this.#exit = {
-      ...{ exitCode, signal, reason, message, lastLines, endedUnixMs, asked },
-      artifacts: kept,
-    };
+    const how = { exitCode, signal, reason, message, sickDevices, artifacts: kept };
+    this.#exit = { ...how, lastLines, endedUnixMs, asked };
     this.#phase = "exited";
     await this.#remember();
     this.#around.onChange("phase");

@@ -6,6 +6,7 @@ import { trainingFaults } from "@heddle/contracts/training";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { describePlugins, type PluginNames } from "../training/describe-plugins.ts";
+import { EXIT_SERVER_LOST } from "../training/exit-codes.ts";
 import type { TrainerOrders } from "../training/trainer-orders.ts";
 import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
 import type { ProcessExecutor } from "./process-executor.ts";
@@ -95,14 +96,15 @@ export class TrainingExecutor implements Executor {
     }
   }
 
-  start(launch: TaskLaunch): Promise<TaskHandle> {
+  async start(launch: TaskLaunch): Promise<TaskHandle> {
     const command = [process.execPath, programOf("trainer-main")];
     const input = JSON.stringify(this.#orders(launch));
-    return this.#processes.startProgram(launch, { command, input });
+    return asTrainer(await this.#processes.startProgram(launch, { command, input }));
   }
 
-  adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
-    return this.#processes.adopt(launch, record);
+  async adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
+    const handle = await this.#processes.adopt(launch, record);
+    return handle && asTrainer(handle);
   }
 
   /** Its processes carry the marks of processes, whose executor sweeps them. */
@@ -139,6 +141,20 @@ export class TrainingExecutor implements Executor {
     const indexes = new Set(real.map(({ index }) => index));
     return devices.length > 0 && devices.every((index) => indexes.has(index));
   }
+}
+
+/** The process, whose end tells whether it was a parameter server that was lost. */
+function asTrainer(handle: TaskHandle): TaskHandle {
+  return {
+    record: handle.record,
+    signal: (name, onlyCaught) => handle.signal(name, onlyCaught),
+    kill: () => handle.kill(),
+    killNow: () => handle.killNow(),
+    usage: () => handle.usage(),
+    exited: handle.exited.then((end) => {
+      return end.exitCode === EXIT_SERVER_LOST ? { ...end, lostNode: true } : end;
+    }),
+  };
 }
 
 /** The config as JSON; what is none was refused when the job was submitted. */

@@ -7,14 +7,15 @@ import { saveRankState } from "./rank-state.ts";
 const STUCK_MS = 1_000;
 const LOOK_MS = 250;
 /**
- * How many rounds in a row the other ranks keep their state when they are asked: rank 0 may be a
- * round before or behind them.
+ * How many rounds in a row the other ranks keep their state when they are asked. All are asked at
+ * about the same time, and rank 0, which may be a round before or behind, lets one round pass.
  */
 const STATE_ROUNDS = 3;
 
 /** What a checkpointer works on. */
 export interface CheckpointerParts {
   readonly rank: number;
+  readonly tasks: number;
   readonly directory: string;
   readonly shards: {
     checkpoint(round: number): Promise<string>;
@@ -33,6 +34,8 @@ export interface CheckpointerParts {
 export class Checkpointer {
   readonly #parts: CheckpointerParts;
   #requested = false;
+  /** Rounds that rank 0 lets pass before it takes what was asked for. */
+  #passing = 0;
   #statesLeft = 0;
   #waitingSinceMs: number | undefined;
   #looking: NodeJS.Timeout | undefined;
@@ -44,6 +47,7 @@ export class Checkpointer {
 
   /** From a signal: at the end of this round, or soon where the loop waits for others. */
   request(): void {
+    if (!this.#requested) this.#passing = this.#parts.tasks > 1 ? 1 : 0;
     this.#requested = true;
     this.#statesLeft = STATE_ROUNDS;
     if (this.#parts.rank === 0) this.#looking ??= setInterval(() => this.#look(), LOOK_MS);
@@ -53,7 +57,7 @@ export class Checkpointer {
   async atRoundEnd({ round, state }: RoundReport): Promise<void> {
     await this.#taking;
     const { rank, directory, shards } = this.#parts;
-    if (rank === 0 && !this.#requested) return;
+    if (rank === 0 && (!this.#requested || this.#passing-- > 0)) return;
     if (rank !== 0 && this.#statesLeft-- <= 0) return;
     await saveRankState(directory, shards.nameAt(round), rank, state);
     if (rank === 0) await this.#take(round);

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { PpoTraining } from "@heddle/contracts/training";
 import type { Backend } from "@heddle/training/backend";
-import type { Environment } from "@heddle/training/environments/environment";
+import type { MakeEnvironment } from "@heddle/training/environments/environments";
 import { emitModel } from "@heddle/training/onnx/emit-model";
 import { actorCriticParameters } from "@heddle/training/ppo/actor-critic";
 import { policyModel } from "@heddle/training/ppo/ppo-program";
@@ -85,10 +85,10 @@ function reportOf(progress: PpoProgress, config: PpoTraining): RoundReport {
 const RETURN_EPISODES = 20;
 
 /** Environments by name: those that are built in, and those of plugins. */
-type Environments = ReadonlyMap<string, () => Environment>;
+type Environments = ReadonlyMap<string, MakeEnvironment>;
 
 /** Throws an AppError `invalid_value` that lists those that there are. */
-export function environmentNamed(environments: Environments, name: string): () => Environment {
+export function environmentNamed(environments: Environments, name: string): MakeEnvironment {
   const make = environments.get(name);
   if (make) return make;
   const known = [...environments.keys()].join(", ");

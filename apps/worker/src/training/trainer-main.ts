@@ -1,5 +1,6 @@
 import { text } from "node:stream/consumers";
 import { AppError, toAppError } from "@heddle/base/errors";
+import { exitCodeOf } from "./exit-codes.ts";
 import type { TrainerOrders } from "./trainer-orders.ts";
 
 // The process of one task of a training job. It blocks while it computes, and nothing else lives in
@@ -45,7 +46,7 @@ try {
   if (!(error instanceof AppError) && error instanceof Error) {
     process.stderr.write(`${error.stack}\n`);
   }
-  process.exit(1);
+  process.exit(exitCodeOf(error));
 }
 // What a library left open, as a connection that is kept alive, is not to keep the task from ending.
 process.exit(0);

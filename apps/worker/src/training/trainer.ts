@@ -111,7 +111,8 @@ async function train(
   const { orders, control, plan, shards, client, done } = run;
   const { signal, say } = control;
   const checkpointer = new Checkpointer({
-    ...{ rank: orders.rank, directory: orders.checkpointDirectory, shards, say },
+    ...{ rank: orders.rank, tasks: orders.tasks, directory: orders.checkpointDirectory },
+    ...{ shards, say },
     onDurable: (name) => progress.checkpoint(name),
   });
   control.onCheckpointRequest(() => checkpointer.request());

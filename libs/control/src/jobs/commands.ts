@@ -95,6 +95,8 @@ export interface TaskReportEntry {
   readonly rendezvous?: string | undefined;
   /** With phase `exited`. */
   readonly exit?: TaskExitRecord | undefined;
+  /** Devices of its node that ended it: they are taken out in the same entry of the log. */
+  readonly sickDevices?: readonly number[] | undefined;
 }
 
 export interface ReportProgressCommand {
@@ -140,11 +142,13 @@ export interface DrainNodeCommand {
   readonly byMs: number;
 }
 
-/** Ends a drain, midway or done. */
+/** Ends a drain, midway or done, and takes devices back that are well again. */
 export interface ResumeNodeCommand {
   readonly type: "node.resume";
   readonly atMs: number;
   readonly nodeId: string;
+  /** Devices that were taken out and that their worker no longer calls sick. */
+  readonly wellDevices?: readonly number[] | undefined;
 }
 
 export interface QuarantineDeviceCommand {

@@ -2,16 +2,10 @@ import type { ControlReply } from "../command.ts";
 import { Change } from "./change.ts";
 import { tick } from "./clock.ts";
 import type { JobsCommand } from "./commands.ts";
+import { quarantineDevice } from "./devices.ts";
 import { JobIndex } from "./job-index.ts";
 import type { Moment } from "./lifecycle.ts";
-import {
-  drainNode,
-  joinNode,
-  loseNodes,
-  quarantineDevice,
-  resumeNode,
-  setServing,
-} from "./node-changes.ts";
+import { drainNode, joinNode, loseNodes, resumeNode, setServing } from "./node-changes.ts";
 import { commitPlan } from "./plan-commit.ts";
 import { setProject, setQueue } from "./quotas.ts";
 import type { JobsState } from "./records.ts";

@@ -4,7 +4,6 @@ import type {
   DrainNodeCommand,
   JoinNodeCommand,
   LoseNodesCommand,
-  QuarantineDeviceCommand,
   ResumeNodeCommand,
   ServingNodeCommand,
 } from "./commands.ts";
@@ -129,30 +128,19 @@ export function drainNode(change: Change, { nodeId, byMs }: DrainNodeCommand): C
   return OK;
 }
 
-export function resumeNode(change: Change, { nodeId }: ResumeNodeCommand): ControlReply {
+/** Ends a drain. Devices that are well again take work again, as do those that never were sick. */
+export function resumeNode(change: Change, command: ResumeNodeCommand): ControlReply {
+  const { nodeId, wellDevices = [] } = command;
   const node = change.state.nodes.get(nodeId);
   if (!node) return unknownNode(nodeId);
-  const resumed = { drainByMs: undefined, changedIndex: change.now.index };
-  if (node.state === "lost") change.putNode({ ...node, ...resumed, before: "ready" });
-  else if (node.state !== "ready") change.putNode({ ...node, ...resumed, state: "ready" });
-  return OK;
-}
-
-/** A sick device keeps its index and takes nothing new; the others of its node go on. */
-export function quarantineDevice(change: Change, command: QuarantineDeviceCommand): ControlReply {
-  const { nodeId, device, why } = command;
-  const node = change.state.nodes.get(nodeId);
-  if (!node) return unknownNode(nodeId);
-  if (!(Number.isInteger(device) && device >= 0 && device < node.offer.gpuCount)) {
-    return refuse("invalid_value", `the node ${nodeId} has no device ${device}`);
+  const healed = node.quarantined.filter(({ device }) => wellDevices.includes(device));
+  const quarantined = node.quarantined.filter((sick) => !healed.includes(sick));
+  const why = healed.map(({ device }) => `device ${device} is well again`).join("; ") || undefined;
+  const resumed = { quarantined, drainByMs: undefined, changedIndex: change.now.index };
+  if (node.state === "lost") change.putNode({ ...node, ...resumed, before: "ready" }, why);
+  else if (node.state !== "ready" || why !== undefined) {
+    change.putNode({ ...node, ...resumed, state: "ready" }, why);
   }
-  const others = node.quarantined.filter((sick) => sick.device !== device);
-  const known = others.length < node.quarantined.length;
-  if (known === (why !== undefined)) return OK;
-  const { atMs, index: changedIndex } = change.now;
-  const quarantined = why === undefined ? others : [...others, { device, why, atMs }];
-  const what = why === undefined ? `device ${device} is well again` : `device ${device}: ${why}`;
-  change.putNode({ ...node, quarantined, changedIndex }, what);
   return OK;
 }
 

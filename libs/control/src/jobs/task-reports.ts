@@ -1,6 +1,7 @@
 import { type ControlReply, OK } from "../command.ts";
 import type { Change } from "./change.ts";
 import type { ReportProgressCommand, ReportTasksCommand, TaskReportEntry } from "./commands.ts";
+import { quarantineDevice } from "./devices.ts";
 import { isUnderWay } from "./lifecycle.ts";
 import {
   type JobFailure,
@@ -27,6 +28,11 @@ export function reportTasks(change: Change, command: ReportTasksCommand): Contro
     const task = change.state.tasks.get(key);
     if (!task || task.nodeId !== command.nodeId || !isNews(task, entry)) continue;
     changed.push(reported(task, entry));
+    // Before its job looks for another place, which would else be the same one.
+    for (const device of entry.sickDevices ?? []) {
+      const why = entry.exit?.message ?? "a task ended for it";
+      quarantineDevice(change, { nodeId: command.nodeId, device, why });
+    }
   }
   putTasks(change, changed);
   return OK;
@@ -104,13 +110,9 @@ function isLost({ phase, exit }: TaskRecord): boolean {
   return phase === "lost" || exit?.reason === "NodeLost";
 }
 
-function lossOf({ rank, nodeId }: TaskRecord): JobFailure {
-  return {
-    reason: "NodeLost",
-    message: `the node ${nodeId} of rank ${rank} is lost`,
-    rank,
-    nodeId,
-  };
+function lossOf({ rank, nodeId, exit }: TaskRecord): JobFailure {
+  const message = exit?.message || `the node ${nodeId} of rank ${rank} is lost`;
+  return { reason: "NodeLost", message, rank, nodeId };
 }
 
 function failureOf({ rank, nodeId, exit }: TaskRecord): JobFailure {

@@ -11,6 +11,7 @@ import { planPrefill } from "./prefill-plan.ts";
 import { Sampler, type SamplerScratch, samplerScratch } from "./sampler.ts";
 import { type Sequence, TokenList } from "./sequence.ts";
 import { StepReport } from "./step-report.ts";
+import type { StepRing } from "./step-ring.ts";
 import {
   ENDED_LENGTH,
   ENDED_STOP,
@@ -61,15 +62,15 @@ export class BatchLoop {
   /** Whether the load changed with nothing else to report. */
   #loadChanged = false;
 
-  /** `clockMs` times the calls, to tell which grouping of sequences is faster. */
-  constructor(model: LoadedModel, clockMs: () => number) {
+  /** Plain steps go into the ring. `clockMs` times the calls, to tell which grouping of sequences is faster. */
+  constructor(model: LoadedModel, ring: StepRing, clockMs: () => number) {
     this.#model = model;
     const { cache, limits, batchTokens, vocabularySize } = model;
     this.#batch = new Batch(batchTokens, limits.maxSequences);
     this.#cache = cache;
     this.#grouping = new DecodeGrouping(limits.maxSequences, clockMs);
     this.#logits = new LogitRows(vocabularySize, limits.maxSequences);
-    this.#report = new StepReport(batchTokens);
+    this.#report = new StepReport(batchTokens, ring);
     this.#scratch = samplerScratch(vocabularySize);
   }
 
@@ -107,8 +108,8 @@ export class BatchLoop {
    * Runs one step: admit, plan, decode, sample. Gives what to post, if anything. Throws where the
    * native library failed for good: its state cannot be trusted then.
    */
-  step(nowMs: number): ThreadStep | undefined {
-    this.#admit(nowMs);
+  step(nowMs: number): ThreadStep | number | undefined {
+    if (this.#queue.size > 0) this.#admit(nowMs);
     if (this.#model.limits.layout === "slots") this.#stepApart();
     else this.#stepTogether();
     if (this.#report.isEmpty && !this.#loadChanged) return undefined;
@@ -196,9 +197,10 @@ export class BatchLoop {
 
   /** The next planned prompt, or the beginning of a new round: everyone's next token. */
   #stepApart(): void {
-    if (this.#computePrompt()) return;
+    if (this.#prompts.length > 0 && this.#computePrompt()) return;
     const { decoding, prompts } = this.#runningByPhase();
     if (decoding.length > 0) this.#decodeInGroups(decoding);
+    if (prompts.length === 0) return;
     planPrefill(prompts, this.#model.prefillBudgetTokens);
     this.#prompts = prompts.sort((a, b) => promptLeft(b) - promptLeft(a));
     if (decoding.length === 0) this.#computePrompt();

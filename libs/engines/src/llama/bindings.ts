@@ -65,6 +65,7 @@ export interface Llama {
   vocab_n_tokens(vocabulary: Pointer): number;
   vocab_is_eog(vocabulary: Pointer, token: number): boolean;
   vocab_is_control(vocabulary: Pointer, token: number): boolean;
+  vocab_get_attr(vocabulary: Pointer, token: number): number;
   vocab_bos(vocabulary: Pointer): number;
   vocab_eos(vocabulary: Pointer): number;
   token_to_piece(
@@ -143,6 +144,7 @@ const LLAMA_SIGNATURES = [
   "int32_t llama_vocab_n_tokens(void* vocab)",
   "bool llama_vocab_is_eog(void* vocab, int32_t token)",
   "bool llama_vocab_is_control(void* vocab, int32_t token)",
+  "int32_t llama_vocab_get_attr(void* vocab, int32_t token)",
   "int32_t llama_vocab_bos(void* vocab)",
   "int32_t llama_vocab_eos(void* vocab)",
   "int32_t llama_token_to_piece(void* vocab, int32_t t, void* buf, int32_t n, int32_t strip, bool special)",

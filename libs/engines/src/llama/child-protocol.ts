@@ -37,12 +37,20 @@ export type ParentMessage =
 /** The load but for what only the parent knows. */
 export type ChildLoad = Omit<EngineLoad, "restarts">;
 
+/** Where an engine process writes the frames of its events (event-frames.ts), at most one a step. */
+export const EVENTS_FD = 4;
+
+/** The events of one step, or of something that happened between two. */
+export interface ChildEvents {
+  readonly events: readonly EngineEvent[];
+  readonly load: ChildLoad;
+}
+
 /**
- * What an engine process sends: `ready` once, then events, at most one message per step, and a
- * `pong` from its main thread for each ping, whatever the engine thread does.
+ * What an engine process sends: `ready` once, and a `pong` from its main thread for each ping,
+ * whatever the engine thread does. Events come over a pipe of their own, see EVENTS_FD.
  */
 export type ChildMessage =
   | { readonly kind: "ready"; readonly info: EngineInfo; readonly load: ChildLoad }
-  | { readonly kind: "events"; readonly events: readonly EngineEvent[]; readonly load: ChildLoad }
   | { readonly kind: "pong" }
   | { readonly kind: "fatal"; readonly error: EngineFailure };

@@ -2,7 +2,8 @@ import type { TokenLogprob } from "@heddle/contracts/engine";
 import { StopScanner } from "../text/stop-scanner.ts";
 import { Utf8Stream } from "../text/utf8-stream.ts";
 import type { RowLogprobs } from "./logprobs.ts";
-import { IS_CONTROL, type VocabularyTable } from "./thread-messages.ts";
+import { IS_CONTROL } from "./thread-messages.ts";
+import type { TokenPieces } from "./token-pieces.ts";
 
 /** What a token added to the answer. */
 export interface TextDelta {
@@ -24,7 +25,7 @@ interface HeldLogprob {
  * wholly behind the cut are dropped, so that they always belong to the text that was let out.
  */
 export class ChoiceText {
-  readonly #table: VocabularyTable;
+  readonly #pieces: TokenPieces;
   readonly #utf8 = new Utf8Stream();
   readonly #scanner: StopScanner;
   #tokens = 0;
@@ -33,8 +34,8 @@ export class ChoiceText {
   #stopped = false;
   #held: HeldLogprob[] = [];
 
-  constructor(table: VocabularyTable, stops: readonly string[]) {
-    this.#table = table;
+  constructor(pieces: TokenPieces, stops: readonly string[]) {
+    this.#pieces = pieces;
     this.#scanner = new StopScanner(stops);
   }
 
@@ -49,8 +50,13 @@ export class ChoiceText {
     if (row !== undefined) {
       this.#held.push({ logprob: this.#describe(token, row), start: this.#decoded });
     }
-    if ((this.#table.flags[token] as number) & IS_CONTROL) return this.#release("", false);
-    return this.#release(this.#scan(this.#utf8.push(tokenBytes(this.#table, token))), false);
+    if (this.#pieces.flags(token) & IS_CONTROL) return this.#release("", false);
+    const whole = this.#pieces.text(token);
+    const text =
+      whole === undefined
+        ? this.#utf8.push(this.#pieces.bytes(token))
+        : this.#utf8.pushWhole(whole);
+    return this.#release(this.#scan(text), false);
   }
 
   /** The choice ended: lets out what was held back. `extraTokens` have no text of their own. */
@@ -79,6 +85,7 @@ export class ChoiceText {
   }
 
   #releaseLogprobs(final: boolean): TokenLogprob[] | undefined {
+    if (this.#held.length === 0) return undefined;
     const everything = this.#released === this.#decoded || (final && !this.#stopped);
     const count = everything
       ? this.#held.length
@@ -96,12 +103,7 @@ export class ChoiceText {
   }
 
   #spell(token: number): { token: string; bytes: number[] } {
-    const bytes = tokenBytes(this.#table, token);
+    const bytes = this.#pieces.bytes(token);
     return { token: Buffer.from(bytes).toString("utf8"), bytes: [...bytes] };
   }
-}
-
-function tokenBytes(table: VocabularyTable, token: number): Uint8Array {
-  // A copy: TextDecoder refuses shared memory.
-  return table.bytes.slice(table.offsets[token], table.offsets[token + 1]);
 }

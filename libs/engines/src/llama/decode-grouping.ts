@@ -19,6 +19,9 @@ interface Round {
   togetherMs: number;
 }
 
+/** Before the first round, and after one that says nothing. */
+const NO_ROUND: Round = { count: 0, singleMs: 0, togetherMs: 0 };
+
 /** Computes the sequences from index `at` on, `size` of them, in one call. */
 type Call = (at: number, size: number) => void;
 
@@ -32,7 +35,7 @@ type Call = (at: number, size: number) => void;
 export class DecodeGrouping {
   readonly #clockMs: () => number;
   readonly #experiences: readonly Experience[];
-  #last: Round = { count: 0, singleMs: 0, togetherMs: 0 };
+  #last: Round = NO_ROUND;
 
   /** The clock may count processor time; only differences matter. */
   constructor(maxSequences: number, clockMs: () => number) {
@@ -42,9 +45,15 @@ export class DecodeGrouping {
 
   /** Runs a round: calls cover each of the `count` sequences once, in order. */
   run(count: number, call: Call): void {
+    if (count < 2) {
+      // There is nothing to compare, and reading the clock costs more than the rest.
+      this.#last = NO_ROUND;
+      call(0, count);
+      return;
+    }
     const experience = this.#experiences[count] as Experience;
     const round: Round = { count, singleMs: 0, togetherMs: 0 };
-    const sizes = count < 2 ? [count] : this.#sizes(count, experience);
+    const sizes = this.#sizes(count, experience);
     let singles = 0;
     let at = 0;
     for (const size of sizes) {

@@ -1,13 +1,22 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { basename, extname } from "node:path";
+import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { EngineInfo } from "@heddle/contracts/engine";
-import type { ChildLoad, ChildMessage, ChildStart, ParentMessage } from "./child-protocol.ts";
+import {
+  type ChildEvents,
+  type ChildLoad,
+  type ChildMessage,
+  type ChildStart,
+  EVENTS_FD,
+  type ParentMessage,
+} from "./child-protocol.ts";
+import { EventFrameReader } from "./event-frames.ts";
 
 /** What the owner of an engine process hears from it. */
 interface EngineChildListener {
-  events(message: Extract<ChildMessage, { kind: "events" }>): void;
+  events(message: ChildEvents): void;
   /** The process is gone; called once, also after `kill`. */
   exited(reason: AppError): void;
 }
@@ -47,13 +56,14 @@ export class EngineChild {
     this.#process = fork(fileURLToPath(url), {
       serialization: "advanced",
       execArgv: [],
-      stdio: ["ignore", "ignore", "pipe", "ipc"],
+      stdio: ["ignore", "ignore", "pipe", "ipc", "pipe"],
     });
     // A failure to start is told by `ready`; who does not wait for it hears of it by `exited`.
     this.#ready.promise.catch(() => undefined);
     this.#process.stderr?.setEncoding("utf8").on("data", (text: string) => {
       this.#errorOutput = (this.#errorOutput + text).slice(-MAX_ERROR_OUTPUT);
     });
+    this.#readEvents();
     this.#process.on("message", (message) => this.#take(message as ChildMessage));
     this.#process.on("error", (error) => {
       this.#fatal ??= new AppError("engine_failed", `the engine process failed: ${error.message}`);
@@ -101,6 +111,17 @@ export class EngineChild {
     }, pingIntervalMs);
   }
 
+  #readEvents(): void {
+    const reader = new EventFrameReader((message) => {
+      this.#unansweredPings = 0;
+      this.#listener.events(message);
+    });
+    const pipe = this.#process.stdio[EVENTS_FD] as Readable | null | undefined;
+    // A pipe that breaks is the end of its process, which `close` tells of.
+    pipe?.on("error", () => undefined);
+    pipe?.on("data", (chunk: Buffer) => reader.push(chunk));
+  }
+
   #take(message: ChildMessage): void {
     this.#unansweredPings = 0;
     switch (message.kind) {
@@ -109,9 +130,6 @@ export class EngineChild {
       case "ready":
         this.#watch();
         this.#ready.resolve({ info: message.info, load: message.load });
-        return;
-      case "events":
-        this.#listener.events(message);
         return;
       case "fatal":
         this.#fatal ??= new AppError(message.error.code, message.error.message);

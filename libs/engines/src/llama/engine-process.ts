@@ -1,18 +1,28 @@
+import { writeSync } from "node:fs";
 import { extname } from "node:path";
 import { Worker } from "node:worker_threads";
 import { toAppError } from "@heddle/base/errors";
-import type { EngineFailure } from "@heddle/contracts/engine";
+import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
 import { ChatTemplate } from "../text/chat-template.ts";
 import { openBindings } from "./bindings.ts";
-import type { ChildLoad, ChildMessage, ChildStart, ParentMessage } from "./child-protocol.ts";
+import {
+  type ChildLoad,
+  type ChildMessage,
+  type ChildStart,
+  EVENTS_FD,
+  type ParentMessage,
+} from "./child-protocol.ts";
+import { EventFrameWriter } from "./event-frames.ts";
 import { findNativeLibrary } from "./native-library.ts";
 import { RequestBook } from "./request-book.ts";
+import { StepRing, stepRingMemory } from "./step-ring.ts";
 import type {
   ThreadCommand,
   ThreadEvent,
   ThreadLoad,
   ThreadReady,
   ThreadStart,
+  ThreadStep,
 } from "./thread-messages.ts";
 import { Tokenizer } from "./tokenizer.ts";
 
@@ -28,6 +38,8 @@ class EngineProcess {
   readonly #start: ChildStart;
   readonly #wake = new SharedArrayBuffer(4);
   readonly #wakeWord = new Int32Array(this.#wake);
+  readonly #steps: StepRing;
+  readonly #frames = new EventFrameWriter();
   readonly #thread: Worker;
   #book: RequestBook | undefined;
   #kvTokens = 0;
@@ -39,7 +51,9 @@ class EngineProcess {
     this.#start = start;
     const url = new URL(`./engine-thread${extname(import.meta.url)}`, import.meta.url);
     const { maxQueued: _, chatTemplate: __, ...limits } = start;
-    const workerData: ThreadStart = { ...limits, wake: this.#wake };
+    const steps = stepRingMemory();
+    this.#steps = new StepRing(steps);
+    const workerData: ThreadStart = { ...limits, wake: this.#wake, steps };
     this.#thread = new Worker(url, { workerData });
     this.#thread.on("message", (event: ThreadEvent) => this.#take(event));
     this.#thread.on("error", (error) => die(failureOf(error)));
@@ -58,6 +72,10 @@ class EngineProcess {
   }
 
   #take(event: ThreadEvent): void {
+    if (typeof event === "number") {
+      this.#step(this.#steps.read(event));
+      return;
+    }
     switch (event.kind) {
       case "ready":
         try {
@@ -69,14 +87,30 @@ class EngineProcess {
       case "fatal":
         die(event.error);
         return;
-      case "step": {
-        this.#threadLoad = event.load;
-        const events = this.#book?.step(event) ?? [];
-        send({ kind: "events", events, load: this.#load() });
+      case "step":
+        this.#step(event);
         return;
-      }
       default:
         event satisfies never;
+    }
+  }
+
+  #step(step: ThreadStep): void {
+    this.#threadLoad = step.load;
+    this.#emit(this.#book?.step(step) ?? []);
+  }
+
+  /**
+   * Written at once and in full: a parent that does not read stops this thread, so that nothing
+   * piles up here, while the engine thread goes on until its ring and its messages are read.
+   */
+  #emit(events: readonly EngineEvent[]): void {
+    const frame = this.#frames.frame(events, this.#load());
+    try {
+      for (let at = 0; at < frame.length; ) at += writeSync(EVENTS_FD, frame, at);
+    } catch {
+      // The other end is gone, and with it whoever this process works for.
+      end();
     }
   }
 
@@ -94,7 +128,7 @@ class EngineProcess {
       contextTokens: info.contextTokens,
       maxQueued: this.#start.maxQueued,
       command: (command) => this.#command(command),
-      emit: (events) => send({ kind: "events", events, load: this.#load() }),
+      emit: (events) => this.#emit(events),
     });
     send({ kind: "ready", info, load: this.#load() });
   }

@@ -2,6 +2,7 @@ import { parentPort, receiveMessageOnPort, workerData } from "node:worker_thread
 import { toAppError } from "@heddle/base/errors";
 import { BatchLoop } from "./batch-loop.ts";
 import { type LoadedModel, loadModel } from "./model.ts";
+import { StepRing } from "./step-ring.ts";
 import type { ThreadCommand, ThreadEvent, ThreadStart } from "./thread-messages.ts";
 
 /** How long the thread sleeps at most when nothing wakes it. */
@@ -16,7 +17,7 @@ function run(start: ThreadStart): void {
   try {
     const loading = loadModel(start);
     model = loading.model;
-    const loop = new BatchLoop(model, cpuMs);
+    const loop = new BatchLoop(model, new StepRing(start.steps), cpuMs);
     post({
       kind: "ready",
       info: loading.info,
@@ -38,14 +39,17 @@ function run(start: ThreadStart): void {
 
 function serve(loop: BatchLoop, wake: Int32Array): never {
   const port = commandPort();
+  let drained = 0;
   for (;;) {
     // Read before draining: a command that comes later changes it, so the wait returns at once.
     const seen = Atomics.load(wake, 0);
-    for (let item = receiveMessageOnPort(port); item; item = receiveMessageOnPort(port)) {
+    for (let item = seen !== drained && receiveMessageOnPort(port); item; ) {
       loop.command(item.message as ThreadCommand, performance.now());
+      item = receiveMessageOnPort(port);
     }
+    drained = seen;
     const step = loop.step(performance.now());
-    if (step !== undefined) post(step);
+    if (step !== undefined) port.postMessage(step satisfies ThreadEvent);
     if (loop.isIdle) Atomics.wait(wake, 0, seen, IDLE_WAIT_MS);
   }
 }

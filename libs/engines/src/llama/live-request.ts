@@ -1,7 +1,8 @@
 import type { EngineEvent, GenerateRequest, SubmitOptions, Usage } from "@heddle/contracts/engine";
 import { ChoiceText, type TextDelta } from "./choice-text.ts";
 import type { RowLogprobs } from "./logprobs.ts";
-import { ENDED_LENGTH, ENDED_STOP, type VocabularyTable } from "./thread-messages.ts";
+import { ENDED_LENGTH, ENDED_STOP } from "./thread-messages.ts";
+import type { TokenPieces } from "./token-pieces.ts";
 
 /** A request between its submission and its last event, with the text of its choices. */
 export class LiveRequest {
@@ -18,19 +19,14 @@ export class LiveRequest {
   #texts: (ChoiceText | undefined)[];
   #openChoices: number;
 
-  constructor(
-    id: number,
-    request: GenerateRequest,
-    options: SubmitOptions,
-    table: VocabularyTable,
-  ) {
+  constructor(id: number, request: GenerateRequest, options: SubmitOptions, pieces: TokenPieces) {
     this.id = id;
     this.request = request;
     this.options = options;
     this.#openChoices = request.choices;
     this.#texts = Array.from(
       { length: request.choices },
-      () => new ChoiceText(table, request.stop),
+      () => new ChoiceText(pieces, request.stop),
     );
   }
 
@@ -90,13 +86,7 @@ export class LiveRequest {
   #delta(choice: number, delta: TextDelta | undefined, events: EngineEvent[]): void {
     if (delta === undefined) return;
     const { text, tokens, logprobs } = delta;
-    events.push({
-      type: "delta",
-      id: this.id,
-      choice,
-      text,
-      tokens,
-      ...(logprobs === undefined ? {} : { logprobs }),
-    });
+    const plain = { type: "delta", id: this.id, choice, text, tokens } as const;
+    events.push(logprobs === undefined ? plain : { ...plain, logprobs });
   }
 }

@@ -12,7 +12,7 @@ import type {
   GenerateRequest,
   SubmitOptions,
 } from "@heddle/contracts/engine";
-import type { ChildLoad, ChildMessage, ChildStart } from "./child-protocol.ts";
+import type { ChildEvents, ChildLoad, ChildStart } from "./child-protocol.ts";
 import { EngineChild, type LivenessLimits } from "./engine-child.ts";
 import { MAX_RUNNING_SEQUENCES } from "./kv-limits.ts";
 
@@ -153,7 +153,7 @@ export class LlamaEngine implements Engine {
 
   #spawn(): EngineChild {
     const listener = {
-      events: (message: Extract<ChildMessage, { kind: "events" }>) => this.#events(message),
+      events: (message: ChildEvents) => this.#events(message),
       exited: (reason: AppError) => this.#exited(reason),
     };
     const child = new EngineChild(this.#start, listener, this.#options.liveness);
@@ -180,7 +180,7 @@ export class LlamaEngine implements Engine {
     this.#firstStart.resolve();
   }
 
-  #events({ events, load }: Extract<ChildMessage, { kind: "events" }>): void {
+  #events({ events, load }: ChildEvents): void {
     this.#load = load;
     for (const event of events) {
       if (event.type === "done" || event.type === "failed") this.#live.delete(event.id);

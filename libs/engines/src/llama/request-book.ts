@@ -1,11 +1,13 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type {
+  ChatMessage,
   EngineEvent,
   EngineInput,
   GenerateRequest,
   SubmitOptions,
 } from "@heddle/contracts/engine";
 import type { ChatTemplate } from "../text/chat-template.ts";
+import { PromptGuard } from "../text/prompt-guard.ts";
 import { JSON_OBJECT_GRAMMAR } from "./grammar.ts";
 import { LiveRequest } from "./live-request.ts";
 import type {
@@ -14,7 +16,9 @@ import type {
   ThreadSubmit,
   VocabularyTable,
 } from "./thread-messages.ts";
+import { TokenPieces } from "./token-pieces.ts";
 import type { Tokenizer } from "./tokenizer.ts";
+import { parsedTokens } from "./vocabulary.ts";
 
 /** What the book needs to know of the loaded model and its process. */
 interface BookOptions {
@@ -39,6 +43,8 @@ const HANDLE_LIMIT = 2 ** 30;
  */
 export class RequestBook {
   readonly #options: BookOptions;
+  readonly #pieces: TokenPieces;
+  readonly #guard: PromptGuard;
   readonly #live = new Map<number, LiveRequest>();
   readonly #byHandle = new Map<number, LiveRequest>();
   #nextHandle = 0;
@@ -46,6 +52,8 @@ export class RequestBook {
 
   constructor(options: BookOptions) {
     this.#options = options;
+    this.#pieces = new TokenPieces(options.table);
+    this.#guard = new PromptGuard(parsedTokens(options.table));
   }
 
   /** Requests that have no slot yet. */
@@ -54,13 +62,13 @@ export class RequestBook {
   }
 
   submit(id: number, request: GenerateRequest, options: SubmitOptions): void {
-    const { maxQueued, table } = this.#options;
+    const { maxQueued } = this.#options;
     if (this.#waiting >= maxQueued) {
       const message = `${this.#waiting} requests wait for this model and at most ${maxQueued} may; try again later`;
       this.#emitFailure(id, new AppError("overloaded", message));
       return;
     }
-    const live = new LiveRequest(id, request, options, table);
+    const live = new LiveRequest(id, request, options, this.#pieces);
     this.#live.set(id, live);
     this.#waiting++;
     if (options.deadlineMs > 0) {
@@ -125,17 +133,25 @@ export class RequestBook {
   }
 
   #tokenize(input: EngineInput): Int32Array | Promise<Int32Array> {
-    const { tokenizer, template } = this.#options;
+    const { tokenizer } = this.#options;
     switch (input.kind) {
       case "tokens":
         return Int32Array.from(input.tokens);
       case "text":
         return tokenizer.tokenize(input.text);
       case "chat":
-        return tokenizer.tokenize(template.render(input.messages, { addGenerationPrompt: true }));
+        return this.#tokenizeChat(input.messages);
       default:
         return input satisfies never;
     }
+  }
+
+  #tokenizeChat(messages: readonly ChatMessage[]): Int32Array | Promise<Int32Array> {
+    const { tokenizer, template } = this.#options;
+    const quote = (text: string) => this.#guard.quote(text);
+    const text = template.render(messages, { addGenerationPrompt: true, quote });
+    const parts = this.#guard.split(text);
+    return parts === undefined ? tokenizer.tokenize(text) : tokenizer.tokenizeParts(parts);
   }
 
   #admitSafely(live: LiveRequest, prompt: Int32Array): void {

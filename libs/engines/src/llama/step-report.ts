@@ -1,4 +1,5 @@
 import type { RowLogprobs } from "./logprobs.ts";
+import type { StepRing } from "./step-ring.ts";
 import type { ThreadLoad, ThreadStarted, ThreadStep } from "./thread-messages.ts";
 
 /** Gathers what one step brings, to be posted as one message. */
@@ -6,12 +7,14 @@ export class StepReport {
   readonly #handles: Int32Array;
   readonly #tokens: Int32Array;
   readonly #ends: Uint8Array;
+  readonly #ring: StepRing;
   #count = 0;
   #logprobs: (RowLogprobs | undefined)[] | undefined;
   #started: ThreadStarted[] = [];
 
   /** `capacity` is the most tokens that one step samples. */
-  constructor(capacity: number) {
+  constructor(capacity: number, ring: StepRing) {
+    this.#ring = ring;
     this.#handles = new Int32Array(capacity);
     this.#tokens = new Int32Array(capacity);
     this.#ends = new Uint8Array(capacity);
@@ -35,8 +38,15 @@ export class StepReport {
     this.#logprobs[at] = logprobs;
   }
 
-  /** The message; the report is empty afterwards. */
-  take(load: ThreadLoad): ThreadStep {
+  /** The message, or where the step stands in the ring; the report is empty afterwards. */
+  take(load: ThreadLoad): ThreadStep | number {
+    if (this.#count > 0 && this.#logprobs === undefined && this.#started.length === 0) {
+      const begin = this.#ring.write(this.#count, this.#handles, this.#tokens, this.#ends, load);
+      if (begin !== undefined) {
+        this.#count = 0;
+        return begin;
+      }
+    }
     const step: ThreadStep = {
       kind: "step",
       handles: this.#handles.slice(0, this.#count),

@@ -7,6 +7,7 @@ import { Batch } from "./batch.ts";
 import { LogitRows } from "./logit-rows.ts";
 import { type LoadedModel, loadModel } from "./model.ts";
 import type { KvSlots } from "./slot-kv-cache.ts";
+import { stepRingMemory } from "./step-ring.ts";
 import { streamSlots } from "./stream-copy.ts";
 
 const SLOTS = 4;
@@ -24,7 +25,13 @@ describe("copies between slots of a real cache", () => {
     await writeTinyModel(modelPath);
     const wake = new SharedArrayBuffer(4);
     const start = { modelPath, device: "cpu", gpuLayers: 0, threads: 1, prefillBudgetTokens: 64 };
-    ({ model } = loadModel({ ...start, contextTokens: 256, maxSequences: SLOTS, wake }));
+    ({ model } = loadModel({
+      ...start,
+      contextTokens: 256,
+      maxSequences: SLOTS,
+      wake,
+      steps: stepRingMemory(),
+    }));
     slots = streamSlots(model.llama, model.context);
     batch = new Batch(model.batchTokens, SLOTS);
     rows = new LogitRows(model.vocabularySize, SLOTS);

@@ -17,6 +17,8 @@ export interface ThreadStart {
   readonly kvTokens?: number | undefined;
   /** One int32 that the other side changes and notifies when it has posted something. */
   readonly wake: SharedArrayBuffer;
+  /** Of the StepRing through which plain steps come. */
+  readonly steps: SharedArrayBuffer;
 }
 
 /** One request for the engine thread; its choices have the handles firstHandle + i. */
@@ -50,7 +52,7 @@ export interface VocabularyTable {
   readonly bytes: Uint8Array;
   /** Token t is bytes[offsets[t], offsets[t + 1]). */
   readonly offsets: Uint32Array;
-  /** 1 where the token ends the generation, 2 where it is a control token; both may be set. */
+  /** The sum of what holds of the token: ENDS_GENERATION, IS_CONTROL, IS_PARSED. */
   readonly flags: Uint8Array;
   readonly bos: string;
   readonly eos: string;
@@ -62,6 +64,8 @@ export interface VocabularyTable {
 export const ENDS_GENERATION = 1;
 /** In VocabularyTable.flags: the token has no text. */
 export const IS_CONTROL = 2;
+/** In VocabularyTable.flags: the token is read from text only where special tokens are parsed. */
+export const IS_PARSED = 4;
 
 export interface ThreadReady {
   readonly kind: "ready";
@@ -115,4 +119,5 @@ export interface ThreadStep {
   readonly load: ThreadLoad;
 }
 
-export type ThreadEvent = ThreadReady | ThreadFatal | ThreadStep;
+/** A number is where a step begins in the StepRing. */
+export type ThreadEvent = ThreadReady | ThreadFatal | ThreadStep | number;

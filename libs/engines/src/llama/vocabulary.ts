@@ -1,6 +1,9 @@
 import type { Llama } from "./bindings.ts";
 import type { Pointer } from "./layouts.ts";
-import { ENDS_GENERATION, IS_CONTROL, type VocabularyTable } from "./thread-messages.ts";
+import { ENDS_GENERATION, IS_CONTROL, IS_PARSED, type VocabularyTable } from "./thread-messages.ts";
+
+/** LLAMA_TOKEN_ATTR_UNKNOWN and _CONTROL: the library reads these from text where it is told to. */
+const PARSED_ATTRIBUTES = 1 | 8;
 
 /** No token's text is longer; a longer one would be refused by the library's own tables. */
 const MAX_TOKEN_BYTES = 1 << 16;
@@ -28,7 +31,8 @@ export function readVocabulary(llama: Llama, vocabulary: Pointer): VocabularyTab
     offsets[token + 1] = used;
     flags[token] =
       (llama.vocab_is_eog(vocabulary, token) ? ENDS_GENERATION : 0) |
-      (llama.vocab_is_control(vocabulary, token) ? IS_CONTROL : 0);
+      (llama.vocab_is_control(vocabulary, token) ? IS_CONTROL : 0) |
+      (llama.vocab_get_attr(vocabulary, token) & PARSED_ATTRIBUTES ? IS_PARSED : 0);
   }
   const bytes = new Uint8Array(new SharedArrayBuffer(used));
   bytes.set(collected.subarray(0, used));
@@ -42,4 +46,15 @@ export function readVocabulary(llama: Llama, vocabulary: Pointer): VocabularyTab
     eos: textOf(llama.vocab_eos(vocabulary)),
     address: vocabulary ?? 0n,
   };
+}
+
+/** The tokens that messages must not write, as they are written. */
+export function parsedTokens({ bytes, offsets, flags }: VocabularyTable): [string, number][] {
+  const found: [string, number][] = [];
+  flags.forEach((flag, token) => {
+    if (!(flag & IS_PARSED)) return;
+    const text = Buffer.from(bytes.slice(offsets[token], offsets[token + 1])).toString("utf8");
+    found.push([text, token]);
+  });
+  return found;
 }

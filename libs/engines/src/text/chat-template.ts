@@ -8,6 +8,13 @@ export const CHATML_TEMPLATE =
   "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}" +
   "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
+/** How messages become a prompt. */
+interface RenderOptions {
+  readonly addGenerationPrompt: boolean;
+  /** What the template sees of each text in the messages; the text itself where absent. */
+  readonly quote?: ((text: string) => string) | undefined;
+}
+
 /** A template may not build a list longer than this. */
 const MAX_RANGE_ITEMS = 100_000;
 
@@ -39,14 +46,11 @@ export class ChatTemplate {
   }
 
   /** The prompt's text. Throws `invalid_value` with param `messages` where the template refuses. */
-  render(
-    messages: readonly ChatMessage[],
-    options: { readonly addGenerationPrompt: boolean },
-  ): string {
+  render(messages: readonly ChatMessage[], options: RenderOptions): string {
     const environment = new Environment();
     const variables = {
       ...this.#globals(),
-      messages: messages.map((message) => this.#toTemplateShape(message)),
+      messages: messages.map((message) => this.#toTemplateShape(message, options.quote)),
       add_generation_prompt: options.addGenerationPrompt,
       bos_token: this.#tokens.bos,
       eos_token: this.#tokens.eos,
@@ -73,18 +77,18 @@ export class ChatTemplate {
     };
   }
 
-  #toTemplateShape(message: ChatMessage): Record<string, unknown> {
+  #toTemplateShape(message: ChatMessage, quote = asIs): Record<string, unknown> {
     // Templates of models that were trained before the developer role know it as the system's.
     const role = message.role === "developer" && !this.#knowsDeveloper ? "system" : message.role;
     // A template that never tests for none would print it or fail on it.
     const content = message.content ?? (this.#testsForNone ? null : "");
-    return {
-      role,
+    const sent = {
       content,
       ...(message.name === undefined ? {} : { name: message.name }),
       ...(message.toolCallId === undefined ? {} : { tool_call_id: message.toolCallId }),
       ...(message.toolCalls?.length ? { tool_calls: message.toolCalls.map(toolCallShape) } : {}),
     };
+    return { role, ...(mapTexts(sent, quote) as object) };
   }
 }
 
@@ -127,6 +131,20 @@ function toolCallShape(call: NonNullable<ChatMessage["toolCalls"]>[number]) {
     type: call.type,
     function: { name: call.function.name, arguments: argumentsShape(call.function.arguments) },
   };
+}
+
+function asIs(text: string): string {
+  return text;
+}
+
+/** The same value with every text in it, names of members too, as `map` has it. */
+function mapTexts(value: unknown, map: (text: string) => string): unknown {
+  if (typeof value === "string") return map(value);
+  if (Array.isArray(value)) return value.map((item) => mapTexts(item, map));
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, member]) => [map(name), mapTexts(member, map)]),
+  );
 }
 
 function argumentsShape(text: string): unknown {

@@ -37,6 +37,18 @@ describe("Utf8Stream", () => {
     expect(stream.push(bytesOf("ok"))).toBe("ok");
   });
 
+  it("takes whole characters as text: an unfinished one before them is replaced", () => {
+    const stream = new Utf8Stream();
+    expect(stream.pushWhole("é")).toBe("é");
+    expect(stream.push(Uint8Array.of(0xf0, 0x9f))).toBe("");
+    expect(stream.pushWhole("")).toBe("");
+    expect(stream.pushWhole("ok")).toBe("\ufffdok");
+    expect(stream.push(bytesOf("€").subarray(0, 2))).toBe("");
+    expect(stream.push(bytesOf("€").subarray(2))).toBe("€");
+    expect(stream.pushWhole("a")).toBe("a");
+    expect(stream.flush()).toBe("");
+  });
+
   it("keeps a byte order mark", () => {
     expect(new Utf8Stream().push(bytesOf("\ufeffx"))).toBe("\ufeffx");
   });

@@ -16,8 +16,8 @@ const reconnect = { baseMs: 100, maxMs: 3_000 };
 /** Tries in a row that follow one another fast: a master that starts beside the node is soon there. */
 const eagerTries = 20;
 const eagerMs = 200;
-/** The failure in a row at which the operator is warned; some seconds after the first. */
-const quietFailures = 20;
+/** The failure in a row at which the operator is warned: three masters may take ten seconds to agree. */
+const quietFailures = 24;
 
 export interface AttachmentOptions {
   /** host:port of the master's gRPC server. */

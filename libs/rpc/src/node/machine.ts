@@ -85,7 +85,7 @@ export class Machine {
   }
 
   /** A heartbeat's share that is about the machine. */
-  usage(): Omit<Heartbeat, "replicas"> {
+  usage(): Omit<Heartbeat, "replicas" | "tasks"> {
     return {
       cpuPercent: this.#cpuPercent,
       memoryUsedBytes: totalmem() - freemem(),

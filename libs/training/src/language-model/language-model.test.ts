@@ -7,7 +7,6 @@ import { interpret } from "../reference/interpreter.ts";
 import { runReference } from "../reference/reference-backend.ts";
 import { gradientsOf } from "../training-program.ts";
 import {
-  checkShape,
   type LanguageModelShape,
   languageModelLogits,
   languageModelParameters,
@@ -55,6 +54,6 @@ test("an untrained model's loss is about the logarithm of its vocabulary", () =>
 });
 
 test("sizes that do not divide are refused with both numbers", () => {
-  expect(() => checkShape({ ...SHAPE, heads: 3 })).toThrow(/hidden_size 16 .* heads 3/);
-  expect(() => checkShape({ ...SHAPE, kv_heads: 3 })).toThrow(/heads 4 .* kv_heads 3/);
+  expect(() => languageModelParameters({ ...SHAPE, heads: 3 })).toThrow(/hidden_size 16 .* heads 3/);
+  expect(() => languageModelParameters({ ...SHAPE, kv_heads: 3 })).toThrow(/heads 4 .* kv_heads 3/);
 });

@@ -18,7 +18,7 @@ export interface LanguageModelShape {
 }
 
 /** Throws an AppError `invalid_value` where the sizes do not divide. */
-export function checkShape(shape: LanguageModelShape): void {
+function checkShape(shape: LanguageModelShape): void {
   const { hidden_size, heads, kv_heads } = shape;
   if (hidden_size % heads !== 0 || (hidden_size / heads) % 2 !== 0) {
     throw bad(`hidden_size ${hidden_size} must be an even multiple of heads ${heads}`);

@@ -49,11 +49,15 @@ function parse({ body }: Frame): object {
   }
 }
 
-/** Throws where the other side is not who may speak to this member. */
+/**
+ * Throws where the other side is not who may speak to this member. Under TLS its certificate's name
+ * must be that of the member for which it speaks: no master's key lets it vote for another.
+ */
 export function checkHello(
   hello: Hello,
   own: { readonly identity: FullIdentity; readonly credentials: NodeCredentials },
   members: readonly Member[],
+  shownName: string | undefined,
 ): void {
   const { identity, credentials } = own;
   const { cluster, from, to } = hello;
@@ -69,7 +73,11 @@ export function checkHello(
     throw new AppError("precondition_failed", message);
   }
   // A member that is new knows nobody; whom nobody knows yet has a higher id than all.
-  const known = members.some(({ id }) => id === from);
+  const known = members.find(({ id }) => id === from);
+  if (known && shownName !== undefined && known.name !== shownName) {
+    const message = `the certificate of ${shownName} does not speak for member ${from}, which is ${known.name}`;
+    throw new AppError("permission_denied", message);
+  }
   const newest = Math.max(identity.id, ...members.map(({ id }) => id));
   if (!known && members.length > 0 && from < newest) {
     throw new AppError("precondition_failed", `member ${from} was removed from the group`);

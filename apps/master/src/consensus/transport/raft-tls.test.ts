@@ -11,8 +11,8 @@ import {
   signNode,
 } from "@heddle/rpc/pki/certificate-authority";
 import type { NodeRole } from "@heddle/rpc/pki/node-name";
-import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
-import { afterEach, beforeAll, expect, test } from "vitest";
+import { TlsIdentity, validityOf } from "@heddle/rpc/pki/tls-identity";
+import { afterEach, beforeAll, expect, test, vi } from "vitest";
 import { eventually } from "../../../test/master-group.ts";
 import { FrameReader, readFrames } from "./frames.ts";
 import { type Hello, helloFrame, readHello } from "./hello.ts";
@@ -29,6 +29,8 @@ interface Node {
   readonly received: Message[];
   /** What its dialling was warned of. */
   readonly warnings: string[];
+  /** How many members it was connected to, each time that this changed. */
+  readonly turns: number[];
 }
 
 const ports = new Map<string, number>();
@@ -40,29 +42,33 @@ beforeAll(async () => {
   [ours, theirs] = await Promise.all([createAuthority(), createAuthority()]);
 });
 afterEach(() => {
+  vi.restoreAllMocks();
   for (const { transport } of nodes) transport.close();
   nodes = [];
   ports.clear();
 });
 
 async function certificate(
+  name: string,
   authority = ours,
   role: NodeRole = "master",
   lifetimeMs = HOUR_MS,
 ): Promise<TlsIdentity> {
   const { privateKey, csr } = await requestCertificate();
-  const signed = await signNode(authority, csr, { role, name: `${role}-1` }, lifetimeMs);
+  const signed = await signNode(authority, csr, { role, name }, lifetimeMs);
   return new TlsIdentity({ authority: authority.certificate, certificate: signed, privateKey });
 }
 
 async function open(id: number, credentials: NodeCredentials): Promise<Node> {
   const warnings: string[] = [];
+  const turns: number[] = [];
   const silent = () => undefined;
   const warn = (fields: object) => warnings.push((fields as { error: string }).error);
   const transport = new RaftTransport({
     identity: { version: 1, name: `m${id}`, nonce: "", cluster: "c", id, incarnation: 1 },
     ...{ credentials, addresses: new Map(), log: { info: silent, error: silent, warn } },
     locate: async (address) => ({ host: "127.0.0.1", port: ports.get(address) ?? 1 }),
+    onConnections: () => turns.push(transport.connected.length),
   });
   const received: Message[] = [];
   const port = await transport.listen(
@@ -75,7 +81,7 @@ async function open(id: number, credentials: NodeCredentials): Promise<Node> {
     },
   );
   ports.set(`m${id}`, port);
-  const node = { transport, port, received, warnings };
+  const node = { transport, port, received, warnings, turns };
   nodes.push(node);
   return node;
 }
@@ -111,8 +117,8 @@ async function greet(port: number, tls: TlsIdentity): Promise<Hello> {
 }
 
 test("masters with certificates of one authority carry messages and snapshots", async () => {
-  const one = await open(1, withTls(await certificate()));
-  const two = await open(2, withTls(await certificate()));
+  const one = await open(1, withTls(await certificate("m1")));
+  const two = await open(2, withTls(await certificate("m2")));
   acquaint(one, two);
   await connected(one, two);
   one.transport.send(2, [createMessage({ type: "MsgHeartbeat", to: 2, from: 1, term: 5 })]);
@@ -130,15 +136,19 @@ test("masters with certificates of one authority carry messages and snapshots", 
 });
 
 test("a server takes a master of its cluster only, and plain TCP hears nothing of Raft", async () => {
-  const two = await open(2, withTls(await certificate()));
+  const two = await open(2, withTls(await certificate("m2")));
   two.transport.setMembers(members.filter(({ id }) => id === 1));
-  expect(await greet(two.port, await certificate())).toMatchObject({ from: 2, to: 1, token: "" });
-  await expect(greet(two.port, await certificate(ours, "worker"))).rejects.toMatchObject({
-    code: "permission_denied",
-    message: expect.stringContaining("worker-1 is a worker; this is for a master"),
+  expect(await greet(two.port, await certificate("m1"))).toMatchObject({
+    from: 2,
+    to: 1,
+    token: "",
   });
-  await expect(greet(two.port, await certificate(theirs))).rejects.toThrow();
-  await expect(greet(two.port, await certificate(ours, "master", -1_000))).rejects.toThrow();
+  await expect(greet(two.port, await certificate("m1", ours, "worker"))).rejects.toMatchObject({
+    code: "permission_denied",
+    message: expect.stringContaining("m1 is a worker; this is for a master"),
+  });
+  await expect(greet(two.port, await certificate("m1", theirs))).rejects.toThrow();
+  await expect(greet(two.port, await certificate("m1", ours, "master", -1_000))).rejects.toThrow();
   const bare = { authority: ours.certificate, certificate: "", privateKey: "" };
   await expect(greet(two.port, new TlsIdentity(bare))).rejects.toThrow();
   const socket = connect(two.port, "127.0.0.1");
@@ -155,12 +165,12 @@ test("a server takes a master of its cluster only, and plain TCP hears nothing o
 
 test("a caller says nothing to a server that is no master of its cluster, or speaks no TLS", async () => {
   const cases: readonly (readonly [NodeCredentials, RegExp])[] = [
-    [withTls(await certificate(ours, "worker")), /worker-1 is a worker/],
-    [withTls(await certificate(theirs)), /no TLS connection/],
+    [withTls(await certificate("m2", ours, "worker")), /m2 is a worker/],
+    [withTls(await certificate("m1", theirs)), /no TLS connection/],
     [{ clusterToken: "a-token-for-tests-only" }, /no TLS connection/],
   ];
   for (const [credentials, reason] of cases) {
-    const one = await open(1, withTls(await certificate()));
+    const one = await open(1, withTls(await certificate("m1")));
     const two = await open(2, credentials);
     one.transport.setMembers(members.filter(({ id }) => id === 2));
     await eventually("it says why", async () => one.warnings.length > 0);
@@ -172,7 +182,7 @@ test("a caller says nothing to a server that is no master of its cluster, or spe
 });
 
 test("a renewed certificate is shown to whoever connects from then on; open connections stand", async () => {
-  const [own, other] = [await certificate(), await certificate()];
+  const [own, other] = [await certificate("m1"), await certificate("m2")];
   const one = await open(1, withTls(own));
   const two = await open(2, withTls(other));
   acquaint(one, two);
@@ -185,10 +195,40 @@ test("a renewed certificate is shown to whoever connects from then on; open conn
     return serialNumber;
   };
   const first = await shown();
-  other.update((await certificate()).material);
+  other.update((await certificate("m2")).material);
   expect(await shown()).not.toBe(first);
   one.transport.send(2, [createMessage({ type: "MsgHeartbeat", to: 2, from: 1, term: 5 })]);
   await eventually("the open connection stands", async () => two.received.length === 1);
+});
+
+test("a master's certificate speaks for that master alone, whoever dials", async () => {
+  const two = await open(2, withTls(await certificate("m2")));
+  two.transport.setMembers(members.filter(({ id }) => id === 1));
+  await expect(greet(two.port, await certificate("m3"))).rejects.toMatchObject({
+    code: "permission_denied",
+    message: "the certificate of m3 does not speak for member 1, which is m1",
+  });
+  two.transport.close();
+  const one = await open(1, withTls(await certificate("m1")));
+  const other = await open(2, withTls(await certificate("m3")));
+  acquaint(one, other);
+  await eventually("it says why", async () => one.warnings.length > 0);
+  expect(one.warnings[0]).toContain("m3 does not speak for member 2, which is m2");
+  expect(one.transport.connected).toEqual([]);
+});
+
+test("no connection outlives its certificates; the next one is opened by itself", async () => {
+  const [own, other] = [await certificate("m1"), await certificate("m2")];
+  const one = await open(1, withTls(own));
+  const two = await open(2, withTls(other));
+  // Half a second before their end, however long it takes to connect.
+  const { untilMs } = validityOf(own.material.certificate);
+  const clock = vi.spyOn(Date, "now").mockReturnValue(untilMs - 500);
+  acquaint(one, two);
+  // Each connection is told of when it comes and when it goes.
+  await eventually("two have come and gone", async () => one.turns.length >= 4);
+  clock.mockRestore();
+  await connected(one, two);
 });
 
 test("without a certificate there must be a token", () => {

@@ -20,7 +20,7 @@ import { checkHello, type Hello, helloFrame, readHello, refusalFrame } from "./h
 import { decodeMessages } from "./message-codec.ts";
 import { PeerLink } from "./peer-link.ts";
 import { decodeSnapshotHead, snapshotChunks, writeSnapshot } from "./snapshot-frames.ts";
-import { createPeerServer, dialPeer, type Endpoint } from "./sockets.ts";
+import { createPeerServer, dialPeer, type Endpoint, shownBy } from "./sockets.ts";
 
 const reconnect = { baseMs: 50, maxMs: 1_000 };
 /** About 3 s with the delays above. */
@@ -32,6 +32,8 @@ const helloTimeoutMs = 5_000;
 /** Each side sends something this often; after so many intervals of silence it is cut. */
 const pingEveryMs = 1_000;
 const maxSilentIntervals = 5;
+/** What a timer can wait at most; 24 days. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** Where what arrives goes: the replica. */
 export interface RaftReceiver {
@@ -184,9 +186,9 @@ export class RaftTransport implements Transport {
   }
 
   /** Throws where the other side is not who may speak to us. */
-  #welcome(hello: Hello): Remote {
+  #welcome(hello: Hello, shownName: string | undefined): Remote {
     if (this.#closed) throw new AppError("unavailable", "this master is shutting down");
-    checkHello(hello, this.#options, this.#members);
+    checkHello(hello, this.#options, this.#members, shownName);
     const { from, incarnation } = hello;
     const remote = this.#remote(from);
     if (incarnation < remote.incarnation) {
@@ -227,7 +229,9 @@ export class RaftTransport implements Transport {
     try {
       const { value, done } = await frames.next();
       const hello = readHello(done ? undefined : value);
-      const remote = this.#welcome(hello);
+      const shown = shownBy(socket, this.#options.credentials.tls);
+      const remote = this.#welcome(hello, shown?.name);
+      if (shown) endAfter(socket, shown.validMs);
       reader.maxBytes = MAX_FRAME_BYTES;
       return { socket, frames, hello, remote };
     } finally {
@@ -318,6 +322,12 @@ export class RaftTransport implements Transport {
       throw error;
     }
   }
+}
+
+/** No connection outlives the certificate that it was opened with; a new one shows the renewed one. */
+function endAfter(socket: Socket, validMs: number): void {
+  const timer = setTimeout(() => socket.destroy(), Math.min(Math.max(validMs, 0), MAX_TIMER_MS));
+  socket.once("close", () => clearTimeout(timer));
 }
 
 /** Tells the other side why, and ends the connection. */

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { createServer, connect as dialPlain, type Server, type Socket } from "node:net";
-import { createServer as createTlsServer, connect as dialTls } from "node:tls";
+import { createServer as createTlsServer, connect as dialTls, type TLSSocket } from "node:tls";
 import { AppError } from "@heddle/base/errors";
 import type { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 
@@ -52,6 +52,17 @@ export async function dialPeer(
     const what = `no TLS connection to the master at ${host}:${port}: ${message}`;
     throw new AppError("unavailable", what, { cause: error });
   }
+}
+
+/** Who is at the other end by its certificate, and until when that holds; undefined without TLS. */
+export function shownBy(
+  socket: Socket,
+  tls: TlsIdentity | undefined,
+): { readonly name: string; readonly validMs: number } | undefined {
+  if (!tls) return undefined;
+  const certificate = (socket as TLSSocket).getPeerCertificate();
+  const { name } = tls.peerName(certificate, ["master"]);
+  return { name, validMs: Date.parse(certificate.valid_to) - Date.now() };
 }
 
 function dialMaster(host: string, port: number, tls: TlsIdentity): Socket {

@@ -165,7 +165,7 @@ export class RandomCommands {
       case 0:
         return { type: "node.drain", atMs, nodeId, byMs: atMs + this.#below(30_000) };
       case 1:
-        return { type: "node.resume", atMs, nodeId };
+        return { type: "node.resume", atMs, nodeId, wellDevices: [0, 2] };
       case 2:
         return {
           type: "node.quarantine",

@@ -2,6 +2,7 @@
 
 import type { Gpu as _heddle_v1_Gpu, Gpu__Output as _heddle_v1_Gpu__Output } from '../../heddle/v1/Gpu.ts';
 import type { Replica as _heddle_v1_Replica, Replica__Output as _heddle_v1_Replica__Output } from '../../heddle/v1/Replica.ts';
+import type { TaskStatus as _heddle_v1_TaskStatus, TaskStatus__Output as _heddle_v1_TaskStatus__Output } from '../../heddle/v1/TaskStatus.ts';
 import type { Long } from '@grpc/proto-loader';
 
 export interface Heartbeat {
@@ -11,6 +12,7 @@ export interface Heartbeat {
   'diskTotalBytes'?: (number | string | Long);
   'gpus'?: (_heddle_v1_Gpu)[];
   'replicas'?: (_heddle_v1_Replica)[];
+  'tasks'?: (_heddle_v1_TaskStatus)[];
 }
 
 export interface Heartbeat__Output {
@@ -20,4 +22,5 @@ export interface Heartbeat__Output {
   'diskTotalBytes': (number);
   'gpus': (_heddle_v1_Gpu__Output)[];
   'replicas': (_heddle_v1_Replica__Output)[];
+  'tasks': (_heddle_v1_TaskStatus__Output)[];
 }

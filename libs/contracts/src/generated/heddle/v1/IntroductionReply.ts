@@ -10,6 +10,7 @@ export interface IntroductionReply {
   'id'?: (number);
   'members'?: (_heddle_v1_GroupMember)[];
   'lastId'?: (number);
+  'votes'?: (boolean);
 }
 
 export interface IntroductionReply__Output {
@@ -20,4 +21,5 @@ export interface IntroductionReply__Output {
   'id': (number);
   'members': (_heddle_v1_GroupMember__Output)[];
   'lastId': (number);
+  'votes': (boolean);
 }

@@ -11,6 +11,7 @@ export interface TaskExit {
   'lastLines'?: (string)[];
   'endedUnixMs'?: (number | string | Long);
   'asked'?: (boolean);
+  'sickDevices'?: (number)[];
   'artifacts'?: (_heddle_v1_Artifact)[];
   '_exitCode'?: "exitCode";
 }
@@ -23,6 +24,7 @@ export interface TaskExit__Output {
   'lastLines': (string)[];
   'endedUnixMs': (number);
   'asked': (boolean);
+  'sickDevices': (number)[];
   'artifacts': (_heddle_v1_Artifact__Output)[];
   '_exitCode'?: "exitCode";
 }

@@ -1,0 +1,66 @@
+import { AppError } from "@heddle/base/errors";
+import type { Project } from "@heddle/client/views";
+import type { Command } from "commander";
+import { commandContext } from "../command-context.ts";
+import { type Column, printRecord, printRows } from "../output/rows.ts";
+
+const COLUMNS: readonly Column<Project>[] = [
+  { header: "NAME", value: ({ name }) => name },
+  { header: "WEIGHT", value: ({ weight }) => String(weight) },
+  { header: "GPUS", value: ({ usage, quota }) => ofLimit(usage.gpus, quota.gpu_count) },
+  { header: "GPU HOURS", value: ({ usage, quota }) => ofLimit(usage.gpu_hours, quota.gpu_hours) },
+  { header: "MAX JOBS", value: ({ quota }) => textOrNone(quota.queue_length) },
+  { header: "SINCE", value: ({ usage }) => usage.window_start, wide: true },
+];
+
+/** `heddle projects list`. */
+export async function listProjects(command: Command): Promise<number> {
+  const { heddle, data, format } = commandContext(command);
+  const projects: Project[] = [];
+  for await (const project of heddle.projects.list()) projects.push(project);
+  printRows(projects, COLUMNS, format, data);
+  return 0;
+}
+
+/** `heddle projects get <name>`. */
+export async function getProject(command: Command): Promise<number> {
+  const { heddle, data, format } = commandContext(command);
+  const project = await heddle.projects.get(command.args[0] ?? "");
+  if (format === "table" || format === "wide") printRows([project], COLUMNS, format, data);
+  else printRecord(project, project.name, format, data);
+  return 0;
+}
+
+/** `heddle projects set <name>`: what no flag names is as of a new project. */
+export async function setProject(command: Command): Promise<number> {
+  const { heddle, data, format } = commandContext(command);
+  const flags = command.opts() as Record<string, string | undefined>;
+  const weight = amountOf(flags, "weight");
+  const quota = {
+    gpu_count: amountOf(flags, "gpus"),
+    gpu_hours: amountOf(flags, "gpuHours"),
+    queue_length: amountOf(flags, "maxJobs"),
+  };
+  const settings = { ...(weight === undefined ? {} : { weight }), quota };
+  const project = await heddle.projects.set(command.args[0] ?? "", settings);
+  printRows([project], COLUMNS, format, data);
+  return 0;
+}
+
+/** The number of a flag; undefined where it is absent. */
+function amountOf(flags: Record<string, string | undefined>, name: string): number | undefined {
+  const text = flags[name];
+  if (text === undefined) return undefined;
+  if (/^\d{1,9}(\.\d{1,6})?$/.test(text)) return Number(text);
+  const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  throw new AppError("invalid_value", `--${flag} "${text}": give a number.`);
+}
+
+function ofLimit(used: number, limit: number | null): string {
+  const text = String(Math.round(used * 100) / 100);
+  return limit === null ? text : `${text}/${limit}`;
+}
+
+function textOrNone(value: number | null): string {
+  return value === null ? "" : String(value);
+}

@@ -1,0 +1,76 @@
+import { GoneError } from "@heddle/client/errors";
+import { Heddle } from "@heddle/client/heddle";
+import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { readEvents } from "../../test/event-reader.ts";
+import { send } from "../../test/http.ts";
+import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
+
+/** As many events as are kept, and then some. */
+const KEPT = 100_000;
+
+let server: TestMaster;
+beforeAll(async () => {
+  server = await startTestMaster();
+  const { control } = server;
+  await control.propose({ type: "node.join", atMs: 0, offer: nodeOffer("n1") });
+  await control.propose({ type: "job.submit", atMs: 0, jobId: jobId(1), spec: jobSpec() });
+  // Each turn makes three: draining, drained, ready.
+  for (let made = 0; made <= KEPT; made += 3) {
+    await control.propose({ type: "node.drain", atMs: made, nodeId: "n1", byMs: made });
+    await control.propose({ type: "node.resume", atMs: made, nodeId: "n1" });
+  }
+}, 120_000);
+afterAll(() => server.master.close(0));
+
+const headers = (after: string) => ({
+  authorization: `Bearer ${server.adminKey}`,
+  accept: "text/event-stream",
+  "last-event-id": after,
+});
+
+test.each([
+  ["/api/v1/events", "/api/v1/jobs"],
+  [`/api/v1/jobs/${jobId(1)}/events`, `/api/v1/jobs/${jobId(1)}`],
+])(
+  "a stream of %s from a position that is no longer kept is 410 with a link to the list",
+  async (path, list) => {
+    const reply = await fetch(`${server.url}${path}`, { headers: headers("2.0") });
+    expect(reply.status).toBe(410);
+    expect(reply.headers.get("content-type")).toContain("application/problem+json");
+    expect(reply.headers.get("link")).toBe(`<${list}>; rel="collection"`);
+    expect(await reply.json()).toMatchObject({ code: "gone", status: 410, retryable: false });
+    expect((await send(server, "GET", list)).status).toBe(200);
+    expect((await send(server, "GET", `${path}?after=2.0`)).status).toBe(410);
+  },
+);
+
+test("position 0.0 begins at the oldest that is kept, and a kept one goes on right after itself", async () => {
+  const oldest = await readEvents(`${server.url}/api/v1/events`, server.adminKey, "0.0", (seen) => {
+    return seen.length === 2;
+  });
+  const [first, second] = oldest;
+  expect(Number.parseInt(first?.id ?? "", 10)).toBeGreaterThan(2);
+  const rest = await readEvents(
+    `${server.url}/api/v1/events`,
+    server.adminKey,
+    first?.id,
+    (seen) => {
+      return seen.length === 1;
+    },
+  );
+  expect(rest[0]?.id).toBe(second?.id);
+  const last = server.control.jobs.events.last;
+  const page = await send(server, "GET", `/api/v1/events?after=${last.index}.${last.ordinal}`);
+  expect(await page.json()).toEqual({ object: "list", data: [], last_event_id: null });
+});
+
+test("the client tells of it as a GoneError, and reads on from a new list", async () => {
+  const heddle = new Heddle({ endpoint: server.url, auth_token: server.adminKey });
+  await expect(heddle.events.stream({ after: "2.0" }).next()).rejects.toBeInstanceOf(GoneError);
+  await expect(heddle.jobs.stream(jobId(1), { after: "2.0" }).next()).rejects.toBeInstanceOf(
+    GoneError,
+  );
+  expect((await heddle.jobs.list().page()).data).toHaveLength(1);
+  expect((await heddle.events.list({ after: "0.0", limit: 1 })).data).toHaveLength(1);
+});

@@ -1,0 +1,84 @@
+import type { JobRecord } from "@heddle/control/jobs/records";
+import { expect, test } from "vitest";
+import { ProgressBook } from "./progress-book.ts";
+import { viewProgress } from "./progress-view.ts";
+
+const START_MS = Date.UTC(2026, 0, 1);
+const JOB: JobRecord = {
+  ...{ id: "job_A", name: "a", project: "default", queue: "default", state: "running" },
+  ...{ submittedIndex: 1, submittedAtMs: START_MS, changedIndex: 5, sinceMs: START_MS, tasks: 2 },
+  ...{ attempt: 2, failures: 0, losses: 0, preemptions: 0, liveTasks: 2, waitingFor: [] },
+  startedAtMs: START_MS,
+};
+
+function word(atMs: number, line: unknown, { attempt = 2, rank = 0, checkpoint = "" } = {}) {
+  const progress = {
+    ...{ line: JSON.stringify(line), atUnixMs: START_MS + atMs },
+    ...{ checkpoint, checkpointUnixMs: START_MS + atMs },
+  };
+  return { task: { jobId: "job_A", attempt, rank }, progress };
+}
+
+test("the lowest rank speaks, a later attempt counts alone, and what is repeated is no news", () => {
+  const book = new ProgressBook();
+  let heard = 0;
+  book.onChange(() => {
+    heard += 1;
+  });
+  book.take(word(1_000, { step: 9 }, { attempt: 1 }));
+  book.take(word(2_000, { step: 1 }, { rank: 1 }));
+  book.take(word(1_500, { step: 2 }));
+  for (const stale of [
+    word(1_500, { step: 2 }),
+    word(1_200, { step: 1 }),
+    word(3_000, { step: 7 }, { rank: 1 }),
+    word(3_000, { step: 8 }, { attempt: 1 }),
+  ]) {
+    book.take(stale);
+  }
+  expect(book.of(JOB)?.latest.step).toBe(2);
+  expect(heard).toBe(3);
+  book.take(word(31_501, { step: 4 }, { rank: 1 }));
+  expect(book.of(JOB)?.latest.step).toBe(4);
+});
+
+test("of the log's word and the workers' the fresher counts, and of an attempt its own alone", () => {
+  const book = new ProgressBook();
+  const logged = { atMs: START_MS + 2_000, step: 2 };
+  expect(book.of(JOB)).toBeUndefined();
+  expect(book.of({ ...JOB, progress: logged })).toEqual({ latest: logged });
+  book.take(word(1_000, { step: 1 }));
+  expect(book.of({ ...JOB, progress: logged })?.latest.step).toBe(2);
+  book.take(word(3_000, { step: 3 }));
+  expect(book.of({ ...JOB, progress: logged })?.latest.step).toBe(3);
+  expect(book.of({ ...JOB, attempt: 3, progress: logged })?.latest.step).toBe(2);
+  expect(book.of({ ...JOB, state: "succeeded", progress: logged })?.latest.step).toBe(2);
+});
+
+test("what is due for the log is due once, after its time or when its end is urgent", () => {
+  const book = new ProgressBook(10_000);
+  book.take(word(1_000, { step: 1, checkpoint: "c1" }, { checkpoint: "c1" }));
+  const first = book.due(0, new Set());
+  expect(first).toMatchObject([{ progress: { step: 1 }, checkpoint: { name: "c1", step: 1 } }]);
+  book.written(first, 0);
+  expect(book.due(20_000, new Set())).toEqual([]);
+  book.take(word(2_000, { step: 2 }));
+  expect(book.due(9_000, new Set())).toEqual([]);
+  expect(book.due(9_000, new Set(["job_A"]))).toHaveLength(1);
+  expect(book.due(10_000, new Set())).toHaveLength(1);
+  book.keepOnly(() => false);
+  expect(book.due(30_000, new Set())).toEqual([]);
+});
+
+test("the expected end follows the speed since the attempt was first heard of, or its own word", () => {
+  const book = new ProgressBook();
+  const endOf = () => Date.parse(viewProgress(JOB, book.of(JOB)!).expected_end ?? "") - START_MS;
+  book.take(word(10_000, { step: 50, total_steps: 100, steps_per_second: 10 }));
+  expect(endOf()).toBe(15_000);
+  // Resumed at step 50: ten steps in twenty seconds, forty to go.
+  book.take(word(30_000, { step: 60, total_steps: 100 }));
+  expect(endOf()).toBe(110_000);
+  expect(viewProgress(JOB, book.of(JOB)!)).toMatchObject({ progress: 0.6, step: 60, loss: null });
+  const logged = { latest: { atMs: START_MS + 10_000, progress: 0.5 } };
+  expect(viewProgress(JOB, logged).expected_end).toBe(new Date(START_MS + 20_000).toISOString());
+});

@@ -1,0 +1,81 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { JobCluster } from "../../test/job-cluster.ts";
+import { eventually } from "../../test/master-group.ts";
+
+/** Processes start slowly on a machine that does other things too. */
+vi.setConfig({ testTimeout: 120_000 });
+
+let cluster: JobCluster;
+const resources = { cpu_cores: 0.1, memory_gb: 0.2 };
+
+beforeAll(async () => {
+  cluster = new JobCluster(1, { leaseMs: 60_000, nodeLostMs: 30_000 });
+  await cluster.masters.startAll();
+  await cluster.startWorker("worker-1");
+  await cluster.takesJobs("worker-1");
+}, 120_000);
+afterAll(() => cluster.close());
+
+/** Runs the job to its end and gives what it wrote to its standard output. */
+async function outputOf(spec: Readonly<Record<string, unknown>>): Promise<string> {
+  const id = await cluster.submit({ resources, ...spec });
+  await cluster.reaches(id, "succeeded");
+  return cluster.logs(id, "stream=stdout&follow=true");
+}
+
+test("a program's arguments, variables and folder are those of the spec", async () => {
+  const folder = join(cluster.masters.folder, "a folder");
+  mkdirSync(folder);
+  const list = outputOf({ name: "list", command: ["printf", "%s|", "a b", "$HOME", ""] });
+  const line = outputOf({
+    ...{ name: "line", command: 'echo "$A, $HEDDLE_RANK"; pwd', working_directory: folder },
+    environment_variables: { A: "b 'c'", HEDDLE_RANK: "not this" },
+  });
+  expect(await list).toBe("a b|$HOME||");
+  expect(await line).toBe(`b 'c', 0\n${folder}\n`);
+});
+
+test("a program that comes with an algorithm is told its name and its hyperparameters", async () => {
+  const text = await outputOf({
+    ...{ name: "told", algorithm: "ppo", config: { learning_rate: 0.25 } },
+    command: 'echo "$HEDDLE_ALGORITHM"; cat "$HEDDLE_CONFIG_FILE"',
+  });
+  const [algorithm = "", config = ""] = text.trim().split("\n");
+  expect(algorithm).toBe("ppo");
+  expect(JSON.parse(config)).toMatchObject({ learning_rate: 0.25 });
+  const plain = { name: "plain", command: 'echo "[$HEDDLE_ALGORITHM$HEDDLE_CONFIG_FILE]"' };
+  expect(await outputOf(plain)).toBe("[]\n");
+});
+
+test("checkpoints are asked for at their interval by their signal, and as many are kept as said", async () => {
+  const save =
+    'n=$((n+1)); touch $HEDDLE_CHECKPOINT_DIR/c$n; echo "{\\"step\\": $n, \\"checkpoint\\": \\"c$n\\"}" >> $HEDDLE_PROGRESS_FILE';
+  const id = await cluster.submit({
+    ...{ name: "saves", resources },
+    command: `n=0; trap '${save}' USR2; while [ $n -lt 4 ]; do sleep 0.1; done; until [ ! -e $HEDDLE_CHECKPOINT_DIR/c3 ]; do sleep 0.1; done; ls $HEDDLE_CHECKPOINT_DIR`,
+    checkpoint_config: { interval_seconds: 1, signal: "SIGUSR2", keep: 1 },
+  });
+  await cluster.reaches(id, "succeeded");
+  // More may have come between the fourth and the end; only the latest is left in any case.
+  expect((await cluster.logs(id, "stream=stdout&follow=true")).trim()).toMatch(/^c\d+$/);
+});
+
+test("a job that is suspended has its grace to save, and no longer", async () => {
+  const id = await cluster.submit({
+    ...{ name: "stubborn", resources, checkpoint_config: { grace_seconds: 2 } },
+    command: "trap '' TERM USR1; echo begins; while :; do sleep 0.1; done",
+  });
+  await cluster.reaches(id, "running");
+  await eventually("it has begun", async () => (await cluster.logs(id)).startsWith("begins"));
+  await cluster.call("POST", `/jobs/${id}/suspend`);
+  await cluster.reaches(id, "suspended");
+  await eventually("nothing of it is left", async () => {
+    return (await cluster.worker("worker-1")).jobs?.tasks.length === 0;
+  });
+  await cluster.call("POST", `/jobs/${id}/resume`);
+  expect(await cluster.reaches(id, "running")).toMatchObject({ attempt: 2, failures: 0 });
+  await cluster.call("DELETE", `/jobs/${id}`);
+  await cluster.reaches(id, "cancelled");
+});

@@ -1,0 +1,132 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { freePort } from "@heddle/base/testing/free-ports";
+import { ReplicatedControl } from "@heddle/control/replicated-control";
+import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import type { LogName } from "./log-name.ts";
+import { LogRepair } from "./log-repair.ts";
+import { LogService } from "./log-service.ts";
+import { LogStore } from "./log-store.ts";
+
+const credentials = { clusterToken: "a-token-for-tests-only" };
+const silent = { info: () => {}, warn: () => {}, error: () => {} };
+const name: LogName = { jobId: "job_A", attempt: 1, rank: 0, stream: "stdout" };
+const { state } = new ReplicatedControl();
+
+let folder: string;
+const stores: LogStore[] = [];
+const servers: BoundServer[] = [];
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "heddle-log-repair-"));
+});
+afterEach(async () => {
+  for (const { server } of servers.splice(0)) await closeServer(server, 100);
+  for (const store of stores.splice(0)) await store.close();
+  rmSync(folder, { recursive: true });
+});
+
+function openStore(directory: string): LogStore {
+  const bounds = { maxBytes: Number.MAX_SAFE_INTEGER, maxAgeMs: Number.MAX_SAFE_INTEGER };
+  const store = new LogStore({
+    ...{ directory: join(folder, directory), ...bounds, syncPauseMs: 0, log: silent },
+  });
+  stores.push(store);
+  return store;
+}
+
+/** Another master that has this of the log, and its address. */
+async function serve(store: LogStore): Promise<string> {
+  const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials });
+  servers.push(bound);
+  new LogService(bound.server, store, () => state);
+  return bound.address;
+}
+
+/** Bytes that tell their own place. */
+function bytesAt(offset: number, length: number): Buffer {
+  const words = Buffer.alloc(length);
+  for (let at = 0; at < length; at++) words[at] = (offset + at) % 251;
+  return words;
+}
+
+async function put(store: LogStore, from: number, to: number, complete = false, first = 0) {
+  const step = 1_000_000;
+  for (let offset = from; offset < to; offset += step) {
+    const data = bytesAt(offset, Math.min(step, to - offset));
+    const isLast = complete && offset + data.byteLength === to;
+    const times = [{ at: 0, unixMs: 1_000 + offset }];
+    await store.append(name, { offset, data, times, complete: isLast, first });
+  }
+}
+
+async function contentOf(store: LogStore, from: number, to: number): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  for (let at = from; at < to; ) {
+    const piece = await store.read(name, at, 1_000_000);
+    if (!piece || piece.data.byteLength === 0) break;
+    pieces.push(Buffer.from(piece.data));
+    at = piece.offset + piece.data.byteLength;
+  }
+  return Buffer.concat(pieces);
+}
+
+function repairOf(store: LogStore, sources: readonly string[]): LogRepair {
+  return new LogRepair({ store, credentials, sources: () => sources, log: silent });
+}
+
+test("what is missing comes from the first source that has it, in as many calls as it takes", async () => {
+  const whole = openStore("whole");
+  const size = 9_500_000;
+  await put(whole, 0, size, true);
+  const half = openStore("half");
+  await put(half, 0, 2_300_000);
+  const nobody = `127.0.0.1:${await freePort()}`;
+  const empty = await serve(openStore("empty"));
+  const part = openStore("part");
+  await put(part, 0, 1_200_000);
+  const sources = [nobody, empty, await serve(part), await serve(whole)];
+  await repairOf(half, sources).repair(name);
+  expect(await half.state(name)).toEqual({ end: size, first: 0, complete: true });
+  expect((await contentOf(half, 0, size)).equals(bytesAt(0, size))).toBe(true);
+  expect(await half.offsetAt(name, 1_000 + 2_000_000)).toBe(
+    await whole.offsetAt(name, 1_000 + 2_000_000),
+  );
+});
+
+test("a source whose oldest bytes are gone gives the rest, and a whole log is not asked for again", async () => {
+  const cut = openStore("cut");
+  await put(cut, 500_000, 900_000, true, 500_000);
+  const mine = openStore("mine");
+  const source = await serve(cut);
+  let asked = 0;
+  const repair = new LogRepair({
+    ...{ store: mine, credentials, log: silent },
+    sources: () => {
+      asked += 1;
+      return [source];
+    },
+  });
+  await Promise.all([repair.repair(name), repair.repair(name), repair.repair(name)]);
+  expect(asked).toBe(1);
+  expect(await mine.state(name)).toEqual({ end: 900_000, first: 500_000, complete: true });
+  expect((await contentOf(mine, 500_000, 900_000)).equals(bytesAt(500_000, 400_000))).toBe(true);
+  for (const bound of servers) await closeServer(bound.server, 100);
+  await repair.repair(name);
+  expect((await mine.state(name)).complete).toBe(true);
+});
+
+test("where nobody has it nothing is made, and nothing fails", async () => {
+  const mine = openStore("mine");
+  const other = await serve(openStore("other"));
+  const stranger = new LogRepair({
+    ...{ store: mine, log: silent, sources: () => [other] },
+    credentials: { clusterToken: "of another cluster" },
+  });
+  await stranger.repair(name);
+  await repairOf(mine, [other]).repair(name);
+  await repairOf(mine, []).repair(name);
+  expect(await mine.list("job_A")).toEqual([]);
+});

@@ -1,0 +1,88 @@
+import { mkdtempSync, readdirSync, rmSync, utimesSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import type { LogName } from "./log-name.ts";
+import { LogStore } from "./log-store.ts";
+
+const silent = { info: () => {}, warn: () => {}, error: () => {} };
+const MEBIBYTE = 2 ** 20;
+const HOUR_MS = 3_600_000;
+
+let folder: string;
+let store: LogStore;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "heddle-log-store-"));
+  store = new LogStore({
+    ...{ directory: folder, log: silent, syncPauseMs: 0 },
+    ...{ maxBytes: 2.5 * MEBIBYTE, maxAgeMs: 24 * HOUR_MS },
+  });
+});
+afterEach(async () => {
+  await store.close();
+  rmSync(folder, { recursive: true });
+});
+
+function nameOf(jobId: string): LogName {
+  return { jobId, attempt: 1, rank: 0, stream: "stdout" };
+}
+
+async function put(jobId: string, bytes: number, offset = 0): Promise<void> {
+  const data = Buffer.alloc(bytes, jobId);
+  await store.append(nameOf(jobId), { offset, data, times: [], complete: false, first: 0 });
+}
+
+/** Says that the job's logs were last written so long ago. */
+function age(jobId: string, nowMs: number, ms: number): void {
+  for (const file of readdirSync(join(folder, jobId))) {
+    const at = (nowMs - ms) / 1_000;
+    utimesSync(join(folder, jobId, file), at, at);
+  }
+}
+
+test("beyond its bytes the jobs go that were written the longest ago, whole, and no others", async () => {
+  const nowMs = Date.now();
+  for (const [at, jobId] of ["job_C", "job_A", "job_B"].entries()) {
+    await put(jobId, MEBIBYTE);
+    age(jobId, nowMs, (3 - at) * HOUR_MS);
+  }
+  await store.sweep(nowMs);
+  expect(readdirSync(folder).sort()).toEqual(["job_A", "job_B"]);
+  await store.sweep(nowMs);
+  expect(readdirSync(folder)).toHaveLength(2);
+  expect((await store.state(nameOf("job_B"))).end).toBe(MEBIBYTE);
+  expect(await store.read(nameOf("job_C"), 0, 10)).toBeUndefined();
+});
+
+test("what is older than its age goes, however little there is", async () => {
+  const nowMs = Date.now();
+  await put("job_A", 10);
+  await put("job_B", 10);
+  age("job_A", nowMs, 24 * HOUR_MS + 1_000);
+  await store.sweep(nowMs);
+  expect(readdirSync(folder)).toEqual(["job_B"]);
+});
+
+test("a log that was removed under its writer and its readers is begun anew, and breaks nothing", async () => {
+  const nowMs = Date.now();
+  await put("job_A", 2 * MEBIBYTE);
+  age("job_A", nowMs, HOUR_MS);
+  await put("job_B", MEBIBYTE);
+  const reading = Array.from({ length: 50 }, (_, at) => store.read(nameOf("job_A"), at, MEBIBYTE));
+  const [, ...pieces] = await Promise.all([store.sweep(nowMs), ...reading]);
+  // Each reader has what was there, or finds nothing; none fails.
+  for (const piece of pieces) if (piece) expect(piece.data.toString()).toMatch(/^(job_A|o|b|_|A)/);
+  expect(await store.state(nameOf("job_A"))).toEqual({ end: 0, first: 0, complete: false });
+  // Its worker asks where this master stands, and ships from there.
+  await put("job_A", 100);
+  expect((await store.read(nameOf("job_A"), 0, 1_000))?.data.byteLength).toBe(100);
+});
+
+test("more logs than may be open at once are written and read all the same", async () => {
+  const jobs = Array.from({ length: 300 }, (_, at) => `job_${at}`);
+  await Promise.all(jobs.map((jobId) => put(jobId, 10)));
+  for (const jobId of jobs) {
+    expect((await store.read(nameOf(jobId), 0, 100))?.data.byteLength, jobId).toBe(10);
+  }
+});

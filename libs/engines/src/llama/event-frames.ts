@@ -1,0 +1,160 @@
+import { deserialize, serialize } from "node:v8";
+import type { EngineEvent } from "@heddle/contracts/engine";
+import type { ChildEvents, ChildLoad } from "./child-protocol.ts";
+
+/** Room for the frame of one step; a larger one is made of its own. */
+const FRAME_BYTES = 64 * 1024;
+/** More is no frame of ours. */
+const MAX_FRAME_BYTES = 256 * 2 ** 20;
+
+/** A frame: its length without these four bytes, its kind, and what the kind says. */
+const LENGTH_BYTES = 4;
+const DELTAS = 1;
+const VALUE = 2;
+
+/** The load as it stands in a frame of deltas. */
+const LOAD_FIELDS = [
+  "running",
+  "waiting",
+  "maxSequences",
+  "maxQueued",
+  "kvUsedTokens",
+  "kvTokens",
+  "promptTokens",
+  "cachedTokens",
+  "generatedTokens",
+  "residentBytes",
+] as const satisfies readonly (keyof ChildLoad)[];
+const LOAD_AT = LENGTH_BYTES + 1;
+const COUNT_AT = LOAD_AT + LOAD_FIELDS.length * 8;
+const DELTAS_AT = COUNT_AT + 4;
+/** Before a delta's text: id, choice, tokens and the text's bytes. */
+const DELTA_HEAD_BYTES = 16;
+/** UTF-8 of one UTF-16 unit takes no more. */
+const BYTES_PER_UNIT = 3;
+
+/**
+ * The frame of one step's events. Almost all steps bring plain deltas, whose frame is packed by hand:
+ * the general serializer costs each side several times as much. The bytes are valid until the next.
+ */
+export class EventFrameWriter {
+  readonly #buffer = Buffer.alloc(FRAME_BYTES);
+
+  frame(events: readonly EngineEvent[], load: ChildLoad): Uint8Array {
+    const end = this.#packDeltas(events, load);
+    if (end === undefined) return valueFrame({ events, load });
+    this.#buffer.writeUInt32LE(end - LENGTH_BYTES, 0);
+    return this.#buffer.subarray(0, end);
+  }
+
+  /** Where the frame ends; undefined where it has more than plain deltas or does not fit. */
+  #packDeltas(events: readonly EngineEvent[], load: ChildLoad): number | undefined {
+    const buffer = this.#buffer;
+    buffer[LENGTH_BYTES] = DELTAS;
+    let at = LOAD_AT;
+    for (const field of LOAD_FIELDS) at = buffer.writeDoubleLE(load[field], at);
+    at = buffer.writeUInt32LE(events.length, at);
+    for (const event of events) {
+      if (event.type !== "delta" || event.logprobs !== undefined) return undefined;
+      const { id, choice, tokens, text } = event;
+      const textAt = at + DELTA_HEAD_BYTES;
+      if (textAt + text.length * BYTES_PER_UNIT > FRAME_BYTES) return undefined;
+      const bytes = buffer.write(text, textAt, "utf8");
+      buffer.writeUInt32LE(id, at);
+      buffer.writeUInt32LE(choice, at + 4);
+      buffer.writeUInt32LE(tokens, at + 8);
+      buffer.writeUInt32LE(bytes, at + 12);
+      at = textAt + bytes;
+    }
+    return at;
+  }
+}
+
+function valueFrame(message: ChildEvents): Uint8Array {
+  const value = serialize(message);
+  const frame = Buffer.alloc(LENGTH_BYTES + 1 + value.length);
+  frame.writeUInt32LE(frame.length - LENGTH_BYTES, 0);
+  frame[LENGTH_BYTES] = VALUE;
+  value.copy(frame, LENGTH_BYTES + 1);
+  return frame;
+}
+
+/** Takes frames out of the bytes of a stream, however they were cut. */
+export class EventFrameReader {
+  readonly #onEvents: (message: ChildEvents) => void;
+  #rest: Buffer[] = [];
+  #restBytes = 0;
+  /** Bytes of the frame that is not whole yet, as far as they are known. */
+  #wanted = LENGTH_BYTES;
+
+  constructor(onEvents: (message: ChildEvents) => void) {
+    this.#onEvents = onEvents;
+  }
+
+  /** Throws where the bytes are no frames. */
+  push(chunk: Buffer): void {
+    if (this.#restBytes + chunk.length < this.#wanted) {
+      this.#keep(chunk);
+      return;
+    }
+    const bytes = this.#restBytes === 0 ? chunk : Buffer.concat([...this.#rest, chunk]);
+    this.#rest = [];
+    this.#restBytes = 0;
+    let at = 0;
+    for (;;) {
+      this.#wanted = LENGTH_BYTES;
+      if (bytes.length - at < LENGTH_BYTES) break;
+      this.#wanted += bytes.readUInt32LE(at);
+      if (this.#wanted > MAX_FRAME_BYTES) {
+        throw new Error(
+          `a frame of ${this.#wanted} bytes came, and none has over ${MAX_FRAME_BYTES}`,
+        );
+      }
+      if (bytes.length - at < this.#wanted) break;
+      const end = at + this.#wanted;
+      this.#onEvents(unpack(bytes, at, end));
+      at = end;
+    }
+    // A copy: what is left of a large chunk would keep all of it.
+    if (at < bytes.length) this.#keep(Buffer.from(bytes.subarray(at)));
+  }
+
+  #keep(bytes: Buffer): void {
+    this.#rest.push(bytes);
+    this.#restBytes += bytes.length;
+  }
+}
+
+function unpack(bytes: Buffer, begin: number, end: number): ChildEvents {
+  const kind = bytes[begin + LENGTH_BYTES];
+  if (kind === VALUE) return deserialize(bytes.subarray(begin + LOAD_AT, end)) as ChildEvents;
+  if (kind !== DELTAS) throw new Error(`a frame of the unknown kind ${kind} came`);
+  const number = (i: number): number => bytes.readDoubleLE(begin + LOAD_AT + i * 8);
+  const load = {
+    running: number(0),
+    waiting: number(1),
+    maxSequences: number(2),
+    maxQueued: number(3),
+    kvUsedTokens: number(4),
+    kvTokens: number(5),
+    promptTokens: number(6),
+    cachedTokens: number(7),
+    generatedTokens: number(8),
+    residentBytes: number(9),
+  } satisfies Record<(typeof LOAD_FIELDS)[number], number>;
+  const events: EngineEvent[] = [];
+  let at = begin + DELTAS_AT;
+  for (let left = bytes.readUInt32LE(begin + COUNT_AT); left > 0; left--) {
+    const textAt = at + DELTA_HEAD_BYTES;
+    const textEnd = textAt + bytes.readUInt32LE(at + 12);
+    events.push({
+      type: "delta",
+      id: bytes.readUInt32LE(at),
+      choice: bytes.readUInt32LE(at + 4),
+      text: bytes.toString("utf8", textAt, textEnd),
+      tokens: bytes.readUInt32LE(at + 8),
+    });
+    at = textEnd;
+  }
+  return { events, load };
+}
