@@ -54,6 +54,8 @@ test("an untrained model's loss is about the logarithm of its vocabulary", () =>
 });
 
 test("sizes that do not divide are refused with both numbers", () => {
-  expect(() => languageModelParameters({ ...SHAPE, heads: 3 })).toThrow(/hidden_size 16 .* heads 3/);
+  expect(() => languageModelParameters({ ...SHAPE, heads: 3 })).toThrow(
+    /hidden_size 16 .* heads 3/,
+  );
   expect(() => languageModelParameters({ ...SHAPE, kv_heads: 3 })).toThrow(/heads 4 .* kv_heads 3/);
 });
