@@ -6,6 +6,9 @@ const value = Buffer.alloc(256, "f");
 /** A put is sent to each member that is left this often until one is answered. */
 const tryEveryMs = 20;
 const giveUpMs = 30_000;
+/** A put is sent this often while leadership changes hands. */
+const putEveryMs = 5;
+const settleMs = 300;
 
 /**
  * Kills the leader as `kill -9` does and resolves with the time from the kill to the first answer to
@@ -29,24 +32,49 @@ export async function measureFailover(cluster: StoreCluster): Promise<number> {
   }
 }
 
-/** Has the leader hand over; resolves with the time until a put is answered under the new one. */
+/**
+ * Has the leader hand over, while puts go to the member that takes over; resolves with the longest
+ * time in which none of them was answered: how long writes stood still for a client.
+ */
 export async function measureTransfer(cluster: StoreCluster): Promise<number> {
   const leader = await cluster.leader();
   const to = cluster.members.find((member) => member !== leader) as number;
   const client = cluster.kind.connect(to);
   await client.put("before", value);
-  const askedMs = performance.now();
-  await cluster.kind.transfer(leader, to);
-  const deadline = askedMs + giveUpMs;
-  while (!(await cluster.kind.view(to)).leads) {
-    if (performance.now() > deadline) throw new Error(`${cluster.name} did not hand over`);
-    await delay(2);
+  let lastAnswerMs = performance.now();
+  let longestMs = 0;
+  let newestAnsweredMs = 0;
+  const puts = setInterval(() => {
+    const sentMs = performance.now();
+    const answered = () => {
+      const nowMs = performance.now();
+      longestMs = Math.max(longestMs, nowMs - lastAnswerMs);
+      lastAnswerMs = nowMs;
+      newestAnsweredMs = Math.max(newestAnsweredMs, sentMs);
+    };
+    client.put("during", value).then(answered, () => undefined);
+  }, putEveryMs);
+  try {
+    await delay(settleMs);
+    longestMs = 0;
+    await cluster.kind.transfer(leader, to);
+    const deadline = performance.now() + giveUpMs;
+    const pastDeadline = () => performance.now() > deadline;
+    while (!(await cluster.kind.view(to)).leads) {
+      if (pastDeadline()) throw new Error(`${cluster.name} did not hand over`);
+      await delay(2);
+    }
+    const ledMs = performance.now();
+    while (newestAnsweredMs < ledMs) {
+      if (pastDeadline()) throw new Error(`${cluster.name} took no put after it handed over`);
+      await delay(2);
+    }
+    return longestMs;
+  } finally {
+    clearInterval(puts);
+    client.close();
+    await delay(settleMs);
   }
-  await client.put("after", value);
-  const tookMs = performance.now() - askedMs;
-  client.close();
-  await delay(300);
-  return tookMs;
 }
 
 async function firstAnswer(clients: readonly KvClient[]): Promise<void> {

@@ -44,7 +44,12 @@ export class KvMachine implements StateMachine<undefined> {
   #put(data: Uint8Array): void {
     const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
     const keyEnd = 2 + bytes.readUInt16LE(0);
-    this.values.set(bytes.toString("latin1", 2, keyEnd), bytes.subarray(keyEnd));
+    const key = bytes.toString("latin1", 2, keyEnd);
+    const value = bytes.subarray(keyEnd);
+    const present = this.values.get(key);
+    // A view would keep all commands of its batch in memory.
+    if (present?.byteLength === value.byteLength) present.set(value);
+    else this.values.set(key, new Uint8Array(value));
   }
 }
 

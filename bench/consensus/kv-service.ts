@@ -23,7 +23,7 @@ export interface KvHandlers {
 
 const NO_BYTES = new Uint8Array(0);
 
-/** Serves the client API; answers that are ready in one turn go out in one frame. */
+/** Serves the client API; answers that are ready at one time go out in one frame. */
 export function serveKv(server: Server, handlers: KvHandlers): void {
   const definition = {
     stream: { ...kvStreamMethod, requestStream: true, responseStream: true },
@@ -45,13 +45,18 @@ export function serveKv(server: Server, handlers: KvHandlers): void {
 
 function serveStream(call: ServerDuplexStream<Buffer, Buffer>, handlers: KvHandlers): void {
   let replies: KvReply[] = [];
+  const send = (): void => {
+    call.write(encodeReplies(replies));
+    replies = [];
+  };
+  // One answer leaves after the microtasks, in which all calls of an applied batch end; where there
+  // are more, those of the whole turn go together.
+  const sendSoon = (): void => {
+    if (replies.length === 1) send();
+    else setImmediate(send);
+  };
   const answer = (reply: KvReply): void => {
-    replies.push(reply);
-    if (replies.length > 1) return;
-    setImmediate(() => {
-      call.write(encodeReplies(replies));
-      replies = [];
-    });
+    if (replies.push(reply) === 1) process.nextTick(sendSoon);
   };
   call.on("data", (frame: Buffer) => {
     for (const request of decodeRequests(frame)) {

@@ -3,7 +3,7 @@ import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { dedicatedStorageFiles } from "@heddle/storage/storage-files";
-import { WAL_KINDS, walRecordBytes } from "@heddle/storage/wal-record";
+import { WAL_KINDS, type WalRecord, walRecordBytes } from "@heddle/storage/wal-record";
 import { WriteAheadLog } from "@heddle/storage/write-ahead-log";
 import { median } from "../support/statistics.ts";
 
@@ -18,6 +18,11 @@ export interface WalFigures {
 
 const entryBytes = 256;
 const fileBytes = 64 * 2 ** 20;
+/** A master's default. */
+const snapshotEntries = 10_000;
+const warmupBatch = 1_000;
+/** The content of two segments and a half. */
+const warmupEntries = Math.ceil((2.5 * fileBytes) / walRecordBytes(entryBytes));
 
 /** Measures ours and the ceiling in turns; the ceiling is missing where there is no C compiler. */
 export async function measureWal(
@@ -56,17 +61,26 @@ async function appendRate(directory: string, batch: number, seconds: number): Pr
   });
   const payload = new Uint8Array(entryBytes).fill(7);
   let index = 0;
-  const append = (): Promise<void> =>
-    log.append(
-      Array.from({ length: batch }, () => ({
-        ...{ kind: WAL_KINDS.entry, term: 1, index: ++index, payload },
-      })),
-    );
-  for (let i = 0; i < 500; i++) await append();
+  let released = 0;
+  const records: WalRecord[] = [];
+  const append = async (count: number): Promise<void> => {
+    records.length = 0;
+    for (let i = 0; i < count; i++) {
+      records.push({ kind: WAL_KINDS.entry, term: 1, index: ++index, payload });
+    }
+    await log.append(records);
+    if (index - released < snapshotEntries) return;
+    // As after a snapshot: what the one before it covers may go.
+    await log.release(released);
+    released = index;
+  };
+  // Until no segment is new any more, as in a log that has been in use for a while.
+  while (index < warmupEntries) await append(warmupBatch);
+  for (let i = 0; i < 500; i++) await append(batch);
   const startMs = performance.now();
   let appends = 0;
   while (performance.now() - startMs < seconds * 1000) {
-    await append();
+    await append(batch);
     appends++;
   }
   const rate = appends / ((performance.now() - startMs) / 1000);

@@ -58,4 +58,4 @@ function* rounds(few: number): Generator<number, void> {
 
 /** How long a test of faults may take, in milliseconds. */
 export const FAULT_TIMEOUT_MS =
-  180_000 + 2 * 60_000 * Number(process.env["HEDDLE_FAULT_MINUTES"] ?? 0);
+  300_000 + 2 * 60_000 * Number(process.env["HEDDLE_FAULT_MINUTES"] ?? 0);

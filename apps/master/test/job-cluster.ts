@@ -30,6 +30,7 @@ export interface JobAnswer {
 export interface WorkerAnswer {
   readonly id: string;
   readonly name: string;
+  readonly gpus: readonly { readonly fault: string | null }[];
   readonly jobs: {
     readonly state: string;
     readonly quarantined: readonly { readonly device: number; readonly why: string }[];

@@ -29,6 +29,9 @@ export interface GroupView {
   }[];
 }
 
+/** Far above what a start takes: on a machine with thirty other loads one was seen to take a minute. */
+const READY_MS = 120_000;
+
 interface RunningMaster {
   readonly child: ChildProcess;
   readonly url: string;
@@ -130,8 +133,8 @@ export class MasterGroup {
     });
     this.#endings.set(name, ended);
     const late = setTimeout(() => {
-      ready.reject(new Error(`${name} is not ready after a minute:\n${output}`));
-    }, 60_000);
+      ready.reject(new Error(`${name} is not ready after two minutes:\n${output}`));
+    }, READY_MS);
     const { http } = JSON.parse(await ready.promise.finally(() => clearTimeout(late))) as {
       http: string;
     };

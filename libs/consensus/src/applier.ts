@@ -3,7 +3,7 @@ import { type ConfChange, decodeConfChange } from "@heddle/raft/conf-change";
 import type { Entry } from "@heddle/raft/entry";
 import type { ConfState, Snapshot } from "@heddle/raft/state";
 import type { DurableLog } from "./durable-log.ts";
-import { decodeProposal, type ProposalId } from "./entry-codec.ts";
+import { commandOf, type ProposalId, sequenceOf } from "./entry-codec.ts";
 import { decodeContext, Membership, type MembershipState } from "./membership.ts";
 import type { PendingProposals } from "./pending-proposals.ts";
 import type { Command, StateMachine } from "./ports.ts";
@@ -39,15 +39,17 @@ export class Applier<Reply> {
 
   async apply(entries: readonly Entry[]): Promise<void> {
     // A snapshot may have overtaken entries on their way to be applied.
-    const fresh = entries.filter(({ index }) => index > this.applied.index);
+    const isFresh = (entries[0]?.index ?? 0) > this.applied.index;
+    const fresh = isFresh ? entries : entries.filter(({ index }) => index > this.applied.index);
     let from = 0;
-    for (const [at, entry] of fresh.entries()) {
+    for (let at = 0; at < fresh.length; at++) {
+      const entry = fresh[at] as Entry;
       if (entry.type === "EntryNormal") continue;
       await this.#applyCommands(fresh.slice(from, at));
       await this.#applyChange(entry);
       from = at + 1;
     }
-    await this.#applyCommands(fresh.slice(from));
+    await this.#applyCommands(from === 0 ? fresh : fresh.slice(from));
     this.#parts.proposals.rejectBefore(this.applied.term);
     this.#parts.changes.rejectBefore(this.applied.term);
   }
@@ -78,20 +80,16 @@ export class Applier<Reply> {
   async #applyCommands(entries: readonly Entry[]): Promise<void> {
     const last = entries.at(-1);
     if (!last) return;
-    const { machine, proposals } = this.#parts;
+    const { machine, proposals, own } = this.#parts;
     const commands: Command[] = [];
     for (const { index, data } of entries) {
-      const proposal = decodeProposal(data);
-      if (!proposal) continue;
-      const { id, command } = proposal;
-      const own = this.#isOwn(id);
-      commands.push(
-        own ? { index, data: command, proposal: id.sequence } : { index, data: command },
-      );
+      const command = commandOf(data);
+      if (command) commands.push({ index, data: command, proposal: sequenceOf(data, own) });
     }
     const replies = commands.length > 0 ? await machine.apply(commands) : [];
     this.applied = { index: last.index, term: last.term };
-    for (const [at, { proposal }] of commands.entries()) {
+    for (let at = 0; at < commands.length; at++) {
+      const { proposal } = commands[at] as Command;
       if (proposal !== undefined) proposals.resolve(proposal, replies[at] as Reply);
     }
   }

@@ -5,10 +5,7 @@ const TYPES: readonly Entry["type"][] = ["EntryNormal", "EntryConfChange", "Entr
 
 /** An entry as a record of the write-ahead log: its payload is one byte of type and the data. */
 export function entryRecord({ term, index, type, data }: Entry): WalRecord {
-  const payload = new Uint8Array(1 + data.byteLength);
-  payload[0] = TYPES.indexOf(type);
-  payload.set(data, 1);
-  return { kind: WAL_KINDS.entry, term, index, payload };
+  return { kind: WAL_KINDS.entry, term, index, payload: data, lead: TYPES.indexOf(type) };
 }
 
 /** Data is copied into pieces of this size, which are far cheaper than one buffer for each entry. */
@@ -41,29 +38,43 @@ export interface ProposalId {
   readonly sequence: number;
 }
 
-const PROPOSAL_HEADER_BYTES = 16;
+/** What stands before a command in an entry's data. */
+export const PROPOSAL_HEADER_BYTES = 16;
 
-/** A command with its proposer before it: node u32, incarnation u32, sequence f64, little-endian. */
+/** Who proposed, in the first bytes of an entry's data: node u32, incarnation u32, sequence f64, little-endian. */
+export function writeProposalId(into: DataView, offset: number, id: ProposalId): void {
+  into.setUint32(offset, id.node, true);
+  into.setUint32(offset + 4, id.incarnation, true);
+  into.setFloat64(offset + 8, id.sequence, true);
+}
+
+/** A command with its proposer before it. */
 export function encodeProposal(id: ProposalId, command: Uint8Array): Uint8Array {
   const data = new Uint8Array(PROPOSAL_HEADER_BYTES + command.byteLength);
-  const view = new DataView(data.buffer);
-  view.setUint32(0, id.node, true);
-  view.setUint32(4, id.incarnation, true);
-  view.setFloat64(8, id.sequence, true);
+  writeProposalId(new DataView(data.buffer), 0, id);
   data.set(command, PROPOSAL_HEADER_BYTES);
   return data;
 }
 
-/** Undefined for data that is no proposal, such as a new leader's empty first entry. */
-export function decodeProposal(
+/** The command of an entry; undefined for data that is no proposal, such as a new leader's first entry. */
+export function commandOf(data: Uint8Array): Uint8Array | undefined {
+  return data.byteLength < PROPOSAL_HEADER_BYTES ? undefined : data.subarray(PROPOSAL_HEADER_BYTES);
+}
+
+const number = new DataView(new ArrayBuffer(8));
+
+/** The sequence number of a proposal if it is that proposer's. Made for each entry: no view of it is. */
+export function sequenceOf(
   data: Uint8Array,
-): { id: ProposalId; command: Uint8Array } | undefined {
-  if (data.byteLength < PROPOSAL_HEADER_BYTES) return undefined;
-  const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
-  const id = {
-    node: view.getUint32(0, true),
-    incarnation: view.getUint32(4, true),
-    sequence: view.getFloat64(8, true),
-  };
-  return { id, command: data.subarray(PROPOSAL_HEADER_BYTES) };
+  { node, incarnation }: Omit<ProposalId, "sequence">,
+): number | undefined {
+  if (uint32(data, 0) !== node || uint32(data, 4) !== incarnation) return undefined;
+  number.setUint32(0, uint32(data, 8), true);
+  number.setUint32(4, uint32(data, 12), true);
+  return number.getFloat64(0, true);
+}
+
+function uint32(data: Uint8Array, at: number): number {
+  const high = ((data[at + 3] as number) << 8) | (data[at + 2] as number);
+  return ((high << 16) | ((data[at + 1] as number) << 8) | (data[at] as number)) >>> 0;
 }

@@ -3,7 +3,7 @@ import type { Entry } from "@heddle/raft/entry";
 import { EMPTY_CONF_STATE } from "@heddle/raft/state";
 import type { SnapshotId, SnapshotMeta } from "@heddle/storage/snapshot-file";
 import { DurableLog, type DurableLogOptions } from "./durable-log.ts";
-import { decodeProposal } from "./entry-codec.ts";
+import { commandOf } from "./entry-codec.ts";
 import { decodeContext, firstMembership, Membership, type MembershipState } from "./membership.ts";
 import type { Member, StateMachine } from "./ports.ts";
 
@@ -64,8 +64,8 @@ async function applyOffline(
   membership: Membership,
 ): Promise<void> {
   if (entry.type === "EntryNormal") {
-    const proposal = decodeProposal(entry.data);
-    if (proposal) await machine.apply([{ index: entry.index, data: proposal.command }]);
+    const command = commandOf(entry.data);
+    if (command) await machine.apply([{ index: entry.index, data: command }]);
     return;
   }
   const change = decodeConfChange(entry) as ConfChange;

@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import type { EntryPayload } from "@heddle/raft/entry";
+import type { Entry, EntryPayload } from "@heddle/raft/entry";
 
 /** Proposals that wait for a leader or the disk; more are refused with `overloaded`. */
 const MAX_WAITING = 10_000;
@@ -8,14 +8,20 @@ const MAX_WAITING_BYTES = 64 * 1024 * 1024;
 const MAX_BATCH = 512;
 const MAX_BATCH_BYTES = 1024 * 1024;
 
+/** Whoever hears of a proposal's end; one may be that of many. */
+export interface ProposalWaiter<Reply> {
+  resolve(reply: Reply, sequence: number): void;
+  reject(error: AppError, sequence: number): void;
+}
+
 interface Pending<Reply> {
   readonly sequence: number;
-  readonly payload: EntryPayload;
+  /** Without its place in the log. */
+  readonly entry: Entry;
   readonly deadlineTick: number;
+  readonly waiter: ProposalWaiter<Reply>;
   /** The term in which it was handed to Raft; 0 while it waits. */
   term: number;
-  resolve(reply: Reply): void;
-  reject(error: AppError): void;
 }
 
 /** The callers of this replica whose commands are not applied yet, by their sequence number. */
@@ -23,61 +29,66 @@ export class PendingProposals<Reply> {
   readonly #open = new Map<number, Pending<Reply>>();
   #waiting: Pending<Reply>[] = [];
   #waitingBytes = 0;
+  /** What was handed over in earlier terms is rejected already. */
+  #rejectedBefore = 0;
 
   get hasWaiting(): boolean {
     return this.#waiting.length > 0;
   }
 
-  /** Resolves with the reply; rejects with `overloaded`, `unavailable`, `outcome_unknown` as told below. */
-  add(sequence: number, payload: EntryPayload, deadlineTick: number): Promise<Reply> {
-    const bytes = payload.data.byteLength;
+  /** Takes one in; its waiter may hear of `overloaded` at once, and of the rest as told below. */
+  add(
+    sequence: number,
+    { type, data }: EntryPayload,
+    deadlineTick: number,
+    waiter: ProposalWaiter<Reply>,
+  ): void {
+    const bytes = data.byteLength;
     if (this.#open.size >= MAX_WAITING || this.#waitingBytes + bytes > MAX_WAITING_BYTES) {
       const message = `${this.#open.size} changes are on their way already.`;
-      return Promise.reject(new AppError("overloaded", message, { retryAfterMs: 1000 }));
+      waiter.reject(new AppError("overloaded", message, { retryAfterMs: 1000 }), sequence);
+      return;
     }
-    return new Promise((resolve, reject) => {
-      const pending = { sequence, payload, deadlineTick, term: 0, resolve, reject };
-      this.#open.set(sequence, pending);
-      this.#waiting.push(pending);
-      this.#waitingBytes += bytes;
-    });
+    const entry = { term: 0, index: 0, type, data };
+    const pending = { sequence, entry, deadlineTick, waiter, term: 0 };
+    this.#open.set(sequence, pending);
+    this.#waiting.push(pending);
+    this.#waitingBytes += bytes;
   }
 
   /** The next batch to hand to Raft, as long as `accept` takes them; what it refuses waits on. */
-  handOver(term: number, accept: (batch: readonly EntryPayload[]) => boolean): boolean {
-    const batch = this.#nextBatch();
-    if (batch.length === 0 || !accept(batch.map(({ payload }) => payload))) return false;
-    this.#waiting = this.#waiting.slice(batch.length);
-    for (const pending of batch) {
-      pending.term = term;
-      this.#waitingBytes -= pending.payload.data.byteLength;
+  handOver(term: number, accept: (batch: readonly Entry[]) => boolean): boolean {
+    const batch: Entry[] = [];
+    let bytes = 0;
+    for (const { entry } of this.#waiting) {
+      const size = entry.data.byteLength;
+      const isFull = batch.length >= MAX_BATCH || bytes + size > MAX_BATCH_BYTES;
+      if (batch.length > 0 && isFull) break;
+      batch.push(entry);
+      bytes += size;
     }
+    if (batch.length === 0 || !accept(batch)) return false;
+    for (let at = 0; at < batch.length; at++) (this.#waiting[at] as Pending<Reply>).term = term;
+    this.#waiting = this.#waiting.slice(batch.length);
+    this.#waitingBytes -= bytes;
     return true;
   }
 
-  #nextBatch(): Pending<Reply>[] {
-    let bytes = 0;
-    let count = 0;
-    for (const { payload } of this.#waiting) {
-      bytes += payload.data.byteLength;
-      if (count > 0 && (count >= MAX_BATCH || bytes > MAX_BATCH_BYTES)) break;
-      count++;
-    }
-    return this.#waiting.slice(0, count);
-  }
-
   resolve(sequence: number, reply: Reply): void {
-    this.#open.get(sequence)?.resolve(reply);
+    this.#open.get(sequence)?.waiter.resolve(reply, sequence);
     this.#open.delete(sequence);
   }
 
   reject(sequence: number, error: AppError): void {
-    this.#open.get(sequence)?.reject(error);
+    this.#open.get(sequence)?.waiter.reject(error, sequence);
     this.#open.delete(sequence);
   }
 
   /** A leader of a later term has taken over: what it did not take over may be lost. */
   rejectBefore(term: number): void {
+    // What is handed over now is of the present term, which is no earlier than an applied one.
+    if (term <= this.#rejectedBefore) return;
+    this.#rejectedBefore = term;
     for (const pending of this.#open.values()) {
       if (pending.term > 0 && pending.term < term) {
         this.reject(pending.sequence, outcomeUnknown("the leader changed meanwhile"));
@@ -93,7 +104,7 @@ export class PendingProposals<Reply> {
         continue;
       }
       this.#waiting = this.#waiting.filter((waiting) => waiting !== pending);
-      this.#waitingBytes -= pending.payload.data.byteLength;
+      this.#waitingBytes -= pending.entry.data.byteLength;
       this.reject(pending.sequence, noLeader());
     }
   }

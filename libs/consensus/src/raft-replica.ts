@@ -1,7 +1,7 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
 import { type ConfChange, encodeConfChange } from "@heddle/raft/conf-change";
-import type { EntryPayload } from "@heddle/raft/entry";
+import type { Entry } from "@heddle/raft/entry";
 import { APPEND_THREAD, createMessage, isStorageThread, type Message } from "@heddle/raft/message";
 import { RawNode } from "@heddle/raft/raw-node";
 import { EMPTY_CONF_STATE, isMember, NO_NODE, type Snapshot } from "@heddle/raft/state";
@@ -11,7 +11,7 @@ import { Applier } from "./applier.ts";
 import { DurableLog, type DurableLogOptions } from "./durable-log.ts";
 import { encodeProposal, type ProposalId } from "./entry-codec.ts";
 import { encodeContext, firstMembership, Membership, type MembershipState } from "./membership.ts";
-import { PendingProposals } from "./pending-proposals.ts";
+import { PendingProposals, type ProposalWaiter } from "./pending-proposals.ts";
 import { PendingReads } from "./pending-reads.ts";
 import type { Member, StateMachine, Transport } from "./ports.ts";
 import { describeReplica, type ReplicaStatus } from "./replica-status.ts";
@@ -199,16 +199,30 @@ export class RaftReplica<Reply> {
   /**
    * Resolves with the state machine's reply once the command is committed and applied here. Rejects
    * with `unavailable` or `overloaded` where it is not made, and with `outcome_unknown` where nobody
-   * can tell; it is never proposed twice. The number comes back with the applied command; whoever
-   * gives it gives each once, and always.
+   * can tell; it is never proposed twice.
    */
-  propose(command: Uint8Array, sequence: number = this.#nextSequence++): Promise<Reply> {
-    if (this.#stopped) return Promise.reject(this.#stopped);
-    const { id: node, incarnation } = this.#options;
-    const data = encodeProposal({ node, incarnation, sequence }, command);
-    const reply = this.#proposals.add(sequence, { type: "EntryNormal", data }, this.#deadline());
+  propose(command: Uint8Array): Promise<Reply> {
+    const id = this.#nextId();
+    const data = encodeProposal(id, command);
+    return new Promise((resolve, reject) => {
+      this.proposeAll(id.sequence, [data], { resolve, reject });
+    });
+  }
+
+  /**
+   * The same for commands that have this replica's `ProposalId` before them, in the form of
+   * `encodeProposal`, with consecutive sequence numbers from `first` on. Those numbers come back with
+   * the applied commands; whoever gives them gives each once, and always.
+   */
+  proposeAll(first: number, batch: readonly Uint8Array[], waiter: ProposalWaiter<Reply>): void {
+    const deadline = this.#deadline();
+    let sequence = first;
+    for (const data of batch) {
+      if (this.#stopped) waiter.reject(this.#stopped, sequence);
+      else this.#proposals.add(sequence, { type: "EntryNormal", data }, deadline, waiter);
+      sequence++;
+    }
     this.#queuePump();
-    return reply;
   }
 
   /** Resolves once this replica's state holds everything committed before the call. */
@@ -225,9 +239,10 @@ export class RaftReplica<Reply> {
     const proposal = this.#nextId();
     const context = encodeContext(proposal, members);
     const payload = encodeConfChange({ transition: "auto", changes, context });
-    const changed = this.#changes.add(proposal.sequence, payload, this.#deadline());
-    this.#queuePump();
-    return changed;
+    return new Promise((resolve, reject) => {
+      this.#changes.add(proposal.sequence, payload, this.#deadline(), { resolve, reject });
+      this.#queuePump();
+    });
   }
 
   /** Asks for leadership to go to a member; whether it went shows in the status. */
@@ -321,9 +336,8 @@ export class RaftReplica<Reply> {
     return changed || proposed || this.#raw.hasReady();
   }
 
-  readonly #stepProposal = (payloads: readonly EntryPayload[]): boolean => {
+  readonly #stepProposal = (entries: readonly Entry[]): boolean => {
     const { id } = this.#options;
-    const entries = payloads.map((payload) => ({ ...payload, term: 0, index: 0 }));
     return this.#raw.step(createMessage({ type: "MsgProp", to: id, from: id, entries })).ok;
   };
 

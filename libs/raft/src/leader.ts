@@ -65,7 +65,10 @@ function propose(raft: Raft, payloads: readonly EntryPayload[]): StepResult {
     raft.trace?.({ kind: "proposalDuringTransfer", ...raft.stamp, transferee });
     return dropped("transferringLeadership");
   }
-  const checked = payloads.map((payload, i) => checkConfChange(raft, payload, i));
+  const isPlain = payloads.every(({ type }) => type === "EntryNormal");
+  const checked = isPlain
+    ? payloads
+    : payloads.map((payload, i) => checkConfChange(raft, payload, i));
   if (!appendEntries(raft, checked)) return dropped("tooManyUncommitted");
   broadcastAppend(raft);
   return OK;

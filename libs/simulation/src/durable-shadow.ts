@@ -92,15 +92,20 @@ export class DurableShadow {
   /** What a restarted member must find: the whole groups of its segments, in order. */
   static ofSegments(segments: readonly Buffer[]): DurableShadow {
     const shadow = new DurableShadow();
+    let lastGroupCrc: number | undefined;
     for (const bytes of segments) {
       let groupStart = 0;
+      let previousCrc = lastGroupCrc;
       for (let offset = 0; ; ) {
         const record = decodeWalRecord(bytes, offset);
-        if (!record) break;
+        // Behind the last group may lie what the file held as an earlier segment.
+        if (!record || (previousCrc !== undefined && record.previousCrc !== previousCrc)) break;
+        previousCrc = record.crc;
         offset += record.stride;
         if (!record.endsGroup) continue;
         shadow.take(bytes.subarray(groupStart, offset));
         groupStart = offset;
+        lastGroupCrc = previousCrc;
       }
     }
     return shadow;

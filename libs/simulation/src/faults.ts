@@ -304,7 +304,8 @@ function lastGroupStart(bytes: Buffer): number {
   let group = -1;
   for (;;) {
     const record = decodeWalRecord(bytes, offset);
-    if (!record) return start;
+    // What the file held as an earlier segment is of earlier groups.
+    if (!record || record.group < group) return start;
     if (record.group !== group) start = offset;
     group = record.group;
     offset += record.stride;

@@ -10,7 +10,7 @@ import { crc32 } from "node:zlib";
  * | 8      | 4    | payload length, bytes                                          |
  * | 12     | 1    | kind                                                           |
  * | 13     | 1    | 1 where the record is the last of its group, else 0             |
- * | 14     | 2    | zero                                                           |
+ * | 14     | 2    | the upper bits of the group                                    |
  * | 16     | 4    | group: all records of one write carry the same, rising number   |
  * | 20     | 4    | term                                                           |
  * | 24     | 8    | index, as an IEEE double (exact up to 2^53)                     |
@@ -23,6 +23,11 @@ export interface WalRecord {
   /** 0..2^53-1 */
   readonly index: number;
   readonly payload: Uint8Array;
+  /**
+   * Only of records to be written: a byte to stand before the payload, as the first of it. It saves
+   * whoever has the rest in place from copying it.
+   */
+  readonly lead?: number | undefined;
 }
 
 /**
@@ -50,27 +55,40 @@ export function walRecordBytes(payloadBytes: number): number {
   return (WAL_HEADER_BYTES + payloadBytes + 7) & ~7;
 }
 
+/** The bytes that a record takes in the file. */
+export function encodedBytes({ payload, lead }: WalRecord): number {
+  return walRecordBytes(payload.byteLength + (lead === undefined ? 0 : 1));
+}
+
+/** A piece of memory and a view of the same. */
+export interface WalBuffer {
+  readonly bytes: Buffer;
+  readonly view: DataView;
+}
+
 /** Writes the record at `offset` and returns its CRC, which the next record's chain field takes. */
 export function encodeWalRecord(
-  into: Buffer,
+  { bytes, view }: WalBuffer,
   offset: number,
   record: WalRecord,
   link: { previousCrc: number; group: number; endsGroup: boolean },
 ): number {
-  const length = record.payload.byteLength;
-  const end = offset + WAL_HEADER_BYTES + length;
-  into.writeUInt32LE(link.previousCrc, offset + 4);
-  into.writeUInt32LE(length, offset + 8);
-  into[offset + 12] = record.kind;
-  into[offset + 13] = link.endsGroup ? 1 : 0;
-  into.writeUInt16LE(0, offset + 14);
-  into.writeUInt32LE(link.group, offset + 16);
-  into.writeUInt32LE(record.term, offset + 20);
-  into.writeDoubleLE(record.index, offset + 24);
-  into.set(record.payload, offset + WAL_HEADER_BYTES);
-  into.fill(0, end, offset + walRecordBytes(length));
-  const crc = crc32(into.subarray(offset + 4, end));
-  into.writeUInt32LE(crc, offset);
+  const { payload, lead } = record;
+  let at = offset + WAL_HEADER_BYTES;
+  if (lead !== undefined) bytes[at++] = lead;
+  bytes.set(payload, at);
+  const end = at + payload.byteLength;
+  view.setUint32(offset + 4, link.previousCrc, true);
+  view.setUint32(offset + 8, end - offset - WAL_HEADER_BYTES, true);
+  bytes[offset + 12] = record.kind;
+  bytes[offset + 13] = link.endsGroup ? 1 : 0;
+  view.setUint16(offset + 14, Math.floor(link.group / 2 ** 32), true);
+  view.setUint32(offset + 16, link.group % 2 ** 32, true);
+  view.setUint32(offset + 20, record.term, true);
+  view.setFloat64(offset + 24, record.index, true);
+  for (let pad = end; (pad & 7) !== 0; pad++) bytes[pad] = 0;
+  const crc = crc32(bytes.subarray(offset + 4, end));
+  view.setUint32(offset, crc, true);
   return crc;
 }
 
@@ -90,10 +108,28 @@ export function decodeWalRecord(from: Buffer, offset: number): StoredRecord | un
     crc,
     previousCrc: from.readUInt32LE(offset + 4),
     endsGroup: from[offset + 13] === 1,
-    group: from.readUInt32LE(offset + 16),
+    group: groupAt(from, offset),
     term: from.readUInt32LE(offset + 20),
     index: from.readDoubleLE(offset + 24),
     payload: from.subarray(offset + WAL_HEADER_BYTES, end),
     stride: walRecordBytes(length),
   };
+}
+
+function groupAt(from: Buffer, offset: number): number {
+  return from.readUInt16LE(offset + 14) * 2 ** 32 + from.readUInt32LE(offset + 16);
+}
+
+/**
+ * The group of a whole, valid record of a group in (after, until], wherever in the bytes it begins;
+ * undefined if there is none. Cheap where nearly all records are of other groups.
+ */
+export function findGroup(bytes: Buffer, after: number, until: number): number | undefined {
+  for (let offset = 0; offset + WAL_HEADER_BYTES <= bytes.byteLength; offset += 8) {
+    // Most of what is searched is zeros.
+    if (bytes[offset + 12] === 0) continue;
+    const group = groupAt(bytes, offset);
+    if (group > after && group <= until && decodeWalRecord(bytes, offset)) return group;
+  }
+  return undefined;
 }

@@ -1,5 +1,12 @@
 import { AppError } from "@heddle/base/errors";
-import { decodeWalRecord, type StoredRecord, WAL_KINDS, type WalRecord } from "./wal-record.ts";
+import {
+  decodeWalRecord,
+  findGroup,
+  type StoredRecord,
+  WAL_KINDS,
+  type WalRecord,
+  walRecordBytes,
+} from "./wal-record.ts";
 
 /** Who a log belongs to; stands in every segment, so that another cluster's files are refused. */
 export interface WalOwner {
@@ -15,7 +22,7 @@ export interface RecoveredLog {
   readonly snapshot: WalRecord | undefined;
   /** Contiguous by index; an entry written again replaced the old one and all after it. */
   readonly entries: readonly WalRecord[];
-  /** Bytes of a torn last write that were cut off; 0 for a clean end. */
+  /** Bytes of a torn last write that were cut off; 0 for a clean end, as far as that can be told. */
   readonly tornBytes: number;
 }
 
@@ -25,6 +32,26 @@ export interface WalPosition {
   readonly offset: number;
   readonly previousCrc: number;
   readonly group: number;
+}
+
+/** What the head of a segment says. */
+export interface WalHead extends WalOwner {
+  readonly format: 1;
+  /** True where the file was another segment before: what that held may follow the last group. */
+  readonly reused?: true;
+}
+
+function readHead({ payload }: StoredRecord): WalHead {
+  return JSON.parse(Buffer.from(payload).toString()) as WalHead;
+}
+
+/** Where a record was found: the one before it in its group, if it is not the first. */
+interface Place {
+  readonly sequence: number;
+  readonly offset: number;
+  /** In the oldest segment that is kept. */
+  readonly first: boolean;
+  readonly previous: StoredRecord | undefined;
 }
 
 export interface SegmentBytes {
@@ -45,6 +72,11 @@ export type SegmentIndexes = Map<number, number>;
  * - a bad record with nothing valid of a later group behind it is a **torn write**, which was never
  *   acknowledged: the log ends before its group. None of the group is kept: it has no end, and were
  *   one written after it into the next segment, it would look like a torn one for ever.
+ *
+ * A segment's file may have been one before: behind its last group lies what it held then. That is
+ * never taken for more: groups are numbered once for the whole life of the log, so all of them there
+ * have lower numbers than the head of the segment. The log goes on in the next segment exactly where
+ * that one's head names the last record of this one and is of the next group.
  */
 export class WalReader {
   readonly #owner: WalOwner;
@@ -56,6 +88,7 @@ export class WalReader {
   /** The last whole group. */
   #group = 0;
   #end: { sequence: number; offset: number } | undefined;
+  #isOver = false;
   #tornBytes = 0;
 
   constructor(owner: WalOwner) {
@@ -65,7 +98,7 @@ export class WalReader {
   read(segments: readonly SegmentBytes[]): void {
     for (const [at, segment] of segments.entries()) {
       this.#readSegment(segment, segments.slice(at + 1), at === 0);
-      if (this.#tornBytes > 0) return;
+      if (this.#isOver) return;
     }
   }
 
@@ -96,7 +129,8 @@ export class WalReader {
     let group: StoredRecord[] = [];
     for (let offset = 0; ; ) {
       const record = decodeWalRecord(bytes, offset);
-      if (!record || !this.#follows(record, offset, { first, previous: group.at(-1) })) break;
+      const place = { sequence, offset, first, previous: group.at(-1) };
+      if (!record || !this.#follows(record, place)) break;
       if (offset === 0) this.#checkOwner(record, name);
       group.push(record);
       offset += record.stride;
@@ -109,12 +143,10 @@ export class WalReader {
   }
 
   /** The first record of the oldest kept segment has a predecessor that was removed: any link fits. */
-  #follows(
-    record: StoredRecord,
-    offset: number,
-    { first, previous }: { first: boolean; previous: StoredRecord | undefined },
-  ): boolean {
+  #follows(record: StoredRecord, { sequence, offset, first, previous }: Place): boolean {
     if ((offset === 0) !== (record.kind === WAL_KINDS.segment)) return false;
+    // A file that was another segment before has that one's head until its own is written.
+    if (offset === 0 && record.index !== sequence) return false;
     if (offset === 0 && first) return true;
     return (
       record.previousCrc === (previous?.crc ?? this.#previousCrc) &&
@@ -156,24 +188,53 @@ export class WalReader {
   }
 
   #endSegment(segment: SegmentBytes, offset: number, later: readonly SegmentBytes[]): void {
-    const rest = segment.bytes.subarray(offset);
-    const dirty = lastNonZero(rest) + 1;
-    if (dirty === 0) {
-      if (offset > 0) this.#end = { sequence: segment.sequence, offset };
-      else if (later.length > 0) throw corruption("the segment is empty", segment.sequence);
-      return;
+    if (offset > 0) this.#end = { sequence: segment.sequence, offset };
+    const [next] = later;
+    if (next && offset > 0) {
+      this.#checkSequence(next);
+      const head = decodeWalRecord(next.bytes, 0);
+      const place = { sequence: next.sequence, offset: 0, first: false, previous: undefined };
+      if (head && this.#follows(head, place)) return;
     }
-    const laterGroup = [rest, ...later.map((next) => next.bytes)]
-      .map((bytes) => highestGroup(bytes))
-      .reduce((highest, group) => Math.max(highest, group), -1);
-    if (laterGroup > this.#group + 1) {
+    this.#isOver = true;
+    const rest = segment.bytes.subarray(offset);
+    for (const bytes of [rest, ...later.map((each) => each.bytes)]) {
+      const group = findGroup(bytes, this.#group + 1, this.#lastPossibleGroup(segment, later));
+      if (group === undefined) continue;
       throw corruption(
-        `a record of the group at byte ${offset} is damaged, but group ${laterGroup} was written after it`,
+        `a record of the group at byte ${offset} is damaged, but group ${group} was written after it`,
         segment.sequence,
       );
     }
-    this.#tornBytes = dirty;
-    if (offset > 0) this.#end = { sequence: segment.sequence, offset };
+    this.#tornBytes = this.#tornIn(segment.bytes, offset);
+  }
+
+  /** A record takes 32 bytes at least, and a group one record. */
+  #lastPossibleGroup(segment: SegmentBytes, later: readonly SegmentBytes[]): number {
+    if (this.#group === 0) return Number.POSITIVE_INFINITY;
+    const bytes = later.reduce(
+      (sum, each) => sum + each.bytes.byteLength,
+      segment.bytes.byteLength,
+    );
+    return this.#group + bytes / walRecordBytes(0);
+  }
+
+  /** How far what is left of a torn write reaches behind the end of the log. */
+  #tornIn(bytes: Buffer, offset: number): number {
+    const rest = bytes.subarray(offset);
+    const dirty = lastNonZero(rest) + 1;
+    // What was zeros before shows every byte; what was in use before, whole records or a head.
+    if (!this.#isReused(bytes, offset)) return dirty;
+    const next = this.#group + 1;
+    const isBegun =
+      rest.byteLength >= walRecordBytes(0) && beginsGroup(rest, this.#previousCrc, next);
+    return isBegun || findGroup(rest, this.#group, next) !== undefined ? dirty : 0;
+  }
+
+  /** True if the segment says of itself that its file was another one's before. */
+  #isReused(bytes: Buffer, offset: number): boolean {
+    const head = offset > 0 ? decodeWalRecord(bytes, 0) : undefined;
+    return head !== undefined && readHead(head).reused === true;
   }
 
   #checkSequence({ sequence }: SegmentBytes): void {
@@ -184,7 +245,7 @@ export class WalReader {
   }
 
   #checkOwner(header: StoredRecord, name: string): void {
-    const owner = JSON.parse(Buffer.from(header.payload).toString()) as WalOwner;
+    const owner = readHead(header);
     if (owner.cluster === this.#owner.cluster && owner.node === this.#owner.node) return;
     throw new AppError(
       "conflict",
@@ -206,12 +267,7 @@ function lastNonZero(bytes: Buffer): number {
   return at;
 }
 
-/** The highest group of any valid record in the bytes, wherever it starts; -1 for none. */
-function highestGroup(bytes: Buffer): number {
-  let highest = -1;
-  for (let offset = 0; offset < bytes.byteLength; offset += 8) {
-    const record = decodeWalRecord(bytes, offset);
-    if (record) highest = Math.max(highest, record.group);
-  }
-  return highest;
+/** True if the bytes hold the head of a record that links to that CRC and is of that group. */
+function beginsGroup(bytes: Buffer, previousCrc: number, group: number): boolean {
+  return bytes.readUInt32LE(4) === previousCrc && bytes.readUInt32LE(16) === group % 2 ** 32;
 }

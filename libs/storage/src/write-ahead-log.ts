@@ -1,19 +1,22 @@
 import { AppError } from "@heddle/base/errors";
 import type { StorageFile, StorageFiles } from "./storage-files.ts";
 import {
+  encodedBytes,
   encodeWalRecord,
   WAL_KINDS,
   WAL_MAX_PAYLOAD_BYTES,
+  type WalBuffer,
   type WalRecord,
-  walRecordBytes,
 } from "./wal-record.ts";
 import {
   type RecoveredLog,
   type SegmentIndexes,
+  type WalHead,
   type WalOwner,
   type WalPosition,
   WalReader,
 } from "./wal-recovery.ts";
+import { type PreparedSegment, WalSegments } from "./wal-segments.ts";
 
 export interface WalOptions {
   readonly files: StorageFiles;
@@ -31,26 +34,27 @@ interface Waiter {
 }
 
 /**
- * An append-only log of records in zero-filled segments, with group commit: while one group is on
- * its way to the disk, everything appended meanwhile becomes the next group, written by one O_DSYNC
- * write. A failed write or sync is final: the page cache may have dropped the data, so nothing is
+ * An append-only log of records in segments whose files were written in full before, with group
+ * commit: while one group is on its way to the disk, everything appended meanwhile becomes the next
+ * group, written by one O_DSYNC write. A failed write or sync is final: the page cache may have dropped the data, so nothing is
  * tried again, every later append rejects, and the owner must end the process.
  */
 export class WriteAheadLog {
   readonly #options: Required<WalOptions>;
+  readonly #segments: WalSegments;
   readonly #indexes: SegmentIndexes;
   #segment: StorageFile;
   #segmentSize: number;
   #position: WalPosition;
   /** The newest segment whose head is on the disk; those before it can be done without. */
   #startedSequence: number;
-  #next: Promise<StorageFile> | undefined;
+  #next: Promise<PreparedSegment> | undefined;
   #pending: WalRecord[] = [];
   #pendingBytes = 0;
   #waiters: Waiter[] = [];
   #writing: Promise<void> | undefined;
   #failure: AppError | undefined;
-  #buffer = Buffer.alloc(64 * 1024);
+  #buffer = walBuffer(64 * 1024);
   /** The newest `state` and `snapshot` records: repeated at the head of each new segment. */
   #standing = new Map<number, WalRecord>();
 
@@ -62,6 +66,7 @@ export class WriteAheadLog {
     indexes: SegmentIndexes,
   ) {
     this.#options = options;
+    this.#segments = new WalSegments(options);
     this.#segment = segment;
     this.#segmentSize = segmentSize;
     this.#position = position;
@@ -95,9 +100,12 @@ export class WriteAheadLog {
 
   static async #start(options: Required<WalOptions>): Promise<WriteAheadLog> {
     const position = { sequence: -1, offset: 0, previousCrc: 0, group: 0 };
-    const nowhere = await prepareSegment(options);
-    const log = new WriteAheadLog(options, nowhere, 0, position, new Map());
-    log.#next = Promise.resolve(nowhere);
+    // Groups are numbered anew, so what an earlier log left must not stay behind them.
+    const segments = new WalSegments(options);
+    await segments.removeSpares();
+    const first = await segments.prepare();
+    const log = new WriteAheadLog(options, first.file, 0, position, new Map());
+    log.#next = Promise.resolve(first);
     await log.append([]);
     return log;
   }
@@ -108,7 +116,8 @@ export class WriteAheadLog {
     indexes: SegmentIndexes,
     tornBytes: number,
   ): Promise<WriteAheadLog> {
-    const file = await options.files.open(segmentPath(options, position.sequence), "durable");
+    const segments = new WalSegments(options);
+    const file = await options.files.open(segments.path(position.sequence), "durable");
     const size = await file.size();
     if (tornBytes > 0) {
       await file.write(
@@ -118,15 +127,14 @@ export class WriteAheadLog {
     }
     // What was read may be in the page cache alone, left by a killed process: make it durable.
     await file.sync();
-    const log = new WriteAheadLog(options, file, size, position, indexes);
-    log.#prepareNext();
-    return log;
+    return new WriteAheadLog(options, file, size, position, indexes);
   }
 
   /** Resolves when the records, and all appended before them, are on the disk. */
   append(records: readonly WalRecord[]): Promise<void> {
     if (this.#failure) return Promise.reject(this.#failure);
-    const bytes = records.reduce((sum, { payload }) => sum + walRecordBytes(payload.byteLength), 0);
+    let bytes = 0;
+    for (const record of records) bytes += encodedBytes(record);
     if (this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
       return Promise.reject(new AppError("overloaded", "the disk does not keep up with the log"));
     }
@@ -141,9 +149,8 @@ export class WriteAheadLog {
     return durable;
   }
 
-  /** Removes the segments whose every entry is below the index. */
+  /** Drops the segments whose every entry is below the index; a few files are kept for later ones. */
   async release(index: number): Promise<void> {
-    const { files, directory } = this.#options;
     const gone = [...this.#indexes]
       .filter(([sequence, last]) => sequence < this.#startedSequence && last < index)
       .map(([sequence]) => sequence)
@@ -151,17 +158,17 @@ export class WriteAheadLog {
     for (const sequence of gone) {
       // Oldest first and without gaps: a missing segment in the middle reads as corruption.
       if (sequence !== Math.min(...this.#indexes.keys())) break;
-      await files.remove(segmentPath(this.#options, sequence));
+      await this.#segments.retire(sequence);
       this.#indexes.delete(sequence);
     }
-    await files.syncDirectory(directory);
+    await this.#segments.syncNames();
   }
 
   async close(): Promise<void> {
     await this.#writing?.catch(() => undefined);
     this.#failure ??= new AppError("unavailable", "the write-ahead log is closed");
     const next = await this.#next?.catch(() => undefined);
-    await next?.close();
+    await next?.file.close();
     await this.#segment.close();
   }
 
@@ -181,67 +188,83 @@ export class WriteAheadLog {
   }
 
   async #writeGroup(): Promise<void> {
-    let records = this.#pending;
+    let records: readonly WalRecord[] = this.#pending;
+    let bytes = this.#pendingBytes;
     this.#pending = [];
     this.#pendingBytes = 0;
-    if (this.#position.offset + groupBytes(records) > this.#segmentSize) {
+    if (this.#position.offset + bytes > this.#segmentSize) {
       records = await this.#roll(records);
+      bytes = groupBytes(records);
     }
     if (records.length === 0) return;
-    const { bytes, position } = this.#encode(records);
-    await this.#segment.write(bytes, this.#position.offset);
+    const position = this.#encode(records, bytes);
+    await this.#segment.write(this.#buffer.bytes.subarray(0, bytes), this.#position.offset);
     this.#position = position;
     this.#startedSequence = position.sequence;
+    if (position.offset * 2 > this.#segmentSize) this.#prepareNext();
   }
 
-  #encode(records: readonly WalRecord[]): { bytes: Uint8Array; position: WalPosition } {
-    const size = groupBytes(records);
-    if (this.#buffer.byteLength < size)
-      this.#buffer = Buffer.alloc(2 ** Math.ceil(Math.log2(size)));
-    const group = this.#position.group + 1;
-    let { previousCrc } = this.#position;
-    let at = 0;
-    for (const [i, record] of records.entries()) {
-      const link = { previousCrc, group, endsGroup: i === records.length - 1 };
-      previousCrc = encodeWalRecord(this.#buffer, at, record, link);
-      at += walRecordBytes(record.payload.byteLength);
-      this.#note(record);
+  /** Puts a group into the buffer and returns the position after it. */
+  #encode(records: readonly WalRecord[], size: number): WalPosition {
+    if (this.#buffer.bytes.byteLength < size) {
+      this.#buffer = walBuffer(2 ** Math.ceil(Math.log2(size)));
     }
     const { sequence, offset } = this.#position;
-    const position = { sequence, offset: offset + at, previousCrc, group };
-    return { bytes: this.#buffer.subarray(0, at), position };
+    const link = {
+      previousCrc: this.#position.previousCrc,
+      group: this.#position.group + 1,
+      endsGroup: false,
+    };
+    let at = 0;
+    let left = records.length;
+    let lastEntry = -1;
+    for (const record of records) {
+      link.endsGroup = --left === 0;
+      link.previousCrc = encodeWalRecord(this.#buffer, at, record, link);
+      at += encodedBytes(record);
+      if (record.kind === WAL_KINDS.entry) lastEntry = Math.max(lastEntry, record.index);
+      else if (record.kind !== WAL_KINDS.segment) this.#standing.set(record.kind, record);
+    }
+    this.#noteEntry(lastEntry);
+    const { previousCrc, group } = link;
+    return { sequence, offset: offset + at, previousCrc, group };
   }
 
-  #note(record: WalRecord): void {
-    if (record.kind === WAL_KINDS.entry) {
-      const { sequence } = this.#position;
-      this.#indexes.set(sequence, Math.max(this.#indexes.get(sequence) ?? -1, record.index));
-    } else if (record.kind !== WAL_KINDS.segment) {
-      this.#standing.set(record.kind, record);
-    }
+  #noteEntry(index: number): void {
+    const { sequence } = this.#position;
+    if (index > (this.#indexes.get(sequence) ?? -1)) this.#indexes.set(sequence, index);
   }
 
   /** Puts the prepared segment in use and returns the group with that segment's head before it. */
   async #roll(records: readonly WalRecord[]): Promise<WalRecord[]> {
     const sequence = this.#position.sequence + 1;
-    const payload = Buffer.from(JSON.stringify({ format: 1, ...this.#options.owner }));
-    const head = { kind: WAL_KINDS.segment, term: 0, index: sequence, payload };
-    const group = [head, ...this.#standing.values(), ...records];
-    const next = await (this.#next ?? prepareSegment(this.#options));
-    if (this.#segment !== next) await this.#segment.close();
-    const { files, directory } = this.#options;
-    await files.rename(nextPath(this.#options), segmentPath(this.#options, sequence));
-    await files.syncDirectory(directory);
-    this.#segment = next;
+    this.#prepareNext();
+    const { file, isReused } = await (this.#next as Promise<PreparedSegment>);
+    this.#next = undefined;
+    const { cluster, node } = this.#options.owner;
+    const head: WalHead = { format: 1, cluster, node, ...(isReused ? { reused: true } : {}) };
+    const payload = Buffer.from(JSON.stringify(head));
+    const group = [
+      { kind: WAL_KINDS.segment, term: 0, index: sequence, payload },
+      ...this.#standing.values(),
+      ...records,
+    ];
+    if (this.#segment !== file) await this.#segment.close();
+    await this.#segments.begin(sequence);
+    this.#segment = file;
     this.#segmentSize = Math.max(this.#options.segmentBytes, groupBytes(group));
     this.#position = { ...this.#position, sequence, offset: 0 };
     this.#indexes.set(sequence, -1);
-    this.#prepareNext();
     return group;
   }
 
+  /**
+   * Begun when half of the segment is used: by then a segment may have been released whose file can
+   * be the next, and if not there is time to fill one with zeros.
+   */
   #prepareNext(): void {
-    this.#next = prepareSegment(this.#options);
+    if (this.#next) return;
+    this.#next = this.#segments.prepare();
     // The roll that needs the segment meets the error; until then it must not crash the process.
     this.#next.catch(() => undefined);
   }
@@ -256,30 +279,13 @@ export class WriteAheadLog {
   }
 }
 
+function walBuffer(size: number): WalBuffer {
+  const bytes = Buffer.alloc(size);
+  return { bytes, view: new DataView(bytes.buffer, bytes.byteOffset, size) };
+}
+
 function groupBytes(records: readonly WalRecord[]): number {
-  return records.reduce((sum, { payload }) => sum + walRecordBytes(payload.byteLength), 0);
-}
-
-function segmentPath({ directory }: WalOptions, sequence: number): string {
-  return `${directory}/wal-${String(sequence).padStart(16, "0")}.log`;
-}
-
-function nextPath({ directory }: WalOptions): string {
-  return `${directory}/wal-next.tmp`;
-}
-
-/** A zero-filled, synced file: appends into it change no metadata, so O_DSYNC costs one write. */
-async function prepareSegment(options: Required<WalOptions>): Promise<StorageFile> {
-  const { files, segmentBytes } = options;
-  const file = await files.open(nextPath(options), "buffered");
-  await file.truncate(0);
-  const zeros = new Uint8Array(Math.min(segmentBytes, 2 ** 20));
-  for (let at = 0; at < segmentBytes; at += zeros.byteLength) {
-    await file.write(zeros.subarray(0, Math.min(zeros.byteLength, segmentBytes - at)), at);
-  }
-  await file.sync();
-  await file.close();
-  return files.open(nextPath(options), "durable");
+  return records.reduce((sum, record) => sum + encodedBytes(record), 0);
 }
 
 async function readSegment(files: StorageFiles, directory: string, name: string) {

@@ -23,17 +23,18 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => cluster.close());
 
-/** Runs until it is asked to checkpoint, which takes `seconds`; then names the checkpoint. */
-function checkpointing(seconds: number): string {
-  const save = `sleep ${seconds}; touch $HEDDLE_CHECKPOINT_DIR/c1; echo "{\\"step\\": 1, \\"checkpoint\\": \\"c1\\"}" >> $HEDDLE_PROGRESS_FILE`;
-  return `echo "begins, from [$HEDDLE_RESUME_FROM]"; trap '${save}' USR1; while :; do sleep 0.1; done`;
+/** Runs until it is asked to checkpoint; once the gate is there, if it has one, it names what it saved. */
+function checkpointing(gate?: string): string {
+  const wait = gate === undefined ? "" : `until [ -e ${gate} ]; do sleep 0.05; done; `;
+  const save = `${wait}touch $HEDDLE_CHECKPOINT_DIR/c1; echo "{\\"step\\": 1, \\"checkpoint\\": \\"c1\\"}" >> $HEDDLE_PROGRESS_FILE`;
+  return `trap '${save}' USR1; echo "begins, from [$HEDDLE_RESUME_FROM]"; while :; do sleep 0.1; done`;
 }
 
 async function holderOf(id: string): Promise<string> {
   return (await cluster.job(id)).task_list[0]?.node_name ?? "";
 }
 
-/** The task has written its first line: its traps are the next thing that it does. */
+/** The task has written its first line, which it does when its traps are set. */
 async function hasBegun(id: string, attempt: number): Promise<void> {
   await eventually("it has begun", async () =>
     (await cluster.logs(id, `attempt=${attempt}`).catch(() => "")).startsWith("begins"),
@@ -99,7 +100,7 @@ test("a job's stream tells FAILED once, with reason, exit code, rank, node and t
 test("with no spare node a drain puts its job back to pending, from where it goes on at its checkpoint", async () => {
   const resources = { ...small, gpu_count: 4 };
   const ids = await Promise.all(
-    workers.map((name) => cluster.submit({ name, command: checkpointing(0), resources })),
+    workers.map((name) => cluster.submit({ name, command: checkpointing(), resources })),
   );
   for (const id of ids) await cluster.reaches(id, "running");
   for (const id of ids) await hasBegun(id, 1);
@@ -121,9 +122,13 @@ test("with no spare node a drain puts its job back to pending, from where it goe
 });
 
 test("a drain that is cancelled midway leaves the node ready, and its jobs run on", async () => {
+  const gate = join(cluster.masters.folder, "gate");
+  const grace = { checkpoint_config: { grace_seconds: 600 } };
   const resources = { ...small, gpu_count: 4 };
   const ids = await Promise.all(
-    workers.map((name) => cluster.submit({ name, command: checkpointing(5), resources })),
+    workers.map((name) =>
+      cluster.submit({ name, command: checkpointing(gate), resources, ...grace }),
+    ),
   );
   for (const id of ids) await cluster.reaches(id, "running");
   for (const id of ids) await hasBegun(id, 1);
@@ -135,6 +140,7 @@ test("a drain that is cancelled midway leaves the node ready, and its jobs run o
   await cluster.reaches(leaving, "checkpointing");
   await resume(holder);
   expect((await cluster.worker(holder)).jobs?.state).toBe("ready");
+  writeFileSync(gate, "");
   // What was asked to leave has left; it comes back to the only free place, with what it saved.
   await eventually("it runs again", async () => {
     const job = await cluster.job(leaving);
@@ -202,6 +208,9 @@ test("a sick simulated GPU takes out itself alone; its job moves on, and resume 
     ...{ ...all, name: "all", tasks: 8 },
   });
   expect(dry.verdict).toBe("unsatisfiable");
+  await eventually("the master that is asked has heard of the fault", async () => {
+    return (await cluster.worker(before.node_name)).gpus.some(({ fault }) => fault !== null);
+  });
   // A device that is still sick is not taken back; one that is well is.
   await resume(before.node_name);
   expect((await cluster.worker(before.node_name)).jobs?.quarantined).toHaveLength(1);
@@ -211,6 +220,40 @@ test("a sick simulated GPU takes out itself alone; its job moves on, and resume 
     return (await cluster.worker(before.node_name)).jobs?.quarantined.length === 0;
   });
   for (const id of ids) await cancel(id);
+});
+
+test("a job of a higher priority takes the places of one that saves its work first and goes on after it", async () => {
+  const resources = { ...small, gpu_count: 8 };
+  const low = await cluster.submit({
+    ...{ name: "low", tasks: 2, command: checkpointing(), resources },
+  });
+  await cluster.reaches(low, "running");
+  await hasBegun(low, 1);
+  await eventually("both ranks have begun", async () => {
+    const lines = (await cluster.logs(low, "attempt=1")).trim().split("\n");
+    return lines.length === 2;
+  });
+  const go = join(cluster.masters.folder, "go");
+  const high = await cluster.submit({
+    ...{ name: "high", tasks: 2, command: `until [ -e ${go} ]; do sleep 0.1; done` },
+    resources: { ...resources, priority: 10 },
+  });
+  await cluster.reaches(high, "running");
+  expect(await cluster.job(low)).toMatchObject({ state: "pending", failures: 0 });
+  const phases = async (id: string) => {
+    const { data } = await cluster.call<{ data: { phase: string }[] }>("GET", `/jobs/${id}/events`);
+    return data.map(({ phase }) => phase);
+  };
+  expect(await phases(low)).toEqual([
+    ...["ACCEPTED", "PENDING", "SCHEDULED", "STARTING", "RUNNING", "CHECKPOINTING", "PREEMPTED"],
+    "PENDING",
+  ]);
+  writeFileSync(go, "");
+  await cluster.reaches(high, "succeeded");
+  expect(await cluster.reaches(low, "running")).toMatchObject({ attempt: 2, failures: 0 });
+  await hasBegun(low, 2);
+  expect((await cluster.logs(low, "attempt=2")).split("\n")[0]).toBe("begins, from [c1]");
+  await cancel(low);
 });
 
 test("bounds fire: time, steps that stay out, memory, disk, retries; each with its reason", async () => {

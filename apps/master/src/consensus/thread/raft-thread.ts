@@ -19,7 +19,7 @@ import {
   type ThreadCall,
   type ToThread,
   toPlain,
-  unpackCommands,
+  unpackProposals,
 } from "./thread-protocol.ts";
 import { startTicks, type Ticks } from "./ticks.ts";
 
@@ -72,6 +72,13 @@ class RaftThread {
   readonly #transport: RaftTransport;
   readonly #credentials: NodeCredentials;
   readonly #counter = new ThreadCounter();
+  /** The success of a proposal shows when the main thread applies it. */
+  readonly #proposalWaiter = {
+    resolve: () => undefined,
+    reject: (error: AppError, proposal: number) => {
+      this.#outbox.post({ kind: "rejected", proposal, error: toPlain(error) });
+    },
+  };
   #replica: RaftReplica<undefined> | undefined;
   #ticks: Ticks | undefined;
   /** True when the main thread's view of role, members or connections is out of date. */
@@ -114,7 +121,11 @@ class RaftThread {
   take(message: ToThread): void {
     switch (message.kind) {
       case "propose":
-        this.#propose(message.first, message.commands);
+        this.#running.proposeAll(
+          message.first,
+          unpackProposals(message.proposals),
+          this.#proposalWaiter,
+        );
         break;
       case "transfer":
         this.#running.transferLeadership(message.to);
@@ -197,15 +208,6 @@ class RaftThread {
         this.#noteChange();
       },
     };
-  }
-
-  #propose(first: number, packed: Uint8Array): void {
-    for (const [at, { data }] of unpackCommands(packed).entries()) {
-      // Its success shows when the main thread applies it.
-      this.#running.propose(data, first + at).catch((error: AppError) => {
-        this.#outbox.post({ kind: "rejected", proposal: first + at, error: toPlain(error) });
-      });
-    }
   }
 
   #call(id: number, call: ThreadCall): void {

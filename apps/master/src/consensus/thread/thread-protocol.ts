@@ -1,5 +1,10 @@
 import type { ErrorCode } from "@heddle/base/errors";
 import { AppError } from "@heddle/base/errors";
+import {
+  PROPOSAL_HEADER_BYTES,
+  type ProposalId,
+  writeProposalId,
+} from "@heddle/consensus/entry-codec";
 import type { Command, Member } from "@heddle/consensus/ports";
 import type { ReplicaStatus } from "@heddle/consensus/replica-status";
 import type { ConfChange } from "@heddle/raft/conf-change";
@@ -45,8 +50,8 @@ export type ThreadCall =
 
 /** What the main thread says to the thread. */
 export type ToThread =
-  /** Proposals in the form of `packCommands`, with consecutive numbers from `first` on. */
-  | { readonly kind: "propose"; readonly first: number; readonly commands: Uint8Array }
+  /** Proposals in the form of `packProposals`, with consecutive numbers from `first` on. */
+  | { readonly kind: "propose"; readonly first: number; readonly proposals: Uint8Array }
   | { readonly kind: "call"; readonly id: number; readonly call: ThreadCall }
   | { readonly kind: "transfer"; readonly to: number }
   /** The renewed certificate. */
@@ -113,7 +118,7 @@ const COMMAND_HEAD_BYTES = 24;
 export function packCommands(commands: readonly Command[]): Uint8Array<ArrayBuffer> {
   let size = 0;
   for (const { data } of commands) size += COMMAND_HEAD_BYTES + data.byteLength;
-  const packed = new Uint8Array(size);
+  const packed = unfilled(size);
   const view = new DataView(packed.buffer);
   let at = 0;
   for (const { index, data, proposal = 0 } of commands) {
@@ -126,6 +131,48 @@ export function packCommands(commands: readonly Command[]): Uint8Array<ArrayBuff
   return packed;
 }
 
+/** A buffer of its own, all of which will be written: zeros first would be for nothing. */
+function unfilled(size: number): Uint8Array<ArrayBuffer> {
+  return Buffer.allocUnsafeSlow(size);
+}
+
+const LENGTH_BYTES = 4;
+
+/**
+ * Commands as the data of entries to be, in one piece that moves between threads and stays in memory
+ * as the entries' own: length u32, then the proposal's id and the command, each.
+ */
+export function packProposals(
+  commands: readonly Uint8Array[],
+  first: ProposalId,
+): Uint8Array<ArrayBuffer> {
+  let size = 0;
+  for (const { byteLength } of commands) size += LENGTH_BYTES + PROPOSAL_HEADER_BYTES + byteLength;
+  const packed = unfilled(size);
+  const view = new DataView(packed.buffer);
+  const id = { ...first };
+  let at = 0;
+  for (const command of commands) {
+    view.setUint32(at, PROPOSAL_HEADER_BYTES + command.byteLength);
+    writeProposalId(view, at + LENGTH_BYTES, id);
+    packed.set(command, at + LENGTH_BYTES + PROPOSAL_HEADER_BYTES);
+    at += LENGTH_BYTES + PROPOSAL_HEADER_BYTES + command.byteLength;
+    id.sequence++;
+  }
+  return packed;
+}
+
+export function unpackProposals(packed: Uint8Array): Uint8Array[] {
+  const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
+  const proposals: Uint8Array[] = [];
+  for (let at = 0; at < packed.byteLength; ) {
+    const from = at + LENGTH_BYTES;
+    at = from + view.getUint32(at);
+    proposals.push(packed.subarray(from, at));
+  }
+  return proposals;
+}
+
 export function unpackCommands(packed: Uint8Array): Command[] {
   const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
   const commands: Command[] = [];
@@ -135,7 +182,7 @@ export function unpackCommands(packed: Uint8Array): Command[] {
     const from = at + COMMAND_HEAD_BYTES;
     at = from + view.getUint32(at + 16);
     const data = packed.subarray(from, at);
-    commands.push(proposal === 0 ? { index, data } : { index, data, proposal });
+    commands.push({ index, data, proposal: proposal === 0 ? undefined : proposal });
   }
   return commands;
 }

@@ -9,7 +9,7 @@ import { MachineTasks } from "./machine-tasks.ts";
 import {
   type FromThread,
   fromPlain,
-  packCommands,
+  packProposals,
   type RaftThreadOptions,
   type ThreadCall,
   type ThreadStatus,
@@ -53,7 +53,9 @@ export class ThreadedReplica<Reply> {
   #nextProposal = 1;
   #nextCall = 1;
   #outgoing: ToThread[] = [];
-  #commands: Command[] = [];
+  #commands: Uint8Array[] = [];
+  /** The number of the first of them. */
+  #firstCommand = 1;
   /** Reads of one turn share a question; those that come while it is asked share the next one. */
   #read: Promise<void> | undefined;
   #status: ThreadStatus | undefined;
@@ -139,7 +141,10 @@ export class ThreadedReplica<Reply> {
       return Promise.reject(new AppError("overloaded", message, { retryAfterMs: 1000 }));
     }
     const number = this.#nextProposal++;
-    if (this.#commands.push({ index: number, data: command }) === 1) this.#flushSoon();
+    if (this.#commands.push(command) === 1) {
+      this.#firstCommand = number;
+      this.#flushSoon();
+    }
     return new Promise((resolve, reject) => this.#proposals.set(number, { resolve, reject }));
   }
 
@@ -192,11 +197,12 @@ export class ThreadedReplica<Reply> {
   #flush(): void {
     const messages = this.#outgoing;
     const transfer: ArrayBuffer[] = [];
-    const [first] = this.#commands;
-    if (first) {
-      const commands = packCommands(this.#commands);
-      messages.push({ kind: "propose", first: first.index, commands });
-      transfer.push(commands.buffer);
+    if (this.#commands.length > 0) {
+      const { id: node, incarnation } = this.#options.identity;
+      const first = this.#firstCommand;
+      const proposals = packProposals(this.#commands, { node, incarnation, sequence: first });
+      messages.push({ kind: "propose", first, proposals });
+      transfer.push(proposals.buffer);
     }
     this.#outgoing = [];
     this.#commands = [];
@@ -241,7 +247,8 @@ export class ThreadedReplica<Reply> {
   }
 
   #onApplied(commands: readonly Command[], replies: readonly Reply[]): void {
-    for (const [at, { proposal }] of commands.entries()) {
+    for (let at = 0; at < commands.length; at++) {
+      const { proposal } = commands[at] as Command;
       if (proposal === undefined) continue;
       this.#proposals.get(proposal)?.resolve(replies[at] as Reply);
       this.#proposals.delete(proposal);

@@ -22,7 +22,8 @@ export interface Frame {
   readonly body: Buffer;
 }
 
-const FRAME_HEAD_BYTES = 5;
+/** Length and kind. */
+export const FRAME_HEAD_BYTES = 5;
 /** What an unknown caller may make us keep before it has said who it is. */
 const MAX_HELLO_BYTES = 4_096;
 /** Above what a peer's queue may hold, so that any batch fits. */
@@ -30,17 +31,16 @@ export const MAX_FRAME_BYTES = 80 * 1024 * 1024;
 
 const NOTHING = Buffer.alloc(0);
 
-/** A frame with room for a body, which the caller writes from `bodyAt` on. */
-export function emptyFrame(kind: FrameKind, bodyBytes: number): { frame: Buffer; bodyAt: number } {
-  const frame = Buffer.allocUnsafe(FRAME_HEAD_BYTES + bodyBytes);
+/** Writes the head of a frame at its beginning; returns where the body goes. */
+export function writeFrameHead(frame: Buffer, kind: FrameKind, bodyBytes: number): number {
   frame.writeUInt32LE(bodyBytes);
   frame[4] = kind;
-  return { frame, bodyAt: FRAME_HEAD_BYTES };
+  return FRAME_HEAD_BYTES;
 }
 
 export function frameOf(kind: FrameKind, body: Uint8Array = NOTHING): Buffer {
-  const { frame, bodyAt } = emptyFrame(kind, body.byteLength);
-  frame.set(body, bodyAt);
+  const frame = Buffer.allocUnsafe(FRAME_HEAD_BYTES + body.byteLength);
+  frame.set(body, writeFrameHead(frame, kind, body.byteLength));
   return frame;
 }
 
@@ -86,14 +86,6 @@ export class FrameReader {
     if (length <= this.maxBytes) return length;
     throw new AppError("invalid_value", `a frame of ${length} bytes came from another master`);
   }
-}
-
-/** The frames of a socket as they come; ends with it, rejects with its error. */
-export async function* readFrames(
-  socket: Socket,
-  reader: FrameReader,
-): AsyncGenerator<Frame, void, undefined> {
-  for await (const piece of socket as AsyncIterable<Buffer>) yield* reader.push(piece);
 }
 
 /** Writes no faster than the other side reads. */

@@ -1,6 +1,6 @@
 import { createMessage, type MessageInit } from "@heddle/raft/message";
 import { expect, test } from "vitest";
-import { decodeMessages, encodedBytes, encodeMessages } from "./message-codec.ts";
+import { decodeMessages, encodedBytes, encodeMessage } from "./message-codec.ts";
 
 const bytes = (text: string) => new Uint8Array(Buffer.from(text));
 
@@ -18,8 +18,11 @@ const samples: readonly MessageInit[] = [
 
 function encode(): Buffer {
   const messages = samples.map((sample) => createMessage(sample));
-  const buffer = Buffer.alloc(encodedBytes(messages), 0xee);
-  encodeMessages(messages, buffer, 0);
+  const size = messages.reduce((sum, message) => sum + encodedBytes(message), 0);
+  const buffer = Buffer.alloc(size, 0xee);
+  let at = 0;
+  for (const message of messages) at = encodeMessage(message, buffer, at);
+  expect(at).toBe(size);
   return buffer;
 }
 
@@ -40,7 +43,7 @@ test("bytes that are cut short anywhere, or of an unknown kind, are refused", ()
   const ends = new Set([0]);
   let at = 0;
   for (const sample of samples) {
-    at += encodedBytes([createMessage(sample)]);
+    at += encodedBytes(createMessage(sample));
     ends.add(at);
   }
   for (let length = 1; length < whole.length; length++) {
@@ -53,5 +56,5 @@ test("bytes that are cut short anywhere, or of an unknown kind, are refused", ()
 
 test("a message that is for its own node only is not encoded", () => {
   const local = createMessage({ type: "MsgHup", to: 1 });
-  expect(() => encodeMessages([local], Buffer.alloc(100), 0)).toThrow(/must not leave/);
+  expect(() => encodeMessage(local, Buffer.alloc(100), 0)).toThrow(/must not leave/);
 });

@@ -29,35 +29,12 @@ const MESSAGE_HEAD_BYTES = 72;
 const ENTRY_HEAD_BYTES = 24;
 
 /**
- * Messages one after the other, little-endian, integers as IEEE doubles (exact up to 2^53). A
- * message: type u8, reject u8, zero u16, number of entries u32, bytes of context u32, zero u32, then
+ * Writes a message at `offset` and returns where it ends; many stand one after the other.
+ * Little-endian, integers as IEEE doubles (exact up to 2^53). A message: type u8, reject u8, zero u16, number of entries u32, bytes of context u32, zero u32, then
  * to, from, term, logTerm, index, commit, rejectHint, then the context and the entries. An entry:
  * type u8, zero u24, bytes of data u32, term, index, data. A snapshot goes on a stream of its own.
  */
-export function encodeMessages(messages: readonly Message[], into: Buffer, offset: number): void {
-  let at = offset;
-  for (const message of messages) at = encodeOne(message, into, at);
-}
-
-/** The bytes that `encodeMessages` writes. */
-export function encodedBytes(messages: readonly Message[]): number {
-  let bytes = 0;
-  for (const { entries, context } of messages) {
-    bytes += MESSAGE_HEAD_BYTES + context.byteLength;
-    for (const { data } of entries) bytes += ENTRY_HEAD_BYTES + data.byteLength;
-  }
-  return bytes;
-}
-
-/** The messages that `encodeMessages` wrote; throws a RangeError where the bytes are none. */
-export function decodeMessages(bytes: Buffer): Message[] {
-  const messages: Message[] = [];
-  const reader = { bytes, at: 0 };
-  while (reader.at < bytes.length) messages.push(decodeOne(reader));
-  return messages;
-}
-
-function encodeOne(message: Message, into: Buffer, offset: number): number {
+export function encodeMessage(message: Message, into: Buffer, offset: number): number {
   const type = TYPE_NUMBERS.get(message.type);
   if (type === undefined) throw new Error(`${message.type} must not leave its node`);
   const { entries, context } = message;
@@ -85,6 +62,21 @@ function encodeOne(message: Message, into: Buffer, offset: number): number {
     at += ENTRY_HEAD_BYTES + data.byteLength;
   }
   return at;
+}
+
+/** The bytes that `encodeMessage` writes. */
+export function encodedBytes({ entries, context }: Message): number {
+  let bytes = MESSAGE_HEAD_BYTES + context.byteLength;
+  for (const { data } of entries) bytes += ENTRY_HEAD_BYTES + data.byteLength;
+  return bytes;
+}
+
+/** The messages that `encodeMessage` wrote one after the other; throws a RangeError where the bytes are none. */
+export function decodeMessages(bytes: Buffer): Message[] {
+  const messages: Message[] = [];
+  const reader = { bytes, at: 0 };
+  while (reader.at < bytes.length) messages.push(decodeOne(reader));
+  return messages;
 }
 
 interface Reader {

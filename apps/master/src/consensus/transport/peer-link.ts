@@ -1,6 +1,6 @@
 import type { Message } from "@heddle/raft/message";
-import { emptyFrame, FRAME_KINDS } from "./frames.ts";
-import { encodedBytes, encodeMessages } from "./message-codec.ts";
+import { FRAME_HEAD_BYTES, FRAME_KINDS, writeFrameHead } from "./frames.ts";
+import { encodedBytes, encodeMessage } from "./message-codec.ts";
 
 /** Messages and bytes that may wait for one member; more are dropped. */
 const MAX_QUEUED = 4_096;
@@ -10,9 +10,17 @@ const MAX_FRAME_BYTES = 4 * 1024 * 1024;
 /** How long news of the commit index alone waits for an append to travel with. */
 const COMMIT_DELAY_MS = 3;
 
+/** Frames of up to this size get memory that is used again; fresh memory costs more than what it holds. */
+const MAX_REUSED_BYTES = 1024 * 1024;
+const MIN_REUSED_BYTES = 64 * 1024;
+/** Below it memory comes from the pool of small buffers. */
+const SMALL_FRAME_BYTES = 2048;
+const MAX_SPARE_FRAMES = 2;
+
 /** The side of a connection that this master writes to. */
 export interface FrameSink {
-  write(frame: Buffer): boolean;
+  /** `done` is called when the bytes of the frame are no longer needed. */
+  write(frame: Buffer, done: () => void): boolean;
   once(event: "drain", listener: () => void): unknown;
   end(): unknown;
   destroy(): unknown;
@@ -26,7 +34,8 @@ export interface FrameSink {
  */
 export class PeerLink {
   #sink: FrameSink | undefined;
-  #queue: Message[] = [];
+  #queue: Queued[] = [];
+  #spareFrames: Buffer[] = [];
   #queuedBytes = 0;
   #flushQueued = false;
   #commitTimer: NodeJS.Timeout | undefined;
@@ -69,12 +78,13 @@ export class PeerLink {
 
   /** False if the messages were dropped. */
   send(messages: readonly Message[]): boolean {
-    const bytes = encodedBytes(messages);
+    const added = messages.map((message) => ({ message, bytes: encodedBytes(message) }));
+    const bytes = added.reduce((sum, queued) => sum + queued.bytes, 0);
     const isFull =
       this.#queue.length + messages.length > MAX_QUEUED ||
       this.#queuedBytes + bytes > MAX_QUEUED_BYTES;
     if (!this.#sink || isFull) return false;
-    for (const message of messages) this.#queue.push(message);
+    for (const queued of added) this.#queue.push(queued);
     this.#queuedBytes += bytes;
     if (messages.every(tellsCommitOnly)) this.#flushLater();
     else this.#flushSoon();
@@ -103,7 +113,8 @@ export class PeerLink {
     clearTimeout(this.#commitTimer);
     this.#commitTimer = undefined;
     while (sink && this.#sink === sink && !this.#blocked && this.#queue.length > 0) {
-      if (sink.write(this.#nextFrame())) continue;
+      const frame = this.#nextFrame();
+      if (sink.write(frame, () => this.#spare(frame))) continue;
       this.#blocked = true;
       sink.once("drain", () => {
         if (this.#sink !== sink) return;
@@ -117,14 +128,37 @@ export class PeerLink {
     let bytes = 0;
     let count = 0;
     while (count < this.#queue.length && bytes < MAX_FRAME_BYTES) {
-      bytes += encodedBytes([this.#queue[count++] as Message]);
+      bytes += (this.#queue[count++] as Queued).bytes;
     }
     const batch = withoutOvertaken(this.#queue.splice(0, count));
     this.#queuedBytes -= bytes;
-    const { frame, bodyAt } = emptyFrame(FRAME_KINDS.messages, encodedBytes(batch));
-    encodeMessages(batch, frame, bodyAt);
+    const bodyBytes = batch.reduce((sum, queued) => sum + queued.bytes, 0);
+    const frame = this.#memory(FRAME_HEAD_BYTES + bodyBytes);
+    let at = writeFrameHead(frame, FRAME_KINDS.messages, bodyBytes);
+    for (const { message } of batch) at = encodeMessage(message, frame, at);
     return frame;
   }
+
+  #memory(bytes: number): Buffer {
+    if (bytes <= SMALL_FRAME_BYTES || bytes > MAX_REUSED_BYTES) return Buffer.allocUnsafe(bytes);
+    const spare = this.#spareFrames.pop();
+    if (spare && spare.length >= bytes) return spare.subarray(0, bytes);
+    const size = Math.max(MIN_REUSED_BYTES, 2 ** Math.ceil(Math.log2(bytes)));
+    return Buffer.allocUnsafeSlow(size).subarray(0, bytes);
+  }
+
+  #spare(frame: Buffer): void {
+    const { buffer } = frame;
+    const isOwn = frame.length > SMALL_FRAME_BYTES && frame.length <= MAX_REUSED_BYTES;
+    if (!isOwn || this.#spareFrames.length >= MAX_SPARE_FRAMES) return;
+    this.#spareFrames.push(Buffer.from(buffer));
+  }
+}
+
+interface Queued {
+  readonly message: Message;
+  /** In its encoded form. */
+  readonly bytes: number;
 }
 
 function tellsCommitOnly({ type, entries }: Message): boolean {
@@ -132,10 +166,10 @@ function tellsCommitOnly({ type, entries }: Message): boolean {
 }
 
 /** Drops what a later append of the batch tells too. */
-function withoutOvertaken(batch: readonly Message[]): readonly Message[] {
+function withoutOvertaken(batch: readonly Queued[]): readonly Queued[] {
   if (batch.length === 1) return batch;
-  return batch.filter((message, at) => {
-    const next = batch[at + 1];
+  return batch.filter(({ message }, at) => {
+    const next = batch[at + 1]?.message;
     if (!next || !tellsCommitOnly(message) || next.type !== "MsgApp") return true;
     const { term, index, commit } = message;
     return next.term !== term || next.index < index || next.commit < commit;

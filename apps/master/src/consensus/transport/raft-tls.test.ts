@@ -14,9 +14,9 @@ import type { NodeRole } from "@heddle/rpc/pki/node-name";
 import { TlsIdentity, validityOf } from "@heddle/rpc/pki/tls-identity";
 import { afterEach, beforeAll, expect, test, vi } from "vitest";
 import { eventually } from "../../../test/master-group.ts";
-import { FrameReader, readFrames } from "./frames.ts";
 import { type Hello, helloFrame, readHello } from "./hello.ts";
 import { RaftTransport } from "./raft-transport.ts";
+import { SocketFrames } from "./socket-frames.ts";
 
 const HOUR_MS = 3_600_000;
 const members: readonly Member[] = [1, 2].map((id) => ({
@@ -109,7 +109,7 @@ async function greet(port: number, tls: TlsIdentity): Promise<Hello> {
   const socket = connectTls({ port, ...tls.secureContext, rejectUnauthorized: false });
   socket.write(helloFrame(hello));
   try {
-    const next = await readFrames(socket, new FrameReader()).next();
+    const next = await new SocketFrames(socket).next();
     return readHello(next.done ? undefined : next.value);
   } finally {
     socket.destroy();

@@ -5,9 +5,10 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { afterEach, expect, test } from "vitest";
 import { eventually } from "../../../test/master-group.ts";
-import { FRAME_KINDS, FrameReader, frameOf, readFrames } from "./frames.ts";
+import { FRAME_KINDS, frameOf } from "./frames.ts";
 import { type Hello, helloFrame, readHello } from "./hello.ts";
 import { RaftTransport } from "./raft-transport.ts";
+import { SocketFrames } from "./socket-frames.ts";
 
 const clusterToken = "a-token-for-tests-only";
 const byToken = { clusterToken };
@@ -107,7 +108,7 @@ test("strangers, removed members and older processes are told why they may not s
   const ask = async (frame: Buffer): Promise<Hello> => {
     const socket = connect(port, "127.0.0.1");
     socket.write(frame);
-    const next = await readFrames(socket, new FrameReader()).next();
+    const next = await new SocketFrames(socket).next();
     return readHello(next.done ? undefined : next.value);
   };
   await expect(ask(helloFrame({ ...hello, token: "another" }))).rejects.toThrow(/cluster token/);

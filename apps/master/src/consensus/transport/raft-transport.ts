@@ -8,18 +8,12 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import type { FullIdentity } from "../identity.ts";
-import {
-  FRAME_KINDS,
-  type Frame,
-  FrameReader,
-  frameOf,
-  MAX_FRAME_BYTES,
-  readFrames,
-} from "./frames.ts";
+import { FRAME_KINDS, frameOf, MAX_FRAME_BYTES } from "./frames.ts";
 import { checkHello, type Hello, helloFrame, readHello, refusalFrame } from "./hello.ts";
 import { decodeMessages } from "./message-codec.ts";
 import { PeerLink } from "./peer-link.ts";
 import { decodeSnapshotHead, snapshotChunks, writeSnapshot } from "./snapshot-frames.ts";
+import { SocketFrames } from "./socket-frames.ts";
 import { createPeerServer, dialPeer, type Endpoint, shownBy } from "./sockets.ts";
 
 const reconnect = { baseMs: 50, maxMs: 1_000 };
@@ -69,7 +63,7 @@ interface Remote {
 /** A connection whose other side has said who it is. */
 interface Conversation {
   readonly socket: Socket;
-  readonly frames: AsyncIterator<Frame>;
+  readonly frames: SocketFrames;
   readonly hello: Hello;
   readonly remote: Remote;
 }
@@ -223,8 +217,7 @@ export class RaftTransport implements Transport {
   /** Reads the other side's hello; rejects, with the socket left as it is, where it may not speak. */
   async #begin(socket: Socket): Promise<Conversation> {
     this.#track(socket);
-    const reader = new FrameReader();
-    const frames = readFrames(socket, reader);
+    const frames = new SocketFrames(socket);
     const unnamed = setTimeout(() => socket.destroy(), helloTimeoutMs);
     try {
       const { value, done } = await frames.next();
@@ -232,7 +225,7 @@ export class RaftTransport implements Transport {
       const shown = shownBy(socket, this.#options.credentials.tls);
       const remote = this.#welcome(hello, shown?.name);
       if (shown) endAfter(socket, shown.validMs);
-      reader.maxBytes = MAX_FRAME_BYTES;
+      frames.reader.maxBytes = MAX_FRAME_BYTES;
       return { socket, frames, hello, remote };
     } finally {
       clearTimeout(unnamed);
@@ -258,11 +251,10 @@ export class RaftTransport implements Transport {
     remote.link.attach(socket);
     this.#options.onConnections?.();
     try {
-      for (let next = await frames.next(); !next.done; next = await frames.next()) {
+      await frames.forEach(({ kind, body }) => {
         silentIntervals = 0;
-        const { kind, body } = next.value;
         if (kind === FRAME_KINDS.messages) this.#receiver?.receive(decodeMessages(body));
-      }
+      });
     } finally {
       clearInterval(pings);
       remote.link.detach(socket);

@@ -6,7 +6,7 @@ import type { OutgoingSnapshot } from "@heddle/consensus/ports";
 import { createMessage, type Message } from "@heddle/raft/message";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { FRAME_KINDS, type Frame, frameOf, writeFrame } from "./frames.ts";
-import { decodeMessages, encodedBytes, encodeMessages } from "./message-codec.ts";
+import { decodeMessages, encodedBytes, encodeMessage } from "./message-codec.ts";
 
 const DIGEST_BYTES = 32;
 
@@ -62,10 +62,10 @@ export async function* snapshotChunks(
 function encodeHead(message: Message, { index, term, detail }: SnapshotMeta): Buffer {
   const json = Buffer.from(JSON.stringify({ index, term, detail }));
   const messageAt = 4 + json.length;
-  const head = Buffer.alloc(messageAt + encodedBytes([message]));
+  const head = Buffer.alloc(messageAt + encodedBytes(message));
   head.writeUInt32LE(json.length);
   head.set(json, 4);
-  encodeMessages([message], head, messageAt);
+  encodeMessage(message, head, messageAt);
   return head;
 }
 
