@@ -25,6 +25,9 @@ const rounds = number("rounds", 9);
 /** CleanRL's published rate on CartPole, steps/s. */
 const CLEANRL_STEPS_PER_SECOND = 4600;
 
+/** What the mean return over the seeds must reach; none for those that no bar names. */
+const RETURNS: Readonly<Record<string, number>> = { "CartPole-v1": 490, "Acrobot-v1": -80 };
+
 await withCleanup(async () => {
   const verdicts: Verdict[] = [];
   const report: Record<string, object> = {};
@@ -146,9 +149,6 @@ function judgeWeave(figures: readonly TrainingFigure[]): Verdict[] {
     },
   ];
 }
-
-/** What the mean return over the seeds must reach; none for those that no bar names. */
-const RETURNS: Readonly<Record<string, number>> = { "CartPole-v1": 490, "Acrobot-v1": -80 };
 
 function judgePpo(figures: readonly PpoFigure[]): Verdict[] {
   printTable(

@@ -55,10 +55,10 @@ test("weave pulls changes as int8 where its parts are int8 and all workers wait 
 
 test.each([
   ["ppo", { learning_rate: -1 }, "config.learning_rate", /Too small/],
-  ["ppo", { learnig_rate: 1 }, "config", /learnig_rate/],
+  ["ppo", { learnig_rate: 1 }, "config.learnig_rate", /learnig_rate/],
   ["ppo", { num_minibatches: 3 }, "config.num_minibatches", /512 must be a multiple/],
-  ["ppo", { batch_size: 100 }, "config", /batch_size/],
-  ["ppo", { n_steps: 4, num_steps: 8 }, "config", /n_steps/],
+  ["ppo", { batch_size: 100 }, "config.batch_size", /batch_size/],
+  ["ppo", { n_steps: 4, num_steps: 8 }, "config.n_steps", /n_steps/],
   ["ppo", { staleness: 2, consistency: "asp" }, "config.staleness", /only `consistency: ssp`/],
   ["ppo", [], "config", /expected object/],
   ["weave", {}, "config.program", /.+/],
@@ -78,7 +78,7 @@ test.each([
   [
     "weave",
     { program: "classification", data: "a", total_steps: 1, register_as: "x" },
-    "config",
+    "config.register_as",
     /register_as/,
   ],
 ])("%s with %j is refused at %s", (algorithm, config, param, detail) => {
