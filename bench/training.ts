@@ -2,24 +2,31 @@ import { withCleanup } from "./support/child-process.ts";
 import { readOptions, writeReport } from "./support/command-line.ts";
 import { mean } from "./support/statistics.ts";
 import { formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
-import { type CartPoleFigure, measureCartPole } from "./training/cart-pole.ts";
-import { measureSteps } from "./training/compute.ts";
+import { measureSteps, type StepFigure } from "./training/compute.ts";
 import { type DataPlaneFigure, measureDataPlane } from "./training/data-plane.ts";
+import { measurePpo, type PpoFigure } from "./training/ppo.ts";
+import { measurePytorch, type PytorchFigures } from "./training/pytorch-peer.ts";
+import { modelScaling } from "./training/scaling.ts";
 import { measureSimdAdd, type SimdAddFigure } from "./training/simd-add.ts";
-import { measureWeave, type TrainingFigure } from "./training/weave-bytes.ts";
+import { measureWeave, type TrainingFigure } from "./training/weave.ts";
 
-// The data plane of training beside grpc-js and C, and what one core computes.
+// The data plane of training beside grpc-js and C, what one core computes beside PyTorch, and how
+// well what is trained does.
 
-const usage = `npm run bench:training -- [--json FILE] [--only data,add,steps,weave,cartpole]
-  [--rounds N] [--weave-steps N] [--seeds N] [--timesteps N]`;
+const usage = `npm run bench:training -- [--json FILE] [--only data,add,steps,weave,ppo,scaling]
+  [--rounds N] [--weave-steps N] [--seeds N] [--timesteps N] [--environments NAME,...]
+  [--python PROGRAM]`;
 const options = readOptions(usage, [
-  ...["json", "only", "rounds", "weave-steps", "seeds", "timesteps"],
+  ...["json", "only", "rounds", "weave-steps", "seeds", "timesteps", "environments", "python"],
 ]);
-const only = (options["only"] ?? "data,add,steps,weave,cartpole").split(",");
+const only = (options["only"] ?? "data,add,steps,weave,ppo,scaling").split(",");
 const number = (name: string, standard: number) => Number(options[name] ?? standard);
 const rounds = number("rounds", 9);
 /** CleanRL's published rate on CartPole, steps/s. */
 const CLEANRL_STEPS_PER_SECOND = 4600;
+
+/** What the mean return over the seeds must reach; none for those that no bar names. */
+const RETURNS: Readonly<Record<string, number>> = { "CartPole-v1": 490, "Acrobot-v1": -80 };
 
 await withCleanup(async () => {
   const verdicts: Verdict[] = [];
@@ -36,23 +43,28 @@ await withCleanup(async () => {
   }
   if (only.includes("steps")) {
     const figures = await measureSteps(rounds * 4);
-    report["steps"] = figures;
-    printTable(
-      "Forward and backward on ONNX Runtime, one thread (ms)",
-      ["program", "parameters", "median", "best"],
-      figures.map((one) => [one.name, one.parameters, one.medianMs, one.bestMs]),
-    );
+    const peer = measurePytorch(options["python"] ?? "python3", rounds * 4);
+    report["steps"] = { onnx: figures, pytorch: peer ? Object.fromEntries(peer) : undefined };
+    verdicts.push(...judgeSteps(figures, peer));
   }
   if (only.includes("weave")) {
-    const figures = await measureWeave(number("weave-steps", 1280));
+    const figures = await measureWeave(number("weave-steps", 10_240), number("seeds", 3));
     report["weave"] = figures;
     verdicts.push(...judgeWeave(figures));
   }
-  if (only.includes("cartpole")) {
-    const figures = await measureCartPole(number("seeds", 5), number("timesteps", 500_000));
-    report["cartPole"] = figures;
-    verdicts.push(...judgeCartPole(figures));
+  if (only.includes("ppo")) {
+    const environments = (options["environments"] ?? "CartPole-v1,Acrobot-v1").split(",");
+    const timesteps = options["timesteps"];
+    const seeds = number("seeds", 5);
+    const figures = await measurePpo(
+      environments,
+      seeds,
+      timesteps ? Number(timesteps) : undefined,
+    );
+    report["ppo"] = figures;
+    verdicts.push(...judgePpo(figures));
   }
+  if (only.includes("scaling")) report["scaling"] = modelScaling();
   printVerdicts(verdicts);
   writeReport(options["json"], { ...report, verdicts });
 });
@@ -91,19 +103,45 @@ function judgeAdd(figures: readonly SimdAddFigure[]): Verdict[] {
   return large?.c ? [atLeast("add at 256 MiB, to C", large.ours / large.c, 0.8)] : [];
 }
 
+function judgeSteps(figures: readonly StepFigure[], peer: PytorchFigures | undefined): Verdict[] {
+  const ratio = ({ name, medianMs }: StepFigure) => medianMs / (peer?.get(name)?.medianMs ?? NaN);
+  printTable(
+    "Forward and backward, one thread (ms of processor time)",
+    ["program", "parameters", "ONNX Runtime", "best", "PyTorch", "best", "ratio"],
+    figures.map((one) => [
+      ...[one.name, one.parameters, one.medianMs, one.bestMs],
+      ...[peer?.get(one.name)?.medianMs ?? NaN, peer?.get(one.name)?.bestMs ?? NaN, ratio(one)],
+    ]),
+  );
+  if (!peer) return [];
+  const limits = [0.6, 1, 1.3];
+  return figures.map((one, i) => ({
+    bar: `${one.name}, to PyTorch <= ${limits[i]}x`,
+    measured: `${formatNumber(ratio(one))}x`,
+    pass: ratio(one) <= (limits[i] ?? 0),
+  }));
+}
+
 function judgeWeave(figures: readonly TrainingFigure[]): Verdict[] {
   printTable(
     "A small language model by two workers",
-    ["way", "pushed MB", "pulled MB", "held-out loss"],
-    figures.map((one) => [one.name, one.pushedBytes / 1e6, one.pulledBytes / 1e6, one.loss]),
+    ["way", "seed", "pushed MB", "pulled MB", "held-out loss"],
+    figures.map((one) => [
+      ...[one.name, String(one.seed), one.pushedBytes / 1e6, one.pulledBytes / 1e6],
+      one.loss.toFixed(4),
+    ]),
   );
-  const [bsp, weave] = figures;
-  if (!bsp || !weave) return [];
+  const of = (way: string) => figures.filter(({ name }) => name.startsWith(way));
+  const [bsp, weave] = [of("bsp"), of("weave")];
+  const sum = (all: readonly TrainingFigure[], bytes: (one: TrainingFigure) => number) =>
+    all.reduce((total, one) => total + bytes(one), 0);
+  const pushed = (one: TrainingFigure) => one.pushedBytes;
   const both = (one: TrainingFigure) => one.pushedBytes + one.pulledBytes;
-  const difference = weave.loss / bsp.loss - 1;
+  const loss = (all: readonly TrainingFigure[]) => mean(all.map((one) => one.loss));
+  const difference = loss(weave) / loss(bsp) - 1;
   return [
-    atLeast("bytes pushed, bsp fp32 to weave", bsp.pushedBytes / weave.pushedBytes, 100),
-    atLeast("bytes both ways, bsp fp32 to weave", both(bsp) / both(weave), 100),
+    atLeast("bytes pushed, bsp fp32 to weave", sum(bsp, pushed) / sum(weave, pushed), 100),
+    atLeast("bytes both ways, bsp fp32 to weave", sum(bsp, both) / sum(weave, both), 100),
     {
       bar: "weave's loss at most 1 % above bsp's",
       measured: `${formatNumber(difference * 100)} %`,
@@ -112,26 +150,29 @@ function judgeWeave(figures: readonly TrainingFigure[]): Verdict[] {
   ];
 }
 
-function judgeCartPole(figures: readonly CartPoleFigure[]): Verdict[] {
+function judgePpo(figures: readonly PpoFigure[]): Verdict[] {
   printTable(
-    "PPO on CartPole, by seed",
-    ["seed", "steps/s", "final return", "best", "steps to 490"],
+    "PPO, by environment and seed",
+    ["environment", "seed", "steps/s", "of processor time", "final return", "best"],
     figures.map((one) => [
-      String(one.seed),
-      one.stepsPerSecond,
-      one.finalReturn,
-      one.bestReturn,
-      one.stepsTo490 ?? Number.NaN,
+      ...[one.environment, String(one.seed), one.stepsPerSecond, one.stepsPerCpuSecond],
+      ...[one.finalReturn, one.bestReturn],
     ]),
   );
-  const rate = mean(figures.map(({ stepsPerSecond }) => stepsPerSecond));
-  const reached = mean(figures.map(({ finalReturn }) => finalReturn));
-  return [
-    atLeast("CartPole steps/s, to CleanRL's 4.6k", rate / CLEANRL_STEPS_PER_SECOND, 8),
-    {
-      bar: "mean final return over the seeds >= 490",
+  const environments = [...new Set(figures.map(({ environment }) => environment))];
+  return environments.flatMap((environment) => {
+    const own = figures.filter((one) => one.environment === environment);
+    const rate = mean(own.map(({ stepsPerSecond }) => stepsPerSecond));
+    const reached = mean(own.map(({ finalReturn }) => finalReturn));
+    const wanted = RETURNS[environment];
+    const returned = wanted !== undefined && {
+      bar: `${environment}: mean final return over ${own.length} seeds >= ${wanted}`,
       measured: formatNumber(reached),
-      pass: reached >= 490,
-    },
-  ];
+      pass: reached >= wanted,
+    };
+    const bars = returned ? [returned] : [];
+    if (environment !== "CartPole-v1") return bars;
+    const name = "CartPole steps/s, to CleanRL's 4.6k";
+    return [atLeast(name, rate / CLEANRL_STEPS_PER_SECOND, 8), ...bars];
+  });
 }

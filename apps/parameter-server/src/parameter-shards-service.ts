@@ -37,6 +37,7 @@ import {
 } from "./checkpoint/checkpoint-store.ts";
 import { NormExchange } from "./norm-exchange.ts";
 import type { ShardHandle } from "./shard/shard-handle.ts";
+import { pulledPieces } from "./shard/shard-slab.ts";
 import type { ShardKey, ShardRegistry } from "./shard-registry.ts";
 
 /** A receiver that has not taken all by then is cut. */
@@ -160,12 +161,13 @@ export class ParameterShardsService {
     call: ServerWritableStream<PullParameters__Output, ParameterChunk>,
     signal: AbortSignal,
   ): Promise<void> {
-    const { id, rank, clock } = call.request;
+    const { id, rank, clock, held } = call.request;
     const { calls, slab } = this.#find(id);
     const { lease, version } = await calls.call("lease", { rank, clock }, signal);
-    const bytes = slab.elements * 4;
+    const pieces = pulledPieces(slab, version, held);
+    const bytes = pieces.reduce((sum, piece) => sum + piece.length, 0);
     try {
-      await send(call, parameterChunks(version, bytes, [slab.bytes(0)]), signal);
+      await send(call, parameterChunks(version, bytes, pieces), signal);
     } finally {
       await calls.call("release", { lease, bytes });
     }

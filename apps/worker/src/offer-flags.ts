@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import { wholeNumber } from "@heddle/rpc/node/node-flags";
@@ -15,6 +16,7 @@ export const OFFER_FLAGS = [
   "network-gbps",
   "checkpoints",
   "task-log-mib",
+  "plugins",
   "artifacts-mib",
   "artifacts-hours",
 ] as const;
@@ -31,6 +33,8 @@ export interface WorkerOffer {
   readonly networkMbps?: number | undefined;
   /** Where checkpoints are kept; absent: with the tasks. */
   readonly checkpointDirectory?: string | undefined;
+  /** Files of plugins with algorithms and environments for training; none where absent. */
+  readonly plugins?: readonly string[] | undefined;
   /** Bytes kept of each stream of a task. */
   readonly maxLogBytes?: number | undefined;
   /** What tasks that ended may leave here together, and for how long. */
@@ -58,6 +62,8 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
     ioOperationsPerSec: number("io-operations-per-sec", 1_000_000_000),
     networkMbps: networkGbps && networkGbps * 1_000,
     checkpointDirectory: flags["checkpoints"],
+    // Trainers run in folders of their own.
+    plugins: listOf("plugins", flags["plugins"] ?? "", /^.{1,4096}$/).map((file) => resolve(file)),
     maxLogBytes: logMib && logMib * 2 ** 20,
     maxArtifactBytes: artifactsMib && artifactsMib * 2 ** 20,
     maxArtifactAgeMs: artifactsHours && artifactsHours * 3_600_000,
@@ -78,6 +84,6 @@ function listOf(flag: string, text: string, form: RegExp): string[] {
   const parts = text.split(",").filter((part) => part !== "");
   const wrong = parts.find((part) => !form.test(part));
   if (wrong === undefined) return parts;
-  const takes = flag === "labels" ? "NAME=VALUE,..." : "NAME,...";
+  const takes = flag === "plugins" ? "FILE,..." : flag === "labels" ? "NAME=VALUE,..." : "NAME,...";
   throw new AppError("invalid_value", `--${flag} takes ${takes}, not ${wrong}`);
 }

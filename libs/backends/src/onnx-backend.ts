@@ -1,9 +1,9 @@
 import { AppError } from "@heddle/base/errors";
 import type { Backend, CompiledProgram, Tensors } from "@heddle/training/backend";
 import { type Executable, fedInputs, givenOutputs } from "@heddle/training/executable";
-import { elementCount } from "@heddle/training/ir/value";
 import { emitModel } from "@heddle/training/onnx/emit-model";
 import { InferenceSession, Tensor } from "onnxruntime-node";
+import { checkedFeed } from "./checked-feed.ts";
 
 export interface OnnxOptions {
   /** `cpu`, or `cuda` and the device's index. Nothing falls back: what cannot be had is an error. */
@@ -32,7 +32,7 @@ async function compile(executable: Executable, options: OnnxOptions): Promise<Co
     run: async (feeds: Tensors) => {
       const tensors: Record<string, Tensor> = {};
       for (const { name, shape, type } of inputs) {
-        const data = checked(name, shape, type, feeds[name]);
+        const data = checkedFeed(name, shape, type, feeds[name]);
         // The union's members are told apart by what they hold.
         tensors[name] =
           data instanceof Int32Array
@@ -64,17 +64,4 @@ async function openSession(model: Uint8Array, options: OnnxOptions): Promise<Inf
       cause,
     });
   }
-}
-
-function checked(
-  name: string,
-  shape: readonly number[],
-  type: "f32" | "i32",
-  data: Float32Array | Int32Array | undefined,
-): Float32Array | Int32Array {
-  const kind = type === "f32" ? Float32Array : Int32Array;
-  if (data instanceof kind && data.length === elementCount(shape)) return data;
-  const got = data === undefined ? "nothing" : `a ${data.constructor.name} of ${data.length}`;
-  const message = `the input ${name} wants a ${kind.name} of shape [${shape.join()}], got ${got}`;
-  throw new AppError("invalid_value", message);
 }

@@ -20,7 +20,7 @@ test("Stable-Baselines3's names are resolved, its minibatch size among them", ()
   });
 });
 
-test("DiLoCo's outer settings are the defaults only where there are local steps", () => {
+test("outer momentum and a warm start are the defaults only where there are local steps", () => {
   const text = { program: "language_model", data: "a.txt", total_steps: 10 };
   const outer = (config: object) => {
     const parsed = parseTrainingConfig("weave", { ...text, ...config });
@@ -28,16 +28,37 @@ test("DiLoCo's outer settings are the defaults only where there are local steps"
     return [parsed.outer_learning_rate, parsed.outer_momentum, parsed.consistency];
   };
   expect(outer({})).toEqual([1, 0, "bsp"]);
-  expect(outer({ local_steps: 8 })).toEqual([0.7, 0.9, "bsp"]);
-  expect(outer({ local_steps: 8, outer_momentum: 0, staleness: 2 })).toEqual([0.7, 0, "ssp"]);
+  expect(outer({ local_steps: 8 })).toEqual([0.8, 0.4, "bsp"]);
+  expect(outer({ local_steps: 8, outer_momentum: 0, staleness: 2 })).toEqual([0.8, 0, "ssp"]);
+});
+
+test("a warm start takes whole rounds of a thirty-second of the steps, exchanged eight times as often", () => {
+  const text = { program: "language_model", data: "a.txt", local_steps: 32 };
+  const given = (config: object) => parseTrainingConfig("weave", { ...text, ...config });
+  const brief = { warm_start_local_steps: 4 };
+  expect(given({ total_steps: 5120 })).toMatchObject({ warm_start_steps: 160, ...brief });
+  expect(given({ total_steps: 1000 })).toMatchObject({ warm_start_steps: 0, ...brief });
+  const own = { warm_start_steps: 10, warm_start_local_steps: 2 };
+  expect(given({ total_steps: 5120, ...own })).toMatchObject(own);
+});
+
+test("weave pulls changes as int8 where its parts are int8 and all workers wait for each other", () => {
+  const text = { program: "language_model", data: "a.txt", total_steps: 10, compression: "int8" };
+  const pulls = (config: object) => parseTrainingConfig("weave", { ...text, ...config });
+  expect(pulls({}).pull_compression).toBe("int8");
+  expect(pulls({ staleness: 1 }).pull_compression).toBe("none");
+  expect(pulls({ compression: "bf16" }).pull_compression).toBe("none");
+  expect(pulls({ pull_compression: "none" }).pull_compression).toBe("none");
+  const [fault] = trainingFaults("weave", { ...text, staleness: 1, pull_compression: "int8" });
+  expect(fault).toMatchObject({ param: "config.pull_compression" });
 });
 
 test.each([
   ["ppo", { learning_rate: -1 }, "config.learning_rate", /Too small/],
-  ["ppo", { learnig_rate: 1 }, "config", /learnig_rate/],
+  ["ppo", { learnig_rate: 1 }, "config.learnig_rate", /learnig_rate/],
   ["ppo", { num_minibatches: 3 }, "config.num_minibatches", /512 must be a multiple/],
-  ["ppo", { batch_size: 100 }, "config", /batch_size/],
-  ["ppo", { n_steps: 4, num_steps: 8 }, "config", /n_steps/],
+  ["ppo", { batch_size: 100 }, "config.batch_size", /batch_size/],
+  ["ppo", { n_steps: 4, num_steps: 8 }, "config.n_steps", /n_steps/],
   ["ppo", { staleness: 2, consistency: "asp" }, "config.staleness", /only `consistency: ssp`/],
   ["ppo", [], "config", /expected object/],
   ["weave", {}, "config.program", /.+/],
@@ -57,7 +78,7 @@ test.each([
   [
     "weave",
     { program: "classification", data: "a", total_steps: 1, register_as: "x" },
-    "config",
+    "config.register_as",
     /register_as/,
   ],
 ])("%s with %j is refused at %s", (algorithm, config, param, detail) => {

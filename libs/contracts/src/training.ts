@@ -19,9 +19,16 @@ const common = {
   /** Of bsp: an update goes on without who is later than this after its first part. */
   straggler_ms: z.int().min(1).max(3_600_000).optional(),
   compression: z.enum(["none", "bf16", "int8", "topk"]).default("none"),
+  /**
+   * Of bsp: how parameters come back. `int8` sends what has changed; weave takes it by itself where
+   * `compression` is int8.
+   */
+  pull_compression: z.enum(["none", "int8"]).optional(),
   backend: z.enum(["onnx", "reference", "tfjs"]).default("onnx"),
   device: z.enum(["auto", "cpu", "cuda"]).default("auto"),
 };
+
+const commonSchema = z.strictObject(common);
 
 /** Hyperparameters of PPO under CleanRL's names, with CleanRL's defaults. */
 const ppoSchema = z.strictObject({
@@ -83,9 +90,19 @@ const weaveCommon = {
   weight_decay: z.number().min(0).max(1e3).default(0.01),
   warmup_steps: z.int().min(0).max(1e9).default(0),
   max_grad_norm: rate.default(1),
-  /** DiLoCo's 0.7 where there are local steps, else 1. */
+  /**
+   * The first so many steps have an exchange every `warm_start_local_steps`. Where absent, with local
+   * steps, a thirty-second of all steps.
+   */
+  warm_start_steps: z.int().min(0).max(1e9).optional(),
+  /** An eighth of `local_steps` where absent. */
+  warm_start_local_steps: count(65_536).optional(),
+  /** 0.8 where there are local steps, else 1. */
   outer_learning_rate: rate.optional(),
-  /** DiLoCo's 0.9 where there are local steps, else 0. */
+  /**
+   * 0.4 where there are local steps, else 0. DiLoCo's 0.9 is for thousands of rounds: what it keeps of
+   * the last ten takes parameters seven times as far as workers went.
+   */
   outer_momentum: z.number().min(0).max(0.9999).optional(),
 };
 
@@ -152,6 +169,8 @@ type Woven<Program> = Omit<Program, "data"> & {
   readonly data: readonly string[];
   readonly outer_learning_rate: number;
   readonly outer_momentum: number;
+  readonly warm_start_steps: number;
+  readonly warm_start_local_steps: number;
 };
 type Weave = z.output<typeof weaveSchema>;
 
@@ -167,6 +186,14 @@ export type SupervisedTraining =
 
 /** What a training job is to do, defaults filled in. */
 export type TrainingConfig = PpoTraining | LanguageModelTraining | SupervisedTraining;
+
+/** What a job of a plugin's algorithm is to do: what all jobs have, and the algorithm's own fields. */
+export type PluginTraining = z.output<typeof commonSchema> & {
+  readonly algorithm: string;
+  readonly consistency: Consistency;
+  /** For the plugin to check. */
+  readonly own: Readonly<Record<string, unknown>>;
+};
 
 /** A fault of a job's config: where, as `config.learning_rate`, and what is wrong. */
 export interface TrainingFault {
@@ -209,14 +236,27 @@ export function parseTrainingConfig(algorithm: string, config: unknown): Trainin
   });
 }
 
+/** The same for an algorithm of a plugin, which alone knows the fields that are left in `own`. */
+export function parsePluginTraining(algorithm: string, config: unknown): PluginTraining {
+  const isShared = ([name]: readonly [string, unknown]) => name in common;
+  const given = Object.entries(validate(z.record(z.string(), z.unknown()), config ?? {}));
+  const { config: shared } = validate(z.object({ config: commonSchema }), {
+    config: Object.fromEntries(given.filter(isShared)),
+  });
+  const own = Object.fromEntries(given.filter((entry) => !isShared(entry)));
+  return { ...shared, algorithm, consistency: consistencyOf(shared), own };
+}
+
 function completeWeave(weave: Weave): LanguageModelTraining | SupervisedTraining {
   const isLocal = weave.local_steps > 1;
   const completed = {
     algorithm: "weave" as const,
     consistency: consistencyOf(weave),
     data: [weave.data].flat(),
-    outer_learning_rate: weave.outer_learning_rate ?? (isLocal ? 0.7 : 1),
-    outer_momentum: weave.outer_momentum ?? (isLocal ? 0.9 : 0),
+    outer_learning_rate: weave.outer_learning_rate ?? (isLocal ? 0.8 : 1),
+    outer_momentum: weave.outer_momentum ?? (isLocal ? 0.4 : 0),
+    ...warmStart(weave),
+    pull_compression: weave.pull_compression ?? (shrinksPulls(weave) ? "int8" : "none"),
   };
   if (weave.program !== "language_model") return { ...weave, ...completed };
   return {
@@ -227,6 +267,19 @@ function completeWeave(weave: Weave): LanguageModelTraining | SupervisedTraining
     intermediate_size:
       weave.intermediate_size ?? Math.max(32, Math.round((weave.hidden_size * 8) / 3 / 32) * 32),
   };
+}
+
+/** Whole rounds of the usual length, so that the steps of all rounds add up. */
+function warmStart({ local_steps, total_steps, ...given }: Weave) {
+  const rounds = local_steps > 1 ? Math.floor(total_steps / 32 / local_steps) : 0;
+  return {
+    warm_start_steps: given.warm_start_steps ?? rounds * local_steps,
+    warm_start_local_steps: given.warm_start_local_steps ?? Math.max(1, local_steps >> 3),
+  };
+}
+
+function shrinksPulls(weave: Weave): boolean {
+  return weave.compression === "int8" && consistencyOf(weave) === "bsp";
 }
 
 /** A staleness bound by itself asks for ssp. */
@@ -275,6 +328,12 @@ function sizeFaults(config: TrainingConfig): TrainingFault[] {
   }
   if (config.straggler_ms !== undefined && config.consistency !== "bsp") {
     fault("straggler_ms", `only \`consistency: bsp\` waits for workers, not ${config.consistency}`);
+  }
+  if (config.pull_compression === "int8" && config.consistency !== "bsp") {
+    fault(
+      "pull_compression",
+      `int8 is of \`consistency: bsp\` alone, not of ${config.consistency}`,
+    );
   }
   if (config.device === "cuda" && config.backend === "reference") {
     fault("device", "the backend reference computes on the CPU alone");

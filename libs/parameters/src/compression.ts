@@ -22,6 +22,19 @@ export function parseCompression(text: string): Compression {
   }
 }
 
+/**
+ * How parameters are pulled: as they are, or, after the first time, what has changed since the last
+ * pull as int8, with what that loses kept by the shard for the next.
+ */
+export type PullCompression = "none" | "int8";
+
+/** Throws an AppError `invalid_value`. */
+export function parsePullCompression(text: string): PullCompression {
+  if (text === "" || text === "none") return "none";
+  if (text === "int8") return text;
+  throw new AppError("invalid_value", `parameters are not pulled as "${text}": use none or int8`);
+}
+
 /** Elements that are encoded, sent and added at once. */
 export const SLICE_ELEMENTS = 128 * 1024;
 

@@ -11,6 +11,7 @@ import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/pa
 import { DataRoute } from "./data-route.ts";
 import { type EncodedPart, PartEncoder } from "./part-encoder.ts";
 import { type DataPath, PartSource } from "./part-source.ts";
+import { PublishedMirror } from "./published-mirror.ts";
 import { type ShardLayout, shardLayouts } from "./shard-layout.ts";
 import { shardMethods } from "./shard-methods.ts";
 import type { ShardSetSpec } from "./shard-spec.ts";
@@ -71,6 +72,8 @@ interface ShardLink {
   readonly layout: ShardLayout;
   readonly encoder: PartEncoder;
   readonly route: DataRoute;
+  /** With a pull compression: what the shard has published. */
+  readonly mirror: PublishedMirror | undefined;
   /** Where parameters can be had, the best first. */
   targets: readonly string[];
   pushPath: string;
@@ -92,6 +95,7 @@ export async function connectParameters(
       peer: new Peer(spec.servers[shard] ?? "", credentials, "parameter-server"),
       encoder: new PartEncoder(layout, encoding),
       route: new DataRoute(),
+      mirror: spec.pullCompression === "int8" ? new PublishedMirror(layout) : undefined,
     }),
   );
   const source = await PartSource.start({
@@ -228,17 +232,20 @@ export class ParameterServerClient implements ParameterClient {
   async #pullShard(link: ShardLink, into: Parameters): Promise<number> {
     const { rank } = this.#options;
     const clock = this.#clock;
-    const request = { id: this.#id(link.shard), rank, clock };
+    // One more than the version, so that a message without it says that nothing is held.
+    const held = link.mirror?.version === undefined ? 0 : link.mirror.version + 1;
+    const request = { id: this.#id(link.shard), rank, clock, held };
     try {
       const { version, bytes } = await link.route.fetch({
         targets: link.targets,
         token: this.#options.spec.jobToken,
-        request: { rank, clock },
-        sink: () => new SlabScatter(link.layout, into),
+        request: { rank, clock, held },
+        sink: () => link.mirror?.sink() ?? new SlabScatter(link.layout, into),
         overGrpc: (_address, signal) => link.peer.serverStream(shardMethods.pull, request, signal),
         signal: AbortSignal.any([this.#signal, AbortSignal.timeout(WAIT_MS)]),
       });
       this.#bytesPulled += bytes;
+      link.mirror?.copyTo(into);
       return version;
     } catch (error) {
       // It may have been opened anew elsewhere, or have been taken over, which it tells.

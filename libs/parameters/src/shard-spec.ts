@@ -3,7 +3,12 @@ import type { OpenShard, OpenShard__Output } from "@heddle/contracts/generated/h
 import type { ConsistencyModel } from "@heddle/training/consistency/update-clock";
 import type { TensorSpec } from "@heddle/training/executable";
 import type { Optimizer } from "@heddle/training/optimizers/optimizer";
-import { type Compression, parseCompression } from "./compression.ts";
+import {
+  type Compression,
+  type PullCompression,
+  parseCompression,
+  parsePullCompression,
+} from "./compression.ts";
 import { TOKEN_BYTES } from "./data-frames.ts";
 
 /** How the parameters of a job are kept and changed; the same for all its shards. */
@@ -26,6 +31,8 @@ export interface ShardSetSpec {
   /** Of bsp: an update goes on without who is later than this after the first part. */
   readonly stragglerMs?: number | undefined;
   readonly compression: Compression;
+  /** Of bsp; `none` where absent. */
+  readonly pullCompression?: PullCompression | undefined;
   /** 32 random bytes that data connections of this attempt must show. */
   readonly jobToken: Uint8Array;
 }
@@ -55,6 +62,7 @@ export function encodeShard(spec: ShardSetSpec, shard: number): OpenShard {
       staleness: consistency.kind === "ssp" ? consistency.staleness : 0,
       stragglerMs: spec.stragglerMs ?? 0,
       compression: spec.compression,
+      pullCompression: spec.pullCompression ?? "none",
     },
     workers: spec.workers,
     jobToken: Buffer.from(spec.jobToken),
@@ -92,6 +100,7 @@ export function decodeShard(message: OpenShard__Output | null): ShardSpec {
     consistency: decodeConsistency(consistency.model, consistency.staleness),
     stragglerMs: consistency.stragglerMs > 0 ? consistency.stragglerMs : undefined,
     compression: parseCompression(consistency.compression),
+    pullCompression: decodePullCompression(consistency.pullCompression, consistency.model),
     jobToken: Uint8Array.from(message.jobToken),
   };
 }
@@ -130,6 +139,13 @@ function decodeConsistency(model: string, staleness: number): ConsistencyModel {
     default:
       throw refusal(`there is no consistency model "${model}": use bsp, ssp or asp`);
   }
+}
+
+/** Under ssp and asp a worker skips versions, so that changes from one to the next do not serve it. */
+function decodePullCompression(text: string, model: string): PullCompression {
+  const kind = parsePullCompression(text);
+  if (kind === "none" || model === "bsp") return kind;
+  throw refusal(`pull_compression ${kind} needs the consistency model bsp, not ${model}`);
 }
 
 function inRange(value: number, low: number, high: number): boolean {

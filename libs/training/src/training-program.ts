@@ -7,7 +7,14 @@ import {
   clipByGlobalNorm,
   type Optimizer,
   optimizerSlots,
+  type UpdateTime,
 } from "./optimizers/optimizer.ts";
+import {
+  joinGroup,
+  splitGroup,
+  type UpdateGroup,
+  updateGroups,
+} from "./optimizers/update-groups.ts";
 
 /** How a parameter begins; the draws come from the job's seed. */
 export type Initializer =
@@ -59,7 +66,7 @@ export function gradientsOf(program: TrainingProgram): Executable {
 }
 
 /**
- * One step of the optimizer. Inputs besides parameters and data: `SLOT.NAME`, and the scalars
+ * One step of the optimizer. Inputs besides parameters and data: `SLOT.GROUP`, and the scalars
  * `learning_rate` and `step` (the number of updates before). Outputs: `loss`, the metrics,
  * `gradient_norm`, and `next.INPUT` for each parameter, slot and `step`.
  */
@@ -69,28 +76,16 @@ export function stepOf(program: TrainingProgram, options: StepOptions): Executab
   for (const { name, shape } of slots) inputs[name] = graph.input(name, shape);
   const [learningRate, step] = [graph.input("learning_rate", []), graph.input("step", [])];
   const { loss, metrics } = program.build(graph, inputs);
-  const slopes = gradients(graph, loss, valuesOf(program, inputs));
+  const groups = updateGroups(program.parameters);
+  const slopes = slopesByGroup(graph, groups, loss, inputs);
   const limit = options.maxGradientNorm ?? Number.POSITIVE_INFINITY;
   const clipped = clipByGlobalNorm(graph, slopes, Math.min(limit, 3e38));
   const used = options.maxGradientNorm === undefined ? slopes : clipped.gradients;
   const next = graph.add(step, 1);
-  const updated = program.parameters.flatMap(({ name }, i) => {
-    const names = optimizerSlots(options.optimizer).map((slot) => slotName(name, slot));
-    const after = applyOptimizer(
-      graph,
-      options.optimizer,
-      {
-        parameter: inputs[name] as Value,
-        gradient: used[i] as Value,
-        slots: names.map((slot) => inputs[slot] as Value),
-      },
-      { learningRate, step: next },
-    );
-    return [
-      output(nextName(name), after.parameter),
-      ...names.map((slot, at) => output(nextName(slot), after.slots[at])),
-    ];
-  });
+  const time = { learningRate, step: next };
+  const updated = groups.flatMap((group, i) =>
+    updateGroup(graph, options.optimizer, group, { inputs, time, gradient: used[i] as Value }),
+  );
   const scalars = ["learning_rate", "step"].map(
     (name) => ({ name, shape: [], type: "f32" }) as const,
   );
@@ -106,7 +101,49 @@ export function stepOf(program: TrainingProgram, options: StepOptions): Executab
   };
 }
 
-/** `steps` steps in one run: data is stacked, parameters and slots are carried from step to step. */
+/** The gradients of each group's members, joined. */
+function slopesByGroup(
+  graph: Graph,
+  groups: readonly UpdateGroup[],
+  loss: Value,
+  inputs: Readonly<Record<string, Value>>,
+): Value[] {
+  const members = groups.map((group) => group.members.map(({ name }) => inputs[name] as Value));
+  const slopes = gradients(graph, loss, members.flat());
+  return groups.map((group) => joinGroup(graph, group, slopes.splice(0, group.members.length)));
+}
+
+interface GroupUpdate {
+  readonly inputs: Readonly<Record<string, Value>>;
+  readonly gradient: Value;
+  readonly time: UpdateTime;
+}
+
+function updateGroup(
+  graph: Graph,
+  optimizer: Optimizer,
+  group: UpdateGroup,
+  { inputs, gradient, time }: GroupUpdate,
+): NamedOutput[] {
+  const names = optimizerSlots(optimizer).map((slot) => slotName(group.name, slot));
+  const values = group.members.map(({ name }) => inputs[name] as Value);
+  const update = {
+    parameter: joinGroup(graph, group, values),
+    gradient,
+    slots: names.map((slot) => inputs[slot] as Value),
+  };
+  const after = applyOptimizer(graph, optimizer, update, time);
+  const pieces = splitGroup(graph, group, after.parameter);
+  return [
+    ...group.members.map(({ name }, i) => output(nextName(name), pieces[i])),
+    ...names.map((slot, at) => output(nextName(slot), after.slots[at])),
+  ];
+}
+
+/**
+ * `steps` steps in one run: data and `learning_rate` are stacked, parameters and slots are carried
+ * from step to step.
+ */
 export function localStepsOf(
   program: TrainingProgram,
   options: StepOptions,
@@ -117,13 +154,13 @@ export function localStepsOf(
   const carried = once.inputs.flatMap(({ name }) =>
     outputs.has(nextName(name)) ? ([[name, nextName(name)]] as const) : [],
   );
-  const stacked = new Set(program.data.map(({ name }) => name));
+  const stacked = new Set([...program.data.map(({ name }) => name), "learning_rate"]);
   return { ...once, loop: { steps, carried: new Map(carried), stacked } };
 }
 
-/** The tensors that the optimizer keeps, for all parameters. */
+/** The tensors that the optimizer keeps, for all parameters; small parameters share theirs. */
 function slotSpecs(program: TrainingProgram, optimizer: Optimizer): TensorSpec[] {
-  return program.parameters.flatMap(({ name, shape }) =>
+  return updateGroups(program.parameters).flatMap(({ name, shape }) =>
     optimizerSlots(optimizer).map((slot) => ({ name: slotName(name, slot), shape, type: "f32" })),
   );
 }

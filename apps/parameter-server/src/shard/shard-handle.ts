@@ -4,11 +4,10 @@ import { join } from "node:path";
 import { Worker } from "node:worker_threads";
 import { AppError } from "@heddle/base/errors";
 import type { KernelMemory } from "@heddle/kernels/kernels";
-import { shardLayouts } from "@heddle/parameters/shard-layout";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
-import { ShardSlab } from "./shard-slab.ts";
+import { ShardSlab, slabPlan } from "./shard-slab.ts";
 import { ThreadCalls } from "./thread-calls.ts";
 
 /** A shard as the process that owns its thread sees it. */
@@ -30,10 +29,9 @@ export async function startShard(
   spec: ShardSpec,
   { credentials, host }: { readonly credentials: NodeCredentials; readonly host: string },
 ): Promise<ShardHandle> {
-  const layout = shardLayouts(spec.parameters, spec.servers.length)[spec.shard];
-  const elements = layout?.elements ?? 0;
   // Judged here, so that a shard that is too large is an error and not the end of its thread.
-  ShardSlab.check(elements, spec.optimizer);
+  const plan = slabPlan(spec);
+  ShardSlab.check(plan);
   // Short, since a socket's path has at most 107 bytes.
   const socketPath = join(tmpdir(), `heddle-ps-${process.pid}-${++started}.sock`);
   const url = new URL(`./shard-thread${import.meta.url.slice(-3)}`, import.meta.url);
@@ -47,7 +45,7 @@ export async function startShard(
     void worker.terminate();
     throw new AppError("unavailable", "a shard's thread did not start", { cause });
   })) as [{ result: KernelMemory }];
-  const slab = new ShardSlab(elements, spec.optimizer, result);
+  const slab = new ShardSlab(plan, result);
   const calls = new ThreadCalls<ShardApi>(worker);
   const renew = async () => {
     const material = credentials.tls?.material;

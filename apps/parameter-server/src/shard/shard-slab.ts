@@ -5,8 +5,34 @@ import {
   kernelMemory,
   loadKernels,
 } from "@heddle/kernels/kernels";
+import { type PullCompression, partBytes } from "@heddle/parameters/compression";
+import { addEncodedInt8, encodeInt8 } from "@heddle/parameters/int8-slices";
 import { type Accumulator, STAGING_BYTES } from "@heddle/parameters/part-adder";
+import { shardLayouts } from "@heddle/parameters/shard-layout";
+import type { ShardSpec } from "@heddle/parameters/shard-spec";
 import { type Optimizer, optimizerSlots } from "@heddle/training/optimizers/optimizer";
+
+/** What a slab is made for. */
+export interface SlabPlan {
+  /** Of each tensor; a multiple of 256. */
+  readonly elements: number;
+  readonly optimizer: Optimizer;
+  readonly pullCompression: PullCompression;
+}
+
+/** What a worker is sent that holds version `held - 1`, or none where `held` is 0. */
+export function pulledPieces(slab: ShardSlab, version: number, held: number): Uint8Array[] {
+  if (!slab.publishes || held === 0 || held > version + 1) return [slab.pulled("whole")];
+  if (held === version + 1) return [];
+  return [slab.pulled(held === version ? "changes" : "whole")];
+}
+
+/** The slab of one shard. */
+export function slabPlan(spec: ShardSpec): SlabPlan {
+  const layout = shardLayouts(spec.parameters, spec.servers.length)[spec.shard];
+  const { optimizer, pullCompression = "none" } = spec;
+  return { elements: layout?.elements ?? 0, optimizer, pullCompression };
+}
 
 /** One update of all parameters. */
 export interface SlabUpdate {
@@ -20,8 +46,9 @@ export interface SlabUpdate {
 const MAX_BYTES = 2 ** 32 - 65_536;
 
 /**
- * A shard's memory: parameters, what the optimizer keeps of them, the sums of an update's parts, and
- * staging. Threads share it; each makes its own ShardSlab over it.
+ * A shard's memory: parameters, what the optimizer keeps of them, the sums of an update's parts,
+ * staging, and where pulls are compressed what was published and what last changed of it. Threads
+ * share it; each makes its own ShardSlab over it.
  */
 export class ShardSlab {
   readonly memory: KernelMemory;
@@ -29,22 +56,24 @@ export class ShardSlab {
   readonly elements: number;
   /** What a checkpoint has, in its order: parameters first, then the optimizer's slots. */
   readonly kept: readonly string[];
-  readonly #optimizer: Optimizer;
+  readonly #plan: SlabPlan;
   readonly #kernels: Kernels;
 
   /** Over a memory that is there, or over a new one of zeros. */
-  constructor(elements: number, optimizer: Optimizer, memory?: KernelMemory) {
-    this.elements = elements;
-    this.kept = ["parameters", ...optimizerSlots(optimizer)];
-    this.#optimizer = optimizer;
-    this.memory = memory ?? kernelMemory(ShardSlab.check(elements, optimizer));
+  constructor(plan: SlabPlan, memory?: KernelMemory) {
+    this.elements = plan.elements;
+    this.kept = ["parameters", ...optimizerSlots(plan.optimizer)];
+    this.#plan = plan;
+    this.memory = memory ?? kernelMemory(ShardSlab.check(plan));
     this.#kernels = loadKernels(this.memory);
   }
 
   /** The bytes of memory that it takes. Throws an AppError `invalid_value` above 4 GiB. */
-  static check(elements: number, optimizer: Optimizer): number {
-    const tensors = optimizerSlots(optimizer).length + 2;
-    const bytes = tensors * elements * 4 + STAGING_BYTES;
+  static check({ elements, optimizer, pullCompression }: SlabPlan): number {
+    const published = pullCompression === "int8";
+    const tensors = optimizerSlots(optimizer).length + (published ? 3 : 2);
+    const changes = published ? partBytes("int8", elements) : 0;
+    const bytes = tensors * elements * 4 + STAGING_BYTES + changes;
     if (bytes <= MAX_BYTES) return bytes;
     throw new AppError(
       "invalid_value",
@@ -69,6 +98,25 @@ export class ShardSlab {
     return new Float32Array(this.memory.buffer, this.#pointer(tensor), this.elements);
   }
 
+  /** Whether pulls are compressed. */
+  get publishes(): boolean {
+    return this.#plan.pullCompression === "int8";
+  }
+
+  /** What workers pull: the whole, or what the latest update has changed of it. */
+  pulled(what: "whole" | "changes"): Uint8Array {
+    if (!this.publishes) return this.bytes(0);
+    const whole = this.elements * 4;
+    if (what === "whole") return new Uint8Array(this.memory.buffer, this.#published, whole);
+    const changes = partBytes("int8", this.elements);
+    return new Uint8Array(this.memory.buffer, this.#published + whole, changes);
+  }
+
+  /** Publishes the parameters as they are: the first ones, and those of a checkpoint. */
+  publishWhole(): void {
+    if (this.publishes) this.pulled("whole").set(this.bytes(0));
+  }
+
   /** Whether every parameter is a number. */
   isFinite(): boolean {
     return this.#kernels.notFinite(this.#pointer(0), this.elements) === 0;
@@ -79,8 +127,26 @@ export class ShardSlab {
     return this.#kernels.sumSquares(this.accumulator.sums, this.elements);
   }
 
-  apply({ rate, scale, step }: SlabUpdate): void {
-    const optimizer = this.#optimizer;
+  /** One update; where pulls are compressed its changes are published. */
+  apply(update: SlabUpdate): void {
+    this.#optimize(update);
+    if (this.publishes) this.#publishChanges();
+  }
+
+  /** How far the parameters are from what workers have; what int8 loses of it comes the next time. */
+  #publishChanges(): void {
+    const { sums } = this.accumulator;
+    const [published, count] = [this.#published, this.elements];
+    const changes = published + count * 4;
+    // The sums are free between two updates.
+    new Uint8Array(this.memory.buffer, sums, count * 4).set(this.bytes(0));
+    this.#kernels.addScaled(sums, published, count, -1);
+    encodeInt8(this.#kernels, changes, sums, count);
+    addEncodedInt8(this.#kernels, published, changes, count);
+  }
+
+  #optimize({ rate, scale, step }: SlabUpdate): void {
+    const { optimizer } = this.#plan;
     const [p, first, second] = this.kept.map((_, i) => this.#pointer(i)) as [
       number,
       number,
@@ -100,6 +166,11 @@ export class ShardSlab {
     const tensors = [p, first, second, sums, count] as const;
     const decay = rate * weightDecay;
     this.#kernels.adam(...tensors, stepRate, spread, beta1, beta2, epsilon, decay, scale);
+  }
+
+  /** After parameters, slots, sums and staging. */
+  get #published(): number {
+    return this.#pointer(this.kept.length + 1) + STAGING_BYTES;
   }
 
   #pointer(tensor: number): number {

@@ -2,7 +2,6 @@ import { parentPort, workerData } from "node:worker_threads";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError } from "@heddle/base/errors";
 import { type DataAnswer, DataListener } from "@heddle/parameters/data-listener";
-import { shardLayouts } from "@heddle/parameters/shard-layout";
 import { shardMethods } from "@heddle/parameters/shard-methods";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
@@ -14,7 +13,7 @@ import { restoreShard } from "../checkpoint/restore-shard.ts";
 import { PartTaker } from "./part-taker.ts";
 import { Shard } from "./shard.ts";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
-import { ShardSlab } from "./shard-slab.ts";
+import { pulledPieces, ShardSlab, slabPlan } from "./shard-slab.ts";
 import { answerCalls } from "./thread-calls.ts";
 import type { Release } from "./update-gate.ts";
 
@@ -26,8 +25,7 @@ const port = parentPort;
 if (!port) throw new Error("a shard's thread is started by the parameter server");
 
 const NORM_MS = 60_000;
-const layout = shardLayouts(start.spec.parameters, start.spec.servers.length)[start.spec.shard];
-const slab = new ShardSlab(layout?.elements ?? 0, start.spec.optimizer);
+const slab = new ShardSlab(slabPlan(start.spec));
 const tls = start.tls && new TlsIdentity(start.tls);
 const credentials: NodeCredentials = { clusterToken: start.clusterToken, tls };
 const taker = new PartTaker(credentials);
@@ -87,11 +85,12 @@ port.postMessage({ call: 0, result: slab.memory });
 
 /** A worker's pull over the fast path. */
 async function answer(request: unknown, signal: AbortSignal): Promise<DataAnswer> {
-  const { rank, clock } = request as { rank: number; clock: number };
+  const { rank, clock, held } = request as { rank: number; clock: number; held: number };
   const { version, release } = await shard.read(rank, clock, signal);
-  const bytes = slab.elements * 4;
+  const pieces = pulledPieces(slab, version, held);
+  const bytes = pieces.reduce((sum, piece) => sum + piece.length, 0);
   shard.counts.bytesPulled += bytes;
-  return { version, bytes, pieces: [slab.bytes(0)], release };
+  return { version, bytes, pieces, release };
 }
 
 /** Shard 0's server adds up; while it cannot be reached the update waits. */

@@ -99,6 +99,7 @@ export class Shard {
     await this.#alone(async () => {
       this.#ready = false;
       this.#applied = await load();
+      this.#slab.publishWhole();
       this.#begun = this.#applied;
       this.#clock = new UpdateClock(this.#spec.consistency, this.#spec.workers, this.#applied);
       this.#ready = true;
@@ -185,6 +186,7 @@ export class Shard {
       if (this.#ready) return { version: this.version, path: "" };
       const sink = () => new SlabFill(this.#slab);
       this.counts.bytesPushed += await this.#taker.take(this.#spec, argument, sink, signal);
+      this.#slab.publishWhole();
       this.#ready = true;
       this.#gate.changed();
       return { version: this.version, path: this.#taker.path };

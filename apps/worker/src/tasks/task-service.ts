@@ -44,6 +44,8 @@ export interface TaskServiceOptions {
   readonly masters: readonly string[];
   readonly credentials: NodeCredentials;
   readonly checkpointDirectory?: string | undefined;
+  /** Files of plugins for training jobs; none where absent. */
+  readonly plugins?: readonly string[] | undefined;
   readonly maxLogBytes?: number | undefined;
   readonly artifacts: ArtifactStore;
   gpus(): readonly Gpu[];
@@ -241,7 +243,7 @@ async function findExecutors(
   const found: Executor[] = [processes];
   const [container, training] = await Promise.all([
     ContainerExecutor.find(nodeId),
-    TrainingExecutor.find(processes, { ...options, host }),
+    TrainingExecutor.find(processes, { ...options, plugins: options.plugins ?? [], host }),
   ]);
   if (training) found.push(training);
   if (container) {

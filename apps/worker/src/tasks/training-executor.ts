@@ -1,9 +1,11 @@
 import { execFile } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
+import { toAppError } from "@heddle/base/errors";
 import { trainingFaults } from "@heddle/contracts/training";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import { describePlugins, type PluginNames } from "../training/describe-plugins.ts";
 import { EXIT_SERVER_LOST } from "../training/exit-codes.ts";
 import type { TrainerOrders } from "../training/trainer-orders.ts";
 import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
@@ -16,6 +18,8 @@ interface TrainerSurroundings {
   /** Under which parameter servers reach this machine. */
   readonly host: string;
   readonly version: string;
+  /** Files of plugins, for trainers to load. */
+  readonly plugins: readonly string[];
   gpus(): readonly {
     readonly index?: number | undefined;
     readonly simulated?: boolean | undefined;
@@ -37,13 +41,18 @@ const programOf = (name: string) =>
  */
 export class TrainingExecutor implements Executor {
   readonly name = "training";
-  readonly algorithms: readonly string[] = ["ppo", "weave"];
+  readonly algorithms: readonly string[];
   readonly #processes: ProcessExecutor;
   readonly #around: TrainerSurroundings;
 
-  private constructor(processes: ProcessExecutor, around: TrainerSurroundings) {
+  private constructor(
+    processes: ProcessExecutor,
+    around: TrainerSurroundings,
+    { algorithms }: PluginNames,
+  ) {
     this.#processes = processes;
     this.#around = around;
+    this.algorithms = ["ppo", "weave", ...algorithms];
   }
 
   /** Undefined where ONNX Runtime does not load, which is logged. */
@@ -52,9 +61,20 @@ export class TrainingExecutor implements Executor {
     around: TrainerSurroundings,
   ): Promise<TrainingExecutor | undefined> {
     const fault = await deviceFault("cpu", process.env);
-    if (fault === undefined) return new TrainingExecutor(processes, around);
-    around.log.warn({ error: fault }, "no training here: ONNX Runtime does not load");
-    return undefined;
+    if (fault !== undefined) {
+      around.log.warn({ error: fault }, "no training here: ONNX Runtime does not load");
+      return undefined;
+    }
+    try {
+      const added = await describePlugins(around.plugins);
+      if (around.plugins.length > 0) around.log.info({ ...added }, "training plugins");
+      return new TrainingExecutor(processes, around, added);
+    } catch (error) {
+      // One bad file must not keep the node from what it can do without it.
+      around.log.error({ error: toAppError(error).message }, "no training plugins here");
+      const none = { algorithms: [], environments: [] };
+      return new TrainingExecutor(processes, { ...around, plugins: [] }, none);
+    }
   }
 
   async prepare(plan: TaskPlan): Promise<void> {
@@ -94,7 +114,7 @@ export class TrainingExecutor implements Executor {
 
   #orders({ plan, environment, parameterServers, nodes }: TaskLaunch): TrainerOrders {
     const { id, spec } = plan;
-    const { credentials, host, version } = this.#around;
+    const { credentials, host, version, plugins } = this.#around;
     const path = (name: string) => {
       const found = environment[name];
       if (found !== undefined) return found;
@@ -103,7 +123,7 @@ export class TrainingExecutor implements Executor {
     return {
       ...{ jobId: id.jobId, attempt: id.attempt, rank: id.rank, tasks: spec.tasks },
       ...{ jobName: spec.jobName, algorithm: spec.algorithm, config: configOf(plan) },
-      ...{ parameterServers, nodes, host, codeVersion: version },
+      ...{ parameterServers, nodes, host, codeVersion: version, plugins },
       clusterToken: credentials.clusterToken,
       tls: credentials.tls?.material,
       resumeFrom: spec.resumeFrom,

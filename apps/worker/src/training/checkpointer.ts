@@ -1,7 +1,7 @@
 import { toAppError } from "@heddle/base/errors";
 import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
+import type { RoundReport } from "@heddle/training/training-loop";
 import { saveRankState } from "./rank-state.ts";
-import type { RoundReport } from "./training-plan.ts";
 
 /** A loop that waits so long for others gets its checkpoint while it waits: they may have left. */
 const STUCK_MS = 1_000;

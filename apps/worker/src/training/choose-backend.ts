@@ -1,4 +1,5 @@
 import { onnxBackend } from "@heddle/backends/onnx-backend";
+import { tfjsBackend } from "@heddle/backends/tfjs-backend";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { TrainingConfig } from "@heddle/contracts/training";
 import type { Backend } from "@heddle/training/backend";
@@ -25,14 +26,14 @@ export async function chooseBackend(
 ): Promise<Backend> {
   if (backend === "reference") return referenceBackend;
   if (backend === "tfjs") {
-    throw new AppError("unavailable", "this worker has no backend tfjs: use `backend: onnx`");
+    if (device === "cuda" && !hasGpu) throw noGpu();
+    return tfjsBackend({ device: device === "cuda" ? "cuda:0" : "cpu" });
   }
   const cpu = onnxBackend({ device: "cpu", threads });
   if (device === "cpu") return cpu;
   if (!hasGpu) {
     if (device === "auto") return cpu;
-    const message = "`device: cuda` needs a GPU, and the task holds none that is real";
-    throw new AppError("unavailable", `${message}: ask for one with \`resources.gpu_count\``);
+    throw noGpu();
   }
   try {
     return await openDevice("cuda:0", threads);
@@ -41,6 +42,11 @@ export async function chooseBackend(
     say(`computing on the CPU, since the GPU cannot be used: ${toAppError(error).message}`);
     return cpu;
   }
+}
+
+function noGpu(): AppError {
+  const message = "`device: cuda` needs a GPU, and the task holds none that is real";
+  return new AppError("unavailable", `${message}: ask for one with \`resources.gpu_count\``);
 }
 
 /**

@@ -110,7 +110,7 @@ async function train(): Promise<Parameters> {
     .map(({ name, shape }) => [name, new Float32Array(shape.reduce((a, b) => a * b, 1))] as const);
   const text = encodeText(Buffer.from(TEXT));
   const data = textBatches(text, { batch: 4, length: 32 }, random)(60);
-  const rate = { learning_rate: Float32Array.of(1e-2) };
+  const rate = { learning_rate: new Float32Array(60).fill(1e-2) };
   const results = await compiled.run({
     ...parameters,
     ...Object.fromEntries(state),

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
-import type { TrainingConfig } from "@heddle/contracts/training";
+import type { PluginTraining, TrainingConfig } from "@heddle/contracts/training";
 import { joinNode, type NodeClient, type NodeGroup } from "@heddle/parameters/node-group";
 import {
   checkpointShards,
@@ -50,7 +50,7 @@ export function nodePlace(nodes: readonly string[], rank: number, tasks: number)
 /** What a job's shards are made by. */
 export interface JobShardsOptions {
   readonly orders: TrainerOrders;
-  readonly config: TrainingConfig;
+  readonly config: TrainingConfig | PluginTraining;
   readonly plan: Pick<TrainingPlan, "parameters" | "servers" | "pushesPerRound">;
   readonly credentials: NodeCredentials;
   readonly signal: AbortSignal;
@@ -183,6 +183,7 @@ function specOf({ orders, config, plan }: JobShardsOptions, { nodes }: NodePlace
     consistency: kind === "ssp" ? { kind, staleness } : { kind },
     stragglerMs: config.straggler_ms,
     compression: config.compression,
+    pullCompression: config.pull_compression ?? "none",
     jobToken: jobToken(orders),
   };
 }

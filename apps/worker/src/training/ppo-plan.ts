@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { PpoTraining } from "@heddle/contracts/training";
 import type { Backend } from "@heddle/training/backend";
-import { ENVIRONMENTS, type MakeEnvironment } from "@heddle/training/environments/environments";
+import type { MakeEnvironment } from "@heddle/training/environments/environments";
 import { emitModel } from "@heddle/training/onnx/emit-model";
 import { actorCriticParameters } from "@heddle/training/ppo/actor-critic";
 import { policyModel } from "@heddle/training/ppo/ppo-program";
@@ -14,8 +14,9 @@ import {
   ppoIterations,
   runPpoWorker,
 } from "@heddle/training/ppo/ppo-worker";
+import type { RoundReport } from "@heddle/training/training-loop";
 import { drawsFor } from "./seeds.ts";
-import type { RoundReport, TrainingPlan } from "./training-plan.ts";
+import type { TrainingPlan } from "./training-plan.ts";
 
 /** Which of a job's tasks this is. */
 export interface TaskPlace {
@@ -27,8 +28,13 @@ export interface TaskPlace {
  * A `ppo` job. One task takes Adam's steps itself and gives the servers how far it went; several give
  * them the gradients of each minibatch.
  */
-export function ppoPlan(config: PpoTraining, backend: Backend, place: TaskPlace): TrainingPlan {
-  const makeEnvironment = environmentNamed(config.environment);
+export function ppoPlan(
+  config: PpoTraining,
+  environments: Environments,
+  backend: Backend,
+  place: TaskPlace,
+): TrainingPlan {
+  const makeEnvironment = environmentNamed(environments, config.environment);
   const policy = policyFor(makeEnvironment(), config.hidden);
   const { tasks, rank } = place;
   const isSole = tasks === 1;
@@ -78,10 +84,14 @@ function reportOf(progress: PpoProgress, config: PpoTraining): RoundReport {
 /** A mean return of fewer episodes than this is no reason to end a job. */
 const RETURN_EPISODES = 20;
 
-function environmentNamed(name: string): MakeEnvironment {
-  const make = ENVIRONMENTS.get(name);
+/** Environments by name: those that are built in, and those of plugins. */
+type Environments = ReadonlyMap<string, MakeEnvironment>;
+
+/** Throws an AppError `invalid_value` that lists those that there are. */
+export function environmentNamed(environments: Environments, name: string): MakeEnvironment {
+  const make = environments.get(name);
   if (make) return make;
-  const known = [...ENVIRONMENTS.keys()].join(", ");
+  const known = [...environments.keys()].join(", ");
   throw new AppError("invalid_value", `there is no environment "${name}": there are ${known}`, {
     param: "config.environment",
   });

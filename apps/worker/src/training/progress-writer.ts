@@ -1,6 +1,6 @@
 import { appendFileSync } from "node:fs";
 import type { ParameterTraffic } from "@heddle/parameters/parameter-server-client";
-import type { RoundReport } from "./training-plan.ts";
+import type { RoundReport } from "@heddle/training/training-loop";
 
 /** Lines come no faster than this, but for the last and those of checkpoints. */
 const LINE_MS = 200;

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { mkdir, open, readdir, readFile, rename } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import type { RankState } from "@heddle/training/training-loop";
 import { parseCheckpointName } from "./checkpoint-names.ts";
-import type { RankState } from "./training-plan.ts";
 
 const DIGEST_BYTES = 32;
 

@@ -29,6 +29,8 @@ export interface TrainerOrders {
   readonly threads: number;
   /** Whether the task holds a GPU that is not simulated. */
   readonly hasGpu: boolean;
+  /** Files of plugins, in the order in which they are loaded; none where absent. */
+  readonly plugins?: readonly string[] | undefined;
   readonly codeVersion: string;
   readonly checkpointDirectory: string;
   readonly artifactDirectory: string;

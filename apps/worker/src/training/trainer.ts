@@ -4,6 +4,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { seededRandom } from "@heddle/base/random";
 import {
+  type PluginTraining,
+  parsePluginTraining,
   parseTrainingConfig,
   type TrainingConfig,
   trainingFaults,
@@ -15,15 +17,18 @@ import type { Backend } from "@heddle/training/backend";
 import { initialParameters } from "@heddle/training/initialize";
 import { elementCount } from "@heddle/training/ir/value";
 import type { Parameters } from "@heddle/training/parameter-client";
+import type { RankState } from "@heddle/training/training-loop";
 import { Checkpointer } from "./checkpointer.ts";
 import { chooseBackend } from "./choose-backend.ts";
 import { JobShards, nodePlace } from "./job-shards.ts";
 import { writeLineage } from "./lineage.ts";
+import { type LoadedPlugins, loadPlugins } from "./load-plugins.ts";
+import { pluginPlan } from "./plugin-plan.ts";
 import { ppoPlan } from "./ppo-plan.ts";
 import { ProgressWriter } from "./progress-writer.ts";
 import { findRankState } from "./rank-state.ts";
 import type { TrainerOrders } from "./trainer-orders.ts";
-import type { RankState, TrainingPlan } from "./training-plan.ts";
+import type { TrainingPlan } from "./training-plan.ts";
 import { weavePlan } from "./weave-plan.ts";
 
 /** What a trainer is told while it runs. */
@@ -45,9 +50,10 @@ const LOOK_MS = 100;
  * loop of pull, compute, push and checkpoint, and leave what it has learned.
  */
 export async function runTrainer(orders: TrainerOrders, control: TrainerControl): Promise<void> {
+  const plugins = await loadPlugins(orders.plugins ?? []);
   const config = checkedConfig(orders);
   const backend = await chooseBackend(config, orders, control.say);
-  const plan = planFor(config, backend, orders);
+  const plan = planFor(config, plugins, backend, orders);
   const { signal, say } = control;
   const credentials = credentialsOf(orders);
   const shards = new JobShards({ orders, config, plan, credentials, signal, say });
@@ -62,11 +68,14 @@ export async function runTrainer(orders: TrainerOrders, control: TrainerControl)
   }
 }
 
+/** What a job is to do, by an algorithm that is built in or a plugin's. */
+type JobConfig = TrainingConfig | PluginTraining;
+
 /** A trainer that has joined its job. */
 interface Run {
   readonly orders: TrainerOrders;
   readonly control: TrainerControl;
-  readonly config: TrainingConfig;
+  readonly config: JobConfig;
   readonly backend: Backend;
   readonly plan: TrainingPlan;
   readonly shards: JobShards;
@@ -179,18 +188,28 @@ async function leaveArtifacts(
   control.say(`done at step ${step}; artifacts are in ${directory}`);
 }
 
-function checkedConfig(orders: TrainerOrders): TrainingConfig {
+function checkedConfig(orders: TrainerOrders): JobConfig {
   const [fault] = trainingFaults(orders.algorithm, orders.config);
   if (fault) throw new AppError("invalid_value", fault.detail, { param: fault.param });
   if (orders.parameterServers.length === 0) {
     throw new AppError("invalid_value", "the task was started without a parameter server");
   }
-  return parseTrainingConfig(orders.algorithm, orders.config);
+  if (orders.algorithm === "ppo" || orders.algorithm === "weave") {
+    return parseTrainingConfig(orders.algorithm, orders.config);
+  }
+  return parsePluginTraining(orders.algorithm, orders.config);
 }
 
-function planFor(config: TrainingConfig, backend: Backend, orders: TrainerOrders): TrainingPlan {
-  const { rank, tasks, nodes } = orders;
-  if (config.algorithm === "ppo") return ppoPlan(config, backend, { rank, tasks });
+function planFor(
+  config: JobConfig,
+  plugins: LoadedPlugins,
+  backend: Backend,
+  { rank, tasks, nodes }: TrainerOrders,
+): TrainingPlan {
+  if ("own" in config) return pluginPlan(config, plugins, backend, { rank, tasks });
+  if (config.algorithm === "ppo") {
+    return ppoPlan(config, plugins.environments, backend, { rank, tasks });
+  }
   const place = nodePlace(nodes, rank, tasks);
   return weavePlan(config, backend, { rank, tasks, nodes: place.nodes });
 }

@@ -1,58 +1,11 @@
-import type { Optimizer } from "@heddle/training/optimizers/optimizer";
-import type { ParameterClient, Parameters } from "@heddle/training/parameter-client";
-import type { ParameterSpec } from "@heddle/training/training-program";
+import type { Parameters } from "@heddle/training/parameter-client";
+import type { AlgorithmPlan } from "@heddle/training/training-loop";
 import type { Lineage } from "./lineage.ts";
 
-/** What a worker keeps beside the parameters, as an inner optimizer's moments. */
-export type RankState = Readonly<Record<string, Float32Array>>;
-
-/** What an algorithm makes of a job's config; the trainer does the rest. */
-export interface TrainingPlan {
-  readonly parameters: readonly ParameterSpec[];
-  /** How the servers change them by what is pushed. */
-  readonly servers: {
-    readonly optimizer: Optimizer;
-    readonly learningRate: number;
-    readonly maxGradientNorm?: number | undefined;
-  };
-  /** Reports of each worker until it is done, and the job's steps after so many of them. */
-  readonly rounds: number;
-  stepAfter(round: number): number;
-  /** What one worker pushes between two reports. */
-  readonly pushesPerRound: number;
+/** An algorithm's plan with what the trainer does at its end. */
+export interface TrainingPlan extends AlgorithmPlan {
   /** The data that it reads, for the lineage; absent where it makes its own. */
   readonly data?: Lineage["data"] | undefined;
-  /** This worker's loop of pull, compute and push, to its end. */
-  run(loop: TrainingLoop): Promise<void>;
   /** What is left of a job that succeeded. */
   writeArtifacts(directory: string, parameters: Parameters, lineage: Lineage): Promise<void>;
-}
-
-/** What the trainer gives to a plan's loop. */
-export interface TrainingLoop {
-  readonly client: ParameterClient;
-  readonly parameters: Parameters;
-  /** Rounds that the checkpoint has behind it. */
-  readonly done: number;
-  /** From the checkpoint; absent where there is none. */
-  readonly state: RankState | undefined;
-  readonly signal: AbortSignal;
-  /** Between a pull and the next push. */
-  report(round: RoundReport): Promise<"go on" | "stop">;
-}
-
-/** What is told of one round. */
-export interface RoundReport {
-  /** From 1, former attempts included. */
-  readonly round: number;
-  readonly step: number;
-  readonly loss: number;
-  readonly reward?: number | undefined;
-  /** Of all workers, since the report before; absent where the data is no text. */
-  readonly tokens?: number | undefined;
-  /** The job is done before its steps are over. */
-  readonly reached?: boolean | undefined;
-  /** What else is worth a line, as `entropy`. */
-  readonly metrics: Readonly<Record<string, number>>;
-  readonly state: RankState;
 }

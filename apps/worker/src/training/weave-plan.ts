@@ -9,15 +9,17 @@ import {
 import { emitModel } from "@heddle/training/onnx/emit-model";
 import { ADAM, type Optimizer } from "@heddle/training/optimizers/optimizer";
 import { supervisedModel, supervisedProgram } from "@heddle/training/supervised/supervised-program";
+import type { RoundReport } from "@heddle/training/training-loop";
 import type { TrainingProgram } from "@heddle/training/training-program";
 import { type BatchSource, rowBatches, textBatches } from "@heddle/training/weave/batches";
+import { weaveSchedule } from "@heddle/training/weave/weave-schedule";
 import { runWeaveWorker, type WeaveProgress } from "@heddle/training/weave/weave-worker";
 import { joinText, readTrainingData, type TrainingData } from "./data-files.ts";
 import { BYTE_VOCABULARY_SIZE, encodeText, exportLanguageModel } from "./export-language-model.ts";
 import type { TaskPlace } from "./ppo-plan.ts";
 import { drawsFor } from "./seeds.ts";
 import { readTable, splitTable } from "./table-data.ts";
-import type { RoundReport, TrainingPlan } from "./training-plan.ts";
+import type { TrainingPlan } from "./training-plan.ts";
 
 type WeaveTraining = LanguageModelTraining | SupervisedTraining;
 
@@ -45,11 +47,12 @@ export function weavePlan(
       ? languageModel(config, data, place)
       : supervised(config, data, place);
   const { program } = subject;
+  const schedule = weaveSchedule(config);
   // Under ssp and asp each node's part is an update by itself; all of them are to make one step.
   const parts = config.consistency === "bsp" ? 1 : place.nodes;
   return {
-    rounds: Math.ceil(config.total_steps / config.local_steps),
-    stepAfter: (round) => round * config.local_steps,
+    rounds: schedule.rounds,
+    stepAfter: schedule.stepAfter,
     parameters: program.parameters,
     servers: {
       optimizer: {
@@ -68,7 +71,7 @@ export function weavePlan(
         ...{ client: loop.client, parameters: loop.parameters, state: loop.state },
         ...{ done: loop.done, signal: loop.signal },
         report: async (progress) => {
-          const tokens = subject.tokens && subject.tokens * config.local_steps;
+          const tokens = subject.tokens && subject.tokens * schedule.stepsOf(progress.round);
           await loop.report(reportOf(progress, tokens));
         },
       }),
@@ -117,12 +120,15 @@ function supervised(config: SupervisedTraining, data: TrainingData, place: TaskP
 /** The same for all ranks, and after `done` rounds just what a run without a break has then. */
 function drawsAfter(config: WeaveTraining, { tasks }: TaskPlace, done: number) {
   const random = drawsFor(config.seed, DATA_DRAWS);
-  for (let left = done * config.local_steps * config.batch_size * tasks; left > 0; left--) random();
+  const steps = weaveSchedule(config).stepAfter(done);
+  for (let left = steps * config.batch_size * tasks; left > 0; left--) random();
   return random;
 }
 
 function innerOptimizer(config: WeaveTraining): Optimizer {
-  const { optimizer, momentum, weight_decay: weightDecay } = config;
+  const { optimizer, momentum, weight_decay: weightDecay, local_steps: localSteps } = config;
+  // What was seen before a pull says less after it.
+  const adam = localSteps > 1 ? { ...ADAM, beta2: 0.99 } : ADAM;
   switch (optimizer) {
     case "sgd":
       return { kind: "sgd", momentum: 0, nesterov: false };
@@ -130,9 +136,9 @@ function innerOptimizer(config: WeaveTraining): Optimizer {
     case "nesterov":
       return { kind: "sgd", momentum, nesterov: optimizer === "nesterov" };
     case "adam":
-      return ADAM;
+      return adam;
     case "adamw":
-      return { ...ADAM, kind: "adamw", weightDecay };
+      return { ...adam, kind: "adamw", weightDecay };
     default:
       return optimizer satisfies never;
   }

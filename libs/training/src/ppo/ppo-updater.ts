@@ -44,27 +44,32 @@ export interface UpdaterParts {
 }
 
 /**
- * For a job of one worker: all steps of an epoch run in one call, with Adam's state kept here, and
- * the servers are given how far the parameters have moved. They must use plain SGD.
+ * For a job of one worker: all steps of an update run in one call (one for each epoch where
+ * `target_kl` may end it), with Adam's state kept here, and the servers are given how far the
+ * parameters have moved. They must use plain SGD. Nobody else moves them, so nothing is pulled.
  */
 export async function localUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
   const { backend, program, config, client, parameters, random } = parts;
   const options = { optimizer: PPO_ADAM, maxGradientNorm: config.max_grad_norm };
-  const executable = localStepsOf(program, options, config.num_minibatches);
+  const epochs = config.target_kl === undefined ? config.update_epochs : 1;
+  const executable = localStepsOf(program, options, config.num_minibatches * epochs);
   const compiled = await backend.compile(executable);
   const state = parts.state ?? zeroState(program, PPO_ADAM);
+  let served: Parameters | undefined;
   return {
     state,
     close: () => compiled.close(),
     update: async (experience, learningRate) => {
-      const before = copyOf(parameters);
+      served ??= copyOf(parameters);
       const order = Int32Array.from(experience.value.keys());
       const metrics = new MetricMeans(executable);
-      for (let epoch = 0; epoch < config.update_epochs; epoch++) {
-        shuffle(order, random);
-        const feeds = { ...parameters, ...state, ...gatherExperience(experience, order) };
-        const rate = Float32Array.of(learningRate);
-        const results = await compiled.run({ ...feeds, learning_rate: rate });
+      for (let epoch = 0; epoch < config.update_epochs; epoch += epochs) {
+        const rows = gatherExperience(experience, shuffledEpochs(order, epochs, random));
+        const rate = new Float32Array(config.num_minibatches * epochs).fill(learningRate);
+        const results = await compiled.run({
+          ...{ ...parameters, ...state, ...rows },
+          learning_rate: rate,
+        });
         for (const name of Object.keys(state)) state[name]?.set(results[nextName(name)] ?? []);
         for (const [name, data] of Object.entries(parameters)) {
           data.set(results[nextName(name)] ?? []);
@@ -73,11 +78,20 @@ export async function localUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
         if (metrics.latest("approximate_kl") > (config.target_kl ?? Number.POSITIVE_INFINITY))
           break;
       }
-      await client.push(moved(before, parameters), { weight: 1, learningRate: 1 });
-      await client.pull(parameters);
+      await client.push(movedTo(parameters, served), { weight: 1, learningRate: 1 });
       return metrics.means();
     },
   };
+}
+
+/** Several shuffles of the same rows, one after the other; `order` is left at the last. */
+function shuffledEpochs(order: Int32Array, epochs: number, random: Random): Int32Array {
+  const rows = new Int32Array(order.length * epochs);
+  for (let epoch = 0; epoch < epochs; epoch++) {
+    shuffle(order, random);
+    rows.set(order, epoch * order.length);
+  }
+  return rows;
 }
 
 /**
@@ -121,12 +135,18 @@ function copyOf(parameters: Parameters): Parameters {
   return Object.fromEntries(Object.entries(parameters).map(([name, data]) => [name, data.slice()]));
 }
 
-function moved(before: Parameters, after: Parameters): Parameters {
+/**
+ * How far the servers' parameters are from these, and what they will be in `served`: the same
+ * float32 arithmetic as theirs, so that what one push rounds off is in the next.
+ */
+function movedTo(parameters: Parameters, served: Parameters): Parameters {
   return Object.fromEntries(
-    Object.entries(before).map(([name, data]) => [
-      name,
-      data.map((value, i) => value - (after[name]?.[i] ?? 0)),
-    ]),
+    Object.entries(served).map(([name, before]) => {
+      const now = parameters[name] ?? before;
+      const part = before.map((value, i) => value - (now[i] ?? 0));
+      for (let i = 0; i < before.length; i++) before[i] = (before[i] ?? 0) - (part[i] ?? 0);
+      return [name, part];
+    }),
   );
 }
 

@@ -1,16 +1,13 @@
 import { AppError } from "@heddle/base/errors";
-import type { Backend, Tensors } from "../backend.ts";
+import type { Backend, CompiledProgram, Tensors } from "../backend.ts";
 import type { Optimizer } from "../optimizers/optimizer.ts";
 import type { ParameterClient, Parameters } from "../parameter-client.ts";
 import { localStepsOf, nextName, type TrainingProgram, zeroState } from "../training-program.ts";
 import type { BatchSource } from "./batches.ts";
+import { type LocalSteps, weaveSchedule } from "./weave-schedule.ts";
 
 /** How a weave job trains; the outer optimizer and the staleness bound are the servers'. */
-export interface WeaveConfig {
-  /** Inner steps of each worker in all. */
-  readonly total_steps: number;
-  /** H: steps between two exchanges. 1 with plain SGD is synchronous SGD. */
-  readonly local_steps: number;
+export interface WeaveConfig extends LocalSteps {
   readonly learning_rate: number;
   /** Steps over which the rate rises from zero; then it falls as a cosine to a tenth. */
   readonly warmup_steps: number;
@@ -26,6 +23,7 @@ export interface WeaveProgress {
   /** The mean loss of the round's steps, in the program's unit. */
   readonly loss: number;
   readonly gradientNorm: number;
+  /** Of the round's last step. */
   readonly learningRate: number;
   /** What the inner optimizer keeps after this round, by which the worker can go on. */
   readonly state: Readonly<Record<string, Float32Array>>;
@@ -56,31 +54,57 @@ export interface WeaveWorkerOptions {
  */
 export async function runWeaveWorker(options: WeaveWorkerOptions): Promise<void> {
   const { config, program, optimizer, client, parameters, signal } = options;
-  const stepOptions = { optimizer, maxGradientNorm: config.max_grad_norm };
-  const compiled = await options.backend.compile(
-    localStepsOf(program, stepOptions, config.local_steps),
-  );
+  const { rounds, stepsOf, stepAfter } = weaveSchedule(config);
+  const programs = new LocalPrograms(options);
   const state = options.state ?? zeroState(program, optimizer);
-  const rounds = Math.ceil(config.total_steps / config.local_steps);
   await client.pull(parameters);
   for (let round = options.done + 1; round <= rounds; round++) {
     signal.throwIfAborted();
-    const learningRate = rateAt(config, (round - 1) * config.local_steps);
-    const data = options.batches(config.local_steps);
-    const feeds = { ...parameters, ...state, ...data };
-    const results = await compiled.run({ ...feeds, learning_rate: Float32Array.of(learningRate) });
-    const step = round * config.local_steps;
-    const loss = checkedMean(results, step - config.local_steps);
+    const [before, steps] = [stepAfter(round - 1), stepsOf(round)];
+    const rates = Float32Array.from({ length: steps }, (_, i) => rateAt(config, before + i));
+    const compiled = await programs.of(steps);
+    const feeds = { ...parameters, ...state, ...options.batches(steps) };
+    const results = await compiled.run({ ...feeds, learning_rate: rates });
+    const loss = checkedMean(results, before);
     for (const [name, data] of Object.entries(state)) data.set(results[nextName(name)] ?? []);
     await client.push(displacement(parameters, results), {
-      weight: options.batch * config.local_steps,
+      weight: options.batch * steps,
       learningRate: 1,
     });
     await client.pull(parameters);
     const gradientNorm = mean(results["gradient_norm"] ?? new Float32Array());
+    const learningRate = rates.at(-1) ?? 0;
+    const step = before + steps;
     await options.report({ round, rounds, step, loss, gradientNorm, learningRate, state });
   }
-  await compiled.close();
+  await programs.close();
+}
+
+/** Programs of so many local steps in one run; a warm start has its own. */
+class LocalPrograms {
+  readonly #options: WeaveWorkerOptions;
+  readonly #compiled = new Map<number, CompiledProgram>();
+
+  constructor(options: WeaveWorkerOptions) {
+    this.#options = options;
+  }
+
+  async of(steps: number): Promise<CompiledProgram> {
+    const known = this.#compiled.get(steps);
+    if (known) return known;
+    // The one before is not needed any more.
+    await this.close();
+    const { backend, program, optimizer, config } = this.#options;
+    const rules = { optimizer, maxGradientNorm: config.max_grad_norm };
+    const compiled = await backend.compile(localStepsOf(program, rules, steps));
+    this.#compiled.set(steps, compiled);
+    return compiled;
+  }
+
+  async close(): Promise<void> {
+    for (const compiled of this.#compiled.values()) await compiled.close();
+    this.#compiled.clear();
+  }
 }
 
 /** How far each tensor went, as a gradient points: before less after. */

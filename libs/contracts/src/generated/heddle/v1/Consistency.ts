@@ -6,6 +6,7 @@ export interface Consistency {
   'staleness'?: (number);
   'stragglerMs'?: (number);
   'compression'?: (string);
+  'pullCompression'?: (string);
 }
 
 export interface Consistency__Output {
@@ -13,4 +14,5 @@ export interface Consistency__Output {
   'staleness': (number);
   'stragglerMs': (number);
   'compression': (string);
+  'pullCompression': (string);
 }

@@ -7,10 +7,12 @@ export interface PullParameters {
   'id'?: (_heddle_v1_ShardId | null);
   'rank'?: (number);
   'clock'?: (number | string | Long);
+  'held'?: (number | string | Long);
 }
 
 export interface PullParameters__Output {
   'id': (_heddle_v1_ShardId__Output | null);
   'rank': (number);
   'clock': (number);
+  'held': (number);
 }

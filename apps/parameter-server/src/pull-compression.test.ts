@@ -1,0 +1,114 @@
+import { partBytes } from "@heddle/parameters/compression";
+import type { DataPath } from "@heddle/parameters/part-source";
+import { shardLayouts } from "@heddle/parameters/shard-layout";
+import { checkpointShards, openShards, restoreShards } from "@heddle/parameters/shard-set";
+import { afterAll, afterEach, beforeAll, expect, it, test, vi } from "vitest";
+import { startServer, stopServers } from "./testing/server-processes.ts";
+import { closeClients, jobOn, joinJob, SHAPES, tensors } from "./testing/training-job.ts";
+
+// Real server processes and sockets; the workers are clients of this process.
+
+// Processes and sockets may be slow on a busy machine.
+vi.setConfig({ testTimeout: 120_000 });
+
+let servers: readonly string[] = [];
+
+beforeAll(async () => {
+  servers = (await Promise.all([startServer(), startServer()])).map(({ address }) => address);
+});
+afterEach(closeClients);
+afterAll(stopServers);
+
+const terms = { weight: 1, learningRate: 1 };
+const layouts = shardLayouts(SHAPES, 2);
+const elements = layouts.reduce((sum, layout) => sum + layout.elements, 0);
+const whole = elements * 4;
+const changes = layouts.reduce((sum, layout) => sum + partBytes("int8", layout.elements), 0);
+
+/** The part of one update: elements of many sizes, which int8 cannot tell exactly. */
+const part = (update: number) => tensors((at) => Math.sin(at * update) * 10 ** -(at % 5));
+
+type Tensors = ReturnType<typeof tensors>;
+const greatestDifference = (left: Tensors, right: Tensors) =>
+  Math.max(
+    ...(["weight", "bias", "gain"] as const).flatMap((name) =>
+      [...left[name]].map((value, i) => Math.abs(value - (right[name][i] ?? Number.NaN))),
+    ),
+  );
+
+it.each<DataPath>(["unix", "tcp", "grpc"])(
+  "over %s, changes come as int8 and what that loses never adds up",
+  async (path) => {
+    const job = jobOn(servers, { pullCompression: "int8" });
+    await openShards(job);
+    const client = await joinJob(job, 0, { paths: [path] });
+    await client.initialize(tensors(Math.cos));
+    const [held, exact] = [tensors(() => 0), tensors(Math.cos)];
+    await client.pull(held);
+    expect(held).toEqual(exact);
+    expect(client.traffic.bytesPulled).toBe(whole);
+    for (let update = 1; update <= 40; update++) {
+      const moved = part(update);
+      for (const name of ["weight", "bias", "gain"] as const) {
+        for (const [i, value] of moved[name].entries()) exact[name][i]! -= value;
+      }
+      await client.push(moved, terms);
+      expect(await client.pull(held)).toBe(update);
+      // A block's greatest change is below 1.1, so that its step is below 1.1 / 127.
+      expect(greatestDifference(held, exact), `update ${update}`).toBeLessThan(1.1 / 127);
+    }
+    expect(client.traffic.bytesPulled).toBe(whole + 40 * changes);
+    expect(changes).toBeLessThan(whole / 3.9);
+  },
+);
+
+test("a worker that has missed an update pulls the whole, and holds what the others hold", async () => {
+  const job = jobOn(servers, { pullCompression: "int8" });
+  await openShards(job);
+  const [first, second] = [await joinJob(job, 0), await joinJob(job, 0)];
+  await first.initialize(tensors(Math.cos));
+  const [held, late] = [tensors(() => 0), tensors(() => 0)];
+  await first.pull(held);
+  await second.pull(late);
+  for (const update of [1, 2, 3]) {
+    await first.push(part(update), terms);
+    await first.pull(held);
+  }
+  expect(await second.pull(late)).toBe(3);
+  expect(late).toEqual(held);
+  expect(second.traffic.bytesPulled).toBe(2 * whole);
+  await second.pull(late);
+  expect(second.traffic.bytesPulled, "nothing has changed").toBe(2 * whole);
+  expect(late).toEqual(held);
+});
+
+test("a checkpoint has the exact parameters, and they are what is published when it is restored", async () => {
+  const job = jobOn(servers, { pullCompression: "int8" });
+  await openShards(job);
+  const client = await joinJob(job, 0);
+  await client.initialize(tensors(() => 0));
+  const held = tensors(() => 0);
+  await client.pull(held);
+  await client.push(part(1), terms);
+  await client.pull(held);
+  const checkpoint = await checkpointShards(job, "step-1");
+  await closeClients();
+  const next = jobOn(servers, { ...job.spec, attempt: 2 });
+  await restoreShards(next, [checkpoint]);
+  const again = await joinJob(next, 0);
+  const restored = tensors(() => 0);
+  expect(await again.pull(restored)).toBe(1);
+  expect(greatestDifference(restored, held)).toBeGreaterThan(0);
+  const exact = part(1);
+  for (const name of ["weight", "bias", "gain"] as const) {
+    expect(restored[name]).toEqual(exact[name].map((value) => 0 - value));
+  }
+});
+
+test("workers that skip versions cannot pull changes: ssp with int8 pulls is refused", async () => {
+  const consistency = { kind: "ssp", staleness: 2 } as const;
+  const job = jobOn(servers, { pullCompression: "int8", consistency });
+  await expect(openShards(job)).rejects.toThrow(
+    /pull_compression int8 needs the consistency model bsp, not ssp/,
+  );
+});

@@ -1,0 +1,187 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { onnxBackend } from "@heddle/backends/onnx-backend";
+import { seededRandom } from "@heddle/base/random";
+import type { ParameterServerClient } from "@heddle/parameters/parameter-server-client";
+import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
+import { initialParameters } from "@heddle/training/initialize";
+import {
+  languageModelParameters,
+  languageModelProgram,
+} from "@heddle/training/language-model/language-model";
+import { ADAM } from "@heddle/training/optimizers/optimizer";
+import type { Parameters } from "@heddle/training/parameter-client";
+import { gradientName, gradientsOf } from "@heddle/training/training-program";
+import { textBatches } from "@heddle/training/weave/batches";
+import { runWeaveWorker } from "@heddle/training/weave/weave-worker";
+import { repositoryRoot } from "../support/command-line.ts";
+import { joinJob, openJob, startParameterServer } from "./parameter-process.ts";
+
+/** What a way of training sent, and how well the model does at the end. */
+export interface TrainingFigure {
+  readonly name: string;
+  readonly seed: number;
+  readonly pushedBytes: number;
+  readonly pulledBytes: number;
+  /** Of text that was not trained on, the same batches for all; in nats a letter. */
+  readonly loss: number;
+}
+
+const ALPHABET = 32;
+const SHAPE = {
+  ...{ vocab_size: ALPHABET, context_length: 16, hidden_size: 32, layers: 1, heads: 2 },
+  ...{ kv_heads: 1, intermediate_size: 64, rope_theta: 10_000, norm_epsilon: 1e-5 },
+};
+const BATCH = 8;
+const WORKERS = 2;
+const LOCAL_STEPS = 32;
+const HELD_OUT_BATCHES = 128;
+/** Each the best of those that were tried: 3, 4, 6, 8 and 10 thousandths; 2 to 6. */
+const RATES = { bsp: 6e-3, weave: 4e-3 };
+const program = languageModelProgram(SHAPE, BATCH);
+const specs = languageModelParameters(SHAPE);
+const cpu = () => onnxBackend({ device: "cpu", threads: 1 });
+
+/** This repository's docs in 32 letters; each tenth piece of 2 KiB is held out. */
+const { trained, heldOut } = splitText(readDocs());
+
+/** A small language model by two workers: BSP with float32 gradients, and weave with H=32 and int8. */
+export async function measureWeave(steps: number, seeds: number): Promise<TrainingFigure[]> {
+  const server = await startParameterServer();
+  const figures: TrainingFigure[] = [];
+  for (let seed = 1; seed <= seeds; seed++) {
+    const run = { server, steps, seed };
+    figures.push(
+      await train({ ...run, name: "bsp, fp32" }, synchronous, {
+        ...{ optimizer: ADAM, learningRate: 1, compression: "none", maxGradientNorm: 1 },
+      }),
+      await train({ ...run, name: "weave, H=32, int8" }, weave, {
+        optimizer: { kind: "sgd", momentum: 0.4, nesterov: true },
+        ...{ learningRate: 0.8, compression: "int8", pullCompression: "int8" },
+      }),
+    );
+  }
+  return figures;
+}
+
+interface Run {
+  readonly name: string;
+  readonly server: string;
+  /** Of each worker. */
+  readonly steps: number;
+  readonly seed: number;
+}
+type Rules = Pick<
+  ShardSetSpec,
+  "optimizer" | "learningRate" | "compression" | "pullCompression" | "maxGradientNorm"
+>;
+type Work = (
+  client: ParameterServerClient,
+  own: Parameters,
+  place: { readonly rank: number; readonly steps: number; readonly seed: number },
+) => Promise<void>;
+
+async function train(run: Run, work: Work, rules: Rules): Promise<TrainingFigure> {
+  const { name, seed, steps } = run;
+  const job = await openJob({
+    parameters: specs.map(({ name: tensor, shape }) => ({ name: tensor, shape, type: "f32" })),
+    ...{ servers: [run.server], workers: WORKERS, consistency: { kind: "bsp" }, ...rules },
+  });
+  const first = initialParameters(specs, seededRandom(seed));
+  const clients = await Promise.all(
+    Array.from({ length: WORKERS }, (_, rank) => joinJob(job, rank)),
+  );
+  await clients[0]?.initialize(first);
+  const copies = clients.map(() => structuredClone(first));
+  await Promise.all(
+    clients.map((client, rank) => work(client, copies[rank] ?? first, { rank, steps, seed })),
+  );
+  const traffic = clients.map((client) => client.traffic);
+  const loss = await lossOf(copies[0] ?? first);
+  for (const client of clients) await client.close();
+  const sum = (of: "bytesPushed" | "bytesPulled") =>
+    traffic.reduce((total, one) => total + one[of], 0);
+  return { name, seed, loss, pushedBytes: sum("bytesPushed"), pulledBytes: sum("bytesPulled") };
+}
+
+const synchronous: Work = async (client, own, { rank, steps, seed }) => {
+  const compiled = await cpu().compile(gradientsOf(program));
+  const batches = batchesOf(seed, rank);
+  await client.pull(own);
+  for (let step = 0; step < steps; step++) {
+    const results = await compiled.run({ ...own, ...batches(1) });
+    const part = Object.fromEntries(
+      Object.keys(own).map((name) => [name, results[gradientName(name)] ?? new Float32Array()]),
+    );
+    await client.push(part, { weight: BATCH, learningRate: rateAt(step, steps) });
+    await client.pull(own);
+  }
+  await compiled.close();
+};
+
+const weave: Work = (client, own, { rank, steps, seed }) =>
+  runWeaveWorker({
+    ...{ program, client, batch: BATCH, parameters: own, done: 0, optimizer: INNER_ADAM },
+    config: {
+      ...{ total_steps: steps, local_steps: LOCAL_STEPS, max_grad_norm: 1 },
+      ...{ learning_rate: RATES.weave, warmup_steps: LOCAL_STEPS },
+      warm_start_steps: Math.floor(steps / 32 / LOCAL_STEPS) * LOCAL_STEPS,
+      warm_start_local_steps: LOCAL_STEPS / 8,
+    },
+    backend: cpu(),
+    batches: batchesOf(seed, rank),
+    signal: new AbortController().signal,
+    report: () => Promise.resolve(),
+  });
+
+/** A shorter memory than Adam's usual: what was seen before a pull says less after it. */
+const INNER_ADAM = { ...ADAM, beta2: 0.99 };
+
+/** As weave's: a rise, then a cosine to a tenth. */
+function rateAt(step: number, steps: number): number {
+  if (step < LOCAL_STEPS) return (RATES.bsp * (step + 1)) / LOCAL_STEPS;
+  const part = (step - LOCAL_STEPS) / Math.max(1, steps - LOCAL_STEPS);
+  return RATES.bsp * (0.1 + 0.45 * (1 + Math.cos(Math.PI * part)));
+}
+
+function batchesOf(seed: number, rank: number) {
+  const size = { batch: BATCH, length: SHAPE.context_length };
+  return textBatches(trained, size, seededRandom(100 * seed + rank));
+}
+
+async function lossOf(parameters: Parameters): Promise<number> {
+  const compiled = await cpu().compile(gradientsOf(program));
+  const size = { batch: BATCH, length: SHAPE.context_length };
+  const batches = textBatches(heldOut, size, seededRandom(999));
+  let sum = 0;
+  for (let i = 0; i < HELD_OUT_BATCHES; i++) {
+    sum += (await compiled.run({ ...parameters, ...batches(1) }))["loss"]?.[0] ?? 0;
+  }
+  await compiled.close();
+  return sum / HELD_OUT_BATCHES;
+}
+
+function readDocs(): Int32Array {
+  const docs = join(repositoryRoot, "docs");
+  const files = readdirSync(docs).filter((name) => name.endsWith(".md"));
+  const text = files.sort().map((name) => readFileSync(join(docs, name)));
+  return Int32Array.from(Buffer.concat(text), letterOf);
+}
+
+/** Letters without case, space, end of line, full stop, digits as one, and all else as one. */
+function letterOf(byte: number): number {
+  const lower = byte | 32;
+  if (lower >= 97 && lower <= 122) return lower - 97;
+  if (byte >= 48 && byte <= 57) return 29;
+  const others = [32, 10, 46].indexOf(byte);
+  return others === -1 ? 30 : 26 + others;
+}
+
+function splitText(text: Int32Array) {
+  const piece = 2048;
+  const isHeldOut = (at: number) => Math.floor(at / piece) % 10 === 9;
+  return {
+    trained: text.filter((_, at) => !isHeldOut(at)),
+    heldOut: text.filter((_, at) => isHeldOut(at)),
+  };
+}
