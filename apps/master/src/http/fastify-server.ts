@@ -1,13 +1,13 @@
-import { type IncomingMessage, STATUS_CODES } from "node:http";
-import type { Socket } from "node:net";
+import type { IncomingMessage } from "node:http";
 import { AppError } from "@heddle/base/errors";
 import { NotFoundException } from "@nestjs/common";
 import { FastifyAdapter } from "@nestjs/platform-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { AccessCheck, AccessConfig, CallerRequest } from "./access.ts";
 import { BodyReader } from "./body-reader.ts";
+import { answerBrokenRequest, answerUnservable } from "./broken-requests.ts";
 import { errorReply } from "./error-reply.ts";
-import { requestIdOf, uniqueSuffix } from "./request-id.ts";
+import { requestIdOf } from "./request-id.ts";
 
 export interface HttpLimits {
   readonly maxBodyBytes: number;
@@ -36,6 +36,8 @@ export function createHttpAdapter(limits: HttpLimits, access: AccessCheck): Fast
       headersTimeout: limits.headersTimeoutMs,
       connectionsCheckingInterval: Math.min(1000, limits.headersTimeoutMs),
       keepAliveTimeout: 72_000,
+      // Node refuses such a request without a word; the hook below says what is wrong.
+      requireHostHeader: false,
     },
     genReqId: requestIdOf,
     requestIdHeader: false,
@@ -48,14 +50,22 @@ export function createHttpAdapter(limits: HttpLimits, access: AccessCheck): Fast
   instance.decorateRequest("apiKey", null);
   instance.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
-    // Without this the router would read the whole body before it says that there is no route.
-    done(request.is404 ? new NotFoundException() : undefined);
+    done(refusalByHead(request));
   });
+  answerUnservable(instance.server);
   instance.server.maxConnections = limits.maxConnections;
   const bodies = new BodyReader(limits.maxBodyBytes, limits.maxReadingBytes);
   checkAccess(instance, access, bodies);
   readBodiesAsBytes(instance, bodies);
   return adapter;
+}
+
+function refusalByHead({ headers, raw, is404 }: FastifyRequest): Error | undefined {
+  if (headers.host === undefined && raw.httpVersion === "1.1") {
+    return new AppError("invalid_value", "The header `Host` is missing: HTTP/1.1 asks for it.");
+  }
+  // Without this the router would read the whole body before it says that there is no route.
+  return is404 ? new NotFoundException() : undefined;
 }
 
 /** Every route that is registered gets its check, which answers before the body is read. */
@@ -93,32 +103,4 @@ function answerBadUrl(_error: Error, request: FastifyRequest, reply: FastifyRepl
     .code(status)
     .headers({ ...headers, "x-request-id": request.id })
     .send(body);
-}
-
-/** What Node's parser refuses never becomes a request: the answer is written to the socket. */
-function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): void {
-  if (error.code === "ECONNRESET" || !socket.writable) {
-    socket.destroy();
-    return;
-  }
-  const requestId = `req_${uniqueSuffix()}`;
-  const { status, headers, body } = errorReply(refusalOf(error.code), requestId, "");
-  const all: Record<string, string> = {
-    ...headers,
-    "x-request-id": requestId,
-    "content-length": String(Buffer.byteLength(body)),
-    connection: "close",
-  };
-  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}\r\n${body}`);
-}
-
-function refusalOf(code: string | undefined): AppError {
-  if (code === "ERR_HTTP_REQUEST_TIMEOUT") {
-    return new AppError("request_timeout", "The request took too long to arrive.");
-  }
-  if (code === "HPE_HEADER_OVERFLOW") {
-    return new AppError("request_too_large", "The request's headers are too large.");
-  }
-  return new AppError("invalid_value", "The request is not valid HTTP.");
 }
