@@ -335,6 +335,11 @@ describe("the command line", () => {
     expect(await heddle(["cluster", "add", "m", "--address", "nowhere"])).toMatchObject({
       code: 2,
     });
+    for (const address of ["127.0.0.1:99999", "127.0.0.1:65536", "[::1]:0"]) {
+      const impossible = await heddle(["cluster", "add", "m", "--address", address]);
+      expect(impossible, address).toMatchObject({ code: 2, stdout: "" });
+      expect(impossible.stderr).toContain("a port from 1 to 65535");
+    }
     const made = await heddle(["cluster", "join-token", "--role", "worker"]);
     expect(made.stdout).toBe("hdlj_made\n");
     expect(calls.at(-1)).toMatchObject({ body: { role: "worker" } });
