@@ -218,3 +218,6 @@ export const clusterResourcesReply = z.object({
 });
 
 export type ClusterResourcesReply = z.infer<typeof clusterResourcesReply>;
+
+/** The body of POST /cluster/transfer, which may be absent: the name of the master that shall lead. */
+export const transferRequest = z.strictObject({ to: z.string().optional() });
