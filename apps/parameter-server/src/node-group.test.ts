@@ -85,3 +85,26 @@ test("a task whose part is no number fails all tasks of its node, and no other",
   );
   expect(own).toEqual(tensors(() => 0));
 });
+
+test("a task with another model is refused by its node's leader, though its padded length is the same", async () => {
+  const job = jobOn(servers);
+  await openShards(job);
+  const socketPath = join(tmpdir(), `heddle-test-${randomUUID().slice(0, 8)}.sock`);
+  const place = { rank: 0, host: "127.0.0.1" };
+  const parameters = job.spec.parameters.map((each) =>
+    each.name === "bias" ? { ...each, shape: [8] } : each,
+  );
+  const other = { ...job, spec: { ...job.spec, parameters } };
+  clients.push(
+    await joinNode({ ...job, ...place }, { member: 0, members: 2, socketPath }),
+    await joinNode({ ...other, ...place }, { member: 1, members: 2, socketPath }),
+  );
+  const bias = new Float32Array(8);
+  await expect(clients[1]?.pull({ ...tensors(() => 0), bias })).rejects.toMatchObject({
+    code: "invalid_value",
+    message: expect.stringContaining("all workers of a job must have the same model"),
+  });
+  await expect(clients[1]?.pull(tensors(() => 0))).rejects.toThrow(
+    /the tensor bias has 7 elements/,
+  );
+});

@@ -161,9 +161,9 @@ export class ParameterShardsService {
     call: ServerWritableStream<PullParameters__Output, ParameterChunk>,
     signal: AbortSignal,
   ): Promise<void> {
-    const { id, rank, clock, held } = call.request;
+    const { id, rank, clock, held, plan } = call.request;
     const { calls, slab } = this.#find(id);
-    const { lease, version } = await calls.call("lease", { rank, clock }, signal);
+    const { lease, version } = await calls.call("lease", { rank, clock, plan }, signal);
     const pieces = pulledPieces(slab, version, held);
     const bytes = pieces.reduce((sum, piece) => sum + piece.length, 0);
     try {

@@ -3,6 +3,7 @@ import { kernelMemory, loadKernels } from "@heddle/kernels/kernels";
 import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
 import { type DataAnswer, DataListener } from "./data-listener.ts";
 import { DataRoute } from "./data-route.ts";
+import { checkPlan, checkTensors, planDigest } from "./job-plan.ts";
 import { type FollowerRequest, wholeLayout } from "./node-follower.ts";
 import type { NodeGroup } from "./node-group.ts";
 import type {
@@ -26,6 +27,7 @@ interface Waiting extends FollowerRequest {
 export class NodeLeader implements ParameterClient {
   readonly servers: ParameterServerClient;
   readonly #options: ParameterServerClientOptions;
+  readonly #plan: string;
   readonly #members: number;
   readonly #layout: ShardLayout;
   readonly #accumulator: Accumulator;
@@ -44,6 +46,7 @@ export class NodeLeader implements ParameterClient {
   ) {
     this.servers = client;
     this.#options = options;
+    this.#plan = planDigest(options.spec);
     this.#members = members;
     this.#layout = wholeLayout(options.spec.parameters);
     const { elements } = this.#layout;
@@ -69,6 +72,7 @@ export class NodeLeader implements ParameterClient {
   async push(part: Parameters, terms: PushTerms): Promise<void> {
     this.#clock++;
     try {
+      checkTensors(this.#options.spec, part);
       const others = await this.#all();
       const weight = others.reduce((sum, other) => sum + (other.weight ?? 0), terms.weight);
       const own = this.#adder(terms.weight / weight, true);
@@ -121,10 +125,11 @@ export class NodeLeader implements ParameterClient {
     await this.servers.close();
   }
 
-  #answer(request: FollowerRequest): Promise<DataAnswer> {
+  async #answer(request: FollowerRequest): Promise<DataAnswer> {
+    checkPlan(this.#options.spec, this.#plan, request.plan);
     if (this.#over) {
       this.#told.add(request.member);
-      return Promise.reject(this.#over);
+      throw this.#over;
     }
     const answer = Promise.withResolvers<DataAnswer>();
     this.#waiting.set(request.member, { ...request, answer });

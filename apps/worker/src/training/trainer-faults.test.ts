@@ -212,9 +212,9 @@ test("a wrong shape, NaN, a stale token and another's are refused, and the run i
   const poison = { ...still(), "dense.0.bias": Float32Array.of(Number.NaN) };
   await expect(rogue.push(poison, terms)).rejects.toMatchObject({ code: "invalid_value" });
   await rogue.close();
-  const wide = [{ name: "dense.0.weight", shape: [4_096, 1], type: "f32" }, LINE[1]] as const;
+  const wide = [{ name: "dense.0.weight", shape: [9, 1], type: "f32" }, LINE[1]] as const;
   const misshapen = await job.join(1, { parameters: wide });
-  const part = { ...still(), "dense.0.weight": new Float32Array(4_096) };
+  const part = { ...still(), "dense.0.weight": new Float32Array(9) };
   await expect(misshapen.push(part, terms)).rejects.toMatchObject({ code: "invalid_value" });
   await misshapen.close();
   const stale = job.access({ attempt: 0, parameters: LINE });
