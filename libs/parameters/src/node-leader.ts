@@ -16,7 +16,7 @@ import { type ShardLayout, slabPieces } from "./shard-layout.ts";
 /** A task of the node that has not come by then is taken for dead. */
 const MEMBER_MS = 600_000;
 
-/** How long the others get to hear that the job is over; a rollout takes less. */
+/** How long the others get to hear that this attempt is over; a rollout takes less. */
 const DISMISS_MS = 60_000;
 
 interface Waiting extends FollowerRequest {
@@ -111,15 +111,14 @@ export class NodeLeader implements ParameterClient {
    * has heard it, or when they have had long enough.
    */
   async dismiss(): Promise<void> {
-    this.#over = new AppError("gone", "the job is over: this node's leading task has ended it");
-    this.#refuse(this.#over);
-    const end = performance.now() + DISMISS_MS;
-    while (this.#told.size < this.#members - 1 && performance.now() < end) {
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    this.#over = undefined;
+    this.#refuse(new AppError("gone", "the job is over: this node's leading task has ended it"));
+    await this.#heard();
   }
 
+  /** Where a server was lost, the others of the node end for that too, not for a broken connection. */
   async close(): Promise<void> {
+    if (this.#over?.code === "shard_unavailable") await this.#heard();
     this.#listener.close();
     for (const route of this.#routes.values()) route.close();
     await this.servers.close();
@@ -193,12 +192,23 @@ export class NodeLeader implements ParameterClient {
     return sums;
   }
 
-  /** The others would wait for ever for an update that failed. */
+  /** The others would wait for ever for an update that failed; who asks later is told the same. */
   #refuse(error: unknown): void {
+    this.#over ??= toAppError(error);
     for (const { member, answer } of this.#waiting.values()) {
-      answer.reject(toAppError(error));
+      answer.reject(this.#over);
       this.#told.add(member);
     }
     this.#waiting.clear();
+  }
+
+  /** Resolves when all others have been told, or have had long enough, or this task must leave. */
+  async #heard(): Promise<void> {
+    const { signal } = this.#options;
+    const end = performance.now() + DISMISS_MS;
+    const isLate = () => signal.aborted || performance.now() >= end;
+    while (this.#told.size < this.#members - 1 && !isLate()) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
   }
 }

@@ -81,7 +81,7 @@ interface ShardLink {
 
 /**
  * Joins the shards of a job, which are open, as one rank. Rejects with an AppError
- * `precondition_failed` where a later attempt has them, `not_found` where they are not open.
+ * `precondition_failed` where a later attempt has them, `shard_unavailable` where they are not open.
  */
 export async function connectParameters(
   options: ParameterServerClientOptions,
@@ -286,7 +286,7 @@ export class ParameterServerClient implements ParameterClient {
         if (!error.retryable) throw error;
         if (performance.now() - since > patienceMs) {
           const message = `shard ${shard} at ${spec.servers[shard]} is away for ${patienceMs} ms`;
-          throw new AppError("unavailable", `${message}: ${error.message}`, { cause });
+          throw new AppError("shard_unavailable", `${message}: ${error.message}`, { cause });
         }
         this.#retries++;
         await new Promise((resolve) => setTimeout(resolve, backoff.nextMs()));

@@ -152,11 +152,11 @@ export class JobShards {
         if (statuses.every(isSo)) return statuses;
       } catch (error) {
         const { code, message, retryable } = toAppError(error);
-        if (code !== "not_found" && !retryable) throw error;
+        if (code !== "shard_unavailable" && !retryable) throw error;
         last = message;
       }
       if (performance.now() > deadline) {
-        throw new AppError("unavailable", `the job's shards are not there: ${last}`);
+        throw new AppError("shard_unavailable", `the job's shards are not there: ${last}`);
       }
       await delay(backoff.nextMs(), undefined, { signal: this.#access.signal });
     }

@@ -99,6 +99,18 @@ test("a parameter server that is killed: another on its disk, or without it, goe
   await expectContinued(second, roundOf(resumeFrom), await whole);
 });
 
+test("tasks of one node whose parameter server is lost end alike, and as no fault of theirs", async () => {
+  const [server] = servers;
+  const job = cluster.job("weave", config(), servers.slice(0, 1), { tasks: 2, nodes: ["n", "n"] });
+  const tasks = job.startAll();
+  await tasks[0]?.reachesRound(5);
+  await server?.kill();
+  expect(await Promise.all(tasks.map((task) => task.ended()))).toEqual([75, 75]);
+  expect(tasks[1]?.output).toMatch(
+    /the trainer failed \(shard_unavailable\): shard 0 at .* is away/,
+  );
+});
+
 test("a checkpoint that is corrupt is passed over, and the one before is taken", async () => {
   whole ??= undisturbed();
   await whole;
