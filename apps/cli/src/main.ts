@@ -61,6 +61,7 @@ function addUp(program: Command, lazy: Lazy): void {
     .option("--model <file>", "a GGUF file to serve")
     .option("--profile <name>", "demo (small real model), gpu (the full catalog), tiny (noise)")
     .option("--simulate-gpus <spec>", "GPUs that each worker is to pretend to have, as 8xH100-80GB")
+    .option("--plugins <files>", "plugins for training jobs, separated by commas")
     .option("--tls", "certificates and TLS between the processes")
     .option("--once", "stop after the self-check; exit 0 if it went well")
     .option("--verbose", "the same as --log-level info")
