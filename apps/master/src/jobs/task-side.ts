@@ -8,7 +8,7 @@ import { ArtifactReader } from "../artifacts/artifact-reader.ts";
 import { ArtifactRelay } from "../artifacts/artifact-relay.ts";
 import type { LogName } from "../logs/log-name.ts";
 import { LogReader } from "../logs/log-reader.ts";
-import { LogRepair } from "../logs/log-repair.ts";
+import { LogRepair, type LogSource } from "../logs/log-repair.ts";
 import { LogService } from "../logs/log-service.ts";
 import { LogStore } from "../logs/log-store.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
@@ -32,6 +32,8 @@ export interface TaskSideOptions {
   readonly directory: NodeDirectory;
   readonly credentials: NodeCredentials;
   readonly masterId: string;
+  /** The secret that all masters share, and nobody else. */
+  readonly pepper: Uint8Array;
   readonly dataDirectory: string;
   readonly leaseMs: number;
   readonly progress: ProgressBook;
@@ -67,6 +69,7 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
   const dispatch = new TaskDispatch({
     ...{ control, directory, credentials, log, progress: options.progress },
     masterId: options.masterId,
+    pepper: options.pepper,
     leaseMs: options.leaseMs,
     clock: systemClock,
     leads: () => leads(control),
@@ -92,10 +95,13 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
 }
 
 /** Who may have what this master lacks of a log: the other masters, then the task's worker. */
-function sourcesOf(name: LogName, control: ControlPlane, directory: NodeDirectory): string[] {
+function sourcesOf(name: LogName, control: ControlPlane, directory: NodeDirectory): LogSource[] {
   const group = control.group?.status();
   const masters = group?.members.filter(({ id }) => id !== group.id) ?? [];
   const task = control.state.tasks.get(taskKey(name.jobId, name.attempt, name.rank));
   const worker = directory.nodes().filter(({ id }) => id === task?.nodeId);
-  return [...masters, ...worker].map(({ address }) => address);
+  return [
+    ...masters.map(({ address }) => ({ address, role: "master" as const })),
+    ...worker.map(({ address }) => ({ address, role: "worker" as const })),
+  ];
 }
