@@ -12,6 +12,7 @@ import { LogRepair, type LogSource } from "../logs/log-repair.ts";
 import { LogService } from "../logs/log-service.ts";
 import { LogStore } from "../logs/log-store.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
+import { CheckpointRelease } from "./checkpoint-release.ts";
 import { LeaderLoop, leads } from "./leader-loop.ts";
 import type { ProgressBook } from "./progress-book.ts";
 import { ShardRelease } from "./shard-release.ts";
@@ -20,6 +21,8 @@ import { registerTrainedModels } from "./trained-models.ts";
 
 const registerPauseMs = 50;
 const releasePauseMs = 250;
+/** Jobs that end together are looked at together. */
+const forgetPauseMs = 1_000;
 /** Commands after which other jobs may hold shards. */
 const MOVES_SHARDS: ReadonlySet<string> = new Set([
   ...["plan.commit", "tasks.report", "job.request", "node.lost", "server.lost", "clock.tick"],
@@ -79,7 +82,14 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
     concerns: (command) => command === undefined || command.type === "tasks.report",
     step: () => registerTrainedModels({ control, artifacts, clock: systemClock, log }),
   });
-  const release = new ShardRelease({ control, credentials, log });
+  const checkpoints = new CheckpointRelease({ control, credentials, log });
+  const forgetting = new LeaderLoop({
+    ...{ control, log, clock: systemClock, name: "deleting checkpoints", pauseMs: forgetPauseMs },
+    concerns: (command) => command === undefined,
+    step: () => checkpoints.step(systemClock.wallMs()),
+  });
+  const onFreed = () => forgetting.poke();
+  const release = new ShardRelease({ control, credentials, log, onFreed });
   const releasing = new LeaderLoop({
     ...{ control, log, clock: systemClock, name: "freeing shards", pauseMs: releasePauseMs },
     concerns: (command) => command === undefined || MOVES_SHARDS.has(command.type),
@@ -88,6 +98,7 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
   const close = async () => {
     registering.close();
     releasing.close();
+    forgetting.close();
     dispatch.close();
     await store.close();
   };
