@@ -1,5 +1,5 @@
 import { clusterMetricsReply, clusterResourcesReply } from "@heddle/contracts/cluster";
-import { nodeOffer } from "@heddle/control/jobs/testing/specs";
+import { nodeOffer, scheduledModel } from "@heddle/control/jobs/testing/specs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../test/fixtures.ts";
 import { send } from "../../test/http.ts";
@@ -138,6 +138,36 @@ describe("GET /cluster/resources", () => {
     expect(drained.totals.cpu_cores.available).toBe(0);
     expect(drained.totals.gpus.map(({ available }) => available)).toEqual([0, 0]);
     expect(drained.nodes[0]?.state).toMatch(/^drain/);
+  });
+
+  it("counts a placed replica's device from its place on, as the worker's record and the scheduler do", async () => {
+    const offer = nodeOffer("w3", { gpuCount: 2 });
+    await server.control.propose({ type: "node.join", atMs: 0, offer });
+    await server.control.propose(scheduledModel("placed", 1, 0));
+    const limits = { jobTimeoutMs: 86_400_000, maxConcurrentJobs: 1_000 };
+    await server.control.propose({
+      ...{ type: "plan.commit", atMs: 1, basedOnIndex: 1, overcommitRatio: 1, limits },
+      ...{ acknowledgeMs: 1_000, admitted: [], unsatisfiable: [], preemptions: [], expired: [] },
+      starts: [{ jobId: "serving:placed", placements: [{ nodeId: "w3", devices: [1] }] }],
+    });
+    server.directory.views = [
+      { ...replicaOn("w3", "placed", "failed"), gpus: [gpu(0, "H100"), gpu(1, "H100")] },
+    ];
+    const { totals, nodes } = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
+    expect(totals.gpus).toMatchObject([{ count: 2, in_use: 1, available: 1 }]);
+    expect(nodes[0]?.uses).toMatchObject([{ id: "placed", gpus: [{ index: 1, share: 1 }] }]);
+    const worker = (await json("/api/v1/workers/w3")) as { readonly jobs: unknown };
+    expect(worker.jobs).toMatchObject({ gpus_held: 1, serving: [{ deployment: "placed" }] });
+    const failure = { code: "model_failed", message: "it has the wrong sha256" };
+    const place = { deployment: "placed", nodeId: "w3" };
+    await server.control.propose({ type: "replica.fail", atMs: 2, ...place, ...failure });
+    const after = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
+    expect(after.totals.gpus).toMatchObject([{ in_use: 0, available: 2 }]);
+    server.directory.views = [];
+    expect(await json("/api/v1/models/placed")).toMatchObject({
+      status: "failed",
+      waiting_for: [expect.stringContaining("wrong sha256 (model_failed)")],
+    });
   });
 
   it("and the metrics need the permission cluster:read, a backup cluster:admin", async () => {

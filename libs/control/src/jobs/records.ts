@@ -242,8 +242,18 @@ export interface ReplicaResources {
 export interface ReplicaRecord {
   readonly deployment: string;
   readonly nodeId: string;
+  /** Empty once it has failed for good. */
   readonly devices: readonly number[];
   readonly grantedAtMs: number;
+  /** Why it came down and comes up no more: the deployment gets no further place meanwhile. */
+  readonly failure?: ReplicaFailure | undefined;
+}
+
+/** A fault of a replica that another try cannot mend. */
+export interface ReplicaFailure {
+  readonly code: string;
+  readonly message: string;
+  readonly atMs: number;
 }
 
 export interface ProjectRecord {
