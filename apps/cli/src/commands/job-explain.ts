@@ -63,7 +63,8 @@ export function writeBlockers(explanation: JobExplanation, data: Terminal): void
   }
   const [change] = changes;
   if (change) {
-    data.write(`it would start with ${change.field} ${change.to} instead of ${change.from}\n`);
+    const how = change.to === null ? "out" : String(change.to);
+    data.write(`it would start with ${change.field} ${how} instead of ${change.from}\n`);
   }
 }
 
