@@ -117,7 +117,7 @@ export function algorithmFault(
 /** Why the GPUs cannot be split over so many tasks, if they cannot. */
 export function splitFault(gpuCount: number, tasks: number): string | undefined {
   const milli = gpuMilliPerTask(gpuCount, tasks);
-  const isWhole = Number.isInteger(milli);
+  const isWhole = Number.isInteger(milli) && (milli > 0 || gpuCount === 0);
   if (isWhole && (milli < WHOLE_DEVICE_MILLI || milli % WHOLE_DEVICE_MILLI === 0)) return undefined;
   return `${gpuCount} GPUs over ${tasks} tasks are ${milli / WHOLE_DEVICE_MILLI} each: expected whole devices, or a share of one below 1 in thousandths`;
 }
