@@ -147,6 +147,20 @@ test("an executor or algorithm that no node offers is a reason of its own, with 
   ]);
 });
 
+test("a node is found by its name and by its id", async () => {
+  const ask = await clusterOf([
+    { name: "first" },
+    { name: "second" },
+    { name: "third", labels: { name: "own" } },
+  ]);
+  const placed = (affinity: object) =>
+    ask({ resources: { node_affinity: affinity } }).placement.map(({ node }) => node);
+  expect(placed({ name: "second" })).toEqual(["n1"]);
+  expect(placed({ "heddle/node": "n0" })).toEqual(["n0"]);
+  expect(placed({ name: "own" })).toEqual(["n2"]);
+  expect(placed({ name: "third" })).toEqual([]);
+});
+
 test("blockers say in words how many nodes lack what", async () => {
   const { blockers } = await followed(EIGHT, { resources: { gpu_count: 1, gpu_type: "B300" } });
   expect(blockers.map(({ message }) => message)).toEqual([

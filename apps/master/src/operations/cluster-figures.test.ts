@@ -65,6 +65,7 @@ describe("GET /cluster/metrics", () => {
       parameter_servers: { total: 1 },
       gpus: {
         total: 2,
+        simulated: 0,
         used: 1,
         memory_bytes: 160,
         memory_used_bytes: 40,
@@ -84,6 +85,17 @@ describe("GET /cluster/metrics", () => {
     expect(await metric("heddle_cluster_memory_bytes", 'kind="used"')).toBe(150);
     expect(await metric("heddle_cluster_replicas", 'kind="ready"')).toBe(metrics.replicas.ready);
     expect(await metric("heddle_cluster_requests", 'kind="running"')).toBe(4);
+  });
+
+  it("counts GPUs that do not exist beside the total, and so does the status", async () => {
+    const pretended = { ...gpu(2, "NVIDIA H100"), simulated: true };
+    const view = gpuNode("w1", 0);
+    server.directory.views = [{ ...view, gpus: [...view.gpus, pretended] }];
+    const counts = { total: 3, simulated: 1 };
+    const metrics = clusterMetricsReply.parse(await json("/api/v1/cluster/metrics"));
+    expect(metrics.gpus).toMatchObject(counts);
+    expect(await metric("heddle_cluster_gpus_simulated")).toBe(1);
+    expect(await json("/api/v1/cluster/status")).toMatchObject({ gpus: counts });
   });
 
   it("counts tokens on over the restart of an engine, whose own count begins anew", async () => {

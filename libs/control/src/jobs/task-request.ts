@@ -28,10 +28,14 @@ export function executorOf(spec: SubmitJob): "process" | "container" | "training
   return spec.command === undefined ? "training" : "process";
 }
 
-/** The node's own labels, its name among them, and one for each executor and algorithm. */
+/**
+ * The node's own labels, and one for each executor and algorithm; its name is the label `name` where
+ * it has no other of its own.
+ */
 export function nodeLabels(offer: NodeOffer): Readonly<Record<string, string>> {
-  const { id, labels, executors, algorithms = [] } = offer;
+  const { id, name, labels, executors, algorithms = [] } = offer;
   return {
+    name,
     ...labels,
     [NODE_LABEL]: id,
     ...Object.fromEntries(executors.map((name) => [`${EXECUTOR_LABEL}${name}`, "true"])),
