@@ -75,7 +75,7 @@ function available(
     Math.max(0, offered - tasks.reduce((total, use) => total + use[field], 0));
   return {
     cpu_cores: rounded(left("cpu_cores", (cpuMilli / 1_000) * ratio)),
-    memory_bytes: left("memory_bytes", memoryMib * 2 ** 20),
+    memory_bytes: Math.floor(left("memory_bytes", memoryMib * 2 ** 20 * ratio)),
     local_ssd_bytes: left("local_ssd_bytes", localSsdGb * 1e9),
   };
 }

@@ -42,7 +42,7 @@ export interface JobRecord {
   readonly notBeforeMs?: number | undefined;
   /** Why it leaves or left its place. */
   readonly leaving?: Leaving | undefined;
-  /** The latest failure; on a failed job the one that ended it. */
+  /** The latest failure until it runs again; on a failed job the one that ended it. */
   readonly failure?: JobFailure | undefined;
   readonly checkpoint?: CheckpointRecord | undefined;
   readonly progress?: ProgressRecord | undefined;
