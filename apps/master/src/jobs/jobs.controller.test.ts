@@ -194,6 +194,27 @@ describe("GET /jobs", () => {
   });
 });
 
+describe("GET /jobs/{id}/events", () => {
+  it("ends at once from beyond a job's end, without progress that was told before", async () => {
+    const id = await api.submit({ name: "over" });
+    await api.run(id);
+    const progress = { atMs: Date.now(), step: 3 };
+    await api.propose({ type: "jobs.progress", entries: [{ jobId: id, attempt: 1, progress }] });
+    expect(api.master.control.state.jobs.get(id)?.progress).toMatchObject({ step: 3 });
+    await api.report(id, "exited", { endedAtMs: 1 });
+    await api.reached(id, "succeeded");
+    const stream = async (after: string) => {
+      const headers = {
+        authorization: `Bearer ${api.master.adminKey}`,
+        ...{ accept: "text/event-stream", "last-event-id": after },
+      };
+      return (await fetch(`${api.master.url}/api/v1/jobs/${id}/events`, { headers })).text();
+    };
+    expect(await stream("0.0")).toContain("event: progress");
+    expect(await stream("999999.0")).toBe("id: 999999.0\nretry: 1000\n\n");
+  });
+});
+
 describe("GET /jobs/{id}", () => {
   it("explains a job that waits: blockers with numbers, nodes, an estimate, the smallest change", async () => {
     await api.run(await api.submit({ resources: { gpu_count: 3 }, max_runtime_hours: 1 }));
