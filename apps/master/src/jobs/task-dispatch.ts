@@ -22,6 +22,8 @@ export interface TaskDispatchOptions {
   readonly directory: NodeDirectory;
   readonly credentials: NodeCredentials;
   readonly masterId: string;
+  /** The cluster's pepper, of which the tokens of jobs are made. */
+  readonly pepper: Uint8Array;
   readonly clock: Clock;
   readonly log: NodeLog;
   readonly leaseMs: number;
@@ -135,7 +137,7 @@ export class TaskDispatch {
 
   /** Tells the worker what the state wants otherwise. */
   #order(link: TaskLink): void {
-    const { control, clock } = this.#options;
+    const { control, clock, pepper } = this.#options;
     const { state, jobs } = control;
     const wallMs = clock.wallMs();
     const nowMs = clock.monotonicMs();
@@ -145,7 +147,7 @@ export class TaskDispatch {
       const record = state.tasks.get(key);
       const isHere = record?.nodeId === link.node;
       const command = isHere
-        ? orderFor(state, record, status, wallMs)
+        ? orderFor(state, record, status, wallMs, pepper)
         : status && orderForStranger(status);
       if (command) link.order(key, command, nowMs);
       else link.settle(key);
