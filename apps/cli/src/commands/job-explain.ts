@@ -63,8 +63,9 @@ export function writeBlockers(explanation: JobExplanation, data: Terminal): void
   }
   const [change] = changes;
   if (change) {
-    const how = change.to === null ? "out" : String(change.to);
-    data.write(`it would start with ${change.field} ${how} instead of ${change.from}\n`);
+    const { field, from, to } = change;
+    const how = to === null ? `without ${field}` : `with ${field} ${to} instead of ${from}`;
+    data.write(`it would start ${how}\n`);
   }
 }
 
