@@ -94,7 +94,8 @@ export class NodeWatch {
       if (failure || atMs - grantedAtMs < FAILURE_SETTLES_MS) continue;
       const replicas = attached.get(nodeId)?.replicas ?? [];
       const replica = replicas.find((each) => each.deployment === deployment);
-      const code = replica?.failureCode;
+      // A load that was cancelled did not fail of itself.
+      const code = replica?.failureCode === "cancelled" ? undefined : replica?.failureCode;
       if (replica?.phase !== "failed" || code === undefined || ERROR_TABLE[code].retryable)
         continue;
       const { message } = replica;
