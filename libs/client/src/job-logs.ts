@@ -1,3 +1,4 @@
+import { pathPart } from "./path-part.ts";
 import { resumingStream } from "./resuming.ts";
 import type { CallOptions, Query, Transport } from "./transport.ts";
 
@@ -47,7 +48,7 @@ export async function* readLogs(
 ): AsyncGenerator<LogEntry, void> {
   const ranks = rank === undefined ? undefined : [rank].flat().join(",");
   const query: Query = { ...options, rank: ranks };
-  const path = `/jobs/${encodeURIComponent(id)}`;
+  const path = `/jobs/${pathPart(id)}`;
   const confirm = () =>
     transport.json({ method: "GET", path, query: { consistency: "strong" }, signal });
   const request = { path: `${path}/logs`, query, after: cursor, signal, confirm };

@@ -53,7 +53,8 @@ describe("a training job", () => {
     const { body } = await api.call("GET", `/jobs/${id}`);
     expect(body?.failure).toMatchObject({
       reason: "Unsatisfiable",
-      message: "AffinityNoMatch: no worker offers the algorithm sac; the workers offer: ppo, weave",
+      message:
+        "AlgorithmUnavailable: no worker offers the algorithm sac; the workers offer: ppo, weave",
     });
   });
 

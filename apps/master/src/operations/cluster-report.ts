@@ -45,6 +45,7 @@ export class ClusterReport {
     const nodes = directory.nodes();
     const workers = nodes.filter((node) => node.kind === "worker");
     const replicas = workers.flatMap((node) => node.replicas);
+    const gpus = nodes.flatMap((node) => node.gpus);
     return {
       status: workers.length > 0 ? "ok" : "degraded",
       version,
@@ -52,7 +53,7 @@ export class ClusterReport {
       ...(await this.#group()),
       workers: { attached: workers.length },
       parameter_servers: { attached: nodes.length - workers.length },
-      gpus: { total: nodes.reduce((sum, node) => sum + node.gpus.length, 0) },
+      gpus: { total: gpus.length, simulated: gpus.filter(({ simulated }) => simulated).length },
       models: { registered: control.state.models.size },
       deployments: { registered: control.state.deployments.size },
       replicas: {

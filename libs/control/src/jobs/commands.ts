@@ -23,6 +23,7 @@ export type JobsCommand =
   | JoinNodeCommand
   | ServingNodeCommand
   | ReleaseReplicaCommand
+  | FailReplicaCommand
   | LoseNodesCommand
   | DrainNodeCommand
   | ResumeNodeCommand
@@ -139,6 +140,16 @@ export interface ReleaseReplicaCommand {
   readonly atMs: number;
   readonly nodeId: string;
   readonly deployment: string;
+}
+
+/** A replica that had its place from the scheduler has failed in a way that no further try mends. */
+export interface FailReplicaCommand {
+  readonly type: "replica.fail";
+  readonly atMs: number;
+  readonly nodeId: string;
+  readonly deployment: string;
+  readonly code: string;
+  readonly message: string;
 }
 
 export interface LoseNodesCommand {

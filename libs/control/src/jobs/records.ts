@@ -42,7 +42,7 @@ export interface JobRecord {
   readonly notBeforeMs?: number | undefined;
   /** Why it leaves or left its place. */
   readonly leaving?: Leaving | undefined;
-  /** The latest failure; on a failed job the one that ended it. */
+  /** The latest failure until it runs again; on a failed job the one that ended it. */
   readonly failure?: JobFailure | undefined;
   readonly checkpoint?: CheckpointRecord | undefined;
   readonly progress?: ProgressRecord | undefined;
@@ -242,8 +242,18 @@ export interface ReplicaResources {
 export interface ReplicaRecord {
   readonly deployment: string;
   readonly nodeId: string;
+  /** Empty once it has failed for good. */
   readonly devices: readonly number[];
   readonly grantedAtMs: number;
+  /** Why it came down and comes up no more: the deployment gets no further place meanwhile. */
+  readonly failure?: ReplicaFailure | undefined;
+}
+
+/** A fault of a replica that another try cannot mend. */
+export interface ReplicaFailure {
+  readonly code: string;
+  readonly message: string;
+  readonly atMs: number;
 }
 
 export interface ProjectRecord {
