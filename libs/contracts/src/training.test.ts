@@ -86,6 +86,13 @@ test.each([
   expect(faults[0]).toMatchObject({ param, detail: expect.stringMatching(detail) });
 });
 
+test("target_kl is refused where there are several tasks", () => {
+  expect(trainingFaults("ppo", { target_kl: 0.02 }, 1)).toEqual([]);
+  expect(trainingFaults("ppo", { target_kl: 0.02 }, 2)).toMatchObject([
+    { param: "config.target_kl", detail: expect.stringContaining("use one task instead of 2") },
+  ]);
+});
+
 test("an algorithm that is not built in is not judged", () => {
   expect(trainingFaults("evolution", { anything: 1 })).toEqual([]);
 });

@@ -38,10 +38,6 @@ export function ppoPlan(
   const policy = policyFor(makeEnvironment(), config.hidden);
   const { tasks, rank } = place;
   const isSole = tasks === 1;
-  if (!isSole && config.target_kl !== undefined) {
-    const message = "target_kl ends an update's epochs early, which several tasks cannot agree on";
-    throw new AppError("invalid_value", `${message}: leave it out, or use one task`);
-  }
   const rounds = ppoIterations(config, tasks);
   return {
     rounds,

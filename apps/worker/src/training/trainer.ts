@@ -189,7 +189,7 @@ async function leaveArtifacts(
 }
 
 function checkedConfig(orders: TrainerOrders): JobConfig {
-  const [fault] = trainingFaults(orders.algorithm, orders.config);
+  const [fault] = trainingFaults(orders.algorithm, orders.config, orders.tasks);
   if (fault) throw new AppError("invalid_value", fault.detail, { param: fault.param });
   if (orders.parameterServers.length === 0) {
     throw new AppError("invalid_value", "the task was started without a parameter server");
