@@ -57,6 +57,7 @@ test.each([
   ["ppo", { learning_rate: -1 }, "config.learning_rate", /Too small/],
   ["ppo", { learnig_rate: 1 }, "config.learnig_rate", /learnig_rate/],
   ["ppo", { num_minibatches: 3 }, "config.num_minibatches", /512 must be a multiple/],
+  ["ppo", { total_timesteps: 100 }, "config.total_timesteps", /one update takes .* = 512 steps/],
   ["ppo", { batch_size: 100 }, "config.batch_size", /batch_size/],
   ["ppo", { n_steps: 4, num_steps: 8 }, "config.n_steps", /n_steps/],
   ["ppo", { staleness: 2, consistency: "asp" }, "config.staleness", /only `consistency: ssp`/],

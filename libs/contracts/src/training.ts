@@ -354,6 +354,10 @@ function ppoFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
       `${sizes} must be a multiple of it, and ${config.num_minibatches} is none`,
     );
   }
+  if (config.total_timesteps < batch * tasks) {
+    const sizes = `num_envs * num_steps * tasks = ${batch * tasks}`;
+    fault("total_timesteps", `one update takes ${sizes} steps: give at least so many`);
+  }
   if (config.target_kl !== undefined && tasks > 1) {
     const why = "it ends an update's epochs early, which several tasks cannot agree on";
     fault("target_kl", `${why}: leave it out, or use one task instead of ${tasks}`);

@@ -55,14 +55,21 @@ export function policyFor(environment: Environment, hidden: number): PolicyShape
   return { observations, actions, continuous, hidden };
 }
 
-/** Throws an AppError `invalid_value` where the batch does not divide into minibatches. */
+/**
+ * Iterations of whole batches within `total_timesteps`. Throws an AppError `invalid_value` where there
+ * is none, or where the batch does not divide into minibatches.
+ */
 export function ppoIterations(config: PpoConfig, workers: number): number {
   const batch = config.num_envs * config.num_steps;
   if (batch % config.num_minibatches !== 0) {
     const size = `num_envs * num_steps = ${batch}`;
     throw bad(`${size} must be a multiple of num_minibatches ${config.num_minibatches}`);
   }
-  return Math.max(1, Math.floor(config.total_timesteps / (batch * workers)));
+  const iterations = Math.floor(config.total_timesteps / (batch * workers));
+  if (iterations > 0) return iterations;
+  throw bad(
+    `total_timesteps ${config.total_timesteps} are less than one batch, ${batch * workers}`,
+  );
 }
 
 /**

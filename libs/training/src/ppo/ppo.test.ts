@@ -113,5 +113,7 @@ test("advantages agree with their definition, summed out", () => {
 test("a batch that does not divide into minibatches is refused with both numbers", () => {
   const config = { ...PPO_DEFAULTS, num_minibatches: 7 };
   expect(() => ppoIterations(config, 1)).toThrow(/= 512 must be a multiple of num_minibatches 7/);
+  const few = { ...PPO_DEFAULTS, total_timesteps: 1023 };
+  expect(() => ppoIterations(few, 2)).toThrow(/1023 are less than one batch, 1024/);
   expect(ppoIterations(PPO_DEFAULTS, 2)).toBe(Math.floor(500_000 / 1024));
 });
