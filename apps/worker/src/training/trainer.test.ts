@@ -141,6 +141,16 @@ test("training that diverges ends its task, and says at which step", async () =>
   expect(trainer.output).toMatch(/the loss is (NaN|-?Infinity) at step 2: training has diverged/);
 });
 
+test("PPO whose policy and values leave all sense ends its task, and says at which step", async () => {
+  for (const tasks of [1, 2]) {
+    const config = { learning_rate: 1e6, total_timesteps: 20_000, num_steps: 64 };
+    const trainers = cluster.job("ppo", config, servers).startAll({ tasks });
+    expect(await trainers[0]?.ended()).toBe(65);
+    expect(trainers[0]?.output).toMatch(/at step \d+, in iteration \d+, .*training has diverged/);
+    for (const trainer of trainers.slice(1)) await trainer.kill();
+  }
+});
+
 test("data that is not there, and a device that is not there, are told with what to do", async () => {
   const missing = join(cluster.folder, "missing.txt");
   const gone = cluster.job("weave", { ...TINY_MODEL, data: missing, total_steps: 5 }, servers);

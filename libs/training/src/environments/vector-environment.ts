@@ -19,6 +19,8 @@ export class VectorEnvironment {
   readonly size: number;
   /** What each sees now, row by row. */
   readonly observations: Float32Array;
+  /** Of all steps so far, by its amount. */
+  greatestReward = 0;
   readonly #worlds: readonly Environment[];
   readonly #views: readonly Float32Array[];
   readonly #random: Random;
@@ -55,6 +57,7 @@ export class VectorEnvironment {
           : actions.subarray(i * width, (i + 1) * width);
       const { reward, terminated } = world.step(action, this.#view(i));
       rewards[i] = reward;
+      this.greatestReward = Math.max(this.greatestReward, Math.abs(reward));
       const length = (this.#lengths[i] ?? 0) + 1;
       const total = (this.#returns[i] ?? 0) + reward;
       this.#lengths[i] = length;

@@ -150,9 +150,10 @@ function movedTo(parameters: Parameters, served: Parameters): Parameters {
   );
 }
 
-function diverged(loss: number): Error {
+/** An AppError `invalid_value` that says what to do. */
+export function diverged(why: string): Error {
   return bad(
-    `the loss is ${loss}: training has diverged. Lower learning_rate or max_grad_norm, or look ` +
+    `${why}: training has diverged. Lower learning_rate or max_grad_norm, or look ` +
       "for rewards and observations that are no numbers",
   );
 }
@@ -177,7 +178,7 @@ class MetricMeans {
       let sum = 0;
       for (const value of data) sum += value;
       const mean = sum / data.length;
-      if (name === "loss" && !Number.isFinite(mean)) throw diverged(mean);
+      if (name === "loss" && !Number.isFinite(mean)) throw diverged(`the loss is ${mean}`);
       this.#latest[name] = mean;
       this.#sums.set(name, (this.#sums.get(name) ?? 0) + mean);
     }

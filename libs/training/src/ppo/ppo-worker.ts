@@ -6,9 +6,10 @@ import { VectorEnvironment } from "../environments/vector-environment.ts";
 import { bad } from "../ir/shapes.ts";
 import type { ParameterClient, Parameters } from "../parameter-client.ts";
 import type { PolicyShape } from "./actor-critic.ts";
+import { divergenceOf } from "./divergence.ts";
 import type { PpoConfig } from "./ppo-config.ts";
 import { policyForward, ppoProgram } from "./ppo-program.ts";
-import { localUpdater, sharedUpdater, type UpdateMetrics } from "./ppo-updater.ts";
+import { diverged, localUpdater, sharedUpdater, type UpdateMetrics } from "./ppo-updater.ts";
 import { collectRollout } from "./rollout-collector.ts";
 
 /** What is told of each iteration. */
@@ -74,7 +75,7 @@ export function ppoIterations(config: PpoConfig, workers: number): number {
 
 /**
  * One worker of a PPO job, from the first pull to the last push. Rejects with an AppError
- * `invalid_value` at the first loss that is no number, and says in which iteration.
+ * `invalid_value` where training diverges (`divergenceOf`), and says at which step.
  */
 export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
   const { config, backend, client, parameters, workers, random, signal } = options;
@@ -88,7 +89,9 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
       if (returns.length > RETURN_WINDOW) returns.shift();
     },
   );
-  const policy = policyFor(options.makeEnvironment(), config.hidden);
+  const sample = options.makeEnvironment();
+  const { maxSteps } = sample;
+  const policy = policyFor(sample, config.hidden);
   const batch = config.num_envs * config.num_steps;
   const program = ppoProgram(policy, batch / config.num_minibatches, config);
   const forward = await backend.compile(policyForward(policy, config.num_envs));
@@ -98,16 +101,22 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
   const { num_steps: steps, gamma, gae_lambda: lambda } = config;
   for (let iteration = options.done + 1; iteration <= iterations; iteration++) {
     signal.throwIfAborted();
+    const timesteps = iteration * batch * workers;
     const collector = { policy, forward, worlds, steps, gamma, lambda, random };
     const experience = await collectRollout(collector, parameters);
     const left = config.anneal_lr ? 1 - (iteration - 1) / iterations : 1;
     const metrics = await updater
       .update(experience, config.learning_rate * left)
-      .catch((error: unknown) => Promise.reject(placed(error, iteration)));
+      .catch((error: unknown) => Promise.reject(placed(error, iteration, timesteps)));
+    const why = divergenceOf({
+      ...{ parameters, metrics, greatestReward: worlds.greatestReward },
+      horizon: Math.min(1 / (1 - gamma), maxSteps),
+    });
+    if (why) throw placed(diverged(why), iteration, timesteps);
     const next = await options.report({
       iteration,
       iterations,
-      timesteps: iteration * batch * workers,
+      timesteps,
       episodeReturn: returns.length > 0 ? mean(returns) : undefined,
       episodes: returns.length,
       metrics,
@@ -120,9 +129,10 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
 }
 
 /** What went wrong with the numbers, with where. */
-function placed(error: unknown, iteration: number): unknown {
+function placed(error: unknown, iteration: number, timesteps: number): unknown {
   const { code, message } = toAppError(error);
-  return code === "invalid_value" ? bad(`in iteration ${iteration} ${message}`) : error;
+  if (code !== "invalid_value") return error;
+  return bad(`at step ${timesteps}, in iteration ${iteration}, ${message}`);
 }
 
 function mean(numbers: readonly number[]): number {

@@ -7,6 +7,7 @@ import { mountainCar } from "../environments/mountain-car.ts";
 import { pendulum } from "../environments/pendulum.ts";
 import { VectorEnvironment } from "../environments/vector-environment.ts";
 import { estimateAdvantages } from "./advantages.ts";
+import { divergenceOf } from "./divergence.ts";
 import { PPO_DEFAULTS } from "./ppo-config.ts";
 import { ppoIterations } from "./ppo-worker.ts";
 
@@ -116,4 +117,20 @@ test("a batch that does not divide into minibatches is refused with both numbers
   const few = { ...PPO_DEFAULTS, total_timesteps: 1023 };
   expect(() => ppoIterations(few, 2)).toThrow(/1023 are less than one batch, 1024/);
   expect(ppoIterations(PPO_DEFAULTS, 2)).toBe(Math.floor(500_000 / 1024));
+});
+
+test.each([
+  [{}, {}, undefined],
+  // A first critic's error is no divergence, however small the rewards are.
+  [{ value_loss: 50 }, { greatestReward: 1e-9 }, undefined],
+  [{ value_loss: 1e9 }, { greatestReward: 1e4 }, undefined],
+  [{ value_loss: 1e11 }, {}, /values are wrong by 447000, and no return can be above 100/],
+  [{ approximate_kl: 2e4 }, {}, /the policy moved by 20000 nats in one update/],
+  [{ approximate_kl: Number.NaN }, {}, /moved by NaN/],
+  [{}, { parameters: { a: Float32Array.of(1, Number.NaN) } }, /the parameters a hold NaN/],
+])("an update with %j in %j has diverged: %s", (metrics, world, why) => {
+  const usual = { parameters: { a: Float32Array.of(1) }, greatestReward: 1, horizon: 100 };
+  const told = divergenceOf({ ...usual, metrics, ...world });
+  if (why) expect(told).toMatch(why);
+  else expect(told).toBeUndefined();
 });
