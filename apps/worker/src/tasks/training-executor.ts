@@ -123,7 +123,7 @@ export class TrainingExecutor implements Executor {
     return {
       ...{ jobId: id.jobId, attempt: id.attempt, rank: id.rank, tasks: spec.tasks },
       ...{ jobName: spec.jobName, algorithm: spec.algorithm, config: configOf(plan) },
-      ...{ parameterServers, nodes, host, codeVersion: version, plugins },
+      ...{ parameterServers, nodes, host, release: version, plugins },
       clusterToken: credentials.clusterToken,
       tls: credentials.tls?.material,
       resumeFrom: spec.resumeFrom,

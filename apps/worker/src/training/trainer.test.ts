@@ -80,6 +80,7 @@ test("PPO by two tasks runs twice alike, to the bit, and leaves policy, metrics 
   expect(lineage).toMatchObject({
     ...{ algorithm: "ppo", step: 4_096, attempt: 1, backend: "onnx", device: "cpu" },
     config: { environment: "CartPole-v1", num_steps: 64, num_envs: 4 },
+    code_version: expect.stringMatching(/^0\.0\.0\+[0-9a-f]{16}$/),
   });
   expect(first?.progress().at(-1)).toMatchObject({
     ...{ step: 4_096, total_steps: 4_096, backend: "onnx", device: "cpu" },
