@@ -52,7 +52,7 @@ export function ppoPlan(
         ...{ config, makeEnvironment, backend, workers: tasks },
         ...{ client: loop.client, parameters: loop.parameters, state: loop.state },
         ...{ done: loop.done, signal: loop.signal },
-        random: drawsFor(config.seed, rank, loop.done),
+        draws: (iteration) => drawsFor(config.seed, rank, iteration),
         report: (progress) => loop.report(reportOf(progress, config)),
       }),
     writeArtifacts: (directory, parameters) =>

@@ -70,6 +70,40 @@ export class VectorEnvironment {
     return { rewards, dones };
   }
 
+  /**
+   * All that the next steps follow from, but for the draws; undefined where an environment cannot say
+   * what it is in.
+   */
+  snapshot(): Float64Array<ArrayBuffer> | undefined {
+    const worlds = this.#worlds.flatMap((world) => world.snapshot?.() ?? []);
+    if (this.#worlds.some(({ snapshot, restore }) => !snapshot || !restore)) return undefined;
+    const { greatestReward } = this;
+    const parts = [[greatestReward], this.#returns, this.#lengths, this.observations, worlds];
+    const numbers = new Float64Array(parts.reduce((sum, { length }) => sum + length, 0));
+    let at = 0;
+    for (const part of parts) {
+      numbers.set(part, at);
+      at += part.length;
+    }
+    return numbers;
+  }
+
+  /** Goes on from what `snapshot` gave; false, and nothing is changed, where it is of other worlds. */
+  restore(numbers: Float64Array): boolean {
+    if (this.snapshot()?.length !== numbers.length) return false;
+    let at = 0;
+    const take = (count: number) => {
+      at += count;
+      return numbers.subarray(at - count, at);
+    };
+    this.greatestReward = take(1)[0] ?? 0;
+    for (const kept of [this.#returns, this.#lengths, this.observations]) {
+      kept.set(take(kept.length));
+    }
+    for (const world of this.#worlds) world.restore?.([...take(world.snapshot?.().length ?? 0)]);
+    return true;
+  }
+
   #begin(i: number): void {
     this.#returns[i] = 0;
     this.#lengths[i] = 0;

@@ -79,6 +79,8 @@ export async function localUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
           break;
       }
       await client.push(movedTo(parameters, served), { weight: 1, learningRate: 1 });
+      // What the servers have, to the bit: one that resumes begins with theirs.
+      for (const [name, data] of Object.entries(served)) parameters[name]?.set(data);
       return metrics.means();
     },
   };
@@ -137,7 +139,7 @@ function copyOf(parameters: Parameters): Parameters {
 
 /**
  * How far the servers' parameters are from these, and what they will be in `served`: the same
- * float32 arithmetic as theirs, so that what one push rounds off is in the next.
+ * float32 arithmetic as theirs, rounding and all.
  */
 function movedTo(parameters: Parameters, served: Parameters): Parameters {
   return Object.fromEntries(

@@ -7,6 +7,7 @@ import { bad } from "../ir/shapes.ts";
 import type { ParameterClient, Parameters } from "../parameter-client.ts";
 import type { PolicyShape } from "./actor-critic.ts";
 import { divergenceOf } from "./divergence.ts";
+import { keepExperience, resumeExperience } from "./experience-state.ts";
 import type { PpoConfig } from "./ppo-config.ts";
 import { policyForward, ppoProgram } from "./ppo-program.ts";
 import { diverged, localUpdater, sharedUpdater, type UpdateMetrics } from "./ppo-updater.ts";
@@ -33,8 +34,11 @@ export interface PpoWorkerOptions {
   readonly makeEnvironment: () => Environment;
   readonly backend: Backend;
   readonly client: ParameterClient;
-  /** This worker's own draws. */
-  readonly random: Random;
+  /**
+   * This worker's own draws for each iteration, so that one that resumes has the same; its
+   * environments begin by those of the iteration before.
+   */
+  readonly draws: (iteration: number) => Random;
   readonly workers: number;
   /** This worker's copy of the model; filled by the first pull. */
   readonly parameters: Parameters;
@@ -78,9 +82,11 @@ export function ppoIterations(config: PpoConfig, workers: number): number {
  * `invalid_value` where training diverges (`divergenceOf`), and says at which step.
  */
 export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
-  const { config, backend, client, parameters, workers, random, signal } = options;
+  const { config, backend, client, parameters, workers, signal } = options;
   const iterations = ppoIterations(config, workers);
   const returns: number[] = [];
+  let current = options.draws(options.done);
+  const random = () => current();
   const worlds = new VectorEnvironment(
     Array.from({ length: config.num_envs }, options.makeEnvironment),
     random,
@@ -96,11 +102,13 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
   const program = ppoProgram(policy, batch / config.num_minibatches, config);
   const forward = await backend.compile(policyForward(policy, config.num_envs));
   const makeUpdater = workers === 1 ? localUpdater : sharedUpdater;
-  const updater = await makeUpdater({ ...options, program });
+  const state = resumeExperience({ worlds, returns }, options.state);
+  const updater = await makeUpdater({ ...options, program, random, state });
   await client.pull(parameters);
   const { num_steps: steps, gamma, gae_lambda: lambda } = config;
   for (let iteration = options.done + 1; iteration <= iterations; iteration++) {
     signal.throwIfAborted();
+    current = options.draws(iteration);
     const timesteps = iteration * batch * workers;
     const collector = { policy, forward, worlds, steps, gamma, lambda, random };
     const experience = await collectRollout(collector, parameters);
@@ -120,7 +128,7 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
       episodeReturn: returns.length > 0 ? mean(returns) : undefined,
       episodes: returns.length,
       metrics,
-      state: updater.state,
+      state: { ...updater.state, ...keepExperience({ worlds, returns }) },
     });
     if (next === "stop") break;
   }

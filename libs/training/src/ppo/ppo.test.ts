@@ -8,6 +8,7 @@ import { pendulum } from "../environments/pendulum.ts";
 import { VectorEnvironment } from "../environments/vector-environment.ts";
 import { estimateAdvantages } from "./advantages.ts";
 import { divergenceOf } from "./divergence.ts";
+import { keepExperience, resumeExperience } from "./experience-state.ts";
 import { PPO_DEFAULTS } from "./ppo-config.ts";
 import { ppoIterations } from "./ppo-worker.ts";
 
@@ -95,6 +96,47 @@ test("episodes end by themselves or at their limit, and begin anew", () => {
   const limited = new VectorEnvironment([endless], seededRandom(1), (one) => cut.push(one.length));
   for (let step = 0; step < 7; step++) limited.step(Float32Array.of(0));
   expect(cut).toEqual([3, 3]);
+});
+
+test.each([cartPole, acrobot, mountainCar, pendulum])(
+  "environment %# goes on from a snapshot to the same bits",
+  (make) => {
+    const { continuous } = make();
+    const ended: number[] = [];
+    const begin = (seed: number) =>
+      new VectorEnvironment([make(), make()], seededRandom(seed), ({ length }) =>
+        ended.push(length),
+      );
+    const act = (step: number) =>
+      continuous ? Float32Array.of(Math.sin(step), 1) : Int32Array.of(step % 2, 1);
+    const [first, second] = [begin(1), begin(2)];
+    for (let step = 0; step < 7; step++) first.step(act(step));
+    const kept = { worlds: second, returns: [4] };
+    const optimizer = { step: Float32Array.of(3) };
+    const state = { ...optimizer, ...keepExperience({ worlds: first, returns: [0.1, 1 / 3] }) };
+    expect(resumeExperience(kept, state)).toEqual(optimizer);
+    expect(kept.returns).toEqual([0.1, 1 / 3]);
+    expect(second.observations).toEqual(first.observations);
+    for (let step = 0; step < 5; step++) {
+      const [one, other] = [first.step(act(step)), second.step(act(step))];
+      expect(other).toEqual(one);
+      // An episode that ends begins anew by draws, which are not the environment's.
+      if (one.dones.includes(1)) break;
+      expect(second.snapshot()).toEqual(first.snapshot());
+    }
+  },
+);
+
+test("environments that cannot be kept, or are others, begin anew", () => {
+  const { snapshot: _, ...without } = cartPole();
+  const plain = new VectorEnvironment([without], seededRandom(1), () => undefined);
+  expect(keepExperience({ worlds: plain, returns: [] })).toEqual({});
+  const one = new VectorEnvironment([cartPole()], seededRandom(1), () => undefined);
+  const two = new VectorEnvironment([cartPole(), cartPole()], seededRandom(1), () => undefined);
+  const before = one.snapshot();
+  const kept = { worlds: one, returns: [7] };
+  expect(resumeExperience(kept, keepExperience({ worlds: two, returns: [] }))).toBeUndefined();
+  expect([one.snapshot(), kept.returns]).toEqual([before, [7]]);
 });
 
 test("advantages agree with their definition, summed out", () => {
