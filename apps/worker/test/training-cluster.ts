@@ -75,7 +75,7 @@ export class TrainingCluster {
       jobToken: randomBytes(32).toString("hex"),
       ...{ clusterToken, jobId: `job_${randomUUID()}`, jobName: "test", algorithm, config },
       ...{ attempt: 1, rank: 0, tasks: 1, nodes: [], resumeFrom: "", keepCheckpoints: 3 },
-      ...{ host: "127.0.0.1", threads: 1, hasGpu: false, codeVersion: "test" },
+      ...{ host: "127.0.0.1", threads: 1, hasGpu: false, release: "0.0.0" },
       ...{ checkpointDirectory: "", artifactDirectory: "", progressFile: "" },
       parameterServers: servers.map(({ address }) => address),
       ...options,

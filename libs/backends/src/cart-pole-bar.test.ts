@@ -47,7 +47,8 @@ test("PPO on CartPole passes a mean return of 195 over 100 episodes, from a fixe
   let best = { mean: 0, steps: 0 };
   const before = process.cpuUsage();
   await runPpoWorker({
-    ...{ random, parameters, workers: 1, done: 0, makeEnvironment: cartPole },
+    ...{ parameters, workers: 1, done: 0, makeEnvironment: cartPole },
+    draws: () => random,
     backend: onnxBackend({ device: "cpu", threads: 1 }),
     signal: new AbortController().signal,
     config: { ...PPO_DEFAULTS, ...EXAMPLE },

@@ -85,7 +85,7 @@ function readSpec(body: unknown): SubmitJob {
 function configFaults(spec: SubmitJob): TrainingFault[] {
   const { algorithm, config } = spec;
   if (algorithm === undefined || executorOf(spec) !== "training") return [];
-  return trainingFaults(algorithm, config);
+  return trainingFaults(algorithm, config, spec.tasks);
 }
 
 /** What would become of the job if it were submitted now; nothing is changed. */

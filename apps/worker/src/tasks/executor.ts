@@ -81,13 +81,17 @@ export interface TaskEnd {
   readonly outOfMemory?: boolean | undefined;
   /** Another node that it needs was away: it is no fault of the task. */
   readonly lostNode?: boolean | undefined;
+  /** What it was given cannot be run, and a further attempt would meet the same. */
+  readonly isUnusable?: boolean | undefined;
 }
+
+type LaunchFailure = Extract<FailureReason, "LaunchFailed" | "ImagePull" | "Unsatisfiable">;
 
 /** A task could not be begun, for a reason that its owner can act on. */
 export class LaunchError extends Error {
-  readonly reason: Extract<FailureReason, "LaunchFailed" | "ImagePull">;
+  readonly reason: LaunchFailure;
 
-  constructor(reason: "LaunchFailed" | "ImagePull", message: string, cause?: unknown) {
+  constructor(reason: LaunchFailure, message: string, cause?: unknown) {
     super(message, { cause });
     this.reason = reason;
   }

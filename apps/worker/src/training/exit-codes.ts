@@ -1,12 +1,14 @@
-import { AppError } from "@heddle/base/errors";
+import { AppError, toAppError } from "@heddle/base/errors";
 
 /** A trainer's exit code where a parameter server was lost: EX_TEMPFAIL of sysexits.h. */
 export const EXIT_SERVER_LOST = 75;
+/** Where the config or the data is no good, or training diverges: EX_DATAERR. */
+export const EXIT_UNUSABLE = 65;
 
 /** With what a trainer ends that failed so. */
 export function exitCodeOf(error: unknown): number {
   for (let at: unknown = error; at instanceof Error; at = at.cause) {
     if (at instanceof AppError && at.code === "shard_unavailable") return EXIT_SERVER_LOST;
   }
-  return 1;
+  return toAppError(error).code === "invalid_value" ? EXIT_UNUSABLE : 1;
 }

@@ -156,6 +156,24 @@ test("an attempt that lives on when the next has begun is fenced, counted, and a
   await expectContinued(second, roundOf(resumeFrom), await whole);
 });
 
+test("ppo that resumes goes on with its environments and draws, to the same bits", async () => {
+  const ppo = { total_timesteps: 61_440, num_steps: 64, seed: 3 };
+  const unbroken = cluster.job("ppo", ppo, servers).start();
+  await unbroken.succeeded();
+  const job = cluster.job("ppo", ppo, servers);
+  const first = job.start();
+  await first.reachesRound(10);
+  const resumeFrom = await first.checkpoint();
+  await first.kill();
+  const second = job.start({ attempt: 2, resumeFrom });
+  await second.succeeded();
+  const from = roundOf(resumeFrom);
+  expect(second.metrics()).toEqual(unbroken.metrics().filter(({ round = 0 }) => round > from));
+  expect(second.metrics().length).toBeGreaterThan(0);
+  const policy = (trainer: typeof first) => readFileSync(trainer.artifact("policy.onnx"));
+  expect(policy(second).equals(policy(unbroken))).toBe(true);
+});
+
 test("two tasks and their checkpoint: one is killed, the next attempt goes on where it was", async () => {
   const sgd = { ...config(), optimizer: "sgd", local_steps: 1, total_steps: 600 };
   const tasks = { tasks: 2, nodes: ["a", "b"] };

@@ -33,7 +33,8 @@ export interface TrainerOrders {
   readonly hasGpu: boolean;
   /** Files of plugins, in the order in which they are loaded; none where absent. */
   readonly plugins?: readonly string[] | undefined;
-  readonly codeVersion: string;
+  /** The version of the worker's package. */
+  readonly release: string;
   readonly checkpointDirectory: string;
   readonly artifactDirectory: string;
   readonly progressFile: string;
