@@ -225,10 +225,14 @@ function listen(config: MasterConfig, started: Started): Promise<Master> {
     dataDirectory: config.dataDirectory,
     host: config.httpHost,
     port: config.httpPort,
-    http: { ...DEFAULT_HTTP_LIMITS, maxBodyBytes: config.maxBodyBytes },
+    http: { ...DEFAULT_HTTP_LIMITS, ...httpLimitsOf(config) },
     maxCalls: config.maxCalls,
     deadlineMs: config.deadlineMs,
   });
+}
+
+function httpLimitsOf({ maxBodyBytes, maxReadingBytes, maxConnections }: MasterConfig) {
+  return { maxBodyBytes, maxReadingBytes, maxConnections };
 }
 
 /** The first signal drains; a second one ends at once. */

@@ -1,14 +1,20 @@
 import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { AppError } from "@heddle/base/errors";
+import { NotFoundException } from "@nestjs/common";
 import { FastifyAdapter } from "@nestjs/platform-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { readBody } from "./body-reader.ts";
+import type { AccessCheck, AccessConfig, CallerRequest } from "./access.ts";
+import { BodyReader } from "./body-reader.ts";
 import { errorReply } from "./error-reply.ts";
 import { requestIdOf, uniqueSuffix } from "./request-id.ts";
 
 export interface HttpLimits {
   readonly maxBodyBytes: number;
+  /** Bytes of bodies that are being read at once, over all connections; one that exceeds it is 503. */
+  readonly maxReadingBytes: number;
+  /** Connections at once; further ones are closed as they come. */
+  readonly maxConnections: number;
   /** How long a client may take to send its headers, and its whole request. */
   readonly headersTimeoutMs: number;
   readonly requestTimeoutMs: number;
@@ -16,12 +22,14 @@ export interface HttpLimits {
 
 export const DEFAULT_HTTP_LIMITS: HttpLimits = {
   maxBodyBytes: 4 * 1024 * 1024,
+  maxReadingBytes: 256 * 1024 * 1024,
+  maxConnections: 16_384,
   headersTimeoutMs: 10_000,
   requestTimeoutMs: 60_000,
 };
 
-/** The HTTP server: ids, body reading and the timeouts against slow clients. No routes. */
-export function createHttpAdapter(limits: HttpLimits): FastifyAdapter {
+/** The HTTP server: ids, access, body reading and the bounds against slow clients. No routes. */
+export function createHttpAdapter(limits: HttpLimits, access: AccessCheck): FastifyAdapter {
   const adapter = new FastifyAdapter({
     requestTimeout: limits.requestTimeoutMs,
     http: {
@@ -40,17 +48,39 @@ export function createHttpAdapter(limits: HttpLimits): FastifyAdapter {
   instance.decorateRequest("apiKey", null);
   instance.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
-    done();
+    // Without this the router would read the whole body before it says that there is no route.
+    done(request.is404 ? new NotFoundException() : undefined);
   });
-  readBodiesAsBytes(instance, limits.maxBodyBytes);
+  instance.server.maxConnections = limits.maxConnections;
+  const bodies = new BodyReader(limits.maxBodyBytes, limits.maxReadingBytes);
+  checkAccess(instance, access, bodies);
+  readBodiesAsBytes(instance, bodies);
   return adapter;
 }
 
-/** JSON is parsed by the route, after the guard: nobody without a key can have it done. */
-function readBodiesAsBytes(instance: FastifyInstance, maxBodyBytes: number): void {
+/** Every route that is registered gets its check, which answers before the body is read. */
+function checkAccess(instance: FastifyInstance, access: AccessCheck, bodies: BodyReader): void {
+  instance.addHook("onRoute", (route) => {
+    const { permission } = (route.config ?? {}) as AccessConfig;
+    const check = access.of(permission);
+    route.onRequest = (request, reply, done) => {
+      try {
+        check(request as CallerRequest, reply);
+        bodies.checkHeaders(request.headers);
+      } catch (thrown) {
+        done(thrown as Error);
+        return;
+      }
+      done();
+    };
+  });
+}
+
+/** JSON is parsed by the route, which may answer a repeated request without it. */
+function readBodiesAsBytes(instance: FastifyInstance, bodies: BodyReader): void {
   instance.removeAllContentTypeParsers();
   instance.addContentTypeParser("application/json", (_request, payload, done) => {
-    readBody(payload as IncomingMessage, maxBodyBytes, done);
+    bodies.read(payload as IncomingMessage, done);
   });
 }
 

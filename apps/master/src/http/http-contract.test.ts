@@ -9,7 +9,12 @@ import { listRoutes } from "./route-table.ts";
 let server: TestMaster;
 beforeAll(async () => {
   server = await startTestMaster({
-    http: { maxBodyBytes: 100_000, headersTimeoutMs: 400, requestTimeoutMs: 800 },
+    http: {
+      ...DEFAULT_HTTP_LIMITS,
+      maxBodyBytes: 100_000,
+      headersTimeoutMs: 400,
+      requestTimeoutMs: 800,
+    },
   });
 });
 afterAll(() => server.master.close(0));
