@@ -89,8 +89,8 @@ export class JobLogsController {
   /** One JSON object a line; the last of them carries the cursor after all. */
   #structured(items: readonly LogItem[], cursor: LogCursor): string[] {
     return items.map((item, i) => {
-      const { attempt, rank, stream } = item.name;
-      const place = { attempt, rank, stream, offset: item.offset };
+      const { attempt, rank, incarnation = 0, stream } = item.name;
+      const place = { attempt, rank, incarnation, stream, offset: item.offset };
       const at = { ...place, time: new Date(item.unixMs).toISOString() };
       const what =
         item.gapBytes > 0

@@ -212,11 +212,16 @@ export class TaskTable {
     return undefined;
   }
 
-  /** Whether a later attempt of the job is known here. */
-  #isFenced({ jobId, attempt, rank }: TaskId__Output): boolean {
+  /** Whether a later attempt of the job, or what has replaced the task, is known here. */
+  #isFenced({ jobId, attempt, rank, incarnation }: TaskId__Output): boolean {
     const ids = [...this.#tasks.values()].map(({ plan }) => plan.id);
-    const isOld = ids.some((id) => id.jobId === jobId && id.attempt > attempt);
-    const isBuried = this.#tombstones.has(keyOf({ jobId, attempt, rank }));
+    const isOld = ids.some(
+      (id) =>
+        id.jobId === jobId &&
+        (id.attempt > attempt ||
+          (id.attempt === attempt && id.rank === rank && id.incarnation > incarnation)),
+    );
+    const isBuried = this.#tombstones.has(keyOf({ jobId, attempt, rank, incarnation }));
     if (isOld) this.fenced += 1;
     return isOld || isBuried;
   }
