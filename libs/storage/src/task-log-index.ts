@@ -11,6 +11,8 @@ export class TaskLogIndex {
   #spans: Span[] = [];
   #complete = false;
   #unwritten: Buffer[] = [];
+  /** Spans have changed that are on disk already: the file has to be written anew. */
+  #isRewritten = false;
   #writtenBytes: number;
 
   private constructor(path: string, file: FileHandle, bytes: Buffer) {
@@ -59,6 +61,11 @@ export class TaskLogIndex {
     return found;
   }
 
+  /** The spans whose bytes are gone, in order. */
+  get gaps(): Span[] {
+    return this.#spans.filter(({ dropped }) => dropped);
+  }
+
   /** The first offset whose byte was seen at `unixMs` or later; the end where there is none. */
   offsetAt(unixMs: number): number {
     const span = this.#spans.find((candidate) => !candidate.dropped && candidate.unixMs >= unixMs);
@@ -75,6 +82,20 @@ export class TaskLogIndex {
     this.#push({ start: this.end, end, unixMs: 0, dropped: true });
   }
 
+  /** The bytes [start, end), which are gone here, have come after all from where they were not. */
+  fill(start: number, end: number, unixMs: number): void {
+    const at = this.#position(start);
+    const span = this.#spans[at];
+    if (!span?.dropped || span.start > start || span.end < end) return;
+    const parts = [
+      { ...span, end: start },
+      { start, end, unixMs, dropped: false },
+      { ...span, start: end },
+    ];
+    this.#spans.splice(at, 1, ...parts.filter((part) => part.end > part.start));
+    this.#isRewritten = true;
+  }
+
   finish(): void {
     if (this.#complete) return;
     this.#complete = true;
@@ -83,6 +104,7 @@ export class TaskLogIndex {
 
   /** Writes what was added; with `sync` it is on disk when this resolves. */
   async flush(sync: boolean): Promise<void> {
+    if (this.#isRewritten) await this.#rewrite();
     if (this.#unwritten.length > 0) {
       const bytes = Buffer.concat(this.#unwritten.splice(0));
       await this.#file.appendFile(bytes);
@@ -100,22 +122,31 @@ export class TaskLogIndex {
       { start: 0, end: offset, unixMs: 0, dropped: true },
       ...(cut ? [cut, ...rest] : []),
     ];
+    await this.#rewrite();
+  }
+
+  close(): Promise<void> {
+    return this.#file.close();
+  }
+
+  async #rewrite(): Promise<void> {
     this.#unwritten = [];
+    this.#isRewritten = false;
     const records = this.#spans.map((span) =>
       record(span.dropped ? DROPPED : SEEN, span.start, span.end, span.unixMs),
     );
     if (this.#complete) records.push(record(COMPLETE, this.end, this.end, 0));
     const draft = await open(`${this.#path}.new`, "w", 0o600);
-    await draft.writeFile(Buffer.concat(records));
-    await draft.close();
+    try {
+      await draft.writeFile(Buffer.concat(records));
+      await draft.datasync();
+    } finally {
+      await draft.close();
+    }
     await rename(`${this.#path}.new`, this.#path);
     await this.#file.close();
     this.#file = await open(this.#path, "a+", 0o600);
     this.#writtenBytes = records.length * RECORD_BYTES;
-  }
-
-  close(): Promise<void> {
-    return this.#file.close();
   }
 
   #push(span: Span): void {

@@ -297,10 +297,12 @@ class Reading {
     const { store, repair, state, isAttached } = this.#options;
     await Promise.all(
       (await this.#names()).map(async (name) => {
-        if ((await store.state(name)).complete) return;
+        const isGapless = (await store.gaps(name)).length === 0;
+        if (isGapless && (await store.state(name)).complete) return;
         const task = state().tasks.get(taskKey(name.jobId, name.attempt, name.rank));
         const isPresent = (task?.incarnation ?? 0) === (name.incarnation ?? 0);
-        if (task && isPresent && task.phase !== "exited" && isAttached(task.nodeId)) return;
+        const isShipped = task && isPresent && task.phase !== "exited" && isAttached(task.nodeId);
+        if (isGapless && isShipped) return;
         await repair.repair(name);
       }),
     );

@@ -6,6 +6,8 @@ import { STREAMS } from "../tasks/task-directory.ts";
 /** What is looked through for a task's last lines, per stream, and the longest of them. */
 const tailBytes = 16 * 1024;
 const maxTailLine = 1_024;
+/** Of what is kept, so much is given back at once: little, as the masters may not have it yet. */
+const droppedShare = 1 / 16;
 /** Holes are a whole number of the file system's blocks. */
 const blockBytes = 4_096;
 const punchTimeoutMs = 10_000;
@@ -68,10 +70,10 @@ export class TaskStreams {
     return next;
   }
 
-  /** Gives back the older half once there is too much; the offsets of what stays do not change. */
+  /** Gives back the oldest once there is too much; the offsets of what stays do not change. */
   async #bound(log: TaskLog): Promise<void> {
     if (log.end - log.first <= this.#maxBytes) return;
-    const keepFrom = log.end - this.#maxBytes / 2;
+    const keepFrom = log.end - this.#maxBytes * (1 - droppedShare);
     const first = Math.floor(keepFrom / blockBytes) * blockBytes;
     await log.dropBefore(first);
     await punchHole(log.path, first);

@@ -293,6 +293,7 @@ test("what replaces a task on the same worker has files and logs of its own, bes
   const first = { ...taskId(), incarnation: 0 };
   const second = { ...first, incarnation: 1 };
   await session.start(shell("echo one; sleep 600"), first);
+  await until("the first wrote", () => leader.log() === "one\n");
   session.send({ stop: { task: first, checkpoint: false, graceMs: 0, why: "lost" } });
   await session.reaches("exited", first);
   session.send({ forget: { task: first } });
