@@ -24,10 +24,15 @@ export class TaskLogIndex {
   /** Opens the index at `path`, or begins it. */
   static async open(path: string): Promise<TaskLogIndex> {
     const file = await open(path, "a+", 0o600);
-    const bytes = await file.readFile();
-    const index = new TaskLogIndex(path, file, bytes);
-    if (index.#writtenBytes < bytes.byteLength) await file.truncate(index.#writtenBytes);
-    return index;
+    try {
+      const bytes = await file.readFile();
+      const index = new TaskLogIndex(path, file, bytes);
+      if (index.#writtenBytes < bytes.byteLength) await file.truncate(index.#writtenBytes);
+      return index;
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
   }
 
   /** Bytes of the file that are known, dropped ones included. */
@@ -107,7 +112,10 @@ export class TaskLogIndex {
     if (this.#isRewritten) await this.#rewrite();
     if (this.#unwritten.length > 0) {
       const bytes = Buffer.concat(this.#unwritten.splice(0));
+      // A write that failed may have left a part of a record.
+      this.#isRewritten = true;
       await this.#file.appendFile(bytes);
+      this.#isRewritten = false;
       this.#writtenBytes += bytes.byteLength;
     }
     if (sync) await this.#file.datasync();
@@ -131,7 +139,7 @@ export class TaskLogIndex {
 
   async #rewrite(): Promise<void> {
     this.#unwritten = [];
-    this.#isRewritten = false;
+    this.#isRewritten = true;
     const records = this.#spans.map((span) =>
       record(span.dropped ? DROPPED : SEEN, span.start, span.end, span.unixMs),
     );
@@ -144,9 +152,11 @@ export class TaskLogIndex {
       await draft.close();
     }
     await rename(`${this.#path}.new`, this.#path);
-    await this.#file.close();
+    const before = this.#file;
     this.#file = await open(this.#path, "a+", 0o600);
+    await before.close();
     this.#writtenBytes = records.length * RECORD_BYTES;
+    this.#isRewritten = false;
   }
 
   #push(span: Span): void {

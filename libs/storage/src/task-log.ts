@@ -32,7 +32,13 @@ export class TaskLog {
   static async open(path: string): Promise<TaskLog> {
     const data = await open(path, "a", 0o600);
     await data.close();
-    return new TaskLog(path, await TaskLogIndex.open(indexPath(path)), await open(path, "r+"));
+    const index = await TaskLogIndex.open(indexPath(path));
+    try {
+      return new TaskLog(path, index, await open(path, "r+"));
+    } catch (error) {
+      await index.close();
+      throw error;
+    }
   }
 
   /** Bytes of the stream that are known here, without a gap but for what is gone for ever. */

@@ -123,13 +123,28 @@ export class TaskTable {
     if (refusal) return this.#bury(plan.id, refusal);
     this.#leasing.add(key);
     try {
-      const task = await this.#create(plan, TaskDirectory.of(this.#options.root, plan.id));
-      await task.lease();
+      const task = await this.#take(plan);
       this.#tasks.set(key, task);
       this.#options.log.info({ task: key, devices: [...plan.devices] }, "a task is leased");
       this.#changed(task, "phase");
+    } catch (error) {
+      const text = error instanceof Error ? error.message : String(error);
+      const message = `the worker ${this.#options.nodeName} could not take it: ${text}`;
+      this.#bury(plan.id, { reason: "NodeLost", message });
     } finally {
       this.#leasing.delete(key);
+    }
+  }
+
+  async #take(plan: TaskPlan): Promise<Task> {
+    const task = await this.#create(plan, TaskDirectory.of(this.#options.root, plan.id));
+    try {
+      await task.lease();
+      return task;
+    } catch (error) {
+      await task.abandon();
+      await task.directory.remove();
+      throw error;
     }
   }
 
