@@ -1,5 +1,14 @@
-import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { spawn, spawnSync } from "node:child_process";
+import {
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -268,6 +277,16 @@ describe("the command line", () => {
       expect(await driven.end(), args.join(" ")).toBe(0);
       expect(driven.stderr, args.join(" ")).not.toMatch(/EPIPE|error/i);
     }
+  });
+
+  it.skipIf(!existsSync("/dev/full"))("says in a line that its output cannot be written", () => {
+    const full = openSync("/dev/full", "w");
+    const ended = spawnSync(process.execPath, [MAIN, "--help"], {
+      stdio: ["ignore", full, "pipe"],
+    });
+    closeSync(full);
+    expect(ended.status).toBe(1);
+    expect(ended.stderr.toString()).toMatch(/^heddle: cannot write the output: ENOSPC[^\n]*\n$/);
   });
 
   it("takes a prompt from standard input", async () => {

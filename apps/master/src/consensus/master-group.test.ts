@@ -56,7 +56,7 @@ describe("three masters", { timeout: 180_000 }, () => {
     const degraded = { status: "degraded", detail: expect.stringContaining("no leader") };
     expect(await health.json()).toMatchObject({
       status: "degraded",
-      components: { control: degraded },
+      components: { control: degraded, workers: { status: "degraded", attached: 0 } },
     });
     await group.start("master-1");
     await group.leader();

@@ -23,6 +23,8 @@ export interface TaskDispatchOptions {
   readonly directory: NodeDirectory;
   readonly credentials: NodeCredentials;
   readonly masterId: string;
+  /** The cluster's pepper, of which the tokens of jobs are made. */
+  readonly pepper: Uint8Array;
   readonly clock: Clock;
   readonly log: NodeLog;
   readonly leaseMs: number;
@@ -136,14 +138,14 @@ export class TaskDispatch {
 
   /** Tells the worker what the state wants otherwise. */
   #order(link: TaskLink): void {
-    const { control, clock } = this.#options;
+    const { control, clock, pepper } = this.#options;
     const { state } = control;
     const wallMs = clock.wallMs();
     const nowMs = clock.monotonicMs();
     for (const [key, record] of this.#tasksOf(link)) {
       const status = link.statuses.get(key);
       const command = record
-        ? orderFor(state, record, status, wallMs)
+        ? orderFor(state, record, status, wallMs, pepper)
         : status && orderForStranger(status);
       if (command) link.order(key, command, nowMs);
       else link.settle(key);

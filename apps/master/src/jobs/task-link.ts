@@ -49,7 +49,7 @@ export class TaskLink {
 
   constructor(options: TaskLinkOptions) {
     this.#options = options;
-    this.#peer = new Peer(options.address, options.credentials);
+    this.#peer = new Peer(options.address, options.credentials, "worker");
     void this.#run();
   }
 

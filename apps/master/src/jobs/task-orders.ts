@@ -1,3 +1,4 @@
+import { createHmac } from "node:crypto";
 import type { LeaseTask } from "@heddle/contracts/generated/heddle/v1/LeaseTask";
 import type { TaskCommand } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
 import type { TaskId } from "@heddle/contracts/generated/heddle/v1/TaskId";
@@ -22,13 +23,15 @@ const ORDER = ["reserved", "leased", "starting", "running", "stopping", "exited"
 
 /**
  * What to tell a worker about one task of its, given what the state wants and what the worker says;
- * undefined where both agree. `status` is undefined for a task that the worker does not have.
+ * undefined where both agree. `status` is undefined for a task that the worker does not have; of
+ * `secret`, which masters alone have, the attempt's token is made.
  */
 export function orderFor(
   state: JobsState,
   record: TaskRecord,
   status: TaskStatus__Output | undefined,
   nowMs: number,
+  secret: Uint8Array,
 ): TaskCommand | undefined {
   const task = idOf(record);
   const job = state.jobs.get(record.jobId);
@@ -58,7 +61,13 @@ export function orderFor(
   const nodes = gang.map(({ nodeId }) => nodeId);
   // One whose server is gone is about to end for it.
   const parameterServers = job.shards?.map((id) => state.servers.get(id)?.address ?? "");
-  return { start: { task, peers, nodes, parameterServers } };
+  const jobToken = job.shards && attemptToken(secret, record);
+  return { start: { task, peers, nodes, parameterServers, jobToken } };
+}
+
+/** The same from every master, so that a new leader goes on with a gang that is half started. */
+function attemptToken(secret: Uint8Array, { jobId, attempt }: TaskRecord): Buffer {
+  return createHmac("sha256", secret).update(`job token ${jobId}/${attempt}`).digest();
 }
 
 /** What to tell a worker about a task that the state does not hold at all. */

@@ -73,8 +73,10 @@ async function contentOf(store: LogStore, from: number, to: number): Promise<Buf
   return Buffer.concat(pieces);
 }
 
+const ofMaster = (address: string) => ({ address, role: "master" as const });
+
 function repairOf(store: LogStore, sources: readonly string[]): LogRepair {
-  return new LogRepair({ store, credentials, sources: () => sources, log: silent });
+  return new LogRepair({ store, credentials, sources: () => sources.map(ofMaster), log: silent });
 }
 
 test("what is missing comes from the first source that has it, in as many calls as it takes", async () => {
@@ -106,7 +108,7 @@ test("a source whose oldest bytes are gone gives the rest, and a whole log is no
     ...{ store: mine, credentials, log: silent },
     sources: () => {
       asked += 1;
-      return [source];
+      return [ofMaster(source)];
     },
   });
   await Promise.all([repair.repair(name), repair.repair(name), repair.repair(name)]);
@@ -122,7 +124,7 @@ test("where nobody has it nothing is made, and nothing fails", async () => {
   const mine = openStore("mine");
   const other = await serve(openStore("other"));
   const stranger = new LogRepair({
-    ...{ store: mine, log: silent, sources: () => [other] },
+    ...{ store: mine, log: silent, sources: () => [ofMaster(other)] },
     credentials: { clusterToken: "of another cluster" },
   });
   await stranger.repair(name);

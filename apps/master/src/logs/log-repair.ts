@@ -11,11 +11,18 @@ const deadlineMs = 10_000;
 /** Calls of Read to one source for one log in one repair. */
 const maxCalls = 1_024;
 
+/** Who may have a log. */
+export interface LogSource {
+  /** host:port */
+  readonly address: string;
+  readonly role: "master" | "worker";
+}
+
 export interface LogRepairOptions {
   readonly store: LogStore;
   readonly credentials: NodeCredentials;
-  /** host:port of the other masters, and then of the task's worker where it is attached. */
-  sources(name: LogName): readonly string[];
+  /** The other masters, and then the task's worker where it is attached. */
+  sources(name: LogName): readonly LogSource[];
   readonly log: NodeLog;
 }
 
@@ -46,13 +53,14 @@ export class LogRepair {
     const { store, credentials, sources, log } = this.#options;
     for (const source of sources(name)) {
       if (await this.#isWhole(name)) return;
-      const peer = new Peer(source, credentials);
+      const peer = new Peer(source.address, credentials, source.role);
       try {
         await this.#fetchFrom(peer, name);
         for (const gap of await store.gaps(name)) await this.#fillFrom(peer, name, gap);
       } catch (error) {
         const { code, message } = toAppError(error);
-        if (code !== "not_found") log.info({ source, error: message }, "no log came from there");
+        if (code !== "not_found")
+          log.info({ source: source.address, error: message }, "no log came from there");
       } finally {
         peer.close();
       }

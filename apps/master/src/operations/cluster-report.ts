@@ -109,15 +109,16 @@ export class ClusterReport {
     const workers = directory.nodes().filter((node) => node.kind === "worker");
     const disk = await statfs(dataDirectory);
     const control = controlHealth(this.#parts.control);
+    const attached = workerHealth(workers.length);
     return {
-      status: control.status,
+      status: control.status === "ok" ? attached.status : control.status,
       timestamp: new Date().toISOString(),
       version,
       uptime_seconds: this.uptimeSeconds,
       components: {
         api: { status: inFlight.closing ? "draining" : "ok", in_flight: inFlight.size },
         control,
-        workers: { status: workers.length > 0 ? "ok" : "degraded", attached: workers.length },
+        workers: { ...attached, attached: workers.length },
       },
       resource_usage: {
         cpu_percent: this.#sampleCpu(),
@@ -214,6 +215,11 @@ function percent(part: number, whole: number): number {
 }
 
 /** Without a leader inference goes on and changes are refused: that is not ready's business. */
+function workerHealth(attached: number) {
+  if (attached > 0) return { status: "ok", detail: "" };
+  return { status: "degraded", detail: "no worker is attached: no model can answer" };
+}
+
 function controlHealth({ fault, group }: ControlPlane) {
   if (fault) return { status: "unavailable", detail: fault.message };
   if (!group || group.status().leader !== undefined) return { status: "ok", detail: "" };

@@ -63,6 +63,11 @@ export interface TaskMemory {
   readonly forgotten?: boolean | undefined;
 }
 
+/** A task that was taken over runs already: nobody tells it where the others are. */
+const NO_PLACES: GangPlaces = {
+  ...{ peers: [], parameterServers: [], nodes: [], jobToken: new Uint8Array() },
+};
+
 /** One task on this worker, from its lease to its end. */
 export class Task {
   readonly plan: TaskPlan;
@@ -145,7 +150,7 @@ export class Task {
     this.#exit = memory.exit;
     this.#forgotten = memory.forgotten ?? false;
     if (memory.phase === "exited") return;
-    const launch = await this.#launch({ peers: [], parameterServers: [], nodes: [] });
+    const launch = await this.#launch(NO_PLACES);
     const handle =
       memory.handle === undefined
         ? undefined
@@ -238,7 +243,7 @@ export class Task {
     await this.#follow(this.#handle);
   }
 
-  async #launch({ peers, parameterServers, nodes }: GangPlaces): Promise<TaskLaunch> {
+  async #launch({ peers, parameterServers, jobToken, nodes }: GangPlaces): Promise<TaskLaunch> {
     const { checkpointDirectory, nodeName } = this.#around;
     const { directory, plan } = this;
     const environment = taskEnvironment({
@@ -261,6 +266,7 @@ export class Task {
       stderr: directory.stream("stderr"),
       mounts: [directory.path, checkpointDirectory],
       parameterServers,
+      jobToken,
       nodes,
     };
   }

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
@@ -33,7 +34,8 @@ const training = (algorithm: string, config: object): Partial<TaskSpec> => ({
 async function start(session: TestSession, spec: Partial<TaskSpec>, task = taskId()) {
   await session.lease(spec, task, [0]);
   const parameterServers = [server.address];
-  session.send({ start: { task, peers: [], parameterServers, nodes: ["n"] } });
+  const jobToken = randomBytes(32);
+  session.send({ start: { task, peers: [], parameterServers, nodes: ["n"], jobToken } });
 }
 
 /** The trainer's processes: those that run its program. */

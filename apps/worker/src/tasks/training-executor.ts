@@ -112,7 +112,7 @@ export class TrainingExecutor implements Executor {
     return 0;
   }
 
-  #orders({ plan, environment, parameterServers, nodes }: TaskLaunch): TrainerOrders {
+  #orders({ plan, environment, parameterServers, jobToken, nodes }: TaskLaunch): TrainerOrders {
     const { id, spec } = plan;
     const { credentials, host, version, plugins } = this.#around;
     const path = (name: string) => {
@@ -124,6 +124,7 @@ export class TrainingExecutor implements Executor {
       ...{ jobId: id.jobId, attempt: id.attempt, rank: id.rank, tasks: spec.tasks },
       ...{ jobName: spec.jobName, algorithm: spec.algorithm, config: configOf(plan) },
       ...{ parameterServers, nodes, host, codeVersion: version, plugins },
+      jobToken: Buffer.from(jobToken).toString("hex"),
       clusterToken: credentials.clusterToken,
       tls: credentials.tls?.material,
       resumeFrom: spec.resumeFrom,

@@ -99,6 +99,18 @@ test("a parameter server that is killed: another on its disk, or without it, goe
   await expectContinued(second, roundOf(resumeFrom), await whole);
 });
 
+test("tasks of one node whose parameter server is lost end alike, and as no fault of theirs", async () => {
+  const [server] = servers;
+  const job = cluster.job("weave", config(), servers.slice(0, 1), { tasks: 2, nodes: ["n", "n"] });
+  const tasks = job.startAll();
+  await tasks[0]?.reachesRound(5);
+  await server?.kill();
+  expect(await Promise.all(tasks.map((task) => task.ended()))).toEqual([75, 75]);
+  expect(tasks[1]?.output).toMatch(
+    /the trainer failed \(shard_unavailable\): shard 0 at .* is away/,
+  );
+});
+
 test("a checkpoint that is corrupt is passed over, and the one before is taken", async () => {
   whole ??= undisturbed();
   await whole;
@@ -212,9 +224,9 @@ test("a wrong shape, NaN, a stale token and another's are refused, and the run i
   const poison = { ...still(), "dense.0.bias": Float32Array.of(Number.NaN) };
   await expect(rogue.push(poison, terms)).rejects.toMatchObject({ code: "invalid_value" });
   await rogue.close();
-  const wide = [{ name: "dense.0.weight", shape: [4_096, 1], type: "f32" }, LINE[1]] as const;
+  const wide = [{ name: "dense.0.weight", shape: [9, 1], type: "f32" }, LINE[1]] as const;
   const misshapen = await job.join(1, { parameters: wide });
-  const part = { ...still(), "dense.0.weight": new Float32Array(4_096) };
+  const part = { ...still(), "dense.0.weight": new Float32Array(9) };
   await expect(misshapen.push(part, terms)).rejects.toMatchObject({ code: "invalid_value" });
   await misshapen.close();
   const stale = job.access({ attempt: 0, parameters: LINE });

@@ -8,6 +8,8 @@ export interface TrainerOrders {
   readonly clusterToken: string;
   /** Where nodes speak TLS. */
   readonly tls?: TlsMaterial | undefined;
+  /** What data connections of this attempt must show, in hexadecimal. */
+  readonly jobToken: string;
   readonly jobId: string;
   readonly jobName: string;
   /** The fencing token. */
