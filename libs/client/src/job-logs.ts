@@ -24,6 +24,8 @@ export interface LogOptions extends CallOptions {
 interface LogPlace {
   readonly attempt: number;
   readonly rank: number;
+  /** How often the rank was replaced within the attempt before; each replacement has logs of its own. */
+  readonly incarnation: number;
   readonly stream: "stdout" | "stderr";
   /** The byte of that log at which it begins. */
   readonly offset: number;

@@ -33,7 +33,7 @@ export function orderFor(
   nowMs: number,
   secret: Uint8Array,
 ): TaskCommand | undefined {
-  const task = { jobId: record.jobId, attempt: record.attempt, rank: record.rank };
+  const task = idOf(record);
   const job = state.jobs.get(record.jobId);
   const wanted = wantedOf(job, record);
   const hasEnded = status?.phase === "exited";
@@ -86,8 +86,7 @@ export function newsOf(
   if (record.phase === "exited") return undefined;
   const phase = ORDER.find((name) => name === status.phase);
   if (phase === undefined || phase === "reserved") return undefined;
-  const { jobId, attempt, rank } = record;
-  const base = { jobId, attempt, rank, rendezvous: status.rendezvous || undefined };
+  const base = { ...idOf(record), rendezvous: status.rendezvous || undefined };
   // That it was asked to leave has to be in the log before its end: it tells leaving from success.
   const askedFirst = phase === "exited" && status.exit?.asked === true && !record.asked;
   if (askedFirst && record.phase !== "stopping") return { ...base, phase: "stopping" };
@@ -105,10 +104,9 @@ export function newsOf(
 /** The end of a task that its worker had and does not have any more, as after the loss of a disk. */
 export function lostWord(record: TaskRecord, nowMs: number): TaskReportEntry | undefined {
   if (record.phase === "reserved" || record.phase === "exited") return undefined;
-  const { jobId, attempt, rank } = record;
   const message = "its worker does not have it any more";
   return {
-    ...{ jobId, attempt, rank, phase: "exited" },
+    ...{ ...idOf(record), phase: "exited" },
     exit: { reason: "NodeLost", message, endedAtMs: nowMs },
   };
 }
@@ -131,6 +129,11 @@ const maxLines = 50;
 const maxMessage = 2_048;
 const maxArtifacts = 256;
 const maxSickDevices = 64;
+
+/** As workers name it. */
+function idOf({ jobId, attempt, rank, incarnation = 0 }: TaskRecord) {
+  return { jobId, attempt, rank, incarnation };
+}
 
 function stopOrder(task: TaskId, why: string): TaskCommand {
   return { stop: { task, checkpoint: false, graceMs: leaveMs, why } };
@@ -156,7 +159,7 @@ function leaseOf(
   const { resources, checkpoint_config: checkpoint, monitoring_config: monitoring } = spec;
   const { command } = spec;
   return {
-    task: { jobId: record.jobId, attempt: record.attempt, rank: record.rank },
+    task: idOf(record),
     devices: [...record.devices],
     gpuMilli: record.gpuMilli,
     spec: {

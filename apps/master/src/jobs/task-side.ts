@@ -21,6 +21,8 @@ import { registerTrainedModels } from "./trained-models.ts";
 
 const registerPauseMs = 50;
 const releasePauseMs = 250;
+/** Workers that are asked for one log. */
+const maxAskedWorkers = 16;
 /** Jobs that end together are looked at together. */
 const forgetPauseMs = 1_000;
 /** Commands after which other jobs may hold shards. */
@@ -110,7 +112,12 @@ function sourcesOf(name: LogName, control: ControlPlane, directory: NodeDirector
   const group = control.group?.status();
   const masters = group?.members.filter(({ id }) => id !== group.id) ?? [];
   const task = control.state.tasks.get(taskKey(name.jobId, name.attempt, name.rank));
-  const worker = directory.nodes().filter(({ id }) => id === task?.nodeId);
+  // The node of a task that was replaced is not in the state any more: it is asked where it is.
+  const isPresent = (task?.incarnation ?? 0) === (name.incarnation ?? 0);
+  const worker = directory
+    .nodes()
+    .filter(({ id, kind }) => (isPresent ? id === task?.nodeId : kind === "worker"))
+    .slice(0, maxAskedWorkers);
   return [
     ...masters.map(({ address }) => ({ address, role: "master" as const })),
     ...worker.map(({ address }) => ({ address, role: "worker" as const })),

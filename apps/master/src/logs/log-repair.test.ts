@@ -132,3 +132,30 @@ test("where nobody has it nothing is made, and nothing fails", async () => {
   await repairOf(mine, []).repair(name);
   expect(await mine.list("job_A")).toEqual([]);
 });
+
+test("masters that lack different bytes come to the same ones, those that any of them has, for good", async () => {
+  const [a, b, c] = [openStore("a"), openStore("b"), openStore("c")];
+  const size = 3_000_000;
+  // The worker gave back all before the last third while one had more of it than another.
+  for (const [store, had] of [
+    [a, 700_000],
+    [b, 0],
+    [c, 450_000],
+  ] as const) {
+    await put(store, 0, had);
+    await put(store, 2_000_000, size, true, 2_000_000);
+  }
+  const addresses = await Promise.all([a, b, c].map(serve));
+  for (const [at, store] of [a, b, c].entries()) {
+    await repairOf(store, addresses.toSpliced(at, 1)).repair(name);
+    expect(await store.gaps(name)).toMatchObject([{ start: 700_000, end: 2_000_000 }]);
+    expect(await store.read(name, 0, 1)).toMatchObject({ offset: 0 });
+    expect((await contentOf(store, 0, 700_000)).subarray(0, 700_000)).toEqual(bytesAt(0, 700_000));
+    expect(await store.offsetAt(name, 1_000)).toBe(0);
+  }
+  await b.close();
+  const again = openStore("b");
+  expect(await again.gaps(name)).toMatchObject([{ start: 700_000, end: 2_000_000 }]);
+  expect((await contentOf(again, 0, 700_000)).subarray(0, 700_000)).toEqual(bytesAt(0, 700_000));
+  expect(await again.state(name)).toMatchObject({ end: size, complete: true });
+});

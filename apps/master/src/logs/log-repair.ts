@@ -26,7 +26,10 @@ export interface LogRepairOptions {
   readonly log: NodeLog;
 }
 
-/** Fetches what this master lacks of a log from whoever has it. */
+/**
+ * Fetches what this master lacks of a log from whoever has it: what follows its end, and what the
+ * worker gave back before it came here but not before it came to another.
+ */
 export class LogRepair {
   readonly #options: LogRepairOptions;
   /** Logs that are being repaired: who asks meanwhile waits for the same. */
@@ -49,10 +52,11 @@ export class LogRepair {
   async #repair(name: LogName): Promise<void> {
     const { store, credentials, sources, log } = this.#options;
     for (const source of sources(name)) {
-      if ((await store.state(name)).complete) return;
+      if (await this.#isWhole(name)) return;
       const peer = new Peer(source.address, credentials, source.role);
       try {
         await this.#fetchFrom(peer, name);
+        for (const gap of await store.gaps(name)) await this.#fillFrom(peer, name, gap);
       } catch (error) {
         const { code, message } = toAppError(error);
         if (code !== "not_found")
@@ -60,6 +64,27 @@ export class LogRepair {
       } finally {
         peer.close();
       }
+    }
+  }
+
+  async #isWhole(name: LogName): Promise<boolean> {
+    const { store } = this.#options;
+    return (await store.state(name)).complete && (await store.gaps(name)).length === 0;
+  }
+
+  async #fillFrom(peer: Peer, name: LogName, gap: LogGap): Promise<void> {
+    const { store } = this.#options;
+    let offset = gap.start;
+    for (let call = 0; call < maxCalls && offset < gap.end; call++) {
+      const maxBytes = Math.min(readBytes, gap.end - offset);
+      const request = { file: logFileOf(name), offset, maxBytes };
+      const signal = AbortSignal.timeout(deadlineMs);
+      const before = offset;
+      for await (const piece of peer.serverStream(readLogMethod, request, signal)) {
+        await store.fill(name, piece);
+        offset = Math.max(offset, piece.offset + piece.data.byteLength);
+      }
+      if (offset === before) return;
     }
   }
 
@@ -77,3 +102,5 @@ export class LogRepair {
     }
   }
 }
+
+type LogGap = Awaited<ReturnType<LogStore["gaps"]>>[number];

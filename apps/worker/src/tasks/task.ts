@@ -136,6 +136,12 @@ export class Task {
     await this.#remember();
   }
 
+  /** Gives back what it holds of a place that it could not take. */
+  async abandon(): Promise<void> {
+    await this.#port?.release();
+    await this.streams.close();
+  }
+
   /** Goes on where an earlier process of this worker was; without `adopt` it is ended. */
   async resume(memory: TaskMemory, adopt: boolean): Promise<void> {
     this.#phase = memory.phase;
@@ -392,7 +398,8 @@ export class Task {
     const how = { exitCode, signal, reason, message, sickDevices, artifacts: kept };
     this.#exit = { ...how, lastLines, endedUnixMs, asked };
     this.#phase = "exited";
-    await this.#remember();
+    // A disk that is full does not keep the masters from learning of the end.
+    await this.#remember().catch(this.#around.onFault);
     this.#around.onChange("phase");
   }
 

@@ -100,6 +100,8 @@ export interface TaskReportEntry {
   readonly jobId: string;
   readonly attempt: number;
   readonly rank: number;
+  /** Of the task that the worker speaks of, 0 for the first; absent: the one that is known. */
+  readonly incarnation?: number | undefined;
   readonly phase: "leased" | "starting" | "running" | "stopping" | "exited";
   readonly rendezvous?: string | undefined;
   /** With phase `exited`. */

@@ -122,6 +122,8 @@ export interface TaskRecord {
   readonly jobId: string;
   readonly attempt: number;
   readonly rank: number;
+  /** How often the rank was replaced within its attempt; absent: never. */
+  readonly incarnation?: number | undefined;
   readonly nodeId: string;
   /** Device indexes on the node, each holding `gpuMilli`. */
   readonly devices: readonly number[];
