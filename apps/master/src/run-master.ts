@@ -104,7 +104,7 @@ async function startMaster(
   const { plans } = orchestration;
   const tasks = startTaskSide({
     ...config,
-    ...{ server: server.server, credentials, control, logger, progress },
+    ...{ server: server.server, credentials, control, logger, progress, pepper },
     ...{ directory: link.directory, leaseMs: config.jobTimes.leaseMs },
   });
   const { logs, artifacts } = tasks;

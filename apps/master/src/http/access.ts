@@ -1,6 +1,7 @@
 import type { KeyVerifier } from "@heddle/auth/key-verifier";
 import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
+import type { Permission } from "@heddle/contracts/keys";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { RouteConfig } from "@nestjs/platform-fastify";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -25,7 +26,10 @@ const PERMISSION = Symbol("heddle.permission");
  * Declares what a route's caller must be granted: a permission such as `models:deploy`,
  * `authenticated` for any valid key, or `public`. A route without it is denied to everyone.
  */
-export function Permit(permission: string, summary: string): MethodDecorator {
+export function Permit(
+  permission: Permission | "public" | "authenticated",
+  summary: string,
+): MethodDecorator {
   const config: AccessConfig = { permission };
   const configure = RouteConfig(config);
   return (target, name, descriptor) => {

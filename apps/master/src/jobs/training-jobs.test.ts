@@ -40,6 +40,13 @@ describe("a training job's config", () => {
     ]);
   });
 
+  it("is refused where its tasks cannot agree on it", async () => {
+    const body = { ...training("ppo", { target_kl: 0.02 }), tasks: 2 };
+    const { status, body: told } = await api.call("POST", "/jobs", body);
+    expect(status).toBe(422);
+    expect(told?.errors).toMatchObject([{ pointer: "#/config/target_kl" }]);
+  });
+
   it("is free where a program of the user's own is told it", async () => {
     const body = { ...training("ppo", { anything: 1 }), command: "true" };
     expect((await api.call("POST", "/jobs?dry_run=true", body)).status).toBe(200);
@@ -53,7 +60,8 @@ describe("a training job", () => {
     const { body } = await api.call("GET", `/jobs/${id}`);
     expect(body?.failure).toMatchObject({
       reason: "Unsatisfiable",
-      message: "AffinityNoMatch: no worker offers the algorithm sac; the workers offer: ppo, weave",
+      message:
+        "AlgorithmUnavailable: no worker offers the algorithm sac; the workers offer: ppo, weave",
     });
   });
 
