@@ -77,6 +77,7 @@ export class TrainingCluster {
       ...{ host: "127.0.0.1", threads: 1, hasGpu: false, codeVersion: "test" },
       ...{ checkpointDirectory: "", artifactDirectory: "", progressFile: "" },
       parameterServers: servers.map(({ address }) => address),
+      readyServers: servers.map(({ address }) => address),
       ...options,
     });
   }

@@ -58,7 +58,8 @@ export function orderFor(
   const nodes = gang.map(({ nodeId }) => nodeId);
   // One whose server is gone is about to end for it.
   const parameterServers = job.shards?.map((id) => state.servers.get(id)?.address ?? "");
-  return { start: { task, peers, nodes, parameterServers } };
+  const readyServers = job.shards && readyServersOf(state);
+  return { start: { task, peers, nodes, parameterServers, readyServers } };
 }
 
 /** What to tell a worker about a task that the state does not hold at all. */
@@ -125,6 +126,12 @@ const maxSickDevices = 64;
 
 function stopOrder(task: TaskId, why: string): TaskCommand {
   return { stop: { task, checkpoint: false, graceMs: leaveMs, why } };
+}
+
+/** Addresses by id, so that every task of a gang is told the same order. */
+function readyServersOf({ servers }: JobsState): string[] {
+  const ready = [...servers.values()].filter((server) => server.state === "ready");
+  return ready.toSorted((a, b) => (a.id < b.id ? -1 : 1)).map(({ address }) => address);
 }
 
 /** The tasks of every rank, or undefined while one has no address. */

@@ -37,6 +37,8 @@ export interface TaskLaunch {
   readonly mounts: readonly string[];
   /** Of a training job: gRPC addresses of the parameter servers by shard; else empty. */
   readonly parameterServers: readonly string[];
+  /** Likewise of all parameter servers that are ready. */
+  readonly readyServers: readonly string[];
   /** Node ids by rank; empty on a task that was taken over from an earlier process. */
   readonly nodes: readonly string[];
 }
@@ -46,6 +48,7 @@ export interface GangPlaces {
   /** `host:port` by rank. */
   readonly peers: readonly string[];
   readonly parameterServers: readonly string[];
+  readonly readyServers: readonly string[];
   readonly nodes: readonly string[];
 }
 

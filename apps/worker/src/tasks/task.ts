@@ -139,7 +139,8 @@ export class Task {
     this.#exit = memory.exit;
     this.#forgotten = memory.forgotten ?? false;
     if (memory.phase === "exited") return;
-    const launch = await this.#launch({ peers: [], parameterServers: [], nodes: [] });
+    const nowhere = { peers: [], parameterServers: [], readyServers: [], nodes: [] };
+    const launch = await this.#launch(nowhere);
     const handle =
       memory.handle === undefined
         ? undefined
@@ -232,13 +233,13 @@ export class Task {
     await this.#follow(this.#handle);
   }
 
-  async #launch({ peers, parameterServers, nodes }: GangPlaces): Promise<TaskLaunch> {
+  async #launch(places: GangPlaces): Promise<TaskLaunch> {
     const { checkpointDirectory, nodeName } = this.#around;
     const { directory, plan } = this;
     const environment = taskEnvironment({
       plan,
       nodeName,
-      peers,
+      peers: places.peers,
       checkpointDirectory,
       progressFile: directory.progress,
       artifactDirectory: directory.artifacts,
@@ -254,8 +255,9 @@ export class Task {
       stdout: directory.stream("stdout"),
       stderr: directory.stream("stderr"),
       mounts: [directory.path, checkpointDirectory],
-      parameterServers,
-      nodes,
+      parameterServers: places.parameterServers,
+      readyServers: places.readyServers,
+      nodes: places.nodes,
     };
   }
 

@@ -68,7 +68,8 @@ export class JobShards {
     const { orders, credentials, signal } = options;
     this.#options = options;
     this.#place = nodePlace(orders.nodes, orders.rank, orders.tasks);
-    this.#access = { spec: specOf(options, this.#place), credentials, signal };
+    const holders = orders.readyServers;
+    this.#access = { spec: specOf(options, this.#place), credentials, signal, holders };
   }
 
   /**
@@ -90,9 +91,10 @@ export class JobShards {
 
   /** Writes a checkpoint of all shards under the round's name. */
   async checkpoint(round: number): Promise<string> {
-    const { orders } = this.#options;
+    const { orders, say } = this.#options;
     const name = this.nameAt(round);
-    await checkpointShards(this.#access, name, orders.keepCheckpoints);
+    const { uncopied } = await checkpointShards(this.#access, name, orders.keepCheckpoints);
+    for (const why of uncopied) say(why);
     return name;
   }
 
@@ -121,10 +123,12 @@ export class JobShards {
       await openShards(this.#access);
       return;
     }
-    const { servers } = this.#access.spec;
-    const names = earlierCheckpoints(await listCheckpoints(this.#access), orders.resumeFrom);
+    const found = await listCheckpoints(this.#access);
+    const names = earlierCheckpoints([...found.keys()], orders.resumeFrom);
     const candidates = names.map(({ name, pieces }) => ({
-      ...{ name, pieces, servers, version: 0, bytes: 0 },
+      name,
+      pieces,
+      servers: found.get(name) ?? [],
     }));
     const { used, refused } = await restoreShards(this.#access, candidates);
     for (const why of refused) say(`a checkpoint was passed over: ${why}`);

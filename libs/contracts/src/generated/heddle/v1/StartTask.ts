@@ -7,6 +7,7 @@ export interface StartTask {
   'peers'?: (string)[];
   'parameterServers'?: (string)[];
   'nodes'?: (string)[];
+  'readyServers'?: (string)[];
 }
 
 export interface StartTask__Output {
@@ -14,4 +15,5 @@ export interface StartTask__Output {
   'peers': (string)[];
   'parameterServers': (string)[];
   'nodes': (string)[];
+  'readyServers': (string)[];
 }
