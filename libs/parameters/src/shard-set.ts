@@ -140,10 +140,10 @@ export async function listCheckpoints(
  * `checkpointShards` gave, by any number of shards. Gives the one that was used and why others were
  * not. Rejects with `not_found` where none can be used.
  */
-export async function restoreShards(
+export async function restoreShards<Checkpoint extends HeldCheckpoint>(
   access: ShardSetAccess,
-  newestFirst: readonly HeldCheckpoint[],
-): Promise<{ readonly used: HeldCheckpoint; readonly refused: readonly string[] }> {
+  newestFirst: readonly Checkpoint[],
+): Promise<{ readonly used: Checkpoint; readonly refused: readonly string[] }> {
   const refused: string[] = [];
   for (const checkpoint of newestFirst) {
     try {

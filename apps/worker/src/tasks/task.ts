@@ -86,6 +86,8 @@ export class Task {
   /** While it is stopping: monotonic time at which it is killed, and whether it may checkpoint. */
   #stop: { killAtMs: number; checkpoint: boolean } | undefined;
   #checkpoints: string[] = [];
+  /** Checkpoints of another rank for which this one has said that it is ready to leave. */
+  #keptCount = 0;
   #work: Promise<void> = Promise.resolve();
   #forgotten = false;
 
@@ -313,6 +315,7 @@ export class Task {
     const atUnixMs = Date.now();
     let { checkpoint, checkpointUnixMs } = this.#heard ?? {};
     for (const line of lines) {
+      if (line.checkpoint_kept) this.#keptCount++;
       if (line.step !== undefined) watch?.onStep(line.step, performance.now());
       if (line.checkpoint === undefined) continue;
       checkpoint = line.checkpoint;
@@ -352,17 +355,21 @@ export class Task {
     }
   }
 
-  /** Resolves when a checkpoint was reported durable, when none can come, or when time is short. */
+  /**
+   * Resolves when a checkpoint was reported durable or the part of this rank kept, when none can
+   * come, or when time is short.
+   */
   async #leaveWithCheckpoint(handle: TaskHandle): Promise<void> {
     const stop = this.#stop;
     if (!stop) return;
     const before = this.#progress?.checkpointUnixMs;
+    const keptBefore = this.#keptCount;
     const graceMs = stop.killAtMs - performance.now();
     const keepMs = Math.min(graceMs / 2, Math.max(minLeaveMs, graceMs * leaveShare));
     const signal = (this.plan.spec.checkpointSignal || "SIGUSR1") as NodeJS.Signals;
     if ((await handle.signal(signal, true)) === 0) return;
     while (this.#phase !== "exited" && stop.checkpoint) {
-      if (this.#progress?.checkpointUnixMs !== before) return;
+      if (this.#progress?.checkpointUnixMs !== before || this.#keptCount > keptBefore) return;
       if (performance.now() >= stop.killAtMs - keepMs) return;
       await delay(watchMs / 2);
     }

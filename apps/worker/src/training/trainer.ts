@@ -114,6 +114,7 @@ async function train(
     ...{ rank: orders.rank, tasks: orders.tasks, directory: orders.checkpointDirectory },
     ...{ shards, say },
     onDurable: (name) => progress.checkpoint(name),
+    onKept: () => progress.kept(),
   });
   control.onCheckpointRequest(() => checkpointer.request());
   let ending: "finished" | "stopped early" = "finished";
