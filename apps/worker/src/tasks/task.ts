@@ -90,6 +90,9 @@ export class Task {
   #keptCount = 0;
   #work: Promise<void> = Promise.resolve();
   #forgotten = false;
+  /** What is done to its directory: one after the other, until the directory is gone. */
+  #keeping: Promise<void> = Promise.resolve();
+  #removed = false;
 
   constructor(
     plan: TaskPlan,
@@ -202,10 +205,20 @@ export class Task {
     this.stop({ checkpoint: graceMs > 0, graceMs, why: verdict.message });
   }
 
-  /** The masters need its status no more. */
-  retire(): Promise<void> {
+  /** The masters need its status no more: what only its program needed goes, its logs stay. */
+  async retire(): Promise<void> {
     this.#forgotten = true;
-    return this.#remember();
+    await this.#inTurn(() => this.directory.removeWork());
+    await this.#remember();
+  }
+
+  /** Nothing of it is needed any more. */
+  remove(): Promise<void> {
+    return this.#inTurn(async () => {
+      this.#removed = true;
+      await this.streams.close();
+      await this.directory.remove();
+    });
   }
 
   killNow(): void {
@@ -437,6 +450,13 @@ export class Task {
       exit: this.#exit,
       forgotten: this.#forgotten,
     };
-    return this.directory.writeRecord(memory);
+    return this.#inTurn(() => this.directory.writeRecord(memory));
+  }
+
+  /** A record that is written while the directory is removed would leave both behind. */
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    const turn = this.#keeping.then(() => (this.#removed ? undefined : work()));
+    this.#keeping = turn.catch(() => undefined);
+    return turn;
   }
 }
