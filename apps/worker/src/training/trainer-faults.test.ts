@@ -135,6 +135,19 @@ test("a server that takes no copy costs no checkpoint, and is told with what it 
   expect(first.output).toContain(`piece 0 of checkpoint ${name} has no copy: ${gone}: `);
 });
 
+test("a parameter server that is killed while rank 0 waits for others' last parts is a lost node", async () => {
+  const asp = { consistency: "asp", total_steps: 20, local_steps: 1 };
+  const options = { tasks: 2, nodes: ["a", "b"] };
+  const job = cluster.job("weave", { ...config(), ...asp }, servers.slice(0, 1), options);
+  const first = job.start();
+  // The other never comes, so that rank 0 has nothing to do but to ask how far all are.
+  await first.reachesRound(20);
+  await delay(1_000);
+  expect(first.child.exitCode).toBeNull();
+  await servers[0]?.kill();
+  expect(await first.ended()).toBe(75);
+});
+
 test("a checkpoint that is corrupt is passed over, and the one before is taken", async () => {
   whole ??= undisturbed();
   await whole;
