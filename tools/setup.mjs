@@ -3,7 +3,15 @@
 // JavaScript without dependencies, because it runs before anything is installed, on Node 20 too.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -104,7 +112,13 @@ function compile(node) {
     env: childEnvironment(),
   });
   if (status !== 0) fail("the TypeScript build failed; its errors are above.");
+  makeExecutable();
   if (first) say(`compiled (${seconds(startedAtMs)})`);
+}
+
+/** `node_modules/.bin/heddle` links to the compiled file, which tsc writes as any other. */
+function makeExecutable() {
+  chmodSync(MAIN, 0o755);
 }
 
 function seconds(sinceMs) {
@@ -128,4 +142,5 @@ function isSetUp() {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   // `npm run heddle` must not wait for a compiler each time, so it asks only for what is missing.
   if (!process.argv.includes("--if-missing") || !isSetUp()) setUp();
+  else makeExecutable();
 }

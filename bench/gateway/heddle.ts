@@ -53,7 +53,7 @@ export async function startHeddle(
     logFile: join(benchFolder, "logs/mock-worker.log"),
   });
   const api = new HeddleApi(url, secrets.apiKey);
-  await api.serve({ id: mockModel, source: "builtin://mock" }, 30_000);
+  await api.serve({ id: mockModel, source: "builtin://tiny" }, 30_000);
   const key = await api.createLimitedKey();
   return {
     name: "Heddle",

@@ -77,7 +77,8 @@ async function run(
   let bestReturn = Number.NEGATIVE_INFINITY;
   const [begin, before] = [performance.now(), process.cpuUsage()];
   await runPpoWorker({
-    ...{ random, parameters, client, workers: 1, done: 0, makeEnvironment, config },
+    ...{ parameters, client, workers: 1, done: 0, makeEnvironment, config },
+    draws: () => random,
     backend: onnxBackend({ device: "cpu", threads: 1 }),
     signal: job.signal,
     report: ({ episodeReturn }) => {

@@ -25,6 +25,11 @@ function gridWorld() {
       [row, column] = [0, 0];
       look(seen);
     },
+    // By these a job that resumes goes on where it was; they may be left out.
+    snapshot: () => [row, column],
+    restore: (numbers) => {
+      [row = 0, column = 0] = numbers;
+    },
     step: (action, seen) => {
       const [down, right] = MOVES[Number(action)];
       const under = MAP[row + down]?.[column + right];

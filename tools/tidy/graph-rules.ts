@@ -33,6 +33,7 @@ const PUBLIC = /^libs\/(client|plugin-kit)\/src\//;
 /** Exports whose users are meant to be tests, in every package. */
 const FOR_TESTS = new Set([
   "apps/master/src/jobs/node-offer.ts: gpuTypeOf",
+  "apps/worker/src/training/code-version.ts: codeDigest",
   "libs/contracts/src/jobs.ts: FAILURE_REASONS",
   "libs/contracts/src/jobs.ts: JOB_STATES",
   "libs/control/src/jobs/lifecycle.ts: MAX_LOSSES",

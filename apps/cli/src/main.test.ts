@@ -1,5 +1,14 @@
-import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { spawn, spawnSync } from "node:child_process";
+import {
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -270,6 +279,16 @@ describe("the command line", () => {
     }
   });
 
+  it.skipIf(!existsSync("/dev/full"))("says in a line that its output cannot be written", () => {
+    const full = openSync("/dev/full", "w");
+    const ended = spawnSync(process.execPath, [MAIN, "--help"], {
+      stdio: ["ignore", full, "pipe"],
+    });
+    closeSync(full);
+    expect(ended.status).toBe(1);
+    expect(ended.stderr.toString()).toMatch(/^heddle: cannot write the output: ENOSPC[^\n]*\n$/);
+  });
+
   it("takes a prompt from standard input", async () => {
     const child = spawn(process.execPath, [MAIN, "chat", "-"], {
       env: { ...process.env, HEDDLE_ENDPOINT: endpoint, HEDDLE_API_KEY: "good" },
@@ -335,6 +354,11 @@ describe("the command line", () => {
     expect(await heddle(["cluster", "add", "m", "--address", "nowhere"])).toMatchObject({
       code: 2,
     });
+    for (const address of ["127.0.0.1:99999", "127.0.0.1:65536", "[::1]:0"]) {
+      const impossible = await heddle(["cluster", "add", "m", "--address", address]);
+      expect(impossible, address).toMatchObject({ code: 2, stdout: "" });
+      expect(impossible.stderr).toContain("a port from 1 to 65535");
+    }
     const made = await heddle(["cluster", "join-token", "--role", "worker"]);
     expect(made.stdout).toBe("hdlj_made\n");
     expect(calls.at(-1)).toMatchObject({ body: { role: "worker" } });

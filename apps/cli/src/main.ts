@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { readFileSync } from "node:fs";
+import { readFileSync, writeSync } from "node:fs";
 import { Command, CommanderError, Option } from "commander";
 import { addCluster, type Lazy } from "./cluster-verbs.ts";
 import { addJobs } from "./job-verbs.ts";
@@ -61,6 +61,7 @@ function addUp(program: Command, lazy: Lazy): void {
     .option("--model <file>", "a GGUF file to serve")
     .option("--profile <name>", "demo (small real model), gpu (the full catalog), tiny (noise)")
     .option("--simulate-gpus <spec>", "GPUs that each worker is to pretend to have, as 8xH100-80GB")
+    .option("--plugins <files>", "plugins for training jobs, separated by commas")
     .option("--tls", "certificates and TLS between the processes")
     .option("--once", "stop after the self-check; exit 0 if it went well")
     .option("--verbose", "the same as --log-level info")
@@ -140,12 +141,16 @@ function readVersion(): string {
 }
 
 /**
- * Ends without a word once nobody reads what is written, as in `heddle models list | head -1`. A
- * command that must end in order, as `up` must, has a listener of its own and ends itself.
+ * Ends without a word once nobody reads what is written, as in `heddle models list | head -1`, and
+ * with one where it can't be written, as on a full disk. A command that must end in order, as `up`
+ * must, has a listener of its own and ends itself.
  */
 function endAtBrokenPipe(stream: NodeJS.WriteStream): void {
   stream.on("error", (error: NodeJS.ErrnoException) => {
-    if (error.code !== "EPIPE") throw error;
+    if (error.code !== "EPIPE") {
+      writeSync(2, `heddle: cannot write the output: ${error.message}\n`);
+      process.exit(1);
+    }
     if (stream.listenerCount("error") === 1) process.exit();
   });
 }

@@ -11,7 +11,7 @@ import { NestFactory } from "@nestjs/core";
 import type { NestFastifyApplication } from "@nestjs/platform-fastify";
 import type { Registry } from "prom-client";
 import { ArtifactReader } from "./artifacts/artifact-reader.ts";
-import { AccessGuard } from "./http/access.ts";
+import { AccessCheck, type AccessGate } from "./http/access.ts";
 import { ErrorFilter } from "./http/error-filter.ts";
 import { HEARTBEAT_MS } from "./http/event-stream.ts";
 import { createHttpAdapter, type HttpLimits } from "./http/fastify-server.ts";
@@ -106,19 +106,28 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
     pepper: options.pepper,
     now: Date.now,
   });
+  const report = reportFor(options, inFlight);
+  const waitsFor = (deployment: string) => plans.replicaBlockers(deployment);
+  const models = new ModelCatalog(options.control, options.directory, waitsFor);
+  const chat = chatFor(options, report, models, inFlight);
+  const gates = new Map<string, AccessGate>([
+    ["inference:create", (key, reply) => chat.checkCaller(key, reply)],
+  ]);
   const app = await NestFactory.create<NestFastifyApplication>(
     masterModule(controllers, [
-      ...partsFor(options, plans, inFlight),
+      ...partsFor(options, inFlight),
       ...jobParts(options, plans, progress, waits),
       { provide: AUTHORITY_HASH, useValue: options.authorityHash ?? null },
       { provide: ClusterMetrics, useValue: clusterMetrics(options, plans, throughput) },
+      { provide: ClusterReport, useValue: report },
+      { provide: ModelCatalog, useValue: models },
+      { provide: ChatCompletions, useValue: chat },
       { provide: LastUsed, useValue: lastUsed },
       { provide: ROUTES, useValue: listRoutes(controllers) },
     ]),
-    createHttpAdapter(options.http),
+    createHttpAdapter(options.http, new AccessCheck(verifier, lastUsed, gates)),
     { bodyParser: false, logger: false, abortOnError: false, forceCloseConnections: true },
   );
-  app.useGlobalGuards(new AccessGuard(verifier, lastUsed));
   app.useGlobalFilters(new ErrorFilter(listRoutes(controllers), options.logger));
   await app.listen(options.port, options.host);
   const { port } = app.getHttpServer().address() as AddressInfo;
@@ -148,21 +157,19 @@ function clusterMetrics(
   return metrics;
 }
 
-/** The parts that the controllers are given, built from the bottom up. */
-function partsFor(options: MasterOptions, plans: PlanBook, inFlight: InFlight): Provider[] {
-  const { control, directory, registry } = options;
-  const report = new ClusterReport({
-    control,
-    directory,
-    inFlight,
-    masterId: options.masterId,
-    version: options.version,
-    dataDirectory: options.dataDirectory,
-  });
-  const metrics = new InferenceMetrics(registry, () => report.load());
-  const waitsFor = (deployment: string) => plans.replicaBlockers(deployment);
-  const models = new ModelCatalog(control, directory, waitsFor);
-  const chat = new ChatCompletions({
+function reportFor(options: MasterOptions, inFlight: InFlight): ClusterReport {
+  const { control, directory, masterId, version, dataDirectory } = options;
+  return new ClusterReport({ control, directory, inFlight, masterId, version, dataDirectory });
+}
+
+function chatFor(
+  options: MasterOptions,
+  report: ClusterReport,
+  models: ModelCatalog,
+  inFlight: InFlight,
+): ChatCompletions {
+  const metrics = new InferenceMetrics(options.registry, () => report.load());
+  return new ChatCompletions({
     models,
     limiter: new RateLimiter({ now: () => performance.now(), maxKeys: MAX_KEYS }),
     accounting: new Accounting(metrics, options.usageSink),
@@ -171,17 +178,18 @@ function partsFor(options: MasterOptions, plans: PlanBook, inFlight: InFlight): 
     deadlineMs: options.deadlineMs,
     heartbeatMs: options.heartbeatMs ?? HEARTBEAT_MS,
   });
+}
+
+/** The ports and what else the controllers are given. */
+function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
   return [
-    { provide: CONTROL_PLANE, useValue: control },
-    { provide: NODE_DIRECTORY, useValue: directory },
+    { provide: CONTROL_PLANE, useValue: options.control },
+    { provide: NODE_DIRECTORY, useValue: options.directory },
     { provide: PEPPER, useValue: options.pepper },
     { provide: LOG_READER, useValue: options.logs },
     { provide: ArtifactReader, useValue: options.artifacts },
-    { provide: METRICS_REGISTRY, useValue: registry },
-    { provide: ClusterReport, useValue: report },
-    { provide: ModelCatalog, useValue: models },
-    { provide: ModelPulls, useValue: new ModelPulls(directory, inFlight) },
-    { provide: ChatCompletions, useValue: chat },
+    { provide: METRICS_REGISTRY, useValue: options.registry },
+    { provide: ModelPulls, useValue: new ModelPulls(options.directory, inFlight) },
   ];
 }
 

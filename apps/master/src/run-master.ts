@@ -104,7 +104,7 @@ async function startMaster(
   const { plans } = orchestration;
   const tasks = startTaskSide({
     ...config,
-    ...{ server: server.server, credentials, control, logger, progress },
+    ...{ server: server.server, credentials, control, logger, progress, pepper },
     ...{ directory: link.directory, leaseMs: config.jobTimes.leaseMs },
   });
   const { logs, artifacts } = tasks;
@@ -225,10 +225,14 @@ function listen(config: MasterConfig, started: Started): Promise<Master> {
     dataDirectory: config.dataDirectory,
     host: config.httpHost,
     port: config.httpPort,
-    http: { ...DEFAULT_HTTP_LIMITS, maxBodyBytes: config.maxBodyBytes },
+    http: { ...DEFAULT_HTTP_LIMITS, ...httpLimitsOf(config) },
     maxCalls: config.maxCalls,
     deadlineMs: config.deadlineMs,
   });
+}
+
+function httpLimitsOf({ maxBodyBytes, maxReadingBytes, maxConnections }: MasterConfig) {
+  return { maxBodyBytes, maxReadingBytes, maxConnections };
 }
 
 /** The first signal drains; a second one ends at once. */

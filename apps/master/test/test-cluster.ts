@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import type { AppError } from "@heddle/base/errors";
 import type {
   DeploymentSpec,
   EngineEvent,
@@ -39,6 +40,7 @@ export class TestControl implements ControlPlane {
   readonly state = this.#replicated.state;
   readonly jobs = this.#replicated.jobs;
   readonly appliedIndex = 0;
+  fault: AppError | undefined;
   readonly #listeners = new Set<(command: ControlCommand) => void>();
 
   propose(): Promise<ControlReply> {

@@ -85,3 +85,48 @@ test("a task whose part is no number fails all tasks of its node, and no other",
   );
   expect(own).toEqual(tensors(() => 0));
 });
+
+test("a server that is lost is told to all tasks of a node with its code, to those too that ask later", async () => {
+  const server = await startServer();
+  const job = jobOn([server.address]);
+  await openShards(job);
+  const socketPath = join(tmpdir(), `heddle-test-${randomUUID().slice(0, 8)}.sock`);
+  const options = { ...job, rank: 0, host: "127.0.0.1", patienceMs: 300 };
+  const members = [0, 1, 2].map((member) => joinNode(options, { member, members: 3, socketPath }));
+  const [leader, waiting, late] = await Promise.all(members);
+  await leader?.servers?.initialize(tensors(() => 0));
+  const own = () => tensors(() => 0);
+  await Promise.all([leader, waiting, late].map((client) => client?.pull(own())));
+  await server.kill();
+  const lost = { code: "shard_unavailable" };
+  const asked = expect(waiting?.pull(own())).rejects.toMatchObject(lost);
+  await expect(leader?.pull(own())).rejects.toMatchObject(lost);
+  await asked;
+  const closed = leader?.close();
+  await expect(late?.pull(own())).rejects.toMatchObject(lost);
+  await closed;
+  await Promise.all([waiting, late].map((client) => client?.close()));
+});
+
+test("a task with another model is refused by its node's leader, though its padded length is the same", async () => {
+  const job = jobOn(servers);
+  await openShards(job);
+  const socketPath = join(tmpdir(), `heddle-test-${randomUUID().slice(0, 8)}.sock`);
+  const place = { rank: 0, host: "127.0.0.1" };
+  const parameters = job.spec.parameters.map((each) =>
+    each.name === "bias" ? { ...each, shape: [8] } : each,
+  );
+  const other = { ...job, spec: { ...job.spec, parameters } };
+  clients.push(
+    await joinNode({ ...job, ...place }, { member: 0, members: 2, socketPath }),
+    await joinNode({ ...other, ...place }, { member: 1, members: 2, socketPath }),
+  );
+  const bias = new Float32Array(8);
+  await expect(clients[1]?.pull({ ...tensors(() => 0), bias })).rejects.toMatchObject({
+    code: "invalid_value",
+    message: expect.stringContaining("all workers of a job must have the same model"),
+  });
+  await expect(clients[1]?.pull(tensors(() => 0))).rejects.toThrow(
+    /the tensor bias has 7 elements/,
+  );
+});

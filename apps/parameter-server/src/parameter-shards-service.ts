@@ -4,6 +4,7 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { CheckpointShard__Output } from "@heddle/contracts/generated/heddle/v1/CheckpointShard";
 import type { CloseShardReply } from "@heddle/contracts/generated/heddle/v1/CloseShardReply";
 import type { ExportShard__Output } from "@heddle/contracts/generated/heddle/v1/ExportShard";
+import type { ForgetJobCheckpoints__Output } from "@heddle/contracts/generated/heddle/v1/ForgetJobCheckpoints";
 import type { ListShardCheckpoints__Output } from "@heddle/contracts/generated/heddle/v1/ListShardCheckpoints";
 import type { NormPart__Output } from "@heddle/contracts/generated/heddle/v1/NormPart";
 import type { NormTotal } from "@heddle/contracts/generated/heddle/v1/NormTotal";
@@ -29,7 +30,9 @@ import { toStatus } from "@heddle/rpc/status";
 import { pieceBytes, pieceLength } from "./checkpoint/checkpoint-format.ts";
 import {
   checkedPiece,
+  checkpointedJobs,
   checkpointNames,
+  forgetJob,
   piecePath,
   pieceSize,
   readPiece,
@@ -68,6 +71,13 @@ export class ParameterShardsService {
       listCheckpoints: unary(async ({ jobId }: ListShardCheckpoints__Output) => ({
         names: await checkpointNames(this.#dataDirectory, jobId),
       })),
+      listCheckpointJobs: unary(async () => ({
+        jobs: await checkpointedJobs(this.#dataDirectory),
+      })),
+      forgetJob: unary(async ({ jobId }: ForgetJobCheckpoints__Output) => {
+        await forgetJob(this.#dataDirectory, jobId);
+        return {};
+      }),
       restore: unary((request: RestoreShard__Output, signal) => this.#restore(request, signal)),
       push: unary((request: PushParameters__Output, signal) => this.#push(request, signal)),
       addNorm: unary((request: NormPart__Output, signal) => this.#addNorm(request, signal)),
@@ -161,9 +171,9 @@ export class ParameterShardsService {
     call: ServerWritableStream<PullParameters__Output, ParameterChunk>,
     signal: AbortSignal,
   ): Promise<void> {
-    const { id, rank, clock, held } = call.request;
+    const { id, rank, clock, held, plan } = call.request;
     const { calls, slab } = this.#find(id);
-    const { lease, version } = await calls.call("lease", { rank, clock }, signal);
+    const { lease, version } = await calls.call("lease", { rank, clock, plan }, signal);
     const pieces = pulledPieces(slab, version, held);
     const bytes = pieces.reduce((sum, piece) => sum + piece.length, 0);
     try {

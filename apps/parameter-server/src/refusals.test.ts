@@ -4,6 +4,8 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { fileURLToPath } from "node:url";
 import { DataConnection } from "@heddle/parameters/data-connection";
+import { planDigest } from "@heddle/parameters/job-plan";
+import { PartSource } from "@heddle/parameters/part-source";
 import { shardMethods } from "@heddle/parameters/shard-methods";
 import { openShards, shardStatuses } from "@heddle/parameters/shard-set";
 import { encodeShard } from "@heddle/parameters/shard-spec";
@@ -102,8 +104,51 @@ test("a tensor of another length is refused before it is sent, and a part of ano
   await expect(push).rejects.toThrow(/must have the same model and compression/);
   const pull = other.pull(large);
   await expect(pull).rejects.toThrow(/all workers of a job must have the same model/);
+  // One that holds the right plan and gives other bytes.
+  const source = await PartSource.start({
+    ...{ attempt: 1, jobToken: job.spec.jobToken, credentials, host: "127.0.0.1" },
+    ...{ paths: ["tcp"], socketPath: "" },
+  });
+  const pieces = [new Uint8Array(400)];
+  source.keep(1, [
+    { bytes: 400, pieces },
+    { bytes: 400, pieces },
+  ]);
+  const peer = new Peer(servers[0] ?? "", credentials);
+  const id = { jobId: job.spec.jobId, attempt: 1, shard: 0 };
+  const request = { id, rank: 0, clock: 1, ...terms, sources: [...source.addresses] };
+  const short = peer.unary(shardMethods.push, { ...request, plan: planDigest(job.spec) }, deadline);
+  await expect(short).rejects.toMatchObject({ code: "invalid_value" });
+  peer.close();
+  await source.close();
   await expectUpdate(workers, 0);
 });
+
+test.each(["unix", "grpc"] as const)(
+  "a part of another shape whose padded length is the same is refused, and so is its pull: %s",
+  async (path) => {
+    const parameters = [{ name: "weight", shape: [1, 1], type: "f32" as const }];
+    const job = jobOn(servers, { workers: 2, parameters });
+    await openShards(job);
+    const [first, second] = [await joinJob(job, 0), await joinJob(job, 1)];
+    await first.initialize({ weight: new Float32Array(1) });
+    const wide = [{ name: "weight", shape: [9, 1], type: "f32" as const }];
+    const other = await joinJob({ ...job, spec: { ...job.spec, parameters: wide } }, 1, {
+      paths: [path],
+    });
+    const part = { weight: new Float32Array(9).fill(1) };
+    const refusal = {
+      code: "invalid_value",
+      message: expect.stringMatching(/are not the job's, which has weight \[1,1\] in 2 shards/),
+    };
+    await expect(other.push(part, terms)).rejects.toMatchObject(refusal);
+    await expect(other.pull(part)).rejects.toMatchObject(refusal);
+    const one = { weight: Float32Array.of(1) };
+    await Promise.all([first.push(one, terms), second.push(one, terms)]);
+    expect(await second.pull(one)).toBe(1);
+    expect(one.weight).toEqual(Float32Array.of(-1));
+  },
+);
 
 test("a stranger's data connection, and one with a wrong token, is closed and counted", async () => {
   const workers = await twoWorkers();
@@ -149,8 +194,9 @@ test("a push that is sent again is applied once; one that skips a number is out 
   expect(again.clock).toBe(1);
   const peer = new Peer(servers[0] ?? "", credentials);
   const id = { jobId: job.spec.jobId, attempt: 1, shard: 0 };
+  const plan = planDigest(job.spec);
   const push = (clock: number) =>
-    peer.unary(shardMethods.push, { id, rank: 0, clock, ...terms, sources: [] }, deadline);
+    peer.unary(shardMethods.push, { id, rank: 0, clock, ...terms, sources: [], plan }, deadline);
   expect(await push(1)).toMatchObject({ version: 0, path: "" });
   await expect(push(3)).rejects.toMatchObject({ code: "conflict" });
   await second.push(ones, terms);
@@ -183,7 +229,7 @@ test("a worker that is killed in the middle of its part leaves the update to the
     const [address] = (await once(child.stdout, "data")) as [Buffer];
     const id = { jobId: job.spec.jobId, attempt: 1, shard };
     const sources = [String(address).trim()];
-    const push = { id, rank: 1, clock: 1, ...terms, sources };
+    const push = { id, rank: 1, clock: 1, ...terms, sources, plan: planDigest(job.spec) };
     const ended = once(child, "exit");
     const call = peer.unary(shardMethods.push, push, deadline);
     await expect(call).rejects.toMatchObject({ code: expect.stringMatching(/unavailable|lost/) });

@@ -68,7 +68,7 @@ export class ShardRegistry {
 
   /**
    * Throws an AppError `precondition_failed` for a stale attempt, `gone` for one that was closed, and
-   * `not_found` for no such shard.
+   * `shard_unavailable` for one that is not here.
    */
   find(key: ShardKey): ShardHandle {
     const job = this.#jobs.get(key.jobId);
@@ -80,7 +80,7 @@ export class ShardRegistry {
       throw new AppError("gone", message);
     }
     throw new AppError(
-      "not_found",
+      "shard_unavailable",
       `this server has no shard ${key.shard} of job ${key.jobId}, attempt ${key.attempt}: ` +
         "open it, or restore it from a checkpoint",
     );

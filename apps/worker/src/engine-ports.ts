@@ -23,6 +23,8 @@ export type EngineFactory = (start: {
   readonly modelPath: string;
   readonly sink: EngineEventSink;
   readonly onExit: (error: AppError) => void;
+  /** Called at each crash after which the engine starts anew by itself. */
+  readonly onRestart: (error: AppError) => void;
   readonly signal: AbortSignal;
 }) => Promise<Engine>;
 

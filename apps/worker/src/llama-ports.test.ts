@@ -20,6 +20,7 @@ async function failureOf(modelPath: string): Promise<AppError> {
     modelPath,
     sink: () => {},
     onExit: () => {},
+    onRestart: () => {},
     signal: AbortSignal.timeout(30_000),
   });
   return await started.then(

@@ -174,6 +174,10 @@ export class Replica {
       modelPath,
       sink: (events) => this.#dispatch(events),
       onExit: (error) => exit.resolve(error),
+      onRestart: (error) => {
+        const fields = { deployment: this.spec.key, error: error.message };
+        this.#log.warn(fields, "an engine crashed and starts anew; its calls failed");
+      },
       signal: this.#closing.signal,
     });
     // It may have become ready in the moment in which it was told to stop.

@@ -24,7 +24,14 @@ async function startedOn(device: string | undefined) {
   const weights = { key: "m", file: "m.gguf", sources: [] };
   const spec: DeploymentSpec = { key: "m", engine: "llama", weights, options: { device } };
   const signal = new AbortController().signal;
-  const start = { spec, modelPath: "/m", sink: () => {}, onExit: () => {}, signal };
+  const start = {
+    spec,
+    modelPath: "/m",
+    sink: () => {},
+    onExit: () => {},
+    onRestart: () => {},
+    signal,
+  };
   const engine = await ports.startEngine(start);
   const told = engine.info.device;
   await engine.close();

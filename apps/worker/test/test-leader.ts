@@ -66,12 +66,12 @@ export class TestLeader {
   }
 
   /** What has been shipped of a stream. */
-  log(rank = 0, stream = "stdout", attempt = 1): string {
-    return this.#logs.get(`${attempt}/${rank}/${stream}`)?.toString() ?? "";
+  log(rank = 0, stream = "stdout", attempt = 1, incarnation = 0): string {
+    return this.#logs.get(`${attempt}/${rank}/${incarnation}/${stream}`)?.toString() ?? "";
   }
 
   isComplete(rank = 0, stream = "stdout", attempt = 1): boolean {
-    return this.#complete.has(`${attempt}/${rank}/${stream}`);
+    return this.#complete.has(`${attempt}/${rank}/0/${stream}`);
   }
 
   /** From now on the worker is not told that all of a log has been taken. */
@@ -128,7 +128,8 @@ export class TestLeader {
   }
 
   #take({ file, offset, data, complete, first }: LogChunk__Output): LogAck {
-    const key = `${file?.task?.attempt}/${file?.task?.rank}/${file?.stream}`;
+    const { attempt, rank, incarnation } = file?.task ?? {};
+    const key = `${attempt}/${rank}/${incarnation}/${file?.stream}`;
     let known = this.#logs.get(key) ?? Buffer.alloc(0);
     if (first > known.byteLength)
       known = Buffer.concat([known, Buffer.alloc(first - known.byteLength, "~")]);
@@ -179,7 +180,7 @@ export class TestSession {
   }
 
   status(task: TaskId = taskId()): TaskStatus__Output | undefined {
-    return this.statuses.get(`${task.jobId}/${task.attempt}/${task.rank}`);
+    return this.statuses.get(statusKey(task));
   }
 
   /** Waits for the phase or a later one. */
@@ -204,15 +205,18 @@ export class TestSession {
   #receive({ inventory, status, leaseRequest }: TaskReport__Output): void {
     if (inventory) this.inventory = inventory.tasks;
     for (const each of [...(inventory?.tasks ?? []), ...(status ? [status] : [])]) {
-      const { jobId = "", attempt = 0, rank = 0 } = each.task ?? {};
       const line = each.progress?.line;
       if (line && this.told.at(-1) !== line) this.told.push(line);
-      this.statuses.set(`${jobId}/${attempt}/${rank}`, each);
+      if (each.task) this.statuses.set(statusKey(each.task), each);
     }
     if (!leaseRequest || !this.renews) return;
     this.send({ renew: { request: leaseRequest.request } });
     this.hasLease = true;
   }
+}
+
+function statusKey({ jobId, attempt, rank, incarnation = 0 }: TaskId): string {
+  return `${jobId}/${attempt}/${rank}/${incarnation}`;
 }
 
 export function taskId(rank = 0, attempt = 1, jobId = "job_A"): TaskId {

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { createHmac, randomUUID } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -72,9 +72,10 @@ export class TrainingCluster {
     options: Partial<TrainerOrders> = {},
   ): TrainingJob {
     return new TrainingJob(this, {
+      jobToken: randomBytes(32).toString("hex"),
       ...{ clusterToken, jobId: `job_${randomUUID()}`, jobName: "test", algorithm, config },
       ...{ attempt: 1, rank: 0, tasks: 1, nodes: [], resumeFrom: "", keepCheckpoints: 3 },
-      ...{ host: "127.0.0.1", threads: 1, hasGpu: false, codeVersion: "test" },
+      ...{ host: "127.0.0.1", threads: 1, hasGpu: false, release: "0.0.0" },
       ...{ checkpointDirectory: "", artifactDirectory: "", progressFile: "" },
       parameterServers: servers.map(({ address }) => address),
       readyServers: servers.map(({ address }) => address),
@@ -149,13 +150,13 @@ export class TrainingJob {
 
   /** The job's shards as a client of a test sees them; the tensors' shapes are the test's to know. */
   access(options: Partial<ShardSetSpec> = {}): ShardSetAccess {
-    const { jobId, attempt, parameterServers: servers, tasks } = this.#orders;
+    const { jobId, jobToken, attempt, parameterServers: servers, tasks } = this.#orders;
     const own = { jobId, attempt, ...options };
     const spec: ShardSetSpec = {
       ...{ servers, workers: tasks, learningRate: 1, compression: "none", parameters: [] },
       optimizer: { kind: "sgd", momentum: 0, nesterov: false },
       consistency: { kind: "bsp" },
-      jobToken: createHmac("sha256", clusterToken).update(`${jobId}/${own.attempt}`).digest(),
+      jobToken: Buffer.from(jobToken, "hex"),
       ...own,
     };
     return { spec, credentials: { clusterToken }, signal: AbortSignal.timeout(WAIT_MS) };

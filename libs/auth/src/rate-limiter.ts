@@ -62,20 +62,22 @@ export class RateLimiter {
     const usage = this.#usageOf(id, now);
     if (!usage)
       return { ok: false, limitedBy: "keys", limit: this.#options.maxKeys, retryAfterMs: 1000 };
-    const concurrency = limits.concurrency ?? LIMIT_CEILING.concurrency;
-    if (usage.running >= concurrency) {
-      return { ok: false, limitedBy: "concurrency", limit: concurrency, retryAfterMs: 1000 };
-    }
+    const refused = refusedCall(usage, limits, now);
+    if (refused) return refused;
     const requestLimit = limits.requestsPerMinute ?? LIMIT_CEILING.requestsPerMinute;
     const tokenLimit = limits.tokensPerMinute ?? LIMIT_CEILING.tokensPerMinute;
-    const requestWaitMs = waitMs(usage.requestsUntilMs, now, requestLimit, 1);
-    if (requestWaitMs > 0) return refusal("requests", requestLimit, 1, requestWaitMs);
     const tokenWaitMs = waitMs(usage.tokensUntilMs, now, tokenLimit, tokens);
     if (tokenWaitMs > 0) return refusal("tokens", tokenLimit, tokens, tokenWaitMs);
     usage.requestsUntilMs = Math.max(usage.requestsUntilMs, now) + WINDOW_MS / requestLimit;
     usage.tokensUntilMs = Math.max(usage.tokensUntilMs, now) + (tokens * WINDOW_MS) / tokenLimit;
     usage.running++;
     return new Reservation(usage, requestLimit, tokenLimit, tokens, this.#options.now);
+  }
+
+  /** What stands against one more call of the key, however few tokens it asks for; uses nothing. */
+  refusalOf(id: string, limits: RateLimits): Refusal | undefined {
+    const usage = this.#usage.get(id);
+    return usage && refusedCall(usage, limits, this.#options.now());
   }
 
   /** What is left for a key, without using any of it. */
@@ -164,6 +166,16 @@ export class Reservation {
       tokens: viewOf(this.#usage.tokensUntilMs, now, this.#tokenLimit),
     };
   }
+}
+
+function refusedCall(usage: KeyUsage, limits: RateLimits, now: number): Refusal | undefined {
+  const concurrency = limits.concurrency ?? LIMIT_CEILING.concurrency;
+  if (usage.running >= concurrency) {
+    return { ok: false, limitedBy: "concurrency", limit: concurrency, retryAfterMs: 1000 };
+  }
+  const requestLimit = limits.requestsPerMinute ?? LIMIT_CEILING.requestsPerMinute;
+  const requestWaitMs = waitMs(usage.requestsUntilMs, now, requestLimit, 1);
+  return requestWaitMs > 0 ? refusal("requests", requestLimit, 1, requestWaitMs) : undefined;
 }
 
 function waitMs(untilMs: number, now: number, limit: number, cost: number): number {

@@ -53,7 +53,8 @@ test("PPO learns CartPole: its return passes 150 within 40,000 steps, on each of
     const parameters = initialParameters(specs, random);
     const returns: number[] = [];
     await runPpoWorker({
-      ...{ backend, signal, random, parameters, workers: 1, done: 0, makeEnvironment: cartPole },
+      ...{ backend, signal, parameters, workers: 1, done: 0, makeEnvironment: cartPole },
+      draws: () => random,
       config: { ...PPO_DEFAULTS, total_timesteps: 40_000 },
       client: soleServer(parameters, AVERAGE),
       report: ({ episodeReturn }) => {

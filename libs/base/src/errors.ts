@@ -34,6 +34,8 @@ export const ERROR_TABLE = {
   unavailable: { http: 503, grpc: 14, exit: 7, retryable: true },
   /** The change may have been made: without an idempotency key it must not be sent again blindly. */
   outcome_unknown: { http: 503, grpc: 2, exit: 7, retryable: false },
+  /** A parameter server that is away, or lost what it held: the job's next attempt restores it. */
+  shard_unavailable: { http: 503, grpc: 14, exit: 7, retryable: false },
   /** Of a master that was taken out of its group: its process ends with this code and stays down. */
   member_removed: { http: 503, grpc: 9, exit: 8, retryable: false },
   model_loading: { http: 503, grpc: 14, exit: 7, retryable: true },

@@ -1,3 +1,4 @@
+import { pathPart } from "./path-part.ts";
 import { resumingStream } from "./resuming.ts";
 import type { CallOptions, Query, Transport } from "./transport.ts";
 
@@ -23,6 +24,8 @@ export interface LogOptions extends CallOptions {
 interface LogPlace {
   readonly attempt: number;
   readonly rank: number;
+  /** How often the rank was replaced within the attempt before; each replacement has logs of its own. */
+  readonly incarnation: number;
   readonly stream: "stdout" | "stderr";
   /** The byte of that log at which it begins. */
   readonly offset: number;
@@ -47,7 +50,7 @@ export async function* readLogs(
 ): AsyncGenerator<LogEntry, void> {
   const ranks = rank === undefined ? undefined : [rank].flat().join(",");
   const query: Query = { ...options, rank: ranks };
-  const path = `/jobs/${encodeURIComponent(id)}`;
+  const path = `/jobs/${pathPart(id)}`;
   const confirm = () =>
     transport.json({ method: "GET", path, query: { consistency: "strong" }, signal });
   const request = { path: `${path}/logs`, query, after: cursor, signal, confirm };

@@ -1,5 +1,6 @@
 import type { JobState } from "@heddle/contracts/jobs";
 import { HeddleError } from "./errors.ts";
+import { pathPart } from "./path-part.ts";
 import { resumingStream } from "./resuming.ts";
 import type { CallOptions, Transport } from "./transport.ts";
 import type { Job, JobFailure, JobPhase, JobProgress } from "./views.ts";
@@ -53,7 +54,7 @@ export async function* streamJob(
   id: string,
   { after, signal }: StreamOptions,
 ): AsyncGenerator<JobUpdate, void> {
-  const path = `/jobs/${encodeURIComponent(id)}`;
+  const path = `/jobs/${pathPart(id)}`;
   const now = () =>
     transport.json<Job>({ method: "GET", path, query: { consistency: "strong" }, signal });
   let phase: JobPhase | undefined;

@@ -4,6 +4,7 @@ import { type DownloadOptions, downloadArtifact } from "./job-artifacts.ts";
 import { type LogEntry, type LogOptions, readLogs } from "./job-logs.ts";
 import { isTerminalPhase, type JobUpdate, type StreamOptions, streamJob } from "./job-stream.ts";
 import { Pages } from "./pages.ts";
+import { pathPart } from "./path-part.ts";
 import type { CallOptions, ChangeOptions, Transport } from "./transport.ts";
 import type {
   DryRun,
@@ -113,7 +114,7 @@ export class Jobs {
     name: string,
     options: DownloadOptions = {},
   ): AsyncGenerator<Uint8Array, void> {
-    const path = `${pathOf(id)}/artifacts/${encodeURIComponent(name)}`;
+    const path = `${pathOf(id)}/artifacts/${pathPart(name)}`;
     return downloadArtifact(this.#transport, path, options);
   }
 
@@ -130,5 +131,5 @@ export class Jobs {
 }
 
 function pathOf(id: string): string {
-  return `/jobs/${encodeURIComponent(id)}`;
+  return `/jobs/${pathPart(id)}`;
 }

@@ -1,5 +1,6 @@
 import type { createKeyRequest, rotateKeyRequest } from "@heddle/contracts/keys";
 import { Pages } from "./pages.ts";
+import { pathPart } from "./path-part.ts";
 import type { CallOptions, ChangeOptions, Transport } from "./transport.ts";
 import type { ApiKey, CreatedApiKey } from "./views.ts";
 
@@ -43,5 +44,5 @@ export class Keys {
 }
 
 function pathOf(id: string): string {
-  return `/keys/${encodeURIComponent(id)}`;
+  return `/keys/${pathPart(id)}`;
 }

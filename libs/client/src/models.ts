@@ -1,4 +1,5 @@
 import type { registerModelRequest } from "@heddle/contracts/models";
+import { pathPart } from "./path-part.ts";
 import type { CallOptions, ChangeOptions, Transport } from "./transport.ts";
 import type { Model } from "./views.ts";
 
@@ -19,7 +20,7 @@ export class Models {
   }
 
   get(id: string, { signal }: CallOptions = {}): Promise<Model> {
-    const path = `/models/${encodeURIComponent(id)}`;
+    const path = `/models/${pathPart(id)}`;
     return this.#transport.json({ method: "GET", path, signal });
   }
 
@@ -30,7 +31,7 @@ export class Models {
 
   /** Removes a model, and its replicas where no other model uses them. */
   async remove(id: string, { signal }: CallOptions = {}): Promise<void> {
-    const path = `/models/${encodeURIComponent(id)}`;
+    const path = `/models/${pathPart(id)}`;
     await this.#transport.json({ method: "DELETE", path, signal });
   }
 }

@@ -1,5 +1,6 @@
 import type { putProjectRequest } from "@heddle/contracts/jobs";
 import { Pages } from "./pages.ts";
+import { pathPart } from "./path-part.ts";
 import type { CallOptions, ChangeOptions, Transport } from "./transport.ts";
 import type { Project } from "./views.ts";
 
@@ -29,5 +30,5 @@ export class Projects {
 }
 
 function pathOf(name: string): string {
-  return `/projects/${encodeURIComponent(name)}`;
+  return `/projects/${pathPart(name)}`;
 }

@@ -1,5 +1,6 @@
 import type { putQueueRequest } from "@heddle/contracts/jobs";
 import { Pages } from "./pages.ts";
+import { pathPart } from "./path-part.ts";
 import type { CallOptions, ChangeOptions, Transport } from "./transport.ts";
 import type { Queue } from "./views.ts";
 
@@ -20,7 +21,7 @@ export class Queues {
 
   /** Makes the queue, or sets it anew: what is absent gets its default. */
   set(name: string, settings: QueueSettings, options: ChangeOptions = {}): Promise<Queue> {
-    const path = `/queues/${encodeURIComponent(name)}`;
+    const path = `/queues/${pathPart(name)}`;
     return this.#transport.change({ method: "PUT", path, body: settings }, options);
   }
 }

@@ -1,4 +1,5 @@
 import type { SettingName } from "@heddle/contracts/settings";
+import { pathPart } from "./path-part.ts";
 import type { CallOptions, ChangeOptions, Transport } from "./transport.ts";
 import type { Setting } from "./views.ts";
 
@@ -26,5 +27,5 @@ export class Settings {
 }
 
 function pathOf(name: string): string {
-  return `/cluster/settings/${encodeURIComponent(name)}`;
+  return `/cluster/settings/${pathPart(name)}`;
 }

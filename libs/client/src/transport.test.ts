@@ -123,6 +123,17 @@ describe("a call", () => {
     expect(() => new Heddle({ endpoint: "localhost" })).toThrow('"localhost" is no endpoint');
   });
 
+  it("asks for nothing where an id is empty or would lead to another path", async () => {
+    const { seen, endpoint } = await serve(json({ object: "list", data: [] }));
+    const heddle = new Heddle({ endpoint });
+    for (const id of ["", ".", ".."]) {
+      await expect(heddle.jobs.get(id), id).rejects.toThrow("an id or a name was expected");
+      await expect(async () => heddle.jobs.cancel(id), id).rejects.toThrow(TypeError);
+      await expect(async () => heddle.models.get(id), id).rejects.toThrow(TypeError);
+    }
+    expect(seen).toEqual([]);
+  });
+
   it("walks through the pages of a list with its filters", async () => {
     const page = (ids: string[], next_cursor: string | null) =>
       json({ object: "list", data: ids.map((id) => ({ id })), has_more: true, next_cursor });

@@ -100,6 +100,11 @@ export interface JobBlocker {
   readonly requested: number;
   readonly free: number;
   readonly limit: number;
+  /** Where nodes do not come into question at all: how many of `limit` nodes for this reason. */
+  readonly rejected?: number;
+  /** Where no node offers what the job runs by: its name, and what the nodes do offer. */
+  readonly wanted?: string;
+  readonly offered?: readonly string[];
   readonly message: string;
 }
 
@@ -122,7 +127,8 @@ export interface JobExplanation {
     /** As in the spec; `all_amounts` scales every amount of a task alike. */
     readonly field: string;
     readonly from: string | number | boolean;
-    readonly to: string | number | boolean;
+    /** In the units of the spec, of the whole job; null: leave the field out. */
+    readonly to: string | number | boolean | null;
     /** How much of the field is given up, in 0..1. */
     readonly cost: number;
   }[];

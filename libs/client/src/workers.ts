@@ -1,3 +1,4 @@
+import { pathPart } from "./path-part.ts";
 import type { CallOptions, ChangeOptions, Transport } from "./transport.ts";
 import type { Worker } from "./views.ts";
 
@@ -37,5 +38,5 @@ export class Workers {
 }
 
 function pathOf(id: string): string {
-  return `/workers/${encodeURIComponent(id)}`;
+  return `/workers/${pathPart(id)}`;
 }

@@ -10,6 +10,7 @@ import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { Applier } from "./applier.ts";
 import { DurableLog, type DurableLogOptions } from "./durable-log.ts";
 import { encodeProposal, type ProposalId } from "./entry-codec.ts";
+import { lostLog } from "./lost-log.ts";
 import { encodeContext, firstMembership, Membership, type MembershipState } from "./membership.ts";
 import { PendingProposals, type ProposalWaiter } from "./pending-proposals.ts";
 import { PendingReads } from "./pending-reads.ts";
@@ -480,10 +481,4 @@ export class RaftReplica<Reply> {
     this.#changes.rejectAll(fault.message);
     this.#reads.rejectAll(fault.message);
   }
-}
-
-/** It may have voted, and acknowledged entries, under this id. */
-function lostLog(directory: string): AppError {
-  const message = `${directory} has an identity but no log: its content was lost. Empty the directory and start again, and this master joins its group anew.`;
-  return new AppError("server_error", message);
 }

@@ -44,7 +44,8 @@ export const clusterStatusReply = z.object({
   masters: z.array(masterView),
   workers: z.object({ attached: count }),
   parameter_servers: z.object({ attached: count }),
-  gpus: z.object({ total: count }),
+  /** Simulated ones do not exist, and are among the total. */
+  gpus: z.object({ total: count, simulated: count }),
   models: z.object({ registered: count }),
   deployments: z.object({ registered: count }),
   replicas: z.object({ ready: count, total: count }),
@@ -102,6 +103,8 @@ export const clusterMetricsReply = z.object({
   parameter_servers: z.object({ total: count }),
   gpus: z.object({
     total: count,
+    /** Devices of the total that do not exist. */
+    simulated: count,
     used: count,
     memory_bytes: bytes,
     memory_used_bytes: bytes,
@@ -218,3 +221,6 @@ export const clusterResourcesReply = z.object({
 });
 
 export type ClusterResourcesReply = z.infer<typeof clusterResourcesReply>;
+
+/** The body of POST /cluster/transfer, which may be absent: the name of the master that shall lead. */
+export const transferRequest = z.strictObject({ to: z.string().optional() });

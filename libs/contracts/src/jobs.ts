@@ -2,22 +2,88 @@ import { z } from "zod";
 
 /** The body of POST /jobs. Unknown fields are refused: none is silently ignored. */
 
-const text = (max: number) => z.string().min(1).max(max);
+/** UTF-8 has no lone surrogates. */
+const wellFormed = (max: number) =>
+  z
+    .string()
+    .max(max)
+    .refine((given) => given.isWellFormed(), "expected text without lone surrogates");
+/** Text of one line that is not shown as something else than it is. */
+const line = (max: number) =>
+  wellFormed(max).refine(
+    (given) => !/\p{Cc}/u.test(given),
+    "expected text without NUL and other control characters",
+  );
+const text = (max: number) => line(max).min(1).regex(/\S/, "expected more than white space");
+
+/** What Linux takes is 128 KiB for one string, and at least 2 MiB for environment and arguments. */
+const MAX_STRING_BYTES = 120_000;
+const MAX_ENVIRONMENT_BYTES = 768 * 1024;
+const MAX_COMMAND_BYTES = 256 * 1024;
+
+const utf8 = new TextEncoder();
+/** The bytes of strings as the system counts them, each with its end and the pointer to it. */
+function systemBytes(strings: readonly string[]): number {
+  return strings.reduce((sum, each) => sum + utf8.encode(each).length + 9, 0);
+}
+
+/** The system takes no string with NUL in it. */
+const programText = wellFormed(65_536)
+  .refine((given) => !given.includes("\0"), "expected text without NUL characters")
+  .refine(
+    (given) => systemBytes([given]) <= MAX_STRING_BYTES,
+    `expected at most ${MAX_STRING_BYTES} bytes of UTF-8`,
+  );
+const commandSchema = z.union([
+  programText.min(1).regex(/\S/, "expected more than white space"),
+  z
+    .array(programText)
+    .min(1)
+    .max(1024)
+    .refine((given) => /\S/.test(given[0] ?? ""), { message: "expected a program", path: [0] })
+    .refine(
+      (given) => systemBytes(given) <= MAX_COMMAND_BYTES,
+      `expected at most ${MAX_COMMAND_BYTES} bytes of UTF-8 in all, 9 more an argument`,
+    ),
+]);
+
+const environmentSchema = z
+  .record(
+    z
+      .string()
+      .max(256)
+      .regex(/^[A-Za-z_][A-Za-z0-9_]*$/)
+      .regex(
+        /^(?!HEDDLE_|(RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)$)/,
+        "HEDDLE_*, RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set by the platform",
+      ),
+    programText,
+  )
+  .refine(
+    (given) => systemBytes(Object.entries(given).flat()) <= MAX_ENVIRONMENT_BYTES,
+    `expected at most ${MAX_ENVIRONMENT_BYTES} bytes of UTF-8 in all, 18 more a variable`,
+  );
 const identifier = z
   .string()
   .regex(/^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/, "expected 1 to 63 of a-z, 0-9, `.`, `_`, `-`");
-const amount = z.number().positive().max(1_000_000_000);
+/** Amounts count in thousandths: less is none. */
+const amount = z.number().min(0.001).max(1_000_000_000);
 
 /** Label tests as a map (each must be equal) or as Kubernetes' match expressions. */
 const affinity = z.union([
-  z.record(text(128), z.string().max(256)),
+  z.record(text(128), line(256)),
   z
     .array(
-      z.strictObject({
-        key: text(128),
-        operator: z.enum(["in", "not_in", "exists", "not_exists"]),
-        values: z.array(z.string().max(256)).max(64).default([]),
-      }),
+      z
+        .strictObject({
+          key: text(128),
+          operator: z.enum(["in", "not_in", "exists", "not_exists"]),
+          values: z.array(line(256)).max(64).default([]),
+        })
+        .refine(({ operator, values }) => operator.endsWith("in") || values.length === 0, {
+          message: "expected none: `exists` and `not_exists` ask for the key alone",
+          path: ["values"],
+        }),
     )
     .max(64),
 ]);
@@ -29,7 +95,7 @@ const affinity = z.union([
 const resourcesSchema = z.strictObject({
   /** Whole devices, or a share of one below 1 in thousandths. */
   gpu_count: z.number().min(0).max(100_000).default(0),
-  cpu_cores: z.number().positive().max(1_000_000).default(1),
+  cpu_cores: z.number().min(0.001).max(1_000_000).default(1),
   memory_gb: amount.default(1),
   gpu_type: z.union([text(64), z.array(text(64)).min(1).max(16)]).optional(),
   gpu_memory_gb: amount.optional(),
@@ -75,17 +141,15 @@ export const submitJobRequest = z.strictObject({
   name: text(128),
   project: identifier.default("default"),
   queue: identifier.default("default"),
-  labels: z.record(text(63), z.string().max(256)).default({}),
+  labels: z.record(text(63), line(256)).default({}),
   /** A training algorithm, with its hyperparameters in `config`; else `command` says what runs. */
   algorithm: identifier.optional(),
   config: z.record(text(128), z.json()).default({}),
   container_image: text(512).optional(),
   /** A shell line, or a program and its arguments. */
-  command: z.union([text(65_536), z.array(z.string().max(65_536)).min(1).max(1024)]).optional(),
+  command: commandSchema.optional(),
   working_directory: text(4096).optional(),
-  environment_variables: z
-    .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/), z.string().max(65_536))
-    .default({}),
+  environment_variables: environmentSchema.default({}),
   /** Jobs (ids, or names in the same project) that must succeed first. */
   dependencies: z.array(text(128)).max(256).default([]),
   resources: resourcesSchema.prefault({}),

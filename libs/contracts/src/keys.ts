@@ -2,10 +2,27 @@ import { z } from "zod";
 
 const count = z.int().min(1).max(1_000_000_000);
 
-/** A permission, or one of its wildcards: `models:deploy`, `models:*`, `*`. */
-const scope = z
-  .string()
-  .regex(/^(\*|[a-z][a-z-]*:(\*|[a-z][a-z-]*))$/, "expected a permission such as `models:deploy`");
+/** What a route can ask of its caller. */
+const PERMISSIONS = [
+  "inference:create",
+  "models:read",
+  "models:deploy",
+  "jobs:read",
+  "jobs:create",
+  "jobs:cancel",
+  "cluster:read",
+  "cluster:admin",
+] as const;
+
+export type Permission = (typeof PERMISSIONS)[number];
+
+const groups = [...new Set(PERMISSIONS.map((permission) => permission.replace(/:.*/, "")))];
+
+/** A permission, all of a group (`models:*`, or `models:admin` for the same), or all there are. */
+const scope = z.enum(
+  ["*", ...PERMISSIONS, ...groups.flatMap((group) => [`${group}:*`, `${group}:admin`])],
+  `expected "*", one of ${PERMISSIONS.join(", ")}, or a group such as models:*`,
+);
 
 /** The part after `hdl_` that tells keys of one installation from another's. */
 const environment = z

@@ -35,7 +35,8 @@ export const CLUSTER_SETTINGS = {
     maximum: 10,
     default: 1,
     unit: "ratio",
-    description: "Processor cores that may be promised, in multiples of what nodes have.",
+    description:
+      "Processor cores and memory that may be promised, in multiples of what nodes have.",
   },
   shared_storage_gb: {
     type: "number",

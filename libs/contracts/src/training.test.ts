@@ -57,6 +57,7 @@ test.each([
   ["ppo", { learning_rate: -1 }, "config.learning_rate", /Too small/],
   ["ppo", { learnig_rate: 1 }, "config.learnig_rate", /learnig_rate/],
   ["ppo", { num_minibatches: 3 }, "config.num_minibatches", /512 must be a multiple/],
+  ["ppo", { total_timesteps: 100 }, "config.total_timesteps", /one update takes .* = 512 steps/],
   ["ppo", { batch_size: 100 }, "config.batch_size", /batch_size/],
   ["ppo", { n_steps: 4, num_steps: 8 }, "config.n_steps", /n_steps/],
   ["ppo", { staleness: 2, consistency: "asp" }, "config.staleness", /only `consistency: ssp`/],
@@ -84,6 +85,13 @@ test.each([
 ])("%s with %j is refused at %s", (algorithm, config, param, detail) => {
   const faults = trainingFaults(algorithm, config);
   expect(faults[0]).toMatchObject({ param, detail: expect.stringMatching(detail) });
+});
+
+test("target_kl is refused where there are several tasks", () => {
+  expect(trainingFaults("ppo", { target_kl: 0.02 }, 1)).toEqual([]);
+  expect(trainingFaults("ppo", { target_kl: 0.02 }, 2)).toMatchObject([
+    { param: "config.target_kl", detail: expect.stringContaining("use one task instead of 2") },
+  ]);
 });
 
 test("an algorithm that is not built in is not judged", () => {

@@ -202,14 +202,14 @@ export interface TrainingFault {
 }
 
 /**
- * What is wrong with the config of a job of that algorithm; nothing for an algorithm that is not
- * built in, whose plugin knows.
+ * What is wrong with the config of a job of that algorithm with so many tasks, 1 where they are not
+ * known yet; nothing for an algorithm that is not built in, whose plugin knows.
  */
-export function trainingFaults(algorithm: string, config: unknown): TrainingFault[] {
+export function trainingFaults(algorithm: string, config: unknown, tasks = 1): TrainingFault[] {
   if (algorithm !== "ppo" && algorithm !== "weave") return [];
   try {
     const parsed = parseTrainingConfig(algorithm, config);
-    return sizeFaults(parsed);
+    return sizeFaults(parsed, tasks);
   } catch (error) {
     const { cause, message, param = "config" } = toAppError(error);
     if (!(cause instanceof RequestFaults)) return [{ param, detail: message }];
@@ -316,7 +316,7 @@ function resolveAliases(config: unknown): unknown {
   return { ...rest, batch_size: minibatch };
 }
 
-function sizeFaults(config: TrainingConfig): TrainingFault[] {
+function sizeFaults(config: TrainingConfig, tasks: number): TrainingFault[] {
   const faults: TrainingFault[] = [];
   const fault = (field: string, detail: string) =>
     faults.push({
@@ -338,14 +338,14 @@ function sizeFaults(config: TrainingConfig): TrainingFault[] {
   if (config.device === "cuda" && config.backend === "reference") {
     fault("device", "the backend reference computes on the CPU alone");
   }
-  if (config.algorithm === "ppo") ppoFaults(config, fault);
+  if (config.algorithm === "ppo") ppoFaults(config, tasks, fault);
   else if (config.program === "language_model") languageModelFaults(config, fault);
   return faults;
 }
 
 type TellFault = (field: string, detail: string) => void;
 
-function ppoFaults(config: PpoTraining, fault: TellFault): void {
+function ppoFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
   const batch = config.num_envs * config.num_steps;
   if (batch % config.num_minibatches !== 0) {
     const sizes = `num_envs * num_steps = ${batch}`;
@@ -353,6 +353,14 @@ function ppoFaults(config: PpoTraining, fault: TellFault): void {
       "num_minibatches",
       `${sizes} must be a multiple of it, and ${config.num_minibatches} is none`,
     );
+  }
+  if (config.total_timesteps < batch * tasks) {
+    const sizes = `num_envs * num_steps * tasks = ${batch * tasks}`;
+    fault("total_timesteps", `one update takes ${sizes} steps: give at least so many`);
+  }
+  if (config.target_kl !== undefined && tasks > 1) {
+    const why = "it ends an update's epochs early, which several tasks cannot agree on";
+    fault("target_kl", `${why}: leave it out, or use one task instead of ${tasks}`);
   }
 }
 

@@ -205,7 +205,16 @@ function removeModel(
   state.models.delete(id);
   if (!isReplaced) remember(state, id, atMs);
   dropUnused(state, model.deployment);
+  forgetFailures(state, model.deployment);
   return OK;
+}
+
+/** They hold nothing; once nobody wants the deployment, a later one of the same name begins anew. */
+function forgetFailures({ deployments, replicas }: ControlState, deployment: string): void {
+  if (deployments.has(deployment)) return;
+  for (const [key, place] of replicas) {
+    if (place.failure && place.deployment === deployment) replicas.delete(key);
+  }
 }
 
 function remember({ removedModels }: ControlState, id: string, atMs: number): void {

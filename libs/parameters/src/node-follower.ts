@@ -1,10 +1,12 @@
 import { AppError } from "@heddle/base/errors";
 import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
 import { DataConnection } from "./data-connection.ts";
+import { checkTensors, planDigest } from "./job-plan.ts";
 import type { NodeGroup } from "./node-group.ts";
 import type { ParameterServerClientOptions } from "./parameter-server-client.ts";
 import { PartSource } from "./part-source.ts";
 import { type ShardLayout, shardLayouts, slabPieces } from "./shard-layout.ts";
+import type { ShardSetSpec } from "./shard-spec.ts";
 import { SlabScatter } from "./slab-scatter.ts";
 
 /** What a follower asks its leader: parameters, after its part of the update before them. */
@@ -14,12 +16,16 @@ export interface FollowerRequest extends Partial<PushTerms> {
   readonly clock: number;
   /** Where the part is, unix:PATH. */
   readonly source: string;
+  /** The digest of its plan. */
+  readonly plan: string;
 }
 
 /** A task whose parts go through the leading task of its node. A push's errors come with the pull. */
 export class NodeFollower implements ParameterClient {
   readonly servers = undefined;
   readonly #member: number;
+  readonly #spec: ShardSetSpec;
+  readonly #plan: string;
   readonly #layout: ShardLayout;
   readonly #source: PartSource;
   readonly #leader: DataConnection;
@@ -34,6 +40,8 @@ export class NodeFollower implements ParameterClient {
     leader: DataConnection,
   ) {
     this.#member = group.member;
+    this.#spec = spec;
+    this.#plan = planDigest(spec);
     this.#layout = wholeLayout(spec.parameters);
     this.#source = source;
     this.#leader = leader;
@@ -56,6 +64,7 @@ export class NodeFollower implements ParameterClient {
   }
 
   async push(part: Parameters, terms: PushTerms): Promise<void> {
+    checkTensors(this.#spec, part);
     this.#clock++;
     this.#terms = terms;
     const pieces = [...slabPieces(this.#layout, part)];
@@ -63,9 +72,10 @@ export class NodeFollower implements ParameterClient {
   }
 
   async pull(into: Parameters): Promise<number> {
+    checkTensors(this.#spec, into);
     const [source = ""] = this.#source.addresses;
     const request: FollowerRequest = {
-      ...{ member: this.#member, clock: this.#clock, source },
+      ...{ member: this.#member, clock: this.#clock, source, plan: this.#plan },
       ...this.#terms,
     };
     const sink = new SlabScatter(this.#layout, into);

@@ -3,6 +3,7 @@ import { kernelMemory, loadKernels } from "@heddle/kernels/kernels";
 import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
 import { type DataAnswer, DataListener } from "./data-listener.ts";
 import { DataRoute } from "./data-route.ts";
+import { checkPlan, checkTensors, planDigest } from "./job-plan.ts";
 import { type FollowerRequest, wholeLayout } from "./node-follower.ts";
 import type { NodeGroup } from "./node-group.ts";
 import type {
@@ -15,7 +16,7 @@ import { type ShardLayout, slabPieces } from "./shard-layout.ts";
 /** A task of the node that has not come by then is taken for dead. */
 const MEMBER_MS = 600_000;
 
-/** How long the others get to hear that the job is over; a rollout takes less. */
+/** How long the others get to hear that this attempt is over; a rollout takes less. */
 const DISMISS_MS = 60_000;
 
 interface Waiting extends FollowerRequest {
@@ -26,6 +27,7 @@ interface Waiting extends FollowerRequest {
 export class NodeLeader implements ParameterClient {
   readonly servers: ParameterServerClient;
   readonly #options: ParameterServerClientOptions;
+  readonly #plan: string;
   readonly #members: number;
   readonly #layout: ShardLayout;
   readonly #accumulator: Accumulator;
@@ -44,6 +46,7 @@ export class NodeLeader implements ParameterClient {
   ) {
     this.servers = client;
     this.#options = options;
+    this.#plan = planDigest(options.spec);
     this.#members = members;
     this.#layout = wholeLayout(options.spec.parameters);
     const { elements } = this.#layout;
@@ -69,6 +72,7 @@ export class NodeLeader implements ParameterClient {
   async push(part: Parameters, terms: PushTerms): Promise<void> {
     this.#clock++;
     try {
+      checkTensors(this.#options.spec, part);
       const others = await this.#all();
       const weight = others.reduce((sum, other) => sum + (other.weight ?? 0), terms.weight);
       const own = this.#adder(terms.weight / weight, true);
@@ -107,24 +111,24 @@ export class NodeLeader implements ParameterClient {
    * has heard it, or when they have had long enough.
    */
   async dismiss(): Promise<void> {
-    this.#over = new AppError("gone", "the job is over: this node's leading task has ended it");
-    this.#refuse(this.#over);
-    const end = performance.now() + DISMISS_MS;
-    while (this.#told.size < this.#members - 1 && performance.now() < end) {
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    this.#over = undefined;
+    this.#refuse(new AppError("gone", "the job is over: this node's leading task has ended it"));
+    await this.#heard();
   }
 
+  /** Where a server was lost, the others of the node end for that too, not for a broken connection. */
   async close(): Promise<void> {
+    if (this.#over?.code === "shard_unavailable") await this.#heard();
     this.#listener.close();
     for (const route of this.#routes.values()) route.close();
     await this.servers.close();
   }
 
-  #answer(request: FollowerRequest): Promise<DataAnswer> {
+  async #answer(request: FollowerRequest): Promise<DataAnswer> {
+    checkPlan(this.#options.spec, this.#plan, request.plan);
     if (this.#over) {
       this.#told.add(request.member);
-      return Promise.reject(this.#over);
+      throw this.#over;
     }
     const answer = Promise.withResolvers<DataAnswer>();
     this.#waiting.set(request.member, { ...request, answer });
@@ -188,12 +192,23 @@ export class NodeLeader implements ParameterClient {
     return sums;
   }
 
-  /** The others would wait for ever for an update that failed. */
+  /** The others would wait for ever for an update that failed; who asks later is told the same. */
   #refuse(error: unknown): void {
+    this.#over ??= toAppError(error);
     for (const { member, answer } of this.#waiting.values()) {
-      answer.reject(toAppError(error));
+      answer.reject(this.#over);
       this.#told.add(member);
     }
     this.#waiting.clear();
+  }
+
+  /** Resolves when all others have been told, or have had long enough, or this task must leave. */
+  async #heard(): Promise<void> {
+    const { signal } = this.#options;
+    const end = performance.now() + DISMISS_MS;
+    const isLate = () => signal.aborted || performance.now() >= end;
+    while (this.#told.size < this.#members - 1 && !isLate()) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
   }
 }

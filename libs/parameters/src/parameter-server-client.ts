@@ -6,9 +6,9 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { ShardStatus__Output } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
-import { elementCount } from "@heddle/training/ir/value";
 import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
 import { DataRoute } from "./data-route.ts";
+import { checkTensors, planDigest } from "./job-plan.ts";
 import { type EncodedPart, PartEncoder } from "./part-encoder.ts";
 import { type DataPath, PartSource } from "./part-source.ts";
 import { PublishedMirror } from "./published-mirror.ts";
@@ -81,7 +81,7 @@ interface ShardLink {
 
 /**
  * Joins the shards of a job, which are open, as one rank. Rejects with an AppError
- * `precondition_failed` where a later attempt has them, `not_found` where they are not open.
+ * `precondition_failed` where a later attempt has them, `shard_unavailable` where they are not open.
  */
 export async function connectParameters(
   options: ParameterServerClientOptions,
@@ -119,6 +119,7 @@ export class ParameterServerClient implements ParameterClient {
   readonly #options: ParameterServerClientOptions;
   readonly #links: readonly ShardLink[];
   readonly #source: PartSource;
+  readonly #plan: string;
   readonly #closed = new AbortController();
   readonly #signal: AbortSignal;
   #clock = 0;
@@ -134,6 +135,7 @@ export class ParameterServerClient implements ParameterClient {
     this.#options = options;
     this.#links = links;
     this.#source = source;
+    this.#plan = planDigest(options.spec);
     this.#signal = AbortSignal.any([options.signal, this.#closed.signal]);
   }
 
@@ -163,13 +165,13 @@ export class ParameterServerClient implements ParameterClient {
 
   /** Gives the job its first parameters; where it has some already they stay. */
   async initialize(parameters: Parameters): Promise<void> {
-    this.#check(parameters);
+    checkTensors(this.#options.spec, parameters);
     const parts = this.#links.map(({ encoder }) => encoder.plain(parameters));
     await this.#send(0, parts, { weight: 1, learningRate: 0 }, 0);
   }
 
   async push(part: Parameters, terms: PushTerms): Promise<void> {
-    this.#check(part);
+    checkTensors(this.#options.spec, part);
     const clock = this.#clock + 1;
     const parts = this.#links.map(({ encoder }) => encoder.encode(part));
     await this.#send(clock, parts, terms, this.#squares(part));
@@ -178,7 +180,7 @@ export class ParameterServerClient implements ParameterClient {
   }
 
   async pull(into: Parameters): Promise<number> {
-    this.#check(into);
+    checkTensors(this.#options.spec, into);
     const versions = await this.#each((link) => this.#pullShard(link, into));
     const version = Math.min(...versions);
     // An update that went on without this rank counts as pushed by it.
@@ -222,7 +224,7 @@ export class ParameterServerClient implements ParameterClient {
     const sources = [...this.#source.addresses];
     await this.#each(async (link) => {
       const id = this.#id(link.shard);
-      const request = { id, rank, clock, ...terms, sources, squares };
+      const request = { id, rank, clock, ...terms, sources, squares, plan: this.#plan };
       const wait = { deadlineMs: WAIT_MS, signal: this.#signal };
       const { path } = await link.peer.unary(shardMethods.push, request, wait);
       if (path !== "") link.pushPath = path;
@@ -234,12 +236,13 @@ export class ParameterServerClient implements ParameterClient {
     const clock = this.#clock;
     // One more than the version, so that a message without it says that nothing is held.
     const held = link.mirror?.version === undefined ? 0 : link.mirror.version + 1;
-    const request = { id: this.#id(link.shard), rank, clock, held };
+    const wanted = { rank, clock, held, plan: this.#plan };
+    const request = { id: this.#id(link.shard), ...wanted };
     try {
       const { version, bytes } = await link.route.fetch({
         targets: link.targets,
         token: this.#options.spec.jobToken,
-        request: { rank, clock, held },
+        request: wanted,
         sink: () => link.mirror?.sink() ?? new SlabScatter(link.layout, into),
         overGrpc: (_address, signal) => link.peer.serverStream(shardMethods.pull, request, signal),
         signal: AbortSignal.any([this.#signal, AbortSignal.timeout(WAIT_MS)]),
@@ -283,23 +286,11 @@ export class ParameterServerClient implements ParameterClient {
         if (!error.retryable) throw error;
         if (performance.now() - since > patienceMs) {
           const message = `shard ${shard} at ${spec.servers[shard]} is away for ${patienceMs} ms`;
-          throw new AppError("unavailable", `${message}: ${error.message}`, { cause });
+          throw new AppError("shard_unavailable", `${message}: ${error.message}`, { cause });
         }
         this.#retries++;
         await new Promise((resolve) => setTimeout(resolve, backoff.nextMs()));
       }
-    }
-  }
-
-  #check(tensors: Parameters): void {
-    for (const { name, shape } of this.#options.spec.parameters) {
-      const found = tensors[name]?.length;
-      if (found === elementCount(shape)) continue;
-      throw new AppError(
-        "invalid_value",
-        `the tensor ${name} has ${found ?? "no"} elements and the job's plan says ` +
-          `[${shape.join()}]: all workers of a job must have the same model`,
-      );
     }
   }
 

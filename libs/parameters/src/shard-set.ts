@@ -241,10 +241,23 @@ async function eachServer<Result>(
 ): Promise<Result[]> {
   const peers = spec.servers.map((address) => new Peer(address, credentials, "parameter-server"));
   try {
-    return await Promise.all(peers.map(work));
+    return await Promise.all(
+      peers.map((peer, shard) =>
+        work(peer, shard).catch((cause: unknown) => {
+          throw shardError(cause, `shard ${shard} at ${peer.address}`);
+        }),
+      ),
+    );
   } finally {
     for (const peer of peers) peer.close();
   }
+}
+
+/** A server that cannot be reached is told by its code; what it refuses stays what it is. */
+function shardError(cause: unknown, where: string): AppError {
+  const error = toAppError(cause);
+  if (error.code !== "unavailable" && error.code !== "deadline_exceeded") return error;
+  return new AppError("shard_unavailable", `${where} does not serve: ${error.message}`, { cause });
 }
 
 function idOf({ jobId, attempt }: ShardSetSpec, shard: number) {

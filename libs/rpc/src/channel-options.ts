@@ -20,6 +20,8 @@ export const clientChannelOptions: ChannelOptions = {
   "grpc.max_reconnect_backoff_ms": 1_000,
   "grpc.use_local_subchannel_pool": 1,
   "grpc.enable_retries": 0,
+  // A proxy of the environment is for the way out of the cluster; grpc-js would take it to 127.0.0.1.
+  "grpc.enable_http_proxy": 0,
 };
 
 /** Options of every server of a node. */

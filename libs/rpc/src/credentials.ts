@@ -27,6 +27,7 @@ const CALLERS: readonly (readonly [prefix: string, roles: readonly NodeRole[]])[
   ["/heddle.v1.Cluster/", ["worker", "parameter-server"]],
   ["/heddle.v1.ParameterShards/", ["master", "worker", "parameter-server"]],
   ["/heddle.v1.PartSource/", ["parameter-server"]],
+  ["/heddle.v1.TaskLogs/Ship", ["worker"]],
   ["/heddle.v1.TaskArtifacts/", ["master", "worker"]],
   ["/heddle.v1.Enrollment/", ["master", "worker", "parameter-server"]],
 ];

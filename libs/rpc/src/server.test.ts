@@ -62,6 +62,18 @@ test("a call with the cluster token is answered, one with another token is not",
   expect(calls).toBe(1);
 });
 
+test("a proxy that the environment names is not asked the way to a node", async () => {
+  const { address } = await serve(async () => ({}));
+  const before = process.env["http_proxy"];
+  process.env["http_proxy"] = "http://127.0.0.1:9";
+  try {
+    await dial(address).unary(loadMethod, {}, { deadlineMs: 5_000 });
+  } finally {
+    if (before === undefined) delete process.env["http_proxy"];
+    else process.env["http_proxy"] = before;
+  }
+});
+
 test("a handler's AppError reaches the caller with its code", async () => {
   const { address } = await serve(async () => {
     throw new AppError("overloaded", "too much", { retryAfterMs: 7 });

@@ -13,9 +13,20 @@ const REASON_OF_SCALAR: Readonly<Record<(typeof SCALARS)[number], PendingReason>
   networkMbps: "InsufficientCpu",
 };
 
+/** As blockers name them, with their units. */
+const NAME_OF_SCALAR: Readonly<Record<(typeof SCALARS)[number], string>> = {
+  cpuMilli: "cpu_milli",
+  memoryMib: "memory_mib",
+  localSsdGb: "local_ssd_gb",
+  ioOperationsPerSec: "io_operations_per_sec",
+  networkMbps: "network_mbps",
+};
+
 const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {
   state: "NodesDraining",
   taint: "AffinityNoMatch",
+  executor: "ExecutorUnavailable",
+  algorithm: "AlgorithmUnavailable",
   gpu: "InsufficientGpu",
   gpu_type: "InsufficientGpu",
   gpu_memory: "InsufficientGpu",
@@ -59,11 +70,25 @@ export function rejectedNodes(
 /** No node passes: one blocker a filter that rejected some. */
 function filterBlockers({ nodes }: Ledger, gang: GangRequest): Blocker[] {
   const rejected = rejectedNodes(nodes, gang);
-  const blockers = NODE_FILTERS.filter((filter) => rejected.has(filter)).map((filter) =>
-    blocker(REASON_OF_FILTER[filter], filter, gang.tasks, 0, nodes.length),
-  );
+  const blockers = NODE_FILTERS.filter((filter) => rejected.has(filter)).map((filter) => ({
+    ...blocker(REASON_OF_FILTER[filter], filter, gang.tasks, 0, nodes.length),
+    rejected: rejected.get(filter),
+    ...offersOf(nodes, gang, filter),
+  }));
   if (blockers.length > 0) return blockers;
   return [blocker("InsufficientCpu", "nodes", gang.tasks, 0, 0)];
+}
+
+/** Of an executor or algorithm that is wanting: its name, and those that the nodes offer. */
+function offersOf(nodes: readonly NodeSnapshot[], { shape }: GangRequest, filter: NodeFilter) {
+  const needed = shape.request.offers?.find(({ kind }) => kind === filter);
+  if (!needed) return {};
+  const { name: wanted, labelPrefix: prefix } = needed;
+  const labels = nodes.flatMap((node) => Object.keys(node.labels));
+  const names = labels
+    .filter((key) => key.startsWith(prefix))
+    .map((key) => key.slice(prefix.length));
+  return { wanted, offered: [...new Set(names)].sort() };
 }
 
 /** Resources of which all eligible nodes together have too little free. */
@@ -86,7 +111,8 @@ function shortages(
       Math.max(0, of.scalarFree[node * SCALARS.length + column]!);
     const free = sum(eligible, at(ledger));
     if (wanted <= free) return;
-    blockers.push(blocker(REASON_OF_SCALAR[name], name, wanted, free, sum(eligible, at(capacity))));
+    const limit = sum(eligible, at(capacity));
+    blockers.push(blocker(REASON_OF_SCALAR[name], NAME_OF_SCALAR[name], wanted, free, limit));
   });
   return blockers;
 }
@@ -111,7 +137,7 @@ function shapeBlocker(
   const cpu = tasks * shape.request.scalars.cpuMilli;
   const cpuFree = sum(eligible, (node) => Math.max(0, ledger.scalarFree[node * SCALARS.length]!));
   const cpuLimit = sum(eligible, (node) => capacity.scalarFree[node * SCALARS.length]!);
-  return blocker("Fragmented", "cpuMilli", cpu, cpuFree, cpuLimit);
+  return blocker("Fragmented", "cpu_milli", cpu, cpuFree, cpuLimit);
 }
 
 function withoutFabric({ shape }: GangRequest): GangRequest["shape"] {

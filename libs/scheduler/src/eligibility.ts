@@ -4,6 +4,8 @@ import type { LabelSelector, NodeSnapshot, TaskRequest } from "./model.ts";
 export const NODE_FILTERS = [
   "state",
   "taint",
+  "executor",
+  "algorithm",
   "gpu",
   "gpu_type",
   "gpu_memory",
@@ -18,6 +20,9 @@ export type NodeFilter = (typeof NODE_FILTERS)[number];
 export function rejectedBy(request: TaskRequest, node: NodeSnapshot): NodeFilter | undefined {
   if (node.state !== "ready") return "state";
   if (!node.taints.every((taint) => request.tolerations.includes(taint))) return "taint";
+  for (const { kind, name, labelPrefix } of request.offers ?? []) {
+    if (node.labels[labelPrefix + name] === undefined) return kind;
+  }
   if (request.gpus > 0) {
     if (node.devices.length === 0) return "gpu";
     const { gpuTypes } = request;
@@ -76,6 +81,7 @@ export class Eligibility {
       request.nodeAntiAffinity.map(({ key, operator, values }) => [key, operator, values]),
       request.infiniband,
       request.tolerations,
+      (request.offers ?? []).map(({ labelPrefix, name }) => labelPrefix + name),
     ]);
   }
 }

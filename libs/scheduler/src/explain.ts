@@ -7,7 +7,6 @@ import { levelOf, runtimeBoundMs } from "./precedence.ts";
 import { QueuePlayback } from "./queue-playback.ts";
 import { earliestStartMs, type Release } from "./releases.ts";
 import { gangOf, openRound, type Round, type Standing } from "./round.ts";
-import { type RequestChange, smallestChanges } from "./smallest-change.ts";
 
 /** Jobs ahead that the late estimate plays through; with more ahead the late end is open. */
 const MAX_AHEAD = 64;
@@ -35,8 +34,6 @@ export interface Explanation {
   /** Tasks of the gang that would fit now. */
   readonly tasksThatFit: number;
   readonly start: StartEstimate;
-  /** The smallest first; empty where the request is not what holds it back. */
-  readonly changes: readonly RequestChange[];
 }
 
 /**
@@ -57,8 +54,18 @@ export function explain(standing: Standing, plan: Plan, job: QueuedJob): Explana
     rejectedByCapacity: eligible.filter((node) => !ledger.fits(node, gang.shape)).length,
     tasksThatFit: tasksThatFit(ledger, gang),
     start,
-    changes: smallestChanges(ledger, round.layout.shapes, gang),
   };
+}
+
+/** Tells of variants of a queued job whether they fit on what the plan leaves free for it. */
+export function gangFitter(
+  standing: Standing,
+  plan: Plan,
+  job: QueuedJob,
+): (variant: QueuedJob) => boolean {
+  const round = openRound(standing);
+  const ledger = withOtherStarts(round, plan, job);
+  return (variant) => gangFits(ledger, gangOf(round.standing, variant));
 }
 
 /** The free capacity as this job finds it: a started job is explained without itself. */

@@ -63,6 +63,16 @@ export interface TaskRequest {
   /** The node must hang on a fabric, and all tasks of the gang on the same one. */
   readonly infiniband: boolean;
   readonly tolerations: readonly string[];
+  /** What the node must be able to run; absent asks for nothing. */
+  readonly offers?: readonly NeededOffer[] | undefined;
+}
+
+/** Something that nodes offer to run, each under a label of its own. */
+export interface NeededOffer {
+  readonly kind: "executor" | "algorithm";
+  readonly name: string;
+  /** Before the name: a node that has this label offers it. */
+  readonly labelPrefix: string;
 }
 
 export type QosLevel = "guaranteed" | "standard" | "best_effort";
@@ -199,6 +209,8 @@ export type PendingReason =
   | "PriorityBehind"
   | "DependencyWait"
   | "AffinityNoMatch"
+  | "ExecutorUnavailable"
+  | "AlgorithmUnavailable"
   | "NodesDraining"
   | "QueueFull"
   | "Backoff"
@@ -215,6 +227,11 @@ export interface Blocker {
   readonly free: number;
   /** The total, quota or setting that bounds `free`. */
   readonly limit: number;
+  /** Where nodes do not come into question at all: how many of `limit` nodes for this reason. */
+  readonly rejected?: number | undefined;
+  /** Where no node offers what the job runs by: its name, and what the nodes do offer. */
+  readonly wanted?: string | undefined;
+  readonly offered?: readonly string[] | undefined;
 }
 
 export interface GangStart {

@@ -24,7 +24,7 @@ async function main(): Promise<void> {
 
 type SeedOptions = Omit<SimulationOptions, "seed">;
 
-/** The options of the command line; one in error ends the process with code 2 and how it is used. */
+/** The options of the command line; one in error, or `--help`, ends the process and says how it is used. */
 function readOptions(): SeedOptions & { readonly first: number; readonly count: number } {
   try {
     const { values } = parseArgs({
@@ -35,8 +35,13 @@ function readOptions(): SeedOptions & { readonly first: number; readonly count: 
         faults: { type: "string" },
         bug: { type: "string" },
         trace: { type: "boolean", default: false },
+        help: { type: "boolean", short: "h", default: false },
       },
     });
+    if (values.help) {
+      console.log(`usage: ${USAGE}`);
+      process.exit(0);
+    }
     return {
       first: wholeNumber("seed", values.seed),
       count: wholeNumber("seeds", values.seeds),

@@ -1,4 +1,4 @@
-import { cp, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { cp, mkdtemp, readdir, readFile, rm, truncate } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -9,10 +9,12 @@ import { WAL_KINDS, type WalRecord } from "./wal-record.ts";
 import { WriteAheadLog } from "./write-ahead-log.ts";
 
 /**
- * Files of format v1 as version 0.1.0 wrote them: they must open for ever. Never made anew: a change
- * of the format gets another number and golden files of its own.
+ * Files as each format wrote them: they must open for ever. Never made anew: a change of a format
+ * gets another number and golden files of its own. v1 is of version 0.1.0; in v2 a segment's head
+ * tells the size of its file.
  */
-const GOLDEN = fileURLToPath(new URL("../testdata/v1", import.meta.url));
+const golden = (format: string) => fileURLToPath(new URL(`../testdata/${format}`, import.meta.url));
+const NEWEST = golden("v2");
 const META = { index: 3, term: 2, cluster: "golden", detail: { voters: [1] } };
 
 let directory: string;
@@ -47,8 +49,8 @@ function open(root: string) {
   return WriteAheadLog.open({ ...place, owner, segmentBytes: 512 });
 }
 
-test("the log and the snapshot of format v1 open", async () => {
-  await cp(GOLDEN, directory, { recursive: true });
+test.each(["v1", "v2"])("the log and the snapshot of format %s open", async (format) => {
+  await cp(golden(format), directory, { recursive: true });
   const { log, recovered } = await open(directory);
   await log.close();
   expect(recovered.entries.map(({ term, index, payload }) => [term, index, `${payload}`])).toEqual([
@@ -67,15 +69,21 @@ test("the log and the snapshot of format v1 open", async () => {
   expect(Buffer.concat(parts).toString()).toBe("a state in two pieces");
 });
 
-test("what is written today is format v1, to the byte", async () => {
+test("what is written today is format v2, to the byte", async () => {
   await writeAll(directory);
   for (const part of ["wal", "snapshots"]) {
-    const names = (await readdir(join(GOLDEN, part))).sort();
+    const names = (await readdir(join(NEWEST, part))).sort();
     const written = (await readdir(join(directory, part))).filter((name) => !name.endsWith(".tmp"));
     expect(written.sort()).toEqual(names);
     for (const name of names) {
-      const golden = await readFile(join(GOLDEN, part, name));
+      const golden = await readFile(join(NEWEST, part, name));
       expect((await readFile(join(directory, part, name))).equals(golden), name).toBe(true);
     }
   }
+});
+
+test("a log of format v1, whose heads do not tell a size, is refused where its file was cut short", async () => {
+  await cp(golden("v1"), directory, { recursive: true });
+  await truncate(join(directory, "wal", "wal-0000000000000001.log"), 400);
+  await expect(open(directory)).rejects.toThrow(/corrupt in segment 1: its file has 400 bytes/);
 });

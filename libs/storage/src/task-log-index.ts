@@ -11,6 +11,8 @@ export class TaskLogIndex {
   #spans: Span[] = [];
   #complete = false;
   #unwritten: Buffer[] = [];
+  /** Spans have changed that are on disk already: the file has to be written anew. */
+  #isRewritten = false;
   #writtenBytes: number;
 
   private constructor(path: string, file: FileHandle, bytes: Buffer) {
@@ -22,10 +24,15 @@ export class TaskLogIndex {
   /** Opens the index at `path`, or begins it. */
   static async open(path: string): Promise<TaskLogIndex> {
     const file = await open(path, "a+", 0o600);
-    const bytes = await file.readFile();
-    const index = new TaskLogIndex(path, file, bytes);
-    if (index.#writtenBytes < bytes.byteLength) await file.truncate(index.#writtenBytes);
-    return index;
+    try {
+      const bytes = await file.readFile();
+      const index = new TaskLogIndex(path, file, bytes);
+      if (index.#writtenBytes < bytes.byteLength) await file.truncate(index.#writtenBytes);
+      return index;
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
   }
 
   /** Bytes of the file that are known, dropped ones included. */
@@ -59,6 +66,11 @@ export class TaskLogIndex {
     return found;
   }
 
+  /** The spans whose bytes are gone, in order. */
+  get gaps(): Span[] {
+    return this.#spans.filter(({ dropped }) => dropped);
+  }
+
   /** The first offset whose byte was seen at `unixMs` or later; the end where there is none. */
   offsetAt(unixMs: number): number {
     const span = this.#spans.find((candidate) => !candidate.dropped && candidate.unixMs >= unixMs);
@@ -75,6 +87,20 @@ export class TaskLogIndex {
     this.#push({ start: this.end, end, unixMs: 0, dropped: true });
   }
 
+  /** The bytes [start, end), which are gone here, have come after all from where they were not. */
+  fill(start: number, end: number, unixMs: number): void {
+    const at = this.#position(start);
+    const span = this.#spans[at];
+    if (!span?.dropped || span.start > start || span.end < end) return;
+    const parts = [
+      { ...span, end: start },
+      { start, end, unixMs, dropped: false },
+      { ...span, start: end },
+    ];
+    this.#spans.splice(at, 1, ...parts.filter((part) => part.end > part.start));
+    this.#isRewritten = true;
+  }
+
   finish(): void {
     if (this.#complete) return;
     this.#complete = true;
@@ -83,9 +109,13 @@ export class TaskLogIndex {
 
   /** Writes what was added; with `sync` it is on disk when this resolves. */
   async flush(sync: boolean): Promise<void> {
+    if (this.#isRewritten) await this.#rewrite();
     if (this.#unwritten.length > 0) {
       const bytes = Buffer.concat(this.#unwritten.splice(0));
+      // A write that failed may have left a part of a record.
+      this.#isRewritten = true;
       await this.#file.appendFile(bytes);
+      this.#isRewritten = false;
       this.#writtenBytes += bytes.byteLength;
     }
     if (sync) await this.#file.datasync();
@@ -100,22 +130,33 @@ export class TaskLogIndex {
       { start: 0, end: offset, unixMs: 0, dropped: true },
       ...(cut ? [cut, ...rest] : []),
     ];
+    await this.#rewrite();
+  }
+
+  close(): Promise<void> {
+    return this.#file.close();
+  }
+
+  async #rewrite(): Promise<void> {
     this.#unwritten = [];
+    this.#isRewritten = true;
     const records = this.#spans.map((span) =>
       record(span.dropped ? DROPPED : SEEN, span.start, span.end, span.unixMs),
     );
     if (this.#complete) records.push(record(COMPLETE, this.end, this.end, 0));
     const draft = await open(`${this.#path}.new`, "w", 0o600);
-    await draft.writeFile(Buffer.concat(records));
-    await draft.close();
+    try {
+      await draft.writeFile(Buffer.concat(records));
+      await draft.datasync();
+    } finally {
+      await draft.close();
+    }
     await rename(`${this.#path}.new`, this.#path);
-    await this.#file.close();
+    const before = this.#file;
     this.#file = await open(this.#path, "a+", 0o600);
+    await before.close();
     this.#writtenBytes = records.length * RECORD_BYTES;
-  }
-
-  close(): Promise<void> {
-    return this.#file.close();
+    this.#isRewritten = false;
   }
 
   #push(span: Span): void {

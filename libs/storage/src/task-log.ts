@@ -32,7 +32,13 @@ export class TaskLog {
   static async open(path: string): Promise<TaskLog> {
     const data = await open(path, "a", 0o600);
     await data.close();
-    return new TaskLog(path, await TaskLogIndex.open(indexPath(path)), await open(path, "r+"));
+    const index = await TaskLogIndex.open(indexPath(path));
+    try {
+      return new TaskLog(path, index, await open(path, "r+"));
+    } catch (error) {
+      await index.close();
+      throw error;
+    }
   }
 
   /** Bytes of the stream that are known here, without a gap but for what is gone for ever. */
@@ -83,6 +89,29 @@ export class TaskLog {
       this.#addTimes(piece);
     }
     if (piece.complete && this.end === piece.offset + piece.data.byteLength) this.#index.finish();
+  }
+
+  /** The bytes that are known to be gone here, in order. */
+  get gaps(): readonly { readonly start: number; readonly end: number }[] {
+    return this.#index.gaps;
+  }
+
+  /** Writes what a piece has of the bytes that are gone here. It is durable after `sync`. */
+  async fill({ offset, data, times }: LogPiece): Promise<void> {
+    const pieceEnd = offset + data.byteLength;
+    const parts = times.map(({ at, unixMs }, i) => ({
+      ...{ start: offset + at, end: Math.min(pieceEnd, offset + (times[i + 1]?.at ?? Infinity)) },
+      unixMs,
+    }));
+    for (const part of parts) {
+      for (const gap of this.#index.between(part.start, part.end)) {
+        if (!gap.dropped) continue;
+        const start = Math.max(part.start, gap.start);
+        const end = Math.min(part.end, gap.end);
+        await this.#data.write(data, start - offset, end - start, start);
+        this.#index.fill(start, end, part.unixMs);
+      }
+    }
   }
 
   /** Resolves when all that was appended is on disk. */

@@ -36,10 +36,16 @@ export interface WalPosition {
 
 /** What the head of a segment says. */
 export interface WalHead extends WalOwner {
-  readonly format: 1;
+  /** Since 2 the head tells `bytes`; all else is as in 1. */
+  readonly format: 1 | 2;
+  /** What the segment's file was filled to before it got its name. */
+  readonly bytes?: number;
   /** True where the file was another segment before: what that held may follow the last group. */
   readonly reused?: true;
 }
+
+/** What the command line gives the size of a segment in. */
+const SIZE_UNIT_BYTES = 2 ** 20;
 
 function readHead({ payload }: StoredRecord): WalHead {
   return JSON.parse(Buffer.from(payload).toString()) as WalHead;
@@ -80,6 +86,7 @@ export type SegmentIndexes = Map<number, number>;
  */
 export class WalReader {
   readonly #owner: WalOwner;
+  readonly #segmentBytes: number;
   readonly #indexes: SegmentIndexes = new Map();
   #entries: WalRecord[] = [];
   #state: WalRecord | undefined;
@@ -91,11 +98,14 @@ export class WalReader {
   #isOver = false;
   #tornBytes = 0;
 
-  constructor(owner: WalOwner) {
+  /** `segmentBytes` is the size of new segments; older ones may have had another. */
+  constructor(owner: WalOwner, segmentBytes: number) {
     this.#owner = owner;
+    this.#segmentBytes = segmentBytes;
   }
 
   read(segments: readonly SegmentBytes[]): void {
+    for (const segment of segments) this.#checkLength(segment);
     for (const [at, segment] of segments.entries()) {
       this.#readSegment(segment, segments.slice(at + 1), at === 0);
       if (this.#isOver) return;
@@ -235,6 +245,36 @@ export class WalReader {
   #isReused(bytes: Buffer, offset: number): boolean {
     const head = offset > 0 ? decodeWalRecord(bytes, 0) : undefined;
     return head !== undefined && readHead(head).reused === true;
+  }
+
+  /**
+   * A file is filled and synced before it is a segment, so no crash leaves a shorter one: it was cut
+   * at rest, and what is gone would look like the zeros of a young segment.
+   */
+  #checkLength({ bytes, sequence }: SegmentBytes): void {
+    const head = decodeWalRecord(bytes, 0);
+    const filled = head?.kind === WAL_KINDS.segment ? readHead(head).bytes : undefined;
+    const size = bytes.byteLength;
+    if (filled === undefined ? this.#mayBeWhole(bytes) : size >= filled) return;
+    const told = filled === undefined ? "more" : `${filled}`;
+    const what = `its file has ${size} bytes of the ${told} that it was filled to, and no crash shortens one`;
+    throw corruption(what, sequence);
+  }
+
+  /**
+   * Where no head tells the size: it may be that of another option than today's, which is told in
+   * whole units, or one large group may have made the file longer, whose end is then the file's.
+   */
+  #mayBeWhole(bytes: Buffer): boolean {
+    const size = bytes.byteLength;
+    if (size === 0) return false;
+    if (size >= this.#segmentBytes) return true;
+    if (size % Math.min(SIZE_UNIT_BYTES, this.#segmentBytes) === 0) return true;
+    let end = 0;
+    for (let record = decodeWalRecord(bytes, end); record; record = decodeWalRecord(bytes, end)) {
+      end += record.stride;
+    }
+    return end === size;
   }
 
   #checkSequence({ sequence }: SegmentBytes): void {

@@ -1,4 +1,4 @@
-import { copyFile, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdtemp, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -200,6 +200,43 @@ describe("WriteAheadLog", () => {
       await damage();
       await expect(open()).rejects.toThrow(/corrupt/);
     }
+  });
+
+  it("refuses a segment whose file was cut short, to whatever length", async () => {
+    await write(Array.from({ length: 20 }, (_, i) => [entry(i + 1)]));
+    const path = await lastSegment();
+    const whole = await readFile(path);
+    for (let length = 0; length < whole.length; length += 8) {
+      await writeFile(path, whole.subarray(0, length));
+      await expect(open(), `${length} bytes`).rejects.toThrow(/corrupt in segment 0: its file has/);
+      expect((await readFile(path)).byteLength).toBe(length);
+    }
+    await writeFile(path, whole);
+    expect((await read()).indexes).toHaveLength(20);
+  });
+
+  it("refuses a last segment that was cut off before its head ends", async () => {
+    await write(Array.from({ length: 150 }, (_, i) => [entry(i + 1)]));
+    await truncate(await lastSegment(), 16);
+    await expect(open()).rejects.toThrow(/its file has 16 bytes/);
+  });
+
+  it("opens with another size of segments than it was written with, smaller or larger", async () => {
+    await write(Array.from({ length: 20 }, (_, i) => [entry(i + 1)]));
+    for (const segmentBytes of [16_384, 1024, 4096]) {
+      const { log, recovered } = await open({ segmentBytes });
+      const next = recovered.entries.length + 1;
+      for (let index = next; index < next + 20; index++) await log.append([entry(index)]);
+      await log.close();
+    }
+    expect((await read()).indexes).toHaveLength(80);
+  });
+
+  it("opens a segment that one large group made longer, with a larger size too", async () => {
+    await write([[entry(1)], [entry(2, 1, 20_001)]]);
+    const { log, recovered } = await open({ segmentBytes: 65_536 });
+    await log.close();
+    expect(recovered.entries).toHaveLength(2);
   });
 
   it("refuses the log of another node or cluster", async () => {

@@ -82,7 +82,7 @@ export class WriteAheadLog {
     const full = { segmentBytes: 64 * 2 ** 20, maxPendingBytes: 256 * 2 ** 20, ...options };
     const { files, directory } = full;
     await files.makeDirectory(directory);
-    const reader = new WalReader(full.owner);
+    const reader = new WalReader(full.owner, full.segmentBytes);
     const names = (await files.list(directory)).filter((name) => /^wal-\d{16}\.log$/.test(name));
     reader.read(await Promise.all(names.map((name) => readSegment(files, directory, name))));
     const { recovered, indexes } = reader;
@@ -241,11 +241,8 @@ export class WriteAheadLog {
     this.#prepareNext();
     const { file, isReused } = await (this.#next as Promise<PreparedSegment>);
     this.#next = undefined;
-    const { cluster, node } = this.#options.owner;
-    const head: WalHead = { format: 1, cluster, node, ...(isReused ? { reused: true } : {}) };
-    const payload = Buffer.from(JSON.stringify(head));
     const group = [
-      { kind: WAL_KINDS.segment, term: 0, index: sequence, payload },
+      { kind: WAL_KINDS.segment, term: 0, index: sequence, payload: this.#head(isReused) },
       ...this.#standing.values(),
       ...records,
     ];
@@ -256,6 +253,13 @@ export class WriteAheadLog {
     this.#position = { ...this.#position, sequence, offset: 0 };
     this.#indexes.set(sequence, -1);
     return group;
+  }
+
+  #head(isReused: boolean): Buffer {
+    const { owner, segmentBytes: bytes } = this.#options;
+    const { cluster, node } = owner;
+    const head: WalHead = { format: 2, cluster, node, bytes };
+    return Buffer.from(JSON.stringify(isReused ? { ...head, reused: true } : head));
   }
 
   /**

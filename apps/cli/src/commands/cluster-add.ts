@@ -6,6 +6,7 @@ import { commandContext } from "../command-context.ts";
 import type { ApiClient } from "../http/api-client.ts";
 import { fieldsOf, type JsonFields, recordsOf, textOf } from "../http/json-fields.ts";
 
+const MAX_PORT = 65_535;
 const JOIN_TOKENS = "/api/v1/cluster/join-tokens";
 
 interface AddFlags {
@@ -80,8 +81,11 @@ function checkMember(name: string, address: string): void {
     const message = `"${name}" is no name of a master: give 1 to 63 letters, digits, ".", "_" or "-".`;
     throw new AppError("invalid_value", message);
   }
-  if (/^(\[[0-9a-f:]+\]|[^\s:/=,]+):\d{1,5}$/i.test(address)) return;
-  throw new AppError("invalid_value", `--address takes HOST:PORT, not "${address}".`);
+  const isAddress = /^(\[[0-9a-f:]+\]|[^\s:/=,]+):\d{1,5}$/i.test(address);
+  const port = Number(splitAddress(address)[1]);
+  if (isAddress && port >= 1 && port <= MAX_PORT) return;
+  const message = `--address takes HOST:PORT with a port from 1 to ${MAX_PORT}, not "${address}".`;
+  throw new AppError("invalid_value", message);
 }
 
 function splitAddress(address: string): [host: string, port: string] {

@@ -63,7 +63,9 @@ export function writeBlockers(explanation: JobExplanation, data: Terminal): void
   }
   const [change] = changes;
   if (change) {
-    data.write(`it would start with ${change.field} ${change.to} instead of ${change.from}\n`);
+    const { field, from, to } = change;
+    const how = to === null ? `without ${field}` : `with ${field} ${to} instead of ${from}`;
+    data.write(`it would start ${how}\n`);
   }
 }
 

@@ -91,6 +91,7 @@ function workerFlags({ data, options }: ClusterLayout): string[] {
   return [
     ...["--models-cache", options.modelsCache, "--checkpoints", data.subdirectory("checkpoints")],
     ...(options.simulatedGpus ? ["--simulate-gpus", options.simulatedGpus] : []),
+    ...(options.plugins.length > 0 ? ["--plugins", options.plugins.join(",")] : []),
   ];
 }
 

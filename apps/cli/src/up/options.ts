@@ -19,6 +19,8 @@ export interface UpOptions {
   readonly profile: Profile | undefined;
   /** Devices that each worker pretends to have, for jobs to be placed on. */
   readonly simulatedGpus: string | undefined;
+  /** Files of plugins for training jobs, of every worker. */
+  readonly plugins: readonly string[];
   /** Certificates and TLS between the processes. */
   readonly tls: boolean;
   /** Stop after the self-check. */
@@ -41,6 +43,7 @@ export interface UpFlags {
   readonly model?: string;
   readonly profile?: string;
   readonly simulateGpus?: string;
+  readonly plugins?: string;
   readonly tls?: boolean;
   readonly once?: boolean;
   readonly verbose?: boolean;
@@ -69,6 +72,7 @@ export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
     modelFile: flags.model === undefined ? undefined : modelFile(flags.model),
     profile: chooseProfile(flags),
     simulatedGpus: simulatedGpus(flags.simulateGpus),
+    plugins: pluginFiles(flags.plugins ?? ""),
     tls: flags.tls ?? false,
     once: flags.once ?? false,
     logLevel: flags.verbose ? "info" : oneOf("--log-level", flags.logLevel, LOG_LEVELS),
@@ -84,6 +88,18 @@ function simulatedGpus(text: string | undefined): string | undefined {
   if (text === undefined || /^[1-9]\d{0,3}x[A-Za-z][\w.]{0,31}-[1-9]\d{0,3}GB$/.test(text))
     return text;
   throw wrong("--simulate-gpus", text, "COUNTxNAME-MEMORYGB, as 8xH100-80GB");
+}
+
+/** A file that is missing is told here, and not first in a worker's log. */
+function pluginFiles(text: string): string[] {
+  return text
+    .split(",")
+    .filter((part) => part !== "")
+    .map((part) => {
+      const path = resolve(part.replace(/^~(?=\/)/, homedir()));
+      if (existsSync(path)) return path;
+      throw new AppError("invalid_value", `--plugins: there is no file ${path}. Check the path.`);
+    });
 }
 
 function count(flag: string, text: string, least: number, most: number): number {

@@ -216,7 +216,7 @@ class LocalCluster {
   async #showTable(model: ModelView | undefined): Promise<void> {
     const { options, ports, secrets } = this.#setup;
     const models = await listModels(this.#client, this.#stop);
-    const dataIsDefault = options.dataDir === dataDirectory(undefined);
+    const dataIsDefault = options.dataDir === dataDirectory(undefined, {});
     const facts = { options, ports, secrets, models, model: model?.id, dataIsDefault };
     this.#output.data.write(startTable(facts, this.#output.data));
   }

@@ -87,7 +87,7 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
   "models.get": ["GET /api/v1/models/:id", ({ models }) => models.get("a b")],
   "models.register": [
     "POST /api/v1/models",
-    ({ models }) => models.register({ id: "contract", source: "builtin://tiny-random" }),
+    ({ models }) => models.register({ id: "contract", source: "builtin://tiny" }),
   ],
   "models.remove": ["DELETE /api/v1/models/:id", ({ models }) => models.remove("a b")],
 };

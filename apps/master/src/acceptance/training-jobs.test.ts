@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
@@ -273,6 +273,24 @@ const statusMethod = method<ShardId, ShardId__Output, ShardStatus, ShardStatus__
   parameterShardsService,
   "Status",
 );
+
+test("checkpoints of a job that has ended are deleted, and those of a suspended one are not", async () => {
+  const folderOf = (id: string) => join(cluster.data, "p", "checkpoints", id);
+  const kept = await submit({ name: "kept", ...long });
+  await until(kept, "it has a checkpoint", hasCheckpoint);
+  await cluster.request("POST", `/api/v1/jobs/${kept}/suspend`);
+  const suspended = await until(kept, "it is suspended", ({ state }) => state === "suspended");
+  const ended = await submit({ name: "ended", ...long });
+  await until(ended, "it has a checkpoint", hasCheckpoint);
+  expect(existsSync(folderOf(ended))).toBe(true);
+  await cancel(ended);
+  const isDeleted = async () => !existsSync(folderOf(ended));
+  await cluster.until(isDeleted, "the ended job's checkpoints are deleted", 60_000);
+  expect(readdirSync(folderOf(kept))).toContain(suspended.checkpoint?.name);
+  await cluster.request("POST", `/api/v1/jobs/${kept}/resume`);
+  expect(await goesOn(kept, suspended)).toMatchObject({ failures: 0 });
+  await cancel(kept);
+});
 
 test("suspended, a job checkpoints; resumed, its next attempt goes on from there", async () => {
   const id = await submit({ name: "suspended", ...long });

@@ -65,6 +65,16 @@ export class AttachedNode {
     return Math.max(0, reported - own) + (this.link?.inFlight(deployment) ?? 0);
   }
 
+  /**
+   * Calls that the replica holds now, at most: those of this master, and as many of the others as
+   * they have sequences there, for a report does not tell whose choices these are.
+   */
+  openCalls(replica: ReplicaStatus): number {
+    const { deployment } = replica;
+    const others = this.usedSequences(replica) - (this.link?.inFlight(deployment) ?? 0);
+    return others + (this.link?.calls(deployment) ?? 0);
+  }
+
   /** `wallOffsetMs` turns this class's monotonic times into wall-clock ones. */
   view(wallOffsetMs: number): NodeView {
     const { register } = this;

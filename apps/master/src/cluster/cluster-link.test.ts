@@ -1,7 +1,16 @@
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
+import { AppError } from "@heddle/base/errors";
+import { Attachment } from "@heddle/rpc/node/attachment";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { collect, eventually, scriptedText, TestCluster, textOf } from "../../test/test-cluster.ts";
+import {
+  clusterToken,
+  collect,
+  eventually,
+  scriptedText,
+  TestCluster,
+  textOf,
+} from "../../test/test-cluster.ts";
 
 let cluster: TestCluster;
 
@@ -68,6 +77,37 @@ test("a new process is attached under its old id, and its old answers are not wa
   expect(cluster.node("same")).toBe(id);
   const answer = await cluster.start("m", "@tokens=2");
   expect(textOf(await collect(answer.events))).toBe(scriptedText(2));
+});
+
+test("a node leaves a master that was removed in silence, and finds the one in its place", async () => {
+  const said: string[] = [];
+  const say = (_fields: object, fact: string) => void said.push(fact);
+  const master = cluster.link.grpcAddress;
+  const register = {
+    ...{ nodeId: "n-1", incarnation: "1", kind: "NODE_KIND_PARAMETER_SERVER" as const },
+    ...{ name: "ps-1", address: "127.0.0.1:1", version: "1" },
+  };
+  const attachment = new Attachment({
+    ...{ master, register, credentials: { clusterToken }, removedRestMs: 20 },
+    heartbeat: () => ({ replicas: [] }),
+    log: { info: say, warn: say, error: say },
+  });
+  try {
+    await eventually("it is attached", () => said.includes("attached"));
+    cluster.control.fault = new AppError("member_removed", "master-1 was removed");
+    cluster.link.close();
+    const left = "detached from a master that was removed from its group";
+    await eventually("it has left", () => said.includes(left));
+    await cluster.stopMaster();
+    // Long enough for tries that nobody answers; more or fewer of them change nothing.
+    await delay(200);
+    cluster.control.fault = undefined;
+    await cluster.startMaster({ grpcPort: Number(master.split(":")[1]) });
+    await eventually("it is attached again", () => said.at(-1) === "attached");
+    expect(said).toEqual(["attached", left, "attached"]);
+  } finally {
+    await attachment.close();
+  }
 });
 
 test("workers attach again to a master that restarts, and answer it", async () => {

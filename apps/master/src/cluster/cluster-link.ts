@@ -74,7 +74,8 @@ export function startClusterLink(options: ClusterLinkOptions): ClusterLink {
     health.stopServing();
     placement.close();
     dispatch.close();
-    registry.close();
+    const { fault } = control;
+    registry.close(fault?.code === "member_removed" ? fault : undefined);
   };
   const stats = () => ({ ...dispatch.stats(), workerLost: registry.workersLost });
   return { dispatch, directory: registry, grpcAddress: address, stats, close };

@@ -47,6 +47,7 @@ export class NodeRegistry implements NodeDirectory {
   readonly #sweep: NodeJS.Timeout;
   /** At first when this master began: until then nobody could attach. */
   #workerLeftAtMs: number;
+  #closed: AppError | undefined;
   workersLost = 0;
 
   constructor(options: RegistryOptions) {
@@ -108,6 +109,10 @@ export class NodeRegistry implements NodeDirectory {
 
   /** Serves Cluster.Attach for one node until its stream ends. */
   attach(stream: AttachStream): void {
+    if (this.#closed) {
+      stream.emit("error", toStatus(this.#closed));
+      return;
+    }
     let node: AttachedNode | undefined;
     const unregistered = setTimeout(
       () => refuse(stream, "the first message must be `register`"),
@@ -137,16 +142,19 @@ export class NodeRegistry implements NodeDirectory {
     stream.once("error", leave);
   }
 
-  close(): void {
+  /** `why` is told to the nodes; that a master was removed keeps them from looking for it. */
+  close(why = new AppError("unavailable", "this master is shutting down")): void {
     clearInterval(this.#sweep);
-    for (const { node, stream } of [...this.#nodes.values()]) {
-      stream.end();
+    this.#closed = why;
+    const attached = [...this.#nodes.values()];
+    this.#listeners.clear();
+    this.#nodes.clear();
+    for (const { node, stream } of attached) {
+      stream.emit("error", toStatus(why));
       node.link?.close();
     }
     for (const link of this.#retired.values()) link.close();
-    this.#nodes.clear();
     this.#retired.clear();
-    this.#listeners.clear();
   }
 
   #add(register: Register__Output, stream: AttachStream): AttachedNode {

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { collect, eventually, TestCluster, textOf } from "../../test/test-cluster.ts";
+import { collect, eventually, TestCluster, textOf, textRequest } from "../../test/test-cluster.ts";
 
 /** The whole path with a real worker, a real engine process and the built-in tiny model. */
 let cluster: TestCluster;
@@ -66,6 +66,31 @@ test("log-probabilities and choices come whole over the wire", async () => {
     expect(entries).toHaveLength(sampled - ending);
     for (const entry of entries) expect(entry.top).toHaveLength(3);
   }
+});
+
+test("calls of many choices that hold every place leave short calls their turn", async () => {
+  const options = { threads: 1, contextTokens: 4096, maxSequences: 4 };
+  cluster.control.deploy("busy", "every-worker", options, "tiny", ["builtin://tiny"]);
+  await cluster.workersReady("busy", 1);
+  const controller = new AbortController();
+  const sampling = { ...textRequest("").sampling, logitBias: [{ token: 2, bias: -100 }] };
+  const long = [];
+  for (const choices of [32, 2, 2]) {
+    const request = { choices, maxTokens: 3_900, sampling };
+    const answer = cluster.start("busy", "Hello", { request, signal: controller.signal });
+    long.push(collect((await answer).events));
+  }
+  for (let call = 0; call < 5; call += 1) {
+    const request = { maxTokens: 5, sampling };
+    const answer = await cluster.start("busy", `Short ${call}`, { request });
+    const last = (await collect(answer.events)).at(-1);
+    expect(last).toMatchObject({ type: "done", usage: { completionTokens: 5 } });
+  }
+  controller.abort();
+  for (const events of await Promise.all(long)) {
+    expect(events.at(-1)).toMatchObject({ type: "failed", error: { code: "cancelled" } });
+  }
+  cluster.control.remove("busy");
 });
 
 test("kill -9 of the worker leaves no engine process behind", async () => {

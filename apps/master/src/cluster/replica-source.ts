@@ -80,6 +80,7 @@ function readyReplica(node: AttachedNode, deployment: string): ReadyReplica | un
     holder: `${node.register.incarnation}/${replica.load.restarts}`,
     reports: node.heartbeats,
     used: node.usedSequences(replica),
+    calls: node.openCalls(replica),
     maxSequences: replica.load.maxSequences,
     maxQueued: replica.load.maxQueued,
     start: (call, deadlineMs, signal) => link.start(call, deadlineMs, signal),

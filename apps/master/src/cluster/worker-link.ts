@@ -51,8 +51,9 @@ export class WorkerLink {
   readonly #peer: Peer;
   readonly #closing = new AbortController();
   readonly #open = new Map<number, OpenCall>();
-  /** Sequences in flight by deployment. */
+  /** Sequences in flight by deployment, and the calls that they belong to. */
   readonly #inFlight = new Map<string, number>();
+  readonly #calls = new Map<string, number>();
   #stream: ClientDuplexStream<InferenceCommand, InferenceEvents__Output> | undefined;
   #nextId = 1;
   #retired = false;
@@ -77,6 +78,11 @@ export class WorkerLink {
     return this.#inFlight.get(deployment) ?? 0;
   }
 
+  /** Calls of a deployment that this master has open here. */
+  calls(deployment: string): number {
+    return this.#calls.get(deployment) ?? 0;
+  }
+
   /** Sends a request; the call fails with `worker_lost` if the stream breaks before its end. */
   start(asked: InferenceCall, deadlineMs: number, signal: AbortSignal): SessionCall {
     const { node } = this.#options;
@@ -91,6 +97,7 @@ export class WorkerLink {
       deadlineMs > 0 ? setTimeout(() => call.expire(), deadlineMs + deadlineGraceMs) : undefined;
     this.#open.set(id, { call, deployment: asked.deployment, sequences, timer });
     this.#inFlight.set(asked.deployment, this.inFlight(asked.deployment) + sequences);
+    this.#calls.set(asked.deployment, this.calls(asked.deployment) + 1);
     stream.write({
       start: {
         id,
@@ -225,9 +232,8 @@ export class WorkerLink {
     if (!open) return;
     clearTimeout(open.timer);
     this.#open.delete(id);
-    const left = this.inFlight(open.deployment) - open.sequences;
-    if (left > 0) this.#inFlight.set(open.deployment, left);
-    else this.#inFlight.delete(open.deployment);
+    takeFrom(this.#inFlight, open.deployment, open.sequences);
+    takeFrom(this.#calls, open.deployment, 1);
     if (this.#retired && this.#open.size === 0) this.close();
     this.#options.onChange();
   }
@@ -237,6 +243,7 @@ export class WorkerLink {
     const calls = [...this.#open.values()];
     this.#open.clear();
     this.#inFlight.clear();
+    this.#calls.clear();
     let lost = 0;
     for (const { call, timer } of calls) {
       clearTimeout(timer);
@@ -255,4 +262,10 @@ export class WorkerLink {
     this.#nextId = (id % maxUint32) + 1;
     return id;
   }
+}
+
+function takeFrom(counts: Map<string, number>, key: string, count: number): void {
+  const left = (counts.get(key) ?? 0) - count;
+  if (left > 0) counts.set(key, left);
+  else counts.delete(key);
 }

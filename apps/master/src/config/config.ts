@@ -44,6 +44,9 @@ export interface MasterConfig {
   readonly maxWaitMs: number;
   readonly deadlineMs: number;
   readonly maxBodyBytes: number;
+  /** Bytes of bodies that are being read at once, and connections at once. */
+  readonly maxReadingBytes: number;
+  readonly maxConnections: number;
   /** How long running calls may go on after SIGTERM. */
   readonly drainMs: number;
   readonly jobTimes: JobTimes;
@@ -86,6 +89,8 @@ const SETTINGS = {
   "max-wait-ms": ["HEDDLE_MAX_WAIT_MS", "30000", "longest wait for a replica that has room"],
   "deadline-ms": ["HEDDLE_DEADLINE_MS", "600000", "longest time that one call may take"],
   "max-body-bytes": ["HEDDLE_MAX_BODY_BYTES", "4194304", "largest request body"],
+  "max-reading-bytes": ["HEDDLE_MAX_READING_BYTES", "268435456", "request bodies read at once"],
+  "max-connections": ["HEDDLE_MAX_CONNECTIONS", "16384", "HTTP connections at once"],
   "drain-ms": ["HEDDLE_DRAIN_MS", "10000", "time for running calls after SIGTERM"],
   "lease-ms": ["HEDDLE_LEASE_MS", "150000", "how long a worker's tasks outlive its last word"],
   "node-lost-ms": ["HEDDLE_NODE_LOST_MS", "30000", "silence after which a worker is lost"],
@@ -139,6 +144,8 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     maxWaitMs: whole("max-wait-ms", 1, 3_600_000),
     deadlineMs: whole("deadline-ms", 1, 86_400_000),
     maxBodyBytes: whole("max-body-bytes", 1024, 1_073_741_824),
+    maxReadingBytes: whole("max-reading-bytes", 1024, 274_877_906_944),
+    maxConnections: whole("max-connections", 1, 1_000_000),
     drainMs: whole("drain-ms", 0, 3_600_000),
     jobTimes: {
       leaseMs: whole("lease-ms", 100, 86_400_000),
@@ -209,8 +216,12 @@ function parseFlags(args: readonly string[]): Record<string, string | boolean | 
   }
 }
 
-function choiceFaults({ logLevel, profile, modelFile, masterId }: MasterConfig): string[] {
+function choiceFaults(config: MasterConfig): string[] {
+  const { logLevel, profile, modelFile, masterId } = config;
   const faults: string[] = [];
+  if (config.maxReadingBytes < 2 * config.maxBodyBytes) {
+    faults.push("--max-reading-bytes must be at least twice --max-body-bytes");
+  }
   if (!LOG_LEVELS.includes(logLevel)) {
     faults.push(`--log-level must be one of ${LOG_LEVELS.join(", ")}, got "${logLevel}"`);
   }

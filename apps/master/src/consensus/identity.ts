@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { open, readFile, rename } from "node:fs/promises";
+import { open, readdir, readFile, rename } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { Member } from "@heddle/consensus/ports";
@@ -34,18 +34,40 @@ export function isFull(identity: Identity): identity is FullIdentity {
   return identity.cluster !== undefined && identity.id !== undefined;
 }
 
-/** Reads the directory's identity and counts this start; a new directory gets a nonce. */
+/**
+ * Reads the directory's identity and counts this start; a new directory gets a nonce. Rejects, with
+ * nothing written, for another master's directory and for one whose identity was lost.
+ */
 export async function startIdentity(directory: string, name: string): Promise<Identity> {
   const known = await readIdentity(directory);
   if (known && known.name !== name) {
     const message = `${directory} belongs to the master ${known.name}, not to ${name}. Give --name ${known.name}, or another --data.`;
     throw new AppError("conflict", message);
   }
+  if (!known || !isFull(known)) await checkHoldsNoLog(directory);
   const nonce = known?.nonce ?? randomBytes(16).toString("hex");
   const incarnation = (known?.incarnation ?? 0) + 1;
   const identity: Identity = { version: 1, ...known, name, nonce, incarnation };
   await writeIdentity(directory, identity);
   return identity;
+}
+
+/** Rejects for a log or snapshots, of which a directory without a full identity has none. */
+export async function checkHoldsNoLog(directory: string): Promise<void> {
+  for (const [part, end] of [
+    ["wal", ".log"],
+    ["snapshots", ".snap"],
+  ] as const) {
+    const names = await readdir(join(directory, part)).catch(noneIfMissing);
+    if (!names.some((name) => name.endsWith(end))) continue;
+    const message = `${directory} has a log or snapshots, but its identity.json is gone or another's: nobody can tell which member they belong to. Restore that file, or empty the directory, and this master joins its group anew.`;
+    throw new AppError("server_error", message);
+  }
+}
+
+function noneIfMissing(error: NodeJS.ErrnoException): string[] {
+  if (error.code === "ENOENT") return [];
+  throw error;
 }
 
 /** Resolves when the identity is on the disk in place of the one before. */

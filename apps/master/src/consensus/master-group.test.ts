@@ -56,7 +56,7 @@ describe("three masters", { timeout: 180_000 }, () => {
     const degraded = { status: "degraded", detail: expect.stringContaining("no leader") };
     expect(await health.json()).toMatchObject({
       status: "degraded",
-      components: { control: degraded },
+      components: { control: degraded, workers: { status: "degraded", attached: 0 } },
     });
     await group.start("master-1");
     await group.leader();
@@ -110,6 +110,17 @@ describe("three masters", { timeout: 180_000 }, () => {
     await group.startAll();
     const leader = await group.leader();
     const next = group.names.find((name) => name !== leader) as string;
+    for (const [body, param] of [
+      [{ bogus: 1 }, "bogus"],
+      [{ to: next, force: true }, "force"],
+      [{ to: 7 }, "to"],
+    ] as const) {
+      const refused = await group.request(leader, "POST", "/api/v1/cluster/transfer", body);
+      expect(refused.status, param).toBe(400);
+      expect(await refused.json()).toMatchObject({
+        ...{ code: "invalid_value", errors: [{ pointer: `#/${param}` }] },
+      });
+    }
     const asked = await group.request(leader, "POST", "/api/v1/cluster/transfer", { to: next });
     expect(asked.status).toBe(202);
     await eventually("the other leads", async () => (await group.leader()) === next);

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
@@ -165,6 +165,24 @@ test("another master's directory, and one whose log is gone, are refused", async
     code: "server_error",
     message: expect.stringMatching(/Empty the directory/),
   });
+});
+
+test("a directory whose identity is gone is refused, and nothing is written to it", async () => {
+  const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials: byToken });
+  const server = await bind();
+  const only = await open("m1", server, new Map([["m1", server.address]]));
+  await close(only);
+  opened = [];
+  const identity = join(folder, "m1", "identity.json");
+  await rm(identity);
+  for (let start = 0; start < 2; start++) {
+    const again = await bind();
+    await expect(open("m1", again, new Map([["m1", again.address]]))).rejects.toMatchObject({
+      code: "server_error",
+      message: expect.stringContaining("its identity.json is gone"),
+    });
+    expect(await readdir(join(folder, "m1"))).not.toContain("identity.json");
+  }
 });
 
 test("masters of a new group that were given different lists say so and end", async () => {

@@ -7,14 +7,19 @@ import { type Candidate, chooseReplica } from "./routing.ts";
 const candidate = fc.record({
   holder: fc.string(),
   used: fc.nat(20),
+  calls: fc.nat(20),
   maxSequences: fc.integer({ min: 1, max: 8 }),
   maxQueued: fc.nat(8),
 });
 const candidates = fc.uniqueArray(candidate, { selector: ({ holder }) => holder, maxLength: 6 });
 const chunks = (text: string) => promptChunks({ kind: "text", text });
 const startsAtOnce = (c: Candidate, sequences: number) => c.used + sequences <= c.maxSequences;
+const shareOf = (c: Candidate) => Math.max(1, Math.floor(c.maxSequences / 2));
 const fits = (c: Candidate, sequences: number) =>
-  c.used === 0 || c.used + sequences <= c.maxSequences + Math.min(c.maxQueued, c.maxSequences);
+  c.used === 0 ||
+  c.used + Math.min(sequences, shareOf(c)) <=
+    c.maxSequences + Math.min(c.maxQueued, c.maxSequences) ||
+  (c.calls < c.maxSequences && sequences <= shareOf(c) && c.maxQueued > 0);
 
 describe("the choice of a replica", () => {
   test("never falls on one without room, nor on a full one while another starts at once", () => {
@@ -42,6 +47,7 @@ describe("the choice of a replica", () => {
   const replica = (holder: string, used: number): Candidate => ({
     holder,
     used,
+    calls: used,
     maxSequences: 8,
     maxQueued: 8,
   });
@@ -56,6 +62,24 @@ describe("the choice of a replica", () => {
       { chunks: 10, matched: new Map(matched) },
       ({ holder }) => last.get(holder) ?? 0,
     )?.holder;
+
+  test("lets a call in where few calls of many choices hold every place, but not into a full queue", () => {
+    const full = { ...replica("a", 64), calls: 2 };
+    const roomFor = (candidate: Candidate, sequences: number) =>
+      chooseReplica([candidate], sequences, { chunks: 0, matched: new Map() }, () => 0)?.holder;
+    expect(roomFor(full, 1)).toBe("a");
+    expect(roomFor(full, 4)).toBe("a");
+    expect(roomFor(full, 5)).toBeUndefined();
+    expect(roomFor({ ...full, calls: 8 }, 1)).toBeUndefined();
+    expect(roomFor({ ...full, maxQueued: 0 }, 1)).toBeUndefined();
+  });
+
+  test("does not keep a call of many choices, and all behind it, until a replica is idle", () => {
+    const roomFor = (used: number) =>
+      chooseReplica([replica("a", used)], 128, { chunks: 0, matched: new Map() }, () => 0)?.holder;
+    expect(roomFor(12)).toBe("a");
+    expect(roomFor(13)).toBeUndefined();
+  });
 
   test("follows a cached prefix to a busier replica until its batch is full, then spills", () => {
     expect(choose([replica("a", 6), replica("b", 0)], [["a", 9]])).toBe("a");

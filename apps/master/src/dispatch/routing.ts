@@ -4,6 +4,8 @@ export interface Candidate {
   readonly holder: string;
   /** Sequences that run or wait there. */
   readonly used: number;
+  /** Requests that these belong to, at most; each of them can have a place of its own. */
+  readonly calls: number;
   readonly maxSequences: number;
   readonly maxQueued: number;
 }
@@ -16,7 +18,7 @@ const loadWeight = 0.5;
  *
  * Replicas where the request starts at once (used + sequences <= maxSequences) come before those
  * where it waits in the engine, which takes one more batch at most (<= maxSequences +
- * min(maxQueued, maxSequences)): that keeps it from ever idling, while what waits longer waits here,
+ * min(maxQueued, maxSequences)), unless few requests of many choices fill it: that keeps it from ever idling, while what waits longer waits here,
  * where it can still go to whichever replica is free first. Others are out. Within a class
  * the highest `share - 0.5 * load` wins, with
  *   share = leading chunks of the prompt that the replica served before / all its chunks (0 of none),
@@ -48,12 +50,18 @@ export function chooseReplica<C extends Candidate>(
   return best?.candidate;
 }
 
-/** 2 where the request starts at once, 1 where it waits in the engine, 0 where it is refused. */
+/**
+ * 2 where the request starts at once, 1 where it waits in the engine or others make place for it, 0
+ * where it is refused.
+ */
 function roomRank(candidate: Candidate, sequences: number): 0 | 1 | 2 {
-  const { used, maxSequences, maxQueued } = candidate;
+  const { used, calls, maxSequences, maxQueued } = candidate;
   if (used + sequences <= maxSequences) return 2;
-  // A request of more choices than the engine ever runs at once still has to be taken when idle.
+  // However many choices a request has, it needs no more room than its share of a busy engine:
+  // those beyond it wait there, for one that was to wait here until all fit would hold up others.
+  const share = Math.max(1, Math.floor(maxSequences / 2));
   const room = maxSequences + Math.min(maxQueued, maxSequences);
-  if (used + sequences <= room || used === 0) return 1;
-  return 0;
+  if (used + Math.min(sequences, share) <= room || used === 0) return 1;
+  // The engine gives each request a place before any has two of them.
+  return calls < maxSequences && sequences <= share && maxQueued > 0 ? 1 : 0;
 }

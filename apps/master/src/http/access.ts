@@ -1,15 +1,24 @@
 import type { KeyVerifier } from "@heddle/auth/key-verifier";
 import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
+import type { Permission } from "@heddle/contracts/keys";
 import type { ApiKeyRecord } from "@heddle/control/state";
-import type { CanActivate, ExecutionContext } from "@nestjs/common";
-import type { FastifyRequest } from "fastify";
+import { RouteConfig } from "@nestjs/platform-fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import type { LastUsed } from "./last-used.ts";
 
-/** A request after the guard: `apiKey` is who calls, null on public routes only. */
+/** A request after the access check: `apiKey` is who calls, null on public routes only. */
 export interface CallerRequest extends FastifyRequest {
   apiKey: ApiKeyRecord | null;
 }
+
+/** What a route's Fastify config says of who may call it. */
+export interface AccessConfig {
+  readonly permission?: string;
+}
+
+/** Refuses a call whose key is known by throwing, before its body is read. */
+export type AccessGate = (key: ApiKeyRecord, reply: FastifyReply) => void;
 
 const PERMISSION = Symbol("heddle.permission");
 
@@ -17,9 +26,15 @@ const PERMISSION = Symbol("heddle.permission");
  * Declares what a route's caller must be granted: a permission such as `models:deploy`,
  * `authenticated` for any valid key, or `public`. A route without it is denied to everyone.
  */
-export function Permit(permission: string, summary: string): MethodDecorator {
-  return (_target, _name, descriptor) => {
+export function Permit(
+  permission: Permission | "public" | "authenticated",
+  summary: string,
+): MethodDecorator {
+  const config: AccessConfig = { permission };
+  const configure = RouteConfig(config);
+  return (target, name, descriptor) => {
     Object.assign(descriptor.value as object, { [PERMISSION]: { permission, summary } });
+    configure(target, name, descriptor);
     return descriptor;
   };
 }
@@ -31,31 +46,37 @@ export function permissionOf(handler: object): { permission: string | undefined;
   return declared ?? { permission: undefined, summary: "" };
 }
 
-/** Authenticates and authorises every call. A guard, not middleware, so that no path slips by. */
-export class AccessGuard implements CanActivate {
+/**
+ * Authenticates and authorises a call by its headers, before a byte of its body is read. The server
+ * runs it ahead of each of its routes, also those that declare nothing, so that no path slips by.
+ */
+export class AccessCheck {
   readonly #verifier: KeyVerifier<ApiKeyRecord>;
   readonly #lastUsed: LastUsed;
+  readonly #gates: ReadonlyMap<string, AccessGate>;
 
-  constructor(verifier: KeyVerifier<ApiKeyRecord>, lastUsed: LastUsed) {
+  /** `gates` hold further conditions, by the permission whose routes they stand before. */
+  constructor(
+    verifier: KeyVerifier<ApiKeyRecord>,
+    lastUsed: LastUsed,
+    gates: ReadonlyMap<string, AccessGate> = new Map(),
+  ) {
     this.#verifier = verifier;
     this.#lastUsed = lastUsed;
+    this.#gates = gates;
   }
 
-  canActivate(context: ExecutionContext): boolean {
-    const { permission } = permissionOf(context.getHandler());
-    if (permission === "public") return true;
-    const request = context.switchToHttp().getRequest<CallerRequest>();
-    const key = this.#authenticate(request.headers.authorization);
-    if (permission === undefined) {
-      throw new AppError("permission_denied", "This route declares no permission and is denied.");
-    }
-    if (permission !== "authenticated" && !grants(key.scopes, permission)) {
-      const message = `The API key ${key.id} lacks the permission ${permission}.`;
-      throw new AppError("permission_denied", message);
-    }
-    request.apiKey = key;
-    this.#lastUsed.touch(key.id);
-    return true;
+  /** The check of the routes that need a permission; it throws what a call is refused with. */
+  of(permission: string | undefined): (request: CallerRequest, reply: FastifyReply) => void {
+    if (permission === "public") return () => undefined;
+    const gate = permission === undefined ? undefined : this.#gates.get(permission);
+    return (request, reply) => {
+      const key = this.#authenticate(request.headers.authorization);
+      authorize(key, permission);
+      gate?.(key, reply);
+      request.apiKey = key;
+      this.#lastUsed.touch(key.id);
+    };
   }
 
   #authenticate(header: string | undefined): ApiKeyRecord {
@@ -71,5 +92,15 @@ export class AccessGuard implements CanActivate {
     const verified = this.#verifier.verify(token);
     if (!verified.ok) throw new AppError("invalid_api_key", verified.message);
     return verified.key;
+  }
+}
+
+function authorize(key: ApiKeyRecord, permission: string | undefined): void {
+  if (permission === undefined) {
+    throw new AppError("permission_denied", "This route declares no permission and is denied.");
+  }
+  if (permission !== "authenticated" && !grants(key.scopes, permission)) {
+    const message = `The API key ${key.id} lacks the permission ${permission}.`;
+    throw new AppError("permission_denied", message);
   }
 }

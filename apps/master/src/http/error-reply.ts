@@ -14,15 +14,20 @@ const ORCHESTRATION =
   /^\/api\/v1\/(cluster|workers|jobs|keys|events|endpoints|queues|projects)(\/|\?|$)/;
 
 /** The answer for an error on a path, in the shape of the API that the path belongs to. */
-export function errorReply(error: AppError, requestId: string, path: string): ErrorReply {
+export function errorReply(
+  error: AppError,
+  requestId: string,
+  path: string,
+  status: number = ERROR_TABLE[error.code].http,
+): ErrorReply {
   const problem = ORCHESTRATION.test(path);
   return {
-    status: ERROR_TABLE[error.code].http,
+    status,
     headers: {
       "content-type": problem ? "application/problem+json" : "application/json; charset=utf-8",
       ...errorHeaders(error),
     },
-    body: problem ? problemBody(error, requestId, path) : envelopeBody(error, requestId),
+    body: problem ? problemBody(error, requestId, path, status) : envelopeBody(error, requestId),
   };
 }
 
@@ -54,12 +59,11 @@ export function envelopeBody(error: AppError, requestId: string): string {
   });
 }
 
-function problemBody(error: AppError, requestId: string, path: string): string {
-  const { http } = ERROR_TABLE[error.code];
+function problemBody(error: AppError, requestId: string, path: string, status: number): string {
   return JSON.stringify({
     type: `urn:heddle:error:${error.code}`,
-    title: STATUS_CODES[http] ?? error.code,
-    status: http,
+    title: STATUS_CODES[status] ?? error.code,
+    status,
     detail: error.message,
     instance: path,
     code: error.code,

@@ -9,7 +9,12 @@ import { listRoutes } from "./route-table.ts";
 let server: TestMaster;
 beforeAll(async () => {
   server = await startTestMaster({
-    http: { maxBodyBytes: 100_000, headersTimeoutMs: 400, requestTimeoutMs: 800 },
+    http: {
+      ...DEFAULT_HTTP_LIMITS,
+      maxBodyBytes: 100_000,
+      headersTimeoutMs: 400,
+      requestTimeoutMs: 800,
+    },
   });
 });
 afterAll(() => server.master.close(0));
@@ -143,6 +148,35 @@ describe("malformed requests", () => {
     const text = await talk("GARBAGE\r\n\r\n");
     expect(text).toMatch(/^HTTP\/1.1 400 Bad Request/);
     expect(text).toContain('"code":"invalid_value"');
+  });
+
+  it.each([
+    ["an expectation that nobody offers", "GET /health", "host: a\r\nexpect: foo\r\n", 417],
+    ["no Host header", "GET /health", "", 400],
+    ["a tunnel", "CONNECT a:1", "host: a\r\n", 405],
+  ])(
+    "%s is answered in the API's shape, under the request's id",
+    async (_what, line, more, status) => {
+      const id = "x-request-id: mine-1\r\n";
+      const text = await talk(`${line} HTTP/1.1\r\n${more}${id}connection: close\r\n\r\n`);
+      expect(text).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+      expect(text.toLowerCase()).toContain(id);
+      const { error } = JSON.parse(text.slice(text.indexOf("\r\n\r\n")));
+      expect(error).toMatchObject({ request_id: "mine-1", type: "invalid_request_error" });
+    },
+  );
+
+  it("an expectation on an orchestration path is a problem of the same status", async () => {
+    const head = "GET /api/v1/jobs HTTP/1.1\r\nhost: a\r\nexpect: foo\r\nconnection: close\r\n\r\n";
+    const text = await talk(head);
+    expect(text).toMatch(/^HTTP\/1.1 417 .*application\/problem\+json.*"status":417/s);
+  });
+
+  it("HTTP/1.0 needs no Host header, and 100-continue is offered", async () => {
+    expect(await talk("GET /health HTTP/1.0\r\n\r\n")).toMatch(/^HTTP\/1.1 200/);
+    const head =
+      "GET /health HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\nconnection: close\r\n\r\n";
+    expect(await talk(head)).toMatch(/^HTTP\/1.1 100 Continue\r\n\r\nHTTP\/1.1 200/);
   });
 
   it("headers that are too large are 413", async () => {

@@ -1,21 +1,40 @@
 import { isUtf8 } from "node:buffer";
 import { AppError } from "@heddle/base/errors";
+import { RequestFaults } from "@heddle/contracts/validation";
 
 /** Arrays and objects within one another that a body may have. */
 const MAX_JSON_DEPTH = 64;
 
-/** The object that a request body holds. Throws `invalid_json` for anything else. */
+/** The object that a request body holds. Throws `invalid_json` for anything else. Of fields of the
+ * same name in one object the last counts, as JSON.parse has it. */
 export function parseJsonBody(body: Buffer): Record<string, unknown> {
   if (body.length === 0) throw invalid("the body is empty; a JSON object is expected");
   if (!isUtf8(body)) throw invalid("the body is not UTF-8");
   if (isDeeperThan(body, MAX_JSON_DEPTH)) {
     throw invalid(`the body is nested deeper than ${MAX_JSON_DEPTH} levels`);
   }
-  const value = parse(body.toString("utf8"));
+  const text = body.toString("utf8");
+  const value = parse(text);
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw invalid("the body must be a JSON object");
   }
+  // The objects that are made of the body would lose such a field without a word.
+  if (/__proto__|\\u/.test(text)) refuseProtoKeys(value, []);
   return value as Record<string, unknown>;
+}
+
+function refuseProtoKeys(value: unknown, path: readonly PropertyKey[]): void {
+  if (typeof value !== "object" || value === null) return;
+  for (const [key, inner] of Object.entries(value)) {
+    const here = [...path, Array.isArray(value) ? Number(key) : key];
+    if (key === "__proto__") {
+      const param = here.join(".");
+      const message = `Invalid value for '${param}': no field may have this name.`;
+      const fault = { param, path: here, code: "invalid_value" as const, message };
+      throw new AppError("invalid_value", message, { param, cause: new RequestFaults([fault]) });
+    }
+    refuseProtoKeys(inner, here);
+  }
 }
 
 function parse(text: string): unknown {

@@ -53,6 +53,15 @@ export function admit(
   throw error;
 }
 
+/** Throws where a limit stands against a call already before its body tells what it asks for. */
+export function checkCalls(limiter: RateLimiter, key: ApiKeyRecord, onRefused: OnRefused): void {
+  const refusal = limiter.refusalOf(key.id, key.limits);
+  if (!refusal) return;
+  const error = refused(refusal, key, { promptTokens: 0, outputTokens: 0 });
+  onRefused(error, rateLimitHeaders(limiter.view(key.id, key.limits)));
+  throw error;
+}
+
 function refused(refusal: Refusal, key: ApiKeyRecord, budget: TokenBudget): AppError {
   const { limitedBy, limit, retryAfterMs } = refusal;
   if (limitedBy === "keys") {

@@ -3,7 +3,7 @@ import type { RateLimiter } from "@heddle/auth/rate-limiter";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { type ChatCompletionRequest, parseChatCompletionRequest } from "@heddle/contracts/chat";
 import type { EngineEvent, ReasoningStyle } from "@heddle/contracts/engine";
-import type { ModelRecord } from "@heddle/control/state";
+import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../http/access.ts";
 import { envelopeBody } from "../http/error-reply.ts";
@@ -13,7 +13,7 @@ import { uniqueSuffix } from "../http/request-id.ts";
 import type { ModelCatalog } from "../models/model-catalog.ts";
 import type { InferenceAnswer, InferenceDispatch } from "../ports.ts";
 import type { Accounting } from "./accounting.ts";
-import { admit, boundOutput } from "./admission.ts";
+import { admit, boundOutput, checkCalls } from "./admission.ts";
 import { InferenceCall } from "./call.ts";
 import { type ChatChoice, type ChatIdentity, ChunkWriter, completionBody } from "./chat-format.ts";
 import { estimatePromptTokens, toGenerateRequest } from "./chat-request.ts";
@@ -48,6 +48,15 @@ export class ChatCompletions {
 
   constructor(parts: ChatCompletionsParts) {
     this.#parts = parts;
+  }
+
+  /** Throws what a call of the key is refused with whatever its body says. */
+  checkCaller(key: ApiKeyRecord, reply: FastifyReply): void {
+    const { limiter, accounting } = this.#parts;
+    checkCalls(limiter, key, ({ code }, headers) => {
+      reply.headers(headers);
+      accounting.metrics.failed("", code);
+    });
   }
 
   /** Answers the request. Throws an AppError only while nothing of an answer has been sent. */
@@ -98,7 +107,7 @@ export class ChatCompletions {
   #prepare(http: CallerRequest, reply: FastifyReply): Prepared {
     const { models, limiter, accounting } = this.#parts;
     const key = http.apiKey;
-    if (!key) throw new Error("the guard lets no call through without a key");
+    if (!key) throw new Error("no call gets here without a key");
     const request = parseChatCompletionRequest(parseJsonBody(http.body as Buffer));
     const model = models.resolve(request.model, key);
     const choices = request.n ?? 1;

@@ -65,6 +65,16 @@ test("position 0.0 begins at the oldest that is kept, and a kept one goes on rig
   expect(await page.json()).toEqual({ object: "list", data: [], last_event_id: null });
 });
 
+test("a stream of a job that has ended, from beyond its end, ends at once and says nothing", async () => {
+  const { control } = server;
+  const id = jobId(1);
+  await control.propose({ type: "job.request", atMs: 1, jobId: id, request: "cancel" });
+  expect(control.state.jobs.get(id)?.state).toBe("cancelled");
+  const url = `${server.url}/api/v1/jobs/${id}/events`;
+  const reply = await fetch(url, { headers: headers("9999999.0") });
+  expect(await reply.text()).toBe("id: 9999999.0\nretry: 1000\n\n");
+});
+
 test("the client tells of it as a GoneError, and reads on from a new list", async () => {
   const heddle = new Heddle({ endpoint: server.url, auth_token: server.adminKey });
   await expect(heddle.events.stream({ after: "2.0" }).next()).rejects.toBeInstanceOf(GoneError);

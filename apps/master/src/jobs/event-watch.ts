@@ -113,6 +113,8 @@ export class EventWatch {
     while (!gone.signal.aborted) {
       const events = this.#read(position, MAX_LIMIT, jobId);
       const job = jobId === undefined ? undefined : this.#control.state.jobs.get(jobId);
+      // Whoever names a position beyond its end has heard all of it.
+      if (job && isTerminal(job.state) && position.index > job.changedIndex) break;
       // A job's end is the last word of it.
       if (job && isTerminal(job.state) && events.length < MAX_LIMIT) tellProgress(job);
       for (const event of events) {

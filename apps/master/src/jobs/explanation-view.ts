@@ -1,8 +1,16 @@
+import type { SpecChange } from "@heddle/control/jobs/spec-changes";
+import type { NodeFilter } from "@heddle/scheduler/eligibility";
 import type { Explanation } from "@heddle/scheduler/explain";
 import type { Blocker } from "@heddle/scheduler/model";
 
+/** Why a job waits, and what of its spec would have it start now. */
+export interface WaitingExplanation extends Explanation {
+  /** The smallest first; empty where the spec is not what holds it back. */
+  readonly changes: readonly SpecChange[];
+}
+
 /** Why a job waits, as the API shows it; times are ISO 8601. */
-export function viewExplanation(explanation: Explanation) {
+export function viewExplanation(explanation: WaitingExplanation) {
   const { blockers, nodes, start, changes } = explanation;
   return {
     blockers: blockers.map(viewBlocker),
@@ -25,8 +33,40 @@ export function viewBlocker(blocker: Blocker) {
   return { ...blocker, message: blockerText(blocker) };
 }
 
+/** What a node lacks that a static filter rejects. */
+const LACK_OF_FILTER: Readonly<Record<NodeFilter, string>> = {
+  state: "take no work now",
+  taint: "have taints that the job does not tolerate",
+  executor: "do not offer its executor",
+  algorithm: "do not offer its algorithm",
+  gpu: "have no GPUs",
+  gpu_type: "have GPUs of other types than `gpu_type`",
+  gpu_memory: "have GPUs with less memory than `gpu_memory_gb`",
+  affinity: "do not match `node_affinity`",
+  anti_affinity: "match `node_anti_affinity`",
+  infiniband: "hang on no InfiniBand fabric",
+};
+
+/** Enough of it is free, but not in one place. */
+const SCATTERED: Readonly<Record<string, string>> = {
+  gpu_milli_in_one_rack: "in no one rack",
+  gpu_milli_on_one_fabric: "on no one fabric",
+};
+
 /** A blocker in words: `InsufficientGpu: gpu_milli 8000 requested, 2000 free of 4000`. */
-export function blockerText({ reason, resource, requested, free, limit }: Blocker): string {
+export function blockerText(blocker: Blocker): string {
+  const { reason, resource, requested, free, limit, rejected, wanted, offered } = blocker;
+  if (offered) {
+    const list = offered.length > 0 ? offered.join(", ") : "none";
+    return `${reason}: no node that may run the job offers the ${resource} ${wanted}; the nodes offer: ${list}`;
+  }
+  const lack = LACK_OF_FILTER[resource as NodeFilter];
+  if (rejected !== undefined && lack) return `${reason}: ${rejected} of ${limit} nodes ${lack}`;
+  const scattered = SCATTERED[resource] ?? (reason === "Fragmented" ? "not together" : undefined);
+  if (scattered) {
+    const unit = resource.startsWith("gpu_milli") ? "gpu_milli" : resource;
+    return `${reason}: ${unit} ${requested} requested; ${free} of ${limit} are free, but ${scattered} as each task or the gang needs them`;
+  }
   return `${reason}: ${resource} ${requested} requested, ${free} free of ${limit}`;
 }
 

@@ -60,9 +60,13 @@ export class JobLogsController {
       "x-accel-buffering": "no",
     });
     raw.flushHeaders();
+    let isAtLineStart = true;
     return {
       write: async ({ items, cursor }) => {
-        const text = isStructured ? this.#structured(items, cursor).join("") : plain(items);
+        const text = isStructured
+          ? this.#structured(items, cursor).join("")
+          : plain(items, isAtLineStart);
+        isAtLineStart = items.at(-1)?.ended ?? isAtLineStart;
         if (!raw.write(text)) await drained(raw);
       },
       end: () => raw.end(),
@@ -89,8 +93,8 @@ export class JobLogsController {
   /** One JSON object a line; the last of them carries the cursor after all. */
   #structured(items: readonly LogItem[], cursor: LogCursor): string[] {
     return items.map((item, i) => {
-      const { attempt, rank, stream } = item.name;
-      const place = { attempt, rank, stream, offset: item.offset };
+      const { attempt, rank, incarnation = 0, stream } = item.name;
+      const place = { attempt, rank, incarnation, stream, offset: item.offset };
       const at = { ...place, time: new Date(item.unixMs).toISOString() };
       const what =
         item.gapBytes > 0
@@ -113,13 +117,16 @@ interface Output {
 }
 
 /** The bytes as they were written; what is gone is said in a line of its own. */
-function plain(items: readonly LogItem[]): Buffer {
+function plain(items: readonly LogItem[], isAtLineStart: boolean): Buffer {
   return Buffer.concat(
-    items.flatMap(({ text, ended, gapBytes, name }) => {
+    items.flatMap(({ text, ended, gapBytes, name }, i) => {
       if (gapBytes > 0) {
         const { stream, rank } = name;
+        const isCut = !(items[i - 1]?.ended ?? isAtLineStart);
         return [
-          Buffer.from(`[heddle: ${gapBytes} bytes of ${stream} of rank ${rank} were dropped]\n`),
+          Buffer.from(
+            `${isCut ? "\n" : ""}[heddle: ${gapBytes} bytes of ${stream} of rank ${rank} were dropped]\n`,
+          ),
         ];
       }
       return ended ? [text, lineEnd] : [text];

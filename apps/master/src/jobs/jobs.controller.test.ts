@@ -13,6 +13,11 @@ beforeEach(async () => {
 
 afterEach(() => api.close());
 
+const VARIABLES = (name: string) => `#/environment_variables/${name}`;
+const affinity = (operator: string) => ({
+  resources: { node_affinity: [{ key: "zone", operator, values: ["a"] }] },
+});
+
 describe("POST /jobs", () => {
   it("answers 202 with the id, the state and the time, and where the job is", async () => {
     const { status, headers, body } = await api.call("POST", "/jobs", { name: "n", command: "x" });
@@ -55,6 +60,57 @@ describe("POST /jobs", () => {
     ],
     ["a tolerance of all", { tasks: 2, failure_tolerance: 2 }, 422, "#/failure_tolerance"],
     ["hyperparameters of nothing", { config: { lr: 1 } }, 422, "#/config"],
+    ["a name with NUL", { name: "a\0" }, 400, "#/name"],
+    ["a name of two lines", { name: "a\nb" }, 400, "#/name"],
+    ["a blank name", { name: "   " }, 400, "#/name"],
+    ["a lone surrogate", { name: "a\ud800" }, 400, "#/name"],
+    ["a command with NUL", { command: "a\0" }, 400, "#/command"],
+    ["an argument with NUL", { command: ["a", "b\0"] }, 400, "#/command/1"],
+    ["an empty program", { command: ["", "x"] }, 400, "#/command/0"],
+    ["a blank command", { command: " \n" }, 400, "#/command"],
+    ["a directory with NUL", { working_directory: "a\0" }, 400, "#/working_directory"],
+    ["a label with NUL", { labels: { a: "b\0" } }, 400, "#/labels/a"],
+    ["a variable with NUL", { environment_variables: { A: "\0" } }, 400, VARIABLES("A")],
+    [
+      "the platform's variable",
+      { environment_variables: { HEDDLE_TASK: "x" } },
+      400,
+      VARIABLES("HEDDLE_TASK"),
+    ],
+    ["the platform's rank", { environment_variables: { RANK: "x" } }, 400, VARIABLES("RANK")],
+    [
+      "too large a variable",
+      { environment_variables: { A: "€".repeat(50_000) } },
+      400,
+      VARIABLES("A"),
+    ],
+    [
+      "too large an environment",
+      {
+        environment_variables: Object.fromEntries(
+          Array.from({ length: 60 }, (_, n) => [`A${n}`, "x".repeat(60_000)]),
+        ),
+      },
+      400,
+      "#/environment_variables",
+    ],
+    ["too large a command", { command: Array(10).fill("x".repeat(60_000)) }, 400, "#/command"],
+    ["values that `exists` ignores", affinity("exists"), 400, "#/resources/node_affinity/0/values"],
+    [
+      "values that `not_exists` ignores",
+      affinity("not_exists"),
+      400,
+      "#/resources/node_affinity/0/values",
+    ],
+    ["next to no GPU", { resources: { gpu_count: 1e-10 } }, 422, "#/resources/gpu_count"],
+    ["next to no memory", { resources: { memory_gb: 1e-10 } }, 400, "#/resources/memory_gb"],
+    ["next to no CPU", { resources: { cpu_cores: 1e-10 } }, 400, "#/resources/cpu_cores"],
+    [
+      "a label that no object keeps",
+      { labels: JSON.parse('{"__proto__": "x"}') },
+      400,
+      "#/labels/__proto__",
+    ],
     ["an unknown queue", { queue: "fast" }, 422, "#/queue"],
     ["an unknown dependency", { dependencies: ["gone"] }, 422, "#/dependencies/0"],
     ["a dependency on itself", { dependencies: ["n"] }, 422, "#/dependencies/0"],
@@ -135,6 +191,27 @@ describe("GET /jobs", () => {
     expect((await api.call("GET", "/jobs?colour=red")).status).toBe(400);
     expect(names(await api.call("GET", "/jobs?state=failed,cancelled"))).toEqual([]);
     expect(names(await api.call("GET", "/jobs?since=2999-01-01T00:00:00Z"))).toEqual([]);
+  });
+});
+
+describe("GET /jobs/{id}/events", () => {
+  it("ends at once from beyond a job's end, without progress that was told before", async () => {
+    const id = await api.submit({ name: "over" });
+    await api.run(id);
+    const progress = { atMs: Date.now(), step: 3 };
+    await api.propose({ type: "jobs.progress", entries: [{ jobId: id, attempt: 1, progress }] });
+    expect(api.master.control.state.jobs.get(id)?.progress).toMatchObject({ step: 3 });
+    await api.report(id, "exited", { endedAtMs: 1 });
+    await api.reached(id, "succeeded");
+    const stream = async (after: string) => {
+      const headers = {
+        authorization: `Bearer ${api.master.adminKey}`,
+        ...{ accept: "text/event-stream", "last-event-id": after },
+      };
+      return (await fetch(`${api.master.url}/api/v1/jobs/${id}/events`, { headers })).text();
+    };
+    expect(await stream("0.0")).toContain("event: progress");
+    expect(await stream("999999.0")).toBe("id: 999999.0\nretry: 1000\n\n");
   });
 });
 

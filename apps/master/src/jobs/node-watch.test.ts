@@ -1,6 +1,9 @@
-import { nodeOffer } from "@heddle/control/jobs/testing/specs";
+import type { ErrorCode } from "@heddle/base/errors";
+import { failedReplicas } from "@heddle/control/jobs/replica-claims";
+import { nodeOffer, scheduledModel } from "@heddle/control/jobs/testing/specs";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { expect, test } from "vitest";
+import { replicaOn } from "../../test/fixtures.ts";
 import { VolatileControl } from "../../test/test-master.ts";
 import type { GpuView, NodeView } from "../ports.ts";
 import { gpuTypeOf } from "./node-offer.ts";
@@ -123,6 +126,38 @@ test("where most nodes fall silent none is lost for two minutes, and each once i
   for (const id of ["a", "b"]) all.silent.add(id);
   await all.pass(152_000);
   expect(all.states).toEqual({ a: "lost", b: "lost" });
+});
+
+test("a replica that failed for good is told so, one that may come up by itself is not", async () => {
+  const watched = new Watched(["a", "b"]);
+  await watched.pass(1_000);
+  const { control } = watched;
+  await control.propose(scheduledModel("m", 2, 0));
+  const limits = { jobTimeoutMs: 86_400_000, maxConcurrentJobs: 1_000 };
+  const starts = ["a", "b"].map((nodeId) => {
+    return { jobId: "serving:m", placements: [{ nodeId, devices: [0] }] };
+  });
+  await control.propose({
+    ...{ type: "plan.commit", atMs: watched.nowMs, basedOnIndex: 1, overcommitRatio: 1, limits },
+    ...{ acknowledgeMs: 1_000, admitted: [], unsatisfiable: [], preemptions: [], expired: [] },
+    starts,
+  });
+  const failed = (nodeId: string, failureCode: ErrorCode): void => {
+    const [replica] = replicaOn(nodeId, "m", "failed").replicas;
+    watched.nodes.set(nodeId, {
+      ...view(nodeId),
+      replicas: [{ ...replica!, message: "why", failureCode }],
+    });
+  };
+  failed("a", "unavailable");
+  failed("b", "model_failed");
+  await watched.pass(3_000);
+  expect(failedReplicas(control.state, "m")).toEqual([]);
+  await watched.pass(3_000);
+  expect(failedReplicas(control.state, "m")).toMatchObject([
+    { nodeId: "b", devices: [], failure: { code: "model_failed", message: "why" } },
+  ]);
+  expect(control.state.replicas.get("m@a")?.devices).toEqual([0]);
 });
 
 test("time in which this process stood still is no node's silence", async () => {

@@ -1,4 +1,5 @@
 import type { Clock } from "@heddle/base/clock";
+import { ERROR_TABLE } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
 import { replicaKey } from "@heddle/control/jobs/records";
 import { wantedReplicas } from "@heddle/control/jobs/replica-claims";
@@ -21,6 +22,9 @@ export interface NodeWatchOptions {
 
 /** Beyond the lease: the steps of two masters' clocks, and how long an old leader may still renew. */
 const FENCE_MARGIN_MS = 5_000;
+/** A node may tell for so long of what an earlier replica of the deployment has died of. */
+const FAILURE_SETTLES_MS = 5_000;
+
 /**
  * Holds the nodes that are attached to this master against those of the replicated state: who is
  * new, who offers something else, whose devices are sick, who has fallen silent.
@@ -47,6 +51,7 @@ export class NodeWatch {
       for (const command of this.#changesOf(view)) await propose(control, command);
     }
     for (const command of this.#goneReplicas(attached)) await propose(control, command);
+    for (const command of this.#failedReplicas(attached)) await propose(control, command);
     const lost = this.#lostNodes(attached);
     if (lost.length > 0) await this.#lose(lost);
   }
@@ -80,13 +85,33 @@ export class NodeWatch {
     return commands;
   }
 
+  /** Replicas that have failed, and would again: what they hold is of no use to them. */
+  #failedReplicas(attached: ReadonlyMap<string, NodeView>): ControlCommand[] {
+    const { control, clock } = this.#options;
+    const atMs = clock.wallMs();
+    const commands: ControlCommand[] = [];
+    for (const { deployment, nodeId, grantedAtMs, failure } of control.state.replicas.values()) {
+      if (failure || atMs - grantedAtMs < FAILURE_SETTLES_MS) continue;
+      const replicas = attached.get(nodeId)?.replicas ?? [];
+      const replica = replicas.find((each) => each.deployment === deployment);
+      // A load that was cancelled did not fail of itself.
+      const code = replica?.failureCode === "cancelled" ? undefined : replica?.failureCode;
+      if (replica?.phase !== "failed" || code === undefined || ERROR_TABLE[code].retryable)
+        continue;
+      const { message } = replica;
+      commands.push({ type: "replica.fail", atMs, deployment, nodeId, code, message });
+    }
+    return commands;
+  }
+
   /** Places of replicas that are not wanted there any more, and that their nodes do not run any more. */
   #goneReplicas(attached: ReadonlyMap<string, NodeView>): ControlCommand[] {
     const { state } = this.#options.control;
     const wanted = wantedReplicas(state);
     const atMs = this.#options.clock.wallMs();
     const commands: ControlCommand[] = [];
-    for (const { deployment, nodeId } of state.replicas.values()) {
+    for (const { deployment, nodeId, failure } of state.replicas.values()) {
+      if (failure) continue;
       const view = attached.get(nodeId);
       // Before its first heartbeat a node says nothing of its replicas.
       if (!view || view.lastSeenMs <= view.attachedAtMs) continue;

@@ -1,13 +1,17 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
 import { LiveStanding, type SchedulingView } from "@heddle/control/jobs/live-standing";
 import type { JobRecord } from "@heddle/control/jobs/records";
 import { claimId, replicaClaim } from "@heddle/control/jobs/replica-claims";
-import { queuedJob } from "@heddle/control/jobs/scheduling-input";
-import { type Explanation, explain } from "@heddle/scheduler/explain";
+import { queuedFrom, queuedJob } from "@heddle/control/jobs/scheduling-input";
+import { type SpecChange, specChanges } from "@heddle/control/jobs/spec-changes";
+import { fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
+import { explain, gangFitter } from "@heddle/scheduler/explain";
 import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
+import type { Standing } from "@heddle/scheduler/round";
 import { Satisfiability } from "@heddle/scheduler/satisfiability";
 import { decide } from "@heddle/scheduler/schedule";
 import type { ControlPlane } from "../ports.ts";
-import { blockerText } from "./explanation-view.ts";
+import { blockerText, type WaitingExplanation } from "./explanation-view.ts";
 import { PlanRefusals } from "./plan-refusals.ts";
 import { RoundFigures } from "./round-figures.ts";
 
@@ -19,7 +23,7 @@ const MAX_EXPLAINED = 64;
 interface Entry {
   readonly plan: Plan;
   readonly atMs: number;
-  readonly explained: Map<string, Explanation>;
+  readonly explained: Map<string, WaitingExplanation>;
   readonly blockers: ReadonlyMap<string, readonly Blocker[]>;
 }
 
@@ -78,29 +82,58 @@ export class PlanBook {
   }
 
   /** Everything that can be told of a job that has not started. */
-  explain(job: JobRecord): Explanation {
+  explain(job: JobRecord): WaitingExplanation {
     const entry = this.#entry(job.changedIndex);
     const known = entry.explained.get(job.id);
     if (known) return known;
     const { standing } = this.view(Date.now());
     const queued = standing.queue.find(({ id }) => id === job.id) ?? this.#queued(job);
     const made = explain(standing, entry.plan, queued);
-    const explanation = { ...made, blockers: this.blockers(job) };
+    const blockers = this.blockers(job);
+    const spec = this.#control.state.specs.get(job.id)!;
+    const changes = blockers.some(isOfNoNode)
+      ? []
+      : this.#changes(standing, entry.plan, spec, queued);
+    const explanation = { ...made, blockers, changes };
     if (entry.explained.size < MAX_EXPLAINED) entry.explained.set(job.id, explanation);
     return explanation;
   }
 
   /** What would become of a job that were submitted now, without a change. */
-  tryOut(queued: QueuedJob): {
+  tryOut(
+    queued: QueuedJob,
+    spec: SubmitJob,
+  ): {
     readonly plan: Plan;
-    readonly explanation: Explanation;
+    readonly explanation: WaitingExplanation;
     readonly neverFits: readonly Blocker[];
   } {
     const { standing } = this.view(Date.now());
     const withJob = { ...standing, queue: [...standing.queue, queued] };
     const plan = decide(withJob);
-    const explanation = explain(withJob, plan, queued);
+    const changes = this.#changes(withJob, plan, spec, queued);
+    const explanation = { ...explain(withJob, plan, queued), changes };
     return { plan, explanation, neverFits: this.satisfiability.neverFits(standing, queued) };
+  }
+
+  /** What of the spec would have the job start now; empty for one that the plan starts. */
+  #changes(standing: Standing, plan: Plan, spec: SubmitJob, job: QueuedJob): SpecChange[] {
+    const { id, waitingFor, notBeforeMs } = job;
+    if (plan.starts.some(({ jobId }) => jobId === id)) return [];
+    if (waitingFor.length > 0 || notBeforeMs > standing.nowMs) return [];
+    const others = standing.queue.filter((each) => each.id !== id);
+    const variant = (changed: SubmitJob): QueuedJob => {
+      const tasks = changed.tasks ?? fewestTasks(changed, this.#control.state.nodes.values());
+      return queuedFrom(changed, { ...job, tasks }, taskRequest(changed, tasks));
+    };
+    const gangFits = gangFitter(standing, plan, job);
+    return specChanges(spec, {
+      fits: (changed) => gangFits(variant(changed)),
+      starts: (changed) => {
+        const { starts } = decide({ ...standing, queue: [...others, variant(changed)] });
+        return starts.some(({ jobId }) => jobId === id);
+      },
+    });
   }
 
   #queued(job: JobRecord): QueuedJob {
@@ -116,4 +149,9 @@ export class PlanBook {
     this.publish(view, decide(view.standing));
     return this.#latest!;
   }
+}
+
+/** Whether it is a matter of the cluster as a whole, which no placement mends. */
+function isOfNoNode({ resource }: Blocker): boolean {
+  return resource === "shared_storage_gb" || resource === "parameter_server_shards";
 }

@@ -16,7 +16,7 @@ function word(atMs: number, line: unknown, { attempt = 2, rank = 0, checkpoint =
     ...{ line: JSON.stringify(line), atUnixMs: START_MS + atMs },
     ...{ checkpoint, checkpointUnixMs: START_MS + atMs },
   };
-  return { task: { jobId: "job_A", attempt, rank }, progress };
+  return { task: { jobId: "job_A", attempt, rank, incarnation: 0 }, progress };
 }
 
 test("the lowest rank speaks, a later attempt counts alone, and what is repeated is no news", () => {

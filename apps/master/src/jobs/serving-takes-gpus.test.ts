@@ -39,7 +39,7 @@ test("a model takes the only GPU from a preemptible job, which checkpoints, and 
     (await cluster.logs(id)).includes("attempt 1 from []"),
   );
   const registered = await cluster.masters.request("master-1", "POST", "/api/v1/models", {
-    ...{ id: "m", source: "builtin://m", resources: { gpu_count: 1, gpu_type: "H100" } },
+    ...{ id: "m", source: "builtin://tiny", resources: { gpu_count: 1, gpu_type: "H100" } },
   });
   expect(registered.status).toBe(200);
   await eventually("the model is ready", async () => (await model()).status === "ready");

@@ -20,6 +20,8 @@ export interface ShardReleaseOptions {
   readonly control: ControlPlane;
   readonly credentials: NodeCredentials;
   readonly log: NodeLog;
+  /** Called when jobs have no shards any more, as when they have ended. */
+  readonly onFreed: () => void;
 }
 
 /** The shards that one attempt of a job has on one server. */
@@ -48,6 +50,7 @@ export class ShardRelease {
     this.#held = this.#find();
     const over = [...before].filter(([key]) => !this.#held.has(key)).map(([, held]) => held);
     await Promise.all(over.map((held) => this.#close(held)));
+    if (over.length > 0) this.#options.onFreed();
     return undefined;
   }
 

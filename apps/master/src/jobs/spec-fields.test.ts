@@ -3,6 +3,7 @@ import { submitJobRequest } from "@heddle/contracts/jobs";
 import { taskKey } from "@heddle/control/jobs/records";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
+import { PEPPER } from "../../test/test-master.ts";
 import { orderFor } from "./task-orders.ts";
 
 /**
@@ -85,7 +86,7 @@ async function lease(change: Record<string, unknown>): Promise<NonNullable<Lease
   const id = await api.submit(bodyOf(change));
   await api.reached(id, "scheduled");
   const { state } = api.master.control;
-  const order = orderFor(state, state.tasks.get(taskKey(id, 1, 0))!, undefined, Date.now());
+  const order = orderFor(state, state.tasks.get(taskKey(id, 1, 0))!, undefined, Date.now(), PEPPER);
   await api.call("DELETE", `/jobs/${id}`);
   await over(id);
   return order?.lease?.spec ?? {};
@@ -242,8 +243,8 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
     },
   },
   "resources.gpu_count": { refused: -1, effect: places(4, 99, "InsufficientGpu") },
-  "resources.cpu_cores": { refused: 0, effect: places(32, 1_000, "cpuMilli") },
-  "resources.memory_gb": { refused: 0, effect: places(32, 100_000, "memoryMib") },
+  "resources.cpu_cores": { refused: 0, effect: places(32, 1_000, "cpu_milli") },
+  "resources.memory_gb": { refused: 0, effect: places(32, 100_000, "memory_mib") },
   "resources.gpu_type": {
     refused: [],
     effect: places("H100", "B300", "gpu_type", { gpu_count: 1 }),
@@ -252,7 +253,7 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
     refused: 0,
     effect: places(60, 500, "gpu_memory", { gpu_count: 1 }),
   },
-  "resources.local_ssd_gb": { refused: 0, effect: places(500, 100_000, "localSsdGb") },
+  "resources.local_ssd_gb": { refused: 0, effect: places(500, 100_000, "local_ssd_gb") },
   "resources.shared_storage_gb": {
     refused: 0,
     effect: async (path) => {
@@ -270,9 +271,9 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
   },
   "resources.io_operations_per_sec": {
     refused: 0,
-    effect: places(500_000, 5_000_000, "ioOperationsPerSec"),
+    effect: places(500_000, 5_000_000, "io_operations_per_sec"),
   },
-  "resources.network_bandwidth_gbps": { refused: 0, effect: places(50, 500, "networkMbps") },
+  "resources.network_bandwidth_gbps": { refused: 0, effect: places(50, 500, "network_mbps") },
   "resources.infiniband_required": {
     refused: "yes",
     effect: async () => {

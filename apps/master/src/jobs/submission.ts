@@ -7,6 +7,7 @@ import { RequestFaults, validate } from "@heddle/contracts/validation";
 import { registrationOf } from "@heddle/control/jobs/registration";
 import { queuedFrom } from "@heddle/control/jobs/scheduling-input";
 import { ShardRoom } from "@heddle/control/jobs/shard-places";
+import type { SpecChange } from "@heddle/control/jobs/spec-changes";
 import { specFaults } from "@heddle/control/jobs/spec-faults";
 import { checkSubmission } from "@heddle/control/jobs/submission";
 import { executorOf, fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
@@ -84,7 +85,7 @@ function readSpec(body: unknown): SubmitJob {
 function configFaults(spec: SubmitJob): TrainingFault[] {
   const { algorithm, config } = spec;
   if (algorithm === undefined || executorOf(spec) !== "training") return [];
-  return trainingFaults(algorithm, config);
+  return trainingFaults(algorithm, config, spec.tasks);
 }
 
 /** What would become of the job if it were submitted now; nothing is changed. */
@@ -106,7 +107,7 @@ export function dryRun(
   const queued = queuedFrom(spec, job, taskRequest(spec, tasks));
   const storage = storageBlocker(control, spec);
   const isNever = storage !== undefined && storage.requested > storage.limit;
-  const { plan, explanation, neverFits } = plans.tryOut(queued);
+  const { plan, explanation, neverFits } = plans.tryOut(queued, spec);
   const never = [...neverFits, ...(isNever ? [storage] : [])];
   const shards = new ShardRoom(control.state, control.jobs).take(spec);
   const planned = plan.starts.find((each) => each.jobId === jobId);
@@ -114,6 +115,8 @@ export function dryRun(
   const fits = start ? "would_start" : "would_wait";
   const lacking = [storage, shards].filter((blocker) => blocker !== undefined);
   const blockers = [...lacking, ...explanation.blockers];
+  const others = storage ? storageChange(storage, planned !== undefined && !shards) : [];
+  const changes = lacking.length > 0 ? others : explanation.changes;
   return {
     object: "dry_run",
     verdict: never.length > 0 ? "unsatisfiable" : fits,
@@ -122,8 +125,15 @@ export function dryRun(
       return { rank, node: nodeId, devices };
     }),
     never_fits: never.map(viewBlocker),
-    explanation: viewExplanation({ ...explanation, blockers }),
+    explanation: viewExplanation({ ...explanation, blockers, changes }),
   };
+}
+
+/** What is left of the shared storage, where that alone holds the job back. */
+function storageChange({ resource, requested, free }: Blocker, isAll: boolean): SpecChange[] {
+  if (!isAll) return [];
+  const cost = (requested - free) / requested;
+  return [{ field: resource, from: requested, to: free > 0 ? free : null, cost }];
 }
 
 /** The storage that belongs to no node is no matter of placement: the scheduler does not see it. */

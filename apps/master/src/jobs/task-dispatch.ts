@@ -1,12 +1,13 @@
 import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { TaskReportEntry } from "@heddle/control/jobs/commands";
+import { type TaskRecord, taskKey } from "@heddle/control/jobs/records";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
 import type { ProgressBook } from "./progress-book.ts";
-import { TaskLink } from "./task-link.ts";
+import { statusKey, TaskLink } from "./task-link.ts";
 import { lostWord, newsOf, orderFor, orderForStranger } from "./task-orders.ts";
 
 /** Rounds come at least so often, and after a change no sooner than this. */
@@ -22,6 +23,8 @@ export interface TaskDispatchOptions {
   readonly directory: NodeDirectory;
   readonly credentials: NodeCredentials;
   readonly masterId: string;
+  /** The cluster's pepper, of which the tokens of jobs are made. */
+  readonly pepper: Uint8Array;
   readonly clock: Clock;
   readonly log: NodeLog;
   readonly leaseMs: number;
@@ -135,17 +138,14 @@ export class TaskDispatch {
 
   /** Tells the worker what the state wants otherwise. */
   #order(link: TaskLink): void {
-    const { control, clock } = this.#options;
-    const { state, jobs } = control;
+    const { control, clock, pepper } = this.#options;
+    const { state } = control;
     const wallMs = clock.wallMs();
     const nowMs = clock.monotonicMs();
-    const keys = new Set([...(jobs.tasksByNode.get(link.node) ?? []), ...link.statuses.keys()]);
-    for (const key of keys) {
+    for (const [key, record] of this.#tasksOf(link)) {
       const status = link.statuses.get(key);
-      const record = state.tasks.get(key);
-      const isHere = record?.nodeId === link.node;
-      const command = isHere
-        ? orderFor(state, record, status, wallMs)
+      const command = record
+        ? orderFor(state, record, status, wallMs, pepper)
         : status && orderForStranger(status);
       if (command) link.order(key, command, nowMs);
       else link.settle(key);
@@ -179,16 +179,28 @@ export class TaskDispatch {
     }
   }
 
+  /** The tasks of a worker: those of the state, and those that only the worker knows, without a record. */
+  #tasksOf({ node, statuses }: TaskLink): Map<string, TaskRecord | undefined> {
+    const { state, jobs } = this.#options.control;
+    const tasks = new Map<string, TaskRecord | undefined>();
+    for (const key of jobs.tasksByNode.get(node) ?? []) {
+      const record = state.tasks.get(key);
+      if (record?.nodeId === node) tasks.set(statusKey(record), record);
+    }
+    for (const [key, { task }] of statuses) {
+      if (tasks.has(key) || !task) continue;
+      const record = state.tasks.get(taskKey(task.jobId, task.attempt, task.rank));
+      const isSame = record?.nodeId === node && statusKey(record) === key;
+      tasks.set(key, isSame ? record : undefined);
+    }
+    return tasks;
+  }
+
   #newsOf(link: TaskLink): TaskReportEntry[] {
-    const { control, clock } = this.#options;
+    const { clock } = this.#options;
     const entries: TaskReportEntry[] = [];
-    const keys = new Set([
-      ...link.statuses.keys(),
-      ...(control.jobs.tasksByNode.get(link.node) ?? []),
-    ]);
-    for (const key of keys) {
-      const record = control.state.tasks.get(key);
-      if (record?.nodeId !== link.node) continue;
+    for (const [key, record] of this.#tasksOf(link)) {
+      if (!record) continue;
       const status = link.statuses.get(key);
       const entry = status ? newsOf(record, status) : lostWord(record, clock.wallMs());
       if (entry) entries.push(entry);

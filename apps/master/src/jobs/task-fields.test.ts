@@ -31,7 +31,7 @@ test("a program's arguments, variables and folder are those of the spec", async 
   const list = outputOf({ name: "list", command: ["printf", "%s|", "a b", "$HOME", ""] });
   const line = outputOf({
     ...{ name: "line", command: 'echo "$A, $HEDDLE_RANK"; pwd', working_directory: folder },
-    environment_variables: { A: "b 'c'", HEDDLE_RANK: "not this" },
+    environment_variables: { A: "b 'c'" },
   });
   expect(await list).toBe("a b|$HOME||");
   expect(await line).toBe(`b 'c', 0\n${folder}\n`);

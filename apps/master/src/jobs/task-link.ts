@@ -3,10 +3,9 @@ import type { ClientDuplexStream } from "@grpc/grpc-js";
 import { Backoff } from "@heddle/base/backoff";
 import type { AppError } from "@heddle/base/errors";
 import type { TaskCommand } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
-import type { TaskId } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskReport__Output } from "@heddle/contracts/generated/heddle/v1/TaskReport";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
-import { taskKey } from "@heddle/control/jobs/records";
+import { type TaskRecord, taskKey } from "@heddle/control/jobs/records";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
@@ -50,7 +49,7 @@ export class TaskLink {
 
   constructor(options: TaskLinkOptions) {
     this.#options = options;
-    this.#peer = new Peer(options.address, options.credentials);
+    this.#peer = new Peer(options.address, options.credentials, "worker");
     void this.#run();
   }
 
@@ -164,7 +163,8 @@ export class TaskLink {
   }
 
   #take(status: TaskStatus__Output): void {
-    const key = keyOf(status.task);
+    if (!status.task) return;
+    const key = statusKey(status.task);
     const before = this.statuses.get(key);
     this.statuses.set(key, status);
     if (before?.phase !== status.phase) this.#given.delete(key);
@@ -172,6 +172,9 @@ export class TaskLink {
   }
 }
 
-function keyOf(task: TaskId | null): string {
-  return taskKey(task?.jobId ?? "", task?.attempt ?? 0, task?.rank ?? 0);
+/** The key of a task among a worker's statuses: the task that another has replaced is none with it. */
+export function statusKey({ jobId, attempt, rank, incarnation }: TaskName): string {
+  return `${taskKey(jobId, attempt, rank)}/${incarnation ?? 0}`;
 }
+
+type TaskName = Pick<TaskRecord, "jobId" | "attempt" | "rank" | "incarnation">;

@@ -1,3 +1,4 @@
+import { createHmac } from "node:crypto";
 import type { LeaseTask } from "@heddle/contracts/generated/heddle/v1/LeaseTask";
 import type { TaskCommand } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
 import type { TaskId } from "@heddle/contracts/generated/heddle/v1/TaskId";
@@ -22,15 +23,17 @@ const ORDER = ["reserved", "leased", "starting", "running", "stopping", "exited"
 
 /**
  * What to tell a worker about one task of its, given what the state wants and what the worker says;
- * undefined where both agree. `status` is undefined for a task that the worker does not have.
+ * undefined where both agree. `status` is undefined for a task that the worker does not have; of
+ * `secret`, which masters alone have, the attempt's token is made.
  */
 export function orderFor(
   state: JobsState,
   record: TaskRecord,
   status: TaskStatus__Output | undefined,
   nowMs: number,
+  secret: Uint8Array,
 ): TaskCommand | undefined {
-  const task = { jobId: record.jobId, attempt: record.attempt, rank: record.rank };
+  const task = idOf(record);
   const job = state.jobs.get(record.jobId);
   const wanted = wantedOf(job, record);
   const hasEnded = status?.phase === "exited";
@@ -59,7 +62,13 @@ export function orderFor(
   // One whose server is gone is about to end for it.
   const parameterServers = job.shards?.map((id) => state.servers.get(id)?.address ?? "");
   const readyServers = job.shards && readyServersOf(state);
-  return { start: { task, peers, nodes, parameterServers, readyServers } };
+  const jobToken = job.shards && attemptToken(secret, record);
+  return { start: { task, peers, nodes, parameterServers, readyServers, jobToken } };
+}
+
+/** The same from every master, so that a new leader goes on with a gang that is half started. */
+function attemptToken(secret: Uint8Array, { jobId, attempt }: TaskRecord): Buffer {
+  return createHmac("sha256", secret).update(`job token ${jobId}/${attempt}`).digest();
 }
 
 /** What to tell a worker about a task that the state does not hold at all. */
@@ -78,8 +87,7 @@ export function newsOf(
   if (record.phase === "exited") return undefined;
   const phase = ORDER.find((name) => name === status.phase);
   if (phase === undefined || phase === "reserved") return undefined;
-  const { jobId, attempt, rank } = record;
-  const base = { jobId, attempt, rank, rendezvous: status.rendezvous || undefined };
+  const base = { ...idOf(record), rendezvous: status.rendezvous || undefined };
   // That it was asked to leave has to be in the log before its end: it tells leaving from success.
   const askedFirst = phase === "exited" && status.exit?.asked === true && !record.asked;
   if (askedFirst && record.phase !== "stopping") return { ...base, phase: "stopping" };
@@ -97,10 +105,9 @@ export function newsOf(
 /** The end of a task that its worker had and does not have any more, as after the loss of a disk. */
 export function lostWord(record: TaskRecord, nowMs: number): TaskReportEntry | undefined {
   if (record.phase === "reserved" || record.phase === "exited") return undefined;
-  const { jobId, attempt, rank } = record;
   const message = "its worker does not have it any more";
   return {
-    ...{ jobId, attempt, rank, phase: "exited" },
+    ...{ ...idOf(record), phase: "exited" },
     exit: { reason: "NodeLost", message, endedAtMs: nowMs },
   };
 }
@@ -123,6 +130,11 @@ const maxLines = 50;
 const maxMessage = 2_048;
 const maxArtifacts = 256;
 const maxSickDevices = 64;
+
+/** As workers name it. */
+function idOf({ jobId, attempt, rank, incarnation = 0 }: TaskRecord) {
+  return { jobId, attempt, rank, incarnation };
+}
 
 function stopOrder(task: TaskId, why: string): TaskCommand {
   return { stop: { task, checkpoint: false, graceMs: leaveMs, why } };
@@ -154,7 +166,7 @@ function leaseOf(
   const { resources, checkpoint_config: checkpoint, monitoring_config: monitoring } = spec;
   const { command } = spec;
   return {
-    task: { jobId: record.jobId, attempt: record.attempt, rank: record.rank },
+    task: idOf(record),
     devices: [...record.devices],
     gpuMilli: record.gpuMilli,
     spec: {

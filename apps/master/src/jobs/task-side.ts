@@ -8,10 +8,11 @@ import { ArtifactReader } from "../artifacts/artifact-reader.ts";
 import { ArtifactRelay } from "../artifacts/artifact-relay.ts";
 import type { LogName } from "../logs/log-name.ts";
 import { LogReader } from "../logs/log-reader.ts";
-import { LogRepair } from "../logs/log-repair.ts";
+import { LogRepair, type LogSource } from "../logs/log-repair.ts";
 import { LogService } from "../logs/log-service.ts";
 import { LogStore } from "../logs/log-store.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
+import { CheckpointRelease } from "./checkpoint-release.ts";
 import { LeaderLoop, leads } from "./leader-loop.ts";
 import type { ProgressBook } from "./progress-book.ts";
 import { ShardRelease } from "./shard-release.ts";
@@ -20,6 +21,10 @@ import { registerTrainedModels } from "./trained-models.ts";
 
 const registerPauseMs = 50;
 const releasePauseMs = 250;
+/** Workers that are asked for one log. */
+const maxAskedWorkers = 16;
+/** Jobs that end together are looked at together. */
+const forgetPauseMs = 1_000;
 /** Commands after which other jobs may hold shards. */
 const MOVES_SHARDS: ReadonlySet<string> = new Set([
   ...["plan.commit", "tasks.report", "job.request", "node.lost", "server.lost", "clock.tick"],
@@ -32,6 +37,8 @@ export interface TaskSideOptions {
   readonly directory: NodeDirectory;
   readonly credentials: NodeCredentials;
   readonly masterId: string;
+  /** The secret that all masters share, and nobody else. */
+  readonly pepper: Uint8Array;
   readonly dataDirectory: string;
   readonly leaseMs: number;
   readonly progress: ProgressBook;
@@ -67,6 +74,7 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
   const dispatch = new TaskDispatch({
     ...{ control, directory, credentials, log, progress: options.progress },
     masterId: options.masterId,
+    pepper: options.pepper,
     leaseMs: options.leaseMs,
     clock: systemClock,
     leads: () => leads(control),
@@ -76,7 +84,14 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
     concerns: (command) => command === undefined || command.type === "tasks.report",
     step: () => registerTrainedModels({ control, artifacts, clock: systemClock, log }),
   });
-  const release = new ShardRelease({ control, credentials, log });
+  const checkpoints = new CheckpointRelease({ control, credentials, log });
+  const forgetting = new LeaderLoop({
+    ...{ control, log, clock: systemClock, name: "deleting checkpoints", pauseMs: forgetPauseMs },
+    concerns: (command) => command === undefined,
+    step: () => checkpoints.step(systemClock.wallMs()),
+  });
+  const onFreed = () => forgetting.poke();
+  const release = new ShardRelease({ control, credentials, log, onFreed });
   const releasing = new LeaderLoop({
     ...{ control, log, clock: systemClock, name: "freeing shards", pauseMs: releasePauseMs },
     concerns: (command) => command === undefined || MOVES_SHARDS.has(command.type),
@@ -85,6 +100,7 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
   const close = async () => {
     registering.close();
     releasing.close();
+    forgetting.close();
     dispatch.close();
     await store.close();
   };
@@ -92,10 +108,18 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
 }
 
 /** Who may have what this master lacks of a log: the other masters, then the task's worker. */
-function sourcesOf(name: LogName, control: ControlPlane, directory: NodeDirectory): string[] {
+function sourcesOf(name: LogName, control: ControlPlane, directory: NodeDirectory): LogSource[] {
   const group = control.group?.status();
   const masters = group?.members.filter(({ id }) => id !== group.id) ?? [];
   const task = control.state.tasks.get(taskKey(name.jobId, name.attempt, name.rank));
-  const worker = directory.nodes().filter(({ id }) => id === task?.nodeId);
-  return [...masters, ...worker].map(({ address }) => address);
+  // The node of a task that was replaced is not in the state any more: it is asked where it is.
+  const isPresent = (task?.incarnation ?? 0) === (name.incarnation ?? 0);
+  const worker = directory
+    .nodes()
+    .filter(({ id, kind }) => (isPresent ? id === task?.nodeId : kind === "worker"))
+    .slice(0, maxAskedWorkers);
+  return [
+    ...masters.map(({ address }) => ({ address, role: "master" as const })),
+    ...worker.map(({ address }) => ({ address, role: "worker" as const })),
+  ];
 }

@@ -42,6 +42,13 @@ describe("a training job's config", () => {
     ]);
   });
 
+  it("is refused where its tasks cannot agree on it", async () => {
+    const body = { ...training("ppo", { target_kl: 0.02 }), tasks: 2 };
+    const { status, body: told } = await api.call("POST", "/jobs", body);
+    expect(status).toBe(422);
+    expect(told?.errors).toMatchObject([{ pointer: "#/config/target_kl" }]);
+  });
+
   it("is free where a program of the user's own is told it", async () => {
     const body = { ...training("ppo", { anything: 1 }), command: "true" };
     expect((await api.call("POST", "/jobs?dry_run=true", body)).status).toBe(200);
@@ -55,7 +62,8 @@ describe("a training job", () => {
     const { body } = await api.call("GET", `/jobs/${id}`);
     expect(body?.failure).toMatchObject({
       reason: "Unsatisfiable",
-      message: "AffinityNoMatch: no worker offers the algorithm sac; the workers offer: ppo, weave",
+      message:
+        "AlgorithmUnavailable: no worker offers the algorithm sac; the workers offer: ppo, weave",
     });
   });
 
@@ -102,8 +110,9 @@ describe("a training job", () => {
     await api.propose({ type: "tasks.report", nodeId, reports });
     const { state } = api.master.control;
     const record = state.tasks.get(taskKey(id, 1, 0));
-    const status = { task, phase: "leased", rendezvous: "h:1", exit: null, progress: null };
-    const order = record && orderFor(state, record, status, Date.now());
+    const named = { ...task, incarnation: 0 };
+    const status = { task: named, phase: "leased", rendezvous: "h:1", exit: null, progress: null };
+    const order = record && orderFor(state, record, status, Date.now(), Buffer.alloc(32));
     expect(order?.start?.parameterServers).toHaveLength(1);
     expect(order?.start?.readyServers).toEqual(["p:1", "q:1", "r:1"]);
     await api.call("DELETE", `/jobs/${id}`);

@@ -165,6 +165,15 @@ describe("API keys over HTTP", () => {
     expect(errors.map(({ pointer }) => pointer)).toEqual(["#/name", "#/scopes"]);
   });
 
+  it("are not made with a scope that no route asks for, and say which there are", async () => {
+    const body = { name: "typo", scopes: ["jobs:read", "keys:admin"] };
+    const reply = await send(server, "POST", "/api/v1/keys", body);
+    expect(reply.status).toBe(400);
+    const { errors } = (await reply.json()) as { errors: { pointer: string; detail: string }[] };
+    expect(errors).toMatchObject([{ pointer: "#/scopes/1" }]);
+    expect(errors[0]?.detail).toContain("jobs:cancel");
+  });
+
   it("with everything are given only by a key that has everything", async () => {
     const { text } = await server.addKey({ scopes: ["cluster:admin"] });
     const body = { name: "root", scopes: ["*"] };

@@ -13,17 +13,18 @@ export interface LogCursor {
 }
 
 const natural = z.int().min(0);
-/** [job, from attempt, [[attempt, rank, stdout or stderr, offset], ...]] */
+/** [job, from attempt, [[attempt, rank, stdout or stderr, offset, incarnation unless 0], ...]] */
 const shape = z.tuple([
   z.string(),
   natural,
-  z.array(z.tuple([natural, natural, z.enum(["o", "e"]), natural])).max(4_096),
+  z.array(z.tuple([natural, natural, z.enum(["o", "e"]), natural], natural)).max(4_096),
 ]);
 
 /** The cursor as text: its positions and a signature, so that nobody else makes one up. */
 export function writeCursor(cursor: LogCursor, pepper: Uint8Array): string {
-  const positions = cursor.positions.map(({ attempt, rank, stream, offset }) => [
+  const positions = cursor.positions.map(({ attempt, rank, stream, offset, incarnation }) => [
     ...[attempt, rank, stream === "stdout" ? "o" : "e", offset],
+    ...(incarnation ? [incarnation] : []),
   ]);
   const body = JSON.stringify([cursor.jobId, cursor.fromAttempt, positions]);
   return `${Buffer.from(body).toString("base64url")}.${signature(body, pepper)}`;
@@ -46,13 +47,9 @@ export function readCursor(text: string, jobId: string, pepper: Uint8Array): Log
   return {
     jobId,
     fromAttempt,
-    positions: positions.map(([attempt, rank, stream, offset]) => ({
-      ...{
-        attempt,
-        rank,
-        stream: stream === "o" ? ("stdout" as const) : ("stderr" as const),
-        offset,
-      },
+    positions: positions.map(([attempt, rank, stream, offset, incarnation]) => ({
+      ...{ attempt, rank, offset, ...(incarnation && { incarnation }) },
+      stream: stream === "o" ? ("stdout" as const) : ("stderr" as const),
     })),
   };
 }

@@ -4,34 +4,44 @@ import type { LogFile } from "@heddle/contracts/generated/heddle/v1/LogFile";
 export const STREAMS = ["stdout", "stderr"] as const;
 export type LogStream = (typeof STREAMS)[number];
 
-/** One stream of one task. */
+/** One stream of one task, which has it to itself: what replaces the task has another. */
 export interface LogName {
   readonly jobId: string;
   readonly attempt: number;
   readonly rank: number;
+  /** Of the task, as in its record; absent for the first. */
+  readonly incarnation?: number | undefined;
   readonly stream: LogStream;
 }
 
 /** Throws an AppError `invalid_value` on a name that is none; it becomes part of a path. */
 export function logNameOf(file: LogFile | null | undefined): LogName {
-  const { jobId = "", attempt = 0, rank = 0 } = file?.task ?? {};
+  const { jobId = "", attempt = 0, rank = 0, incarnation = 0 } = file?.task ?? {};
   const stream = STREAMS.find((name) => name === file?.stream);
-  if (stream && /^[A-Za-z0-9_-]{1,64}$/.test(jobId)) return { jobId, attempt, rank, stream };
+  if (stream && /^[A-Za-z0-9_-]{1,64}$/.test(jobId)) {
+    return { jobId, attempt, rank, ...(incarnation > 0 && { incarnation }), stream };
+  }
   throw new AppError("invalid_value", `${JSON.stringify(file)} names no log`);
 }
 
-export function logFileOf({ jobId, attempt, rank, stream }: LogName): LogFile {
-  return { task: { jobId, attempt, rank }, stream };
+export function logFileOf({ jobId, attempt, rank, incarnation, stream }: LogName): LogFile {
+  return { task: { jobId, attempt, rank, incarnation: incarnation ?? 0 }, stream };
 }
 
 /** The name of the file in its job's folder, and the key in maps. */
-export function fileNameOf({ attempt, rank, stream }: LogName): string {
-  return `${attempt}.${rank}.${stream}`;
+export function fileNameOf(name: Omit<LogName, "jobId">): string {
+  const { attempt, rank, incarnation, stream } = name;
+  return `${attempt}.${rank}${incarnation ? `.${incarnation}` : ""}.${stream}`;
 }
 
 /** The name that a file in a job's folder has, or undefined. */
 export function parseFileName(jobId: string, text: string): LogName | undefined {
-  const [, attempt, rank, stream] = /^(\d+)\.(\d+)\.(stdout|stderr)$/.exec(text) ?? [];
+  const shape = /^(\d+)\.(\d+)(?:\.(\d+))?\.(stdout|stderr)$/;
+  const [, attempt, rank, incarnation, stream] = shape.exec(text) ?? [];
   if (stream === undefined) return undefined;
-  return { jobId, attempt: Number(attempt), rank: Number(rank), stream: stream as LogStream };
+  return {
+    ...{ jobId, attempt: Number(attempt), rank: Number(rank) },
+    ...(incarnation !== undefined && { incarnation: Number(incarnation) }),
+    stream: stream as LogStream,
+  };
 }

@@ -188,6 +188,23 @@ test("lines of several tasks come in the order of their times, each task's in it
   expect(textOf((await readAll(store, {}, cursor)).items)).toBe("e\n");
 });
 
+test("the logs of a task and of what replaced it are read one after the other, whatever the clocks say", async () => {
+  const store = openStore("replaced");
+  const lives = ["start\na\n", "start\nb\n", "start\nc\n"];
+  for (const [incarnation, text] of lives.entries()) {
+    // The clock of each node is behind that of the one before.
+    const times = [{ at: 0, unixMs: 1_000 * (9 - incarnation) }];
+    const piece = { offset: 0, data: Buffer.from(text), times, complete: false, first: 0 };
+    await store.append({ ...name, ...(incarnation > 0 && { incarnation }) }, piece);
+  }
+  const { items, cursor = "" } = await readAll(store);
+  expect(textOf(items)).toBe(lives.join(""));
+  const more = { times: [], complete: false, first: 0 };
+  await store.append({ ...name, incarnation: 1 }, { offset: 8, data: Buffer.from("d\n"), ...more });
+  await store.append({ ...name, incarnation: 3 }, { offset: 0, data: Buffer.from("e\n"), ...more });
+  expect(textOf((await readAll(store, {}, cursor)).items)).toBe("d\ne\n");
+});
+
 test("a cursor that this cluster did not give out for the job is refused", async () => {
   const store = openStore("signed");
   await put(store, 0, "a\n", 1);

@@ -8,8 +8,9 @@ import { fileNameOf, type LogName, type LogStream } from "./log-name.ts";
 import type { LogRepair } from "./log-repair.ts";
 import type { LogStore } from "./log-store.ts";
 
-/** Logs that one reader reads side by side. */
+/** Logs that one reader reads side by side; those of replaced tasks come one after the other. */
 const maxLogs = 64;
+const maxLogsWithReplaced = 1_024;
 const batchItems = 512;
 const batchBytes = 256 * 1024;
 /** A reader that waits looks again so often, and asks others for what is missing so often. */
@@ -148,10 +149,7 @@ class Reading {
     for (const name of await this.#names()) {
       const key = fileNameOf(name);
       if (this.#logs.has(key)) continue;
-      if (this.#logs.size >= maxLogs) throw tooMany();
-      const known = this.#query.cursor?.positions.find(
-        (each) => fileNameOf({ ...name, ...each }) === key,
-      );
+      const known = this.#query.cursor?.positions.find((each) => fileNameOf(each) === key);
       this.#logs.set(key, new LogLines(name, this.#options.store, known?.offset ?? 0));
     }
     if (performance.now() - this.#repairedMs < repairEveryMs) return;
@@ -198,7 +196,7 @@ class Reading {
     for (;;) {
       let earliest: LogLines | undefined;
       for (const lines of this.#logs.values()) {
-        if (dry.has(lines)) continue;
+        if (dry.has(lines) || this.#isBehind(lines.name)) continue;
         if (!lines.peek() && !(await lines.fill())) {
           dry.add(lines);
           continue;
@@ -210,6 +208,15 @@ class Reading {
       const item = earliest?.take();
       if (!item || this.#isWanted(item)) return item;
     }
+  }
+
+  /** Whether lines of a task that this one has replaced are waiting, whatever its node's clock says. */
+  #isBehind({ attempt, rank, incarnation = 0, stream }: LogName): boolean {
+    for (let earlier = 0; earlier < incarnation; earlier++) {
+      const name = { jobId: this.#query.jobId, attempt, rank, incarnation: earlier, stream };
+      if (this.#logs.get(fileNameOf(name))?.peek()) return true;
+    }
+    return false;
   }
 
   #isWanted({ unixMs }: LogItem): boolean {
@@ -257,8 +264,9 @@ class Reading {
       if (ranks && !ranks.includes(rank)) continue;
       for (const stream of streams) {
         for (const each of attempt === undefined ? [latest] : [attempt]) {
-          const name = { jobId, attempt: each, rank, stream };
-          names.set(fileNameOf(name), name);
+          for (const name of this.#incarnationsOf({ jobId, attempt: each, rank, stream })) {
+            names.set(fileNameOf(name), name);
+          }
         }
       }
     }
@@ -268,8 +276,19 @@ class Reading {
         (ranks?.includes(name.rank) ?? true) &&
         streams.includes(name.stream),
     );
-    if (chosen.length > maxLogs) throw tooMany();
-    return chosen;
+    const streamsOfRanks = new Set(chosen.map((name) => fileNameOf({ ...name, incarnation: 0 })));
+    if (streamsOfRanks.size > maxLogs || chosen.length > maxLogsWithReplaced) throw tooMany();
+    return chosen.sort((a, b) => (a.incarnation ?? 0) - (b.incarnation ?? 0));
+  }
+
+  /** The logs of all the tasks that a rank's stream has had in an attempt, the first one first. */
+  #incarnationsOf(first: LogName): LogName[] {
+    const task = this.#options.state().tasks.get(taskKey(first.jobId, first.attempt, first.rank));
+    const names = [first];
+    for (let incarnation = 1; incarnation <= (task?.incarnation ?? 0); incarnation++) {
+      names.push({ ...first, incarnation });
+    }
+    return names;
   }
 
   /** Asks others for logs that no attached worker is shipping to this master. */
@@ -278,9 +297,12 @@ class Reading {
     const { store, repair, state, isAttached } = this.#options;
     await Promise.all(
       (await this.#names()).map(async (name) => {
-        if ((await store.state(name)).complete) return;
+        const isGapless = (await store.gaps(name)).length === 0;
+        if (isGapless && (await store.state(name)).complete) return;
         const task = state().tasks.get(taskKey(name.jobId, name.attempt, name.rank));
-        if (task && task.phase !== "exited" && isAttached(task.nodeId)) return;
+        const isPresent = (task?.incarnation ?? 0) === (name.incarnation ?? 0);
+        const isShipped = task && isPresent && task.phase !== "exited" && isAttached(task.nodeId);
+        if (isGapless && isShipped) return;
         await repair.repair(name);
       }),
     );

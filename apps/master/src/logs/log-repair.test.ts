@@ -73,8 +73,10 @@ async function contentOf(store: LogStore, from: number, to: number): Promise<Buf
   return Buffer.concat(pieces);
 }
 
+const ofMaster = (address: string) => ({ address, role: "master" as const });
+
 function repairOf(store: LogStore, sources: readonly string[]): LogRepair {
-  return new LogRepair({ store, credentials, sources: () => sources, log: silent });
+  return new LogRepair({ store, credentials, sources: () => sources.map(ofMaster), log: silent });
 }
 
 test("what is missing comes from the first source that has it, in as many calls as it takes", async () => {
@@ -106,7 +108,7 @@ test("a source whose oldest bytes are gone gives the rest, and a whole log is no
     ...{ store: mine, credentials, log: silent },
     sources: () => {
       asked += 1;
-      return [source];
+      return [ofMaster(source)];
     },
   });
   await Promise.all([repair.repair(name), repair.repair(name), repair.repair(name)]);
@@ -122,11 +124,38 @@ test("where nobody has it nothing is made, and nothing fails", async () => {
   const mine = openStore("mine");
   const other = await serve(openStore("other"));
   const stranger = new LogRepair({
-    ...{ store: mine, log: silent, sources: () => [other] },
+    ...{ store: mine, log: silent, sources: () => [ofMaster(other)] },
     credentials: { clusterToken: "of another cluster" },
   });
   await stranger.repair(name);
   await repairOf(mine, [other]).repair(name);
   await repairOf(mine, []).repair(name);
   expect(await mine.list("job_A")).toEqual([]);
+});
+
+test("masters that lack different bytes come to the same ones, those that any of them has, for good", async () => {
+  const [a, b, c] = [openStore("a"), openStore("b"), openStore("c")];
+  const size = 3_000_000;
+  // The worker gave back all before the last third while one had more of it than another.
+  for (const [store, had] of [
+    [a, 700_000],
+    [b, 0],
+    [c, 450_000],
+  ] as const) {
+    await put(store, 0, had);
+    await put(store, 2_000_000, size, true, 2_000_000);
+  }
+  const addresses = await Promise.all([a, b, c].map(serve));
+  for (const [at, store] of [a, b, c].entries()) {
+    await repairOf(store, addresses.toSpliced(at, 1)).repair(name);
+    expect(await store.gaps(name)).toMatchObject([{ start: 700_000, end: 2_000_000 }]);
+    expect(await store.read(name, 0, 1)).toMatchObject({ offset: 0 });
+    expect((await contentOf(store, 0, 700_000)).subarray(0, 700_000)).toEqual(bytesAt(0, 700_000));
+    expect(await store.offsetAt(name, 1_000)).toBe(0);
+  }
+  await b.close();
+  const again = openStore("b");
+  expect(await again.gaps(name)).toMatchObject([{ start: 700_000, end: 2_000_000 }]);
+  expect((await contentOf(again, 0, 700_000)).subarray(0, 700_000)).toEqual(bytesAt(0, 700_000));
+  expect(await again.state(name)).toMatchObject({ end: size, complete: true });
 });

@@ -11,15 +11,25 @@ const deadlineMs = 10_000;
 /** Calls of Read to one source for one log in one repair. */
 const maxCalls = 1_024;
 
+/** Who may have a log. */
+export interface LogSource {
+  /** host:port */
+  readonly address: string;
+  readonly role: "master" | "worker";
+}
+
 export interface LogRepairOptions {
   readonly store: LogStore;
   readonly credentials: NodeCredentials;
-  /** host:port of the other masters, and then of the task's worker where it is attached. */
-  sources(name: LogName): readonly string[];
+  /** The other masters, and then the task's worker where it is attached. */
+  sources(name: LogName): readonly LogSource[];
   readonly log: NodeLog;
 }
 
-/** Fetches what this master lacks of a log from whoever has it. */
+/**
+ * Fetches what this master lacks of a log from whoever has it: what follows its end, and what the
+ * worker gave back before it came here but not before it came to another.
+ */
 export class LogRepair {
   readonly #options: LogRepairOptions;
   /** Logs that are being repaired: who asks meanwhile waits for the same. */
@@ -42,16 +52,39 @@ export class LogRepair {
   async #repair(name: LogName): Promise<void> {
     const { store, credentials, sources, log } = this.#options;
     for (const source of sources(name)) {
-      if ((await store.state(name)).complete) return;
-      const peer = new Peer(source, credentials);
+      if (await this.#isWhole(name)) return;
+      const peer = new Peer(source.address, credentials, source.role);
       try {
         await this.#fetchFrom(peer, name);
+        for (const gap of await store.gaps(name)) await this.#fillFrom(peer, name, gap);
       } catch (error) {
         const { code, message } = toAppError(error);
-        if (code !== "not_found") log.info({ source, error: message }, "no log came from there");
+        if (code !== "not_found")
+          log.info({ source: source.address, error: message }, "no log came from there");
       } finally {
         peer.close();
       }
+    }
+  }
+
+  async #isWhole(name: LogName): Promise<boolean> {
+    const { store } = this.#options;
+    return (await store.state(name)).complete && (await store.gaps(name)).length === 0;
+  }
+
+  async #fillFrom(peer: Peer, name: LogName, gap: LogGap): Promise<void> {
+    const { store } = this.#options;
+    let offset = gap.start;
+    for (let call = 0; call < maxCalls && offset < gap.end; call++) {
+      const maxBytes = Math.min(readBytes, gap.end - offset);
+      const request = { file: logFileOf(name), offset, maxBytes };
+      const signal = AbortSignal.timeout(deadlineMs);
+      const before = offset;
+      for await (const piece of peer.serverStream(readLogMethod, request, signal)) {
+        await store.fill(name, piece);
+        offset = Math.max(offset, piece.offset + piece.data.byteLength);
+      }
+      if (offset === before) return;
     }
   }
 
@@ -69,3 +102,5 @@ export class LogRepair {
     }
   }
 }
+
+type LogGap = Awaited<ReturnType<LogStore["gaps"]>>[number];

@@ -84,10 +84,14 @@ export class LogService {
     return { file, durable: end, complete: isComplete };
   }
 
-  /** A task of the state is written by its own node only. What the state has forgotten is past harm. */
-  #isFenced({ jobId, attempt, rank }: LogName, nodeId: string): boolean {
+  /**
+   * A task of the state is written by its own node only. What the state has forgotten, or replaced,
+   * is past harm: it has its log to itself. So has one that this master's state has yet to hear of.
+   */
+  #isFenced({ jobId, attempt, rank, incarnation = 0 }: LogName, nodeId: string): boolean {
     const task = this.#state().tasks.get(taskKey(jobId, attempt, rank));
-    return task !== undefined && task.nodeId !== nodeId;
+    const isSame = task !== undefined && (task.incarnation ?? 0) === incarnation;
+    return isSame && task.nodeId !== nodeId;
   }
 
   async #read(stream: ReadStream): Promise<void> {

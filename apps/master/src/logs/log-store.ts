@@ -83,6 +83,17 @@ export class LogStore {
     return (await this.#use(name, false, read)) ?? none;
   }
 
+  /** What is known to be gone here. */
+  async gaps(name: LogName): Promise<TaskLog["gaps"]> {
+    return (await this.#use(name, false, async (log) => log.gaps)) ?? [];
+  }
+
+  /** Takes what a piece has of the bytes that are gone here; resolves when it is on disk. */
+  async fill(name: LogName, piece: LogPiece): Promise<void> {
+    await this.#use(name, false, (log) => log.fill(piece));
+    await this.#synced(name);
+  }
+
   /** A piece from the offset on; undefined for a log that is not here. */
   async read(name: LogName, offset: number, maxBytes: number): Promise<LogPiece | undefined> {
     return this.#use(name, false, (log) => log.read(offset, maxBytes));

@@ -1,7 +1,8 @@
 import { AppError } from "@heddle/base/errors";
 import type { ReasoningStyle } from "@heddle/contracts/engine";
+import { failedReplicas } from "@heddle/control/jobs/replica-claims";
 import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "@heddle/control/state";
-import type { ControlPlane, NodeDirectory } from "../ports.ts";
+import type { ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
 import { type ModelView, servedContextTokens, viewModel } from "./model-view.ts";
 
 /** The registered models as a caller may see and call them. */
@@ -37,11 +38,9 @@ export class ModelCatalog {
 
   list(key: ApiKeyRecord): ModelView[] {
     const nodes = this.#directory.nodes();
-    const models = [...this.#control.state.models.values()].filter(({ id }) => mayUse(key, id));
     const { deployments } = this.#control.state;
-    return models.map((model) =>
-      viewModel(model, deployments.get(model.deployment), nodes, this.#waitsFor),
-    );
+    const models = [...this.#control.state.models.values()].filter(({ id }) => mayUse(key, id));
+    return models.map((model) => this.#show(model, deployments.get(model.deployment), nodes));
   }
 
   /** Tokens that a call of the model can hold now: its promise, or less where replicas serve less. */
@@ -64,7 +63,16 @@ export class ModelCatalog {
 
   /** A model whose registration may still be on its way. */
   viewOf(model: ModelRecord, deployment: DeploymentRecord | undefined): ModelView {
-    return viewModel(model, deployment, this.#directory.nodes(), this.#waitsFor);
+    return this.#show(model, deployment, this.#directory.nodes());
+  }
+
+  #show(
+    model: ModelRecord,
+    deployment: DeploymentRecord | undefined,
+    nodes: readonly NodeView[],
+  ): ModelView {
+    const failures = failedReplicas(this.#control.state, model.deployment);
+    return viewModel(model, deployment, nodes, { waitsFor: this.#waitsFor, failures });
   }
 }
 

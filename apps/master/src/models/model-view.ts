@@ -1,4 +1,5 @@
 import type { ReplicaStatus } from "@heddle/contracts/engine";
+import type { ReplicaRecord } from "@heddle/control/jobs/records";
 import type { DeploymentRecord, ModelLineage, ModelRecord } from "@heddle/control/state";
 import type { NodeView } from "../ports.ts";
 
@@ -24,7 +25,7 @@ export interface ModelView {
   /** The best phase of any replica; `unplaced` where there is none. */
   readonly status: "ready" | "loading" | "pulling" | "failed" | "unplaced";
   readonly replicas: readonly ReplicaView[];
-  /** What holds back a replica that the scheduler is to place. */
+  /** What holds back a replica that the scheduler is to place, and why one failed for good. */
   readonly waiting_for: readonly string[];
   readonly weights: {
     readonly file: string;
@@ -60,11 +61,18 @@ export interface ReplicaView {
   readonly context_tokens: number | null;
 }
 
+/** What keeps a deployment's replicas from serving. */
+interface HeldBack {
+  readonly waitsFor: (deployment: string) => readonly string[];
+  /** Replicas that failed for good. */
+  readonly failures: readonly ReplicaRecord[];
+}
+
 export function viewModel(
   model: ModelRecord,
   deployment: DeploymentRecord | undefined,
   nodes: readonly NodeView[],
-  waitsFor: (deployment: string) => readonly string[],
+  { waitsFor, failures }: HeldBack,
 ): ModelView {
   const held = nodes.flatMap(({ id, replicas }) =>
     replicas
@@ -88,9 +96,11 @@ export function viewModel(
     stand_in: model.standIn,
     deployment: model.deployment,
     lineage: model.lineage ? viewLineage(model.lineage) : null,
-    status: bestPhase(replicas),
+    status: statusOf(replicas, failures),
     replicas,
-    waiting_for: deployment?.resources ? waitsFor(model.deployment) : [],
+    waiting_for: deployment?.resources
+      ? [...failures.map(failureText), ...waitsFor(model.deployment)]
+      : [],
     weights: weights
       ? {
           file: weights.file,
@@ -138,9 +148,17 @@ export function viewReplica(node: string, replica: ReplicaStatus): ReplicaView {
   };
 }
 
-function bestPhase(replicas: readonly ReplicaView[]): ModelView["status"] {
+/** What came down for good has given its place back, and is told all the same. */
+function failureText({ nodeId, failure }: ReplicaRecord): string {
+  return `Failed: on ${nodeId}: ${failure?.message} (${failure?.code}); it is not tried again and holds no GPU: remove the model, and register it with what works`;
+}
+
+function statusOf(
+  replicas: readonly ReplicaView[],
+  failures: readonly ReplicaRecord[],
+): ModelView["status"] {
   for (const phase of ["ready", "loading", "pulling", "failed"] as const) {
     if (replicas.some((replica) => replica.phase === phase)) return phase;
   }
-  return "unplaced";
+  return failures.length > 0 ? "failed" : "unplaced";
 }

@@ -101,7 +101,7 @@ describe("models", () => {
   });
 
   it("under a taken id with other properties are a conflict", async () => {
-    const reply = await register({ id: "FamilyA-1-2B", source: "builtin://other" });
+    const reply = await register({ id: "FamilyA-1-2B", source: "builtin://tiny?seed=9" });
     expect(reply.status).toBe(409);
     expect(await reply.json()).toMatchObject({ error: { code: "conflict" } });
   });
@@ -117,23 +117,25 @@ describe("models", () => {
     ["id", { id: "a b", source: "builtin://tiny" }],
     ["weights", { id: "a" }],
     ["source", { id: "a", source: "ftp://x/y.gguf" }],
-    ["source", { id: "a", source: "builtin://t", weights: { sources: ["builtin://t"] } }],
+    ["source", { id: "a", source: "builtin://mm", resources: { gpu_count: 1 } }],
+    ["weights.sources[1]", { id: "a", weights: { sources: ["builtin://tiny", "oci://x"] } }],
+    ["source", { id: "a", source: "builtin://tiny", weights: { sources: ["builtin://tiny"] } }],
     ["weights.sha256", { id: "a", source: "https://host/x.gguf" }],
     ["weights.file", { id: "a", source: "file:///tmp/model.bin" }],
-    ["options.threads", { id: "a", source: "builtin://t", options: { threads: 0 } }],
-    ["replicas", { id: "a", source: "builtin://t", replicas: "some" }],
-    ["resources.gpu_count", { id: "a", source: "builtin://t", resources: { gpu_count: 2 } }],
+    ["options.threads", { id: "a", source: "builtin://tiny", options: { threads: 0 } }],
+    ["replicas", { id: "a", source: "builtin://tiny", replicas: "some" }],
+    ["resources.gpu_count", { id: "a", source: "builtin://tiny", resources: { gpu_count: 2 } }],
     [
       "replicas",
       {
-        ...{ id: "a", source: "builtin://t", replicas: "every-worker" },
+        ...{ id: "a", source: "builtin://tiny", replicas: "every-worker" },
         resources: { gpu_count: 1 },
       },
     ],
     [
       "options.device",
       {
-        ...{ id: "a", source: "builtin://t", options: { device: "0" } },
+        ...{ id: "a", source: "builtin://tiny", options: { device: "0" } },
         resources: { gpu_count: 1 },
       },
     ],
@@ -145,7 +147,7 @@ describe("models", () => {
 
   it("that need a GPU say what they wait for until the scheduler has found one", async () => {
     const resources = { gpu_count: 1, gpu_type: "H100" };
-    const reply = await register({ id: "on-gpu", source: "builtin://t", resources });
+    const reply = await register({ id: "on-gpu", source: "builtin://tiny", resources });
     expect(reply.status).toBe(200);
     const shown = await send(server, "GET", "/api/v1/models/on-gpu");
     expect(await shown.json()).toMatchObject({

@@ -103,6 +103,6 @@ export class ModelsController {
 }
 
 function callerOf(request: CallerRequest): ApiKeyRecord {
-  if (!request.apiKey) throw new Error("the guard lets no call through without a key");
+  if (!request.apiKey) throw new Error("no call gets here without a key");
   return request.apiKey;
 }

@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
-import { AppError } from "@heddle/base/errors";
+import { AppError, toAppError } from "@heddle/base/errors";
 import type { EngineOptions, WeightsSpec } from "@heddle/contracts/engine";
 import type { RegisterModelRequest } from "@heddle/contracts/models";
+import { parseSource } from "@heddle/contracts/weights-source";
 import type { ReplicaResources } from "@heddle/control/jobs/records";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 
@@ -38,6 +39,9 @@ function weightsOf({ source, weights }: RegisterModelRequest): WeightsSpec {
   if (source !== undefined && weights !== undefined) {
     throw invalid("source", "give either `source` or `weights`");
   }
+  for (const [at, each] of sources.entries()) {
+    checkSource(each, source === undefined ? `weights.sources[${at}]` : "source");
+  }
   const first = sources[0];
   if (first === undefined) {
     const message = "Missing required parameter: 'weights'. Give `source` or `weights.sources`.";
@@ -53,6 +57,16 @@ function weightsOf({ source, weights }: RegisterModelRequest): WeightsSpec {
     sizeBytes: weights?.size_bytes,
     license: weights?.license,
   };
+}
+
+/** A worker would take the place and fail: what is no source is refused where it is given. */
+function checkSource(text: string, param: string): void {
+  try {
+    parseSource(text);
+  } catch (error) {
+    const { code, message } = toAppError(error);
+    throw new AppError(code, message, { param, cause: error });
+  }
 }
 
 function fileOf(source: string): string {

@@ -6,6 +6,8 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
+  rmSync,
+  truncateSync,
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
@@ -59,6 +61,27 @@ describe("a backup", { timeout: 180_000 }, () => {
       await refused(damaged);
     }
     await refused(bytes.subarray(0, bytes.length - 1));
+  });
+
+  it("of a directory that lost a part says what the master says, and so does a recovery", async () => {
+    const lost = {
+      "has an identity but no log: its content was lost": (control: string) =>
+        rmSync(join(control, "wal"), { recursive: true }),
+      "its file has 0 bytes": (control: string) =>
+        truncateSync(join(control, "wal", "wal-0000000000000000.log")),
+      "its identity.json is gone": (control: string) => rmSync(join(control, "identity.json")),
+    };
+    for (const [message, damage] of Object.entries(lost)) {
+      const data = copy();
+      damage(join(data, "control"));
+      const file = join(group.folder, `never-${++copies}.backup`);
+      const refusal = { code: 1, text: expect.stringContaining(message) };
+      expect(await master("backup", "--data", data, "--file", file)).toEqual(refusal);
+      expect(await master("recover", "--data", data, "--yes")).toEqual(refusal);
+      const ports = ["--http-port", "0", "--grpc-port", "0"];
+      expect(await master("--name", "master-1", "--data", data, ...ports)).toEqual(refusal);
+      expect(existsSync(file)).toBe(false);
+    }
   });
 
   it("never replaces a file", async () => {

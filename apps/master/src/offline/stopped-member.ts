@@ -1,11 +1,12 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { lostLog } from "@heddle/consensus/lost-log";
 import { type OfflineState, readOfflineState } from "@heddle/consensus/offline-state";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { ControlMachine } from "../consensus/control-machine.ts";
 import { type DirectoryLock, lockDirectory } from "../consensus/directory-lock.ts";
-import { type FullIdentity, isFull, readIdentity } from "../consensus/identity.ts";
+import { checkHoldsNoLog, type FullIdentity, isFull, readIdentity } from "../consensus/identity.ts";
 
 /** A master that does not run, as its data directory knows it; `close` lets go of the directory. */
 export interface StoppedMember {
@@ -19,7 +20,8 @@ export interface StoppedMember {
 
 /**
  * Opens the data directory of a stopped master and reads all of its state. Rejects with `conflict`
- * where the master runs, with `not_found` where no master's state is.
+ * where the master runs, with `not_found` where no master's state is, with
+ * `server_error` where a part of it is gone or damaged.
  */
 export async function openStoppedMember(dataDirectory: string): Promise<StoppedMember> {
   const directory = join(dataDirectory, "control");
@@ -36,6 +38,7 @@ export async function openStoppedMember(dataDirectory: string): Promise<StoppedM
 async function readMember(directory: string, lock: DirectoryLock): Promise<StoppedMember> {
   const identity = await readIdentity(directory);
   if (!identity || !isFull(identity)) {
+    await checkHoldsNoLog(directory);
     const message = `${directory} belongs to a master that never found its group: it holds no state.`;
     throw new AppError("not_found", message);
   }
@@ -44,6 +47,7 @@ async function readMember(directory: string, lock: DirectoryLock): Promise<Stopp
   const owner = { cluster: identity.cluster, node: String(identity.id) };
   const storage = { files: nodeStorageFiles, directory, owner, onDamaged };
   const state = await readOfflineState(storage, machine);
+  if (state.isEmpty && !identity.beginning) throw lostLog(directory);
   if (state.isEmpty) throw new AppError("not_found", `${directory} holds no state yet.`);
   return { directory, identity, state, machine, close: () => lock.close() };
 }

@@ -1,5 +1,5 @@
 import { clusterMetricsReply, clusterResourcesReply } from "@heddle/contracts/cluster";
-import { nodeOffer } from "@heddle/control/jobs/testing/specs";
+import { nodeOffer, scheduledModel } from "@heddle/control/jobs/testing/specs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../test/fixtures.ts";
 import { send } from "../../test/http.ts";
@@ -65,6 +65,7 @@ describe("GET /cluster/metrics", () => {
       parameter_servers: { total: 1 },
       gpus: {
         total: 2,
+        simulated: 0,
         used: 1,
         memory_bytes: 160,
         memory_used_bytes: 40,
@@ -84,6 +85,17 @@ describe("GET /cluster/metrics", () => {
     expect(await metric("heddle_cluster_memory_bytes", 'kind="used"')).toBe(150);
     expect(await metric("heddle_cluster_replicas", 'kind="ready"')).toBe(metrics.replicas.ready);
     expect(await metric("heddle_cluster_requests", 'kind="running"')).toBe(4);
+  });
+
+  it("counts GPUs that do not exist beside the total, and so does the status", async () => {
+    const pretended = { ...gpu(2, "NVIDIA H100"), simulated: true };
+    const view = gpuNode("w1", 0);
+    server.directory.views = [{ ...view, gpus: [...view.gpus, pretended] }];
+    const counts = { total: 3, simulated: 1 };
+    const metrics = clusterMetricsReply.parse(await json("/api/v1/cluster/metrics"));
+    expect(metrics.gpus).toMatchObject(counts);
+    expect(await metric("heddle_cluster_gpus_simulated")).toBe(1);
+    expect(await json("/api/v1/cluster/status")).toMatchObject({ gpus: counts });
   });
 
   it("counts tokens on over the restart of an engine, whose own count begins anew", async () => {
@@ -138,6 +150,36 @@ describe("GET /cluster/resources", () => {
     expect(drained.totals.cpu_cores.available).toBe(0);
     expect(drained.totals.gpus.map(({ available }) => available)).toEqual([0, 0]);
     expect(drained.nodes[0]?.state).toMatch(/^drain/);
+  });
+
+  it("counts a placed replica's device from its place on, as the worker's record and the scheduler do", async () => {
+    const offer = nodeOffer("w3", { gpuCount: 2 });
+    await server.control.propose({ type: "node.join", atMs: 0, offer });
+    await server.control.propose(scheduledModel("placed", 1, 0));
+    const limits = { jobTimeoutMs: 86_400_000, maxConcurrentJobs: 1_000 };
+    await server.control.propose({
+      ...{ type: "plan.commit", atMs: 1, basedOnIndex: 1, overcommitRatio: 1, limits },
+      ...{ acknowledgeMs: 1_000, admitted: [], unsatisfiable: [], preemptions: [], expired: [] },
+      starts: [{ jobId: "serving:placed", placements: [{ nodeId: "w3", devices: [1] }] }],
+    });
+    server.directory.views = [
+      { ...replicaOn("w3", "placed", "failed"), gpus: [gpu(0, "H100"), gpu(1, "H100")] },
+    ];
+    const { totals, nodes } = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
+    expect(totals.gpus).toMatchObject([{ count: 2, in_use: 1, available: 1 }]);
+    expect(nodes[0]?.uses).toMatchObject([{ id: "placed", gpus: [{ index: 1, share: 1 }] }]);
+    const worker = (await json("/api/v1/workers/w3")) as { readonly jobs: unknown };
+    expect(worker.jobs).toMatchObject({ gpus_held: 1, serving: [{ deployment: "placed" }] });
+    const failure = { code: "model_failed", message: "it has the wrong sha256" };
+    const place = { deployment: "placed", nodeId: "w3" };
+    await server.control.propose({ type: "replica.fail", atMs: 2, ...place, ...failure });
+    const after = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
+    expect(after.totals.gpus).toMatchObject([{ in_use: 0, available: 2 }]);
+    server.directory.views = [];
+    expect(await json("/api/v1/models/placed")).toMatchObject({
+      status: "failed",
+      waiting_for: [expect.stringContaining("wrong sha256 (model_failed)")],
+    });
   });
 
   it("and the metrics need the permission cluster:read, a backup cluster:admin", async () => {

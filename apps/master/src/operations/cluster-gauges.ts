@@ -22,6 +22,11 @@ const FIGURES: readonly Figure[] = [
     read: ({ parameter_servers }) => parameter_servers.total,
   },
   { name: "gpus", help: "GPUs of the attached nodes.", read: ({ gpus }) => gpus.total },
+  {
+    name: "gpus_simulated",
+    help: "GPUs of the attached nodes that do not exist.",
+    read: ({ gpus }) => gpus.simulated,
+  },
   { name: "gpus_used", help: "GPUs that were given away.", read: ({ gpus }) => gpus.used },
   {
     name: "gpu_memory_bytes",

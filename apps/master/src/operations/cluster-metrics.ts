@@ -108,6 +108,7 @@ function gpuFigures(nodes: readonly NodeView[], used: number): ClusterMetricsRep
   const utilization = sum(gpus.map(({ utilizationPercent }) => utilizationPercent));
   return {
     total: gpus.length,
+    simulated: gpus.filter(({ simulated }) => simulated).length,
     used: Math.ceil(used),
     memory_bytes: sum(gpus.map(({ memoryBytes }) => memoryBytes)),
     memory_used_bytes: sum(gpus.map(({ memoryUsedBytes }) => memoryUsedBytes)),

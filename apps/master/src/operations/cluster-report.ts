@@ -45,6 +45,7 @@ export class ClusterReport {
     const nodes = directory.nodes();
     const workers = nodes.filter((node) => node.kind === "worker");
     const replicas = workers.flatMap((node) => node.replicas);
+    const gpus = nodes.flatMap((node) => node.gpus);
     return {
       status: workers.length > 0 ? "ok" : "degraded",
       version,
@@ -52,7 +53,7 @@ export class ClusterReport {
       ...(await this.#group()),
       workers: { attached: workers.length },
       parameter_servers: { attached: nodes.length - workers.length },
-      gpus: { total: nodes.reduce((sum, node) => sum + node.gpus.length, 0) },
+      gpus: { total: gpus.length, simulated: gpus.filter(({ simulated }) => simulated).length },
       models: { registered: control.state.models.size },
       deployments: { registered: control.state.deployments.size },
       replicas: {
@@ -109,15 +110,16 @@ export class ClusterReport {
     const workers = directory.nodes().filter((node) => node.kind === "worker");
     const disk = await statfs(dataDirectory);
     const control = controlHealth(this.#parts.control);
+    const attached = workerHealth(workers.length);
     return {
-      status: control.status,
+      status: control.status === "ok" ? attached.status : control.status,
       timestamp: new Date().toISOString(),
       version,
       uptime_seconds: this.uptimeSeconds,
       components: {
         api: { status: inFlight.closing ? "draining" : "ok", in_flight: inFlight.size },
         control,
-        workers: { status: workers.length > 0 ? "ok" : "degraded", attached: workers.length },
+        workers: { ...attached, attached: workers.length },
       },
       resource_usage: {
         cpu_percent: this.#sampleCpu(),
@@ -214,6 +216,11 @@ function percent(part: number, whole: number): number {
 }
 
 /** Without a leader inference goes on and changes are refused: that is not ready's business. */
+function workerHealth(attached: number) {
+  if (attached > 0) return { status: "ok", detail: "" };
+  return { status: "degraded", detail: "no worker is attached: no model can answer" };
+}
+
 function controlHealth({ fault, group }: ControlPlane) {
   if (fault) return { status: "unavailable", detail: fault.message };
   if (!group || group.status().leader !== undefined) return { status: "ok", detail: "" };

@@ -1,6 +1,7 @@
 import type { ClusterResourcesReply, ResourceUse } from "@heddle/contracts/cluster";
 import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import type { NodeRecord } from "@heddle/control/jobs/records";
+import { servingPlaces } from "@heddle/control/jobs/replica-claims";
 import { sharedStorageUsedGb, taskUses } from "../jobs/task-uses.ts";
 import type { ControlPlane, NodeView } from "../ports.ts";
 
@@ -32,7 +33,7 @@ export function clusterResources(
 function nodeResources(node: NodeView, control: ControlPlane): NodeResources {
   const record = control.state.nodes.get(node.id);
   const tasks = taskUses(control, node.id);
-  const uses = [...node.replicas.flatMap(replicaUse), ...tasks];
+  const uses = [...replicaUses(node, record, control), ...tasks];
   const left = available(record, tasks, control);
   const of = (field: AmountField, offered: number, measured: number): Amount => {
     const inUse = uses.reduce((total, use) => total + use[field], 0);
@@ -74,7 +75,7 @@ function available(
     Math.max(0, offered - tasks.reduce((total, use) => total + use[field], 0));
   return {
     cpu_cores: rounded(left("cpu_cores", (cpuMilli / 1_000) * ratio)),
-    memory_bytes: left("memory_bytes", memoryMib * 2 ** 20),
+    memory_bytes: Math.floor(left("memory_bytes", memoryMib * 2 ** 20 * ratio)),
     local_ssd_bytes: left("local_ssd_bytes", localSsdGb * 1e9),
   };
 }
@@ -87,25 +88,37 @@ function sharedStorage(control: ControlPlane) {
   return { offered, in_use: inUse, available: Math.max(0, offered - inUse) };
 }
 
-/** Engines share the cores: a replica is given none of its own, but memory, and a GPU where it is on one. */
-function replicaUse({
-  deployment,
-  phase,
-  load,
-  info,
-}: NodeView["replicas"][number]): ResourceUse[] {
-  if (phase === "failed") return [];
-  const gpu = gpuIndex(info?.device);
-  return [
-    {
-      kind: "replica",
-      id: deployment,
-      cpu_cores: 0,
-      memory_bytes: load.residentBytes,
-      local_ssd_bytes: 0,
-      gpus: gpu === undefined ? [] : [{ index: gpu, share: 1 }],
-    },
-  ];
+/**
+ * Engines share the cores: a replica is given none of its own, but memory, and a GPU where it is on
+ * one. It holds the devices that the scheduler gave it from before it is loaded until it is gone.
+ */
+function replicaUses(
+  { replicas }: NodeView,
+  record: NodeRecord | undefined,
+  { jobs }: ControlPlane,
+): ResourceUse[] {
+  const places = record ? servingPlaces(jobs, record) : [];
+  const held = new Map(places.map(({ deployment, devices }) => [deployment, devices]));
+  const running = replicas.filter(({ phase }) => phase !== "failed");
+  const reported = running.map(({ deployment, load, info }) => {
+    const gpu = gpuIndex(info?.device);
+    const devices = held.get(deployment) ?? (gpu === undefined ? [] : [gpu]);
+    held.delete(deployment);
+    return replicaUse(deployment, load.residentBytes, devices);
+  });
+  const others = [...held].map(([deployment, devices]) => replicaUse(deployment, 0, devices));
+  return [...reported, ...others];
+}
+
+function replicaUse(id: string, memoryBytes: number, devices: readonly number[]): ResourceUse {
+  return {
+    kind: "replica",
+    id,
+    cpu_cores: 0,
+    memory_bytes: memoryBytes,
+    local_ssd_bytes: 0,
+    gpus: devices.map((index) => ({ index, share: 1 })),
+  };
 }
 
 /** Engines name the device that they run on as `cpu` or `gpu 0: NAME`. */

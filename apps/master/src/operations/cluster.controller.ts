@@ -6,7 +6,9 @@ import {
   clusterMetricsReply,
   clusterResourcesReply,
   clusterStatusReply,
+  transferRequest,
 } from "@heddle/contracts/cluster";
+import { validate } from "@heddle/contracts/validation";
 import {
   Controller,
   Delete,
@@ -135,7 +137,5 @@ export class ClusterController {
 /** The member `to` of an optional JSON body. */
 function optionalName(body: Buffer | undefined): string | undefined {
   if (!body || body.length === 0) return undefined;
-  const { to } = parseJsonBody(body) as { to?: unknown };
-  if (to === undefined || typeof to === "string") return to;
-  throw new AppError("invalid_value", "`to` must be the name of a master.", { param: "to" });
+  return validate(transferRequest, parseJsonBody(body)).to;
 }

@@ -65,7 +65,10 @@ function viewRecord(id: string, record: NodeRecord, state: ControlState, jobs: J
   const { offer, quarantined, drainByMs, lostAtMs } = record;
   const keys = [...(jobs.tasksByNode.get(id) ?? [])];
   const tasks = keys.flatMap((key) => state.tasks.get(key) ?? []);
-  const heldMilli = tasks.reduce((sum, task) => sum + task.gpuMilli * task.devices.length, 0);
+  const serving = servingPlaces(jobs, record);
+  const heldMilli =
+    tasks.reduce((sum, task) => sum + task.gpuMilli * task.devices.length, 0) +
+    serving.reduce((sum, { devices }) => sum + 1_000 * devices.length, 0);
   return {
     state: record.state,
     index: record.changedIndex,
@@ -87,10 +90,7 @@ function viewRecord(id: string, record: NodeRecord, state: ControlState, jobs: J
       why,
       at: new Date(atMs).toISOString(),
     })),
-    serving: servingPlaces(jobs, record).map(({ deployment, devices }) => ({
-      deployment,
-      devices,
-    })),
+    serving: serving.map(({ deployment, devices }) => ({ deployment, devices })),
     tasks: tasks.map(({ jobId, attempt, rank, phase, devices }) => {
       return { job_id: jobId, attempt, rank, phase, devices };
     }),

@@ -6,6 +6,8 @@ import { DIGEST_BYTES } from "./checkpoint-format.ts";
 
 /** Checkpoints of one job that a server keeps; the oldest go first. */
 const MAX_CHECKPOINTS = 8;
+/** Jobs that a server tells of at once; the others have their turn when these are gone. */
+const MAX_JOBS = 4096;
 const READ_BYTES = 1024 * 1024;
 
 /** What was written: the digest is that of all bytes before it. */
@@ -18,6 +20,33 @@ export interface WrittenPiece {
 export async function checkpointNames(dataDirectory: string, jobId: string): Promise<string[]> {
   const folder = join(dataDirectory, "checkpoints", plainName(jobId));
   return readdir(folder).catch(() => []);
+}
+
+/** A job of which checkpoints lie here. */
+export interface CheckpointedJob {
+  readonly jobId: string;
+  /** Since its latest checkpoint was written. */
+  readonly idleMs: number;
+}
+
+/** The jobs of which checkpoints lie below a server's data directory; so many at once at most. */
+export async function checkpointedJobs(dataDirectory: string): Promise<CheckpointedJob[]> {
+  const root = join(dataDirectory, "checkpoints");
+  const jobIds = (await readdir(root).catch(() => [])).slice(0, MAX_JOBS);
+  const nowMs = Date.now();
+  const found: CheckpointedJob[] = [];
+  for (const jobId of jobIds) {
+    // One that is deleted meanwhile is none any more.
+    const folder = await stat(join(root, jobId)).catch(() => undefined);
+    if (folder) found.push({ jobId, idleMs: Math.max(0, Math.round(nowMs - folder.mtimeMs)) });
+  }
+  return found;
+}
+
+/** Deletes all checkpoints of a job; one that has none is no error. */
+export async function forgetJob(dataDirectory: string, jobId: string): Promise<void> {
+  const folder = join(dataDirectory, "checkpoints", plainName(jobId));
+  await rm(folder, { recursive: true, force: true });
 }
 
 /** Where a piece lies below a server's data directory. Throws an AppError on a name with a path. */

@@ -10,6 +10,8 @@ export interface PushArgument {
   readonly learningRate: number;
   readonly sources: readonly string[];
   readonly squares: number;
+  /** The digest of the worker's plan. */
+  readonly plan: string;
 }
 
 export interface PushResult {
@@ -55,7 +57,7 @@ export interface ShardApi {
   push(argument: PushArgument, signal: AbortSignal): Promise<PushResult>;
   /** With a rank: waits until it may see the parameters; without: until they are at rest. */
   lease(
-    argument: { readonly rank?: number; readonly clock: number },
+    argument: { readonly rank?: number; readonly clock: number; readonly plan?: string },
     signal: AbortSignal,
   ): Promise<SlabLease>;
   release(argument: { readonly lease: number; readonly bytes: number }): Promise<void>;

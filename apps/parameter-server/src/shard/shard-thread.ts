@@ -58,7 +58,8 @@ const api: ShardApi = {
     dataPath: taker.path,
   }),
   push: (argument, signal) => shard.push(argument, signal),
-  lease: async ({ rank, clock }, signal) => {
+  lease: async ({ rank, clock, plan }, signal) => {
+    if (rank !== undefined) shard.checkPlan(plan);
     const { version, release } = await shard.read(rank, clock, signal);
     leases.set(++lastLease, release);
     return { lease: lastLease, version };
@@ -83,9 +84,17 @@ const api: ShardApi = {
 answerCalls(port, api);
 port.postMessage({ call: 0, result: slab.memory });
 
+interface PullRequest {
+  readonly rank: number;
+  readonly clock: number;
+  readonly held: number;
+  readonly plan: string;
+}
+
 /** A worker's pull over the fast path. */
 async function answer(request: unknown, signal: AbortSignal): Promise<DataAnswer> {
-  const { rank, clock, held } = request as { rank: number; clock: number; held: number };
+  const { rank, clock, held, plan } = request as PullRequest;
+  shard.checkPlan(plan);
   const { version, release } = await shard.read(rank, clock, signal);
   const pieces = pulledPieces(slab, version, held);
   const bytes = pieces.reduce((sum, piece) => sum + piece.length, 0);

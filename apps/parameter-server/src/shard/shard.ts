@@ -1,4 +1,5 @@
 import { AppError, toAppError } from "@heddle/base/errors";
+import { checkPlan, planDigest } from "@heddle/parameters/job-plan";
 import { PartAdder } from "@heddle/parameters/part-adder";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
 import { UpdateClock } from "@heddle/training/consistency/update-clock";
@@ -41,6 +42,8 @@ export class Shard {
   #round = new UpdateRound();
   #closed = new AbortController();
   #spec: ShardSpec;
+  /** The same for all attempts that go on with this slab. */
+  readonly #plan: string;
   #clock: UpdateClock;
   #ready = false;
   /** Updates that are in the parameters; the clock is one ahead while one is under way. */
@@ -56,6 +59,7 @@ export class Shard {
 
   constructor(spec: ShardSpec, slab: ShardSlab, taker: PartTaker, exchangeNorm: NormExchange) {
     this.#spec = spec;
+    this.#plan = planDigest(spec);
     this.#slab = slab;
     this.#taker = taker;
     this.#exchangeNorm = exchangeNorm;
@@ -158,8 +162,18 @@ export class Shard {
     return clock;
   }
 
+  /** Throws an AppError `invalid_value` for a worker that holds another plan for the job's. */
+  checkPlan(plan: unknown): void {
+    try {
+      checkPlan(this.#spec, this.#plan, plan);
+    } catch (error) {
+      throw this.#invalid(toAppError(error));
+    }
+  }
+
   /** Resolves when the part is added. Rejects with `invalid_value`, `conflict` or `unavailable`. */
   async push(argument: PushArgument, signal: AbortSignal): Promise<PushResult> {
+    this.checkPlan(argument.plan);
     const { rank, clock, weight, learningRate, squares } = argument;
     if (clock === 0) return this.#fill(argument, signal);
     const numbers = [weight, learningRate, squares];

@@ -19,7 +19,9 @@ export function artifactSource(options: {
   readonly credentials: NodeCredentials;
 }): ArtifactBytes {
   const { store, masters, credentials } = options;
-  return async function* bytes({ name, ...id }, offset, signal) {
+  return async function* bytes({ name, ...place }, offset, signal) {
+    // Only a task that was not lost leaves any: they are known without its incarnation.
+    const id = { ...place, incarnation: 0 };
     const { file } = await store.open(id, name).catch(() => ({ file: undefined }));
     if (file) {
       await file.close();

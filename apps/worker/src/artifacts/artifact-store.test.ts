@@ -13,7 +13,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 
 const HOUR_MS = 3_600_000;
 const root = () => join(folder, "artifacts");
-const idOf = (job: string) => ({ jobId: job, attempt: 1, rank: 0 });
+const idOf = (job: string) => ({ jobId: job, attempt: 1, rank: 0, incarnation: 0 });
 
 function store(bounds: { maxBytes?: number; maxAgeMs?: number } = {}) {
   return new ArtifactStore({ root: root(), maxBytes: 1_000, maxAgeMs: HOUR_MS, ...bounds });

@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { appendFile, stat, statfs } from "node:fs/promises";
 import { TaskLog } from "@heddle/storage/task-log";
 import type { StreamName, TaskDirectory } from "../tasks/task-directory.ts";
 import { STREAMS } from "../tasks/task-directory.ts";
@@ -6,9 +7,16 @@ import { STREAMS } from "../tasks/task-directory.ts";
 /** What is looked through for a task's last lines, per stream, and the longest of them. */
 const tailBytes = 16 * 1024;
 const maxTailLine = 1_024;
+/** Of what is kept, so much is given back at once: little, as the masters may not have it yet. */
+const droppedShare = 1 / 16;
+const newline = 10;
 /** Holes are a whole number of the file system's blocks. */
 const blockBytes = 4_096;
 const punchTimeoutMs = 10_000;
+/** A disk with less free space than this is full: what tasks write may be lost. */
+const minFreeBytes = 64 * 1024;
+const fullDiskMark =
+  "[heddle: the worker's disk was full: what was written here meanwhile may be lost]\n";
 
 /** Both streams of one task, which the task itself writes, as they are followed from here. */
 export class TaskStreams {
@@ -17,6 +25,8 @@ export class TaskStreams {
   /** Calls that write follow each other. */
   #tail: Promise<unknown> = Promise.resolve();
   #sealed = false;
+  /** The disk was full, and the streams do not say so yet. */
+  #isUnmarked = false;
 
   private constructor(logs: Record<StreamName, TaskLog>, maxBytes: number) {
     this.logs = logs;
@@ -25,21 +35,27 @@ export class TaskStreams {
 
   /** `maxBytes` of each stream are kept; the oldest are given back. */
   static async open(directory: TaskDirectory, maxBytes: number): Promise<TaskStreams> {
-    const [stdout, stderr] = await Promise.all(
-      STREAMS.map((name) => TaskLog.open(directory.stream(name))),
-    );
-    if (!stdout || !stderr) throw new Error("a task has two streams");
-    return new TaskStreams({ stdout, stderr }, maxBytes);
+    const stdout = await TaskLog.open(directory.stream("stdout"));
+    try {
+      const stderr = await TaskLog.open(directory.stream("stderr"));
+      return new TaskStreams({ stdout, stderr }, maxBytes);
+    } catch (error) {
+      await stdout.close();
+      throw error;
+    }
   }
 
   /** Takes notice of what was written; `now` as for `TaskLog.observe`. True if there is more. */
   observe(now: () => number | undefined): Promise<boolean> {
     return this.#inTurn(async () => {
       if (this.#sealed) return false;
+      await this.#mark();
       const grown = await Promise.all(
-        STREAMS.map((name) => this.logs[name].observe(() => (this.#sealed ? undefined : now()))),
+        STREAMS.map((name) =>
+          this.#kept(this.logs[name].observe(() => (this.#sealed ? undefined : now()))),
+        ),
       );
-      for (const name of STREAMS) await this.#bound(this.logs[name]);
+      for (const name of STREAMS) await this.#kept(this.#bound(this.logs[name]));
       return grown.some(Boolean);
     });
   }
@@ -47,7 +63,40 @@ export class TaskStreams {
   /** From now on nothing more that the task writes counts. */
   async seal(): Promise<void> {
     this.#sealed = true;
-    await this.#inTurn(() => Promise.all(STREAMS.map((name) => this.logs[name].finish())));
+    await this.#inTurn(async () => {
+      await this.#mark();
+      await Promise.all(STREAMS.map((name) => this.#kept(this.logs[name].finish())));
+    });
+  }
+
+  /** On a full disk what is known stays in memory, and is written once there is space. */
+  async #kept<T>(work: Promise<T>): Promise<T | undefined> {
+    try {
+      return await work;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+      this.#isUnmarked = true;
+      return undefined;
+    }
+  }
+
+  /** Says in both streams that the disk was full, as soon as it is not: which lines are lost nobody knows. */
+  async #mark(): Promise<void> {
+    const { bavail, bsize } = await statfs(this.logs.stdout.path);
+    const isFull = bavail * bsize < minFreeBytes;
+    if (isFull) this.#isUnmarked = true;
+    if (isFull || !this.#isUnmarked) return;
+    this.#isUnmarked = false;
+    for (const name of STREAMS) await this.#kept(this.#markIn(this.logs[name]));
+  }
+
+  async #markIn(log: TaskLog): Promise<void> {
+    const isCut = log.end > 0 && (await log.read(log.end - 1, 1)).data[0] !== newline;
+    // After the end what the task wrote counts no more, nor would what comes behind it.
+    const isFenced = this.#sealed && (await stat(log.path)).size > log.end;
+    if (isFenced) return;
+    await appendFile(log.path, `${isCut ? "\n" : ""}${fullDiskMark}`);
+    if (this.#sealed) await log.observe(() => Date.now());
   }
 
   /** The last lines of both streams, oldest first. */
@@ -68,10 +117,10 @@ export class TaskStreams {
     return next;
   }
 
-  /** Gives back the older half once there is too much; the offsets of what stays do not change. */
+  /** Gives back the oldest once there is too much; the offsets of what stays do not change. */
   async #bound(log: TaskLog): Promise<void> {
     if (log.end - log.first <= this.#maxBytes) return;
-    const keepFrom = log.end - this.#maxBytes / 2;
+    const keepFrom = log.end - this.#maxBytes * (1 - droppedShare);
     const first = Math.floor(keepFrom / blockBytes) * blockBytes;
     await log.dropBefore(first);
     await punchHole(log.path, first);

@@ -39,6 +39,8 @@ export interface TaskLaunch {
   readonly parameterServers: readonly string[];
   /** Likewise of all parameter servers that are ready. */
   readonly readyServers: readonly string[];
+  /** The secret of their data connections; empty on a task that was taken over, and of other jobs. */
+  readonly jobToken: Uint8Array;
   /** Node ids by rank; empty on a task that was taken over from an earlier process. */
   readonly nodes: readonly string[];
 }
@@ -49,6 +51,7 @@ export interface GangPlaces {
   readonly peers: readonly string[];
   readonly parameterServers: readonly string[];
   readonly readyServers: readonly string[];
+  readonly jobToken: Uint8Array;
   readonly nodes: readonly string[];
 }
 
@@ -81,13 +84,17 @@ export interface TaskEnd {
   readonly outOfMemory?: boolean | undefined;
   /** Another node that it needs was away: it is no fault of the task. */
   readonly lostNode?: boolean | undefined;
+  /** What it was given cannot be run, and a further attempt would meet the same. */
+  readonly isUnusable?: boolean | undefined;
 }
+
+type LaunchFailure = Extract<FailureReason, "LaunchFailed" | "ImagePull" | "Unsatisfiable">;
 
 /** A task could not be begun, for a reason that its owner can act on. */
 export class LaunchError extends Error {
-  readonly reason: Extract<FailureReason, "LaunchFailed" | "ImagePull">;
+  readonly reason: LaunchFailure;
 
-  constructor(reason: "LaunchFailed" | "ImagePull", message: string, cause?: unknown) {
+  constructor(reason: LaunchFailure, message: string, cause?: unknown) {
     super(message, { cause });
     this.reason = reason;
   }

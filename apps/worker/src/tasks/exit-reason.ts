@@ -21,6 +21,9 @@ export function judge(
   }
   if (end.exitCode === 0) return { reason: "", message: "" };
   if (end.lostNode) return { reason: "NodeLost", message: lastLines.at(-1) ?? exitText(end) };
+  if (end.isUnusable) {
+    return { reason: "Unsatisfiable", message: lastLines.at(-1) ?? exitText(end) };
+  }
   const text = lastLines.join("\n");
   if (gpuMemory.test(text)) {
     const message =

@@ -318,3 +318,25 @@ test("simulated GPUs are said to be so and are never named to CUDA; a sick one e
   expect(leader.heartbeats.at(-1)?.gpus[0]?.fault).toBe("");
   expect(session.status(taskId(0))?.phase).toBe("running");
 });
+
+test("what replaces a task on the same worker has files and logs of its own, beside those before", async () => {
+  await leader.startWorker();
+  const session = leader.open();
+  const first = { ...taskId(), incarnation: 0 };
+  const second = { ...first, incarnation: 1 };
+  await session.start(shell("echo one; sleep 600"), first);
+  await until("the first wrote", () => leader.log() === "one\n");
+  session.send({ stop: { task: first, checkpoint: false, graceMs: 0, why: "lost" } });
+  await session.reaches("exited", first);
+  session.send({ forget: { task: first } });
+  await session.start(shell("echo start; echo two; sleep 600"), second);
+  await until("the second wrote", () => leader.log(0, "stdout", 1, 1) === "start\ntwo\n");
+  expect(leader.log()).toBe("one\n");
+  // The first one's place is taken: a late order for it begins nothing.
+  session.send({ lease: { task: first, spec: { executor: "process" }, devices: [], gpuMilli: 0 } });
+  session.send({ stop: { task: second, checkpoint: false, graceMs: 0, why: "enough" } });
+  await session.reaches("exited", second);
+  const again = leader.open(2);
+  await until("the inventory came", () => again.inventory !== undefined);
+  expect(again.inventory?.map(({ task }) => task?.incarnation)).toEqual([1]);
+});

@@ -13,8 +13,10 @@ export class TaskDirectory {
     this.path = path;
   }
 
-  static of(root: string, { jobId, attempt, rank }: TaskId__Output): TaskDirectory {
-    return new TaskDirectory(join(root, jobId, `${attempt}.${rank}`));
+  static of(root: string, { jobId, attempt, rank, incarnation }: TaskId__Output): TaskDirectory {
+    // The files of the task that this one replaces, on the same worker, may still be read from.
+    const life = incarnation ? `.${incarnation}` : "";
+    return new TaskDirectory(join(root, jobId, `${attempt}.${rank}${life}`));
   }
 
   /** The directories of all tasks under `root` that have a record. */
@@ -22,7 +24,7 @@ export class TaskDirectory {
     const found: TaskDirectory[] = [];
     for (const job of await names(root)) {
       for (const task of await names(join(root, job))) {
-        if (/^\d+\.\d+$/.test(task)) found.push(new TaskDirectory(join(root, job, task)));
+        if (/^\d+\.\d+(\.\d+)?$/.test(task)) found.push(new TaskDirectory(join(root, job, task)));
       }
     }
     return found;

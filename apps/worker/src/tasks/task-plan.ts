@@ -21,12 +21,14 @@ export function planOf({ task, spec, devices, gpuMilli }: LeaseTask__Output): Ta
 /** The id, which becomes part of paths and of names. Throws an AppError `invalid_value`. */
 export function checkedId(id: TaskId__Output | null | undefined): TaskId__Output {
   if (id && /^[A-Za-z0-9_-]{1,64}$/.test(id.jobId)) {
-    return { jobId: id.jobId, attempt: id.attempt, rank: id.rank };
+    const { jobId, attempt, rank, incarnation } = id;
+    return { jobId, attempt, rank, incarnation };
   }
   throw new AppError("invalid_value", `${JSON.stringify(id?.jobId)} is no id of a job`);
 }
 
 /** The key of a task in maps, and what its processes are marked with. */
-export function keyOf({ jobId, attempt, rank }: TaskId__Output): string {
-  return `${jobId}/${attempt}/${rank}`;
+export function keyOf({ jobId, attempt, rank, incarnation }: TaskId__Output): string {
+  // Records of before there were incarnations have none.
+  return `${jobId}/${attempt}/${rank}${incarnation ? `/${incarnation}` : ""}`;
 }

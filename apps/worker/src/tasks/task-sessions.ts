@@ -173,5 +173,6 @@ class TaskSession {
 
 function taskKeyOf(task: Task | TaskStatus): string {
   const id = task instanceof Task ? task.plan.id : task.task;
-  return keyOf({ jobId: id?.jobId ?? "", attempt: id?.attempt ?? 0, rank: id?.rank ?? 0 });
+  const { jobId = "", attempt = 0, rank = 0, incarnation = 0 } = id ?? {};
+  return keyOf({ jobId, attempt, rank, incarnation });
 }

@@ -123,13 +123,28 @@ export class TaskTable {
     if (refusal) return this.#bury(plan.id, refusal);
     this.#leasing.add(key);
     try {
-      const task = await this.#create(plan, TaskDirectory.of(this.#options.root, plan.id));
-      await task.lease();
+      const task = await this.#take(plan);
       this.#tasks.set(key, task);
       this.#options.log.info({ task: key, devices: [...plan.devices] }, "a task is leased");
       this.#changed(task, "phase");
+    } catch (error) {
+      const text = error instanceof Error ? error.message : String(error);
+      const message = `the worker ${this.#options.nodeName} could not take it: ${text}`;
+      this.#bury(plan.id, { reason: "NodeLost", message });
     } finally {
       this.#leasing.delete(key);
+    }
+  }
+
+  async #take(plan: TaskPlan): Promise<Task> {
+    const task = await this.#create(plan, TaskDirectory.of(this.#options.root, plan.id));
+    try {
+      await task.lease();
+      return task;
+    } catch (error) {
+      await task.abandon();
+      await task.directory.remove();
+      throw error;
     }
   }
 
@@ -211,11 +226,16 @@ export class TaskTable {
     return undefined;
   }
 
-  /** Whether a later attempt of the job is known here. */
-  #isFenced({ jobId, attempt, rank }: TaskId__Output): boolean {
+  /** Whether a later attempt of the job, or what has replaced the task, is known here. */
+  #isFenced({ jobId, attempt, rank, incarnation }: TaskId__Output): boolean {
     const ids = [...this.#tasks.values()].map(({ plan }) => plan.id);
-    const isOld = ids.some((id) => id.jobId === jobId && id.attempt > attempt);
-    const isBuried = this.#tombstones.has(keyOf({ jobId, attempt, rank }));
+    const isOld = ids.some(
+      (id) =>
+        id.jobId === jobId &&
+        (id.attempt > attempt ||
+          (id.attempt === attempt && id.rank === rank && id.incarnation > incarnation)),
+    );
+    const isBuried = this.#tombstones.has(keyOf({ jobId, attempt, rank, incarnation }));
     if (isOld) this.fenced += 1;
     return isOld || isBuried;
   }

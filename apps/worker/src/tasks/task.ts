@@ -63,6 +63,11 @@ export interface TaskMemory {
   readonly forgotten?: boolean | undefined;
 }
 
+/** A task that was taken over runs already: nobody tells it where the others are. */
+const NO_PLACES: GangPlaces = {
+  ...{ peers: [], parameterServers: [], readyServers: [], nodes: [], jobToken: new Uint8Array() },
+};
+
 /** One task on this worker, from its lease to its end. */
 export class Task {
   readonly plan: TaskPlan;
@@ -136,6 +141,12 @@ export class Task {
     await this.#remember();
   }
 
+  /** Gives back what it holds of a place that it could not take. */
+  async abandon(): Promise<void> {
+    await this.#port?.release();
+    await this.streams.close();
+  }
+
   /** Goes on where an earlier process of this worker was; without `adopt` it is ended. */
   async resume(memory: TaskMemory, adopt: boolean): Promise<void> {
     this.#phase = memory.phase;
@@ -144,8 +155,7 @@ export class Task {
     this.#exit = memory.exit;
     this.#forgotten = memory.forgotten ?? false;
     if (memory.phase === "exited") return;
-    const nowhere = { peers: [], parameterServers: [], readyServers: [], nodes: [] };
-    const launch = await this.#launch(nowhere);
+    const launch = await this.#launch(NO_PLACES);
     const handle =
       memory.handle === undefined
         ? undefined
@@ -272,6 +282,7 @@ export class Task {
       mounts: [directory.path, checkpointDirectory],
       parameterServers: places.parameterServers,
       readyServers: places.readyServers,
+      jobToken: places.jobToken,
       nodes: places.nodes,
     };
   }
@@ -408,7 +419,8 @@ export class Task {
     const how = { exitCode, signal, reason, message, sickDevices, artifacts: kept };
     this.#exit = { ...how, lastLines, endedUnixMs, asked };
     this.#phase = "exited";
-    await this.#remember();
+    // A disk that is full does not keep the masters from learning of the end.
+    await this.#remember().catch(this.#around.onFault);
     this.#around.onChange("phase");
   }
 

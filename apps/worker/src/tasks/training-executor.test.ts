@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
@@ -33,7 +34,8 @@ const training = (algorithm: string, config: object): Partial<TaskSpec> => ({
 async function start(session: TestSession, spec: Partial<TaskSpec>, task = taskId()) {
   await session.lease(spec, task, [0]);
   const parameterServers = [server.address];
-  session.send({ start: { task, peers: [], parameterServers, nodes: ["n"] } });
+  const jobToken = randomBytes(32);
+  session.send({ start: { task, peers: [], parameterServers, nodes: ["n"], jobToken } });
 }
 
 /** The trainer's processes: those that run its program. */
@@ -92,17 +94,51 @@ test("kill -9 of the worker ends no trainer: the next process adopts it, and its
   expect(trainers()).toEqual([]);
 });
 
-test("cuda without a real GPU, and a config that is wrong, are a LaunchFailed that says what to do", async () => {
+test("cuda without a real GPU is a LaunchFailed, a config that is wrong is not retried, and both say what to do", async () => {
   const gpu = { index: 0, uuid: "simulated-0", name: "H100", memoryBytes: 80 * 2 ** 30, fault: "" };
   await leader.startWorker({ simulatedGpus: [{ ...gpu, simulated: true }] });
   const session = leader.open();
-  for (const [rank, config, told] of [
-    [0, { device: "cuda" }, /`config.device` is cuda and the task holds no real GPU: ask for one/],
-    [1, { num_minibatches: 7 }, /Invalid value for 'config.num_minibatches': .*512/],
+  for (const [rank, config, reason, told] of [
+    [
+      0,
+      { device: "cuda" },
+      "LaunchFailed",
+      /`config.device` is cuda and the task holds no real GPU: ask for one/,
+    ],
+    [
+      1,
+      { num_minibatches: 7 },
+      "Unsatisfiable",
+      /Invalid value for 'config.num_minibatches': .*512/,
+    ],
   ] as const) {
     await start(session, training("ppo", config), taskId(rank));
     const { exit } = await session.reaches("exited", taskId(rank), waitMs);
-    expect(exit?.reason).toBe("LaunchFailed");
+    expect(exit?.reason).toBe(reason);
+    expect(exit?.message).toMatch(told);
+  }
+});
+
+test("an environment that nobody has, and data that is not there, end as what no retry mends", async () => {
+  await leader.startWorker();
+  const session = leader.open();
+  const missing = "/there/is/no/such/file.csv";
+  const line = { program: "regression", data: missing, total_steps: 5 };
+  for (const [rank, spec, told] of [
+    [
+      0,
+      training("ppo", { environment: "Atlantis-v1" }),
+      /no environment "Atlantis-v1": .*CartPole/,
+    ],
+    [
+      1,
+      training("weave", line),
+      /the training data \/there\/is\/no\/such\/file.csv cannot be read/,
+    ],
+  ] as const) {
+    await start(session, spec, taskId(rank));
+    const { exit } = await session.reaches("exited", taskId(rank), waitMs);
+    expect(exit).toMatchObject({ reason: "Unsatisfiable", exitCode: 65 });
     expect(exit?.message).toMatch(told);
   }
 });

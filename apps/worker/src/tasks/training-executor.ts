@@ -6,7 +6,7 @@ import { trainingFaults } from "@heddle/contracts/training";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { describePlugins, type PluginNames } from "../training/describe-plugins.ts";
-import { EXIT_SERVER_LOST } from "../training/exit-codes.ts";
+import { EXIT_SERVER_LOST, EXIT_UNUSABLE } from "../training/exit-codes.ts";
 import type { TrainerOrders } from "../training/trainer-orders.ts";
 import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
 import type { ProcessExecutor } from "./process-executor.ts";
@@ -78,10 +78,10 @@ export class TrainingExecutor implements Executor {
   }
 
   async prepare(plan: TaskPlan): Promise<void> {
-    const { algorithm } = plan.spec;
+    const { algorithm, tasks } = plan.spec;
     const config = configOf(plan);
-    const [fault] = trainingFaults(algorithm, config);
-    if (fault) throw new LaunchError("LaunchFailed", fault.detail);
+    const [fault] = trainingFaults(algorithm, config, tasks);
+    if (fault) throw new LaunchError("Unsatisfiable", fault.detail);
     if (config["device"] !== "cuda") return;
     if (!this.#hasGpu(plan)) {
       const message =
@@ -114,7 +114,7 @@ export class TrainingExecutor implements Executor {
 
   #orders({ plan, environment, ...places }: TaskLaunch): TrainerOrders {
     const { id, spec } = plan;
-    const { parameterServers, readyServers, nodes } = places;
+    const { parameterServers, readyServers, jobToken, nodes } = places;
     const { credentials, host, version, plugins } = this.#around;
     const path = (name: string) => {
       const found = environment[name];
@@ -124,7 +124,8 @@ export class TrainingExecutor implements Executor {
     return {
       ...{ jobId: id.jobId, attempt: id.attempt, rank: id.rank, tasks: spec.tasks },
       ...{ jobName: spec.jobName, algorithm: spec.algorithm, config: configOf(plan) },
-      ...{ parameterServers, readyServers, nodes, host, codeVersion: version, plugins },
+      ...{ parameterServers, readyServers, nodes, host, release: version, plugins },
+      jobToken: Buffer.from(jobToken).toString("hex"),
       clusterToken: credentials.clusterToken,
       tls: credentials.tls?.material,
       resumeFrom: spec.resumeFrom,
@@ -144,7 +145,7 @@ export class TrainingExecutor implements Executor {
   }
 }
 
-/** The process, whose end tells whether it was a parameter server that was lost. */
+/** The process, whose end tells whose fault it is: a lost server's, the config's, or its own. */
 function asTrainer(handle: TaskHandle): TaskHandle {
   return {
     record: handle.record,
@@ -153,7 +154,8 @@ function asTrainer(handle: TaskHandle): TaskHandle {
     killNow: () => handle.killNow(),
     usage: () => handle.usage(),
     exited: handle.exited.then((end) => {
-      return end.exitCode === EXIT_SERVER_LOST ? { ...end, lostNode: true } : end;
+      if (end.exitCode === EXIT_SERVER_LOST) return { ...end, lostNode: true };
+      return end.exitCode === EXIT_UNUSABLE ? { ...end, isUnusable: true } : end;
     }),
   };
 }

@@ -25,22 +25,17 @@ export async function chooseBackend(
   say: (line: string) => void,
 ): Promise<Backend> {
   if (backend === "reference") return referenceBackend;
-  if (backend === "tfjs") {
-    if (device === "cuda" && !hasGpu) throw noGpu();
-    return tfjsBackend({ device: device === "cuda" ? "cuda:0" : "cpu" });
-  }
-  const cpu = onnxBackend({ device: "cpu", threads });
-  if (device === "cpu") return cpu;
-  if (!hasGpu) {
-    if (device === "auto") return cpu;
-    throw noGpu();
-  }
+  const isTfjs = backend === "tfjs";
+  const cpu = async () =>
+    isTfjs ? tfjsBackend({ device: "cpu" }) : onnxBackend({ device: "cpu", threads });
+  if (device === "cuda" && !hasGpu) throw noGpu();
+  if (device === "cpu" || !hasGpu) return cpu();
   try {
-    return await openDevice("cuda:0", threads);
+    return await (isTfjs ? tfjsBackend({ device: "cuda:0" }) : openDevice("cuda:0", threads));
   } catch (error) {
     if (device === "cuda") throw error;
     say(`computing on the CPU, since the GPU cannot be used: ${toAppError(error).message}`);
-    return cpu;
+    return cpu();
   }
 }
 

@@ -1,4 +1,4 @@
-import { createHash, createHmac } from "node:crypto";
+import { createHash } from "node:crypto";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -179,11 +179,11 @@ export class JobShards {
         if (statuses.every(isSo)) return statuses;
       } catch (error) {
         const { code, message, retryable } = toAppError(error);
-        if (code !== "not_found" && !retryable) throw error;
+        if (code !== "shard_unavailable" && !retryable) throw error;
         last = message;
       }
       if (performance.now() > deadline) {
-        throw new AppError("unavailable", `the job's shards are not there: ${last}`);
+        throw new AppError("shard_unavailable", `the job's shards are not there: ${last}`);
       }
       await delay(backoff.nextMs(), undefined, { signal: this.#access.signal });
     }
@@ -218,14 +218,6 @@ function specOf({ orders, config, plan }: JobShardsOptions, { nodes }: NodePlace
     stragglerMs: config.straggler_ms,
     compression: config.compression,
     pullCompression: config.pull_compression ?? "none",
-    jobToken: jobToken(orders),
+    jobToken: Buffer.from(orders.jobToken, "hex"),
   };
-}
-
-/** The secret of an attempt's data connections: known to those who hold the cluster's. */
-function jobToken({ clusterToken, tls, jobId, attempt }: TrainerOrders): Uint8Array {
-  // Where nodes have certificates in place of a token, data goes by gRPC, or over a socket file that
-  // is the worker's own.
-  const secret = clusterToken || (tls?.authority ?? "");
-  return createHmac("sha256", secret).update(`${jobId}/${attempt}`).digest();
 }

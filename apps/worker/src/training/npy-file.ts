@@ -58,9 +58,10 @@ export function readNpy(path: string, bytes: Buffer): Table {
   const values = new Float32Array(rows * columns);
   for (let at = 0; at < values.length; at++) {
     const value = reader.read(data, at * reader.bytes);
-    if (!Number.isFinite(value)) {
+    if (!Number.isFinite(Math.fround(value))) {
       const [row, column] = [Math.floor(at / columns), at % columns];
-      throw fault(path, `has ${value} in row ${row + 1}, column ${column + 1}`);
+      const why = Number.isFinite(value) ? ", which is too large for a float32" : "";
+      throw fault(path, `has ${value} in row ${row + 1}, column ${column + 1}${why}`);
     }
     values[at] = value;
   }

@@ -38,10 +38,6 @@ export function ppoPlan(
   const policy = policyFor(makeEnvironment(), config.hidden);
   const { tasks, rank } = place;
   const isSole = tasks === 1;
-  if (!isSole && config.target_kl !== undefined) {
-    const message = "target_kl ends an update's epochs early, which several tasks cannot agree on";
-    throw new AppError("invalid_value", `${message}: leave it out, or use one task`);
-  }
   const rounds = ppoIterations(config, tasks);
   return {
     rounds,
@@ -56,7 +52,7 @@ export function ppoPlan(
         ...{ config, makeEnvironment, backend, workers: tasks },
         ...{ client: loop.client, parameters: loop.parameters, state: loop.state },
         ...{ done: loop.done, signal: loop.signal },
-        random: drawsFor(config.seed, rank, loop.done),
+        draws: (iteration) => drawsFor(config.seed, rank, iteration),
         report: (progress) => loop.report(reportOf(progress, config)),
       }),
     writeArtifacts: (directory, parameters) =>

@@ -1,5 +1,6 @@
 import type { SupervisedTraining } from "@heddle/contracts/training";
 import type { Rows } from "@heddle/training/weave/batches";
+import { readCsv } from "./csv-file.ts";
 import { fault, type TrainingData } from "./data-files.ts";
 import { readNpy, type Table } from "./npy-file.ts";
 
@@ -49,13 +50,14 @@ export function splitTable(table: Table, config: SupervisedTraining): Supervised
       outputs: targets.length,
     };
   }
-  const classes = config.classes ?? wanted.reduce((most, each) => Math.max(most, each), 0) + 1;
+  const greatest = wanted.reduce((most, each) => Math.max(most, each), 0);
+  const classes = config.classes ?? Math.floor(greatest) + 1;
   const bad = wanted.findIndex((each) => !Number.isInteger(each) || each < 0 || each >= classes);
   if (bad >= 0) {
     throw fault(
       table.path,
-      `has ${wanted[bad]} as the class of row ${bad + 1}: classes are whole numbers from 0 to ` +
-        `${classes - 1}`,
+      `has ${wanted[bad]} as the class of row ${bad + 1}: classes are whole numbers from 0` +
+        `${config.classes === undefined ? "" : ` to ${classes - 1}, by config.classes`}`,
     );
   }
   return {
@@ -95,34 +97,4 @@ function pickColumns(values: Float32Array, width: number, columns: readonly numb
     }
   }
   return picked;
-}
-
-/** Comma-separated numbers under a header of names (RFC 4180 without quotes in quotes). */
-function readCsv(path: string, bytes: Buffer): Table {
-  const lines = bytes
-    .toString("utf8")
-    .replace(/^\uFEFF/, "")
-    .split(/\r?\n/);
-  const names = (lines[0] ?? "").split(",").map((name) => name.trim().replace(/^"(.*)"$/, "$1"));
-  if (names.every((name) => name !== "" && Number.isFinite(Number(name)))) {
-    throw fault(path, "has no header: its first line must name the columns");
-  }
-  const rows: number[] = [];
-  for (const [at, line] of lines.entries()) {
-    if (at === 0 || line.trim() === "") continue;
-    const cells = line.split(",");
-    if (cells.length !== names.length) {
-      throw fault(path, `has ${cells.length} cells in row ${at + 1}, and ${names.length} columns`);
-    }
-    for (const [column, cell] of cells.entries()) {
-      const text = cell.trim().replace(/^"(.*)"$/, "$1");
-      const value = text === "" ? Number.NaN : Number(text);
-      if (!Number.isFinite(value)) {
-        const where = `row ${at + 1}, column ${column + 1} (${names[column]})`;
-        throw fault(path, `has ${JSON.stringify(text)} in ${where}, which is no number`);
-      }
-      rows.push(value);
-    }
-  }
-  return { path, names, columns: names.length, values: Float32Array.from(rows) };
 }

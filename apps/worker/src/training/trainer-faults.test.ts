@@ -148,6 +148,18 @@ test("a parameter server that is killed while rank 0 waits for others' last part
   expect(await first.ended()).toBe(75);
 });
 
+test("tasks of one node whose parameter server is lost end alike, and as no fault of theirs", async () => {
+  const [server] = servers;
+  const job = cluster.job("weave", config(), servers.slice(0, 1), { tasks: 2, nodes: ["n", "n"] });
+  const tasks = job.startAll();
+  await tasks[0]?.reachesRound(5);
+  await server?.kill();
+  expect(await Promise.all(tasks.map((task) => task.ended()))).toEqual([75, 75]);
+  expect(tasks[1]?.output).toMatch(
+    /the trainer failed \(shard_unavailable\): shard 0 at .* is away/,
+  );
+});
+
 test("a checkpoint that is corrupt is passed over, and the one before is taken", async () => {
   whole ??= undisturbed();
   await whole;
@@ -191,6 +203,24 @@ test("an attempt that lives on when the next has begun is fenced, counted, and a
   expect(status?.refusedStale).toBeGreaterThan(0);
   second.child.kill("SIGCONT");
   await expectContinued(second, roundOf(resumeFrom), await whole);
+});
+
+test("ppo that resumes goes on with its environments and draws, to the same bits", async () => {
+  const ppo = { total_timesteps: 61_440, num_steps: 64, seed: 3 };
+  const unbroken = cluster.job("ppo", ppo, servers).start();
+  await unbroken.succeeded();
+  const job = cluster.job("ppo", ppo, servers);
+  const first = job.start();
+  await first.reachesRound(10);
+  const resumeFrom = await first.checkpoint();
+  await first.kill();
+  const second = job.start({ attempt: 2, resumeFrom });
+  await second.succeeded();
+  const from = roundOf(resumeFrom);
+  expect(second.metrics()).toEqual(unbroken.metrics().filter(({ round = 0 }) => round > from));
+  expect(second.metrics().length).toBeGreaterThan(0);
+  const policy = (trainer: typeof first) => readFileSync(trainer.artifact("policy.onnx"));
+  expect(policy(second).equals(policy(unbroken))).toBe(true);
 });
 
 test("two tasks and their checkpoint: one is killed, the next attempt goes on where it was", async () => {
@@ -261,9 +291,9 @@ test("a wrong shape, NaN, a stale token and another's are refused, and the run i
   const poison = { ...still(), "dense.0.bias": Float32Array.of(Number.NaN) };
   await expect(rogue.push(poison, terms)).rejects.toMatchObject({ code: "invalid_value" });
   await rogue.close();
-  const wide = [{ name: "dense.0.weight", shape: [4_096, 1], type: "f32" }, LINE[1]] as const;
+  const wide = [{ name: "dense.0.weight", shape: [9, 1], type: "f32" }, LINE[1]] as const;
   const misshapen = await job.join(1, { parameters: wide });
-  const part = { ...still(), "dense.0.weight": new Float32Array(4_096) };
+  const part = { ...still(), "dense.0.weight": new Float32Array(9) };
   await expect(misshapen.push(part, terms)).rejects.toMatchObject({ code: "invalid_value" });
   await misshapen.close();
   const stale = job.access({ attempt: 0, parameters: LINE });

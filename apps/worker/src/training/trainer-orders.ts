@@ -8,6 +8,8 @@ export interface TrainerOrders {
   readonly clusterToken: string;
   /** Where nodes speak TLS. */
   readonly tls?: TlsMaterial | undefined;
+  /** What data connections of this attempt must show, in hexadecimal. */
+  readonly jobToken: string;
   readonly jobId: string;
   readonly jobName: string;
   /** The fencing token. */
@@ -33,7 +35,8 @@ export interface TrainerOrders {
   readonly hasGpu: boolean;
   /** Files of plugins, in the order in which they are loaded; none where absent. */
   readonly plugins?: readonly string[] | undefined;
-  readonly codeVersion: string;
+  /** The version of the worker's package. */
+  readonly release: string;
   readonly checkpointDirectory: string;
   readonly artifactDirectory: string;
   readonly progressFile: string;

@@ -80,6 +80,7 @@ test("PPO by two tasks runs twice alike, to the bit, and leaves policy, metrics 
   expect(lineage).toMatchObject({
     ...{ algorithm: "ppo", step: 4_096, attempt: 1, backend: "onnx", device: "cpu" },
     config: { environment: "CartPole-v1", num_steps: 64, num_envs: 4 },
+    code_version: expect.stringMatching(/^0\.0\.0\+[0-9a-f]{16}$/),
   });
   expect(first?.progress().at(-1)).toMatchObject({
     ...{ step: 4_096, total_steps: 4_096, backend: "onnx", device: "cpu" },
@@ -141,15 +142,25 @@ test("training that diverges ends its task, and says at which step", async () =>
   const line = { program: "regression", hidden: [], data: steep, optimizer: "sgd" };
   const config = { ...line, ...rates, total_steps: 50 };
   const trainer = cluster.job("weave", config, servers).start();
-  expect(await trainer.ended()).toBe(1);
+  expect(await trainer.ended()).toBe(65);
   expect(trainer.output).toMatch(/the loss is (NaN|-?Infinity) at step 2: training has diverged/);
+});
+
+test("PPO whose policy and values leave all sense ends its task, and says at which step", async () => {
+  for (const tasks of [1, 2]) {
+    const config = { learning_rate: 1e6, total_timesteps: 20_000, num_steps: 64 };
+    const trainers = cluster.job("ppo", config, servers).startAll({ tasks });
+    expect(await trainers[0]?.ended()).toBe(65);
+    expect(trainers[0]?.output).toMatch(/at step \d+, in iteration \d+, .*training has diverged/);
+    for (const trainer of trainers.slice(1)) await trainer.kill();
+  }
 });
 
 test("data that is not there, and a device that is not there, are told with what to do", async () => {
   const missing = join(cluster.folder, "missing.txt");
   const gone = cluster.job("weave", { ...TINY_MODEL, data: missing, total_steps: 5 }, servers);
   const trainer = gone.start();
-  expect(await trainer.ended()).toBe(1);
+  expect(await trainer.ended()).toBe(65);
   expect(trainer.output).toContain(`the training data ${missing} cannot be read`);
   const cuda = cluster.job("ppo", { device: "cuda" }, servers).start();
   expect(await cuda.ended()).toBe(1);

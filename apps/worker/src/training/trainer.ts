@@ -20,6 +20,7 @@ import type { Parameters } from "@heddle/training/parameter-client";
 import type { RankState } from "@heddle/training/training-loop";
 import { Checkpointer } from "./checkpointer.ts";
 import { chooseBackend } from "./choose-backend.ts";
+import { codeVersion } from "./code-version.ts";
 import { JobShards, nodePlace } from "./job-shards.ts";
 import { writeLineage } from "./lineage.ts";
 import { type LoadedPlugins, loadPlugins } from "./load-plugins.ts";
@@ -60,7 +61,8 @@ export async function runTrainer(orders: TrainerOrders, control: TrainerControl)
   say(greeting(orders, plan, backend));
   const initial = () => initialParameters(plan.parameters, seededRandom(config.seed));
   const { client, done } = await shards.join(initial);
-  const run: Run = { orders, control, config, backend, plan, shards, client, done };
+  const code = codeVersion(orders.release, orders.plugins ?? []);
+  const run: Run = { orders, control, config, backend, plan, shards, client, done, code };
   try {
     await trainAndLeave(run);
   } finally {
@@ -81,6 +83,8 @@ interface Run {
   readonly shards: JobShards;
   readonly client: NodeClient;
   readonly done: number;
+  /** What identifies the code that runs. */
+  readonly code: string;
 }
 
 async function trainAndLeave(run: Run): Promise<void> {
@@ -174,15 +178,15 @@ async function awaitOthers(
 }
 
 async function leaveArtifacts(
-  { orders, config, plan, backend, done, control }: Run,
+  { orders, config, plan, backend, done, control, code }: Run,
   parameters: Parameters,
   progress: ProgressWriter,
 ): Promise<void> {
-  const { artifactDirectory: directory, jobId, jobName, attempt, codeVersion } = orders;
+  const { artifactDirectory: directory, jobId, jobName, attempt } = orders;
   const { algorithm, ...rest } = config;
   const { step = plan.stepAfter(done), loss, reward } = progress.latest ?? {};
   const lineage = {
-    ...{ jobId, jobName, attempt, algorithm, config: rest, data: plan.data, codeVersion },
+    ...{ jobId, jobName, attempt, algorithm, config: rest, data: plan.data, codeVersion: code },
     ...{ step, loss, reward, backend: backend.name, device: backend.device },
   };
   await plan.writeArtifacts(directory, parameters, lineage);
@@ -191,7 +195,7 @@ async function leaveArtifacts(
 }
 
 function checkedConfig(orders: TrainerOrders): JobConfig {
-  const [fault] = trainingFaults(orders.algorithm, orders.config);
+  const [fault] = trainingFaults(orders.algorithm, orders.config, orders.tasks);
   if (fault) throw new AppError("invalid_value", fault.detail, { param: fault.param });
   if (orders.parameterServers.length === 0) {
     throw new AppError("invalid_value", "the task was started without a parameter server");

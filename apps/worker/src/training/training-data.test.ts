@@ -75,12 +75,34 @@ test.each([
   ["a,b\n1,2,3\n", {}, /has 3 cells in row 2, and 2 columns/],
   ["1,2\n3,4\n", {}, /has no header/],
   ["a,b\n", {}, /has no rows/],
+  ["", {}, /t\.csv is empty: its first line must name the columns/],
+  ["\uFEFF\n\n", {}, /is empty/],
+  ["a,b\n1,1e300\n", {}, /has "1e300" in row 2, column 2 \(b\), which is too large for a float32/],
+  ['a,b\n1,"2\n', {}, /has a quote in row 2 that is never closed/],
   ["a\n1\n", {}, /has no column that is not predicted/],
   ["a,b\n1,2\n", { target: "z" }, /has no column "z" to predict: its columns are a, b/],
-  ["a,b\n1,0.5\n", { program: "classification" }, /has 0\.5 as the class of row 1/],
-  ["a,b\n1,7\n", { program: "classification", classes: 3 }, /has 7 as the class of row 1/],
+  [
+    "a,b\n1,0.5\n",
+    { program: "classification" },
+    /has 0\.5 as the class of row 1: classes are whole numbers from 0$/,
+  ],
+  [
+    "a,b\n1,7\n",
+    { program: "classification", classes: 3 },
+    /has 7 as the class of row 1: .* from 0 to 2,/,
+  ],
 ])("the table %j with %j is refused", (content, config, told) => {
   expect(() => splitCsv(content, config)).toThrow(told);
+});
+
+test("quoted cells may hold commas, quotes and line ends, and rows are counted as lines", () => {
+  const csv = '"width, in cm","the ""true""\none"\n"1","2"\n3, "4" \n';
+  const table = readTable(readTrainingData([file("t.csv", csv)]));
+  expect(table).toMatchObject({
+    names: ["width, in cm", 'the "true"\none'],
+    values: Float32Array.of(1, 2, 3, 4),
+  });
+  expect(() => splitCsv(`${csv}5,x\n`)).toThrow(/"x" in row 5, column 2/);
 });
 
 /** As numpy.save writes it. */
@@ -118,6 +140,10 @@ test.each([
   [
     npy("<f4", "1, 2", new Uint8Array(Float32Array.of(1, Number.NaN).buffer)),
     /NaN in row 1, column 2/,
+  ],
+  [
+    npy("<f8", "1, 2", new Uint8Array(Float64Array.of(1, 1e300).buffer)),
+    /1e\+300 in row 1, column 2, which is too large for a float32/,
   ],
 ])("npy file %# is refused with its reason", (bytes, told) => {
   const data = readTrainingData([file("t.npy", bytes)]);

@@ -8,6 +8,7 @@ import {
   type JobRecord,
   type JobsState,
   type NodeRecord,
+  type ReplicaFailure,
   type ReplicaRecord,
   replicaKey,
   type ServerRecord,
@@ -127,10 +128,17 @@ export class Change {
 
   dropReplica(place: ReplicaRecord): void {
     this.state.replicas.delete(replicaKey(place));
+    if (place.failure) return;
     this.index.onReplica(place, -1);
     const request = servingRequest(place.devices.length);
     this.index.capacity.release(request, place);
     this.#accounts.hold(SERVING_PROJECT, request, -1);
+  }
+
+  /** The place holds nothing more; what is left says why. */
+  failReplica(place: ReplicaRecord, failure: ReplicaFailure): void {
+    this.dropReplica(place);
+    this.state.replicas.set(replicaKey(place), { ...place, devices: [], failure });
   }
 
   putNode(written: NodeRecord, why?: string): void {

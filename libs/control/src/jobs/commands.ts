@@ -23,6 +23,7 @@ export type JobsCommand =
   | JoinNodeCommand
   | ServingNodeCommand
   | ReleaseReplicaCommand
+  | FailReplicaCommand
   | LoseNodesCommand
   | DrainNodeCommand
   | ResumeNodeCommand
@@ -99,6 +100,8 @@ export interface TaskReportEntry {
   readonly jobId: string;
   readonly attempt: number;
   readonly rank: number;
+  /** Of the task that the worker speaks of, 0 for the first; absent: the one that is known. */
+  readonly incarnation?: number | undefined;
   readonly phase: "leased" | "starting" | "running" | "stopping" | "exited";
   readonly rendezvous?: string | undefined;
   /** With phase `exited`. */
@@ -139,6 +142,16 @@ export interface ReleaseReplicaCommand {
   readonly atMs: number;
   readonly nodeId: string;
   readonly deployment: string;
+}
+
+/** A replica that had its place from the scheduler has failed in a way that no further try mends. */
+export interface FailReplicaCommand {
+  readonly type: "replica.fail";
+  readonly atMs: number;
+  readonly nodeId: string;
+  readonly deployment: string;
+  readonly code: string;
+  readonly message: string;
 }
 
 export interface LoseNodesCommand {

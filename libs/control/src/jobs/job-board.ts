@@ -7,6 +7,7 @@ import { JobIndex } from "./job-index.ts";
 import type { Moment } from "./lifecycle.ts";
 import {
   drainNode,
+  failReplica,
   joinNode,
   loseNodes,
   releaseReplica,
@@ -65,6 +66,7 @@ const COMMANDS: {
   "node.join": joinNode,
   "node.update": setServing,
   "replica.release": releaseReplica,
+  "replica.fail": failReplica,
   "node.lost": loseNodes,
   "node.drain": drainNode,
   "node.resume": resumeNode,

@@ -69,6 +69,7 @@ export class JobIndex {
       this.capacity.hold(this.requestOf(state.jobs.get(task.jobId)!), task);
     }
     for (const place of state.replicas.values()) {
+      if (place.failure) continue;
       this.onReplica(place, 1);
       this.capacity.hold(servingRequest(place.devices.length), place);
     }

@@ -127,6 +127,13 @@ test("an attempt is raised by a reservation alone, and never while a task of the
   });
 });
 
+test("what runs again has no failure, and what it went through stays in its counts", () => {
+  const [recovering] = advance(job("running"), lost(true), NOW);
+  expect(recovering?.failure).toMatchObject({ reason: "NodeLost" });
+  const [running] = advance(recovering!, { type: "rendezvous" }, NOW);
+  expect(running).toMatchObject({ state: "running", losses: 1, failure: undefined });
+});
+
 test("lost nodes, sick devices and preemptions use up no retry; they end a job after a hundred", () => {
   for (const event of [lost(false), failed("GpuFault"), failed("NodeLost")]) {
     const [after] = advance(job("running"), event, NOW);

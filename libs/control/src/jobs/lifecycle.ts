@@ -164,7 +164,8 @@ function rendezvous(job: JobRecord, now: Moment): readonly JobRecord[] {
   if (job.state !== "starting" && job.state !== "recovering") return [];
   const startedAtMs = job.startedAtMs ?? now.atMs;
   const firstStartedAtMs = job.firstStartedAtMs ?? now.atMs;
-  return [enter(job, "running", now, { startedAtMs, firstStartedAtMs })];
+  // What it has got over is no failure of what runs now; its events tell of it.
+  return [enter(job, "running", now, { startedAtMs, firstStartedAtMs, failure: undefined })];
 }
 
 /** What runs may checkpoint first; what has not begun leaves at once. */

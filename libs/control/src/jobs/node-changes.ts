@@ -2,6 +2,7 @@ import { type ControlReply, OK, refuse } from "../command.ts";
 import type { Change } from "./change.ts";
 import type {
   DrainNodeCommand,
+  FailReplicaCommand,
   JoinNodeCommand,
   LoseNodesCommand,
   ReleaseReplicaCommand,
@@ -92,6 +93,14 @@ export function setServing(change: Change, command: ServingNodeCommand): Control
 export function releaseReplica(change: Change, command: ReleaseReplicaCommand): ControlReply {
   const place = change.state.replicas.get(replicaKey(command));
   if (place) change.dropReplica(place);
+  return OK;
+}
+
+/** It gives its devices back and is remembered, so that its deployment takes no others. */
+export function failReplica(change: Change, command: FailReplicaCommand): ControlReply {
+  const place = change.state.replicas.get(replicaKey(command));
+  const { code, message, atMs } = command;
+  if (place && !place.failure) change.failReplica(place, { code, message, atMs });
   return OK;
 }
 

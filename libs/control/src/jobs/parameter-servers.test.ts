@@ -179,7 +179,7 @@ test("an algorithm that no worker offers is named with those that they do offer"
   const spec = jobSpec({ command: undefined, algorithm: "sac" });
   act({ type: "job.submit", jobId: jobId(1), spec });
   expect(algorithmFault(control.state, jobId(1))).toBe(
-    "AffinityNoMatch: no worker offers the algorithm sac; the workers offer: ppo",
+    "AlgorithmUnavailable: no worker offers the algorithm sac; the workers offer: ppo",
   );
   submit(2);
   expect(algorithmFault(control.state, jobId(2))).toBeUndefined();

@@ -4,7 +4,7 @@ import type { Change } from "./change.ts";
 import type { CommitPlanCommand, PlannedStart } from "./commands.ts";
 import { isUnderWay } from "./lifecycle.ts";
 import { QuotaCheck, type QuotaRefusal } from "./quota-check.ts";
-import type { JobRecord, TaskRecord } from "./records.ts";
+import { type JobRecord, type TaskRecord, taskKey } from "./records.ts";
 import { missingRanks, RECOVERY_SUFFIX } from "./recovery.ts";
 import { claimedDeployment, replicaClaim } from "./replica-claims.ts";
 import { leaveWithGrace } from "./requests.ts";
@@ -91,10 +91,13 @@ function startJob(
   const byMs = change.now.atMs + plan.acknowledgeMs;
   const started = change.move(job, { type: "reserved", tasks: ranks.length, byMs, shards });
   for (const [at, { nodeId, devices }] of placements.entries()) {
+    const rank = ranks[at]!;
+    const replaced = change.state.tasks.get(taskKey(id, started.attempt, rank));
     const task: TaskRecord = {
       jobId: id,
       attempt: started.attempt,
-      rank: ranks[at]!,
+      rank,
+      ...(replaced && { incarnation: (replaced.incarnation ?? 0) + 1 }),
       nodeId,
       devices,
       gpuMilli: request.gpus === 0 ? 0 : request.gpuMilli,

@@ -42,7 +42,7 @@ export interface JobRecord {
   readonly notBeforeMs?: number | undefined;
   /** Why it leaves or left its place. */
   readonly leaving?: Leaving | undefined;
-  /** The latest failure; on a failed job the one that ended it. */
+  /** The latest failure until it runs again; on a failed job the one that ended it. */
   readonly failure?: JobFailure | undefined;
   readonly checkpoint?: CheckpointRecord | undefined;
   readonly progress?: ProgressRecord | undefined;
@@ -122,6 +122,8 @@ export interface TaskRecord {
   readonly jobId: string;
   readonly attempt: number;
   readonly rank: number;
+  /** How often the rank was replaced within its attempt; absent: never. */
+  readonly incarnation?: number | undefined;
   readonly nodeId: string;
   /** Device indexes on the node, each holding `gpuMilli`. */
   readonly devices: readonly number[];
@@ -242,8 +244,18 @@ export interface ReplicaResources {
 export interface ReplicaRecord {
   readonly deployment: string;
   readonly nodeId: string;
+  /** Empty once it has failed for good. */
   readonly devices: readonly number[];
   readonly grantedAtMs: number;
+  /** Why it came down and comes up no more: the deployment gets no further place meanwhile. */
+  readonly failure?: ReplicaFailure | undefined;
+}
+
+/** A fault of a replica that another try cannot mend. */
+export interface ReplicaFailure {
+  readonly code: string;
+  readonly message: string;
+  readonly atMs: number;
 }
 
 export interface ProjectRecord {

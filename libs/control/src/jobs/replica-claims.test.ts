@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { wantedReplicas } from "./replica-claims.ts";
+import { failedReplicas, wantedReplicas } from "./replica-claims.ts";
 import { PlannedCluster } from "./testing/planned-cluster.ts";
 import { jobId, scheduledModel } from "./testing/specs.ts";
 
@@ -44,6 +44,32 @@ test("a replica that needs a GPU has a preemptible job leave it, and holds it un
   cluster.do({ type: "replica.release", deployment: "m", nodeId: "a" });
   cluster.run(1);
   expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 2 });
+});
+
+test("a replica that has failed for good gives its device back to training and takes no other", () => {
+  const cluster = busyNode();
+  deploy(cluster, 1);
+  cluster.plan();
+  cluster.report(1, "stopping");
+  cluster.report(1, "exited", { endedAtMs: 1 });
+  cluster.plan();
+  expect(places(cluster)).toEqual([["a", [0]]]);
+  const failure = { code: "model_failed", message: "it has the wrong sha256" };
+  cluster.do({ type: "replica.fail", deployment: "m", nodeId: "a", ...failure });
+  cluster.run(1);
+  expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 2 });
+  expect(cluster.plan().plan).toMatchObject({ starts: [], preemptions: [] });
+  const { usage } = cluster.control.state.projects.get("default")!;
+  expect(usage.heldGpuMilli).toBe(1_000);
+  expect(failedReplicas(cluster.control.state, "m")).toMatchObject([{ failure, devices: [] }]);
+  cluster.do({ type: "node.lost", nodeIds: ["a"], fencedAtMs: cluster.atMs + 1_000 });
+  expect(failedReplicas(cluster.control.state, "m")).toHaveLength(1);
+  cluster.do({ type: "model.remove", id: "m" });
+  expect(cluster.control.state.replicas.size).toBe(0);
+  cluster.join("b", { gpuCount: 1 });
+  deploy(cluster);
+  cluster.plan();
+  expect(places(cluster)).toEqual([["b", [0]]]);
 });
 
 test("a job that must not be preempted keeps its GPU, and so does one of a higher qos", () => {

@@ -31,11 +31,15 @@ export function replicaClaims(state: JobsState): QueuedJob[] {
   return claims;
 }
 
-/** The claim of one deployment; undefined where it has all the places that it wants. */
+/**
+ * The claim of one deployment; undefined where it has all the places that it wants, and where one of
+ * its replicas has failed for good: the next would only evict others and fail alike.
+ */
 export function replicaClaim(state: JobsState, deployment: string): QueuedJob | undefined {
   const { resources, replicas } = state.deployments.get(deployment) ?? {};
   if (!resources || typeof replicas !== "number") return undefined;
   const places = [...state.replicas.values()].filter((place) => place.deployment === deployment);
+  if (places.some(({ failure }) => failure)) return undefined;
   const kept = places.filter((place) => isSound(state, place));
   if (kept.length >= replicas) return undefined;
   return {
@@ -59,7 +63,8 @@ export function replicaClaim(state: JobsState, deployment: string): QueuedJob | 
 }
 
 /** Whether the place is on a node that takes work, with devices that are well. */
-function isSound(state: JobsState, { nodeId, devices }: ReplicaRecord): boolean {
+function isSound(state: JobsState, { nodeId, devices, failure }: ReplicaRecord): boolean {
+  if (failure) return false;
   const node = state.nodes.get(nodeId);
   if (node?.state !== "ready") return false;
   return !node.quarantined.some(({ device }) => devices.includes(device));
@@ -74,6 +79,14 @@ function claimRequest(resources: ReplicaResources, taken: readonly string[]): Ta
     gpuMemoryGb,
     nodeAntiAffinity: taken.length > 0 ? [elsewhere] : [],
   };
+}
+
+/** The deployment's replicas that have failed for good, by node. */
+export function failedReplicas(
+  { replicas }: Pick<JobsState, "replicas">,
+  deployment: string,
+): readonly ReplicaRecord[] {
+  return [...replicas.values()].filter((place) => place.failure && place.deployment === deployment);
 }
 
 /** By deployment, the places of the replicas that are to run: the oldest of the sound ones. */

@@ -78,6 +78,18 @@ test("a lost task within the tolerance is placed anew in the same attempt once i
   cluster.do({ type: "clock.tick", atMs: cluster.atMs + 151_000 });
   cluster.atMs += 151_000;
   expect(cluster.plan().plan.starts).toMatchObject([{ placements: [{ nodeId: "c" }] }]);
+  const incarnations = () =>
+    [...cluster.control.state.tasks.values()].map(({ nodeId, incarnation }) => [
+      ...[nodeId, incarnation ?? 0],
+    ]);
+  expect(incarnations().sort()).toEqual([
+    ["b", 0],
+    ["c", 1],
+  ]);
+  // A late word of the task that was replaced is none of its successor's.
+  const late = { jobId: jobId(1), attempt: 1, rank: 0, incarnation: 0, phase: "exited" };
+  cluster.do({ type: "tasks.report", nodeId: "c", reports: [late, { ...late, rank: 1 }] });
+  expect(cluster.job(1).state).toBe("recovering");
   cluster.report(1, "leased");
   cluster.report(1, "running");
   expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 1, liveTasks: 2 });

@@ -39,7 +39,9 @@ export function reportTasks(change: Change, command: ReportTasksCommand): Contro
 }
 
 /** Nothing follows a task's end; a lost task's word counts again when its node is back. */
-function isNews({ phase }: TaskRecord, entry: TaskReportEntry): boolean {
+function isNews({ phase, incarnation = 0 }: TaskRecord, entry: TaskReportEntry): boolean {
+  // A word of the task that this one has replaced came late.
+  if ((entry.incarnation ?? incarnation) !== incarnation) return false;
   if (phase === "exited") return false;
   return phase === "lost" || PHASE_RANK[entry.phase] > PHASE_RANK[phase];
 }

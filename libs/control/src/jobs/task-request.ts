@@ -1,5 +1,5 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
-import type { LabelSelector, TaskRequest } from "@heddle/scheduler/model";
+import type { LabelSelector, NeededOffer, TaskRequest } from "@heddle/scheduler/model";
 import type { JobsState, NodeOffer } from "./records.ts";
 
 const BYTES_PER_GB = 1e9;
@@ -28,10 +28,14 @@ export function executorOf(spec: SubmitJob): "process" | "container" | "training
   return spec.command === undefined ? "training" : "process";
 }
 
-/** The node's own labels, its name among them, and one for each executor and algorithm. */
+/**
+ * The node's own labels, and one for each executor and algorithm; its name is the label `name` where
+ * it has no other of its own.
+ */
 export function nodeLabels(offer: NodeOffer): Readonly<Record<string, string>> {
-  const { id, labels, executors, algorithms = [] } = offer;
+  const { id, name, labels, executors, algorithms = [] } = offer;
   return {
+    name,
     ...labels,
     [NODE_LABEL]: id,
     ...Object.fromEntries(executors.map((name) => [`${EXECUTOR_LABEL}${name}`, "true"])),
@@ -61,19 +65,23 @@ export function taskRequest(spec: SubmitJob, tasks: number): TaskRequest {
       ioOperationsPerSec: Math.ceil((resources.io_operations_per_sec ?? 0) / tasks),
       networkMbps: Math.ceil((resources.network_bandwidth_gbps ?? 0) * 1_000),
     },
-    nodeAffinity: [...selectorsOf(resources.node_affinity), ...programSelectors(spec)],
+    nodeAffinity: selectorsOf(resources.node_affinity),
     nodeAntiAffinity: selectorsOf(resources.node_anti_affinity),
     infiniband: resources.infiniband_required,
+    offers: offersNeeded(spec),
     tolerations: resources.tolerations,
   };
 }
 
-/** Nodes that can run the job's program, or its algorithm. */
-function programSelectors(spec: SubmitJob): LabelSelector[] {
+/** What a node must offer to run the job's program, or its algorithm. */
+function offersNeeded(spec: SubmitJob): NeededOffer[] {
   const executor = executorOf(spec);
-  const keys = [`${EXECUTOR_LABEL}${executor}`];
-  if (executor === "training") keys.push(`${ALGORITHM_LABEL}${spec.algorithm}`);
-  return keys.map((key) => ({ key, operator: "exists", values: [] }));
+  const needed: NeededOffer[] = [{ kind: "executor", name: executor, labelPrefix: EXECUTOR_LABEL }];
+  const { algorithm } = spec;
+  if (executor === "training" && algorithm !== undefined) {
+    needed.push({ kind: "algorithm", name: algorithm, labelPrefix: ALGORITHM_LABEL });
+  }
+  return needed;
 }
 
 /** What a replica of a deployed model holds: whole devices, and nothing else that is counted. */
@@ -107,15 +115,24 @@ export function algorithmFault(
   const offered = new Set([...nodes.values()].flatMap(({ offer }) => offer.algorithms ?? []));
   if (offered.has(spec.algorithm)) return undefined;
   const list = offered.size > 0 ? [...offered].sort().join(", ") : "none";
-  return `AffinityNoMatch: no worker offers the algorithm ${spec.algorithm}; the workers offer: ${list}`;
+  return `AlgorithmUnavailable: no worker offers the algorithm ${spec.algorithm}; the workers offer: ${list}`;
 }
 
 /** Why the GPUs cannot be split over so many tasks, if they cannot. */
 export function splitFault(gpuCount: number, tasks: number): string | undefined {
   const milli = gpuMilliPerTask(gpuCount, tasks);
-  const isWhole = Number.isInteger(milli);
+  const isWhole = Number.isInteger(milli) && (milli > 0 || gpuCount === 0);
   if (isWhole && (milli < WHOLE_DEVICE_MILLI || milli % WHOLE_DEVICE_MILLI === 0)) return undefined;
   return `${gpuCount} GPUs over ${tasks} tasks are ${milli / WHOLE_DEVICE_MILLI} each: expected whole devices, or a share of one below 1 in thousandths`;
+}
+
+/**
+ * What a task may hold of GPUs, in thousandths, by rank from 1 on: each share of one device, then
+ * whole devices.
+ */
+export function splitLevel(level: number): number {
+  if (level < WHOLE_DEVICE_MILLI) return level;
+  return (level - WHOLE_DEVICE_MILLI + 1) * WHOLE_DEVICE_MILLI;
 }
 
 /**

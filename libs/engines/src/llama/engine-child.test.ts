@@ -28,6 +28,7 @@ describe("an engine process", () => {
       }
       expect(after.texts).toEqual(before.texts);
       expect(session.engine.load().restarts).toBe(1);
+      expect(session.crashes).toEqual([expect.stringContaining("no sign of life")]);
     } finally {
       await session.close();
     }

@@ -6,7 +6,8 @@ interface QueuedItem {
 }
 
 /**
- * Waiting work, ordered by priority, then by the key that was served the least, then by arrival.
+ * Waiting work, ordered by priority, then by the key that was served the least, then by the turns
+ * that the caller tells of a key's items, then by arrival.
  * Service is counted in tokens, as in the virtual token counter (Sheng et al., "Fairness in
  * Serving Large Language Models", 2024): a key that was idle starts level with the least served
  * active one, so idling earns nothing.
@@ -35,10 +36,18 @@ export class FairQueue<Item extends QueuedItem> {
     this.#items.unshift(item);
   }
 
-  /** The waiting items, the one to run next first. */
-  ordered(): Item[] {
+  /** Those that wait, in the order of their arrival; what was put back comes first. */
+  get items(): readonly Item[] {
+    return this.#items;
+  }
+
+  /** The waiting items, the one to run next first; of a key's items those of lower turns. */
+  ordered(turnOf: (item: Item) => number): Item[] {
     return this.#items.toSorted(
-      (a, b) => b.priority - a.priority || this.#servedOf(a.fairKey) - this.#servedOf(b.fairKey),
+      (a, b) =>
+        b.priority - a.priority ||
+        this.servedOf(a.fairKey) - this.servedOf(b.fairKey) ||
+        turnOf(a) - turnOf(b),
     );
   }
 
@@ -50,7 +59,7 @@ export class FairQueue<Item extends QueuedItem> {
 
   /** Counts tokens that were processed for a key. */
   charge(fairKey: string, tokens: number): void {
-    this.#served.set(fairKey, this.#servedOf(fairKey) + tokens);
+    this.#served.set(fairKey, this.servedOf(fairKey) + tokens);
   }
 
   /** An item of the key ended. */
@@ -64,7 +73,8 @@ export class FairQueue<Item extends QueuedItem> {
     this.#served.delete(fairKey);
   }
 
-  #servedOf(fairKey: string): number {
+  /** Tokens that count for a key by now. */
+  servedOf(fairKey: string): number {
     return this.#served.get(fairKey) ?? 0;
   }
 

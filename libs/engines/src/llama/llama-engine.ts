@@ -24,6 +24,8 @@ export interface LlamaEngineOptions {
   readonly sink: EngineEventSink;
   /** Called once if the engine gives up after repeated crashes; never after `close`. */
   readonly onExit?: ((reason: AppError) => void) | undefined;
+  /** Called at each crash after which the engine starts anew by itself. */
+  readonly onRestart?: ((reason: AppError) => void) | undefined;
   /** Ends a load that takes longer. */
   readonly startTimeoutMs?: number | undefined;
   /** When a process that does not answer is taken for hung. */
@@ -211,6 +213,7 @@ export class LlamaEngine implements Engine {
     }
     this.#phase = "restarting";
     this.#restarts++;
+    this.#options.onRestart?.(reason);
     this.#restartTimer = setTimeout(() => {
       this.#child = this.#spawn();
     }, this.#backoff.nextMs());

@@ -186,6 +186,52 @@ describe("many requests at once", () => {
     });
   });
 
+  it.each(["same key", "other keys"])(
+    "gives short requests of the %s their turn while longer ones have all slots",
+    async (whose) => {
+      await withSession({ maxSequences: 4, contextTokens: 4096 }, async (session) => {
+        const ask = (i: number, choices: number, maxTokens: number, fairKey: string) => {
+          const started = Promise.withResolvers<void>();
+          const submit = { fairKey };
+          const { answer, id } = session.submit(
+            { prompt: promptOf(i, 40), choices, maxTokens, sampling: NO_END, submit },
+            ({ type }) => type === "started" && started.resolve(),
+          );
+          return { id, answer, started: started.promise };
+        };
+        // Fourteen sequences for four slots; each of them goes on for long.
+        const long = [ask(1, 12, 3900, "k"), ask(2, 2, 3900, whose === "other keys" ? "l" : "k")];
+        let ended = 0;
+        for (const { answer } of long) void answer.then(() => ended++);
+        await Promise.all(long.map(({ started }) => started));
+        for (let i = 3; i < 9; i++) {
+          const short = await ask(i, 1, 5, whose === "other keys" ? `key-${i}` : "k").answer;
+          expect(short.usage?.completionTokens).toBe(5);
+        }
+        expect(ended).toBe(0);
+        for (const { id } of long) session.engine.cancel(id);
+        await Promise.all(long.map(({ answer }) => answer));
+      });
+    },
+  );
+
+  it("gives what had to leave its slot the same greedy text", async () => {
+    const choices = { prompt: promptOf(1, 60), choices: 4, maxTokens: 200, sampling: NO_END };
+    await withSession({ maxSequences: 4, contextTokens: 512 }, async (session) => {
+      const expected = await session.ask({ ...choices, topLogprobs: 2 });
+      const started = Promise.withResolvers<void>();
+      const { answer } = session.submit({ ...choices, topLogprobs: 2 }, ({ type }) => {
+        if (type === "delta") started.resolve();
+      });
+      await started.promise;
+      for (let i = 2; i < 6; i++) await session.ask({ prompt: promptOf(i, 20), maxTokens: 3 });
+      const got = await answer;
+      expect(got.reasons).toEqual(Array(4).fill("length"));
+      expect(got.usage?.completionTokens).toBe(800);
+      expectSameButForTies(got, expected);
+    });
+  });
+
   it("refuses a request when as many wait as may", async () => {
     await withSession({ maxSequences: 1, maxQueued: 2 }, async (session) => {
       const asks = Array.from({ length: 8 }, (_, i) =>

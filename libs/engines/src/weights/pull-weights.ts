@@ -3,6 +3,7 @@ import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
+import { parseSource, type WeightsSource } from "@heddle/contracts/weights-source";
 import { type ArtifactBytes, fetchSource, type PullContext } from "./fetch-source.ts";
 import { withFileLock } from "./file-lock.ts";
 import { DEFAULT_PULL_LIMITS, type PullLimits } from "./guarded-request.ts";
@@ -11,7 +12,6 @@ import { discardPart } from "./http-download.ts";
 import { runTool as runRealTool, type ToolRunner } from "./run-tool.ts";
 import { PermanentFault, reasonOf } from "./source-fault.ts";
 import { isVerified, markVerified, sha256Of } from "./verified-file.ts";
-import { parseSource, type WeightsSource } from "./weights-source.ts";
 
 /** How weights are pulled. */
 export interface PullOptions {

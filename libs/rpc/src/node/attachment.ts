@@ -19,6 +19,9 @@ const eagerMs = 200;
 /** The failure in a row at which the operator is warned: three masters may take ten seconds to agree. */
 const quietFailures = 24;
 
+/** How often a master that left its group for good is looked for: one may take its place. */
+const removedRestMs = 10_000;
+
 export interface AttachmentOptions {
   /** host:port of the master's gRPC server. */
   readonly master: string;
@@ -27,11 +30,14 @@ export interface AttachmentOptions {
   /** The node's state at the moment of the call. */
   readonly heartbeat: () => Heartbeat;
   readonly log: NodeLog;
+  /** 10,000 where absent. */
+  readonly removedRestMs?: number;
 }
 
 /**
  * Keeps a node attached to one master: registers, reports at the interval the master asks for and
- * at once on `report()`, and attaches anew for ever when the stream ends.
+ * at once on `report()`, and attaches anew for ever when the stream ends. One that says that it was
+ * removed from its group is looked for seldom, and without a word.
  */
 export class Attachment {
   readonly #options: AttachmentOptions;
@@ -64,20 +70,31 @@ export class Attachment {
     const backoff = new Backoff(reconnect);
     const { master, log } = this.#options;
     let failures = 0;
+    let isRemoved = false;
     while (!this.#closing.signal.aborted) {
       const error = await this.#attachOnce(() => {
         backoff.reset();
         failures = 0;
+        isRemoved = false;
       });
       if (this.#closing.signal.aborted) return;
       failures++;
-      // Nodes and masters start side by side: that the master is not there yet is no news.
-      const fact = "not attached to a master, retrying";
-      if (failures === quietFailures) log.warn({ master, error: error.message }, fact);
-      else log.info({ master, error: error.message }, fact);
-      const restMs = Math.min(backoff.nextMs(), failures <= eagerTries ? eagerMs : Infinity);
+      if (!isRemoved && error.code === "member_removed") {
+        isRemoved = true;
+        log.info({ master }, "detached from a master that was removed from its group");
+      } else if (!isRemoved) this.#tellFailure(error, failures);
+      const eagerRestMs = Math.min(backoff.nextMs(), failures <= eagerTries ? eagerMs : Infinity);
+      const restMs = isRemoved ? (this.#options.removedRestMs ?? removedRestMs) : eagerRestMs;
       await delay(restMs, undefined, { signal: this.#closing.signal }).catch(() => {});
     }
+  }
+
+  /** Nodes and masters start side by side: that the master is not there yet is no news. */
+  #tellFailure({ message }: AppError, failures: number): void {
+    const { master, log } = this.#options;
+    const fact = "not attached to a master, retrying";
+    if (failures === quietFailures) log.warn({ master, error: message }, fact);
+    else log.info({ master, error: message }, fact);
   }
 
   /** Resolves with the reason when the stream has ended. */

@@ -28,6 +28,10 @@ export function acrobot(): Environment {
       state = [small(), small(), small(), small()];
       write(observation);
     },
+    snapshot: () => state,
+    restore: ([a = 0, b = 0, c = 0, d = 0]) => {
+      state = [a, b, c, d];
+    },
     step: (action, observation): StepOutcome => {
       const [a, b, c, d] = rungeKutta(state, Number(action) - 1);
       state = [wrap(a), wrap(b), bound(c, MAX_SPEEDS[0]), bound(d, MAX_SPEEDS[1])];

@@ -25,6 +25,10 @@ export function cartPole(): Environment {
       [x, speed, angle, turn] = [small(), small(), small(), small()];
       write(observation);
     },
+    snapshot: () => [x, speed, angle, turn],
+    restore: (numbers) => {
+      [x = 0, speed = 0, angle = 0, turn = 0] = numbers;
+    },
     step: (action, observation): StepOutcome => {
       const push = action === 1 ? FORCE : -FORCE;
       const [cosine, sine] = [Math.cos(angle), Math.sin(angle)];

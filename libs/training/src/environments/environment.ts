@@ -13,6 +13,10 @@ export interface Environment {
   reset(random: Random, observation: Float32Array): void;
   /** `action` is the choice's number, or the numbers. Writes what is seen then. */
   step(action: number | Float32Array, observation: Float32Array): StepOutcome;
+  /** All that its next steps follow from; where absent, a job that resumes begins new episodes. */
+  snapshot?(): readonly number[];
+  /** Goes on from what `snapshot` gave. */
+  restore?(numbers: readonly number[]): void;
 }
 
 export interface StepOutcome {

@@ -20,6 +20,10 @@ export function mountainCar(): Environment {
       [position, speed] = [-0.6 + 0.2 * random(), 0];
       write(observation);
     },
+    snapshot: () => [position, speed],
+    restore: (numbers) => {
+      [position = 0, speed = 0] = numbers;
+    },
     step: (action, observation): StepOutcome => {
       const push = (Number(action) - 1) * FORCE - Math.cos(3 * position) * GRAVITY;
       speed = Math.min(MAX_SPEED, Math.max(-MAX_SPEED, speed + push));

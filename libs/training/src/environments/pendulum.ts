@@ -21,6 +21,10 @@ export function pendulum(): Environment {
       [angle, speed] = [(2 * random() - 1) * Math.PI, 2 * random() - 1];
       write(observation);
     },
+    snapshot: () => [angle, speed],
+    restore: (numbers) => {
+      [angle = 0, speed = 0] = numbers;
+    },
     step: (action, observation): StepOutcome => {
       const given = typeof action === "number" ? action : (action[0] ?? 0);
       const torque = Math.min(MAX_TORQUE, Math.max(-MAX_TORQUE, given));

@@ -19,6 +19,8 @@ export class VectorEnvironment {
   readonly size: number;
   /** What each sees now, row by row. */
   readonly observations: Float32Array;
+  /** Of all steps so far, by its amount. */
+  greatestReward = 0;
   readonly #worlds: readonly Environment[];
   readonly #views: readonly Float32Array[];
   readonly #random: Random;
@@ -55,6 +57,7 @@ export class VectorEnvironment {
           : actions.subarray(i * width, (i + 1) * width);
       const { reward, terminated } = world.step(action, this.#view(i));
       rewards[i] = reward;
+      this.greatestReward = Math.max(this.greatestReward, Math.abs(reward));
       const length = (this.#lengths[i] ?? 0) + 1;
       const total = (this.#returns[i] ?? 0) + reward;
       this.#lengths[i] = length;
@@ -65,6 +68,40 @@ export class VectorEnvironment {
       this.#begin(i);
     }
     return { rewards, dones };
+  }
+
+  /**
+   * All that the next steps follow from, but for the draws; undefined where an environment cannot say
+   * what it is in.
+   */
+  snapshot(): Float64Array<ArrayBuffer> | undefined {
+    const worlds = this.#worlds.flatMap((world) => world.snapshot?.() ?? []);
+    if (this.#worlds.some(({ snapshot, restore }) => !snapshot || !restore)) return undefined;
+    const { greatestReward } = this;
+    const parts = [[greatestReward], this.#returns, this.#lengths, this.observations, worlds];
+    const numbers = new Float64Array(parts.reduce((sum, { length }) => sum + length, 0));
+    let at = 0;
+    for (const part of parts) {
+      numbers.set(part, at);
+      at += part.length;
+    }
+    return numbers;
+  }
+
+  /** Goes on from what `snapshot` gave; false, and nothing is changed, where it is of other worlds. */
+  restore(numbers: Float64Array): boolean {
+    if (this.snapshot()?.length !== numbers.length) return false;
+    let at = 0;
+    const take = (count: number) => {
+      at += count;
+      return numbers.subarray(at - count, at);
+    };
+    this.greatestReward = take(1)[0] ?? 0;
+    for (const kept of [this.#returns, this.#lengths, this.observations]) {
+      kept.set(take(kept.length));
+    }
+    for (const world of this.#worlds) world.restore?.([...take(world.snapshot?.().length ?? 0)]);
+    return true;
   }
 
   #begin(i: number): void {

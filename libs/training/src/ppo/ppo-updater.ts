@@ -79,6 +79,8 @@ export async function localUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
           break;
       }
       await client.push(movedTo(parameters, served), { weight: 1, learningRate: 1 });
+      // What the servers have, to the bit: one that resumes begins with theirs.
+      for (const [name, data] of Object.entries(served)) parameters[name]?.set(data);
       return metrics.means();
     },
   };
@@ -137,7 +139,7 @@ function copyOf(parameters: Parameters): Parameters {
 
 /**
  * How far the servers' parameters are from these, and what they will be in `served`: the same
- * float32 arithmetic as theirs, so that what one push rounds off is in the next.
+ * float32 arithmetic as theirs, rounding and all.
  */
 function movedTo(parameters: Parameters, served: Parameters): Parameters {
   return Object.fromEntries(
@@ -150,9 +152,10 @@ function movedTo(parameters: Parameters, served: Parameters): Parameters {
   );
 }
 
-function diverged(loss: number): Error {
+/** An AppError `invalid_value` that says what to do. */
+export function diverged(why: string): Error {
   return bad(
-    `the loss is ${loss}: training has diverged. Lower learning_rate or max_grad_norm, or look ` +
+    `${why}: training has diverged. Lower learning_rate or max_grad_norm, or look ` +
       "for rewards and observations that are no numbers",
   );
 }
@@ -177,7 +180,7 @@ class MetricMeans {
       let sum = 0;
       for (const value of data) sum += value;
       const mean = sum / data.length;
-      if (name === "loss" && !Number.isFinite(mean)) throw diverged(mean);
+      if (name === "loss" && !Number.isFinite(mean)) throw diverged(`the loss is ${mean}`);
       this.#latest[name] = mean;
       this.#sums.set(name, (this.#sums.get(name) ?? 0) + mean);
     }

@@ -6,9 +6,11 @@ import { VectorEnvironment } from "../environments/vector-environment.ts";
 import { bad } from "../ir/shapes.ts";
 import type { ParameterClient, Parameters } from "../parameter-client.ts";
 import type { PolicyShape } from "./actor-critic.ts";
+import { divergenceOf } from "./divergence.ts";
+import { keepExperience, resumeExperience } from "./experience-state.ts";
 import type { PpoConfig } from "./ppo-config.ts";
 import { policyForward, ppoProgram } from "./ppo-program.ts";
-import { localUpdater, sharedUpdater, type UpdateMetrics } from "./ppo-updater.ts";
+import { diverged, localUpdater, sharedUpdater, type UpdateMetrics } from "./ppo-updater.ts";
 import { collectRollout } from "./rollout-collector.ts";
 
 /** What is told of each iteration. */
@@ -32,8 +34,11 @@ export interface PpoWorkerOptions {
   readonly makeEnvironment: () => Environment;
   readonly backend: Backend;
   readonly client: ParameterClient;
-  /** This worker's own draws. */
-  readonly random: Random;
+  /**
+   * This worker's own draws for each iteration, so that one that resumes has the same; its
+   * environments begin by those of the iteration before.
+   */
+  readonly draws: (iteration: number) => Random;
   readonly workers: number;
   /** This worker's copy of the model; filled by the first pull. */
   readonly parameters: Parameters;
@@ -55,24 +60,33 @@ export function policyFor(environment: Environment, hidden: number): PolicyShape
   return { observations, actions, continuous, hidden };
 }
 
-/** Throws an AppError `invalid_value` where the batch does not divide into minibatches. */
+/**
+ * Iterations of whole batches within `total_timesteps`. Throws an AppError `invalid_value` where there
+ * is none, or where the batch does not divide into minibatches.
+ */
 export function ppoIterations(config: PpoConfig, workers: number): number {
   const batch = config.num_envs * config.num_steps;
   if (batch % config.num_minibatches !== 0) {
     const size = `num_envs * num_steps = ${batch}`;
     throw bad(`${size} must be a multiple of num_minibatches ${config.num_minibatches}`);
   }
-  return Math.max(1, Math.floor(config.total_timesteps / (batch * workers)));
+  const iterations = Math.floor(config.total_timesteps / (batch * workers));
+  if (iterations > 0) return iterations;
+  throw bad(
+    `total_timesteps ${config.total_timesteps} are less than one batch, ${batch * workers}`,
+  );
 }
 
 /**
  * One worker of a PPO job, from the first pull to the last push. Rejects with an AppError
- * `invalid_value` at the first loss that is no number, and says in which iteration.
+ * `invalid_value` where training diverges (`divergenceOf`), and says at which step.
  */
 export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
-  const { config, backend, client, parameters, workers, random, signal } = options;
+  const { config, backend, client, parameters, workers, signal } = options;
   const iterations = ppoIterations(config, workers);
   const returns: number[] = [];
+  let current = options.draws(options.done);
+  const random = () => current();
   const worlds = new VectorEnvironment(
     Array.from({ length: config.num_envs }, options.makeEnvironment),
     random,
@@ -81,30 +95,40 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
       if (returns.length > RETURN_WINDOW) returns.shift();
     },
   );
-  const policy = policyFor(options.makeEnvironment(), config.hidden);
+  const sample = options.makeEnvironment();
+  const { maxSteps } = sample;
+  const policy = policyFor(sample, config.hidden);
   const batch = config.num_envs * config.num_steps;
   const program = ppoProgram(policy, batch / config.num_minibatches, config);
   const forward = await backend.compile(policyForward(policy, config.num_envs));
   const makeUpdater = workers === 1 ? localUpdater : sharedUpdater;
-  const updater = await makeUpdater({ ...options, program });
+  const state = resumeExperience({ worlds, returns }, options.state);
+  const updater = await makeUpdater({ ...options, program, random, state });
   await client.pull(parameters);
   const { num_steps: steps, gamma, gae_lambda: lambda } = config;
   for (let iteration = options.done + 1; iteration <= iterations; iteration++) {
     signal.throwIfAborted();
+    current = options.draws(iteration);
+    const timesteps = iteration * batch * workers;
     const collector = { policy, forward, worlds, steps, gamma, lambda, random };
     const experience = await collectRollout(collector, parameters);
     const left = config.anneal_lr ? 1 - (iteration - 1) / iterations : 1;
     const metrics = await updater
       .update(experience, config.learning_rate * left)
-      .catch((error: unknown) => Promise.reject(placed(error, iteration)));
+      .catch((error: unknown) => Promise.reject(placed(error, iteration, timesteps)));
+    const why = divergenceOf({
+      ...{ parameters, metrics, greatestReward: worlds.greatestReward },
+      horizon: Math.min(1 / (1 - gamma), maxSteps),
+    });
+    if (why) throw placed(diverged(why), iteration, timesteps);
     const next = await options.report({
       iteration,
       iterations,
-      timesteps: iteration * batch * workers,
+      timesteps,
       episodeReturn: returns.length > 0 ? mean(returns) : undefined,
       episodes: returns.length,
       metrics,
-      state: updater.state,
+      state: { ...updater.state, ...keepExperience({ worlds, returns }) },
     });
     if (next === "stop") break;
   }
@@ -113,9 +137,10 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
 }
 
 /** What went wrong with the numbers, with where. */
-function placed(error: unknown, iteration: number): unknown {
+function placed(error: unknown, iteration: number, timesteps: number): unknown {
   const { code, message } = toAppError(error);
-  return code === "invalid_value" ? bad(`in iteration ${iteration} ${message}`) : error;
+  if (code !== "invalid_value") return error;
+  return bad(`at step ${timesteps}, in iteration ${iteration}, ${message}`);
 }
 
 function mean(numbers: readonly number[]): number {

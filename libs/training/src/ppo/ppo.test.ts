@@ -7,6 +7,8 @@ import { mountainCar } from "../environments/mountain-car.ts";
 import { pendulum } from "../environments/pendulum.ts";
 import { VectorEnvironment } from "../environments/vector-environment.ts";
 import { estimateAdvantages } from "./advantages.ts";
+import { divergenceOf } from "./divergence.ts";
+import { keepExperience, resumeExperience } from "./experience-state.ts";
 import { PPO_DEFAULTS } from "./ppo-config.ts";
 import { ppoIterations } from "./ppo-worker.ts";
 
@@ -96,6 +98,47 @@ test("episodes end by themselves or at their limit, and begin anew", () => {
   expect(cut).toEqual([3, 3]);
 });
 
+test.each([cartPole, acrobot, mountainCar, pendulum])(
+  "environment %# goes on from a snapshot to the same bits",
+  (make) => {
+    const { continuous } = make();
+    const ended: number[] = [];
+    const begin = (seed: number) =>
+      new VectorEnvironment([make(), make()], seededRandom(seed), ({ length }) =>
+        ended.push(length),
+      );
+    const act = (step: number) =>
+      continuous ? Float32Array.of(Math.sin(step), 1) : Int32Array.of(step % 2, 1);
+    const [first, second] = [begin(1), begin(2)];
+    for (let step = 0; step < 7; step++) first.step(act(step));
+    const kept = { worlds: second, returns: [4] };
+    const optimizer = { step: Float32Array.of(3) };
+    const state = { ...optimizer, ...keepExperience({ worlds: first, returns: [0.1, 1 / 3] }) };
+    expect(resumeExperience(kept, state)).toEqual(optimizer);
+    expect(kept.returns).toEqual([0.1, 1 / 3]);
+    expect(second.observations).toEqual(first.observations);
+    for (let step = 0; step < 5; step++) {
+      const [one, other] = [first.step(act(step)), second.step(act(step))];
+      expect(other).toEqual(one);
+      // An episode that ends begins anew by draws, which are not the environment's.
+      if (one.dones.includes(1)) break;
+      expect(second.snapshot()).toEqual(first.snapshot());
+    }
+  },
+);
+
+test("environments that cannot be kept, or are others, begin anew", () => {
+  const { snapshot: _, ...without } = cartPole();
+  const plain = new VectorEnvironment([without], seededRandom(1), () => undefined);
+  expect(keepExperience({ worlds: plain, returns: [] })).toEqual({});
+  const one = new VectorEnvironment([cartPole()], seededRandom(1), () => undefined);
+  const two = new VectorEnvironment([cartPole(), cartPole()], seededRandom(1), () => undefined);
+  const before = one.snapshot();
+  const kept = { worlds: one, returns: [7] };
+  expect(resumeExperience(kept, keepExperience({ worlds: two, returns: [] }))).toBeUndefined();
+  expect([one.snapshot(), kept.returns]).toEqual([before, [7]]);
+});
+
 test("advantages agree with their definition, summed out", () => {
   const rollout = {
     ...{ steps: 3, environments: 1, rewards: Float32Array.of(1, 2, 3) },
@@ -113,5 +156,23 @@ test("advantages agree with their definition, summed out", () => {
 test("a batch that does not divide into minibatches is refused with both numbers", () => {
   const config = { ...PPO_DEFAULTS, num_minibatches: 7 };
   expect(() => ppoIterations(config, 1)).toThrow(/= 512 must be a multiple of num_minibatches 7/);
+  const few = { ...PPO_DEFAULTS, total_timesteps: 1023 };
+  expect(() => ppoIterations(few, 2)).toThrow(/1023 are less than one batch, 1024/);
   expect(ppoIterations(PPO_DEFAULTS, 2)).toBe(Math.floor(500_000 / 1024));
+});
+
+test.each([
+  [{}, {}, undefined],
+  // A first critic's error is no divergence, however small the rewards are.
+  [{ value_loss: 50 }, { greatestReward: 1e-9 }, undefined],
+  [{ value_loss: 1e9 }, { greatestReward: 1e4 }, undefined],
+  [{ value_loss: 1e11 }, {}, /values are wrong by 447000, and no return can be above 100/],
+  [{ approximate_kl: 2e4 }, {}, /the policy moved by 20000 nats in one update/],
+  [{ approximate_kl: Number.NaN }, {}, /moved by NaN/],
+  [{}, { parameters: { a: Float32Array.of(1, Number.NaN) } }, /the parameters a hold NaN/],
+])("an update with %j in %j has diverged: %s", (metrics, world, why) => {
+  const usual = { parameters: { a: Float32Array.of(1) }, greatestReward: 1, horizon: 100 };
+  const told = divergenceOf({ ...usual, metrics, ...world });
+  if (why) expect(told).toMatch(why);
+  else expect(told).toBeUndefined();
 });

@@ -22,13 +22,16 @@ export interface WeaveSchedule {
   stepAfter(rounds: number): number;
 }
 
+/** The last round is shorter where the steps are no multiple, so that none is beyond the total. */
 export function weaveSchedule(config: LocalSteps): WeaveSchedule {
   const { total_steps: total, local_steps: usual, warm_start_local_steps: brief = 1 } = config;
   const warm = Math.ceil(Math.min(config.warm_start_steps ?? 0, total) / brief);
   const left = Math.max(0, total - warm * brief);
+  const stepAfter = (rounds: number) =>
+    Math.min(total, Math.min(rounds, warm) * brief + Math.max(0, rounds - warm) * usual);
   return {
     rounds: warm + Math.ceil(left / usual),
-    stepsOf: (round) => (round <= warm ? brief : usual),
-    stepAfter: (rounds) => Math.min(rounds, warm) * brief + Math.max(0, rounds - warm) * usual,
+    stepsOf: (round) => stepAfter(round) - stepAfter(round - 1),
+    stepAfter,
   };
 }

@@ -1,9 +1,13 @@
 // Original file: proto/parameters.proto
 
 import type { MethodDefinition } from '@grpc/proto-loader'
+import type { CheckpointJobs as _heddle_v1_CheckpointJobs, CheckpointJobs__Output as _heddle_v1_CheckpointJobs__Output } from '../../heddle/v1/CheckpointJobs.ts';
 import type { CheckpointShard as _heddle_v1_CheckpointShard, CheckpointShard__Output as _heddle_v1_CheckpointShard__Output } from '../../heddle/v1/CheckpointShard.ts';
 import type { CloseShardReply as _heddle_v1_CloseShardReply, CloseShardReply__Output as _heddle_v1_CloseShardReply__Output } from '../../heddle/v1/CloseShardReply.ts';
 import type { ExportShard as _heddle_v1_ExportShard, ExportShard__Output as _heddle_v1_ExportShard__Output } from '../../heddle/v1/ExportShard.ts';
+import type { ForgetJobCheckpoints as _heddle_v1_ForgetJobCheckpoints, ForgetJobCheckpoints__Output as _heddle_v1_ForgetJobCheckpoints__Output } from '../../heddle/v1/ForgetJobCheckpoints.ts';
+import type { ForgetJobReply as _heddle_v1_ForgetJobReply, ForgetJobReply__Output as _heddle_v1_ForgetJobReply__Output } from '../../heddle/v1/ForgetJobReply.ts';
+import type { ListCheckpointJobs as _heddle_v1_ListCheckpointJobs, ListCheckpointJobs__Output as _heddle_v1_ListCheckpointJobs__Output } from '../../heddle/v1/ListCheckpointJobs.ts';
 import type { ListShardCheckpoints as _heddle_v1_ListShardCheckpoints, ListShardCheckpoints__Output as _heddle_v1_ListShardCheckpoints__Output } from '../../heddle/v1/ListShardCheckpoints.ts';
 import type { NormPart as _heddle_v1_NormPart, NormPart__Output as _heddle_v1_NormPart__Output } from '../../heddle/v1/NormPart.ts';
 import type { NormTotal as _heddle_v1_NormTotal, NormTotal__Output as _heddle_v1_NormTotal__Output } from '../../heddle/v1/NormTotal.ts';
@@ -27,6 +31,8 @@ export interface ParameterShardsDefinition {
   Checkpoint: MethodDefinition<_heddle_v1_CheckpointShard, _heddle_v1_ShardCheckpoint, _heddle_v1_CheckpointShard__Output, _heddle_v1_ShardCheckpoint__Output>
   Close: MethodDefinition<_heddle_v1_ShardId, _heddle_v1_CloseShardReply, _heddle_v1_ShardId__Output, _heddle_v1_CloseShardReply__Output>
   Export: MethodDefinition<_heddle_v1_ExportShard, _heddle_v1_ParameterChunk, _heddle_v1_ExportShard__Output, _heddle_v1_ParameterChunk__Output>
+  ForgetJob: MethodDefinition<_heddle_v1_ForgetJobCheckpoints, _heddle_v1_ForgetJobReply, _heddle_v1_ForgetJobCheckpoints__Output, _heddle_v1_ForgetJobReply__Output>
+  ListCheckpointJobs: MethodDefinition<_heddle_v1_ListCheckpointJobs, _heddle_v1_CheckpointJobs, _heddle_v1_ListCheckpointJobs__Output, _heddle_v1_CheckpointJobs__Output>
   ListCheckpoints: MethodDefinition<_heddle_v1_ListShardCheckpoints, _heddle_v1_ShardCheckpointNames, _heddle_v1_ListShardCheckpoints__Output, _heddle_v1_ShardCheckpointNames__Output>
   Open: MethodDefinition<_heddle_v1_OpenShard, _heddle_v1_ShardStatus, _heddle_v1_OpenShard__Output, _heddle_v1_ShardStatus__Output>
   Pull: MethodDefinition<_heddle_v1_PullParameters, _heddle_v1_ParameterChunk, _heddle_v1_PullParameters__Output, _heddle_v1_ParameterChunk__Output>

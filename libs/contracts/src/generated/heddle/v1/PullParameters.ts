@@ -8,6 +8,7 @@ export interface PullParameters {
   'rank'?: (number);
   'clock'?: (number | string | Long);
   'held'?: (number | string | Long);
+  'plan'?: (string);
 }
 
 export interface PullParameters__Output {
@@ -15,4 +16,5 @@ export interface PullParameters__Output {
   'rank': (number);
   'clock': (number);
   'held': (number);
+  'plan': (string);
 }

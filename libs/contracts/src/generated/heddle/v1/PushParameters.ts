@@ -11,6 +11,7 @@ export interface PushParameters {
   'learningRate'?: (number | string);
   'sources'?: (string)[];
   'squares'?: (number | string);
+  'plan'?: (string);
 }
 
 export interface PushParameters__Output {
@@ -21,4 +22,5 @@ export interface PushParameters__Output {
   'learningRate': (number);
   'sources': (string)[];
   'squares': (number);
+  'plan': (string);
 }

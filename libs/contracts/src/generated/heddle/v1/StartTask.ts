@@ -7,6 +7,7 @@ export interface StartTask {
   'peers'?: (string)[];
   'parameterServers'?: (string)[];
   'nodes'?: (string)[];
+  'jobToken'?: (Buffer | Uint8Array | string);
   'readyServers'?: (string)[];
 }
 
@@ -15,5 +16,6 @@ export interface StartTask__Output {
   'peers': (string)[];
   'parameterServers': (string)[];
   'nodes': (string)[];
+  'jobToken': (Buffer);
   'readyServers': (string)[];
 }

@@ -5,10 +5,12 @@ export interface TaskId {
   'jobId'?: (string);
   'attempt'?: (number);
   'rank'?: (number);
+  'incarnation'?: (number);
 }
 
 export interface TaskId__Output {
   'jobId': (string);
   'attempt': (number);
   'rank': (number);
+  'incarnation': (number);
 }

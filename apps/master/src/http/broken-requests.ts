@@ -1,0 +1,64 @@
+import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { AppError } from "@heddle/base/errors";
+import { errorReply } from "./error-reply.ts";
+import { requestIdOf, uniqueSuffix } from "./request-id.ts";
+
+/** What Node's parser refuses never becomes a request: the answer is written to the socket. */
+export function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): void {
+  if (error.code === "ECONNRESET" || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  answerAndEnd(socket, refusalOf(error.code), `req_${uniqueSuffix()}`);
+}
+
+/** Answers the requests that Node keeps from the routes: tunnels and unknown expectations. */
+export function answerUnservable(server: Server): void {
+  server.on("connect", (request: IncomingMessage, socket: Duplex) => {
+    // Its client may be gone already; nothing else listens to this socket any more.
+    socket.on("error", () => socket.destroy());
+    const refusal = new AppError("method_not_allowed", "CONNECT is not allowed: this is no proxy.");
+    answerAndEnd(socket, refusal, requestIdOf(request), { allow: "DELETE, GET, PATCH, POST, PUT" });
+  });
+  server.on("checkExpectation", refuseExpectation);
+}
+
+function refuseExpectation(request: IncomingMessage, response: ServerResponse): void {
+  const message = "The header `Expect` asks for what is not offered: send `100-continue` or none.";
+  const requestId = requestIdOf(request);
+  const refusal = new AppError("invalid_value", message);
+  const { status, headers, body } = errorReply(refusal, requestId, request.url ?? "", 417);
+  const length = Buffer.byteLength(body);
+  response.writeHead(status, { ...headers, "x-request-id": requestId, "content-length": length });
+  response.end(body);
+}
+
+function answerAndEnd(
+  socket: Duplex,
+  refusal: AppError,
+  requestId: string,
+  more: Record<string, string> = {},
+): void {
+  const { status, headers, body } = errorReply(refusal, requestId, "");
+  const all: Record<string, string> = {
+    ...headers,
+    ...more,
+    "x-request-id": requestId,
+    "content-length": String(Buffer.byteLength(body)),
+    connection: "close",
+  };
+  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}\r\n${body}`);
+}
+
+function refusalOf(code: string | undefined): AppError {
+  if (code === "ERR_HTTP_REQUEST_TIMEOUT") {
+    return new AppError("request_timeout", "The request took too long to arrive.");
+  }
+  if (code === "HPE_HEADER_OVERFLOW") {
+    return new AppError("request_too_large", "The request's headers are too large.");
+  }
+  return new AppError("invalid_value", "The request is not valid HTTP.");
+}

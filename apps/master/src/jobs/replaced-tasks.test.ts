@@ -1,0 +1,83 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { afterEach, expect, test, vi } from "vitest";
+import { JobCluster } from "../../test/job-cluster.ts";
+import { eventually } from "../../test/master-group.ts";
+
+const leaseMs = 8_000;
+let cluster: JobCluster;
+/** Processes start and leases end slowly on a machine that does other things too. */
+vi.setConfig({ testTimeout: 120_000 });
+
+afterEach(() => cluster.close());
+
+const simulatedGpus = [
+  {
+    ...{ index: 0, uuid: "simulated-0", name: "H100", memoryBytes: 80 * 2 ** 30, fault: "" },
+    simulated: true,
+  },
+];
+
+/** Two tasks of which one is lost and replaced; resolves with its log once it has written anew. */
+async function logOfReplaced(workers: readonly string[]) {
+  cluster = new JobCluster(1, { leaseMs, nodeLostMs: 4_000 });
+  await cluster.masters.startAll();
+  for (const name of workers) {
+    await cluster.startWorker(name, { simulatedGpus });
+    await cluster.takesJobs(name);
+  }
+  const id = await cluster.submit({
+    ...{ name: "replaced", tasks: 2, failure_tolerance: 1 },
+    resources: { gpu_count: 2, cpu_cores: 0.2, memory_gb: 0.2 },
+    command:
+      'echo "start of $HEDDLE_NODE"; i=0; while :; do i=$((i+1)); echo "line $i"; sleep 0.2; done',
+  });
+  await cluster.reaches(id, "running");
+  const holder = (await cluster.job(id)).task_list[1]?.node_name ?? "";
+  const log = () => cluster.logs(id, "rank=1&stream=stdout");
+  await eventually("it has written", async () => (await log()).includes("line 5\n"));
+  cluster.signal(holder, "SIGSTOP");
+  // A worker that wakes under its lease would still have its task.
+  await delay(leaseMs + 1_000);
+  if (workers.length === 2) {
+    await eventually("it is lost", async () => (await cluster.job(id)).state === "recovering");
+    cluster.signal(holder, "SIGCONT");
+  }
+  await eventually("the replacement has written", async () => {
+    return ((await log()).split("start of ")[2] ?? "").includes("line 9\n");
+  });
+  const second = (await cluster.job(id)).task_list[1]?.node_name ?? "";
+  cluster.signal(holder, "SIGCONT");
+  await cluster.call("DELETE", `/jobs/${id}`);
+  await cluster.reaches(id, "cancelled");
+  expect((await cluster.job(id)).attempt).toBe(1);
+  return {
+    first: holder,
+    second,
+    text: await cluster.logs(id, "rank=1&stream=stdout&follow=true"),
+  };
+}
+
+/** The lines of both are whole and in order, each from its first on. */
+function expectBoth({ first, second, text }: Awaited<ReturnType<typeof logOfReplaced>>): void {
+  const lives = text.split(/^(?=start of )/m);
+  expect(lives.map((life) => life.split("\n")[0])).toEqual([
+    `start of ${first}`,
+    `start of ${second}`,
+  ]);
+  for (const life of lives) {
+    const [, ...lines] = life.trimEnd().split("\n");
+    expect(lines).toEqual(lines.map((_, i) => `line ${i + 1}`));
+  }
+}
+
+test("a rank that is replaced on the worker that lost it keeps the lines of both its tasks", async () => {
+  const told = await logOfReplaced(["worker-1", "worker-2"]);
+  expect(told.second).toBe(told.first);
+  expectBoth(told);
+});
+
+test("a rank that is replaced on another worker keeps the lines of both its tasks", async () => {
+  const told = await logOfReplaced(["worker-1", "worker-2", "worker-3"]);
+  expect(told.second).not.toBe(told.first);
+  expectBoth(told);
+});

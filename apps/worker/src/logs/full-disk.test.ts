@@ -1,0 +1,61 @@
+import { spawnSync } from "node:child_process";
+import { mkdirSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { shell, TestLeader, taskId, until } from "../../test/test-leader.ts";
+
+/** Processes start slowly on a machine that does other things too. */
+vi.setConfig({ testTimeout: 60_000 });
+
+let leader: TestLeader;
+let disk: string;
+/** A disk of its own can be made by root only. */
+let isMounted = false;
+
+beforeEach(async () => {
+  leader = new TestLeader();
+  await leader.listen();
+  disk = join(leader.folder, "disk");
+  mkdirSync(disk);
+  isMounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=8m", "tmpfs", disk]).status === 0;
+});
+
+afterEach(async () => {
+  if (isMounted) spawnSync("umount", ["--lazy", disk]);
+  await leader.close();
+});
+
+test("lines that a full disk has lost are marked, and a task that finds no room is refused with the reason", async (context) => {
+  if (!isMounted) {
+    console.log("a full disk is not tested: mounting a tmpfs takes root");
+    context.skip();
+  }
+  await leader.startWorker({ dataDirectory: join(disk, "worker") });
+  const session = leader.open();
+  const [full, more] = [join(disk, "full"), join(leader.folder, "more")];
+  const steps = [
+    "echo before",
+    `until [ -e ${full} ]; do sleep 0.05; done`,
+    `until [ -e ${more} ]; do echo lost; sleep 0.05; done 2> /dev/null`,
+    "echo after; sleep 600",
+  ];
+  await session.start(shell(steps.join("; ")));
+  await until("it has begun", () => leader.log() === "before\n");
+  expect(() => writeFileSync(full, Buffer.alloc(16 * 2 ** 20))).toThrow("ENOSPC");
+  expect(statfsSync(disk).bavail).toBe(0);
+  await session.lease(shell("true"), taskId(1));
+  const { exit } = await session.reaches("exited", taskId(1));
+  expect(exit?.reason).toBe("NodeLost");
+  expect(exit?.message).toMatch(/the worker worker-1 could not take it: .*ENOSPC/);
+  // The worker looks ten times a second.
+  await delay(4_000);
+  rmSync(full);
+  const mark = /^\[heddle: the worker's disk was full: .* may be lost\]$/m;
+  await until("the stream says so", () => mark.test(leader.log()));
+  expect(leader.log(0, "stderr")).toMatch(mark);
+  writeFileSync(more, "");
+  await until("it writes again", () => leader.log().endsWith("after\n"));
+  await session.start(shell("echo room"), taskId(2));
+  await until("there is room again", () => leader.log(2) === "room\n");
+});

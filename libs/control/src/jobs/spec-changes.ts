@@ -1,0 +1,188 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
+import { specFaults } from "./spec-faults.ts";
+import { splitLevel } from "./task-request.ts";
+
+/** One change of a job's spec after which it would start now. */
+export interface SpecChange {
+  /** The field as the spec names it; `all_amounts` scales the job's GPUs, CPU, memory and the like. */
+  readonly field: string;
+  readonly from: string | number | boolean;
+  /** In the units of the spec, of the whole job; null: the field is to be left out. */
+  readonly to: string | number | boolean | null;
+  /** How much of the field is given up, in 0..1; a constraint that is dropped counts as a half. */
+  readonly cost: number;
+}
+
+/** What a changed spec is tried on. */
+export interface SpecTrial {
+  /** Whether its gang fits on what is free now; asked often. */
+  fits(spec: SubmitJob): boolean;
+  /** Whether the scheduler would start it now, with all that stands in its way. */
+  starts(spec: SubmitJob): boolean;
+}
+
+type Resources = SubmitJob["resources"];
+type Fits = (spec: SubmitJob) => boolean;
+
+/** What giving up a constraint weighs beside giving up a share of an amount. */
+const DROPPED_CONSTRAINT_COST = 0.5;
+/** Amounts are searched in thousandths. */
+const UNIT = 1_000;
+/** Values of a field that is not the harder the larger it is, tried from the asked one on. */
+const MAX_SCANNED = 128;
+/** Scales of all amounts together that are tried in earnest. */
+const MAX_SCALES_STARTED = 4;
+
+const AMOUNTS = [
+  "cpu_cores",
+  "memory_gb",
+  "local_ssd_gb",
+  "io_operations_per_sec",
+  "network_bandwidth_gbps",
+] as const satisfies readonly (keyof Resources)[];
+
+const OPTIONAL = [
+  "gpu_type",
+  "gpu_memory_gb",
+  "node_affinity",
+  "node_anti_affinity",
+  "local_ssd_gb",
+  "io_operations_per_sec",
+  "network_bandwidth_gbps",
+] as const satisfies readonly (keyof Resources)[];
+
+/**
+ * The changes of a single field that would let the job start now, the smallest first; where no single
+ * one does, the least shrinking of all amounts together. Empty where nothing helps. Each is tried on
+ * the changed spec as a whole, split over its tasks anew.
+ */
+export function specChanges(spec: SubmitJob, trial: SpecTrial): SpecChange[] {
+  // What fits waits for something else than less.
+  if (trial.fits(spec)) return [];
+  const fits: Fits = (changed) => specFaults(changed).length === 0 && trial.fits(changed);
+  const candidates = [
+    ...taskChanges(spec, fits),
+    ...gpuChanges(spec, fits),
+    ...amountChanges(spec, fits),
+    ...droppedConstraints(spec, fits),
+  ];
+  const changes = candidates.filter((change) => trial.starts(withChange(spec, change)));
+  if (changes.length === 0) changes.push(...scaledDown(spec, fits, trial));
+  return changes.sort((a, b) => a.cost - b.cost || (a.field < b.field ? -1 : 1));
+}
+
+/** The spec after the change. */
+function withChange(spec: SubmitJob, { field, to }: SpecChange): SubmitJob {
+  if (field === "tasks") return { ...spec, tasks: Number(to) };
+  if (field === "all_amounts") return scaledTo(spec, Number.parseInt(String(to), 10));
+  const resources: Record<string, unknown> = { ...spec.resources };
+  if (to === null) delete resources[field];
+  else resources[field] = to;
+  return { ...spec, resources: resources as Resources };
+}
+
+/** The nearest other number of tasks over which what is asked for fits. */
+function taskChanges(spec: SubmitJob, fits: Fits): SpecChange[] {
+  const from = spec.tasks;
+  if (from === undefined) return [];
+  for (let step = 1; step <= MAX_SCANNED; step++) {
+    for (const to of [from - step, from + step]) {
+      const change = { field: "tasks", from, to, cost: step / Math.max(from, to) };
+      if (to >= 1 && to <= 4_096 && fits(withChange(spec, change))) return [change];
+    }
+  }
+  return [];
+}
+
+/** The most GPUs below what is asked for that can be split and fit. */
+function gpuChanges(spec: SubmitJob, fits: Fits): SpecChange[] {
+  const { gpu_count: from } = spec.resources;
+  const changed = (to: number): SpecChange => {
+    return { field: "gpu_count", from, to, cost: (from - to) / from };
+  };
+  const fitsWith = (to: number): boolean => fits(withChange(spec, changed(to)));
+  const tasks = spec.tasks ?? 1;
+  const at = (level: number): number => (splitLevel(level) * tasks) / UNIT;
+  let below = 0;
+  for (let step = 2 ** 20; step >= 1; step /= 2) if (at(below + step) < from) below += step;
+  const level = largestThatFits(below, (each) => fitsWith(at(each)));
+  if (level === undefined) return [];
+  const found = at(level);
+  // Without `tasks` their number hangs on the GPUs, and more may fit where fewer do not.
+  const most = spec.tasks === undefined ? Math.min(Math.ceil(from) - 1, found + MAX_SCANNED) : 0;
+  for (let to = most; to > found; to--) if (fitsWith(to)) return [changed(to)];
+  return [changed(found)];
+}
+
+/** For each amount, the largest smaller value that fits, the others as they are. */
+function amountChanges(spec: SubmitJob, fits: Fits): SpecChange[] {
+  return AMOUNTS.flatMap((field) => {
+    const from = spec.resources[field];
+    if (from === undefined) return [];
+    const changed = (thousandths: number): SpecChange => {
+      const to = thousandths / UNIT;
+      return { field, from, to, cost: (from - to) / from };
+    };
+    const most = Math.ceil(from * UNIT) - 1;
+    const to = largestThatFits(most, (each) => fits(withChange(spec, changed(each))));
+    return to === undefined ? [] : [changed(to)];
+  });
+}
+
+/** Less is never harder to place, hence the binary search; undefined where even 1 is not placed. */
+function largestThatFits(most: number, fits: (value: number) => boolean): number | undefined {
+  if (most < 1 || !fits(1)) return undefined;
+  let low = 1;
+  let high = most;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (fits(middle)) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+function droppedConstraints(spec: SubmitJob, fits: Fits): SpecChange[] {
+  const { resources } = spec;
+  const cost = DROPPED_CONSTRAINT_COST;
+  const flags = (["same_rack", "infiniband_required"] as const)
+    .filter((field) => resources[field])
+    .map((field): SpecChange => ({ field, from: true, to: false, cost }));
+  const fields = OPTIONAL.filter((field) => resources[field] !== undefined).map(
+    (field): SpecChange => ({ field, from: shown(resources[field]), to: null, cost }),
+  );
+  return [...flags, ...fields].filter((change) => fits(withChange(spec, change)));
+}
+
+function shown(value: unknown): string | number {
+  return typeof value === "number" || typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function scaledDown(spec: SubmitJob, fits: Fits, trial: SpecTrial): SpecChange[] {
+  let tried = 0;
+  for (let percent = 99; percent >= 1 && tried < MAX_SCALES_STARTED; percent--) {
+    const scaled = scaledTo(spec, percent);
+    if (!fits(scaled)) continue;
+    tried++;
+    if (!trial.starts(scaled)) continue;
+    const cost = 1 - percent / 100;
+    return [{ field: "all_amounts", from: "100 %", to: `${percent} %`, cost }];
+  }
+  return [];
+}
+
+/** Rounded down to thousandths; the GPUs of each task to whole ones, or to thousandths of one. */
+function scaledTo(spec: SubmitJob, percent: number): SubmitJob {
+  const resources: Record<string, unknown> = { ...spec.resources };
+  for (const field of AMOUNTS) {
+    const value = spec.resources[field];
+    if (value === undefined) continue;
+    resources[field] = Math.max(1, Math.floor((value * UNIT * percent) / 100)) / UNIT;
+  }
+  const { gpu_count: gpus } = spec.resources;
+  const tasks = spec.tasks ?? 1;
+  const milli = Math.floor((gpus * UNIT * percent) / 100 / tasks);
+  const whole = milli >= UNIT ? milli - (milli % UNIT) : Math.max(1, milli);
+  if (gpus > 0) resources["gpu_count"] = (whole * tasks) / UNIT;
+  return { ...spec, resources: resources as Resources };
+}

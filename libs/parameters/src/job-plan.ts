@@ -1,0 +1,46 @@
+import { createHash } from "node:crypto";
+import { AppError } from "@heddle/base/errors";
+import { elementCount } from "@heddle/training/ir/value";
+import type { Parameters } from "@heddle/training/parameter-client";
+import type { ShardSetSpec } from "./shard-spec.ts";
+
+/**
+ * What all workers of a job and its shards must agree on, as 64 hexadecimal digits: the tensors with
+ * their shapes, how they are cut, and how parts travel. Lengths alone do not tell models apart, since
+ * slabs are padded.
+ */
+export function planDigest({ parameters, servers, compression }: ShardSetSpec): string {
+  const shapes = parameters.map(({ name, shape }) => [name, ...shape]);
+  const plan = JSON.stringify({ shapes, shards: servers.length, compression });
+  return createHash("sha256").update(plan).digest("hex");
+}
+
+/** Throws an AppError `invalid_value` where `found` is not the digest of this plan. */
+export function checkPlan(spec: ShardSetSpec, digest: string, found: unknown): void {
+  if (found === digest) return;
+  const shown = spec.parameters.slice(0, SHOWN_TENSORS).map(({ name, shape }) => {
+    return `${name} [${shape.join()}]`;
+  });
+  const more = spec.parameters.length > shown.length ? ", ..." : "";
+  throw new AppError(
+    "invalid_value",
+    `a worker's tensors, number of shards or compression are not the job's, which has ` +
+      `${shown.join(", ")}${more} in ${spec.servers.length} shards with compression ` +
+      `${spec.compression}: all workers of a job must have the same model and compression`,
+  );
+}
+
+const SHOWN_TENSORS = 4;
+
+/** Throws an AppError `invalid_value` for a tensor that is missing or has another length. */
+export function checkTensors({ parameters }: ShardSetSpec, tensors: Parameters): void {
+  for (const { name, shape } of parameters) {
+    const found = tensors[name]?.length;
+    if (found === elementCount(shape)) continue;
+    throw new AppError(
+      "invalid_value",
+      `the tensor ${name} has ${found ?? "no"} elements and the job's plan says ` +
+        `[${shape.join()}]: all workers of a job must have the same model`,
+    );
+  }
+}
