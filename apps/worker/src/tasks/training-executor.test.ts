@@ -155,7 +155,9 @@ test.each([
     const tasks = [taskId(0), taskId(1)];
     for (const task of tasks) await session.lease(spec, task, [0]);
     const parameterServers = [server.address];
-    for (const task of tasks) session.send({ start: { task, peers: [], parameterServers, nodes } });
+    const jobToken = randomBytes(32);
+    for (const task of tasks)
+      session.send({ start: { task, peers: [], parameterServers, jobToken, nodes } });
     for (const task of tasks) {
       await until("it makes progress", () => !!session.status(task)?.progress?.line, waitMs);
     }
