@@ -32,6 +32,7 @@ export class TestLeader {
   readonly #logs = new Map<string, Buffer>();
   readonly #complete = new Set<string>();
   #server: BoundServer | undefined;
+  #heldAcks: (() => void)[] | undefined;
   /** The latest registration. */
   register: Register__Output | undefined;
   heartbeats: NodeReport__Output["heartbeat"][] = [];
@@ -52,7 +53,11 @@ export class TestLeader {
     });
     this.#server.server.addService(taskLogsService, {
       ship: (stream: ServerDuplexStream<LogChunk__Output, LogAck>) => {
-        stream.on("data", (chunk: LogChunk__Output) => stream.write(this.#take(chunk)));
+        stream.on("data", (chunk: LogChunk__Output) => {
+          const ack = this.#take(chunk);
+          if (this.#heldAcks && ack.complete) this.#heldAcks.push(() => stream.write(ack));
+          else stream.write(ack);
+        });
         stream.on("error", () => {});
         stream.on("end", () => stream.end());
       },
@@ -67,6 +72,17 @@ export class TestLeader {
 
   isComplete(rank = 0, stream = "stdout", attempt = 1): boolean {
     return this.#complete.has(`${attempt}/${rank}/0/${stream}`);
+  }
+
+  /** From now on the worker is not told that all of a log has been taken. */
+  holdAcks(): void {
+    this.#heldAcks ??= [];
+  }
+
+  releaseAcks(): void {
+    const held = this.#heldAcks ?? [];
+    this.#heldAcks = undefined;
+    for (const give of held) give();
   }
 
   async startWorker(settings: Readonly<Record<string, unknown>> = {}): Promise<ChildProcess> {

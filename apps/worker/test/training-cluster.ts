@@ -78,6 +78,7 @@ export class TrainingCluster {
       ...{ host: "127.0.0.1", threads: 1, hasGpu: false, release: "0.0.0" },
       ...{ checkpointDirectory: "", artifactDirectory: "", progressFile: "" },
       parameterServers: servers.map(({ address }) => address),
+      readyServers: servers.map(({ address }) => address),
       ...options,
     });
   }

@@ -223,6 +223,8 @@ export const progressLine = z.looseObject({
   message: z.string().max(1024).optional(),
   /** Says that a checkpoint of this step is durable in HEDDLE_CHECKPOINT_DIR. */
   checkpoint: z.string().max(512).optional(),
+  /** Says that this rank has kept what it has to of a checkpoint that another rank names. */
+  checkpoint_kept: z.boolean().optional(),
 });
 
 /** The body of PUT /projects/{name}. Absent limits are unlimited. */

@@ -10,17 +10,28 @@ export interface ShardSetAccess {
   readonly spec: ShardSetSpec;
   readonly credentials: NodeCredentials;
   readonly signal: AbortSignal;
+  /**
+   * Addresses of servers that hold pieces of the job's checkpoints, or may take copies; those of the
+   * shards, which are always asked, may be among them.
+   */
+  readonly holders?: readonly string[] | undefined;
 }
 
-/** A checkpoint of all shards at one version; what a job remembers of it. */
-export interface ShardSetCheckpoint {
+/** A checkpoint as it is looked for. */
+export interface HeldCheckpoint {
   readonly name: string;
-  readonly version: number;
   /** Shards that wrote it. */
   readonly pieces: number;
-  /** Servers that hold its pieces, by shard. */
+  /** Servers that hold its pieces or copies of them; they are asked first. */
   readonly servers: readonly string[];
+}
+
+/** A checkpoint of all shards at one version, as it was written; `servers` are by shard. */
+export interface ShardSetCheckpoint extends HeldCheckpoint {
+  readonly version: number;
   readonly bytes: number;
+  /** Why pieces have no copy on a second server, one line for each; empty where all have. */
+  readonly uncopied: readonly string[];
 }
 
 const OPEN_MS = 30_000;
@@ -28,6 +39,8 @@ const CHECKPOINT_MS = 300_000;
 const RESTORE_MS = 600_000;
 /** Under ssp and asp shards run on while they are asked: how often their version is looked up anew. */
 const VERSION_TRIES = 5;
+/** How many servers are asked to take a piece's copy before the checkpoint does without. */
+const COPY_TRIES = 3;
 
 /**
  * Opens the shards of a job. Those that a former attempt left are gone on from. Gives the version: 0
@@ -64,8 +77,8 @@ export function shardStatuses(access: ShardSetAccess): Promise<ShardStatus__Outp
 }
 
 /**
- * Writes one version of all shards to their servers' disks, and a copy of each piece to the next
- * server, for when one is lost. Under bsp to be called by a rank between its pull and its push; else
+ * Writes one version of all shards to their servers' disks, and a copy of each piece to the next of
+ * the job's servers or of `holders` that takes it, for when one is lost. Under bsp to be called by a rank between its pull and its push; else
  * the shards are asked for the next version that all of them pass. Servers keep the job's latest
  * `keep` checkpoints; 0 for as many as they may.
  */
@@ -83,22 +96,43 @@ export async function checkpointShards(
         const request = { id: idOf(spec, shard), version, name, keep };
         return peer.unary(shardMethods.checkpoint, request, brief(access, CHECKPOINT_MS));
       });
-      if (pieces > 1) await replicate(access, name, keep);
+      const uncopied = await copyPieces(access, name, keep);
       const bytes = written.reduce((sum, piece) => sum + piece.bytes, 0);
-      return { name, version, pieces, servers: spec.servers, bytes };
+      return { name, version, pieces, servers: spec.servers, bytes, uncopied };
     } catch (error) {
       if (toAppError(error).code !== "conflict" || tried >= VERSION_TRIES) throw error;
     }
   }
 }
 
-/** Names of the job's checkpoints of which the servers hold something, each once, in no order. */
-export async function listCheckpoints(access: ShardSetAccess): Promise<string[]> {
+/**
+ * The job's checkpoints of which servers hold something, by name, with the addresses of those that
+ * do. A server that cannot be asked is passed over, so long as another can.
+ */
+export async function listCheckpoints(
+  access: ShardSetAccess,
+): Promise<ReadonlyMap<string, readonly string[]>> {
   const { jobId } = access.spec;
-  const found = await eachServer(access, (peer) =>
-    peer.unary(shardMethods.listCheckpoints, { jobId }, brief(access, OPEN_MS)),
+  const asked = await Promise.allSettled(
+    allHolders(access).map((address) =>
+      onServer(access, address, async (peer) => {
+        const { names } = await peer.unary(
+          shardMethods.listCheckpoints,
+          { jobId },
+          brief(access, OPEN_MS),
+        );
+        return { address, names };
+      }),
+    ),
   );
-  return [...new Set(found.flatMap(({ names }) => names))];
+  const answers = asked.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
+  const failed = asked.find((each) => each.status === "rejected");
+  if (answers.length === 0 && failed) throw toAppError(failed.reason);
+  const found = new Map<string, string[]>();
+  for (const { address, names } of answers) {
+    for (const name of names) found.set(name, [...(found.get(name) ?? []), address]);
+  }
+  return found;
 }
 
 /**
@@ -106,10 +140,10 @@ export async function listCheckpoints(access: ShardSetAccess): Promise<string[]>
  * `checkpointShards` gave, by any number of shards. Gives the one that was used and why others were
  * not. Rejects with `not_found` where none can be used.
  */
-export async function restoreShards(
+export async function restoreShards<Checkpoint extends HeldCheckpoint>(
   access: ShardSetAccess,
-  newestFirst: readonly ShardSetCheckpoint[],
-): Promise<{ readonly used: ShardSetCheckpoint; readonly refused: readonly string[] }> {
+  newestFirst: readonly Checkpoint[],
+): Promise<{ readonly used: Checkpoint; readonly refused: readonly string[] }> {
   const refused: string[] = [];
   for (const checkpoint of newestFirst) {
     try {
@@ -125,10 +159,10 @@ export async function restoreShards(
   throw new AppError("not_found", `no checkpoint of job ${access.spec.jobId} can be used: ${told}`);
 }
 
-async function restore(access: ShardSetAccess, checkpoint: ShardSetCheckpoint): Promise<void> {
+async function restore(access: ShardSetAccess, checkpoint: HeldCheckpoint): Promise<void> {
   const { spec } = access;
   // A server that is gone has its piece's copy on another of them.
-  const sources = [...new Set([...checkpoint.servers, ...spec.servers])];
+  const sources = [...new Set([...checkpoint.servers, ...allHolders(access)])];
   await eachServer(access, (peer, shard) => {
     const open = encodeShard(spec, shard);
     const request = { open, name: checkpoint.name, sources, pieces: checkpoint.pieces };
@@ -136,16 +170,69 @@ async function restore(access: ShardSetAccess, checkpoint: ShardSetCheckpoint): 
   });
 }
 
-async function replicate(access: ShardSetAccess, checkpoint: string, keep: number): Promise<void> {
-  const { servers } = access.spec;
-  await eachServer(access, async (peer, shard) => {
-    // This server takes the piece of the shard before.
-    const piece = (shard + servers.length - 1) % servers.length;
-    const source = servers[piece] ?? "";
-    if (source === servers[shard]) return;
-    const request = { id: idOf(access.spec, piece), checkpoint, source, keep };
-    await peer.unary(shardMethods.replicate, request, brief(access, CHECKPOINT_MS));
-  });
+/** Gives each piece to one more server. Resolves with what kept any from it. */
+async function copyPieces(
+  access: ShardSetAccess,
+  checkpoint: string,
+  keep: number,
+): Promise<string[]> {
+  const { spec } = access;
+  const ring = allHolders(access);
+  const told = await Promise.all(
+    spec.servers.map(async (source, piece) => {
+      const at = ring.indexOf(source);
+      const others = [...ring.slice(at + 1), ...ring.slice(0, at)];
+      const request = { id: idOf(spec, piece), checkpoint, source, keep };
+      return copyPiece(access, request, others);
+    }),
+  );
+  return told.flatMap((why) => why ?? []);
+}
+
+/** Tries the servers in their order; resolves with why none has it, undefined where one does. */
+async function copyPiece(
+  access: ShardSetAccess,
+  request: {
+    readonly id: ReturnType<typeof idOf>;
+    readonly checkpoint: string;
+    readonly source: string;
+    readonly keep: number;
+  },
+  others: readonly string[],
+): Promise<string | undefined> {
+  const failures: string[] = [];
+  for (const address of others.slice(0, COPY_TRIES)) {
+    try {
+      await onServer(access, address, (peer) =>
+        peer.unary(shardMethods.replicate, request, brief(access, CHECKPOINT_MS)),
+      );
+      return undefined;
+    } catch (error) {
+      access.signal.throwIfAborted();
+      failures.push(`${address}: ${toAppError(error).message}`);
+    }
+  }
+  if (failures.length === 0) return undefined;
+  const { shard } = request.id;
+  return `piece ${shard} of checkpoint ${request.checkpoint} has no copy: ${failures.join("; ")}`;
+}
+
+/** The job's own servers and those beside them, each once, the same order for all ranks. */
+function allHolders({ spec, holders = [] }: ShardSetAccess): string[] {
+  return [...new Set([...holders, ...spec.servers])].filter((address) => address !== "");
+}
+
+async function onServer<Result>(
+  { credentials }: ShardSetAccess,
+  address: string,
+  work: (peer: Peer) => Promise<Result>,
+): Promise<Result> {
+  const peer = new Peer(address, credentials, "parameter-server");
+  try {
+    return await work(peer);
+  } finally {
+    peer.close();
+  }
 }
 
 async function eachServer<Result>(

@@ -61,8 +61,9 @@ export function orderFor(
   const nodes = gang.map(({ nodeId }) => nodeId);
   // One whose server is gone is about to end for it.
   const parameterServers = job.shards?.map((id) => state.servers.get(id)?.address ?? "");
+  const readyServers = job.shards && readyServersOf(state);
   const jobToken = job.shards && attemptToken(secret, record);
-  return { start: { task, peers, nodes, parameterServers, jobToken } };
+  return { start: { task, peers, nodes, parameterServers, readyServers, jobToken } };
 }
 
 /** The same from every master, so that a new leader goes on with a gang that is half started. */
@@ -137,6 +138,12 @@ function idOf({ jobId, attempt, rank, incarnation = 0 }: TaskRecord) {
 
 function stopOrder(task: TaskId, why: string): TaskCommand {
   return { stop: { task, checkpoint: false, graceMs: leaveMs, why } };
+}
+
+/** Addresses by id, so that every task of a gang is told the same order. */
+function readyServersOf({ servers }: JobsState): string[] {
+  const ready = [...servers.values()].filter((server) => server.state === "ready");
+  return ready.toSorted((a, b) => (a.id < b.id ? -1 : 1)).map(({ address }) => address);
 }
 
 /** The tasks of every rank, or undefined while one has no address. */

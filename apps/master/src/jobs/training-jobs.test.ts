@@ -1,5 +1,7 @@
+import { taskKey } from "@heddle/control/jobs/records";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
+import { orderFor } from "./task-orders.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -92,6 +94,27 @@ describe("a training job", () => {
         ],
       },
     });
+    await api.call("DELETE", `/jobs/${id}`);
+    await api.report(id, "exited", { endedAtMs: 1 });
+  });
+
+  it("is told at its start of all servers that are ready, since any may have its checkpoint", async () => {
+    await api.propose({ type: "server.join", server: server("r") });
+    const id = await api.submit({ ...training("ppo"), command: undefined });
+    await api.reached(id, "scheduled");
+    const task = { jobId: id, attempt: 1, rank: 0 };
+    const [{ nodeId } = { nodeId: "" }] = [...api.master.control.state.tasks.values()].filter(
+      ({ jobId }) => jobId === id,
+    );
+    const reports = [{ ...task, phase: "leased" as const, rendezvous: "h:1" }];
+    await api.propose({ type: "tasks.report", nodeId, reports });
+    const { state } = api.master.control;
+    const record = state.tasks.get(taskKey(id, 1, 0));
+    const named = { ...task, incarnation: 0 };
+    const status = { task: named, phase: "leased", rendezvous: "h:1", exit: null, progress: null };
+    const order = record && orderFor(state, record, status, Date.now(), Buffer.alloc(32));
+    expect(order?.start?.parameterServers).toHaveLength(1);
+    expect(order?.start?.readyServers).toEqual(["p:1", "q:1", "r:1"]);
     await api.call("DELETE", `/jobs/${id}`);
     await api.report(id, "exited", { endedAtMs: 1 });
   });

@@ -37,6 +37,8 @@ export interface TaskLaunch {
   readonly mounts: readonly string[];
   /** Of a training job: gRPC addresses of the parameter servers by shard; else empty. */
   readonly parameterServers: readonly string[];
+  /** Likewise of all parameter servers that are ready. */
+  readonly readyServers: readonly string[];
   /** The secret of their data connections; empty on a task that was taken over, and of other jobs. */
   readonly jobToken: Uint8Array;
   /** Node ids by rank; empty on a task that was taken over from an earlier process. */
@@ -48,6 +50,7 @@ export interface GangPlaces {
   /** `host:port` by rank. */
   readonly peers: readonly string[];
   readonly parameterServers: readonly string[];
+  readonly readyServers: readonly string[];
   readonly jobToken: Uint8Array;
   readonly nodes: readonly string[];
 }

@@ -258,6 +258,38 @@ test("commands can be repeated: a task starts once, and what was told to stop ne
   expect(again.inventory?.map(({ task }) => task?.rank)).toEqual([9]);
 });
 
+test("a task whose logs are shipped while it is being forgotten leaves nothing on the disk", async () => {
+  await leader.startWorker();
+  const session = leader.open();
+  leader.holdAcks();
+  // So many files that it takes a while to remove them.
+  await session.lease(shell("echo done; for i in $(seq 4000); do : > file-$i; done"));
+  session.send({ start: { task: taskId(), peers: [] } });
+  await session.reaches("exited", taskId(), 60_000);
+  await until("its logs are shipped", () => leader.isComplete() || leader.isComplete(0, "stderr"));
+  const { jobId = "" } = taskId();
+  const tasks = join(leader.folder, "worker", "jobs", jobId);
+  const [directory = ""] = readdirSync(tasks);
+  const work = join(tasks, directory, "work");
+  const files = () => {
+    try {
+      return readdirSync(work).length;
+    } catch {
+      return 0;
+    }
+  };
+  expect(files()).toBe(4_000);
+  session.send({ forget: { task: taskId() } });
+  await until("its work is being removed", () => files() < 4_000);
+  leader.releaseAcks();
+  await until("its directory is gone", () => !existsSync(join(tasks, directory)));
+  // The order was carried out to its end: the answer to the next one comes after it.
+  session.send({ stop: { task: taskId(9), checkpoint: false, graceMs: 0, why: "the end" } });
+  await session.reaches("exited", taskId(9));
+  expect(session.error).toBeUndefined();
+  expect(readdirSync(tasks)).toEqual([]);
+});
+
 test("simulated GPUs are said to be so and are never named to CUDA; a sick one ends its task only", async () => {
   const gpus = [0, 1].map((index) => ({
     ...{ index, uuid: `simulated-${index}`, name: "H100", memoryBytes: 80 * 2 ** 30, fault: "" },

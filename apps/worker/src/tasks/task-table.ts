@@ -172,7 +172,6 @@ export class TaskTable {
     if (task?.phase !== "exited") return;
     this.#tasks.delete(key);
     this.#retired.set(key, task);
-    await task.directory.removeWork();
     await task.retire();
     this.#changed(task, "phase");
     const oldest = this.#retired.keys().next().value;
@@ -316,8 +315,7 @@ export class TaskTable {
   async #remove(key: string): Promise<void> {
     const task = this.#retired.get(key);
     this.#retired.delete(key);
-    await task?.streams.close();
-    await task?.directory.remove();
+    await task?.remove();
   }
 
   #changed(task: Task | TaskStatus, what: TaskChange): void {

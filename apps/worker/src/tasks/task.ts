@@ -65,7 +65,7 @@ export interface TaskMemory {
 
 /** A task that was taken over runs already: nobody tells it where the others are. */
 const NO_PLACES: GangPlaces = {
-  ...{ peers: [], parameterServers: [], nodes: [], jobToken: new Uint8Array() },
+  ...{ peers: [], parameterServers: [], readyServers: [], nodes: [], jobToken: new Uint8Array() },
 };
 
 /** One task on this worker, from its lease to its end. */
@@ -91,8 +91,13 @@ export class Task {
   /** While it is stopping: monotonic time at which it is killed, and whether it may checkpoint. */
   #stop: { killAtMs: number; checkpoint: boolean } | undefined;
   #checkpoints: string[] = [];
+  /** Checkpoints of another rank for which this one has said that it is ready to leave. */
+  #keptCount = 0;
   #work: Promise<void> = Promise.resolve();
   #forgotten = false;
+  /** What is done to its directory: one after the other, until the directory is gone. */
+  #keeping: Promise<void> = Promise.resolve();
+  #removed = false;
 
   constructor(
     plan: TaskPlan,
@@ -210,10 +215,20 @@ export class Task {
     this.stop({ checkpoint: graceMs > 0, graceMs, why: verdict.message });
   }
 
-  /** The masters need its status no more. */
-  retire(): Promise<void> {
+  /** The masters need its status no more: what only its program needed goes, its logs stay. */
+  async retire(): Promise<void> {
     this.#forgotten = true;
-    return this.#remember();
+    await this.#inTurn(() => this.directory.removeWork());
+    await this.#remember();
+  }
+
+  /** Nothing of it is needed any more. */
+  remove(): Promise<void> {
+    return this.#inTurn(async () => {
+      this.#removed = true;
+      await this.streams.close();
+      await this.directory.remove();
+    });
   }
 
   killNow(): void {
@@ -243,13 +258,13 @@ export class Task {
     await this.#follow(this.#handle);
   }
 
-  async #launch({ peers, parameterServers, jobToken, nodes }: GangPlaces): Promise<TaskLaunch> {
+  async #launch(places: GangPlaces): Promise<TaskLaunch> {
     const { checkpointDirectory, nodeName } = this.#around;
     const { directory, plan } = this;
     const environment = taskEnvironment({
       plan,
       nodeName,
-      peers,
+      peers: places.peers,
       checkpointDirectory,
       progressFile: directory.progress,
       artifactDirectory: directory.artifacts,
@@ -265,9 +280,10 @@ export class Task {
       stdout: directory.stream("stdout"),
       stderr: directory.stream("stderr"),
       mounts: [directory.path, checkpointDirectory],
-      parameterServers,
-      jobToken,
-      nodes,
+      parameterServers: places.parameterServers,
+      readyServers: places.readyServers,
+      jobToken: places.jobToken,
+      nodes: places.nodes,
     };
   }
 
@@ -323,6 +339,7 @@ export class Task {
     const atUnixMs = Date.now();
     let { checkpoint, checkpointUnixMs } = this.#heard ?? {};
     for (const line of lines) {
+      if (line.checkpoint_kept) this.#keptCount++;
       if (line.step !== undefined) watch?.onStep(line.step, performance.now());
       if (line.checkpoint === undefined) continue;
       checkpoint = line.checkpoint;
@@ -362,17 +379,21 @@ export class Task {
     }
   }
 
-  /** Resolves when a checkpoint was reported durable, when none can come, or when time is short. */
+  /**
+   * Resolves when a checkpoint was reported durable or the part of this rank kept, when none can
+   * come, or when time is short.
+   */
   async #leaveWithCheckpoint(handle: TaskHandle): Promise<void> {
     const stop = this.#stop;
     if (!stop) return;
     const before = this.#progress?.checkpointUnixMs;
+    const keptBefore = this.#keptCount;
     const graceMs = stop.killAtMs - performance.now();
     const keepMs = Math.min(graceMs / 2, Math.max(minLeaveMs, graceMs * leaveShare));
     const signal = (this.plan.spec.checkpointSignal || "SIGUSR1") as NodeJS.Signals;
     if ((await handle.signal(signal, true)) === 0) return;
     while (this.#phase !== "exited" && stop.checkpoint) {
-      if (this.#progress?.checkpointUnixMs !== before) return;
+      if (this.#progress?.checkpointUnixMs !== before || this.#keptCount > keptBefore) return;
       if (performance.now() >= stop.killAtMs - keepMs) return;
       await delay(watchMs / 2);
     }
@@ -441,6 +462,13 @@ export class Task {
       exit: this.#exit,
       forgotten: this.#forgotten,
     };
-    return this.directory.writeRecord(memory);
+    return this.#inTurn(() => this.directory.writeRecord(memory));
+  }
+
+  /** A record that is written while the directory is removed would leave both behind. */
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    const turn = this.#keeping.then(() => (this.#removed ? undefined : work()));
+    this.#keeping = turn.catch(() => undefined);
+    return turn;
   }
 }

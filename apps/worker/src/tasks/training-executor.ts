@@ -112,8 +112,9 @@ export class TrainingExecutor implements Executor {
     return 0;
   }
 
-  #orders({ plan, environment, parameterServers, jobToken, nodes }: TaskLaunch): TrainerOrders {
+  #orders({ plan, environment, ...places }: TaskLaunch): TrainerOrders {
     const { id, spec } = plan;
+    const { parameterServers, readyServers, jobToken, nodes } = places;
     const { credentials, host, version, plugins } = this.#around;
     const path = (name: string) => {
       const found = environment[name];
@@ -123,7 +124,7 @@ export class TrainingExecutor implements Executor {
     return {
       ...{ jobId: id.jobId, attempt: id.attempt, rank: id.rank, tasks: spec.tasks },
       ...{ jobName: spec.jobName, algorithm: spec.algorithm, config: configOf(plan) },
-      ...{ parameterServers, nodes, host, release: version, plugins },
+      ...{ parameterServers, readyServers, nodes, host, release: version, plugins },
       jobToken: Buffer.from(jobToken).toString("hex"),
       clusterToken: credentials.clusterToken,
       tls: credentials.tls?.material,

@@ -11,6 +11,8 @@ const LOOK_MS = 250;
  * about the same time, and rank 0, which may be a round before or behind, lets one round pass.
  */
 const STATE_ROUNDS = 3;
+/** Where nobody need wait for rank 0, how long another rank goes on for rank 0 to be asked too. */
+const OTHERS_MS = 2_000;
 
 /** What a checkpointer works on. */
 export interface CheckpointerParts {
@@ -25,6 +27,8 @@ export interface CheckpointerParts {
   readonly say: (line: string) => void;
   /** Rank 0's checkpoint of that name is durable. */
   readonly onDurable: (name: string) => void;
+  /** Another rank has kept what is its own of the checkpoint that was asked for: it may leave. */
+  readonly onKept: () => void;
 }
 
 /**
@@ -34,6 +38,7 @@ export interface CheckpointerParts {
 export class Checkpointer {
   readonly #parts: CheckpointerParts;
   #requested = false;
+  #requestedAtMs = 0;
   /** Rounds that rank 0 lets pass before it takes what was asked for. */
   #passing = 0;
   #statesLeft = 0;
@@ -49,8 +54,9 @@ export class Checkpointer {
   request(): void {
     if (!this.#requested) this.#passing = this.#parts.tasks > 1 ? 1 : 0;
     this.#requested = true;
+    this.#requestedAtMs = performance.now();
     this.#statesLeft = STATE_ROUNDS;
-    if (this.#parts.rank === 0) this.#looking ??= setInterval(() => this.#look(), LOOK_MS);
+    this.#looking ??= setInterval(() => this.#look(), LOOK_MS);
   }
 
   /** Between a pull and the next push. */
@@ -58,7 +64,7 @@ export class Checkpointer {
     await this.#taking;
     const { rank, directory, shards } = this.#parts;
     if (rank === 0 && (!this.#requested || this.#passing-- > 0)) return;
-    if (rank !== 0 && this.#statesLeft-- <= 0) return;
+    if (rank !== 0 && this.#statesLeft-- <= 0) return this.#keptIfDue(OTHERS_MS);
     await saveRankState(directory, shards.nameAt(round), rank, state);
     if (rank === 0) await this.#take(round);
   }
@@ -87,9 +93,23 @@ export class Checkpointer {
   #look(): void {
     if (!this.#requested || this.#taking || this.#waitingSinceMs === undefined) return;
     if (performance.now() - this.#waitingSinceMs < STUCK_MS) return;
+    if (this.#parts.rank !== 0) {
+      this.#keptIfDue(STUCK_MS);
+      return;
+    }
     this.#taking = this.#takeWhileWaiting().finally(() => {
       this.#taking = undefined;
     });
+  }
+
+  /**
+   * A rank that is not 0 says when it may leave: not at once, since rank 0 needs its parts until it
+   * has its checkpoint. Then rank 0 has left, and this one waits for it, or time enough is over.
+   */
+  #keptIfDue(afterMs: number): void {
+    if (!this.#requested || performance.now() - this.#requestedAtMs < afterMs) return;
+    this.#answered();
+    this.#parts.onKept();
   }
 
   async #takeWhileWaiting(): Promise<void> {
@@ -104,13 +124,17 @@ export class Checkpointer {
   /** A checkpoint that fails is told, and the run goes on: the one before still counts. */
   async #take(round: number): Promise<void> {
     const { shards, say, onDurable } = this.#parts;
-    this.#requested = false;
-    clearInterval(this.#looking);
-    this.#looking = undefined;
+    this.#answered();
     try {
       onDurable(await shards.checkpoint(round));
     } catch (error) {
       say(`the checkpoint after round ${round} failed: ${toAppError(error).message}`);
     }
+  }
+
+  #answered(): void {
+    this.#requested = false;
+    clearInterval(this.#looking);
+    this.#looking = undefined;
   }
 }

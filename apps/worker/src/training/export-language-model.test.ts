@@ -91,7 +91,7 @@ async function restored(job: TrainingJob, name: string): Promise<Parameters> {
     parameters: parameters.map(({ name: tensor, shape }) => ({ name: tensor, shape, type: "f32" })),
   });
   const { servers } = access.spec;
-  await restoreShards(access, [{ name, servers, pieces: 1, version: 0, bytes: 0 }]);
+  await restoreShards(access, [{ name, servers, pieces: 1 }]);
   const client = await job.join(0, access.spec);
   const into = initialParameters(parameters, seededRandom(0));
   await client.pull(into);

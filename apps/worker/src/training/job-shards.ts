@@ -24,6 +24,8 @@ import type { TrainingPlan } from "./training-plan.ts";
 
 /** How long a task waits for rank 0 to open or restore the shards. */
 const OPEN_PATIENCE_MS = 900_000;
+/** How long a server may be away before the job is told, as for pushes and pulls. */
+const AWAY_MS = 30_000;
 
 /** A task's place on its node, and the node's among the job's. */
 export interface NodePlace {
@@ -68,7 +70,8 @@ export class JobShards {
     const { orders, credentials, signal } = options;
     this.#options = options;
     this.#place = nodePlace(orders.nodes, orders.rank, orders.tasks);
-    this.#access = { spec: specOf(options, this.#place), credentials, signal };
+    const holders = orders.readyServers;
+    this.#access = { spec: specOf(options, this.#place), credentials, signal, holders };
   }
 
   /**
@@ -90,9 +93,10 @@ export class JobShards {
 
   /** Writes a checkpoint of all shards under the round's name. */
   async checkpoint(round: number): Promise<string> {
-    const { orders } = this.#options;
+    const { orders, say } = this.#options;
     const name = this.nameAt(round);
-    await checkpointShards(this.#access, name, orders.keepCheckpoints);
+    const { uncopied } = await checkpointShards(this.#access, name, orders.keepCheckpoints);
+    for (const why of uncopied) say(why);
     return name;
   }
 
@@ -104,13 +108,14 @@ export class JobShards {
 
   /** The rounds that all shards contain now. */
   async rounds(): Promise<number> {
-    const versions = (await shardStatuses(this.#access)).map(({ version }) => version);
+    const statuses = await this.#persist(() => shardStatuses(this.#access));
+    const versions = statuses.map(({ version }) => version);
     return this.#roundsOf(Math.min(...versions));
   }
 
   /** Ends the job: whoever still asks for its parameters is told that it is over. */
   close(): Promise<void> {
-    return closeShards(this.#access);
+    return this.#persist(() => closeShards(this.#access));
   }
 
   async #open(): Promise<void> {
@@ -121,10 +126,12 @@ export class JobShards {
       await openShards(this.#access);
       return;
     }
-    const { servers } = this.#access.spec;
-    const names = earlierCheckpoints(await listCheckpoints(this.#access), orders.resumeFrom);
+    const found = await listCheckpoints(this.#access);
+    const names = earlierCheckpoints([...found.keys()], orders.resumeFrom);
     const candidates = names.map(({ name, pieces }) => ({
-      ...{ name, pieces, servers, version: 0, bytes: 0 },
+      name,
+      pieces,
+      servers: found.get(name) ?? [],
     }));
     const { used, refused } = await restoreShards(this.#access, candidates);
     for (const why of refused) say(`a checkpoint was passed over: ${why}`);
@@ -141,6 +148,26 @@ export class JobShards {
     const { consistency } = this.#access.spec;
     const parts = consistency.kind === "bsp" ? 1 : this.#place.nodes;
     return Math.floor(version / parts / this.#options.plan.pushesPerRound);
+  }
+
+  /** A server that is away for a moment is asked again, as pushes and pulls ask it. */
+  async #persist<Result>(work: () => Promise<Result>): Promise<Result> {
+    const backoff = new Backoff({ baseMs: 20, maxMs: 1_000 });
+    for (const sinceMs = performance.now(); ; ) {
+      try {
+        return await work();
+      } catch (cause) {
+        const { signal } = this.#access;
+        signal.throwIfAborted();
+        if (!isAway(cause)) throw cause;
+        if (performance.now() - sinceMs > AWAY_MS) {
+          const message = `a parameter server is away for ${AWAY_MS} ms`;
+          const { message: told } = toAppError(cause);
+          throw new AppError("unavailable", `${message}: ${told}`, { cause });
+        }
+        await delay(backoff.nextMs(), undefined, { signal });
+      }
+    }
   }
 
   async #await(isSo: (status: { readonly ready: boolean }) => boolean) {
@@ -172,6 +199,13 @@ export class JobShards {
     const socketPath = join(tmpdir(), `heddle-${id.digest("hex").slice(0, 20)}.sock`);
     return { member, members, socketPath };
   }
+}
+
+/** Whether what was asked could not be reached, however that was told on. */
+function isAway(error: unknown): boolean {
+  for (let at = error; at instanceof Error; at = at.cause)
+    if (toAppError(at).retryable) return true;
+  return false;
 }
 
 function specOf({ orders, config, plan }: JobShardsOptions, { nodes }: NodePlace): ShardSetSpec {

@@ -53,6 +53,11 @@ export class ProgressWriter {
     this.#tell({ checkpoint: name });
   }
 
+  /** Says that this rank has kept its own of a checkpoint that rank 0 names. */
+  kept(): void {
+    this.#tell({ checkpoint_kept: true });
+  }
+
   /** Rates are of what comes after the first round, which warms up. */
   #begin(step: number): void {
     this.#toldStep = step;

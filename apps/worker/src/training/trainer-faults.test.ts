@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { shardStatuses } from "@heddle/parameters/shard-set";
@@ -97,6 +97,55 @@ test("a parameter server that is killed: another on its disk, or without it, goe
   const parameterServers = replaced.map((server) => server?.address ?? "");
   const second = job.start({ attempt: 2, resumeFrom, parameterServers });
   await expectContinued(second, roundOf(resumeFrom), await whole);
+});
+
+test("one shard of two servers: the next attempt finds the piece wherever it lies, or its copy", async () => {
+  whole ??= undisturbed();
+  await whole;
+  const [one, two] = servers.map(({ address }) => address);
+  const readyServers = [one ?? "", two ?? ""];
+  const job = cluster.job("weave", config(), servers.slice(0, 1), { readyServers });
+  const first = job.start();
+  await first.reachesRound(20);
+  const resumeFrom = await first.checkpoint();
+  await first.kill();
+  // A copy lies on the other server; without it the piece on the first is found from there.
+  const copies = join(servers[1]?.dataDirectory ?? "", "checkpoints", job.id);
+  expect(readdirSync(join(copies, resumeFrom))).toEqual(["0.shard"]);
+  rmSync(copies, { recursive: true });
+  const parameterServers = [two ?? ""];
+  const second = job.start({ attempt: 2, resumeFrom, parameterServers });
+  await second.reachesRound(roundOf(resumeFrom) + 5);
+  expect(second.output).toContain(`resumed from checkpoint ${resumeFrom}`);
+  const later = await second.checkpoint();
+  await second.kill();
+  // Now the server that wrote it is lost with its disk, and the copy on the first is what there is.
+  await servers[1]?.kill();
+  const third = job.start({ attempt: 3, resumeFrom: later });
+  await expectContinued(third, roundOf(later), await whole);
+});
+
+test("a server that takes no copy costs no checkpoint, and is told with what it lacks", async () => {
+  const gone = servers[1]?.address ?? "";
+  await servers[1]?.kill();
+  const readyServers = [servers[0]?.address ?? "", gone];
+  const first = cluster.job("weave", config(), servers.slice(0, 1), { readyServers }).start();
+  await first.reachesRound(5);
+  const name = await first.checkpoint();
+  expect(first.output).toContain(`piece 0 of checkpoint ${name} has no copy: ${gone}: `);
+});
+
+test("a parameter server that is killed while rank 0 waits for others' last parts is a lost node", async () => {
+  const asp = { consistency: "asp", total_steps: 20, local_steps: 1 };
+  const options = { tasks: 2, nodes: ["a", "b"] };
+  const job = cluster.job("weave", { ...config(), ...asp }, servers.slice(0, 1), options);
+  const first = job.start();
+  // The other never comes, so that rank 0 has nothing to do but to ask how far all are.
+  await first.reachesRound(20);
+  await delay(1_000);
+  expect(first.child.exitCode).toBeNull();
+  await servers[0]?.kill();
+  expect(await first.ended()).toBe(75);
 });
 
 test("tasks of one node whose parameter server is lost end alike, and as no fault of theirs", async () => {

@@ -20,6 +20,8 @@ export interface TrainerOrders {
   readonly config: unknown;
   /** gRPC addresses by shard. */
   readonly parameterServers: readonly string[];
+  /** gRPC addresses of all parameter servers that are ready; any may hold checkpoint pieces. */
+  readonly readyServers: readonly string[];
   /** Node ids by rank; empty: each task is on a node of its own. */
   readonly nodes: readonly string[];
   /** The checkpoint that this attempt begins with; empty for a fresh start. */

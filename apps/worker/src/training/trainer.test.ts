@@ -90,15 +90,19 @@ test("PPO by two tasks runs twice alike, to the bit, and leaves policy, metrics 
   });
 });
 
-test("a return that is reached ends the job as done for all tasks, on whatever node they are", async () => {
-  const config = { total_timesteps: 1_000_000, target_return: 12, num_steps: 64, seed: 5 };
-  const job = cluster.job("ppo", config, servers, { nodes: ["a", "a", "b", "b"], tasks: 4 });
-  const trainers = job.startAll();
-  await Promise.all(trainers.map((trainer) => trainer.succeeded()));
-  expect(trainers[0]?.output).toMatch(/the return reached/);
-  expect(trainers[0]?.metrics().at(-1)?.["reward"]).toBeGreaterThanOrEqual(12);
-  for (const trainer of trainers.slice(1)) expect(trainer.output).toMatch(/the job is done/);
-});
+test.each(["bsp", "ssp", "asp"])(
+  "under %s a return that is reached ends the job as done for all tasks, on whatever node they are",
+  async (consistency) => {
+    const target = { total_timesteps: 1_000_000, target_return: 12 };
+    const config = { ...target, consistency, num_steps: 64, seed: 5 };
+    const job = cluster.job("ppo", config, servers, { nodes: ["a", "a", "b", "b"], tasks: 4 });
+    const trainers = job.startAll();
+    await Promise.all(trainers.map((trainer) => trainer.succeeded()));
+    expect(trainers[0]?.output).toMatch(/the return reached/);
+    expect(trainers[0]?.metrics().at(-1)?.["reward"]).toBeGreaterThanOrEqual(12);
+    for (const trainer of trainers.slice(1)) expect(trainer.output).toMatch(/the job is done/);
+  },
+);
 
 test("weave under asp: each worker's steps are in the model before it is left", async () => {
   const config = { total_steps: 20, consistency: "asp", optimizer: "sgd" };

@@ -94,7 +94,8 @@ async function trainAndLeave(run: Run): Promise<void> {
   try {
     const ending = await train(run, parameters, progress);
     if (orders.rank !== 0) return;
-    await awaitOthers(run, parameters);
+    // What was reached is what rank 0 holds; the parts that others have yet to give would change it.
+    if (ending === "finished") await awaitOthers(run, parameters);
     await leaveArtifacts(run, parameters, progress);
     await shards.close();
     if (ending === "stopped early") await client.dismiss();
@@ -118,6 +119,7 @@ async function train(
     ...{ rank: orders.rank, tasks: orders.tasks, directory: orders.checkpointDirectory },
     ...{ shards, say },
     onDurable: (name) => progress.checkpoint(name),
+    onKept: () => progress.kept(),
   });
   control.onCheckpointRequest(() => checkpointer.request());
   let ending: "finished" | "stopped early" = "finished";

@@ -8,6 +8,7 @@ export interface StartTask {
   'parameterServers'?: (string)[];
   'nodes'?: (string)[];
   'jobToken'?: (Buffer | Uint8Array | string);
+  'readyServers'?: (string)[];
 }
 
 export interface StartTask__Output {
@@ -16,4 +17,5 @@ export interface StartTask__Output {
   'parameterServers': (string)[];
   'nodes': (string)[];
   'jobToken': (Buffer);
+  'readyServers': (string)[];
 }
