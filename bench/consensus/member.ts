@@ -2,7 +2,7 @@ import { mkdirSync } from "node:fs";
 import { exitWithParent } from "@heddle/base/exit-with-parent";
 import { createLogger } from "@heddle/observability/logger";
 import { bindServer } from "@heddle/rpc/server";
-import { startIdentity } from "../../apps/master/src/consensus/identity.ts";
+import { startIdentity, writeIdentity } from "../../apps/master/src/consensus/identity.ts";
 import { RaftService } from "../../apps/master/src/consensus/raft-service.ts";
 import { ThreadedReplica } from "../../apps/master/src/consensus/thread/threaded-replica.ts";
 import { benchCredentials } from "./heddle-client.ts";
@@ -26,11 +26,15 @@ const logger = createLogger({ service: "bench-member", level: "info" });
 const port = Number(own.address.split(":")[1]);
 const server = await bindServer({ host: "127.0.0.1", port, credentials: benchCredentials });
 const service = new RaftService(server.server);
-const started = await startIdentity(directory, own.name);
+const identity = {
+  ...(await startIdentity(directory, own.name)),
+  ...{ cluster: "bench", id, beginning: { kind: "first" as const, members } },
+};
+await writeIdentity(directory, identity);
 const machine = new KvMachine();
 const startedMs = performance.now();
 const { replica, port: raftPort } = await ThreadedReplica.open<undefined>({
-  identity: { ...started, cluster: "bench", id, beginning: { kind: "first", members } },
+  identity,
   directory,
   credentials: benchCredentials,
   addresses: new Map(),
