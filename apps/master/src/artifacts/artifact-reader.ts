@@ -1,12 +1,8 @@
 import { AppError } from "@heddle/base/errors";
 import { type ArtifactRecord, type TaskRecord, taskKey } from "@heddle/control/jobs/records";
+import { streamArtifact } from "@heddle/rpc/artifact-stream";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import { Peer } from "@heddle/rpc/peer";
-import { readArtifactMethod } from "@heddle/rpc/proto";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
-
-/** A stream over which nothing came for so long is given up. */
-const silenceMs = 30_000;
 
 export interface ArtifactReaderOptions {
   readonly control: Pick<ControlPlane, "state">;
@@ -73,26 +69,12 @@ export class ArtifactReader {
     range: ByteRange,
     signal: AbortSignal,
   ): AsyncGenerator<Buffer, void> {
-    const peer = new Peer(this.#addressOf(task, artifact), this.#options.credentials, "worker");
-    const silence = new AbortController();
-    const listen = () => setTimeout(() => silence.abort(), silenceMs);
-    let timer = listen();
+    const holder = { address: this.#addressOf(task, artifact), role: "worker" } as const;
     const request = {
       task: { jobId: task.jobId, attempt: task.attempt, rank: task.rank },
       ...{ name: artifact.name, offset: range.offset, maxBytes: range.maxBytes },
     };
-    try {
-      const any = AbortSignal.any([signal, silence.signal]);
-      for await (const { data } of peer.serverStream(readArtifactMethod, request, any)) {
-        // Only the worker's silence counts, not that of whoever reads here.
-        clearTimeout(timer);
-        yield data;
-        timer = listen();
-      }
-    } finally {
-      clearTimeout(timer);
-      peer.close();
-    }
+    yield* streamArtifact(holder, this.#options.credentials, request, signal);
   }
 
   #addressOf({ nodeId }: TaskRecord, { name }: ArtifactRecord): string {

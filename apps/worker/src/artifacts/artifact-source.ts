@@ -1,13 +1,9 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
+import { streamArtifact } from "@heddle/rpc/artifact-stream";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import { Peer } from "@heddle/rpc/peer";
-import { readArtifactMethod } from "@heddle/rpc/proto";
 import { readArtifact } from "./artifact-service.ts";
 import type { ArtifactStore } from "./artifact-store.ts";
-
-/** A master over which nothing came for so long is given up for the next one. */
-const silenceMs = 30_000;
 
 /**
  * Where this worker has artifacts from, whoever made them: its own disk, else the masters in turn,
@@ -30,10 +26,11 @@ export function artifactSource(options: {
     }
     let at = offset;
     const failures: AppError[] = [];
-    for (const master of masters) {
+    for (const address of masters) {
+      const master = { address, role: "master" } as const;
       try {
         const request = { task: id, name, offset: at, maxBytes: 0 };
-        for await (const data of fromMaster(master, credentials, request, signal)) {
+        for await (const data of streamArtifact(master, credentials, request, signal)) {
           at += data.byteLength;
           yield data;
         }
@@ -45,29 +42,6 @@ export function artifactSource(options: {
     }
     throw best(failures);
   };
-}
-
-async function* fromMaster(
-  master: string,
-  credentials: NodeCredentials,
-  request: Parameters<typeof readArtifactMethod.requestSerialize>[0],
-  signal: AbortSignal,
-): AsyncGenerator<Buffer, void> {
-  const peer = new Peer(master, credentials);
-  const silence = new AbortController();
-  const listen = () => setTimeout(() => silence.abort(), silenceMs);
-  let timer = listen();
-  try {
-    const either = AbortSignal.any([signal, silence.signal]);
-    for await (const { data } of peer.serverStream(readArtifactMethod, request, either)) {
-      clearTimeout(timer);
-      yield data;
-      timer = listen();
-    }
-  } finally {
-    clearTimeout(timer);
-    peer.close();
-  }
 }
 
 /** One that may pass says more than one that does not know: another master may be behind. */

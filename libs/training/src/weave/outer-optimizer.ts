@@ -14,9 +14,6 @@ export interface OuterOptimizer {
   readonly momentum: number;
 }
 
-/** DiLoCo's published settings. */
-export const DILOCO: OuterOptimizer = { learningRate: 0.7, momentum: 0.9 };
-
 /** Changes parameters and velocity in place; all three have the same length. */
 export function applyOuterStep(
   { learningRate, momentum }: OuterOptimizer,
