@@ -187,6 +187,7 @@ async function leaveArtifacts(
   const { step = plan.stepAfter(done), loss, reward } = progress.latest ?? {};
   const lineage = {
     ...{ jobId, jobName, attempt, algorithm, config: rest, data: plan.data, codeVersion: code },
+    tokenizer: plan.tokenizer,
     ...{ step, loss, reward, backend: backend.name, device: backend.device },
   };
   await plan.writeArtifacts(directory, parameters, lineage);
@@ -247,8 +248,12 @@ function greeting(orders: TrainerOrders, plan: TrainingPlan, backend: Backend): 
   const { rank, tasks, algorithm, parameterServers } = orders;
   const numbers = plan.parameters.reduce((sum, { shape }) => sum + elementCount(shape), 0);
   const shards = `${parameterServers.length} shard${parameterServers.length === 1 ? "" : "s"}`;
+  const { tokenizer } = plan;
+  const tokens = tokenizer?.sha256
+    ? `, ${tokenizer.tokens} ${tokenizer.type} tokens (${tokenizer.sha256.slice(0, 16)})`
+    : "";
   return (
-    `rank ${rank} of ${tasks}: ${algorithm} with ${numbers} parameters in ${shards}, ` +
+    `rank ${rank} of ${tasks}: ${algorithm} with ${numbers} parameters in ${shards}${tokens}, ` +
     `on ${backend.name} (${backend.device})`
   );
 }

@@ -9,6 +9,12 @@ const bytes = (text: string) => new TextEncoder().encode(text);
 function byDefinition(words: readonly string[], limit: number): string[] {
   const chains = words.map((word) => [...bytes(word)]);
   const pairs: string[] = [];
+  const pieces = Array.from({ length: 256 }, (_, byte) => String.fromCharCode(byte));
+  const spelled = (pair: string) =>
+    pair
+      .split(" ")
+      .map((symbol) => pieces[Number(symbol)])
+      .join("");
   while (pairs.length < limit) {
     const counts = new Map<string, number>();
     for (const chain of chains) {
@@ -17,7 +23,8 @@ function byDefinition(words: readonly string[], limit: number): string[] {
         counts.set(pair, (counts.get(pair) ?? 0) + 1);
       }
     }
-    const best = [...counts].filter(([, count]) => count > 1).toSorted(byCountThenAge)[0]?.[0];
+    const isNew = ([pair, count]: [string, number]) => count > 1 && !pieces.includes(spelled(pair));
+    const best = [...counts].filter(isNew).toSorted(byCountThenAge)[0]?.[0];
     if (best === undefined) break;
     for (const chain of chains) {
       for (let i = 1; i < chain.length; i++) {
@@ -25,6 +32,7 @@ function byDefinition(words: readonly string[], limit: number): string[] {
       }
     }
     pairs.push(best);
+    pieces.push(spelled(best));
   }
   return pairs;
 }

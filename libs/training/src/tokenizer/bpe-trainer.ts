@@ -12,21 +12,28 @@ export interface SymbolPair {
 /**
  * Finds the pairs to merge (Gage, 1994; Sennrich et al., 2016), over bytes and within words: each time
  * the one that is seen most often, of those that are alike the one whose left, then right symbol is the
- * older. Gives at most `limit` pairs, fewer where no pair is seen twice. The same text gives the same
- * pairs.
+ * older. A pair that spells what another one spells already is left alone, so that no two tokens are
+ * the same bytes. Gives at most `limit` pairs, fewer where no pair is seen twice. The same text gives
+ * the same pairs.
  *
  * What is held is bounded: words longer than `MAX_WORD_BYTES` teach nothing, and when there are too
  * many words the rarest are forgotten.
  */
 export function trainBpe(text: Uint8Array, limit: number): SymbolPair[] {
   const corpus = new SymbolCorpus(countWords(text));
+  const pieces = Array.from({ length: FIRST_PAIR }, (_, byte) => String.fromCharCode(byte));
+  const made = new Set<string>();
   const pairs: SymbolPair[] = [];
   const most = Math.min(limit, MAX_TOKENS - FIRST_PAIR);
   while (pairs.length < most) {
     const pair = corpus.takeMostFrequent();
     if (!pair) break;
+    const piece = `${pieces[pair.left]}${pieces[pair.right]}`;
+    if (made.has(piece)) continue;
     corpus.merge(pair, FIRST_PAIR + pairs.length);
     pairs.push(pair);
+    pieces.push(piece);
+    made.add(piece);
   }
   return pairs;
 }
@@ -106,7 +113,7 @@ class SymbolCorpus {
     for (const [key, { count }] of this.#pairs) this.#heap.push(-count, key);
   }
 
-  /** Undefined where none is left that is seen often enough. */
+  /** Each pair at most once; undefined where none is left that is seen often enough. */
   takeMostFrequent(): SymbolPair | undefined {
     for (let top = this.#heap.pop(); top; top = this.#heap.pop()) {
       const count = this.#pairs.get(top.second)?.count ?? 0;
