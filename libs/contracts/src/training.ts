@@ -264,6 +264,22 @@ export function parsePluginTraining(algorithm: string, config: unknown): PluginT
   return { ...shared, algorithm, consistency: consistencyOf(shared), own };
 }
 
+/**
+ * The environment that a `ppo` job's config names, and under which name; undefined for other
+ * algorithms, and where the default is meant.
+ */
+export function environmentOf(
+  algorithm: string,
+  config: Readonly<Record<string, unknown>>,
+): { readonly field: string; readonly name: string } | undefined {
+  if (algorithm !== "ppo") return undefined;
+  for (const field of ["environment", "env", "env_id"]) {
+    const name = config[field];
+    if (typeof name === "string") return { field, name };
+  }
+  return undefined;
+}
+
 function completeWeave(weave: Weave): LanguageModelTraining | SupervisedTraining {
   const isLocal = weave.local_steps > 1;
   const completed = {
