@@ -94,8 +94,6 @@ async function trainAndLeave(run: Run): Promise<void> {
   try {
     const ending = await train(run, parameters, progress);
     if (orders.rank !== 0) return;
-    // What was reached is what rank 0 holds; the parts that others have yet to give would change it.
-    if (ending === "finished") await awaitOthers(run, parameters);
     await leaveArtifacts(run, parameters, progress);
     await shards.close();
     if (ending === "stopped early") await client.dismiss();
@@ -122,7 +120,7 @@ async function train(
     onKept: () => progress.kept(),
   });
   control.onCheckpointRequest(() => checkpointer.request());
-  let ending: "finished" | "stopped early" = "finished";
+  let ending = "finished" as "finished" | "stopped early";
   try {
     await plan.run({
       ...{ client: checkpointer.watch(client), parameters, done, signal },
@@ -138,6 +136,10 @@ async function train(
         return "stop";
       },
     });
+    // What was reached is what rank 0 holds; the parts that others have yet to give would change it.
+    if (orders.rank === 0 && ending !== "stopped early") {
+      await checkpointer.whileWaiting(() => awaitOthers(run, parameters));
+    }
   } finally {
     checkpointer.close();
   }

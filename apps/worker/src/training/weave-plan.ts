@@ -12,6 +12,7 @@ import { supervisedModel, supervisedProgram } from "@heddle/training/supervised/
 import type { RoundReport } from "@heddle/training/training-loop";
 import type { TrainingProgram } from "@heddle/training/training-program";
 import { type BatchSource, rowBatches, textBatches } from "@heddle/training/weave/batches";
+import { outerServers } from "@heddle/training/weave/outer-optimizer";
 import { weaveSchedule } from "@heddle/training/weave/weave-schedule";
 import { runWeaveWorker, type WeaveProgress } from "@heddle/training/weave/weave-worker";
 import { joinText, readTrainingData, type TrainingData } from "./data-files.ts";
@@ -55,19 +56,13 @@ export function weavePlan(
   const { program } = subject;
   const schedule = weaveSchedule(config);
   // Under ssp and asp each node's part is an update by itself; all of them are to make one step.
+  const outer = { learningRate: config.outer_learning_rate, momentum: config.outer_momentum };
   const parts = config.consistency === "bsp" ? 1 : place.nodes;
   return {
     rounds: schedule.rounds,
     stepAfter: schedule.stepAfter,
     parameters: program.parameters,
-    servers: {
-      optimizer: {
-        kind: "sgd",
-        momentum: config.outer_momentum,
-        nesterov: config.outer_momentum > 0,
-      },
-      learningRate: config.outer_learning_rate / parts,
-    },
+    servers: outerServers(outer, parts),
     pushesPerRound: 1,
     data: data.digest,
     tokenizer: subject.tokenizer,
