@@ -6,11 +6,8 @@ import { orderFor } from "./task-orders.ts";
 vi.setConfig({ testTimeout: 60_000 });
 
 let api: JobApi;
-/** Submitted before there was any worker. */
-let early = "";
 beforeAll(async () => {
   api = await JobApi.start();
-  early = await api.submit({ ...training("sac"), command: undefined });
   await api.join("a", {
     ...{ executors: ["training", "process"], algorithms: ["ppo", "weave"] },
     environments: ["CartPole-v1", "Acrobot-v1"],
@@ -89,9 +86,11 @@ describe("a training job", () => {
     expect((await api.call("POST", "/jobs?dry_run=true", own)).status).toBe(200);
   });
 
-  it("that came before any worker did fails where none of them offers its algorithm", async () => {
-    await api.reached(early, "failed");
-    const { body } = await api.call("GET", `/jobs/${early}`);
+  it("is taken in where a worker has not told what it has, and fails where none offers its algorithm", async () => {
+    await api.join("silent", { executors: ["training"], algorithms: undefined });
+    const id = await api.submit({ ...training("sac"), command: undefined });
+    await api.reached(id, "failed");
+    const { body } = await api.call("GET", `/jobs/${id}`);
     expect(body?.failure).toMatchObject({
       reason: "Unsatisfiable",
       message:
