@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
+import { buffer, text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -25,7 +25,8 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => cluster.close());
 
-function start(args: readonly string[]) {
+/** `as` bytes, the caller reads standard output itself. */
+function start(args: readonly string[], as: "text" | "bytes" = "text") {
   const child = spawn(process.execPath, [MAIN, ...args], {
     env: {
       PATH: process.env["PATH"],
@@ -35,7 +36,12 @@ function start(args: readonly string[]) {
     },
   });
   const ended = once(child, "close").then(async ([code]) => code as number | null);
-  return { child, ended, stdout: text(child.stdout), stderr: text(child.stderr) };
+  return {
+    child,
+    ended,
+    stdout: as === "text" ? text(child.stdout) : Promise.resolve(""),
+    stderr: text(child.stderr),
+  };
 }
 
 /** One run of the command line as a process of its own, to its end. */
@@ -93,6 +99,21 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     const devices = new Set(lines.map((line) => /GPUs (\S+),/.exec(line)?.[1]));
     expect(devices.size).toBe(4);
     expect((await heddle(["jobs", "get", id])).stdout).toMatch(/\(simulated\)/);
+  });
+
+  it("give a log as the bytes that were written, whatever they are", async () => {
+    const octets = String.raw`printf '\377\376a\000\r\nb\303'; printf '\244\n\355\240\200'`;
+    const command = `${octets}; head -c 200000 /dev/urandom; printf 'no end'`;
+    const id = await submit({ name: "binary", command });
+    expect((await heddle(["jobs", "wait", id])).code).toBe(0);
+    const { child, ended } = start(["jobs", "logs", id, "-f", "--stream", "stdout"], "bytes");
+    const [printed, code] = [await buffer(child.stdout), await ended];
+    const url = `${cluster.masters.url("master-1")}/api/v1/jobs/${id}/logs?stream=stdout`;
+    const headers = { authorization: `Bearer ${cluster.masters.adminKey}` };
+    const told = Buffer.from(await (await fetch(url, { headers })).arrayBuffer());
+    expect(told.byteLength).toBe(200_000 + 19);
+    expect(code).toBe(0);
+    expect(Buffer.compare(printed, told)).toBe(0);
   });
 
   it("end a wait with 8 where the job failed, and with 130 at Ctrl-C", async () => {

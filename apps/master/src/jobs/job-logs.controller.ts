@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import type { ServerResponse } from "node:http";
 import { Controller, Get, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -103,6 +104,8 @@ export class JobLogsController {
               type: "line",
               ...at,
               text: item.text.toString(),
+              // Text cannot carry what is no UTF-8, such as half of a character at a cut.
+              ...(!isUtf8(item.text) && { base64: item.text.toString("base64") }),
               ...(!item.ended && { partial: true }),
             };
       const isLast = i === items.length - 1;
