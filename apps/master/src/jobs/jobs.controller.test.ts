@@ -211,7 +211,9 @@ describe("GET /jobs/{id}/events", () => {
       return (await fetch(`${api.master.url}/api/v1/jobs/${id}/events`, { headers })).text();
     };
     expect(await stream("0.0")).toContain("event: progress");
-    expect(await stream("999999.0")).toBe("id: 999999.0\nretry: 1000\n\n");
+    await api.propose({ type: "setting.put", name: "job_timeout", value: 90_000 });
+    const beyond = `${api.master.control.appliedIndex}.0`;
+    expect(await stream(beyond)).toBe(`id: ${beyond}\nretry: 1000\n\n`);
   });
 });
 

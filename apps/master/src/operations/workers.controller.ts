@@ -40,7 +40,9 @@ export class WorkersController {
 
   @Get()
   @UseInterceptors(Consistency)
-  @Permit("cluster:read", "Lists the nodes: those attached to this master, and those of jobs.")
+  @Permit("cluster:read", "Lists the nodes: those attached to this master, and those of jobs.", {
+    query: ["consistency"],
+  })
   list() {
     const attached = new Map(this.#directory.nodes().map((node) => [node.id, node]));
     const { nodes, servers } = this.#control.state;
@@ -51,7 +53,7 @@ export class WorkersController {
 
   @Get(":id")
   @UseInterceptors(Consistency)
-  @Permit("cluster:read", "Shows one node.")
+  @Permit("cluster:read", "Shows one node.", { query: ["consistency"] })
   get(@Param("id") id: string): WorkerView {
     const node = this.#directory.nodes().find((candidate) => candidate.id === id);
     const { nodes, servers } = this.#control.state;
@@ -63,7 +65,9 @@ export class WorkersController {
 
   @Post(":id/drain")
   @HttpCode(202)
-  @Permit("cluster:admin", "Has the node's tasks checkpoint and move; it takes nothing new.")
+  @Permit("cluster:admin", "Has the node's tasks checkpoint and move; it takes nothing new.", {
+    body: true,
+  })
   drain(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
