@@ -33,6 +33,19 @@ test("paths of data and of a tokenizer are relative to the spec's file", async (
   });
 });
 
+test("a file of two documents, or of none, is refused in words of its own", async () => {
+  const file = join(folder, "two.yaml");
+  const read = (text: string) => {
+    writeFileSync(file, text);
+    return readJobSpec(new Command().argument("[file]").parse([file], { from: "user" }));
+  };
+  await expect(read("name: a\n---\nname: b\n")).rejects.toThrow(
+    /holds 2 documents \(parted by `---`/,
+  );
+  await expect(read("")).rejects.toThrow(/two\.yaml: .*expected the fields of one job/);
+  expect(await read("---\nname: a\n")).toEqual({ name: "a" });
+});
+
 test("a config without paths is sent as it is, whatever it is", async () => {
   for (const config of [{ seed: 1 }, null, "text", { tokenizer: { path: 3 } }, { data: 3 }]) {
     expect(await configOf(config)).toEqual(config);

@@ -84,7 +84,10 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
   it("run examples/gang.yaml: four tasks together, on GPUs that are simulated", async () => {
     const file = join(EXAMPLES, "gang.yaml");
     const explained = await heddle(["jobs", "explain", file]);
-    expect(explained).toMatchObject({ code: 0, stdout: /it would start at once \(4 tasks\)/ });
+    expect(explained).toMatchObject({
+      code: 0,
+      stdout: /it would start at once \(4 tasks\)\n {2}rank 0 on worker-1 /,
+    });
     const run = await heddle(["jobs", "submit", file, "--wait"]);
     expect(run.code, run.stderr).toBe(0);
     const id = run.stdout.trim();
@@ -114,6 +117,10 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect(told.byteLength).toBe(200_000 + 19);
     expect(code).toBe(0);
     expect(Buffer.compare(printed, told)).toBe(0);
+    const rank = await heddle(["jobs", "logs", id, "--rank", "5"]);
+    expect(rank).toMatchObject({ code: 3, stderr: /has no rank 5: it has 1 tasks/ });
+    const attempt = await heddle(["jobs", "logs", id, "--attempt", "9", "-f"]);
+    expect(attempt).toMatchObject({ code: 3, stderr: /has no attempt 9: it has had 1/ });
   });
 
   it("end a wait with 8 where the job failed, and with 130 at Ctrl-C", async () => {
@@ -142,6 +149,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect(dry.code).toBe(8);
     expect(dry.stdout).toMatch(/it can never run here/);
     expect(dry.stdout).toMatch(/InsufficientGpu +\S+ +\d+ +\d+ +\d+/);
+    expect(dry.stdout.match(/^BLOCKER/gm)).toHaveLength(1);
     const holder = await submit({
       name: "holder",
       command: "sleep 60",

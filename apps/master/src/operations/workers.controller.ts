@@ -73,6 +73,7 @@ export class WorkersController {
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("id") nodeId: string,
   ): Promise<WorkerView> {
+    this.#refuseServer(nodeId, "drained");
     return this.#change(request, reply, nodeId, () => {
       const body = request.body as Buffer | undefined;
       const asked = body && body.length > 0 ? parseJsonBody(body) : {};
@@ -93,9 +94,17 @@ export class WorkersController {
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("id") nodeId: string,
   ): Promise<WorkerView> {
+    this.#refuseServer(nodeId, "resumed");
     return this.#change(request, reply, nodeId, () => {
       return { type: "node.resume", atMs: Date.now(), nodeId, wellDevices: this.#well(nodeId) };
     });
+  }
+
+  #refuseServer(id: string, what: string): void {
+    const { nodes, servers } = this.#control.state;
+    if (nodes.has(id) || !servers.has(id)) return;
+    const message = `${id} is a parameter server, which runs no tasks and so cannot be ${what}. To take it out, end its process: the jobs with shards on it go on elsewhere from their latest checkpoints.`;
+    throw new AppError("unprocessable", message);
   }
 
   /** Devices of the node that its worker does not call sick; none of one that is not attached. */
