@@ -5,6 +5,7 @@ import { AppError } from "@heddle/base/errors";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import type { LogChunk } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
+import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
@@ -63,6 +64,8 @@ export class TaskService {
   readonly #shippers: readonly LogShipper[];
   /** Masters that have the whole of a log on disk, by the log. */
   readonly #shipped = new WeakMap<object, Set<string>>();
+  /** How far each master has a log on disk, likewise. */
+  readonly #durable = new WeakMap<object, Map<string, number>>();
   readonly #onExit = () => this.#table.killNow();
 
   private constructor(
@@ -184,6 +187,7 @@ export class TaskService {
           credentials,
           nodeId,
           logs: () => this.#logs(),
+          onDurable: (id, stream, end) => this.#onDurable({ id, stream, end, master }),
           onShipped: (shipped) => this.#onShipped(shipped, master),
           log,
         }),
@@ -198,6 +202,23 @@ export class TaskService {
       );
   }
 
+  #onDurable(durable: {
+    readonly id: TaskId__Output;
+    readonly stream: string;
+    readonly end: number;
+    readonly master: string;
+  }): void {
+    const { id, stream, end, master } = durable;
+    const streams = this.#table.find(id)?.streams;
+    const name = STREAMS.find((each) => each === stream);
+    if (!streams || !name) return;
+    const log = streams.logs[name];
+    const ends = this.#durable.get(log) ?? new Map<string, number>();
+    this.#durable.set(log, ends.set(master, Math.max(end, ends.get(master) ?? 0)));
+    const sorted = [...ends.values()].sort((a, b) => b - a);
+    streams.onShipped(name, sorted[this.#majority - 1] ?? 0);
+  }
+
   #onShipped({ id, log }: ShippedLog, master: string): void {
     const holders = this.#shipped.get(log) ?? new Set();
     this.#shipped.set(log, holders.add(master));
@@ -207,12 +228,15 @@ export class TaskService {
 
   /** The logs of a task stay here until a majority of the masters has them whole. */
   #removeIfSafe({ plan, streams }: Task): void {
-    const majority = Math.floor(this.#options.masters.length / 2) + 1;
     const logs = Object.values(streams.logs);
-    if (logs.some((each) => (this.#shipped.get(each)?.size ?? 0) < majority)) return;
+    if (logs.some((each) => (this.#shipped.get(each)?.size ?? 0) < this.#majority)) return;
     this.#table.onLogsShipped(plan.id).catch((error: unknown) => {
       this.#options.log.warn({ error: String(error) }, "a task's logs could not be removed");
     });
+  }
+
+  get #majority(): number {
+    return Math.floor(this.#options.masters.length / 2) + 1;
   }
 
   async #read(stream: ServerWritableStream<LogRange__Output, LogChunk>): Promise<void> {
