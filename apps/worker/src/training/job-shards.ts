@@ -6,6 +6,7 @@ import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { PluginTraining, TrainingConfig } from "@heddle/contracts/training";
 import { joinNode, type NodeClient, type NodeGroup } from "@heddle/parameters/node-group";
+import type { ParameterTraffic } from "@heddle/parameters/parameter-server-client";
 import {
   checkpointShards,
   closeShards,
@@ -15,9 +16,11 @@ import {
   type ShardSetAccess,
   shardStatuses,
 } from "@heddle/parameters/shard-set";
-import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
+import { fragmentsOf, type ShardSetSpec } from "@heddle/parameters/shard-spec";
+import { ThreadedExchange } from "@heddle/parameters/threaded-exchange";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { Parameters } from "@heddle/training/parameter-client";
+import type { ParameterClient, Parameters } from "@heddle/training/parameter-client";
+import type { FragmentExchange } from "@heddle/training/weave/fragment-exchange";
 import { checkpointName, earlierCheckpoints } from "./checkpoint-names.ts";
 import type { TrainerOrders } from "./trainer-orders.ts";
 import type { TrainingPlan } from "./training-plan.ts";
@@ -49,11 +52,56 @@ export function nodePlace(nodes: readonly string[], rank: number, tasks: number)
   };
 }
 
+/** A task's way to its job's parameters. */
+export interface JobClient extends ParameterClient {
+  /** Where the plan has fragments. */
+  readonly exchange: FragmentExchange | undefined;
+  /** Where this task leads its node. */
+  traffic(): ParameterTraffic | undefined;
+  initialize(parameters: Parameters): Promise<void>;
+  /** By fragment, the rounds that the shards begin with. */
+  beginAt(rounds: readonly number[]): void;
+  /** As `pull`, for rank 0 when the other tasks of its node are done. */
+  pullAlone(into: Parameters): Promise<void>;
+  /** Tells the other tasks of the node that the job is over. */
+  dismiss(): Promise<void>;
+  close(): Promise<void>;
+}
+
+function onThisThread(client: NodeClient): JobClient {
+  const { servers } = client;
+  return {
+    exchange: undefined,
+    push: (part, terms) => client.push(part, terms),
+    pull: (into) => client.pull(into),
+    traffic: () => servers?.traffic,
+    initialize: async (parameters) => servers?.initialize(parameters),
+    beginAt: () => undefined,
+    pullAlone: async (into) => void (await servers?.pull(into)),
+    dismiss: () => client.dismiss(),
+    close: () => client.close(),
+  };
+}
+
+function onItsThread(exchange: ThreadedExchange): JobClient {
+  return {
+    exchange,
+    push: (part, terms) => exchange.push(part, terms),
+    pull: (into) => exchange.pull(into),
+    traffic: () => exchange.traffic,
+    initialize: (parameters) => exchange.initialize(parameters),
+    beginAt: (rounds) => exchange.beginAt(rounds),
+    pullAlone: (into) => exchange.pullAlone(into),
+    dismiss: () => exchange.dismiss(),
+    close: () => exchange.close(),
+  };
+}
+
 /** What a job's shards are made by. */
 export interface JobShardsOptions {
   readonly orders: TrainerOrders;
   readonly config: TrainingConfig | PluginTraining;
-  readonly plan: Pick<TrainingPlan, "parameters" | "servers" | "pushesPerRound">;
+  readonly plan: Pick<TrainingPlan, "parameters" | "servers" | "pushesPerRound" | "fragments">;
   readonly credentials: NodeCredentials;
   readonly signal: AbortSignal;
   /** A line for the job's log. */
@@ -78,17 +126,24 @@ export class JobShards {
    * Rank 0 opens the shards, or restores them from the newest checkpoint that is whole; the others
    * wait for that. Gives the task's way to them and the rounds that they have behind them.
    */
-  async join(initial: () => Parameters): Promise<{ client: NodeClient; done: number }> {
-    const { orders } = this.#options;
+  async join(initial: () => Parameters): Promise<{ client: JobClient; done: number }> {
+    const { orders, plan } = this.#options;
     if (orders.rank === 0) await this.#open();
     else await this.#await(({ ready }) => ready);
     const { spec, credentials, signal } = this.#access;
-    const client = await joinNode(
-      { spec, credentials, signal, rank: this.#place.node, host: orders.host },
-      this.#group(),
-    );
-    if (orders.rank === 0) await client.servers?.initialize(initial());
-    return { client, done: await this.#roundsBegun() };
+    const { host } = orders;
+    const options = { spec, credentials, signal, rank: this.#place.node, host };
+    const groups = Array.from({ length: fragmentsOf(spec) }, (_, i) => this.#group(i));
+    const [group] = groups;
+    if (!group) throw new Error("a job has no fragment");
+    const client =
+      plan.fragments === undefined
+        ? onThisThread(await joinNode(options, group))
+        : onItsThread(await ThreadedExchange.start(options, groups));
+    if (orders.rank === 0) await client.initialize(initial());
+    const begun = await this.#roundsBegun();
+    client.beginAt(begun);
+    return { client, done: Math.min(...begun) };
   }
 
   /** Writes a checkpoint of all shards under the round's name. */
@@ -138,9 +193,14 @@ export class JobShards {
     say(`resumed from checkpoint ${used.name}`);
   }
 
-  async #roundsBegun(): Promise<number> {
+  /** By fragment. */
+  async #roundsBegun(): Promise<number[]> {
     const statuses = await this.#await(({ ready }) => ready);
-    return this.#roundsOf(Math.min(...statuses.map(({ begunVersion }) => begunVersion)));
+    const versions = statuses.map(({ begunVersion }) => begunVersion);
+    const each = versions.length / fragmentsOf(this.#access.spec);
+    return Array.from({ length: versions.length / each }, (_, fragment) =>
+      this.#roundsOf(Math.min(...versions.slice(fragment * each, (fragment + 1) * each))),
+    );
   }
 
   /** Under bsp an update has the parts of all nodes, else of one. */
@@ -190,13 +250,14 @@ export class JobShards {
   }
 
   /** A socket's path is short, and nobody else's: it follows from job, attempt and node. */
-  #group(): NodeGroup {
+  #group(fragment: number): NodeGroup {
     const { orders } = this.#options;
     const { member, members, node } = this.#place;
     const id = createHash("sha256").update(
       `${orders.jobId}/${orders.attempt}/${orders.nodes[orders.rank] ?? node}`,
     );
-    const socketPath = join(tmpdir(), `heddle-${id.digest("hex").slice(0, 20)}.sock`);
+    const own = `${id.digest("hex").slice(0, 20)}-${fragment}`;
+    const socketPath = join(tmpdir(), `heddle-${own}.sock`);
     return { member, members, socketPath };
   }
 }
@@ -211,8 +272,12 @@ function isAway(error: unknown): boolean {
 function specOf({ orders, config, plan }: JobShardsOptions, { nodes }: NodePlace): ShardSetSpec {
   const { jobId, attempt, parameterServers } = orders;
   const { consistency: kind, staleness } = config;
+  const fragments = plan.fragments ?? 1;
   return {
-    ...{ jobId, attempt, servers: parameterServers, workers: nodes, ...plan.servers },
+    ...{ jobId, attempt, workers: nodes, ...plan.servers },
+    // Each fragment has a shard on each of them.
+    servers: Array.from({ length: fragments }, () => parameterServers).flat(),
+    fragments,
     parameters: plan.parameters.map(({ name, shape }) => ({ name, shape, type: "f32" })),
     consistency: kind === "ssp" ? { kind, staleness } : { kind },
     stragglerMs: config.straggler_ms,

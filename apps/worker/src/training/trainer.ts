@@ -10,7 +10,6 @@ import {
   type TrainingConfig,
   trainingFaults,
 } from "@heddle/contracts/training";
-import type { NodeClient } from "@heddle/parameters/node-group";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import type { Backend } from "@heddle/training/backend";
@@ -21,7 +20,7 @@ import type { RankState } from "@heddle/training/training-loop";
 import { Checkpointer } from "./checkpointer.ts";
 import { chooseBackend } from "./choose-backend.ts";
 import { codeVersion } from "./code-version.ts";
-import { JobShards, nodePlace } from "./job-shards.ts";
+import { type JobClient, JobShards, nodePlace } from "./job-shards.ts";
 import { writeLineage } from "./lineage.ts";
 import { type LoadedPlugins, loadPlugins } from "./load-plugins.ts";
 import { pluginPlan } from "./plugin-plan.ts";
@@ -81,7 +80,7 @@ interface Run {
   readonly backend: Backend;
   readonly plan: TrainingPlan;
   readonly shards: JobShards;
-  readonly client: NodeClient;
+  readonly client: JobClient;
   readonly done: number;
   /** What identifies the code that runs. */
   readonly code: string;
@@ -120,12 +119,14 @@ async function train(
     ...{ shards, say },
     onDurable: (name) => progress.checkpoint(name),
     onKept: () => progress.kept(),
+    settle: async () => client.exchange?.settle(),
   });
   control.onCheckpointRequest(() => checkpointer.request());
   let ending: "finished" | "stopped early" = "finished";
   try {
     await plan.run({
       ...{ client: checkpointer.watch(client), parameters, done, signal },
+      exchange: client.exchange && checkpointer.watchExchange(client.exchange),
       state: await ownState(run),
       report: async (round) => {
         progress.round(round);
@@ -174,7 +175,7 @@ async function awaitOthers(
     control.say(`going on without parts of others: ${rounds} of ${plan.rounds} rounds are in`);
     break;
   }
-  await client.servers?.pull(parameters);
+  await client.pullAlone(parameters);
 }
 
 async function leaveArtifacts(
@@ -233,7 +234,7 @@ async function progressOf({ orders, plan, backend, client }: Run): Promise<Progr
     totalSteps: plan.stepAfter(plan.rounds),
     backend: backend.name,
     device: backend.device,
-    traffic: () => client.servers?.traffic,
+    traffic: () => client.traffic(),
   });
 }
 
