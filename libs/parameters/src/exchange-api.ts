@@ -2,6 +2,7 @@ import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
 import type { Parameters, PushTerms } from "@heddle/training/parameter-client";
 import type { NodeGroup } from "./node-group.ts";
 import type { ParameterTraffic } from "./parameter-server-client.ts";
+import type { DataPath } from "./part-source.ts";
 import type { ShardSetSpec } from "./shard-spec.ts";
 
 /** What the thread of a task's exchanges is started with. */
@@ -12,6 +13,9 @@ export interface ExchangeStart {
   /** Of the node. */
   readonly rank: number;
   readonly host: string;
+  readonly topkFraction: number | undefined;
+  readonly paths: readonly DataPath[] | undefined;
+  readonly patienceMs: number | undefined;
   /** By fragment. */
   readonly groups: readonly NodeGroup[];
   /** In shared memory: what comes from the servers, and what goes there. */

@@ -12,7 +12,7 @@ const start = workerData as ExchangeStart;
 const port = parentPort;
 if (!port) throw new Error("the thread of exchanges is started by a training task");
 
-const { spec, clusterToken, tls, rank, host, groups, shared, part } = start;
+const { clusterToken, tls, groups, shared, part, ...options } = start;
 const credentials = { clusterToken, tls: tls && new TlsIdentity(tls) };
 const ended = new AbortController();
 let clients: readonly NodeClient[] = [];
@@ -54,7 +54,7 @@ const api: ExchangeApi = {
   join: ending(async () => {
     const { signal } = ended;
     const joined = groups.map((group, fragment) =>
-      joinNode({ spec, credentials, signal, rank, host, fragment }, group),
+      joinNode({ ...options, credentials, signal, fragment }, group),
     );
     clients = await Promise.all(joined);
     return traffic();

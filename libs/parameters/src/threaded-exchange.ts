@@ -24,7 +24,7 @@ export class ThreadedExchange implements FragmentExchange {
   #traffic: ExchangeTraffic;
 
   private constructor(options: ParameterServerClientOptions, groups: readonly NodeGroup[]) {
-    const { spec, credentials, rank, host } = options;
+    const { spec, credentials, rank, host, topkFraction, paths, patienceMs } = options;
     this.shared = sharedTensors(spec);
     this.part = sharedTensors(spec);
     this.#signal = options.signal;
@@ -33,6 +33,7 @@ export class ThreadedExchange implements FragmentExchange {
     const { shared, part } = this;
     const workerData: ExchangeStart = {
       ...{ spec, clusterToken, tls: tls?.material, rank, host, groups, shared, part },
+      ...{ topkFraction, paths, patienceMs },
     };
     this.#worker = new Worker(url, { workerData });
     this.#calls = new ThreadCalls<ExchangeApi>(this.#worker, "the thread of exchanges");
