@@ -13,6 +13,7 @@ export interface ExchangeStart {
   /** Of the node. */
   readonly rank: number;
   readonly host: string;
+  readonly incarnation: number | undefined;
   readonly topkFraction: number | undefined;
   readonly paths: readonly DataPath[] | undefined;
   readonly patienceMs: number | undefined;
@@ -23,13 +24,16 @@ export interface ExchangeStart {
   readonly part: Parameters;
 }
 
+/** By fragment: how often this task's node has pushed; absent where another task leads the node. */
+export type ExchangeClocks = readonly (number | undefined)[];
+
 /** What it answers with: where this task leads its node, what went to and from the servers so far. */
 export type ExchangeTraffic = ParameterTraffic | undefined;
 
 /** What the thread does for the one that computes. An abort of any call ends all waits. */
 export interface ExchangeApi {
   /** Joins the shards of all fragments. */
-  join(argument: undefined, signal: AbortSignal): Promise<ExchangeTraffic>;
+  join(argument: undefined, signal: AbortSignal): Promise<ExchangeClocks>;
   /** Gives the job its first parameters, which are in `shared`. */
   initialize(argument: undefined, signal: AbortSignal): Promise<ExchangeTraffic>;
   /** Pushes what is in `part` of all fragments. */

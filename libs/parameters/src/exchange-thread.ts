@@ -57,7 +57,7 @@ const api: ExchangeApi = {
       joinNode({ ...options, credentials, signal, fragment }, group),
     );
     clients = await Promise.all(joined);
-    return traffic();
+    return clients.map(({ servers }) => servers?.clock);
   }),
   initialize: ending(async () => {
     await each(async ({ servers }) => servers?.initialize(shared));

@@ -21,6 +21,8 @@ export interface ParameterServerClientOptions {
   readonly spec: ShardSetSpec;
   /** Of this worker, or of its node where the tasks of a node go together. */
   readonly rank: number;
+  /** Of the task, where it has taken another's place; 0 where absent. */
+  readonly incarnation?: number | undefined;
   /** What this node proves itself with to the servers. */
   readonly credentials: NodeCredentials;
   /** An address of this machine that servers reach; a private one. */
@@ -167,7 +169,8 @@ export class ParameterServerClient implements ParameterClient {
   /** Learns how often this rank has pushed, and where data can be had. */
   async join(): Promise<void> {
     const clocks = await this.#each(async ({ shard, peer }) => {
-      const request = { id: this.#id(shard), rank: this.#options.rank, leaves: false };
+      const { rank, incarnation = 0 } = this.#options;
+      const request = { id: this.#id(shard), rank, leaves: false, incarnation };
       return (await peer.unary(shardMethods.changeMember, request, this.#brief())).clock;
     });
     await this.#each((link) => this.#locate(link));
@@ -203,7 +206,8 @@ export class ParameterServerClient implements ParameterClient {
   /** Leaves the job for good: no update waits for this rank any more. */
   async leave(): Promise<void> {
     await this.#each(async ({ shard, peer }) => {
-      const request = { id: this.#id(shard), rank: this.#options.rank, leaves: true };
+      const { rank, incarnation = 0 } = this.#options;
+      const request = { id: this.#id(shard), rank, leaves: true, incarnation };
       await peer.unary(shardMethods.changeMember, request, this.#brief());
     });
   }

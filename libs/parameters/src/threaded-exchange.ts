@@ -2,7 +2,7 @@ import { Worker } from "node:worker_threads";
 import { elementCount } from "@heddle/training/ir/value";
 import type { Parameters, PushTerms } from "@heddle/training/parameter-client";
 import type { FragmentExchange } from "@heddle/training/weave/fragment-exchange";
-import type { ExchangeApi, ExchangeStart, ExchangeTraffic } from "./exchange-api.ts";
+import type { ExchangeApi, ExchangeClocks, ExchangeStart, ExchangeTraffic } from "./exchange-api.ts";
 import type { NodeGroup } from "./node-group.ts";
 import type { ParameterServerClientOptions } from "./parameter-server-client.ts";
 import { fragmentsOf, type ShardSetSpec } from "./shard-spec.ts";
@@ -21,10 +21,12 @@ export class ThreadedExchange implements FragmentExchange {
   /** By fragment, from its beginning until it is finished. */
   readonly #underWay = new Map<number, Promise<unknown>>();
   #roundsDone: readonly number[] = [];
+  #clocks: ExchangeClocks = [];
   #traffic: ExchangeTraffic;
 
   private constructor(options: ParameterServerClientOptions, groups: readonly NodeGroup[]) {
     const { spec, credentials, rank, host, topkFraction, paths, patienceMs } = options;
+    const { incarnation } = options;
     this.shared = sharedTensors(spec);
     this.part = sharedTensors(spec);
     this.#signal = options.signal;
@@ -33,7 +35,7 @@ export class ThreadedExchange implements FragmentExchange {
     const { shared, part } = this;
     const workerData: ExchangeStart = {
       ...{ spec, clusterToken, tls: tls?.material, rank, host, groups, shared, part },
-      ...{ topkFraction, paths, patienceMs },
+      ...{ incarnation, topkFraction, paths, patienceMs },
     };
     this.#worker = new Worker(url, { workerData });
     this.#calls = new ThreadCalls<ExchangeApi>(this.#worker, "the thread of exchanges");
@@ -48,12 +50,17 @@ export class ThreadedExchange implements FragmentExchange {
     if (length !== fragmentsOf(options.spec)) throw new Error(`${length} groups of fragments`);
     const exchange = new ThreadedExchange(options, groups);
     try {
-      exchange.#traffic = await exchange.#calls.call("join", undefined, options.signal);
+      exchange.#clocks = await exchange.#calls.call("join", undefined, options.signal);
     } catch (error) {
       await exchange.close();
       throw error;
     }
     return exchange;
+  }
+
+  /** When it joined. */
+  get clocks(): ExchangeClocks {
+    return this.#clocks;
   }
 
   /** As of the latest call that has ended; undefined where another task leads this node. */

@@ -51,6 +51,8 @@ const api: ShardApi = {
     begunVersion: shard.begunVersion,
     elements: slab.elements,
     stragglers: shard.stragglers,
+    workers: shard.workers,
+    departures: shard.departures,
     refusedStrangers: listener.strangers,
     ready: shard.ready,
     dataAddress,
@@ -69,7 +71,7 @@ const api: ShardApi = {
     leases.delete(lease);
     shard.counts.bytesPulled += bytes;
   },
-  member: ({ rank, leaves }) => shard.member(rank, leaves),
+  member: ({ rank, leaves, incarnation }) => shard.member(rank, leaves, incarnation),
   checkpoint: async ({ path, version, keep }, signal) => {
     const { release } = await shard.readAt(version, signal);
     try {

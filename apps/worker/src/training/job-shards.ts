@@ -56,6 +56,8 @@ export function nodePlace(nodes: readonly string[], rank: number, tasks: number)
 export interface JobClient extends ParameterClient {
   /** Where the plan has fragments. */
   readonly exchange: FragmentExchange | undefined;
+  /** By fragment: how often its rank counted as having pushed when it joined. */
+  readonly clocks: readonly (number | undefined)[];
   /** Where this task leads its node. */
   traffic(): ParameterTraffic | undefined;
   initialize(parameters: Parameters): Promise<void>;
@@ -72,6 +74,7 @@ function onThisThread(client: NodeClient): JobClient {
   const { servers } = client;
   return {
     exchange: undefined,
+    clocks: [servers?.clock],
     push: (part, terms) => client.push(part, terms),
     pull: (into) => client.pull(into),
     traffic: () => servers?.traffic,
@@ -86,6 +89,7 @@ function onThisThread(client: NodeClient): JobClient {
 function onItsThread(exchange: ThreadedExchange): JobClient {
   return {
     exchange,
+    clocks: exchange.clocks,
     push: (part, terms) => exchange.push(part, terms),
     pull: (into) => exchange.pull(into),
     traffic: () => exchange.traffic,
@@ -95,6 +99,16 @@ function onItsThread(exchange: ThreadedExchange): JobClient {
     dismiss: () => exchange.dismiss(),
     close: () => exchange.close(),
   };
+}
+
+/** Without the first pushes of a round, which its rank has made already. */
+function withoutFirst(client: JobClient, count: number): JobClient {
+  let left = count;
+  const push: JobClient["push"] = async (part, terms) => {
+    if (left === 0) await client.push(part, terms);
+    else left--;
+  };
+  return { ...client, push };
 }
 
 /** What a job's shards are made by. */
@@ -128,11 +142,12 @@ export class JobShards {
    */
   async join(initial: () => Parameters): Promise<{ client: JobClient; done: number }> {
     const { orders, plan } = this.#options;
-    if (orders.rank === 0) await this.#open();
+    if (orders.rank === 0) await this.#openOnce();
     else await this.#await(({ ready }) => ready);
     const { spec, credentials, signal } = this.#access;
     const { host } = orders;
-    const options = { spec, credentials, signal, rank: this.#place.node, host };
+    const { incarnation } = orders;
+    const options = { spec, credentials, signal, rank: this.#place.node, incarnation, host };
     const groups = Array.from({ length: fragmentsOf(spec) }, (_, i) => this.#group(i));
     const [group] = groups;
     if (!group) throw new Error("a job has no fragment");
@@ -141,9 +156,41 @@ export class JobShards {
         ? onThisThread(await joinNode(options, group))
         : onItsThread(await ThreadedExchange.start(options, groups));
     if (orders.rank === 0) await client.initialize(initial());
-    const begun = await this.#roundsBegun();
-    client.beginAt(begun);
-    return { client, done: Math.min(...begun) };
+    const begun = await this.#versionsBegun();
+    if ((orders.failureTolerance ?? 0) === 0) {
+      const done = begun.map((version) => this.#roundsOf(version));
+      client.beginAt(done);
+      return { client, done: Math.min(...done) };
+    }
+    // Its rank may have pushed already, by a task that was lost.
+    const { pushesPerRound } = plan;
+    const pushed = begun.map((version, fragment) => {
+      const own = (client.clocks[fragment] ?? version) - version;
+      return this.#roundsOf(version) * pushesPerRound + Math.max(0, own);
+    });
+    const rounds = pushed.map((count) => Math.floor(count / pushesPerRound));
+    client.beginAt(rounds);
+    const done = Math.min(...rounds);
+    const first = Math.max(0, Math.min(...pushed) - done * pushesPerRound);
+    if (this.#isReplacement) this.#options.say(`takes the place of a lost task after round ${done}`);
+    return { client: client.exchange ? client : withoutFirst(client, first), done };
+  }
+
+  get #isReplacement(): boolean {
+    return (this.#options.orders.incarnation ?? 0) > 0;
+  }
+
+  /** A task that takes rank 0's place goes on with what that one has opened. */
+  async #openOnce(): Promise<void> {
+    if (this.#isReplacement) {
+      try {
+        const statuses = await shardStatuses(this.#access);
+        if (statuses.every(({ ready }) => ready)) return;
+      } catch (error) {
+        if (toAppError(error).code !== "shard_unavailable") throw error;
+      }
+    }
+    await this.#open();
   }
 
   /** Writes a checkpoint of all shards under the round's name. */
@@ -193,13 +240,13 @@ export class JobShards {
     say(`resumed from checkpoint ${used.name}`);
   }
 
-  /** By fragment. */
-  async #roundsBegun(): Promise<number[]> {
+  /** By fragment: the version that this attempt began with. */
+  async #versionsBegun(): Promise<number[]> {
     const statuses = await this.#await(({ ready }) => ready);
     const versions = statuses.map(({ begunVersion }) => begunVersion);
     const each = versions.length / fragmentsOf(this.#access.spec);
     return Array.from({ length: versions.length / each }, (_, fragment) =>
-      this.#roundsOf(Math.min(...versions.slice(fragment * each, (fragment + 1) * each))),
+      Math.min(...versions.slice(fragment * each, (fragment + 1) * each)),
     );
   }
 

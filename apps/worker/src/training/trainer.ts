@@ -59,13 +59,31 @@ export async function runTrainer(orders: TrainerOrders, control: TrainerControl)
   const shards = new JobShards({ orders, config, plan, credentials, signal, say });
   say(greeting(orders, plan, backend));
   const initial = () => initialParameters(plan.parameters, seededRandom(config.seed));
-  const { client, done } = await shards.join(initial);
+  const joined = await joinOrHear(shards, initial, orders, say);
+  if (!joined) return;
+  const { client, done } = joined;
   const code = codeVersion(orders.release, orders.plugins ?? []);
   const run: Run = { orders, control, config, backend, plan, shards, client, done, code };
   try {
     await trainAndLeave(run);
   } finally {
     await client.close();
+  }
+}
+
+/** Undefined where a task takes another's place in a job that rank 0 has ended meanwhile. */
+async function joinOrHear(
+  shards: JobShards,
+  initial: () => Parameters,
+  { rank, incarnation = 0 }: TrainerOrders,
+  say: (line: string) => void,
+): Promise<Awaited<ReturnType<JobShards["join"]>> | undefined> {
+  try {
+    return await shards.join(initial);
+  } catch (error) {
+    if (toAppError(error).code !== "gone" || rank === 0 || incarnation === 0) throw error;
+    say("the job is done: rank 0 has ended it");
+    return undefined;
   }
 }
 
