@@ -141,9 +141,9 @@ function judgeOverlap(figures: readonly OverlapFigure[]): Verdict[] {
   const share = overlapped.waitedMs / blocking.waitedMs;
   return [
     {
-      bar: "waiting for fragments while computing, to whole models between rounds <= 0.1x",
+      bar: "waiting for fragments while computing, to whole models between rounds <= 0.25x",
       measured: `${formatNumber(share)}x`,
-      pass: share <= 0.1,
+      pass: share <= 0.25,
     },
   ];
 }

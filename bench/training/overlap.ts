@@ -24,9 +24,9 @@ export interface OverlapFigure {
   readonly exchangeBytes: number;
 }
 
-const [LOCAL_STEPS, ROUNDS, BATCH] = [16, 6, 64];
-const LINK = { delayMs: 20, megabytesPerSecond: 20 };
-const SHAPE = { features: 64, outputs: 1, task: "regression", hidden: [1024, 1024] } as const;
+const [LOCAL_STEPS, ROUNDS, BATCH] = [16, 6, 256];
+const LINK = { delayMs: 3, megabytesPerSecond: 20 };
+const SHAPE = { features: 64, outputs: 1, task: "regression", hidden: [512, 512] } as const;
 const program = supervisedProgram(SHAPE, BATCH);
 const elements = program.parameters.reduce((sum, { shape }) => sum + elementCount(shape), 0);
 const specs = program.parameters.map(({ name, shape }) => ({ name, shape, type: "f32" as const }));
@@ -41,7 +41,6 @@ interface Way {
 const WAYS: readonly Way[] = [
   { name: "no slow link, F=1, tau=0", fragments: 1, overlap: 0, slow: false },
   { name: "F=1, tau=0", fragments: 1, overlap: 0, slow: true },
-  { name: "F=4, tau=0", fragments: 4, overlap: 0, slow: true },
   { name: "F=1, tau=15", fragments: 1, overlap: 15, slow: true },
   { name: "F=4, tau=12", fragments: 4, overlap: 12, slow: true },
 ];
@@ -55,6 +54,8 @@ export async function measureOverlap(turns: number): Promise<OverlapFigure[]> {
   for (let turn = 0; turn < turns; turn++) {
     for (const way of WAYS) {
       const taken = await train(way, way.slow ? link : server);
+      const told = taken.rounds.map((one) => `${one.ms.toFixed(0)} (${one.waitedMs.toFixed(0)})`);
+      console.log(`${way.name}: rounds of ${told.join(", ")} ms (of which waited)`);
       rounds.get(way)?.push(...taken.rounds);
       bytes.set(way, taken.exchangeBytes);
     }
@@ -145,7 +146,7 @@ function timed(exchange: ThreadedExchange) {
 
 function rows() {
   const random = seededRandom(3);
-  const count = 256;
+  const count = 1024;
   const features = Float32Array.from({ length: count * SHAPE.features }, () => random() - 0.5);
   const target = Float32Array.from({ length: count }, (_, i) => features[i * SHAPE.features] ?? 0);
   return { features, target, count };

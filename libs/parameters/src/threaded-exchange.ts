@@ -2,7 +2,12 @@ import { Worker } from "node:worker_threads";
 import { elementCount } from "@heddle/training/ir/value";
 import type { Parameters, PushTerms } from "@heddle/training/parameter-client";
 import type { FragmentExchange } from "@heddle/training/weave/fragment-exchange";
-import type { ExchangeApi, ExchangeClocks, ExchangeStart, ExchangeTraffic } from "./exchange-api.ts";
+import type {
+  ExchangeApi,
+  ExchangeClocks,
+  ExchangeStart,
+  ExchangeTraffic,
+} from "./exchange-api.ts";
 import type { NodeGroup } from "./node-group.ts";
 import type { ParameterServerClientOptions } from "./parameter-server-client.ts";
 import { fragmentsOf, type ShardSetSpec } from "./shard-spec.ts";

@@ -172,7 +172,8 @@ export class JobShards {
     client.beginAt(rounds);
     const done = Math.min(...rounds);
     const first = Math.max(0, Math.min(...pushed) - done * pushesPerRound);
-    if (this.#isReplacement) this.#options.say(`takes the place of a lost task after round ${done}`);
+    if (this.#isReplacement)
+      this.#options.say(`takes the place of a lost task after round ${done}`);
     return { client: client.exchange ? client : withoutFirst(client, first), done };
   }
 
