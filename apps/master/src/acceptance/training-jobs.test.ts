@@ -154,7 +154,7 @@ test("a language model is trained from text, registered with its lineage, and an
     ...{ program: "language_model", total_steps: 24, local_steps: 4, batch_size: 4 },
     ...{ context_length: 64, hidden_size: 32, heads: 2, layers: 1, learning_rate: 0.01 },
     // Relative to the spec's file.
-    ...{ data: "corpus.txt", register_as: "tiny-weaver" },
+    ...{ data: "corpus.txt", register_as: "tiny-weaver", tokenizer: "bpe" },
   };
   const spec = join(cluster.data, "tiny-lm.yaml");
   const body = { name: "tiny-lm", algorithm: "weave", tasks: 2, resources, config };
@@ -164,7 +164,7 @@ test("a language model is trained from text, registered with its lineage, and an
   const id = run.stdout.split("\n")[0] ?? "";
   expect(run.stdout).toMatch(/\nprogress .*loss \d.* on onnx \(cpu\)/);
   expect(run.stdout.trim()).toMatch(/SUCCEEDED$/);
-  expect(run.stderr).toContain(`model.gguf: heddle jobs artifacts ${id}`);
+  expect(run.stderr).toContain(`model.gguf, tokenizer.json: heddle jobs artifacts ${id}`);
   expect(run.stderr).toContain(
     "the model tiny-weaver is registered: heddle chat --model tiny-weaver",
   );
@@ -186,6 +186,7 @@ test("a language model is trained from text, registered with its lineage, and an
   expect(downloaded).toEqual({ code: 0, stdout: `${file}\n`, stderr: "" });
   expect(createHash("sha256").update(readFileSync(file)).digest("hex")).toBe(digest);
   const listed = await heddle(["jobs", "artifacts", id]);
+  expect(listed.stdout).toMatch(/\ntokenizer\.json +\d+ +0\n/);
   expect(listed.stdout).toMatch(/^NAME +BYTES +RANK\n(.*\n)*model\.gguf +\d+ +0\n/);
   expect((await heddle(["jobs", "artifacts", id, "none"])).code).toBe(3);
   expect((await heddle(["models", "list", "-o", "wide"])).stdout).toContain(`${id}, step 24, data`);
