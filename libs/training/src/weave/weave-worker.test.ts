@@ -8,7 +8,7 @@ import { supervisedProgram } from "../supervised/supervised-program.ts";
 import { nextName, stepOf } from "../training-program.ts";
 import { rowBatches } from "./batches.ts";
 import type { FragmentExchange } from "./fragment-exchange.ts";
-import { applyOuterStep } from "./outer-optimizer.ts";
+import { applyOuterStep } from "./testing/outer-step.ts";
 import { weaveSchedule } from "./weave-schedule.ts";
 import {
   runWeaveWorker,
