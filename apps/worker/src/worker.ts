@@ -86,10 +86,7 @@ export async function startWorker(
     {
       ...{ ...options, credentials, nodeId, nodeName: name, artifacts, log },
       gpus: () => machine.gpus(),
-      removals: {
-        isRemoved: (master) => attachments?.isRemoved(master) ?? false,
-        whileRemoved: async (master, signal) => attachments?.whileRemoved(master, signal),
-      },
+      removals: removalsOf(() => attachments),
     },
     advertised.slice(0, advertised.lastIndexOf(":")),
   );
@@ -119,6 +116,16 @@ export async function startWorker(
     credentials.close();
   };
   return { nodeId, address: advertised, close };
+}
+
+/** What is known of removed masters; nothing before the attachments are there. */
+function removalsOf(
+  attachments: () => Attachments | undefined,
+): Pick<Attachments, "isRemoved" | "whileRemoved"> {
+  return {
+    isRemoved: (master) => attachments()?.isRemoved(master) ?? false,
+    whileRemoved: async (master, signal) => attachments()?.whileRemoved(master, signal),
+  };
 }
 
 /** A sick GPU ends the tasks that hold it, and the masters hear of it at once. */
