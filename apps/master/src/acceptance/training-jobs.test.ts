@@ -65,6 +65,7 @@ async function heddle(args: readonly string[]) {
   const child = spawn(process.execPath, [CLI, ...args], {
     env: {
       PATH: process.env["PATH"],
+      NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
       HEDDLE_DATA: join(cluster.data, "none"),
       HEDDLE_ENDPOINT: cluster.url,
       HEDDLE_API_KEY: cluster.adminKey,
