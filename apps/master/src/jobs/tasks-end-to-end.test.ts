@@ -102,39 +102,6 @@ test.concurrent("a partition of all workers that is shorter than the lease kills
   expect(await cluster.reaches(id, "succeeded")).toMatchObject({ attempt: 1, failure: null });
 });
 
-test.concurrent("a worker that is stopped past its lease is replaced; it wakes, kills its task and adds nothing", async ({
-  onTestFinished,
-}) => {
-  const cluster = newCluster(onTestFinished, 1, { leaseMs: 3_000, nodeLostMs: 2_000 });
-  await cluster.masters.startAll();
-  await cluster.startWorker("worker-1");
-  await cluster.startWorker("worker-2", { labels: { spare: "yes" } });
-  await cluster.startWorker("worker-3", { labels: { spare: "yes" } });
-  const id = await cluster.submit({
-    ...{ name: "moved", resources: { ...small, node_anti_affinity: { never: "x" } } },
-    command:
-      'i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo "$HEDDLE_ATTEMPT $HEDDLE_NODE $i"; sleep 0.05; done',
-  });
-  await cluster.reaches(id, "running");
-  const holder = /^1 (worker-\d)/.exec(await cluster.someLog(id))?.[1] ?? "";
-  cluster.signal(holder, "SIGSTOP");
-  await eventually("the second attempt runs", async () => {
-    const job = await cluster.job(id);
-    return job.attempt === 2 && job.state === "running";
-  });
-  const before = await cluster.logs(id, "attempt=1");
-  cluster.signal(holder, "SIGCONT");
-  await eventually("its task is dead", async () =>
-    (cluster.output.get(holder) ?? "").includes("a task is killed"),
-  );
-  const done = await cluster.reaches(id, "succeeded");
-  expect(done.attempt).toBe(2);
-  const after = (await cluster.logs(id, "attempt=1")).trim().split("\n");
-  // A poll or two may have been on their way when it was stopped; what came later is not there.
-  expect(after.length).toBeLessThan(before.trim().split("\n").length + 10);
-  expect((await cluster.logs(id, "attempt=2&stream=stdout")).trim().split("\n")).toHaveLength(120);
-});
-
 test.concurrent("progress is live in the status and the stream of every master, also of one that is left alone", async ({
   onTestFinished,
 }) => {
@@ -174,4 +141,38 @@ test.concurrent("progress is live in the status and the stream of every master, 
   expect(await cluster.job(id, left)).toMatchObject({
     progress: { total_steps: 6000, loss: 0.5, expected_end: expect.any(String) },
   });
+});
+
+// Alone, since its lease is short: what else runs must not cost another worker its lease too.
+test("a worker that is stopped past its lease is replaced; it wakes, kills its task and adds nothing", async ({
+  onTestFinished,
+}) => {
+  const cluster = newCluster(onTestFinished, 1, { leaseMs: 3_000, nodeLostMs: 2_000 });
+  await cluster.masters.startAll();
+  await cluster.startWorker("worker-1");
+  await cluster.startWorker("worker-2", { labels: { spare: "yes" } });
+  await cluster.startWorker("worker-3", { labels: { spare: "yes" } });
+  const id = await cluster.submit({
+    ...{ name: "moved", resources: { ...small, node_anti_affinity: { never: "x" } } },
+    command:
+      'i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo "$HEDDLE_ATTEMPT $HEDDLE_NODE $i"; sleep 0.05; done',
+  });
+  await cluster.reaches(id, "running");
+  const holder = /^1 (worker-\d)/.exec(await cluster.someLog(id))?.[1] ?? "";
+  cluster.signal(holder, "SIGSTOP");
+  await eventually("the second attempt runs", async () => {
+    const job = await cluster.job(id);
+    return job.attempt === 2 && job.state === "running";
+  });
+  const before = await cluster.logs(id, "attempt=1");
+  cluster.signal(holder, "SIGCONT");
+  await eventually("its task is dead", async () =>
+    (cluster.output.get(holder) ?? "").includes("a task is killed"),
+  );
+  const done = await cluster.reaches(id, "succeeded");
+  expect(done.attempt).toBe(2);
+  const after = (await cluster.logs(id, "attempt=1")).trim().split("\n");
+  // A poll or two may have been on their way when it was stopped; what came later is not there.
+  expect(after.length).toBeLessThan(before.trim().split("\n").length + 10);
+  expect((await cluster.logs(id, "attempt=2&stream=stdout")).trim().split("\n")).toHaveLength(120);
 });
