@@ -65,6 +65,7 @@ async function heddle(args: readonly string[]) {
   const child = spawn(process.execPath, [CLI, ...args], {
     env: {
       PATH: process.env["PATH"],
+      NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
       HEDDLE_DATA: join(cluster.data, "none"),
       HEDDLE_ENDPOINT: cluster.url,
       HEDDLE_API_KEY: cluster.adminKey,
@@ -240,7 +241,7 @@ async function cancel(id: string): Promise<void> {
   await until(id, "it is cancelled", ({ state }) => state === "cancelled");
 }
 
-test("the shards of a job that was cancelled are freed on their server", async () => {
+test.concurrent("the shards of a job that was cancelled are freed on their server", async () => {
   const id = await submit({ name: "freed", ...long });
   const { training, attempt } = await until(id, "it runs", ({ state, progress }) => {
     return state === "running" && progress !== null;
@@ -275,7 +276,7 @@ const statusMethod = method<ShardId, ShardId__Output, ShardStatus, ShardStatus__
   "Status",
 );
 
-test("checkpoints of a job that has ended are deleted, and those of a suspended one are not", async () => {
+test.concurrent("checkpoints of a job that has ended are deleted, and those of a suspended one are not", async () => {
   const folderOf = (id: string) => join(cluster.data, "p", "checkpoints", id);
   const kept = await submit({ name: "kept", ...long });
   await until(kept, "it has a checkpoint", hasCheckpoint);
@@ -293,7 +294,7 @@ test("checkpoints of a job that has ended are deleted, and those of a suspended 
   await cancel(kept);
 });
 
-test("suspended, a job checkpoints; resumed, its next attempt goes on from there", async () => {
+test.concurrent("suspended, a job checkpoints; resumed, its next attempt goes on from there", async () => {
   const id = await submit({ name: "suspended", ...long });
   await until(id, "it runs", ({ state, progress }) => state === "running" && progress !== null);
   await cluster.request("POST", `/api/v1/jobs/${id}/suspend`);
