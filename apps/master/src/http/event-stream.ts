@@ -27,7 +27,7 @@ export class EventStream {
   readonly #flush = (): void => {
     const text = this.#pending;
     this.#pending = "";
-    if (text !== "" && !this.#response.writableEnded) this.#response.write(text);
+    if (text !== "" && !this.#response.writableEnded) this.#send(text);
   };
 
   constructor(response: ServerResponse, { heartbeatMs, onOpen }: EventStreamOptions) {
@@ -39,6 +39,21 @@ export class EventStream {
   /** Whether the status is decided: from then on a failure can only be told as an event. */
   get isOpen(): boolean {
     return this.#isOpen;
+  }
+
+  /**
+   * One write for one chunk: Node would hand its length, its text and its end to the system as four
+   * pieces, at several times the cost. What has no chunks, as for HTTP/1.0, it writes itself.
+   */
+  #send(text: string): void {
+    const response = this.#response;
+    if (!response.chunkedEncoding) {
+      response.write(text);
+      return;
+    }
+    response.chunkedEncoding = false;
+    response.write(`${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`);
+    response.chunkedEncoding = true;
   }
 
   /** Writes finished event text. Returns false when the client lags: await `drained` before more. */
