@@ -6,6 +6,14 @@ export const HEARTBEAT_MS = 15_000;
 /** Text that may wait for the end of this turn; more goes to the response, which tells when to stop. */
 const MAX_PENDING_CHARACTERS = 16_384;
 
+/** Responses that are streams of events, into which a comment may be written at any time. */
+const opened = new WeakSet<ServerResponse>();
+
+/** Whether the response has begun, as a stream of events. */
+export function isEventStream(response: ServerResponse): boolean {
+  return opened.has(response);
+}
+
 export interface EventStreamOptions {
   readonly heartbeatMs: number;
   /** Called once, before the first byte; its headers come besides the content type and caching rules. */
@@ -95,6 +103,7 @@ export class EventStream {
   #open(): void {
     if (this.#isOpen) return;
     this.#isOpen = true;
+    opened.add(this.#response);
     this.#response.writeHead(200, {
       "content-type": "text/event-stream; charset=utf-8",
       "cache-control": "no-cache, no-transform",
