@@ -1,7 +1,8 @@
-import { rmSync } from "node:fs";
+import { mkdirSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { RaftReplica } from "@heddle/consensus/raft-replica";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
+import { startIdentity, writeIdentity } from "../../apps/master/src/consensus/identity.ts";
 import { Child } from "../support/child-process.ts";
 import { repositoryRoot } from "../support/command-line.ts";
 import { encodePut, KvMachine } from "./kv-machine.ts";
@@ -37,6 +38,11 @@ export async function measureRestart(
 }
 
 async function fill(directory: string, port: number, entries: number): Promise<void> {
+  mkdirSync(directory, { recursive: true });
+  await writeIdentity(directory, {
+    ...(await startIdentity(directory, "m1")),
+    ...{ cluster: "bench", id: 1 },
+  });
   const replica = await RaftReplica.open<undefined>({
     ...{ id: 1, incarnation: 1, machine: new KvMachine(), random: Math.random },
     storage: {
