@@ -16,9 +16,9 @@ export interface RoutingRound {
 }
 
 /** Conversations that begin with so many words of their own, and how often each is gone on with. */
-const groups = 6;
+const groups = 4;
 const prefixWords = 256;
-const questions = 6;
+const questions = 4;
 const maxTokens = 2;
 const model = "bench-routing";
 
@@ -46,7 +46,10 @@ export async function compareRouting(
     // Who goes first changes with the round.
     const first = round % 2 === 0 ? await turn() : undefined;
     const routed = await prefix();
-    measured.push({ inTurnMs: first ?? (await turn()), ...routed });
+    const inTurnMs = first ?? (await turn());
+    measured.push({ inTurnMs, ...routed });
+    const [turns, prefixes] = [inTurnMs, routed.byPrefixMs].map((ms) => `${ms.toFixed(0)} ms`);
+    console.log(`round ${round + 1}  in turns ${turns}  by prefix ${prefixes}`);
   }
   for (const session of sessions) session.close();
   return measured;
@@ -69,7 +72,7 @@ function prompts(seed: number): readonly string[] {
   return Array.from({ length: groups * questions }, (_, i) => {
     // Another order in each lap, so that turns do not keep a conversation to one worker by chance.
     const lap = Math.floor(i / groups);
-    const beginning = beginnings[(i * 5 + lap) % groups]!;
+    const beginning = beginnings[(i * 3 + lap) % groups]!;
     return `${beginning} ${randomWords(16, 800_000 + seed * 1_000 + i)}`;
   });
 }
