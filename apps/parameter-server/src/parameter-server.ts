@@ -15,6 +15,7 @@ import { Module } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import { ServerGrpc } from "@nestjs/microservices";
 import { ParameterShardsService } from "./parameter-shards-service.ts";
+import { removeStaleSockets } from "./shard/shard-socket-path.ts";
 import { ShardRegistry } from "./shard-registry.ts";
 
 @Module({})
@@ -57,6 +58,7 @@ export async function startParameterServer(
     credentials,
   });
   const health = new Health();
+  await removeStaleSockets();
   const shards = new ShardRegistry({ credentials, host: flags.grpcHost });
   const service = new ParameterShardsService(shards, flags.dataDirectory, credentials);
   const app = await NestFactory.createMicroservice(ParameterServerModule, {

@@ -171,6 +171,7 @@ function registration(
     fabric: options.fabric,
     executors: tasks.executors,
     algorithms: tasks.algorithms,
+    environments: tasks.environments,
   };
 }
 

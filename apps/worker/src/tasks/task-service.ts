@@ -121,6 +121,11 @@ export class TaskService {
     return [...this.#executors.values()].flatMap(({ algorithms }) => algorithms ?? []);
   }
 
+  /** What their `ppo` can train in. */
+  get environments(): string[] {
+    return [...this.#executors.values()].flatMap(({ environments }) => environments ?? []);
+  }
+
   /** What heartbeats say of running tasks: older progress has reached the log by way of the leader. */
   progress(): TaskStatus[] {
     return this.#table.progressSince(Date.now() - freshProgressMs);
