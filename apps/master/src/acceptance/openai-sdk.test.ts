@@ -282,7 +282,9 @@ describe("a participant's name", () => {
       const answer = await whole({ ...ask(""), max_tokens: 1, messages: [user] });
       return answer.usage?.prompt_tokens;
     };
-    expect(await promptTokens({ name: "Alice" })).toBe(await promptTokens({ content: "Alice: hi" }));
+    expect(await promptTokens({ name: "Alice" })).toBe(
+      await promptTokens({ content: "Alice: hi" }),
+    );
   });
 });
 
