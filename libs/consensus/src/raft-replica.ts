@@ -10,7 +10,7 @@ import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { Applier } from "./applier.ts";
 import { DurableLog, type DurableLogOptions } from "./durable-log.ts";
 import { encodeProposal, type ProposalId } from "./entry-codec.ts";
-import { lostLog } from "./lost-log.ts";
+import { lostLog, shortLog } from "./lost-log.ts";
 import { encodeContext, firstMembership, Membership, type MembershipState } from "./membership.ts";
 import { PendingProposals, type ProposalWaiter } from "./pending-proposals.ts";
 import { PendingReads } from "./pending-reads.ts";
@@ -162,19 +162,31 @@ export class RaftReplica<Reply> {
   tick(elapsedTicks = 1): void {
     if (this.#stopped) return;
     this.#tick += elapsedTicks;
-    this.#raw.tick(elapsedTicks);
-    this.#proposals.rejectExpired(this.#tick);
-    this.#changes.rejectExpired(this.#tick);
-    this.#reads.tick(this.#tick, this.#options.electionTicks);
-    if (this.#tick >= this.#nextPromotionTick) this.#promoteLearner();
-    this.#pump();
+    this.#pump(() => {
+      this.#raw.tick(elapsedTicks);
+      this.#proposals.rejectExpired(this.#tick);
+      this.#changes.rejectExpired(this.#tick);
+      this.#reads.tick(this.#tick, this.#options.electionTicks);
+      if (this.#tick >= this.#nextPromotionTick) this.#promoteLearner();
+    });
   }
 
-  /** Takes in messages from other members. */
+  /** Takes in messages from other members. Never throws: what breaks the core's promises is fatal. */
   receive(messages: readonly Message[]): void {
-    if (this.#stopped) return;
-    for (const message of messages) this.#raw.step(message);
-    this.#pump();
+    this.#pump(() => {
+      for (const message of messages) this.#stepFromMember(message);
+    });
+  }
+
+  #stepFromMember(message: Message): void {
+    try {
+      this.#raw.step(message);
+    } catch (error) {
+      const last = this.#log.memory.lastIndex();
+      // A heartbeat tells of no more than what this member said that it has.
+      if (message.type !== "MsgHeartbeat" || message.commit <= last) throw error;
+      throw shortLog(this.#options.storage.directory, { commit: message.commit, last }, error);
+    }
   }
 
   /** Takes in a snapshot from the leader; resolves when it is on the disk and handed to Raft. */
@@ -248,9 +260,7 @@ export class RaftReplica<Reply> {
 
   /** Asks for leadership to go to a member; whether it went shows in the status. */
   transferLeadership(to: number): void {
-    if (this.#stopped) return;
-    this.#raw.transferLeader(to);
-    this.#pump();
+    this.#pump(() => void this.#raw.transferLeader(to));
   }
 
   /** Takes a snapshot of the state as of now and drops the log before it. */
@@ -298,10 +308,15 @@ export class RaftReplica<Reply> {
     }
   }
 
-  /** Works off all that has come up; the only place where Raft's work is taken out. */
-  #pump(): void {
+  /**
+   * Gives Raft its input and works off all that has come up; the only place where Raft's work is
+   * taken out. Whatever fails meanwhile ends the replica, and never reaches who brought the input:
+   * a transport would take it for an error of the other side's.
+   */
+  #pump(input?: () => void): void {
     if (this.#stopped) return;
     try {
+      input?.();
       do {
         while (this.#raw.hasReady()) this.#processReady();
       } while (this.#handOverRequests());
@@ -369,9 +384,7 @@ export class RaftReplica<Reply> {
     } catch {
       outcome = "failed"; // Raft tries again when the member answers a heartbeat.
     }
-    if (this.#stopped) return;
-    this.#raw.reportSnapshot(to, outcome);
-    this.#pump();
+    this.#pump(() => this.#raw.reportSnapshot(to, outcome));
   }
 
   #write(message: Message): void {
