@@ -28,7 +28,7 @@ export async function recoverGroup(options: RecoverOptions): Promise<RecoverOutc
   const paths = pathsOf(dataDirectory);
   await finishInterrupted(paths);
   const member = await openStoppedMember(dataDirectory);
-  let closing: Promise<void> | undefined;
+  let aside: string | undefined;
   try {
     const warning = consequences(member);
     if (!confirmed)
@@ -41,14 +41,14 @@ export async function recoverGroup(options: RecoverOptions): Promise<RecoverOutc
     const last = { ...member.state.last };
     const cluster = await makeNewGroup({ directory: paths.draft, name, address, last, machine });
     await rename(paths.draft, paths.ready);
-    const aside = `${paths.current}.before-${cluster.slice(0, 8)}`;
-    await rename(paths.current, aside);
+    const before = `${paths.current}.before-${cluster.slice(0, 8)}`;
+    await rename(paths.current, before);
+    aside = before;
     await rename(paths.ready, paths.current);
     await nodeStorageFiles.syncDirectory(dataDirectory);
-    closing = rm(join(aside, "lock"), { force: true });
     return { done: true, text: `${warning}\n${report(member, cluster, aside)}` };
   } finally {
-    await (closing ?? member.close());
+    await member.close(aside);
   }
 }
 
