@@ -51,7 +51,7 @@ async function awaitRole(name: string, role: string): Promise<void> {
   );
 }
 
-describe("the runbook", { timeout: 240_000 }, () => {
+describe("the runbook", { timeout: 300_000 }, () => {
   it("backup: a live, a stale and an offline backup, and a new cluster from one", async () => {
     group = new MasterGroup(1);
     await group.startAll();
