@@ -104,6 +104,8 @@ export class Faults {
     network.mend();
     Object.assign(network.faults, { loss: 0, duplication: 0, maxDelayUs: 3000 });
     for (const member of members.values()) {
+      // It crashes now and not when the group has healed.
+      if (member.disk.faults.misdirections > 0) member.crash();
       Object.assign(member.disk.faults, { failures: 0, misdirections: 0 });
       member.clockRate = 1;
       member.maxDiskUs = 1000;
@@ -259,6 +261,7 @@ export class Faults {
     member.disk.faults.misdirections = 0.2;
     this.#world.trace(() => `writes of member ${member.id} go astray`);
     this.#world.queue.after(50_000, () => {
+      if (this.#isCalm) return;
       member.disk.faults.misdirections = 0;
       member.crash();
       this.#restartLater(member);
