@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { allGone, isRunning } from "../testing/driven-process.ts";
 import { describeLogLine } from "./log-line.ts";
 import { type ProcessKind, type ProcessSpec, SupervisedProcess } from "./supervised-process.ts";
@@ -11,10 +11,11 @@ import { Supervisor } from "./supervisor.ts";
 const WORKER = fileURLToPath(new URL("../testing/scripted-worker.ts", import.meta.url));
 const LIMITS = { baseMs: 20, maxMs: 40, maxCrashes: 3, windowMs: 60_000 };
 const data = mkdtempSync(join(tmpdir(), "heddle-supervised-"));
-const cleanUps: (() => void)[] = [() => rmSync(data, { recursive: true, force: true })];
+const cleanUps: (() => void)[] = [];
 afterEach(() => {
-  while (cleanUps.length > 1) cleanUps.pop()?.();
+  for (const cleanUp of cleanUps.splice(0).reverse()) cleanUp();
 });
+afterAll(() => rmSync(data, { recursive: true, force: true }));
 
 function spec(name: string, script: string, kind: ProcessKind = "worker"): ProcessSpec {
   const env = { PATH: process.env["PATH"], SCRIPT: script };
@@ -43,6 +44,28 @@ function supervise(script: string, recorder = new Recorder()): SupervisedProcess
   supervised.start();
   return supervised;
 }
+
+describe("a group of masters under a supervisor", () => {
+  const command = [process.execPath, "-e", "process.exit(3)"] as const;
+  const broken = (name: string) => ({ ...spec(name, "", "master"), command });
+
+  it("starts without those that it can do without, and knows which are left", async () => {
+    const specs = [broken("m1"), spec("m2", "", "master"), spec("m3", "", "master"), spec("w", "")];
+    const supervisor = new Supervisor(specs, new Recorder(), LIMITS);
+    cleanUps.push(() => supervisor.kill());
+    await supervisor.start();
+    expect(supervisor.mastersLeft).toEqual(["m2", "m3"]);
+    await supervisor.stop();
+  });
+
+  it("does not start without a majority", async () => {
+    const specs = [broken("m1"), broken("m2"), spec("m3", "", "master")];
+    const supervisor = new Supervisor(specs, new Recorder(), LIMITS);
+    cleanUps.push(() => supervisor.kill());
+    await expect(supervisor.start()).rejects.toThrow(/m[12] does not start: .*3 crashes/);
+    await supervisor.stop();
+  });
+});
 
 describe("a supervised process", () => {
   it("is ready when it says so, and ends at SIGTERM", async () => {

@@ -14,7 +14,7 @@ import type {
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { ProcessCluster } from "../../test/process-cluster.ts";
+import { childrenOf, ProcessCluster } from "../../test/process-cluster.ts";
 
 // The whole way of training jobs, over HTTP: a master, workers and parameter servers as processes.
 
@@ -65,6 +65,7 @@ async function heddle(args: readonly string[]) {
   const child = spawn(process.execPath, [CLI, ...args], {
     env: {
       PATH: process.env["PATH"],
+      NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
       HEDDLE_DATA: join(cluster.data, "none"),
       HEDDLE_ENDPOINT: cluster.url,
       HEDDLE_API_KEY: cluster.adminKey,
@@ -240,7 +241,7 @@ async function cancel(id: string): Promise<void> {
   await until(id, "it is cancelled", ({ state }) => state === "cancelled");
 }
 
-test("the shards of a job that was cancelled are freed on their server", async () => {
+test.concurrent("the shards of a job that was cancelled are freed on their server", async () => {
   const id = await submit({ name: "freed", ...long });
   const { training, attempt } = await until(id, "it runs", ({ state, progress }) => {
     return state === "running" && progress !== null;
@@ -275,7 +276,7 @@ const statusMethod = method<ShardId, ShardId__Output, ShardStatus, ShardStatus__
   "Status",
 );
 
-test("checkpoints of a job that has ended are deleted, and those of a suspended one are not", async () => {
+test.concurrent("checkpoints of a job that has ended are deleted, and those of a suspended one are not", async () => {
   const folderOf = (id: string) => join(cluster.data, "p", "checkpoints", id);
   const kept = await submit({ name: "kept", ...long });
   await until(kept, "it has a checkpoint", hasCheckpoint);
@@ -293,7 +294,7 @@ test("checkpoints of a job that has ended are deleted, and those of a suspended 
   await cancel(kept);
 });
 
-test("suspended, a job checkpoints; resumed, its next attempt goes on from there", async () => {
+test.concurrent("suspended, a job checkpoints; resumed, its next attempt goes on from there", async () => {
   const id = await submit({ name: "suspended", ...long });
   await until(id, "it runs", ({ state, progress }) => state === "running" && progress !== null);
   await cluster.request("POST", `/api/v1/jobs/${id}/suspend`);
@@ -301,6 +302,30 @@ test("suspended, a job checkpoints; resumed, its next attempt goes on from there
   expect(suspended.checkpoint?.name).toMatch(/./);
   await cluster.request("POST", `/api/v1/jobs/${id}/resume`);
   expect(await goesOn(id, suspended)).toMatchObject({ failures: 0 });
+  await cancel(id);
+});
+
+test("a trainer that is killed within failure_tolerance: the same attempt goes on, and another takes its place", async () => {
+  const file = join(cluster.data, "elastic.txt");
+  writeFileSync(file, "the heddle guides the warp; the shuttle carries the weft. ".repeat(20));
+  const shape = { program: "language_model", hidden_size: 16, layers: 1, heads: 2 };
+  const steps = { context_length: 16, batch_size: 4, total_steps: 10_000_000, local_steps: 10 };
+  const config = { ...shape, ...steps, data: file };
+  const id = await submit({
+    ...{ name: "elastic", algorithm: "weave", tasks: 2, failure_tolerance: 1, config },
+  });
+  const stepOf = ({ progress }: Job) => progress?.step ?? 0;
+  const before = await until(id, "it runs", (job) => job.state === "running" && stepOf(job) > 0);
+  const trainers = childrenOf(cluster.workers[0]?.pid).filter((pid) =>
+    readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("trainer-main"),
+  );
+  expect(trainers).toHaveLength(2);
+  process.kill(trainers[1] ?? 0, "SIGKILL");
+  await until(id, "the loss is told", ({ losses }) => losses === before.losses + 1);
+  const back = await until(id, "it is whole again", ({ state }) => state === "running");
+  const later = await until(id, "it goes on", (job) => stepOf(job) > stepOf(back) + 100);
+  expect(later).toMatchObject({ attempt: before.attempt, failures: 0, losses: 1 });
+  expect(await logsOf(id)).toMatch(/takes the place of a lost task after round \d+/);
   await cancel(id);
 });
 

@@ -1,14 +1,14 @@
 import { once } from "node:events";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rm } from "node:fs/promises";
 import { Worker } from "node:worker_threads";
 import { AppError } from "@heddle/base/errors";
 import type { KernelMemory } from "@heddle/kernels/kernels";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import { ThreadCalls } from "@heddle/parameters/thread-calls";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
 import { ShardSlab, slabPlan } from "./shard-slab.ts";
-import { ThreadCalls } from "./thread-calls.ts";
+import { shardSocketPath } from "./shard-socket-path.ts";
 
 /** A shard as the process that owns its thread sees it. */
 export interface ShardHandle {
@@ -32,8 +32,7 @@ export async function startShard(
   // Judged here, so that a shard that is too large is an error and not the end of its thread.
   const plan = slabPlan(spec);
   ShardSlab.check(plan);
-  // Short, since a socket's path has at most 107 bytes.
-  const socketPath = join(tmpdir(), `heddle-ps-${process.pid}-${++started}.sock`);
+  const socketPath = shardSocketPath(++started);
   const url = new URL(`./shard-thread${import.meta.url.slice(-3)}`, import.meta.url);
   let shown = credentials.tls?.material;
   const { clusterToken } = credentials;
@@ -46,13 +45,16 @@ export async function startShard(
     throw new AppError("unavailable", "a shard's thread did not start", { cause });
   })) as [{ result: KernelMemory }];
   const slab = new ShardSlab(plan, result);
-  const calls = new ThreadCalls<ShardApi>(worker);
+  const calls = new ThreadCalls<ShardApi>(worker, "the shard");
   const renew = async () => {
     const material = credentials.tls?.material;
     if (material === shown || !material) return;
     shown = material;
     await calls.call("renew", material);
   };
-  const close = async () => void (await worker.terminate());
+  const close = async () => {
+    await worker.terminate();
+    await rm(socketPath, { force: true });
+  };
   return { spec, slab, calls, renew, close };
 }
