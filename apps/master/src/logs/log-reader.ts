@@ -318,12 +318,12 @@ function refuseUnknown({ ranks, attempt, follow }: LogQuery, job: JobRecord): vo
   // The number of tasks may follow the nodes until the first start.
   if (latest > 0 && rank !== undefined) {
     const message = `The job ${id} has no rank ${rank}: it has ${tasks} tasks, of which the first is rank 0.`;
-    throw new AppError("not_found", message, { param: "rank" });
+    throw new AppError("invalid_value", message, { param: "rank" });
   }
   const isAwaited = follow && !isTerminal(job.state);
   if (attempt === undefined || isAwaited || (attempt >= 1 && attempt <= latest)) return;
   const message = `The job ${id} has no attempt ${attempt}: it has had ${latest}, of which the first is attempt 1.`;
-  throw new AppError("not_found", message, { param: "attempt" });
+  throw new AppError("invalid_value", message, { param: "attempt" });
 }
 
 function tooMany(): AppError {
