@@ -1,3 +1,6 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
 import { afterEach, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventually } from "../../test/master-group.ts";
@@ -87,6 +90,30 @@ test("a partition of all workers that is shorter than the lease kills no job", a
   await new Promise((resolve) => setTimeout(resolve, 5_000));
   cluster.masters.signal("master-1", "SIGCONT");
   expect(await cluster.reaches(id, "succeeded")).toMatchObject({ attempt: 1, failure: null });
+});
+
+test("a rank that ends because another's machine is gone uses up no retry; one that ends of itself does", async () => {
+  cluster = new JobCluster(1, { leaseMs: 3_000, nodeLostMs: 2_000 });
+  await cluster.masters.startAll();
+  for (const name of ["worker-1", "worker-2"]) {
+    await cluster.startWorker(name, { simulatedGpus: simulatedGpus("1xH100-80GB") });
+    await cluster.takesJobs(name);
+  }
+  const gang = { tasks: 2, resources: { ...small, gpu_count: 2 } };
+  const rankOne = (what: string) => `if [ $RANK = 0 ]; then sleep 600; fi; ${what}`;
+  const own = await cluster.submit({ ...gang, name: "own", command: rankOne("exit 1") });
+  const failed = await cluster.reaches(own, "failed");
+  expect(failed).toMatchObject({ failures: 1, failure: { reason: "ExitCode" } });
+  const gate = join(cluster.masters.folder, "gate");
+  const command = rankOne(`until [ -e ${gate} ]; do sleep 0.05; done; exit 1`);
+  const id = await cluster.submit({ ...gang, name: "torn", command });
+  const { task_list: tasks } = await cluster.reaches(id, "running");
+  cluster.signal(tasks[0]?.node_name ?? "", "SIGSTOP");
+  writeFileSync(gate, "");
+  await eventually("it is known what happened", async () => (await cluster.job(id)).losses > 0);
+  const job = await cluster.job(id);
+  expect(job).toMatchObject({ failures: 0, losses: 1, failure: { reason: "NodeLost" } });
+  expect(["retrying", "pending"]).toContain(job.state);
 });
 
 test("a worker that is stopped past its lease is replaced; it wakes, kills its task and adds nothing", async () => {

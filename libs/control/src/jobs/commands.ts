@@ -19,6 +19,7 @@ export type JobsCommand =
   | RequestJobCommand
   | CommitPlanCommand
   | ReportTasksCommand
+  | JudgeJobsCommand
   | ReportProgressCommand
   | JoinNodeCommand
   | ServingNodeCommand
@@ -94,6 +95,23 @@ export interface ReportTasksCommand {
   readonly atMs: number;
   readonly nodeId: string;
   readonly reports: readonly TaskReportEntry[];
+  /**
+   * How long a failure that a lost node may have caused waits for word of the other tasks' nodes;
+   * absent: not at all.
+   */
+  readonly wordMs?: number | undefined;
+}
+
+/** The nodes of all tasks of these jobs were heard of since the failures that wait for that. */
+export interface JudgeJobsCommand {
+  readonly type: "jobs.judge";
+  readonly atMs: number;
+  readonly entries: readonly {
+    readonly jobId: string;
+    readonly attempt: number;
+    /** Of the failure that was looked at. */
+    readonly suspectedMs: number;
+  }[];
 }
 
 export interface TaskReportEntry {

@@ -21,7 +21,7 @@ import { noteModel } from "./registration.ts";
 import { requestJob } from "./requests.ts";
 import { joinServer, loseServers } from "./server-changes.ts";
 import { submitJob } from "./submission.ts";
-import { reportProgress, reportTasks } from "./task-reports.ts";
+import { judgeJobs, reportProgress, reportTasks } from "./task-reports.ts";
 
 /** The jobs' part of the replicated state with its index: the only code that changes either. */
 export class JobBoard {
@@ -62,6 +62,7 @@ const COMMANDS: {
   "job.request": requestJob,
   "plan.commit": commitPlan,
   "tasks.report": reportTasks,
+  "jobs.judge": judgeJobs,
   "jobs.progress": reportProgress,
   "node.join": joinNode,
   "node.update": setServing,

@@ -41,6 +41,8 @@ export class JobIndex {
   readonly tasksByNode = new Map<string, Set<string>>();
   /** By job id: when its state ends by itself. */
   readonly dues = new Map<string, number>();
+  /** Jobs with a failure that waits for word of their nodes. */
+  readonly suspected = new Set<string>();
   /** By parameter server: how many shards each job holds there. */
   readonly shardsByServer = new Map<string, Map<string, number>>();
   /** Jobs that have succeeded and whose model is not registered yet. */
@@ -118,6 +120,8 @@ export class JobIndex {
     const isLive = after !== undefined && !isTerminal(after.state);
     if (isLive !== wasLive) this.#setLive(job, isLive);
     this.#setDue(job, isLive ? job.dueMs : undefined);
+    if (isLive && job.suspectedMs !== undefined) this.suspected.add(job.id);
+    else this.suspected.delete(job.id);
     const waitedFor = wasLive ? before.waitingFor : [];
     const waitsFor = isLive ? after.waitingFor : [];
     if (waitedFor !== waitsFor) this.#setWaiting(job.id, waitedFor, waitsFor);

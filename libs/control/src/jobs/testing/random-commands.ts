@@ -43,7 +43,8 @@ export class RandomCommands {
     if (draw < 3 || this.#state.nodes.size < 2) return this.#join();
     if (draw < 12 || this.#jobs === 0) return this.#submit();
     if (draw < 30) return this.#plan();
-    if (draw < 76) return this.#report();
+    if (draw < 73) return this.#report();
+    if (draw < 76) return this.#judge();
     if (draw < 85) return this.#request();
     if (draw < 92) return this.#nodeCommand();
     if (draw < 94) return this.#setQuota();
@@ -187,7 +188,18 @@ export class RandomCommands {
       const reason = isFault ? this.#pick(REASONS) : undefined;
       return { jobId: id, attempt, rank, phase, exit: { reason, endedAtMs: this.#atMs } };
     });
-    return { type: "tasks.report", atMs: this.#atMs, nodeId, reports };
+    const wordMs = this.#below(2) === 0 ? 20_000 : undefined;
+    return { type: "tasks.report", atMs: this.#atMs, nodeId, reports, wordMs };
+  }
+
+  /** Failures that waited for word stand; now and then one that was looked at before. */
+  #judge(): JobsCommand {
+    const entries = [...this.#state.jobs.values()]
+      .filter((job) => job.suspectedMs !== undefined || this.#below(10) === 0)
+      .map(({ id: jobId, attempt, suspectedMs = 0 }) => {
+        return { jobId, attempt, suspectedMs: suspectedMs - (this.#below(10) === 0 ? 1 : 0) };
+      });
+    return { type: "jobs.judge", atMs: this.#atMs, entries };
   }
 
   #request(): JobsCommand {
