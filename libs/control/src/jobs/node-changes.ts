@@ -36,6 +36,8 @@ export function joinNode(change: Change, { offer }: JoinNodeCommand): ControlRep
     ...(isBack ? { state: known.before ?? "ready", before: undefined, lostAtMs: undefined } : {}),
   });
   const isSame = known?.offer.gpuCount === offer.gpuCount && known.offer.gpuType === offer.gpuType;
+  // A drain that was ordered while it was lost begins now; its time may be over already.
+  if (isBack) evict(change, offer.id);
   change.finishDrain(offer.id);
   if (!isSame && offer.gpuCount > 0) splitAnew(change);
   return OK;
@@ -138,13 +140,22 @@ export function drainNode(change: Change, { nodeId, byMs }: DrainNodeCommand): C
     return OK;
   }
   change.putNode({ ...node, ...draining, state: "draining" });
+  evict(change, nodeId);
+  change.finishDrain(nodeId);
+  return OK;
+}
+
+/** Has everything leave that goes on on a draining node. */
+function evict(change: Change, nodeId: string): void {
+  const node = change.state.nodes.get(nodeId);
+  if (node?.state !== "draining") return;
   const jobs = new Set<string>();
   for (const key of change.index.tasksByNode.get(nodeId) ?? []) {
     jobs.add(change.state.tasks.get(key)!.jobId);
   }
-  for (const id of jobs) leaveWithGrace(change, change.state.jobs.get(id)!, { why: "drain" }, byMs);
-  change.finishDrain(nodeId);
-  return OK;
+  for (const id of jobs) {
+    leaveWithGrace(change, change.state.jobs.get(id)!, { why: "drain" }, node.drainByMs);
+  }
 }
 
 /** Ends a drain. Devices that are well again take work again, as do those that never were sick. */
