@@ -6,6 +6,7 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
+import { checkpointsOver } from "./checkpoints-over.ts";
 import { judgedFailures } from "./judged-failures.ts";
 import type { ProgressBook } from "./progress-book.ts";
 import { statusKey, TaskLink } from "./task-link.ts";
@@ -128,6 +129,8 @@ export class TaskDispatch {
         mayRenew: () => this.#mayRenew(node, term),
         onReport: () => this.#queueRound(),
         onProgress: (status) => this.#progress.take(status),
+        checkpointsOver: (jobIds) =>
+          checkpointsOver(control.state, jobIds, this.#options.clock.wallMs()),
       });
       this.#links.set(node, link);
     }
