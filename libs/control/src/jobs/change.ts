@@ -161,6 +161,11 @@ export class Change {
     this.#emit({ type: "node", nodeId: id, state, why });
   }
 
+  /** Brings the accounts up to date of projects that hold something for long. */
+  settleAccounts(): void {
+    this.#accounts.settle();
+  }
+
   /** Ends the command: dependents of what has ended, then the accounts. */
   finish(): void {
     for (let at = 0; at < this.#ended.length; at++) this.#tellDependents(this.#ended[at]!);

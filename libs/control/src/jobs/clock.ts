@@ -1,4 +1,5 @@
 import { type ControlReply, OK } from "../command.ts";
+import { accountDueMs } from "./account-changes.ts";
 import type { Change } from "./change.ts";
 import type { TickCommand } from "./commands.ts";
 import type { JobIndex } from "./job-index.ts";
@@ -14,15 +15,19 @@ export function tick(change: Change, _command: TickCommand): ControlReply {
   fenceLostNodes(change);
   fireJobs(change);
   forgetEnded(change);
+  change.settleAccounts();
   return OK;
 }
 
 /** When the state wants the next `clock.tick`; undefined where nothing is due ever. */
-export function nextDueMs({ nodes }: JobsState, index: JobIndex): number | undefined {
+export function nextDueMs({ nodes, projects }: JobsState, index: JobIndex): number | undefined {
   let due = Number.POSITIVE_INFINITY;
   for (const dueMs of index.dues.values()) due = Math.min(due, dueMs);
   for (const { fencedAtMs } of nodes.values()) {
     if (fencedAtMs !== undefined) due = Math.min(due, fencedAtMs);
+  }
+  for (const { usage } of projects.values()) {
+    due = Math.min(due, accountDueMs(usage) ?? Number.POSITIVE_INFINITY);
   }
   const [longest] = index.ended;
   if (longest) due = Math.min(due, longest.endedAtMs! + KEEP_ENDED_MS);

@@ -6,7 +6,7 @@ import { isTerminal, isUnderWay } from "./lifecycle.ts";
 import type { JobRecord, JobsState } from "./records.ts";
 import { RANDOM_LIMITS, RandomCommands } from "./testing/random-commands.ts";
 
-const SEQUENCES = 100_000;
+const SEQUENCES = 10_000;
 const MAX_COMMANDS = 40;
 const WITH_PLACES = new Set(["scheduled", "starting", "running"]);
 
@@ -87,7 +87,8 @@ function heldOf(state: JobsState) {
 /** GPU-hours used, and those that what runs may still use up to its bound. */
 function committedHours(state: JobsState, atMs: number): number {
   const { usage } = state.projects.get("default")!;
-  let milliMs = usage.windowGpuMilliMs + usage.heldGpuMilli * (atMs - usage.asOfMs);
+  let milliMs =
+    usage.windowGpuMilliMs + usage.heldGpuMilli * Math.min(300_000, atMs - usage.asOfMs);
   const leftMs = (sinceMs: number) => Math.max(0, sinceMs + RANDOM_LIMITS.jobTimeoutMs - atMs);
   for (const { phase, devices, gpuMilli, jobId } of state.tasks.values()) {
     if (phase === "exited") continue;

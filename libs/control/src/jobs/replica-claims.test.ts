@@ -127,7 +127,7 @@ test("what a replica holds counts as used GPU-hours of its project", () => {
   cluster.join("a", { gpuCount: 2 });
   deploy(cluster);
   cluster.plan();
-  cluster.atMs += 3_600_000;
+  cluster.pass(3_600_000);
   expect(cluster.view().input.snapshot.projects).toMatchObject([
     { project: "default", usedGpuHours: 1 },
   ]);
