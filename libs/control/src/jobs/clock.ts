@@ -3,6 +3,7 @@ import { accountDueMs } from "./account-changes.ts";
 import type { Change } from "./change.ts";
 import type { TickCommand } from "./commands.ts";
 import type { JobIndex } from "./job-index.ts";
+import { evictReplicas, replicasDueMs } from "./node-changes.ts";
 import type { JobRecord, JobsState, TaskRecord } from "./records.ts";
 import { putTasks } from "./task-reports.ts";
 
@@ -14,6 +15,7 @@ const MAX_ENDED = 100_000;
 export function tick(change: Change, _command: TickCommand): ControlReply {
   fenceLostNodes(change);
   fireJobs(change);
+  evictReplicas(change);
   forgetEnded(change);
   change.settleAccounts();
   return OK;
@@ -23,8 +25,9 @@ export function tick(change: Change, _command: TickCommand): ControlReply {
 export function nextDueMs({ nodes, projects }: JobsState, index: JobIndex): number | undefined {
   let due = Number.POSITIVE_INFINITY;
   for (const dueMs of index.dues.values()) due = Math.min(due, dueMs);
-  for (const { fencedAtMs } of nodes.values()) {
-    if (fencedAtMs !== undefined) due = Math.min(due, fencedAtMs);
+  for (const node of nodes.values()) {
+    if (node.fencedAtMs !== undefined) due = Math.min(due, node.fencedAtMs);
+    due = Math.min(due, replicasDueMs(index, node) ?? Number.POSITIVE_INFINITY);
   }
   for (const { usage } of projects.values()) {
     due = Math.min(due, accountDueMs(usage) ?? Number.POSITIVE_INFINITY);

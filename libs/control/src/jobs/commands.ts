@@ -23,6 +23,7 @@ export type JobsCommand =
   | ReportProgressCommand
   | JoinNodeCommand
   | ServingNodeCommand
+  | ReadyReplicaCommand
   | ReleaseReplicaCommand
   | FailReplicaCommand
   | LoseNodesCommand
@@ -152,6 +153,14 @@ export interface ServingNodeCommand {
   readonly atMs: number;
   readonly nodeId: string;
   readonly serving: readonly ServingHold[];
+}
+
+/** A replica that had its place from the scheduler serves. */
+export interface ReadyReplicaCommand {
+  readonly type: "replica.ready";
+  readonly atMs: number;
+  readonly nodeId: string;
+  readonly deployment: string;
 }
 
 /** A replica that had its place from the scheduler is gone from the node. */

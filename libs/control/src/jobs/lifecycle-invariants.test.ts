@@ -6,7 +6,7 @@ import { isTerminal, isUnderWay } from "./lifecycle.ts";
 import type { JobRecord, JobsState } from "./records.ts";
 import { RANDOM_LIMITS, RandomCommands } from "./testing/random-commands.ts";
 
-const SEQUENCES = 10_000;
+const SEQUENCES = 100_000;
 const MAX_COMMANDS = 40;
 const WITH_PLACES = new Set(["scheduled", "starting", "running"]);
 
@@ -164,7 +164,10 @@ function checkCapacity(state: JobsState): void {
       held.set(key, (held.get(key) ?? 0) + gpuMilli);
     }
   }
-  for (const { nodeId, devices } of state.replicas.values()) {
+  for (const { nodeId, devices, failure } of state.replicas.values()) {
+    if (!failure && state.nodes.get(nodeId)?.state === "drained") {
+      throw new Error(`a replica holds a place on ${nodeId}, which is drained`);
+    }
     for (const device of devices) {
       const key = `${nodeId}/${device}`;
       held.set(key, (held.get(key) ?? 0) + 1_000);

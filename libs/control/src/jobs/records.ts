@@ -251,6 +251,10 @@ export interface ReplicaRecord {
   /** Empty once it has failed for good. */
   readonly devices: readonly number[];
   readonly grantedAtMs: number;
+  /** When it was first seen to serve. */
+  readonly readyAtMs?: number | undefined;
+  /** The time of its node's drain is over: it goes, whether another is up or not. */
+  readonly evicted?: true | undefined;
   /** Why it came down and comes up no more: the deployment gets no further place meanwhile. */
   readonly failure?: ReplicaFailure | undefined;
 }

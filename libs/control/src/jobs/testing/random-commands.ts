@@ -161,7 +161,8 @@ export class RandomCommands {
     const place = [...this.#state.replicas.values()].at(0);
     if (place && this.#below(2) === 0) {
       const { deployment, nodeId } = place;
-      return { type: "replica.release", atMs, deployment, nodeId };
+      const type = this.#below(2) === 0 ? "replica.release" : "replica.ready";
+      return { type, atMs, deployment, nodeId };
     }
     if (this.#state.deployments.size > 0) return { type: "model.remove", atMs, id: "m" };
     return scheduledModel("m", 1 + this.#below(2), atMs);
