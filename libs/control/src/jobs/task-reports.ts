@@ -1,3 +1,4 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
 import { type ControlReply, OK } from "../command.ts";
 import type { Change } from "./change.ts";
 import type {
@@ -10,6 +11,7 @@ import { quarantineDevice } from "./devices.ts";
 import { isUnderWay } from "./lifecycle.ts";
 import { type JobRecord, type TaskPhase, type TaskRecord, taskKey } from "./records.ts";
 import { failureOf, isLost, lossOf, rootCause, suspicionOf, waitsForWord } from "./root-cause.ts";
+import { shardsWanted } from "./shard-places.ts";
 
 const PHASE_RANK: Readonly<Record<Exclude<TaskPhase, "lost">, number>> = {
   reserved: 0,
@@ -93,8 +95,10 @@ export function putTasks(change: Change, tasks: readonly TaskRecord[], wordMs?: 
 function review(change: Change, job: JobRecord, wordMs: number | undefined): JobRecord {
   if (!isUnderWay(job.state) && job.state !== "checkpointing") return job;
   const tasks = change.tasksOf(job);
-  if (tasks.every(isDone)) return change.move(job, { type: "succeeded" });
   const spec = change.state.specs.get(job.id)!;
+  if (tasks.every(isDone) || isDoneWithout(tasks, spec)) {
+    return change.move(job, { type: "succeeded" });
+  }
   const failed = rootCause(tasks);
   if (failed && waitsForWord(job, tasks, failed, wordMs)) {
     const byMs = change.now.atMs + (wordMs ?? 0);
@@ -118,6 +122,14 @@ function review(change: Change, job: JobRecord, wordMs: number | undefined): Job
 function fail(change: Change, job: JobRecord, failed: TaskRecord): JobRecord {
   const { retry_limit: retryLimit } = change.state.specs.get(job.id)!;
   return change.move(job, { type: "failed", failure: failureOf(failed), retryLimit });
+}
+
+/** Training is done where rank 0 is, also without tasks that were lost and not replaced. */
+function isDoneWithout(tasks: readonly TaskRecord[], spec: SubmitJob): boolean {
+  if (shardsWanted(spec) === 0 || !tasks[0] || !isDone(tasks[0])) return false;
+  const missing = tasks.filter((task) => !isDone(task));
+  const areLost = missing.every((task) => task.phase === "exited" && isLost(task));
+  return areLost && missing.length <= spec.failure_tolerance;
 }
 
 /** Ended well and of itself. */
