@@ -113,7 +113,8 @@ function servingReplica() {
   for (const id of ["a", "b"]) cluster.join(id, { gpuCount: 1 });
   deploy(cluster);
   cluster.plan();
-  const [{ nodeId }] = [...cluster.control.state.replicas.values()] as [{ nodeId: string }];
+  const [replica] = [...cluster.control.state.replicas.values()];
+  const nodeId = replica!.nodeId;
   cluster.do({ type: "replica.ready", deployment: "m", nodeId });
   const wanted = () => [...(wantedReplicas(cluster.control.state).get("m")?.keys() ?? [])].sort();
   const state = () => cluster.control.state.nodes.get(nodeId)?.state;
