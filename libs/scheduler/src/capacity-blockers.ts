@@ -1,8 +1,9 @@
 import { blocker } from "./admission.ts";
 import { NODE_FILTERS, type NodeFilter, rejectedBy } from "./eligibility.ts";
-import { type GangRequest, gangFits } from "./gang.ts";
+import { type GangRequest, nodesFit } from "./gang.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Blocker, NodeSnapshot, PendingReason } from "./model.ts";
+import { sharedBlockers } from "./shared-amounts.ts";
 import { SCALARS } from "./units.ts";
 
 const REASON_OF_SCALAR: Readonly<Record<(typeof SCALARS)[number], PendingReason>> = {
@@ -40,7 +41,13 @@ const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {
  * is the same cluster with nothing on it and gives the limits.
  */
 export function capacityBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Blocker[] {
-  if (gangFits(ledger, gang)) return [];
+  const shared = sharedBlockers(ledger.shared, capacity.shared, gang.shared);
+  if (nodesFit(ledger, gang)) return shared;
+  return [...shared, ...nodeBlockers(ledger, capacity, gang)];
+}
+
+/** Why the nodes have no room for it. */
+function nodeBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Blocker[] {
   const { shape, tasks } = gang;
   const eligible = [...ledger.nodes.keys()].filter((node) => shape.eligible[node] === 1);
   if (eligible.length === 0) return filterBlockers(ledger, gang);
@@ -129,7 +136,7 @@ function shapeBlocker(
   const free = sum(eligible, (node) => ledger.gpuFreeMilli(node));
   const limit = sum(eligible, (node) => capacity.gpuFreeMilli(node));
   const anywhere = { ...gang, sameRack: false, shape: withoutFabric(gang) };
-  if (gangFits(ledger, anywhere)) {
+  if (nodesFit(ledger, anywhere)) {
     const domain = gang.sameRack ? "gpu_milli_in_one_rack" : "gpu_milli_on_one_fabric";
     return blocker("TopologyUnavailable", domain, wanted, free, limit);
   }

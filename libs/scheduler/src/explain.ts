@@ -80,6 +80,7 @@ function withOtherStarts({ layout, standing }: Round, plan: Plan, { id }: Queued
     for (const { nodeId, devices } of placements) {
       ledger.take(layout.positions.get(nodeId)!, shape, devices);
     }
+    ledger.takeShared(job.shared);
   }
   return ledger;
 }

@@ -1,5 +1,5 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
-import { LiveStanding, type SchedulingView } from "@heddle/control/jobs/live-standing";
+import { LiveStanding } from "@heddle/control/jobs/live-standing";
 import type { JobRecord } from "@heddle/control/jobs/records";
 import { claimId, replicaClaim } from "@heddle/control/jobs/replica-claims";
 import { queuedFrom, queuedJob } from "@heddle/control/jobs/scheduling-input";
@@ -46,21 +46,20 @@ export class PlanBook {
   }
 
   /** What the scheduler decides on now; it holds until the state changes or the next call. */
-  view(nowMs: number): SchedulingView {
+  view(nowMs: number): Standing {
     const { state, jobs, appliedIndex: index } = this.#control;
     // After a restore there is another index, and what was kept is of no use.
     if (this.#live?.index !== jobs) this.#live = new LiveStanding(state, jobs);
-    const { standing, withheld } = this.#live.view({ index, nowMs });
-    return { standing: { ...standing, queue: this.refusals.delay(standing.queue) }, withheld };
+    const standing = this.#live.view({ index, nowMs });
+    return { ...standing, queue: this.refusals.delay(standing.queue) };
   }
 
-  publish({ standing, withheld }: SchedulingView, plan: Plan): void {
-    const pending = [...plan.pending, ...withheld];
+  publish({ nowMs: atMs }: Standing, plan: Plan): void {
     this.#latest = {
       plan,
-      atMs: standing.nowMs,
+      atMs,
       explained: new Map(),
-      blockers: new Map(pending.map(({ jobId, blockers }) => [jobId, blockers])),
+      blockers: new Map(plan.pending.map(({ jobId, blockers }) => [jobId, blockers])),
     };
   }
 
@@ -86,14 +85,12 @@ export class PlanBook {
     const entry = this.#entry(job.changedIndex);
     const known = entry.explained.get(job.id);
     if (known) return known;
-    const { standing } = this.view(Date.now());
+    const standing = this.view(Date.now());
     const queued = standing.queue.find(({ id }) => id === job.id) ?? this.#queued(job);
     const made = explain(standing, entry.plan, queued);
     const blockers = this.blockers(job);
     const spec = this.#control.state.specs.get(job.id)!;
-    const changes = blockers.some(isOfNoNode)
-      ? []
-      : this.#changes(standing, entry.plan, spec, queued);
+    const changes = this.#changes(standing, entry.plan, spec, queued);
     const explanation = { ...made, blockers, changes };
     if (entry.explained.size < MAX_EXPLAINED) entry.explained.set(job.id, explanation);
     return explanation;
@@ -108,7 +105,7 @@ export class PlanBook {
     readonly explanation: WaitingExplanation;
     readonly neverFits: readonly Blocker[];
   } {
-    const { standing } = this.view(Date.now());
+    const standing = this.view(Date.now());
     const withJob = { ...standing, queue: [...standing.queue, queued] };
     const plan = decide(withJob);
     const changes = this.#changes(withJob, plan, spec, queued);
@@ -145,13 +142,8 @@ export class PlanBook {
     const nowMs = Date.now();
     const known = this.#latest;
     if (known && nowMs - known.atMs < MAX_AGE_MS && known.plan.basedOnIndex >= index) return known;
-    const view = this.view(nowMs);
-    this.publish(view, decide(view.standing));
+    const standing = this.view(nowMs);
+    this.publish(standing, decide(standing));
     return this.#latest!;
   }
-}
-
-/** Whether it is a matter of the cluster as a whole, which no placement mends. */
-function isOfNoNode({ resource }: Blocker): boolean {
-  return resource === "shared_storage_gb" || resource === "parameter_server_shards";
 }

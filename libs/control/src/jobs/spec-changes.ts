@@ -39,6 +39,7 @@ const AMOUNTS = [
   "local_ssd_gb",
   "io_operations_per_sec",
   "network_bandwidth_gbps",
+  "shared_storage_gb",
 ] as const satisfies readonly (keyof Resources)[];
 
 const OPTIONAL = [
@@ -49,6 +50,7 @@ const OPTIONAL = [
   "local_ssd_gb",
   "io_operations_per_sec",
   "network_bandwidth_gbps",
+  "shared_storage_gb",
 ] as const satisfies readonly (keyof Resources)[];
 
 /**
