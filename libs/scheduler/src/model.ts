@@ -160,6 +160,8 @@ export interface ProjectState {
   readonly quota: ProjectQuota;
   /** GPU-hours used up in the current window by jobs that ended or ran so far. */
   readonly usedGpuHours: number;
+  /** When the window ends and nothing is used up any more; absent where it has no end. */
+  readonly windowEndsMs?: number | undefined;
   /** Decayed past use, as `decayedUsage` keeps it. */
   readonly usage: DecayedUsage;
 }

@@ -34,14 +34,14 @@ test("the head job is promised what is shared too, and backfill leaves it that",
   const at = input({ nodes: [node("n")], running: [busy], ...supply(10, 4) }, [
     job("head", 8, 0),
     job("long", 3, 1, 9),
-    job("short", 2, 2, 2),
+    job("short", 3, 2, 2),
     job("long2", 2, 3, 9),
-    job("short2", 1, 4, 1),
+    job("long3", 1, 4, 9),
   ]);
   const plan = schedule(at);
   expect(plan.reservation).toMatchObject({ jobId: "head", startAtMs: 2 * HOUR_MS });
-  // 2 are left beside the head then, and 4 are free now, of which short takes 2.
-  expect(plan.starts.map(({ jobId }) => jobId)).toEqual(["short", "long2"]);
+  // 2 are left beside the head then, and 4 are free now, of which short takes 3.
+  expect(plan.starts.map(({ jobId }) => jobId)).toEqual(["short", "long3"]);
 });
 
 test("a lack of shared storage is no lack of nodes: those behind go on", () => {

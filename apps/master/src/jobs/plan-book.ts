@@ -5,8 +5,9 @@ import { claimId, replicaClaim } from "@heddle/control/jobs/replica-claims";
 import { queuedFrom, queuedJob } from "@heddle/control/jobs/scheduling-input";
 import { type SpecChange, specChanges } from "@heddle/control/jobs/spec-changes";
 import { fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
-import { explain, gangFitter } from "@heddle/scheduler/explain";
+import { explain, variantFitter } from "@heddle/scheduler/explain";
 import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
+import { runtimeBoundMs } from "@heddle/scheduler/precedence";
 import type { Standing } from "@heddle/scheduler/round";
 import { Satisfiability } from "@heddle/scheduler/satisfiability";
 import { decide } from "@heddle/scheduler/schedule";
@@ -19,6 +20,7 @@ import { RoundFigures } from "./round-figures.ts";
 const MAX_AGE_MS = 2_000;
 /** Jobs explained per plan; each costs about one round of scheduling. */
 const MAX_EXPLAINED = 64;
+const MS_PER_HOUR = 3_600_000;
 
 interface Entry {
   readonly plan: Plan;
@@ -123,9 +125,16 @@ export class PlanBook {
       const tasks = changed.tasks ?? fewestTasks(changed, this.#control.state.nodes.values());
       return queuedFrom(changed, { ...job, tasks }, taskRequest(changed, tasks));
     };
-    const gangFits = gangFitter(standing, plan, job);
+    const fits = variantFitter(standing, plan, job);
+    const head = standing.queue.find((each) => each.id === plan.reservation?.jobId);
     return specChanges(spec, {
-      fits: (changed) => gangFits(variant(changed)),
+      fits: (changed) => fits(variant(changed)),
+      boundHours: runtimeBoundMs(job, standing.settings) / MS_PER_HOUR,
+      promise: head && {
+        qosLevel: head.qosLevel,
+        priority: head.priority,
+        inHours: (plan.reservation!.startAtMs - standing.nowMs) / MS_PER_HOUR,
+      },
       starts: (changed) => {
         const { starts } = decide({ ...standing, queue: [...others, variant(changed)] });
         return starts.some(({ jobId }) => jobId === id);

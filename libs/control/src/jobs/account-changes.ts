@@ -3,7 +3,7 @@ import { DEFAULT_SETTINGS, type TaskRequest } from "@heddle/scheduler/model";
 import type { ProjectRecord, UsageRecord } from "./records.ts";
 
 /** The window over which GPU-hours are counted. */
-const ACCOUNTING_WINDOW_MS = 30 * 24 * 3_600_000;
+export const ACCOUNTING_WINDOW_MS = 30 * 24 * 3_600_000;
 const HALF_LIFE_MS = DEFAULT_SETTINGS.fairShareHalfLifeMs;
 
 /** What the tasks of one command begin or cease to hold, written once per project at its end. */

@@ -12,7 +12,7 @@ import {
 } from "@heddle/scheduler/model";
 import type { SchedulingInput } from "@heddle/scheduler/round";
 import type { ControlState } from "../state.ts";
-import { usageAt } from "./account-changes.ts";
+import { ACCOUNTING_WINDOW_MS, usageAt } from "./account-changes.ts";
 import type { JobIndex } from "./job-index.ts";
 import { isUnderWay } from "./lifecycle.ts";
 import {
@@ -163,6 +163,7 @@ export function projectState(
     weight,
     quota,
     usedGpuHours: now.windowGpuMilliMs / GPU_MILLI_MS_PER_HOUR,
+    windowEndsMs: now.windowStartMs + ACCOUNTING_WINDOW_MS,
     usage: {
       gpuMilliMs: now.decayedGpuMilliMs,
       cpuMilliMs: now.decayedCpuMilliMs,
