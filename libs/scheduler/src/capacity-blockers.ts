@@ -24,6 +24,7 @@ const NAME_OF_SCALAR: Readonly<Record<(typeof SCALARS)[number], string>> = {
 };
 
 const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {
+  lost: "NodesLost",
   state: "NodesDraining",
   taint: "AffinityNoMatch",
   executor: "ExecutorUnavailable",
@@ -35,6 +36,12 @@ const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {
   anti_affinity: "AffinityNoMatch",
   infiniband: "TopologyUnavailable",
 };
+
+/** The states in which a node takes no work, by what they are told as. */
+const AWAY: readonly (readonly [PendingReason, readonly NodeSnapshot["state"][]])[] = [
+  ["NodesLost", ["lost"]],
+  ["NodesDraining", ["draining", "drained"]],
+];
 
 /**
  * Why the gang does not fit on what is free, every reason at once; empty where it fits. `capacity`
@@ -53,10 +60,10 @@ function nodeBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Bloc
   if (eligible.length === 0) return filterBlockers(ledger, gang);
   const blockers = shortages(ledger, capacity, gang, eligible);
   if (blockers.length === 0) blockers.push(shapeBlocker(ledger, capacity, gang, eligible));
-  const draining = leavingNodes(ledger.nodes, gang);
-  if (draining > 0) {
-    const all = eligible.length + draining;
-    blockers.push(blocker("NodesDraining", "nodes", tasks, eligible.length, all));
+  for (const [reason, states] of AWAY) {
+    const away = awayNodes(ledger.nodes, gang, states);
+    if (away === 0) continue;
+    blockers.push(blocker(reason, "nodes", tasks, eligible.length, eligible.length + away));
   }
   return blockers;
 }
@@ -151,10 +158,14 @@ function withoutFabric({ shape }: GangRequest): GangRequest["shape"] {
   return { ...shape, request: { ...shape.request, infiniband: false } };
 }
 
-/** Nodes that would be eligible if they were not draining or drained. */
-function leavingNodes(nodes: readonly NodeSnapshot[], { shape }: GangRequest): number {
-  const leaving = nodes.filter(({ state }) => state === "draining" || state === "drained");
-  return leaving.filter((node) => !rejectedBy(shape.request, { ...node, state: "ready" })).length;
+/** Nodes in these states that would be eligible if they took work. */
+function awayNodes(
+  nodes: readonly NodeSnapshot[],
+  { shape }: GangRequest,
+  states: readonly NodeSnapshot["state"][],
+): number {
+  const away = nodes.filter(({ state }) => states.includes(state));
+  return away.filter((node) => !rejectedBy(shape.request, { ...node, state: "ready" })).length;
 }
 
 function sum(nodes: readonly number[], amount: (node: number) => number): number {

@@ -122,6 +122,22 @@ describe("blockers", () => {
     ]);
   });
 
+  it("NodesLost where lost nodes would have served, apart from those that drain", () => {
+    const cluster = [node("a", { gpus: 1 }), node("b", { state: "lost" })];
+    const job = queued("q", { request: request({ gpus: 2 }) });
+    expect(blockersOf(cluster, job)).toMatchObject([
+      { reason: "InsufficientGpu", free: 1_000, limit: 1_000 },
+      { reason: "NodesLost", resource: "nodes", requested: 1, free: 1, limit: 2 },
+    ]);
+    const nodeAffinity = [{ key: "zone", operator: "in" as const, values: ["z"] }];
+    const zoned = [node("a"), node("b", { state: "lost", labels: { zone: "z" } })];
+    const bound = queued("q", { request: request({ nodeAffinity }) });
+    expect(blockersOf(zoned, bound)).toMatchObject([
+      { reason: "NodesLost", resource: "lost", rejected: 1 },
+      { reason: "AffinityNoMatch", resource: "affinity", rejected: 1 },
+    ]);
+  });
+
   it("DependencyWait, Backoff and QueueFull come together with their numbers", () => {
     const projects = [project("p1", { quota: { queueLength: 1 } })];
     const job = queued("q", { waitingFor: ["x", "y"], notBeforeMs: 5_000, submittedAtMs: 1 });

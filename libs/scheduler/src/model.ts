@@ -237,6 +237,7 @@ export type PendingReason =
   | "ExecutorUnavailable"
   | "AlgorithmUnavailable"
   | "NodesDraining"
+  | "NodesLost"
   | "QueueFull"
   | "Backoff"
   | "PreemptionInProgress";

@@ -1,8 +1,9 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import { LiveStanding } from "@heddle/control/jobs/live-standing";
-import type { JobRecord } from "@heddle/control/jobs/records";
+import type { JobRecord, TaskRecord } from "@heddle/control/jobs/records";
+import { RECOVERY_SUFFIX } from "@heddle/control/jobs/recovery";
 import { claimId, replicaClaim } from "@heddle/control/jobs/replica-claims";
-import { queuedFrom, queuedJob } from "@heddle/control/jobs/scheduling-input";
+import { leavesByMs, queuedFrom, queuedJob, tasksOf } from "@heddle/control/jobs/scheduling-input";
 import { type SpecChange, specChanges } from "@heddle/control/jobs/spec-changes";
 import { fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
 import { explain, variantFitter } from "@heddle/scheduler/explain";
@@ -82,20 +83,51 @@ export class PlanBook {
     return this.#entry(0).blockers;
   }
 
-  /** Everything that can be told of a job that has not started. */
-  explain(job: JobRecord): WaitingExplanation {
+  /** Everything that can be told of a job that waits; undefined for one that needs no place now. */
+  explain(job: JobRecord): WaitingExplanation | undefined {
+    const isLeft = job.state === "recovering" ? this.#tasks(job, "lost") > 0 : job.liveTasks > 0;
+    if (isLeft) return this.#explainUntilLeft(job);
+    const id = job.state === "recovering" ? `${job.id}${RECOVERY_SUFFIX}` : job.id;
     const entry = this.#entry(job.changedIndex);
-    const known = entry.explained.get(job.id);
+    const known = entry.explained.get(id);
     if (known) return known;
     const standing = this.view(Date.now());
-    const queued = standing.queue.find(({ id }) => id === job.id) ?? this.#queued(job);
+    const queued = standing.queue.find((each) => each.id === id) ?? this.#queuedAs(job);
+    if (!queued) return undefined;
     const made = explain(standing, entry.plan, queued);
-    const blockers = this.blockers(job);
+    const blockers = entry.blockers.get(id) ?? [];
     const spec = this.#control.state.specs.get(job.id)!;
-    const changes = this.#changes(standing, entry.plan, spec, queued);
+    // What runs already keeps its spec.
+    const changes = queued.joinsRunning ? [] : this.#changes(standing, entry.plan, spec, queued);
     const explanation = { ...made, blockers, changes };
-    if (entry.explained.size < MAX_EXPLAINED) entry.explained.set(job.id, explanation);
+    if (entry.explained.size < MAX_EXPLAINED) entry.explained.set(id, explanation);
     return explanation;
+  }
+
+  /** A job that must start anew, or have tasks replaced, once what it had before is surely over. */
+  #explainUntilLeft(job: JobRecord): WaitingExplanation {
+    const { state } = this.#control;
+    const { plan } = this.#entry(job.changedIndex);
+    const lost = this.#tasks(job, "lost");
+    const leaving = job.state === "recovering" ? 0 : job.liveTasks - lost;
+    const notBeforeMs = Math.max(job.notBeforeMs ?? 0, leavesByMs(state, job));
+    const standing = this.view(Date.now());
+    const made = explain(standing, plan, { ...this.#queued(job), notBeforeMs });
+    const rest = { free: 0, limit: job.tasks };
+    const all: Blocker[] = [
+      { reason: "NodesLost", resource: "tasks_to_fence", requested: lost, ...rest },
+      { reason: "PreemptionInProgress", resource: "tasks_leaving", requested: leaving, ...rest },
+    ];
+    const blockers = all.filter(({ requested }) => requested > 0);
+    return { ...made, blockers, changes: [] };
+  }
+
+  #tasks(job: JobRecord, wanted: TaskRecord["phase"]): number {
+    return tasksOf(this.#control.state, job).filter(({ phase }) => phase === wanted).length;
+  }
+
+  #queuedAs(job: JobRecord): QueuedJob | undefined {
+    return job.state === "recovering" ? undefined : this.#queued(job);
   }
 
   /** What would become of a job that were submitted now, without a change. */

@@ -134,8 +134,8 @@ export function runningEntry(
   };
 }
 
-/** When the tasks of an attempt that is over are gone: those of lost nodes once they are fenced. */
-function leavesByMs(state: JobsState, job: JobRecord): number {
+/** When the tasks of an attempt that is over are surely gone: those of lost nodes once they are fenced. */
+export function leavesByMs(state: JobsState, job: JobRecord): number {
   let byMs = job.sinceMs;
   for (let rank = 0; rank < job.tasks; rank++) {
     const task = state.tasks.get(taskKey(job.id, job.attempt, rank));
@@ -194,7 +194,8 @@ export function queuedEntry(
   return waits ? queuedJob(state, index, job) : undefined;
 }
 
-function tasksOf(state: JobsState, job: JobRecord): TaskRecord[] {
+/** The tasks of the job's latest attempt, by rank. */
+export function tasksOf(state: JobsState, job: JobRecord): TaskRecord[] {
   const tasks: TaskRecord[] = [];
   for (let rank = 0; rank < job.tasks; rank++) {
     const task = state.tasks.get(taskKey(job.id, job.attempt, rank));
