@@ -1,3 +1,4 @@
+import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
@@ -6,6 +7,14 @@ export default defineConfig({
     exclude: ["**/node_modules/**", "**/dist/**"],
     pool: "forks",
     maxWorkers: 2,
+    // Of tests that wait side by side within a file: each may have a cluster of its own.
+    maxConcurrency: 3,
+    // The processes that tests start are the same few programs again and again: they are compiled once.
+    env: {
+      NODE_COMPILE_CACHE: fileURLToPath(
+        new URL("node_modules/.cache/heddle-compiled", import.meta.url),
+      ),
+    },
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },

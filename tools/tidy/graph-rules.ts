@@ -50,7 +50,6 @@ const FOR_TESTS = new Set([
   "libs/training/src/compression/top-k.ts: addSparse",
   "libs/training/src/language-model/language-model.ts: languageModelLogits",
   "libs/training/src/sharding/sharding-plan.ts: PARTITION_ELEMENTS",
-  "libs/training/src/weave/outer-optimizer.ts: applyOuterStep",
 ]);
 
 export function layering(files: readonly SourceFile[]): string[] {

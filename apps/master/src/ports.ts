@@ -186,6 +186,8 @@ export interface NodeJobOffer {
   readonly executors: readonly string[];
   /** Training algorithms. */
   readonly algorithms: readonly string[];
+  /** What `ppo` can train in; empty on a worker that does not say. */
+  readonly environments: readonly string[];
   readonly localSsdBytes: number;
   readonly ioOperationsPerSec: number;
   readonly networkMbps: number;

@@ -2,8 +2,13 @@ import { AppError } from "@heddle/base/errors";
 import type { Backend, CompiledProgram, Tensors } from "@heddle/training/backend";
 import { type Executable, fedInputs, givenOutputs } from "@heddle/training/executable";
 import { emitModel } from "@heddle/training/onnx/emit-model";
-import { InferenceSession, Tensor } from "onnxruntime-node";
+import type { Tensor as OnnxTensor, InferenceSession as Session } from "onnxruntime-node";
 import { checkedFeed } from "./checked-feed.ts";
+
+// The runtime reads this once, when it is loaded: else it reports what it runs to its makers and
+// leaves a log of that in the temporary directory.
+process.env["ORT_DISABLE_TELEMETRY"] = "1";
+const { InferenceSession, Tensor } = await import("onnxruntime-node");
 
 export interface OnnxOptions {
   /** `cpu`, or `cuda` and the device's index. Nothing falls back: what cannot be had is an error. */
@@ -30,7 +35,7 @@ async function compile(executable: Executable, options: OnnxOptions): Promise<Co
   const outputs = givenOutputs(executable).map(({ name }) => name);
   return {
     run: async (feeds: Tensors) => {
-      const tensors: Record<string, Tensor> = {};
+      const tensors: Record<string, OnnxTensor> = {};
       for (const { name, shape, type } of inputs) {
         const data = checkedFeed(name, shape, type, feeds[name]);
         // The union's members are told apart by what they hold.
@@ -46,7 +51,7 @@ async function compile(executable: Executable, options: OnnxOptions): Promise<Co
   };
 }
 
-async function openSession(model: Uint8Array, options: OnnxOptions): Promise<InferenceSession> {
+async function openSession(model: Uint8Array, options: OnnxOptions): Promise<Session> {
   const [kind, index] = options.device.split(":");
   try {
     return await InferenceSession.create(model, {

@@ -2,7 +2,7 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
 import { type ConfChange, encodeConfChange } from "@heddle/raft/conf-change";
 import type { Entry } from "@heddle/raft/entry";
-import { APPEND_THREAD, createMessage, isStorageThread, type Message } from "@heddle/raft/message";
+import { APPEND_THREAD, isStorageThread, type Message } from "@heddle/raft/message";
 import { RawNode } from "@heddle/raft/raw-node";
 import { EMPTY_CONF_STATE, isMember, NO_NODE, type Snapshot } from "@heddle/raft/state";
 import type { TraceSink } from "@heddle/raft/trace";
@@ -10,6 +10,7 @@ import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { Applier } from "./applier.ts";
 import { DurableLog, type DurableLogOptions } from "./durable-log.ts";
 import { encodeProposal, type ProposalId } from "./entry-codec.ts";
+import { HandOvers, isRefusal, refusalOf } from "./hand-overs.ts";
 import { lostLog } from "./lost-log.ts";
 import { encodeContext, firstMembership, Membership, type MembershipState } from "./membership.ts";
 import { PendingProposals, type ProposalWaiter } from "./pending-proposals.ts";
@@ -66,6 +67,7 @@ export class RaftReplica<Reply> {
   readonly #raw: RawNode;
   readonly #proposals = new PendingProposals<Reply>();
   readonly #changes = new PendingProposals<void>();
+  readonly #handOvers: HandOvers;
   readonly #reads: PendingReads;
   readonly #applier: Applier<Reply>;
   #tick = 0;
@@ -87,6 +89,7 @@ export class RaftReplica<Reply> {
     this.#options = options;
     this.#log = log;
     this.#reads = new PendingReads(options.incarnation);
+    this.#handOvers = new HandOvers(options);
     this.#raw = new RawNode({
       id: options.id,
       electionTicks: options.electionTicks,
@@ -173,8 +176,25 @@ export class RaftReplica<Reply> {
   /** Takes in messages from other members. */
   receive(messages: readonly Message[]): void {
     if (this.#stopped) return;
-    for (const message of messages) this.#raw.step(message);
+    for (const message of messages) {
+      if (isRefusal(message)) this.#takeBack(message);
+      else if (!this.#raw.step(message).ok) this.#sendBack(message);
+    }
     this.#pump();
+  }
+
+  /** Has whoever proposed it know that a batch of proposals was not taken here, or could not leave. */
+  #sendBack(message: Message): void {
+    const refusal = refusalOf(message);
+    if (!refusal) return;
+    if (refusal.to === this.#options.id) this.#takeBack(refusal);
+    else this.#options.transport.send(refusal.to, [refusal]);
+  }
+
+  #takeBack(refusal: Message): void {
+    const number = this.#handOvers.takeBack(refusal, this.#raw.standing, this.#tick);
+    if (number === undefined) return;
+    for (const pending of [this.#proposals, this.#changes]) pending.takeBack(number);
   }
 
   /** Takes in a snapshot from the leader; resolves when it is on the disk and handed to Raft. */
@@ -330,6 +350,7 @@ export class RaftReplica<Reply> {
     if (this.#reads.hasWaiting) {
       this.#reads.ask(this.#tick, (context) => this.#raw.readIndex(context).ok);
     }
+    if (this.#handOvers.isHeld({ lead, term }, this.#tick)) return this.#raw.hasReady();
     const changed = this.#changes.hasWaiting && this.#changes.handOver(term, this.#stepProposal);
     // On a leader whose disk is busy they gather, so that the next write takes all of them.
     const mayPropose = this.#proposals.hasWaiting && (role !== "leader" || this.#writing === 0);
@@ -337,24 +358,19 @@ export class RaftReplica<Reply> {
     return changed || proposed || this.#raw.hasReady();
   }
 
-  readonly #stepProposal = (entries: readonly Entry[]): boolean => {
-    const { id } = this.#options;
-    return this.#raw.step(createMessage({ type: "MsgProp", to: id, from: id, entries })).ok;
+  readonly #stepProposal = (entries: readonly Entry[]): number | undefined => {
+    const { number, message } = this.#handOvers.next(entries);
+    return this.#raw.step(message).ok ? number : undefined;
   };
 
   #send(messages: readonly Message[]): void {
-    if (messages.length === 0) return;
-    const byMember = new Map<number, Message[]>();
-    for (const message of messages) {
-      if (message.type === "MsgSnap") void this.#sendSnapshot(message);
-      else {
-        const batch = byMember.get(message.to);
-        if (batch) batch.push(message);
-        else byMember.set(message.to, [message]);
+    const byKind = Map.groupBy(messages, ({ type, to }) => (type === "MsgSnap" ? NO_NODE : to));
+    for (const [to, batch] of byKind) {
+      if (to === NO_NODE) for (const message of batch) void this.#sendSnapshot(message);
+      else if (!this.#options.transport.send(to, batch)) {
+        this.#raw.reportUnreachable(to);
+        for (const message of batch) this.#sendBack(message);
       }
-    }
-    for (const [to, batch] of byMember) {
-      if (!this.#options.transport.send(to, batch)) this.#raw.reportUnreachable(to);
     }
   }
 

@@ -53,7 +53,38 @@ test("weave pulls changes as int8 where its parts are int8 and all workers wait 
   expect(fault).toMatchObject({ param: "config.pull_compression" });
 });
 
+test("a tokenizer is bytes, or is named by its type, or is given with its fields", () => {
+  const text = { program: "language_model", data: "a.txt", total_steps: 10 };
+  const of = (config: object) => {
+    const parsed = parseTrainingConfig("weave", { ...text, ...config });
+    return "tokenizer" in parsed ? parsed.tokenizer : undefined;
+  };
+  expect(of({})).toEqual({ type: "byte" });
+  expect(of({ tokenizer: "byte" })).toEqual({ type: "byte" });
+  expect(of({ tokenizer: "bpe" })).toEqual({ type: "bpe", vocab_size: 4096 });
+  expect(of({ tokenizer: { type: "bpe", vocab_size: 1000 } })).toMatchObject({ vocab_size: 1000 });
+  const file = { type: "huggingface", path: "/data/tokenizer.json" };
+  expect(of({ tokenizer: file })).toEqual(file);
+});
+
+const TEXT = { program: "language_model", data: "a", total_steps: 1 };
+
 test.each([
+  ["weave", { ...TEXT, tokenizer: "words" }, "config.tokenizer.type", /.+/],
+  ["weave", { ...TEXT, tokenizer: 3 }, "config.tokenizer", /expected object/],
+  [
+    "weave",
+    { ...TEXT, tokenizer: { type: "bpe", vocab_size: 300 } },
+    "config.tokenizer.vocab_size",
+    /512/,
+  ],
+  [
+    "weave",
+    { ...TEXT, tokenizer: { type: "byte", path: "a" } },
+    "config.tokenizer.path",
+    /no field/,
+  ],
+  ["weave", { ...TEXT, tokenizer: "huggingface" }, "config.tokenizer.path", /.+/],
   ["ppo", { learning_rate: -1 }, "config.learning_rate", /Too small/],
   ["ppo", { learnig_rate: 1 }, "config.learnig_rate", /learnig_rate/],
   ["ppo", { num_minibatches: 3 }, "config.num_minibatches", /512 must be a multiple/],

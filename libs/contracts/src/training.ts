@@ -106,10 +106,27 @@ const weaveCommon = {
   outer_momentum: z.number().min(0).max(0.9999).optional(),
 };
 
+/** A tokenizer's type alone stands for one of that type with its defaults. */
+const tokenizerSchema = z.preprocess(
+  (given) => (typeof given === "string" ? { type: given } : given),
+  z.discriminatedUnion("type", [
+    /** Each byte is a token. */
+    z.strictObject({ type: z.literal("byte") }),
+    /** Byte-pair encoding that is learned from the data. */
+    z.strictObject({
+      type: z.literal("bpe"),
+      /** Tokens at most: bytes, control tokens and what is merged. */
+      vocab_size: z.int().min(512).max(131_072).default(4096),
+    }),
+    /** Byte-level byte-pair encoding from a `tokenizer.json` as the workers see it. */
+    z.strictObject({ type: z.literal("huggingface"), path: z.string().min(1).max(4096) }),
+  ]),
+);
+
 const languageModelSchema = z.strictObject({
   ...weaveCommon,
   program: z.literal("language_model"),
-  tokenizer: z.enum(["byte"]).default("byte"),
+  tokenizer: tokenizerSchema.default({ type: "byte" }),
   context_length: count(131_072).default(128),
   hidden_size: count(65_536).default(128),
   layers: count(1_024).default(2),
@@ -245,6 +262,22 @@ export function parsePluginTraining(algorithm: string, config: unknown): PluginT
   });
   const own = Object.fromEntries(given.filter((entry) => !isShared(entry)));
   return { ...shared, algorithm, consistency: consistencyOf(shared), own };
+}
+
+/**
+ * The environment that a `ppo` job's config names, and under which name; undefined for other
+ * algorithms, and where the default is meant.
+ */
+export function environmentOf(
+  algorithm: string,
+  config: Readonly<Record<string, unknown>>,
+): { readonly field: string; readonly name: string } | undefined {
+  if (algorithm !== "ppo") return undefined;
+  for (const field of ["environment", "env", "env_id"]) {
+    const name = config[field];
+    if (typeof name === "string") return { field, name };
+  }
+  return undefined;
 }
 
 function completeWeave(weave: Weave): LanguageModelTraining | SupervisedTraining {

@@ -54,13 +54,21 @@ export async function readJobSpec(command: Command): Promise<JobSpec> {
 /** What the job is trained on, relative to its spec's file, as this machine's paths. */
 function withPaths(spec: Record<string, unknown>, file: string): Record<string, unknown> {
   const { config } = spec;
-  if (typeof config !== "object" || config === null || !("data" in config)) return spec;
+  if (typeof config !== "object" || config === null) return spec;
   const folder = file === "-" ? process.cwd() : dirname(resolve(file));
   const absolute = (path: unknown): unknown =>
     typeof path === "string" && path !== "" && !isAbsolute(path) ? resolve(folder, path) : path;
-  const { data } = config;
+  const { data, tokenizer } = config as { readonly data?: unknown; readonly tokenizer?: unknown };
   const paths = Array.isArray(data) ? data.map(absolute) : absolute(data);
-  return { ...spec, config: { ...config, data: paths } };
+  const hasPath = typeof tokenizer === "object" && tokenizer !== null && "path" in tokenizer;
+  return {
+    ...spec,
+    config: {
+      ...config,
+      ...("data" in config ? { data: paths } : {}),
+      ...(hasPath ? { tokenizer: { ...tokenizer, path: absolute(tokenizer.path) } } : {}),
+    },
+  };
 }
 
 function given(values: Record<string, unknown>): Record<string, unknown> {

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { allGone, isRunning } from "../testing/driven-process.ts";
 import { describeLogLine } from "./log-line.ts";
 import { type ProcessKind, type ProcessSpec, SupervisedProcess } from "./supervised-process.ts";
@@ -11,10 +11,11 @@ import { Supervisor } from "./supervisor.ts";
 const WORKER = fileURLToPath(new URL("../testing/scripted-worker.ts", import.meta.url));
 const LIMITS = { baseMs: 20, maxMs: 40, maxCrashes: 3, windowMs: 60_000 };
 const data = mkdtempSync(join(tmpdir(), "heddle-supervised-"));
-const cleanUps: (() => void)[] = [() => rmSync(data, { recursive: true, force: true })];
+const cleanUps: (() => void)[] = [];
 afterEach(() => {
-  while (cleanUps.length > 1) cleanUps.pop()?.();
+  for (const cleanUp of cleanUps.splice(0).reverse()) cleanUp();
 });
+afterAll(() => rmSync(data, { recursive: true, force: true }));
 
 function spec(name: string, script: string, kind: ProcessKind = "worker"): ProcessSpec {
   const env = { PATH: process.env["PATH"], SCRIPT: script };

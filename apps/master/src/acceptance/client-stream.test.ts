@@ -1,27 +1,30 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Heddle } from "@heddle/client/heddle";
 import type { JobUpdate } from "@heddle/client/job-stream";
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it, type TestContext } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventually, MasterGroup } from "../../test/master-group.ts";
 
 /** A real worker is not needed: these jobs wait, and are suspended, resumed and cancelled. */
 const SPEC = { name: "streamed", command: "true" };
 
-let group: MasterGroup;
-let cluster: JobCluster | undefined;
-/** The masters that streams were opened on, in order. */
-let opened: string[] = [];
-afterEach(async () => {
-  await (cluster ?? group).close();
-  cluster = undefined;
-});
+/** Masters of a test's own, since the tests run side by side. */
+function newGroup({ onTestFinished }: TestContext, count: number): MasterGroup {
+  const group = new MasterGroup(count);
+  onTestFinished(() => group.close());
+  return group;
+}
 
 /**
  * A client of the whole group. It is told the masters by name, since their ports change when they
- * start again: what it asks of `http://master-2` goes to where master-2 is now.
+ * start again: what it asks of `http://master-2` goes to where master-2 is now. `opened` gets the
+ * masters that streams were opened on, in order.
  */
-function clientOf(names: readonly string[]): Heddle {
+function clientOf(
+  group: MasterGroup,
+  names: readonly string[] = group.names,
+  opened: string[] = [],
+): Heddle {
   const followed: typeof fetch = (input, init) => {
     const { hostname, pathname, search } = new URL(String(input));
     const url = group.url(hostname);
@@ -81,13 +84,13 @@ async function expectWhole(heddle: Heddle, id: string, updates: readonly JobUpda
   }
 }
 
-describe("a job's stream from the client", { timeout: 180_000 }, () => {
-  it("goes on over masters that are killed and started again, without gap or repeat", async () => {
-    opened = [];
-    group = new MasterGroup(3);
+describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () => {
+  it("goes on over masters that are killed and started again, without gap or repeat", async (context) => {
+    const opened: string[] = [];
+    const group = newGroup(context, 3);
     await group.startAll();
     await group.leader();
-    const heddle = clientOf(group.names);
+    const heddle = clientOf(group, group.names, opened);
     const { job_id: id } = await heddle.jobs.create(SPEC);
     await eventually("it waits", async () => (await heddle.jobs.get(id)).state === "pending");
     const watched = watch(heddle, id);
@@ -108,10 +111,10 @@ describe("a job's stream from the client", { timeout: 180_000 }, () => {
     await expectWhole(heddle, id, watched.updates);
   });
 
-  it("outlives a restart of the only master, in good order or not", async () => {
-    group = new MasterGroup(1);
+  it("outlives a restart of the only master, in good order or not", async (context) => {
+    const group = newGroup(context, 1);
     await group.startAll();
-    const heddle = clientOf(group.names);
+    const heddle = clientOf(group);
     const { job_id: id } = await heddle.jobs.create(SPEC);
     await eventually("it waits", async () => (await heddle.jobs.get(id)).state === "pending");
     const watched = watch(heddle, id);
@@ -131,10 +134,10 @@ describe("a job's stream from the client", { timeout: 180_000 }, () => {
     expect(await heddle.jobs.wait(id)).toMatchObject({ state: "cancelled", phase: "CANCELLED" });
   });
 
-  it("ends with the caller's signal, with a job that is not there, and with one that is over", async () => {
-    group = new MasterGroup(1);
+  it("ends with the caller's signal, with a job that is not there, and with one that is over", async (context) => {
+    const group = newGroup(context, 1);
     await group.startAll();
-    const heddle = clientOf(group.names);
+    const heddle = clientOf(group);
     const { job_id: id } = await heddle.jobs.create(SPEC, { idempotencyKey: "once" });
     expect(await heddle.jobs.create(SPEC, { idempotencyKey: "once" })).toMatchObject({
       job_id: id,
@@ -161,10 +164,11 @@ describe("a job's stream from the client", { timeout: 180_000 }, () => {
     expect(error).toMatchObject({ name: "ConflictError", request_id: expect.any(String) });
   });
 
-  it("tells every line of a log once when the master that it is read from is killed", async () => {
-    cluster = new JobCluster(3, { leaseMs: 30_000, nodeLostMs: 20_000 });
-    group = cluster.masters;
-    opened = [];
+  it("tells every line of a log once when the master that it is read from is killed", async (context) => {
+    const cluster = new JobCluster(3, { leaseMs: 30_000, nodeLostMs: 20_000 });
+    context.onTestFinished(() => cluster.close());
+    const group = cluster.masters;
+    const opened: string[] = [];
     await group.startAll();
     await cluster.startWorker("worker-1");
     const leader = await group.leader();
@@ -176,7 +180,10 @@ describe("a job's stream from the client", { timeout: 180_000 }, () => {
     await cluster.reaches(id, "running");
     const lines: string[] = [];
     const read = (async () => {
-      const entries = clientOf(names).jobs.logs(id, { follow: true, stream: "stdout" });
+      const entries = clientOf(group, names, opened).jobs.logs(id, {
+        follow: true,
+        stream: "stdout",
+      });
       for await (const entry of entries) if (entry.type === "line") lines.push(entry.text);
     })();
     await eventually("lines come", async () => lines.length > 20);

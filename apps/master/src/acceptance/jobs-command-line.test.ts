@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventually } from "../../test/master-group.ts";
 
-const MAIN = fileURLToPath(new URL("../../../cli/src/main.ts", import.meta.url));
+const MAIN = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
 const EXAMPLES = fileURLToPath(new URL("../../../../examples/", import.meta.url));
 const SMALL = { cpu_cores: 0.2, memory_gb: 0.2 };
 
@@ -29,6 +29,7 @@ function start(args: readonly string[]) {
   const child = spawn(process.execPath, [MAIN, ...args], {
     env: {
       PATH: process.env["PATH"],
+      NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
       HEDDLE_DATA: join(cluster.masters.folder, "none"),
       HEDDLE_ENDPOINT: cluster.masters.url("master-1") ?? "http://127.0.0.1:9",
       HEDDLE_API_KEY: cluster.masters.adminKey,

@@ -1,20 +1,19 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it, type TestContext } from "vitest";
 import { eventually, MasterGroup } from "../../test/master-group.ts";
 import { ProcessCluster, TINY } from "../../test/process-cluster.ts";
 
-// Certificates between real processes: a master, workers and further masters.
+// Certificates between real processes: a master, workers and further masters. One test waits for a
+// renewal; the others run meanwhile.
 
-let closing: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  for (const close of closing) await close();
-  closing = [];
-});
+type OnEnd = TestContext["onTestFinished"];
 
-describe("a worker under TLS", { timeout: 300_000 }, () => {
-  it("joins by a token once, answers, and starts again without a token", async () => {
-    const { cluster, token, mint } = await start();
+describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
+  it("joins by a token once, answers, and starts again without a token", async ({
+    onTestFinished,
+  }) => {
+    const { cluster, token, mint } = await start(onTestFinished);
     await mint("parameter-server");
     const join1 = ["--tls", "--join-token-file", token, "--name", "w"];
     await expect(cluster.startWorker(join1, "other-role")).rejects.toThrow(/not for a worker/);
@@ -35,9 +34,9 @@ describe("a worker under TLS", { timeout: 300_000 }, () => {
     expect(Math.abs((await attachedAt(cluster)) - attached)).toBeLessThan(5_000);
   });
 
-  it("renews its certificate while it is attached, and stays", async () => {
-    // Renewed after 40 s of 60: it needs its certificate for that, and for nothing before.
-    const { cluster, token, mint } = await start("--certificate-seconds", "60");
+  it("renews its certificate while it is attached, and stays", async ({ onTestFinished }) => {
+    // Renewed after 20 s of 30: it needs its certificate for that, and for nothing before.
+    const { cluster, token, mint } = await start(onTestFinished, "--certificate-seconds", "45");
     await mint("worker");
     await cluster.startWorker(["--tls", "--join-token-file", token, "--name", "w"], "one");
     await cluster.replicasReady(1, 60_000);
@@ -52,12 +51,12 @@ describe("a worker under TLS", { timeout: 300_000 }, () => {
 });
 
 /** A master under TLS, and what makes a join token for a role in a file. */
-async function start(...masterFlags: string[]) {
+async function start(onTestFinished: OnEnd, ...masterFlags: string[]) {
   const cluster = await ProcessCluster.start({
     workers: 0,
     masterFlags: ["--tls", ...masterFlags],
   });
-  closing = [() => cluster.close()];
+  onTestFinished(() => cluster.close());
   const token = join(cluster.data, "join-token");
   const mint = async (role: string) => {
     const reply = await cluster.request("POST", "/api/v1/cluster/join-tokens", { role });
@@ -74,11 +73,13 @@ async function attachedAt(cluster: ProcessCluster): Promise<number> {
   return Date.parse(data[0]?.attached_at ?? "");
 }
 
-describe("masters under TLS", { timeout: 300_000 }, () => {
-  it("join by a token once, have the authority from then on, and outlive the one that made it", async () => {
+describe.concurrent("masters under TLS", { timeout: 300_000 }, () => {
+  it("join by a token once, have the authority from then on, and outlive the one that made it", async ({
+    onTestFinished,
+  }) => {
     const flags = ["--tls"];
     const group = new MasterGroup(1, flags);
-    closing = [() => group.close()];
+    onTestFinished(() => group.close());
     const token = join(group.folder, "join-token");
     await group.startAll();
     flags.push("--join-token-file", token);
@@ -102,10 +103,12 @@ describe("masters under TLS", { timeout: 300_000 }, () => {
     await expect(group.start("master-2")).rejects.toThrow(/unknown, used, expired/);
   });
 
-  it("are not joined by one without a certificate, nor by one of another authority", async () => {
+  it("are not joined by one without a certificate, nor by one of another authority", async ({
+    onTestFinished,
+  }) => {
     const flags = ["--tls"];
     const group = new MasterGroup(1, flags);
-    closing = [() => group.close()];
+    onTestFinished(() => group.close());
     await group.startAll();
     flags.pop();
     await expect(startBriefly(group, "master-2")).rejects.toThrow("still waits");

@@ -65,6 +65,7 @@ async function heddle(args: readonly string[]) {
   const child = spawn(process.execPath, [CLI, ...args], {
     env: {
       PATH: process.env["PATH"],
+      NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
       HEDDLE_DATA: join(cluster.data, "none"),
       HEDDLE_ENDPOINT: cluster.url,
       HEDDLE_API_KEY: cluster.adminKey,
@@ -154,7 +155,7 @@ test("a language model is trained from text, registered with its lineage, and an
     ...{ program: "language_model", total_steps: 24, local_steps: 4, batch_size: 4 },
     ...{ context_length: 64, hidden_size: 32, heads: 2, layers: 1, learning_rate: 0.01 },
     // Relative to the spec's file.
-    ...{ data: "corpus.txt", register_as: "tiny-weaver" },
+    ...{ data: "corpus.txt", register_as: "tiny-weaver", tokenizer: "bpe" },
   };
   const spec = join(cluster.data, "tiny-lm.yaml");
   const body = { name: "tiny-lm", algorithm: "weave", tasks: 2, resources, config };
@@ -164,7 +165,7 @@ test("a language model is trained from text, registered with its lineage, and an
   const id = run.stdout.split("\n")[0] ?? "";
   expect(run.stdout).toMatch(/\nprogress .*loss \d.* on onnx \(cpu\)/);
   expect(run.stdout.trim()).toMatch(/SUCCEEDED$/);
-  expect(run.stderr).toContain(`model.gguf: heddle jobs artifacts ${id}`);
+  expect(run.stderr).toContain(`model.gguf, tokenizer.json: heddle jobs artifacts ${id}`);
   expect(run.stderr).toContain(
     "the model tiny-weaver is registered: heddle chat --model tiny-weaver",
   );
@@ -186,6 +187,7 @@ test("a language model is trained from text, registered with its lineage, and an
   expect(downloaded).toEqual({ code: 0, stdout: `${file}\n`, stderr: "" });
   expect(createHash("sha256").update(readFileSync(file)).digest("hex")).toBe(digest);
   const listed = await heddle(["jobs", "artifacts", id]);
+  expect(listed.stdout).toMatch(/\ntokenizer\.json +\d+ +0\n/);
   expect(listed.stdout).toMatch(/^NAME +BYTES +RANK\n(.*\n)*model\.gguf +\d+ +0\n/);
   expect((await heddle(["jobs", "artifacts", id, "none"])).code).toBe(3);
   expect((await heddle(["models", "list", "-o", "wide"])).stdout).toContain(`${id}, step 24, data`);
@@ -239,7 +241,7 @@ async function cancel(id: string): Promise<void> {
   await until(id, "it is cancelled", ({ state }) => state === "cancelled");
 }
 
-test("the shards of a job that was cancelled are freed on their server", async () => {
+test.concurrent("the shards of a job that was cancelled are freed on their server", async () => {
   const id = await submit({ name: "freed", ...long });
   const { training, attempt } = await until(id, "it runs", ({ state, progress }) => {
     return state === "running" && progress !== null;
@@ -274,7 +276,7 @@ const statusMethod = method<ShardId, ShardId__Output, ShardStatus, ShardStatus__
   "Status",
 );
 
-test("checkpoints of a job that has ended are deleted, and those of a suspended one are not", async () => {
+test.concurrent("checkpoints of a job that has ended are deleted, and those of a suspended one are not", async () => {
   const folderOf = (id: string) => join(cluster.data, "p", "checkpoints", id);
   const kept = await submit({ name: "kept", ...long });
   await until(kept, "it has a checkpoint", hasCheckpoint);
@@ -292,7 +294,7 @@ test("checkpoints of a job that has ended are deleted, and those of a suspended 
   await cancel(kept);
 });
 
-test("suspended, a job checkpoints; resumed, its next attempt goes on from there", async () => {
+test.concurrent("suspended, a job checkpoints; resumed, its next attempt goes on from there", async () => {
   const id = await submit({ name: "suspended", ...long });
   await until(id, "it runs", ({ state, progress }) => state === "running" && progress !== null);
   await cluster.request("POST", `/api/v1/jobs/${id}/suspend`);

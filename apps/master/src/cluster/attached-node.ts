@@ -104,10 +104,11 @@ export class AttachedNode {
 
 /** A worker that names no executor runs no jobs. */
 function offerOf(register: Register__Output): NodeJobOffer | undefined {
-  const { incarnation, labels, taints, rack, fabric, executors, algorithms, hardware } = register;
+  const { incarnation, labels, taints, rack, fabric, executors, hardware } = register;
+  const { algorithms, environments } = register;
   if (executors.length === 0) return undefined;
   return {
-    ...{ incarnation, labels, taints, rack, fabric, executors, algorithms },
+    ...{ incarnation, labels, taints, rack, fabric, executors, algorithms, environments },
     localSsdBytes: hardware?.localSsdBytes ?? 0,
     ioOperationsPerSec: hardware?.ioOperationsPerSec ?? 0,
     networkMbps: hardware?.networkMbps ?? 0,

@@ -8,7 +8,15 @@ function worker(id: number, deployments: readonly string[]): AttachedNode {
   const register = {
     ...{ nodeId: `node-${id}`, kind: "NODE_KIND_WORKER" as const, name: `w${id}` },
     ...{ address: "127.0.0.1:1", version: "test", incarnation: `i${id}`, hardware: null },
-    ...{ labels: {}, taints: [], rack: "", fabric: "", executors: [], algorithms: [] },
+    ...{
+      labels: {},
+      taints: [],
+      rack: "",
+      fabric: "",
+      executors: [],
+      algorithms: [],
+      environments: [],
+    },
   };
   const node = new AttachedNode(register, undefined, 0);
   report(node, deployments);

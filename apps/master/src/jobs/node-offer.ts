@@ -33,6 +33,7 @@ export function nodeOfferOf(view: NodeView): NodeOffer | undefined {
     fabric: offer.fabric,
     executors: offer.executors,
     algorithms: offer.algorithms,
+    ...(offer.environments.length > 0 ? { environments: offer.environments } : {}),
   };
 }
 

@@ -1,14 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { afterEach, expect, test, vi } from "vitest";
+import { expect, type TestContext, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventually } from "../../test/master-group.ts";
 
 const leaseMs = 8_000;
-let cluster: JobCluster;
 /** Processes start and leases end slowly on a machine that does other things too. */
 vi.setConfig({ testTimeout: 120_000 });
-
-afterEach(() => cluster.close());
 
 const simulatedGpus = [
   {
@@ -18,13 +15,15 @@ const simulatedGpus = [
 ];
 
 /** Two tasks of which one is lost and replaced; resolves with its log once it has written anew. */
-async function logOfReplaced(workers: readonly string[]) {
-  cluster = new JobCluster(1, { leaseMs, nodeLostMs: 4_000 });
+async function logOfReplaced(
+  workers: readonly string[],
+  onTestFinished: TestContext["onTestFinished"],
+) {
+  const cluster = new JobCluster(1, { leaseMs, nodeLostMs: 4_000 });
+  onTestFinished(() => cluster.close());
   await cluster.masters.startAll();
-  for (const name of workers) {
-    await cluster.startWorker(name, { simulatedGpus });
-    await cluster.takesJobs(name);
-  }
+  await Promise.all(workers.map((name) => cluster.startWorker(name, { simulatedGpus })));
+  for (const name of workers) await cluster.takesJobs(name);
   const id = await cluster.submit({
     ...{ name: "replaced", tasks: 2, failure_tolerance: 1 },
     resources: { gpu_count: 2, cpu_cores: 0.2, memory_gb: 0.2 },
@@ -70,14 +69,18 @@ function expectBoth({ first, second, text }: Awaited<ReturnType<typeof logOfRepl
   }
 }
 
-test("a rank that is replaced on the worker that lost it keeps the lines of both its tasks", async () => {
-  const told = await logOfReplaced(["worker-1", "worker-2"]);
+test.concurrent("a rank that is replaced on the worker that lost it keeps the lines of both its tasks", async ({
+  onTestFinished,
+}) => {
+  const told = await logOfReplaced(["worker-1", "worker-2"], onTestFinished);
   expect(told.second).toBe(told.first);
   expectBoth(told);
 });
 
-test("a rank that is replaced on another worker keeps the lines of both its tasks", async () => {
-  const told = await logOfReplaced(["worker-1", "worker-2", "worker-3"]);
+test.concurrent("a rank that is replaced on another worker keeps the lines of both its tasks", async ({
+  onTestFinished,
+}) => {
+  const told = await logOfReplaced(["worker-1", "worker-2", "worker-3"], onTestFinished);
   expect(told.second).not.toBe(told.first);
   expectBoth(told);
 });

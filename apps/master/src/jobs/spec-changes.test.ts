@@ -164,7 +164,8 @@ test("an executor or algorithm that no node offers is a reason of its own, with 
     },
   ]);
   const trainers = [{ executors: ["training"], algorithms: ["ppo", "weave"] }];
-  const ask = await clusterOf(trainers);
+  // One that has not told what it has keeps the job from being refused at once.
+  const ask = await clusterOf([...trainers, { executors: ["training"], algorithms: undefined }]);
   expect(ask({ algorithm: "nope" }).never_fits).toMatchObject([
     { reason: "AlgorithmUnavailable", wanted: "nope", offered: ["ppo", "weave"] },
   ]);

@@ -3,6 +3,7 @@ import { AppError } from "@heddle/base/errors";
 import { type SubmitJob, submitJobRequest } from "@heddle/contracts/jobs";
 import { type TrainingFault, trainingFaults } from "@heddle/contracts/training";
 import { RequestFaults, validate } from "@heddle/contracts/validation";
+import { offerFaults } from "@heddle/control/jobs/offer-faults";
 import { registrationOf } from "@heddle/control/jobs/registration";
 import { queuedFrom } from "@heddle/control/jobs/scheduling-input";
 import { specFaults } from "@heddle/control/jobs/spec-faults";
@@ -28,7 +29,7 @@ export function requestedSubmission(
   body: unknown,
   submitter: Submitter,
 ): RequestedChange<SubmittedJob> {
-  const { id, ...spec } = readSpec(body);
+  const { id, ...spec } = readSpec(body, submitter.nodes);
   checkModel(spec, submitter);
   const atMs = Date.now();
   const jobId = id ?? newJobId(atMs);
@@ -37,14 +38,15 @@ export function requestedSubmission(
   return { command, told: told as SubmittedJob };
 }
 
-/** Who submits, and the models that there are. */
+/** Who submits, and the workers and models that there are. */
 export interface Submitter {
   readonly scopes: readonly string[];
+  readonly nodes: ControlState["nodes"];
   readonly models: ControlState["models"];
 }
 
 /** A job that is to be served needs a name that is free, and a key that may deploy. */
-function checkModel(spec: SubmitJob, { scopes, models }: Submitter): void {
+function checkModel(spec: SubmitJob, { scopes, models }: Omit<Submitter, "nodes">): void {
   const wanted = registrationOf(spec);
   if (!wanted) return;
   const param = "config.register_as";
@@ -61,11 +63,11 @@ function checkModel(spec: SubmitJob, { scopes, models }: Submitter): void {
   throw new AppError("conflict", message, { param });
 }
 
-function readSpec(body: unknown): SubmitJob {
+function readSpec(body: unknown, nodes: ControlState["nodes"]): SubmitJob {
   const spec = validate(submitJobRequest, body);
   const code = "invalid_value" as const;
   const faults = [
-    ...specFaults(spec).map(({ param, detail }) => {
+    ...[...specFaults(spec), ...offerFaults(spec, nodes)].map(({ param, detail }) => {
       return { param, code, message: `Invalid value for '${param}': ${detail}.` };
     }),
     ...configFaults(spec).map(({ param, detail: message }) => ({ param, code, message })),
@@ -90,7 +92,7 @@ export function dryRun(
   body: unknown,
   scopes: readonly string[],
 ) {
-  const { id, ...spec } = readSpec(body);
+  const { id, ...spec } = readSpec(body, control.state.nodes);
   checkModel(spec, { scopes, models: control.state.models });
   const jobId = id ?? newJobId(Date.now());
   const checked = checkSubmission({ state: control.state, index: control.jobs }, { jobId, spec });

@@ -1,17 +1,24 @@
-import { afterEach, expect, test, vi } from "vitest";
+import { expect, type TestContext, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventually } from "../../test/master-group.ts";
 
-let cluster: JobCluster;
 /** Processes start and leaders change slowly on a machine that does other things too. */
-vi.setConfig({ testTimeout: 120_000 });
+vi.setConfig({ testTimeout: 240_000 });
 
 const small = { cpu_cores: 0.2, memory_gb: 0.2 };
 
-afterEach(() => cluster.close());
+/** Masters of its own for a test; most of its time is spent waiting, so that others run meanwhile. */
+function newCluster(onTestFinished: OnEnd, ...args: ConstructorParameters<typeof JobCluster>) {
+  const cluster = new JobCluster(...args);
+  onTestFinished(() => cluster.close());
+  return cluster;
+}
+type OnEnd = TestContext["onTestFinished"];
 
-test("a command of two tasks runs through a master and workers; its logs and end are told", async () => {
-  cluster = new JobCluster(1, { leaseMs: 30_000, nodeLostMs: 10_000 });
+test.concurrent("a command of two tasks runs through a master and workers; its logs and end are told", async ({
+  onTestFinished,
+}) => {
+  const cluster = newCluster(onTestFinished, 1, { leaseMs: 30_000, nodeLostMs: 10_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1");
   const id = await cluster.submit({
@@ -31,8 +38,10 @@ test("a command of two tasks runs through a master and workers; its logs and end
   );
 });
 
-test("follow over a leader's and a worker's death loses and repeats no line, and all is readable after", async () => {
-  cluster = new JobCluster(3, { leaseMs: 30_000, nodeLostMs: 4_000 });
+test.concurrent("follow over a leader's and a worker's death loses and repeats no line, and all is readable after", async ({
+  onTestFinished,
+}) => {
+  const cluster = newCluster(onTestFinished, 3, { leaseMs: 30_000, nodeLostMs: 4_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1");
   const leader = await cluster.masters.leader();
@@ -56,8 +65,10 @@ test("follow over a leader's and a worker's death loses and repeats no line, and
   expect(rest).toBe(`${wanted.slice(cut.after).join("\n")}\n`);
 });
 
-test("a worker that is killed and comes back within its lease loses no task", async () => {
-  cluster = new JobCluster(1, { leaseMs: 60_000, nodeLostMs: 20_000 });
+test.concurrent("a worker that is killed and comes back within its lease loses no task", async ({
+  onTestFinished,
+}) => {
+  const cluster = newCluster(onTestFinished, 1, { leaseMs: 60_000, nodeLostMs: 20_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1");
   const id = await cluster.submit({
@@ -72,8 +83,10 @@ test("a worker that is killed and comes back within its lease loses no task", as
   expect(await cluster.logs(id, "stream=stdout&follow=true")).toBe(wanted);
 });
 
-test("a partition of all workers that is shorter than the lease kills no job", async () => {
-  cluster = new JobCluster(1, { leaseMs: 30_000, nodeLostMs: 2_000 });
+test.concurrent("a partition of all workers that is shorter than the lease kills no job", async ({
+  onTestFinished,
+}) => {
+  const cluster = newCluster(onTestFinished, 1, { leaseMs: 30_000, nodeLostMs: 2_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1");
   const id = await cluster.submit({
@@ -89,39 +102,10 @@ test("a partition of all workers that is shorter than the lease kills no job", a
   expect(await cluster.reaches(id, "succeeded")).toMatchObject({ attempt: 1, failure: null });
 });
 
-test("a worker that is stopped past its lease is replaced; it wakes, kills its task and adds nothing", async () => {
-  cluster = new JobCluster(1, { leaseMs: 3_000, nodeLostMs: 2_000 });
-  await cluster.masters.startAll();
-  await cluster.startWorker("worker-1");
-  await cluster.startWorker("worker-2", { labels: { spare: "yes" } });
-  await cluster.startWorker("worker-3", { labels: { spare: "yes" } });
-  const id = await cluster.submit({
-    ...{ name: "moved", resources: { ...small, node_anti_affinity: { never: "x" } } },
-    command:
-      'i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo "$HEDDLE_ATTEMPT $HEDDLE_NODE $i"; sleep 0.05; done',
-  });
-  await cluster.reaches(id, "running");
-  const holder = /^1 (worker-\d)/.exec(await cluster.someLog(id))?.[1] ?? "";
-  cluster.signal(holder, "SIGSTOP");
-  await eventually("the second attempt runs", async () => {
-    const job = await cluster.job(id);
-    return job.attempt === 2 && job.state === "running";
-  });
-  const before = await cluster.logs(id, "attempt=1");
-  cluster.signal(holder, "SIGCONT");
-  await eventually("its task is dead", async () =>
-    (cluster.output.get(holder) ?? "").includes("a task is killed"),
-  );
-  const done = await cluster.reaches(id, "succeeded");
-  expect(done.attempt).toBe(2);
-  const after = (await cluster.logs(id, "attempt=1")).trim().split("\n");
-  // A poll or two may have been on their way when it was stopped; what came later is not there.
-  expect(after.length).toBeLessThan(before.trim().split("\n").length + 10);
-  expect((await cluster.logs(id, "attempt=2&stream=stdout")).trim().split("\n")).toHaveLength(120);
-});
-
-test("progress is live in the status and the stream of every master, also of one that is left alone", async () => {
-  cluster = new JobCluster(3, { leaseMs: 60_000, nodeLostMs: 20_000 });
+test.concurrent("progress is live in the status and the stream of every master, also of one that is left alone", async ({
+  onTestFinished,
+}) => {
+  const cluster = newCluster(onTestFinished, 3, { leaseMs: 60_000, nodeLostMs: 20_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1");
   const id = await cluster.submit({
@@ -157,4 +141,38 @@ test("progress is live in the status and the stream of every master, also of one
   expect(await cluster.job(id, left)).toMatchObject({
     progress: { total_steps: 6000, loss: 0.5, expected_end: expect.any(String) },
   });
+});
+
+// Alone, since its lease is short: what else runs must not cost another worker its lease too.
+test("a worker that is stopped past its lease is replaced; it wakes, kills its task and adds nothing", async ({
+  onTestFinished,
+}) => {
+  const cluster = newCluster(onTestFinished, 1, { leaseMs: 3_000, nodeLostMs: 2_000 });
+  await cluster.masters.startAll();
+  await cluster.startWorker("worker-1");
+  await cluster.startWorker("worker-2", { labels: { spare: "yes" } });
+  await cluster.startWorker("worker-3", { labels: { spare: "yes" } });
+  const id = await cluster.submit({
+    ...{ name: "moved", resources: { ...small, node_anti_affinity: { never: "x" } } },
+    command:
+      'i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo "$HEDDLE_ATTEMPT $HEDDLE_NODE $i"; sleep 0.05; done',
+  });
+  await cluster.reaches(id, "running");
+  const holder = /^1 (worker-\d)/.exec(await cluster.someLog(id))?.[1] ?? "";
+  cluster.signal(holder, "SIGSTOP");
+  await eventually("the second attempt runs", async () => {
+    const job = await cluster.job(id);
+    return job.attempt === 2 && job.state === "running";
+  });
+  const before = await cluster.logs(id, "attempt=1");
+  cluster.signal(holder, "SIGCONT");
+  await eventually("its task is dead", async () =>
+    (cluster.output.get(holder) ?? "").includes("a task is killed"),
+  );
+  const done = await cluster.reaches(id, "succeeded");
+  expect(done.attempt).toBe(2);
+  const after = (await cluster.logs(id, "attempt=1")).trim().split("\n");
+  // A poll or two may have been on their way when it was stopped; what came later is not there.
+  expect(after.length).toBeLessThan(before.trim().split("\n").length + 10);
+  expect((await cluster.logs(id, "attempt=2&stream=stdout")).trim().split("\n")).toHaveLength(120);
 });

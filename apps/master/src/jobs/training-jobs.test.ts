@@ -8,7 +8,10 @@ vi.setConfig({ testTimeout: 60_000 });
 let api: JobApi;
 beforeAll(async () => {
   api = await JobApi.start();
-  await api.join("a", { executors: ["training", "process"], algorithms: ["ppo", "weave"] });
+  await api.join("a", {
+    ...{ executors: ["training", "process"], algorithms: ["ppo", "weave"] },
+    environments: ["CartPole-v1", "Acrobot-v1"],
+  });
 });
 afterAll(() => api.close());
 
@@ -56,7 +59,35 @@ describe("a training job's config", () => {
 });
 
 describe("a training job", () => {
-  it("whose algorithm no worker offers fails, with those that they do", async () => {
+  it("whose algorithm or environment no worker has is refused, with those that they have", async () => {
+    for (const [body, pointer, detail] of [
+      [
+        training("sac"),
+        "#/algorithm",
+        "no worker has the algorithm sac; the workers have: ppo, weave",
+      ],
+      [
+        training("ppo", { environment: "Atlantis-v1" }),
+        "#/config/environment",
+        "no worker has the environment Atlantis-v1; the workers have: Acrobot-v1, CartPole-v1",
+      ],
+      [training("ppo", { env_id: "Atlantis-v1" }), "#/config/env_id", "environment Atlantis-v1"],
+    ] as const) {
+      for (const path of ["/jobs", "/jobs?dry_run=true"]) {
+        const { status, body: told } = await api.call("POST", path, body);
+        expect(status).toBe(422);
+        expect(told?.errors).toMatchObject([{ pointer, detail: expect.stringContaining(detail) }]);
+      }
+    }
+    const known = training("ppo", { environment: "Acrobot-v1" });
+    expect((await api.call("POST", "/jobs?dry_run=true", known)).status).toBe(200);
+    // A program of the user's own has whatever it likes.
+    const own = { ...training("sac"), command: "true" };
+    expect((await api.call("POST", "/jobs?dry_run=true", own)).status).toBe(200);
+  });
+
+  it("is taken in where a worker has not told what it has, and fails where none offers its algorithm", async () => {
+    await api.join("silent", { executors: ["training"], algorithms: undefined });
     const id = await api.submit({ ...training("sac"), command: undefined });
     await api.reached(id, "failed");
     const { body } = await api.call("GET", `/jobs/${id}`);

@@ -1,6 +1,5 @@
 import { once } from "node:events";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rm } from "node:fs/promises";
 import { Worker } from "node:worker_threads";
 import { AppError } from "@heddle/base/errors";
 import type { KernelMemory } from "@heddle/kernels/kernels";
@@ -8,6 +7,7 @@ import type { ShardSpec } from "@heddle/parameters/shard-spec";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
 import { ShardSlab, slabPlan } from "./shard-slab.ts";
+import { shardSocketPath } from "./shard-socket-path.ts";
 import { ThreadCalls } from "./thread-calls.ts";
 
 /** A shard as the process that owns its thread sees it. */
@@ -32,8 +32,7 @@ export async function startShard(
   // Judged here, so that a shard that is too large is an error and not the end of its thread.
   const plan = slabPlan(spec);
   ShardSlab.check(plan);
-  // Short, since a socket's path has at most 107 bytes.
-  const socketPath = join(tmpdir(), `heddle-ps-${process.pid}-${++started}.sock`);
+  const socketPath = shardSocketPath(++started);
   const url = new URL(`./shard-thread${import.meta.url.slice(-3)}`, import.meta.url);
   let shown = credentials.tls?.material;
   const { clusterToken } = credentials;
@@ -53,6 +52,9 @@ export async function startShard(
     shown = material;
     await calls.call("renew", material);
   };
-  const close = async () => void (await worker.terminate());
+  const close = async () => {
+    await worker.terminate();
+    await rm(socketPath, { force: true });
+  };
   return { spec, slab, calls, renew, close };
 }

@@ -1,19 +1,18 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { expect, type TestContext, test, vi } from "vitest";
 import { shell, TestLeader, taskId, until } from "../../test/test-leader.ts";
 
 /** Processes start slowly on a machine that does other things too. */
 vi.setConfig({ testTimeout: 90_000 });
 
-let leader: TestLeader;
-
-beforeEach(async () => {
-  leader = new TestLeader();
+/** A leader of its own for a test, since tests wait most of their time and run side by side. */
+async function newLeader({ onTestFinished }: TestContext): Promise<TestLeader> {
+  const leader = new TestLeader();
+  onTestFinished(() => leader.close());
   await leader.listen();
-});
-
-afterEach(() => leader.close());
+  return leader;
+}
 
 /** Ids of living processes whose environment names the variable with that value. */
 function processesWith(entry: string): number[] {
@@ -31,7 +30,8 @@ function processesWith(entry: string): number[] {
     .map(Number);
 }
 
-test("a command runs with its environment; its exit code, last lines and whole output come back", async () => {
+test.concurrent("a command runs with its environment; its exit code, last lines and whole output come back", async (context) => {
+  const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
   await session.start({
@@ -55,7 +55,8 @@ test("a command runs with its environment; its exit code, last lines and whole o
   expect(exit?.lastLines).toContain("end");
 });
 
-test("a program that does not exist is a LaunchFailed that says what to do", async () => {
+test.concurrent("a program that does not exist is a LaunchFailed that says what to do", async (context) => {
+  const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
   await session.lease({ command: ["no-such-program"] });
@@ -65,7 +66,8 @@ test("a program that does not exist is a LaunchFailed that says what to do", asy
   expect(exit?.message).toMatch(/no program "no-such-program".*install it there/);
 });
 
-test("stopping kills a task that forks away and ignores SIGTERM, after its grace", async () => {
+test.concurrent("stopping kills a task that forks away and ignores SIGTERM, after its grace", async (context) => {
+  const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
   const line =
@@ -79,7 +81,8 @@ test("stopping kills a task that forks away and ignores SIGTERM, after its grace
   expect(processesWith(mark)).toEqual([]);
 });
 
-test("kill -9 of the worker ends no task: the next process adopts it, its exit code and its whole log", async () => {
+test.concurrent("kill -9 of the worker ends no task: the next process adopts it, its exit code and its whole log", async (context) => {
+  const leader = await newLeader(context);
   const worker = await leader.startWorker();
   const first = leader.open();
   const go = join(leader.folder, "go");
@@ -98,7 +101,8 @@ test("kill -9 of the worker ends no task: the next process adopts it, its exit c
   expect(leader.log()).toBe("before\nafter\n");
 });
 
-test("a worker that comes back after its lease kills its old tasks and reports them lost", async () => {
+test.concurrent("a worker that comes back after its lease kills its old tasks and reports them lost", async (context) => {
+  const leader = await newLeader(context);
   const worker = await leader.startWorker();
   const first = leader.open(1, 2_000);
   await first.start({ ...shell("sleep 600"), environment: { MARK_OF_TEST: leader.folder } });
@@ -115,7 +119,8 @@ test("a worker that comes back after its lease kills its old tasks and reports t
   expect(processesWith(mark)).toEqual([]);
 });
 
-test("a worker that is stopped past its lease kills its task when it wakes; later lines count for nothing", async () => {
+test.concurrent("a worker that is stopped past its lease kills its task when it wakes; later lines count for nothing", async (context) => {
+  const leader = await newLeader(context);
   const worker = await leader.startWorker();
   const session = leader.open(1, 2_000);
   const counted = join(leader.folder, "counted");
@@ -141,7 +146,8 @@ test("a worker that is stopped past its lease kills its task when it wakes; late
   expect(last).toBeLessThanOrEqual(stoppedAt + 4);
 });
 
-test("a lease that nobody renews ends, and its tasks with it", async () => {
+test.concurrent("a lease that nobody renews ends, and its tasks with it", async (context) => {
+  const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open(1, 2_000);
   await session.start({ ...shell("sleep 600"), environment: { MARK_OF_TEST: leader.folder } });
@@ -151,7 +157,8 @@ test("a lease that nobody renews ends, and its tasks with it", async () => {
   expect(processesWith(`MARK_OF_TEST=${leader.folder}`)).toEqual([]);
 });
 
-test("memory beyond the bound is an OutOfMemory", async () => {
+test.concurrent("memory beyond the bound is an OutOfMemory", async (context) => {
+  const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
   const program = "const a = []; setInterval(() => a.push(Buffer.alloc(16e6, 1)), 20)";
@@ -162,7 +169,8 @@ test("memory beyond the bound is an OutOfMemory", async () => {
   expect(exit?.message).toContain("resources.memory_gb");
 });
 
-test("a task without new steps is a Hang; one past its time ends as DeadlineExceeded", async () => {
+test.concurrent("a task without new steps is a Hang; one past its time ends as DeadlineExceeded", async (context) => {
+  const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
   const stuck =
@@ -175,7 +183,8 @@ test("a task without new steps is a Hang; one past its time ends as DeadlineExce
   expect(late.exit?.reason).toBe("DeadlineExceeded");
 });
 
-test("who must leave may checkpoint first: it is asked, its durable checkpoint is told, then SIGTERM", async () => {
+test.concurrent("who must leave may checkpoint first: it is asked, its durable checkpoint is told, then SIGTERM", async (context) => {
+  const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
   const line = [
@@ -192,7 +201,8 @@ test("who must leave may checkpoint first: it is asked, its durable checkpoint i
   expect(existsSync(join(leader.folder, "worker/checkpoints/job_A/c1"))).toBe(true);
 });
 
-test("progress is told as often as the job asks for, a checkpoint and the last word at once", async () => {
+test.concurrent("progress is told as often as the job asks for, a checkpoint and the last word at once", async (context) => {
+  const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
   const go = join(leader.folder, "go");
@@ -215,7 +225,8 @@ test("progress is told as often as the job asks for, a checkpoint and the last w
   expect(steps()).toEqual([1, 3, 6]);
 });
 
-test("a later leader ends the session of the one before, and an earlier one is refused", async () => {
+test.concurrent("a later leader ends the session of the one before, and an earlier one is refused", async (context) => {
+  const leader = await newLeader(context);
   await leader.startWorker();
   const first = leader.open(5);
   await first.start(shell("sleep 600"));
@@ -229,7 +240,8 @@ test("a later leader ends the session of the one before, and an earlier one is r
   expect(second.error).toBeUndefined();
 });
 
-test("commands can be repeated: a task starts once, and what was told to stop never starts", async () => {
+test.concurrent("commands can be repeated: a task starts once, and what was told to stop never starts", async (context) => {
+  const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
   const count = join(leader.folder, "starts");
@@ -258,7 +270,8 @@ test("commands can be repeated: a task starts once, and what was told to stop ne
   expect(again.inventory?.map(({ task }) => task?.rank)).toEqual([9]);
 });
 
-test("a task whose logs are shipped while it is being forgotten leaves nothing on the disk", async () => {
+test.concurrent("a task whose logs are shipped while it is being forgotten leaves nothing on the disk", async (context) => {
+  const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
   leader.holdAcks();
@@ -290,7 +303,8 @@ test("a task whose logs are shipped while it is being forgotten leaves nothing o
   expect(readdirSync(tasks)).toEqual([]);
 });
 
-test("simulated GPUs are said to be so and are never named to CUDA; a sick one ends its task only", async () => {
+test.concurrent("simulated GPUs are said to be so and are never named to CUDA; a sick one ends its task only", async (context) => {
+  const leader = await newLeader(context);
   const gpus = [0, 1].map((index) => ({
     ...{ index, uuid: `simulated-${index}`, name: "H100", memoryBytes: 80 * 2 ** 30, fault: "" },
     simulated: true,
@@ -319,7 +333,8 @@ test("simulated GPUs are said to be so and are never named to CUDA; a sick one e
   expect(session.status(taskId(0))?.phase).toBe("running");
 });
 
-test("what replaces a task on the same worker has files and logs of its own, beside those before", async () => {
+test.concurrent("what replaces a task on the same worker has files and logs of its own, beside those before", async (context) => {
+  const leader = await newLeader(context);
   await leader.startWorker();
   const session = leader.open();
   const first = { ...taskId(), incarnation: 0 };

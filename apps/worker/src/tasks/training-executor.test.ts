@@ -63,6 +63,9 @@ test("a worker offers training; a job runs to its artifacts, with no secret in i
   await leader.startWorker();
   expect(leader.register?.executors).toContain("training");
   expect(leader.register?.algorithms).toEqual(["ppo", "weave"]);
+  expect(leader.register?.environments).toEqual([
+    ...["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "Pendulum-v1"],
+  ]);
   const session = leader.open();
   await start(session, training("ppo", { total_timesteps: 20_000 }));
   await until("the trainer runs", () => trainers().length === 1, waitMs);

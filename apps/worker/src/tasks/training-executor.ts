@@ -5,6 +5,7 @@ import { toAppError } from "@heddle/base/errors";
 import { trainingFaults } from "@heddle/contracts/training";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import { describePlugins, type PluginNames } from "../training/describe-plugins.ts";
 import { EXIT_SERVER_LOST, EXIT_UNUSABLE } from "../training/exit-codes.ts";
 import type { TrainerOrders } from "../training/trainer-orders.ts";
@@ -42,17 +43,19 @@ const programOf = (name: string) =>
 export class TrainingExecutor implements Executor {
   readonly name = "training";
   readonly algorithms: readonly string[];
+  readonly environments: readonly string[];
   readonly #processes: ProcessExecutor;
   readonly #around: TrainerSurroundings;
 
   private constructor(
     processes: ProcessExecutor,
     around: TrainerSurroundings,
-    { algorithms }: PluginNames,
+    { algorithms, environments }: PluginNames,
   ) {
     this.#processes = processes;
     this.#around = around;
     this.algorithms = ["ppo", "weave", ...algorithms];
+    this.environments = [...ENVIRONMENTS.keys(), ...environments];
   }
 
   /** Undefined where ONNX Runtime does not load, which is logged. */

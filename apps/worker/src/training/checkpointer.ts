@@ -81,6 +81,12 @@ export class Checkpointer {
     };
   }
 
+  /** Waits for others after the loop, and for a checkpoint that is taken meanwhile. */
+  async whileWaiting(work: () => Promise<void>): Promise<void> {
+    await this.#wait(work);
+    await this.#taking;
+  }
+
   async #wait<Result>(work: () => Promise<Result>): Promise<Result> {
     this.#waitingSinceMs = performance.now();
     try {

@@ -22,13 +22,21 @@ import { localStepsOf, nextName } from "@heddle/training/training-program";
 import { textBatches } from "@heddle/training/weave/batches";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { TrainingCluster, type TrainingJob } from "../../test/training-cluster.ts";
-import { BYTE_VOCABULARY_SIZE, encodeText, exportLanguageModel } from "./export-language-model.ts";
+import { exportLanguageModel } from "./export-language-model.ts";
+import { type TextTokenizer, textTokenizer } from "./text-tokenizer.ts";
 
+const TEXT = "a heddle guides the warp, a shuttle carries the weft. ".repeat(8);
+const BYTES = textTokenizer({ type: "byte" }, Buffer.from(TEXT));
+const PAIRS = textTokenizer({ type: "bpe", vocab_size: 512 }, Buffer.from(TEXT));
 const SHAPE: LanguageModelShape = {
-  ...{ vocab_size: BYTE_VOCABULARY_SIZE, context_length: 32, hidden_size: 32, layers: 2 },
+  ...{ vocab_size: BYTES.vocabulary.tokens.length, context_length: 32, hidden_size: 32, layers: 2 },
   ...{ heads: 4, kv_heads: 2, intermediate_size: 64, rope_theta: 10_000, norm_epsilon: 1e-5 },
 };
-const TEXT = "a heddle guides the warp, a shuttle carries the weft. ".repeat(8);
+const PAIRS_SHAPE: LanguageModelShape = {
+  ...SHAPE,
+  vocab_size: PAIRS.vocabulary.tokens.length,
+  vocabulary: "0123456789abcdef",
+};
 const LINEAGE = {
   ...{ jobId: "job_1", jobName: "tiny", codeVersion: "0", step: 60 },
   data: { sha256: "ab", bytes: 1, files: [] },
@@ -40,13 +48,24 @@ beforeAll(async () => {
 });
 afterAll(() => rm(directory, { recursive: true }));
 
-test("the exported model's greedy text is the trainer's own, token by token", async () => {
-  const parameters = await train();
-  const path = join(directory, "model.gguf");
-  await exportLanguageModel(path, SHAPE, parameters, LINEAGE);
-  const prompt = "a heddle";
-  expect(await serve(path, prompt, 16)).toBe(greedy(parameters, prompt, 16));
-}, 60_000);
+test.each([
+  ["bytes", BYTES, SHAPE],
+  ["byte pairs", PAIRS, PAIRS_SHAPE],
+])(
+  "the exported model's greedy text is the trainer's own, token by token: %s",
+  async (name, tokenizer, shape) => {
+    const model = { tokenizer, shape };
+    const parameters = await train(model);
+    const path = join(directory, `${name}.gguf`);
+    const { vocabulary } = tokenizer;
+    await exportLanguageModel(path, { shape, vocabulary, parameters, lineage: LINEAGE });
+    const prompt = "a heddle";
+    const text = greedy(model, parameters, prompt, 16);
+    expect(await serve(path, prompt, 16)).toBe(text);
+    expect(text.length).toBeGreaterThanOrEqual(16);
+  },
+  60_000,
+);
 
 test("a trainer's model answers through the engine as its last checkpoint's parameters do", async () => {
   const cluster = new TrainingCluster();
@@ -71,7 +90,8 @@ test("a trainer's model answers through the engine as its last checkpoint's para
     await second.succeeded();
     const own = await restored(job, resumeFrom);
     const prompt = "a heddle";
-    expect(await serve(second.artifact("model.gguf"), prompt, 16)).toBe(greedy(own, prompt, 16));
+    const text = greedy({ tokenizer: BYTES, shape: SHAPE }, own, prompt, 16);
+    expect(await serve(second.artifact("model.gguf"), prompt, 16)).toBe(text);
   } finally {
     await cluster.close();
   }
@@ -79,7 +99,9 @@ test("a trainer's model answers through the engine as its last checkpoint's para
 
 test("a tensor that is missing is named, and no file is left", async () => {
   const path = join(directory, "none.gguf");
-  const exported = exportLanguageModel(path, SHAPE, {}, LINEAGE);
+  const { vocabulary } = BYTES;
+  const model = { shape: SHAPE, vocabulary, parameters: {}, lineage: LINEAGE };
+  const exported = exportLanguageModel(path, model);
   await expect(exported).rejects.toThrow(/token_embd has 32 x \d+ weights, got nothing/);
 });
 
@@ -98,17 +120,22 @@ async function restored(job: TrainingJob, name: string): Promise<Parameters> {
   return into;
 }
 
+interface TestModel {
+  readonly tokenizer: TextTokenizer;
+  readonly shape: LanguageModelShape;
+}
+
 /** Sixty steps on one short text: enough for weights that mean something. */
-async function train(): Promise<Parameters> {
+async function train({ tokenizer, shape }: TestModel): Promise<Parameters> {
   const random = seededRandom(2);
-  const program = languageModelProgram(SHAPE, 4);
-  const parameters = initialParameters(languageModelParameters(SHAPE), random);
+  const program = languageModelProgram(shape, 4);
+  const parameters = initialParameters(languageModelParameters(shape), random);
   const executable = localStepsOf(program, { optimizer: ADAM, maxGradientNorm: 1 }, 60);
   const compiled = await onnxBackend({ device: "cpu", threads: 1 }).compile(executable);
   const state = executable.inputs
     .filter(({ name }) => name.includes("_moment.") || name === "step")
     .map(({ name, shape }) => [name, new Float32Array(shape.reduce((a, b) => a * b, 1))] as const);
-  const text = encodeText(Buffer.from(TEXT));
+  const text = tokenizer.encode(Buffer.from(TEXT));
   const data = textBatches(text, { batch: 4, length: 32 }, random)(60);
   const rate = { learning_rate: new Float32Array(60).fill(1e-2) };
   const results = await compiled.run({
@@ -123,25 +150,30 @@ async function train(): Promise<Parameters> {
 }
 
 /** The trainer's own program, run by the float64 interpreter over the whole text each time. */
-function greedy(parameters: Parameters, prompt: string, count: number): string {
-  const tokens = [...encodeText(Buffer.from(prompt))];
+function greedy(
+  { tokenizer, shape }: TestModel,
+  parameters: Parameters,
+  prompt: string,
+  count: number,
+): string {
+  const tokens = [...tokenizer.encode(Buffer.from(prompt))];
   const made: number[] = [];
   const graph = new Graph();
   const inputs: Record<string, Value> = { tokens: graph.input("tokens", [1, 32], "i32") };
-  for (const { name, shape } of languageModelParameters(SHAPE)) {
-    inputs[name] = graph.input(name, shape);
+  for (const { name, shape: size } of languageModelParameters(shape)) {
+    inputs[name] = graph.input(name, size);
   }
-  const logits = languageModelLogits(graph, inputs, SHAPE);
+  const logits = languageModelLogits(graph, inputs, shape);
   while (made.length < count) {
     const padded = [...tokens, ...new Array<number>(32 - tokens.length).fill(0)];
     const [rows] = interpret([logits], { ...parameters, tokens: padded });
-    const width = BYTE_VOCABULARY_SIZE;
+    const width = shape.vocab_size;
     const row = rows?.subarray((tokens.length - 1) * width, tokens.length * width) ?? [];
     const best = [...row].reduce((top, value, at) => (value > (row[top] ?? 0) ? at : top), 0);
     tokens.push(best);
-    made.push(best - (encodeText(Uint8Array.of(0))[0] ?? 0));
+    made.push(best);
   }
-  return Buffer.from(made).toString();
+  return Buffer.from(tokenizer.decode(made)).toString();
 }
 
 async function serve(path: string, content: string, maxTokens: number): Promise<string> {

@@ -1,37 +1,34 @@
 import { AppError } from "@heddle/base/errors";
+import { type ByteVocabulary, writeLlamaModel } from "@heddle/engines/gguf/llama-model";
 import {
-  byteVocabulary,
-  FIRST_BYTE_TOKEN,
-  writeLlamaModel,
-} from "@heddle/engines/gguf/llama-model";
-import type { LanguageModelShape } from "@heddle/training/language-model/language-model";
+  embeddingName,
+  type LanguageModelShape,
+} from "@heddle/training/language-model/language-model";
 import type { Parameters } from "@heddle/training/parameter-client";
 import type { Lineage } from "./lineage.ts";
-
-/** Bytes as tokens, and the few control tokens before them. */
-const VOCABULARY = byteVocabulary([]);
-
-/** The vocabulary's size, which a byte-level language model must have. */
-export const BYTE_VOCABULARY_SIZE = VOCABULARY.tokens.length;
 
 /** A model trained on plain text has no roles: the conversation's text is what it goes on from. */
 const PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}";
 
-/** The text as the model's tokens. */
-export function encodeText(text: Uint8Array): Int32Array {
-  return Int32Array.from(text, (byte) => byte + FIRST_BYTE_TOKEN);
+/** What is written of a job. */
+export interface TrainedModel {
+  readonly shape: LanguageModelShape;
+  readonly vocabulary: ByteVocabulary;
+  readonly parameters: Parameters;
+  readonly lineage: Pick<
+    Lineage,
+    "jobId" | "jobName" | "data" | "tokenizer" | "codeVersion" | "step"
+  >;
 }
 
 /**
- * Writes a trained byte-level language model as a GGUF file that the inference engine serves, in
- * float32, so that it answers as it was trained; where it comes from stands in the metadata. Throws an AppError `invalid_value` where a tensor
- * is missing.
+ * Writes a trained language model as a GGUF file that the inference engine serves, in
+ * float32, so that it answers as it was trained; where it comes from stands in the metadata. Throws an
+ * AppError `invalid_value` where a tensor is missing.
  */
 export async function exportLanguageModel(
   path: string,
-  shape: LanguageModelShape,
-  parameters: Parameters,
-  lineage: Pick<Lineage, "jobId" | "jobName" | "data" | "codeVersion" | "step">,
+  { shape, vocabulary, parameters, lineage }: TrainedModel,
 ): Promise<void> {
   await writeLlamaModel(path, {
     name: lineage.jobName,
@@ -45,18 +42,22 @@ export async function exportLanguageModel(
       normEpsilon: shape.norm_epsilon,
       ropeBase: shape.rope_theta,
     },
-    vocabulary: VOCABULARY,
+    vocabulary,
     type: "F32",
     chatTemplate: PLAIN_TEMPLATE,
     metadata: new Map(
       Object.entries({
         "heddle.job_id": lineage.jobId,
         "heddle.data_sha256": lineage.data?.sha256 ?? "",
+        ...(lineage.tokenizer?.sha256 && { "heddle.tokenizer_sha256": lineage.tokenizer.sha256 }),
         "heddle.code_version": lineage.codeVersion,
         "heddle.step": String(lineage.step),
       }).map(([key, value]) => [key, { type: "string", value }]),
     ),
-    weights: (name, columns, rows) => weightsOf(parameters, name, columns, rows),
+    weights: (name, columns, rows) =>
+      name === "token_embd"
+        ? found(parameters, embeddingName(shape), columns, rows)
+        : weightsOf(parameters, name, columns, rows),
   });
 }
 
@@ -67,12 +68,8 @@ function weightsOf(
   columns: number,
   rows: number,
 ): Float32Array {
-  const data = parameters[`${name}.weight`];
-  if (data?.length !== columns * rows) {
-    const got = data === undefined ? "nothing" : `${data.length} numbers`;
-    throw new AppError("invalid_value", `${name} has ${columns} x ${rows} weights, got ${got}`);
-  }
-  if (rows === 1 || name === "token_embd") return data;
+  const data = found(parameters, name, columns, rows);
+  if (rows === 1) return data;
   const turned = new Float32Array(data.length);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
@@ -80,4 +77,11 @@ function weightsOf(
     }
   }
   return turned;
+}
+
+function found(parameters: Parameters, name: string, columns: number, rows: number): Float32Array {
+  const data = parameters[`${name}.weight`];
+  if (data?.length === columns * rows) return data;
+  const got = data === undefined ? "nothing" : `${data.length} numbers`;
+  throw new AppError("invalid_value", `${name} has ${columns} x ${rows} weights, got ${got}`);
 }

@@ -53,7 +53,7 @@ export function nodePlace(nodes: readonly string[], rank: number, tasks: number)
 export interface JobShardsOptions {
   readonly orders: TrainerOrders;
   readonly config: TrainingConfig | PluginTraining;
-  readonly plan: Pick<TrainingPlan, "parameters" | "servers" | "pushesPerRound">;
+  readonly plan: Pick<TrainingPlan, "parameters" | "servers" | "pushesPerRound" | "tokenizer">;
   readonly credentials: NodeCredentials;
   readonly signal: AbortSignal;
   /** A line for the job's log. */
@@ -133,7 +133,13 @@ export class JobShards {
       pieces,
       servers: found.get(name) ?? [],
     }));
-    const { used, refused } = await restoreShards(this.#access, candidates);
+    const { used, refused } = await restoreShards(this.#access, candidates).catch((cause) => {
+      const { tokenizer } = this.#options.plan;
+      if (tokenizer?.type !== "bpe") throw cause;
+      const { code, message } = toAppError(cause);
+      const hint = "tokens are learned from the data, which must be what it was when the job began";
+      throw new AppError(code, `${message}; ${hint}`, { cause });
+    });
     for (const why of refused) say(`a checkpoint was passed over: ${why}`);
     say(`resumed from checkpoint ${used.name}`);
   }

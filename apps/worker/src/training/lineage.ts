@@ -18,6 +18,16 @@ export interface Lineage {
         readonly files: readonly DataFile[];
       }
     | undefined;
+  /** What made tokens of a text; absent where there is none. */
+  readonly tokenizer?:
+    | {
+        readonly type: string;
+        /** With those that fill the vocabulary up. */
+        readonly tokens: number;
+        /** SHA-256 of the tokens' bytes and the merges, hexadecimal; absent where bytes are tokens. */
+        readonly sha256?: string | undefined;
+      }
+    | undefined;
   readonly codeVersion: string;
   readonly step: number;
   readonly loss?: number | undefined;

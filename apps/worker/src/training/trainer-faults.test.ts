@@ -31,7 +31,7 @@ afterEach(() => cluster.close());
 
 /** Long enough to be broken off: several seconds of small rounds, with an optimizer of memory. */
 const config = () => ({
-  ...{ ...TINY_MODEL, data: text, total_steps: 4_000, local_steps: 10, optimizer: "adamw" },
+  ...{ ...TINY_MODEL, data: text, total_steps: 2_000, local_steps: 10, optimizer: "adamw" },
 });
 
 const newJob = () => cluster.job("weave", config(), servers);
@@ -135,31 +135,6 @@ test("a server that takes no copy costs no checkpoint, and is told with what it 
   expect(first.output).toContain(`piece 0 of checkpoint ${name} has no copy: ${gone}: `);
 });
 
-test("a parameter server that is killed while rank 0 waits for others' last parts is a lost node", async () => {
-  const asp = { consistency: "asp", total_steps: 20, local_steps: 1 };
-  const options = { tasks: 2, nodes: ["a", "b"] };
-  const job = cluster.job("weave", { ...config(), ...asp }, servers.slice(0, 1), options);
-  const first = job.start();
-  // The other never comes, so that rank 0 has nothing to do but to ask how far all are.
-  await first.reachesRound(20);
-  await delay(1_000);
-  expect(first.child.exitCode).toBeNull();
-  await servers[0]?.kill();
-  expect(await first.ended()).toBe(75);
-});
-
-test("tasks of one node whose parameter server is lost end alike, and as no fault of theirs", async () => {
-  const [server] = servers;
-  const job = cluster.job("weave", config(), servers.slice(0, 1), { tasks: 2, nodes: ["n", "n"] });
-  const tasks = job.startAll();
-  await tasks[0]?.reachesRound(5);
-  await server?.kill();
-  expect(await Promise.all(tasks.map((task) => task.ended()))).toEqual([75, 75]);
-  expect(tasks[1]?.output).toMatch(
-    /the trainer failed \(shard_unavailable\): shard 0 at .* is away/,
-  );
-});
-
 test("a checkpoint that is corrupt is passed over, and the one before is taken", async () => {
   whole ??= undisturbed();
   await whole;
@@ -199,14 +174,17 @@ test("an attempt that lives on when the next has begun is fenced, counted, and a
   first.child.kill("SIGCONT");
   expect(await first.ended()).toBe(1);
   expect(first.output).toMatch(/attempt 1 of job .* is stale: attempt 2 has taken it over/);
-  const [status] = await shardStatuses(job.access({ attempt: 2 }));
-  expect(status?.refusedStale).toBeGreaterThan(0);
+  // It ends with the first refusal, which may be that of either server.
+  const refused = (await shardStatuses(job.access({ attempt: 2 }))).map(
+    ({ refusedStale }) => refusedStale,
+  );
+  expect(Math.max(...refused)).toBeGreaterThan(0);
   second.child.kill("SIGCONT");
   await expectContinued(second, roundOf(resumeFrom), await whole);
 });
 
 test("ppo that resumes goes on with its environments and draws, to the same bits", async () => {
-  const ppo = { total_timesteps: 61_440, num_steps: 64, seed: 3 };
+  const ppo = { total_timesteps: 40_960, num_steps: 64, seed: 3 };
   const unbroken = cluster.job("ppo", ppo, servers).start();
   await unbroken.succeeded();
   const job = cluster.job("ppo", ppo, servers);
@@ -224,7 +202,7 @@ test("ppo that resumes goes on with its environments and draws, to the same bits
 });
 
 test("two tasks and their checkpoint: one is killed, the next attempt goes on where it was", async () => {
-  const sgd = { ...config(), optimizer: "sgd", local_steps: 1, total_steps: 600 };
+  const sgd = { ...config(), optimizer: "sgd", local_steps: 1, total_steps: 300 };
   const tasks = { tasks: 2, nodes: ["a", "b"] };
   const run = cluster.job("weave", sgd, servers, tasks).startAll();
   for (const trainer of run) await trainer.succeeded();

@@ -113,6 +113,25 @@ test("weave under asp: each worker's steps are in the model before it is left", 
   expect(trainers[0]?.output).not.toMatch(/going on without/);
 });
 
+test("weave under asp: rank 0 takes a checkpoint while it waits for others' last parts, to go on from", async () => {
+  const config = { total_steps: 20, consistency: "asp", optimizer: "sgd" };
+  const options = { tasks: 2, nodes: ["a", "b"] };
+  const job = cluster.job("weave", { ...TINY_MODEL, data: text, ...config }, servers, options);
+  const leader = job.start();
+  await leader.reachesRound(20);
+  const resumeFrom = await leader.checkpoint();
+  // Of its 20 parts, and none of the other, ten rounds can be made.
+  expect(resumeFrom).toBe("a1-r000010-s2");
+  const other = job.start({ rank: 1 });
+  await Promise.all([leader.succeeded(), other.succeeded()]);
+  expect(leader.output).not.toMatch(/going on without/);
+  const second = job.startAll({ attempt: 2, resumeFrom });
+  await Promise.all(second.map((trainer) => trainer.succeeded()));
+  expect(second[0]?.metrics().map(({ round }) => round)).toEqual(
+    Array.from({ length: 10 }, (_, i) => 11 + i),
+  );
+});
+
 test("a regression is learned from CSV, a classification from another, each to a model.onnx", async () => {
   const rows = Array.from({ length: 64 }, (_, i) => [Math.sin(i), Math.cos(i * 3)] as const);
   const line = join(cluster.folder, "line.csv");

@@ -94,8 +94,6 @@ async function trainAndLeave(run: Run): Promise<void> {
   try {
     const ending = await train(run, parameters, progress);
     if (orders.rank !== 0) return;
-    // What was reached is what rank 0 holds; the parts that others have yet to give would change it.
-    if (ending === "finished") await awaitOthers(run, parameters);
     await leaveArtifacts(run, parameters, progress);
     await shards.close();
     if (ending === "stopped early") await client.dismiss();
@@ -122,7 +120,7 @@ async function train(
     onKept: () => progress.kept(),
   });
   control.onCheckpointRequest(() => checkpointer.request());
-  let ending: "finished" | "stopped early" = "finished";
+  let ending = "finished" as "finished" | "stopped early";
   try {
     await plan.run({
       ...{ client: checkpointer.watch(client), parameters, done, signal },
@@ -138,6 +136,10 @@ async function train(
         return "stop";
       },
     });
+    // What was reached is what rank 0 holds; the parts that others have yet to give would change it.
+    if (orders.rank === 0 && ending !== "stopped early") {
+      await checkpointer.whileWaiting(() => awaitOthers(run, parameters));
+    }
   } finally {
     checkpointer.close();
   }
@@ -187,6 +189,7 @@ async function leaveArtifacts(
   const { step = plan.stepAfter(done), loss, reward } = progress.latest ?? {};
   const lineage = {
     ...{ jobId, jobName, attempt, algorithm, config: rest, data: plan.data, codeVersion: code },
+    tokenizer: plan.tokenizer,
     ...{ step, loss, reward, backend: backend.name, device: backend.device },
   };
   await plan.writeArtifacts(directory, parameters, lineage);
@@ -247,8 +250,12 @@ function greeting(orders: TrainerOrders, plan: TrainingPlan, backend: Backend): 
   const { rank, tasks, algorithm, parameterServers } = orders;
   const numbers = plan.parameters.reduce((sum, { shape }) => sum + elementCount(shape), 0);
   const shards = `${parameterServers.length} shard${parameterServers.length === 1 ? "" : "s"}`;
+  const { tokenizer } = plan;
+  const tokens = tokenizer?.sha256
+    ? `, ${tokenizer.tokens} ${tokenizer.type} tokens (${tokenizer.sha256.slice(0, 16)})`
+    : "";
   return (
-    `rank ${rank} of ${tasks}: ${algorithm} with ${numbers} parameters in ${shards}, ` +
+    `rank ${rank} of ${tasks}: ${algorithm} with ${numbers} parameters in ${shards}${tokens}, ` +
     `on ${backend.name} (${backend.device})`
   );
 }

@@ -6,6 +6,8 @@ import type { Lineage } from "./lineage.ts";
 export interface TrainingPlan extends AlgorithmPlan {
   /** The data that it reads, for the lineage; absent where it makes its own. */
   readonly data?: Lineage["data"] | undefined;
+  /** What makes tokens of its text, for the lineage. */
+  readonly tokenizer?: Lineage["tokenizer"];
   /** What is left of a job that succeeded. */
   writeArtifacts(directory: string, parameters: Parameters, lineage: Lineage): Promise<void>;
 }

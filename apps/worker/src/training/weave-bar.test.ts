@@ -13,7 +13,8 @@ import { ADAM } from "@heddle/training/optimizers/optimizer";
 import type { ParameterClient, Parameters } from "@heddle/training/parameter-client";
 import { gradientsOf } from "@heddle/training/training-program";
 import { textBatches } from "@heddle/training/weave/batches";
-import { applyOuterStep, type OuterOptimizer } from "@heddle/training/weave/outer-optimizer";
+import type { OuterOptimizer } from "@heddle/training/weave/outer-optimizer";
+import { applyOuterStep } from "@heddle/training/weave/testing/outer-step";
 import { runWeaveWorker } from "@heddle/training/weave/weave-worker";
 import { expect, test, vi } from "vitest";
 

@@ -12,16 +12,22 @@ import { supervisedModel, supervisedProgram } from "@heddle/training/supervised/
 import type { RoundReport } from "@heddle/training/training-loop";
 import type { TrainingProgram } from "@heddle/training/training-program";
 import { type BatchSource, rowBatches, textBatches } from "@heddle/training/weave/batches";
+import { outerServers } from "@heddle/training/weave/outer-optimizer";
 import { weaveSchedule } from "@heddle/training/weave/weave-schedule";
 import { runWeaveWorker, type WeaveProgress } from "@heddle/training/weave/weave-worker";
 import { joinText, readTrainingData, type TrainingData } from "./data-files.ts";
-import { BYTE_VOCABULARY_SIZE, encodeText, exportLanguageModel } from "./export-language-model.ts";
+import { exportLanguageModel } from "./export-language-model.ts";
 import type { TaskPlace } from "./ppo-plan.ts";
 import { drawsFor } from "./seeds.ts";
 import { readTable, splitTable } from "./table-data.ts";
+import { type TextTokenizer, textTokenizer } from "./text-tokenizer.ts";
+import { tokenizerJson } from "./tokenizer-json.ts";
 import type { TrainingPlan } from "./training-plan.ts";
 
 type WeaveTraining = LanguageModelTraining | SupervisedTraining;
+
+/** Of a tokenizer's digest, in the embedding's name. */
+const DIGEST_CHARACTERS = 16;
 
 /** Where a weave job's places in its data are drawn from, beside its seed. */
 const DATA_DRAWS = 0;
@@ -32,6 +38,7 @@ interface Subject {
   readonly batches: (done: number) => BatchSource;
   /** Of one step of all workers; absent where the data is no text. */
   readonly tokens?: number | undefined;
+  readonly tokenizer?: TrainingPlan["tokenizer"];
   readonly writeArtifacts: TrainingPlan["writeArtifacts"];
 }
 
@@ -49,21 +56,16 @@ export function weavePlan(
   const { program } = subject;
   const schedule = weaveSchedule(config);
   // Under ssp and asp each node's part is an update by itself; all of them are to make one step.
+  const outer = { learningRate: config.outer_learning_rate, momentum: config.outer_momentum };
   const parts = config.consistency === "bsp" ? 1 : place.nodes;
   return {
     rounds: schedule.rounds,
     stepAfter: schedule.stepAfter,
     parameters: program.parameters,
-    servers: {
-      optimizer: {
-        kind: "sgd",
-        momentum: config.outer_momentum,
-        nesterov: config.outer_momentum > 0,
-      },
-      learningRate: config.outer_learning_rate / parts,
-    },
+    servers: outerServers(outer, parts),
     pushesPerRound: 1,
     data: data.digest,
+    tokenizer: subject.tokenizer,
     run: (loop) =>
       runWeaveWorker({
         ...{ config, program, optimizer: innerOptimizer(config), backend },
@@ -79,14 +81,16 @@ export function weavePlan(
   };
 }
 
-/** A language model on all text of the data, byte by byte. */
+/** A language model on all text of the data. */
 function languageModel(
   config: LanguageModelTraining,
   data: TrainingData,
   place: TaskPlace,
 ): Subject {
-  const shape: LanguageModelShape = { ...config, vocab_size: BYTE_VOCABULARY_SIZE };
-  const text = encodeText(joinText(data));
+  const bytes = joinText(data);
+  const tokenizer = textTokenizer(config.tokenizer, bytes);
+  const shape = languageModelShape(config, tokenizer);
+  const text = tokenizer.encode(bytes);
   const size = { batch: config.batch_size, length: config.context_length };
   return {
     program: languageModelProgram(shape, config.batch_size),
@@ -95,8 +99,28 @@ function languageModel(
       return textBatches(text, size, random, { rank: place.rank, workers: place.tasks });
     },
     tokens: config.batch_size * config.context_length * place.tasks,
-    writeArtifacts: (directory, parameters, lineage) =>
-      exportLanguageModel(join(directory, "model.gguf"), shape, parameters, lineage),
+    tokenizer: {
+      type: config.tokenizer.type,
+      tokens: shape.vocab_size,
+      sha256: tokenizer.digest,
+    },
+    writeArtifacts: async (directory, parameters, lineage) => {
+      const model = { shape, vocabulary: tokenizer.vocabulary, parameters, lineage };
+      await exportLanguageModel(join(directory, "model.gguf"), model);
+      if (config.tokenizer.type === "byte") return;
+      await writeFile(join(directory, "tokenizer.json"), tokenizerJson(tokenizer.vocabulary));
+    },
+  };
+}
+
+function languageModelShape(
+  config: LanguageModelTraining,
+  { vocabulary, digest }: TextTokenizer,
+): LanguageModelShape {
+  return {
+    ...config,
+    vocab_size: vocabulary.tokens.length,
+    vocabulary: digest?.slice(0, DIGEST_CHARACTERS),
   };
 }
 

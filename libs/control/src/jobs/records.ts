@@ -185,6 +185,8 @@ export interface NodeOffer {
   readonly executors: readonly string[];
   /** What `training` can run there; absent in the records of earlier versions. */
   readonly algorithms?: readonly string[] | undefined;
+  /** What its `ppo` can train in; absent where the worker has not said. */
+  readonly environments?: readonly string[] | undefined;
 }
 
 export interface NodeRecord {

@@ -196,7 +196,9 @@ class ByteSink {
   #string(text: string): void {
     const utf8 = new TextEncoder().encode(text);
     this.scalar("uint64", BigInt(utf8.length));
-    this.#bytes.set(utf8, this.#claim(utf8.length));
+    // Claimed first: what is claimed may lie in larger memory than there was before.
+    const at = this.#claim(utf8.length);
+    this.#bytes.set(utf8, at);
   }
 
   #claim(length: number): number {

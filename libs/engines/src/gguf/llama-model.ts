@@ -1,4 +1,5 @@
 import { CHATML_TEMPLATE } from "../text/chat-template.ts";
+import { byteLetters } from "./byte-letters.ts";
 import type { GgufValue } from "./gguf-format.ts";
 import { type GgufTensor, writeGguf } from "./gguf-writer.ts";
 import type { WritableTensorType } from "./tensor-encoding.ts";
@@ -19,6 +20,8 @@ export interface LlamaShape {
 const NORMAL = 1;
 const CONTROL = 3;
 const UNUSED = 5;
+/** Tokens of a vocabulary are a multiple of this, so that rows of the output are aligned. */
+const TOKENS_MULTIPLE = 32;
 
 /** llama_ftype: LLAMA_FTYPE_ALL_F32, _MOSTLY_F16 and _MOSTLY_Q8_0. */
 const FILE_TYPES: Readonly<Record<WritableTensorType, number>> = { F32: 0, F16: 1, Q8_0: 7 };
@@ -28,32 +31,69 @@ export interface ByteVocabulary {
   readonly tokens: readonly string[];
   readonly types: readonly number[];
   readonly merges: readonly string[];
+  readonly begin: number;
+  readonly end: number;
+  readonly padding: number;
 }
 
-/** Control tokens of every byte vocabulary; the bytes follow, in their own order. */
-const CONTROL_TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<pad>"];
+/** Control tokens of the vocabularies made here; the bytes follow, in their own order. */
+export const CONTROL_TOKENS: readonly string[] = [
+  "<|endoftext|>",
+  "<|im_start|>",
+  "<|im_end|>",
+  "<pad>",
+];
+
+/** What the control tokens are for. */
+export const CONTROL_ROLES = { begin: 0, end: 2, padding: 3 } as const;
 
 /** The token of byte 0. */
 export const FIRST_BYTE_TOKEN = CONTROL_TOKENS.length;
+
+/** A token as it is spelled; `unused` ones keep the numbers of others in their place. */
+export interface SpelledToken {
+  readonly text: string;
+  readonly kind: "text" | "control" | "unused";
+}
+
+/** Whether a token of that type stands for no text. */
+export function isControl(type: number | undefined): boolean {
+  return type === CONTROL;
+}
+
+/** Whether a token of that type is there for its number alone. */
+export function isUnused(type: number | undefined): boolean {
+  return type === UNUSED;
+}
+
+/** Fills the tokens up to a multiple of 32. */
+export function filledVocabulary(
+  given: readonly SpelledToken[],
+  rest: Pick<ByteVocabulary, "merges" | "begin" | "end" | "padding">,
+): ByteVocabulary {
+  const all = [...given];
+  while (all.length % TOKENS_MULTIPLE !== 0) {
+    all.push({ text: `<unused${all.length}>`, kind: "unused" });
+  }
+  const types = { text: NORMAL, control: CONTROL, unused: UNUSED };
+  return {
+    tokens: all.map(({ text }) => text),
+    types: all.map(({ kind }) => types[kind]),
+    ...rest,
+  };
+}
 
 /** With merges of the given pairs of letters; filled up to a multiple of 32 tokens. */
 export function byteVocabulary(pairs: readonly (readonly [string, string])[]): ByteVocabulary {
   const letters = byteLetters();
   const spelled = (letter: string) => (letter === " " ? (letters[0x20] ?? "") : letter);
   const merged = pairs.map(([first, second]) => [spelled(first), spelled(second)] as const);
-  const tokens = [...CONTROL_TOKENS, ...letters, ...merged.map((pair) => pair.join(""))];
-  const types: number[] = tokens.map((_, i) => (i < CONTROL_TOKENS.length ? CONTROL : NORMAL));
-  for (; tokens.length % 32 !== 0; types.push(UNUSED)) tokens.push(`<unused${tokens.length}>`);
-  return { tokens, types, merges: merged.map((pair) => pair.join(" ")) };
-}
-
-/** GPT-2's letter for each byte: printable bytes stand for themselves, others move above U+0100. */
-function byteLetters(): string[] {
-  let moved = 0;
-  return Array.from({ length: 256 }, (_, byte) => {
-    const printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    return String.fromCharCode(printable ? byte : 256 + moved++);
-  });
+  const texts = [...letters, ...merged.map((pair) => pair.join(""))];
+  const controls = CONTROL_TOKENS.map((text): SpelledToken => ({ text, kind: "control" }));
+  return filledVocabulary(
+    [...controls, ...texts.map((text): SpelledToken => ({ text, kind: "text" }))],
+    { merges: merged.map((pair) => pair.join(" ")), ...CONTROL_ROLES },
+  );
 }
 
 /** A model to write: its weights by GGUF's names, without `.weight`, rows of outputs. */
@@ -105,9 +145,9 @@ function tokenizer({ vocabulary, chatTemplate }: LlamaModel): [string, GgufValue
     ["tokenizer.ggml.tokens", { type: "array", items: "string", value: vocabulary.tokens }],
     ["tokenizer.ggml.token_type", { type: "array", items: "int32", value: vocabulary.types }],
     ["tokenizer.ggml.merges", { type: "array", items: "string", value: vocabulary.merges }],
-    ["tokenizer.ggml.bos_token_id", uint32(0)],
-    ["tokenizer.ggml.eos_token_id", uint32(2)],
-    ["tokenizer.ggml.padding_token_id", uint32(3)],
+    ["tokenizer.ggml.bos_token_id", uint32(vocabulary.begin)],
+    ["tokenizer.ggml.eos_token_id", uint32(vocabulary.end)],
+    ["tokenizer.ggml.padding_token_id", uint32(vocabulary.padding)],
     ["tokenizer.ggml.add_bos_token", { type: "bool", value: false }],
     ["tokenizer.chat_template", { type: "string", value: chatTemplate ?? CHATML_TEMPLATE }],
   ];

@@ -71,6 +71,20 @@ export class TestSession {
     liveness?: LivenessLimits,
   ): Promise<TestSession> {
     const directory = await mkdtemp(join(tmpdir(), "heddle-engine-"));
+    try {
+      return await TestSession.#openIn(directory, options, modelPath, liveness);
+    } catch (error) {
+      await rm(directory, { recursive: true });
+      throw error;
+    }
+  }
+
+  static async #openIn(
+    directory: string,
+    options: EngineOptions,
+    modelPath: string | undefined,
+    liveness: LivenessLimits | undefined,
+  ): Promise<TestSession> {
     const path = modelPath ?? join(directory, "tiny.gguf");
     if (modelPath === undefined) await writeTinyModel(path);
     const pending = new Map<number, Pending>();

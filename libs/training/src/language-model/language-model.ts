@@ -15,6 +15,16 @@ export interface LanguageModelShape {
   readonly intermediate_size: number;
   readonly rope_theta: number;
   readonly norm_epsilon: number;
+  /**
+   * What the tokens mean, as a digest of them. It is part of the embedding's name: so that a worker or
+   * a checkpoint with other tokens is another model's, and refused. Absent where they are bytes.
+   */
+  readonly vocabulary?: string | undefined;
+}
+
+/** The embedding's name, without `.weight`. */
+export function embeddingName({ vocabulary }: Pick<LanguageModelShape, "vocabulary">): string {
+  return vocabulary === undefined ? "token_embd" : `token_embd.${vocabulary}`;
 }
 
 /** Throws an AppError `invalid_value` where the sizes do not divide. */
@@ -27,7 +37,7 @@ function checkShape(shape: LanguageModelShape): void {
     throw bad(`heads ${heads} must be a multiple of kv_heads ${kv_heads}`);
 }
 
-/** Matrices are [in, out]; names follow GGUF's, so that an export is a renaming. */
+/** Matrices are [in, out]; names follow GGUF's but for the embedding's, so that an export is a renaming. */
 export function languageModelParameters(shape: LanguageModelShape): ParameterSpec[] {
   checkShape(shape);
   const { vocab_size, hidden_size, layers, heads, kv_heads, intermediate_size } = shape;
@@ -59,7 +69,7 @@ export function languageModelParameters(shape: LanguageModelShape): ParameterSpe
     ];
   });
   return [
-    matrix("token_embd", vocab_size, hidden_size),
+    matrix(embeddingName(shape), vocab_size, hidden_size),
     ...blocks.flat(),
     gain("output_norm"),
     matrix("output", hidden_size, vocab_size),
@@ -106,7 +116,7 @@ export function languageModelLogits(
     const scaled = graph.div(value, graph.sqrt(graph.add(square, norm_epsilon)));
     return graph.mul(scaled, weight(name));
   };
-  const embedded = graph.gatherRows(weight("token_embd"), inputs["tokens"] as Value);
+  const embedded = graph.gatherRows(weight(embeddingName(shape)), inputs["tokens"] as Value);
   let stream = graph.reshape(embedded, [-1, hidden_size]);
   for (let layer = 0; layer < layers; layer++) {
     const at = (name: string) => `blk.${layer}.${name}`;

@@ -1,3 +1,5 @@
+import type { AlgorithmPlan } from "../training-loop.ts";
+
 /**
  * Weave's outer step, after DiLoCo (Douillard et al., 2023): workers run H local steps; the mean of
  * how far they have moved is taken as a gradient of Nesterov momentum.
@@ -14,17 +16,16 @@ export interface OuterOptimizer {
   readonly momentum: number;
 }
 
-/** Changes parameters and velocity in place; all three have the same length. */
-export function applyOuterStep(
+/**
+ * The outer step as the parameter servers take it. Where each of `parts` parts is an update by itself,
+ * all of them together make one step.
+ */
+export function outerServers(
   { learningRate, momentum }: OuterOptimizer,
-  parameters: Float32Array,
-  velocity: Float32Array,
-  displacement: Float32Array,
-): void {
-  for (let i = 0; i < parameters.length; i++) {
-    const moved = displacement[i] ?? 0;
-    const next = momentum * (velocity[i] ?? 0) + moved;
-    velocity[i] = next;
-    parameters[i] = (parameters[i] ?? 0) - learningRate * (moved + momentum * next);
-  }
+  parts: number,
+): AlgorithmPlan["servers"] {
+  return {
+    optimizer: { kind: "sgd", momentum, nesterov: momentum > 0 },
+    learningRate: learningRate / parts,
+  };
 }

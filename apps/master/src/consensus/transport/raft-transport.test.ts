@@ -28,12 +28,15 @@ interface Node {
 }
 
 const ports = new Map<string, number>();
+/** Every address that somebody has looked for, each time. */
+const lookedFor: string[] = [];
 let nodes: Node[] = [];
 
 afterEach(() => {
   for (const { transport } of nodes) transport.close();
   nodes = [];
   ports.clear();
+  lookedFor.length = 0;
 });
 
 async function open(id: number, credentials: NodeCredentials = byToken): Promise<Node> {
@@ -42,7 +45,10 @@ async function open(id: number, credentials: NodeCredentials = byToken): Promise
   };
   const transport = new RaftTransport({
     ...{ identity, credentials, addresses: new Map(), log: silent },
-    locate: async (address) => ({ host: "127.0.0.1", port: ports.get(address) ?? 1 }),
+    locate: async (address) => {
+      lookedFor.push(address);
+      return { host: "127.0.0.1", port: ports.get(address) ?? 1 };
+    },
   });
   const received: Message[] = [];
   const snapshots: Node["snapshots"] = [];
@@ -119,4 +125,15 @@ test("strangers, removed members and older processes are told why they may not s
   await expect(ask(helloFrame({ ...hello, incarnation: 6 }))).rejects.toThrow(/newer process/);
   await expect(ask(frameOf(FRAME_KINDS.hello, Buffer.from("{")))).rejects.toThrow(/no master/);
   await expect(ask(frameOf(FRAME_KINDS.ping, Buffer.from("{}")))).rejects.toThrow(/this version/);
+});
+
+test("a member that was removed while it was gone is looked for no more", async () => {
+  const { transport } = await open(1);
+  const times = (address: string) => lookedFor.filter((each) => each === address).length;
+  await eventually("both are looked for again", async () => times("m2") > 1 && times("m4") > 1);
+  transport.setMembers(members.filter(({ id }) => id === 4));
+  // A try that has begun is none after.
+  const [gone, stays] = [times("m2"), times("m4")];
+  await eventually("the other one is, as before", async () => times("m4") > stays + 3);
+  expect(times("m2")).toBe(gone);
 });

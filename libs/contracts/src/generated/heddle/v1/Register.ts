@@ -17,6 +17,7 @@ export interface Register {
   'fabric'?: (string);
   'executors'?: (string)[];
   'algorithms'?: (string)[];
+  'environments'?: (string)[];
 }
 
 export interface Register__Output {
@@ -33,4 +34,5 @@ export interface Register__Output {
   'fabric': (string);
   'executors': (string)[];
   'algorithms': (string)[];
+  'environments': (string)[];
 }

@@ -1,0 +1,17 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+
+test("the runtime reports nothing to its makers: it leaves no log of reports where it was loaded", () => {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-onnx-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const url = new URL("../dist/onnx-backend.js", import.meta.url);
+  const load = `await import(${JSON.stringify(url)}); process.stdout.write(process.env.ORT_DISABLE_TELEMETRY)`;
+  const { ORT_DISABLE_TELEMETRY: _, NODE_COMPILE_CACHE: __, ...rest } = process.env;
+  const env = { ...rest, TMPDIR: folder };
+  const told = execFileSync(process.execPath, ["--input-type=module", "--eval", load], { env });
+  expect(told.toString()).toBe("1");
+  expect(readdirSync(folder)).toEqual([]);
+});

@@ -1,0 +1,44 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
+import { environmentOf } from "@heddle/contracts/training";
+import type { JobsState, NodeOffer } from "./records.ts";
+import type { SpecFault } from "./spec-faults.ts";
+import { executorOf } from "./task-request.ts";
+
+/**
+ * What the job names and no worker has, lost and drained ones included, which may come back. Nothing
+ * where no worker trains, or where one that does has not said what it has.
+ */
+export function offerFaults(spec: SubmitJob, nodes: JobsState["nodes"]): SpecFault[] {
+  const { algorithm } = spec;
+  if (algorithm === undefined || executorOf(spec) !== "training") return [];
+  const offers = [...nodes.values()].map(({ offer }) => offer);
+  const trainers = offers.filter(({ executors }) => executors.includes("training"));
+  const algorithms = offeredBy(trainers, (offer) => offer.algorithms);
+  if (algorithms && !algorithms.has(algorithm)) {
+    return [{ param: "algorithm", detail: notOffered("algorithm", algorithm, algorithms) }];
+  }
+  const environment = environmentOf(algorithm, spec.config);
+  const environments = offeredBy(trainers, (offer) => offer.environments);
+  if (!environment || !environments || environments.has(environment.name)) return [];
+  const detail = notOffered("environment", environment.name, environments);
+  return [{ param: `config.${environment.field}`, detail }];
+}
+
+/** Undefined where it is not known of all, or of none. */
+function offeredBy(
+  trainers: readonly NodeOffer[],
+  namesOf: (offer: NodeOffer) => readonly string[] | undefined,
+): ReadonlySet<string> | undefined {
+  const offered = new Set<string>();
+  for (const trainer of trainers) {
+    const names = namesOf(trainer);
+    if (!names) return undefined;
+    for (const name of names) offered.add(name);
+  }
+  return offered.size > 0 ? offered : undefined;
+}
+
+function notOffered(kind: string, name: string, offered: ReadonlySet<string>): string {
+  const list = [...offered].sort().join(", ");
+  return `no worker has the ${kind} ${name}; the workers have: ${list}`;
+}
