@@ -142,3 +142,18 @@ test("a project's GPU-hours are what its tasks held, up to the moment", () => {
   expect(cluster.job(1).state).toBe("succeeded");
   expect(cluster.control.state.projects.get("p")!.usage.heldGpuMilli).toBe(0);
 });
+
+test("a drain has the jobs on its node checkpoint and leave, and those elsewhere stay", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a", { gpuCount: 1 });
+  cluster.join("b", { gpuCount: 1 });
+  for (const n of [1, 2]) cluster.submit(n, { resources: { gpu_count: 1 } });
+  cluster.run(1);
+  cluster.report(2, "leased");
+  cluster.report(2, "running");
+  const [first] = [...cluster.control.state.tasks.values()];
+  cluster.do({ type: "node.drain", nodeId: first!.nodeId, byMs: cluster.atMs + 60_000 });
+  const leaves = first!.jobId === jobId(1) ? 1 : 2;
+  expect(cluster.job(leaves)).toMatchObject({ state: "checkpointing", leaving: { why: "drain" } });
+  expect(cluster.job(3 - leaves).state).toBe("running");
+});
