@@ -6,8 +6,8 @@ export const NOTHING_SHARED: SharedAmounts = { storageMb: 0, shards: 0 };
 const MB_PER_GB = 1_000;
 
 /** Whether what is asked for is free; nothing of an amount fits even where that is overdrawn. */
-export function sharedFits(free: SharedAmounts, wanted: SharedAmounts = NOTHING_SHARED): boolean {
-  return lacks(free, wanted).length === 0;
+export function sharedFits(free: SharedAmounts, wanted: SharedAmounts | undefined): boolean {
+  return !wanted || lacks(free, wanted).length === 0;
 }
 
 function lacks(free: SharedAmounts, wanted: SharedAmounts): (keyof SharedAmounts)[] {
