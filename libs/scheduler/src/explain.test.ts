@@ -290,7 +290,9 @@ describe("explain", () => {
         const settings = { maxConcurrentJobs: 3 };
         const at = input({ nodes: cluster, projects }, queue, { nowMs: 1, settings });
         const plan = schedule(at);
-        for (const { jobId } of plan.pending) {
+        for (const { jobId, blockers } of plan.pending) {
+          // Those that this very plan starts leave their places in the queue to the next round.
+          if (blockers.some(({ reason }) => reason === "QueueFull")) continue;
           const told = explain(layOut(at), plan, queue.find(({ id }) => id === jobId)!).start;
           expect(told.earliestMs ?? 2).toBeGreaterThan(1);
           expect(told.earliestMs ?? 0).toBeLessThanOrEqual(told.likelyMs ?? Number.MAX_VALUE);

@@ -63,15 +63,16 @@ function quotaAt(standing: Standing, job: QueuedJob, own: readonly Ending[], atM
   return new QuotaLedger(project.quota, use, atMs, standing.settings).blockers(job);
 }
 
-/** The older jobs of the project that must start before its queue length lets the job be tried. */
+/** The older jobs of the project, less those that a plan starts, of which so many must start before its queue length lets the job be tried. */
 export function aheadInQueue(
   { queue, nowMs, projectOf }: Standing,
   job: QueuedJob,
+  begun: ReadonlySet<string>,
 ): { readonly ahead: readonly QueuedJob[]; readonly mustStart: number } {
   const limit = projectOf(job.project)?.quota.queueLength;
   if (limit === undefined || job.joinsRunning) return { ahead: [], mustStart: 0 };
   const ahead = queue.filter((other) => {
-    if (other.id === job.id || other.project !== job.project) return false;
+    if (other.id === job.id || other.project !== job.project || begun.has(other.id)) return false;
     return byAge(other, job) < 0 && takesQueuePlace(other, nowMs);
   });
   return { ahead, mustStart: Math.max(0, ahead.length - limit + 1) };

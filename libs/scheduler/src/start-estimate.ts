@@ -133,7 +133,8 @@ function queueAllowsMs(
   endings: readonly Ending[],
 ): number | undefined {
   const { standing, placer } = round;
-  const { ahead, mustStart } = aheadInQueue(standing, job);
+  const begun = new Set(others.started.map(({ job: other }) => other.id));
+  const { ahead, mustStart } = aheadInQueue(standing, job, begun);
   if (mustStart === 0) return standing.nowMs;
   if (ahead.length > MAX_AHEAD) return undefined;
   const playback = new QueuePlayback(placer.on(others.ledger), releasesOf(endings), standing.nowMs);

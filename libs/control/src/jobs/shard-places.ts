@@ -1,3 +1,4 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
 import type { Change } from "./change.ts";
 import type { JobIndex } from "./job-index.ts";
 import type { JobRecord, JobsState } from "./records.ts";
@@ -5,6 +6,12 @@ import { shardsWanted } from "./task-request.ts";
 
 /** Shards that one parameter server holds at most, as it has it too. */
 export const MAX_SHARDS_PER_SERVER = 256;
+
+/** Into how many fragments the model of a job that trains is cut; each has its own shards. */
+export function fragmentsWanted({ config }: SubmitJob): number {
+  const { fragments } = config;
+  return typeof fragments === "number" && fragments >= 1 ? Math.floor(fragments) : 1;
+}
 
 /**
  * Parameter servers for the shards of a job that starts, by shard: each goes where the fewest are,
