@@ -2,9 +2,8 @@ import { onnxBackend } from "@heddle/backends/onnx-backend";
 import { seededRandom } from "@heddle/base/random";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import { initialParameters } from "@heddle/training/initialize";
-import { actorCriticParameters } from "@heddle/training/ppo/actor-critic";
 import { PPO_DEFAULTS, type PpoConfig } from "@heddle/training/ppo/ppo-config";
-import { policyFor, runPpoWorker } from "@heddle/training/ppo/ppo-worker";
+import { ppoParameters, runPpoWorker } from "@heddle/training/ppo/ppo-worker";
 import { joinJob, openJob, startParameterServer } from "./parameter-process.ts";
 
 /** One run of PPO. */
@@ -63,7 +62,7 @@ async function run(
   const makeEnvironment = ENVIRONMENTS.get(environment);
   if (!makeEnvironment) throw new Error(`there is no environment ${environment}`);
   const random = seededRandom(seed);
-  const specs = actorCriticParameters(policyFor(makeEnvironment(), config.hidden));
+  const specs = ppoParameters(makeEnvironment(), config);
   const parameters = initialParameters(specs, random);
   const job = await openJob({
     parameters: specs.map(({ name, shape }) => ({ name, shape, type: "f32" })),
