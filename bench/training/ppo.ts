@@ -18,7 +18,7 @@ export interface PpoFigure {
   readonly bestReturn: number;
 }
 
-/** What each environment is trained with: CartPole by CleanRL's defaults, the others tuned. */
+/** CartPole by CleanRL's defaults, the others by the values of their examples. */
 const SETTINGS: Readonly<Record<string, Partial<PpoConfig>>> = {
   "CartPole-v1": {},
   "Acrobot-v1": {
@@ -27,11 +27,12 @@ const SETTINGS: Readonly<Record<string, Partial<PpoConfig>>> = {
   },
   "MountainCar-v0": {
     ...{ total_timesteps: 1_000_000, num_envs: 16, num_steps: 16, learning_rate: 1e-3 },
-    gae_lambda: 0.98,
+    ...{ normalize_observations: true, normalize_rewards: true },
+    ...{ gae_lambda: 0.98, ent_coef: 0, clip_vloss: false },
   },
   "Pendulum-v1": {
-    ...{ total_timesteps: 200_000, num_steps: 512, learning_rate: 1e-3, gamma: 0.9 },
-    ...{ update_epochs: 10, num_minibatches: 32, ent_coef: 0, clip_vloss: false },
+    ...{ total_timesteps: 200_000, num_steps: 1024, learning_rate: 1e-3, gamma: 0.9 },
+    ...{ update_epochs: 10, num_minibatches: 64, ent_coef: 0, clip_vloss: false },
   },
 };
 
