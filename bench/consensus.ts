@@ -6,6 +6,7 @@ import { askMember } from "./consensus/heddle-client.ts";
 import { heddleStore } from "./consensus/heddle-store.ts";
 import { measureHttpWrites } from "./consensus/http-writes.ts";
 import { measureRestart } from "./consensus/restart.ts";
+import { measureSnapshotStall } from "./consensus/snapshot-stall.ts";
 import { StoreCluster } from "./consensus/store-cluster.ts";
 import { measureThroughput, runLoad, type Throughput } from "./consensus/throughput.ts";
 import { atLeast, atMost, judgeThroughput, WORKLOADS } from "./consensus/verdicts.ts";
@@ -17,7 +18,16 @@ import { formatNumber, printTable, printVerdicts, type Verdict } from "./support
 
 // The Raft group of masters against etcd: three members of each on one core, clients on another.
 
-const parts = ["wal", "throughput", "failover", "blocked", "elections", "restart", "http"] as const;
+const parts = [
+  "wal",
+  "throughput",
+  "failover",
+  "blocked",
+  "elections",
+  "restart",
+  "http",
+  "snapshot",
+] as const;
 type Part = (typeof parts)[number];
 
 const usage = `npm run bench:consensus -- [--json FILE] [--only ${parts.join("|")}[,...]] [--seconds N] [--rounds N] [--failovers N] [--minutes N] [--entries N]`;
@@ -48,6 +58,7 @@ await withCleanup(async () => {
   if (wants("blocked") || wants("elections")) await alone();
   if (wants("restart")) await restart();
   if (wants("http")) await http();
+  if (wants("snapshot")) await snapshot();
   printVerdicts(verdicts);
   writeReport(options["json"], { ...report, peer: version, verdicts });
   rmSync(folder, { recursive: true, force: true });
@@ -182,6 +193,18 @@ async function elections(cluster: StoreCluster): Promise<void> {
   const rate = formatNumber(load.perSecond);
   console.log(`${minutes} min of puts, 128 at once: ${rate}/s, ${load.failures} failed`);
   verdicts.push(atMost(`spurious elections in ${minutes} min, 128 at once`, count, 0));
+}
+
+async function snapshot(): Promise<void> {
+  const figures = await measureSnapshotStall();
+  report["snapshot"] = figures;
+  const { records, bytes, beginMs, longestPieceMs, p99PieceMs, longestPieceCpuMs } = figures;
+  printTable(
+    "A snapshot of a large control state: how long it holds the main thread, ms",
+    ["records", "MiB", "the call", "a piece, p99", "longest piece", "of CPU"],
+    [[records, bytes / 2 ** 20, beginMs, p99PieceMs, longestPieceMs, longestPieceCpuMs]],
+  );
+  verdicts.push(atMost("snapshot holds the loop, ms", Math.max(beginMs, longestPieceMs), 20));
 }
 
 async function restart(): Promise<void> {

@@ -21,8 +21,10 @@ const fileBytes = 64 * 2 ** 20;
 /** A master's default. */
 const snapshotEntries = 10_000;
 const warmupBatch = 1_000;
+/** What an entry takes in a record of several, beside the head of that record. */
+const entryInRunBytes = 16 + entryBytes;
 /** The content of two segments and a half. */
-const warmupEntries = Math.ceil((2.5 * fileBytes) / walRecordBytes(entryBytes));
+const warmupEntries = Math.ceil((2.5 * fileBytes) / entryInRunBytes);
 
 /** Measures ours and the ceiling in turns; the ceiling is missing where there is no C compiler. */
 export async function measureWal(
@@ -97,7 +99,8 @@ function compileCeiling(folder: string): string | undefined {
 
 /** The better of the two ways to make a write durable. */
 function runCeiling(program: string, folder: string, batch: number, seconds: number) {
-  const size = String(batch * walRecordBytes(entryBytes));
+  // As many bytes as ours writes.
+  const size = String(walRecordBytes(batch === 1 ? entryBytes : batch * entryInRunBytes));
   const runs = ["fdatasync", "odsync"].map((way) => {
     const file = join(folder, "ceiling.dat");
     const args = [file, String(fileBytes), size, String(seconds), way];

@@ -259,7 +259,9 @@ export class MasterGroup {
     let found = "";
     await eventually("a leader that runs is known to all", async () => {
       const names = of ?? this.runningNames;
-      const seen = await Promise.all(names.map(async (name) => (await this.status(name)).leader));
+      // One that is about to end may answer no more.
+      const statuses = names.map((name) => this.status(name).catch(() => undefined));
+      const seen = (await Promise.all(statuses)).map((status) => status?.leader);
       found = seen[0] ?? "";
       return names.includes(found) && seen.every((leader) => leader === found);
     });

@@ -41,6 +41,7 @@ export class TestControl implements ControlPlane {
   readonly jobs = this.#replicated.jobs;
   readonly appliedIndex = 0;
   fault: AppError | undefined;
+  group: ControlPlane["group"];
   readonly #listeners = new Set<(command: ControlCommand) => void>();
 
   propose(): Promise<ControlReply> {

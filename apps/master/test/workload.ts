@@ -288,7 +288,8 @@ export class Workload {
         signal: AbortSignal.timeout(ATTEMPT_MS),
       });
       const fields = (await reply.json()) as Fields;
-      if (reply.status === 503) return { known: false };
+      // 408: on a machine with many other loads the request itself may arrive too late.
+      if (reply.status === 503 || reply.status === 408) return { known: false };
       if (reply.headers.get("idempotency-replayed")) this.replayed++;
       const etag = Number(/^"(\d+)"$/.exec(reply.headers.get("etag") ?? "")?.[1]);
       if (method === "GET" && reply.status !== 200) {

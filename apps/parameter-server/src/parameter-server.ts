@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Server } from "@grpc/grpc-js";
 import { Health } from "@heddle/rpc/health";
-import { Attachment } from "@heddle/rpc/node/attachment";
+import { Attachments } from "@heddle/rpc/node/attachments";
 import { nodeIdentity } from "@heddle/rpc/node/identity";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Machine } from "@heddle/rpc/node/machine";
@@ -75,20 +75,17 @@ export async function startParameterServer(
     version,
     hardware: machine.hardware(),
   };
-  const attachments = flags.masters.map(
-    (master) =>
-      new Attachment({
-        master,
-        credentials,
-        register,
-        heartbeat: () => ({ ...machine.usage(), replicas: [] }),
-        log,
-      }),
-  );
+  const attachments = new Attachments({
+    masters: flags.masters,
+    credentials,
+    register,
+    heartbeat: () => ({ ...machine.usage(), replicas: [] }),
+    log,
+  });
   const close = async () => {
     health.stopServing();
     machine.stop();
-    await Promise.all(attachments.map((attachment) => attachment.close()));
+    await attachments.close();
     await app.close();
     await shards.closeAll();
     credentials.close();

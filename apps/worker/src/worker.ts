@@ -8,7 +8,7 @@ import type { EngineOptions } from "@heddle/contracts/engine";
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
 import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
 import { Health } from "@heddle/rpc/health";
-import { Attachment } from "@heddle/rpc/node/attachment";
+import { Attachments } from "@heddle/rpc/node/attachments";
 import { nodeIdentity } from "@heddle/rpc/node/identity";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Machine } from "@heddle/rpc/node/machine";
@@ -70,10 +70,10 @@ export async function startWorker(
   await machine.start();
   const artifacts = storeOf(options);
   const ports = withArtifacts(given, artifactSource({ ...options, store: artifacts, credentials }));
-  let attachments: Attachment[] = [];
+  let attachments: Attachments | undefined;
   const engines = withSimulatedGpus(ports, () => machine.gpus());
   const replicas = new ReplicaSet(engines, options.engineDefaults, log, () => {
-    for (const attachment of attachments) attachment.report();
+    attachments?.report();
   });
   const health = new Health();
   const { server, address } = await bindServer({
@@ -83,40 +83,49 @@ export async function startWorker(
   });
   const advertised = options.advertise ?? address;
   const tasks = await TaskService.open(
-    { ...options, credentials, nodeId, nodeName: name, gpus: () => machine.gpus(), artifacts, log },
+    {
+      ...{ ...options, credentials, nodeId, nodeName: name, artifacts, log },
+      gpus: () => machine.gpus(),
+      removals: removalsOf(() => attachments),
+    },
     advertised.slice(0, advertised.lastIndexOf(":")),
   );
   const app = await serve(server, { replicas, ports, health, tasks });
   const register = registration(options, { nodeId, name, address: advertised, machine, tasks });
-  attachments = options.masters.map(
-    (master) =>
-      new Attachment({
-        master,
-        credentials,
-        register,
-        heartbeat: () => {
-          const loaded = replicas.statuses().map(encodeReplica);
-          return { ...machine.usage(), replicas: loaded, tasks: tasks.progress() };
-        },
-        log,
-      }),
-  );
-  endTasksOnFaults(machine, tasks, log, () => {
-    for (const attachment of attachments) attachment.report();
+  attachments = new Attachments({
+    masters: options.masters,
+    credentials,
+    register,
+    heartbeat: () => {
+      const loaded = replicas.statuses().map(encodeReplica);
+      return { ...machine.usage(), replicas: loaded, tasks: tasks.progress() };
+    },
+    log,
   });
+  endTasksOnFaults(machine, tasks, log, () => attachments?.report());
   const close = async (drainMs: number) => {
     health.stopServing();
     // Tasks end while the masters are still there to be told how.
     await tasks.close(Math.min(drainMs, maxTaskGraceMs));
     machine.stop();
     // A master sends nothing more to a node that has left, but reads the answers it still gives.
-    await Promise.all(attachments.map((attachment) => attachment.close()));
+    await attachments?.close();
     await drained(replicas, drainMs);
     await replicas.close();
     await app.close();
     credentials.close();
   };
   return { nodeId, address: advertised, close };
+}
+
+/** What is known of removed masters; nothing before the attachments are there. */
+function removalsOf(
+  attachments: () => Attachments | undefined,
+): Pick<Attachments, "isRemoved" | "whileRemoved"> {
+  return {
+    isRemoved: (master) => attachments()?.isRemoved(master) ?? false,
+    whileRemoved: async (master, signal) => attachments()?.whileRemoved(master, signal),
+  };
 }
 
 /** A sick GPU ends the tasks that hold it, and the masters hear of it at once. */

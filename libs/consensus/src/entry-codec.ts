@@ -74,7 +74,8 @@ export function sequenceOf(
   return number.getFloat64(0, true);
 }
 
-function uint32(data: Uint8Array, at: number): number {
+/** Without a view, which would be made for each entry. */
+export function uint32(data: Uint8Array, at: number): number {
   const high = ((data[at + 3] as number) << 8) | (data[at + 2] as number);
   return ((high << 16) | ((data[at + 1] as number) << 8) | (data[at] as number)) >>> 0;
 }

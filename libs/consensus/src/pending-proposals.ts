@@ -22,6 +22,8 @@ interface Pending<Reply> {
   readonly waiter: ProposalWaiter<Reply>;
   /** The term in which it was handed to Raft; 0 while it waits. */
   term: number;
+  /** The batch in which it was handed over last. */
+  handOver: number;
 }
 
 /** The callers of this replica whose commands are not applied yet, by their sequence number. */
@@ -50,14 +52,17 @@ export class PendingProposals<Reply> {
       return;
     }
     const entry = { term: 0, index: 0, type, data };
-    const pending = { sequence, entry, deadlineTick, waiter, term: 0 };
+    const pending = { sequence, entry, deadlineTick, waiter, term: 0, handOver: 0 };
     this.#open.set(sequence, pending);
     this.#waiting.push(pending);
     this.#waitingBytes += bytes;
   }
 
-  /** The next batch to hand to Raft, as long as `accept` takes them; what it refuses waits on. */
-  handOver(term: number, accept: (batch: readonly Entry[]) => boolean): boolean {
+  /**
+   * The next batch to hand to Raft: `accept` gives the number under which it took them, or undefined
+   * where it did not; those wait on.
+   */
+  handOver(term: number, accept: (batch: readonly Entry[]) => number | undefined): boolean {
     const batch: Entry[] = [];
     let bytes = 0;
     for (const { entry } of this.#waiting) {
@@ -67,11 +72,27 @@ export class PendingProposals<Reply> {
       batch.push(entry);
       bytes += size;
     }
-    if (batch.length === 0 || !accept(batch)) return false;
-    for (let at = 0; at < batch.length; at++) (this.#waiting[at] as Pending<Reply>).term = term;
+    const handOver = batch.length === 0 ? undefined : accept(batch);
+    if (handOver === undefined) return false;
+    for (const pending of this.#waiting.slice(0, batch.length)) {
+      pending.term = term;
+      pending.handOver = handOver;
+    }
     this.#waiting = this.#waiting.slice(batch.length);
     this.#waitingBytes -= bytes;
     return true;
+  }
+
+  /** What was handed over under that number was surely not taken: it waits again, before the others. */
+  takeBack(handOver: number): void {
+    const back: Pending<Reply>[] = [];
+    for (const pending of this.#open.values()) {
+      if (pending.term === 0 || pending.handOver !== handOver) continue;
+      pending.term = 0;
+      this.#waitingBytes += pending.entry.data.byteLength;
+      back.push(pending);
+    }
+    this.#waiting = [...back, ...this.#waiting];
   }
 
   resolve(sequence: number, reply: Reply): void {

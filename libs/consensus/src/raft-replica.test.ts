@@ -1,3 +1,4 @@
+import { createMessage } from "@heddle/raft/message";
 import { describe, expect, it } from "vitest";
 import { ReplicaGroup, TextMachine } from "./testing/replica-group.ts";
 
@@ -113,6 +114,27 @@ describe("a replica", () => {
     await expect(victim.running.propose(bytes("y"))).rejects.toMatchObject({
       code: "server_error",
     });
+  });
+
+  it("ends where its log lost what it had acknowledged, and the transport hears of no error", async () => {
+    const { group, leader, others } = await groupOf(3);
+    const victim = others[0];
+    if (!victim) throw new Error("there is no follower");
+    await group.settle(leader.running.propose(bytes("kept")));
+    const { commit, term } = leader.running.status();
+    // What a member is told that came back without the end of its log.
+    const heartbeat = { type: "MsgHeartbeat" as const, from: leader.member.id, term };
+    const { id } = victim.member;
+    victim.running.receive([createMessage({ ...heartbeat, to: id, commit: commit + 5 })]);
+    expect(victim.fatal).toMatchObject({
+      code: "server_error",
+      message: expect.stringMatching(
+        /^the log in data ends at entry \d+, .* entries up to \d+: .*Empty the directory and start again/,
+      ),
+      cause: { message: expect.stringContaining("raft invariant broken") },
+    });
+    await expect(victim.running.propose(bytes("y"))).rejects.toBe(victim.fatal);
+    expect(await group.settle(leader.running.propose(bytes("without it")))).toBe(2);
   });
 
   it("catches up by snapshot, and by the log that is left after one", async () => {
@@ -254,6 +276,63 @@ describe("a replica", () => {
     const next = others[0];
     leader.running.transferLeadership(next?.member.id as number);
     await group.until("it leads", () => next?.running.status().role === "leader");
+  });
+
+  it("makes a change once that came through a follower to a leader which was handing over", async () => {
+    const { group, leader, others } = await groupOf(3);
+    const [next, third] = others;
+    if (!next || !third) throw new Error("there are no followers");
+    // The transfer lasts until this is let through, or for an election timeout.
+    group.drop = ({ type }) => type === "MsgTimeoutNow";
+    leader.running.transferLeadership(next.member.id);
+    group.sent.length = 0;
+    const replies = ["x", "y"].map((text) => third.running.propose(bytes(text)));
+    const settled = Promise.allSettled(replies);
+    await group.turns(3);
+    const refused = group.sent.filter(({ type, reject }) => type === "MsgProp" && reject);
+    expect(refused.length).toBeGreaterThan(0);
+    // A refusal that is late or comes twice does nothing.
+    const repeat = () => third.running.receive(refused);
+    repeat();
+    group.drop = () => false;
+    leader.running.transferLeadership(third.member.id);
+    for (let turn = 0; turn < 30; turn++) {
+      await group.turns(1);
+      repeat();
+    }
+    expect(await settled).toMatchObject([{ value: 1 }, { value: 2 }]);
+    await group.until("all have applied all", () =>
+      [...group.members.values()].every(({ machine }) => machine.texts.join() === "x,y"),
+    );
+  });
+
+  it("says that nothing was changed where a leader refused a change until its deadline", async () => {
+    const { group, leader, others } = await groupOf(3, { requestTicks: 8 });
+    const [next, third] = others;
+    if (!next || !third) throw new Error("there are no followers");
+    group.drop = ({ type }) => type === "MsgTimeoutNow";
+    leader.running.transferLeadership(next.member.id);
+    await expect(group.settle(third.running.propose(bytes("x")))).rejects.toMatchObject({
+      code: "unavailable",
+      message: expect.stringMatching(/Nothing was changed/),
+    });
+    group.drop = () => false;
+    await group.turns(30);
+    expect([...group.members.values()].flatMap(({ machine }) => machine.texts)).toEqual([]);
+  });
+
+  it("makes a change once that could not leave for the leader at first", async () => {
+    const { group, leader, others } = await groupOf(3);
+    const [follower] = others;
+    if (!follower) throw new Error("there is no follower");
+    group.unlinked = ({ from, type }) => from === follower.member.id && type === "MsgProp";
+    const reply = follower.running.propose(bytes("x"));
+    await group.turns(3);
+    expect(leader.machine.texts).toEqual([]);
+    group.unlinked = () => false;
+    expect(await group.settle(reply)).toBe(1);
+    await group.turns(10);
+    expect(leader.machine.texts).toEqual(["x"]);
   });
 
   it("will not start under an identity whose log is gone", async () => {

@@ -2,15 +2,17 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
 import { type ConfChange, encodeConfChange } from "@heddle/raft/conf-change";
 import type { Entry } from "@heddle/raft/entry";
-import { APPEND_THREAD, createMessage, isStorageThread, type Message } from "@heddle/raft/message";
+import { APPEND_THREAD, isStorageThread, type Message } from "@heddle/raft/message";
 import { RawNode } from "@heddle/raft/raw-node";
-import { EMPTY_CONF_STATE, isMember, NO_NODE, type Snapshot } from "@heddle/raft/state";
+import { EMPTY_CONF_STATE, NO_NODE, type Snapshot } from "@heddle/raft/state";
 import type { TraceSink } from "@heddle/raft/trace";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { Applier } from "./applier.ts";
 import { DurableLog, type DurableLogOptions } from "./durable-log.ts";
 import { encodeProposal, type ProposalId } from "./entry-codec.ts";
-import { lostLog } from "./lost-log.ts";
+import { HandOvers, isRefusal, refusalOf } from "./hand-overs.ts";
+import { learnerToPromote } from "./learner-promotion.ts";
+import { lostLog, shortLog } from "./lost-log.ts";
 import { encodeContext, firstMembership, Membership, type MembershipState } from "./membership.ts";
 import { PendingProposals, type ProposalWaiter } from "./pending-proposals.ts";
 import { PendingReads } from "./pending-reads.ts";
@@ -50,8 +52,6 @@ export interface ReplicaOptions<Reply> {
 
 /** What is applied to the state machine at a time, in bytes: bounds how long it holds the loop. */
 const MAX_APPLYING_BYTES = 256 * 1024;
-/** A learner that is behind by fewer entries than this becomes a voter. */
-const PROMOTION_LAG = 100;
 
 /**
  * One member of a replicated group: it drives a Raft node over a write-ahead log, a transport and a
@@ -66,6 +66,7 @@ export class RaftReplica<Reply> {
   readonly #raw: RawNode;
   readonly #proposals = new PendingProposals<Reply>();
   readonly #changes = new PendingProposals<void>();
+  readonly #handOvers: HandOvers;
   readonly #reads: PendingReads;
   readonly #applier: Applier<Reply>;
   #tick = 0;
@@ -87,6 +88,7 @@ export class RaftReplica<Reply> {
     this.#options = options;
     this.#log = log;
     this.#reads = new PendingReads(options.incarnation);
+    this.#handOvers = new HandOvers(options);
     this.#raw = new RawNode({
       id: options.id,
       electionTicks: options.electionTicks,
@@ -162,19 +164,46 @@ export class RaftReplica<Reply> {
   tick(elapsedTicks = 1): void {
     if (this.#stopped) return;
     this.#tick += elapsedTicks;
-    this.#raw.tick(elapsedTicks);
-    this.#proposals.rejectExpired(this.#tick);
-    this.#changes.rejectExpired(this.#tick);
-    this.#reads.tick(this.#tick, this.#options.electionTicks);
-    if (this.#tick >= this.#nextPromotionTick) this.#promoteLearner();
-    this.#pump();
+    this.#pump(() => {
+      this.#raw.tick(elapsedTicks);
+      this.#proposals.rejectExpired(this.#tick);
+      this.#changes.rejectExpired(this.#tick);
+      this.#reads.tick(this.#tick, this.#options.electionTicks);
+      if (this.#tick >= this.#nextPromotionTick) this.#promoteLearner();
+    });
   }
 
-  /** Takes in messages from other members. */
+  /** Takes in messages from other members. Never throws: what breaks the core's promises is fatal. */
   receive(messages: readonly Message[]): void {
-    if (this.#stopped) return;
-    for (const message of messages) this.#raw.step(message);
-    this.#pump();
+    this.#pump(() => {
+      for (const message of messages) this.#stepFromMember(message);
+    });
+  }
+
+  #stepFromMember(message: Message): void {
+    try {
+      if (isRefusal(message)) this.#takeBack(message);
+      else if (!this.#raw.step(message).ok) this.#sendBack(message);
+    } catch (error) {
+      const last = this.#log.memory.lastIndex();
+      // A heartbeat tells of no more than what this member said that it has.
+      if (message.type !== "MsgHeartbeat" || message.commit <= last) throw error;
+      throw shortLog(this.#options.storage.directory, { commit: message.commit, last }, error);
+    }
+  }
+
+  /** Has whoever proposed it know that a batch of proposals was not taken here, or could not leave. */
+  #sendBack(message: Message): void {
+    const refusal = refusalOf(message);
+    if (!refusal) return;
+    if (refusal.to === this.#options.id) this.#takeBack(refusal);
+    else this.#options.transport.send(refusal.to, [refusal]);
+  }
+
+  #takeBack(refusal: Message): void {
+    const number = this.#handOvers.takeBack(refusal, this.#raw.standing, this.#tick);
+    if (number === undefined) return;
+    for (const pending of [this.#proposals, this.#changes]) pending.takeBack(number);
   }
 
   /** Takes in a snapshot from the leader; resolves when it is on the disk and handed to Raft. */
@@ -248,9 +277,7 @@ export class RaftReplica<Reply> {
 
   /** Asks for leadership to go to a member; whether it went shows in the status. */
   transferLeadership(to: number): void {
-    if (this.#stopped) return;
-    this.#raw.transferLeader(to);
-    this.#pump();
+    this.#pump(() => void this.#raw.transferLeader(to));
   }
 
   /** Takes a snapshot of the state as of now and drops the log before it. */
@@ -298,10 +325,11 @@ export class RaftReplica<Reply> {
     }
   }
 
-  /** Works off all that has come up; the only place where Raft's work is taken out. */
-  #pump(): void {
+  /** Gives Raft its input and takes out its work. A failure ends the replica; no caller hears of it. */
+  #pump(input?: () => void): void {
     if (this.#stopped) return;
     try {
+      input?.();
       do {
         while (this.#raw.hasReady()) this.#processReady();
       } while (this.#handOverRequests());
@@ -330,6 +358,7 @@ export class RaftReplica<Reply> {
     if (this.#reads.hasWaiting) {
       this.#reads.ask(this.#tick, (context) => this.#raw.readIndex(context).ok);
     }
+    if (this.#handOvers.isHeld({ lead, term }, this.#tick)) return this.#raw.hasReady();
     const changed = this.#changes.hasWaiting && this.#changes.handOver(term, this.#stepProposal);
     // On a leader whose disk is busy they gather, so that the next write takes all of them.
     const mayPropose = this.#proposals.hasWaiting && (role !== "leader" || this.#writing === 0);
@@ -337,24 +366,19 @@ export class RaftReplica<Reply> {
     return changed || proposed || this.#raw.hasReady();
   }
 
-  readonly #stepProposal = (entries: readonly Entry[]): boolean => {
-    const { id } = this.#options;
-    return this.#raw.step(createMessage({ type: "MsgProp", to: id, from: id, entries })).ok;
+  readonly #stepProposal = (entries: readonly Entry[]): number | undefined => {
+    const { number, message } = this.#handOvers.next(entries);
+    return this.#raw.step(message).ok ? number : undefined;
   };
 
   #send(messages: readonly Message[]): void {
-    if (messages.length === 0) return;
-    const byMember = new Map<number, Message[]>();
-    for (const message of messages) {
-      if (message.type === "MsgSnap") void this.#sendSnapshot(message);
-      else {
-        const batch = byMember.get(message.to);
-        if (batch) batch.push(message);
-        else byMember.set(message.to, [message]);
+    const byKind = Map.groupBy(messages, ({ type, to }) => (type === "MsgSnap" ? NO_NODE : to));
+    for (const [to, batch] of byKind) {
+      if (to === NO_NODE) for (const message of batch) void this.#sendSnapshot(message);
+      else if (!this.#options.transport.send(to, batch)) {
+        this.#raw.reportUnreachable(to);
+        for (const message of batch) this.#sendBack(message);
       }
-    }
-    for (const [to, batch] of byMember) {
-      if (!this.#options.transport.send(to, batch)) this.#raw.reportUnreachable(to);
     }
   }
 
@@ -369,9 +393,7 @@ export class RaftReplica<Reply> {
     } catch {
       outcome = "failed"; // Raft tries again when the member answers a heartbeat.
     }
-    if (this.#stopped) return;
-    this.#raw.reportSnapshot(to, outcome);
-    this.#pump();
+    this.#pump(() => this.#raw.reportSnapshot(to, outcome));
   }
 
   #write(message: Message): void {
@@ -452,19 +474,12 @@ export class RaftReplica<Reply> {
   /** Learners become voters when they have caught up; so a new member never holds up a majority. */
   #promoteLearner(): void {
     if (this.#raw.standing.role !== "leader") return;
-    const { progress, commit } = this.#raw.status();
     const { confState } = this.#applier.membership;
-    if (!confState || confState.votersOutgoing.length > 0) return;
-    for (const [id, peer] of progress) {
-      // One that has nothing yet needs a snapshot, however short the log is.
-      if (!peer.isLearner || !peer.recentActive || peer.match === 0) continue;
-      if (peer.match + PROMOTION_LAG < commit) continue;
-      if (!isMember(confState, id) || this.#changes.hasWaiting) continue;
-      this.#nextPromotionTick = this.#tick + this.#options.electionTicks;
-      const changes = [{ type: "addNode" as const, nodeId: id }];
-      this.#raw.proposeConfChange({ transition: "auto", changes, context: new Uint8Array(0) });
-      return;
-    }
+    const id = confState && learnerToPromote(this.#raw.status(), confState);
+    if (id === undefined || this.#changes.hasWaiting) return;
+    this.#nextPromotionTick = this.#tick + this.#options.electionTicks;
+    const changes = [{ type: "addNode" as const, nodeId: id }];
+    this.#raw.proposeConfChange({ transition: "auto", changes, context: new Uint8Array(0) });
   }
 
   #fail(error: unknown): void {

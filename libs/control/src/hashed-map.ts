@@ -1,3 +1,5 @@
+import { MapSnapshot } from "./map-snapshot.ts";
+
 /**
  * A map that knows a hash of its content at all times: the sum, modulo 2^32 in two lanes, of the
  * hashes of its entries. Values are immutable JSON. Two maps with the same entries have the same
@@ -9,7 +11,11 @@ export class HashedMap<V> extends Map<string, V> {
   /** Undefined after a change, until somebody asks for it. */
   #hash: string | undefined;
 
+  /** Those that are being read; undefined nearly always. */
+  #snapshots: Set<MapSnapshot<V>> | undefined;
+
   override set(key: string, value: V): this {
+    if (this.#snapshots) for (const each of this.#snapshots) each.beforeSet(key);
     this.#count(key, -1);
     super.set(key, value);
     this.#count(key, 1);
@@ -17,15 +23,36 @@ export class HashedMap<V> extends Map<string, V> {
   }
 
   override delete(key: string): boolean {
+    if (this.#snapshots) for (const each of this.#snapshots) each.beforeDelete(key);
     this.#count(key, -1);
     return super.delete(key);
   }
 
   override clear(): void {
+    if (this.#snapshots) for (const each of this.#snapshots) each.beforeClear();
     super.clear();
     this.#high = 0;
     this.#low = 0;
     this.#hash = undefined;
+  }
+
+  /** The entries of this moment, to be read piece by piece, and given back by `end` at last. */
+  freeze(): MapSnapshot<V> {
+    const snapshot = new MapSnapshot(this);
+    this.#snapshots ??= new Set();
+    this.#snapshots.add(snapshot);
+    return snapshot;
+  }
+
+  /** Stops keeping what the snapshot needs; it must not be read any more. */
+  end(snapshot: MapSnapshot<V>): void {
+    this.#snapshots?.delete(snapshot);
+    if (this.#snapshots?.size === 0) this.#snapshots = undefined;
+  }
+
+  /** How many snapshots are kept up. */
+  get frozen(): number {
+    return this.#snapshots?.size ?? 0;
   }
 
   /** Sixteen hexadecimal digits. */

@@ -4,6 +4,7 @@ import { HashedMap, hashText } from "./hashed-map.ts";
 import { type IdempotentRequest, type KeptAnswer, KeptAnswers } from "./idempotency.ts";
 import { isJobsCommand, JobBoard } from "./jobs/job-board.ts";
 import type { JobIndex } from "./jobs/job-index.ts";
+import type { MapSnapshot } from "./map-snapshot.ts";
 import { type SessionRequest, Sessions } from "./sessions.ts";
 import type { ControlState } from "./state.ts";
 
@@ -159,8 +160,11 @@ export class ReplicatedControl {
     return { ok: true };
   }
 
-  /** The state as of this call as lines of JSON, which are made as they are asked for. */
-  snapshot(): Iterable<string> {
+  /**
+   * The state as of this call as lines of JSON, which are made as they are asked for. To be read once,
+   * and to its end or to a `return`: until then what it needs of the old state is kept.
+   */
+  snapshot(): IterableIterator<string> {
     const head: SnapshotHead = {
       version: 1,
       commands: this.#commands,
@@ -168,9 +172,7 @@ export class ReplicatedControl {
       index: this.#index,
       hash: this.hash,
     };
-    // Records are immutable, so that a copy of the references is a copy of the state.
-    const maps = [...this.#maps].map(([name, map]) => ({ name, entries: [...map] }));
-    return snapshotLines(head, maps);
+    return new StateSnapshot(head, this.#maps);
   }
 
   /** Replaces the state by that of a snapshot; throws where the lines are not one. */
@@ -204,14 +206,39 @@ export class ReplicatedControl {
   }
 }
 
-function* snapshotLines(
-  head: SnapshotHead,
-  maps: readonly { name: string; entries: readonly (readonly [string, unknown])[] }[],
-): Generator<string, void> {
-  yield JSON.stringify(head);
-  for (const { name, entries } of maps) {
-    for (const [key, value] of entries) {
-      yield JSON.stringify([name, key, value] satisfies SnapshotLine);
+/** The lines of a snapshot; an object of its own since a generator that was not begun runs no `finally`. */
+class StateSnapshot implements IterableIterator<string> {
+  readonly #lines: Iterator<string>;
+  readonly #open: { name: string; map: HashedMap<unknown>; entries: MapSnapshot<unknown> }[];
+
+  constructor(head: SnapshotHead, maps: ReadonlyMap<string, HashedMap<unknown>>) {
+    this.#open = [...maps].map(([name, map]) => ({ name, map, entries: map.freeze() }));
+    this.#lines = this.#read(head);
+  }
+
+  [Symbol.iterator](): this {
+    return this;
+  }
+
+  next(): IteratorResult<string> {
+    return this.#lines.next();
+  }
+
+  return(): IteratorResult<string> {
+    for (const { map, entries } of this.#open) map.end(entries);
+    this.#open.length = 0;
+    this.#lines.return?.();
+    return { done: true, value: undefined };
+  }
+
+  *#read(head: SnapshotHead): Generator<string, void> {
+    yield JSON.stringify(head);
+    for (let first = this.#open[0]; first; first = this.#open[0]) {
+      for (const [key, value] of first.entries.entries()) {
+        yield JSON.stringify([first.name, key, value] satisfies SnapshotLine);
+      }
+      first.map.end(first.entries);
+      this.#open.shift();
     }
   }
 }

@@ -82,11 +82,20 @@ export class DurableShadow {
       this.vote = rest.payload.readDoubleLE(0);
     } else if (kind === WAL_KINDS.snapshot) {
       this.log.takeSnapshot(index, term);
+    } else if (kind === WAL_KINDS.entries) {
+      for (const entry of entriesOfRun(rest.payload)) this.#takeEntry(entry, rest.onEntry);
     } else if (kind === WAL_KINDS.entry) {
-      const previousTerm = this.log.terms[index - 1];
-      this.log.append(index, term);
-      rest.onEntry?.({ index, term, payload: rest.payload, previousTerm });
+      this.#takeEntry({ index, term, payload: rest.payload }, rest.onEntry);
     }
+  }
+
+  #takeEntry(
+    { index, term, payload }: Omit<ShadowEntry, "previousTerm">,
+    onEntry: ((entry: ShadowEntry) => void) | undefined,
+  ): void {
+    const previousTerm = this.log.terms[index - 1];
+    this.log.append(index, term);
+    onEntry?.({ index, term, payload, previousTerm });
   }
 
   /** What a restarted member must find: the whole groups of its segments, in order. */
@@ -122,8 +131,26 @@ export function lowestTouched(torn: readonly Uint8Array[]): number {
       const index = view.readDoubleLE(offset + 24);
       if (kind === WAL_KINDS.entry) lowest = Math.min(lowest, index);
       if (kind === WAL_KINDS.snapshot) lowest = 0;
+      const end = offset + 32 + view.readUInt32LE(offset + 8);
+      if (kind === WAL_KINDS.entries) {
+        const run = entriesOfRun(view.subarray(offset + 32, end));
+        lowest = Math.min(lowest, ...run.map((entry) => entry.index));
+      }
       offset += (32 + view.readUInt32LE(offset + 8) + 7) & ~7;
     }
   }
   return lowest;
+}
+
+/** The entries of a record that holds several, told apart by what its format says and not by the log's own code. */
+function entriesOfRun(payload: Buffer): Omit<ShadowEntry, "previousTerm">[] {
+  const entries: Omit<ShadowEntry, "previousTerm">[] = [];
+  for (let at = 0; at < payload.length; ) {
+    const end = at + 16 + payload.readUInt32LE(at);
+    const term = payload.readUInt32LE(at + 4);
+    const index = payload.readDoubleLE(at + 8);
+    entries.push({ term, index, payload: payload.subarray(at + 16, end) });
+    at = (end + 7) & ~7;
+  }
+  return entries;
 }

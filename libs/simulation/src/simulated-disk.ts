@@ -94,6 +94,21 @@ export class SimulatedDisk implements StorageFiles {
     return torn;
   }
 
+  /** The disk as a process of now sees it: what that asks for after the next crash never happens. */
+  mount(): StorageFiles {
+    const process = this.#process;
+    const alive = <T>(operation: () => Promise<T>): Promise<T> =>
+      process === this.#process ? operation() : new Promise(() => undefined);
+    return {
+      makeDirectory: () => alive(() => this.makeDirectory()),
+      list: (directory) => alive(() => this.list(directory)),
+      rename: (from, to) => alive(() => this.rename(from, to)),
+      remove: (path) => alive(() => this.remove(path)),
+      syncDirectory: () => alive(() => this.syncDirectory()),
+      open: (path, mode) => alive(async () => mountedFile(await this.open(path, mode), alive)),
+    };
+  }
+
   paths(): string[] {
     return [...this.#names.keys()].sort();
   }
@@ -261,6 +276,20 @@ export class SimulatedDisk implements StorageFiles {
       from = until;
     }
   }
+}
+
+function mountedFile(
+  file: StorageFile,
+  alive: <T>(operation: () => Promise<T>) => Promise<T>,
+): StorageFile {
+  return {
+    write: (buffer, position) => alive(() => file.write(buffer, position)),
+    read: (length, position) => alive(() => file.read(length, position)),
+    size: () => alive(() => file.size()),
+    truncate: (size) => alive(() => file.truncate(size)),
+    sync: () => alive(() => file.sync()),
+    close: () => alive(() => file.close()),
+  };
 }
 
 function resized(bytes: Buffer, size: number): Buffer {

@@ -1,20 +1,26 @@
-import { cp, mkdtemp, readdir, readFile, rm, truncate } from "node:fs/promises";
+import { cp, mkdtemp, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { SnapshotStore } from "./snapshot-store.ts";
 import { nodeStorageFiles } from "./storage-files.ts";
-import { WAL_KINDS, type WalRecord } from "./wal-record.ts";
+import {
+  decodeWalRecord,
+  encodeWalRecord,
+  type StoredRecord,
+  WAL_KINDS,
+  type WalRecord,
+} from "./wal-record.ts";
 import { WriteAheadLog } from "./write-ahead-log.ts";
 
 /**
  * Files as each format wrote them: they must open for ever. Never made anew: a change of a format
  * gets another number and golden files of its own. v1 is of version 0.1.0; in v2 a segment's head
- * tells the size of its file.
+ * tells the size of its file; in v3 a run of entries is one record.
  */
 const golden = (format: string) => fileURLToPath(new URL(`../testdata/${format}`, import.meta.url));
-const NEWEST = golden("v2");
+const NEWEST = golden("v3");
 const META = { index: 3, term: 2, cluster: "golden", detail: { voters: [1] } };
 
 let directory: string;
@@ -49,7 +55,7 @@ function open(root: string) {
   return WriteAheadLog.open({ ...place, owner, segmentBytes: 512 });
 }
 
-test.each(["v1", "v2"])("the log and the snapshot of format %s open", async (format) => {
+test.each(["v1", "v2", "v3"])("the log and the snapshot of format %s open", async (format) => {
   await cp(golden(format), directory, { recursive: true });
   const { log, recovered } = await open(directory);
   await log.close();
@@ -69,7 +75,7 @@ test.each(["v1", "v2"])("the log and the snapshot of format %s open", async (for
   expect(Buffer.concat(parts).toString()).toBe("a state in two pieces");
 });
 
-test("what is written today is format v2, to the byte", async () => {
+test("what is written today is format v3, to the byte", async () => {
   await writeAll(directory);
   for (const part of ["wal", "snapshots"]) {
     const names = (await readdir(join(NEWEST, part))).sort();
@@ -80,6 +86,29 @@ test("what is written today is format v2, to the byte", async () => {
       expect((await readFile(join(directory, part, name))).equals(golden), name).toBe(true);
     }
   }
+});
+
+test.each(["v1", "v2"])("a log of format %s is gone on with in today's format", async (format) => {
+  await cp(golden(format), directory, { recursive: true });
+  const { log } = await open(directory);
+  await log.append([record(entry, 3, 6, "sixth"), record(entry, 3, 7, "seventh")]);
+  await log.close();
+  const { log: again, recovered } = await open(directory);
+  await again.close();
+  expect(recovered.entries.map(({ index }) => index)).toEqual([1, 2, 3, 4, 5, 6, 7]);
+  expect(`${recovered.entries.at(-1)?.payload}`).toBe("seventh");
+});
+
+test("a log of a format that is newer than this version is refused, not cut off", async () => {
+  await writeAll(directory);
+  const path = join(directory, "wal", "wal-0000000000000000.log");
+  const bytes = await readFile(path);
+  const head = decodeWalRecord(bytes, 0) as StoredRecord;
+  const text = Buffer.from(`${head.payload}`.replace('"format":3', '"format":4'));
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  encodeWalRecord({ bytes, view }, 0, { ...head, payload: text }, head);
+  await writeFile(path, bytes);
+  await expect(open(directory)).rejects.toThrow(/format 4.*newer version of Heddle/);
 });
 
 test("a log of format v1, whose heads do not tell a size, is refused where its file was cut short", async () => {

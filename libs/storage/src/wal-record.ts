@@ -1,7 +1,7 @@
 import { crc32 } from "node:zlib";
 
 /**
- * One record of the write-ahead log, format v1. Little-endian, padded with zeros to 8 bytes:
+ * One record of the write-ahead log, the same in all formats. Little-endian, padded with zeros to 8 bytes:
  *
  * | offset | size | field                                                          |
  * |--------|------|----------------------------------------------------------------|
@@ -32,12 +32,14 @@ export interface WalRecord {
 
 /**
  * `segment` opens each file; `entry` is one log entry; `state` holds the term, the commit index and,
- * as payload, the vote; `snapshot` says that entries up to its index are covered by a snapshot.
+ * as payload, the vote; `snapshot` says that entries up to its index are covered by a snapshot;
+ * `entries`, since format 3, is a run of log entries (`wal-entries.ts`).
  */
-export const WAL_KINDS = { segment: 1, entry: 2, state: 3, snapshot: 4 } as const;
+export const WAL_KINDS = { segment: 1, entry: 2, state: 3, snapshot: 4, entries: 5 } as const;
 export type WalRecordKind = (typeof WAL_KINDS)[keyof typeof WAL_KINDS];
 
-const WAL_HEADER_BYTES = 32;
+/** What stands before the payload of a record. */
+export const WAL_HEADER_BYTES = 32;
 /** Bounds what a damaged length field can make the reader believe. */
 export const WAL_MAX_PAYLOAD_BYTES = 64 * 2 ** 20;
 
@@ -66,27 +68,49 @@ export interface WalBuffer {
   readonly view: DataView;
 }
 
+/** What ties a record to the one before it, and to the others of its group. */
+export interface WalLink {
+  readonly previousCrc: number;
+  readonly group: number;
+  readonly endsGroup: boolean;
+}
+
 /** Writes the record at `offset` and returns its CRC, which the next record's chain field takes. */
 export function encodeWalRecord(
-  { bytes, view }: WalBuffer,
+  buffer: WalBuffer,
   offset: number,
   record: WalRecord,
-  link: { previousCrc: number; group: number; endsGroup: boolean },
+  link: WalLink,
 ): number {
-  const { payload, lead } = record;
-  let at = offset + WAL_HEADER_BYTES;
+  const end = writePayload(buffer.bytes, offset + WAL_HEADER_BYTES, record);
+  return sealWalRecord(buffer, offset, { ...record, end }, link);
+}
+
+/** Copies a record's payload to that place, with zeros up to a multiple of 8; returns its end without them. */
+export function writePayload(bytes: Buffer, offset: number, { payload, lead }: WalRecord): number {
+  let at = offset;
   if (lead !== undefined) bytes[at++] = lead;
   bytes.set(payload, at);
   const end = at + payload.byteLength;
+  for (let pad = end; (pad & 7) !== 0; pad++) bytes[pad] = 0;
+  return end;
+}
+
+/** Writes the head of the record at `offset` whose payload is in place up to `end`; returns its CRC. */
+export function sealWalRecord(
+  { bytes, view }: WalBuffer,
+  offset: number,
+  { kind, term, index, end }: { kind: WalRecordKind; term: number; index: number; end: number },
+  link: WalLink,
+): number {
   view.setUint32(offset + 4, link.previousCrc, true);
   view.setUint32(offset + 8, end - offset - WAL_HEADER_BYTES, true);
-  bytes[offset + 12] = record.kind;
+  bytes[offset + 12] = kind;
   bytes[offset + 13] = link.endsGroup ? 1 : 0;
   view.setUint16(offset + 14, Math.floor(link.group / 2 ** 32), true);
   view.setUint32(offset + 16, link.group % 2 ** 32, true);
-  view.setUint32(offset + 20, record.term, true);
-  view.setFloat64(offset + 24, record.index, true);
-  for (let pad = end; (pad & 7) !== 0; pad++) bytes[pad] = 0;
+  view.setUint32(offset + 20, term, true);
+  view.setFloat64(offset + 24, index, true);
   const crc = crc32(bytes.subarray(offset + 4, end));
   view.setUint32(offset, crc, true);
   return crc;
@@ -96,7 +120,7 @@ export function encodeWalRecord(
 export function decodeWalRecord(from: Buffer, offset: number): StoredRecord | undefined {
   if (offset + WAL_HEADER_BYTES > from.byteLength) return undefined;
   const kind = from[offset + 12] as WalRecordKind;
-  if (kind < WAL_KINDS.segment || kind > WAL_KINDS.snapshot) return undefined;
+  if (kind < WAL_KINDS.segment || kind > WAL_KINDS.entries) return undefined;
   const length = from.readUInt32LE(offset + 8);
   if (length > WAL_MAX_PAYLOAD_BYTES) return undefined;
   const end = offset + WAL_HEADER_BYTES + length;

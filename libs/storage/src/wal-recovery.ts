@@ -1,4 +1,5 @@
 import { AppError } from "@heddle/base/errors";
+import { entriesOf } from "./wal-entries.ts";
 import {
   decodeWalRecord,
   findGroup,
@@ -36,13 +37,16 @@ export interface WalPosition {
 
 /** What the head of a segment says. */
 export interface WalHead extends WalOwner {
-  /** Since 2 the head tells `bytes`; all else is as in 1. */
-  readonly format: 1 | 2;
+  /** Since 2 the head tells `bytes`; since 3 there are records of several entries. All else is as in 1. */
+  readonly format: 1 | 2 | 3;
   /** What the segment's file was filled to before it got its name. */
   readonly bytes?: number;
   /** True where the file was another segment before: what that held may follow the last group. */
   readonly reused?: true;
 }
+
+/** Newer ones hold records that are not known here, and that would be taken for a torn write. */
+const NEWEST_FORMAT = 3;
 
 /** What the command line gives the size of a segment in. */
 const SIZE_UNIT_BYTES = 2 ** 20;
@@ -169,7 +173,9 @@ export class WalReader {
     this.#group = record.group;
     if (record.kind === WAL_KINDS.state) this.#state = record;
     if (record.kind === WAL_KINDS.snapshot) this.#takeSnapshot(record);
-    if (record.kind === WAL_KINDS.entry) this.#takeEntry(record, sequence);
+    const entries = entriesOf(record);
+    if (!entries) throw corruption(`entries up to ${record.index} have no whole lengths`, sequence);
+    for (const entry of entries) this.#takeEntry(entry, sequence);
   }
 
   /**
@@ -183,7 +189,7 @@ export class WalReader {
     if (this.#entries[record.index - firstIndex]?.term !== record.term) this.#entries = [];
   }
 
-  #takeEntry(record: StoredRecord, sequence: number): void {
+  #takeEntry(record: WalRecord, sequence: number): void {
     const firstIndex = this.#entries[0]?.index ?? record.index;
     const nextIndex = firstIndex + this.#entries.length;
     if (record.index > nextIndex && record.index === (this.#snapshot?.index ?? -1) + 1) {
@@ -286,6 +292,12 @@ export class WalReader {
 
   #checkOwner(header: StoredRecord, name: string): void {
     const owner = readHead(header);
+    if (owner.format > NEWEST_FORMAT) {
+      throw new AppError(
+        "conflict",
+        `${name} is of format ${owner.format}, and this version reads formats up to ${NEWEST_FORMAT}; start it with the newer version of Heddle that wrote it`,
+      );
+    }
     if (owner.cluster === this.#owner.cluster && owner.node === this.#owner.node) return;
     throw new AppError(
       "conflict",

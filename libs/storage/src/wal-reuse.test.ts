@@ -21,7 +21,12 @@ function newDisk(seed: number): SimulatedDisk {
 }
 
 const open = (disk: SimulatedDisk) =>
-  WriteAheadLog.open({ files: disk, directory: "wal", owner: OWNER, segmentBytes: SEGMENT_BYTES });
+  WriteAheadLog.open({
+    files: disk.mount(),
+    directory: "wal",
+    owner: OWNER,
+    segmentBytes: SEGMENT_BYTES,
+  });
 
 const entry = (index: number, bytes = 40): WalRecord => {
   return { kind: WAL_KINDS.entry, term: 1, index, payload: Buffer.alloc(bytes, index) };

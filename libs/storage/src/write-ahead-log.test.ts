@@ -105,6 +105,28 @@ describe("WriteAheadLog", () => {
     expect((await read()).indexes.length).toBe(200);
   });
 
+  it("gives back runs of entries between other records, and those too long for one record", async () => {
+    const { log } = await open({ segmentBytes: 8 << 20 });
+    const sizes = [0, 1, 7, 8, 9, 600_000, 500_000, 1_200_000, 3, 4, 5];
+    const records = sizes.map((bytes, i): WalRecord => {
+      return { ...entry(i + 1, 1, bytes), lead: i % 2 === 0 ? 200 + i : undefined };
+    });
+    const group = [state(1, 0), ...records.slice(0, 9), state(1, 1), ...records.slice(9)];
+    await log.append(group);
+    await log.append([entry(12)]);
+    await log.close();
+    const { log: again, recovered } = await open({ segmentBytes: 8 << 20 });
+    await again.close();
+    const expected = sizes.map((bytes, i) => {
+      const payload = Buffer.alloc(bytes, i + 1);
+      return Buffer.concat([i % 2 === 0 ? Buffer.from([200 + i]) : Buffer.alloc(0), payload]);
+    });
+    const found = recovered.entries.map(({ payload }) => Buffer.from(payload));
+    expect(found.length).toBe(12);
+    for (const [i, bytes] of expected.entries()) expect(found[i]?.equals(bytes)).toBe(true);
+    expect(recovered.state).toMatchObject({ term: 1, index: 1 });
+  });
+
   it("holds a record larger than a segment", async () => {
     await write([[entry(1)], [entry(2, 1, 20_000)], [entry(3)]]);
     expect((await read()).indexes).toEqual([1, 2, 3]);
@@ -114,7 +136,8 @@ describe("WriteAheadLog", () => {
     await write([[entry(1)], [entry(2)], [entry(3), entry(4)]]);
     const path = await lastSegment();
     const whole = await readFile(path);
-    const groupStart = endOfRecords(whole) - 2 * walRecordBytes(40);
+    // Both are in one record, each with 16 bytes before it.
+    const groupStart = endOfRecords(whole) - walRecordBytes(2 * (16 + 40));
     for (let at = groupStart + 1; at < endOfRecords(whole); at++) {
       await writeFile(
         path,

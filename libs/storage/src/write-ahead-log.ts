@@ -1,11 +1,13 @@
 import { AppError } from "@heddle/base/errors";
 import type { StorageFile, StorageFiles } from "./storage-files.ts";
+import { encodeEntries, endOfRun } from "./wal-entries.ts";
 import {
   encodedBytes,
   encodeWalRecord,
   WAL_KINDS,
   WAL_MAX_PAYLOAD_BYTES,
   type WalBuffer,
+  type WalLink,
   type WalRecord,
 } from "./wal-record.ts";
 import {
@@ -155,6 +157,8 @@ export class WriteAheadLog {
       .filter(([sequence, last]) => sequence < this.#startedSequence && last < index)
       .map(([sequence]) => sequence)
       .sort((a, b) => a - b);
+    // Nothing has another name, so there is none to make durable: to try costs a flush of the disk.
+    if (gone.length === 0) return;
     for (const sequence of gone) {
       // Oldest first and without gaps: a missing segment in the middle reads as corruption.
       if (sequence !== Math.min(...this.#indexes.keys())) break;
@@ -197,42 +201,49 @@ export class WriteAheadLog {
       bytes = groupBytes(records);
     }
     if (records.length === 0) return;
+    const { offset } = this.#position;
     const position = this.#encode(records, bytes);
-    await this.#segment.write(this.#buffer.bytes.subarray(0, bytes), this.#position.offset);
+    await this.#segment.write(this.#buffer.bytes.subarray(0, position.offset - offset), offset);
     this.#position = position;
     this.#startedSequence = position.sequence;
     if (position.offset * 2 > this.#segmentSize) this.#prepareNext();
   }
 
-  /** Puts a group into the buffer and returns the position after it. */
+  /** Puts a group, of at most `size` bytes, into the buffer and returns the position after it. */
   #encode(records: readonly WalRecord[], size: number): WalPosition {
     if (this.#buffer.bytes.byteLength < size) {
       this.#buffer = walBuffer(2 ** Math.ceil(Math.log2(size)));
     }
-    const { sequence, offset } = this.#position;
-    const link = {
-      previousCrc: this.#position.previousCrc,
-      group: this.#position.group + 1,
-      endsGroup: false,
-    };
-    let at = 0;
-    let left = records.length;
-    let lastEntry = -1;
-    for (const record of records) {
-      link.endsGroup = --left === 0;
-      link.previousCrc = encodeWalRecord(this.#buffer, at, record, link);
-      at += encodedBytes(record);
-      if (record.kind === WAL_KINDS.entry) lastEntry = Math.max(lastEntry, record.index);
-      else if (record.kind !== WAL_KINDS.segment) this.#standing.set(record.kind, record);
+    const group = this.#position.group + 1;
+    let { offset, previousCrc } = this.#position;
+    const start = offset;
+    for (let from = 0; from < records.length; ) {
+      const to = endOfRun(records, from);
+      const link = { previousCrc, group, endsGroup: to === records.length };
+      const run = from === 0 && link.endsGroup ? records : records.slice(from, to);
+      const { crc, end } = this.#encodeRun(run, offset - start, link);
+      previousCrc = crc;
+      offset = start + end;
+      from = to;
     }
-    this.#noteEntry(lastEntry);
-    const { previousCrc, group } = link;
-    return { sequence, offset: offset + at, previousCrc, group };
+    return { sequence: this.#position.sequence, offset, previousCrc, group };
   }
 
-  #noteEntry(index: number): void {
+  /** Puts one record into the buffer: a run of entries, or whatever stands alone. */
+  #encodeRun(run: readonly WalRecord[], at: number, link: WalLink): { crc: number; end: number } {
+    const [record] = run as [WalRecord];
+    if (record.kind === WAL_KINDS.entry) this.#noteEntries(run);
+    else if (record.kind !== WAL_KINDS.segment) this.#standing.set(record.kind, record);
+    if (run.length > 1) return encodeEntries(this.#buffer, at, run, link);
+    const crc = encodeWalRecord(this.#buffer, at, record, link);
+    return { crc, end: at + encodedBytes(record) };
+  }
+
+  #noteEntries(run: readonly WalRecord[]): void {
     const { sequence } = this.#position;
-    if (index > (this.#indexes.get(sequence) ?? -1)) this.#indexes.set(sequence, index);
+    let last = this.#indexes.get(sequence) ?? -1;
+    for (const { index } of run) last = Math.max(last, index);
+    this.#indexes.set(sequence, last);
   }
 
   /** Puts the prepared segment in use and returns the group with that segment's head before it. */
@@ -258,7 +269,7 @@ export class WriteAheadLog {
   #head(isReused: boolean): Buffer {
     const { owner, segmentBytes: bytes } = this.#options;
     const { cluster, node } = owner;
-    const head: WalHead = { format: 2, cluster, node, bytes };
+    const head: WalHead = { format: 3, cluster, node, bytes };
     return Buffer.from(JSON.stringify(isReused ? { ...head, reused: true } : head));
   }
 

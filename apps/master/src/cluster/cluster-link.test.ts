@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import { Attachment } from "@heddle/rpc/node/attachment";
+import { Attachments } from "@heddle/rpc/node/attachments";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import {
   clusterToken,
@@ -11,6 +12,7 @@ import {
   TestCluster,
   textOf,
 } from "../../test/test-cluster.ts";
+import type { ControlGroup } from "../ports.ts";
 
 let cluster: TestCluster;
 
@@ -107,6 +109,56 @@ test("a node leaves a master that was removed in silence, and finds the one in i
     expect(said).toEqual(["attached", left, "attached"]);
   } finally {
     await attachment.close();
+  }
+});
+
+test("a node drops the address of a master that was removed while it was gone, until it is a member again", async () => {
+  const other = new TestCluster();
+  await other.startMaster({ masterId: "master-2" });
+  const said: { fact: string; master: string }[] = [];
+  const say = (fields: object, fact: string) => {
+    said.push({ fact, master: (fields as { master: string }).master });
+  };
+  const setMembers = (...names: string[]) => {
+    const members = names.map((name) => ({ name }));
+    const group = { status: () => ({ members }) } as unknown as ControlGroup;
+    cluster.control.group = group;
+    other.control.group = group;
+  };
+  setMembers("master-1", "master-2");
+  const [gone, stays] = [other.link.grpcAddress, cluster.link.grpcAddress];
+  const register = {
+    ...{ nodeId: "n-1", incarnation: "1", kind: "NODE_KIND_PARAMETER_SERVER" as const },
+    ...{ name: "ps-1", address: "127.0.0.1:1", version: "1" },
+  };
+  const attachments = new Attachments({
+    ...{ masters: [gone, stays], register, credentials: { clusterToken } },
+    heartbeat: () => ({ replicas: [] }),
+    log: { info: say, warn: say, error: say },
+  });
+  const ofGone = () => said.filter(({ master }) => master === gone).map(({ fact }) => fact);
+  const dropped = "not looked for: it was removed from the masters";
+  const retrying = "not attached to a master, retrying";
+  try {
+    await eventually("it is attached to both", () => said.length === 2);
+    await other.stopMaster();
+    await eventually("it looks for the one that died", () => ofGone().includes(retrying));
+    setMembers("master-1");
+    await eventually("it has dropped its address", () => ofGone().at(-1) === dropped);
+    await other.startMaster({ masterId: "master-2", grpcPort: Number(gone.split(":")[1]) });
+    expect(other.link.directory.nodes()).toEqual([]);
+    expect(ofGone().at(-1)).toBe(dropped);
+    setMembers("master-1", "master-2");
+    await eventually("it is attached again", () => ofGone().at(-1) === "attached");
+    await other.stopMaster();
+    await eventually("it looks for it", () => ofGone().at(-1) === retrying);
+    setMembers("master-1");
+    await eventually("it has dropped it again", () => ofGone().at(-1) === dropped);
+    await cluster.stopMaster();
+    await eventually("without a word from any it tries it", () => ofGone().at(-1) === retrying);
+  } finally {
+    await attachments.close();
+    await other.close();
   }
 });
 

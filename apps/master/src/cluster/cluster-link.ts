@@ -52,6 +52,11 @@ export function startClusterLink(options: ClusterLinkOptions): ClusterLink {
   const heartbeatIntervalMs = options.heartbeatIntervalMs ?? 1_000;
   const registry = new NodeRegistry({
     masterId,
+    members: () =>
+      control.group
+        ?.status()
+        .members.map(({ name }) => name)
+        .sort() ?? [],
     credentials,
     heartbeatIntervalMs,
     progress: options.progress,

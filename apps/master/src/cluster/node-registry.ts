@@ -28,6 +28,8 @@ const maxNodes = 4_096;
 
 export interface RegistryOptions {
   readonly masterId: string;
+  /** The names of all masters of the group. */
+  readonly members: () => readonly string[];
   readonly credentials: NodeCredentials;
   readonly heartbeatIntervalMs: number;
   /** Hears what heartbeats say of running tasks. */
@@ -45,6 +47,8 @@ export class NodeRegistry implements NodeDirectory {
   readonly #retired = new Map<string, WorkerLink>();
   readonly #listeners = new Set<(change: RegistryChange) => void>();
   readonly #sweep: NodeJS.Timeout;
+  /** The masters that the nodes were told of. */
+  #members: readonly string[] = [];
   /** At first when this master began: until then nobody could attach. */
   #workerLeftAtMs: number;
   #closed: AppError | undefined;
@@ -53,7 +57,10 @@ export class NodeRegistry implements NodeDirectory {
   constructor(options: RegistryOptions) {
     this.#options = options;
     this.#workerLeftAtMs = options.clock.monotonicMs();
-    this.#sweep = setInterval(() => this.#dropSilent(), options.heartbeatIntervalMs);
+    this.#sweep = setInterval(() => {
+      this.#dropSilent();
+      this.#tellMembers();
+    }, options.heartbeatIntervalMs);
     this.#sweep.unref();
   }
 
@@ -158,7 +165,7 @@ export class NodeRegistry implements NodeDirectory {
   }
 
   #add(register: Register__Output, stream: AttachStream): AttachedNode {
-    const { log, clock, heartbeatIntervalMs, masterId } = this.#options;
+    const { log, clock } = this.#options;
     if (register.nodeId === "" || register.kind === "NODE_KIND_UNSPECIFIED") {
       throw new AppError("invalid_value", "a node registers with its node_id and kind");
     }
@@ -175,9 +182,22 @@ export class NodeRegistry implements NodeDirectory {
     this.#nodes.set(register.nodeId, { node, stream });
     const { nodeId, name, address, version } = register;
     log.info({ node: nodeId, kind: register.kind, name, address, version }, "a node attached");
-    stream.write({ heartbeatIntervalMs, masterId });
+    stream.write(this.#reply());
     this.#changed("nodes");
     return node;
+  }
+
+  #reply(): AttachReply {
+    const { heartbeatIntervalMs, masterId, members } = this.#options;
+    return { heartbeatIntervalMs, masterId, members: [...members()] };
+  }
+
+  /** A node that knows who was removed stops looking for it, though it was gone before it could say so. */
+  #tellMembers(): void {
+    const members = this.#options.members();
+    if (`${members}` === `${this.#members}`) return;
+    this.#members = members;
+    for (const { stream } of this.#nodes.values()) stream.write(this.#reply());
   }
 
   /** The link of the same process is used again; that of an earlier process is cut. */

@@ -1,4 +1,6 @@
+import type { HashedMap } from "@heddle/control/hashed-map";
 import type { LogCommand } from "@heddle/control/replicated-control";
+import type { ApiKeyRecord } from "@heddle/control/state";
 import { expect, test } from "vitest";
 import { ControlMachine, encodeLogCommand } from "./control-machine.ts";
 
@@ -46,3 +48,66 @@ test("a snapshot is of the moment of its call, though commands are applied betwe
   expect(restored.control.hash).toBe(hash);
   expect(restored.control.state.keys.size).toBe(KEYS);
 });
+
+test("a snapshot of however large a state makes one small piece's worth of records at a time", async () => {
+  const records = 20_000;
+  const machine = new ControlMachine(() => undefined);
+  const { keys } = machine.control.state;
+  await create(machine, 1, 1);
+  const [sample] = [...keys.values()] as [ApiKeyRecord];
+  let made = 0;
+  const toJSON = () => {
+    made++;
+    return sample;
+  };
+  for (let i = 0; i < records; i++) keys.set(`key${i}`, { ...sample, toJSON } as ApiKeyRecord);
+  const walks = countWalks(keys);
+  made = 0;
+  const snapshot = machine.snapshot();
+  expect({ made, walks: walks() }).toEqual({ made: 0, walks: 0 });
+  const perPiece = Math.ceil(MAX_PIECE_BYTES / JSON.stringify(sample).length);
+  let pieces = 0;
+  for (const _ of snapshot) {
+    expect(made).toBeLessThanOrEqual(perPiece);
+    made = 0;
+    pieces++;
+    // Changed in the middle of it: what was is kept for this record alone, and nothing is walked again.
+    keys.set(`key${records - pieces}`, sample);
+    expect(walks()).toBe(1);
+  }
+  expect(pieces).toBeGreaterThan(50);
+  expect(frozen(keys)).toBe(0);
+});
+
+test("a snapshot that is given up, begun or not, keeps nothing of the old state", async () => {
+  const machine = new ControlMachine(() => undefined);
+  await create(machine, 1, KEYS);
+  const { keys } = machine.control.state;
+  const [unread, begun] = [machine.snapshot(), machine.snapshot()].map((snapshot) =>
+    snapshot[Symbol.iterator](),
+  ) as [Iterator<Uint8Array>, Iterator<Uint8Array>];
+  expect(begun.next().done).toBe(false);
+  expect(frozen(keys)).toBe(2);
+  unread.return?.();
+  begun.return?.();
+  expect(frozen(keys)).toBe(0);
+});
+
+function frozen(map: Map<string, unknown>): number {
+  return (map as HashedMap<unknown>).frozen;
+}
+
+/** How often somebody has asked for all entries, keys or values of the map. */
+function countWalks(map: Map<string, unknown>): () => number {
+  let walks = 0;
+  const ways = ["keys", "values", "entries", "forEach", Symbol.iterator] as const;
+  for (const way of ways) {
+    const real = map[way] as (...words: unknown[]) => unknown;
+    const counted = (...words: unknown[]): unknown => {
+      walks++;
+      return real.apply(map, words);
+    };
+    Object.defineProperty(map, way, { value: counted });
+  }
+  return () => walks;
+}

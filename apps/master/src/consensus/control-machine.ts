@@ -34,7 +34,14 @@ export class ControlMachine implements StateMachine<ControlReply> {
   /** Lines of JSON, gathered into pieces. */
   snapshot(): Iterable<Uint8Array> {
     this.#onSnapshot();
-    return gather(this.control.snapshot());
+    const lines = this.control.snapshot();
+    const pieces = gather(lines);
+    const iterator = {
+      next: () => pieces.next(),
+      // One that was not begun must let go of the state too.
+      return: () => lines.return?.() as IteratorResult<Uint8Array>,
+    };
+    return { [Symbol.iterator]: () => iterator };
   }
 
   async restore(chunks: AsyncIterable<Uint8Array>): Promise<void> {

@@ -36,6 +36,8 @@ export interface LogShipperOptions {
   logs(): readonly ShippedLog[];
   /** The master has the whole of a finished log on disk. */
   onShipped(shipped: ShippedLog, master: string): void;
+  /** Resolves when the master may be looked for: not while it is removed from its group. */
+  whileRemoved(signal: AbortSignal): Promise<void>;
   readonly log: NodeLog;
 }
 
@@ -87,6 +89,7 @@ export class LogShipper {
       peer.close();
       if (signal.aborted) return;
       await delay(backoff.nextMs(), undefined, { signal }).catch(() => {});
+      await this.#options.whileRemoved(signal);
     }
   }
 }

@@ -7,9 +7,11 @@ import type { LogChunk } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { Attachments } from "@heddle/rpc/node/attachments";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { taskLogsService, workerTasksService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
+import type { TaskLog } from "@heddle/storage/task-log";
 import { serveArtifacts } from "../artifacts/artifact-service.ts";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { LogShipper, type ShippedLog } from "../logs/log-shipper.ts";
@@ -42,6 +44,8 @@ export interface TaskServiceOptions {
   /** Of this program; artifacts tell it. */
   readonly version: string;
   readonly masters: readonly string[];
+  /** Which of them were removed from their group. */
+  readonly removals: Pick<Attachments, "isRemoved" | "whileRemoved">;
   readonly credentials: NodeCredentials;
   readonly checkpointDirectory?: string | undefined;
   /** Files of plugins for training jobs; none where absent. */
@@ -176,7 +180,7 @@ export class TaskService {
   }
 
   #startShippers(): LogShipper[] {
-    const { masters, credentials, nodeId, log } = this.#options;
+    const { masters, removals, credentials, nodeId, log } = this.#options;
     return masters.map(
       (master) =>
         new LogShipper({
@@ -185,6 +189,7 @@ export class TaskService {
           nodeId,
           logs: () => this.#logs(),
           onShipped: (shipped) => this.#onShipped(shipped, master),
+          whileRemoved: (signal) => removals.whileRemoved(master, signal),
           log,
         }),
     );
@@ -207,9 +212,12 @@ export class TaskService {
 
   /** The logs of a task stay here until a majority of the masters has them whole. */
   #removeIfSafe({ plan, streams }: Task): void {
-    const majority = Math.floor(this.#options.masters.length / 2) + 1;
-    const logs = Object.values(streams.logs);
-    if (logs.some((each) => (this.#shipped.get(each)?.size ?? 0) < majority)) return;
+    const { masters, removals } = this.#options;
+    const present = masters.filter((master) => !removals.isRemoved(master));
+    const majority = Math.floor(present.length / 2) + 1;
+    const holders = (each: TaskLog) =>
+      present.filter((master) => this.#shipped.get(each)?.has(master)).length;
+    if (Object.values(streams.logs).some((each) => holders(each) < majority)) return;
     this.#table.onLogsShipped(plan.id).catch((error: unknown) => {
       this.#options.log.warn({ error: String(error) }, "a task's logs could not be removed");
     });

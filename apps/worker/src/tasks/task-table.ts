@@ -122,6 +122,7 @@ export class TaskTable {
     const refusal = this.#refusal(plan);
     if (refusal) return this.#bury(plan.id, refusal);
     this.#leasing.add(key);
+    this.#watchLease();
     try {
       const task = await this.#take(plan);
       this.#tasks.set(key, task);
@@ -240,6 +241,10 @@ export class TaskTable {
     return isOld || isBuried;
   }
 
+  #watchLease(): void {
+    this.#options.lease.watchWhile(() => this.#tasks.size + this.#leasing.size > 0);
+  }
+
   #fenceAll(why: string): void {
     for (const task of this.#tasks.values()) {
       if (task.phase === "exited") continue;
@@ -256,6 +261,7 @@ export class TaskTable {
     const task = await this.#create(memory.plan, directory);
     if (memory.forgotten) this.#retired.set(key, task);
     else this.#tasks.set(key, task);
+    this.#watchLease();
     await task.resume(memory, lease.isLive);
     if (memory.phase !== "exited") {
       log.warn({ task: key, phase: task.phase, adopted: lease.isLive }, "found a task of before");

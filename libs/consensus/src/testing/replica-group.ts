@@ -52,6 +52,8 @@ export class ReplicaGroup {
   readonly members = new Map<number, TestMember>();
   /** Messages that were taken from the network: `drop` says which. */
   drop: (message: Message) => boolean = () => false;
+  /** Messages for which there is no link, which their sender is told. */
+  unlinked: (message: Message) => boolean = () => false;
   readonly sent: Message[] = [];
   readonly #random = seededRandom(42);
   readonly #overrides: Partial<ReplicaOptions<number>>;
@@ -113,6 +115,7 @@ export class ReplicaGroup {
   #transportOf(id: number): Transport {
     return {
       send: (to, messages) => {
+        if (messages.some((message) => this.unlinked(message))) return false;
         for (const message of messages) {
           this.sent.push(message);
           if (!this.drop(message)) queueMicrotask(() => this.#deliver(to, message));

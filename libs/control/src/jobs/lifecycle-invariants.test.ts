@@ -40,6 +40,7 @@ function check(state: JobsState, seen: Map<string, Seen>, index: number): void {
     const own = live.get(job.id) ?? { count: 0, attempts: new Set<number>() };
     if (own.attempts.size > 1) throw new Error("two attempts with live fencing tokens");
     if (own.count !== job.liveTasks) throw new Error(`${own.count} live, not ${job.liveTasks}`);
+    if (job.state === "succeeded" && job.changedIndex === index) checkSuccess(state, job);
     if (!WITH_PLACES.has(job.state)) continue;
     checkGang(state, job);
     checkShards(state, job);
@@ -127,6 +128,20 @@ function checkGang(state: JobsState, job: JobRecord): void {
     const isThere = task && task.phase !== "lost" && task.exit?.reason === undefined;
     if (!isThere) throw new Error(`a partial gang: rank ${rank} of ${job.id} in ${job.state}`);
   }
+}
+
+/** Every task ended well; of training rank 0 did, and no more than the tolerance were lost for good. */
+function checkSuccess(state: JobsState, job: JobRecord): void {
+  const { failure_tolerance: tolerance, command } = state.specs.get(job.id)!;
+  const tasks = Array.from({ length: job.tasks }, (_, rank) =>
+    state.tasks.get(`${job.id}/${job.attempt}/${rank}`),
+  );
+  if (tasks.some((task) => task?.phase !== "exited")) throw new Error("it succeeded too early");
+  const lost = tasks.filter((task) => task?.exit?.reason !== undefined);
+  if (lost.length === 0) return;
+  const isCovered = command === undefined && lost.length <= tolerance && !lost.includes(tasks[0]);
+  const areLost = lost.every((task) => task?.exit?.reason === "NodeLost");
+  if (!isCovered || !areLost) throw new Error(`${job.id} succeeded without ${lost.length} tasks`);
 }
 
 function checkCapacity(state: JobsState): void {

@@ -1,3 +1,4 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
 import { type ControlReply, OK } from "../command.ts";
 import type { Change } from "./change.ts";
 import type { ReportProgressCommand, ReportTasksCommand, TaskReportEntry } from "./commands.ts";
@@ -10,6 +11,7 @@ import {
   type TaskRecord,
   taskKey,
 } from "./records.ts";
+import { shardsWanted } from "./shard-places.ts";
 
 const PHASE_RANK: Readonly<Record<Exclude<TaskPhase, "lost">, number>> = {
   reserved: 0,
@@ -82,8 +84,10 @@ export function putTasks(change: Change, tasks: readonly TaskRecord[]): void {
 function review(change: Change, job: JobRecord): JobRecord {
   if (!isUnderWay(job.state) && job.state !== "checkpointing") return job;
   const tasks = change.tasksOf(job);
-  if (tasks.every(isDone)) return change.move(job, { type: "succeeded" });
   const spec = change.state.specs.get(job.id)!;
+  if (tasks.every(isDone) || isDoneWithout(tasks, spec)) {
+    return change.move(job, { type: "succeeded" });
+  }
   const failed = tasks.find(({ exit }) => exit?.reason !== undefined && exit.reason !== "NodeLost");
   if (failed) {
     const failure = failureOf(failed);
@@ -101,6 +105,14 @@ function review(change: Change, job: JobRecord): JobRecord {
   }
   if (tasks.every(({ phase }) => phase !== "reserved")) return change.move(job, { type: "leased" });
   return job;
+}
+
+/** Training is done where rank 0 is, also without tasks that were lost and not replaced. */
+function isDoneWithout(tasks: readonly TaskRecord[], spec: SubmitJob): boolean {
+  if (shardsWanted(spec) === 0 || !tasks[0] || !isDone(tasks[0])) return false;
+  const missing = tasks.filter((task) => !isDone(task));
+  const areLost = missing.every((task) => task.phase === "exited" && isLost(task));
+  return areLost && missing.length <= spec.failure_tolerance;
 }
 
 /** Ended well and of itself. */

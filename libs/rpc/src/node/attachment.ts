@@ -32,6 +32,17 @@ export interface AttachmentOptions {
   readonly log: NodeLog;
   /** 10,000 where absent. */
   readonly removedRestMs?: number;
+  /** Waited for before each try but the first: as long as this master is known to be removed. */
+  readonly whileRemoved?: ((signal: AbortSignal) => Promise<void>) | undefined;
+  /** Told what this master says of its group; undefined when it is gone. */
+  readonly onMembers?: ((said: SaidMembers | undefined) => void) | undefined;
+}
+
+/** A master's word of its group. */
+export interface SaidMembers {
+  readonly masterName: string;
+  /** The names of all masters of the group; empty where it does not know. */
+  readonly members: readonly string[];
 }
 
 /**
@@ -86,6 +97,7 @@ export class Attachment {
       const eagerRestMs = Math.min(backoff.nextMs(), failures <= eagerTries ? eagerMs : Infinity);
       const restMs = isRemoved ? (this.#options.removedRestMs ?? removedRestMs) : eagerRestMs;
       await delay(restMs, undefined, { signal: this.#closing.signal }).catch(() => {});
+      await this.#options.whileRemoved?.(this.#closing.signal);
     }
   }
 
@@ -108,6 +120,7 @@ export class Attachment {
     const end = (error: AppError) => {
       clearTimeout(timer);
       this.#report = undefined;
+      this.#options.onMembers?.(undefined);
       this.#closing.signal.removeEventListener("abort", onClose);
       peer.close();
       resolve(error);
@@ -116,6 +129,9 @@ export class Attachment {
     stream.on("error", (error) => end(fromStatus(error, master)));
     stream.on("end", () => end(fromStatus(new Error("the master closed the stream"), master)));
     stream.on("data", (reply: AttachReply__Output) => {
+      this.#options.onMembers?.({ masterName: reply.masterId, members: reply.members });
+      // What comes later tells of the members alone.
+      if (this.#report) return;
       clearTimeout(timer);
       const beat = () => stream.write({ heartbeat: heartbeat() });
       this.#report = beat;

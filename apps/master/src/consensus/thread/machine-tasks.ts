@@ -70,6 +70,7 @@ export class MachineTasks<Reply> {
         return next && !next.done ? next.value : undefined;
       }
       case "snapshotEnd":
+        await this.#snapshots.get(task.snapshot)?.return?.();
         this.#snapshots.delete(task.snapshot);
         return undefined;
       case "restore":

@@ -2,6 +2,7 @@ import { connect } from "node:net";
 import type { Member } from "@heddle/consensus/ports";
 import { createMessage, type Message } from "@heddle/raft/message";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { NodeLog } from "@heddle/rpc/node/log";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { afterEach, expect, test } from "vitest";
 import { eventually } from "../../../test/master-group.ts";
@@ -28,21 +29,31 @@ interface Node {
 }
 
 const ports = new Map<string, number>();
+/** Every address that somebody has looked for, each time. */
+const lookedFor: string[] = [];
 let nodes: Node[] = [];
 
 afterEach(() => {
   for (const { transport } of nodes) transport.close();
   nodes = [];
   ports.clear();
+  lookedFor.length = 0;
 });
 
-async function open(id: number, credentials: NodeCredentials = byToken): Promise<Node> {
+async function open(
+  id: number,
+  credentials: NodeCredentials = byToken,
+  log: NodeLog = silent,
+): Promise<Node> {
   const identity = {
     ...{ version: 1 as const, name: `m${id}`, nonce: "", cluster: "c", id, incarnation: 1 },
   };
   const transport = new RaftTransport({
-    ...{ identity, credentials, addresses: new Map(), log: silent },
-    locate: async (address) => ({ host: "127.0.0.1", port: ports.get(address) ?? 1 }),
+    ...{ identity, credentials, addresses: new Map(), log },
+    locate: async (address) => {
+      lookedFor.push(address);
+      return { host: "127.0.0.1", port: ports.get(address) ?? 1 };
+    },
   });
   const received: Message[] = [];
   const snapshots: Node["snapshots"] = [];
@@ -99,6 +110,22 @@ test("a snapshot of many pieces arrives whole; one whose pieces fail is refused"
   expect(two.snapshots).toHaveLength(1);
 });
 
+test("what cannot be read ends the connection, and says so", async () => {
+  const errors: object[] = [];
+  const error = (fields: object, message: string) => errors.push({ ...fields, message });
+  const { port } = await open(4, byToken, { ...silent, error });
+  const socket = connect(port, "127.0.0.1");
+  const frames = new SocketFrames(socket);
+  const hello = { format: 1 as const, cluster: "c", from: 1, to: 4, incarnation: 7 };
+  socket.write(helloFrame({ ...hello, purpose: "messages", token: clusterToken }));
+  await frames.next();
+  socket.resume();
+  socket.write(frameOf(FRAME_KINDS.messages, Buffer.from([255, 255, 255])));
+  await expect.poll(() => socket.readableEnded).toBe(true);
+  const message = "cannot take what another master sent; its connection is cut";
+  expect(errors).toEqual([{ member: 1, error: expect.stringMatching(/./), message }]);
+});
+
 test("strangers, removed members and older processes are told why they may not speak", async () => {
   const { port } = await open(4);
   const hello: Hello = {
@@ -119,4 +146,15 @@ test("strangers, removed members and older processes are told why they may not s
   await expect(ask(helloFrame({ ...hello, incarnation: 6 }))).rejects.toThrow(/newer process/);
   await expect(ask(frameOf(FRAME_KINDS.hello, Buffer.from("{")))).rejects.toThrow(/no master/);
   await expect(ask(frameOf(FRAME_KINDS.ping, Buffer.from("{}")))).rejects.toThrow(/this version/);
+});
+
+test("a member that was removed while it was gone is looked for no more", async () => {
+  const { transport } = await open(1);
+  const times = (address: string) => lookedFor.filter((each) => each === address).length;
+  await eventually("both are looked for again", async () => times("m2") > 1 && times("m4") > 1);
+  transport.setMembers(members.filter(({ id }) => id === 4));
+  // A try that has begun is none after.
+  const [gone, stays] = [times("m2"), times("m4")];
+  await eventually("the other one is, as before", async () => times("m4") > stays + 3);
+  expect(times("m2")).toBe(gone);
 });

@@ -4,9 +4,11 @@
 export interface AttachReply {
   'heartbeatIntervalMs'?: (number);
   'masterId'?: (string);
+  'members'?: (string)[];
 }
 
 export interface AttachReply__Output {
   'heartbeatIntervalMs': (number);
   'masterId': (string);
+  'members': (string)[];
 }
