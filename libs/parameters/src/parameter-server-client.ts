@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ShardStatus__Output } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
+import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
@@ -92,7 +93,12 @@ export async function connectParameters(
   const links = shardLayouts(spec.parameters, spec.servers.length).map(
     (layout, shard): ShardLink => ({
       ...{ shard, layout, targets: [], pushPath: "" },
-      peer: new Peer(spec.servers[shard] ?? "", credentials, "parameter-server"),
+      peer: new Peer(
+        spec.servers[shard] ?? "",
+        credentials,
+        "parameter-server",
+        bulkChannelOptions,
+      ),
       encoder: new PartEncoder(layout, encoding),
       route: new DataRoute(),
       mirror: spec.pullCompression === "int8" ? new PublishedMirror(layout) : undefined,
