@@ -68,8 +68,9 @@ async function measure(
   for (let round = 0; round <= rounds; round++) {
     for (const { side, push, pull } of all) {
       // The first round warms up.
+      await side.begin?.();
       await sample(side, "push", round === 0 ? empty() : push);
-      await side.complete();
+      await side.complete?.();
       await sample(side, "pull", round === 0 ? empty() : pull);
     }
   }

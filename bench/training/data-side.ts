@@ -3,10 +3,12 @@ export interface DataSide {
   readonly name: string;
   /** The processes of both ends. */
   readonly pids: readonly number[];
+  /** What must happen before a push, untimed. */
+  begin?(): Promise<void>;
   /** Gives the milliseconds until all is taken. */
   push(): Promise<number>;
   /** What must happen before a pull, untimed. */
-  complete(): Promise<void>;
+  complete?(): Promise<void>;
   /** Gives the milliseconds until all is there. */
   pull(): Promise<number>;
   close(): Promise<void>;

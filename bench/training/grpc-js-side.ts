@@ -22,7 +22,6 @@ export async function grpcJsSide(bytes: number): Promise<DataSide> {
   return {
     name: "grpc-js",
     pids: [process.pid, child.pid],
-    complete: () => Promise.resolve(),
     push: () => timed(() => push(client, part)),
     pull: () => timed(() => pull(client, into)),
     close: async () => {

@@ -82,7 +82,6 @@ function driven(name: string, driver: Child, others: readonly Child[]): DataSide
     name,
     pids: [driver.pid, ...others.map(({ pid }) => pid)],
     push: () => order("push"),
-    complete: () => Promise.resolve(),
     pull: () => order("pull"),
     close: async () => {
       for (const child of [driver, ...others]) await child.stop();
