@@ -5,6 +5,7 @@ import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import { printComparison } from "./inference/comparison.ts";
 import { masterOverhead, type OverheadResult } from "./inference/overhead.ts";
 import { type MeasuredRound, measureRounds } from "./inference/rounds.ts";
+import { compareRouting } from "./inference/routing.ts";
 import {
   type InferenceServer,
   oursAt,
@@ -15,6 +16,7 @@ import {
 import { withCleanup } from "./support/child-process.ts";
 import { numberList, readOptions, writeReport } from "./support/command-line.ts";
 import { heddleUp, type RunningHeddle } from "./support/heddle-up.ts";
+import { median } from "./support/statistics.ts";
 import { formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 
 // Our whole path (HTTP, master, gRPC, engine) against any OpenAI-compatible server on the same
@@ -22,7 +24,7 @@ import { formatNumber, printTable, printVerdicts, type Verdict } from "./support
 
 const usage = `npm run bench:inference -- (--peer URL | --llama-server PROGRAM)
   [--model-file FILE.gguf, else the demo weights] [--json FILE] [--rounds N] [--threads N] [--concurrency 1,4,8,16] [--tokens N] [--eos 0,2]
-  [--ours URL --key KEY --model ID] [--only ours|peer|overhead]`;
+  [--ours URL --key KEY --model ID] [--only ours|peer|overhead|routing]`;
 const options = readOptions(usage, [
   "model-file",
   "peer",
@@ -48,6 +50,7 @@ const plan = {
 };
 
 await withCleanup(async () => {
+  if (options["only"] === "routing") return measureRouting();
   if (options["only"] === "overhead") {
     const cluster = await heddleUp(["--profile", "tiny"]);
     const overhead = await measureOverhead(cluster);
@@ -96,6 +99,29 @@ async function measureOverhead(cluster: RunningHeddle): Promise<OverheadResult> 
     ],
   );
   return overhead;
+}
+
+async function measureRouting(): Promise<void> {
+  const measured = await compareRouting(await modelFile(), rounds);
+  printTable(
+    "Mean time to first token (ms) over two workers, prompts that share beginnings",
+    ["round", "in turns", "by prefix", "ratio", "cached by prefix, %"],
+    measured.map(({ inTurnMs, byPrefixMs, byPrefixCached }, i) => [
+      `${i + 1}`,
+      inTurnMs,
+      byPrefixMs,
+      byPrefixMs / inTurnMs,
+      100 * byPrefixCached,
+    ]),
+  );
+  const ratio = median(measured.map(({ inTurnMs, byPrefixMs }) => byPrefixMs / inTurnMs));
+  const verdict = {
+    bar: "first token by prefix <= 1.0x of that in turns",
+    measured: `${formatNumber(ratio)}x`,
+    pass: ratio <= 1,
+  };
+  printVerdicts([verdict]);
+  writeReport(options["json"], { rounds: measured, verdicts: [verdict] });
 }
 
 async function startOrFindPeer(): Promise<InferenceServer | undefined> {

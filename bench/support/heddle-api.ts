@@ -4,6 +4,8 @@ interface ServedModel {
   /** As `file:///models/a.gguf`. */
   readonly source: string;
   readonly options?: Readonly<Record<string, number>>;
+  /** One where absent. */
+  readonly replicas?: "every-worker" | undefined;
 }
 
 /** The few calls of our API that the benchmarks need. */

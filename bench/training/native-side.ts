@@ -12,23 +12,22 @@ export interface NativePeers {
   readonly psLite?: string | undefined;
 }
 
-/** ps-lite's messages, of which the better figure counts: a model in one, and in pieces. */
-const PS_LITE_MESSAGES = {
-  "ps-lite, 1 message": Number.MAX_SAFE_INTEGER,
-  "ps-lite, 4 MiB": 2 ** 22,
-};
+/** Over TCP a model as one message and in pieces, and in pieces over a unix socket; the best counts. */
+const PS_LITE = [
+  { name: "ps-lite, 1 message", pieces: false, local: "0" },
+  { name: "ps-lite, 4 MiB", pieces: true, local: "0" },
+  { name: "ps-lite, 4 MiB, unix", pieces: true, local: "1" },
+] as const;
+const PIECE_BYTES = 4 * 1024 * 1024;
 
 /** Those of the peers that are there. */
 export async function nativeSides(peers: NativePeers, bytes: number): Promise<DataSide[]> {
   const sides: DataSide[] = [];
   if (peers.grpcCpp) sides.push(await grpcCppSide(peers.grpcCpp, bytes));
-  if (peers.psLite) {
-    for (const [name, most] of Object.entries(PS_LITE_MESSAGES)) {
-      // A model that is no larger than a message is one.
-      const message = Math.min(most, bytes);
-      if (message === bytes && most !== Number.MAX_SAFE_INTEGER) continue;
-      sides.push(await psLiteSide(name, peers.psLite, bytes, message));
-    }
+  for (const one of peers.psLite ? PS_LITE : []) {
+    // A model that is no larger than a piece is one message.
+    if (one.pieces && one.local === "0" && bytes <= PIECE_BYTES) continue;
+    sides.push(await psLiteSide(one, peers.psLite ?? "", bytes));
   }
   return sides;
 }
@@ -41,14 +40,15 @@ async function grpcCppSide(program: string, bytes: number): Promise<DataSide> {
 }
 
 async function psLiteSide(
-  name: string,
+  { name, pieces, local }: (typeof PS_LITE)[number],
   program: string,
   bytes: number,
-  message: number,
 ): Promise<DataSide> {
+  const message = pieces ? Math.min(PIECE_BYTES, bytes) : bytes;
   const common = {
     ...{ DMLC_PS_ROOT_URI: "127.0.0.1", DMLC_PS_ROOT_PORT: String(await freePort()) },
     ...{ DMLC_NUM_WORKER: "1", DMLC_NUM_SERVER: "1", DMLC_NODE_HOST: "127.0.0.1" },
+    DMLC_LOCAL: local,
   };
   const [scheduler, server, worker] = ["scheduler", "server", "worker"].map((role) =>
     start(`ps-lite ${role}`, program, [String(bytes), String(message)], {

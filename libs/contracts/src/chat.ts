@@ -42,6 +42,13 @@ const message = z.discriminatedUnion("role", [
 ]);
 
 const bias = z.number().min(-100).max(100);
+/** OpenAI's bounds of the labels that a caller may hang on a request. */
+const MAX_METADATA_PAIRS = 16;
+const metadata = z
+  .record(z.string().max(64, "keys have at most 64 characters"), z.string().max(512))
+  .refine((pairs) => Object.keys(pairs).length <= MAX_METADATA_PAIRS, {
+    error: `at most ${MAX_METADATA_PAIRS} pairs are allowed`,
+  });
 const tokenId = z.string().regex(/^\d{1,9}$/, "keys must be token ids");
 const stopText = z.string().min(1).max(1024);
 
@@ -72,7 +79,7 @@ const chatCompletionRequest = z.object({
   user: z.string().max(512).nullish(),
   safety_identifier: z.string().max(512).nullish(),
   prompt_cache_key: z.string().max(512).nullish(),
-  metadata: z.record(z.string().max(64), z.string().max(512)).nullish(),
+  metadata: metadata.nullish(),
   parallel_tool_calls: z.boolean().nullish(),
 });
 

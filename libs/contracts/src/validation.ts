@@ -65,7 +65,9 @@ function faultOf(issue: Issue, value: unknown): Fault {
 
 /** In a union, the branch that got furthest is meant; where none got on, all are told. */
 function deepest(issue: Issue): { path: PropertyKey[]; message: string } {
-  let found = { path: issue.path, message: issue.message.replace(/\.$/, "") };
+  // What is wrong with a name stands inside of it; the path leads to the name.
+  const { message } = issue.code === "invalid_key" ? (issue.issues[0] ?? issue) : issue;
+  let found = { path: issue.path, message: message.replace(/\.$/, "") };
   if (issue.code !== "invalid_union") return found;
   for (const branch of issue.errors) {
     for (const inner of branch) {

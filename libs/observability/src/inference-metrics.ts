@@ -46,6 +46,7 @@ const OVERHEAD_BUCKETS = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.0
  */
 export class InferenceMetrics {
   readonly #models = new Map<string, ModelInstruments>();
+  readonly #scrapeListeners = new Set<() => void>();
   readonly #registry: Registry;
   readonly #success: Counter<"model_name" | "finished_reason">;
   readonly #rejected: Counter<"model_name" | "code">;
@@ -55,11 +56,17 @@ export class InferenceMetrics {
 
   constructor(registry: Registry, load: () => ClusterLoad) {
     this.#registry = registry;
-    this.#success = this.#counter(
-      "vllm:request_success_total",
-      "Calls answered in full, by finish reason.",
-      ["model_name", "finished_reason"],
-    );
+    const scraped = (): void => {
+      for (const listener of this.#scrapeListeners) listener();
+    };
+    this.#success = new Counter({
+      name: "vllm:request_success_total",
+      help: "Calls answered in full, by finish reason.",
+      labelNames: ["model_name", "finished_reason"],
+      registers: [registry],
+      // It is the first of them that a scrape collects.
+      collect: scraped,
+    });
     this.#rejected = this.#counter(
       "heddle_requests_failed_total",
       "Calls that failed, by error code; `rate_limit_exceeded` are the 429s, `cancelled` the aborts.",
@@ -107,6 +114,11 @@ export class InferenceMetrics {
     const instruments = bound as unknown as ModelInstruments;
     this.#models.set(model, instruments);
     return instruments;
+  }
+
+  /** Calls back before each scrape, so that what calls under way have used is told by then. */
+  onScrape(listener: () => void): void {
+    this.#scrapeListeners.add(listener);
   }
 
   succeeded(model: string, reason: string): void {

@@ -7,8 +7,12 @@ const maxMessageBytes = 64 * 1024 * 1024;
 const keepaliveTimeMs = 10_000;
 const keepaliveTimeoutMs = 5_000;
 
+/** Nobody asks grpc-js for its own statistics, which it would keep for every message. */
+const withoutStatistics: ChannelOptions = { "grpc.enable_channelz": 0 };
+
 /** Options of every connection between nodes, for the side that dials. */
 export const clientChannelOptions: ChannelOptions = {
+  ...withoutStatistics,
   "grpc.keepalive_time_ms": keepaliveTimeMs,
   "grpc.keepalive_timeout_ms": keepaliveTimeoutMs,
   "grpc.keepalive_permit_without_calls": 1,
@@ -34,6 +38,7 @@ export const bulkChannelOptions: ChannelOptions = {
 
 /** Options of every server of a node. */
 export const serverChannelOptions: ChannelOptions = {
+  ...withoutStatistics,
   "grpc.keepalive_time_ms": keepaliveTimeMs,
   "grpc.keepalive_timeout_ms": keepaliveTimeoutMs,
   "grpc.max_receive_message_length": maxMessageBytes,

@@ -275,6 +275,19 @@ describe("messages", () => {
   });
 });
 
+describe("a participant's name", () => {
+  it("is in the prompt of a model whose template knows no names", async () => {
+    const promptTokens = async (message: object) => {
+      const user = { role: "user" as const, content: "hi", ...message };
+      const answer = await whole({ ...ask(""), max_tokens: 1, messages: [user] });
+      return answer.usage?.prompt_tokens;
+    };
+    expect(await promptTokens({ name: "Alice" })).toBe(
+      await promptTokens({ content: "Alice: hi" }),
+    );
+  });
+});
+
 describe("the models", () => {
   it("are listed in OpenAI's shape, with what really answers", async () => {
     const ids: string[] = [];

@@ -7,6 +7,7 @@ import type { AccessCheck, AccessConfig, CallerRequest } from "./access.ts";
 import { BodyReader } from "./body-reader.ts";
 import { answerBrokenRequest, answerUnservable } from "./broken-requests.ts";
 import { errorReply } from "./error-reply.ts";
+import { answerHalfClosed } from "./half-closed.ts";
 import { requestIdOf } from "./request-id.ts";
 
 export interface HttpLimits {
@@ -53,6 +54,7 @@ export function createHttpAdapter(limits: HttpLimits, access: AccessCheck): Fast
     done(refusalByHead(request));
   });
   answerUnservable(instance.server);
+  answerHalfClosed(instance.server);
   instance.server.maxConnections = limits.maxConnections;
   const bodies = new BodyReader(limits.maxBodyBytes, limits.maxReadingBytes);
   checkAccess(instance, access, bodies);

@@ -288,6 +288,8 @@ describe("limits", () => {
     expect(passed).toBeGreaterThanOrEqual(50);
     expect(passed).toBeLessThanOrEqual(50 + refilled);
     const refused = replies.filter(({ status }) => status === 429);
+    const others = replies.filter(({ status }) => status !== 200 && status !== 429);
+    expect(await Promise.all(others.map((reply) => reply.text()))).toEqual([]);
     expect(refused).toHaveLength(200 - passed);
     for (const reply of [replies[0], refused[0]] as Response[]) {
       for (const kind of ["limit", "remaining", "reset"]) {
@@ -303,6 +305,7 @@ describe("limits", () => {
   it("never overspend tokens under 100 concurrent calls", async () => {
     const { text } = await server.addKey({ limits: { tokensPerMinute: 2000 } });
     const before = server.rows.length;
+    const startMs = performance.now();
     const bodies = [
       { ...hello, max_tokens: 50 },
       { ...hello, max_tokens: 100, stream: true },
@@ -315,7 +318,8 @@ describe("limits", () => {
     const rows = server.rows.slice(before);
     const spent = rows.reduce((sum, row) => sum + row.promptTokens + row.completionTokens, 0);
     expect(spent).toBeGreaterThan(0);
-    expect(spent).toBeLessThanOrEqual(2000);
+    // One more is let through for each 30 ms that the calls take.
+    expect(spent).toBeLessThanOrEqual(2000 + Math.ceil((performance.now() - startMs) / 30));
     expect(replies.some(({ status }) => status === 429)).toBe(true);
   });
 

@@ -3,7 +3,7 @@ import { AppError } from "@heddle/base/errors";
 import type { EngineEvent, Usage } from "@heddle/contracts/engine";
 import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
 import type { ModelInstruments } from "@heddle/observability/inference-metrics";
-import type { Accounting } from "./accounting.ts";
+import type { Accounting, CallTokens } from "./accounting.ts";
 
 export interface CallParts {
   readonly requestId: string;
@@ -15,6 +15,9 @@ export interface CallParts {
   /** Output tokens reserved over all choices. */
   readonly reservedOutputTokens: number;
 }
+
+/** Gaps between tokens that wait for the metrics: an instrument costs a lone token more than a list. */
+const MAX_KEPT_GAPS = 64;
 
 /**
  * One admitted call from its start to its end: it counts what the engine tells, corrects the
@@ -32,6 +35,10 @@ export class InferenceCall {
   #cachedTokens = 0;
   #completionTokens = 0;
   #reasoningTokens = 0;
+  /** What the metrics have been told of. */
+  #counted: CallTokens = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
+  /** Seconds between tokens that the metrics have not been told of. */
+  #gaps: number[] = [];
   #usage: Usage | undefined;
   #finishReasons: string[] = [];
   #node: string | undefined;
@@ -42,6 +49,7 @@ export class InferenceCall {
     this.#parts = parts;
     this.#instruments = parts.accounting.metrics.of(parts.model.id);
     this.#instruments.waiting.inc();
+    parts.accounting.open(this);
   }
 
   /** The worker that answers, once one has taken the call. */
@@ -92,12 +100,14 @@ export class InferenceCall {
 
   /** The engine's count where it gave one, and else what was seen of the answer. */
   get usage(): Usage {
-    const seen = this.#usage ?? {
-      promptTokens: this.#promptTokens,
-      cachedTokens: this.#cachedTokens,
-      completionTokens: this.#completionTokens,
-    };
-    return { ...seen, reasoningTokens: this.#reasoningTokens };
+    return { ...(this.#usage ?? this.#seen), reasoningTokens: this.#reasoningTokens };
+  }
+
+  /** Tells the metrics what came since they were told last. */
+  report(): void {
+    this.#count(this.#seen);
+    for (const seconds of this.#gaps) this.#instruments.interTokenLatency.observe(seconds);
+    this.#gaps = [];
   }
 
   /** Frees the call's share of its key's limits and accounts for it; later calls do nothing. */
@@ -105,8 +115,11 @@ export class InferenceCall {
     if (this.#closed) return;
     this.#closed = true;
     (this.#hasStarted ? this.#instruments.running : this.#instruments.waiting).dec();
+    this.report();
     this.#observeTimes();
-    const { promptTokens, cachedTokens, completionTokens } = this.usage;
+    // What came after the last that was seen, as the ending token, is known now.
+    this.#count(this.usage);
+    const { promptTokens, completionTokens } = this.#counted;
     this.#parts.reservation.finish(promptTokens + completionTokens);
     const row = {
       atMs: Date.now(),
@@ -114,14 +127,31 @@ export class InferenceCall {
       key: this.#parts.key.id,
       model: this.#parts.model.id,
       node: this.#node,
-      promptTokens,
-      cachedTokens,
-      completionTokens,
+      ...this.#counted,
       errorCode: error?.code,
       endUser: this.#parts.endUser,
       durationMs: performance.now() - this.#startedAtMs,
     };
-    this.#parts.accounting.record(row, this.#finishReasons);
+    this.#parts.accounting.record(this, row, this.#finishReasons);
+  }
+
+  get #seen(): CallTokens {
+    return {
+      promptTokens: this.#promptTokens,
+      cachedTokens: this.#cachedTokens,
+      completionTokens: this.#completionTokens,
+    };
+  }
+
+  /** A counter never goes down: what was counted stays, also where an engine tells of less. */
+  #count(used: CallTokens): void {
+    const before = this.#counted;
+    this.#counted = {
+      promptTokens: Math.max(before.promptTokens, used.promptTokens),
+      cachedTokens: Math.max(before.cachedTokens, used.cachedTokens),
+      completionTokens: Math.max(before.completionTokens, used.completionTokens),
+    };
+    this.#parts.accounting.count(this.#parts.model.id, this.#counted, before);
   }
 
   #observeToken(tokens: number): void {
@@ -129,7 +159,8 @@ export class InferenceCall {
     if (this.#firstTokenMs === undefined) {
       this.#firstTokenMs = now - this.#startedAtMs;
     } else if (tokens > 0) {
-      this.#instruments.interTokenLatency.observe((now - this.#lastTokenAtMs) / 1000 / tokens);
+      this.#gaps.push((now - this.#lastTokenAtMs) / 1000 / tokens);
+      if (this.#gaps.length >= MAX_KEPT_GAPS) this.report();
     }
     this.#lastTokenAtMs = now;
   }

@@ -10,6 +10,10 @@ afterAll(() => server.master.close(0));
 
 const base = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "hi" }] };
 
+function labels(count: number): Record<string, string> {
+  return Object.fromEntries(Array.from({ length: count }, (_, i) => [`label-${i}`, "v"]));
+}
+
 async function requestFor(extra: Record<string, unknown>) {
   const reply = await postChat(server, { ...base, ...extra });
   expect(await reply.text()).toBeTruthy();
@@ -134,6 +138,7 @@ describe("a parameter is tolerated where it says what is done anyway", () => {
     { user: "u1" },
     { safety_identifier: "s1" },
     { metadata: { team: "a" } },
+    { metadata: { ...labels(15), ["k".repeat(64)]: "v".repeat(512) } },
     { prompt_cache_key: "k" },
     { prompt_cache_retention: "in_memory" },
     { a_field_of_next_year: { deep: [1] } },
@@ -229,6 +234,10 @@ describe("what is not honoured is 400 and names the parameter", () => {
     ],
     ["invalid_value", "user", { user: 7 }],
     ["invalid_value", "metadata", { metadata: [] }],
+    ["invalid_value", "metadata", { metadata: labels(17) }],
+    ["invalid_value", `metadata.${"k".repeat(65)}`, { metadata: { ["k".repeat(65)]: "v" } }],
+    ["invalid_value", "metadata.team", { metadata: { team: "v".repeat(513) } }],
+    ["invalid_value", "metadata.team", { metadata: { team: 7 } }],
   ])("%s at %s: %j", async (code, param, extra) => {
     const reply = await postChat(server, { ...base, ...extra });
     const { error } = (await reply.json()) as { error: Record<string, unknown> };

@@ -33,8 +33,8 @@ export function toGenerateRequest(
 export function estimatePromptTokens(request: ChatCompletionRequest): number {
   let tokens = 16;
   for (const message of request.messages) {
-    const { content } = toChatMessage(message);
-    tokens += 8 + Math.ceil((content === null ? 0 : Buffer.byteLength(content)) / 3);
+    const { content, name = "" } = toChatMessage(message);
+    tokens += 8 + Math.ceil(Buffer.byteLength(`${name}${content ?? ""}`) / 3);
   }
   return tokens;
 }

@@ -70,6 +70,17 @@ test("what is due for the log is due once, after its time or when its end is urg
   expect(book.due(30_000, new Set())).toEqual([]);
 });
 
+test("a new checkpoint is due within a second of the last entry, not with the slow rest", () => {
+  const book = new ProgressBook(10_000);
+  book.take(word(1_000, { step: 1 }, { checkpoint: "c1" }));
+  book.written(book.due(0, new Set()), 0);
+  book.take(word(2_000, { step: 2 }, { checkpoint: "c1" }));
+  expect(book.due(9_000, new Set())).toEqual([]);
+  book.take(word(3_000, { step: 3 }, { checkpoint: "c2" }));
+  expect(book.due(999, new Set())).toEqual([]);
+  expect(book.due(1_000, new Set())).toMatchObject([{ checkpoint: { name: "c2" } }]);
+});
+
 test("the expected end follows the speed since the attempt was first heard of, or its own word", () => {
   const book = new ProgressBook();
   const endOf = () => Date.parse(viewProgress(JOB, book.of(JOB)!).expected_end ?? "") - START_MS;

@@ -10,6 +10,8 @@ type ProgressEntry = ReportProgressCommand["entries"][number];
 const maxJobs = 10_000;
 /** Between two entries of one job's progress in the log. */
 const logEveryMs = 10_000;
+/** The same where there is a new checkpoint: a later attempt begins at the last one in the log. */
+const logCheckpointEveryMs = 1_000;
 /** After so long without a word of the rank that spoke, a higher one speaks for the job. */
 const silentRankMs = 30_000;
 const maxBatch = 256;
@@ -35,13 +37,13 @@ interface Held {
 /**
  * The latest progress of each job, as its workers tell it: every master hears their heartbeats, the
  * leader their sessions too. It is no part of the replicated state; now and then, and before an
- * attempt ends, the leader puts what is new into the log.
+ * attempt ends, the leader puts what is new into the log, new checkpoints sooner than the rest.
  */
 export class ProgressBook {
   readonly #everyMs: number;
   readonly #jobs = new Map<string, Held>();
-  /** By job: when its progress was last put into the log. */
-  readonly #writtenMs = new Map<string, number>();
+  /** By job: what was last put into the log, and when. */
+  readonly #written = new Map<string, { readonly entry: ProgressEntry; readonly atMs: number }>();
   readonly #listeners = new Set<() => void>();
 
   /** `everyMs`: between two entries of one job's progress in the log. */
@@ -86,16 +88,23 @@ export class ProgressBook {
     const due: ProgressEntry[] = [];
     for (const [jobId, held] of this.#jobs) {
       if (!held.isNew || due.length >= maxBatch) continue;
-      const sinceMs = nowMs - (this.#writtenMs.get(jobId) ?? Number.NEGATIVE_INFINITY);
-      if (sinceMs < this.#everyMs && !urgent.has(jobId)) continue;
+      if (!urgent.has(jobId) && nowMs < this.#dueMs(jobId, held.entry)) continue;
       due.push(held.entry);
     }
     return due;
   }
 
+  #dueMs(jobId: string, { checkpoint }: ProgressEntry): number {
+    const written = this.#written.get(jobId);
+    if (!written) return Number.NEGATIVE_INFINITY;
+    const isNewCheckpoint = checkpoint && checkpoint.name !== written.entry.checkpoint?.name;
+    const everyMs = isNewCheckpoint ? Math.min(logCheckpointEveryMs, this.#everyMs) : this.#everyMs;
+    return written.atMs + everyMs;
+  }
+
   written(entries: readonly ProgressEntry[], nowMs: number): void {
     for (const entry of entries) {
-      this.#writtenMs.set(entry.jobId, nowMs);
+      this.#written.set(entry.jobId, { entry, atMs: nowMs });
       const held = this.#jobs.get(entry.jobId);
       if (held?.entry === entry) held.isNew = false;
     }
@@ -106,7 +115,7 @@ export class ProgressBook {
     for (const jobId of this.#jobs.keys()) {
       if (isLive(jobId)) continue;
       this.#jobs.delete(jobId);
-      this.#writtenMs.delete(jobId);
+      this.#written.delete(jobId);
     }
   }
 }

@@ -90,6 +90,33 @@ describe("operational paths", () => {
     expect(metrics).toContain('code="rate_limit_exceeded"} 1');
   });
 
+  it("/metrics counts the tokens of an answer while it is streamed, and none of them twice", async () => {
+    const own = await startTestMaster();
+    own.dispatch.script.tokenDelayMs = 5;
+    const abort = new AbortController();
+    const body = { ...hello, stream: true, max_tokens: 5000 };
+    const stream = await postChat(own, body, { signal: abort.signal });
+    await eventually(() => own.dispatch.generatedTokens >= 100);
+    const value = async (name: string): Promise<number> => {
+      const metrics = await (await fetch(`${own.url}/metrics`)).text();
+      return Number(new RegExp(`^${name}\\{.*\\} (\\S+)$`, "m").exec(metrics)?.[1] ?? 0);
+    };
+    // What was delivered is at most the token that is on its way behind what was generated.
+    expect(await value("vllm:generation_tokens_total")).toBeGreaterThanOrEqual(99);
+    expect(await value("vllm:prompt_tokens_total")).toBeGreaterThan(0);
+    expect(await value("vllm:inter_token_latency_seconds_count")).toBeGreaterThanOrEqual(98);
+    abort.abort();
+    await expect(stream.text()).rejects.toThrow();
+    await eventually(() => own.rows.length === 1);
+    const [row] = own.rows;
+    expect(row?.completionTokens).toBeGreaterThanOrEqual(99);
+    expect(await value("vllm:generation_tokens_total")).toBe(row?.completionTokens);
+    expect(await value("vllm:prompt_tokens_total")).toBe(row?.promptTokens);
+    expect(await value("vllm:prefix_cache_queries_total")).toBe(row?.promptTokens);
+    expect(await value("vllm:prefix_cache_hits_total")).toBe(row?.cachedTokens);
+    await own.master.close(0);
+  });
+
   it("/metrics counts calls that this master has no room for", async () => {
     const full = await startTestMaster({ maxCalls: 1 });
     full.dispatch.script.tokenDelayMs = 20;

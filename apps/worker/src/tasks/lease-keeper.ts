@@ -4,7 +4,7 @@ import { AppError } from "@heddle/base/errors";
 import { bootClock, Lease } from "./lease.ts";
 import { readJson, writeJson } from "./task-directory.ts";
 
-/** How often the lease is looked at; it also is at each thing that needs it. */
+/** How often the lease is looked at while tasks hang on it; it also is at each thing that needs it. */
 const checkMs = 100;
 
 interface Kept {
@@ -22,7 +22,8 @@ export class LeaseKeeper {
   readonly #boot: string;
   readonly #lease: Lease;
   readonly #listeners = new Set<() => void>();
-  readonly #timer: NodeJS.Timeout;
+  #isNeeded: () => boolean = () => false;
+  #timer: NodeJS.Timeout | undefined;
   #term: number;
   #wasLive: boolean;
   #saving: Promise<void> = Promise.resolve();
@@ -34,8 +35,6 @@ export class LeaseKeeper {
     this.#lease = new Lease(bootClock, kept?.boot === boot ? kept.expiresAtMs : undefined);
     this.#term = kept?.term ?? 0;
     this.#wasLive = this.#lease.isLive;
-    this.#timer = setInterval(() => this.isLive, checkMs);
-    this.#timer.unref();
   }
 
   static async open(directory: string): Promise<LeaseKeeper> {
@@ -58,6 +57,19 @@ export class LeaseKeeper {
 
   onExpired(listener: () => void): void {
     this.#listeners.add(listener);
+  }
+
+  /** Looks at the lease from now on, until nothing hangs on it: an idle worker is not woken. */
+  watchWhile(isNeeded: () => boolean): void {
+    this.#isNeeded = isNeeded;
+    this.#timer ??= setInterval(() => this.#look(), checkMs).unref();
+  }
+
+  #look(): void {
+    void this.isLive;
+    if (this.#isNeeded()) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
   }
 
   /** Throws `precondition_failed` for a leader of a term that is over. */

@@ -15,6 +15,12 @@ export function shardsWanted(spec: SubmitJob): number {
   return typeof shards === "number" && shards >= 1 ? Math.floor(shards) : 1;
 }
 
+/** Into how many fragments the model of a job that trains is cut; each has its own shards. */
+export function fragmentsWanted({ config }: SubmitJob): number {
+  const { fragments } = config;
+  return typeof fragments === "number" && fragments >= 1 ? Math.floor(fragments) : 1;
+}
+
 /**
  * Parameter servers for the shards of a job that starts, by shard: each goes where the fewest are,
  * to the lowest id of several. Undefined for a job without shards; `none` where there is no room.

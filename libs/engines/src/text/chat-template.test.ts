@@ -61,6 +61,31 @@ describe("ChatTemplate", () => {
     ]);
   });
 
+  it("tells a participant's name as the template does, and else in front of the text", () => {
+    const alice: ChatMessage = { ...hello, name: "Alice" };
+    const bob: ChatMessage = { role: "assistant", content: "Hi", name: "Bob" };
+    expect(render("", [alice, bob, hello], false)).toBe(
+      "<|im_start|>user\nAlice: Hello<|im_end|>\n<|im_start|>assistant\nBob: Hi<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n",
+    );
+    const knows = "{% for m in messages %}[{{ m.name or m.role }}]{{ m.content }}{% endfor %}";
+    expect(render(knows, [alice, bob, hello])).toBe("[Alice]Hello[Bob]Hi[user]Hello");
+    const knowsUsers =
+      "{% for m in messages %}{% if m.role == 'user' %}({{ m.name }}){% endif %}{{ m.content }};{% endfor %}";
+    expect(render(knowsUsers, [alice, bob])).toBe("(Alice)Hello;Bob: Hi;");
+    expect(render("", [{ ...hello, name: "" }], false)).toBe("<|im_start|>user\nHello<|im_end|>\n");
+    // The text of a message says nothing of what the template does with its name.
+    const text = "participant-0.";
+    expect(render("", [{ role: "user", content: text, name: "Eve" }], false)).toContain(
+      `Eve: ${text}`,
+    );
+  });
+
+  it("tells the name of one who only called a tool", () => {
+    const call = { id: "a", type: "function", function: { name: "f", arguments: "{}" } } as const;
+    const caller = { role: "assistant", content: null, name: "Bob", toolCalls: [call] } as const;
+    expect(render("{% for m in messages %}{{ m.content }}{% endfor %}", [caller])).toBe("Bob:");
+  });
+
   it("leaves arguments that are no JSON object as text", () => {
     const source = "{{ messages[0].tool_calls[0].function.arguments }}";
     const withArguments = (text: string): ChatMessage => ({

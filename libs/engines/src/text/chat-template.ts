@@ -45,8 +45,31 @@ export class ChatTemplate {
     this.#testsForNone = /\bis\s+(not\s+)?none\b/i.test(text);
   }
 
-  /** The prompt's text. Throws `invalid_value` with param `messages` where the template refuses. */
+  /**
+   * The prompt's text. Throws `invalid_value` with param `messages` where the template refuses.
+   * A participant's name is told as the template tells it, and else in front of the message's text,
+   * as `Alice: Hello`: most templates know no names, and a name that is asked for is not dropped.
+   */
   render(messages: readonly ChatMessage[], options: RenderOptions): string {
+    return this.#run(messages.some(hasName) ? this.#tellNames(messages) : messages, options);
+  }
+
+  /** Tries the template with a mark for each name, to see which of them it tells. */
+  #tellNames(messages: readonly ChatMessage[]): ChatMessage[] {
+    const mark = (index: number) => `participant-${index}.`;
+    const marked = messages.map((message, i) => {
+      const content = message.content === null ? null : "x";
+      return { ...message, content, ...(hasName(message) && { name: mark(i) }) };
+    });
+    const text = this.#run(marked, { addGenerationPrompt: false });
+    return messages.map((message, i) => {
+      if (!hasName(message) || text.includes(mark(i))) return message;
+      const { name, ...anonymous } = message;
+      return { ...anonymous, content: `${name}: ${message.content ?? ""}`.trimEnd() };
+    });
+  }
+
+  #run(messages: readonly ChatMessage[], options: RenderOptions): string {
     const environment = new Environment();
     const variables = {
       ...this.#globals(),
@@ -90,6 +113,10 @@ export class ChatTemplate {
     };
     return { role, ...(mapTexts(sent, quote) as object) };
   }
+}
+
+function hasName({ name }: ChatMessage): boolean {
+  return name !== undefined && name !== "";
 }
 
 /** What `raise_exception` throws: the template itself refuses the messages. */

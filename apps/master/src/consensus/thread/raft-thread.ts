@@ -32,6 +32,8 @@ const HEARTBEAT_TICKS = 2;
 const ELECTION_TICKS = 14;
 /** 10 s: longer than any election that can succeed. */
 const REQUEST_TICKS = 200;
+/** A leader with no one to send to or to fear wakes for so many ticks at once: nothing waits for them. */
+const TICKS_A_WAKE_ALONE = 4;
 const locateDeadlineMs = 2_000;
 
 /** The thread's end of the port: what comes up in one turn goes out as one list. */
@@ -259,6 +261,8 @@ class RaftThread {
     const { nextMemberId, members: roster } = this.#replica;
     const counts = this.#counter.view();
     const status = { ...this.#replica.status(), nextMemberId, roster, connected, counts };
+    const isAlone = status.role === "leader" && status.members.length === 1;
+    this.#ticks?.wakeEvery(isAlone ? TICKS_A_WAKE_ALONE : 1);
     const text = JSON.stringify(status);
     if (text === this.#lastStatus) return;
     this.#lastStatus = text;

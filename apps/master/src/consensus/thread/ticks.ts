@@ -1,16 +1,32 @@
 /** A running source of ticks. */
 export interface Ticks {
+  /** From now on calls back at every so many intervals, with the ticks of all of them together. */
+  wakeEvery(intervals: number): void;
   stop(): void;
 }
 
 /** Calls back with the whole intervals that have passed; late ones come together. */
 export function startTicks(intervalMs: number, onTicks: (ticks: number) => void): Ticks {
   let lastMs = performance.now();
-  const timer = setInterval(() => {
+  let every = 1;
+  let isStopped = false;
+  const wake = (): void => {
     const ticks = Math.floor((performance.now() - lastMs) / intervalMs);
     if (ticks === 0) return;
     lastMs += ticks * intervalMs;
     onTicks(ticks);
-  }, intervalMs);
-  return { stop: () => clearInterval(timer) };
+  };
+  let timer = setInterval(wake, intervalMs);
+  return {
+    wakeEvery: (intervals) => {
+      if (intervals === every || isStopped) return;
+      every = intervals;
+      clearInterval(timer);
+      timer = setInterval(wake, intervalMs * intervals);
+    },
+    stop: () => {
+      isStopped = true;
+      clearInterval(timer);
+    },
+  };
 }
