@@ -7,6 +7,9 @@ const BARS = [
   { direction: "push", peer: "grpc-js", wanted: 3 },
   { direction: "push", peer: "ps-lite", wanted: 1 },
   { direction: "pull", peer: "ps-lite", wanted: 1.2 },
+  // Both over unix sockets.
+  { direction: "push", peer: "ps-lite, 4 MiB, unix", wanted: 1 },
+  { direction: "pull", peer: "ps-lite, 4 MiB, unix", wanted: 1.2 },
 ] as const;
 
 /** Prints the figures and the ratios of each way to each peer, and judges the bars of 64 MiB. */
@@ -14,7 +17,9 @@ export function judgeDataPlane(figures: readonly DataPlaneFigure[]): Verdict[] {
   printFigures(figures);
   const large = figures.filter(({ megabytes }) => megabytes === 64);
   return BARS.flatMap(({ direction, peer, wanted }) => {
-    const others = large.filter(({ name }) => name.startsWith(peer));
+    const others = large.filter(
+      ({ name }) => name === peer || (name.startsWith(peer) && !name.endsWith("unix")),
+    );
     if (others.length === 0) {
       const option = peer === "gRPC C++" ? "--grpc-cpp" : "--ps-lite";
       const how = `name its program with ${option} (bench/training/peers says how it is built)`;
