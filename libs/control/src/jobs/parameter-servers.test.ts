@@ -41,14 +41,14 @@ function plan() {
     index: control.index,
     nowMs: atMs,
   });
-  const made = schedule(view.input);
+  const made = schedule(view);
   act({
     ...{ type: "plan.commit", basedOnIndex: made.basedOnIndex, overcommitRatio: 1 },
     ...{ acknowledgeMs: 10_000, unsatisfiable: [], preemptions: [], expired: [] },
     admitted: [...control.state.jobs.keys()],
     starts: made.starts,
   });
-  return view.withheld;
+  return made.pending;
 }
 
 function report(n: number, phase: TaskReportEntry["phase"], exit?: TaskReportEntry["exit"]) {
@@ -98,7 +98,7 @@ test("a plan that was made before the server was lost starts nothing", () => {
   serverJoins("p");
   submit(1);
   const view = schedulingInput(control.state, control.jobs, { index: control.index, nowMs: atMs });
-  const { starts } = schedule(view.input);
+  const { starts } = schedule(view);
   expect(starts).toHaveLength(1);
   act({ type: "server.lost", serverIds: ["p"] });
   act({

@@ -11,7 +11,7 @@ import { quarantineDevice } from "./devices.ts";
 import { isUnderWay } from "./lifecycle.ts";
 import { type JobRecord, type TaskPhase, type TaskRecord, taskKey } from "./records.ts";
 import { failureOf, isLost, lossOf, rootCause, suspicionOf, waitsForWord } from "./root-cause.ts";
-import { shardsWanted } from "./shard-places.ts";
+import { shardsWanted } from "./task-request.ts";
 
 const PHASE_RANK: Readonly<Record<Exclude<TaskPhase, "lost">, number>> = {
   reserved: 0,
