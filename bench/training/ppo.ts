@@ -42,7 +42,7 @@ export async function measurePpo(
   seeds: number,
   timesteps: number | undefined,
 ): Promise<PpoFigure[]> {
-  const server = await startParameterServer();
+  const { address: server } = await startParameterServer();
   const figures: PpoFigure[] = [];
   for (const environment of environments) {
     const config = { ...PPO_DEFAULTS, ...SETTINGS[environment] };
