@@ -31,6 +31,11 @@ function client(endpoint: string, ...others: string[]): ApiClient {
   return new ApiClient({ endpoint, others, apiKey: "k", endpointSource: "credentials file" });
 }
 
+it("a port that fetch refuses is said to be one, not a cluster that does not answer", async () => {
+  const asking = client("http://127.0.0.1:6000").json("/read");
+  await expect(asking).rejects.toThrow(/port, which the Fetch standard blocks/);
+});
+
 describe("a client that knows several masters", () => {
   it("asks the next where one is not there, for reads and for changes", async () => {
     const nobody = `http://127.0.0.1:${await freePort()}`;

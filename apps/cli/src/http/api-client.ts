@@ -118,6 +118,10 @@ function unreachable(connection: Connection, error: unknown): AppError {
   const { endpoint, endpointSource } = connection;
   const cause = (error as { cause?: { code?: string; message?: string } }).cause;
   const why = cause?.code ?? cause?.message ?? (error as Error).message;
+  if (why === "bad port") {
+    const message = `${endpoint} (from ${endpointSource}) was not asked: browsers and fetch refuse to connect to this port, which the Fetch standard blocks. Have the master listen on another one.`;
+    return new AppError("unavailable", message, { cause: error });
+  }
   const message = `No answer from ${endpoint} (${why}; the address is from ${endpointSource}).`;
   return new AppError("unavailable", message, { cause: error });
 }
