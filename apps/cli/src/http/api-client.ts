@@ -54,7 +54,21 @@ export class ApiClient {
   async stream(path: string, options: CallOptions = {}): Promise<Response> {
     const response = await this.#fetch(path, options);
     if (response.ok) return response;
-    throw await refusal(response, path);
+    const error = await refusal(response, path);
+    throw response.status === 401 ? this.#explained(error) : error;
+  }
+
+  /** The master cannot know why a command line has sent no key. */
+  #explained(error: ApiError): ApiError {
+    const { apiKey, endpoint, endpointSource } = this.#connection;
+    if (apiKey !== undefined) return error;
+    const why =
+      endpointSource === "--endpoint" || endpointSource === "HEDDLE_ENDPOINT"
+        ? `: the key that \`heddle up\` keeps is for its own cluster alone, and ${endpoint} (from ${endpointSource}) is another`
+        : "";
+    const { code, status, requestId } = error;
+    const response = { status, ...(requestId ? { requestId } : {}) };
+    return new ApiError(code, `No API key was sent${why}.`, response);
   }
 
   /**

@@ -44,6 +44,12 @@ async function errorOf(reply: Response): Promise<Record<string, unknown>> {
 }
 
 describe("malformed requests", () => {
+  it("are not those that begin with a mark of the byte order", async () => {
+    const body = `\uFEFF${JSON.stringify(hello)}`;
+    const reply = await raw(chatPath, { method: "POST", headers: authorized(), body });
+    expect(reply.status).toBe(200);
+  });
+
   it.each([
     ["bad JSON", "{", "invalid_json"],
     ["an empty body", "", "invalid_json"],
