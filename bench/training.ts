@@ -4,6 +4,7 @@ import { mean } from "./support/statistics.ts";
 import { formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 import { measureSteps, type StepFigure } from "./training/compute.ts";
 import { type DataPlaneFigure, measureDataPlane } from "./training/data-plane.ts";
+import { measureOverlap, type OverlapFigure } from "./training/overlap.ts";
 import { measurePpo, type PpoFigure } from "./training/ppo.ts";
 import { measurePytorch, type PytorchFigures } from "./training/pytorch-peer.ts";
 import { modelScaling } from "./training/scaling.ts";
@@ -13,13 +14,13 @@ import { measureWeave, type TrainingFigure } from "./training/weave.ts";
 // The data plane of training beside grpc-js and C, what one core computes beside PyTorch, and how
 // well what is trained does.
 
-const usage = `npm run bench:training -- [--json FILE] [--only data,add,steps,weave,ppo,scaling]
+const usage = `npm run bench:training -- [--json FILE] [--only data,add,steps,weave,overlap,ppo,scaling]
   [--rounds N] [--weave-steps N] [--seeds N] [--timesteps N] [--environments NAME,...]
   [--python PROGRAM]`;
 const options = readOptions(usage, [
   ...["json", "only", "rounds", "weave-steps", "seeds", "timesteps", "environments", "python"],
 ]);
-const only = (options["only"] ?? "data,add,steps,weave,ppo,scaling").split(",");
+const only = (options["only"] ?? "data,add,steps,weave,overlap,ppo,scaling").split(",");
 const number = (name: string, standard: number) => Number(options[name] ?? standard);
 const rounds = number("rounds", 9);
 /** CleanRL's published rate on CartPole, steps/s. */
@@ -51,6 +52,11 @@ await withCleanup(async () => {
     const figures = await measureWeave(number("weave-steps", 10_240), number("seeds", 3));
     report["weave"] = figures;
     verdicts.push(...judgeWeave(figures));
+  }
+  if (only.includes("overlap")) {
+    const figures = await measureOverlap(rounds);
+    report["overlap"] = figures;
+    verdicts.push(...judgeOverlap(figures));
   }
   if (only.includes("ppo")) {
     const environments = (options["environments"] ?? "CartPole-v1,Acrobot-v1").split(",");
@@ -120,6 +126,26 @@ function judgeSteps(figures: readonly StepFigure[], peer: PytorchFigures | undef
     measured: `${formatNumber(ratio(one))}x`,
     pass: ratio(one) <= (limits[i] ?? 0),
   }));
+}
+
+/** What exchanges cost a round, with overlap, of what they cost without. */
+function judgeOverlap(figures: readonly OverlapFigure[]): Verdict[] {
+  printTable(
+    "Rounds of 16 local steps over a slow link",
+    ["way", "round ms", "waited ms", "MB an exchange"],
+    figures.map((one) => [one.name, one.roundMs, one.waitedMs, one.exchangeBytes / 1e6]),
+  );
+  const at = (name: string) => figures.find((one) => one.name === name);
+  const [blocking, overlapped] = [at("F=1, tau=0"), at("F=4, tau=12")];
+  if (!blocking || !overlapped) return [];
+  const share = overlapped.waitedMs / blocking.waitedMs;
+  return [
+    {
+      bar: "waiting for fragments while computing, to whole models between rounds <= 0.25x",
+      measured: `${formatNumber(share)}x`,
+      pass: share <= 0.25,
+    },
+  ];
 }
 
 function judgeWeave(figures: readonly TrainingFigure[]): Verdict[] {

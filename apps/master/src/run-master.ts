@@ -288,9 +288,10 @@ function startFailure(thrown: unknown, args: readonly string[]): string {
   return toAppError(thrown).message;
 }
 
+/** What the consensus thread meets comes over as a message, without its code. */
 function isDiskFull(thrown: unknown): boolean {
   for (let error = thrown; error instanceof Error; error = error.cause) {
-    if ((error as NodeJS.ErrnoException).code === "ENOSPC") return true;
+    if (error.message.startsWith("ENOSPC")) return true;
   }
   return false;
 }

@@ -6,6 +6,8 @@ import type { CloseShardReply } from "@heddle/contracts/generated/heddle/v1/Clos
 import type { ExportShard__Output } from "@heddle/contracts/generated/heddle/v1/ExportShard";
 import type { ForgetJobCheckpoints__Output } from "@heddle/contracts/generated/heddle/v1/ForgetJobCheckpoints";
 import type { ListShardCheckpoints__Output } from "@heddle/contracts/generated/heddle/v1/ListShardCheckpoints";
+import type { LostWorker__Output } from "@heddle/contracts/generated/heddle/v1/LostWorker";
+import type { LostWorkerReply } from "@heddle/contracts/generated/heddle/v1/LostWorkerReply";
 import type { NormPart__Output } from "@heddle/contracts/generated/heddle/v1/NormPart";
 import type { NormTotal } from "@heddle/contracts/generated/heddle/v1/NormTotal";
 import type { OpenShard__Output } from "@heddle/contracts/generated/heddle/v1/OpenShard";
@@ -65,6 +67,7 @@ export class ParameterShardsService {
       status: unary((id: ShardId__Output) => this.#status(this.#shards.find(id))),
       close: unary((id: ShardId__Output) => this.#close(id)),
       changeMember: unary((request: ShardMember__Output) => this.#changeMember(request)),
+      releaseWorker: unary((request: LostWorker__Output) => this.#releaseWorker(request)),
       checkpoint: unary((request: CheckpointShard__Output, signal) =>
         this.#checkpoint(request, signal),
       ),
@@ -109,8 +112,16 @@ export class ParameterShardsService {
     return {};
   }
 
-  async #changeMember({ id, rank, leaves }: ShardMember__Output): Promise<ShardMemberClock> {
-    return { clock: await this.#find(id).calls.call("member", { rank, leaves }) };
+  async #changeMember({ id, ...member }: ShardMember__Output): Promise<ShardMemberClock> {
+    return { clock: await this.#find(id).calls.call("member", member) };
+  }
+
+  async #releaseWorker(lost: LostWorker__Output): Promise<LostWorkerReply> {
+    const { rank, incarnation } = lost;
+    const left = { rank, incarnation, leaves: true };
+    const shards = this.#shards.allOf(lost);
+    await Promise.all(shards.map(({ calls }) => calls.call("member", left)));
+    return {};
   }
 
   async #checkpoint(

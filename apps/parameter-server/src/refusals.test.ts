@@ -110,10 +110,7 @@ test("a tensor of another length is refused before it is sent, and a part of ano
     ...{ paths: ["tcp"], socketPath: "" },
   });
   const pieces = [new Uint8Array(400)];
-  source.keep(1, [
-    { bytes: 400, pieces },
-    { bytes: 400, pieces },
-  ]);
+  source.keep(1, new Map([0, 1].map((shard) => [shard, { bytes: 400, pieces }])));
   const peer = new Peer(servers[0] ?? "", credentials);
   const id = { jobId: job.spec.jobId, attempt: 1, shard: 0 };
   const request = { id, rank: 0, clock: 1, ...terms, sources: [...source.addresses] };

@@ -86,6 +86,12 @@ export class ShardRegistry {
     );
   }
 
+  /** The shards of an attempt that are here; none of one that is over, or of another. */
+  allOf({ jobId, attempt }: Pick<ShardKey, "jobId" | "attempt">): ShardHandle[] {
+    const shards = [...(this.#jobs.get(jobId)?.shards.values() ?? [])];
+    return shards.filter(({ spec, calls }) => spec.attempt === attempt && !calls.ended);
+  }
+
   /** Calls that came with an attempt lower than the job's. */
   refusedStale(jobId: string): number {
     return this.#jobs.get(jobId)?.refusedStale ?? 0;

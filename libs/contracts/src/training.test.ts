@@ -113,6 +113,24 @@ test.each([
     "config.register_as",
     /register_as/,
   ],
+  [
+    "weave",
+    { program: "regression", data: "a", total_steps: 9, local_steps: 4, fragments: 5 },
+    "config.fragments",
+    /use at most local_steps 4, not 5/,
+  ],
+  [
+    "weave",
+    { program: "regression", data: "a", total_steps: 9, local_steps: 4, overlap_steps: 4 },
+    "config.overlap_steps",
+    /use less than local_steps 4, not 4/,
+  ],
+  [
+    "weave",
+    { program: "regression", data: "a", total_steps: 9, mixing_factor: 1 },
+    "config.mixing_factor",
+    /Too big/,
+  ],
 ])("%s with %j is refused at %s", (algorithm, config, param, detail) => {
   const faults = trainingFaults(algorithm, config);
   expect(faults[0]).toMatchObject({ param, detail: expect.stringMatching(detail) });

@@ -82,6 +82,15 @@ const weaveCommon = {
   total_steps: count(1e9),
   /** H: steps between two exchanges with the parameter servers. */
   local_steps: count(65_536).default(1),
+  /** F: parts of the model that are exchanged one by one, spread over the local steps. */
+  fragments: count(32).default(1),
+  /** tau: local steps that are computed while an exchange is under way. */
+  overlap_steps: z.int().min(0).max(65_535).default(0),
+  /**
+   * alpha: how much of its own a worker keeps of what comes back, below 1. Where absent 0.5 with
+   * overlap, else 0.
+   */
+  mixing_factor: z.number().min(0).lt(1).optional(),
   learning_rate: rate.default(1e-3),
   optimizer: z.enum(["sgd", "momentum", "nesterov", "adam", "adamw"]).default("adamw"),
   /** Of `momentum` and `nesterov`. */
@@ -186,6 +195,7 @@ type Woven<Program> = Omit<Program, "data"> & {
   readonly data: readonly string[];
   readonly outer_learning_rate: number;
   readonly outer_momentum: number;
+  readonly mixing_factor: number;
   readonly warm_start_steps: number;
   readonly warm_start_local_steps: number;
 };
@@ -288,6 +298,7 @@ function completeWeave(weave: Weave): LanguageModelTraining | SupervisedTraining
     data: [weave.data].flat(),
     outer_learning_rate: weave.outer_learning_rate ?? (isLocal ? 0.8 : 1),
     outer_momentum: weave.outer_momentum ?? (isLocal ? 0.4 : 0),
+    mixing_factor: weave.mixing_factor ?? (weave.overlap_steps > 0 ? 0.5 : 0),
     ...warmStart(weave),
     pull_compression: weave.pull_compression ?? (shrinksPulls(weave) ? "int8" : "none"),
   };
@@ -372,8 +383,29 @@ function sizeFaults(config: TrainingConfig, tasks: number): TrainingFault[] {
     fault("device", "the backend reference computes on the CPU alone");
   }
   if (config.algorithm === "ppo") ppoFaults(config, tasks, fault);
-  else if (config.program === "language_model") languageModelFaults(config, fault);
+  else {
+    overlapFaults(config, fault);
+    if (config.program === "language_model") languageModelFaults(config, fault);
+  }
   return faults;
+}
+
+function overlapFaults(
+  {
+    fragments,
+    overlap_steps: overlap,
+    local_steps: steps,
+  }: LanguageModelTraining | SupervisedTraining,
+  fault: TellFault,
+): void {
+  if (fragments > steps) {
+    const why = "fragments are exchanged after different steps of a round";
+    fault("fragments", `${why}: use at most local_steps ${steps}, not ${fragments}`);
+  }
+  if (overlap >= steps) {
+    const why = "an exchange ends before the next one of its fragment begins";
+    fault("overlap_steps", `${why}: use less than local_steps ${steps}, not ${overlap}`);
+  }
 }
 
 type TellFault = (field: string, detail: string) => void;

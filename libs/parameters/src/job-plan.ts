@@ -2,16 +2,19 @@ import { createHash } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 import { elementCount } from "@heddle/training/ir/value";
 import type { Parameters } from "@heddle/training/parameter-client";
-import type { ShardSetSpec } from "./shard-spec.ts";
+import { fragmentsOf, type ShardSetSpec } from "./shard-spec.ts";
 
 /**
  * What all workers of a job and its shards must agree on, as 64 hexadecimal digits: the tensors with
  * their shapes, how they are cut, and how parts travel. Lengths alone do not tell models apart, since
  * slabs are padded.
  */
-export function planDigest({ parameters, servers, compression }: ShardSetSpec): string {
+export function planDigest(spec: ShardSetSpec): string {
+  const { parameters, servers, compression } = spec;
   const shapes = parameters.map(({ name, shape }) => [name, ...shape]);
-  const plan = JSON.stringify({ shapes, shards: servers.length, compression });
+  const fragments = fragmentsOf(spec);
+  const cut = fragments === 1 ? {} : { fragments };
+  const plan = JSON.stringify({ shapes, shards: servers.length, compression, ...cut });
   return createHash("sha256").update(plan).digest("hex");
 }
 

@@ -6,7 +6,7 @@ import type { NodeGroup } from "./node-group.ts";
 import type { ParameterServerClientOptions } from "./parameter-server-client.ts";
 import { PartSource } from "./part-source.ts";
 import { type ShardLayout, shardLayouts, slabPieces } from "./shard-layout.ts";
-import type { ShardSetSpec } from "./shard-spec.ts";
+import { fragmentsOf, type ShardSetSpec } from "./shard-spec.ts";
 import { SlabScatter } from "./slab-scatter.ts";
 
 /** What a follower asks its leader: parameters, after its part of the update before them. */
@@ -34,15 +34,16 @@ export class NodeFollower implements ParameterClient {
   #terms: PushTerms | undefined;
 
   private constructor(
-    { spec, signal }: ParameterServerClientOptions,
+    options: ParameterServerClientOptions,
     group: NodeGroup,
     source: PartSource,
     leader: DataConnection,
   ) {
+    const { spec, signal } = options;
     this.#member = group.member;
     this.#spec = spec;
     this.#plan = planDigest(spec);
-    this.#layout = wholeLayout(spec.parameters);
+    this.#layout = nodeLayout(options);
     this.#source = source;
     this.#leader = leader;
     this.#signal = signal;
@@ -68,7 +69,7 @@ export class NodeFollower implements ParameterClient {
     this.#clock++;
     this.#terms = terms;
     const pieces = [...slabPieces(this.#layout, part)];
-    this.#source.keep(this.#clock, [{ bytes: this.#layout.elements * 4, pieces }]);
+    this.#source.keep(this.#clock, new Map([[0, { bytes: this.#layout.elements * 4, pieces }]]));
   }
 
   async pull(into: Parameters): Promise<number> {
@@ -93,11 +94,10 @@ export class NodeFollower implements ParameterClient {
   }
 }
 
-/** The whole model as one slab. */
-export function wholeLayout(
-  parameters: ParameterServerClientOptions["spec"]["parameters"],
-): ShardLayout {
-  const [layout] = shardLayouts(parameters, 1);
+/** The whole model, or its fragment that the client exchanges, as one slab. */
+export function nodeLayout({ spec, fragment = 0 }: ParameterServerClientOptions): ShardLayout {
+  const fragments = fragmentsOf(spec);
+  const layout = shardLayouts(spec.parameters, fragments, fragments)[fragment];
   if (layout) return layout;
-  throw new AppError("invalid_value", "a model has no parameters");
+  throw new AppError("invalid_value", `a model of ${fragments} fragments has none ${fragment}`);
 }

@@ -4,7 +4,7 @@ import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/pa
 import { type DataAnswer, DataListener } from "./data-listener.ts";
 import { DataRoute } from "./data-route.ts";
 import { checkPlan, checkTensors, planDigest } from "./job-plan.ts";
-import { type FollowerRequest, wholeLayout } from "./node-follower.ts";
+import { type FollowerRequest, nodeLayout } from "./node-follower.ts";
 import type { NodeGroup } from "./node-group.ts";
 import type {
   ParameterServerClient,
@@ -48,7 +48,7 @@ export class NodeLeader implements ParameterClient {
     this.#options = options;
     this.#plan = planDigest(options.spec);
     this.#members = members;
-    this.#layout = wholeLayout(options.spec.parameters);
+    this.#layout = nodeLayout(options);
     const { elements } = this.#layout;
     const memory = kernelMemory(elements * 4 + STAGING_BYTES);
     const kernels = loadKernels(memory);

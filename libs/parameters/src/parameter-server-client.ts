@@ -14,17 +14,21 @@ import { type DataPath, PartSource } from "./part-source.ts";
 import { PublishedMirror } from "./published-mirror.ts";
 import { type ShardLayout, shardLayouts } from "./shard-layout.ts";
 import { shardMethods } from "./shard-methods.ts";
-import type { ShardSetSpec } from "./shard-spec.ts";
+import { fragmentsOf, type ShardSetSpec } from "./shard-spec.ts";
 import { SlabScatter } from "./slab-scatter.ts";
 
 export interface ParameterServerClientOptions {
   readonly spec: ShardSetSpec;
   /** Of this worker, or of its node where the tasks of a node go together. */
   readonly rank: number;
+  /** Of the task, where it has taken another's place; 0 where absent. */
+  readonly incarnation?: number | undefined;
   /** What this node proves itself with to the servers. */
   readonly credentials: NodeCredentials;
   /** An address of this machine that servers reach; a private one. */
   readonly host: string;
+  /** The fragment that it exchanges, from 0; of a job without fragments the whole model. */
+  readonly fragment?: number | undefined;
   /** Ends every wait. */
   readonly signal: AbortSignal;
   /** Of top-k: which share of the elements a part has; 0.01 by default. */
@@ -79,6 +83,25 @@ interface ShardLink {
   pushPath: string;
 }
 
+/** The shards of the client's fragment. */
+function openLinks(options: ParameterServerClientOptions): ShardLink[] {
+  const { spec, credentials, fragment = 0 } = options;
+  const encoding = { compression: spec.compression, topkFraction: options.topkFraction ?? 0.01 };
+  const fragments = fragmentsOf(spec);
+  const each = spec.servers.length / fragments;
+  const layouts = shardLayouts(spec.parameters, spec.servers.length, fragments);
+  return layouts.slice(fragment * each, (fragment + 1) * each).map((layout, i) => {
+    const shard = fragment * each + i;
+    return {
+      ...{ shard, layout, targets: [], pushPath: "" },
+      peer: new Peer(spec.servers[shard] ?? "", credentials, "parameter-server"),
+      encoder: new PartEncoder(layout, encoding),
+      route: new DataRoute(),
+      mirror: spec.pullCompression === "int8" ? new PublishedMirror(layout) : undefined,
+    };
+  });
+}
+
 /**
  * Joins the shards of a job, which are open, as one rank. Rejects with an AppError
  * `precondition_failed` where a later attempt has them, `shard_unavailable` where they are not open.
@@ -87,17 +110,7 @@ export async function connectParameters(
   options: ParameterServerClientOptions,
 ): Promise<ParameterServerClient> {
   const { spec, credentials } = options;
-  const { compression } = spec;
-  const encoding = { compression, topkFraction: options.topkFraction ?? 0.01 };
-  const links = shardLayouts(spec.parameters, spec.servers.length).map(
-    (layout, shard): ShardLink => ({
-      ...{ shard, layout, targets: [], pushPath: "" },
-      peer: new Peer(spec.servers[shard] ?? "", credentials, "parameter-server"),
-      encoder: new PartEncoder(layout, encoding),
-      route: new DataRoute(),
-      mirror: spec.pullCompression === "int8" ? new PublishedMirror(layout) : undefined,
-    }),
-  );
+  const links = openLinks(options);
   const source = await PartSource.start({
     ...{ attempt: spec.attempt, jobToken: spec.jobToken, credentials, host: options.host },
     paths: usable(PUSH_PATHS, options),
@@ -156,7 +169,8 @@ export class ParameterServerClient implements ParameterClient {
   /** Learns how often this rank has pushed, and where data can be had. */
   async join(): Promise<void> {
     const clocks = await this.#each(async ({ shard, peer }) => {
-      const request = { id: this.#id(shard), rank: this.#options.rank, leaves: false };
+      const { rank, incarnation = 0 } = this.#options;
+      const request = { id: this.#id(shard), rank, leaves: false, incarnation };
       return (await peer.unary(shardMethods.changeMember, request, this.#brief())).clock;
     });
     await this.#each((link) => this.#locate(link));
@@ -166,17 +180,17 @@ export class ParameterServerClient implements ParameterClient {
   /** Gives the job its first parameters; where it has some already they stay. */
   async initialize(parameters: Parameters): Promise<void> {
     checkTensors(this.#options.spec, parameters);
-    const parts = this.#links.map(({ encoder }) => encoder.plain(parameters));
+    const parts = this.#encode(({ encoder }) => encoder.plain(parameters));
     await this.#send(0, parts, { weight: 1, learningRate: 0 }, 0);
   }
 
   async push(part: Parameters, terms: PushTerms): Promise<void> {
     checkTensors(this.#options.spec, part);
     const clock = this.#clock + 1;
-    const parts = this.#links.map(({ encoder }) => encoder.encode(part));
+    const parts = this.#encode(({ encoder }) => encoder.encode(part));
     await this.#send(clock, parts, terms, this.#squares(part));
     this.#clock = clock;
-    for (const { bytes } of parts) this.#bytesPushed += bytes;
+    for (const { bytes } of parts.values()) this.#bytesPushed += bytes;
   }
 
   async pull(into: Parameters): Promise<number> {
@@ -192,7 +206,8 @@ export class ParameterServerClient implements ParameterClient {
   /** Leaves the job for good: no update waits for this rank any more. */
   async leave(): Promise<void> {
     await this.#each(async ({ shard, peer }) => {
-      const request = { id: this.#id(shard), rank: this.#options.rank, leaves: true };
+      const { rank, incarnation = 0 } = this.#options;
+      const request = { id: this.#id(shard), rank, leaves: true, incarnation };
       await peer.unary(shardMethods.changeMember, request, this.#brief());
     });
   }
@@ -213,9 +228,14 @@ export class ParameterServerClient implements ParameterClient {
     await this.#source.close();
   }
 
+  /** By shard. */
+  #encode(encode: (link: ShardLink) => EncodedPart): ReadonlyMap<number, EncodedPart> {
+    return new Map(this.#links.map((link) => [link.shard, encode(link)]));
+  }
+
   async #send(
     clock: number,
-    parts: readonly EncodedPart[],
+    parts: ReadonlyMap<number, EncodedPart>,
     terms: PushTerms,
     squares: number,
   ): Promise<void> {

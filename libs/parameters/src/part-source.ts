@@ -31,7 +31,7 @@ export class PartSource {
   readonly #listener: DataListener;
   #grpc: Server | undefined;
   #clock = -1;
-  #parts: readonly EncodedPart[] = [];
+  #parts: ReadonlyMap<number, EncodedPart> = new Map();
   #addresses: readonly string[] = [];
 
   private constructor(options: PartSourceOptions) {
@@ -61,14 +61,14 @@ export class PartSource {
   }
 
   /** Keeps the parts of one push, by shard, in place of the ones before. */
-  keep(clock: number, parts: readonly EncodedPart[]): void {
+  keep(clock: number, parts: ReadonlyMap<number, EncodedPart>): void {
     this.#clock = clock;
     this.#parts = parts;
   }
 
   /** The kept parts are in an update that this worker has pulled. */
   letGo(): void {
-    this.#parts = [];
+    this.#parts = new Map();
   }
 
   async close(): Promise<void> {
@@ -111,7 +111,7 @@ export class PartSource {
   }
 
   #find(shard: number, clock: number): EncodedPart {
-    const part = this.#clock === clock ? this.#parts[shard] : undefined;
+    const part = this.#clock === clock ? this.#parts.get(shard) : undefined;
     if (part) return part;
     throw new AppError(
       "not_found",

@@ -1,13 +1,10 @@
 import type { TensorSpec } from "@heddle/training/executable";
 import type { Parameters } from "@heddle/training/parameter-client";
+import type { ParameterRange } from "@heddle/training/sharding/fragments";
 import { planShards } from "@heddle/training/sharding/sharding-plan";
 
 /** A run of one parameter's elements at its place in a shard's slab. */
-export interface Segment {
-  readonly parameter: string;
-  /** In elements of the flattened parameter. */
-  readonly begin: number;
-  readonly end: number;
+export interface Segment extends ParameterRange {
   /** In elements of the slab. */
   readonly offset: number;
 }
@@ -18,9 +15,13 @@ export interface ShardLayout {
   readonly elements: number;
 }
 
-/** The layouts of all shards of a job, each by its offsets. */
-export function shardLayouts(parameters: readonly TensorSpec[], shards: number): ShardLayout[] {
-  const { partitions, slabElements } = planShards(parameters, shards);
+/** The layouts of all shards of a job, each by its offsets; the shards of one fragment follow each other. */
+export function shardLayouts(
+  parameters: readonly TensorSpec[],
+  shards: number,
+  fragments = 1,
+): ShardLayout[] {
+  const { partitions, slabElements } = planShards(parameters, shards, fragments);
   return slabElements.map((elements, shard) => ({
     elements,
     segments: partitions

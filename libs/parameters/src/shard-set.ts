@@ -3,7 +3,7 @@ import type { ShardStatus__Output } from "@heddle/contracts/generated/heddle/v1/
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { shardMethods } from "./shard-methods.ts";
-import { encodeShard, type ShardSetSpec } from "./shard-spec.ts";
+import { encodeShard, fragmentsOf, type ShardSetSpec } from "./shard-spec.ts";
 
 /** Whose shards, and how to reach their servers. */
 export interface ShardSetAccess {
@@ -90,19 +90,36 @@ export async function checkpointShards(
   const { spec } = access;
   const pieces = spec.servers.length;
   for (let tried = 1; ; tried++) {
-    const version = Math.max(...(await shardStatuses(access)).map((status) => status.version));
+    const versions = versionsToWrite(spec, await shardStatuses(access));
     try {
       const written = await eachServer(access, (peer, shard) => {
-        const request = { id: idOf(spec, shard), version, name, keep };
+        const request = { id: idOf(spec, shard), version: versions[shard] ?? 0, name, keep };
         return peer.unary(shardMethods.checkpoint, request, brief(access, CHECKPOINT_MS));
       });
       const uncopied = await copyPieces(access, name, keep);
       const bytes = written.reduce((sum, piece) => sum + piece.bytes, 0);
+      const version = Math.max(...versions);
       return { name, version, pieces, servers: spec.servers, bytes, uncopied };
     } catch (error) {
       if (toAppError(error).code !== "conflict" || tried >= VERSION_TRIES) throw error;
     }
   }
+}
+
+/** By shard: the latest version of its fragment, which the others of the fragment wait for. */
+function versionsToWrite(
+  spec: ShardSetSpec,
+  statuses: readonly { readonly version: number }[],
+): number[] {
+  const each = spec.servers.length / fragmentsOf(spec);
+  const fragmentOf = (shard: number) => Math.floor(shard / each);
+  return statuses.map((_, shard) =>
+    Math.max(
+      ...statuses
+        .filter((_, other) => fragmentOf(other) === fragmentOf(shard))
+        .map(({ version }) => version),
+    ),
+  );
 }
 
 /**

@@ -18,8 +18,10 @@ export interface ShardSetSpec {
   readonly attempt: number;
   /** In the model's order; the plan follows from it and the number of servers. */
   readonly parameters: readonly TensorSpec[];
-  /** gRPC addresses of the servers, by shard. */
+  /** gRPC addresses of the servers, by shard; a multiple of the fragments. */
   readonly servers: readonly string[];
+  /** Parts of the model that are exchanged by themselves, each with shards of its own; 1 where absent. */
+  readonly fragments?: number | undefined;
   /** Ranks that push: worker processes, or nodes where the tasks of a node go together. */
   readonly workers: number;
   readonly optimizer: Optimizer;
@@ -35,6 +37,11 @@ export interface ShardSetSpec {
   readonly pullCompression?: PullCompression | undefined;
   /** 32 random bytes that data connections of this attempt must show. */
   readonly jobToken: Uint8Array;
+}
+
+/** How many fragments a job's model has. */
+export function fragmentsOf({ fragments = 1 }: Pick<ShardSetSpec, "fragments">): number {
+  return fragments;
 }
 
 /** One shard of a set. */
@@ -67,6 +74,7 @@ export function encodeShard(spec: ShardSetSpec, shard: number): OpenShard {
     workers: spec.workers,
     jobToken: Buffer.from(spec.jobToken),
     servers: [...spec.servers],
+    fragments: fragmentsOf(spec),
   };
 }
 
@@ -81,18 +89,23 @@ export function decodeShard(message: OpenShard__Output | null): ShardSpec {
   if (!inRange(shards, 1, MAX_SHARDS) || id.shard >= shards || servers.length !== shards) {
     throw refusal(`shard ${id.shard} of ${shards} shards with ${servers.length} servers`);
   }
+  // None is what was said before there were fragments.
+  const fragments = message.fragments || 1;
+  if (shards % fragments !== 0) throw refusal(`${shards} shards of ${fragments} fragments`);
   if (!inRange(workers, 1, MAX_WORKERS)) throw refusal(`workers is ${workers}: 1..${MAX_WORKERS}`);
   if (message.jobToken.length !== TOKEN_BYTES)
     throw refusal(`job_token needs ${TOKEN_BYTES} bytes`);
   if (!(optimizer.learningRate > 0)) throw refusal("optimizer.learning_rate must be above 0");
   const limit = optimizer.maxGradientNorm;
   if (!(limit >= 0)) throw refusal("optimizer.max_gradient_norm must be above 0, or 0 for none");
+  if (limit > 0 && fragments > 1) throw refusal("the norm of fragments is not known at one time");
   return {
     jobId: id.jobId,
     attempt: id.attempt,
     shard: id.shard,
     parameters: decodeParameters(message),
     servers,
+    fragments,
     workers,
     optimizer: decodeOptimizer(optimizer),
     learningRate: optimizer.learningRate,

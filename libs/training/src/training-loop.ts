@@ -1,6 +1,7 @@
 import type { Optimizer } from "./optimizers/optimizer.ts";
 import type { ParameterClient, Parameters } from "./parameter-client.ts";
 import type { ParameterSpec } from "./training-program.ts";
+import type { FragmentExchange } from "./weave/fragment-exchange.ts";
 
 /** What a worker keeps beside the parameters, as an inner optimizer's moments. */
 export type RankState = Readonly<Record<string, Float32Array>>;
@@ -17,8 +18,13 @@ export interface AlgorithmPlan {
   /** Reports of each worker until it is done, and the job's steps after so many of them. */
   readonly rounds: number;
   stepAfter(round: number): number;
-  /** What one worker pushes between two reports. */
+  /** What one worker pushes between two reports, of each fragment. */
   readonly pushesPerRound: number;
+  /**
+   * Parts of the model that are exchanged one by one while the loop computes, through its `exchange`;
+   * absent where it pushes and pulls the whole between two computations.
+   */
+  readonly fragments?: number | undefined;
   /** This worker's loop of pull, compute and push, to its end. */
   run(loop: TrainingLoop): Promise<void>;
 }
@@ -26,6 +32,8 @@ export interface AlgorithmPlan {
 /** What the trainer gives to a plan's loop. */
 export interface TrainingLoop {
   readonly client: ParameterClient;
+  /** Where the plan has fragments. */
+  readonly exchange?: FragmentExchange | undefined;
   readonly parameters: Parameters;
   /** Rounds that the checkpoint has behind it. */
   readonly done: number;

@@ -14,7 +14,7 @@ import type {
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { ProcessCluster } from "../../test/process-cluster.ts";
+import { childrenOf, ProcessCluster } from "../../test/process-cluster.ts";
 
 // The whole way of training jobs, over HTTP: a master, workers and parameter servers as processes.
 
@@ -302,6 +302,30 @@ test.concurrent("suspended, a job checkpoints; resumed, its next attempt goes on
   expect(suspended.checkpoint?.name).toMatch(/./);
   await cluster.request("POST", `/api/v1/jobs/${id}/resume`);
   expect(await goesOn(id, suspended)).toMatchObject({ failures: 0 });
+  await cancel(id);
+});
+
+test("a trainer that is killed within failure_tolerance: the same attempt goes on, and another takes its place", async () => {
+  const file = join(cluster.data, "elastic.txt");
+  writeFileSync(file, "the heddle guides the warp; the shuttle carries the weft. ".repeat(20));
+  const shape = { program: "language_model", hidden_size: 16, layers: 1, heads: 2 };
+  const steps = { context_length: 16, batch_size: 4, total_steps: 10_000_000, local_steps: 10 };
+  const config = { ...shape, ...steps, data: file };
+  const id = await submit({
+    ...{ name: "elastic", algorithm: "weave", tasks: 2, failure_tolerance: 1, config },
+  });
+  const stepOf = ({ progress }: Job) => progress?.step ?? 0;
+  const before = await until(id, "it runs", (job) => job.state === "running" && stepOf(job) > 0);
+  const trainers = childrenOf(cluster.workers[0]?.pid).filter((pid) =>
+    readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("trainer-main"),
+  );
+  expect(trainers).toHaveLength(2);
+  process.kill(trainers[1] ?? 0, "SIGKILL");
+  await until(id, "the loss is told", ({ losses }) => losses === before.losses + 1);
+  const back = await until(id, "it is whole again", ({ state }) => state === "running");
+  const later = await until(id, "it goes on", (job) => stepOf(job) > stepOf(back) + 100);
+  expect(later).toMatchObject({ attempt: before.attempt, failures: 0, losses: 1 });
+  expect(await logsOf(id)).toMatch(/takes the place of a lost task after round \d+/);
   await cancel(id);
 });
 

@@ -5,7 +5,7 @@ import { AppError } from "@heddle/base/errors";
 export const HEARTBEAT_MS = 15_000;
 
 /** How long a client may take nothing of what waits for it, before its stream is cut. */
-export const READER_STALL_MS = 60_000;
+const READER_STALL_MS = 60_000;
 
 /** Text that may wait for the end of this turn; more goes to the response, which tells when to stop. */
 const MAX_PENDING_CHARACTERS = 16_384;
@@ -20,7 +20,7 @@ export function isEventStream(response: ServerResponse): boolean {
 
 export interface EventStreamOptions {
   readonly heartbeatMs: number;
-  /** READER_STALL_MS where absent. */
+  /** How long a client may take nothing of it; 60,000 where absent. */
   readonly stallMs?: number | undefined;
   /** Called once, before the first byte; its headers come besides the content type and caching rules. */
   readonly onOpen: () => Record<string, string>;

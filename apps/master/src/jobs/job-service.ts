@@ -16,7 +16,13 @@ import type { StateChanges } from "./state-changes.ts";
 import { dryRun, requestedSubmission, type SubmittedJob } from "./submission.ts";
 
 /** States in which a job waits for a place, and can be told why. */
-const WAITING: ReadonlySet<JobRecord["state"]> = new Set(["accepted", "pending"]);
+const WAITING: ReadonlySet<JobRecord["state"]> = new Set([
+  "accepted",
+  "pending",
+  "preempted",
+  "retrying",
+  "recovering",
+]);
 
 export interface JobServiceParts {
   readonly control: ControlPlane;
@@ -103,7 +109,7 @@ export class JobService {
   /** The whole of a job, with the reasons why it waits where it does. */
   view(job: JobRecord) {
     const view = viewWholeJob(this.state, job, this.#progress.of(job));
-    if (!WAITING.has(job.state) || job.liveTasks > 0) return { ...view, explanation: null };
-    return { ...view, explanation: viewExplanation(this.#plans.explain(job)) };
+    const explanation = WAITING.has(job.state) ? this.#plans.explain(job) : undefined;
+    return { ...view, explanation: explanation ? viewExplanation(explanation) : null };
   }
 }

@@ -4,6 +4,7 @@ import type {
   CloseShardReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/CloseShardReply";
 import type { ShardId, ShardId__Output } from "@heddle/contracts/generated/heddle/v1/ShardId";
+import { fragmentsWanted } from "@heddle/control/jobs/shard-places";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
@@ -60,8 +61,11 @@ export class ShardRelease {
     for (const [serverId, holders] of jobs.shardsByServer) {
       for (const jobId of holders.keys()) {
         const job = state.jobs.get(jobId);
-        const shards = [...(job?.shards ?? []).keys()].filter(
-          (shard) => job?.shards?.[shard] === serverId,
+        const all = job?.shards ?? [];
+        const spec = state.specs.get(jobId);
+        const count = all.length * (spec ? fragmentsWanted(spec) : 1);
+        const shards = Array.from({ length: count }, (_, shard) => shard).filter(
+          (shard) => all[shard % all.length] === serverId,
         );
         const attempt = job?.attempt ?? 0;
         found.set(`${serverId}/${jobId}/${attempt}`, { serverId, jobId, attempt, shards });

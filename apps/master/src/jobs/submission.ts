@@ -1,26 +1,21 @@
 import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
 import { type SubmitJob, submitJobRequest } from "@heddle/contracts/jobs";
-import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import { type TrainingFault, trainingFaults } from "@heddle/contracts/training";
 import { RequestFaults, validate } from "@heddle/contracts/validation";
 import { offerFaults } from "@heddle/control/jobs/offer-faults";
 import { registrationOf } from "@heddle/control/jobs/registration";
 import { queuedFrom } from "@heddle/control/jobs/scheduling-input";
-import { ShardRoom } from "@heddle/control/jobs/shard-places";
-import type { SpecChange } from "@heddle/control/jobs/spec-changes";
 import { specFaults } from "@heddle/control/jobs/spec-faults";
 import { checkSubmission } from "@heddle/control/jobs/submission";
 import { executorOf, fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
 import type { ControlState } from "@heddle/control/state";
-import type { Blocker } from "@heddle/scheduler/model";
 import { refusalError } from "../control/propose.ts";
 import type { RequestedChange } from "../http/idempotent-changes.ts";
 import type { ControlPlane } from "../ports.ts";
 import { viewBlocker, viewExplanation } from "./explanation-view.ts";
 import { newJobId } from "./job-id.ts";
 import type { PlanBook } from "./plan-book.ts";
-import { sharedStorageUsedGb } from "./task-uses.ts";
 
 /** What POST /jobs answers with. */
 export interface SubmittedJob {
@@ -107,44 +102,17 @@ export function dryRun(
   const { waitingFor } = checked;
   const job = { id: jobId, project, queue, tasks, submittedAtMs: Date.now(), waitingFor };
   const queued = queuedFrom(spec, job, taskRequest(spec, tasks));
-  const storage = storageBlocker(control, spec);
-  const isNever = storage !== undefined && storage.requested > storage.limit;
   const { plan, explanation, neverFits } = plans.tryOut(queued, spec);
-  const never = [...neverFits, ...(isNever ? [storage] : [])];
-  const shards = new ShardRoom(control.state, control.jobs).take(spec);
-  const planned = plan.starts.find((each) => each.jobId === jobId);
-  const start = storage || shards ? undefined : planned;
+  const start = plan.starts.find((each) => each.jobId === jobId);
   const fits = start ? "would_start" : "would_wait";
-  const lacking = [storage, shards].filter((blocker) => blocker !== undefined);
-  const blockers = [...lacking, ...explanation.blockers];
-  const others = storage ? storageChange(storage, planned !== undefined && !shards) : [];
-  const changes = lacking.length > 0 ? others : explanation.changes;
   return {
     object: "dry_run",
-    verdict: never.length > 0 ? "unsatisfiable" : fits,
+    verdict: neverFits.length > 0 ? "unsatisfiable" : fits,
     tasks,
     placement: (start?.placements ?? []).map(({ nodeId, devices }, rank) => {
       return { rank, node: nodeId, devices };
     }),
-    never_fits: never.map(viewBlocker),
-    explanation: viewExplanation({ ...explanation, blockers, changes }),
+    never_fits: neverFits.map(viewBlocker),
+    explanation: viewExplanation(explanation),
   };
-}
-
-/** What is left of the shared storage, where that alone holds the job back. */
-function storageChange({ resource, requested, free }: Blocker, isAll: boolean): SpecChange[] {
-  if (!isAll) return [];
-  const cost = (requested - free) / requested;
-  return [{ field: resource, from: requested, to: free > 0 ? free : null, cost }];
-}
-
-/** The storage that belongs to no node is no matter of placement: the scheduler does not see it. */
-function storageBlocker(control: ControlPlane, { resources }: SubmitJob): Blocker | undefined {
-  const requested = resources.shared_storage_gb ?? 0;
-  const limit =
-    control.state.settings.get("shared_storage_gb")?.value ??
-    CLUSTER_SETTINGS.shared_storage_gb.default;
-  const free = Math.max(0, limit - sharedStorageUsedGb(control));
-  if (requested <= free) return undefined;
-  return { reason: "InsufficientMemory", resource: "shared_storage_gb", requested, free, limit };
 }

@@ -187,6 +187,7 @@ function leaseOf(
       graceMs: checkpoint.grace_seconds * 1_000,
       checkpointIntervalMs: Math.round((checkpoint.interval_seconds ?? 0) * 1_000),
       keepCheckpoints: checkpoint.keep,
+      failureTolerance: spec.failure_tolerance,
       checkpointSignal: checkpoint.signal,
       hangTimeoutMs: Math.round((monitoring.hang_timeout_seconds ?? 0) * 1_000),
       progressIntervalMs: Math.round(monitoring.interval_seconds * 1_000),

@@ -14,6 +14,7 @@ import { LogStore } from "../logs/log-store.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
 import { CheckpointRelease } from "./checkpoint-release.ts";
 import { LeaderLoop, leads } from "./leader-loop.ts";
+import { LostWorkers } from "./lost-workers.ts";
 import type { ProgressBook } from "./progress-book.ts";
 import { ShardRelease } from "./shard-release.ts";
 import { TaskDispatch } from "./task-dispatch.ts";
@@ -27,7 +28,15 @@ const maxAskedWorkers = 16;
 const forgetPauseMs = 1_000;
 /** Commands after which other jobs may hold shards. */
 const MOVES_SHARDS: ReadonlySet<string> = new Set([
-  ...["plan.commit", "tasks.report", "job.request", "node.lost", "server.lost", "clock.tick"],
+  ...[
+    "plan.commit",
+    "tasks.report",
+    "jobs.judge",
+    "job.request",
+    "node.lost",
+    "server.lost",
+    "clock.tick",
+  ],
 ]);
 
 export interface TaskSideOptions {
@@ -97,7 +106,14 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
     concerns: (command) => command === undefined || MOVES_SHARDS.has(command.type),
     step: () => release.step(),
   });
+  const lost = new LostWorkers({ control, credentials, log, clock: systemClock });
+  const letting = new LeaderLoop({
+    ...{ control, log, clock: systemClock, name: "releasing lost tasks", pauseMs: releasePauseMs },
+    concerns: (command) => command === undefined || MOVES_SHARDS.has(command.type),
+    step: () => lost.step(),
+  });
   const close = async () => {
+    letting.close();
     registering.close();
     releasing.close();
     forgetting.close();

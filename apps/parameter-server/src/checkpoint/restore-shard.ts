@@ -1,7 +1,7 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import { type Segment, shardLayouts } from "@heddle/parameters/shard-layout";
 import { shardMethods } from "@heddle/parameters/shard-methods";
-import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import { fragmentsOf, type ShardSpec } from "@heddle/parameters/shard-spec";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import type { ShardSlab } from "../shard/shard-slab.ts";
@@ -38,16 +38,18 @@ export async function restoreShard(
   source: RestoreSource,
   signal: AbortSignal,
 ): Promise<number> {
-  const own = shardLayouts(spec.parameters, spec.servers.length)[spec.shard]?.segments ?? [];
+  const fragments = fragmentsOf(spec);
+  const layoutsOf = (shards: number) => shardLayouts(spec.parameters, shards, fragments);
+  const own = layoutsOf(spec.servers.length)[spec.shard]?.segments ?? [];
+  // Fragments have versions of their own, and the pieces of one have one.
+  const fragment = Math.floor(spec.shard / (spec.servers.length / fragments));
+  const first = fragment * (source.pieces / fragments);
   for (const tensor of slab.kept.keys()) slab.values(tensor).fill(0);
   let version: number | undefined;
-  for (const [piece, { segments, elements }] of shardLayouts(
-    spec.parameters,
-    source.pieces,
-  ).entries()) {
+  for (const [piece, { segments, elements }] of layoutsOf(source.pieces).entries()) {
     const moves = movesBetween(segments, own);
     // A shard of nothing, where there are more servers than pieces, has a version all the same.
-    if (moves.length === 0 && !(own.length === 0 && piece === 0)) continue;
+    if (moves.length === 0 && !(own.length === 0 && piece === first)) continue;
     const target = { spec, slab, moves, piece, elements };
     const found = await restorePiece(target, source, signal);
     if (version !== undefined && found !== version) {

@@ -28,6 +28,8 @@ export interface ShardFigures {
   readonly begunVersion: number;
   readonly refusedStrangers: number;
   readonly stragglers: number;
+  readonly workers: number;
+  readonly departures: number;
   readonly bytesPushed: number;
   readonly bytesPulled: number;
   readonly ready: boolean;
@@ -61,7 +63,11 @@ export interface ShardApi {
     signal: AbortSignal,
   ): Promise<SlabLease>;
   release(argument: { readonly lease: number; readonly bytes: number }): Promise<void>;
-  member(argument: { readonly rank: number; readonly leaves: boolean }): Promise<number>;
+  member(argument: {
+    readonly rank: number;
+    readonly leaves: boolean;
+    readonly incarnation: number;
+  }): Promise<number>;
   checkpoint(
     argument: { readonly path: string; readonly version: number; readonly keep: number },
     signal: AbortSignal,

@@ -4,11 +4,11 @@ import { Worker } from "node:worker_threads";
 import { AppError } from "@heddle/base/errors";
 import type { KernelMemory } from "@heddle/kernels/kernels";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import { ThreadCalls } from "@heddle/parameters/thread-calls";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
 import { ShardSlab, slabPlan } from "./shard-slab.ts";
 import { shardSocketPath } from "./shard-socket-path.ts";
-import { ThreadCalls } from "./thread-calls.ts";
 
 /** A shard as the process that owns its thread sees it. */
 export interface ShardHandle {
@@ -45,7 +45,7 @@ export async function startShard(
     throw new AppError("unavailable", "a shard's thread did not start", { cause });
   })) as [{ result: KernelMemory }];
   const slab = new ShardSlab(plan, result);
-  const calls = new ThreadCalls<ShardApi>(worker);
+  const calls = new ThreadCalls<ShardApi>(worker, "the shard");
   const renew = async () => {
     const material = credentials.tls?.material;
     if (material === shown || !material) return;

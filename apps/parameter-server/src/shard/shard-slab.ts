@@ -9,7 +9,7 @@ import { type PullCompression, partBytes } from "@heddle/parameters/compression"
 import { addEncodedInt8, encodeInt8 } from "@heddle/parameters/int8-slices";
 import { type Accumulator, STAGING_BYTES } from "@heddle/parameters/part-adder";
 import { shardLayouts } from "@heddle/parameters/shard-layout";
-import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import { fragmentsOf, type ShardSpec } from "@heddle/parameters/shard-spec";
 import { type Optimizer, optimizerSlots } from "@heddle/training/optimizers/optimizer";
 
 /** What a slab is made for. */
@@ -29,7 +29,7 @@ export function pulledPieces(slab: ShardSlab, version: number, held: number): Ui
 
 /** The slab of one shard. */
 export function slabPlan(spec: ShardSpec): SlabPlan {
-  const layout = shardLayouts(spec.parameters, spec.servers.length)[spec.shard];
+  const layout = shardLayouts(spec.parameters, spec.servers.length, fragmentsOf(spec))[spec.shard];
   const { optimizer, pullCompression = "none" } = spec;
   return { elements: layout?.elements ?? 0, optimizer, pullCompression };
 }

@@ -4,6 +4,7 @@ import { AppError } from "@heddle/base/errors";
 import { type DataAnswer, DataListener } from "@heddle/parameters/data-listener";
 import { shardMethods } from "@heddle/parameters/shard-methods";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import { answerCalls } from "@heddle/parameters/thread-calls";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
@@ -14,7 +15,6 @@ import { PartTaker } from "./part-taker.ts";
 import { Shard } from "./shard.ts";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
 import { pulledPieces, ShardSlab, slabPlan } from "./shard-slab.ts";
-import { answerCalls } from "./thread-calls.ts";
 import type { Release } from "./update-gate.ts";
 
 // The thread of one shard: its slab, its data connections, its rules. All else is in the process's
@@ -51,6 +51,8 @@ const api: ShardApi = {
     begunVersion: shard.begunVersion,
     elements: slab.elements,
     stragglers: shard.stragglers,
+    workers: shard.workers,
+    departures: shard.departures,
     refusedStrangers: listener.strangers,
     ready: shard.ready,
     dataAddress,
@@ -69,7 +71,7 @@ const api: ShardApi = {
     leases.delete(lease);
     shard.counts.bytesPulled += bytes;
   },
-  member: ({ rank, leaves }) => shard.member(rank, leaves),
+  member: ({ rank, leaves, incarnation }) => shard.member(rank, leaves, incarnation),
   checkpoint: async ({ path, version, keep }, signal) => {
     const { release } = await shard.readAt(version, signal);
     try {

@@ -54,6 +54,9 @@ export class Shard {
   #work: Promise<void> = Promise.resolve();
   #straggling: NodeJS.Timeout | undefined;
   #stragglersMissed = false;
+  /** By rank: the task that joined last. */
+  readonly #incarnations = new Map<number, number>();
+  #departures = 0;
   /** Whether the latest take left slices of a part in the sums of others. */
   #broken = false;
 
@@ -82,6 +85,16 @@ export class Shard {
     return this.#clock.stragglers;
   }
 
+  /** Ranks that it waits for. */
+  get workers(): number {
+    return this.#clock.live;
+  }
+
+  /** How often a rank has left. */
+  get departures(): number {
+    return this.#departures;
+  }
+
   get ready(): boolean {
     return this.#ready;
   }
@@ -92,6 +105,7 @@ export class Shard {
     await this.#stop(new AppError("precondition_failed", "a later attempt has taken the job over"));
     this.#closed = new AbortController();
     this.#spec = spec;
+    this.#incarnations.clear();
     this.#begun = version;
     this.#clock = new UpdateClock(spec.consistency, spec.workers, version);
     this.#round = new UpdateRound();
@@ -144,10 +158,20 @@ export class Shard {
     );
   }
 
-  /** A rank joins, or leaves for good. Gives how often it counts as having pushed. */
-  async member(rank: number, leaves: boolean): Promise<number> {
+  /**
+   * A rank joins, or leaves for good. Gives how often it counts as having pushed. A later incarnation
+   * of a rank's task takes its place; what is said of an earlier one then means nothing.
+   */
+  async member(rank: number, leaves: boolean, incarnation = 0): Promise<number> {
     let clock = 0;
     await this.#alone(async () => {
+      const present = this.#incarnations.get(rank) ?? 0;
+      if (!leaves) this.#incarnations.set(rank, Math.max(present, incarnation));
+      if (leaves && incarnation < present) {
+        clock = this.#clock.clockOf(rank) ?? this.version;
+        return;
+      }
+      if (leaves && this.#clock.clockOf(rank) !== undefined) this.#departures++;
       if (leaves) {
         const pending = this.#round.of(rank);
         pending?.done.reject(this.#stranger(rank));

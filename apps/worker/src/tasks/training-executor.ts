@@ -102,12 +102,12 @@ export class TrainingExecutor implements Executor {
   async start(launch: TaskLaunch): Promise<TaskHandle> {
     const command = [process.execPath, programOf("trainer-main")];
     const input = JSON.stringify(this.#orders(launch));
-    return asTrainer(await this.#processes.startProgram(launch, { command, input }));
+    return asTrainer(await this.#processes.startProgram(launch, { command, input }), launch);
   }
 
   async adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
     const handle = await this.#processes.adopt(launch, record);
-    return handle && asTrainer(handle);
+    return handle && asTrainer(handle, launch);
   }
 
   /** Its processes carry the marks of processes, whose executor sweeps them. */
@@ -127,7 +127,11 @@ export class TrainingExecutor implements Executor {
     return {
       ...{ jobId: id.jobId, attempt: id.attempt, rank: id.rank, tasks: spec.tasks },
       ...{ jobName: spec.jobName, algorithm: spec.algorithm, config: configOf(plan) },
-      ...{ parameterServers, readyServers, nodes, host, release: version, plugins },
+      ...{ parameterServers, readyServers, host, release: version, plugins },
+      failureTolerance: spec.failureTolerance,
+      incarnation: id.incarnation,
+      // A task that others go through could not be lost alone.
+      nodes: spec.failureTolerance > 0 ? [] : nodes,
       jobToken: Buffer.from(jobToken).toString("hex"),
       clusterToken: credentials.clusterToken,
       tls: credentials.tls?.material,
@@ -148,8 +152,12 @@ export class TrainingExecutor implements Executor {
   }
 }
 
-/** The process, whose end tells whose fault it is: a lost server's, the config's, or its own. */
-function asTrainer(handle: TaskHandle): TaskHandle {
+/**
+ * The process, whose end tells whose fault it is: a lost server's, the config's, or its own. One that a
+ * signal ended is lost as its node may be, where the others of its job go on without it.
+ */
+function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
+  const isElastic = plan.spec.failureTolerance > 0;
   return {
     record: handle.record,
     signal: (name, onlyCaught) => handle.signal(name, onlyCaught),
@@ -157,7 +165,8 @@ function asTrainer(handle: TaskHandle): TaskHandle {
     killNow: () => handle.killNow(),
     usage: () => handle.usage(),
     exited: handle.exited.then((end) => {
-      if (end.exitCode === EXIT_SERVER_LOST) return { ...end, lostNode: true };
+      const isLost = end.exitCode === EXIT_SERVER_LOST || (isElastic && end.signal !== undefined);
+      if (isLost) return { ...end, lostNode: true };
       return end.exitCode === EXIT_UNUSABLE ? { ...end, isUnusable: true } : end;
     }),
   };

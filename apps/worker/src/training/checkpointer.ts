@@ -1,6 +1,7 @@
 import { toAppError } from "@heddle/base/errors";
 import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
 import type { RoundReport } from "@heddle/training/training-loop";
+import type { FragmentExchange } from "@heddle/training/weave/fragment-exchange";
 import { saveRankState } from "./rank-state.ts";
 
 /** A loop that waits so long for others gets its checkpoint while it waits: they may have left. */
@@ -24,6 +25,8 @@ export interface CheckpointerParts {
     nameAt(round: number): string;
     rounds(): Promise<number>;
   };
+  /** Resolves when this rank's fragments that are under way are in their shards. */
+  readonly settle: () => Promise<void>;
   readonly say: (line: string) => void;
   /** Rank 0's checkpoint of that name is durable. */
   readonly onDurable: (name: string) => void;
@@ -66,7 +69,11 @@ export class Checkpointer {
     if (rank === 0 && (!this.#requested || this.#passing-- > 0)) return;
     if (rank !== 0 && this.#statesLeft-- <= 0) return this.#keptIfDue(OTHERS_MS);
     await saveRankState(directory, shards.nameAt(round), rank, state);
-    if (rank === 0) await this.#take(round);
+    if (rank !== 0) return;
+    await this.#wait(this.#parts.settle);
+    await this.#taking;
+    // It may have been taken while this waited.
+    if (this.#requested) await this.#take(round);
   }
 
   /** Stops looking. */
@@ -78,6 +85,17 @@ export class Checkpointer {
     return {
       pull: (into: Parameters) => this.#wait(() => client.pull(into)),
       push: (part: Parameters, terms: PushTerms) => this.#wait(() => client.push(part, terms)),
+    };
+  }
+
+  watchExchange(exchange: FragmentExchange): FragmentExchange {
+    const { shared, part } = exchange;
+    return {
+      ...{ shared, part },
+      pullAll: () => this.#wait(() => exchange.pullAll()),
+      begin: (fragment, round, terms) => exchange.begin(fragment, round, terms),
+      finish: (fragment) => this.#wait(() => exchange.finish(fragment)),
+      settle: () => this.#wait(() => exchange.settle()),
     };
   }
 

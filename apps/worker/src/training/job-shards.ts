@@ -6,6 +6,7 @@ import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { PluginTraining, TrainingConfig } from "@heddle/contracts/training";
 import { joinNode, type NodeClient, type NodeGroup } from "@heddle/parameters/node-group";
+import type { ParameterTraffic } from "@heddle/parameters/parameter-server-client";
 import {
   checkpointShards,
   closeShards,
@@ -15,9 +16,11 @@ import {
   type ShardSetAccess,
   shardStatuses,
 } from "@heddle/parameters/shard-set";
-import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
+import { fragmentsOf, type ShardSetSpec } from "@heddle/parameters/shard-spec";
+import { ThreadedExchange } from "@heddle/parameters/threaded-exchange";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { Parameters } from "@heddle/training/parameter-client";
+import type { ParameterClient, Parameters } from "@heddle/training/parameter-client";
+import type { FragmentExchange } from "@heddle/training/weave/fragment-exchange";
 import { checkpointName, earlierCheckpoints } from "./checkpoint-names.ts";
 import type { TrainerOrders } from "./trainer-orders.ts";
 import type { TrainingPlan } from "./training-plan.ts";
@@ -49,11 +52,73 @@ export function nodePlace(nodes: readonly string[], rank: number, tasks: number)
   };
 }
 
+/** A task's way to its job's parameters. */
+export interface JobClient extends ParameterClient {
+  /** Where the plan has fragments. */
+  readonly exchange: FragmentExchange | undefined;
+  /** By fragment: how often its rank counted as having pushed when it joined. */
+  readonly clocks: readonly (number | undefined)[];
+  /** Where this task leads its node. */
+  traffic(): ParameterTraffic | undefined;
+  initialize(parameters: Parameters): Promise<void>;
+  /** By fragment, the rounds that the shards begin with. */
+  beginAt(rounds: readonly number[]): void;
+  /** As `pull`, for rank 0 when the other tasks of its node are done. */
+  pullAlone(into: Parameters): Promise<void>;
+  /** Tells the other tasks of the node that the job is over. */
+  dismiss(): Promise<void>;
+  close(): Promise<void>;
+}
+
+function onThisThread(client: NodeClient): JobClient {
+  const { servers } = client;
+  return {
+    exchange: undefined,
+    clocks: [servers?.clock],
+    push: (part, terms) => client.push(part, terms),
+    pull: (into) => client.pull(into),
+    traffic: () => servers?.traffic,
+    initialize: async (parameters) => servers?.initialize(parameters),
+    beginAt: () => undefined,
+    pullAlone: async (into) => void (await servers?.pull(into)),
+    dismiss: () => client.dismiss(),
+    close: () => client.close(),
+  };
+}
+
+function onItsThread(exchange: ThreadedExchange): JobClient {
+  return {
+    exchange,
+    clocks: exchange.clocks,
+    push: (part, terms) => exchange.push(part, terms),
+    pull: (into) => exchange.pull(into),
+    traffic: () => exchange.traffic,
+    initialize: (parameters) => exchange.initialize(parameters),
+    beginAt: (rounds) => exchange.beginAt(rounds),
+    pullAlone: (into) => exchange.pullAlone(into),
+    dismiss: () => exchange.dismiss(),
+    close: () => exchange.close(),
+  };
+}
+
+/** Without the first pushes of a round, which its rank has made already. */
+function withoutFirst(client: JobClient, count: number): JobClient {
+  let left = count;
+  const push: JobClient["push"] = async (part, terms) => {
+    if (left === 0) await client.push(part, terms);
+    else left--;
+  };
+  return { ...client, push };
+}
+
 /** What a job's shards are made by. */
 export interface JobShardsOptions {
   readonly orders: TrainerOrders;
   readonly config: TrainingConfig | PluginTraining;
-  readonly plan: Pick<TrainingPlan, "parameters" | "servers" | "pushesPerRound" | "tokenizer">;
+  readonly plan: Pick<
+    TrainingPlan,
+    "parameters" | "servers" | "pushesPerRound" | "fragments" | "tokenizer"
+  >;
   readonly credentials: NodeCredentials;
   readonly signal: AbortSignal;
   /** A line for the job's log. */
@@ -78,17 +143,58 @@ export class JobShards {
    * Rank 0 opens the shards, or restores them from the newest checkpoint that is whole; the others
    * wait for that. Gives the task's way to them and the rounds that they have behind them.
    */
-  async join(initial: () => Parameters): Promise<{ client: NodeClient; done: number }> {
-    const { orders } = this.#options;
-    if (orders.rank === 0) await this.#open();
+  async join(initial: () => Parameters): Promise<{ client: JobClient; done: number }> {
+    const { orders, plan } = this.#options;
+    if (orders.rank === 0) await this.#openOnce();
     else await this.#await(({ ready }) => ready);
     const { spec, credentials, signal } = this.#access;
-    const client = await joinNode(
-      { spec, credentials, signal, rank: this.#place.node, host: orders.host },
-      this.#group(),
-    );
-    if (orders.rank === 0) await client.servers?.initialize(initial());
-    return { client, done: await this.#roundsBegun() };
+    const { host } = orders;
+    const { incarnation } = orders;
+    const options = { spec, credentials, signal, rank: this.#place.node, incarnation, host };
+    const groups = Array.from({ length: fragmentsOf(spec) }, (_, i) => this.#group(i));
+    const [group] = groups;
+    if (!group) throw new Error("a job has no fragment");
+    const client =
+      plan.fragments === undefined
+        ? onThisThread(await joinNode(options, group))
+        : onItsThread(await ThreadedExchange.start(options, groups));
+    if (orders.rank === 0) await client.initialize(initial());
+    const begun = await this.#versionsBegun();
+    if ((orders.failureTolerance ?? 0) === 0) {
+      const done = begun.map((version) => this.#roundsOf(version));
+      client.beginAt(done);
+      return { client, done: Math.min(...done) };
+    }
+    // Its rank may have pushed already, by a task that was lost.
+    const { pushesPerRound } = plan;
+    const pushed = begun.map((version, fragment) => {
+      const own = (client.clocks[fragment] ?? version) - version;
+      return this.#roundsOf(version) * pushesPerRound + Math.max(0, own);
+    });
+    const rounds = pushed.map((count) => Math.floor(count / pushesPerRound));
+    client.beginAt(rounds);
+    const done = Math.min(...rounds);
+    const first = Math.max(0, Math.min(...pushed) - done * pushesPerRound);
+    if (this.#isReplacement)
+      this.#options.say(`takes the place of a lost task after round ${done}`);
+    return { client: client.exchange ? client : withoutFirst(client, first), done };
+  }
+
+  get #isReplacement(): boolean {
+    return (this.#options.orders.incarnation ?? 0) > 0;
+  }
+
+  /** A task that takes rank 0's place goes on with what that one has opened. */
+  async #openOnce(): Promise<void> {
+    if (this.#isReplacement) {
+      try {
+        const statuses = await shardStatuses(this.#access);
+        if (statuses.every(({ ready }) => ready)) return;
+      } catch (error) {
+        if (toAppError(error).code !== "shard_unavailable") throw error;
+      }
+    }
+    await this.#open();
   }
 
   /** Writes a checkpoint of all shards under the round's name. */
@@ -144,9 +250,14 @@ export class JobShards {
     say(`resumed from checkpoint ${used.name}`);
   }
 
-  async #roundsBegun(): Promise<number> {
+  /** By fragment: the version that this attempt began with. */
+  async #versionsBegun(): Promise<number[]> {
     const statuses = await this.#await(({ ready }) => ready);
-    return this.#roundsOf(Math.min(...statuses.map(({ begunVersion }) => begunVersion)));
+    const versions = statuses.map(({ begunVersion }) => begunVersion);
+    const each = versions.length / fragmentsOf(this.#access.spec);
+    return Array.from({ length: versions.length / each }, (_, fragment) =>
+      Math.min(...versions.slice(fragment * each, (fragment + 1) * each)),
+    );
   }
 
   /** Under bsp an update has the parts of all nodes, else of one. */
@@ -196,13 +307,14 @@ export class JobShards {
   }
 
   /** A socket's path is short, and nobody else's: it follows from job, attempt and node. */
-  #group(): NodeGroup {
+  #group(fragment: number): NodeGroup {
     const { orders } = this.#options;
     const { member, members, node } = this.#place;
     const id = createHash("sha256").update(
       `${orders.jobId}/${orders.attempt}/${orders.nodes[orders.rank] ?? node}`,
     );
-    const socketPath = join(tmpdir(), `heddle-${id.digest("hex").slice(0, 20)}.sock`);
+    const own = `${id.digest("hex").slice(0, 20)}-${fragment}`;
+    const socketPath = join(tmpdir(), `heddle-${own}.sock`);
     return { member, members, socketPath };
   }
 }
@@ -217,8 +329,12 @@ function isAway(error: unknown): boolean {
 function specOf({ orders, config, plan }: JobShardsOptions, { nodes }: NodePlace): ShardSetSpec {
   const { jobId, attempt, parameterServers } = orders;
   const { consistency: kind, staleness } = config;
+  const fragments = plan.fragments ?? 1;
   return {
-    ...{ jobId, attempt, servers: parameterServers, workers: nodes, ...plan.servers },
+    ...{ jobId, attempt, workers: nodes, ...plan.servers },
+    // Each fragment has a shard on each of them.
+    servers: Array.from({ length: fragments }, () => parameterServers).flat(),
+    fragments,
     parameters: plan.parameters.map(({ name, shape }) => ({ name, shape, type: "f32" })),
     consistency: kind === "ssp" ? { kind, staleness } : { kind },
     stragglerMs: config.straggler_ms,

@@ -80,6 +80,24 @@ test("a trainer that is killed: the next attempt goes on from the checkpoint, to
   expect(second.output).toContain(`resumed from checkpoint ${resumeFrom}`);
 });
 
+test("a trainer that is killed with fragments under way: the next attempt ends with the same bits", async () => {
+  const streaming = { ...config(), total_steps: 300, fragments: 3, overlap_steps: 4 };
+  const run = cluster.job("weave", streaming, servers).start();
+  await run.succeeded();
+  const job = cluster.job("weave", streaming, servers);
+  const first = job.start();
+  await first.reachesRound(3);
+  const resumeFrom = await first.checkpoint();
+  await first.kill();
+  const second = job.start({ attempt: 2, resumeFrom });
+  await second.succeeded();
+  expect(second.metrics()[0]?.round).toBe(roundOf(resumeFrom) + 1);
+  const [unbroken, again] = await Promise.all(
+    [run, second].map((trainer) => weightsOf(trainer.artifact("model.gguf"))),
+  );
+  expect(distance(again ?? new Map(), unbroken ?? new Map())).toBe(0);
+});
+
 test("a parameter server that is killed: another on its disk, or without it, goes on", async () => {
   whole ??= undisturbed();
   await whole;

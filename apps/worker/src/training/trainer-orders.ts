@@ -22,7 +22,11 @@ export interface TrainerOrders {
   readonly parameterServers: readonly string[];
   /** gRPC addresses of all parameter servers that are ready; any may hold checkpoint pieces. */
   readonly readyServers: readonly string[];
-  /** Node ids by rank; empty: each task is on a node of its own. */
+  /** Tasks that may be lost while the others go on. */
+  readonly failureTolerance?: number | undefined;
+  /** How many tasks of this rank and attempt were lost before this one; 0 where absent. */
+  readonly incarnation?: number | undefined;
+  /** Node ids by rank; empty: each task is on a node of its own, or goes to the servers by itself. */
   readonly nodes: readonly string[];
   /** The checkpoint that this attempt begins with; empty for a fresh start. */
   readonly resumeFrom: string;

@@ -104,6 +104,26 @@ test.each(["bsp", "ssp", "asp"])(
   },
 );
 
+test("fragments sent while computing: tasks of two nodes, two runs, the same bits", async () => {
+  const streaming = { fragments: 3, overlap_steps: 2, compression: "int8" };
+  const steps = { total_steps: 60, local_steps: 6, ...streaming };
+  const run = async () => {
+    const config = { ...TINY_MODEL, data: text, ...steps };
+    const job = cluster.job("weave", config, servers, { tasks: 3, nodes: ["a", "a", "b"] });
+    const trainers = job.startAll();
+    for (const trainer of trainers) await trainer.succeeded();
+    const [first] = trainers;
+    return {
+      last: first?.metrics().at(-1),
+      weights: await weightsOf(first?.artifact("model.gguf") ?? ""),
+    };
+  };
+  const [one, two] = [await run(), await run()];
+  expect(one.last?.step).toBe(60);
+  expect(one.last?.loss).toBe(two.last?.loss);
+  expect(distance(one.weights, two.weights)).toBe(0);
+});
+
 test("weave under asp: each worker's steps are in the model before it is left", async () => {
   const config = { total_steps: 20, consistency: "asp", optimizer: "sgd" };
   const job = cluster.job("weave", { ...TINY_MODEL, data: text, ...config }, servers);

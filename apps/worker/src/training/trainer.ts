@@ -10,7 +10,6 @@ import {
   type TrainingConfig,
   trainingFaults,
 } from "@heddle/contracts/training";
-import type { NodeClient } from "@heddle/parameters/node-group";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import type { Backend } from "@heddle/training/backend";
@@ -21,7 +20,7 @@ import type { RankState } from "@heddle/training/training-loop";
 import { Checkpointer } from "./checkpointer.ts";
 import { chooseBackend } from "./choose-backend.ts";
 import { codeVersion } from "./code-version.ts";
-import { JobShards, nodePlace } from "./job-shards.ts";
+import { type JobClient, JobShards, nodePlace } from "./job-shards.ts";
 import { writeLineage } from "./lineage.ts";
 import { type LoadedPlugins, loadPlugins } from "./load-plugins.ts";
 import { pluginPlan } from "./plugin-plan.ts";
@@ -60,13 +59,31 @@ export async function runTrainer(orders: TrainerOrders, control: TrainerControl)
   const shards = new JobShards({ orders, config, plan, credentials, signal, say });
   say(greeting(orders, plan, backend));
   const initial = () => initialParameters(plan.parameters, seededRandom(config.seed));
-  const { client, done } = await shards.join(initial);
+  const joined = await joinOrHear(shards, initial, orders, say);
+  if (!joined) return;
+  const { client, done } = joined;
   const code = codeVersion(orders.release, orders.plugins ?? []);
   const run: Run = { orders, control, config, backend, plan, shards, client, done, code };
   try {
     await trainAndLeave(run);
   } finally {
     await client.close();
+  }
+}
+
+/** Undefined where a task takes another's place in a job that rank 0 has ended meanwhile. */
+async function joinOrHear(
+  shards: JobShards,
+  initial: () => Parameters,
+  { rank, incarnation = 0 }: TrainerOrders,
+  say: (line: string) => void,
+): Promise<Awaited<ReturnType<JobShards["join"]>> | undefined> {
+  try {
+    return await shards.join(initial);
+  } catch (error) {
+    if (toAppError(error).code !== "gone" || rank === 0 || incarnation === 0) throw error;
+    say("the job is done: rank 0 has ended it");
+    return undefined;
   }
 }
 
@@ -81,7 +98,7 @@ interface Run {
   readonly backend: Backend;
   readonly plan: TrainingPlan;
   readonly shards: JobShards;
-  readonly client: NodeClient;
+  readonly client: JobClient;
   readonly done: number;
   /** What identifies the code that runs. */
   readonly code: string;
@@ -118,12 +135,14 @@ async function train(
     ...{ shards, say },
     onDurable: (name) => progress.checkpoint(name),
     onKept: () => progress.kept(),
+    settle: async () => client.exchange?.settle(),
   });
   control.onCheckpointRequest(() => checkpointer.request());
   let ending = "finished" as "finished" | "stopped early";
   try {
     await plan.run({
       ...{ client: checkpointer.watch(client), parameters, done, signal },
+      exchange: client.exchange && checkpointer.watchExchange(client.exchange),
       state: await ownState(run),
       report: async (round) => {
         progress.round(round);
@@ -176,7 +195,7 @@ async function awaitOthers(
     control.say(`going on without parts of others: ${rounds} of ${plan.rounds} rounds are in`);
     break;
   }
-  await client.servers?.pull(parameters);
+  await client.pullAlone(parameters);
 }
 
 async function leaveArtifacts(
@@ -236,7 +255,7 @@ async function progressOf({ orders, plan, backend, client }: Run): Promise<Progr
     totalSteps: plan.stepAfter(plan.rounds),
     backend: backend.name,
     device: backend.device,
-    traffic: () => client.servers?.traffic,
+    traffic: () => client.traffic(),
   });
 }
 

@@ -64,13 +64,15 @@ export function weavePlan(
     parameters: program.parameters,
     servers: outerServers(outer, parts),
     pushesPerRound: 1,
+    fragments: config.fragments > 1 || config.overlap_steps > 0 ? config.fragments : undefined,
     data: data.digest,
     tokenizer: subject.tokenizer,
     run: (loop) =>
       runWeaveWorker({
         ...{ config, program, optimizer: innerOptimizer(config), backend },
         ...{ batch: config.batch_size, batches: subject.batches(loop.done) },
-        ...{ client: loop.client, parameters: loop.parameters, state: loop.state },
+        ...{ client: loop.client, exchange: loop.exchange },
+        ...{ parameters: loop.parameters, state: loop.state },
         ...{ done: loop.done, signal: loop.signal },
         report: async (progress) => {
           const tokens = subject.tokens && subject.tokens * schedule.stepsOf(progress.round);

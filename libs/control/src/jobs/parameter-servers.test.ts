@@ -41,14 +41,14 @@ function plan() {
     index: control.index,
     nowMs: atMs,
   });
-  const made = schedule(view.input);
+  const made = schedule(view);
   act({
     ...{ type: "plan.commit", basedOnIndex: made.basedOnIndex, overcommitRatio: 1 },
     ...{ acknowledgeMs: 10_000, unsatisfiable: [], preemptions: [], expired: [] },
     admitted: [...control.state.jobs.keys()],
     starts: made.starts,
   });
-  return view.withheld;
+  return made.pending;
 }
 
 function report(n: number, phase: TaskReportEntry["phase"], exit?: TaskReportEntry["exit"]) {
@@ -98,7 +98,7 @@ test("a plan that was made before the server was lost starts nothing", () => {
   serverJoins("p");
   submit(1);
   const view = schedulingInput(control.state, control.jobs, { index: control.index, nowMs: atMs });
-  const { starts } = schedule(view.input);
+  const { starts } = schedule(view);
   expect(starts).toHaveLength(1);
   act({ type: "server.lost", serverIds: ["p"] });
   act({
@@ -183,4 +183,73 @@ test("an algorithm that no worker offers is named with those that they do offer"
   );
   submit(2);
   expect(algorithmFault(control.state, jobId(2))).toBeUndefined();
+});
+
+/** Says of several ranks of job 1, each of its present incarnation, that they are in this phase. */
+function reportRanks(
+  ranks: readonly number[],
+  phase: TaskReportEntry["phase"],
+  exit?: TaskReportEntry["exit"],
+) {
+  const { attempt } = job(1);
+  const reports = ranks.map((rank) => {
+    const { incarnation = 0 } = control.state.tasks.get(`${jobId(1)}/${attempt}/${rank}`) ?? {};
+    return { jobId: jobId(1), attempt, rank, incarnation, phase, exit };
+  });
+  act({ type: "tasks.report", nodeId: "a", reports });
+}
+
+const WELL = { exitCode: 0, endedAtMs: 0 };
+const LOST = { reason: "NodeLost", message: "SIGKILL", endedAtMs: 0 } as const;
+
+/** Job 1 with three tasks that run, of which one may be lost. */
+function runThree() {
+  serverJoins("p");
+  const gang = { tasks: 3, failure_tolerance: 1, resources: { gpu_count: 3 } };
+  const spec = jobSpec({ command: undefined, algorithm: "ppo", config: {}, ...gang });
+  act({ type: "job.submit", jobId: jobId(1), spec });
+  plan();
+  reportRanks([0, 1, 2], "leased");
+  reportRanks([0, 1, 2], "running");
+  expect(job(1)).toMatchObject({ state: "running", attempt: 1, shards: ["p"] });
+}
+
+test("a lost task within the tolerance is placed anew in the same attempt, its shards stay", () => {
+  runThree();
+  reportRanks([2], "exited", LOST);
+  expect(job(1)).toMatchObject({ state: "recovering", attempt: 1, losses: 1 });
+  plan();
+  expect(control.state.tasks.get(`${jobId(1)}/1/2`)).toMatchObject({ incarnation: 1 });
+  reportRanks([2], "leased");
+  reportRanks([2], "running");
+  expect(job(1)).toMatchObject({ state: "running", attempt: 1, shards: ["p"], failures: 0 });
+});
+
+test("training succeeds with rank 0, also without a lost task; not without rank 0", () => {
+  runThree();
+  reportRanks([2], "exited", LOST);
+  reportRanks([0], "exited", WELL);
+  expect(job(1).state).toBe("recovering");
+  reportRanks([1], "exited", WELL);
+  expect(job(1)).toMatchObject({ state: "succeeded", attempt: 1, liveTasks: 0 });
+  expect(job(1)).not.toHaveProperty("failure.reason");
+});
+
+test("where rank 0 is the lost one the others' ends are not the job's", () => {
+  runThree();
+  reportRanks([0], "exited", LOST);
+  reportRanks([1, 2], "exited", WELL);
+  expect(job(1)).toMatchObject({ state: "recovering", attempt: 1 });
+  plan();
+  reportRanks([0], "leased");
+  reportRanks([0], "running");
+  reportRanks([0], "exited", WELL);
+  expect(job(1)).toMatchObject({ state: "succeeded", attempt: 1 });
+});
+
+test("losses beyond the tolerance end the attempt, without a retry charged", () => {
+  runThree();
+  reportRanks([2], "exited", LOST);
+  reportRanks([1], "exited", LOST);
+  expect(job(1)).toMatchObject({ state: "retrying", attempt: 1, failures: 0 });
 });

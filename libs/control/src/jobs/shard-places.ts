@@ -1,18 +1,16 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
-import type { Blocker } from "@heddle/scheduler/model";
 import type { Change } from "./change.ts";
 import type { JobIndex } from "./job-index.ts";
 import type { JobRecord, JobsState } from "./records.ts";
-import { executorOf } from "./task-request.ts";
+import { shardsWanted } from "./task-request.ts";
 
 /** Shards that one parameter server holds at most, as it has it too. */
 export const MAX_SHARDS_PER_SERVER = 256;
 
-/** Shards that the job needs on parameter servers; 0 for one that does not train. */
-export function shardsWanted(spec: SubmitJob): number {
-  if (executorOf(spec) !== "training") return 0;
-  const { parameter_servers: shards } = spec.config;
-  return typeof shards === "number" && shards >= 1 ? Math.floor(shards) : 1;
+/** Into how many fragments the model of a job that trains is cut; each has its own shards. */
+export function fragmentsWanted({ config }: SubmitJob): number {
+  const { fragments } = config;
+  return typeof fragments === "number" && fragments >= 1 ? Math.floor(fragments) : 1;
 }
 
 /**
@@ -51,25 +49,12 @@ export function shardsOn(index: JobIndex, serverId: string): number {
   return count;
 }
 
-/** The places for shards that are left while a plan is made, oldest job first. */
-export class ShardRoom {
-  readonly #limit: number;
-  #free: number;
-
-  constructor(state: JobsState, index: JobIndex) {
-    const counts = [...readyServers(state, index).values()];
-    this.#limit = counts.length * MAX_SHARDS_PER_SERVER;
-    this.#free = counts.reduce((free, count) => free + MAX_SHARDS_PER_SERVER - count, 0);
-  }
-
-  /** Takes places for the job, or says what it lacks. */
-  take(spec: SubmitJob): Blocker | undefined {
-    const requested = shardsWanted(spec);
-    if (requested <= this.#free) {
-      this.#free -= requested;
-      return undefined;
-    }
-    const bounds = { requested, free: this.#free, limit: this.#limit };
-    return { reason: "AffinityNoMatch", resource: "parameter_server_shards", ...bounds };
-  }
+/** Places for shards on the servers that take some: how many there are, and how many are free. */
+export function shardSupply(
+  state: JobsState,
+  index: JobIndex,
+): { readonly limit: number; readonly free: number } {
+  const counts = [...readyServers(state, index).values()];
+  const limit = counts.length * MAX_SHARDS_PER_SERVER;
+  return { limit, free: counts.reduce((free, count) => free - count, limit) };
 }

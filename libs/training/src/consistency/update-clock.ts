@@ -49,6 +49,11 @@ export class UpdateClock {
     return this.#stragglers;
   }
 
+  /** Ranks that have not left. */
+  get live(): number {
+    return this.#clocks.size - this.#gone.size;
+  }
+
   /** How often a rank has pushed; undefined where it is not of the job. */
   clockOf(rank: number): number | undefined {
     return this.#gone.has(rank) ? undefined : this.#clocks.get(rank);
@@ -100,7 +105,7 @@ export class UpdateClock {
 
   /** A worker left for good: nobody waits for it. Gives the ranks of the update that this completes. */
   leave(rank: number): readonly number[] {
-    if (!this.#clocks.has(rank)) return [];
+    if (!this.#clocks.has(rank) || this.#gone.has(rank)) return [];
     this.#gone.add(rank);
     if (this.#model.kind !== "bsp") return [];
     const some = [...this.#clocks].some(

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { fragmentRanges } from "./fragments.ts";
 import { PARTITION_ELEMENTS, planShards } from "./sharding-plan.ts";
 
 const spec = (name: string, ...shape: number[]) => ({ name, shape, type: "f32" as const });
@@ -31,6 +32,36 @@ test("pieces do not overlap on a server, begin at int8 blocks, and servers are b
     expect(at).toBeLessThanOrEqual(total);
   }
   expect(Math.max(...slabElements) - Math.min(...slabElements)).toBeLessThan(PARTITION_ELEMENTS);
+});
+
+test("fragments have their own shards, equal to an element, and hold each element once", () => {
+  const elements = (fragments: number) =>
+    fragmentRanges(MODEL, fragments).map((ranges) =>
+      ranges.reduce((sum, { begin, end }) => sum + end - begin, 0),
+    );
+  const total = elements(1)[0] ?? 0;
+  for (const fragments of [2, 3, 7]) {
+    const sizes = elements(fragments);
+    expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(total);
+    expect(Math.max(...sizes) - Math.min(...sizes)).toBeLessThanOrEqual(1);
+    const { partitions, slabElements } = planShards(MODEL, 2 * fragments, fragments);
+    expect(slabElements).toHaveLength(2 * fragments);
+    for (const [fragment, ranges] of fragmentRanges(MODEL, fragments).entries()) {
+      const own = partitions.filter(({ shard }) => shard >> 1 === fragment);
+      const held = own.reduce((sum, { begin, end }) => sum + end - begin, 0);
+      expect(held).toBe(ranges.reduce((sum, { begin, end }) => sum + end - begin, 0));
+    }
+    for (const { name, shape } of MODEL) {
+      const pieces = partitions.filter(({ parameter }) => parameter === name);
+      expect(pieces[0]?.begin).toBe(0);
+      for (const [i, { begin }] of pieces.entries()) {
+        if (i > 0) expect(begin).toBe(pieces[i - 1]?.end);
+      }
+      expect(pieces.at(-1)?.end).toBe(shape.reduce((product, size) => product * size, 1));
+    }
+  }
+  expect(() => planShards(MODEL, 3, 2)).toThrow(/3 shards cannot be shared by 2 fragments/);
+  expect(() => fragmentRanges(MODEL, 0)).toThrow(/at least one fragment/);
 });
 
 test("no server is refused", () => {

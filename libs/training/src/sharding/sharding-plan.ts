@@ -1,23 +1,19 @@
 import type { TensorSpec } from "../executable.ts";
 import { bad } from "../ir/shapes.ts";
-import { elementCount } from "../ir/value.ts";
+import { fragmentRanges, type ParameterRange } from "./fragments.ts";
 
 /** A piece of a parameter, the unit that moves between workers and servers. */
-export interface Partition {
-  readonly parameter: string;
-  /** In elements of the flattened parameter. */
-  readonly begin: number;
-  readonly end: number;
-  /** Which server holds it. */
+export interface Partition extends ParameterRange {
+  /** Which shard holds it. */
   readonly shard: number;
-  /** Where it lies in that server's slab, in elements; a multiple of 256. */
+  /** Where it lies in that shard's slab, in elements; a multiple of 256. */
   readonly offset: number;
 }
 
 export interface ShardingPlan {
   /** In the parameters' order, pieces ascending. */
   readonly partitions: readonly Partition[];
-  /** Elements of each server's slab. */
+  /** Elements of each shard's slab. */
   readonly slabElements: readonly number[];
 }
 
@@ -27,36 +23,57 @@ export const PARTITION_ELEMENTS = 1024 * 1024;
 const ALIGNMENT = 256;
 
 /**
- * Cuts parameters into pieces of at most 4 MiB and gives each, the largest first, to the server with
- * the least so far. Deterministic: the same parameters and number of servers give the same plan.
- * Throws an AppError `invalid_value` without servers.
+ * Cuts parameters into pieces of at most 4 MiB and gives each, the largest first, to the shard with
+ * the least so far. With fragments each has its own shards, as many as all others: the first fragment's
+ * come first. Deterministic: the same parameters and numbers give the same plan. Throws an AppError
+ * `invalid_value` without shards, and where they are no multiple of the fragments.
  */
-export function planShards(parameters: readonly TensorSpec[], shards: number): ShardingPlan {
+export function planShards(
+  parameters: readonly TensorSpec[],
+  shards: number,
+  fragments = 1,
+): ShardingPlan {
   if (!(Number.isInteger(shards) && shards > 0)) {
     throw bad(`a model needs at least one parameter server, got ${shards}`);
   }
-  const pieces = parameters.flatMap(({ name, shape }) => cut(name, elementCount(shape)));
+  if (shards % fragments !== 0) {
+    throw bad(`${shards} shards cannot be shared by ${fragments} fragments alike`);
+  }
+  const each = shards / fragments;
   const slabElements = new Array<number>(shards).fill(0);
-  const placed = new Map<Piece, Partition>();
+  const partitions = fragmentRanges(parameters, fragments).flatMap((ranges, fragment) =>
+    placePieces(ranges.flatMap(cut), slabElements, { first: fragment * each, count: each }),
+  );
+  return { partitions, slabElements };
+}
+
+/** Places the pieces of one fragment, and adds them to the elements of its shards. */
+function placePieces(
+  pieces: readonly ParameterRange[],
+  slabElements: number[],
+  { first, count }: { readonly first: number; readonly count: number },
+): Partition[] {
+  const placed = new Map<ParameterRange, Partition>();
   const largestFirst = pieces.toSorted((a, b) => b.end - b.begin - (a.end - a.begin));
   for (const piece of largestFirst) {
-    const shard = slabElements.indexOf(Math.min(...slabElements));
+    const own = slabElements.slice(first, first + count);
+    const shard = first + own.indexOf(Math.min(...own));
     const offset = slabElements[shard] ?? 0;
     placed.set(piece, { ...piece, shard, offset });
     slabElements[shard] = offset + aligned(piece.end - piece.begin);
   }
-  return { partitions: pieces.map((piece) => placed.get(piece) as Partition), slabElements };
+  return pieces.map((piece) => placed.get(piece) as Partition);
 }
 
-type Piece = Pick<Partition, "parameter" | "begin" | "end">;
-
-function cut(parameter: string, elements: number): Piece[] {
-  const count = Math.ceil(elements / PARTITION_ELEMENTS);
-  return Array.from({ length: count }, (_, i) => ({
-    parameter,
-    begin: i * PARTITION_ELEMENTS,
-    end: Math.min(elements, (i + 1) * PARTITION_ELEMENTS),
-  }));
+/** Pieces end where 4 MiB of their parameter do, whatever fragment they are of. */
+function cut({ parameter, begin, end }: ParameterRange): ParameterRange[] {
+  const pieces: ParameterRange[] = [];
+  for (let at = begin; at < end; ) {
+    const next = Math.min(end, at - (at % PARTITION_ELEMENTS) + PARTITION_ELEMENTS);
+    pieces.push({ parameter, begin: at, end: next });
+    at = next;
+  }
+  return pieces;
 }
 
 function aligned(elements: number): number {

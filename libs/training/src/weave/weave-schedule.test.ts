@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { weaveSchedule } from "./weave-schedule.ts";
+import { fragmentSchedule, weaveSchedule } from "./weave-schedule.ts";
 
 test("without a warm start all rounds have local_steps, and the last has what is left", () => {
   const { rounds, stepsOf, stepAfter } = weaveSchedule({ total_steps: 100, local_steps: 32 });
@@ -37,4 +37,75 @@ test("a job that is all warm start ends with it", () => {
   });
   expect(schedule.rounds).toBe(5);
   expect(schedule.stepAfter(5)).toBe(10);
+});
+
+test("one fragment without overlap is exchanged and merged at each round's end", () => {
+  const schedule = weaveSchedule({ total_steps: 70, local_steps: 32 });
+  const { eventsOf, underWayAfter } = fragmentSchedule(schedule, {
+    fragments: 1,
+    overlap_steps: 0,
+  });
+  expect([1, 2, 3].map(eventsOf)).toEqual(
+    [32, 64, 70].map((step) => [{ step, begin: [0], merge: [0] }]),
+  );
+  expect([0, 1, 2, 3].flatMap(underWayAfter)).toEqual([]);
+});
+
+test("fragments are spread over a round, and merged overlap_steps later, also in the next round", () => {
+  const schedule = weaveSchedule({ total_steps: 96, local_steps: 32 });
+  const { eventsOf, underWayAfter } = fragmentSchedule(schedule, {
+    fragments: 2,
+    overlap_steps: 6,
+  });
+  expect(eventsOf(1)).toEqual([
+    { step: 16, begin: [0], merge: [] },
+    { step: 22, begin: [], merge: [0] },
+    { step: 32, begin: [1], merge: [] },
+  ]);
+  expect(underWayAfter(1)).toEqual([1]);
+  expect(eventsOf(2)[0]).toEqual({ step: 38, begin: [], merge: [1] });
+  // At the end all are exchanged, so that nothing that was learned is left behind.
+  expect(eventsOf(3)).toEqual([
+    { step: 70, begin: [], merge: [1] },
+    { step: 96, begin: [0, 1], merge: [0, 1] },
+  ]);
+  expect(underWayAfter(3)).toEqual([]);
+});
+
+test("each fragment is begun and merged once a round, in turn, whatever the lengths of rounds", () => {
+  for (const [total_steps, local_steps, fragments, overlap_steps] of [
+    [100, 32, 4, 31],
+    [101, 7, 7, 6],
+    [64, 8, 3, 1],
+    [5, 1, 1, 0],
+    [9, 8, 5, 7],
+  ] as const) {
+    const warm = { warm_start_steps: 10, warm_start_local_steps: 2 };
+    const schedule = weaveSchedule({ total_steps, local_steps, ...warm });
+    const { eventsOf } = fragmentSchedule(schedule, { fragments, overlap_steps });
+    const underWay = new Set<number>();
+    const count = { begin: 0, merge: 0 };
+    let before = 0;
+    for (let round = 1; round <= schedule.rounds; round++) {
+      for (const { step, begin, merge } of eventsOf(round)) {
+        expect(step).toBeGreaterThan(before);
+        before = step;
+        for (const fragment of begin) {
+          expect(underWay.has(fragment)).toBe(false);
+          underWay.add(fragment);
+          count.begin++;
+        }
+        for (const fragment of merge) {
+          expect(underWay.delete(fragment)).toBe(true);
+          count.merge++;
+        }
+      }
+      expect(before).toBe(schedule.stepAfter(round));
+    }
+    expect(underWay.size).toBe(0);
+    expect(count).toEqual({
+      begin: schedule.rounds * fragments,
+      merge: schedule.rounds * fragments,
+    });
+  }
 });

@@ -35,3 +35,69 @@ export function weaveSchedule(config: LocalSteps): WeaveSchedule {
     stepAfter,
   };
 }
+
+/** How a weave job's fragments are exchanged while it computes. */
+export interface Overlap {
+  /** F: parts of the model that are exchanged one by one, evenly spread over a round. */
+  readonly fragments: number;
+  /** tau: steps that a worker computes while an exchange is under way; less than `local_steps`. */
+  readonly overlap_steps: number;
+}
+
+/** What a worker does about fragments after one of its steps. */
+export interface StepEvents {
+  /** Steps behind it. */
+  readonly step: number;
+  /** Fragments whose exchange begins. */
+  readonly begin: readonly number[];
+  /** Fragments whose exchange has ended by now, or is waited for. */
+  readonly merge: readonly number[];
+}
+
+export interface FragmentSchedule {
+  /** In the order of steps; the last is at the round's end. */
+  eventsOf(round: number): readonly StepEvents[];
+  /** Fragments that are under way after so many rounds. */
+  underWayAfter(rounds: number): readonly number[];
+}
+
+/**
+ * After Streaming DiLoCo (Douillard et al., 2025, algorithm 2): in each round fragment f is exchanged
+ * (f + 1) / F through it, and merged `overlap_steps` later, but before its next exchange where rounds
+ * are that short. The last round exchanges all fragments at its end, where nothing is left to overlap.
+ */
+export function fragmentSchedule(
+  { rounds, stepsOf, stepAfter }: WeaveSchedule,
+  { fragments, overlap_steps: overlap }: Overlap,
+): FragmentSchedule {
+  const beginStep = (fragment: number, round: number) =>
+    round === rounds
+      ? stepAfter(round)
+      : stepAfter(round - 1) + Math.ceil(((fragment + 1) * stepsOf(round)) / fragments);
+  const mergeStep = (fragment: number, round: number) => {
+    const begun = beginStep(fragment, round);
+    return round === rounds ? begun : Math.min(begun + overlap, beginStep(fragment, round + 1) - 1);
+  };
+  const all = Array.from({ length: fragments }, (_, fragment) => fragment);
+  const underWayAfter = (round: number) =>
+    round < 1 ? [] : all.filter((fragment) => mergeStep(fragment, round) > stepAfter(round));
+  const eventsOf = (round: number) => {
+    const begins = all.map((fragment) => ({ fragment, step: beginStep(fragment, round) }));
+    const late = underWayAfter(round - 1);
+    const merges = [
+      ...late.map((fragment) => ({ fragment, step: mergeStep(fragment, round - 1) })),
+      ...all.map((fragment) => ({ fragment, step: mergeStep(fragment, round) })),
+    ];
+    const end = stepAfter(round);
+    const steps = new Set([...begins, ...merges, { step: end }].map(({ step }) => step));
+    return [...steps]
+      .filter((step) => step <= end)
+      .sort((a, b) => a - b)
+      .map((step) => {
+        const at = (events: typeof begins) =>
+          events.filter((event) => event.step === step).map(({ fragment }) => fragment);
+        return { step, begin: at(begins), merge: at(merges) };
+      });
+  };
+  return { eventsOf, underWayAfter };
+}

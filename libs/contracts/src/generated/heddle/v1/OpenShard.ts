@@ -14,6 +14,7 @@ export interface OpenShard {
   'workers'?: (number);
   'jobToken'?: (Buffer | Uint8Array | string);
   'servers'?: (string)[];
+  'fragments'?: (number);
 }
 
 export interface OpenShard__Output {
@@ -25,4 +26,5 @@ export interface OpenShard__Output {
   'workers': (number);
   'jobToken': (Buffer);
   'servers': (string)[];
+  'fragments': (number);
 }

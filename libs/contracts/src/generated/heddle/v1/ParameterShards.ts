@@ -9,6 +9,8 @@ import type { ForgetJobCheckpoints as _heddle_v1_ForgetJobCheckpoints, ForgetJob
 import type { ForgetJobReply as _heddle_v1_ForgetJobReply, ForgetJobReply__Output as _heddle_v1_ForgetJobReply__Output } from '../../heddle/v1/ForgetJobReply.ts';
 import type { ListCheckpointJobs as _heddle_v1_ListCheckpointJobs, ListCheckpointJobs__Output as _heddle_v1_ListCheckpointJobs__Output } from '../../heddle/v1/ListCheckpointJobs.ts';
 import type { ListShardCheckpoints as _heddle_v1_ListShardCheckpoints, ListShardCheckpoints__Output as _heddle_v1_ListShardCheckpoints__Output } from '../../heddle/v1/ListShardCheckpoints.ts';
+import type { LostWorker as _heddle_v1_LostWorker, LostWorker__Output as _heddle_v1_LostWorker__Output } from '../../heddle/v1/LostWorker.ts';
+import type { LostWorkerReply as _heddle_v1_LostWorkerReply, LostWorkerReply__Output as _heddle_v1_LostWorkerReply__Output } from '../../heddle/v1/LostWorkerReply.ts';
 import type { NormPart as _heddle_v1_NormPart, NormPart__Output as _heddle_v1_NormPart__Output } from '../../heddle/v1/NormPart.ts';
 import type { NormTotal as _heddle_v1_NormTotal, NormTotal__Output as _heddle_v1_NormTotal__Output } from '../../heddle/v1/NormTotal.ts';
 import type { OpenShard as _heddle_v1_OpenShard, OpenShard__Output as _heddle_v1_OpenShard__Output } from '../../heddle/v1/OpenShard.ts';
@@ -37,6 +39,7 @@ export interface ParameterShardsDefinition {
   Open: MethodDefinition<_heddle_v1_OpenShard, _heddle_v1_ShardStatus, _heddle_v1_OpenShard__Output, _heddle_v1_ShardStatus__Output>
   Pull: MethodDefinition<_heddle_v1_PullParameters, _heddle_v1_ParameterChunk, _heddle_v1_PullParameters__Output, _heddle_v1_ParameterChunk__Output>
   Push: MethodDefinition<_heddle_v1_PushParameters, _heddle_v1_PushReply, _heddle_v1_PushParameters__Output, _heddle_v1_PushReply__Output>
+  ReleaseWorker: MethodDefinition<_heddle_v1_LostWorker, _heddle_v1_LostWorkerReply, _heddle_v1_LostWorker__Output, _heddle_v1_LostWorkerReply__Output>
   Replicate: MethodDefinition<_heddle_v1_ReplicateShard, _heddle_v1_ShardCheckpoint, _heddle_v1_ReplicateShard__Output, _heddle_v1_ShardCheckpoint__Output>
   Restore: MethodDefinition<_heddle_v1_RestoreShard, _heddle_v1_ShardStatus, _heddle_v1_RestoreShard__Output, _heddle_v1_ShardStatus__Output>
   Status: MethodDefinition<_heddle_v1_ShardId, _heddle_v1_ShardStatus, _heddle_v1_ShardId__Output, _heddle_v1_ShardStatus__Output>

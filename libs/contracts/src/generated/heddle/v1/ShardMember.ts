@@ -6,10 +6,12 @@ export interface ShardMember {
   'id'?: (_heddle_v1_ShardId | null);
   'rank'?: (number);
   'leaves'?: (boolean);
+  'incarnation'?: (number);
 }
 
 export interface ShardMember__Output {
   'id': (_heddle_v1_ShardId__Output | null);
   'rank': (number);
   'leaves': (boolean);
+  'incarnation': (number);
 }

@@ -19,6 +19,8 @@ export interface ShardStatus {
   'ready'?: (boolean);
   'dataPath'?: (string);
   'begunVersion'?: (number | string | Long);
+  'workers'?: (number);
+  'departures'?: (number);
 }
 
 export interface ShardStatus__Output {
@@ -37,4 +39,6 @@ export interface ShardStatus__Output {
   'ready': (boolean);
   'dataPath': (string);
   'begunVersion': (number);
+  'workers': (number);
+  'departures': (number);
 }

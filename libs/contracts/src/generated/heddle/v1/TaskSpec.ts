@@ -24,6 +24,7 @@ export interface TaskSpec {
   'hangTimeoutMs'?: (number);
   'progressIntervalMs'?: (number);
   'resumeFrom'?: (string);
+  'failureTolerance'?: (number);
 }
 
 export interface TaskSpec__Output {
@@ -48,4 +49,5 @@ export interface TaskSpec__Output {
   'hangTimeoutMs': (number);
   'progressIntervalMs': (number);
   'resumeFrom': (string);
+  'failureTolerance': (number);
 }

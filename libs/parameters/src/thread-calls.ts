@@ -14,18 +14,21 @@ interface PlainError {
   readonly message: string;
 }
 
-/** Calls of one shard that wait for an answer. */
+/** Calls of one thread that wait for an answer. */
 const MAX_CALLS = 8192;
 
 /** The caller's side. */
 export class ThreadCalls<Api extends ThreadApi<Api>> {
   readonly #worker: Worker;
+  readonly #name: string;
   readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
   #next = 1;
   #ended: AppError | undefined;
 
-  constructor(worker: Worker) {
+  /** `name` is what errors call it, as `the shard`. */
+  constructor(worker: Worker, name: string) {
     this.#worker = worker;
+    this.#name = name;
     worker.on("message", ({ call, result, error }: Reply) => {
       const waiting = this.#waiting.get(call);
       this.#waiting.delete(call);
@@ -49,7 +52,7 @@ export class ThreadCalls<Api extends ThreadApi<Api>> {
     if (this.#ended) throw this.#ended;
     signal?.throwIfAborted();
     if (this.#waiting.size >= MAX_CALLS) {
-      throw new AppError("overloaded", `${MAX_CALLS} calls of one shard are open`);
+      throw new AppError("overloaded", `${MAX_CALLS} calls of ${this.#name} are open`);
     }
     const call = this.#next++;
     const waiting = Promise.withResolvers<unknown>();
@@ -65,7 +68,7 @@ export class ThreadCalls<Api extends ThreadApi<Api>> {
   }
 
   #end(why: string, cause?: unknown): void {
-    this.#ended ??= new AppError("unavailable", `the shard is gone: ${why}`, { cause });
+    this.#ended ??= new AppError("unavailable", `${this.#name} is gone: ${why}`, { cause });
     for (const { reject } of this.#waiting.values()) reject(this.#ended);
     this.#waiting.clear();
   }
