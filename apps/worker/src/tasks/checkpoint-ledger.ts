@@ -1,4 +1,6 @@
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { LaunchError } from "./executor.ts";
 import { pruneCheckpoints } from "./prune-checkpoints.ts";
 import { readJson, writeJson } from "./task-directory.ts";
 
@@ -17,6 +19,19 @@ export class CheckpointLedger {
     this.#directory = directory;
     this.#path = join(directory, `.heddle-rank-${rank}.json`);
     this.#keep = keep;
+  }
+
+  /** Where something else has its name no worker that shares it can do better: a LaunchError. */
+  async makeDirectory(): Promise<void> {
+    const path = this.#directory;
+    try {
+      await mkdir(path, { recursive: true, mode: 0o700 });
+    } catch (cause) {
+      const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
+      if (code !== "EEXIST" && code !== "ENOTDIR") throw cause;
+      const message = `its checkpoints need the folder ${path}, but there is a file: remove it`;
+      throw new LaunchError("LaunchFailed", message, cause);
+    }
   }
 
   /** Takes in names of durable checkpoints, the latest last, and removes what is beyond the bound. */

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, type TestContext, test, vi } from "vitest";
 import { shell, TestLeader, taskId, until } from "../../test/test-leader.ts";
@@ -231,6 +231,42 @@ test.concurrent("a job keeps so many checkpoints over all of its attempts, and n
   session.send({ forgetCheckpoints: { jobIds: ["job_A", ".."], emptyJobIds: [] } });
   await until("the other is gone too", () => folders().length === 0);
   expect(existsSync(join(leader.folder, "worker/jobs"))).toBe(true);
+});
+
+test.concurrent("a job whose checkpoints cannot be pruned any more goes on; the next attempt cannot be launched", async (context) => {
+  const leader = await newLeader(context);
+  await leader.startWorker();
+  const session = leader.open();
+  const lines = [
+    "cd /; for c in c1 c2 c3; do mkdir $HEDDLE_CHECKPOINT_DIR/$c; done",
+    "rm -r $HEDDLE_CHECKPOINT_DIR; echo x > $HEDDLE_CHECKPOINT_DIR",
+    'for c in c1 c2 c3; do echo "{\\"checkpoint\\": \\"$c\\"}" >> $HEDDLE_PROGRESS_FILE; done',
+    "echo said; exit 3",
+  ];
+  await session.start(shell(lines.join("; ")));
+  expect((await session.reaches("exited")).exit).toMatchObject({
+    exitCode: 3,
+    lastLines: ["said"],
+  });
+  const next = taskId(0, 2);
+  await session.lease(shell("true"), next);
+  const { exit } = await session.reaches("exited", next);
+  expect(exit?.reason).toBe("LaunchFailed");
+  expect(exit?.message).toMatch(/checkpoints\/job_A, but there is a file: remove it/);
+});
+
+test.concurrent("a task that cannot be watched any more is killed, and its end is told", async (context) => {
+  const leader = await newLeader(context);
+  await leader.startWorker();
+  const session = leader.open();
+  await session.start({ ...shell("sleep 600"), environment: { MARK_OF_TEST: leader.folder } });
+  const progress = join(leader.folder, "worker/jobs/job_A/1.0/progress.jsonl");
+  rmSync(progress, { force: true });
+  mkdirSync(progress);
+  const { exit } = await session.reaches("exited");
+  expect(exit).toMatchObject({ signal: "SIGKILL", reason: "Internal" });
+  expect(exit?.message).toMatch(/could not watch it any more, and killed it: EISDIR/);
+  expect(processesWith(`MARK_OF_TEST=${leader.folder}`)).toEqual([]);
 });
 
 test.concurrent("progress is told as often as the job asks for, a checkpoint and the last word at once", async (context) => {

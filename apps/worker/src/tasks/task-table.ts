@@ -7,12 +7,13 @@ import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { TaskStreams } from "../logs/task-streams.ts";
 import { CheckpointFolders } from "./checkpoint-folders.ts";
 import { CheckpointLedger } from "./checkpoint-ledger.ts";
-import type { Executor, GangPlaces } from "./executor.ts";
+import { type Executor, type GangPlaces, LaunchError } from "./executor.ts";
 import type { Verdict } from "./exit-reason.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
-import { Task, type TaskMemory, type TaskSurroundings } from "./task.ts";
+import { Task, type TaskMemory } from "./task.ts";
 import { TaskDirectory } from "./task-directory.ts";
 import { keyOf, type TaskPlan } from "./task-plan.ts";
+import type { TaskSurroundings } from "./task-surroundings.ts";
 
 /** Tasks that one worker holds at once, and ended ones whose logs wait to be shipped. */
 const maxTasks = 1_024;
@@ -138,7 +139,8 @@ export class TaskTable {
     } catch (error) {
       const text = error instanceof Error ? error.message : String(error);
       const message = `the worker ${this.#options.nodeName} could not take it: ${text}`;
-      this.#bury(plan.id, { reason: "NodeLost", message });
+      const reason = error instanceof LaunchError ? error.reason : "NodeLost";
+      this.#bury(plan.id, { reason, message });
     } finally {
       this.#leasing.delete(key);
     }

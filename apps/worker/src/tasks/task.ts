@@ -1,16 +1,13 @@
-import { mkdir } from "node:fs/promises";
 import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { toAppError } from "@heddle/base/errors";
 import type { Artifact } from "@heddle/contracts/generated/heddle/v1/Artifact";
 import type { TaskExit } from "@heddle/contracts/generated/heddle/v1/TaskExit";
 import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskProgress";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
-import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { OutputHold } from "../logs/output-hold.ts";
 import type { TaskStreams } from "../logs/task-streams.ts";
-import type { CheckpointLedger } from "./checkpoint-ledger.ts";
 import {
-  type Executor,
   type GangPlaces,
   LaunchError,
   type TaskEnd,
@@ -23,6 +20,7 @@ import { ProgressFile, type ProgressLine, progressText } from "./progress-file.t
 import type { TaskDirectory } from "./task-directory.ts";
 import { taskEnvironment } from "./task-environment.ts";
 import type { TaskPlan } from "./task-plan.ts";
+import type { TaskSurroundings } from "./task-surroundings.ts";
 import { TaskWatch } from "./task-watch.ts";
 
 /** How often a running task's streams, progress and bounds are looked at. */
@@ -34,23 +32,6 @@ const leaveShare = 0.2;
 const minLeaveMs = 1_000;
 
 export type TaskPhaseName = "leased" | "starting" | "running" | "stopping" | "exited";
-
-/** What a task needs of the worker around it. */
-export interface TaskSurroundings {
-  readonly executor: Executor;
-  readonly nodeName: string;
-  /** The host under which the other tasks reach this node. */
-  readonly host: string;
-  readonly checkpointDirectory: string;
-  readonly checkpoints: CheckpointLedger;
-  readonly artifacts: ArtifactStore;
-  gpus(): readonly { readonly index: number; readonly simulated: boolean }[];
-  /** Whether this worker still holds the lease; where it does not, nothing counts. */
-  isLeaseLive(): boolean;
-  /** Something that a master or a reader of logs wants to know has changed. */
-  onChange(what: "phase" | "progress" | "output"): void;
-  onFault(error: unknown): void;
-}
 
 /** What is kept of a task on disk. */
 export interface TaskMemory {
@@ -136,7 +117,7 @@ export class Task {
 
   /** Takes its place: the directory is there and a port is held. */
   async lease(): Promise<void> {
-    await mkdir(this.#around.checkpointDirectory, { recursive: true, mode: 0o700 });
+    await this.#around.checkpoints.makeDirectory();
     const { algorithm, config } = this.plan.spec;
     if (algorithm !== "") await this.directory.writeConfig(config);
     this.#port = await PortReservation.take(this.#around.host);
@@ -252,7 +233,7 @@ export class Task {
     } catch (error) {
       if (this.#ending.signal.aborted) return await this.#onEnd({});
       if (!(error instanceof LaunchError)) this.#around.onFault(error);
-      const message = error instanceof Error ? error.message : String(error);
+      const message = toAppError(error).message;
       const reason = error instanceof LaunchError ? error.reason : "Internal";
       this.#verdict = { reason, message };
       return await this.#onEnd({});
@@ -294,11 +275,24 @@ export class Task {
 
   /** Watches the task until it has ended, and then says how. */
   async #follow(handle: TaskHandle): Promise<void> {
-    const end = await this.#watch(handle);
-    await this.#observe();
-    if (!this.#around.isLeaseLive()) this.fence("it ended after the lease was over");
-    await this.#readProgress();
-    await this.#onEnd(end);
+    try {
+      const end = await this.#watch(handle);
+      await this.#observe();
+      if (!this.#around.isLeaseLive()) this.fence("it ended after the lease was over");
+      await this.#readProgress();
+      await this.#onEnd(end);
+    } catch (error) {
+      await this.#onUnwatched(handle, error);
+    }
+  }
+
+  /** A task that nobody watches would hang for ever, deaf to all: it is killed, and its end is told. */
+  async #onUnwatched(handle: TaskHandle, error: unknown): Promise<void> {
+    this.#around.onFault(error);
+    const message = `its worker could not watch it any more, and killed it: ${toAppError(error).message}`;
+    this.#verdict ??= { reason: "Internal", message };
+    await handle.kill();
+    await this.#onEnd(await handle.exited);
   }
 
   async #watch(handle: TaskHandle): Promise<TaskEnd> {
@@ -364,7 +358,9 @@ export class Task {
       named.push(line.checkpoint);
     }
     this.#heard = { line: progressText(lines.at(-1)), atUnixMs, checkpoint, checkpointUnixMs };
-    if (named.length > 0) await this.#around.checkpoints.add(named);
+    if (named.length === 0) return;
+    // The checkpoints are there: that older ones could not be removed does not end the task.
+    await this.#around.checkpoints.add(named).catch(this.#around.onFault);
   }
 
   /** As often as the job's `monitoring_config` says; a checkpoint and the last word at once. */
@@ -416,12 +412,17 @@ export class Task {
   async #onEnd(end: TaskEnd): Promise<void> {
     if (this.#exit) return;
     const asked = this.#stopWhy !== undefined;
+    const { onFault } = this.#around;
     await this.#port?.release();
-    await this.streams.seal();
+    // Nothing that goes wrong with its files keeps the masters from learning of the end.
+    await this.streams.seal().catch(onFault);
     const isDone = end.exitCode === 0 && !asked && !this.#verdict;
     const artifacts = isDone ? await this.#keepArtifacts() : [];
     const verdict = this.#verdict;
-    const lastLines = await this.streams.lastLines(lastLineCount);
+    const lastLines = await this.streams.lastLines(lastLineCount).catch((error: unknown) => {
+      onFault(error);
+      return [];
+    });
     const { reason, message } =
       asked && !verdict
         ? { reason: "", message: `stopped: ${this.#stopWhy}` }
@@ -433,8 +434,7 @@ export class Task {
     const how = { exitCode, signal, reason, message, sickDevices, artifacts: kept };
     this.#exit = { ...how, lastLines, endedUnixMs, asked };
     this.#phase = "exited";
-    // A disk that is full does not keep the masters from learning of the end.
-    await this.#remember().catch(this.#around.onFault);
+    await this.#remember().catch(onFault);
     this.#around.onChange("phase");
   }
 
@@ -447,8 +447,8 @@ export class Task {
       if (!isLeaseLive()) this.#verdict ??= { reason: "NodeLost", message: "its lease is over" };
       return kept;
     } catch (error) {
-      const text = error instanceof Error ? error.message : String(error);
-      this.#verdict ??= { reason: "Internal", message: `its artifacts were not kept: ${text}` };
+      const message = `its artifacts were not kept: ${toAppError(error).message}`;
+      this.#verdict ??= { reason: "Internal", message };
       return [];
     }
   }

@@ -150,6 +150,12 @@ test("retries wait twice as long each time and end at the limit, with the last c
   expect(last?.failure).toMatchObject({ reason: "RetryLimitExceeded", cause: "Hang" });
 });
 
+test("starts that nodes do not take wait from the second on, so that losses last", () => {
+  const notBefore = (losses: number) =>
+    advance(job("scheduled", { losses }), lost(false), NOW)[0]?.notBeforeMs;
+  expect([0, 1, 2, 3, 99].map(notBefore)).toEqual([undefined, 6_000, 7_000, 9_000, 35_000]);
+});
+
 test("every reason of a failure has its consequence, with retries left", () => {
   const final = ["DeadlineExceeded", "DependencyFailed", "CheckpointCorrupt", "Unsatisfiable"];
   for (const reason of FAILURE_REASONS) {

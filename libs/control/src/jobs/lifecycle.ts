@@ -46,6 +46,8 @@ export interface Moment {
 export const MAX_LOSSES = 100;
 const FIRST_BACKOFF_MS = 1_000;
 const MAX_BACKOFF_MS = 300_000;
+/** The same for starts that a node did not take. */
+const MAX_REFUSED_BACKOFF_MS = 30_000;
 
 const TERMINAL: ReadonlySet<JobState> = new Set(["succeeded", "failed", "cancelled"]);
 /** States whose attempt goes on. */
@@ -240,9 +242,17 @@ function loseNodes(
   const losses = job.losses + 1;
   if (!isUnderWay(job.state)) return [];
   if (losses > MAX_LOSSES) return [end(job, "failed", now, failure)];
-  if (job.state === "scheduled") return settle([enter(job, "pending", now, { losses })], now);
+  if (job.state === "scheduled") {
+    const notBeforeMs = losses === 1 ? undefined : now.atMs + refusedBackoffMs(losses - 1);
+    return settle([enter(job, "pending", now, { losses, notBeforeMs })], now);
+  }
   if (within) return [enter(job, "recovering", now, { losses, failure })];
   return settle([enter(job, "retrying", now, { losses, failure })], now);
+}
+
+/** A worker that cannot take the task may be chosen again at once, until all losses are used up. */
+function refusedBackoffMs(times: number): number {
+  return Math.min(MAX_REFUSED_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** (times - 1));
 }
 
 function fail(
