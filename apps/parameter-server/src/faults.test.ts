@@ -151,6 +151,22 @@ test.each([
   expect(end).toEqual(expected);
 });
 
+test("one server with many shards of a job takes each checkpoint and keeps the latest, whole", async () => {
+  const [server] = await startServers(1);
+  const shards = 12;
+  const job = jobOn(Array.from({ length: shards }, () => server?.address ?? ""));
+  await openShards(job);
+  await (await joinJob(job, 0)).initialize(start());
+  const folder = join(server?.dataDirectory ?? "", "checkpoints", job.spec.jobId);
+  const names = Array.from({ length: 12 }, (_, i) => `v${i}`);
+  for (const [i, name] of names.entries()) {
+    await checkpointShards(job, name, 2);
+    const kept = names.slice(Math.max(0, i - 1), i + 1);
+    expect(readdirSync(folder).sort()).toEqual(kept.sort());
+    for (const each of kept) expect(readdirSync(join(folder, each))).toHaveLength(shards);
+  }
+});
+
 test("without any checkpoint that can be used it says which were tried", async () => {
   const job = jobOn(addresses(await startServers(1)));
   await expect(restoreShards(job, [])).rejects.toThrow(/no checkpoint .* there is none/);

@@ -36,6 +36,7 @@ import {
   checkpointedJobs,
   checkpointNames,
   forgetJob,
+  forgetOldest,
   piecePath,
   pieceSize,
   readPiece,
@@ -55,6 +56,7 @@ export class ParameterShardsService {
   readonly #dataDirectory: string;
   readonly #credentials: NodeCredentials;
   readonly #norms = new NormExchange();
+  #forgetting: Promise<void> = Promise.resolve();
 
   constructor(shards: ShardRegistry, dataDirectory: string, credentials: NodeCredentials) {
     this.#shards = shards;
@@ -79,7 +81,7 @@ export class ParameterShardsService {
         jobs: await checkpointedJobs(this.#dataDirectory),
       })),
       forgetJob: unary(async ({ jobId }: ForgetJobCheckpoints__Output) => {
-        await forgetJob(this.#dataDirectory, jobId);
+        await this.#inTurn(() => forgetJob(this.#dataDirectory, jobId));
         return {};
       }),
       restore: unary((request: RestoreShard__Output, signal) => this.#restore(request, signal)),
@@ -131,7 +133,8 @@ export class ParameterShardsService {
   ): Promise<ShardCheckpoint> {
     const { calls, spec } = this.#find(id);
     const path = piecePath(this.#dataDirectory, spec.jobId, name, spec.shard);
-    const written = await calls.call("checkpoint", { path, version, keep }, signal);
+    const written = await calls.call("checkpoint", { path, version }, signal);
+    await this.#inTurn(() => forgetOldest(this.#dataDirectory, spec.jobId, keep));
     return { ...written, name, sha256: Buffer.from(written.sha256) };
   }
 
@@ -172,7 +175,8 @@ export class ParameterShardsService {
     try {
       const limited = AbortSignal.any([signal, AbortSignal.timeout(SEND_MS)]);
       const chunks = peer.serverStream(shardMethods.exportShard, { id: key, checkpoint }, limited);
-      const { bytes, sha256 } = await writePiece(path, checkedPiece(dataOf(chunks)), keep);
+      const { bytes, sha256 } = await writePiece(path, checkedPiece(dataOf(chunks)));
+      await this.#inTurn(() => forgetOldest(this.#dataDirectory, key.jobId, keep));
       return { name: checkpoint, bytes, sha256: Buffer.from(sha256) };
     } finally {
       peer.close();
@@ -224,6 +228,13 @@ export class ParameterShardsService {
     } finally {
       await calls.call("release", { lease, bytes: 0 });
     }
+  }
+
+  /** Checkpoints are forgotten one call after the other, for all shards of this server. */
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    const turn = this.#forgetting.then(work);
+    this.#forgetting = turn.catch(() => undefined);
+    return turn;
   }
 
   #find(id: ShardId__Output | null): ShardHandle {

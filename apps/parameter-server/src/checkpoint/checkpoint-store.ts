@@ -49,6 +49,28 @@ export async function forgetJob(dataDirectory: string, jobId: string): Promise<v
   await rm(folder, { recursive: true, force: true });
 }
 
+/**
+ * Of a job's checkpoints the latest `keep` stay; 0 for as many as may. One call after the other: a
+ * folder that another call deletes from looks like the latest.
+ */
+export async function forgetOldest(
+  dataDirectory: string,
+  jobId: string,
+  keep: number,
+): Promise<void> {
+  const folder = join(dataDirectory, "checkpoints", plainName(jobId));
+  const ages: { readonly path: string; readonly atMs: number }[] = [];
+  for (const name of await checkpointNames(dataDirectory, jobId)) {
+    const path = join(folder, name);
+    // One that is deleted meanwhile, with its job, is none any more.
+    const found = await stat(path).catch(() => undefined);
+    if (found) ages.push({ path, atMs: found.mtimeMs });
+  }
+  const kept = keep === 0 ? MAX_CHECKPOINTS : Math.min(keep, MAX_CHECKPOINTS);
+  const newestFirst = ages.sort((a, b) => b.atMs - a.atMs);
+  for (const { path } of newestFirst.slice(kept)) await rm(path, { recursive: true, force: true });
+}
+
 /** Where a piece lies below a server's data directory. Throws an AppError on a name with a path. */
 export function piecePath(
   dataDirectory: string,
@@ -68,12 +90,11 @@ function plainName(name: string): string {
 
 /**
  * Writes a piece so that it is there as a whole, on the disk, or not at all: temporary file, fsync,
- * rename, fsync of the folder. Of the job's checkpoints the latest `keep` stay; 0 for as many as may.
+ * rename, fsync of the folder.
  */
 export async function writePiece(
   path: string,
   pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
-  keep: number,
 ): Promise<WrittenPiece> {
   await mkdir(dirname(path), { recursive: true });
   const temporary = `${path}.${process.pid}.tmp`;
@@ -98,8 +119,6 @@ export async function writePiece(
     throw cause instanceof AppError ? cause : unwritable(path, cause);
   }
   for (const folder of [dirname(path), dirname(dirname(path))]) await syncFolder(folder);
-  const kept = keep === 0 ? MAX_CHECKPOINTS : Math.min(keep, MAX_CHECKPOINTS);
-  await forgetOldest(dirname(dirname(path)), kept);
   return { bytes, sha256: Uint8Array.from(tail) };
 }
 
@@ -163,17 +182,6 @@ async function syncFolder(path: string): Promise<void> {
     await folder.sync();
   } finally {
     await folder.close();
-  }
-}
-
-async function forgetOldest(jobFolder: string, keep: number): Promise<void> {
-  const names = await readdir(jobFolder);
-  const ages = await Promise.all(
-    names.map(async (name) => ({ name, at: (await stat(join(jobFolder, name))).mtimeMs })),
-  );
-  const newestFirst = ages.sort((a, b) => b.at - a.at);
-  for (const { name } of newestFirst.slice(keep)) {
-    await rm(join(jobFolder, name), { recursive: true, force: true });
   }
 }
 

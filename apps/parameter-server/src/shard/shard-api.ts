@@ -69,7 +69,7 @@ export interface ShardApi {
     readonly incarnation: number;
   }): Promise<number>;
   checkpoint(
-    argument: { readonly path: string; readonly version: number; readonly keep: number },
+    argument: { readonly path: string; readonly version: number },
     signal: AbortSignal,
   ): Promise<WrittenCheckpoint>;
   restore(

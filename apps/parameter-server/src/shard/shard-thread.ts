@@ -72,10 +72,10 @@ const api: ShardApi = {
     shard.counts.bytesPulled += bytes;
   },
   member: ({ rank, leaves, incarnation }) => shard.member(rank, leaves, incarnation),
-  checkpoint: async ({ path, version, keep }, signal) => {
+  checkpoint: async ({ path, version }, signal) => {
     const { release } = await shard.readAt(version, signal);
     try {
-      return { version, ...(await writePiece(path, pieceBytes(shard.spec, slab, version), keep)) };
+      return { version, ...(await writePiece(path, pieceBytes(shard.spec, slab, version))) };
     } finally {
       release();
     }
