@@ -167,6 +167,24 @@ test("one server with many shards of a job takes each checkpoint and keeps the l
   }
 });
 
+test("the memory of shards that were closed goes back to the system", async () => {
+  const [server] = await startServers(1);
+  const addressSpaceGiB = () => {
+    const status = readFileSync(`/proc/${server?.pid}/status`, "utf8");
+    return Number(/VmSize:\s+(\d+) kB/.exec(status)?.[1]) / 1024 ** 2;
+  };
+  // Each memory of WebAssembly takes 4 GiB of addresses at least, whatever of it is used.
+  const before = addressSpaceGiB();
+  const large = [{ name: "weight", shape: [8_000_000], type: "f32" }] as const;
+  for (const attempt of [1, 2]) {
+    const job = jobOn(Array(2).fill(server?.address), { attempt, parameters: large });
+    await openShards(job);
+    expect(addressSpaceGiB()).toBeGreaterThan(before + 8);
+    await closeShards(job);
+  }
+  await vi.waitUntil(() => addressSpaceGiB() < before + 4, { timeout: 60_000, interval: 100 });
+});
+
 test("without any checkpoint that can be used it says which were tried", async () => {
   const job = jobOn(addresses(await startServers(1)));
   await expect(restoreShards(job, [])).rejects.toThrow(/no checkpoint .* there is none/);

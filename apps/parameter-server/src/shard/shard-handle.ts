@@ -6,6 +6,7 @@ import type { KernelMemory } from "@heddle/kernels/kernels";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
 import { ThreadCalls } from "@heddle/parameters/thread-calls";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { FreedSlabs } from "./freed-slabs.ts";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
 import { ShardSlab, slabPlan } from "./shard-slab.ts";
 import { shardSocketPath } from "./shard-socket-path.ts";
@@ -23,6 +24,7 @@ export interface ShardHandle {
 
 const START_MS = 20_000;
 let started = 0;
+const freedSlabs = new FreedSlabs();
 
 /** Starts a shard's thread. Rejects with the AppError that kept it from starting. */
 export async function startShard(
@@ -55,6 +57,7 @@ export async function startShard(
   const close = async () => {
     await worker.terminate();
     await rm(socketPath, { force: true });
+    freedSlabs.add(ShardSlab.check(plan));
   };
   return { spec, slab, calls, renew, close };
 }

@@ -14,6 +14,7 @@ export interface ServerProcess {
   /** host:port of its gRPC. */
   readonly address: string;
   readonly dataDirectory: string;
+  readonly pid: number;
   /** kill -9 */
   kill(): Promise<void>;
 }
@@ -42,6 +43,7 @@ export async function startServer(dataDirectory = temporaryFolder()): Promise<Se
   return {
     address: await promise,
     dataDirectory,
+    pid: child.pid ?? 0,
     kill: async () => {
       running.delete(child);
       if (child.exitCode !== null || child.signalCode !== null) return;

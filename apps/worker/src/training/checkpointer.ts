@@ -1,8 +1,8 @@
 import { toAppError } from "@heddle/base/errors";
 import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
-import type { RoundReport } from "@heddle/training/training-loop";
+import type { RankState, RoundReport } from "@heddle/training/training-loop";
 import type { FragmentExchange } from "@heddle/training/weave/fragment-exchange";
-import { saveRankState } from "./rank-state.ts";
+import { forgetOldRankStates, forgetRankState, saveRankState } from "./rank-state.ts";
 
 /** A loop that waits so long for others gets its checkpoint while it waits: they may have left. */
 const STUCK_MS = 1_000;
@@ -20,6 +20,8 @@ export interface CheckpointerParts {
   readonly rank: number;
   readonly tasks: number;
   readonly directory: string;
+  /** The latest checkpoints that stay. */
+  readonly keep: number;
   readonly shards: {
     checkpoint(round: number): Promise<string>;
     nameAt(round: number): string;
@@ -48,6 +50,8 @@ export class Checkpointer {
   #waitingSinceMs: number | undefined;
   #looking: NodeJS.Timeout | undefined;
   #taking: Promise<void> | undefined;
+  /** The latest checkpoint that was taken. */
+  #durable: string | undefined;
 
   constructor(parts: CheckpointerParts) {
     this.#parts = parts;
@@ -65,15 +69,30 @@ export class Checkpointer {
   /** Between a pull and the next push. */
   async atRoundEnd({ round, state }: RoundReport): Promise<void> {
     await this.#taking;
-    const { rank, directory, shards } = this.#parts;
+    const { rank } = this.#parts;
     if (rank === 0 && (!this.#requested || this.#passing-- > 0)) return;
     if (rank !== 0 && this.#statesLeft-- <= 0) return this.#keptIfDue(OTHERS_MS);
-    await saveRankState(directory, shards.nameAt(round), rank, state);
-    if (rank !== 0) return;
+    if (!(await this.#keepOwn(round, state)) || rank !== 0) return;
     await this.#wait(this.#parts.settle);
     await this.#taking;
     // It may have been taken while this waited.
     if (this.#requested) await this.#take(round);
+  }
+
+  /** Where it fails rank 0 takes no checkpoint, since one with its state counts for more. */
+  async #keepOwn(round: number, state: RankState): Promise<boolean> {
+    const { rank, directory, keep, shards, say } = this.#parts;
+    try {
+      await saveRankState(directory, shards.nameAt(round), rank, state);
+      // Those of rank 0 go with the checkpoints that it has named; the others name none.
+      if (rank !== 0) await forgetOldRankStates(directory, rank, Math.max(1, keep) * STATE_ROUNDS);
+      return true;
+    } catch (error) {
+      if (rank === 0) this.#answered();
+      const { message } = toAppError(error);
+      say(rank === 0 ? `the checkpoint after round ${round} failed: ${message}` : message);
+      return false;
+    }
   }
 
   /** Stops looking. */
@@ -147,12 +166,15 @@ export class Checkpointer {
 
   /** A checkpoint that fails is told, and the run goes on: the one before still counts. */
   async #take(round: number): Promise<void> {
-    const { shards, say, onDurable } = this.#parts;
+    const { rank, directory, shards, say, onDurable } = this.#parts;
     this.#answered();
     try {
-      onDurable(await shards.checkpoint(round));
+      this.#durable = await shards.checkpoint(round);
+      onDurable(this.#durable);
     } catch (error) {
       say(`the checkpoint after round ${round} failed: ${toAppError(error).message}`);
+      const name = shards.nameAt(round);
+      if (name !== this.#durable) await forgetRankState(directory, name, rank);
     }
   }
 

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
-import { mkdir, open, readdir, readFile, rename } from "node:fs/promises";
+import { mkdir, open, readdir, readFile, rename, rm, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { AppError } from "@heddle/base/errors";
 import type { RankState } from "@heddle/training/training-loop";
 import { parseCheckpointName } from "./checkpoint-names.ts";
 
@@ -14,7 +15,8 @@ export interface FoundState {
 
 /**
  * Keeps what a rank has beside the parameters with a checkpoint: a line of JSON with names and
- * lengths, the numbers, and a SHA-256 of both. It is there as a whole or not at all.
+ * lengths, the numbers, and a SHA-256 of both. It is there as a whole or not at all: where it cannot
+ * be written it rejects with `unavailable`.
  */
 export async function saveRankState(
   directory: string,
@@ -24,13 +26,24 @@ export async function saveRankState(
 ): Promise<void> {
   const entries = Object.entries(state);
   if (entries.length === 0) return;
-  const path = stateFile(directory, checkpoint, rank);
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const head = JSON.stringify(entries.map(([name, { length }]) => ({ name, length })));
   const body = Buffer.concat([
     Buffer.from(`${head}\n`),
     ...entries.map(([, data]) => Buffer.from(data.buffer, data.byteOffset, data.byteLength)),
   ]);
+  const path = stateFile(directory, checkpoint, rank);
+  try {
+    await writeWhole(path, body);
+  } catch (cause) {
+    await forgetRankState(directory, checkpoint, rank);
+    const why = cause instanceof Error ? cause.message : String(cause);
+    const message = `rank ${rank} cannot keep its own state in ${path}: ${why}; is the disk full?`;
+    throw new AppError("unavailable", message, { cause });
+  }
+}
+
+async function writeWhole(path: string, body: Buffer): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const file = await open(`${path}.new`, "w", 0o600);
   try {
     await file.writeFile(body);
@@ -42,17 +55,41 @@ export async function saveRankState(
   await rename(`${path}.new`, path);
 }
 
+/** Removes what a rank kept with a checkpoint, and its folder where nobody else has kept anything. */
+export async function forgetRankState(
+  directory: string,
+  checkpoint: string,
+  rank: number,
+): Promise<void> {
+  const path = stateFile(directory, checkpoint, rank);
+  // What cannot be removed now is removed with the job's folder.
+  for (const each of [path, `${path}.new`]) await rm(each, { force: true }).catch(() => undefined);
+  await rmdir(dirname(path)).catch(() => undefined);
+}
+
+/** Removes all but the latest `keep` that a rank kept, of whatever attempts. */
+export async function forgetOldRankStates(
+  directory: string,
+  rank: number,
+  keep: number,
+): Promise<void> {
+  const places = await checkpointPlaces(directory);
+  const newestFirst = places.toSorted((a, b) => b.attempt - a.attempt || b.round - a.round);
+  let found = 0;
+  for (const { name } of newestFirst) {
+    const files = await readdir(join(directory, name)).catch((): string[] => []);
+    if (!files.includes(`rank-${rank}.state`)) continue;
+    if (++found > keep) await forgetRankState(directory, name, rank);
+  }
+}
+
 /** The rank's whole state that is nearest to a round; undefined where there is none. */
 export async function findRankState(
   directory: string,
   rank: number,
   round: number,
 ): Promise<FoundState | undefined> {
-  const names = await readdir(directory).catch(() => []);
-  const places = names.flatMap((name) => {
-    const place = parseCheckpointName(name);
-    return place ? [{ name, ...place }] : [];
-  });
+  const places = await checkpointPlaces(directory);
   const distance = (other: number) => Math.abs(other - round);
   const nearest = places.toSorted(
     (a, b) => distance(a.round) - distance(b.round) || b.attempt - a.attempt,
@@ -62,6 +99,14 @@ export async function findRankState(
     if (state) return { round: at, state };
   }
   return undefined;
+}
+
+async function checkpointPlaces(directory: string) {
+  const names = await readdir(directory).catch(() => []);
+  return names.flatMap((name) => {
+    const place = parseCheckpointName(name);
+    return place ? [{ name, ...place }] : [];
+  });
 }
 
 function stateFile(directory: string, checkpoint: string, rank: number): string {

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { shardStatuses } from "@heddle/parameters/shard-set";
@@ -151,6 +151,36 @@ test("a server that takes no copy costs no checkpoint, and is told with what it 
   await first.reachesRound(5);
   const name = await first.checkpoint();
   expect(first.output).toContain(`piece 0 of checkpoint ${name} has no copy: ${gone}: `);
+});
+
+test("ranks keep what belongs to the latest checkpoints; where they cannot, the run goes on", async () => {
+  const job = cluster.job("weave", config(), servers, {
+    ...{ tasks: 2, keepCheckpoints: 1, nodes: ["a", "b"] },
+  });
+  const [leader, other] = job.startAll();
+  if (!leader || !other) throw new Error("a job of two tasks has two");
+  const folder = leader.orders.checkpointDirectory;
+  const ownOf = (rank: number) =>
+    readdirSync(folder).filter((name) =>
+      readdirSync(join(folder, name)).includes(`rank-${rank}.state`),
+    );
+  await leader.reachesRound(2);
+  for (let taken = 0; taken < 4; taken++) {
+    other.child.kill("SIGUSR1");
+    await leader.checkpoint();
+    await leader.reachesRound((leader.metrics().at(-1)?.round ?? 0) + 5);
+  }
+  // Three rounds for each checkpoint that stays; the worker removes what rank 0 has named.
+  expect(ownOf(1).length).toBeLessThanOrEqual(3);
+  expect(ownOf(0)).toHaveLength(4);
+  renameSync(folder, `${folder}-away`);
+  writeFileSync(folder, "a file where the folder was");
+  for (const { child } of [leader, other]) child.kill("SIGUSR1");
+  await Promise.all([leader.succeeded(), other.succeeded()]);
+  expect(leader.output).toMatch(
+    /the checkpoint after round \d+ failed: rank 0 cannot keep .*is the disk full\?/,
+  );
+  expect(other.output).toMatch(/^rank 1 cannot keep its own state .*is the disk full\?/m);
 });
 
 test("a checkpoint that is corrupt is passed over, and the one before is taken", async () => {

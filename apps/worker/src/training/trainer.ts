@@ -132,7 +132,7 @@ async function train(
   const { signal, say } = control;
   const checkpointer = new Checkpointer({
     ...{ rank: orders.rank, tasks: orders.tasks, directory: orders.checkpointDirectory },
-    ...{ shards, say },
+    ...{ shards, say, keep: orders.keepCheckpoints },
     onDurable: (name) => progress.checkpoint(name),
     onKept: () => progress.kept(),
     settle: async () => client.exchange?.settle(),
