@@ -1,4 +1,5 @@
-import { Session } from "node:inspector";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 
 /** So much of closed slabs, or so many of them (8 GiB of addresses each), wait for no chance. */
 const MAX_BYTES = 16 * 1024 * 1024;
@@ -28,8 +29,13 @@ export class FreedSlabs {
     this.#timer = undefined;
     this.#bytes = 0;
     this.#slabs = 0;
-    const session = new Session();
-    session.connect();
-    session.post("HeapProfiler.collectGarbage", () => session.disconnect());
+    collectGarbage();
   }
+}
+
+/** Contexts that are made after the flag have the function. */
+function collectGarbage(): void {
+  setFlagsFromString("--expose-gc");
+  const collect: unknown = runInNewContext("gc");
+  if (typeof collect === "function") collect();
 }
