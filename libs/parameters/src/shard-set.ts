@@ -155,13 +155,15 @@ export async function listCheckpoints(
 /**
  * Opens the shards and fills them from the newest checkpoint that is whole; `newestFirst` are what
  * `checkpointShards` gave, by any number of shards. Gives the one that was used and why others were
- * not. Rejects with `not_found` where none can be used.
+ * not. Where none can be used it rejects with `invalid_value` if all are damaged, and with `not_found`
+ * if some may still be found.
  */
 export async function restoreShards<Checkpoint extends HeldCheckpoint>(
   access: ShardSetAccess,
   newestFirst: readonly Checkpoint[],
 ): Promise<{ readonly used: Checkpoint; readonly refused: readonly string[] }> {
   const refused: string[] = [];
+  let areDamaged = newestFirst.length > 0;
   for (const checkpoint of newestFirst) {
     try {
       await restore(access, checkpoint);
@@ -170,10 +172,12 @@ export async function restoreShards<Checkpoint extends HeldCheckpoint>(
       const { code, message } = toAppError(error);
       if (code !== "invalid_value" && code !== "not_found") throw error;
       refused.push(`${checkpoint.name}: ${message}`);
+      areDamaged &&= code === "invalid_value";
     }
   }
   const told = refused.join("; ") || "there is none";
-  throw new AppError("not_found", `no checkpoint of job ${access.spec.jobId} can be used: ${told}`);
+  const message = `no checkpoint of job ${access.spec.jobId} can be used: ${told}`;
+  throw new AppError(areDamaged ? "invalid_value" : "not_found", message);
 }
 
 async function restore(access: ShardSetAccess, checkpoint: HeldCheckpoint): Promise<void> {

@@ -90,6 +90,8 @@ export interface TaskEnd {
   readonly lostNode?: boolean | undefined;
   /** What it was given cannot be run, and a further attempt would meet the same. */
   readonly isUnusable?: boolean | undefined;
+  /** All that it could go on from is damaged. */
+  readonly isCheckpointCorrupt?: boolean | undefined;
 }
 
 type LaunchFailure = Extract<FailureReason, "LaunchFailed" | "ImagePull" | "Unsatisfiable">;

@@ -24,6 +24,9 @@ export function judge(
   if (end.isUnusable) {
     return { reason: "Unsatisfiable", message: lastLines.at(-1) ?? exitText(end) };
   }
+  if (end.isCheckpointCorrupt) {
+    return { reason: "CheckpointCorrupt", message: lastLines.at(-1) ?? exitText(end) };
+  }
   const text = lastLines.join("\n");
   if (gpuMemory.test(text)) {
     const message =

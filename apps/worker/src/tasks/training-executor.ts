@@ -7,7 +7,7 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import { describePlugins, type PluginNames } from "../training/describe-plugins.ts";
-import { EXIT_SERVER_LOST, EXIT_UNUSABLE } from "../training/exit-codes.ts";
+import { EXIT_CORRUPT, EXIT_SERVER_LOST, EXIT_UNUSABLE } from "../training/exit-codes.ts";
 import type { TrainerOrders } from "../training/trainer-orders.ts";
 import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
 import type { ProcessExecutor } from "./process-executor.ts";
@@ -168,6 +168,7 @@ function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
     exited: handle.exited.then((end) => {
       const isLost = end.exitCode === EXIT_SERVER_LOST || (isElastic && end.signal !== undefined);
       if (isLost) return { ...end, lostNode: true };
+      if (end.exitCode === EXIT_CORRUPT) return { ...end, isCheckpointCorrupt: true };
       return end.exitCode === EXIT_UNUSABLE ? { ...end, isUnusable: true } : end;
     }),
   };

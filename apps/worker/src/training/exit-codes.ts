@@ -5,10 +5,17 @@ export const EXIT_SERVER_LOST = 75;
 /** Where the config or the data is no good, or training diverges: EX_DATAERR. */
 export const EXIT_UNUSABLE = 65;
 
+/** Where no checkpoint of the job is whole: EX_NOINPUT. */
+export const EXIT_CORRUPT = 66;
+
+/** All checkpoints that the job has are damaged: a further attempt would meet the same. */
+export class DamagedCheckpoints extends AppError {}
+
 /** With what a trainer ends that failed so. */
 export function exitCodeOf(error: unknown): number {
   for (let at: unknown = error; at instanceof Error; at = at.cause) {
     if (at instanceof AppError && at.code === "shard_unavailable") return EXIT_SERVER_LOST;
   }
+  if (error instanceof DamagedCheckpoints) return EXIT_CORRUPT;
   return toAppError(error).code === "invalid_value" ? EXIT_UNUSABLE : 1;
 }

@@ -22,6 +22,7 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { ParameterClient, Parameters } from "@heddle/training/parameter-client";
 import type { FragmentExchange } from "@heddle/training/weave/fragment-exchange";
 import { checkpointName, earlierCheckpoints } from "./checkpoint-names.ts";
+import { DamagedCheckpoints } from "./exit-codes.ts";
 import type { TrainerOrders } from "./trainer-orders.ts";
 import type { TrainingPlan } from "./training-plan.ts";
 
@@ -240,14 +241,22 @@ export class JobShards {
       servers: found.get(name) ?? [],
     }));
     const { used, refused } = await restoreShards(this.#access, candidates).catch((cause) => {
-      const { tokenizer } = this.#options.plan;
-      if (tokenizer?.type !== "bpe") throw cause;
-      const { code, message } = toAppError(cause);
-      const hint = "tokens are learned from the data, which must be what it was when the job began";
-      throw new AppError(code, `${message}; ${hint}`, { cause });
+      throw this.#restoreFault(cause);
     });
     for (const why of refused) say(`a checkpoint was passed over: ${why}`);
     say(`resumed from checkpoint ${used.name}`);
+  }
+
+  #restoreFault(cause: unknown): unknown {
+    const { code, message } = toAppError(cause);
+    const hints = [];
+    if (this.#options.plan.tokenizer?.type === "bpe")
+      hints.push("tokens are learned from the data, which must be what it was when the job began");
+    if (code !== "invalid_value" && hints.length === 0) return cause;
+    if (code !== "invalid_value")
+      return new AppError(code, [message, ...hints].join("; "), { cause });
+    hints.push("submit the job again to begin anew");
+    return new DamagedCheckpoints(code, [message, ...hints].join("; "), { cause });
   }
 
   /** By fragment: the version that this attempt began with. */

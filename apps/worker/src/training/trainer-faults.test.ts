@@ -193,17 +193,24 @@ test("a checkpoint that is corrupt is passed over, and the one before is taken",
   await first.reachesRound(roundOf(older) + 5);
   const newer = await first.checkpoint();
   await first.kill();
-  for (const { dataDirectory } of servers) {
-    const folder = join(dataDirectory, "checkpoints", job.id, newer);
-    for (const name of readdirSync(folder)) {
-      const piece = readFileSync(join(folder, name));
-      piece.writeUInt8(piece.readUInt8(2_000) ^ 1, 2_000);
-      writeFileSync(join(folder, name), piece);
+  const damage = (checkpoint: string) => {
+    for (const { dataDirectory } of servers) {
+      const folder = join(dataDirectory, "checkpoints", job.id, checkpoint);
+      for (const name of readdirSync(folder)) {
+        const piece = readFileSync(join(folder, name));
+        piece.writeUInt8(piece.readUInt8(2_000) ^ 1, 2_000);
+        writeFileSync(join(folder, name), piece);
+      }
     }
-  }
+  };
+  damage(newer);
   const second = job.start({ attempt: 2, resumeFrom: newer });
   await expectContinued(second, roundOf(older), await whole);
   expect(second.output).toMatch(new RegExp(`passed over: ${newer}: .*corrupt`));
+  damage(older);
+  const third = job.start({ attempt: 3, resumeFrom: newer });
+  expect(await third.ended()).toBe(66);
+  expect(third.output).toMatch(/no checkpoint of job .* can be used: .*corrupt.*; submit .* again/);
 });
 
 test("an attempt that lives on when the next has begun is fenced, counted, and adds nothing", async () => {
