@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import { type SubmitJob, submitJobRequest } from "@heddle/contracts/jobs";
-import { trainingFaults } from "@heddle/contracts/training";
+import { trainingFaults } from "@heddle/contracts/training-faults";
 import { check, type Fault, RequestFaults } from "@heddle/contracts/validation";
 import { offerFaults } from "@heddle/control/jobs/offer-faults";
 import { type SpecFault, specFaults } from "@heddle/control/jobs/spec-faults";

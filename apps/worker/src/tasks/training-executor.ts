@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { toAppError } from "@heddle/base/errors";
-import { trainingFaults } from "@heddle/contracts/training";
+import { trainingFaults } from "@heddle/contracts/training-faults";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";

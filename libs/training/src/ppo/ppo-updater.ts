@@ -46,7 +46,8 @@ export interface UpdaterParts {
 /**
  * For a job of one worker: all steps of an update run in one call (one for each epoch where
  * `target_kl` may end it), with Adam's state kept here, and the servers are given how far the
- * parameters have moved. They must use plain SGD. Nobody else moves them, so nothing is pulled.
+ * parameters have moved. They must use plain SGD, and parts must not be compressed. Nobody else moves
+ * the parameters, so nothing is pulled.
  */
 export async function localUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
   const { backend, program, config, client, parameters, random } = parts;
