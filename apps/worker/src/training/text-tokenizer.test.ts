@@ -137,3 +137,10 @@ test.each([
   expect(read).toThrow(why);
   expect(read).toThrow(/bad\.json cannot be used/);
 });
+
+test("a tokenizer.json that is a device is refused before it is read", () => {
+  const device = { type: "huggingface", path: "/dev/zero" } as const;
+  expect(() => textTokenizer(device, new Uint8Array())).toThrow(
+    "/dev/zero cannot be used: it is no",
+  );
+});

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { AppError } from "@heddle/base/errors";
 import { validate } from "@heddle/contracts/validation";
 import { byteLetters } from "@heddle/engines/gguf/byte-letters";
@@ -106,6 +106,8 @@ export function tokenizerJson(vocabulary: ByteVocabulary): string {
 
 function parsed(path: string): TokenizerFile {
   try {
+    // To read a pipe waits for ever, and a device may have no end.
+    if (!statSync(path).isFile()) throw new Error("it is no file");
     const bytes = readFileSync(path);
     if (bytes.length > MAX_FILE_BYTES) throw new Error(`it has more than ${MAX_FILE_BYTES} bytes`);
     return validate(schema, JSON.parse(bytes.toString("utf8")));
