@@ -52,6 +52,18 @@ describe("a training job's config", () => {
     expect(told?.errors).toMatchObject([{ pointer: "#/config/target_kl" }]);
   });
 
+  it("is refused where all training would be lost on resume, and where a plugin's job has a bad seed", async () => {
+    for (const [body, pointer] of [
+      [training("ppo", { compression: "topk" }), "#/config/compression"],
+      [training("ppo", { constructor: 1 }), "#/config/constructor"],
+      [training("evolution", { seed: -4, own: 1 }), "#/config/seed"],
+    ] as const) {
+      const { status, body: told } = await api.call("POST", "/jobs", body);
+      expect(status).toBe(422);
+      expect(told?.errors).toMatchObject([{ pointer }]);
+    }
+  });
+
   it("is free where a program of the user's own is told it", async () => {
     const body = { ...training("ppo", { anything: 1 }), command: "true" };
     expect((await api.call("POST", "/jobs?dry_run=true", body)).status).toBe(200);
