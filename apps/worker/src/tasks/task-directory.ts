@@ -93,7 +93,9 @@ export async function readJson(path: string): Promise<unknown> {
 
 /** Writes the file whole or not at all; it is on disk when this resolves. */
 export async function writeJson(path: string, value: unknown): Promise<void> {
-  const file = await open(`${path}.new`, "w", 0o600);
+  // A task may have put a link in the draft's place where it can write too: it is not written through.
+  await rm(`${path}.new`, { force: true });
+  const file = await open(`${path}.new`, "wx", 0o600);
   try {
     await file.writeFile(JSON.stringify(value));
     await file.datasync();
