@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import {
   existsSync,
   mkdirSync,
@@ -5,6 +6,7 @@ import {
   readFileSync,
   rmSync,
   symlinkSync,
+  truncateSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,6 +14,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { CheckpointFolders } from "./checkpoint-folders.ts";
 import { CheckpointLedger } from "./checkpoint-ledger.ts";
+import { ProgressFile } from "./progress-file.ts";
 
 let root = "";
 beforeEach(() => {
@@ -42,6 +45,18 @@ test("the list is not written through a link that a task has put in its place", 
   await new CheckpointLedger(join(root, "job_A"), 0, 2).add(["a", "b", "c"]);
   expect(readFileSync(foreign, "utf8")).toBe("kept");
   expect(JSON.parse(readFileSync(own, "utf8"))).toEqual(["b", "c"]);
+});
+
+test("what a task puts in the place of its list or its progress holds nobody up", async () => {
+  const path = join(root, "job_A/.heddle-rank-0.json");
+  execFileSync("mkfifo", [path]);
+  const ledger = () => new CheckpointLedger(join(root, "job_A"), 0, 2);
+  expect(await new ProgressFile(path).read()).toEqual([]);
+  await ledger().add(["a"]);
+  expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(["a"]);
+  truncateSync(path, 17 * 2 ** 20);
+  await ledger().add(["b"]);
+  expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(["b"]);
 });
 
 test("folders are named once those that were to be removed are gone", async () => {
