@@ -7,7 +7,7 @@ import { RequestFaults, validate } from "@heddle/contracts/validation";
 import { offerFaults } from "@heddle/control/jobs/offer-faults";
 import { registrationOf } from "@heddle/control/jobs/registration";
 import { queuedFrom } from "@heddle/control/jobs/scheduling-input";
-import { ShardRoom } from "@heddle/control/jobs/shard-places";
+import { ShardRoom, shardFaults } from "@heddle/control/jobs/shard-places";
 import type { SpecChange } from "@heddle/control/jobs/spec-changes";
 import { specFaults } from "@heddle/control/jobs/spec-faults";
 import { checkSubmission } from "@heddle/control/jobs/submission";
@@ -34,7 +34,7 @@ export function requestedSubmission(
   body: unknown,
   submitter: Submitter,
 ): RequestedChange<SubmittedJob> {
-  const { id, ...spec } = readSpec(body, submitter.nodes);
+  const { id, ...spec } = readSpec(body, submitter);
   checkModel(spec, submitter);
   const atMs = Date.now();
   const jobId = id ?? newJobId(atMs);
@@ -43,15 +43,16 @@ export function requestedSubmission(
   return { command, told: told as SubmittedJob };
 }
 
-/** Who submits, and the workers and models that there are. */
-export interface Submitter {
+/** Who submits, and the workers, parameter servers and models that there are. */
+export interface Submitter extends Pick<ControlState, "nodes" | "servers" | "models"> {
   readonly scopes: readonly string[];
-  readonly nodes: ControlState["nodes"];
-  readonly models: ControlState["models"];
 }
 
 /** A job that is to be served needs a name that is free, and a key that may deploy. */
-function checkModel(spec: SubmitJob, { scopes, models }: Omit<Submitter, "nodes">): void {
+function checkModel(
+  spec: SubmitJob,
+  { scopes, models }: Pick<Submitter, "scopes" | "models">,
+): void {
   const wanted = registrationOf(spec);
   if (!wanted) return;
   const param = "config.register_as";
@@ -68,14 +69,20 @@ function checkModel(spec: SubmitJob, { scopes, models }: Omit<Submitter, "nodes"
   throw new AppError("conflict", message, { param });
 }
 
-function readSpec(body: unknown, nodes: ControlState["nodes"]): SubmitJob {
+function readSpec(
+  body: unknown,
+  { nodes, servers }: Pick<ControlState, "nodes" | "servers">,
+): SubmitJob {
   const spec = validate(submitJobRequest, body);
   const code = "invalid_value" as const;
+  const config = configFaults(spec);
+  // A number that is none is told once.
+  const shards = config.length === 0 ? shardFaults(spec, servers) : [];
   const faults = [
-    ...[...specFaults(spec), ...offerFaults(spec, nodes)].map(({ param, detail }) => {
+    ...[...specFaults(spec), ...offerFaults(spec, nodes), ...shards].map(({ param, detail }) => {
       return { param, code, message: `Invalid value for '${param}': ${detail}.` };
     }),
-    ...configFaults(spec).map(({ param, detail: message }) => ({ param, code, message })),
+    ...config.map(({ param, detail: message }) => ({ param, code, message })),
   ];
   const [first] = faults;
   if (!first) return spec;
@@ -97,7 +104,7 @@ export function dryRun(
   body: unknown,
   scopes: readonly string[],
 ) {
-  const { id, ...spec } = readSpec(body, control.state.nodes);
+  const { id, ...spec } = readSpec(body, control.state);
   checkModel(spec, { scopes, models: control.state.models });
   const jobId = id ?? newJobId(Date.now());
   const checked = checkSubmission({ state: control.state, index: control.jobs }, { jobId, spec });

@@ -3,6 +3,7 @@ import { beforeEach, expect, test } from "vitest";
 import { ReplicatedControl } from "../replicated-control.ts";
 import type { JobsCommand, TaskReportEntry } from "./commands.ts";
 import { schedulingInput } from "./scheduling-input.ts";
+import { shardFaults, shardsOn } from "./shard-places.ts";
 import { algorithmFault } from "./task-request.ts";
 import { jobId, jobSpec, nodeOffer } from "./testing/specs.ts";
 
@@ -157,6 +158,61 @@ test("the shards of what has ended are free again", () => {
   expect(job(1).state).toBe("succeeded");
   expect(plan()).toEqual([]);
   expect(job(2)).toMatchObject({ state: "scheduled", shards: ["p"] });
+});
+
+/** A language model in fragments, each of which has its own shards. */
+function submitFragments(n: number, shards: number, fragments: number) {
+  const config = { parameter_servers: shards, fragments };
+  const spec = jobSpec({ name: `n${n}`, command: undefined, algorithm: "weave", config });
+  act({ type: "job.submit", jobId: jobId(n), spec });
+}
+
+test("the shards of each fragment take places, those of one shard on one server", async () => {
+  act({
+    ...{ type: "node.join" },
+    offer: nodeOffer("a", { executors: ["training"], algorithms: ["ppo", "weave"] }),
+  });
+  for (const id of ["p", "q"]) serverJoins(id);
+  submitFragments(1, 3, 32);
+  plan();
+  expect(job(1).shards).toEqual(["p", "q", "p"]);
+  expect(shardsOn(control.jobs, "p")).toBe(64);
+  // 192 and 224 places are left: 6 and 7 shards of 32 fragments.
+  submitFragments(2, 14, 32);
+  expect(plan()).toMatchObject([
+    { jobId: jobId(2), blockers: [{ requested: 448, free: 416, limit: 512 }] },
+  ]);
+  submitFragments(3, 13, 32);
+  plan();
+  expect(job(3).state).toBe("scheduled");
+  expect([shardsOn(control.jobs, "p"), shardsOn(control.jobs, "q")]).toEqual([256, 256]);
+  const restored = new ReplicatedControl();
+  await restored.restore([...control.snapshot()]);
+  expect(shardsOn(restored.jobs, "p")).toBe(256);
+});
+
+test("shards that all servers together could not hold are a fault of the field that asks for them", () => {
+  const faults = (shards: number, fragments: number) => {
+    const config = { parameter_servers: shards, fragments };
+    const spec = jobSpec({ command: undefined, algorithm: "weave", config });
+    return shardFaults(spec, control.state.servers);
+  };
+  expect(faults(1_024, 32)).toEqual([]);
+  serverJoins("p");
+  expect(faults(8, 32)).toEqual([]);
+  // 36 of 7 shards would be 252 of 256 places: those of a shard are on one server.
+  expect(faults(36, 7)).toEqual([]);
+  expect(faults(9, 32)).toEqual([
+    {
+      param: "config.fragments",
+      detail:
+        "9 in 32 fragments are 288 shards, and the cluster's parameter servers (1) hold 256 at " +
+        "most: ask for fewer, or add servers",
+    },
+  ]);
+  expect(faults(257, 1)).toMatchObject([{ param: "config.parameter_servers" }]);
+  act({ type: "server.lost", serverIds: ["p"] });
+  expect(faults(8, 32)).toEqual([]);
 });
 
 test("a master restored from a snapshot knows the servers and who holds shards there", async () => {

@@ -3,6 +3,7 @@ import type { Blocker } from "@heddle/scheduler/model";
 import type { Change } from "./change.ts";
 import type { JobIndex } from "./job-index.ts";
 import type { JobRecord, JobsState } from "./records.ts";
+import type { SpecFault } from "./spec-faults.ts";
 import { executorOf } from "./task-request.ts";
 
 /** Shards that one parameter server holds at most, as it has it too. */
@@ -16,9 +17,11 @@ export function shardsWanted(spec: SubmitJob): number {
 }
 
 /** Into how many fragments the model of a job that trains is cut; each has its own shards. */
-export function fragmentsWanted({ config }: SubmitJob): number {
+export function fragmentsWanted({ algorithm, config }: SubmitJob): number {
   const { fragments } = config;
-  return typeof fragments === "number" && fragments >= 1 ? Math.floor(fragments) : 1;
+  // Another algorithm, as a plugin's, may mean something else by the name.
+  const isCut = algorithm === "weave" && typeof fragments === "number" && fragments >= 1;
+  return isCut ? Math.floor(fragments) : 1;
 }
 
 /**
@@ -29,18 +32,53 @@ export function placeShards(
   { state, index }: Pick<Change, "state" | "index">,
   job: JobRecord,
 ): readonly string[] | undefined | "none" {
-  const wanted = shardsWanted(state.specs.get(job.id)!);
-  if (wanted === 0) return undefined;
-  const counts = readyServers(state, index);
-  const shards: string[] = [];
-  while (shards.length < wanted) {
+  const spec = state.specs.get(job.id)!;
+  if (shardsWanted(spec) === 0) return undefined;
+  return spreadShards(readyServers(state, index), spec) ?? "none";
+}
+
+/**
+ * Takes places for the job's shards, those of all fragments of a shard on one server: they are what
+ * the trainers open there. Undefined, with nothing taken, where there is no room.
+ */
+function spreadShards(counts: Map<string, number>, spec: SubmitJob): string[] | undefined {
+  const wanted = shardsWanted(spec);
+  const each = fragmentsWanted(spec);
+  if (wanted * each > roomFor(counts.values(), each)) return undefined;
+  return Array.from({ length: wanted }, () => {
     let best: { id: string; count: number } | undefined;
     for (const [id, count] of counts) if (!best || count < best.count) best = { id, count };
-    if (!best || best.count >= MAX_SHARDS_PER_SERVER) return "none";
-    counts.set(best.id, best.count + 1);
-    shards.push(best.id);
+    const { id, count } = best!;
+    counts.set(id, count + each);
+    return id;
+  });
+}
+
+/** Places that servers with so many shards each have for shards of so many fragments. */
+function roomFor(counts: Iterable<number>, fragments: number): number {
+  let room = 0;
+  for (const count of counts) {
+    room += Math.max(0, Math.floor((MAX_SHARDS_PER_SERVER - count) / fragments));
   }
-  return shards;
+  return room * fragments;
+}
+
+/**
+ * Shards that all parameter servers together could not hold, were they empty; lost ones count, which
+ * may come back. Nothing where no server has ever attached.
+ */
+export function shardFaults(spec: SubmitJob, servers: JobsState["servers"]): SpecFault[] {
+  const each = fragmentsWanted(spec);
+  const shards = shardsWanted(spec);
+  const empty = Array.from(servers, () => 0);
+  const room = roomFor(empty, each);
+  if (servers.size === 0 || shards * each <= room) return [];
+  // Where uncut shards would fit it is the fragments that are too many.
+  const isCut = shards <= roomFor(empty, 1) && each > 1;
+  const param = isCut ? "config.fragments" : "config.parameter_servers";
+  const cut = each > 1 ? ` in ${each} fragments are ${shards * each} shards` : " shards";
+  const held = `the cluster's parameter servers (${servers.size}) hold ${room} at most`;
+  return [{ param, detail: `${shards}${cut}, and ${held}: ask for fewer, or add servers` }];
 }
 
 /** The servers that take shards, by id, and how many each holds. */
@@ -50,7 +88,7 @@ function readyServers({ servers }: JobsState, index: JobIndex): Map<string, numb
   return new Map(ids.map((id) => [id, shardsOn(index, id)]));
 }
 
-/** Shards that jobs hold on the server. */
+/** Shards that jobs hold on the server, those of each fragment counted. */
 export function shardsOn(index: JobIndex, serverId: string): number {
   let count = 0;
   for (const shards of index.shardsByServer.get(serverId)?.values() ?? []) count += shards;
@@ -59,23 +97,22 @@ export function shardsOn(index: JobIndex, serverId: string): number {
 
 /** The places for shards that are left while a plan is made, oldest job first. */
 export class ShardRoom {
-  readonly #limit: number;
-  #free: number;
+  readonly #counts: Map<string, number>;
 
   constructor(state: JobsState, index: JobIndex) {
-    const counts = [...readyServers(state, index).values()];
-    this.#limit = counts.length * MAX_SHARDS_PER_SERVER;
-    this.#free = counts.reduce((free, count) => free + MAX_SHARDS_PER_SERVER - count, 0);
+    this.#counts = readyServers(state, index);
   }
 
   /** Takes places for the job, or says what it lacks. */
   take(spec: SubmitJob): Blocker | undefined {
-    const requested = shardsWanted(spec);
-    if (requested <= this.#free) {
-      this.#free -= requested;
-      return undefined;
-    }
-    const bounds = { requested, free: this.#free, limit: this.#limit };
+    if (spreadShards(this.#counts, spec)) return undefined;
+    const each = fragmentsWanted(spec);
+    const free = roomFor(this.#counts.values(), each);
+    const limit = roomFor(
+      Array.from(this.#counts, () => 0),
+      each,
+    );
+    const bounds = { requested: shardsWanted(spec) * each, free, limit };
     return { reason: "AffinityNoMatch", resource: "parameter_server_shards", ...bounds };
   }
 }
