@@ -1,3 +1,4 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
 import { schedule } from "@heddle/scheduler/schedule";
 import { beforeEach, expect, test } from "vitest";
 import { ReplicatedControl } from "../replicated-control.ts";
@@ -259,10 +260,10 @@ const WELL = { exitCode: 0, endedAtMs: 0 };
 const LOST = { reason: "NodeLost", message: "SIGKILL", endedAtMs: 0 } as const;
 
 /** Job 1 with three tasks that run, of which one may be lost. */
-function runThree() {
+function runThree(more: Partial<SubmitJob> = {}) {
   serverJoins("p");
   const gang = { tasks: 3, failure_tolerance: 1, resources: { gpu_count: 3 } };
-  const spec = jobSpec({ command: undefined, algorithm: "ppo", config: {}, ...gang });
+  const spec = jobSpec({ command: undefined, algorithm: "ppo", config: {}, ...gang, ...more });
   act({ type: "job.submit", jobId: jobId(1), spec });
   plan();
   reportRanks([0, 1, 2], "leased");
@@ -308,4 +309,65 @@ test("losses beyond the tolerance end the attempt, without a retry charged", () 
   reportRanks([2], "exited", LOST);
   reportRanks([1], "exited", LOST);
   expect(job(1)).toMatchObject({ state: "retrying", attempt: 1, failures: 0 });
+});
+
+/** As a worker tells it of a trainer that a signal has ended. */
+const CRASHED = { ...LOST, signal: "SIGSEGV", lastLines: ["a bad kernel"] };
+
+/** Job 1's lost ranks get other places and run. */
+function replace(ranks: readonly number[]) {
+  plan();
+  reportRanks(ranks, "leased");
+  reportRanks(ranks, "running");
+  expect(job(1).state).toBe("running");
+}
+
+test("a rank that crashes three times, each time soon after its start, is the job's own failure", () => {
+  runThree({ retry_limit: 1 });
+  for (let crash = 1; crash <= 2; crash++) {
+    reportRanks([2], "exited", CRASHED);
+    expect(job(1)).toMatchObject({ state: "recovering", losses: crash, failures: 0 });
+    replace([2]);
+  }
+  reportRanks([2], "exited", CRASHED);
+  expect(job(1)).toMatchObject({ state: "retrying", attempt: 1, losses: 2, failures: 1 });
+  expect(job(1).notBeforeMs).toBe(atMs + 1_000);
+  expect(job(1).failure).toEqual({
+    ...{ reason: "ExitCode", signal: "SIGSEGV", rank: 2, nodeId: "a" },
+    lastLines: ["a bad kernel"],
+    message:
+      "rank 2 was ended by SIGSEGV 3 times in a row, each within 60 s of its start; " +
+      "the last time: SIGKILL",
+  });
+  // The next attempt counts anew.
+  reportRanks([0, 1], "exited", WELL);
+  atMs += 1_000;
+  replace([0, 1, 2]);
+  expect(job(1)).toMatchObject({ attempt: 2 });
+  reportRanks([2], "exited", CRASHED);
+  expect(job(1)).toMatchObject({ state: "recovering", attempt: 2, failures: 1 });
+});
+
+test("crashes of a rank that ran for a minute in between, and lost nodes, are losses however many", () => {
+  runThree();
+  for (let loss = 1; loss <= 6; loss++) {
+    atMs += loss % 3 === 0 ? 60_000 : 0;
+    reportRanks([2], "exited", loss % 3 === 1 ? LOST : CRASHED);
+    expect(job(1)).toMatchObject({ state: "recovering", losses: loss, failures: 0 });
+    replace([2]);
+  }
+});
+
+test("tasks that crash together, beyond the tolerance, are counted over their attempts", () => {
+  runThree();
+  for (let attempt = 1; attempt <= 2; attempt++) {
+    reportRanks([1], "exited", CRASHED);
+    reportRanks([2], "exited", CRASHED);
+    expect(job(1)).toMatchObject({ state: "retrying", attempt, failures: 0 });
+    reportRanks([0], "exited", WELL);
+    replace([0, 1, 2]);
+  }
+  reportRanks([1], "exited", CRASHED);
+  expect(job(1)).toMatchObject({ state: "failed", attempt: 3, failures: 1 });
+  expect(job(1).failure).toMatchObject({ reason: "ExitCode", rank: 1 });
 });
