@@ -146,6 +146,8 @@ export class TestSession {
   /** Every progress line that was told, once. */
   readonly told: string[] = [];
   inventory: readonly TaskStatus__Output[] | undefined;
+  /** Jobs with a folder of checkpoints and no task, as told last. */
+  folders: readonly string[] = [];
   error: Error | undefined;
   /** Whether requests for the lease are answered. */
   renews = true;
@@ -202,7 +204,8 @@ export class TestSession {
     this.#peer.close();
   }
 
-  #receive({ inventory, status, leaseRequest }: TaskReport__Output): void {
+  #receive({ inventory, status, leaseRequest, checkpointFolders }: TaskReport__Output): void {
+    if (checkpointFolders) this.folders = checkpointFolders.jobIds;
     if (inventory) this.inventory = inventory.tasks;
     for (const each of [...(inventory?.tasks ?? []), ...(status ? [status] : [])]) {
       const line = each.progress?.line;

@@ -45,3 +45,24 @@ test("a snapshot of its own never follows a newer one from the leader into the l
   expect(again.snapshotIndex).toBe(9);
   expect(again.memory.lastIndex()).toBe(9);
 });
+
+test("a log whose first segment is gone is refused, with what is missing and the remedy", async () => {
+  const files = new MemoryFiles();
+  const log = await open(files);
+  await log.bootstrap(membership, []);
+  for (let index = 2; index <= 40; index++) {
+    const data = new Uint8Array(500);
+    const entries = [{ term: 1, index, type: "EntryNormal" as const, data }];
+    await log.write(append({ term: 1, vote: 1, commit: index - 1, entries }));
+  }
+  await log.close();
+  const [first, second] = files.paths().filter((path) => path.endsWith(".log"));
+  expect(second).toBeDefined();
+  await files.remove(first as string);
+  await expect(open(files)).rejects.toMatchObject({
+    code: "server_error",
+    message: expect.stringMatching(
+      /^the log in data\/wal begins with entry \d+, but the snapshot before it ends at entry 1: .*empty the directory and start again/,
+    ),
+  });
+});

@@ -9,6 +9,7 @@ import { WAL_KINDS, type WalRecord } from "@heddle/storage/wal-record";
 import type { RecoveredLog, WalOwner } from "@heddle/storage/wal-recovery";
 import { WriteAheadLog } from "@heddle/storage/write-ahead-log";
 import { entriesOfRecords, entryRecord } from "./entry-codec.ts";
+import { logGap } from "./lost-log.ts";
 import type { MembershipState } from "./membership.ts";
 
 export interface DurableLogOptions {
@@ -177,6 +178,10 @@ export class DurableLog {
     const newest = recovered.snapshot;
     await this.snapshots.removeNewer(newest ?? { index: 0, term: 0 });
     const entries = entriesOfRecords(recovered.entries);
+    const [first] = entries;
+    if (first && first.index > (newest?.index ?? 0) + 1) {
+      throw logGap(this.#options.directory, newest?.index ?? 0, first.index);
+    }
     if (newest) {
       const used = await this.#restoreSnapshot(newest, entries);
       this.#previousSnapshot = used.index;

@@ -1,3 +1,4 @@
+import { createMessage } from "@heddle/raft/message";
 import { describe, expect, it } from "vitest";
 import { ReplicaGroup, TextMachine } from "./testing/replica-group.ts";
 
@@ -113,6 +114,27 @@ describe("a replica", () => {
     await expect(victim.running.propose(bytes("y"))).rejects.toMatchObject({
       code: "server_error",
     });
+  });
+
+  it("ends where its log lost what it had acknowledged, and the transport hears of no error", async () => {
+    const { group, leader, others } = await groupOf(3);
+    const victim = others[0];
+    if (!victim) throw new Error("there is no follower");
+    await group.settle(leader.running.propose(bytes("kept")));
+    const { commit, term } = leader.running.status();
+    // What a member is told that came back without the end of its log.
+    const heartbeat = { type: "MsgHeartbeat" as const, from: leader.member.id, term };
+    const { id } = victim.member;
+    victim.running.receive([createMessage({ ...heartbeat, to: id, commit: commit + 5 })]);
+    expect(victim.fatal).toMatchObject({
+      code: "server_error",
+      message: expect.stringMatching(
+        /^the log in data ends at entry \d+, .* entries up to \d+: .*Empty the directory and start again/,
+      ),
+      cause: { message: expect.stringContaining("raft invariant broken") },
+    });
+    await expect(victim.running.propose(bytes("y"))).rejects.toBe(victim.fatal);
+    expect(await group.settle(leader.running.propose(bytes("without it")))).toBe(2);
   });
 
   it("catches up by snapshot, and by the log that is left after one", async () => {

@@ -4,14 +4,15 @@ import { type ConfChange, encodeConfChange } from "@heddle/raft/conf-change";
 import type { Entry } from "@heddle/raft/entry";
 import { APPEND_THREAD, isStorageThread, type Message } from "@heddle/raft/message";
 import { RawNode } from "@heddle/raft/raw-node";
-import { EMPTY_CONF_STATE, isMember, NO_NODE, type Snapshot } from "@heddle/raft/state";
+import { EMPTY_CONF_STATE, NO_NODE, type Snapshot } from "@heddle/raft/state";
 import type { TraceSink } from "@heddle/raft/trace";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { Applier } from "./applier.ts";
 import { DurableLog, type DurableLogOptions } from "./durable-log.ts";
 import { encodeProposal, type ProposalId } from "./entry-codec.ts";
 import { HandOvers, isRefusal, refusalOf } from "./hand-overs.ts";
-import { lostLog } from "./lost-log.ts";
+import { learnerToPromote } from "./learner-promotion.ts";
+import { lostLog, shortLog } from "./lost-log.ts";
 import { encodeContext, firstMembership, Membership, type MembershipState } from "./membership.ts";
 import { PendingProposals, type ProposalWaiter } from "./pending-proposals.ts";
 import { PendingReads } from "./pending-reads.ts";
@@ -51,8 +52,6 @@ export interface ReplicaOptions<Reply> {
 
 /** What is applied to the state machine at a time, in bytes: bounds how long it holds the loop. */
 const MAX_APPLYING_BYTES = 256 * 1024;
-/** A learner that is behind by fewer entries than this becomes a voter. */
-const PROMOTION_LAG = 100;
 
 /**
  * One member of a replicated group: it drives a Raft node over a write-ahead log, a transport and a
@@ -165,22 +164,32 @@ export class RaftReplica<Reply> {
   tick(elapsedTicks = 1): void {
     if (this.#stopped) return;
     this.#tick += elapsedTicks;
-    this.#raw.tick(elapsedTicks);
-    this.#proposals.rejectExpired(this.#tick);
-    this.#changes.rejectExpired(this.#tick);
-    this.#reads.tick(this.#tick, this.#options.electionTicks);
-    if (this.#tick >= this.#nextPromotionTick) this.#promoteLearner();
-    this.#pump();
+    this.#pump(() => {
+      this.#raw.tick(elapsedTicks);
+      this.#proposals.rejectExpired(this.#tick);
+      this.#changes.rejectExpired(this.#tick);
+      this.#reads.tick(this.#tick, this.#options.electionTicks);
+      if (this.#tick >= this.#nextPromotionTick) this.#promoteLearner();
+    });
   }
 
-  /** Takes in messages from other members. */
+  /** Takes in messages from other members. Never throws: what breaks the core's promises is fatal. */
   receive(messages: readonly Message[]): void {
-    if (this.#stopped) return;
-    for (const message of messages) {
+    this.#pump(() => {
+      for (const message of messages) this.#stepFromMember(message);
+    });
+  }
+
+  #stepFromMember(message: Message): void {
+    try {
       if (isRefusal(message)) this.#takeBack(message);
       else if (!this.#raw.step(message).ok) this.#sendBack(message);
+    } catch (error) {
+      const last = this.#log.memory.lastIndex();
+      // A heartbeat tells of no more than what this member said that it has.
+      if (message.type !== "MsgHeartbeat" || message.commit <= last) throw error;
+      throw shortLog(this.#options.storage.directory, { commit: message.commit, last }, error);
     }
-    this.#pump();
   }
 
   /** Has whoever proposed it know that a batch of proposals was not taken here, or could not leave. */
@@ -268,9 +277,7 @@ export class RaftReplica<Reply> {
 
   /** Asks for leadership to go to a member; whether it went shows in the status. */
   transferLeadership(to: number): void {
-    if (this.#stopped) return;
-    this.#raw.transferLeader(to);
-    this.#pump();
+    this.#pump(() => void this.#raw.transferLeader(to));
   }
 
   /** Takes a snapshot of the state as of now and drops the log before it. */
@@ -318,10 +325,11 @@ export class RaftReplica<Reply> {
     }
   }
 
-  /** Works off all that has come up; the only place where Raft's work is taken out. */
-  #pump(): void {
+  /** Gives Raft its input and takes out its work. A failure ends the replica; no caller hears of it. */
+  #pump(input?: () => void): void {
     if (this.#stopped) return;
     try {
+      input?.();
       do {
         while (this.#raw.hasReady()) this.#processReady();
       } while (this.#handOverRequests());
@@ -385,9 +393,7 @@ export class RaftReplica<Reply> {
     } catch {
       outcome = "failed"; // Raft tries again when the member answers a heartbeat.
     }
-    if (this.#stopped) return;
-    this.#raw.reportSnapshot(to, outcome);
-    this.#pump();
+    this.#pump(() => this.#raw.reportSnapshot(to, outcome));
   }
 
   #write(message: Message): void {
@@ -468,19 +474,12 @@ export class RaftReplica<Reply> {
   /** Learners become voters when they have caught up; so a new member never holds up a majority. */
   #promoteLearner(): void {
     if (this.#raw.standing.role !== "leader") return;
-    const { progress, commit } = this.#raw.status();
     const { confState } = this.#applier.membership;
-    if (!confState || confState.votersOutgoing.length > 0) return;
-    for (const [id, peer] of progress) {
-      // One that has nothing yet needs a snapshot, however short the log is.
-      if (!peer.isLearner || !peer.recentActive || peer.match === 0) continue;
-      if (peer.match + PROMOTION_LAG < commit) continue;
-      if (!isMember(confState, id) || this.#changes.hasWaiting) continue;
-      this.#nextPromotionTick = this.#tick + this.#options.electionTicks;
-      const changes = [{ type: "addNode" as const, nodeId: id }];
-      this.#raw.proposeConfChange({ transition: "auto", changes, context: new Uint8Array(0) });
-      return;
-    }
+    const id = confState && learnerToPromote(this.#raw.status(), confState);
+    if (id === undefined || this.#changes.hasWaiting) return;
+    this.#nextPromotionTick = this.#tick + this.#options.electionTicks;
+    const changes = [{ type: "addNode" as const, nodeId: id }];
+    this.#raw.proposeConfChange({ transition: "auto", changes, context: new Uint8Array(0) });
   }
 
   #fail(error: unknown): void {

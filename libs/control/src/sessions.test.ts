@@ -48,6 +48,40 @@ test("a request so old that its reply is forgotten is refused, not applied again
   expect(remove(control, 20)).toMatchObject({ code: "not_found" });
 });
 
+test("a request that all of its successors overtook is made when it comes, once", () => {
+  const control = new ReplicatedControl();
+  open(control);
+  const slow = [3, 15];
+  for (let sequence = 1; sequence <= 64; sequence++) {
+    if (!slow.includes(sequence)) remove(control, sequence);
+  }
+  for (const sequence of slow) {
+    const id = `abcd12${10 + sequence}`;
+    expect(createKey(control, sequence, 0, id)).toEqual({ ok: true });
+    expect(createKey(control, sequence, 0, id)).toEqual({ ok: true });
+    expect(control.state.keys.has(id)).toBe(true);
+  }
+  for (let sequence = 65; sequence <= 90; sequence++) remove(control, sequence);
+  for (const sequence of [...slow, 4]) {
+    expect(createKey(control, sequence)).toMatchObject({ code: "conflict" });
+  }
+  expect(control.state.keys.size).toBe(2);
+});
+
+test("of requests that are left out for good as many are remembered as may be on their way", () => {
+  const control = new ReplicatedControl();
+  open(control);
+  remove(control, 10 ** 9);
+  for (let at = 1; at <= 16; at++) remove(control, 10 ** 9 + at);
+  expect(createKey(control, 10 ** 9 - 17)).toMatchObject({
+    code: "conflict",
+    message: expect.stringContaining(
+      "is too old: it was answered, and its reply is forgotten, or 16",
+    ),
+  });
+  expect(createKey(control, 10 ** 9 - 16)).toEqual({ ok: true });
+});
+
 test("a session ends an hour after its last use, by the time in the log", () => {
   const control = new ReplicatedControl();
   open(control);

@@ -7,6 +7,8 @@ const MAX_SESSIONS = 10_000;
 const SESSION_IDLE_MS = 3_600_000;
 /** Replies kept for one client: so many of its requests may be on their way at once. */
 const MAX_REPLIES = 16;
+/** Requests that others have overtaken; of more the oldest are taken for answered. */
+const MAX_MISSING = MAX_REPLIES;
 
 /** Names one request of one client, whatever number of times it is sent. */
 export interface SessionRequest {
@@ -18,8 +20,10 @@ export interface SessionRequest {
 /** What the cluster remembers of a client; immutable, each use replaces it. */
 export interface Session {
   readonly lastUsedMs: number;
-  /** Requests up to here are answered and their replies forgotten. */
+  /** Requests up to here are answered and their replies forgotten, but for those that are missing. */
   readonly forgottenUpTo: number;
+  /** Those below that were never made, in ascending order: a slow one may come yet. Absent if none. */
+  readonly missing?: readonly number[];
   /** The latest replies, oldest first. */
   readonly replies: readonly (readonly [sequence: number, reply: ControlReply])[];
 }
@@ -58,16 +62,15 @@ export class Sessions {
     }
     const known = session.replies.find(([answered]) => answered === sequence);
     if (known) return known[1];
-    if (sequence <= session.forgottenUpTo) {
-      return refuse(`request ${sequence} of ${client} was answered, and its reply is forgotten`);
+    if (sequence <= session.forgottenUpTo && !session.missing?.includes(sequence)) {
+      return refuse(
+        `request ${sequence} of ${client} is too old: it was answered, and its reply is forgotten, or ${MAX_MISSING} later ones were left out; look at the state`,
+      );
     }
     const reply = apply();
-    const replies = [...session.replies, [sequence, reply] as const];
-    const dropped = replies.splice(0, Math.max(0, replies.length - MAX_REPLIES));
-    const forgottenUpTo = Math.max(session.forgottenUpTo, ...dropped.map(([number]) => number));
     // Deleted first, so that the map's order is that of the last use.
     this.map.delete(client);
-    this.map.set(client, { lastUsedMs: logTimeMs, forgottenUpTo, replies });
+    this.map.set(client, { lastUsedMs: logTimeMs, ...withReply(session, sequence, reply) });
     return reply;
   }
 
@@ -77,6 +80,24 @@ export class Sessions {
       this.map.delete(client);
     }
   }
+}
+
+function withReply(
+  { forgottenUpTo: before, missing: known = [], replies: earlier }: Session,
+  sequence: number,
+  reply: ControlReply,
+): Omit<Session, "lastUsedMs"> {
+  const all = [...earlier, [sequence, reply] as const];
+  const replies = all.slice(-MAX_REPLIES);
+  const dropped = all.slice(0, -MAX_REPLIES).map(([number]) => number);
+  const forgottenUpTo = Math.max(before, ...dropped);
+  const made = new Set(all.map(([number]) => number));
+  const overtaken: number[] = [];
+  for (let at = forgottenUpTo - 1; at > before && overtaken.length < MAX_MISSING; at--) {
+    if (!made.has(at)) overtaken.unshift(at);
+  }
+  const missing = [...known.filter((at) => at !== sequence), ...overtaken].slice(-MAX_MISSING);
+  return { forgottenUpTo, replies, ...(missing.length > 0 && { missing }) };
 }
 
 function refuse(message: string): ControlReply {

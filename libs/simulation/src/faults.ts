@@ -57,11 +57,7 @@ export class Faults {
     this.#dice = new Dice(world.seed, "faults");
     // Drawn for all, allowed or not, so that leaving one out does not change the others.
     const drawn = FAULTS.filter(() => this.#dice.chance(0.6));
-    const chosen = drawn.filter((fault) => allowed.includes(fault));
-    // A group that shrinks while one of its disks is bad may rightly be left without a majority.
-    this.active = chosen.includes("membership")
-      ? chosen.filter((fault) => fault !== "bitFlips" && fault !== "misdirections")
-      : chosen;
+    this.active = drawn.filter((fault) => allowed.includes(fault));
     this.#events = this.active.flatMap((fault) => Array(EVENTS[fault] ?? 0).fill(fault));
     this.#meanGapUs = this.#dice.between(20_000, 200_000);
     this.#setWeather();
@@ -108,6 +104,8 @@ export class Faults {
     network.mend();
     Object.assign(network.faults, { loss: 0, duplication: 0, maxDelayUs: 3000 });
     for (const member of members.values()) {
+      // It crashes now and not when the group has healed.
+      if (member.disk.faults.misdirections > 0) member.crash();
       Object.assign(member.disk.faults, { failures: 0, misdirections: 0 });
       member.clockRate = 1;
       member.maxDiskUs = 1000;
@@ -211,14 +209,19 @@ export class Faults {
     return true;
   }
 
+  /** True while a member runs, or is down, that will be refused when it starts next. */
+  get #hasBadDisk(): boolean {
+    return [...this.#world.members.values()].some(
+      ({ state, isDamaged }) => isDamaged && state !== "lost" && state !== "gone",
+    );
+  }
+
   /** A member whose disk may go bad: the others hold all that is committed without it. */
   #mayLose(member: SimulatedMember): boolean {
-    const { members, checker } = this.#world;
-    if (!this.#operator.isSettled || !member.isUp) return false;
+    const { checker } = this.#world;
+    if (!this.#operator.isStill || !member.isUp) return false;
     const present = this.#operator.present;
-    if ([...members.values()].some(({ state, isDamaged }) => isDamaged && state !== "lost")) {
-      return false;
-    }
+    if (this.#hasBadDisk) return false;
     const holders = present.filter((other) => {
       const { shadow } = checker.member(other.id);
       return other !== member && other.isUp && shadow.log.lastIndex >= checker.maxCommitted;
@@ -258,6 +261,7 @@ export class Faults {
     member.disk.faults.misdirections = 0.2;
     this.#world.trace(() => `writes of member ${member.id} go astray`);
     this.#world.queue.after(50_000, () => {
+      if (this.#isCalm) return;
       member.disk.faults.misdirections = 0;
       member.crash();
       this.#restartLater(member);
@@ -276,7 +280,9 @@ export class Faults {
     return true;
   }
 
+  /** A group that shrinks to the one whose disk is bad is rightly left without a majority. */
   #resize(): boolean {
+    if (this.#hasBadDisk) return false;
     this.#operator.wanted = this.#dice.pick(SIZES);
     this.#world.trace(() => `the operator wants ${this.#operator.wanted} voters`);
     return true;

@@ -20,6 +20,8 @@ export class Operator {
   /** Masters on their way into the group, by name; the nonce tells one from its predecessor. */
   readonly #joining = new Map<string, Member>();
   #busy = false;
+  /** True after a change that may still be made, until a later one is answered with success. */
+  #unsure = false;
   #nextNonce = 1;
 
   constructor(world: World, wanted: number) {
@@ -52,6 +54,11 @@ export class Operator {
       members.every(({ id, votes }) => votes && this.present.some((other) => other.id === id)) &&
       this.present.length === this.wanted
     );
+  }
+
+  /** True while no change of the members is asked for, or may yet be made. */
+  get isStill(): boolean {
+    return this.isSettled && !this.#unsure;
   }
 
   /** The running leader of the highest term. */
@@ -135,6 +142,7 @@ export class Operator {
     const done = (outcome: string) => {
       via.onEnd.delete(onEnd);
       this.#busy = false;
+      this.#unsure = outcome !== "done";
       this.#world.trace(() => `operator: ${what}: ${outcome}`);
     };
     const onEnd = () => done("the member ended");

@@ -1,4 +1,4 @@
-import type { AppError } from "@heddle/base/errors";
+import { type AppError, toAppError } from "@heddle/base/errors";
 import type { Member, OutgoingSnapshot, Transport } from "@heddle/consensus/ports";
 import { RaftReplica } from "@heddle/consensus/raft-replica";
 import type { ControlReply } from "@heddle/control/command";
@@ -195,6 +195,9 @@ export class SimulatedMember {
   #onFatal(incarnation: number, error: AppError): void {
     const { checker, queue } = this.#world;
     this.#trace(() => `ends: ${error.message}`);
+    const { message: cause } = toAppError(error.cause ?? error);
+    const isInvariant = cause.startsWith("raft invariant broken");
+    checker.demand(!isInvariant, "the core's own invariants", () => cause);
     checker.demand(
       this.disk.failed > 0,
       "a process ends only for an error of its disk",
@@ -249,11 +252,7 @@ export class SimulatedMember {
   }
 
   #receive(message: Message): void {
-    try {
-      this.replica?.receive([message]);
-    } catch (error) {
-      this.#world.checker.demand(false, "the core's own invariants", () => `${error}`);
-    }
+    this.replica?.receive([message]);
   }
 
   /** Runs it now, or when the process wakes. */

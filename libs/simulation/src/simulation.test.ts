@@ -32,10 +32,14 @@ describe("a cluster in bad weather", () => {
     timeout: 300_000,
   }, async () => {
     const faults = new Map<Fault, number>();
+    let damagedAndResized = 0;
     const total = { events: 0, committed: 0, answered: 0, changes: 0 };
     for (let seed = FIRST_SEED; seed < FIRST_SEED + SEEDS; seed++) {
       const result = await runSeed(seed);
       for (const key of Object.keys(total) as (keyof typeof total)[]) total[key] += result[key];
+      const happened = (fault: Fault) => result.faults.has(fault);
+      const isDamaged = happened("bitFlips") || happened("misdirections");
+      if (isDamaged && happened("membership")) damagedAndResized++;
       for (const [fault, count] of result.faults) {
         faults.set(fault, (faults.get(fault) ?? 0) + count);
       }
@@ -49,6 +53,7 @@ describe("a cluster in bad weather", () => {
     // A run in which little happens shows little.
     expect(total.committed).toBeGreaterThan(SEEDS * 5);
     expect(total.changes).toBeGreaterThan(SEEDS / 20);
+    expect(damagedAndResized).toBeGreaterThan(SEEDS / 100);
     for (const fault of ["crashes", "partitions", "pauses", "bitFlips", "misdirections"] as const) {
       expect(faults.get(fault), fault).toBeGreaterThan(SEEDS / 100);
     }

@@ -6,7 +6,7 @@ import { exitWithParent } from "@heddle/base/exit-with-parent";
 /**
  * A process with a master's command line and the routes that `heddle up` uses, whose models go
  * through the phases that SCRIPT names: `pull` (the default), `fail` (until the tiny profile), or
- * `crash` (ends before it is ready).
+ * `crash` (ends before it is ready; `crash-first` is for the first of several).
  */
 const { values: flags } = parseArgs({
   strict: false,
@@ -14,6 +14,7 @@ const { values: flags } = parseArgs({
     "http-port": { type: "string" },
     "bootstrap-key-file": { type: "string" },
     profile: { type: "string" },
+    name: { type: "string" },
   },
 });
 const script = process.env["SCRIPT"] ?? "pull";
@@ -25,7 +26,7 @@ process.on("SIGTERM", () => {
   log("stopped");
   process.exit(0);
 });
-if (script === "crash") {
+if (script === "crash" || (script === "crash-first" && flags["name"] === "master-1")) {
   process.stderr.write("Error: the disk is on fire\n");
   process.exit(3);
 }

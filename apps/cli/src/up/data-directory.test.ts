@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseApiKey } from "@heddle/auth/api-key";
@@ -50,5 +50,27 @@ describe("a data directory", () => {
     expect(first.isNew).toBe(true);
     expect(parseApiKey(first.apiKey).ok).toBe(true);
     expect(data.secrets(["http://b", "http://c"])).toEqual({ ...first, isNew: false });
+  });
+
+  it("is refused with masters of several clusters, with what to delete for each choice", () => {
+    const data = fresh();
+    const master = (number: number, identity: object) => {
+      const control = join(data.path, `master-${number}`, "control");
+      mkdirSync(control, { recursive: true });
+      writeFileSync(join(control, "identity.json"), JSON.stringify(identity));
+    };
+    master(2, { cluster: "old" });
+    master(3, { cluster: "old" });
+    master(10, {});
+    data.checkMasters(10);
+    expect(() => data.checkMasters(2)).toThrow(/holds master-3 and master-10 too, more than/);
+    master(1, { cluster: "recovered" });
+    const all = [1, 2, 3].map((number) => join(data.path, `master-${number}`));
+    // Whatever number is asked for: those that are not started now are started some day.
+    for (const count of [1, 3, 10]) {
+      expect(() => data.checkMasters(count)).toThrow(
+        `Either to go on with master-1 (cluster recovered): rm -r ${all[1]} ${all[2]}; or to go on with master-2 and master-3 (cluster old): rm -r ${all[0]}`,
+      );
+    }
   });
 });

@@ -41,6 +41,14 @@ interface LockHolder {
   readonly started: string | undefined;
 }
 
+/** A master that has begun in the directory. */
+interface MasterFiles {
+  readonly name: string;
+  readonly number: number;
+  /** Absent where it has found no group yet, or does not know any more. */
+  readonly cluster: string | undefined;
+}
+
 /**
  * The directory that holds everything of a local cluster: `credentials.json` (for the CLI),
  * `bootstrap-key` and `cluster-token` (for its processes), `lock`, `logs/`, `models/` and one
@@ -69,17 +77,41 @@ export class DataDirectory {
   }
 
   /**
-   * Throws `conflict` where the directory holds more masters than are to run: those belong to the
-   * group as long as nobody has removed them, and without a majority of it nothing could be changed.
+   * Throws `conflict` where the directory holds masters that may not run as one group: of several
+   * clusters, as after a forced recovery, which would all take changes; or more masters than are to
+   * run, which belong to the group as long as nobody has removed them.
    */
   checkMasters(count: number): void {
-    const left = readdirSync(this.path)
-      .filter((name) => Number(/^master-(\d+)$/.exec(name)?.[1] ?? 0) > count)
-      .filter((name) => existsSync(join(this.path, name, "control", "identity.json")));
+    const masters = this.#masters();
+    const clusters = Map.groupBy(
+      masters.filter(({ cluster }) => cluster !== undefined),
+      ({ cluster }) => cluster,
+    );
+    if (clusters.size > 1) throw this.#severalClusters([...clusters.values()]);
+    const left = masters.filter(({ number }) => number > count).map(({ name }) => name);
     if (left.length === 0) return;
-    const names = left.sort().join(" and ");
-    const message = `${this.path} holds ${names} too, more than --masters ${count}. Start with all of them and take them out of the group (heddle cluster remove ${left[0]}), then delete their directories.`;
+    const message = `${this.path} holds ${left.join(" and ")} too, more than --masters ${count}. Start with all of them and take them out of the group (heddle cluster remove ${left[0]}), then delete their directories.`;
     throw new AppError("conflict", message);
+  }
+
+  #masters(): MasterFiles[] {
+    const masters = readdirSync(this.path).flatMap((name) => {
+      const number = Number(/^master-(\d+)$/.exec(name)?.[1] ?? 0);
+      const file = join(this.path, name, "control", "identity.json");
+      return number > 0 && existsSync(file) ? [{ name, number, cluster: clusterOf(file) }] : [];
+    });
+    return masters.sort((a, b) => a.number - b.number);
+  }
+
+  #severalClusters(clusters: readonly (readonly MasterFiles[])[]): AppError {
+    const namesOf = (masters: readonly MasterFiles[]) => masters.map(({ name }) => name);
+    const keep = clusters.map((kept) => {
+      const others = clusters.filter((cluster) => cluster !== kept).flatMap(namesOf);
+      const directories = others.map((name) => join(this.path, name)).join(" ");
+      return `to go on with ${namesOf(kept).join(" and ")} (cluster ${kept[0]?.cluster}): rm -r ${directories}`;
+    });
+    const message = `${this.path} holds masters of ${clusters.length} clusters, each of which would take changes. Keep one, after a forced recovery or a restore the one that was made by it; the other masters join it anew, empty. Either ${keep.join("; or ")}`;
+    return new AppError("conflict", message);
   }
 
   /** Takes the directory for this process; throws `conflict` naming the one that has it. */
@@ -196,6 +228,15 @@ function writeSecret(file: string, text: string): void {
   writeFileSync(draft, text, { mode: 0o600 });
   chmodSync(draft, 0o600);
   renameSync(draft, file);
+}
+
+/** A damaged identity is the master's to refuse. */
+function clusterOf(identityFile: string): string | undefined {
+  try {
+    return (JSON.parse(readFileSync(identityFile, "utf8")) as { cluster?: string }).cluster;
+  } catch {
+    return undefined;
+  }
 }
 
 function tryLink(from: string, to: string): boolean {

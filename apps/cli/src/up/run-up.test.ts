@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { freePort } from "@heddle/base/testing/free-ports";
+import { freePort, freePorts } from "@heddle/base/testing/free-ports";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { allGone, DrivenProcess } from "../testing/driven-process.ts";
 
@@ -188,6 +188,22 @@ describe("heddle up", () => {
     const { driven } = await up({}, { SCRIPT: "crash" });
     expect(await driven.end()).toBe(7);
     expect(driven.stderr).toMatch(/master-1 does not .*Error: the disk is on fire.*5 crashes/);
+  });
+
+  it("goes on without a master that never starts, and names the remedy", async () => {
+    const { driven, data, port } = await up(
+      { masters: "3", port: String(await freePorts([0, 1, 2])) },
+      { SCRIPT: "crash-first" },
+    );
+    await driven.printed(/Ctrl-C stops everything/);
+    expect(driven.stderr).toMatch(/master-1 .*Error: the disk is on fire.*5 crashes/);
+    expect(driven.stderr).toContain(
+      `master-1 stays down; master-2 and master-3 go on. Mend what it says, then stop this and start it again. If its files are damaged, delete them before: rm -r ${data}/master-1 `,
+    );
+    expect(driven.stdout).not.toContain("API (master-1)");
+    expect(driven.stdout).toContain(`curl http://127.0.0.1:${port + 1}/api/v1/`);
+    driven.child.kill("SIGINT");
+    expect(await driven.end()).toBe(0);
   });
 
   it("starts again what crashes, and goes on", async () => {

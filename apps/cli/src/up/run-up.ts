@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import { dataDirectory } from "../connection.ts";
@@ -84,9 +85,9 @@ class LocalCluster {
   constructor(setup: ClusterSetup, output: UpOutput, signals: UpSignals) {
     this.#setup = setup;
     this.#output = output;
-    const endpoint = `http://${LOOPBACK}:${setup.options.port}`;
+    const [endpoint = "", ...others] = setup.ports.map(({ http }) => `http://${LOOPBACK}:${http}`);
     const apiKey = setup.secrets.apiKey;
-    this.#client = new ApiClient({ endpoint, apiKey, endpointSource: "--endpoint" });
+    this.#client = new ApiClient({ endpoint, others, apiKey, endpointSource: "--endpoint" });
     this.#stop = AbortSignal.any([signals.stop, this.#lost.signal]);
     this.#log = new ProcessLog({
       directory: setup.data.subdirectory("logs"),
@@ -94,11 +95,23 @@ class LocalCluster {
       level: setup.options.logLevel,
       isTold: ({ message }) => this.#isStarting && message === "a replica failed",
       onGaveUp: ({ kind, name }, why) => {
-        if (kind !== "master") return;
-        this.#lost.abort(new AppError("unavailable", `${name} does not stay up: ${why}`));
+        if (kind === "master") this.#onMasterLost(name, why);
       },
     });
     signals.onForce(() => this.#supervisor?.kill());
+  }
+
+  /** Those that are left go on, if there are any: inference needs just one of them. */
+  #onMasterLost(name: string, why: string): void {
+    const left = this.#supervisor?.mastersLeft ?? [];
+    if (left.length === 0) {
+      this.#lost.abort(new AppError("unavailable", `${name} does not stay up: ${why}`));
+      return;
+    }
+    const directory = join(this.#setup.options.dataDir, name);
+    this.#say(
+      `${name} stays down; ${left.join(" and ")} ${left.length === 1 ? "goes" : "go"} on. Mend what it says, then stop this and start it again. If its files are damaged, delete them before: rm -r ${directory} (it then joins the others anew).`,
+    );
   }
 
   async run(): Promise<number> {
@@ -217,7 +230,11 @@ class LocalCluster {
     const { options, ports, secrets } = this.#setup;
     const models = await listModels(this.#client, this.#stop);
     const dataIsDefault = options.dataDir === dataDirectory(undefined, {});
-    const facts = { options, ports, secrets, models, model: model?.id, dataIsDefault };
+    const left = this.#supervisor?.mastersLeft ?? [];
+    const masters = ports
+      .map(({ http }, at) => ({ name: `master-${at + 1}`, http }))
+      .filter(({ name }) => left.includes(name));
+    const facts = { options, masters, secrets, models, model: model?.id, dataIsDefault };
     this.#output.data.write(startTable(facts, this.#output.data));
   }
 

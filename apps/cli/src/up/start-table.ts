@@ -4,11 +4,12 @@ import type { ModelView } from "../http/model-list.ts";
 import { type Terminal, visibleWidth } from "../output/terminal.ts";
 import type { ClusterSecrets } from "./data-directory.ts";
 import type { UpOptions } from "./options.ts";
-import { LOOPBACK, type MasterPorts } from "./ports.ts";
+import { LOOPBACK } from "./ports.ts";
 
 interface StartFacts {
   readonly options: UpOptions;
-  readonly ports: readonly MasterPorts[];
+  /** Those that run, with their HTTP ports; the commands to try name the first. */
+  readonly masters: readonly { readonly name: string; readonly http: number }[];
   readonly secrets: ClusterSecrets;
   readonly models: readonly ModelView[];
   /** The model that the commands to try name; absent where none is ready. */
@@ -24,11 +25,11 @@ const ONCE_IS_OVER =
 
 /** What is shown once the cluster answers: addresses, models, the key, and commands to try. */
 export function startTable(facts: StartFacts, out: Terminal): string {
-  const { options, ports, secrets } = facts;
+  const { options, masters, secrets } = facts;
   const bold = (text: string) => out.paint("bold", text);
   const rows: [string, string][] = [
-    ...ports.map(({ http }, i): [string, string] => [
-      ports.length > 1 ? `API (master-${i + 1})` : "API",
+    ...masters.map(({ name, http }): [string, string] => [
+      options.masters > 1 ? `API (${name})` : "API",
       `http://${LOOPBACK}:${http}/api/v1`,
     ]),
     ["processes", processes(options)],
@@ -92,10 +93,10 @@ function tryTable(facts: StartFacts, model: string, out: Terminal): string {
 
 /** Commands that work when pasted into any POSIX shell on this machine, in any directory. */
 function tryCommands(
-  facts: Pick<StartFacts, "options" | "ports" | "secrets" | "dataIsDefault">,
+  facts: Pick<StartFacts, "options" | "masters" | "secrets" | "dataIsDefault">,
   model: string,
 ): { readonly curl: string; readonly Node: string; readonly CLI: string } {
-  const base = `http://${LOOPBACK}:${facts.ports[0]?.http}/api/v1`;
+  const base = `http://${LOOPBACK}:${facts.masters[0]?.http}/api/v1`;
   const key = `$(cat ${quote(facts.secrets.bootstrapKeyFile)})`;
   const body = JSON.stringify({ model, messages: [{ role: "user", content: "Say hello." }] });
   const script = [

@@ -45,6 +45,28 @@ function supervise(script: string, recorder = new Recorder()): SupervisedProcess
   return supervised;
 }
 
+describe("a group of masters under a supervisor", () => {
+  const command = [process.execPath, "-e", "process.exit(3)"] as const;
+  const broken = (name: string) => ({ ...spec(name, "", "master"), command });
+
+  it("starts without those that it can do without, and knows which are left", async () => {
+    const specs = [broken("m1"), spec("m2", "", "master"), spec("m3", "", "master"), spec("w", "")];
+    const supervisor = new Supervisor(specs, new Recorder(), LIMITS);
+    cleanUps.push(() => supervisor.kill());
+    await supervisor.start();
+    expect(supervisor.mastersLeft).toEqual(["m2", "m3"]);
+    await supervisor.stop();
+  });
+
+  it("does not start without a majority", async () => {
+    const specs = [broken("m1"), broken("m2"), spec("m3", "", "master")];
+    const supervisor = new Supervisor(specs, new Recorder(), LIMITS);
+    cleanUps.push(() => supervisor.kill());
+    await expect(supervisor.start()).rejects.toThrow(/m[12] does not start: .*3 crashes/);
+    await supervisor.stop();
+  });
+});
+
 describe("a supervised process", () => {
   it("is ready when it says so, and ends at SIGTERM", async () => {
     const recorder = new Recorder();

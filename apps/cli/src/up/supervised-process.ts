@@ -66,6 +66,7 @@ export class SupervisedProcess {
   #crashesAtMs: number[] = [];
   #lastComplaint = "";
   #stopping = false;
+  #over = false;
 
   constructor(spec: ProcessSpec, events: ProcessEvents, limits: RestartLimits = RESTART_LIMITS) {
     this.spec = spec;
@@ -79,6 +80,11 @@ export class SupervisedProcess {
   /** The process's id while it runs. */
   get pid(): number | undefined {
     return this.#child?.pid;
+  }
+
+  /** True once it has left, or has given up: it will not run again. */
+  get isOver(): boolean {
+    return this.#over;
   }
 
   start(): void {
@@ -153,6 +159,7 @@ export class SupervisedProcess {
     this.#child = undefined;
     if (this.#stopping) return;
     if (code === ERROR_TABLE.member_removed.exit) {
+      this.#over = true;
       this.#ready.resolve();
       this.#events.left(this.spec, this.#lastComplaint || how);
       return;
@@ -163,6 +170,7 @@ export class SupervisedProcess {
     this.#crashesAtMs.push(nowMs);
     const why = this.#lastComplaint ? `${how}; it last said: ${this.#lastComplaint}` : how;
     if (this.#crashesAtMs.length >= maxCrashes) {
+      this.#over = true;
       const text = `${why} (${maxCrashes} crashes within ${windowMs / 1000} s; it stays down)`;
       this.#ready.reject(new AppError("unavailable", `${this.spec.name} does not start: ${text}`));
       this.#events.gaveUp(this.spec, text);

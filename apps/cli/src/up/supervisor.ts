@@ -30,10 +30,22 @@ export class Supervisor {
     this.#processes = specs.map((spec) => new SupervisedProcess(spec, events, limits));
   }
 
-  /** Resolves when all are ready; rejects with the first that gives up. */
+  /**
+   * Resolves when all are ready but the masters that their group can do without and that have given
+   * up; rejects with the first other one that gives up.
+   */
   async start(): Promise<void> {
     for (const supervised of this.#processes) supervised.start();
-    await Promise.all(this.#processes.map((supervised) => supervised.ready));
+    const isMaster = ({ spec }: SupervisedProcess) => spec.kind === "master";
+    const masters = this.#processes.filter(isMaster).map(({ ready }) => ready);
+    const others = this.#processes.filter((supervised) => !isMaster(supervised));
+    await Promise.all([majorityOf(masters), ...others.map(({ ready }) => ready)]);
+  }
+
+  /** The masters that run, or will again. */
+  get mastersLeft(): string[] {
+    const left = this.#processes.filter(({ spec, isOver }) => spec.kind === "master" && !isOver);
+    return left.map(({ spec }) => spec.name);
   }
 
   /** Resolves when every process is gone. */
@@ -55,4 +67,15 @@ export class Supervisor {
       this.#processes.flatMap(({ spec, pid }) => (pid === undefined ? [] : [[spec.name, pid]])),
     );
   }
+}
+
+/** Resolves when each is settled; rejects as soon as so many have failed that no majority is left. */
+async function majorityOf(all: readonly Promise<void>[]): Promise<void> {
+  let failed = 0;
+  const settled = all.map((ready) =>
+    ready.catch((error: unknown) => {
+      if (++failed > (all.length - 1) / 2) throw error;
+    }),
+  );
+  await Promise.all(settled);
 }

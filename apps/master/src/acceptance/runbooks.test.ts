@@ -1,6 +1,6 @@
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readFileSync } from "node:fs";
+import { copyFileSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { freePort, freePorts } from "@heddle/base/testing/free-ports";
 import { afterEach, describe, expect, it } from "vitest";
@@ -51,7 +51,7 @@ async function awaitRole(name: string, role: string): Promise<void> {
   );
 }
 
-describe("the runbook", { timeout: 240_000 }, () => {
+describe("the runbook", { timeout: 300_000 }, () => {
   it("backup: a live, a stale and an offline backup, and a new cluster from one", async () => {
     group = new MasterGroup(1);
     await group.startAll();
@@ -91,7 +91,10 @@ describe("the runbook", { timeout: 240_000 }, () => {
       return (await group.status("master-3")).leader === null;
     });
     const [one, two, three] = await Promise.all(group.names.map((name) => group.address(name)));
+    const upPort = await freePorts([0, 1, 2, 1_000, 1_001, 1_002]);
     await open("forced-recovery", {
+      UP_DATA: group.folder,
+      UP_FLAGS: `--data ${group.folder} --port ${upPort} --workers 0 --profile tiny`,
       HEDDLE_ENDPOINT: group.url("master-3"),
       DATA: group.directory("master-3"),
       DATA_2: group.directory("master-2"),
@@ -112,6 +115,8 @@ describe("the runbook", { timeout: 240_000 }, () => {
     await awaitRole("master-2", "follower");
     expect((await runbook.run()).output).toMatch(/master-2 .*follower/);
     expect((await view()).commands).toBeGreaterThanOrEqual(before.commands);
+    await runbook.close();
+    await recoverUp(upPort);
     runbook.end();
   });
 
@@ -217,6 +222,19 @@ async function growUp(data: string, url: string): Promise<void> {
   await runbook.start();
   expect((await view()).cluster).toBe(cluster);
   expect(existsSync(join(data, "master-2"))).toBe(false);
+}
+
+/** The same directories under `heddle up`: of master-1 what it had before, of the others the new group. */
+async function recoverUp(port: number): Promise<void> {
+  copyFileSync(join(group.folder, "admin-key"), join(group.folder, "bootstrap-key"));
+  copyFileSync(group.tokenFile, join(group.folder, "cluster-token"));
+  runbook.env["HEDDLE_ENDPOINT"] = `http://127.0.0.1:${port}`;
+  expect((await runbook.run()).output).toContain("Done");
+  await runbook.run();
+  await runbook.start();
+  expect(await keys()).toContain("kept");
+  for (const name of ["master-2", "master-3"]) await awaitRole(name, "follower");
+  expect((await runbook.run()).output).toMatch(/master-3 .*follower/);
 }
 
 async function stop(child: ChildProcess): Promise<void> {

@@ -46,8 +46,8 @@ export class Placement {
   readonly #attempts = new Map<string, Attempt>();
   /** By deployment, then worker: the places that the scheduler gave. */
   #places: ReturnType<typeof wantedReplicas> = new Map();
-  /** The same object for the same place, so that a change of it shows. */
-  readonly #placedSpecs = new WeakMap<ReplicaRecord, PlacedSpec>();
+  /** By the devices of a place: the same object for the same place, so that a change of it shows. */
+  readonly #placedSpecs = new WeakMap<ReplicaRecord["devices"], PlacedSpec>();
   #queued = false;
   #closed = false;
 
@@ -141,11 +141,11 @@ export class Placement {
     if (!record?.resources) return record?.spec;
     const place = this.#places.get(deployment)?.get(id);
     if (!place) return undefined;
-    const known = this.#placedSpecs.get(place);
+    const known = this.#placedSpecs.get(place.devices);
     if (known?.of === record.spec) return known.spec;
     const options = { ...record.spec.options, device: String(place.devices[0]) };
     const spec = { ...record.spec, options };
-    this.#placedSpecs.set(place, { of: record.spec, spec });
+    this.#placedSpecs.set(place.devices, { of: record.spec, spec });
     return spec;
   }
 

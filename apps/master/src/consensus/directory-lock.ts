@@ -1,10 +1,14 @@
+import { randomBytes } from "node:crypto";
 import { link, open, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
+import { LockSocket } from "./lock-socket.ts";
 
 /** Keeps a data directory to one process; released by `close`, or by the process's death. */
 export interface DirectoryLock {
-  close(): Promise<void>;
+  /** `movedTo` is where the directory is now, if it was renamed meanwhile. */
+  close(movedTo?: string): Promise<void>;
 }
 
 interface Owner {
@@ -13,20 +17,58 @@ interface Owner {
   readonly started: string;
 }
 
-/** Takes the directory's lock. Throws `conflict`, naming the pid, where a live process holds it. */
+const attempts = 4;
+const maxPauseMs = 100;
+
+/**
+ * Takes the directory's lock. Throws `conflict`, naming the pid, where a live process holds it, in
+ * this container or another one of this machine.
+ */
 export async function lockDirectory(directory: string): Promise<DirectoryLock> {
   const path = join(directory, "lock");
-  const own = `${path}.${process.pid}`;
-  await writeDurably(
-    own,
-    JSON.stringify({ pid: process.pid, started: await startOf(process.pid) }),
-  );
+  const nonce = randomBytes(8).toString("hex");
+  const socket = await announce(directory, nonce);
+  const own = `${path}.${nonce}`;
   try {
+    const started = await startOf(process.pid);
+    await writeDurably(own, JSON.stringify({ pid: process.pid, started }));
     await take(path, own, directory);
+  } catch (error) {
+    await socket?.close(directory);
+    throw error;
   } finally {
     await rm(own, { force: true });
   }
-  return { close: () => rm(path, { force: true }) };
+  return {
+    close: async (movedTo = directory) => {
+      await rm(join(movedTo, "lock"), { force: true });
+      await socket?.close(movedTo);
+    },
+  };
+}
+
+/**
+ * Each shows itself first and looks at the others then, so that of two at least one sees the other.
+ * Where both do, both step back, and look again after pauses of different lengths.
+ */
+async function announce(directory: string, nonce: string): Promise<LockSocket | undefined> {
+  for (let attempt = 1; ; attempt++) {
+    const socket = await LockSocket.listen(directory, `${nonce}${attempt}`);
+    const [pid] = (await socket?.others(directory)) ?? [];
+    if (pid === undefined) return socket;
+    await socket?.close(directory);
+    const owner = parseOwner(await readFile(join(directory, "lock"), "utf8").catch(() => ""));
+    if (owner && (await isAlive(owner))) throw inUse(directory, `the process ${owner.pid}`);
+    if (attempt === attempts) {
+      throw inUse(directory, `a process of another container, where its id is ${pid}`);
+    }
+    await delay(Math.random() * maxPauseMs);
+  }
+}
+
+function inUse(directory: string, owner: string): AppError {
+  const message = `${directory} is in use by ${owner}. Stop it, or give another --data.`;
+  return new AppError("conflict", message);
 }
 
 /** A link is made whole or not at all, so that no one ever reads a lock without its owner. */
@@ -40,17 +82,16 @@ async function take(path: string, own: string, directory: string): Promise<void>
     const text = await readFile(path, "utf8").catch(() => "");
     const owner = parseOwner(text);
     if (owner && (await isAlive(owner))) {
-      const message = `${directory} is in use by the process ${owner.pid}. Stop it, or give another --data.`;
-      throw new AppError("conflict", message);
+      throw inUse(directory, `the process ${owner.pid}`);
     }
-    await removeStale(path, text);
+    await removeStale(path, own, text);
   }
   throw new AppError("conflict", `${directory}/lock is being taken by another process.`);
 }
 
 /** Moves the dead owner's lock aside; a lock that someone took meanwhile is put back. */
-async function removeStale(path: string, staleText: string): Promise<void> {
-  const aside = `${path}.stale.${process.pid}`;
+async function removeStale(path: string, own: string, staleText: string): Promise<void> {
+  const aside = `${own}.stale`;
   try {
     await rename(path, aside);
   } catch (error) {

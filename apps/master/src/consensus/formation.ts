@@ -17,6 +17,8 @@ const askAgainMs = 200;
 const askDeadlineMs = 2_000;
 /** How often it is said what is waited for. */
 const reportEveryMs = 10_000;
+/** Longer than a connection outlives the machine at its other end. */
+const namesakePatienceMs = 10_000;
 
 export interface FormationOptions {
   readonly directory: string;
@@ -26,6 +28,8 @@ export interface FormationOptions {
   readonly credentials: NodeCredentials;
   readonly log: NodeLog;
   readonly signal: AbortSignal;
+  /** How long the group may say that the master of this one's name runs; 10 s. */
+  readonly patienceMs?: number | undefined;
 }
 
 /**
@@ -47,11 +51,17 @@ export class Formation {
     return { name: identity.name, nonce: identity.nonce, peers: sortedNames(peers) };
   }
 
-  /** Resolves when the identity is complete and on the disk. */
+  /**
+   * Resolves when the identity is complete and on the disk. Rejects with `conflict` where another
+   * master of this name is in the group and lives.
+   */
   async find(): Promise<FullIdentity> {
     const { peers, identity, signal, log } = this.#options;
+    const { patienceMs = namesakePatienceMs } = this.#options;
     const others = [...peers].filter(([name]) => name !== identity.name);
+    if (others.length > 0) await this.#checkOwnAddress();
     let sinceReportMs = reportEveryMs;
+    let refusedMs = 0;
     while (!signal.aborted) {
       const asked = await Promise.all(others.map(([, address]) => this.#ask(address)));
       const replies = asked.flatMap((reply) => (reply instanceof AppError ? [] : [reply]));
@@ -70,10 +80,25 @@ export class Formation {
         const errors = asked.flatMap((reply) => (reply instanceof AppError ? reply.message : []));
         log.info({ errors }, "waiting for the other masters to find or form the group");
       }
+      const refusal = asked.find((reply) => reply instanceof AppError && reply.code === "conflict");
+      refusedMs = refusal ? refusedMs + askAgainMs : 0;
+      if (refusal && refusedMs > patienceMs) throw refusal;
       sinceReportMs += askAgainMs;
       await delay(askAgainMs, undefined, { signal }).catch(() => undefined);
     }
     throw new AppError("cancelled", "the start was interrupted");
+  }
+
+  /** The group would look for this master where another one is, and take that one's place from it. */
+  async #checkOwnAddress(): Promise<void> {
+    const { identity, peers } = this.#options;
+    const address = peers.get(identity.name) ?? "";
+    const reply = await this.#ask(address);
+    const isOther =
+      reply instanceof AppError ? reply.code === "conflict" : reply.nonce !== identity.nonce;
+    if (!isOther) return;
+    const message = `--peers gives ${address} as this master, ${identity.name}, but another master answers there. Give --peers the address at which this one is reached, or stop the other one.`;
+    throw new AppError("conflict", message);
   }
 
   async #ask(address: string): Promise<IntroductionReply__Output | AppError> {

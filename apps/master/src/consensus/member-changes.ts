@@ -1,21 +1,28 @@
-import { toAppError } from "@heddle/base/errors";
+import { AppError, toAppError } from "@heddle/base/errors";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
 import type { IntroductionReply } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { FullIdentity } from "./identity.ts";
 import type { ThreadedReplica } from "./thread/threaded-replica.ts";
 
+interface Surroundings {
+  readonly log: NodeLog;
+  /** Whether the member is connected here, or has answered the leader of late. */
+  readonly isActive: (id: number) => Promise<boolean>;
+}
+
 /**
  * Answers a master without state that asks a member for its place. One that the group knows gets its
  * id. Any other one that shows the cluster token joins under a new id, as a learner at first; it
  * takes the place of the member of its name, whose data is gone. It asks again until it is in. A
- * member that asks whether it still is one is only told.
+ * member that asks whether it still is one is only told. Rejects with `conflict` where the member of
+ * its name is active, so that it is another master and not that one's successor.
  */
 export async function memberChanges<Reply>(
   own: FullIdentity,
   replica: ThreadedReplica<Reply>,
   from: Introduction__Output,
-  log: NodeLog,
+  { log, isActive }: Surroundings,
 ): Promise<IntroductionReply> {
   // Two that join one after the other must not be given one id.
   await replica.refresh();
@@ -32,6 +39,11 @@ export async function memberChanges<Reply>(
   if (namesake?.nonce === from.nonce) return { ...reply, id: namesake.id };
   // A member that has not caught up with the group yet cannot tell who belongs to it.
   if (members.length === 0) return reply;
+  if (namesake && (await isActive(namesake.id))) {
+    const message = `${from.name} is a master of this group already, and runs (member ${namesake.id} at ${namesake.address}). Give the new one another --name; if it is to take that one's place, stop that one first.`;
+    log.warn({ name: from.name, address: from.address }, "a second master of one name is refused");
+    throw new AppError("conflict", message);
+  }
   const id = replica.nextMemberId;
   const joined = { id, name: from.name, address: from.address, nonce: from.nonce };
   const changes = [

@@ -18,6 +18,8 @@ import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { eventually } from "../../test/master-group.ts";
 import { lockDirectory } from "./directory-lock.ts";
+import { Formation } from "./formation.ts";
+import { startIdentity } from "./identity.ts";
 import { RaftControlPlane } from "./raft-control-plane.ts";
 
 const byToken: NodeCredentials = { clusterToken: "a-token-for-tests-only" };
@@ -108,6 +110,37 @@ test("a request of a session is applied once, through whatever master it comes a
   await left?.plane.readBarrier();
   expect(await left?.plane.propose(create("aaaaaaaa"), request)).toEqual({ ok: true });
   expect(left?.plane.state.keys.size).toBe(1);
+});
+
+test("a second master of a name in use is refused, and the one that runs stays", async () => {
+  const group = await openGroup(3);
+  const members = () => group.map(({ plane }) => plane.status().members.map(({ id }) => id));
+  await group[0]?.plane.readBarrier();
+  const peers = new Map(group.map(({ name, server }) => [name, server.address]));
+  const find = async (own: string) => {
+    const directory = await mkdtemp(join(folder, "second-"));
+    const identity = await startIdentity(directory, "m3");
+    const { signal } = new AbortController();
+    const all = new Map([...peers, ["m3", own]]);
+    const known = { directory, identity, peers: all, credentials: byToken };
+    return new Formation({ ...known, log: logger, signal, patienceMs: 400 }).find();
+  };
+  const [, , third] = group as [Opened, Opened, Opened];
+  await expect(find(third.server.address)).rejects.toMatchObject({
+    code: "conflict",
+    message: expect.stringMatching(/--peers gives \S+ as this master, m3, but another master/),
+  });
+  // Nothing answers there: it is to be another master, by a name that it must not have.
+  await expect(find("127.0.0.1:1")).rejects.toMatchObject({
+    code: "conflict",
+    message: expect.stringMatching(/^m3 is a master of this group already, and runs \(member 3 at/),
+  });
+  await eventually("all have three members", async () =>
+    members().every((ids) => ids.join() === "1,2,3"),
+  );
+  await close(third);
+  opened = opened.filter((each) => each !== third);
+  await eventually("its successor is let in", async () => (await find("127.0.0.1:1")).id === 4);
 });
 
 test("a master whose state came apart from the others' ends", async () => {

@@ -186,6 +186,11 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     );
   }
 
+  async #isActive(id: number): Promise<boolean> {
+    if (id === this.#identity.id || this.#running.status().connected.includes(id)) return true;
+    return (await this.progress()).some((member) => member.id === id && member.active);
+  }
+
   async #askProgress(leader: number): Promise<readonly MemberProgress[]> {
     const { peers, credentials } = this.#options;
     const member = this.#running.members.find(({ id }) => id === leader);
@@ -267,9 +272,10 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     if (this.#identity.beginning?.kind === "first") {
       await writeIdentity(directory, { ...this.#identity, beginning: undefined });
     }
+    const around = { log: logger, isActive: (id: number) => this.#isActive(id) };
     service.serve({
       port,
-      introduce: (from) => memberChanges(this.#identity, replica, from, logger),
+      introduce: (from) => memberChanges(this.#identity, replica, from, around),
       progress: () => this.#ownProgress(),
     });
     this.#watch = new RemovalWatch({

@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
@@ -118,7 +118,10 @@ test("with no spare node a drain puts its job back to pending, from where it goe
   await hasBegun(moved, 2);
   expect(await cluster.logs(moved, "attempt=2")).toBe("begins, from [c1]\n");
   expect(await cluster.job(other)).toMatchObject({ state: "running", attempt: 1 });
+  const saved = join(cluster.masters.folder, "checkpoints", moved);
+  expect(readdirSync(saved)).toContain("c1");
   for (const id of ids) await cancel(id);
+  await eventually("its checkpoints are gone with it", async () => !existsSync(saved));
 });
 
 test("a drain that is cancelled midway leaves the node ready, and its jobs run on", async () => {

@@ -52,6 +52,7 @@ export class NodeWatch {
     }
     for (const command of this.#goneReplicas(attached)) await propose(control, command);
     for (const command of this.#failedReplicas(attached)) await propose(control, command);
+    for (const command of this.#readyReplicas(attached)) await propose(control, command);
     const lost = this.#lostNodes(attached);
     if (lost.length > 0) await this.#lose(lost);
   }
@@ -100,6 +101,21 @@ export class NodeWatch {
         continue;
       const { message } = replica;
       commands.push({ type: "replica.fail", atMs, deployment, nodeId, code, message });
+    }
+    return commands;
+  }
+
+  /** Replicas that serve since the last look: another that leaves may have waited for them. */
+  #readyReplicas(attached: ReadonlyMap<string, NodeView>): ControlCommand[] {
+    const { control, clock } = this.#options;
+    const atMs = clock.wallMs();
+    const commands: ControlCommand[] = [];
+    for (const { deployment, nodeId, failure, readyAtMs } of control.state.replicas.values()) {
+      if (failure || readyAtMs !== undefined) continue;
+      const replicas = attached.get(nodeId)?.replicas ?? [];
+      if (!replicas.some((each) => each.deployment === deployment && each.phase === "ready"))
+        continue;
+      commands.push({ type: "replica.ready", atMs, deployment, nodeId });
     }
     return commands;
   }

@@ -25,7 +25,7 @@ async function model(): Promise<ModelAnswer> {
   return (await reply.json()) as ModelAnswer;
 }
 
-test("a model takes the only GPU from a preemptible job, which checkpoints, and gives it back", async () => {
+test("a model takes the only GPU from a preemptible job, which checkpoints, and gives it back; it moves without a gap", async () => {
   cluster = new JobCluster(1, { leaseMs: 30_000, nodeLostMs: 10_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1", { simulatedGpus: simulatedGpus("1xH100-80GB") });
@@ -54,4 +54,18 @@ test("a model takes the only GPU from a preemptible job, which checkpoints, and 
   await eventually("it goes on from its checkpoint", async () =>
     (await cluster.logs(id)).includes("attempt 2 from [c1]"),
   );
+  // On a node that is drained it serves until its replacement does, for which the job leaves again.
+  await cluster.startWorker("worker-2", { simulatedGpus: simulatedGpus("1xH100-80GB") });
+  await cluster.takesJobs("worker-2");
+  await cluster.masters.request("master-1", "POST", "/api/v1/models", {
+    ...{ id: "m", source: "builtin://tiny", resources: { gpu_count: 1, gpu_type: "H100" } },
+  });
+  await eventually("the model is ready again", async () => (await model()).status === "ready");
+  const { id: node } = await cluster.worker("worker-2");
+  await cluster.call("POST", `/workers/${node}/drain`, { deadline_seconds: 600 });
+  await eventually("the node is empty", async () => {
+    expect((await model()).status).toBe("ready");
+    return (await cluster.worker("worker-2")).jobs?.state === "drained";
+  });
+  await cluster.reaches(id, "pending");
 });

@@ -6,6 +6,8 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
+import { checkpointsOver } from "./checkpoints-over.ts";
+import { judgedFailures } from "./judged-failures.ts";
 import type { ProgressBook } from "./progress-book.ts";
 import { statusKey, TaskLink } from "./task-link.ts";
 import { lostWord, newsOf, orderFor, orderForStranger } from "./task-orders.ts";
@@ -17,6 +19,8 @@ const pauseMs = 5;
 const maxEntries = 256;
 /** After a proposal that failed, a worker's word waits so long. */
 const retryMs = 500;
+/** Word of a node that may be lost is waited for until its lease is over, and a little longer. */
+const wordMarginMs = 10_000;
 
 export interface TaskDispatchOptions {
   readonly control: ControlPlane;
@@ -49,6 +53,7 @@ export class TaskDispatch {
   readonly #reporting = new Set<string>();
   #progressWritten: Promise<void> = Promise.resolve();
   #progressLookedMs = 0;
+  #judging = false;
   /** At most a third of the time goes to rounds, however much there is to compare. */
   #pauseMs = pauseMs;
   #roundQueued: NodeJS.Timeout | undefined;
@@ -94,6 +99,7 @@ export class TaskDispatch {
       this.#order(link);
       void this.#report(link);
     }
+    void this.#judge();
     this.#pauseMs = Math.max(pauseMs, 2 * (clock.monotonicMs() - startedMs));
     if (clock.monotonicMs() - this.#progressLookedMs < roundMs) return;
     this.#progressLookedMs = clock.monotonicMs();
@@ -123,6 +129,8 @@ export class TaskDispatch {
         mayRenew: () => this.#mayRenew(node, term),
         onReport: () => this.#queueRound(),
         onProgress: (status) => this.#progress.take(status),
+        checkpointsOver: (jobIds) =>
+          checkpointsOver(control.state, jobIds, this.#options.clock.wallMs()),
       });
       this.#links.set(node, link);
     }
@@ -170,6 +178,7 @@ export class TaskDispatch {
         atMs: clock.wallMs(),
         nodeId,
         reports: entries,
+        wordMs: this.#options.leaseMs + wordMarginMs,
       });
       this.#reporting.delete(link.node);
       this.#queueRound();
@@ -177,6 +186,27 @@ export class TaskDispatch {
       log.warn({ node: link.node, error: toAppError(error).message }, "tasks: reporting again");
       setTimeout(() => this.#reporting.delete(link.node), retryMs).unref();
     }
+  }
+
+  /** Has failures stand for which the nodes of the other tasks were waited. */
+  async #judge(): Promise<void> {
+    const { control, clock, directory, log } = this.#options;
+    if (this.#judging || control.jobs.suspected.size === 0) return;
+    const views = new Map(directory.nodes().map((view) => [view.id, view]));
+    const entries = judgedFailures(control, (nodeId) => {
+      const link = this.#links.get(nodeId);
+      // What it has said comes into the log first.
+      if (!link?.isReady || this.#newsOf(link).length > 0) return undefined;
+      return views.get(nodeId)?.lastSeenMs;
+    });
+    if (entries.length === 0) return;
+    this.#judging = true;
+    try {
+      await propose(control, { type: "jobs.judge", atMs: clock.wallMs(), entries });
+    } catch (error) {
+      log.warn({ error: toAppError(error).message }, "failures of jobs are judged again");
+    }
+    this.#judging = false;
   }
 
   /** The tasks of a worker: those of the state, and those that only the worker knows, without a record. */

@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { ClientDuplexStream } from "@grpc/grpc-js";
 import { Backoff } from "@heddle/base/backoff";
 import type { AppError } from "@heddle/base/errors";
+import type { ForgetCheckpoints } from "@heddle/contracts/generated/heddle/v1/ForgetCheckpoints";
 import type { TaskCommand } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
 import type { TaskReport__Output } from "@heddle/contracts/generated/heddle/v1/TaskReport";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
@@ -33,6 +34,8 @@ export interface TaskLinkOptions {
   /** Something that the worker says is new. */
   onReport(): void;
   onProgress(status: TaskStatus__Output): void;
+  /** Of the jobs named, those whose checkpoints are needed no more; undefined for none. */
+  checkpointsOver(jobIds: readonly string[]): ForgetCheckpoints | undefined;
 }
 
 /** The leader's session with one worker: what it says of its tasks, and orders to it. */
@@ -143,7 +146,7 @@ export class TaskLink {
 
   #receive(
     stream: ClientDuplexStream<TaskCommand, TaskReport__Output>,
-    { inventory, status, leaseRequest }: TaskReport__Output,
+    { inventory, status, leaseRequest, checkpointFolders }: TaskReport__Output,
     onOpen: () => void,
   ): void {
     if (leaseRequest && this.#options.mayRenew()) {
@@ -156,6 +159,10 @@ export class TaskLink {
       for (const each of inventory.tasks) this.#take(each);
       onOpen();
       this.#options.onReport();
+    }
+    if (checkpointFolders && this.#options.mayRenew()) {
+      const forgetCheckpoints = this.#options.checkpointsOver(checkpointFolders.jobIds);
+      if (forgetCheckpoints) stream.write({ forgetCheckpoints });
     }
     if (!status) return;
     this.#take(status);

@@ -1,3 +1,6 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
 import { expect, type TestContext, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventually } from "../../test/master-group.ts";
@@ -100,6 +103,34 @@ test.concurrent("a partition of all workers that is shorter than the lease kills
   await new Promise((resolve) => setTimeout(resolve, 5_000));
   cluster.masters.signal("master-1", "SIGCONT");
   expect(await cluster.reaches(id, "succeeded")).toMatchObject({ attempt: 1, failure: null });
+});
+
+test.concurrent("a rank that ends because another's machine is gone uses up no retry; one that ends of itself does", async ({
+  onTestFinished,
+}) => {
+  const cluster = newCluster(onTestFinished, 1, { leaseMs: 30_000, nodeLostMs: 4_000 });
+  await cluster.masters.startAll();
+  for (const name of ["worker-1", "worker-2"]) {
+    await cluster.startWorker(name, { simulatedGpus: simulatedGpus("1xH100-80GB") });
+    await cluster.takesJobs(name);
+  }
+  const gang = { tasks: 2, resources: { ...small, gpu_count: 2 } };
+  const rankOne = (what: string) => `if [ $RANK = 0 ]; then sleep 600; fi; ${what}`;
+  const own = await cluster.submit({ ...gang, name: "own", command: rankOne("exit 1") });
+  const failed = await cluster.reaches(own, "failed");
+  expect(failed).toMatchObject({ failures: 1, failure: { reason: "ExitCode" } });
+  const gate = join(cluster.masters.folder, "gate");
+  const command = rankOne(`until [ -e ${gate} ]; do sleep 0.05; done; exit 1`);
+  const id = await cluster.submit({ ...gang, name: "torn", command });
+  const { task_list: tasks, losses } = await cluster.reaches(id, "running");
+  cluster.signal(tasks[0]?.node_name ?? "", "SIGSTOP");
+  writeFileSync(gate, "");
+  await eventually("it is known what happened", async () => {
+    return (await cluster.job(id)).losses > losses;
+  });
+  const job = await cluster.job(id);
+  expect(job).toMatchObject({ failures: 0, losses: losses + 1, failure: { reason: "NodeLost" } });
+  expect(["retrying", "pending"]).toContain(job.state);
 });
 
 test.concurrent("progress is live in the status and the stream of every master, also of one that is left alone", async ({

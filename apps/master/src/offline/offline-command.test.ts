@@ -102,11 +102,14 @@ async function refused(bytes: Uint8Array): Promise<void> {
 }
 
 describe("a recovery", { timeout: 180_000 }, () => {
-  it("without --yes changes nothing", async () => {
+  it("without --yes changes nothing, and says of an only master that it needs none", async () => {
     const data = copy();
     const before = readFileSync(join(data, "control", "identity.json"), "utf8");
     const { code, text } = await master("recover", "--data", data);
     expect({ code, text }).toEqual({ code: 2, text: expect.stringContaining("Nothing was done") });
+    expect(text).toMatch(
+      /^master-1 is the only master of its group.*it needs no recovery: start it/,
+    );
     expect(readFileSync(join(data, "control", "identity.json"), "utf8")).toBe(before);
   });
 

@@ -28,7 +28,7 @@ export async function recoverGroup(options: RecoverOptions): Promise<RecoverOutc
   const paths = pathsOf(dataDirectory);
   await finishInterrupted(paths);
   const member = await openStoppedMember(dataDirectory);
-  let closing: Promise<void> | undefined;
+  let aside: string | undefined;
   try {
     const warning = consequences(member);
     if (!confirmed)
@@ -41,14 +41,14 @@ export async function recoverGroup(options: RecoverOptions): Promise<RecoverOutc
     const last = { ...member.state.last };
     const cluster = await makeNewGroup({ directory: paths.draft, name, address, last, machine });
     await rename(paths.draft, paths.ready);
-    const aside = `${paths.current}.before-${cluster.slice(0, 8)}`;
-    await rename(paths.current, aside);
+    const before = `${paths.current}.before-${cluster.slice(0, 8)}`;
+    await rename(paths.current, before);
+    aside = before;
     await rename(paths.ready, paths.current);
     await nodeStorageFiles.syncDirectory(dataDirectory);
-    closing = rm(join(aside, "lock"), { force: true });
     return { done: true, text: `${warning}\n${report(member, cluster, aside)}` };
   } finally {
-    await (closing ?? member.close());
+    await member.close(aside);
   }
 }
 
@@ -85,6 +85,9 @@ export function checkNoRecoveryUnderWay(dataDirectory: string): void {
 
 function consequences({ identity, state }: StoppedMember): string {
   const others = state.members.map(({ name }) => name).filter((name) => name !== identity.name);
+  if (others.length === 0) {
+    return `${identity.name} is the only master of its group, the cluster ${identity.cluster}; its log ends at entry ${state.last.index}. Nothing is lost, and it needs no recovery: start it. To recover gives it a new cluster id, and no more.`;
+  }
   const lines = [
     `${identity.name} was one of ${state.members.length} masters of the cluster ${identity.cluster}; its log ends at entry ${state.last.index}.`,
     "To recover makes it a group of one, under a new cluster id, with the state that it has:",
@@ -92,11 +95,9 @@ function consequences({ identity, state }: StoppedMember): string {
     `- the last ${state.unconfirmed} entries, which it did not know to be committed, are kept;`,
     "- backups, and the numbers of entries, go on from here; other masters join anew, empty.",
   ];
-  if (others.length > 0) {
-    lines.push(
-      `Never start ${others.join(" or ")} on the old data again: this group refuses them, but a majority of them would go on as the old one beside it. Empty their directories.`,
-    );
-  }
+  lines.push(
+    `Never start ${others.join(" or ")} on the old data again: this group refuses them, but a majority of them would go on as the old one beside it. Empty their directories.`,
+  );
   return lines.join("\n");
 }
 

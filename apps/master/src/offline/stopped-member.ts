@@ -15,7 +15,8 @@ export interface StoppedMember {
   readonly state: OfflineState;
   /** Holds the state after the last entry of the log. */
   readonly machine: ControlMachine;
-  close(): Promise<void>;
+  /** `movedTo` is where the directory is now, if it was renamed meanwhile. */
+  close(movedTo?: string): Promise<void>;
 }
 
 /**
@@ -49,7 +50,7 @@ async function readMember(directory: string, lock: DirectoryLock): Promise<Stopp
   const state = await readOfflineState(storage, machine);
   if (state.isEmpty && !identity.beginning) throw lostLog(directory);
   if (state.isEmpty) throw new AppError("not_found", `${directory} holds no state yet.`);
-  return { directory, identity, state, machine, close: () => lock.close() };
+  return { directory, identity, state, machine, close: (movedTo) => lock.close(movedTo) };
 }
 
 /** A directory of `heddle up` holds those of its masters, one of which was meant. */

@@ -201,6 +201,38 @@ test.concurrent("who must leave may checkpoint first: it is asked, its durable c
   expect(existsSync(join(leader.folder, "worker/checkpoints/job_A/c1"))).toBe(true);
 });
 
+test.concurrent("a job keeps so many checkpoints over all of its attempts, and none once it is over", async (context) => {
+  const leader = await newLeader(context);
+  await leader.startWorker();
+  const session = leader.open();
+  const save = (name: string) =>
+    `mkdir $HEDDLE_CHECKPOINT_DIR/${name}; echo '{"checkpoint": "${name}"}' >> $HEDDLE_PROGRESS_FILE`;
+  const saved = (job = "job_A") => {
+    const folder = join(leader.folder, "worker/checkpoints", job);
+    return existsSync(folder) ? readdirSync(folder).filter((name) => !name.startsWith(".")) : [];
+  };
+  for (const attempt of [1, 2, 3]) {
+    const task = { ...taskId(), attempt };
+    const command = [save(`a${attempt}`), save(`b${attempt}`)].join("; ");
+    await session.start({ ...shell(command), keepCheckpoints: 2 }, task);
+    await session.reaches("exited", task);
+    expect(saved().sort()).toEqual([`a${attempt}`, `b${attempt}`]);
+    session.send({ forget: { task } });
+  }
+  await session.start({ ...shell("true") }, { ...taskId(), jobId: "job_B" });
+  await session.reaches("exited", { ...taskId(), jobId: "job_B" });
+  session.send({ forget: { task: { ...taskId(), jobId: "job_B" } } });
+  await until("it is asked whose are over", () => session.folders.includes("job_B"));
+  expect(session.folders).toEqual(["job_A", "job_B"]);
+  session.send({ forgetCheckpoints: { jobIds: [], emptyJobIds: ["job_B", "job_A"] } });
+  const folders = () => readdirSync(join(leader.folder, "worker/checkpoints"));
+  await until("the empty folder is gone", () => !folders().includes("job_B"));
+  expect(saved().sort()).toEqual(["a3", "b3"]);
+  session.send({ forgetCheckpoints: { jobIds: ["job_A", ".."], emptyJobIds: [] } });
+  await until("the other is gone too", () => folders().length === 0);
+  expect(existsSync(join(leader.folder, "worker/jobs"))).toBe(true);
+});
+
 test.concurrent("progress is told as often as the job asks for, a checkpoint and the last word at once", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();

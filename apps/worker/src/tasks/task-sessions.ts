@@ -13,6 +13,10 @@ import type { TaskTable } from "./task-table.ts";
 
 export type TaskSessionStream = ServerDuplexStream<TaskCommand__Output, TaskReport>;
 
+/** How often a leader is told of jobs whose checkpoints are kept here, and how soon after a task's end. */
+const foldersMs = 60_000;
+const foldersSoonMs = 500;
+
 /** WorkerTasks of proto/tasks.proto: the one session that counts is that of the latest leader. */
 export class TaskSessions {
   readonly #table: TaskTable;
@@ -57,6 +61,7 @@ class TaskSession {
   #commands: Promise<void> = Promise.resolve();
   #unsubscribe: (() => void) | undefined;
   #renewing: NodeJS.Timeout | undefined;
+  #telling: NodeJS.Timeout | undefined;
   #flushQueued = false;
   #isOpen = false;
   #ended = false;
@@ -107,15 +112,20 @@ class TaskSession {
   async #obey(command: TaskCommand__Output): Promise<void> {
     if (command.hello) return this.#open(command.hello);
     if (!this.#isOpen) throw new AppError("invalid_value", "the first command must be `hello`");
-    const { lease, start, stop, forget, renew, checkpoint } = command;
+    const { lease, start, stop, forget, renew, checkpoint, forgetCheckpoints } = command;
     if (renew) {
       await this.#lease.renew(renew.request);
       this.#scheduleAsking();
     } else if (lease) await this.#table.lease(planOf(lease));
     else if (start) this.#table.start(checkedId(start.task), start);
     else if (stop) this.#table.stop(checkedId(stop.task), stop);
-    else if (forget) await this.#table.forget(checkedId(forget.task));
-    else if (checkpoint) this.#table.checkpoint(checkedId(checkpoint.task));
+    else if (forget) {
+      await this.#table.forget(checkedId(forget.task));
+      this.#scheduleFolders(foldersSoonMs);
+    } else if (forgetCheckpoints) {
+      const { jobIds, emptyJobIds } = forgetCheckpoints;
+      await this.#table.checkpoints.forget(jobIds, emptyJobIds);
+    } else if (checkpoint) this.#table.checkpoint(checkedId(checkpoint.task));
   }
 
   async #open(hello: SessionHello__Output): Promise<void> {
@@ -127,6 +137,20 @@ class TaskSession {
       if (what !== "output") this.#markDirty(task);
     });
     this.#askForLease();
+    this.#scheduleFolders(foldersSoonMs);
+  }
+
+  #scheduleFolders(inMs: number): void {
+    clearTimeout(this.#telling);
+    this.#telling = setTimeout(() => void this.#tellFolders(), inMs);
+    this.#telling.unref();
+  }
+
+  async #tellFolders(): Promise<void> {
+    const jobIds = await this.#table.checkpoints.next();
+    if (this.#ended) return;
+    if (jobIds.length > 0) this.#stream.write({ checkpointFolders: { jobIds } });
+    this.#scheduleFolders(foldersMs);
   }
 
   #askForLease(): void {
@@ -166,6 +190,7 @@ class TaskSession {
   #stop(): void {
     this.#ended = true;
     clearTimeout(this.#renewing);
+    clearTimeout(this.#telling);
     this.#unsubscribe?.();
     this.#dirty.clear();
   }

@@ -5,6 +5,8 @@ import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatu
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { TaskStreams } from "../logs/task-streams.ts";
+import { CheckpointFolders } from "./checkpoint-folders.ts";
+import { CheckpointLedger } from "./checkpoint-ledger.ts";
 import type { Executor, GangPlaces } from "./executor.ts";
 import type { Verdict } from "./exit-reason.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
@@ -54,12 +56,17 @@ export class TaskTable {
   readonly #tombstones = new Map<string, TaskStatus>();
   readonly #leasing = new Set<string>();
   readonly #listeners = new Set<(task: Task | TaskStatus, what: TaskChange) => void>();
+  /** Where the checkpoints of jobs are that have no task here. */
+  readonly checkpoints: CheckpointFolders;
   #closing = false;
   /** Commands of older attempts that were refused. */
   fenced = 0;
 
   private constructor(options: TaskTableOptions) {
     this.#options = options;
+    const runs = (jobId: string) =>
+      [...this.#tasks.values()].some(({ plan }) => plan.id.jobId === jobId);
+    this.checkpoints = new CheckpointFolders(options.checkpointRoot, runs, options.log);
     options.lease.onExpired(() => this.#fenceAll("the worker's lease is over"));
   }
 
@@ -274,11 +281,14 @@ export class TaskTable {
     const streams = await TaskStreams.open(directory, maxLogBytes);
     const executor = executors.get(plan.spec.executor);
     if (!executor) throw new Error(`no executor ${plan.spec.executor}`);
+    const checkpointDirectory = join(checkpointRoot, plan.id.jobId);
+    const keep = Math.max(1, plan.spec.keepCheckpoints);
     const around: TaskSurroundings = {
       executor,
       nodeName,
       host,
-      checkpointDirectory: join(checkpointRoot, plan.id.jobId),
+      checkpointDirectory,
+      checkpoints: new CheckpointLedger(checkpointDirectory, plan.id.rank, keep),
       artifacts: this.#options.artifacts,
       gpus: () => this.#options.gpus(),
       isLeaseLive: () => lease.isLive,

@@ -7,6 +7,7 @@ import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskPro
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import type { TaskStreams } from "../logs/task-streams.ts";
+import type { CheckpointLedger } from "./checkpoint-ledger.ts";
 import {
   type Executor,
   type GangPlaces,
@@ -18,7 +19,6 @@ import {
 import { judge, type Verdict } from "./exit-reason.ts";
 import { PortReservation } from "./port-reservation.ts";
 import { ProgressFile, type ProgressLine, progressText } from "./progress-file.ts";
-import { pruneCheckpoints } from "./prune-checkpoints.ts";
 import type { TaskDirectory } from "./task-directory.ts";
 import { taskEnvironment } from "./task-environment.ts";
 import type { TaskPlan } from "./task-plan.ts";
@@ -41,6 +41,7 @@ export interface TaskSurroundings {
   /** The host under which the other tasks reach this node. */
   readonly host: string;
   readonly checkpointDirectory: string;
+  readonly checkpoints: CheckpointLedger;
   readonly artifacts: ArtifactStore;
   gpus(): readonly { readonly index: number; readonly simulated: boolean }[];
   /** Whether this worker still holds the lease; where it does not, nothing counts. */
@@ -90,7 +91,6 @@ export class Task {
   #stopWhy: string | undefined;
   /** While it is stopping: monotonic time at which it is killed, and whether it may checkpoint. */
   #stop: { killAtMs: number; checkpoint: boolean } | undefined;
-  #checkpoints: string[] = [];
   /** Checkpoints of another rank for which this one has said that it is ready to leave. */
   #keptCount = 0;
   #work: Promise<void> = Promise.resolve();
@@ -337,6 +337,7 @@ export class Task {
 
   async #hear(lines: readonly ProgressLine[], watch: TaskWatch | undefined): Promise<void> {
     const atUnixMs = Date.now();
+    const named: string[] = [];
     let { checkpoint, checkpointUnixMs } = this.#heard ?? {};
     for (const line of lines) {
       if (line.checkpoint_kept) this.#keptCount++;
@@ -344,14 +345,10 @@ export class Task {
       if (line.checkpoint === undefined) continue;
       checkpoint = line.checkpoint;
       checkpointUnixMs = atUnixMs;
-      this.#checkpoints.push(line.checkpoint);
+      named.push(line.checkpoint);
     }
     this.#heard = { line: progressText(lines.at(-1)), atUnixMs, checkpoint, checkpointUnixMs };
-    this.#checkpoints = await pruneCheckpoints(
-      this.#around.checkpointDirectory,
-      this.#checkpoints,
-      Math.max(1, this.plan.spec.keepCheckpoints),
-    );
+    if (named.length > 0) await this.#around.checkpoints.add(named);
   }
 
   /** As often as the job's `monitoring_config` says; a checkpoint and the last word at once. */

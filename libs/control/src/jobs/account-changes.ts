@@ -5,6 +5,13 @@ import type { ProjectRecord, UsageRecord } from "./records.ts";
 /** The window over which GPU-hours are counted. */
 const ACCOUNTING_WINDOW_MS = 30 * 24 * 3_600_000;
 const HALF_LIFE_MS = DEFAULT_SETTINGS.fairShareHalfLifeMs;
+/** Accounts of those that hold something are brought up to date so often, while a master leads. */
+const SETTLE_EVERY_MS = 60_000;
+/**
+ * One that was not for so long has had no master: what it held is counted no further, for workers end
+ * their tasks when their leases are over.
+ */
+const MAX_UNSETTLED_MS = 300_000;
 
 /** What the tasks of one command begin or cease to hold, written once per project at its end. */
 export class AccountChanges {
@@ -25,6 +32,14 @@ export class AccountChanges {
     this.#held.set(project, held);
   }
 
+  /** Brings accounts up to date of which something was held for long. */
+  settle(): void {
+    for (const { name, usage } of this.#projects.values()) {
+      if ((accountDueMs(usage) ?? Number.POSITIVE_INFINITY) > this.#atMs) continue;
+      if (!this.#held.has(name)) this.#held.set(name, { gpuMilli: 0, cpuMilli: 0, memoryMib: 0 });
+    }
+  }
+
   write(): void {
     for (const [name, { gpuMilli, cpuMilli, memoryMib }] of this.#held) {
       const project = this.#projects.get(name) ?? newProject(name, this.#atMs);
@@ -40,6 +55,12 @@ export class AccountChanges {
       });
     }
   }
+}
+
+/** When the account is to be brought up to date; undefined for one that holds nothing. */
+export function accountDueMs(usage: UsageRecord): number | undefined {
+  const holds = usage.heldGpuMilli > 0 || usage.heldCpuMilli > 0 || usage.heldMemoryMib > 0;
+  return holds ? usage.asOfMs + SETTLE_EVERY_MS : undefined;
 }
 
 /** A project that nobody has set up: weight 1 and no quota. */
@@ -62,8 +83,20 @@ export function newProject(name: string, atMs: number): ProjectRecord {
   };
 }
 
-/** The account brought up to date: what was held since counts as used. Amounts are whole. */
+/**
+ * The account brought up to date: what was held since counts as used, for as long as there was a
+ * master. Amounts are whole.
+ */
 export function usageAt(usage: UsageRecord, atMs: number): UsageRecord {
+  const elapsedMs = Math.max(0, atMs - usage.asOfMs);
+  if (elapsedMs <= MAX_UNSETTLED_MS) return countedTo(usage, atMs);
+  const counted = countedTo(usage, usage.asOfMs + MAX_UNSETTLED_MS);
+  const { heldGpuMilli, heldCpuMilli, heldMemoryMib } = usage;
+  const idle = { ...counted, heldGpuMilli: 0, heldCpuMilli: 0, heldMemoryMib: 0 };
+  return { ...countedTo(idle, atMs), heldGpuMilli, heldCpuMilli, heldMemoryMib };
+}
+
+function countedTo(usage: UsageRecord, atMs: number): UsageRecord {
   const elapsedMs = Math.max(0, atMs - usage.asOfMs);
   const decayed = decayedUsage(
     {

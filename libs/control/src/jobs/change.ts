@@ -112,10 +112,11 @@ export class Change {
     this.finishDrain(task.nodeId);
   }
 
-  /** A draining node of which the last task is over is drained. */
+  /** A draining node of which the last task is over and the last replica gone is drained. */
   finishDrain(nodeId: string): void {
     const node = this.state.nodes.get(nodeId);
     if (node?.state !== "draining" || this.index.tasksByNode.has(nodeId)) return;
+    if (this.index.replicasByNode.has(nodeId)) return;
     this.putNode({ ...node, state: "drained", changedIndex: this.now.index });
   }
 
@@ -133,6 +134,13 @@ export class Change {
     const request = servingRequest(place.devices.length);
     this.index.capacity.release(request, place);
     this.#accounts.hold(SERVING_PROJECT, request, -1);
+    this.finishDrain(place.nodeId);
+  }
+
+  /** The same place, of which something else is known. */
+  putReplica(place: ReplicaRecord): void {
+    this.state.replicas.set(replicaKey(place), place);
+    this.index.onReplicaChange(place);
   }
 
   /** The place holds nothing more; what is left says why. */
@@ -159,6 +167,11 @@ export class Change {
     this.state.servers.set(id, server);
     if (before?.state === state && why === undefined) return;
     this.#emit({ type: "node", nodeId: id, state, why });
+  }
+
+  /** Brings the accounts up to date of projects that hold something for long. */
+  settleAccounts(): void {
+    this.#accounts.settle();
   }
 
   /** Ends the command: dependents of what has ended, then the accounts. */

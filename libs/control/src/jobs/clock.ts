@@ -1,7 +1,9 @@
 import { type ControlReply, OK } from "../command.ts";
+import { accountDueMs } from "./account-changes.ts";
 import type { Change } from "./change.ts";
 import type { TickCommand } from "./commands.ts";
 import type { JobIndex } from "./job-index.ts";
+import { evictReplicas, replicasDueMs } from "./node-changes.ts";
 import type { JobRecord, JobsState, TaskRecord } from "./records.ts";
 import { putTasks } from "./task-reports.ts";
 
@@ -13,16 +15,22 @@ const MAX_ENDED = 100_000;
 export function tick(change: Change, _command: TickCommand): ControlReply {
   fenceLostNodes(change);
   fireJobs(change);
+  evictReplicas(change);
   forgetEnded(change);
+  change.settleAccounts();
   return OK;
 }
 
 /** When the state wants the next `clock.tick`; undefined where nothing is due ever. */
-export function nextDueMs({ nodes }: JobsState, index: JobIndex): number | undefined {
+export function nextDueMs({ nodes, projects }: JobsState, index: JobIndex): number | undefined {
   let due = Number.POSITIVE_INFINITY;
   for (const dueMs of index.dues.values()) due = Math.min(due, dueMs);
-  for (const { fencedAtMs } of nodes.values()) {
-    if (fencedAtMs !== undefined) due = Math.min(due, fencedAtMs);
+  for (const node of nodes.values()) {
+    if (node.fencedAtMs !== undefined) due = Math.min(due, node.fencedAtMs);
+    due = Math.min(due, replicasDueMs(index, node) ?? Number.POSITIVE_INFINITY);
+  }
+  for (const { usage } of projects.values()) {
+    due = Math.min(due, accountDueMs(usage) ?? Number.POSITIVE_INFINITY);
   }
   const [longest] = index.ended;
   if (longest) due = Math.min(due, longest.endedAtMs! + KEEP_ENDED_MS);

@@ -19,9 +19,11 @@ export type JobsCommand =
   | RequestJobCommand
   | CommitPlanCommand
   | ReportTasksCommand
+  | JudgeJobsCommand
   | ReportProgressCommand
   | JoinNodeCommand
   | ServingNodeCommand
+  | ReadyReplicaCommand
   | ReleaseReplicaCommand
   | FailReplicaCommand
   | LoseNodesCommand
@@ -94,6 +96,23 @@ export interface ReportTasksCommand {
   readonly atMs: number;
   readonly nodeId: string;
   readonly reports: readonly TaskReportEntry[];
+  /**
+   * How long a failure that a lost node may have caused waits for word of the other tasks' nodes;
+   * absent: not at all.
+   */
+  readonly wordMs?: number | undefined;
+}
+
+/** The nodes of all tasks of these jobs were heard of since the failures that wait for that. */
+export interface JudgeJobsCommand {
+  readonly type: "jobs.judge";
+  readonly atMs: number;
+  readonly entries: readonly {
+    readonly jobId: string;
+    readonly attempt: number;
+    /** Of the failure that was looked at. */
+    readonly suspectedMs: number;
+  }[];
 }
 
 export interface TaskReportEntry {
@@ -134,6 +153,14 @@ export interface ServingNodeCommand {
   readonly atMs: number;
   readonly nodeId: string;
   readonly serving: readonly ServingHold[];
+}
+
+/** A replica that had its place from the scheduler serves. */
+export interface ReadyReplicaCommand {
+  readonly type: "replica.ready";
+  readonly atMs: number;
+  readonly nodeId: string;
+  readonly deployment: string;
 }
 
 /** A replica that had its place from the scheduler is gone from the node. */

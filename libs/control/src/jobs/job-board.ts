@@ -10,6 +10,7 @@ import {
   failReplica,
   joinNode,
   loseNodes,
+  readyReplica,
   releaseReplica,
   resumeNode,
   setServing,
@@ -21,7 +22,7 @@ import { noteModel } from "./registration.ts";
 import { requestJob } from "./requests.ts";
 import { joinServer, loseServers } from "./server-changes.ts";
 import { submitJob } from "./submission.ts";
-import { reportProgress, reportTasks } from "./task-reports.ts";
+import { judgeJobs, reportProgress, reportTasks } from "./task-reports.ts";
 
 /** The jobs' part of the replicated state with its index: the only code that changes either. */
 export class JobBoard {
@@ -62,9 +63,11 @@ const COMMANDS: {
   "job.request": requestJob,
   "plan.commit": commitPlan,
   "tasks.report": reportTasks,
+  "jobs.judge": judgeJobs,
   "jobs.progress": reportProgress,
   "node.join": joinNode,
   "node.update": setServing,
+  "replica.ready": readyReplica,
   "replica.release": releaseReplica,
   "replica.fail": failReplica,
   "node.lost": loseNodes,

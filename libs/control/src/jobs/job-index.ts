@@ -30,8 +30,8 @@ export class JobIndex {
   readonly holdings = new Holdings();
   /** Ids of the nodes on which replicas of deployed models hold devices. */
   readonly servingNodes = new Set<string>();
-  /** By node id: the replicas that were given a place there. */
-  readonly replicasByNode = new Map<string, Set<ReplicaRecord>>();
+  /** By node id, then deployment: the replicas that were given a place there. */
+  readonly replicasByNode = new Map<string, Map<string, ReplicaRecord>>();
   /** Jobs that have not ended, in the order of their submission. */
   readonly live = new Set<string>();
   /** By `project/name`: the latest job of that name. */
@@ -42,6 +42,8 @@ export class JobIndex {
   readonly tasksByNode = new Map<string, Set<string>>();
   /** By job id: when its state ends by itself. */
   readonly dues = new Map<string, number>();
+  /** Jobs with a failure that waits for word of their nodes. */
+  readonly suspected = new Set<string>();
   /** By parameter server: how many shards each job holds there, those of each fragment counted. */
   readonly shardsByServer = new Map<string, Map<string, number>>();
   /** Jobs that have succeeded and whose model is not registered yet. */
@@ -119,6 +121,8 @@ export class JobIndex {
     const isLive = after !== undefined && !isTerminal(after.state);
     if (isLive !== wasLive) this.#setLive(job, isLive);
     this.#setDue(job, isLive ? job.dueMs : undefined);
+    if (isLive && job.suspectedMs !== undefined) this.suspected.add(job.id);
+    else this.suspected.delete(job.id);
     const waitedFor = wasLive ? before.waitingFor : [];
     const waitsFor = isLive ? after.waitingFor : [];
     if (waitedFor !== waitsFor) this.#setWaiting(job.id, waitedFor, waitsFor);
@@ -148,13 +152,18 @@ export class JobIndex {
   /** A replica has got its place or is gone from it. The caller moves what the place holds. */
   onReplica(place: ReplicaRecord, sign: 1 | -1): void {
     const { nodeId, devices } = place;
-    const places = this.replicasByNode.get(nodeId) ?? new Set();
-    if (sign === 1) places.add(place);
-    else places.delete(place);
+    const places = this.replicasByNode.get(nodeId) ?? new Map<string, ReplicaRecord>();
+    if (sign === 1) places.set(place.deployment, place);
+    else places.delete(place.deployment);
     if (places.size > 0) this.replicasByNode.set(nodeId, places);
     else this.replicasByNode.delete(nodeId);
     this.holdings.moveGpus(SERVING_PROJECT, sign * WHOLE_DEVICE_MILLI * devices.length);
     for (const watcher of this.#watchers) watcher.nodeChanged(nodeId);
+  }
+
+  /** Something else is known of a replica that keeps its place. */
+  onReplicaChange(place: ReplicaRecord): void {
+    this.replicasByNode.get(place.nodeId)?.set(place.deployment, place);
   }
 
   /** What one task of the job needs. */

@@ -2,7 +2,7 @@ import { seededRandom } from "@heddle/base/random";
 import { expect, test } from "vitest";
 import type { ControlCommand } from "../command.ts";
 import { ReplicatedControl } from "../replicated-control.ts";
-import { isTerminal } from "./lifecycle.ts";
+import { isTerminal, isUnderWay } from "./lifecycle.ts";
 import type { JobRecord, JobsState } from "./records.ts";
 import { RANDOM_LIMITS, RandomCommands } from "./testing/random-commands.ts";
 
@@ -40,12 +40,35 @@ function check(state: JobsState, seen: Map<string, Seen>, index: number): void {
     const own = live.get(job.id) ?? { count: 0, attempts: new Set<number>() };
     if (own.attempts.size > 1) throw new Error("two attempts with live fencing tokens");
     if (own.count !== job.liveTasks) throw new Error(`${own.count} live, not ${job.liveTasks}`);
+    checkSuspicion(job);
+    checkDrain(state, job);
     if (job.state === "succeeded" && job.changedIndex === index) checkSuccess(state, job);
     if (!WITH_PLACES.has(job.state)) continue;
     checkGang(state, job);
     checkShards(state, job);
   }
   checkCapacity(state);
+}
+
+/** A failure that waits to be judged is told, ends by itself, and only where an attempt goes on. */
+function checkSuspicion({ id, state, suspectedMs, dueMs, failure }: JobRecord): void {
+  if (suspectedMs === undefined) return;
+  reached.set("suspected", (reached.get("suspected") ?? 0) + 1);
+  const goesOn = isUnderWay(state) && state !== "scheduled";
+  if (!goesOn || dueMs === undefined || !failure) throw new Error(`${id} waits for ever`);
+}
+
+/** Nothing goes on where a drain was ordered, also of nodes that were lost meanwhile. */
+function checkDrain(state: JobsState, job: JobRecord): void {
+  if (!isUnderWay(job.state)) return;
+  for (let rank = 0; rank < job.tasks; rank++) {
+    const task = state.tasks.get(`${job.id}/${job.attempt}/${rank}`);
+    if (!task || task.phase === "exited") continue;
+    const node = state.nodes.get(task.nodeId)?.state;
+    if (node === "draining" || node === "drained") {
+      throw new Error(`${job.id} is ${job.state} on ${task.nodeId}, which is ${node}`);
+    }
+  }
 }
 
 /** GPUs held by the project that all jobs are of, and the jobs that hold something. */
@@ -65,7 +88,8 @@ function heldOf(state: JobsState) {
 /** GPU-hours used, and those that what runs may still use up to its bound. */
 function committedHours(state: JobsState, atMs: number): number {
   const { usage } = state.projects.get("default")!;
-  let milliMs = usage.windowGpuMilliMs + usage.heldGpuMilli * (atMs - usage.asOfMs);
+  let milliMs =
+    usage.windowGpuMilliMs + usage.heldGpuMilli * Math.min(300_000, atMs - usage.asOfMs);
   const leftMs = (sinceMs: number) => Math.max(0, sinceMs + RANDOM_LIMITS.jobTimeoutMs - atMs);
   for (const { phase, devices, gpuMilli, jobId } of state.tasks.values()) {
     if (phase === "exited") continue;
@@ -126,6 +150,8 @@ function checkGang(state: JobsState, job: JobRecord): void {
   for (let rank = 0; rank < job.tasks; rank++) {
     const task = state.tasks.get(`${job.id}/${job.attempt}/${rank}`);
     const isThere = task && task.phase !== "lost" && task.exit?.reason === undefined;
+    // What failed may be what the loss of another rank's node looks like: then it is to be told.
+    if (job.suspectedMs !== undefined && task?.exit?.reason !== undefined) continue;
     if (!isThere) throw new Error(`a partial gang: rank ${rank} of ${job.id} in ${job.state}`);
   }
 }
@@ -153,7 +179,10 @@ function checkCapacity(state: JobsState): void {
       held.set(key, (held.get(key) ?? 0) + gpuMilli);
     }
   }
-  for (const { nodeId, devices } of state.replicas.values()) {
+  for (const { nodeId, devices, failure } of state.replicas.values()) {
+    if (!failure && state.nodes.get(nodeId)?.state === "drained") {
+      throw new Error(`a replica holds a place on ${nodeId}, which is drained`);
+    }
     for (const device of devices) {
       const key = `${nodeId}/${device}`;
       held.set(key, (held.get(key) ?? 0) + 1_000);
@@ -216,10 +245,18 @@ test(`the lifecycle's invariants hold at every index of ${SEQUENCES} random sequ
     }
   }
   console.log(Object.fromEntries(reached));
-  const states = ["accepted", "pending", "scheduled", "starting", "running", "checkpointing"];
+  const states = [
+    "suspected",
+    "accepted",
+    "pending",
+    "scheduled",
+    "starting",
+    "running",
+    "checkpointing",
+  ];
   const rare = ["preempted", "suspended", "recovering", "retrying", "cancelling"];
   const ends = ["succeeded", "failed", "cancelled"];
   for (const state of [...states, ...rare, ...ends]) {
     expect(reached.get(state) ?? 0, state).toBeGreaterThan(SEQUENCES / 1_000);
   }
-}, 240_000);
+}, 480_000);

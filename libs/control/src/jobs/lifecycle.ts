@@ -27,6 +27,8 @@ export type JobEvent =
   | { readonly type: "nodesLost"; readonly within: boolean; readonly failure: JobFailure }
   /** A task of the attempt has failed. */
   | { readonly type: "failed"; readonly failure: JobFailure; readonly retryLimit: number }
+  /** A task has failed, and a node of another that nothing was heard of since may be the cause. */
+  | { readonly type: "suspected"; readonly failure: JobFailure; readonly byMs: number }
   /** Something that no retry can mend. */
   | { readonly type: "doomed"; readonly failure: JobFailure }
   /** Every task has ended well. */
@@ -98,6 +100,8 @@ export function advance(job: JobRecord, event: JobEvent, now: Moment): readonly 
       return loseNodes(job, event.within, event.failure, now);
     case "failed":
       return fail(job, event.failure, event.retryLimit, now);
+    case "suspected":
+      return suspect(job, event.failure, event.byMs, now);
     case "doomed":
       return [end(job, "failed", now, event.failure)];
     case "succeeded":
@@ -106,7 +110,8 @@ export function advance(job: JobRecord, event: JobEvent, now: Moment): readonly 
       if (job.state === "cancelling") return [];
       return settle([enter(job, "cancelling", now)], now);
     case "resume":
-      return job.state === "suspended" ? [enter(job, "pending", now)] : [];
+      // One that was never admitted has that before it still.
+      return job.state === "suspended" ? [enter(job, job.leaving?.from ?? "pending", now)] : [];
     default:
       return event satisfies never;
   }
@@ -124,6 +129,9 @@ function enter(
     sinceMs: now.atMs,
     changedIndex: now.index,
     dueMs: undefined,
+    suspectedMs: undefined,
+    // What nobody has judged yet is no failure of what comes.
+    failure: job.suspectedMs === undefined ? job.failure : undefined,
     leaving: undefined,
     ...change,
   };
@@ -168,10 +176,10 @@ function rendezvous(job: JobRecord, now: Moment): readonly JobRecord[] {
   return [enter(job, "running", now, { startedAtMs, firstStartedAtMs, failure: undefined })];
 }
 
-/** What runs may checkpoint first; what has not begun leaves at once. */
+/** What has run may checkpoint first; what has not begun leaves at once. */
 function leave(job: JobRecord, leaving: Leaving, byMs: number, now: Moment): readonly JobRecord[] {
   const isSuspend = leaving.why === "suspend";
-  if (job.state === "running") return [enter(job, "checkpointing", now, { leaving, dueMs: byMs })];
+  if (hasRun(job)) return [enter(job, "checkpointing", now, { leaving, dueMs: byMs })];
   if (job.state === "checkpointing") {
     const dueMs = Math.min(byMs, job.dueMs ?? byMs);
     const why = isSuspend ? leaving : job.leaving;
@@ -179,7 +187,15 @@ function leave(job: JobRecord, leaving: Leaving, byMs: number, now: Moment): rea
   }
   if (isUnderWay(job.state)) return settle([left(job, leaving, now)], now);
   if (!isSuspend || job.state === "cancelling" || job.state === "suspended") return [];
-  return [enter(job, "suspended", now, { leaving, promisedStartMs: undefined })];
+  const from = job.state === "accepted" ? job.state : undefined;
+  return [
+    enter(job, "suspended", now, { leaving: { ...leaving, from }, promisedStartMs: undefined }),
+  ];
+}
+
+/** Also one that recovers: the tasks that it has not lost may have much to save. */
+function hasRun({ state, startedAtMs }: JobRecord): boolean {
+  return state === "running" || (state === "recovering" && startedAtMs !== undefined);
 }
 
 /** Its places are given up; the tasks that still hold some are ended. */
@@ -190,6 +206,10 @@ function left(job: JobRecord, leaving: Leaving, now: Moment): JobRecord {
 
 function due(job: JobRecord, now: Moment): readonly JobRecord[] {
   if (job.state === "scheduled") return [enter(job, "pending", now)];
+  if (job.suspectedMs !== undefined) {
+    const message = `after the end of rank ${job.failure?.rank}, the node of another was not heard of until its lease was over`;
+    return loseNodes(job, false, { reason: "NodeLost", message }, now);
+  }
   if (job.state !== "checkpointing" || !job.leaving) return [];
   return settle([left(job, job.leaving, now)], now);
 }
@@ -244,6 +264,20 @@ function fail(
   const backoffMs = Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** (failures - 1));
   const change = { failures, failure, notBeforeMs: now.atMs + backoffMs };
   return settle([enter(job, "retrying", now, change)], now);
+}
+
+/** Its attempt goes on until it is known what the failure was: a lost node, or the task's own. */
+function suspect(
+  job: JobRecord,
+  failure: JobFailure,
+  byMs: number,
+  now: Moment,
+): readonly JobRecord[] {
+  if (!isUnderWay(job.state) || job.state === "scheduled" || job.suspectedMs !== undefined) {
+    return [];
+  }
+  const { index: changedIndex, atMs: suspectedMs } = now;
+  return [{ ...job, failure, suspectedMs, dueMs: byMs, changedIndex }];
 }
 
 /** A job whose tasks ended before all were seen to run has run all the same. */

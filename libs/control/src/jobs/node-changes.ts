@@ -5,11 +5,19 @@ import type {
   FailReplicaCommand,
   JoinNodeCommand,
   LoseNodesCommand,
+  ReadyReplicaCommand,
   ReleaseReplicaCommand,
   ResumeNodeCommand,
   ServingNodeCommand,
 } from "./commands.ts";
-import { type NodeOffer, type NodeRecord, replicaKey, type TaskRecord } from "./records.ts";
+import type { JobIndex } from "./job-index.ts";
+import {
+  type NodeOffer,
+  type NodeRecord,
+  type ReplicaRecord,
+  replicaKey,
+  type TaskRecord,
+} from "./records.ts";
 import { leaveWithGrace } from "./requests.ts";
 import { putTasks } from "./task-reports.ts";
 import { fewestTasks } from "./task-request.ts";
@@ -36,6 +44,8 @@ export function joinNode(change: Change, { offer }: JoinNodeCommand): ControlRep
     ...(isBack ? { state: known.before ?? "ready", before: undefined, lostAtMs: undefined } : {}),
   });
   const isSame = known?.offer.gpuCount === offer.gpuCount && known.offer.gpuType === offer.gpuType;
+  // A drain that was ordered while it was lost begins now; its time may be over already.
+  if (isBack) evict(change, offer.id);
   change.finishDrain(offer.id);
   if (!isSame && offer.gpuCount > 0) splitAnew(change);
   return OK;
@@ -89,6 +99,42 @@ export function setServing(change: Change, command: ServingNodeCommand): Control
   return OK;
 }
 
+/** A replica serves: one that leaves for it may go. */
+export function readyReplica(change: Change, command: ReadyReplicaCommand): ControlReply {
+  const place = change.state.replicas.get(replicaKey(command));
+  if (place && !place.failure && place.readyAtMs === undefined) {
+    change.putReplica({ ...place, readyAtMs: change.now.atMs });
+  }
+  return OK;
+}
+
+/** The replicas that hold devices of the node. */
+function placesOn({ index }: Change, nodeId: string): ReplicaRecord[] {
+  return [...(index.replicasByNode.get(nodeId)?.values() ?? [])];
+}
+
+/** Replicas go from nodes whose drains' time is over. */
+export function evictReplicas(change: Change): void {
+  for (const node of change.state.nodes.values()) {
+    if ((replicasDueMs(change.index, node) ?? Number.POSITIVE_INFINITY) > change.now.atMs) continue;
+    for (const place of placesOn(change, node.offer.id)) {
+      if (!place.evicted) change.putReplica({ ...place, evicted: true });
+    }
+  }
+}
+
+/** When the replicas on a draining node must go; undefined where none waits for that. */
+export function replicasDueMs(
+  { replicasByNode }: JobIndex,
+  { offer, state, drainByMs }: NodeRecord,
+): number | undefined {
+  if (state !== "draining") return undefined;
+  for (const { evicted } of replicasByNode.get(offer.id)?.values() ?? []) {
+    if (!evicted) return drainByMs;
+  }
+  return undefined;
+}
+
 /** A replica is gone from its place, which others may have then. */
 export function releaseReplica(change: Change, command: ReleaseReplicaCommand): ControlReply {
   const place = change.state.replicas.get(replicaKey(command));
@@ -118,7 +164,7 @@ export function loseNodes(change: Change, command: LoseNodesCommand): ControlRep
       fencedAtMs: command.fencedAtMs,
       changedIndex: change.now.index,
     });
-    for (const place of [...(change.index.replicasByNode.get(id) ?? [])]) change.dropReplica(place);
+    for (const place of placesOn(change, id)) change.dropReplica(place);
     for (const key of change.index.tasksByNode.get(id) ?? []) {
       lost.push({ ...change.state.tasks.get(key)!, phase: "lost" });
     }
@@ -138,13 +184,22 @@ export function drainNode(change: Change, { nodeId, byMs }: DrainNodeCommand): C
     return OK;
   }
   change.putNode({ ...node, ...draining, state: "draining" });
+  evict(change, nodeId);
+  change.finishDrain(nodeId);
+  return OK;
+}
+
+/** Has everything leave that goes on on a draining node. */
+function evict(change: Change, nodeId: string): void {
+  const node = change.state.nodes.get(nodeId);
+  if (node?.state !== "draining") return;
   const jobs = new Set<string>();
   for (const key of change.index.tasksByNode.get(nodeId) ?? []) {
     jobs.add(change.state.tasks.get(key)!.jobId);
   }
-  for (const id of jobs) leaveWithGrace(change, change.state.jobs.get(id)!, { why: "drain" }, byMs);
-  change.finishDrain(nodeId);
-  return OK;
+  for (const id of jobs) {
+    leaveWithGrace(change, change.state.jobs.get(id)!, { why: "drain" }, node.drainByMs);
+  }
 }
 
 /** Ends a drain. Devices that are well again take work again, as do those that never were sick. */

@@ -1,4 +1,5 @@
 import type { Refusal as CapacityRefusal } from "@heddle/scheduler/capacity-book";
+import { runtimeBoundMs } from "@heddle/scheduler/precedence";
 import { type ControlReply, OK, type RefusedStart } from "../command.ts";
 import type { Change } from "./change.ts";
 import type { CommitPlanCommand, PlannedStart } from "./commands.ts";
@@ -8,6 +9,7 @@ import { type JobRecord, type TaskRecord } from "./records.ts";
 import { crashesTakenOver, missingRanks, RECOVERY_SUFFIX } from "./recovery.ts";
 import { claimedDeployment, replicaClaim } from "./replica-claims.ts";
 import { leaveWithGrace } from "./requests.ts";
+import { runningEntry } from "./scheduling-input.ts";
 import { placeShards } from "./shard-places.ts";
 
 type Preemption = CommitPlanCommand["preemptions"][number];
@@ -29,11 +31,12 @@ export function commitPlan(change: Change, plan: CommitPlanCommand): ControlRepl
   }
   for (const jobId of plan.expired) {
     const job = jobs.get(jobId);
-    if (job && isUnderWay(job.state)) expire(change, job);
+    if (job && isPastBound(change, plan, job)) expire(change, job);
   }
   const refused: RefusedStart[] = [];
   for (const preemption of plan.preemptions) {
-    if (!preempt(change, preemption)) refused.push({ jobId: preemption.forJobId, why: "victim" });
+    const why = preempt(change, preemption);
+    if (why) refused.push({ jobId: preemption.forJobId, why });
   }
   const quotas = plan.limits && new QuotaCheck(change, plan.limits);
   for (const start of plan.starts) {
@@ -44,13 +47,33 @@ export function commitPlan(change: Change, plan: CommitPlanCommand): ControlRepl
   return refused.length > 0 ? { ok: true, refused } : OK;
 }
 
-/** What runs leaves with a checkpoint, what is still on its way to run at once. */
-function preempt(change: Change, { victimId, forJobId }: Preemption): boolean {
+/**
+ * What runs leaves with a checkpoint, what is still on its way to run at once. Nobody leaves for
+ * what has got a place since, or was cancelled or suspended.
+ */
+function preempt(
+  change: Change,
+  { victimId, forJobId }: Preemption,
+): "victim" | "not_waiting" | undefined {
   const victim = change.state.jobs.get(victimId);
   const mayLeave = change.state.specs.get(victimId)?.resources.preemptible;
-  if (!victim || !mayLeave || !isUnderWay(victim.state)) return false;
+  if (!victim || !mayLeave || !isUnderWay(victim.state)) return "victim";
+  const deployment = claimedDeployment(forJobId);
+  const waits =
+    deployment === undefined
+      ? waitingJob(change, forJobId) !== undefined
+      : replicaClaim(change.state, deployment) !== undefined;
+  if (!waits) return "not_waiting";
   leaveWithGrace(change, victim, { why: "preempt", forJobId });
-  return true;
+  return undefined;
+}
+
+/** Its present attempt is what counts, which may be another than the plan saw. */
+function isPastBound(change: Change, plan: CommitPlanCommand, job: JobRecord): boolean {
+  if (!isUnderWay(job.state)) return false;
+  const entry = runningEntry(change.state, change.index, job);
+  if (!entry || !plan.limits) return true;
+  return entry.startedAtMs + runtimeBoundMs(entry, plan.limits) <= plan.atMs;
 }
 
 function expire(change: Change, job: JobRecord): void {
@@ -71,12 +94,10 @@ function startJob(
 ): StartRefusal | undefined {
   const deployment = claimedDeployment(start.jobId);
   if (deployment !== undefined) return placeReplica(change, plan, start, deployment, quotas);
-  const isRecovery = start.jobId.endsWith(RECOVERY_SUFFIX);
-  const id = isRecovery ? start.jobId.slice(0, -RECOVERY_SUFFIX.length) : start.jobId;
-  const job = change.state.jobs.get(id);
-  const waits = job && (isRecovery ? job.state === "recovering" : mayStart(change, job));
-  const ranks = !waits ? [] : isRecovery ? missingRanks(change, job) : [...Array(job.tasks).keys()];
-  if (!job || ranks.length === 0) return "not_waiting";
+  const waiting = waitingJob(change, start.jobId);
+  if (!waiting) return "not_waiting";
+  const { job, ranks } = waiting;
+  const isRecovery = job.state === "recovering";
   const { placements } = start;
   const request = change.index.requestOf(job);
   const shards = isRecovery ? job.shards : placeShards(change, job);
@@ -95,7 +116,7 @@ function startJob(
     const rank = ranks[at]!;
     const replaced = before.get(rank);
     const task: TaskRecord = {
-      jobId: id,
+      jobId: job.id,
       attempt: started.attempt,
       rank,
       ...(isRecovery && { incarnation: (replaced?.incarnation ?? 0) + 1 }),
@@ -128,6 +149,21 @@ function placeReplica(
   const { nodeId, devices } = placements[0]!;
   change.placeReplica({ deployment, nodeId, devices, grantedAtMs: change.now.atMs });
   return undefined;
+}
+
+/** The job that a plan means, and the ranks that want places, while there are any. */
+function waitingJob(
+  change: Change,
+  plannedId: string,
+): { readonly job: JobRecord; readonly ranks: readonly number[] } | undefined {
+  const isRecovery = plannedId.endsWith(RECOVERY_SUFFIX);
+  const id = isRecovery ? plannedId.slice(0, -RECOVERY_SUFFIX.length) : plannedId;
+  const job = change.state.jobs.get(id);
+  if (!job) return undefined;
+  if (!isRecovery)
+    return mayStart(change, job) ? { job, ranks: [...Array(job.tasks).keys()] } : undefined;
+  const ranks = job.state === "recovering" ? missingRanks(change, job) : [];
+  return ranks.length > 0 ? { job, ranks } : undefined;
 }
 
 function mayStart({ now }: Change, job: JobRecord): boolean {

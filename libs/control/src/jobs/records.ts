@@ -42,6 +42,8 @@ export interface JobRecord {
   readonly notBeforeMs?: number | undefined;
   /** Why it leaves or left its place. */
   readonly leaving?: Leaving | undefined;
+  /** Since when `failure` waits for word of the other tasks' nodes, one of which may be its cause. */
+  readonly suspectedMs?: number | undefined;
   /** The latest failure until it runs again; on a failed job the one that ended it. */
   readonly failure?: JobFailure | undefined;
   readonly checkpoint?: CheckpointRecord | undefined;
@@ -61,6 +63,8 @@ export interface JobRecord {
 export interface Leaving {
   readonly why: "preempt" | "drain" | "suspend";
   readonly forJobId?: string | undefined;
+  /** On a suspended job: the state that it goes back to, where that is not `pending`. */
+  readonly from?: "accepted" | undefined;
 }
 
 /** One failure, in the shape that the job's status and its `failed` event show. */
@@ -253,6 +257,10 @@ export interface ReplicaRecord {
   /** Empty once it has failed for good. */
   readonly devices: readonly number[];
   readonly grantedAtMs: number;
+  /** When it was first seen to serve. */
+  readonly readyAtMs?: number | undefined;
+  /** The time of its node's drain is over: it goes, whether another is up or not. */
+  readonly evicted?: true | undefined;
   /** Why it came down and comes up no more: the deployment gets no further place meanwhile. */
   readonly failure?: ReplicaFailure | undefined;
 }

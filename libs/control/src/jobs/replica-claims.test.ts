@@ -107,6 +107,55 @@ test("two replicas of a model go on two nodes, and a lost node's is placed anew"
   ).toEqual(["b", "c"]);
 });
 
+/** A replica that serves on one of two nodes, which is told. */
+function servingReplica() {
+  const cluster = new PlannedCluster();
+  for (const id of ["a", "b"]) cluster.join(id, { gpuCount: 1 });
+  deploy(cluster);
+  cluster.plan();
+  const [replica] = [...cluster.control.state.replicas.values()];
+  const nodeId = replica!.nodeId;
+  cluster.do({ type: "replica.ready", deployment: "m", nodeId });
+  const wanted = () => [...(wantedReplicas(cluster.control.state).get("m")?.keys() ?? [])].sort();
+  const state = () => cluster.control.state.nodes.get(nodeId)?.state;
+  return { cluster, nodeId, other: nodeId === "a" ? "b" : "a", wanted, state };
+}
+
+test("a replica on a draining node goes once another serves, and the node is drained with it", () => {
+  const { cluster, nodeId, other, wanted, state } = servingReplica();
+  cluster.do({ type: "node.drain", nodeId, byMs: cluster.atMs + 600_000 });
+  expect(wanted()).toEqual([nodeId]);
+  cluster.plan();
+  expect(wanted()).toEqual(["a", "b"]);
+  expect(state()).toBe("draining");
+  cluster.do({ type: "replica.ready", deployment: "m", nodeId: other });
+  expect(wanted()).toEqual([other]);
+  expect(state()).toBe("draining");
+  cluster.do({ type: "replica.release", deployment: "m", nodeId });
+  expect(state()).toBe("drained");
+});
+
+test("a replica for which no other is up goes when the drain's time is over, and at once where it is not up", () => {
+  const { cluster, nodeId, other, wanted, state } = servingReplica();
+  cluster.do({ type: "node.quarantine", nodeId: other, device: 0, why: "Xid 79" });
+  cluster.do({ type: "node.drain", nodeId, byMs: cluster.atMs + 60_000 });
+  cluster.plan();
+  cluster.pass(50_000);
+  expect(wanted()).toEqual([nodeId]);
+  cluster.pass(10_000);
+  expect(wanted()).toEqual([]);
+  // Its device is its own until it is gone, also where the drain is taken back.
+  cluster.do({ type: "node.resume", nodeId });
+  cluster.plan();
+  expect(wanted()).toEqual([]);
+  cluster.do({ type: "replica.release", deployment: "m", nodeId });
+  cluster.plan();
+  expect(wanted()).toEqual([nodeId]);
+  expect(state()).toBe("ready");
+  cluster.do({ type: "node.drain", nodeId, byMs: cluster.atMs + 60_000 });
+  expect(wanted()).toEqual([]);
+});
+
 test("a replica on a device that falls sick is wanted there no more and is placed anew", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 2 });
@@ -127,7 +176,7 @@ test("what a replica holds counts as used GPU-hours of its project", () => {
   cluster.join("a", { gpuCount: 2 });
   deploy(cluster);
   cluster.plan();
-  cluster.atMs += 3_600_000;
+  cluster.pass(3_600_000);
   expect(cluster.view().input.snapshot.projects).toMatchObject([
     { project: "default", usedGpuHours: 1 },
   ]);

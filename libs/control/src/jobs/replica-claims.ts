@@ -63,10 +63,18 @@ export function replicaClaim(state: JobsState, deployment: string): QueuedJob | 
 }
 
 /** Whether the place is on a node that takes work, with devices that are well. */
-function isSound(state: JobsState, { nodeId, devices, failure }: ReplicaRecord): boolean {
-  if (failure) return false;
+function isSound(state: JobsState, place: ReplicaRecord): boolean {
+  return isIn(state, place, "ready");
+}
+
+function isIn(
+  state: JobsState,
+  { nodeId, devices, failure, evicted }: ReplicaRecord,
+  nodeState: NodeRecord["state"],
+): boolean {
+  if (failure || evicted) return false;
   const node = state.nodes.get(nodeId);
-  if (node?.state !== "ready") return false;
+  if (node?.state !== nodeState) return false;
   return !node.quarantined.some(({ device }) => devices.includes(device));
 }
 
@@ -89,7 +97,10 @@ export function failedReplicas(
   return [...replicas.values()].filter((place) => place.failure && place.deployment === deployment);
 }
 
-/** By deployment, the places of the replicas that are to run: the oldest of the sound ones. */
+/**
+ * By deployment, the places of the replicas that are to run: the oldest of the sound ones, and those on
+ * draining nodes for which no other serves yet.
+ */
 export function wantedReplicas(
   state: JobsState,
 ): ReadonlyMap<string, ReadonlyMap<string, ReplicaRecord>> {
@@ -104,7 +115,18 @@ export function wantedReplicas(
     if (typeof replicas !== "number" || own.size >= replicas) continue;
     wanted.set(place.deployment, own.set(place.nodeId, place));
   }
+  for (const place of oldestFirst) {
+    if (!isIn(state, place, "draining") || place.readyAtMs === undefined) continue;
+    const { resources, replicas } = state.deployments.get(place.deployment) ?? {};
+    const own = wanted.get(place.deployment) ?? new Map<string, ReplicaRecord>();
+    if (!resources || typeof replicas !== "number" || serving(own) >= replicas) continue;
+    wanted.set(place.deployment, own.set(place.nodeId, place));
+  }
   return wanted;
+}
+
+function serving(places: ReadonlyMap<string, ReplicaRecord>): number {
+  return [...places.values()].filter(({ readyAtMs }) => readyAtMs !== undefined).length;
 }
 
 /** The id of the claim of one of the deployment's replicas. */
@@ -119,7 +141,7 @@ interface ServingPlace extends ServingHold {
 
 /** The replicas that hold devices of the node: those that the scheduler has placed, and others. */
 export function servingPlaces(index: JobIndex, node: NodeRecord): ServingPlace[] {
-  const placed = [...(index.replicasByNode.get(node.offer.id) ?? [])];
+  const placed = [...(index.replicasByNode.get(node.offer.id)?.values() ?? [])];
   const names = new Set(placed.map(({ deployment }) => deployment));
   const others = node.serving.filter(({ deployment }) => !names.has(deployment));
   return [

@@ -95,16 +95,39 @@ test("a lost task within the tolerance is placed anew in the same attempt once i
   expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 1, liveTasks: 2 });
 });
 
+test("while no master is there nothing counts as used but what the leases may have held", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a");
+  cluster.submit(1, { project: "p", resources: { gpu_count: 4 } });
+  cluster.run(1);
+  cluster.pass(3_600_000);
+  const used = () => {
+    const at = { index: 0, nowMs: cluster.atMs };
+    const [project] = schedulingInput(cluster.control.state, cluster.control.jobs, at).input
+      .snapshot.projects;
+    return project!;
+  };
+  const before = used();
+  expect(before.usedGpuHours).toBeCloseTo(4, 2);
+  cluster.atMs += 100 * 3_600_000;
+  const after = used();
+  expect(after.usedGpuHours - before.usedGpuHours).toBeLessThanOrEqual((4 * 300) / 3_600);
+  expect(after.usage.gpuMilliMs).toBeLessThan(before.usage.gpuMilliMs);
+  cluster.pass(60_000);
+  cluster.report(1, "exited", { endedAtMs: cluster.atMs });
+  expect(used().usedGpuHours - before.usedGpuHours).toBeLessThan(0.5);
+});
+
 test("a project's GPU-hours are what its tasks held, up to the moment", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.submit(1, { project: "p", resources: { gpu_count: 2 } });
   cluster.run(1);
   const started = cluster.control.state.projects.get("p")!.usage.asOfMs;
+  cluster.pass(started + 1_800_000 - cluster.atMs);
   const at = { index: 0, nowMs: started + 1_800_000 };
   const { input } = schedulingInput(cluster.control.state, cluster.control.jobs, at);
   expect(input.snapshot.projects).toMatchObject([{ project: "p", usedGpuHours: 1 }]);
-  cluster.atMs = started + 1_800_000;
   cluster.report(1, "exited", { endedAtMs: cluster.atMs });
   expect(cluster.job(1).state).toBe("succeeded");
   expect(cluster.control.state.projects.get("p")!.usage.heldGpuMilli).toBe(0);

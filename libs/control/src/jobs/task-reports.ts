@@ -1,17 +1,17 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import { type ControlReply, OK } from "../command.ts";
 import type { Change } from "./change.ts";
-import type { ReportProgressCommand, ReportTasksCommand, TaskReportEntry } from "./commands.ts";
+import type {
+  JudgeJobsCommand,
+  ReportProgressCommand,
+  ReportTasksCommand,
+  TaskReportEntry,
+} from "./commands.ts";
 import { quarantineDevice } from "./devices.ts";
 import { isUnderWay } from "./lifecycle.ts";
-import {
-  type JobFailure,
-  type JobRecord,
-  type TaskPhase,
-  type TaskRecord,
-  taskKey,
-} from "./records.ts";
+import { type JobRecord, type TaskPhase, type TaskRecord, taskKey } from "./records.ts";
 import { crashLoop, earlyCrashes } from "./recovery.ts";
+import { failureOf, isLost, lossOf, rootCause, suspicionOf, waitsForWord } from "./root-cause.ts";
 import { shardsWanted } from "./shard-places.ts";
 
 const PHASE_RANK: Readonly<Record<Exclude<TaskPhase, "lost">, number>> = {
@@ -37,7 +37,18 @@ export function reportTasks(change: Change, command: ReportTasksCommand): Contro
       quarantineDevice(change, { nodeId: command.nodeId, device, why });
     }
   }
-  putTasks(change, changed);
+  putTasks(change, changed, command.wordMs);
+  return OK;
+}
+
+/** Failures that waited for word of the other tasks' nodes, and had it, stand. */
+export function judgeJobs(change: Change, { entries }: JudgeJobsCommand): ControlReply {
+  for (const { jobId, attempt, suspectedMs } of entries) {
+    const job = change.state.jobs.get(jobId);
+    if (job?.attempt !== attempt || job.suspectedMs !== suspectedMs) continue;
+    const failed = rootCause(change.tasksOf(job));
+    if (failed) fail(change, job, failed);
+  }
   return OK;
 }
 
@@ -69,14 +80,14 @@ function reported({ state, now }: Change, task: TaskRecord, entry: TaskReportEnt
  * Writes changed tasks and lets their jobs draw the consequences: first what the tasks together
  * mean, then that those that ended are over.
  */
-export function putTasks(change: Change, tasks: readonly TaskRecord[]): void {
+export function putTasks(change: Change, tasks: readonly TaskRecord[], wordMs?: number): void {
   const overs = new Map<string, number>();
   for (const task of tasks) {
     change.putTask(task);
     overs.set(task.jobId, (overs.get(task.jobId) ?? 0) + (task.phase === "exited" ? 1 : 0));
   }
   for (const [jobId, over] of overs) {
-    let job = review(change, change.state.jobs.get(jobId)!);
+    let job = review(change, change.state.jobs.get(jobId)!, wordMs);
     for (let count = 0; count < over; count++) job = change.move(job, { type: "taskOver" });
     // Whoever watches the job sees its tasks with it.
     const { index: changedIndex } = change.now;
@@ -85,18 +96,23 @@ export function putTasks(change: Change, tasks: readonly TaskRecord[]): void {
 }
 
 /** What the tasks of a job's attempt together mean for it. */
-function review(change: Change, job: JobRecord): JobRecord {
+function review(change: Change, job: JobRecord, wordMs: number | undefined): JobRecord {
   if (!isUnderWay(job.state) && job.state !== "checkpointing") return job;
   const tasks = change.tasksOf(job);
   const spec = change.state.specs.get(job.id)!;
   if (tasks.every(isDone) || isDoneWithout(tasks, spec)) {
     return change.move(job, { type: "succeeded" });
   }
-  const failed = tasks.find(({ exit }) => exit?.reason !== undefined && exit.reason !== "NodeLost");
-  const failure = failed ? failureOf(failed) : crashLoop(tasks);
+  const failure = crashLoop(tasks);
   if (failure) {
     return change.move(job, { type: "failed", failure, retryLimit: spec.retry_limit });
   }
+  const failed = rootCause(tasks);
+  if (failed && waitsForWord(job, tasks, failed, wordMs)) {
+    const byMs = change.now.atMs + (wordMs ?? 0);
+    return change.move(job, { type: "suspected", failure: suspicionOf(failed), byMs });
+  }
+  if (failed) return fail(change, job, failed);
   const lost = tasks.filter(isLost);
   const within = lost.length <= spec.failure_tolerance;
   if (lost[0] && !(within && job.state === "recovering")) {
@@ -111,6 +127,11 @@ function review(change: Change, job: JobRecord): JobRecord {
   return job;
 }
 
+function fail(change: Change, job: JobRecord, failed: TaskRecord): JobRecord {
+  const { retry_limit: retryLimit } = change.state.specs.get(job.id)!;
+  return change.move(job, { type: "failed", failure: failureOf(failed), retryLimit });
+}
+
 /** Training is done where rank 0 is, also without tasks that were lost and not replaced. */
 function isDoneWithout(tasks: readonly TaskRecord[], spec: SubmitJob): boolean {
   if (shardsWanted(spec) === 0 || !tasks[0] || !isDone(tasks[0])) return false;
@@ -122,20 +143,6 @@ function isDoneWithout(tasks: readonly TaskRecord[], spec: SubmitJob): boolean {
 /** Ended well and of itself. */
 function isDone({ phase, exit, asked }: TaskRecord): boolean {
   return phase === "exited" && exit?.reason === undefined && !asked;
-}
-
-function isLost({ phase, exit }: TaskRecord): boolean {
-  return phase === "lost" || exit?.reason === "NodeLost";
-}
-
-function lossOf({ rank, nodeId, exit }: TaskRecord): JobFailure {
-  const message = exit?.message || `the node ${nodeId} of rank ${rank} is lost`;
-  return { reason: "NodeLost", message, rank, nodeId };
-}
-
-function failureOf({ rank, nodeId, exit }: TaskRecord): JobFailure {
-  const { reason = "Internal", message = "", exitCode, signal, lastLines } = exit!;
-  return { reason, message, exitCode, signal, rank, nodeId, lastLines };
 }
 
 /** The latest progress and checkpoint of running jobs; of older attempts they mean nothing. */

@@ -2,6 +2,7 @@ import { connect } from "node:net";
 import type { Member } from "@heddle/consensus/ports";
 import { createMessage, type Message } from "@heddle/raft/message";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { NodeLog } from "@heddle/rpc/node/log";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { afterEach, expect, test } from "vitest";
 import { eventually } from "../../../test/master-group.ts";
@@ -39,12 +40,16 @@ afterEach(() => {
   lookedFor.length = 0;
 });
 
-async function open(id: number, credentials: NodeCredentials = byToken): Promise<Node> {
+async function open(
+  id: number,
+  credentials: NodeCredentials = byToken,
+  log: NodeLog = silent,
+): Promise<Node> {
   const identity = {
     ...{ version: 1 as const, name: `m${id}`, nonce: "", cluster: "c", id, incarnation: 1 },
   };
   const transport = new RaftTransport({
-    ...{ identity, credentials, addresses: new Map(), log: silent },
+    ...{ identity, credentials, addresses: new Map(), log },
     locate: async (address) => {
       lookedFor.push(address);
       return { host: "127.0.0.1", port: ports.get(address) ?? 1 };
@@ -103,6 +108,22 @@ test("a snapshot of many pieces arrives whole; one whose pieces fail is refused"
   const sent = one.transport.sendSnapshot(2, { message, meta, chunks: broken() });
   await expect(sent).rejects.toThrow("the disk is gone");
   expect(two.snapshots).toHaveLength(1);
+});
+
+test("what cannot be read ends the connection, and says so", async () => {
+  const errors: object[] = [];
+  const error = (fields: object, message: string) => errors.push({ ...fields, message });
+  const { port } = await open(4, byToken, { ...silent, error });
+  const socket = connect(port, "127.0.0.1");
+  const frames = new SocketFrames(socket);
+  const hello = { format: 1 as const, cluster: "c", from: 1, to: 4, incarnation: 7 };
+  socket.write(helloFrame({ ...hello, purpose: "messages", token: clusterToken }));
+  await frames.next();
+  socket.resume();
+  socket.write(frameOf(FRAME_KINDS.messages, Buffer.from([255, 255, 255])));
+  await expect.poll(() => socket.readableEnded).toBe(true);
+  const message = "cannot take what another master sent; its connection is cut";
+  expect(errors).toEqual([{ member: 1, error: expect.stringMatching(/./), message }]);
 });
 
 test("strangers, removed members and older processes are told why they may not speak", async () => {

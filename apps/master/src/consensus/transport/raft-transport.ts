@@ -17,6 +17,8 @@ import { SocketFrames } from "./socket-frames.ts";
 import { createPeerServer, dialPeer, type Endpoint, shownBy } from "./sockets.ts";
 
 const reconnect = { baseMs: 50, maxMs: 1_000 };
+/** A connection that ends sooner counts as an attempt that failed. */
+const steadyAfterMs = 2_000;
 /** About 3 s with the delays above. */
 const warnAfterAttempts = 8;
 /** A snapshot that takes longer is given up and begun again. */
@@ -242,7 +244,7 @@ export class RaftTransport implements Transport {
   }
 
   /** Carries messages both ways until the connection ends; rejects with the reason. */
-  async #converse({ socket, frames, remote }: Conversation): Promise<void> {
+  async #converse({ socket, frames, hello, remote }: Conversation): Promise<void> {
     let silentIntervals = 0;
     const pings = setInterval(() => {
       if (++silentIntervals > maxSilentIntervals) socket.destroy();
@@ -253,7 +255,7 @@ export class RaftTransport implements Transport {
     try {
       await frames.forEach(({ kind, body }) => {
         silentIntervals = 0;
-        if (kind === FRAME_KINDS.messages) this.#receiver?.receive(decodeMessages(body));
+        if (kind === FRAME_KINDS.messages) this.#receive(hello.from, body);
       });
     } finally {
       clearInterval(pings);
@@ -263,19 +265,37 @@ export class RaftTransport implements Transport {
     }
   }
 
+  /** Throws, which ends the connection, for what nobody can read; whoever looks for it finds it logged. */
+  #receive(from: number, body: Buffer): void {
+    try {
+      this.#receiver?.receive(decodeMessages(body));
+    } catch (error) {
+      const fields = { member: from, error: toAppError(error).message };
+      this.#options.log.error(
+        fields,
+        "cannot take what another master sent; its connection is cut",
+      );
+      throw error;
+    }
+  }
+
   async #dial(id: number, remote: Remote, signal: AbortSignal): Promise<void> {
     const backoff = new Backoff(reconnect);
     let attempts = 0;
     while (!signal.aborted) {
+      let openedAtMs = Number.POSITIVE_INFINITY;
       const error = await this.#exchange(id, remote, signal, () => {
-        backoff.reset();
-        attempts = 0;
+        openedAtMs = performance.now();
       });
       if (signal.aborted) return;
+      if (performance.now() - openedAtMs >= steadyAfterMs) {
+        backoff.reset();
+        attempts = 0;
+      }
       // A master that starts or ends with the others is none to warn of.
       if (++attempts === warnAfterAttempts) {
         const fields = { member: id, address: remote.address, error: error.message };
-        this.#options.log.warn(fields, "not connected to another master, retrying");
+        this.#options.log.warn(fields, "no steady connection to another master, retrying");
       }
       await delay(backoff.nextMs(), undefined, { signal }).catch(() => undefined);
     }

@@ -1,5 +1,6 @@
 import { schedule } from "@heddle/scheduler/schedule";
 import { ReplicatedControl } from "../../replicated-control.ts";
+import { nextDueMs } from "../clock.ts";
 import type { JobsCommand, TaskReportEntry } from "../commands.ts";
 import { schedulingInput } from "../scheduling-input.ts";
 import { jobId, jobSpec, nodeOffer } from "./specs.ts";
@@ -13,6 +14,18 @@ export class PlannedCluster {
     this.atMs += 1_000;
     const made = { atMs: this.atMs, ...command } as unknown as JobsCommand;
     return this.control.apply({ type: "control", command: made }, this.control.index + 1);
+  }
+
+  /** Lets time go by with a master that fires what is due. */
+  pass(ms: number): void {
+    const endMs = this.atMs + ms;
+    for (;;) {
+      const dueMs = nextDueMs(this.control.state, this.control.jobs);
+      if (dueMs === undefined || dueMs > endMs) break;
+      this.atMs = Math.max(this.atMs, dueMs - 1_000);
+      this.do({ type: "clock.tick" });
+    }
+    this.atMs = endMs;
   }
 
   join(id: string, change: Record<string, unknown> = {}) {

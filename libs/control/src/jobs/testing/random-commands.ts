@@ -31,19 +31,28 @@ export class RandomCommands {
   readonly #state: JobsState;
   #atMs = 1_000;
   #jobs = 0;
+  /** What comes first. */
+  readonly #script: (() => JobsCommand)[];
 
   constructor(random: Random, state: JobsState) {
     this.#random = random;
     this.#state = state;
+    // Blind draws seldom lead to a gang that runs: a quarter of the sequences begin with one.
+    this.#script = this.#below(4) === 0 ? this.#runningGang() : [];
   }
 
   next(): ControlCommand {
     this.#atMs += this.#below(12) === 0 ? this.#below(60_000) : this.#below(50);
+    const scripted = this.#script.shift();
+    if (scripted) return scripted();
+    const away = this.#below(8) === 0 ? this.#awayCommand() : undefined;
+    if (away) return away;
     const draw = this.#below(100);
     if (draw < 3 || this.#state.nodes.size < 2) return this.#join();
     if (draw < 12 || this.#jobs === 0) return this.#submit();
     if (draw < 30) return this.#plan();
-    if (draw < 76) return this.#report();
+    if (draw < 73) return this.#report();
+    if (draw < 76) return this.#judge();
     if (draw < 85) return this.#request();
     if (draw < 92) return this.#nodeCommand();
     if (draw < 94) return this.#setQuota();
@@ -53,8 +62,24 @@ export class RandomCommands {
     return { type: "clock.tick", atMs: this.#atMs };
   }
 
-  #join(): JobsCommand {
-    const offer = nodeOffer(this.#pick(NODES), {
+  /** A job with a rank on each node. */
+  #runningGang(): (() => JobsCommand)[] {
+    const gang = { tasks: 2, resources: { gpu_count: 2 }, failure_tolerance: this.#below(2) };
+    const placements = NODES.map((nodeId) => ({ nodeId, devices: [0] }));
+    const says = (nodeId: string, phase: "leased" | "running") => (): JobsCommand => {
+      const reports = [{ jobId: jobId(0), attempt: 1, rank: NODES.indexOf(nodeId), phase }];
+      return { type: "tasks.report", atMs: this.#atMs, nodeId, reports };
+    };
+    return [
+      ...NODES.map((id) => () => this.#join(id)),
+      () => this.#submit(gang),
+      () => this.#plan([{ jobId: jobId(0), placements }]),
+      ...(["leased", "running"] as const).flatMap((phase) => NODES.map((id) => says(id, phase))),
+    ];
+  }
+
+  #join(id = this.#pick(NODES)): JobsCommand {
+    const offer = nodeOffer(id, {
       gpuCount: this.#below(2) === 0 ? 3 : 4,
       executors: ["process", "training"],
       algorithms: ["ppo"],
@@ -70,7 +95,7 @@ export class RandomCommands {
     return { type: "server.join", atMs: this.#atMs, server };
   }
 
-  #submit(): JobsCommand {
+  #submit(change: Record<string, unknown> = {}): JobsCommand {
     const n = this.#jobs++;
     const tasks = 1 + this.#below(3);
     const dependency = this.#below(4) === 0 ? [jobId(this.#below(n + 2))] : [];
@@ -84,27 +109,32 @@ export class RandomCommands {
       ...(tasks > 1 && this.#below(2) === 0 ? { tasks, failure_tolerance: 1 } : {}),
       checkpoint_config: { grace_seconds: this.#below(30) },
       ...(this.#below(5) === 0 ? TRAINING : {}),
+      ...change,
     });
     return { type: "job.submit", atMs: this.#atMs, jobId: jobId(n), spec };
   }
 
-  #plan(): JobsCommand {
+  #plan(wanted?: PlannedStart[]): JobsCommand {
     const jobs = [...this.#state.jobs.values()];
-    const starts = jobs.filter(() => this.#below(3) > 0).map((job) => this.#start(job));
+    const drawn = jobs.filter(() => this.#below(3) > 0).map((job) => this.#start(job));
+    const starts = wanted ?? [...drawn, ...this.#replicas()];
     const some = (of: number) => jobs.filter(() => this.#below(of) === 0).map(({ id }) => id);
-    const forJobId = jobs[0]?.id ?? "";
+    const waiting = jobs.find(({ state }) => state === "pending") ?? jobs[0];
+    const forJobId = (this.#below(4) === 0 ? jobs[0] : waiting)?.id ?? "";
+    // By a bound that all have passed nothing could start.
+    const isLate = starts.length === 0 && this.#below(2) === 0;
     return {
       type: "plan.commit",
       atMs: this.#atMs,
       basedOnIndex: 0,
       overcommitRatio: 1,
-      limits: RANDOM_LIMITS,
+      limits: { ...RANDOM_LIMITS, ...(isLate ? { jobTimeoutMs: 1 } : {}) },
       acknowledgeMs: 10_000,
       admitted: jobs.map(({ id }) => id),
       unsatisfiable: some(40).map((id) => ({ jobId: id, message: "never" })),
-      starts: [...starts, ...this.#replicas()],
+      starts,
       preemptions: some(10).map((victimId) => ({ victimId, forJobId })),
-      expired: some(60),
+      expired: some(isLate ? 3 : 60),
       promise: this.#below(4) === 0 ? { jobId: forJobId, startAtMs: this.#atMs + 5 } : undefined,
     };
   }
@@ -131,7 +161,8 @@ export class RandomCommands {
     const place = [...this.#state.replicas.values()].at(0);
     if (place && this.#below(2) === 0) {
       const { deployment, nodeId } = place;
-      return { type: "replica.release", atMs, deployment, nodeId };
+      const type = this.#below(2) === 0 ? "replica.release" : "replica.ready";
+      return { type, atMs, deployment, nodeId };
     }
     if (this.#state.deployments.size > 0) return { type: "model.remove", atMs, id: "m" };
     return scheduledModel("m", 1 + this.#below(2), atMs);
@@ -187,7 +218,18 @@ export class RandomCommands {
       const reason = isFault ? this.#pick(REASONS) : undefined;
       return { jobId: id, attempt, rank, phase, exit: { reason, endedAtMs: this.#atMs } };
     });
-    return { type: "tasks.report", atMs: this.#atMs, nodeId, reports };
+    const wordMs = this.#below(2) === 0 ? 20_000 : undefined;
+    return { type: "tasks.report", atMs: this.#atMs, nodeId, reports, wordMs };
+  }
+
+  /** Failures that waited for word stand; now and then one that was looked at before. */
+  #judge(): JobsCommand {
+    const entries = [...this.#state.jobs.values()]
+      .filter((job) => job.suspectedMs !== undefined || this.#below(10) === 0)
+      .map(({ id: jobId, attempt, suspectedMs = 0 }) => {
+        return { jobId, attempt, suspectedMs: suspectedMs - (this.#below(10) === 0 ? 1 : 0) };
+      });
+    return { type: "jobs.judge", atMs: this.#atMs, entries };
   }
 
   #request(): JobsCommand {
@@ -219,6 +261,16 @@ export class RandomCommands {
       default:
         return { type: "node.lost", atMs, nodeIds: [nodeId], fencedAtMs: atMs + 20_000 };
     }
+  }
+
+  /** A node that is lost comes back, or is to be drained then. */
+  #awayCommand(): JobsCommand | undefined {
+    const lost = [...this.#state.nodes.values()].find(({ state }) => state === "lost");
+    if (!lost) return undefined;
+    const { id: nodeId } = lost.offer;
+    if (this.#below(2) === 0) return this.#join(nodeId);
+    const byMs = this.#atMs + this.#below(30_000);
+    return { type: "node.drain", atMs: this.#atMs, nodeId, byMs };
   }
 
   #below(bound: number): number {

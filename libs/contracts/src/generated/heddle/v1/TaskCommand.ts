@@ -7,6 +7,7 @@ import type { StopTask as _heddle_v1_StopTask, StopTask__Output as _heddle_v1_St
 import type { ForgetTask as _heddle_v1_ForgetTask, ForgetTask__Output as _heddle_v1_ForgetTask__Output } from '../../heddle/v1/ForgetTask.ts';
 import type { RenewLeases as _heddle_v1_RenewLeases, RenewLeases__Output as _heddle_v1_RenewLeases__Output } from '../../heddle/v1/RenewLeases.ts';
 import type { CheckpointTask as _heddle_v1_CheckpointTask, CheckpointTask__Output as _heddle_v1_CheckpointTask__Output } from '../../heddle/v1/CheckpointTask.ts';
+import type { ForgetCheckpoints as _heddle_v1_ForgetCheckpoints, ForgetCheckpoints__Output as _heddle_v1_ForgetCheckpoints__Output } from '../../heddle/v1/ForgetCheckpoints.ts';
 
 export interface TaskCommand {
   'hello'?: (_heddle_v1_SessionHello | null);
@@ -16,7 +17,8 @@ export interface TaskCommand {
   'forget'?: (_heddle_v1_ForgetTask | null);
   'renew'?: (_heddle_v1_RenewLeases | null);
   'checkpoint'?: (_heddle_v1_CheckpointTask | null);
-  'command'?: "hello"|"lease"|"start"|"stop"|"forget"|"renew"|"checkpoint";
+  'forgetCheckpoints'?: (_heddle_v1_ForgetCheckpoints | null);
+  'command'?: "hello"|"lease"|"start"|"stop"|"forget"|"renew"|"checkpoint"|"forgetCheckpoints";
 }
 
 export interface TaskCommand__Output {
@@ -27,5 +29,6 @@ export interface TaskCommand__Output {
   'forget'?: (_heddle_v1_ForgetTask__Output | null);
   'renew'?: (_heddle_v1_RenewLeases__Output | null);
   'checkpoint'?: (_heddle_v1_CheckpointTask__Output | null);
-  'command'?: "hello"|"lease"|"start"|"stop"|"forget"|"renew"|"checkpoint";
+  'forgetCheckpoints'?: (_heddle_v1_ForgetCheckpoints__Output | null);
+  'command'?: "hello"|"lease"|"start"|"stop"|"forget"|"renew"|"checkpoint"|"forgetCheckpoints";
 }

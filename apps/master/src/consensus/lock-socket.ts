@@ -1,0 +1,89 @@
+import { type FileHandle, open, readdir, rename, rm } from "node:fs/promises";
+import { connect, createServer, type Server } from "node:net";
+import { join } from "node:path";
+
+/**
+ * Presence in a directory that the kernel itself keeps: each process listens on a Unix socket of its
+ * own name there, which answers from any container of this machine that sees the directory, whatever
+ * process ids mean in it, and is silent from the moment when the process is gone.
+ */
+export class LockSocket {
+  /** The socket's name; its process id is the one that its own container knows. */
+  readonly name: string;
+  readonly #server: Server;
+
+  private constructor(name: string, server: Server) {
+    this.name = name;
+    this.#server = server;
+  }
+
+  /** Undefined where the directory's file system, or the length of its path, allows no socket. */
+  static async listen(directory: string, nonce: string): Promise<LockSocket | undefined> {
+    const name = `lock-${process.pid}-${nonce}.sock`;
+    const server = createServer((socket) => socket.destroy());
+    const draft = `${name}.new`;
+    const isListening = await throughShortPath(
+      directory,
+      (base) =>
+        new Promise<boolean>((resolve) => {
+          server.once("error", () => resolve(false));
+          server.listen({ path: join(base, draft) }, () => resolve(true));
+        }),
+    );
+    if (!isListening) return undefined;
+    // A lock must not keep a process alive that has nothing else to do.
+    server.unref();
+    // Under its name it answers from the first moment on.
+    await rename(join(directory, draft), join(directory, name));
+    return new LockSocket(name, server);
+  }
+
+  /** Process ids of the others that are present; what those that are gone have left is removed. */
+  async others(directory: string): Promise<number[]> {
+    const names = (await readdir(directory)).filter((name) => pidOf(name) && name !== this.name);
+    const present: number[] = [];
+    for (const name of names) {
+      if (await throughShortPath(directory, (base) => answers(join(base, name)))) {
+        present.push(pidOf(name) as number);
+      } else await rm(join(directory, name), { force: true });
+    }
+    return present;
+  }
+
+  async close(directory: string): Promise<void> {
+    this.#server.close();
+    await rm(join(directory, this.name), { force: true });
+  }
+}
+
+function pidOf(name: string): number | undefined {
+  const pid = /^lock-(\d+)-[0-9a-f]+\.sock$/.exec(name)?.[1];
+  return pid === undefined ? undefined : Number(pid);
+}
+
+/** Only a refusal by the kernel says that nobody is there; a socket that is not ours to ask is alive. */
+function answers(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(path, () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once("error", ({ code }: NodeJS.ErrnoException) =>
+      resolve(code !== "ECONNREFUSED" && code !== "ENOENT"),
+    );
+  });
+}
+
+/** A socket's path may have about 100 bytes; Linux has a short one for any open directory. */
+async function throughShortPath<T>(
+  directory: string,
+  work: (base: string) => Promise<T>,
+): Promise<T> {
+  if (process.platform !== "linux") return work(directory);
+  const handle: FileHandle = await open(directory, "r");
+  try {
+    return await work(`/proc/self/fd/${handle.fd}`);
+  } finally {
+    await handle.close();
+  }
+}

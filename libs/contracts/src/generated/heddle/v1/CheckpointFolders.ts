@@ -1,0 +1,10 @@
+// Original file: proto/tasks.proto
+
+
+export interface CheckpointFolders {
+  'jobIds'?: (string)[];
+}
+
+export interface CheckpointFolders__Output {
+  'jobIds': (string)[];
+}

@@ -1,0 +1,12 @@
+// Original file: proto/tasks.proto
+
+
+export interface ForgetCheckpoints {
+  'jobIds'?: (string)[];
+  'emptyJobIds'?: (string)[];
+}
+
+export interface ForgetCheckpoints__Output {
+  'jobIds': (string)[];
+  'emptyJobIds': (string)[];
+}

@@ -1,0 +1,69 @@
+import type { FailureReason } from "@heddle/contracts/jobs";
+import type { JobFailure, JobRecord, TaskRecord } from "./records.ts";
+
+/** What the loss of another task's node looks like from a task: its connections break, or nothing comes. */
+const CONSEQUENCES: ReadonlySet<FailureReason> = new Set(["ExitCode", "Hang"]);
+
+/**
+ * The task to which the failure of an attempt is laid: one that failed for a reason of its own, else
+ * one that was lost with its node or device, else the first that ended. Undefined where none has
+ * failed but by the loss of its node.
+ */
+export function rootCause(tasks: readonly TaskRecord[]): TaskRecord | undefined {
+  if (!tasks.some((task) => task.exit?.reason !== undefined && !isLost(task))) return undefined;
+  const candidates = tasks.filter((task) => isLost(task) || task.exit?.reason !== undefined);
+  return candidates.sort((a, b) => depth(a) - depth(b) || endedAtMs(a) - endedAtMs(b)).at(0);
+}
+
+function depth(task: TaskRecord): number {
+  if (isLost(task) || task.exit?.reason === "GpuFault") return 1;
+  return CONSEQUENCES.has(task.exit?.reason ?? "Internal") ? 2 : 0;
+}
+
+function endedAtMs({ exit }: TaskRecord): number {
+  return exit?.endedAtMs ?? 0;
+}
+
+/**
+ * Whether nothing can be said of the failure yet: tasks on other nodes live by the log, and only word
+ * of those nodes from after it tells that they do. `wordMs` is how long that may take; undefined
+ * where it is not to be waited for.
+ */
+export function waitsForWord(
+  job: JobRecord,
+  tasks: readonly TaskRecord[],
+  failed: TaskRecord,
+  wordMs: number | undefined,
+): boolean {
+  if (wordMs === undefined && job.suspectedMs === undefined) return false;
+  if (job.state === "scheduled" || job.state === "checkpointing" || depth(failed) < 2) return false;
+  return othersOf(tasks, failed).length > 0;
+}
+
+/** The tasks that live, by the log, on other nodes than the failed one. */
+export function othersOf(tasks: readonly TaskRecord[], failed: TaskRecord): TaskRecord[] {
+  return tasks.filter(({ phase, nodeId }) => phase !== "exited" && nodeId !== failed.nodeId);
+}
+
+/** The failure as it is told while it waits for word. */
+export function suspicionOf(failed: TaskRecord): JobFailure {
+  const failure = failureOf(failed);
+  const rest = "it counts once the nodes of the other ranks are heard of, one of which may be lost";
+  return { ...failure, message: failure.message === "" ? rest : `${failure.message}; ${rest}` };
+}
+
+export function isLost({ phase, exit }: TaskRecord): boolean {
+  return phase === "lost" || exit?.reason === "NodeLost";
+}
+
+export function lossOf({ rank, nodeId, exit }: TaskRecord): JobFailure {
+  const message = exit?.message || `the node ${nodeId} of rank ${rank} is lost`;
+  return { reason: "NodeLost", message, rank, nodeId };
+}
+
+export function failureOf(task: TaskRecord): JobFailure {
+  if (isLost(task)) return lossOf(task);
+  const { rank, nodeId, exit } = task;
+  const { reason = "Internal", message = "", exitCode, signal, lastLines } = exit!;
+  return { reason, message, exitCode, signal, rank, nodeId, lastLines };
+}
