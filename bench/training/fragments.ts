@@ -75,6 +75,7 @@ async function train(
       const work = weaveWork(copies[rank] ?? first, { rank, steps, seed });
       return runWeaveWorker({
         ...{ ...work, config: { ...work.config, ...way }, client: exchange, exchange },
+        signal: new AbortController().signal,
       });
     }),
   );

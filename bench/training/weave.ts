@@ -139,7 +139,8 @@ export const WEAVE_RULES = {
   pullCompression: "int8",
 } as const;
 
-const weave: Work = (client, own, place) => runWeaveWorker({ ...weaveWork(own, place), client });
+const weave: Work = (client, own, place) =>
+  runWeaveWorker({ ...weaveWork(own, place), client, signal: new AbortController().signal });
 
 /** What one worker does, but for its way to the servers. */
 export function weaveWork(
@@ -156,7 +157,6 @@ export function weaveWork(
     },
     backend: cpu(),
     batches: batchesOf(seed, rank),
-    signal: new AbortController().signal,
     report: () => Promise.resolve(),
   };
 }
