@@ -35,7 +35,7 @@ type Way = (typeof WAYS)[number];
 
 /** The weave run of two workers with H=32 and int8, its model whole and in fragments. */
 export async function measureFragments(steps: number, seeds: number): Promise<FragmentsFigure[]> {
-  const server = await startParameterServer();
+  const { address: server } = await startParameterServer();
   const figures: FragmentsFigure[] = [];
   for (let seed = 1; seed <= seeds; seed++) {
     for (const way of WAYS) figures.push(await train(way, { server, steps, seed }));

@@ -58,7 +58,7 @@ export const heldOutHalves = halves(heldOut);
 
 /** A small language model by two workers: BSP with float32 gradients, and weave with H=32 and int8. */
 export async function measureWeave(steps: number, seeds: number): Promise<TrainingFigure[]> {
-  const server = await startParameterServer();
+  const { address: server } = await startParameterServer();
   const figures: TrainingFigure[] = [];
   for (let seed = 1; seed <= seeds; seed++) {
     const run = { server, steps, seed };

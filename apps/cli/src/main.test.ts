@@ -375,6 +375,23 @@ describe("the command line", () => {
     );
   });
 
+  it("registers a model with what its replicas need of a GPU, and leaves out what no flag names", async () => {
+    const posted = async (...flags: string[]) => {
+      await heddle(["models", "register", "m-9", "--source", "builtin://tiny", ...flags]);
+      return calls.at(-1);
+    };
+    const gpu = ["--gpus", "1", "--gpu-type", "H100,A100", "--gpu-memory-gb", "80"];
+    expect(await posted("--replicas", "2", ...gpu)).toMatchObject({
+      ...{ method: "POST", url: "/api/v1/models" },
+      body: {
+        ...{ id: "m-9", source: "builtin://tiny", replicas: 2 },
+        resources: { gpu_count: 1, gpu_type: ["H100", "A100"], gpu_memory_gb: 80 },
+      },
+    });
+    const plain = { id: "m-9", source: "builtin://tiny", replicas: "every-worker" };
+    expect((await posted("--replicas", "every-worker"))?.body).toEqual(plain);
+  });
+
   it("removes a model", async () => {
     expect(await heddle(["models", "remove", "m-2"])).toMatchObject({ code: 0, stdout: "" });
     expect(calls.at(-1)).toMatchObject({ method: "DELETE", url: "/api/v1/models/m-2" });

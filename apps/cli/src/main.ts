@@ -93,6 +93,16 @@ function addReaders(program: Command, lazy: Lazy): void {
     .argument("<id>", "the model")
     .action(lazy(async () => (await import("./commands/models.ts")).pullModel));
   models
+    .command("register")
+    .description("register a model and the weights that answer for it; repeated, it is the same")
+    .argument("<id>", "the model")
+    .requiredOption("--source <url>", "its weights, as hf://..., https://... or file://...")
+    .option("--replicas <n>", "how many replicas, or every-worker (else 1)")
+    .option("--gpus <n>", "GPUs of each replica, placed by the scheduler: 1 (else none is held)")
+    .option("--gpu-type <types>", "types of GPU that will do, comma-separated")
+    .option("--gpu-memory-gb <gb>", "the least memory of its GPU")
+    .action(lazy(async () => (await import("./commands/models.ts")).registerModel));
+  models
     .command("remove")
     .description("remove a model, and its replicas where no other model uses them")
     .argument("<id>", "the model")

@@ -38,6 +38,28 @@ describe("admission", () => {
     expect(starts({ nodes: [node("n")], projects, running: [replica] }, five())).toBe(2);
   });
 
+  it.each([
+    ["a dependency", { waitingFor: ["j1"] }],
+    ["its backoff", { notBeforeMs: 5_000 }],
+  ])("a job that waits for %s takes no place of its project's queue", (_, waits) => {
+    const projects = [project("p1", { quota: { queueLength: 1 } })];
+    const [first, ...rest] = five();
+    const at = input({ nodes: [node("n")], projects }, [{ ...first!, ...waits }, ...rest]);
+    const { starts: made, pending } = schedule(at);
+    expect(made.map(({ jobId }) => jobId)).toEqual(["j1"]);
+    const full = pending.filter(({ blockers }) => blockers[0]?.reason === "QueueFull");
+    expect(full.map(({ jobId }) => jobId)).toEqual(["j2", "j3", "j4"]);
+  });
+
+  it("lets lost tasks join their running job whatever the queue and the limit on jobs", () => {
+    const projects = [project("p1", { quota: { queueLength: 1 } })];
+    const busy = running("busy", [{ nodeId: "n", devices: [0] }]);
+    const queue = [queued("first", { submittedAtMs: -1 }), queued("lost", { joinsRunning: true })];
+    const settings = { maxConcurrentJobs: 1 };
+    const at = input({ nodes: [node("n")], projects, running: [busy] }, queue, { settings });
+    expect(schedule(at).starts.map(({ jobId }) => jobId)).toEqual(["lost"]);
+  });
+
   it("leaves a project without a record unlimited", () => {
     expect(starts({ nodes: [node("n")] }, five())).toBe(5);
   });

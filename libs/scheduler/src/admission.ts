@@ -36,7 +36,7 @@ export class Admission {
       blockers.push(blocker("Backoff", "ms_to_wait", job.notBeforeMs - nowMs, 0, job.notBeforeMs));
     }
     const limit = this.#projectOf(job.project)?.quota.queueLength;
-    if (limit !== undefined && queuePosition >= limit) {
+    if (limit !== undefined && queuePosition >= limit && !job.joinsRunning) {
       blockers.push(blocker("QueueFull", "queue_position", queuePosition + 1, 0, limit));
     }
     return blockers;
@@ -46,7 +46,7 @@ export class Admission {
   quota(job: QueuedJob): Blocker[] {
     const blockers: Blocker[] = [];
     const { maxConcurrentJobs } = this.#settings;
-    if (job.kind === "training" && this.#runningJobs >= maxConcurrentJobs) {
+    if (addsJob(job) && this.#runningJobs >= maxConcurrentJobs) {
       blockers.push(blocker("QuotaExceeded", "concurrent_jobs", 1, 0, maxConcurrentJobs));
     }
     return [...blockers, ...(this.#ledger(job.project)?.blockers(job) ?? [])];
@@ -54,7 +54,7 @@ export class Admission {
 
   /** Counts a job that starts. */
   charge(job: QueuedJob): void {
-    if (job.kind === "training") this.#runningJobs++;
+    if (addsJob(job)) this.#runningJobs++;
     this.#ledger(job.project)?.charge(job);
   }
 
@@ -71,6 +71,19 @@ export class Admission {
     const running = () => this.#running.ofProject(project);
     return new QuotaLedger(quota, { usedGpuHours, gpuMilli, running }, this.#nowMs, this.#settings);
   }
+}
+
+/** Whether it counts among the running jobs once it has started: replicas of models do not. */
+function addsJob({ kind, joinsRunning }: QueuedJob): boolean {
+  return kind === "training" && !joinsRunning;
+}
+
+/**
+ * Whether the job takes one of the places that its project's queue length bounds: only one that
+ * could start, so that no job waits in line behind one that waits for it.
+ */
+export function takesQueuePlace(job: QueuedJob, nowMs: number): boolean {
+  return addsJob(job) && job.waitingFor.length === 0 && job.notBeforeMs <= nowMs;
 }
 
 /** A blocker from its parts, in the order of the type. */

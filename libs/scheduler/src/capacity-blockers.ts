@@ -1,8 +1,9 @@
 import { blocker } from "./admission.ts";
 import { NODE_FILTERS, type NodeFilter, rejectedBy } from "./eligibility.ts";
-import { type GangRequest, gangFits } from "./gang.ts";
+import { type GangRequest, nodesFit } from "./gang.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Blocker, NodeSnapshot, PendingReason } from "./model.ts";
+import { sharedBlockers } from "./shared-amounts.ts";
 import { SCALARS } from "./units.ts";
 
 const REASON_OF_SCALAR: Readonly<Record<(typeof SCALARS)[number], PendingReason>> = {
@@ -23,6 +24,7 @@ const NAME_OF_SCALAR: Readonly<Record<(typeof SCALARS)[number], string>> = {
 };
 
 const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {
+  lost: "NodesLost",
   state: "NodesDraining",
   taint: "AffinityNoMatch",
   executor: "ExecutorUnavailable",
@@ -35,21 +37,33 @@ const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {
   infiniband: "TopologyUnavailable",
 };
 
+/** The states in which a node takes no work, by what they are told as. */
+const AWAY: readonly (readonly [PendingReason, readonly NodeSnapshot["state"][]])[] = [
+  ["NodesLost", ["lost"]],
+  ["NodesDraining", ["draining", "drained"]],
+];
+
 /**
  * Why the gang does not fit on what is free, every reason at once; empty where it fits. `capacity`
  * is the same cluster with nothing on it and gives the limits.
  */
 export function capacityBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Blocker[] {
-  if (gangFits(ledger, gang)) return [];
+  const shared = sharedBlockers(ledger.shared, capacity.shared, gang.shared);
+  if (nodesFit(ledger, gang)) return shared;
+  return [...shared, ...nodeBlockers(ledger, capacity, gang)];
+}
+
+/** Why the nodes have no room for it. */
+function nodeBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Blocker[] {
   const { shape, tasks } = gang;
   const eligible = [...ledger.nodes.keys()].filter((node) => shape.eligible[node] === 1);
   if (eligible.length === 0) return filterBlockers(ledger, gang);
   const blockers = shortages(ledger, capacity, gang, eligible);
   if (blockers.length === 0) blockers.push(shapeBlocker(ledger, capacity, gang, eligible));
-  const draining = leavingNodes(ledger.nodes, gang);
-  if (draining > 0) {
-    const all = eligible.length + draining;
-    blockers.push(blocker("NodesDraining", "nodes", tasks, eligible.length, all));
+  for (const [reason, states] of AWAY) {
+    const away = awayNodes(ledger.nodes, gang, states);
+    if (away === 0) continue;
+    blockers.push(blocker(reason, "nodes", tasks, eligible.length, eligible.length + away));
   }
   return blockers;
 }
@@ -129,7 +143,7 @@ function shapeBlocker(
   const free = sum(eligible, (node) => ledger.gpuFreeMilli(node));
   const limit = sum(eligible, (node) => capacity.gpuFreeMilli(node));
   const anywhere = { ...gang, sameRack: false, shape: withoutFabric(gang) };
-  if (gangFits(ledger, anywhere)) {
+  if (nodesFit(ledger, anywhere)) {
     const domain = gang.sameRack ? "gpu_milli_in_one_rack" : "gpu_milli_on_one_fabric";
     return blocker("TopologyUnavailable", domain, wanted, free, limit);
   }
@@ -144,10 +158,14 @@ function withoutFabric({ shape }: GangRequest): GangRequest["shape"] {
   return { ...shape, request: { ...shape.request, infiniband: false } };
 }
 
-/** Nodes that would be eligible if they were not draining or drained. */
-function leavingNodes(nodes: readonly NodeSnapshot[], { shape }: GangRequest): number {
-  const leaving = nodes.filter(({ state }) => state === "draining" || state === "drained");
-  return leaving.filter((node) => !rejectedBy(shape.request, { ...node, state: "ready" })).length;
+/** Nodes in these states that would be eligible if they took work. */
+function awayNodes(
+  nodes: readonly NodeSnapshot[],
+  { shape }: GangRequest,
+  states: readonly NodeSnapshot["state"][],
+): number {
+  const away = nodes.filter(({ state }) => states.includes(state));
+  return away.filter((node) => !rejectedBy(shape.request, { ...node, state: "ready" })).length;
 }
 
 function sum(nodes: readonly number[], amount: (node: number) => number): number {

@@ -2,6 +2,7 @@ import type { LabelSelector, NodeSnapshot, TaskRequest } from "./model.ts";
 
 /** The static filters in the order they are tried; a node is charged to the first that rejects it. */
 export const NODE_FILTERS = [
+  "lost",
   "state",
   "taint",
   "executor",
@@ -18,6 +19,7 @@ export type NodeFilter = (typeof NODE_FILTERS)[number];
 
 /** The first static filter that rejects the node, or undefined where it is eligible. */
 export function rejectedBy(request: TaskRequest, node: NodeSnapshot): NodeFilter | undefined {
+  if (node.state === "lost") return "lost";
   if (node.state !== "ready") return "state";
   if (!node.taints.every((taint) => request.tolerations.includes(taint))) return "taint";
   for (const { kind, name, labelPrefix } of request.offers ?? []) {

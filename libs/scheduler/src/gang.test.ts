@@ -75,6 +75,27 @@ describe("GangPlacer", () => {
     expect([place(500), place(250), place(900)]).toEqual([[0], [0], [1]]);
   });
 
+  it("fragmentation weighs a stranded GPU above any best fit", () => {
+    const target = { gpuMilli: 1_000, gpuTypes: [], cpuMilli: 100 };
+    const targets = [
+      { ...target, gpus: 1, weight: 9 },
+      { ...target, gpus: 4, weight: 1 },
+    ];
+    const capacity = { ...node("n").capacity, cpuMilli: 16_000 };
+    // One GPU of the narrow node less, and no task of four fits there; it is the better fit by far.
+    const cluster = [node("wide", { gpus: 16 }), node("narrow", { gpus: 4, capacity })];
+    const types = cluster.map(({ gpuType }) => gpuType);
+    const stranding = new Stranding(targetMix(targets), types);
+    const placer = new GangPlacer(Ledger.ofCapacity(cluster, 1), stranding);
+    const shape = new ShapeTable(cluster).of(request({ cpuMilli: 100 }));
+    const gang = { shape, tasks: 1, sameRack: false } as const;
+    const at = (strategy: Strategy) => placer.place({ ...gang, strategy })![0]!.node;
+    expect([at("fragmentation"), at("binpack")].map((position) => cluster[position]!.id)).toEqual([
+      "wide",
+      "narrow",
+    ]);
+  });
+
   it("keeps a same-rack gang in one rack, the one with the least to spare", () => {
     const cluster = [
       node("a", { gpus: 8, rack: "wide" }),

@@ -1,9 +1,10 @@
 import type { Ledger } from "./ledger.ts";
-import type { NodeSnapshot, Strategy, TaskPlacement } from "./model.ts";
+import type { NodeSnapshot, SharedAmounts, Strategy, TaskPlacement } from "./model.ts";
 import { bestByScan } from "./node-preference.ts";
 import { PlacementIndex } from "./placement-index.ts";
 import { Scorer } from "./scorer.ts";
 import type { Shape } from "./shape.ts";
+import { sharedFits } from "./shared-amounts.ts";
 import type { Stranding } from "./stranding.ts";
 
 /** What a gang needs beyond one task's shape. */
@@ -12,6 +13,8 @@ export interface GangRequest {
   readonly tasks: number;
   readonly sameRack: boolean;
   readonly strategy: Strategy;
+  /** What the gang takes that belongs to no node. */
+  readonly shared?: SharedAmounts | undefined;
 }
 
 /** One task's place, by the node's position in the snapshot. */
@@ -38,8 +41,14 @@ export class GangPlacer {
 
   /** Takes the gang's amounts and says where, or leaves the ledger as it was. */
   place(gang: GangRequest): PlacedTask[] | undefined {
-    if (needsDomain(gang)) return this.#placeInDomain(gang);
-    if (gang.tasks > 1 && !gangFits(this.ledger, gang)) return undefined;
+    if (!sharedFits(this.ledger.shared, gang.shared)) return undefined;
+    const placed = needsDomain(gang) ? this.#placeInDomain(gang) : this.#placeAnywhere(gang);
+    if (placed) this.ledger.takeShared(gang.shared);
+    return placed;
+  }
+
+  #placeAnywhere(gang: GangRequest): PlacedTask[] | undefined {
+    if (gang.tasks > 1 && !nodesFit(this.ledger, gang)) return undefined;
     const { scorer, index } = this.#of(gang.strategy);
     return this.#placeTasks(gang, scorer, () => index.best(gang.shape));
   }
@@ -88,11 +97,16 @@ export function namePlacements(
   return placed.map(({ node, devices }) => ({ nodeId: nodes[node]!.id, devices }));
 }
 
+/** Whether the whole gang fits now, with what it takes that belongs to no node. */
+export function gangFits(ledger: Ledger, gang: GangRequest): boolean {
+  return sharedFits(ledger.shared, gang.shared) && nodesFit(ledger, gang);
+}
+
 /**
- * Whether the whole gang fits now. Since its tasks are alike, counting copies per node is exact:
+ * Whether the nodes have room for the whole gang. Since its tasks are alike, counting copies per node is exact:
  * each task placed on a node lowers that node's count by one and no other's.
  */
-export function gangFits(ledger: Ledger, gang: GangRequest): boolean {
+export function nodesFit(ledger: Ledger, gang: GangRequest): boolean {
   if (needsDomain(gang)) return tightestDomain(ledger, gang) !== undefined;
   let missing = gang.tasks;
   for (let node = 0; node < ledger.nodes.length && missing > 0; node++) {

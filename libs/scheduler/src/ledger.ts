@@ -1,6 +1,7 @@
 import { ChangeLog } from "./change-log.ts";
-import type { NodeSnapshot, TaskPlacement } from "./model.ts";
+import type { NodeSnapshot, SharedAmounts, TaskPlacement } from "./model.ts";
 import type { Shape } from "./shape.ts";
+import { addShared, lesserShared, NOTHING_SHARED } from "./shared-amounts.ts";
 import { offered, SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
 
 /** Devices a node may have: sets of them are kept in the bits of one integer. */
@@ -24,6 +25,9 @@ export class Ledger {
   readonly deviceCount: Uint8Array;
   /** By node * SCALARS.length + column. */
   readonly scalarFree: Float64Array;
+  /** What is free of that which belongs to no node. */
+  shared: SharedAmounts = NOTHING_SHARED;
+
   private constructor(
     nodes: readonly NodeSnapshot[],
     stride: number,
@@ -64,19 +68,17 @@ export class Ledger {
   }
 
   clone(): Ledger {
-    return new Ledger(
-      this.nodes,
-      this.stride,
-      this.gpuFree.slice(),
-      this.deviceCount,
-      this.scalarFree.slice(),
-    );
+    const { nodes, stride, gpuFree, deviceCount, scalarFree } = this;
+    const copy = new Ledger(nodes, stride, gpuFree.slice(), deviceCount, scalarFree.slice());
+    copy.shared = this.shared;
+    return copy;
   }
 
   /** What is free in both: a task placed here fits in either. */
   static lesser(a: Ledger, b: Ledger): Ledger {
     const both = a.clone();
     for (let node = 0; node < a.nodes.length; node++) both.setLesser(node, a, b);
+    both.shared = lesserShared(a.shared, b.shared);
     return both;
   }
 
@@ -99,6 +101,14 @@ export class Ledger {
   /** Gives one task's amounts back; a sick device stays at what it was. */
   release(node: number, shape: Shape, devices: readonly number[]): void {
     this.#move(node, shape, devices, 1);
+  }
+
+  takeShared(amounts: SharedAmounts | undefined): void {
+    this.shared = addShared(this.shared, amounts, -1);
+  }
+
+  releaseShared(amounts: SharedAmounts | undefined): void {
+    this.shared = addShared(this.shared, amounts, 1);
   }
 
   #move(node: number, shape: Shape, devices: readonly number[], sign: number): void {

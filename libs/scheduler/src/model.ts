@@ -75,6 +75,20 @@ export interface NeededOffer {
   readonly labelPrefix: string;
 }
 
+/** What belongs to no node: amounts of the cluster as a whole. */
+export interface SharedAmounts {
+  /** Of the shared storage, in MB (10^6 bytes). */
+  readonly storageMb: number;
+  /** Places on parameter servers. */
+  readonly shards: number;
+}
+
+/** What there is of the shared amounts, and what running jobs leave of it. */
+export interface SharedSupply {
+  readonly limit: SharedAmounts;
+  readonly free: SharedAmounts;
+}
+
 export type QosLevel = "guaranteed" | "standard" | "best_effort";
 
 /** What queued and running jobs share. */
@@ -90,6 +104,8 @@ export interface JobTraits {
   /** The gang: this many alike tasks start together or not at all. */
   readonly tasks: number;
   readonly request: TaskRequest;
+  /** What the whole gang takes that belongs to no node; absent for nothing. */
+  readonly shared?: SharedAmounts | undefined;
 }
 
 export interface QueuedJob extends JobTraits {
@@ -102,6 +118,11 @@ export interface QueuedJob extends JobTraits {
   readonly notBeforeMs: number;
   /** All tasks in one rack. */
   readonly sameRack: boolean;
+  /**
+   * Tasks that join a job which runs already: it has its place in the queue and among the running
+   * jobs behind it.
+   */
+  readonly joinsRunning?: boolean | undefined;
   /** The start that an earlier plan promised; keeps the job at the head of its level. */
   readonly promisedStartMs?: number | undefined;
 }
@@ -139,6 +160,8 @@ export interface ProjectState {
   readonly quota: ProjectQuota;
   /** GPU-hours used up in the current window by jobs that ended or ran so far. */
   readonly usedGpuHours: number;
+  /** When the window ends and nothing is used up any more; absent where it has no end. */
+  readonly windowEndsMs?: number | undefined;
   /** Decayed past use, as `decayedUsage` keeps it. */
   readonly usage: DecayedUsage;
 }
@@ -158,6 +181,8 @@ export interface ClusterSnapshot {
   readonly nodes: readonly NodeSnapshot[];
   readonly running: readonly RunningJob[];
   readonly projects: readonly ProjectState[];
+  /** Absent where there is nothing shared. */
+  readonly shared?: SharedSupply | undefined;
 }
 
 export type Strategy = "binpack" | "spread" | "fragmentation";
@@ -212,6 +237,7 @@ export type PendingReason =
   | "ExecutorUnavailable"
   | "AlgorithmUnavailable"
   | "NodesDraining"
+  | "NodesLost"
   | "QueueFull"
   | "Backoff"
   | "PreemptionInProgress";

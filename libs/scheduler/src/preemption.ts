@@ -3,7 +3,8 @@ import { type GangRequest, gangFits } from "./gang.ts";
 import type { Ledger } from "./ledger.ts";
 import type { JobTraits, RunningJob } from "./model.ts";
 import { levelOf } from "./precedence.ts";
-import type { Release } from "./releases.ts";
+import { type Release, releaseAll } from "./releases.ts";
+import { addShared, sharedFits } from "./shared-amounts.ts";
 
 /** A job that may be evicted, what it would give back, and the work that would be lost. */
 export interface Victim {
@@ -125,10 +126,15 @@ function cheapestSubset(
 
 function fitsOnNodeWithout(
   ledger: Ledger,
-  { shape }: GangRequest,
+  { shape, shared }: GangRequest,
   node: number,
   victims: readonly Victim[],
 ): boolean {
+  const free = victims.reduce(
+    (sum, { release }) => addShared(sum, release.shared, 1),
+    ledger.shared,
+  );
+  if (!sharedFits(free, shared)) return false;
   const moves = victims.flatMap(({ release }) =>
     release.tasks.filter((task) => task.node === node).map((task) => ({ task, of: release.shape })),
   );
@@ -140,8 +146,6 @@ function fitsOnNodeWithout(
 
 function makesRoom(ledger: Ledger, gang: GangRequest, victims: readonly Victim[]): boolean {
   const then = ledger.clone();
-  for (const { release } of victims) {
-    for (const { node, devices } of release.tasks) then.release(node, release.shape, devices);
-  }
+  for (const { release } of victims) releaseAll(then, release);
   return gangFits(then, gang);
 }

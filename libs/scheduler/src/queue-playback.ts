@@ -28,7 +28,12 @@ export class QueuePlayback {
     this.#releases = this.#releases.filter(({ atMs }) => atMs > startMs);
     const tasks = this.#placer.place(gang);
     if (!tasks) return undefined;
-    this.#releases.push({ atMs: startMs + runtimeMs, shape: gang.shape, tasks });
+    this.#releases.push({
+      atMs: startMs + runtimeMs,
+      shape: gang.shape,
+      tasks,
+      shared: gang.shared,
+    });
     this.#nowMs = startMs;
     return startMs;
   }

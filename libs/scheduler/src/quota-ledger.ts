@@ -84,7 +84,8 @@ function chargedMs(
   return Number.isFinite(boundMs) ? boundMs : bounds.jobTimeoutMs;
 }
 
-function gpuHours(gpuMilli: number, durationMs: number): number {
+/** So much of GPU for so long, in GPU-hours. */
+export function gpuHours(gpuMilli: number, durationMs: number): number {
   return (gpuMilli * durationMs) / GPU_MILLI_MS_PER_HOUR;
 }
 

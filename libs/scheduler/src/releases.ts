@@ -1,7 +1,7 @@
 import { type GangRequest, gangFits, type PlacedTask } from "./gang.ts";
 import type { Layout } from "./layout.ts";
 import { type Ledger, locate } from "./ledger.ts";
-import type { RunningJob, SchedulerSettings } from "./model.ts";
+import type { RunningJob, SchedulerSettings, SharedAmounts } from "./model.ts";
 import { runtimeBoundMs } from "./precedence.ts";
 import type { Shape } from "./shape.ts";
 
@@ -10,6 +10,8 @@ export interface Release {
   readonly atMs: number;
   readonly shape: Shape;
   readonly tasks: readonly PlacedTask[];
+  /** What it gives back that belongs to no node. */
+  readonly shared?: SharedAmounts | undefined;
 }
 
 /** When a running job is gone at the latest: its bound, or the end of its eviction's grace. */
@@ -61,7 +63,7 @@ export class Releases {
     for (const job of running.values()) {
       const atMs = latestEndMs(job, this.#nowMs, this.#settings);
       const tasks = [...locate(job.placements, positions)];
-      all.set(job.id, { atMs, shape: shapes.of(job.request), tasks });
+      all.set(job.id, { atMs, shape: shapes.of(job.request), tasks, shared: job.shared });
     }
     for (const [id, release] of this.#set) all.set(id, release);
     this.#all = all;
@@ -73,8 +75,14 @@ export class Releases {
 export function releaseUntil(ledger: Ledger, releases: readonly Release[], atMs: number): void {
   for (const release of releases) {
     if (release.atMs > atMs) continue;
-    for (const { node, devices } of release.tasks) ledger.release(node, release.shape, devices);
+    releaseAll(ledger, release);
   }
+}
+
+/** Gives back all that the job holds. */
+export function releaseAll(ledger: Ledger, { shape, tasks, shared }: Release): void {
+  for (const { node, devices } of tasks) ledger.release(node, shape, devices);
+  ledger.releaseShared(shared);
 }
 
 /**

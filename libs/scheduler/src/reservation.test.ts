@@ -86,6 +86,22 @@ describe("a promised start", () => {
     expect(schedule(at).starts.map(({ jobId }) => jobId)).toEqual(["short"]);
   });
 
+  it("does not hand what a long job was given to another, after a short one besides", () => {
+    const cores = (count: number, hours: number, submittedAtMs: number) => ({
+      request: request({ gpus: 0, cpuMilli: count * 1_000 }),
+      maxRuntimeMs: hours * HOUR_MS,
+      submittedAtMs,
+    });
+    const busy = running("busy", [{ nodeId: "n", devices: [] }], cores(32, 2, 0));
+    const at = input({ nodes: [node("n")], running: [busy] }, [
+      queued("head", cores(80, 1, 0)),
+      queued("long1", cores(16, 9, 1)),
+      queued("short", cores(16, 1, 2)),
+      queued("long2", cores(16, 9, 3)),
+    ]);
+    expect(schedule(at).starts.map(({ jobId }) => jobId)).toEqual(["long1", "short"]);
+  });
+
   it("goes to the next job where the first can never start", () => {
     const busy = running("busy", [{ nodeId: "n", devices: [0] }]);
     const at = input({ nodes: [node("n", { gpus: 1 })], running: [busy] }, [

@@ -2,6 +2,7 @@ import { type GangPlacer, type GangRequest, namePlacements, type PlacedTask } fr
 import { Ledger } from "./ledger.ts";
 import type { Reservation } from "./model.ts";
 import { type Release, releaseUntil } from "./releases.ts";
+import { lesserShared } from "./shared-amounts.ts";
 
 /**
  * The head job's promise, and the ledgers that keep it (EASY backfill: Lifka, "The ANL/IBM SP
@@ -45,15 +46,16 @@ export class PromisedStart {
   backfill(gang: GangRequest, endsByMs: number): PlacedTask[] | undefined {
     if (endsByMs <= this.reservation.startAtMs) {
       const placed = this.#now.place(gang);
-      for (const { node } of placed ?? []) {
-        this.#both.ledger.setLesser(node, this.#now.ledger, this.#then);
-      }
+      const both = this.#both.ledger;
+      for (const { node } of placed ?? []) both.setLesser(node, this.#now.ledger, this.#then);
+      both.shared = lesserShared(this.#now.ledger.shared, this.#then.shared);
       return placed;
     }
     const placed = this.#both.place(gang);
-    for (const { node, devices } of placed ?? []) {
-      this.#now.ledger.take(node, gang.shape, devices);
-      this.#then.take(node, gang.shape, devices);
+    if (!placed) return undefined;
+    for (const ledger of [this.#now.ledger, this.#then]) {
+      for (const { node, devices } of placed) ledger.take(node, gang.shape, devices);
+      ledger.takeShared(gang.shared);
     }
     return placed;
   }

@@ -2,8 +2,15 @@ import { Admission } from "./admission.ts";
 import { FairShare } from "./fair-share.ts";
 import type { GangPlacer, GangRequest } from "./gang.ts";
 import { Layout } from "./layout.ts";
-import type { ClusterSnapshot, ProjectState, QueuedJob, SchedulerSettings } from "./model.ts";
+import type {
+  ClusterSnapshot,
+  ProjectState,
+  QueuedJob,
+  SchedulerSettings,
+  SharedSupply,
+} from "./model.ts";
 import { Releases } from "./releases.ts";
+import { NOTHING_SHARED } from "./shared-amounts.ts";
 
 /** What one scheduling decision sees, as plain data. */
 export interface SchedulingInput {
@@ -19,6 +26,7 @@ export interface Standing {
   readonly index: number;
   readonly layout: Layout;
   readonly projectOf: (project: string) => ProjectState | undefined;
+  readonly shared: SharedSupply;
   readonly queue: readonly QueuedJob[];
   readonly nowMs: number;
   readonly settings: SchedulerSettings;
@@ -43,6 +51,7 @@ export function layOut({ snapshot, queue, nowMs, settings }: SchedulingInput): S
     index,
     layout: new Layout(nodes, running, settings.overcommitRatio),
     projectOf: (project) => projects.get(project),
+    shared: snapshot.shared ?? { limit: NOTHING_SHARED, free: NOTHING_SHARED },
     queue,
     nowMs,
     settings,
@@ -53,6 +62,8 @@ export function layOut({ snapshot, queue, nowMs, settings }: SchedulingInput): S
 export function openRound(standing: Standing): Round {
   const { layout, projectOf, queue, nowMs, settings } = standing;
   const { targets, fairShareHalfLifeMs: halfLifeMs } = settings;
+  layout.free.shared = standing.shared.free;
+  layout.capacity.shared = standing.shared.limit;
   const { running, totals: capacity } = layout;
   const expected = targets.length > 0 ? targets : running.targets.with(queue).targets();
   const heldBy = (project: string) => running.heldBy(project);
@@ -77,5 +88,6 @@ export function gangOf(
     tasks: job.tasks,
     sameRack: job.sameRack,
     strategy: queues[job.queue]?.strategy ?? defaultStrategy,
+    shared: job.shared,
   };
 }

@@ -3,6 +3,7 @@ import { capacityBlockers } from "./capacity-blockers.ts";
 import { Layout } from "./layout.ts";
 import type { Blocker, NodeSnapshot, QueuedJob, SchedulerSettings, TaskRequest } from "./model.ts";
 import { gangOf, type Standing } from "./round.ts";
+import { NOTHING_SHARED } from "./shared-amounts.ts";
 
 /** Verdicts kept at once; beyond that they are found anew. */
 const MAX_VERDICTS = 10_000;
@@ -46,7 +47,7 @@ export class Satisfiability {
   }
 
   /** Jobs with the same key have the same verdict. */
-  #keyOf({ projectOf }: Standing, job: QueuedJob): string {
+  #keyOf({ projectOf, shared }: Standing, job: QueuedJob): string {
     const { request, tasks, sameRack, kind, maxRuntimeMs } = job;
     let requestKey = this.#requestKeys.get(request);
     if (requestKey === undefined) {
@@ -56,7 +57,8 @@ export class Satisfiability {
     const quota = projectOf(job.project)?.quota ?? {};
     const { gpuMilli, gpuHours } = quota;
     const bound = gpuHours === undefined ? "" : `${gpuHours} ${kind} ${maxRuntimeMs}`;
-    return `${requestKey} ${tasks} ${sameRack} ${gpuMilli} ${bound}`;
+    const storage = `${job.shared?.storageMb} ${shared.limit.storageMb}`;
+    return `${requestKey} ${tasks} ${sameRack} ${gpuMilli} ${bound} ${storage}`;
   }
 }
 
@@ -66,7 +68,10 @@ function judge(standing: Standing, empty: Layout, job: QueuedJob): readonly Bloc
     const project = standing.projectOf(name);
     return project && { ...project, usedGpuHours: 0 };
   };
-  const gang = gangOf({ settings, layout: empty }, job);
+  // Parameter servers may come yet; the storage is what its setting says.
+  const shared = { ...(job.shared ?? NOTHING_SHARED), shards: 0 };
+  const gang = { ...gangOf({ settings, layout: empty }, job), shared };
+  empty.capacity.shared = standing.shared.limit;
   const capacity = capacityBlockers(empty.capacity, empty.capacity, gang);
   const unlimited: SchedulerSettings = { ...settings, maxConcurrentJobs: Number.POSITIVE_INFINITY };
   const quota = new Admission(empty.running, projectOf, nowMs, unlimited).quota(job);

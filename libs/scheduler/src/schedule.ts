@@ -1,10 +1,10 @@
-import { blocker } from "./admission.ts";
+import { blocker, takesQueuePlace } from "./admission.ts";
 import { capacityBlockers } from "./capacity-blockers.ts";
 import { type GangRequest, namePlacements, type PlacedTask } from "./gang.ts";
 import type { Blocker, GangStart, PendingJob, Plan, Preemption, QueuedJob } from "./model.ts";
 import { byAge, inFairOrder, runtimeBoundMs } from "./precedence.ts";
 import { chooseVictims, lostGpuSeconds, mayPreempt, type Victim } from "./preemption.ts";
-import { earliestStartMs, type Release } from "./releases.ts";
+import { earliestStartMs, type Release, releaseAll } from "./releases.ts";
 import { PromisedStart } from "./reservation.ts";
 import {
   gangOf,
@@ -52,8 +52,7 @@ export function schedule(input: SchedulingInput): Plan {
 /** Leaves the layout as it was found: whether the plan holds is for apply to say. */
 function giveBack({ placer, releases }: Round, { starts }: Outcome): void {
   for (const { jobId } of starts) {
-    const { shape, tasks } = releases.started.get(jobId)!;
-    for (const { node, devices } of tasks) placer.ledger.release(node, shape, devices);
+    releaseAll(placer.ledger, releases.started.get(jobId)!);
   }
 }
 
@@ -89,8 +88,7 @@ function setAside({ standing, admission }: Round): {
   const queued = new Map<string, number>();
   for (const job of [...standing.queue].sort(byAge)) {
     const position = queued.get(job.project) ?? 0;
-    // A replica that needs a place takes none of a queue.
-    if (job.kind === "training") queued.set(job.project, position + 1);
+    if (takesQueuePlace(job, standing.nowMs)) queued.set(job.project, position + 1);
     const blockers = admission.waiting(job, position, standing.nowMs);
     if (blockers.length === 0) eligible.push(job);
     else waiting.push({ jobId: job.id, blockers });
@@ -134,7 +132,8 @@ function start(
 ): void {
   round.fairShare.charge(job);
   round.admission.charge(job);
-  round.releases.set(job.id, { atMs: endsByMs, shape: gang.shape, tasks: placed });
+  const { shape, shared } = gang;
+  round.releases.set(job.id, { atMs: endsByMs, shape, tasks: placed, shared });
   outcome.starts.push({
     jobId: job.id,
     placements: namePlacements(round.layout.nodes, placed),
@@ -184,7 +183,7 @@ function explainBlocked(round: Round, outcome: Outcome): PendingJob[] {
   const known = new Map<string, readonly Blocker[]>();
   return outcome.blocked.map(({ job, quota, ahead }) => {
     const gang = gangOf(round.standing, job);
-    const key = `${gang.shape.id} ${gang.tasks} ${gang.sameRack}`;
+    const key = `${gang.shape.id} ${gang.tasks} ${gang.sameRack} ${JSON.stringify(gang.shared)}`;
     let capacity = known.get(key);
     if (!capacity) {
       capacity = capacityBlockers(round.placer.ledger, round.layout.capacity, gang);

@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
+import type { ModelSpec } from "@heddle/client/models";
 import type { Command } from "commander";
+import { amountOf } from "../amount-flag.ts";
 import { commandContext } from "../command-context.ts";
 import type { ApiClient } from "../http/api-client.ts";
 import { readEvents } from "../http/event-stream.ts";
@@ -81,6 +83,28 @@ function replicas(model: JsonFields): string {
 
 function percent(part: number, whole: number): string {
   return `${Math.floor((part / whole) * 100)}%`;
+}
+
+/** `heddle models register <id>`: what answers for it, how often, and what GPU each replica needs. */
+export async function registerModel(command: Command): Promise<number> {
+  const { heddle, data, format } = commandContext(command);
+  const flags = command.opts() as Record<string, string | undefined>;
+  const { source, replicas: wanted, gpuType } = flags;
+  const needed = {
+    gpu_count: amountOf(flags, "gpus"),
+    gpu_type: gpuType?.split(","),
+    gpu_memory_gb: amountOf(flags, "gpuMemoryGb"),
+  };
+  const body = {
+    id: command.args[0] ?? "",
+    source,
+    replicas: wanted === "every-worker" ? wanted : amountOf(flags, "replicas"),
+    resources: Object.values(needed).some((value) => value !== undefined) ? needed : undefined,
+  };
+  // What no flag names is left out; what is wrong with the rest, the cluster says.
+  const model = await heddle.models.register(JSON.parse(JSON.stringify(body)) as ModelSpec);
+  data.write(format === "json" ? `${JSON.stringify(model, null, 2)}\n` : `${model.id}\n`);
+  return 0;
 }
 
 /** `heddle models remove <id>`. */

@@ -1,6 +1,6 @@
-import { AppError } from "@heddle/base/errors";
 import type { Project } from "@heddle/client/views";
 import type { Command } from "commander";
+import { amountOf } from "../amount-flag.ts";
 import { commandContext } from "../command-context.ts";
 import { type Column, printRecord, printRows } from "../output/rows.ts";
 
@@ -45,15 +45,6 @@ export async function setProject(command: Command): Promise<number> {
   const project = await heddle.projects.set(command.args[0] ?? "", settings);
   printRows([project], COLUMNS, format, data);
   return 0;
-}
-
-/** The number of a flag; undefined where it is absent. */
-function amountOf(flags: Record<string, string | undefined>, name: string): number | undefined {
-  const text = flags[name];
-  if (text === undefined) return undefined;
-  if (/^\d{1,9}(\.\d{1,6})?$/.test(text)) return Number(text);
-  const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  throw new AppError("invalid_value", `--${flag} "${text}": give a number.`);
 }
 
 function ofLimit(used: number, limit: number | null): string {

@@ -23,6 +23,15 @@ export function parseJsonBody(body: Buffer): Record<string, unknown> {
   return value as Record<string, unknown>;
 }
 
+/** The same text for all bodies that say the same, in whatever order their fields stand. */
+export function canonicalJson(body: Buffer): string {
+  return JSON.stringify(parseJsonBody(body), (_name, value: unknown) => {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+    const fields = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+    return Object.fromEntries(fields);
+  });
+}
+
 function refuseProtoKeys(value: unknown, path: readonly PropertyKey[]): void {
   if (typeof value !== "object" || value === null) return;
   for (const [key, inner] of Object.entries(value)) {

@@ -35,7 +35,8 @@ export function viewBlocker(blocker: Blocker) {
 
 /** What a node lacks that a static filter rejects. */
 const LACK_OF_FILTER: Readonly<Record<NodeFilter, string>> = {
-  state: "take no work now",
+  lost: "are lost: nothing is heard of their workers",
+  state: "take no work now: they drain or are drained",
   taint: "have taints that the job does not tolerate",
   executor: "do not offer its executor",
   algorithm: "do not offer its algorithm",
@@ -53,6 +54,12 @@ const SCATTERED: Readonly<Record<string, string>> = {
   gpu_milli_on_one_fabric: "on no one fabric",
 };
 
+/** Why nodes do not count that would do for the job. */
+const AWAY: ReadonlyMap<Blocker["reason"], string> = new Map([
+  ["NodesLost", "are lost"],
+  ["NodesDraining", "are draining or drained"],
+]);
+
 /** A blocker in words: `InsufficientGpu: gpu_milli 8000 requested, 2000 free of 4000`. */
 export function blockerText(blocker: Blocker): string {
   const { reason, resource, requested, free, limit, rejected, wanted, offered } = blocker;
@@ -66,6 +73,15 @@ export function blockerText(blocker: Blocker): string {
   if (scattered) {
     const unit = resource.startsWith("gpu_milli") ? "gpu_milli" : resource;
     return `${reason}: ${unit} ${requested} requested; ${free} of ${limit} are free, but ${scattered} as each task or the gang needs them`;
+  }
+  if (resource === "tasks_to_fence") {
+    return `${reason}: ${requested} of ${limit} tasks may still run on nodes that are lost; the job goes on when their workers answer, or their leases are surely over`;
+  }
+  if (resource === "tasks_leaving") {
+    return `${reason}: ${requested} of ${limit} tasks have not ended yet`;
+  }
+  if (AWAY.has(reason) && resource === "nodes") {
+    return `${reason}: ${limit - free} of ${limit} nodes that the job could run on ${AWAY.get(reason)}`;
   }
   return `${reason}: ${resource} ${requested} requested, ${free} free of ${limit}`;
 }

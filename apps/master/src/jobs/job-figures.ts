@@ -76,7 +76,6 @@ function gpuFigures(state: JobsState, index: JobIndex) {
   let simulated = 0;
   for (const [id, node] of state.nodes) {
     quarantined += node.quarantined.length;
-    if (node.offer.simulated) simulated += node.offer.gpuCount;
     if (node.state !== "ready") continue;
     const held = heldByDevice(state, index, id);
     for (const { devices } of servingPlaces(index, node))
@@ -86,6 +85,7 @@ function gpuFigures(state: JobsState, index: JobIndex) {
       if (sick.has(device)) continue;
       const left = Math.max(0, WHOLE_DEVICE_MILLI - (held.get(device) ?? 0));
       total += WHOLE_DEVICE_MILLI;
+      if (node.offer.simulated) simulated++;
       free += left;
       if (left < WHOLE_DEVICE_MILLI) broken += left;
     }

@@ -13,10 +13,16 @@ import { viewWholeJob } from "./job-view.ts";
 import type { PlanBook } from "./plan-book.ts";
 import type { ProgressBook } from "./progress-book.ts";
 import type { StateChanges } from "./state-changes.ts";
-import { dryRun, requestedSubmission, type SubmittedJob } from "./submission.ts";
+import { dryRun, requestedSubmission, type SubmittedJob, submitted } from "./submission.ts";
 
 /** States in which a job waits for a place, and can be told why. */
-const WAITING: ReadonlySet<JobRecord["state"]> = new Set(["accepted", "pending"]);
+const WAITING: ReadonlySet<JobRecord["state"]> = new Set([
+  "accepted",
+  "pending",
+  "preempted",
+  "retrying",
+  "recovering",
+]);
 
 export interface JobServiceParts {
   readonly control: ControlPlane;
@@ -59,7 +65,9 @@ export class JobService {
     const { nodes, servers, models } = this.state;
     const submitter = { scopes: request.apiKey?.scopes ?? [], nodes, servers, models };
     const requested = () => requestedSubmission(parseJsonBody(request.body as Buffer), submitter);
-    return this.#changes.make(request, reply, requested, (told) => told);
+    return this.#changes.make(request, reply, requested, (told, { wasThere }) =>
+      wasThere ? submitted(this.find(told.job_id)) : told,
+    );
   }
 
   dryRun(request: CallerRequest) {
@@ -103,7 +111,7 @@ export class JobService {
   /** The whole of a job, with the reasons why it waits where it does. */
   view(job: JobRecord) {
     const view = viewWholeJob(this.state, job, this.#progress.of(job));
-    if (!WAITING.has(job.state) || job.liveTasks > 0) return { ...view, explanation: null };
-    return { ...view, explanation: viewExplanation(this.#plans.explain(job)) };
+    const explanation = WAITING.has(job.state) ? this.#plans.explain(job) : undefined;
+    return { ...view, explanation: explanation ? viewExplanation(explanation) : null };
   }
 }

@@ -1,12 +1,14 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
-import { LiveStanding, type SchedulingView } from "@heddle/control/jobs/live-standing";
-import type { JobRecord } from "@heddle/control/jobs/records";
+import { LiveStanding } from "@heddle/control/jobs/live-standing";
+import type { JobRecord, TaskRecord } from "@heddle/control/jobs/records";
+import { RECOVERY_SUFFIX } from "@heddle/control/jobs/recovery";
 import { claimId, replicaClaim } from "@heddle/control/jobs/replica-claims";
-import { queuedFrom, queuedJob } from "@heddle/control/jobs/scheduling-input";
+import { leavesByMs, queuedFrom, queuedJob, tasksOf } from "@heddle/control/jobs/scheduling-input";
 import { type SpecChange, specChanges } from "@heddle/control/jobs/spec-changes";
 import { fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
-import { explain, gangFitter } from "@heddle/scheduler/explain";
+import { explain, variantFitter } from "@heddle/scheduler/explain";
 import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
+import { runtimeBoundMs } from "@heddle/scheduler/precedence";
 import type { Standing } from "@heddle/scheduler/round";
 import { Satisfiability } from "@heddle/scheduler/satisfiability";
 import { decide } from "@heddle/scheduler/schedule";
@@ -19,6 +21,7 @@ import { RoundFigures } from "./round-figures.ts";
 const MAX_AGE_MS = 2_000;
 /** Jobs explained per plan; each costs about one round of scheduling. */
 const MAX_EXPLAINED = 64;
+const MS_PER_HOUR = 3_600_000;
 
 interface Entry {
   readonly plan: Plan;
@@ -46,21 +49,20 @@ export class PlanBook {
   }
 
   /** What the scheduler decides on now; it holds until the state changes or the next call. */
-  view(nowMs: number): SchedulingView {
+  view(nowMs: number): Standing {
     const { state, jobs, appliedIndex: index } = this.#control;
     // After a restore there is another index, and what was kept is of no use.
     if (this.#live?.index !== jobs) this.#live = new LiveStanding(state, jobs);
-    const { standing, withheld } = this.#live.view({ index, nowMs });
-    return { standing: { ...standing, queue: this.refusals.delay(standing.queue) }, withheld };
+    const standing = this.#live.view({ index, nowMs });
+    return { ...standing, queue: this.refusals.delay(standing.queue) };
   }
 
-  publish({ standing, withheld }: SchedulingView, plan: Plan): void {
-    const pending = [...plan.pending, ...withheld];
+  publish({ nowMs: atMs }: Standing, plan: Plan): void {
     this.#latest = {
       plan,
-      atMs: standing.nowMs,
+      atMs,
       explained: new Map(),
-      blockers: new Map(pending.map(({ jobId, blockers }) => [jobId, blockers])),
+      blockers: new Map(plan.pending.map(({ jobId, blockers }) => [jobId, blockers])),
     };
   }
 
@@ -81,22 +83,51 @@ export class PlanBook {
     return this.#entry(0).blockers;
   }
 
-  /** Everything that can be told of a job that has not started. */
-  explain(job: JobRecord): WaitingExplanation {
+  /** Everything that can be told of a job that waits; undefined for one that needs no place now. */
+  explain(job: JobRecord): WaitingExplanation | undefined {
+    const isLeft = job.state === "recovering" ? this.#tasks(job, "lost") > 0 : job.liveTasks > 0;
+    if (isLeft) return this.#explainUntilLeft(job);
+    const id = job.state === "recovering" ? `${job.id}${RECOVERY_SUFFIX}` : job.id;
     const entry = this.#entry(job.changedIndex);
-    const known = entry.explained.get(job.id);
+    const known = entry.explained.get(id);
     if (known) return known;
-    const { standing } = this.view(Date.now());
-    const queued = standing.queue.find(({ id }) => id === job.id) ?? this.#queued(job);
+    const standing = this.view(Date.now());
+    const queued = standing.queue.find((each) => each.id === id) ?? this.#queuedAs(job);
+    if (!queued) return undefined;
     const made = explain(standing, entry.plan, queued);
-    const blockers = this.blockers(job);
+    const blockers = entry.blockers.get(id) ?? [];
     const spec = this.#control.state.specs.get(job.id)!;
-    const changes = blockers.some(isOfNoNode)
-      ? []
-      : this.#changes(standing, entry.plan, spec, queued);
+    // What runs already keeps its spec.
+    const changes = queued.joinsRunning ? [] : this.#changes(standing, entry.plan, spec, queued);
     const explanation = { ...made, blockers, changes };
-    if (entry.explained.size < MAX_EXPLAINED) entry.explained.set(job.id, explanation);
+    if (entry.explained.size < MAX_EXPLAINED) entry.explained.set(id, explanation);
     return explanation;
+  }
+
+  /** A job that must start anew, or have tasks replaced, once what it had before is surely over. */
+  #explainUntilLeft(job: JobRecord): WaitingExplanation {
+    const { state } = this.#control;
+    const { plan } = this.#entry(job.changedIndex);
+    const lost = this.#tasks(job, "lost");
+    const leaving = job.state === "recovering" ? 0 : job.liveTasks - lost;
+    const notBeforeMs = Math.max(job.notBeforeMs ?? 0, leavesByMs(state, job));
+    const standing = this.view(Date.now());
+    const made = explain(standing, plan, { ...this.#queued(job), notBeforeMs });
+    const rest = { free: 0, limit: job.tasks };
+    const all: Blocker[] = [
+      { reason: "NodesLost", resource: "tasks_to_fence", requested: lost, ...rest },
+      { reason: "PreemptionInProgress", resource: "tasks_leaving", requested: leaving, ...rest },
+    ];
+    const blockers = all.filter(({ requested }) => requested > 0);
+    return { ...made, blockers, changes: [] };
+  }
+
+  #tasks(job: JobRecord, wanted: TaskRecord["phase"]): number {
+    return tasksOf(this.#control.state, job).filter(({ phase }) => phase === wanted).length;
+  }
+
+  #queuedAs(job: JobRecord): QueuedJob | undefined {
+    return job.state === "recovering" ? undefined : this.#queued(job);
   }
 
   /** What would become of a job that were submitted now, without a change. */
@@ -108,7 +139,7 @@ export class PlanBook {
     readonly explanation: WaitingExplanation;
     readonly neverFits: readonly Blocker[];
   } {
-    const { standing } = this.view(Date.now());
+    const standing = this.view(Date.now());
     const withJob = { ...standing, queue: [...standing.queue, queued] };
     const plan = decide(withJob);
     const changes = this.#changes(withJob, plan, spec, queued);
@@ -126,9 +157,16 @@ export class PlanBook {
       const tasks = changed.tasks ?? fewestTasks(changed, this.#control.state.nodes.values());
       return queuedFrom(changed, { ...job, tasks }, taskRequest(changed, tasks));
     };
-    const gangFits = gangFitter(standing, plan, job);
+    const fits = variantFitter(standing, plan, job);
+    const head = standing.queue.find((each) => each.id === plan.reservation?.jobId);
     return specChanges(spec, {
-      fits: (changed) => gangFits(variant(changed)),
+      fits: (changed) => fits(variant(changed)),
+      boundHours: runtimeBoundMs(job, standing.settings) / MS_PER_HOUR,
+      promise: head && {
+        qosLevel: head.qosLevel,
+        priority: head.priority,
+        inHours: (plan.reservation!.startAtMs - standing.nowMs) / MS_PER_HOUR,
+      },
       starts: (changed) => {
         const { starts } = decide({ ...standing, queue: [...others, variant(changed)] });
         return starts.some(({ jobId }) => jobId === id);
@@ -145,13 +183,8 @@ export class PlanBook {
     const nowMs = Date.now();
     const known = this.#latest;
     if (known && nowMs - known.atMs < MAX_AGE_MS && known.plan.basedOnIndex >= index) return known;
-    const view = this.view(nowMs);
-    this.publish(view, decide(view.standing));
+    const standing = this.view(nowMs);
+    this.publish(standing, decide(standing));
     return this.#latest!;
   }
-}
-
-/** Whether it is a matter of the cluster as a whole, which no placement mends. */
-function isOfNoNode({ resource }: Blocker): boolean {
-  return resource === "shared_storage_gb" || resource === "parameter_server_shards";
 }

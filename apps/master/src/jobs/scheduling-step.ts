@@ -1,9 +1,6 @@
-import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import type { CommitPlanCommand } from "@heddle/control/jobs/commands";
-import type { SchedulingView } from "@heddle/control/jobs/live-standing";
 import { RECOVERY_SUFFIX } from "@heddle/control/jobs/recovery";
 import { claimedDeployment } from "@heddle/control/jobs/replica-claims";
-import { queuedJob, sharedStorageGb } from "@heddle/control/jobs/scheduling-input";
 import { algorithmFault } from "@heddle/control/jobs/task-request";
 import type { Blocker, Plan } from "@heddle/scheduler/model";
 import type { Standing } from "@heddle/scheduler/round";
@@ -30,11 +27,11 @@ export async function schedulingStep(options: SchedulingStepOptions): Promise<nu
   const { control, plans } = options;
   const nowMs = Date.now();
   const startedMs = performance.now();
-  const { view, unsatisfiable, admitted } = admit(options, plans.view(nowMs));
-  const plan = decide(view.standing);
-  plans.publish(view, plan);
-  const nextMs = nextLookMs(view.standing);
-  const command = commandOf(options, view.standing, plan, { admitted, unsatisfiable });
+  const { standing, unsatisfiable, admitted } = admit(options, plans.view(nowMs));
+  const plan = decide(standing);
+  plans.publish(standing, plan);
+  const nextMs = nextLookMs(standing);
+  const command = commandOf(options, standing, plan, { admitted, unsatisfiable });
   const durationMs = performance.now() - startedMs;
   plans.rounds.record({ durationMs, starts: command.starts.length });
   if (changesSomething(control, command)) await commit(options, command);
@@ -64,28 +61,18 @@ function forJob({ forJobId }: CommitPlanCommand["preemptions"][number]): {
 }
 
 interface Admission {
-  readonly view: SchedulingView;
+  readonly standing: Standing;
   readonly admitted: readonly string[];
   readonly unsatisfiable: CommitPlanCommand["unsatisfiable"];
 }
 
 /** Tells accepted jobs that may run one day from those that never will. */
-function admit({ control, plans }: SchedulingStepOptions, view: SchedulingView): Admission {
+function admit({ control, plans }: SchedulingStepOptions, standing: Standing): Admission {
   const { state } = control;
-  const { standing } = view;
   const isAccepted = (id: string) => state.jobs.get(id)?.state === "accepted";
   const unsatisfiable: { jobId: string; message: string }[] = [];
-  const sharedGb =
-    state.settings.get("shared_storage_gb")?.value ?? CLUSTER_SETTINGS.shared_storage_gb.default;
-  for (const { jobId, blockers } of view.withheld) {
-    if (sharedStorageGb(state, jobId) <= sharedGb || !isAccepted(jobId)) continue;
-    unsatisfiable.push({ jobId, message: neverText(blockers) });
-  }
   // A cluster that no node has joined yet says nothing of what will fit.
-  const withheld = view.withheld.map(({ jobId }) => {
-    return queuedJob(state, control.jobs, state.jobs.get(jobId)!);
-  });
-  for (const job of standing.layout.nodes.length > 0 ? [...standing.queue, ...withheld] : []) {
+  for (const job of standing.layout.nodes.length > 0 ? standing.queue : []) {
     if (!isAccepted(job.id)) continue;
     const blockers = plans.satisfiability.neverFits(standing, job);
     if (blockers.length === 0) continue;
@@ -94,9 +81,8 @@ function admit({ control, plans }: SchedulingStepOptions, view: SchedulingView):
   }
   const never = new Set(unsatisfiable.map(({ jobId }) => jobId));
   const queue = standing.queue.filter(({ id }) => !never.has(id));
-  const waiting = [...queue.map(({ id }) => id), ...view.withheld.map(({ jobId }) => jobId)];
-  const admitted = waiting.filter((id) => isAccepted(id) && !never.has(id));
-  return { view: { ...view, standing: { ...standing, queue } }, admitted, unsatisfiable };
+  const admitted = queue.map(({ id }) => id).filter(isAccepted);
+  return { standing: { ...standing, queue }, admitted, unsatisfiable };
 }
 
 function neverText(blockers: readonly Blocker[]): string {

@@ -1,46 +1,48 @@
 import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
-import { type SubmitJob, submitJobRequest } from "@heddle/contracts/jobs";
-import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
-import { type TrainingFault, trainingFaults } from "@heddle/contracts/training";
-import { RequestFaults, validate } from "@heddle/contracts/validation";
-import { offerFaults } from "@heddle/control/jobs/offer-faults";
+import type { JobState, SubmitJob } from "@heddle/contracts/jobs";
+import type { JobRecord } from "@heddle/control/jobs/records";
 import { registrationOf } from "@heddle/control/jobs/registration";
 import { queuedFrom } from "@heddle/control/jobs/scheduling-input";
-import { ShardRoom, shardFaults } from "@heddle/control/jobs/shard-places";
-import type { SpecChange } from "@heddle/control/jobs/spec-changes";
-import { specFaults } from "@heddle/control/jobs/spec-faults";
 import { checkSubmission } from "@heddle/control/jobs/submission";
-import { executorOf, fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
+import { fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
 import type { ControlState } from "@heddle/control/state";
-import type { Blocker } from "@heddle/scheduler/model";
 import { refusalError } from "../control/propose.ts";
 import type { RequestedChange } from "../http/idempotent-changes.ts";
 import type { ControlPlane } from "../ports.ts";
 import { viewBlocker, viewExplanation } from "./explanation-view.ts";
 import { newJobId } from "./job-id.ts";
 import type { PlanBook } from "./plan-book.ts";
-import { sharedStorageUsedGb } from "./task-uses.ts";
+import { readSpec } from "./read-spec.ts";
 
 /** What POST /jobs answers with. */
 export interface SubmittedJob {
   readonly job_id: string;
-  readonly state: "accepted";
+  /** `accepted`; of a job that was there already, under the id that the caller gave it, its own. */
+  readonly state: JobState;
   readonly submitted_at: string;
 }
 
 /** The change that a body of POST /jobs asks for. Throws with all that is wrong with it. */
 export function requestedSubmission(
-  body: unknown,
+  body: Record<string, unknown>,
   submitter: Submitter,
 ): RequestedChange<SubmittedJob> {
   const { id, ...spec } = readSpec(body, submitter);
   checkModel(spec, submitter);
   const atMs = Date.now();
   const jobId = id ?? newJobId(atMs);
-  const told = { job_id: jobId, state: "accepted", submitted_at: new Date(atMs).toISOString() };
-  const command = { type: "job.submit" as const, atMs, jobId, spec };
-  return { command, told: told as SubmittedJob };
+  const told = submitted({ id: jobId, state: "accepted", submittedAtMs: atMs });
+  return { command: { type: "job.submit", atMs, jobId, spec }, told };
+}
+
+/** What is told of a job that is in the log. */
+export function submitted({
+  id,
+  state,
+  submittedAtMs,
+}: Pick<JobRecord, "id" | "state" | "submittedAtMs">): SubmittedJob {
+  return { job_id: id, state, submitted_at: new Date(submittedAtMs).toISOString() };
 }
 
 /** Who submits, and the workers, parameter servers and models that there are. */
@@ -69,39 +71,11 @@ function checkModel(
   throw new AppError("conflict", message, { param });
 }
 
-function readSpec(
-  body: unknown,
-  { nodes, servers }: Pick<ControlState, "nodes" | "servers">,
-): SubmitJob {
-  const spec = validate(submitJobRequest, body);
-  const code = "invalid_value" as const;
-  const config = configFaults(spec);
-  // A number that is none is told once.
-  const shards = config.length === 0 ? shardFaults(spec, servers) : [];
-  const faults = [
-    ...[...specFaults(spec), ...offerFaults(spec, nodes), ...shards].map(({ param, detail }) => {
-      return { param, code, message: `Invalid value for '${param}': ${detail}.` };
-    }),
-    ...config.map(({ param, detail: message }) => ({ param, code, message })),
-  ];
-  const [first] = faults;
-  if (!first) return spec;
-  const cause = new RequestFaults(faults);
-  throw new AppError("unprocessable", first.message, { param: first.param, cause });
-}
-
-/** What is wrong with the hyperparameters of a job that our own trainer runs. */
-function configFaults(spec: SubmitJob): TrainingFault[] {
-  const { algorithm, config } = spec;
-  if (algorithm === undefined || executorOf(spec) !== "training") return [];
-  return trainingFaults(algorithm, config, spec.tasks);
-}
-
 /** What would become of the job if it were submitted now; nothing is changed. */
 export function dryRun(
   control: ControlPlane,
   plans: PlanBook,
-  body: unknown,
+  body: Record<string, unknown>,
   scopes: readonly string[],
 ) {
   const { id, ...spec } = readSpec(body, control.state);
@@ -114,44 +88,18 @@ export function dryRun(
   const { waitingFor } = checked;
   const job = { id: jobId, project, queue, tasks, submittedAtMs: Date.now(), waitingFor };
   const queued = queuedFrom(spec, job, taskRequest(spec, tasks));
-  const storage = storageBlocker(control, spec);
-  const isNever = storage !== undefined && storage.requested > storage.limit;
   const { plan, explanation, neverFits } = plans.tryOut(queued, spec);
-  const never = [...neverFits, ...(isNever ? [storage] : [])];
-  const shards = new ShardRoom(control.state, control.jobs).take(spec);
-  const planned = plan.starts.find((each) => each.jobId === jobId);
-  const start = storage || shards ? undefined : planned;
+  const start = plan.starts.find((each) => each.jobId === jobId);
   const fits = start ? "would_start" : "would_wait";
-  const lacking = [storage, shards].filter((blocker) => blocker !== undefined);
-  const blockers = [...lacking, ...explanation.blockers];
-  const others = storage ? storageChange(storage, planned !== undefined && !shards) : [];
-  const changes = lacking.length > 0 ? others : explanation.changes;
   return {
     object: "dry_run",
-    verdict: never.length > 0 ? "unsatisfiable" : fits,
+    verdict: neverFits.length > 0 ? "unsatisfiable" : fits,
     tasks,
     placement: (start?.placements ?? []).map(({ nodeId, devices }, rank) => {
-      return { rank, node: nodeId, devices };
+      const name = control.state.nodes.get(nodeId)?.offer.name ?? null;
+      return { rank, node: nodeId, node_name: name, devices };
     }),
-    never_fits: never.map(viewBlocker),
-    explanation: viewExplanation({ ...explanation, blockers, changes }),
+    never_fits: neverFits.map(viewBlocker),
+    explanation: viewExplanation(explanation),
   };
-}
-
-/** What is left of the shared storage, where that alone holds the job back. */
-function storageChange({ resource, requested, free }: Blocker, isAll: boolean): SpecChange[] {
-  if (!isAll) return [];
-  const cost = (requested - free) / requested;
-  return [{ field: resource, from: requested, to: free > 0 ? free : null, cost }];
-}
-
-/** The storage that belongs to no node is no matter of placement: the scheduler does not see it. */
-function storageBlocker(control: ControlPlane, { resources }: SubmitJob): Blocker | undefined {
-  const requested = resources.shared_storage_gb ?? 0;
-  const limit =
-    control.state.settings.get("shared_storage_gb")?.value ??
-    CLUSTER_SETTINGS.shared_storage_gb.default;
-  const free = Math.max(0, limit - sharedStorageUsedGb(control));
-  if (requested <= free) return undefined;
-  return { reason: "InsufficientMemory", resource: "shared_storage_gb", requested, free, limit };
 }

@@ -25,11 +25,6 @@ export function taskUses({ state, jobs }: ControlPlane, nodeId: string): Resourc
 }
 
 /** What jobs that hold places have asked for of the storage that belongs to no node. */
-export function sharedStorageUsedGb({ state, jobs }: ControlPlane): number {
-  let used = 0;
-  for (const id of jobs.live) {
-    if (state.jobs.get(id)!.liveTasks === 0) continue;
-    used += state.specs.get(id)!.resources.shared_storage_gb ?? 0;
-  }
-  return used;
+export function sharedStorageUsedGb({ jobs }: ControlPlane): number {
+  return jobs.holdings.sharedStorageMb / 1_000;
 }

@@ -161,6 +161,7 @@ function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
   return {
     record: handle.record,
     signal: (name, onlyCaught) => handle.signal(name, onlyCaught),
+    hold: (isHeld) => handle.hold(isHeld),
     kill: () => handle.kill(),
     killNow: () => handle.killNow(),
     usage: () => handle.usage(),

@@ -3,7 +3,7 @@ import { DEFAULT_SETTINGS, type TaskRequest } from "@heddle/scheduler/model";
 import type { ProjectRecord, UsageRecord } from "./records.ts";
 
 /** The window over which GPU-hours are counted. */
-const ACCOUNTING_WINDOW_MS = 30 * 24 * 3_600_000;
+export const ACCOUNTING_WINDOW_MS = 30 * 24 * 3_600_000;
 const HALF_LIFE_MS = DEFAULT_SETTINGS.fairShareHalfLifeMs;
 /** Accounts of those that hold something are brought up to date so often, while a master leads. */
 const SETTLE_EVERY_MS = 60_000;

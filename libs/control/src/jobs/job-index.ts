@@ -5,8 +5,14 @@ import { Holdings } from "./holdings.ts";
 import { isTerminal, isUnderWay } from "./lifecycle.ts";
 import type { JobRecord, JobsState, NodeRecord, ReplicaRecord, TaskRecord } from "./records.ts";
 import { registrationOf } from "./registration.ts";
-import { fragmentsWanted } from "./shard-places.ts";
-import { nodeLabels, SERVING_PROJECT, servingRequest, taskRequest } from "./task-request.ts";
+import {
+  fragmentsWanted,
+  nodeLabels,
+  SERVING_PROJECT,
+  servingRequest,
+  sharedAmounts,
+  taskRequest,
+} from "./task-request.ts";
 
 /** Who follows the index from one look to the next. */
 export interface IndexWatcher {
@@ -141,7 +147,9 @@ export class JobIndex {
     if (held === holds) return;
     const task = (holds ? after : before)!;
     const { nodeId } = task;
-    this.holdings.moveTask(this.#state.jobs.get(task.jobId)!.project, task, holds ? 1 : -1);
+    const storageMb = sharedAmounts(this.#state.specs.get(task.jobId)!)?.storageMb ?? 0;
+    const { project } = this.#state.jobs.get(task.jobId)!;
+    this.holdings.moveTask(project, task, holds ? 1 : -1, storageMb);
     const keys = this.tasksByNode.get(nodeId) ?? new Set();
     if (holds) keys.add(key);
     else keys.delete(key);

@@ -1,5 +1,5 @@
 import { Layout } from "@heddle/scheduler/layout";
-import type { PendingJob, QueuedJob, WorkloadTarget } from "@heddle/scheduler/model";
+import type { QueuedJob, WorkloadTarget } from "@heddle/scheduler/model";
 import type { Standing } from "@heddle/scheduler/round";
 import { steadyTargets } from "@heddle/scheduler/targets";
 import type { ControlState } from "../state.ts";
@@ -7,25 +7,18 @@ import type { IndexWatcher, JobIndex } from "./job-index.ts";
 import { isTerminal } from "./lifecycle.ts";
 import { replicaClaims, servingEntries } from "./replica-claims.ts";
 import {
-  needsShared,
   projectState,
   queuedEntry,
   runningEntry,
   schedulerSettings,
   schedulingInput,
-  withheldJobs,
+  sharedSupply,
 } from "./scheduling-input.ts";
 
 /** Jobs that may have changed between two looks before all are looked at anew. */
 const MAX_CHANGED = 200_000;
 /** Shapes of request that a layout may know before it is made anew, without those long gone. */
 const MAX_SHAPES = 20_000;
-
-/** What the scheduler decides on, and the jobs that it does not see because of shared storage. */
-export interface SchedulingView {
-  readonly standing: Standing;
-  readonly withheld: readonly PendingJob[];
-}
 
 /**
  * The scheduler's standing, kept from one look to the next: only the jobs that have changed are
@@ -39,8 +32,6 @@ export class LiveStanding implements IndexWatcher {
   readonly #changedNodes = new Set<string>();
   /** By job id. */
   readonly #queue = new Map<string, QueuedJob>();
-  /** Live jobs that ask for shared storage or parameter servers. */
-  readonly #storing = new Set<string>();
   /** By node id: the ids under which its replicas run. */
   readonly #serving = new Map<string, readonly string[]>();
   #layout: Layout | undefined;
@@ -62,15 +53,11 @@ export class LiveStanding implements IndexWatcher {
   }
 
   /** The standing at this moment; it holds until the state changes or the next look. */
-  view(at: { readonly index: number; readonly nowMs: number }): SchedulingView {
+  view(at: { readonly index: number; readonly nowMs: number }): Standing {
     const state = this.#state;
     const settings = schedulerSettings(state);
     const layout = this.#upToDate(settings.overcommitRatio);
-    const storing = [...this.#storing].sort((a, b) => this.#bySubmission(a, b));
-    const withheld = withheldJobs(state, this.index, storing);
-    const without = new Set(withheld.map(({ jobId }) => jobId));
-    const queue = [...this.#queue].filter(([id]) => !without.has(id)).map(([, queued]) => queued);
-    queue.push(...replicaClaims(state));
+    const queue = [...this.#queue.values(), ...replicaClaims(state)];
     const present = layout.running.targets.with(queue).targets();
     this.#targets = steadyTargets(this.#targets, present);
     const projectOf = (name: string) => {
@@ -78,7 +65,8 @@ export class LiveStanding implements IndexWatcher {
       return project && projectState(project, at.nowMs);
     };
     const asked = { queue, nowMs: at.nowMs, settings: { ...settings, targets: this.#targets } };
-    return { standing: { index: at.index, layout, projectOf, ...asked }, withheld };
+    const shared = sharedSupply(state, this.index);
+    return { index: at.index, layout, projectOf, shared, ...asked };
   }
 
   #upToDate(overcommitRatio: number): Layout {
@@ -110,8 +98,8 @@ export class LiveStanding implements IndexWatcher {
   #layOutAnew(overcommitRatio: number): Layout {
     this.#forget();
     this.#changedNodes.clear();
-    const { input } = schedulingInput(this.#state, this.index, { index: 0, nowMs: 0 });
-    const { nodes, running } = input.snapshot;
+    const { snapshot } = schedulingInput(this.#state, this.index, { index: 0, nowMs: 0 });
+    const { nodes, running } = snapshot;
     const layout = new Layout(nodes, running, overcommitRatio);
     for (const node of this.#state.nodes.values()) this.#noteServing(node.offer.id);
     for (const id of this.index.live) this.#followQueue(id);
@@ -123,7 +111,6 @@ export class LiveStanding implements IndexWatcher {
     this.#layout = undefined;
     this.#changedJobs.clear();
     this.#queue.clear();
-    this.#storing.clear();
     this.#serving.clear();
   }
 
@@ -138,8 +125,6 @@ export class LiveStanding implements IndexWatcher {
   #followQueue(id: string): void {
     const job = this.#state.jobs.get(id);
     const isLive = job !== undefined && !isTerminal(job.state);
-    if (isLive && needsShared(this.#state, id)) this.#storing.add(id);
-    else this.#storing.delete(id);
     const queued = isLive ? queuedEntry(this.#state, this.index, job) : undefined;
     if (queued) this.#queue.set(id, queued);
     else this.#queue.delete(id);
@@ -157,10 +142,5 @@ export class LiveStanding implements IndexWatcher {
     const ids = node ? servingEntries(this.index, node).map(({ id }) => id) : [];
     if (ids.length > 0) this.#serving.set(nodeId, ids);
     else this.#serving.delete(nodeId);
-  }
-
-  #bySubmission(a: string, b: string): number {
-    const { jobs } = this.#state;
-    return jobs.get(a)!.submittedIndex - jobs.get(b)!.submittedIndex;
   }
 }

@@ -43,14 +43,14 @@ function plan() {
     index: control.index,
     nowMs: atMs,
   });
-  const made = schedule(view.input);
+  const made = schedule(view);
   act({
     ...{ type: "plan.commit", basedOnIndex: made.basedOnIndex, overcommitRatio: 1 },
     ...{ acknowledgeMs: 10_000, unsatisfiable: [], preemptions: [], expired: [] },
     admitted: [...control.state.jobs.keys()],
     starts: made.starts,
   });
-  return view.withheld;
+  return made.pending;
 }
 
 function report(n: number, phase: TaskReportEntry["phase"], exit?: TaskReportEntry["exit"]) {
@@ -100,7 +100,7 @@ test("a plan that was made before the server was lost starts nothing", () => {
   serverJoins("p");
   submit(1);
   const view = schedulingInput(control.state, control.jobs, { index: control.index, nowMs: atMs });
-  const { starts } = schedule(view.input);
+  const { starts } = schedule(view);
   expect(starts).toHaveLength(1);
   act({ type: "server.lost", serverIds: ["p"] });
   act({
@@ -183,6 +183,8 @@ test("the shards of each fragment take places, those of one shard on one server"
   expect(plan()).toMatchObject([
     { jobId: jobId(2), blockers: [{ requested: 448, free: 416, limit: 512 }] },
   ]);
+  // One that waits for places has them kept for it.
+  act({ type: "job.request", jobId: jobId(2), request: "cancel" });
   submitFragments(3, 13, 32);
   plan();
   expect(job(3).state).toBe("scheduled");
@@ -209,6 +211,7 @@ test("shards that all servers together could not hold are a fault of the field t
       detail:
         "9 in 32 fragments are 288 shards, and the cluster's parameter servers (1) hold 256 at " +
         "most: ask for fewer, or add servers",
+      reads: expect.arrayContaining(["config"]),
     },
   ]);
   expect(faults(257, 1)).toMatchObject([{ param: "config.parameter_servers" }]);

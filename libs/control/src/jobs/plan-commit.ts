@@ -9,8 +9,9 @@ import { type JobRecord, type TaskRecord } from "./records.ts";
 import { crashesTakenOver, missingRanks, RECOVERY_SUFFIX } from "./recovery.ts";
 import { claimedDeployment, replicaClaim } from "./replica-claims.ts";
 import { leaveWithGrace } from "./requests.ts";
-import { runningEntry } from "./scheduling-input.ts";
+import { runningEntry, sharedSupply } from "./scheduling-input.ts";
 import { placeShards } from "./shard-places.ts";
+import { sharedAmounts } from "./task-request.ts";
 
 type Preemption = CommitPlanCommand["preemptions"][number];
 
@@ -83,7 +84,12 @@ function expire(change: Change, job: JobRecord): void {
 }
 
 /** Why a start does not hold any more. */
-type StartRefusal = CapacityRefusal | QuotaRefusal | "not_waiting" | "no_parameter_servers";
+type StartRefusal =
+  | CapacityRefusal
+  | QuotaRefusal
+  | "not_waiting"
+  | "no_parameter_servers"
+  | "shared_storage";
 
 /** Starts the job, or says why not and changes nothing. */
 function startJob(
@@ -102,6 +108,7 @@ function startJob(
   const request = change.index.requestOf(job);
   const shards = isRecovery ? job.shards : placeShards(change, job);
   if (shards === "none") return "no_parameter_servers";
+  if (!isRecovery && lacksStorage(change, job)) return "shared_storage";
   const { capacity } = change.index;
   const why =
     quotas?.refusal(job, ranks.length) ??
@@ -129,6 +136,11 @@ function startJob(
     change.startTask(started, task);
   }
   return undefined;
+}
+
+function lacksStorage({ state, index }: Change, { id }: JobRecord): boolean {
+  const wanted = sharedAmounts(state.specs.get(id)!)?.storageMb ?? 0;
+  return wanted > 0 && wanted > sharedSupply(state, index).free.storageMb;
 }
 
 /** Gives a replica its place; the masters' placement loads it there. */

@@ -1,3 +1,4 @@
+import { takesQueuePlace } from "@heddle/scheduler/admission";
 import type { QueuedJob, RunningJob } from "@heddle/scheduler/model";
 import { byAge } from "@heddle/scheduler/precedence";
 import { QuotaLedger } from "@heddle/scheduler/quota-ledger";
@@ -11,7 +12,6 @@ import {
   queuedEntry,
   queuedFrom,
   runningEntry,
-  withheldJobs,
 } from "./scheduling-input.ts";
 import { SERVING_PROJECT } from "./task-request.ts";
 
@@ -108,12 +108,12 @@ export class QuotaCheck {
   }
 
   #positionsOf(project: string): ReadonlyMap<string, number> {
-    const { state, index } = this.#change;
-    const withheld = new Set(withheldJobs(state, index, index.live).map(({ jobId }) => jobId));
+    const { state, index, now } = this.#change;
     const queue = [...index.live]
-      .filter((id) => !withheld.has(id) && state.jobs.get(id)!.project === project)
+      .filter((id) => state.jobs.get(id)!.project === project)
       .map((id) => queuedEntry(state, index, state.jobs.get(id)!))
-      .filter((queued) => queued !== undefined);
+      .filter((queued) => queued !== undefined)
+      .filter((queued) => takesQueuePlace(queued, now.atMs));
     return new Map(queue.sort(byAge).map(({ id }, position) => [id, position]));
   }
 }

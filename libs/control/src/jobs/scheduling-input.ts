@@ -1,19 +1,18 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import { CLUSTER_SETTINGS, type SettingName } from "@heddle/contracts/settings";
 import {
-  type Blocker,
   DEFAULT_SETTINGS,
-  type PendingJob,
   type ProjectState,
   type QueuedJob,
   type RunningJob,
   type SchedulerSettings,
+  type SharedSupply,
   type Strategy,
   type TaskRequest,
 } from "@heddle/scheduler/model";
 import type { SchedulingInput } from "@heddle/scheduler/round";
 import type { ControlState } from "../state.ts";
-import { usageAt } from "./account-changes.ts";
+import { ACCOUNTING_WINDOW_MS, usageAt } from "./account-changes.ts";
 import type { JobIndex } from "./job-index.ts";
 import { isUnderWay } from "./lifecycle.ts";
 import {
@@ -25,16 +24,11 @@ import {
 } from "./records.ts";
 import { missingRanks, RECOVERY_SUFFIX } from "./recovery.ts";
 import { replicaClaims, servingEntries } from "./replica-claims.ts";
-import { ShardRoom, shardsWanted } from "./shard-places.ts";
+import { shardSupply } from "./shard-places.ts";
+import { sharedAmounts, sharedStorageMb } from "./task-request.ts";
 
 const MS_PER_HOUR = 3_600_000;
 export const GPU_MILLI_MS_PER_HOUR = 1_000 * MS_PER_HOUR;
-
-/** The state as the scheduler sees it, and the jobs that it does not see because of shared storage. */
-export interface InputView {
-  readonly input: SchedulingInput;
-  readonly withheld: readonly PendingJob[];
-}
 
 /**
  * What the scheduler decides on, built from the whole state: the definition that `LiveStanding` must
@@ -44,7 +38,7 @@ export function schedulingInput(
   state: ControlState,
   index: JobIndex,
   at: { readonly index: number; readonly nowMs: number },
-): InputView {
+): SchedulingInput {
   const running = [...state.jobs.values()]
     .map((job) => runningEntry(state, index, job))
     .filter((job) => job !== undefined);
@@ -56,16 +50,14 @@ export function schedulingInput(
       ...[...state.nodes.values()].flatMap((node) => servingEntries(index, node)),
     ],
     projects: [...state.projects.values()].map((project) => projectState(project, at.nowMs)),
+    shared: sharedSupply(state, index),
   };
-  const withheld = withheldJobs(state, index, index.live);
-  const without = new Set(withheld.map(({ jobId }) => jobId));
   const queue = [...index.live]
-    .filter((id) => !without.has(id))
     .map((id) => queuedEntry(state, index, state.jobs.get(id)!))
     .filter((job) => job !== undefined);
   queue.push(...replicaClaims(state));
   const settings = schedulerSettings(state);
-  return { input: { snapshot, queue, nowMs: at.nowMs, settings }, withheld };
+  return { snapshot, queue, nowMs: at.nowMs, settings };
 }
 
 /** The cluster's settings and queues as the scheduler's. */
@@ -108,6 +100,7 @@ export function queuedFrom(
     preemptible: resources.preemptible,
     tasks: job.tasks,
     request,
+    shared: sharedAmounts(spec),
     submittedAtMs: job.submittedAtMs,
     maxRuntimeMs: hours === undefined ? undefined : hours * MS_PER_HOUR,
     waitingFor: job.waitingFor,
@@ -141,8 +134,8 @@ export function runningEntry(
   };
 }
 
-/** When the tasks of an attempt that is over are gone: those of lost nodes once they are fenced. */
-function leavesByMs(state: JobsState, job: JobRecord): number {
+/** When the tasks of an attempt that is over are surely gone: those of lost nodes once they are fenced. */
+export function leavesByMs(state: JobsState, job: JobRecord): number {
   let byMs = job.sinceMs;
   for (let rank = 0; rank < job.tasks; rank++) {
     const task = state.tasks.get(taskKey(job.id, job.attempt, rank));
@@ -170,6 +163,7 @@ export function projectState(
     weight,
     quota,
     usedGpuHours: now.windowGpuMilliMs / GPU_MILLI_MS_PER_HOUR,
+    windowEndsMs: now.windowStartMs + ACCOUNTING_WINDOW_MS,
     usage: {
       gpuMilliMs: now.decayedGpuMilliMs,
       cpuMilliMs: now.decayedCpuMilliMs,
@@ -192,13 +186,16 @@ export function queuedEntry(
     const lost = missingRanks({ tasksOf: (of) => tasksOf(state, of) }, job).length;
     if (lost === 0) return undefined;
     const queued = queuedJob(state, index, job);
-    return { ...queued, id: `${job.id}${RECOVERY_SUFFIX}`, tasks: lost };
+    // Its job holds already what belongs to no node.
+    const rest = { tasks: lost, shared: undefined, joinsRunning: job.liveTasks > 0 };
+    return { ...queued, ...rest, id: `${job.id}${RECOVERY_SUFFIX}` };
   }
   const waits = (job.state === "pending" || job.state === "accepted") && job.liveTasks === 0;
   return waits ? queuedJob(state, index, job) : undefined;
 }
 
-function tasksOf(state: JobsState, job: JobRecord): TaskRecord[] {
+/** The tasks of the job's latest attempt, by rank. */
+export function tasksOf(state: JobsState, job: JobRecord): TaskRecord[] {
   const tasks: TaskRecord[] = [];
   for (let rank = 0; rank < job.tasks; rank++) {
     const task = state.tasks.get(taskKey(job.id, job.attempt, rank));
@@ -207,41 +204,12 @@ function tasksOf(state: JobsState, job: JobRecord): TaskRecord[] {
   return tasks;
 }
 
-/** How much of the storage that belongs to no node the job asks for. */
-export function sharedStorageGb(state: JobsState, id: string): number {
-  return state.specs.get(id)?.resources.shared_storage_gb ?? 0;
-}
-
-/**
- * The waiting jobs that shared storage holds back: what running jobs leave of it goes to the oldest.
- * Jobs that ask for none may be left out of `ids`.
- */
-export function withheldJobs(
-  state: JobsState,
-  index: JobIndex,
-  ids: Iterable<string>,
-): PendingJob[] {
-  const limit = settingOf(state, "shared_storage_gb");
-  const jobs = [...ids].map((id) => state.jobs.get(id)!);
-  const shards = new ShardRoom(state, index);
-  let free = limit;
-  for (const { id, liveTasks } of jobs) if (liveTasks > 0) free -= sharedStorageGb(state, id);
-  const withheld: PendingJob[] = [];
-  for (const { id, state: at, liveTasks } of jobs) {
-    if (liveTasks > 0 || (at !== "pending" && at !== "accepted")) continue;
-    const requested = sharedStorageGb(state, id);
-    const resource = "shared_storage_gb";
-    const reason = "InsufficientMemory";
-    const lacks = requested > Math.max(0, free);
-    const storage: Blocker = { reason, resource, requested, free: Math.max(0, free), limit };
-    const blocker = requested > 0 && lacks ? storage : shards.take(state.specs.get(id)!);
-    if (blocker) withheld.push({ jobId: id, blockers: [blocker] });
-    else free -= requested;
-  }
-  return withheld;
-}
-
-/** Whether the job needs something that belongs to no node: shared storage, or parameter servers. */
-export function needsShared(state: JobsState, id: string): boolean {
-  return sharedStorageGb(state, id) > 0 || shardsWanted(state.specs.get(id)!) > 0;
+/** What there is of shared storage and places on parameter servers, and what is free of it. */
+export function sharedSupply(state: JobsState, index: JobIndex): SharedSupply {
+  const storageMb = Math.floor(sharedStorageMb(settingOf(state, "shared_storage_gb")));
+  const shards = shardSupply(state, index);
+  return {
+    limit: { storageMb, shards: shards.limit },
+    free: { storageMb: storageMb - index.holdings.sharedStorageMb, shards: shards.free },
+  };
 }

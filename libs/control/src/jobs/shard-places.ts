@@ -1,28 +1,12 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
-import type { Blocker } from "@heddle/scheduler/model";
 import type { Change } from "./change.ts";
 import type { JobIndex } from "./job-index.ts";
 import type { JobRecord, JobsState } from "./records.ts";
 import type { SpecFault } from "./spec-faults.ts";
-import { executorOf } from "./task-request.ts";
+import { fragmentsWanted, shardsWanted } from "./task-request.ts";
 
 /** Shards that one parameter server holds at most, as it has it too. */
 export const MAX_SHARDS_PER_SERVER = 256;
-
-/** Shards that the job needs on parameter servers; 0 for one that does not train. */
-export function shardsWanted(spec: SubmitJob): number {
-  if (executorOf(spec) !== "training") return 0;
-  const { parameter_servers: shards } = spec.config;
-  return typeof shards === "number" && shards >= 1 ? Math.floor(shards) : 1;
-}
-
-/** Into how many fragments the model of a job that trains is cut; each has its own shards. */
-export function fragmentsWanted({ algorithm, config }: SubmitJob): number {
-  const { fragments } = config;
-  // Another algorithm, as a plugin's, may mean something else by the name.
-  const isCut = algorithm === "weave" && typeof fragments === "number" && fragments >= 1;
-  return isCut ? Math.floor(fragments) : 1;
-}
 
 /**
  * Parameter servers for the shards of a job that starts, by shard: each goes where the fewest are,
@@ -78,7 +62,8 @@ export function shardFaults(spec: SubmitJob, servers: JobsState["servers"]): Spe
   const param = isCut ? "config.fragments" : "config.parameter_servers";
   const cut = each > 1 ? ` in ${each} fragments are ${shards * each} shards` : " shards";
   const held = `the cluster's parameter servers (${servers.size}) hold ${room} at most`;
-  return [{ param, detail: `${shards}${cut}, and ${held}: ask for fewer, or add servers` }];
+  const detail = `${shards}${cut}, and ${held}: ask for fewer, or add servers`;
+  return [{ param, detail, reads: ["algorithm", "command", "container_image", "config"] }];
 }
 
 /** The servers that take shards, by id, and how many each holds. */
@@ -95,24 +80,12 @@ export function shardsOn(index: JobIndex, serverId: string): number {
   return count;
 }
 
-/** The places for shards that are left while a plan is made, oldest job first. */
-export class ShardRoom {
-  readonly #counts: Map<string, number>;
-
-  constructor(state: JobsState, index: JobIndex) {
-    this.#counts = readyServers(state, index);
-  }
-
-  /** Takes places for the job, or says what it lacks. */
-  take(spec: SubmitJob): Blocker | undefined {
-    if (spreadShards(this.#counts, spec)) return undefined;
-    const each = fragmentsWanted(spec);
-    const free = roomFor(this.#counts.values(), each);
-    const limit = roomFor(
-      Array.from(this.#counts, () => 0),
-      each,
-    );
-    const bounds = { requested: shardsWanted(spec) * each, free, limit };
-    return { reason: "AffinityNoMatch", resource: "parameter_server_shards", ...bounds };
-  }
+/** Places for shards on the servers that take some: how many there are, and how many are free. */
+export function shardSupply(
+  state: JobsState,
+  index: JobIndex,
+): { readonly limit: number; readonly free: number } {
+  const counts = [...readyServers(state, index).values()];
+  const limit = counts.length * MAX_SHARDS_PER_SERVER;
+  return { limit, free: counts.reduce((free, count) => free - count, limit) };
 }

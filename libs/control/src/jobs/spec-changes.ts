@@ -15,17 +15,37 @@ export interface SpecChange {
 
 /** What a changed spec is tried on. */
 export interface SpecTrial {
-  /** Whether its gang fits on what is free now; asked often. */
+  /** Whether all that it asks for is free now and within quotas; asked often. */
   fits(spec: SubmitJob): boolean;
   /** Whether the scheduler would start it now, with all that stands in its way. */
   starts(spec: SubmitJob): boolean;
+  /** How long the job may run at most, by its own bound or by the cluster's. */
+  readonly boundHours: number;
+  /** The promise to the head job, which those behind it must not delay. */
+  readonly promise?: HeadPromise | undefined;
+}
+
+/** Where the job that holds the promise stands, and when it is to start. */
+interface HeadPromise {
+  readonly qosLevel: Resources["qos_level"];
+  readonly priority: number;
+  readonly inHours: number;
 }
 
 type Resources = SubmitJob["resources"];
 type Fits = (spec: SubmitJob) => boolean;
 
-/** What giving up a constraint weighs beside giving up a share of an amount. */
+/**
+ * What giving up a constraint weighs beside giving up a share of an amount; so does going before
+ * others.
+ */
 const DROPPED_CONSTRAINT_COST = 0.5;
+const MAX_PRIORITY = 1_000;
+const QOS_LEVELS = ["best_effort", "standard", "guaranteed"] as const;
+/** Of the time until the head job's start, what a job that is to end before is to take. */
+const SHARE_UNTIL_PROMISE = 0.95;
+/** A run is proposed in hundredths of an hour. */
+const RUNS_PER_HOUR = 100;
 /** Amounts are searched in thousandths. */
 const UNIT = 1_000;
 /** Values of a field that is not the harder the larger it is, tried from the asked one on. */
@@ -33,12 +53,16 @@ const MAX_SCANNED = 128;
 /** Scales of all amounts together that are tried in earnest. */
 const MAX_SCALES_STARTED = 4;
 
+/** The shards of a job that trains. */
+const SHARDS = "config.parameter_servers";
+
 const AMOUNTS = [
   "cpu_cores",
   "memory_gb",
   "local_ssd_gb",
   "io_operations_per_sec",
   "network_bandwidth_gbps",
+  "shared_storage_gb",
 ] as const satisfies readonly (keyof Resources)[];
 
 const OPTIONAL = [
@@ -49,6 +73,7 @@ const OPTIONAL = [
   "local_ssd_gb",
   "io_operations_per_sec",
   "network_bandwidth_gbps",
+  "shared_storage_gb",
 ] as const satisfies readonly (keyof Resources)[];
 
 /**
@@ -57,23 +82,34 @@ const OPTIONAL = [
  * the changed spec as a whole, split over its tasks anew.
  */
 export function specChanges(spec: SubmitJob, trial: SpecTrial): SpecChange[] {
-  // What fits waits for something else than less.
-  if (trial.fits(spec)) return [];
   const fits: Fits = (changed) => specFaults(changed).length === 0 && trial.fits(changed);
-  const candidates = [
-    ...taskChanges(spec, fits),
-    ...gpuChanges(spec, fits),
-    ...amountChanges(spec, fits),
-    ...droppedConstraints(spec, fits),
-  ];
-  const changes = candidates.filter((change) => trial.starts(withChange(spec, change)));
-  if (changes.length === 0) changes.push(...scaledDown(spec, fits, trial));
+  const isFree = trial.fits(spec);
+  // Where all that it asks for is free, it waits for its turn, and less of it is no help.
+  const candidates = isFree
+    ? [...shorterRuns(spec, fits, trial), ...earlierTurns(spec, trial)]
+    : [
+        ...taskChanges(spec, fits),
+        ...gpuChanges(spec, fits),
+        ...amountChanges(spec, fits),
+        ...shardChanges(spec, fits),
+        ...shorterRuns(spec, fits, trial),
+        ...droppedConstraints(spec, fits),
+      ];
+  const changes: SpecChange[] = [];
+  for (const change of candidates) {
+    // The first of a field that helps is the smallest.
+    if (changes.some(({ field }) => field === change.field)) continue;
+    if (trial.starts(withChange(spec, change))) changes.push(change);
+  }
+  if (changes.length === 0 && !isFree) changes.push(...scaledDown(spec, fits, trial));
   return changes.sort((a, b) => a.cost - b.cost || (a.field < b.field ? -1 : 1));
 }
 
 /** The spec after the change. */
 function withChange(spec: SubmitJob, { field, to }: SpecChange): SubmitJob {
   if (field === "tasks") return { ...spec, tasks: Number(to) };
+  if (field === "max_runtime_hours") return { ...spec, max_runtime_hours: Number(to) };
+  if (field === SHARDS) return { ...spec, config: { ...spec.config, parameter_servers: to } };
   if (field === "all_amounts") return scaledTo(spec, Number.parseInt(String(to), 10));
   const resources: Record<string, unknown> = { ...spec.resources };
   if (to === null) delete resources[field];
@@ -127,6 +163,56 @@ function amountChanges(spec: SubmitJob, fits: Fits): SpecChange[] {
     const to = largestThatFits(most, (each) => fits(withChange(spec, changed(each))));
     return to === undefined ? [] : [changed(to)];
   });
+}
+
+/** Fewer shards, where the parameter servers have no room for all. */
+function shardChanges(spec: SubmitJob, fits: Fits): SpecChange[] {
+  const { parameter_servers: from } = spec.config;
+  if (typeof from !== "number") return [];
+  const changed = (to: number): SpecChange => {
+    return { field: SHARDS, from, to, cost: (from - to) / from };
+  };
+  const to = largestThatFits(from - 1, (each) => fits(withChange(spec, changed(each))));
+  return to === undefined ? [] : [changed(to)];
+}
+
+/** The longest run that is within the quota of GPU-hours, and that ends before the head starts. */
+function shorterRuns(
+  spec: SubmitJob,
+  fits: Fits,
+  { boundHours, promise }: SpecTrial,
+): SpecChange[] {
+  const changed = (hundredths: number): SpecChange => {
+    const to = hundredths / RUNS_PER_HOUR;
+    return {
+      field: "max_runtime_hours",
+      from: boundHours,
+      to,
+      cost: (boundHours - to) / boundHours,
+    };
+  };
+  const most = [boundHours, ...(promise ? [promise.inHours * SHARE_UNTIL_PROMISE] : [])]
+    .map((hours) => Math.ceil(hours * RUNS_PER_HOUR) - 1)
+    .filter((hundredths) => hundredths < boundHours * RUNS_PER_HOUR);
+  const runs = most
+    .map((each) => largestThatFits(each, (run) => fits(withChange(spec, changed(run)))))
+    .filter((run) => run !== undefined);
+  return [...new Set(runs)].map(changed);
+}
+
+/** What would have it go before the job that holds the promise: just above it, or a level up. */
+function earlierTurns({ resources }: SubmitJob, { promise }: SpecTrial): SpecChange[] {
+  if (!promise) return [];
+  const { qos_level: level, priority: from } = resources;
+  const cost = DROPPED_CONSTRAINT_COST;
+  const turns: SpecChange[] = QOS_LEVELS.slice(QOS_LEVELS.indexOf(level) + 1).map((to) => {
+    return { field: "qos_level", from: level, to, cost };
+  });
+  const to = promise.priority + 1;
+  if (promise.qosLevel === level && to > from && to <= MAX_PRIORITY) {
+    turns.push({ field: "priority", from, to, cost });
+  }
+  return turns;
 }
 
 /** Less is never harder to place, hence the binary search; undefined where even 1 is not placed. */

@@ -12,7 +12,7 @@ import { isUnderWay } from "./lifecycle.ts";
 import { type JobRecord, type TaskPhase, type TaskRecord, taskKey } from "./records.ts";
 import { crashLoop, earlyCrashes } from "./recovery.ts";
 import { failureOf, isLost, lossOf, rootCause, suspicionOf, waitsForWord } from "./root-cause.ts";
-import { shardsWanted } from "./shard-places.ts";
+import { shardsWanted } from "./task-request.ts";
 
 const PHASE_RANK: Readonly<Record<Exclude<TaskPhase, "lost">, number>> = {
   reserved: 0,

@@ -1,8 +1,14 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
-import type { LabelSelector, NeededOffer, TaskRequest } from "@heddle/scheduler/model";
+import type {
+  LabelSelector,
+  NeededOffer,
+  SharedAmounts,
+  TaskRequest,
+} from "@heddle/scheduler/model";
 import type { JobsState, NodeOffer } from "./records.ts";
 
 const BYTES_PER_GB = 1e9;
+const MB_PER_GB = 1_000;
 const BYTES_PER_MIB = 2 ** 20;
 const WHOLE_DEVICE_MILLI = 1_000;
 /** Tasks of a job at most, as in the contract. */
@@ -71,6 +77,33 @@ export function taskRequest(spec: SubmitJob, tasks: number): TaskRequest {
     offers: offersNeeded(spec),
     tolerations: resources.tolerations,
   };
+}
+
+/** What the whole job takes that belongs to no node; undefined for nothing. */
+export function sharedAmounts(spec: SubmitJob): SharedAmounts | undefined {
+  const storageMb = Math.ceil(sharedStorageMb(spec.resources.shared_storage_gb ?? 0));
+  const shards = shardsWanted(spec) * fragmentsWanted(spec);
+  return storageMb > 0 || shards > 0 ? { storageMb, shards } : undefined;
+}
+
+/** In MB, without what only binary fractions make of it. */
+export function sharedStorageMb(gb: number): number {
+  return Number((gb * MB_PER_GB).toFixed(6));
+}
+
+/** Shards that the job needs on parameter servers; 0 for one that does not train. */
+export function shardsWanted(spec: SubmitJob): number {
+  if (executorOf(spec) !== "training") return 0;
+  const { parameter_servers: shards } = spec.config;
+  return typeof shards === "number" && shards >= 1 ? Math.floor(shards) : 1;
+}
+
+/** Into how many fragments the model of a job that trains is cut; each has its own shards. */
+export function fragmentsWanted({ algorithm, config }: SubmitJob): number {
+  const { fragments } = config;
+  // Another algorithm, as a plugin's, may mean something else by the name.
+  const isCut = algorithm === "weave" && typeof fragments === "number" && fragments >= 1;
+  return isCut ? Math.floor(fragments) : 1;
 }
 
 /** What a node must offer to run the job's program, or its algorithm. */

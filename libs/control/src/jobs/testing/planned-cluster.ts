@@ -44,7 +44,7 @@ export class PlannedCluster {
 
   /** Has the scheduler plan, and commits it. */
   plan() {
-    const { input, withheld } = this.view();
+    const input = this.view();
     const plan = schedule(input);
     const reply = this.do({
       type: "plan.commit",
@@ -58,7 +58,7 @@ export class PlannedCluster {
       preemptions: plan.preemptions,
       expired: plan.expired,
     });
-    return { plan, withheld, reply };
+    return { plan, reply };
   }
 
   /** Every task of the job, where it is, in a phase. */

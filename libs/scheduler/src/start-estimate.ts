@@ -1,0 +1,182 @@
+import { type GangRequest, gangFits } from "./gang.ts";
+import { locate } from "./ledger.ts";
+import type { Plan, QueuedJob } from "./model.ts";
+import type { OtherStarts } from "./other-starts.ts";
+import { levelOf, runtimeBoundMs } from "./precedence.ts";
+import { QueuePlayback } from "./queue-playback.ts";
+import { aheadInQueue, type Ending, quotaAllowsMs } from "./quota-forecast.ts";
+import { earliestStartMs, type Release } from "./releases.ts";
+import { gangOf, type Round } from "./round.ts";
+
+/** Jobs ahead that the late estimate plays through; with more ahead the late end is open. */
+const MAX_AHEAD = 64;
+
+/** When a job may start, in ms since the epoch; an end is absent where it cannot be told. */
+export interface StartEstimate {
+  /** If running jobs end when their progress says, and the job with the promise at once. */
+  readonly earliestMs?: number | undefined;
+  /** If running jobs and the job with the promise stay to their bounds. */
+  readonly likelyMs?: number | undefined;
+  /** If besides that every job ahead goes first and stays to its bound. */
+  readonly latestMs?: number | undefined;
+}
+
+/** The job, and the cluster as it finds it. */
+interface Asked {
+  readonly job: QueuedJob;
+  readonly gang: GangRequest;
+  readonly others: OtherStarts;
+}
+
+/** What the head job was promised, where it is another's. */
+interface Head {
+  readonly release: Release;
+  readonly startMs: number;
+  readonly gang: GangRequest;
+}
+
+/**
+ * When the job may start. It takes nodes, what belongs to no node, quotas, the queue's length, the
+ * limit on jobs and the promise to the head job: what does not start now is never told "now" for
+ * want of one of them.
+ */
+export function startEstimate(round: Round, plan: Plan, asked: Asked): StartEstimate {
+  const { job, others } = asked;
+  const { nowMs } = round.standing;
+  if (plan.starts.some(({ jobId }) => jobId === job.id)) {
+    return { earliestMs: nowMs, likelyMs: nowMs, latestMs: nowMs };
+  }
+  if (job.waitingFor.length > 0) return {};
+  const holders = [...others.running, ...others.started];
+  const bounded = holders.map((each) => ({ ...each, endsMs: each.release.atMs }));
+  const hopeful = holders.map((each) => ({ ...each, endsMs: each.expectedEndMs }));
+  const head = headOf(round, plan, job);
+  const promisedMs = plan.reservation?.jobId === job.id ? plan.reservation.startAtMs : undefined;
+  const likelyMs = promisedMs ?? soonestMs(round, asked, bounded, head);
+  const goneAtOnce = head && goneAsSoonAsStarted(asked, hopeful, head);
+  const earliestMs = least(soonestMs(round, asked, hopeful, goneAtOnce), likelyMs);
+  if (promisedMs !== undefined) return { earliestMs, likelyMs, latestMs: promisedMs };
+  const afterMs = afterThoseAhead(round, asked, bounded);
+  return { earliestMs, likelyMs, latestMs: latestOf([likelyMs, afterMs]) };
+}
+
+/** The other job that holds the promise, where this one stands behind it. */
+function headOf({ standing, layout }: Round, plan: Plan, job: QueuedJob): Head | undefined {
+  const { reservation } = plan;
+  if (!reservation || reservation.jobId === job.id) return undefined;
+  const holder = standing.queue.find(({ id }) => id === reservation.jobId);
+  const blockers = plan.pending.find(({ jobId }) => jobId === job.id)?.blockers ?? [];
+  const isBehind = blockers.some(({ reason }) => {
+    return reason === "PriorityBehind" || reason === "QueueFull";
+  });
+  if (!holder || !isBehind) return undefined;
+  const gang = gangOf(standing, holder);
+  const { shape, shared } = gang;
+  const tasks = [...locate(reservation.placements, layout.positions)];
+  const startMs = reservation.startAtMs;
+  const atMs = startMs + runtimeBoundMs(holder, standing.settings);
+  return { gang, startMs, release: { atMs, shape, tasks, shared } };
+}
+
+/** The head as the hopeful estimate has it: it starts as soon as it can, and is gone then. */
+function goneAsSoonAsStarted({ others }: Asked, hopeful: readonly Ending[], head: Head): Head {
+  const fitsMs = earliestStartMs(others.ledger, releasesOf(hopeful), head.gang);
+  const startMs = Math.min(head.startMs, fitsMs ?? head.startMs);
+  return { ...head, startMs, release: { ...head.release, atMs: startMs } };
+}
+
+function releasesOf(endings: readonly Ending[]): Release[] {
+  return endings.map(({ release, endsMs }) => ({ ...release, atMs: endsMs }));
+}
+
+function soonestMs(
+  round: Round,
+  asked: Asked,
+  endings: readonly Ending[],
+  head: Head | undefined,
+): number | undefined {
+  const { job } = asked;
+  const { nowMs } = round.standing;
+  return latestOf([
+    Math.max(nowMs, job.notBeforeMs),
+    roomMs(round, asked, endings, head),
+    quotaAllowsMs(round.standing, job, endings),
+    queueAllowsMs(round, asked, endings),
+  ]);
+}
+
+/** When there is room: for a job that ends before the head starts anywhere, else beside the head. */
+function roomMs(
+  { standing }: Round,
+  { job, gang, others }: Asked,
+  endings: readonly Ending[],
+  head: Head | undefined,
+): number | undefined {
+  const { nowMs, settings } = standing;
+  const releases = releasesOf(endings);
+  const soonest = (ledger: OtherStarts["ledger"], given: readonly Release[]) =>
+    gangFits(ledger, gang) ? nowMs : earliestStartMs(ledger, given, gang);
+  const alone = soonest(others.ledger, releases);
+  if (!head || alone === undefined) return alone;
+  if (alone + runtimeBoundMs(job, settings) <= head.startMs) return alone;
+  const beside = others.ledger.clone();
+  const { shape, tasks, shared } = head.release;
+  for (const { node, devices } of tasks) beside.take(node, shape, devices);
+  beside.takeShared(shared);
+  return soonest(beside, [...releases, head.release]);
+}
+
+/** When enough of those before it in its project's queue can have started. */
+function queueAllowsMs(
+  round: Round,
+  { job, others }: Asked,
+  endings: readonly Ending[],
+): number | undefined {
+  const { standing, placer } = round;
+  const begun = new Set(others.started.map(({ job: other }) => other.id));
+  const { ahead, mustStart } = aheadInQueue(standing, job, begun);
+  if (mustStart === 0) return standing.nowMs;
+  if (ahead.length > MAX_AHEAD) return undefined;
+  const playback = new QueuePlayback(placer.on(others.ledger), releasesOf(endings), standing.nowMs);
+  const starts = ahead.map((other) => {
+    const boundMs = runtimeBoundMs(other, standing.settings);
+    const roomFromMs = playback.start(gangOf(standing, other), boundMs);
+    return latestOf([roomFromMs, quotaAllowsMs(standing, other, endings)]);
+  });
+  const told = starts.filter((atMs) => atMs !== undefined).sort((a, b) => a - b);
+  return told[mustStart - 1];
+}
+
+/** The latest of all; undefined where one of them is. */
+function latestOf(times: readonly (number | undefined)[]): number | undefined {
+  const told = times.filter((atMs) => atMs !== undefined);
+  return told.length === times.length ? Math.max(...told) : undefined;
+}
+
+function least(a: number | undefined, b: number | undefined): number | undefined {
+  if (a === undefined || b === undefined) return a ?? b;
+  return Math.min(a, b);
+}
+
+/** Each job ahead in turn, to its bound, then this one. */
+function afterThoseAhead(
+  { standing, placer }: Round,
+  { job, gang, others }: Asked,
+  bounded: readonly Ending[],
+): number | undefined {
+  const { queue, nowMs, settings } = standing;
+  const begun = new Set(others.started.map(({ job: other }) => other.id));
+  const ahead = queue.filter((other) => !begun.has(other.id) && goesBefore(other, job));
+  if (ahead.length > MAX_AHEAD) return undefined;
+  ahead.sort((a, b) => levelOf(b) - levelOf(a) || a.submittedAtMs - b.submittedAtMs);
+  const playback = new QueuePlayback(placer.on(others.ledger), releasesOf(bounded), nowMs);
+  for (const other of ahead)
+    playback.start(gangOf(standing, other), runtimeBoundMs(other, settings));
+  return playback.start(gang, runtimeBoundMs(job, settings));
+}
+
+function goesBefore(other: QueuedJob, job: QueuedJob): boolean {
+  if (other.id === job.id || other.waitingFor.length > 0) return false;
+  const levels = levelOf(other) - levelOf(job);
+  return levels > 0 || (levels === 0 && other.submittedAtMs <= job.submittedAtMs);
+}
