@@ -8,6 +8,7 @@ import { BodyReader } from "./body-reader.ts";
 import { answerBrokenRequest, answerUnservable } from "./broken-requests.ts";
 import { errorReply, isOrchestration } from "./error-reply.ts";
 import { answerHalfClosed } from "./half-closed.ts";
+import { forgiveOwnStalls } from "./own-stalls.ts";
 import { requestIdOf } from "./request-id.ts";
 import { checkBody, checkQuery } from "./route-input.ts";
 
@@ -56,6 +57,7 @@ export function createHttpAdapter(limits: HttpLimits, access: AccessCheck): Fast
   });
   answerUnservable(instance.server);
   answerHalfClosed(instance.server);
+  forgiveOwnStalls(instance.server, limits);
   instance.server.maxConnections = limits.maxConnections;
   const bodies = new BodyReader(limits.maxBodyBytes, limits.maxReadingBytes);
   checkAccess(instance, access, bodies);

@@ -13,7 +13,8 @@ export function parseJsonBody(body: Buffer): Record<string, unknown> {
   if (isDeeperThan(body, MAX_JSON_DEPTH)) {
     throw invalid(`the body is nested deeper than ${MAX_JSON_DEPTH} levels`);
   }
-  const text = body.toString("utf8");
+  // A mark of the byte order, which some editors put first, is no part of the text (RFC 8259, 8.1).
+  const text = body.toString("utf8").replace(/^\uFEFF/, "");
   const value = parse(text);
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw invalid("the body must be a JSON object");

@@ -381,7 +381,7 @@ test("a job that can never run here fails as Unsatisfiable with the numbers", as
   await api.reached(id, "failed");
   const { body } = await api.call("GET", `/jobs/${id}`);
   expect(body?.failure).toMatchObject({ reason: "Unsatisfiable" });
-  expect(body?.failure?.message).toMatch(/InsufficientGpu.*64000 requested/);
+  expect(body?.failure?.message).toMatch(/InsufficientGpu.*64 GPUs requested/);
 });
 
 test("a job fails as DeadlineExceeded at its bound", async () => {
