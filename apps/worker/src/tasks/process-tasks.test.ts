@@ -233,6 +233,20 @@ test.concurrent("a job keeps so many checkpoints over all of its attempts, and n
   expect(existsSync(join(leader.folder, "worker/jobs"))).toBe(true);
 });
 
+test.concurrent("a list of checkpoints that cannot be kept takes nothing from the task", async (context) => {
+  const leader = await newLeader(context);
+  await leader.startWorker();
+  const session = leader.open();
+  await session.start(
+    shell(
+      `mkdir -p $HEDDLE_CHECKPOINT_DIR/.heddle-rank-0.json/x; echo '{"checkpoint": "c1"}' >> $HEDDLE_PROGRESS_FILE`,
+    ),
+  );
+  const { exit, progress } = await session.reaches("exited");
+  expect(exit).toMatchObject({ exitCode: 0, reason: "" });
+  expect(progress?.checkpoint).toBe("c1");
+});
+
 test.concurrent("progress is told as often as the job asks for, a checkpoint and the last word at once", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();

@@ -106,11 +106,10 @@ export function tokenizerJson(vocabulary: ByteVocabulary): string {
 
 function parsed(path: string): TokenizerFile {
   try {
-    // To read a pipe waits for ever, and a device may have no end.
-    if (!statSync(path).isFile()) throw new Error("it is no file");
-    const bytes = readFileSync(path);
-    if (bytes.length > MAX_FILE_BYTES) throw new Error(`it has more than ${MAX_FILE_BYTES} bytes`);
-    return validate(schema, JSON.parse(bytes.toString("utf8")));
+    const status = statSync(path);
+    if (!status.isFile()) throw new Error("it is no file");
+    if (status.size > MAX_FILE_BYTES) throw new Error(`it has more than ${MAX_FILE_BYTES} bytes`);
+    return validate(schema, JSON.parse(readFileSync(path, "utf8")));
   } catch (cause) {
     throw fault(path, cause instanceof Error ? cause.message : String(cause), cause);
   }
