@@ -18,9 +18,9 @@ export interface PlacementAction {
 /**
  * What makes the workers run what is asked: each deployment on every worker or on a number of them,
  * keeping replicas where they are, adding them where the fewest deployments are, and taking away
- * what nobody asks for. Where the scheduler places a deployment's replicas, that is where it is named in
- * `places` (by deployment, then worker), they run where it has put them and nowhere else. Deterministic: the same view gives the
- * same actions.
+ * what nobody asks for. The replicas of a deployment that is named in `places` (by deployment, then
+ * worker) run where the scheduler has put them and nowhere else. Deterministic: the same view gives
+ * the same actions.
  */
 export function planPlacement(
   deployments: ReadonlyMap<string, DeploymentRecord>,
