@@ -1,9 +1,11 @@
 import { withCleanup } from "./support/child-process.ts";
 import { readOptions, writeReport } from "./support/command-line.ts";
 import { mean } from "./support/statistics.ts";
-import { formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
+import { atLeast, formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 import { measureSteps, type StepFigure } from "./training/compute.ts";
-import { type DataPlaneFigure, measureDataPlane } from "./training/data-plane.ts";
+import { measureDataPlane } from "./training/data-plane.ts";
+import { judgeDataPlane } from "./training/data-plane-bars.ts";
+import { measureFragments } from "./training/fragments.ts";
 import { measureOverlap, type OverlapFigure } from "./training/overlap.ts";
 import { measurePpo, type PpoFigure } from "./training/ppo.ts";
 import { measurePytorch, type PytorchFigures } from "./training/pytorch-peer.ts";
@@ -14,11 +16,12 @@ import { measureWeave, type TrainingFigure } from "./training/weave.ts";
 // The data plane of training beside grpc-js and C, what one core computes beside PyTorch, and how
 // well what is trained does.
 
-const usage = `npm run bench:training -- [--json FILE] [--only data,add,steps,weave,overlap,ppo,scaling]
+const usage = `npm run bench:training -- [--json FILE] [--only data,add,steps,weave,overlap,ppo,scaling,fragments]
   [--rounds N] [--weave-steps N] [--seeds N] [--timesteps N] [--environments NAME,...]
-  [--python PROGRAM]`;
+  [--python PROGRAM] [--grpc-cpp PROGRAM] [--ps-lite PROGRAM]`;
 const options = readOptions(usage, [
   ...["json", "only", "rounds", "weave-steps", "seeds", "timesteps", "environments", "python"],
+  ...["grpc-cpp", "ps-lite"],
 ]);
 const only = (options["only"] ?? "data,add,steps,weave,overlap,ppo,scaling").split(",");
 const number = (name: string, standard: number) => Number(options[name] ?? standard);
@@ -33,7 +36,10 @@ await withCleanup(async () => {
   const verdicts: Verdict[] = [];
   const report: Record<string, object> = {};
   if (only.includes("data")) {
-    const figures = await measureDataPlane(rounds);
+    const figures = await measureDataPlane(rounds, {
+      grpcCpp: options["grpc-cpp"],
+      psLite: options["ps-lite"],
+    });
     report["dataPlane"] = figures;
     verdicts.push(...judgeDataPlane(figures));
   }
@@ -52,6 +58,9 @@ await withCleanup(async () => {
     const figures = await measureWeave(number("weave-steps", 10_240), number("seeds", 3));
     report["weave"] = figures;
     verdicts.push(...judgeWeave(figures));
+  }
+  if (only.includes("fragments")) {
+    report["fragments"] = await measureFragments(number("weave-steps", 10_240), number("seeds", 3));
   }
   if (only.includes("overlap")) {
     const figures = await measureOverlap(rounds);
@@ -74,30 +83,6 @@ await withCleanup(async () => {
   printVerdicts(verdicts);
   writeReport(options["json"], { ...report, verdicts });
 });
-
-function atLeast(bar: string, ratio: number, wanted: number): Verdict {
-  return {
-    bar: `${bar} >= ${wanted}x`,
-    measured: `${formatNumber(ratio)}x`,
-    pass: ratio >= wanted,
-  };
-}
-
-function judgeDataPlane(figures: readonly DataPlaneFigure[]): Verdict[] {
-  printTable(
-    "Parameters between two processes (GB/s, medians; ours with the add)",
-    ["path", "MiB", "push", "pull"],
-    figures.map(({ name, megabytes, push, pull }) => [name, megabytes, push, pull]),
-  );
-  const at = (name: string) => figures.find((one) => one.name === name && one.megabytes === 64);
-  const [peer, unix, tcp] = [at("grpc-js"), at("ours, unix"), at("ours, tcp")];
-  if (!peer || !unix || !tcp) return [];
-  const push = Math.max(unix.push, tcp.push) / peer.push;
-  return [
-    atLeast("push + add at 64 MiB, to grpc-js", push, 3),
-    atLeast("pull at 64 MiB, to grpc-js", Math.max(unix.pull, tcp.pull) / peer.pull, 1),
-  ];
-}
 
 function judgeAdd(figures: readonly SimdAddFigure[]): Verdict[] {
   printTable(
@@ -189,6 +174,7 @@ function judgePpo(figures: readonly PpoFigure[]): Verdict[] {
   return environments.flatMap((environment) => {
     const own = figures.filter((one) => one.environment === environment);
     const rate = mean(own.map(({ stepsPerSecond }) => stepsPerSecond));
+    const cpuRate = mean(own.map(({ stepsPerCpuSecond }) => stepsPerCpuSecond));
     const reached = mean(own.map(({ finalReturn }) => finalReturn));
     const wanted = RETURNS[environment];
     const returned = wanted !== undefined && {
@@ -199,6 +185,10 @@ function judgePpo(figures: readonly PpoFigure[]): Verdict[] {
     const bars = returned ? [returned] : [];
     if (environment !== "CartPole-v1") return bars;
     const name = "CartPole steps/s, to CleanRL's 4.6k";
-    return [atLeast(name, rate / CLEANRL_STEPS_PER_SECOND, 8), ...bars];
+    return [
+      atLeast(name, rate / CLEANRL_STEPS_PER_SECOND, 8),
+      atLeast(`${name}, of processor time`, cpuRate / CLEANRL_STEPS_PER_SECOND, 8),
+      ...bars,
+    ];
   });
 }

@@ -15,6 +15,8 @@ interface ChildOptions {
   readonly core?: number | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
   readonly cwd?: string | undefined;
+  /** Whether it reads what `tell` writes. */
+  readonly input?: boolean | undefined;
 }
 
 const killAfterMs = 10_000;
@@ -40,7 +42,7 @@ export class Child {
     this.#process = spawn(command, args, {
       cwd: options.cwd,
       env: { ...process.env, ...options.env },
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: [options.input ? "pipe" : "ignore", "pipe", "pipe"],
     });
     if (this.#process.pid === undefined) throw new Error(`cannot start ${command}`);
     this.pid = this.#process.pid;
@@ -66,6 +68,11 @@ export class Child {
       if (this.exited || Date.now() > deadline) throw this.#silent(pattern);
       await this.#nextLine(deadline - Date.now());
     }
+  }
+
+  /** Writes a line to its input. */
+  tell(line: string): void {
+    this.#process.stdin?.write(`${line}\n`);
   }
 
   /** Resolves when the process has ended by itself. Rejects when its exit code is not 0. */

@@ -26,6 +26,15 @@ export function sampleProcess(pid: number): ProcessSample | undefined {
   }
 }
 
+/** What all threads of the process that live have had of the cores, in ms, to the nanosecond. */
+export function threadsCpuMs(pid: number): number {
+  const threads = readdirSync(`/proc/${pid}/task`);
+  const nanoseconds = threads.map((thread) =>
+    Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, "utf8").split(" ")[0]),
+  );
+  return nanoseconds.reduce((sum, one) => sum + one, 0) / 1e6;
+}
+
 /** The process and all that came from it, parents first. */
 export function processTree(root: number): readonly number[] {
   const children = new Map<number, number[]>();

@@ -23,6 +23,15 @@ export interface Verdict {
   readonly pass: boolean;
 }
 
+/** The verdict on a ratio that must be so great. */
+export function atLeast(bar: string, ratio: number, wanted: number): Verdict {
+  return {
+    bar: `${bar} >= ${wanted}x`,
+    measured: `${formatNumber(ratio)}x`,
+    pass: ratio >= wanted,
+  };
+}
+
 /** Prints every bar with PASS or MISS and returns whether all were met. */
 export function printVerdicts(verdicts: readonly Verdict[]): boolean {
   printTable(

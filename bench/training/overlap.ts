@@ -47,7 +47,7 @@ const WAYS: readonly Way[] = [
 
 /** A worker whose link is slow, with and without exchanges while it computes; turns are interleaved. */
 export async function measureOverlap(turns: number): Promise<OverlapFigure[]> {
-  const server = await startParameterServer();
+  const { address: server } = await startParameterServer();
   const link = await startLink(server);
   const rounds = new Map(WAYS.map((way) => [way, [] as { ms: number; waitedMs: number }[]]));
   const bytes = new Map<Way, number>();

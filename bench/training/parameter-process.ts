@@ -6,11 +6,19 @@ import { openShards, type ShardSetAccess } from "@heddle/parameters/shard-set";
 import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
 import { Child } from "../support/child-process.ts";
 import { benchFolder, repositoryRoot } from "../support/command-line.ts";
+import { processTree } from "../support/proc-files.ts";
 
 const credentials = { clusterToken: "the token of this benchmark" };
 
-/** Starts one of our parameter servers; gives its gRPC address. */
-export async function startParameterServer(): Promise<string> {
+/** One of our parameter servers. */
+export interface ParameterProcess {
+  /** Of its gRPC. */
+  readonly address: string;
+  readonly pid: number;
+}
+
+/** Starts one of our parameter servers. */
+export async function startParameterServer(): Promise<ParameterProcess> {
   const data = join(benchFolder, `parameters-${randomUUID()}`);
   mkdirSync(data, { recursive: true });
   const tokenFile = join(data, "token");
@@ -24,7 +32,9 @@ export async function startParameterServer(): Promise<string> {
     args: [join(repositoryRoot, "bench/training/keep-input-open.mjs"), main, ...flags],
     logFile: join(benchFolder, "parameter-server.log"),
   });
-  return (await child.line(/"grpc":"([^"]+)"/, 20_000))[1] ?? "";
+  const address = (await child.line(/"grpc":"([^"]+)"/, 20_000))[1] ?? "";
+  // The last of its tree, after those that keep its input open.
+  return { address, pid: processTree(child.pid).at(-1) ?? child.pid };
 }
 
 /** Opens a new job's shards. */

@@ -2,9 +2,8 @@ import { onnxBackend } from "@heddle/backends/onnx-backend";
 import { seededRandom } from "@heddle/base/random";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import { initialParameters } from "@heddle/training/initialize";
-import { actorCriticParameters } from "@heddle/training/ppo/actor-critic";
 import { PPO_DEFAULTS, type PpoConfig } from "@heddle/training/ppo/ppo-config";
-import { policyFor, runPpoWorker } from "@heddle/training/ppo/ppo-worker";
+import { ppoParameters, runPpoWorker } from "@heddle/training/ppo/ppo-worker";
 import { joinJob, openJob, startParameterServer } from "./parameter-process.ts";
 
 /** One run of PPO. */
@@ -19,7 +18,7 @@ export interface PpoFigure {
   readonly bestReturn: number;
 }
 
-/** What each environment is trained with: CartPole by CleanRL's defaults, the others tuned. */
+/** CartPole by CleanRL's defaults, the others by the values of their examples. */
 const SETTINGS: Readonly<Record<string, Partial<PpoConfig>>> = {
   "CartPole-v1": {},
   "Acrobot-v1": {
@@ -28,11 +27,12 @@ const SETTINGS: Readonly<Record<string, Partial<PpoConfig>>> = {
   },
   "MountainCar-v0": {
     ...{ total_timesteps: 1_000_000, num_envs: 16, num_steps: 16, learning_rate: 1e-3 },
-    gae_lambda: 0.98,
+    ...{ normalize_observations: true, normalize_rewards: true },
+    ...{ gae_lambda: 0.98, ent_coef: 0, clip_vloss: false },
   },
   "Pendulum-v1": {
-    ...{ total_timesteps: 200_000, num_steps: 512, learning_rate: 1e-3, gamma: 0.9 },
-    ...{ update_epochs: 10, num_minibatches: 32, ent_coef: 0, clip_vloss: false },
+    ...{ total_timesteps: 200_000, num_steps: 1024, learning_rate: 1e-3, gamma: 0.9 },
+    ...{ update_epochs: 10, num_minibatches: 64, ent_coef: 0, clip_vloss: false },
   },
 };
 
@@ -42,7 +42,7 @@ export async function measurePpo(
   seeds: number,
   timesteps: number | undefined,
 ): Promise<PpoFigure[]> {
-  const server = await startParameterServer();
+  const { address: server } = await startParameterServer();
   const figures: PpoFigure[] = [];
   for (const environment of environments) {
     const config = { ...PPO_DEFAULTS, ...SETTINGS[environment] };
@@ -63,7 +63,7 @@ async function run(
   const makeEnvironment = ENVIRONMENTS.get(environment);
   if (!makeEnvironment) throw new Error(`there is no environment ${environment}`);
   const random = seededRandom(seed);
-  const specs = actorCriticParameters(policyFor(makeEnvironment(), config.hidden));
+  const specs = ppoParameters(makeEnvironment(), config);
   const parameters = initialParameters(specs, random);
   const job = await openJob({
     parameters: specs.map(({ name, shape }) => ({ name, shape, type: "f32" })),

@@ -81,6 +81,8 @@ export interface MasterOptions {
   readonly artifacts: ArtifactReader;
   /** How often a silent stream says that it lives; 15,000 where absent. */
   readonly heartbeatMs?: number;
+  /** How long a client may take nothing of its stream; 60,000 where absent. */
+  readonly stallMs?: number;
   /** Further controllers; each of their routes needs a permission as all do. */
   readonly controllers?: readonly Type[];
 }
@@ -177,6 +179,7 @@ function chatFor(
     dispatch: options.dispatch,
     deadlineMs: options.deadlineMs,
     heartbeatMs: options.heartbeatMs ?? HEARTBEAT_MS,
+    stallMs: options.stallMs,
   });
 }
 

@@ -57,7 +57,7 @@ export async function runMaster(
     endOnSignals(running);
     endWhenRemoved(running, removed.promise);
   } catch (thrown) {
-    process.stderr.write(`heddle master could not start: ${startFailure(thrown)}\n`);
+    process.stderr.write(`heddle master could not start: ${startFailure(thrown, args)}\n`);
     process.exit(exitCodeOf(thrown));
   }
 }
@@ -273,7 +273,11 @@ function exitCodeOf(thrown: unknown): number {
   return code === "member_removed" ? ERROR_TABLE[code].exit : 1;
 }
 
-function startFailure(thrown: unknown): string {
+function startFailure(thrown: unknown, args: readonly string[]): string {
+  if (isDiskFull(thrown)) {
+    const { dataDirectory, walSegmentBytes } = readConfig(args, process.env);
+    return `the disk of its data directory ${dataDirectory} is full (ENOSPC); a start needs ${walSegmentBytes / 2 ** 20} MiB there for a file of the log, and some more. Make room there, or choose another --data.`;
+  }
   const { code, address, port } = (thrown ?? {}) as Partial<
     NodeJS.ErrnoException & { address: string; port: number }
   >;
@@ -282,4 +286,12 @@ function startFailure(thrown: unknown): string {
   }
   if (code === "EACCES") return `permission denied (${toAppError(thrown).message}).`;
   return toAppError(thrown).message;
+}
+
+/** What the consensus thread meets comes over as a message, without its code. */
+function isDiskFull(thrown: unknown): boolean {
+  for (let error = thrown; error instanceof Error; error = error.cause) {
+    if (error.message.startsWith("ENOSPC")) return true;
+  }
+  return false;
 }

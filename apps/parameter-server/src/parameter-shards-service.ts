@@ -25,6 +25,7 @@ import type { ShardStatus } from "@heddle/contracts/generated/heddle/v1/ShardSta
 import { parameterChunks } from "@heddle/parameters/data-route";
 import { shardMethods } from "@heddle/parameters/shard-methods";
 import { decodeShard } from "@heddle/parameters/shard-spec";
+import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { parameterShardsService } from "@heddle/rpc/proto";
@@ -167,7 +168,7 @@ export class ParameterShardsService {
   ): Promise<ShardCheckpoint> {
     const key = keyOf(id);
     const path = piecePath(this.#dataDirectory, key.jobId, checkpoint, key.shard);
-    const peer = new Peer(source, this.#credentials, "parameter-server");
+    const peer = new Peer(source, this.#credentials, "parameter-server", bulkChannelOptions);
     try {
       const limited = AbortSignal.any([signal, AbortSignal.timeout(SEND_MS)]);
       const chunks = peer.serverStream(shardMethods.exportShard, { id: key, checkpoint }, limited);

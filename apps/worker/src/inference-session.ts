@@ -19,6 +19,8 @@ const maxRequests = 4_096;
 interface OpenRequest {
   readonly outbox: Outbox;
   call?: ReplicaCall | undefined;
+  /** Its last event waits for its reader, and the master was not told so. */
+  isToTell?: boolean;
 }
 
 /**
@@ -109,6 +111,7 @@ export class InferenceSession {
   #push(id: number, opened: OpenRequest, event: EngineEvent): void {
     if (this.#ended) return;
     opened.outbox.push(event.id === id ? event : { ...event, id });
+    if (isLast(event)) opened.isToTell = true;
     this.#markDirty(id);
   }
 
@@ -125,14 +128,21 @@ export class InferenceSession {
   #flush(): void {
     if (!this.#writable || this.#ended) return;
     const events: InferenceEvent[] = [];
+    const computed: number[] = [];
     for (const id of this.#dirty) {
-      for (const event of this.#open.get(id)?.outbox.take() ?? []) {
+      const opened = this.#open.get(id);
+      for (const event of opened?.outbox.take() ?? []) {
         events.push(encodeEvent(event));
         if (isLast(event)) this.#open.delete(id);
       }
+      if (!opened?.isToTell) continue;
+      opened.isToTell = false;
+      if (this.#open.has(id)) computed.push(id);
     }
     this.#dirty.clear();
-    if (events.length > 0) this.#writable = this.#stream.write({ events });
+    if (events.length > 0 || computed.length > 0) {
+      this.#writable = this.#stream.write({ events, computed });
+    }
   }
 
   #end(): void {

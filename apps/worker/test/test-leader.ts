@@ -33,6 +33,8 @@ export class TestLeader {
   readonly #complete = new Set<string>();
   #server: BoundServer | undefined;
   #heldAcks: (() => void)[] | undefined;
+  /** Chunks that came while none are taken. */
+  #stalled: (() => void)[] | undefined;
   /** The latest registration. */
   register: Register__Output | undefined;
   heartbeats: NodeReport__Output["heartbeat"][] = [];
@@ -53,11 +55,13 @@ export class TestLeader {
     });
     this.#server.server.addService(taskLogsService, {
       ship: (stream: ServerDuplexStream<LogChunk__Output, LogAck>) => {
-        stream.on("data", (chunk: LogChunk__Output) => {
-          const ack = this.#take(chunk);
-          if (this.#heldAcks && ack.complete) this.#heldAcks.push(() => stream.write(ack));
-          else stream.write(ack);
-        });
+        stream.on("data", (chunk: LogChunk__Output) =>
+          this.#inTime(() => {
+            const ack = this.#take(chunk);
+            if (this.#heldAcks && ack.complete) this.#heldAcks.push(() => stream.write(ack));
+            else stream.write(ack);
+          }),
+        );
         stream.on("error", () => {});
         stream.on("end", () => stream.end());
       },
@@ -77,6 +81,22 @@ export class TestLeader {
   /** From now on the worker is not told that all of a log has been taken. */
   holdAcks(): void {
     this.#heldAcks ??= [];
+  }
+
+  /** From now on no log is taken, as by masters that are busy. */
+  stall(): void {
+    this.#stalled ??= [];
+  }
+
+  unstall(): void {
+    const stalled = this.#stalled ?? [];
+    this.#stalled = undefined;
+    for (const take of stalled) take();
+  }
+
+  #inTime(take: () => void): void {
+    if (this.#stalled) this.#stalled.push(take);
+    else take();
   }
 
   releaseAcks(): void {

@@ -36,7 +36,14 @@ interface LogPlace {
 
 /** A line, without its end; or bytes that are gone for ever. */
 export type LogEntry =
-  | (LogPlace & { readonly type: "line"; readonly text: string; readonly partial?: boolean })
+  | (LogPlace & {
+      readonly type: "line";
+      readonly text: string;
+      /** The line's bytes, where they are no UTF-8 and `text` so not the whole truth. */
+      readonly base64?: string;
+      /** It has no end: what follows goes on where it stops. */
+      readonly partial?: boolean;
+    })
   | (LogPlace & { readonly type: "gap"; readonly bytes: number });
 
 /**

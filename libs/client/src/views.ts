@@ -9,7 +9,8 @@ export type JobPhase = Uppercase<JobState>;
 /** A job that the cluster has taken in. */
 export interface SubmittedJob {
   readonly job_id: string;
-  readonly state: "accepted";
+  /** `accepted`; of a job that was there already, under the id that was given, its own. */
+  readonly state: JobState;
   readonly submitted_at: string;
 }
 
@@ -189,6 +190,7 @@ export interface DryRun {
   readonly placement: readonly {
     readonly rank: number;
     readonly node: string;
+    readonly node_name: string | null;
     readonly devices: readonly number[];
   }[];
   readonly never_fits: readonly JobBlocker[];

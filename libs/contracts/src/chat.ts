@@ -41,6 +41,16 @@ const message = z.discriminatedUnion("role", [
   z.object({ role: z.literal("tool"), content, tool_call_id: z.string().min(1) }),
 ]);
 
+/**
+ * The contract's seeds are int64. Numbers of JSON keep 53 bits: of larger seeds those next to each
+ * other may be the same one, which still gives the same answer each time.
+ */
+const seed = z
+  .number()
+  .min(-(2 ** 63))
+  .max(2 ** 63)
+  .refine(Number.isInteger, "expected a whole number");
+
 const bias = z.number().min(-100).max(100);
 /** OpenAI's bounds of the labels that a caller may hang on a request. */
 const MAX_METADATA_PAIRS = 16;
@@ -62,7 +72,7 @@ const chatCompletionRequest = z.object({
   max_completion_tokens: z.int().min(1).nullish(),
   n: z.int().min(1).max(128).nullish(),
   stop: z.union([stopText, z.array(stopText).max(4)]).nullish(),
-  seed: z.int().nullish(),
+  seed: seed.nullish(),
   presence_penalty: z.number().min(-2).max(2).nullish(),
   frequency_penalty: z.number().min(-2).max(2).nullish(),
   logit_bias: z.record(tokenId, bias).nullish(),
@@ -113,6 +123,7 @@ export function parseChatCompletionRequest(body: unknown): ChatCompletionRequest
   const request = validate(chatCompletionRequest, body);
   refuseUnsupported(body as Record<string, unknown>);
   checkCombinations(request);
+  request.messages.forEach(checkMessage);
   return request;
 }
 
@@ -146,6 +157,16 @@ function checkCombinations(request: ChatCompletionRequest): void {
   if (format !== "text" && format !== "json_object") {
     throw invalid("response_format.type", "expected `text` or `json_object`");
   }
+}
+
+/** An assistant's turn may be without content only where it says something else. */
+function checkMessage(message: ChatRequestMessage, index: number): void {
+  if (message.role !== "assistant") return;
+  const { content, refusal, tool_calls } = message;
+  if (content != null || refusal != null || (tool_calls && tool_calls.length > 0)) return;
+  const param = `messages[${index}].content`;
+  const text = `Missing required parameter: '${param}': an assistant's message needs content, a refusal or tool_calls.`;
+  throw new AppError("missing_required_parameter", text, { param });
 }
 
 function unsupported(param: string, why: string): AppError {

@@ -52,7 +52,10 @@ const environmentSchema = z
     z
       .string()
       .max(256)
-      .regex(/^[A-Za-z_][A-Za-z0-9_]*$/)
+      .regex(
+        /^[A-Za-z_][A-Za-z0-9_]*$/,
+        "expected a variable's name: letters, digits and `_`, with no digit first",
+      )
       .regex(
         /^(?!HEDDLE_|(RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)$)/,
         "HEDDLE_*, RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set by the platform",
@@ -65,7 +68,10 @@ const environmentSchema = z
   );
 const identifier = z
   .string()
-  .regex(/^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/, "expected 1 to 63 of a-z, 0-9, `.`, `_`, `-`");
+  .regex(
+    /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/,
+    "expected 1 to 63 of a-z, 0-9, `.`, `_`, `-`, with a letter or digit at both ends",
+  );
 /** Amounts count in thousandths: less is none. */
 const amount = z.number().min(0.001).max(1_000_000_000);
 
@@ -268,7 +274,9 @@ export const listJobsQuery = z.strictObject({
   /** `key` or `key=value`; each must hold. */
   label: many.optional(),
   /** Submitted at this time or later. */
-  since: z.iso.datetime({ offset: true }).optional(),
+  since: z.iso
+    .datetime({ offset: true, error: "expected a time as 2026-01-31T12:00:00Z" })
+    .optional(),
   project: z.string().optional(),
   queue: z.string().optional(),
   name: z.string().optional(),

@@ -12,11 +12,13 @@ test("Stable-Baselines3's names are resolved, its minibatch size among them", ()
   const config = {
     ...{ n_envs: 8, n_steps: 64, n_epochs: 10, batch_size: 128, clip_range: 0.1 },
     ...{ clip_range_vf: null, normalize_advantage: false, env: "Acrobot-v1" },
+    ...{ norm_obs: true, norm_reward: true },
   };
   expect(trainingFaults("ppo", config)).toEqual([]);
   expect(parseTrainingConfig("ppo", config)).toMatchObject({
     ...{ num_envs: 8, num_steps: 64, update_epochs: 10, num_minibatches: 4, clip_coef: 0.1 },
     ...{ clip_vloss: false, norm_adv: false, environment: "Acrobot-v1" },
+    ...{ normalize_observations: true, normalize_rewards: true },
   });
 });
 
@@ -90,6 +92,7 @@ test.each([
   ["ppo", { num_minibatches: 3 }, "config.num_minibatches", /512 must be a multiple/],
   ["ppo", { total_timesteps: 100 }, "config.total_timesteps", /one update takes .* = 512 steps/],
   ["ppo", { batch_size: 100 }, "config.batch_size", /batch_size/],
+  ["ppo", { normalize_rewards: 1 }, "config.normalize_rewards", /expected boolean/],
   ["ppo", { n_steps: 4, num_steps: 8 }, "config.n_steps", /n_steps/],
   ["ppo", { staleness: 2, consistency: "asp" }, "config.staleness", /only `consistency: ssp`/],
   ["ppo", [], "config", /expected object/],
@@ -140,6 +143,24 @@ test("target_kl is refused where there are several tasks", () => {
   expect(trainingFaults("ppo", { target_kl: 0.02 }, 1)).toEqual([]);
   expect(trainingFaults("ppo", { target_kl: 0.02 }, 2)).toMatchObject([
     { param: "config.target_kl", detail: expect.stringContaining("use one task instead of 2") },
+  ]);
+});
+
+test("moments of a normalisation are of one task, and are not compressed", () => {
+  const config = { normalize_observations: true, normalize_rewards: true };
+  expect(trainingFaults("ppo", config)).toEqual([]);
+  expect(trainingFaults("ppo", { norm_obs: true }, 2)).toMatchObject([
+    {
+      param: "config.normalize_observations",
+      detail: expect.stringContaining("use one task with more `num_envs` instead of 2 tasks"),
+    },
+  ]);
+  expect(trainingFaults("ppo", { ...config, compression: "int8" })).toMatchObject([
+    { param: "config.normalize_observations" },
+    {
+      param: "config.normalize_rewards",
+      detail: expect.stringContaining("use `compression: none`, not int8"),
+    },
   ]);
 });
 

@@ -54,6 +54,10 @@ const ppoSchema = z.strictObject({
   vf_coef: z.number().min(0).max(1e6).default(0.5),
   max_grad_norm: rate.default(0.5),
   target_kl: rate.optional(),
+  /** To mean 0 and deviation 1 by what was seen so far, cut at 10. */
+  normalize_observations: z.boolean().default(false),
+  /** Divided by the deviation of the discounted return so far, cut at 10. */
+  normalize_rewards: z.boolean().default(false),
   /** Units of each hidden layer. */
   hidden: count(65_536).default(64),
 });
@@ -67,6 +71,8 @@ const PPO_ALIASES: Readonly<Record<string, string>> = {
   n_epochs: "update_epochs",
   clip_range: "clip_coef",
   normalize_advantage: "norm_adv",
+  norm_obs: "normalize_observations",
+  norm_reward: "normalize_rewards",
 };
 
 const weaveCommon = {
@@ -426,6 +432,21 @@ function ppoFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
   if (config.target_kl !== undefined && tasks > 1) {
     const why = "it ends an update's epochs early, which several tasks cannot agree on";
     fault("target_kl", `${why}: leave it out, or use one task instead of ${tasks}`);
+  }
+  normalizationFaults(config, tasks, fault);
+}
+
+function normalizationFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
+  const fields = ["normalize_observations", "normalize_rewards"] as const;
+  for (const field of fields.filter((name) => config[name])) {
+    if (tasks > 1) {
+      const why = "each task would have moments of its own, by which policies differ";
+      fault(field, `${why}: use one task with more \`num_envs\` instead of ${tasks} tasks`);
+    }
+    if (config.compression !== "none") {
+      const why = "the moments are kept with the parameters and must arrive as they are";
+      fault(field, `${why}: use \`compression: none\`, not ${config.compression}`);
+    }
   }
 }
 

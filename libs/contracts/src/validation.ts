@@ -15,17 +15,24 @@ export interface Fault {
  * `param` and all faults as the error's `cause` (a RequestFaults).
  */
 export function validate<S extends z.ZodType>(schema: S, value: unknown): z.output<S> {
-  const result = schema.safeParse(value);
-  if (result.success) return result.data;
-  const faults = result.error.issues
-    .flatMap((issue) => faultsOf(issue, value))
-    .slice(0, MAX_FAULTS);
-  const first = faults[0];
-  if (!first) throw new Error("a failed validation has at least one issue");
+  const { data, faults } = check(schema, value);
+  const [first] = faults;
+  if (!first) return data as z.output<S>;
   throw new AppError(first.code, first.message, {
     param: first.param || undefined,
     cause: new RequestFaults(faults),
   });
+}
+
+/** The value as the schema gives it, or what is wrong with it: at least one fault. */
+export function check<S extends z.ZodType>(
+  schema: S,
+  value: unknown,
+): { readonly data: z.output<S> | undefined; readonly faults: readonly Fault[] } {
+  const result = schema.safeParse(value);
+  if (result.success) return { data: result.data, faults: [] };
+  const faults = result.error.issues.flatMap((issue) => faultsOf(issue, value));
+  return { data: undefined, faults: faults.slice(0, MAX_FAULTS) };
 }
 
 const MAX_FAULTS = 20;

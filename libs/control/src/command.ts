@@ -64,6 +64,8 @@ interface Made {
   readonly ok: true;
   /** The version that a versioned record now has. */
   readonly version?: number | undefined;
+  /** The job that was submitted is one that was here before, and so nothing was changed. */
+  readonly wasThere?: true | undefined;
   /** Of a plan: what did not hold any more, and why. */
   readonly refused?: readonly RefusedStart[] | undefined;
 }

@@ -2,18 +2,55 @@
 // into the memory, multiples of 16; counts are of float32 elements, multiples of 256 (slabs are
 // padded with zeros to that). `npm run kernels` compiles this into src/kernels.generated.ts.
 
-/** acc += weight * part */
-export function addScaled(acc: usize, part: usize, count: i32, weight: f32): void {
+/**
+ * acc += weight * part, or acc = 0 + weight * part for the `first` of a sum. Gives 1 where an element
+ * of acc is then NaN or infinite, else 0: to look for them costs next to nothing here.
+ */
+export function addScaled(acc: usize, part: usize, count: i32, weight: f32, first: i32): i32 {
   const w = f32x4.splat(weight);
+  const zero = f32x4.splat(0);
   const end = acc + ((<usize>count) << 2);
-  while (acc < end) {
-    v128.store(acc, f32x4.add(v128.load(acc), f32x4.mul(w, v128.load(part))));
-    v128.store(acc, f32x4.add(v128.load(acc, 16), f32x4.mul(w, v128.load(part, 16))), 16);
-    v128.store(acc, f32x4.add(v128.load(acc, 32), f32x4.mul(w, v128.load(part, 32))), 32);
-    v128.store(acc, f32x4.add(v128.load(acc, 48), f32x4.mul(w, v128.load(part, 48))), 48);
-    acc += 64;
-    part += 64;
+  // Four, so that none waits for the one before. x - x is 0 for numbers alone.
+  let a = zero;
+  let b = zero;
+  let c = zero;
+  let d = zero;
+  if (first) {
+    while (acc < end) {
+      const a0 = f32x4.add(zero, f32x4.mul(w, v128.load(part)));
+      const b0 = f32x4.add(zero, f32x4.mul(w, v128.load(part, 16)));
+      const c0 = f32x4.add(zero, f32x4.mul(w, v128.load(part, 32)));
+      const d0 = f32x4.add(zero, f32x4.mul(w, v128.load(part, 48)));
+      v128.store(acc, a0);
+      v128.store(acc, b0, 16);
+      v128.store(acc, c0, 32);
+      v128.store(acc, d0, 48);
+      a = v128.or(a, f32x4.sub(a0, a0));
+      b = v128.or(b, f32x4.sub(b0, b0));
+      c = v128.or(c, f32x4.sub(c0, c0));
+      d = v128.or(d, f32x4.sub(d0, d0));
+      acc += 64;
+      part += 64;
+    }
+  } else {
+    while (acc < end) {
+      const a0 = f32x4.add(v128.load(acc), f32x4.mul(w, v128.load(part)));
+      const b0 = f32x4.add(v128.load(acc, 16), f32x4.mul(w, v128.load(part, 16)));
+      const c0 = f32x4.add(v128.load(acc, 32), f32x4.mul(w, v128.load(part, 32)));
+      const d0 = f32x4.add(v128.load(acc, 48), f32x4.mul(w, v128.load(part, 48)));
+      v128.store(acc, a0);
+      v128.store(acc, b0, 16);
+      v128.store(acc, c0, 32);
+      v128.store(acc, d0, 48);
+      a = v128.or(a, f32x4.sub(a0, a0));
+      b = v128.or(b, f32x4.sub(b0, b0));
+      c = v128.or(c, f32x4.sub(c0, c0));
+      d = v128.or(d, f32x4.sub(d0, d0));
+      acc += 64;
+      part += 64;
+    }
   }
+  return v128.any_true(v128.or(v128.or(a, b), v128.or(c, d))) ? 1 : 0;
 }
 
 /** acc += part */

@@ -25,8 +25,29 @@ test("add and addScaled add each element", () => {
   slab(1, wave);
   kernels.add(0, bytes, COUNT);
   expectAll(acc, (at) => ramp(at) + wave(at));
-  kernels.addScaled(0, bytes, COUNT, 2.5);
+  expect(kernels.addScaled(0, bytes, COUNT, 2.5, 0)).toBe(0);
   expectAll(acc, (at) => ramp(at) + 3.5 * wave(at));
+});
+
+test("the first part of a sum replaces what was there, be it no number", () => {
+  const acc = slab(0, () => Number.NaN);
+  slab(1, wave);
+  expect(kernels.addScaled(0, bytes, COUNT, -2, 1)).toBe(0);
+  expectAll(acc, (at) => -2 * wave(at));
+});
+
+test("addScaled finds a sum that is no number, in every lane", () => {
+  for (let at = 0; at < 16; at++) {
+    for (const [value, first] of [
+      [Number.NaN, 0],
+      [Infinity, 1],
+      [-3e38, 0],
+    ] as const) {
+      slab(0, ramp);
+      slab(1, wave)[COUNT - 16 + at] = value;
+      expect(kernels.addScaled(0, bytes, COUNT, 2, first)).toBe(1);
+    }
+  }
 });
 
 test("a part goes through bf16 within a 256th", () => {

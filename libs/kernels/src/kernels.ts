@@ -9,7 +9,8 @@ export const KERNEL_BLOCK = 256;
  */
 export interface Kernels {
   add(acc: number, part: number, count: number): void;
-  addScaled(acc: number, part: number, count: number, weight: number): void;
+  /** 1 where a sum is NaN or infinite, else 0; the first of a sum (1, else 0) replaces what was there. */
+  addScaled(acc: number, part: number, count: number, weight: number, first: number): number;
   addBf16(acc: number, part: number, count: number, weight: number): void;
   addInt8(acc: number, part: number, scales: number, count: number, weight: number): void;
   toBf16(out: number, values: number, count: number): void;

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ShardStatus__Output } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
+import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
@@ -53,19 +54,12 @@ export interface ParameterTraffic {
 const WAIT_MS = 3_600_000;
 const STATUS_MS = 10_000;
 
-/**
- * The best first, as measured on one machine: a unix socket has the smaller buffer, so that its
- * receiver cannot add one slice while the next comes.
- */
-const PULL_PATHS: readonly DataPath[] = ["unix", "tcp", "grpc"];
-const PUSH_PATHS: readonly DataPath[] = ["tcp", "unix", "grpc"];
+/** The best first, as measured on one machine. */
+const PATHS: readonly DataPath[] = ["unix", "tcp", "grpc"];
 
 /** Where nodes speak TLS nothing goes in the clear from one machine to another. */
-function usable(
-  order: readonly DataPath[],
-  { paths, credentials }: ParameterServerClientOptions,
-): readonly DataPath[] {
-  return order.filter(
+function usable({ paths, credentials }: ParameterServerClientOptions): readonly DataPath[] {
+  return PATHS.filter(
     (path) => (paths?.includes(path) ?? true) && !(path === "tcp" && credentials.tls),
   );
 }
@@ -94,7 +88,12 @@ function openLinks(options: ParameterServerClientOptions): ShardLink[] {
     const shard = fragment * each + i;
     return {
       ...{ shard, layout, targets: [], pushPath: "" },
-      peer: new Peer(spec.servers[shard] ?? "", credentials, "parameter-server"),
+      peer: new Peer(
+        spec.servers[shard] ?? "",
+        credentials,
+        "parameter-server",
+        bulkChannelOptions,
+      ),
       encoder: new PartEncoder(layout, encoding),
       route: new DataRoute(),
       mirror: spec.pullCompression === "int8" ? new PublishedMirror(layout) : undefined,
@@ -113,7 +112,7 @@ export async function connectParameters(
   const links = openLinks(options);
   const source = await PartSource.start({
     ...{ attempt: spec.attempt, jobToken: spec.jobToken, credentials, host: options.host },
-    paths: usable(PUSH_PATHS, options),
+    paths: usable(options),
     // Short, since a socket's path has at most 107 bytes.
     socketPath: join(tmpdir(), `heddle-${randomUUID().slice(0, 13)}.sock`),
   });
@@ -284,7 +283,7 @@ export class ParameterServerClient implements ParameterClient {
     const host = peer.address.slice(0, peer.address.lastIndexOf(":"));
     const port = status.dataAddress.slice(status.dataAddress.lastIndexOf(":"));
     const targets = { unix: status.dataSocket, tcp: `tcp:${host}${port}`, grpc: `grpc:${host}` };
-    link.targets = usable(PULL_PATHS, this.#options).map((path) => targets[path]);
+    link.targets = usable(this.#options).map((path) => targets[path]);
   }
 
   /** Does something with every shard; what fails because a server is away is tried for a while. */

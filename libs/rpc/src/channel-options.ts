@@ -28,6 +28,14 @@ export const clientChannelOptions: ChannelOptions = {
   "grpc.enable_http_proxy": 0,
 };
 
+/**
+ * Besides those, for a side that takes streams of megabytes: HTTP/2 lets 64 KiB be under way, each of
+ * which would cost a round trip. A stream buffers as much where its reader is slow.
+ */
+export const bulkChannelOptions: ChannelOptions = {
+  "grpc-node.flow_control_window": 4 * 1024 * 1024,
+};
+
 /** Options of every server of a node. */
 export const serverChannelOptions: ChannelOptions = {
   ...withoutStatistics,

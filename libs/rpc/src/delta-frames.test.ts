@@ -63,6 +63,7 @@ describe("any other frame", () => {
     { events: [{ id: 2, delta: { choice: 0, text: "x", tokens: 1, logprobs: [score] } }] },
     { events: [{ id: 2, started: { promptTokens: 3, cachedTokens: 1, queuedMs: 0.5 } }] },
     { events: [{ id: 2, done: { promptTokens: 3 } }, plain] },
+    { events: [plain], computed: [7] },
     { events: [{ id: 1, delta: { choice: 0, text: "x".repeat(30_000), tokens: 1 } }] },
   ];
 

@@ -27,8 +27,8 @@ const BYTES_PER_UNIT = 3;
 const scratch = Buffer.alloc(FRAME_BYTES);
 
 /** The frame's bytes, which are the caller's; undefined where it has more than plain deltas. */
-export function encodeDeltas({ events }: InferenceEvents): Buffer | undefined {
-  if (!events || events.length === 0) return undefined;
+export function encodeDeltas({ events, computed }: InferenceEvents): Buffer | undefined {
+  if (!events || events.length === 0 || computed?.length) return undefined;
   let at = 0;
   for (const { id, delta } of events) {
     if (!delta || delta.logprobs?.length) return undefined;
@@ -76,7 +76,7 @@ export function decodeDeltas(bytes: Uint8Array): InferenceEvents__Output | undef
     if (event === undefined) return undefined;
     events.push(event);
   }
-  return { events };
+  return { events, computed: [] };
 }
 
 type DeltaEvent = InferenceEvents__Output["events"][number];

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import {
+  type ChannelOptions,
   Client,
   type ClientDuplexStream,
   type ClientReadableStream,
@@ -19,13 +20,18 @@ export class Peer {
   readonly #client: Client;
   readonly #metadata: Metadata;
 
-  /** `role` is what the other side must be, where TLS is on. */
-  constructor(address: string, own: NodeCredentials, role: NodeRole = "master") {
+  /** `role` is what the other side must be, where TLS is on; `more` are options of the connection. */
+  constructor(
+    address: string,
+    own: NodeCredentials,
+    role: NodeRole = "master",
+    more: ChannelOptions = {},
+  ) {
     this.address = address;
     const channel = own.tls?.channelCredentials(role) ?? credentials.createInsecure();
     // Nodes are known by their certificates' URIs: no host name is asked for, nor an address.
     const options = own.tls ? { "grpc.ssl_target_name_override": "heddle.node" } : {};
-    this.#client = new Client(address, channel, { ...clientChannelOptions, ...options });
+    this.#client = new Client(address, channel, { ...clientChannelOptions, ...more, ...options });
     this.#metadata = callMetadata(own);
   }
 

@@ -22,9 +22,14 @@ export function fromStatus(error: unknown, peer: string): AppError {
   if (!isServiceError(error)) return toAppError(error);
   const code = error.metadata?.get(errorCodeKey)[0];
   const retryAfterMs = Number(error.metadata?.get(retryAfterKey)[0] ?? Number.NaN);
+  // Its services come one after the other as it starts; and an older version may lack one.
+  const why =
+    error.code === status.UNIMPLEMENTED
+      ? "it does not serve this yet: it is starting, or of another version"
+      : error.message;
   return new AppError(
     isErrorCode(code) ? code : codeOfStatus(error.code),
-    isErrorCode(code) ? error.details : `the call to ${peer} failed: ${error.message}`,
+    isErrorCode(code) ? error.details : `the call to ${peer} failed: ${why}`,
     {
       cause: error,
       node: peer,

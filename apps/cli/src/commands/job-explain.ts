@@ -38,12 +38,24 @@ export async function explainDryRun(context: CommandContext, spec: JobSpec): Pro
   data.write(
     `${isHopeless ? "it can never run here" : verdict[told.verdict as keyof typeof verdict]} (${told.tasks} tasks)\n`,
   );
-  for (const { rank, node, devices } of told.placement) {
-    data.write(`  rank ${rank} on ${node}${devices.length ? ` GPUs ${devices.join(",")}` : ""}\n`);
+  for (const { rank, node, node_name: name, devices } of told.placement) {
+    data.write(
+      `  rank ${rank} on ${name ?? node}${devices.length ? ` GPUs ${devices.join(",")}` : ""}\n`,
+    );
   }
-  if (isHopeless) writeBlockerTable(told.never_fits, data);
-  if (told.verdict !== "would_start") writeBlockers(told.explanation, data);
+  const { never_fits: never, explanation } = told;
+  if (told.verdict !== "would_start") {
+    const blockers = unlike([...never, ...explanation.blockers]);
+    writeBlockers({ ...explanation, blockers }, data);
+  }
   return isHopeless ? 8 : 0;
+}
+
+/** The blockers without those that tell what one before them has told. */
+function unlike(blockers: readonly JobBlocker[]): JobBlocker[] {
+  return [
+    ...new Map(blockers.map((each) => [`${each.reason} ${each.resource}`, each] as const)).values(),
+  ];
 }
 
 /** What holds a job back with its numbers, when it may start, and the smallest change that helps. */

@@ -40,8 +40,12 @@ function forgotten(error: unknown): { readonly tasks: number } {
   throw error;
 }
 
-function lineOf({ text, rank, partial }: LogEntry & { type: "line" }, isMany: boolean): string {
-  return `${isMany ? `[${rank}] ` : ""}${text}${partial ? "" : "\n"}`;
+/** The line's own bytes, whatever they are. */
+function lineOf(line: LogEntry & { type: "line" }, isMany: boolean): Buffer {
+  const { text, base64, rank, partial } = line;
+  const bytes = base64 === undefined ? Buffer.from(text) : Buffer.from(base64, "base64");
+  const head = Buffer.from(isMany ? `[${rank}] ` : "");
+  return Buffer.concat([head, bytes, Buffer.from(partial ? "" : "\n")]);
 }
 
 function optionsOf({ follow, tail, since, rank, stream, attempt }: LogFlags): LogOptions {

@@ -1,6 +1,8 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { trainingFaults } from "@heddle/contracts/training";
 import { Command } from "commander";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { readJobSpec } from "./job-spec.ts";
@@ -15,8 +17,18 @@ afterAll(() => rmSync(folder, { recursive: true }));
 async function configOf(config: unknown): Promise<unknown> {
   const file = join(folder, "job.yaml");
   writeFileSync(file, JSON.stringify({ name: "j", config }));
+  return (await specOf(file)).config;
+}
+
+interface TrainingSpec {
+  readonly algorithm?: string;
+  readonly config?: unknown;
+  readonly tasks?: number;
+}
+
+async function specOf(file: string): Promise<TrainingSpec> {
   const command = new Command().argument("[file]").parse([file], { from: "user" });
-  return ((await readJobSpec(command)) as { readonly config?: unknown }).config;
+  return (await readJobSpec(command)) as TrainingSpec;
 }
 
 test("paths of data and of a tokenizer are relative to the spec's file", async () => {
@@ -33,8 +45,33 @@ test("paths of data and of a tokenizer are relative to the spec's file", async (
   });
 });
 
+test("a file of two documents, or of none, is refused in words of its own", async () => {
+  const file = join(folder, "two.yaml");
+  const read = (text: string) => {
+    writeFileSync(file, text);
+    return readJobSpec(new Command().argument("[file]").parse([file], { from: "user" }));
+  };
+  await expect(read("name: a\n---\nname: b\n")).rejects.toThrow(
+    /holds 2 documents \(parted by `---`/,
+  );
+  await expect(read("")).rejects.toThrow(/two\.yaml: .*expected the fields of one job/);
+  expect(await read("---\nname: a\n")).toEqual({ name: "a" });
+});
+
 test("a config without paths is sent as it is, whatever it is", async () => {
   for (const config of [{ seed: 1 }, null, "text", { tokenizer: { path: 3 } }, { data: 3 }]) {
     expect(await configOf(config)).toEqual(config);
   }
+});
+
+test("the training jobs among the examples are taken as they are", async () => {
+  const examples = fileURLToPath(new URL("../../../../examples/", import.meta.url));
+  const trained: string[] = [];
+  for (const file of readdirSync(examples).filter((name) => name.endsWith(".yaml"))) {
+    const spec = await specOf(join(examples, file));
+    if (spec.algorithm === undefined) continue;
+    expect([file, trainingFaults(spec.algorithm, spec.config, spec.tasks)]).toEqual([file, []]);
+    trained.push(file);
+  }
+  expect(trained).toContain("mountain-car.yaml");
 });

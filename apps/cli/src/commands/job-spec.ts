@@ -4,7 +4,7 @@ import { text as readText } from "node:stream/consumers";
 import { AppError } from "@heddle/base/errors";
 import type { JobSpec } from "@heddle/client/views";
 import type { Command } from "commander";
-import { parseDocument } from "yaml";
+import { type Document, parseAllDocuments } from "yaml";
 
 /** What a spec may be in characters; larger things belong into files and images. */
 const MAX_SPEC_CHARACTERS = 4_194_304;
@@ -96,7 +96,12 @@ function parseSpec(text: string, file: string): Record<string, unknown> {
     throw new AppError("invalid_value", `${file === "-" ? "standard input" : file}: ${why}`);
   };
   if (text.length > MAX_SPEC_CHARACTERS) refuse(`more than ${MAX_SPEC_CHARACTERS} characters.`);
-  const document = parseDocument(text, { prettyErrors: true });
+  const documents: readonly Document[] = [...parseAllDocuments(text, { prettyErrors: true })];
+  if (documents.length > 1) {
+    refuse(`it holds ${documents.length} documents (parted by \`---\`): give one job a file.`);
+  }
+  const [document] = documents;
+  if (!document) return refuse("it is empty: expected the fields of one job.");
   const [fault] = document.errors;
   if (fault) refuse(fault.message.trim());
   const value: unknown = document.toJS();

@@ -31,6 +31,27 @@ function client(endpoint: string, ...others: string[]): ApiClient {
   return new ApiClient({ endpoint, others, apiKey: "k", endpointSource: "credentials file" });
 }
 
+it("a port that fetch refuses is said to be one, not a cluster that does not answer", async () => {
+  const asking = client("http://127.0.0.1:6000").json("/read");
+  await expect(asking).rejects.toThrow(/port, which the Fetch standard blocks/);
+});
+
+it("a call without a key says that the local cluster's is not for another one", async () => {
+  const server = createServer((_request, response) => {
+    response.writeHead(401, { "content-type": "application/json" });
+    response.end('{"error":{"code":"invalid_api_key","message":"Send the header."}}');
+  });
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const asked = (apiKey: string | undefined) =>
+    new ApiClient({ endpoint, apiKey, endpointSource: "HEDDLE_ENDPOINT" }).json("/read");
+  await expect(asked(undefined)).rejects.toThrow(
+    `for its own cluster alone, and ${endpoint} (from HEDDLE_ENDPOINT) is another`,
+  );
+  await expect(asked("k")).rejects.toThrow("Send the header.");
+});
+
 describe("a client that knows several masters", () => {
   it("asks the next where one is not there, for reads and for changes", async () => {
     const nobody = `http://127.0.0.1:${await freePort()}`;

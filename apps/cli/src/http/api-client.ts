@@ -54,7 +54,21 @@ export class ApiClient {
   async stream(path: string, options: CallOptions = {}): Promise<Response> {
     const response = await this.#fetch(path, options);
     if (response.ok) return response;
-    throw await refusal(response, path);
+    const error = await refusal(response, path);
+    throw response.status === 401 ? this.#explained(error) : error;
+  }
+
+  /** The master cannot know why a command line has sent no key. */
+  #explained(error: ApiError): ApiError {
+    const { apiKey, endpoint, endpointSource } = this.#connection;
+    if (apiKey !== undefined) return error;
+    const why =
+      endpointSource === "--endpoint" || endpointSource === "HEDDLE_ENDPOINT"
+        ? `: the key that \`heddle up\` keeps is for its own cluster alone, and ${endpoint} (from ${endpointSource}) is another`
+        : "";
+    const { code, status, requestId } = error;
+    const response = { status, ...(requestId ? { requestId } : {}) };
+    return new ApiError(code, `No API key was sent${why}.`, response);
   }
 
   /**
@@ -118,6 +132,10 @@ function unreachable(connection: Connection, error: unknown): AppError {
   const { endpoint, endpointSource } = connection;
   const cause = (error as { cause?: { code?: string; message?: string } }).cause;
   const why = cause?.code ?? cause?.message ?? (error as Error).message;
+  if (why === "bad port") {
+    const message = `${endpoint} (from ${endpointSource}) was not asked: browsers and fetch refuse to connect to this port, which the Fetch standard blocks. Have the master listen on another one.`;
+    return new AppError("unavailable", message, { cause: error });
+  }
   const message = `No answer from ${endpoint} (${why}; the address is from ${endpointSource}).`;
   return new AppError("unavailable", message, { cause: error });
 }

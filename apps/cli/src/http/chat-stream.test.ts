@@ -2,7 +2,7 @@ import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { ApiClient } from "./api-client.ts";
-import { describeSpeed, streamChat } from "./chat-stream.ts";
+import { describeSpeed, streamChat, tokensPerSecond } from "./chat-stream.ts";
 
 const closers: (() => void)[] = [];
 afterEach(() => {
@@ -89,9 +89,26 @@ describe("a streamed chat", () => {
   });
 
   it("describes its speed without the time to the first token", () => {
-    const result = { text: "", completionTokens: 11, firstTokenMs: 500, totalMs: 1500 };
-    expect(describeSpeed({ ...result, finishReason: "stop", usage: undefined })).toBe(
-      "11 tokens in 1.50 s, 10.0 tokens/s, first token after 500 ms",
+    const result = {
+      ...{ text: "", completionTokens: 20, finishReason: "stop", usage: undefined },
+      ...{ firstTokenMs: 500, lastTextMs: 1400, totalMs: 1500, laterShare: 0.9 },
+    };
+    expect(describeSpeed(result)).toBe(
+      "20 tokens in 1.50 s, 20.0 tokens/s, first token after 500 ms",
     );
+  });
+
+  it("tells no rate of an answer that came all but at once", async () => {
+    const client = await serve((_request, response) => {
+      const pieces = ["a", "b", "c"].map((content) => chunk({ choices: [{ delta: { content } }] }));
+      response.end(
+        `${pieces.join("")}${chunk({ choices: [], usage: { completion_tokens: 30 } })}data: [DONE]\n\n`,
+      );
+    });
+    const result = await streamChat(client, REQUEST, () => {});
+    expect(result).toMatchObject({ completionTokens: 30, laterShare: 0 });
+    expect(tokensPerSecond({ ...result, lastTextMs: result.firstTokenMs })).toBeUndefined();
+    const late = { ...result, lastTextMs: result.firstTokenMs + 200, laterShare: 0.5 };
+    expect(tokensPerSecond(late)).toBeCloseTo(75, 6);
   });
 });

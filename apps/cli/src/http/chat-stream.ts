@@ -19,6 +19,10 @@ export interface ChatResult {
   readonly completionTokens: number;
   /** From the request to its first piece of text. */
   readonly firstTokenMs: number;
+  /** From the request to its last piece of text. */
+  readonly lastTextMs: number;
+  /** The share of its pieces of text that came after the first ones, which may come many at once. */
+  readonly laterShare: number;
   /** From the request to its end. */
   readonly totalMs: number;
   readonly finishReason: string | undefined;
@@ -37,6 +41,11 @@ interface ChatChunk {
 /** Loading a model's weights may come before its first token. */
 const FIRST_TOKEN_TIMEOUT_MS = 300_000;
 
+/** Pieces that come so soon after the first were made before it was read. */
+const FIRST_BURST_MS = 5;
+/** Over a shorter time than this a rate tells of the network's pieces, not of the model. */
+const LEAST_RATED_MS = 100;
+
 /** Asks and hands each piece of the answer to `onText`. Rejects with an AppError. */
 export async function streamChat(
   client: ApiClient,
@@ -53,17 +62,21 @@ export async function streamChat(
   });
   let text = "";
   let pieces = 0;
+  let laterPieces = 0;
   let usage: ChatChunk["usage"];
   let firstTokenMs: number | undefined;
+  let lastTextMs = 0;
   let finishReason: string | undefined;
   for await (const event of readEvents(response, signal)) {
     const chunk = event as ChatChunk;
     const choice = chunk.choices?.[0];
     const piece = choice?.delta?.content;
     if (piece) {
-      firstTokenMs ??= performance.now() - startedAtMs;
+      lastTextMs = performance.now() - startedAtMs;
+      firstTokenMs ??= lastTextMs;
       text += piece;
       pieces++;
+      if (lastTextMs - firstTokenMs > FIRST_BURST_MS) laterPieces++;
       onText(piece);
     }
     finishReason = choice?.finish_reason ?? finishReason;
@@ -74,6 +87,8 @@ export async function streamChat(
     text,
     completionTokens: usage?.completion_tokens ?? pieces,
     firstTokenMs: firstTokenMs ?? totalMs,
+    lastTextMs,
+    laterShare: laterPieces / Math.max(1, pieces),
     totalMs,
     finishReason,
     usage: usage ?? undefined,
@@ -91,11 +106,15 @@ function wireRequest(request: ChatRequest): Record<string, unknown> {
   };
 }
 
-/** The rate after the first token; undefined where there was no second one. */
+/**
+ * The rate of the tokens that came after the first pieces; undefined where they came in so short a
+ * time that none can be told. A piece is taken for as many tokens as another.
+ */
 export function tokensPerSecond(result: ChatResult): number | undefined {
-  const { completionTokens: tokens, firstTokenMs, totalMs } = result;
-  const decodeMs = totalMs - firstTokenMs;
-  return tokens > 1 && decodeMs > 0 ? ((tokens - 1) / decodeMs) * 1000 : undefined;
+  const { completionTokens, laterShare, firstTokenMs, lastTextMs } = result;
+  const decodeMs = lastTextMs - firstTokenMs;
+  if (decodeMs < LEAST_RATED_MS) return undefined;
+  return ((completionTokens * laterShare) / decodeMs) * 1000;
 }
 
 /** The line under an answer: tokens, rate and time to the first token. */

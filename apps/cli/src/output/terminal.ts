@@ -22,8 +22,11 @@ export interface Terminal {
   /** Characters in a line of the terminal; 80 where there is none. */
   readonly columns: number;
   write(text: string): void;
-  /** Writes what somebody else made, such as a model: no control sequence reaches a terminal. */
-  writeForeign(text: string): void;
+  /**
+   * Writes what somebody else made, such as a model: no control sequence reaches a terminal, and
+   * everywhere else it is written byte for byte.
+   */
+  writeForeign(given: string | Buffer): void;
   /** The text in a style, or as it is where colours are off (https://no-color.org). */
   paint(style: Style, text: string): string;
 }
@@ -35,7 +38,8 @@ export function terminal(stream: NodeJS.WriteStream, env = process.env): Termina
     isTty,
     columns: stream.columns ?? 80,
     write: (text) => void stream.write(text),
-    writeForeign: (text) => void stream.write(isTty ? text.replace(CONTROLS, "\ufffd") : text),
+    writeForeign: (given) =>
+      void stream.write(isTty ? given.toString().replace(CONTROLS, "\ufffd") : given),
     paint: (style, text) => {
       const [on, off] = CODES[style];
       return coloured ? `\x1b[${on}m${text}\x1b[${off}m` : text;

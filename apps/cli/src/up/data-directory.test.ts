@@ -25,6 +25,16 @@ describe("a data directory", () => {
     expect(() => new DataDirectory("/proc/nope/deeper")).toThrow(/cannot be made.*--data DIR/);
   });
 
+  it("says how much room its disk must have, and where, before anything is started", () => {
+    const data = fresh();
+    data.checkRoom(0);
+    expect(() => data.checkRoom(100_000)).toThrow(
+      new RegExp(
+        `${data.path} is too full: \\d+ MiB are free, and 6400016 MiB are needed.*--data DIR`,
+      ),
+    );
+  });
+
   it("is held by one process, until it lets go", () => {
     const data = fresh();
     const lock = data.lock("http://a");

@@ -8,6 +8,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statfsSync,
   statSync,
   writeFileSync,
 } from "node:fs";
@@ -48,6 +49,10 @@ interface MasterFiles {
   /** Absent where it has found no group yet, or does not know any more. */
   readonly cluster: string | undefined;
 }
+
+/** What a new master's log takes at once, and what its first snapshots, logs and secrets do. */
+const MASTER_MIB = 64;
+const SPARE_MIB = 16;
 
 /**
  * The directory that holds everything of a local cluster: `credentials.json` (for the CLI),
@@ -92,6 +97,21 @@ export class DataDirectory {
     if (left.length === 0) return;
     const message = `${this.path} holds ${left.join(" and ")} too, more than --masters ${count}. Start with all of them and take them out of the group (heddle cluster remove ${left[0]}), then delete their directories.`;
     throw new AppError("conflict", message);
+  }
+
+  /**
+   * Throws where the disk is too full for the masters that are to be started here: each lays out a
+   * file of its log at once, and would fail at it again and again.
+   */
+  checkRoom(masters: number): void {
+    const names = Array.from({ length: masters }, (_, i) => `master-${i + 1}`);
+    const fresh = names.filter((name) => !existsSync(join(this.path, name, "control", "wal")));
+    const neededMiB = fresh.length * MASTER_MIB + SPARE_MIB;
+    const { bavail, bsize } = statfsSync(this.path);
+    const freeMiB = Math.floor((bavail * bsize) / 2 ** 20);
+    if (freeMiB >= neededMiB) return;
+    const message = `The disk of the data directory ${this.path} is too full: ${freeMiB} MiB are free, and ${neededMiB} MiB are needed to start. Make room there, or give a directory on another disk with --data DIR.`;
+    throw new AppError("invalid_value", message);
   }
 
   #masters(): MasterFiles[] {

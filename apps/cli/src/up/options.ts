@@ -3,6 +3,7 @@ import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { dataDirectory } from "../connection.ts";
+import { isBlockedPort } from "../http/blocked-ports.ts";
 
 /** How `heddle up` is told to run; see its `--help`. */
 export interface UpOptions {
@@ -66,11 +67,11 @@ export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
     masters,
     workers: count("--workers", flags.workers, 0, MAX_NODES),
     parameterServers: count("--parameter-servers", flags.parameterServers, 0, MAX_NODES),
-    port: count("--port", flags.port, 1, 65_535),
+    port: firstPort(flags.port, masters),
     dataDir,
     modelsCache: cache ? resolve(cache) : join(dataDir, "models"),
-    modelFile: flags.model === undefined ? undefined : modelFile(flags.model),
     profile: chooseProfile(flags),
+    modelFile: flags.model === undefined ? undefined : modelFile(flags.model),
     simulatedGpus: simulatedGpus(flags.simulateGpus),
     plugins: pluginFiles(flags.plugins ?? ""),
     tls: flags.tls ?? false,
@@ -79,7 +80,21 @@ export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
   };
 }
 
+/** A master on a port that clients refuse to ask would serve nobody. */
+function firstPort(text: string, masters: number): number {
+  const port = count("--port", text, 1, 65_536 - masters);
+  const used = Array.from({ length: masters }, (_, i) => port + i);
+  const blocked = used.find(isBlockedPort);
+  if (blocked === undefined) return port;
+  const message = `--port "${text}": browsers and fetch, and so most clients, refuse to connect to port ${blocked} (the Fetch standard blocks it). Give another, as --port 8080.`;
+  throw new AppError("invalid_value", message);
+}
+
 function chooseProfile(flags: UpFlags): Profile | undefined {
+  if (flags.profile !== undefined && flags.model !== undefined) {
+    const message = "--profile and --model exclude each other: a profile's models or that file.";
+    throw new AppError("invalid_value", message);
+  }
   if (flags.profile !== undefined) return oneOf("--profile", flags.profile, PROFILES);
   return flags.model === undefined ? "demo" : undefined;
 }

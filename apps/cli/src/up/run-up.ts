@@ -48,6 +48,7 @@ export async function runUp(
   const lock = data.lock(endpoint);
   try {
     data.checkMasters(options.masters);
+    data.checkRoom(options.masters);
     const ports = await planPorts(options.port, options.masters);
     const others = ports.slice(1).map(({ http }) => `http://${LOOPBACK}:${http}`);
     const secrets = data.secrets([endpoint, ...others]);

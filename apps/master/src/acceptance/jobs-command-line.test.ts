@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
+import { buffer, text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -25,7 +25,8 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => cluster.close());
 
-function start(args: readonly string[]) {
+/** `as` bytes, the caller reads standard output itself. */
+function start(args: readonly string[], as: "text" | "bytes" = "text") {
   const child = spawn(process.execPath, [MAIN, ...args], {
     env: {
       PATH: process.env["PATH"],
@@ -36,12 +37,19 @@ function start(args: readonly string[]) {
     },
   });
   const ended = once(child, "close").then(async ([code]) => code as number | null);
-  return { child, ended, stdout: text(child.stdout), stderr: text(child.stderr) };
+  return {
+    child,
+    ended,
+    stdout: as === "text" ? text(child.stdout) : Promise.resolve(""),
+    stderr: text(child.stderr),
+  };
 }
 
 /** One run of the command line as a process of its own, to its end. */
 async function heddle(args: readonly string[], input = "") {
   const { child, ended, stdout, stderr } = start(args);
+  // Who reads no input may have ended before it comes.
+  child.stdin.on("error", () => {});
   child.stdin.end(input);
   return { code: await ended, stdout: await stdout, stderr: await stderr };
 }
@@ -79,7 +87,10 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
   it("run examples/gang.yaml: four tasks together, on GPUs that are simulated", async () => {
     const file = join(EXAMPLES, "gang.yaml");
     const explained = await heddle(["jobs", "explain", file]);
-    expect(explained).toMatchObject({ code: 0, stdout: /it would start at once \(4 tasks\)/ });
+    expect(explained).toMatchObject({
+      code: 0,
+      stdout: /it would start at once \(4 tasks\)\n {2}rank 0 on worker-1 /,
+    });
     const run = await heddle(["jobs", "submit", file, "--wait"]);
     expect(run.code, run.stderr).toBe(0);
     const id = run.stdout.trim();
@@ -94,6 +105,25 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     const devices = new Set(lines.map((line) => /GPUs (\S+),/.exec(line)?.[1]));
     expect(devices.size).toBe(4);
     expect((await heddle(["jobs", "get", id])).stdout).toMatch(/\(simulated\)/);
+  });
+
+  it("give a log as the bytes that were written, whatever they are", async () => {
+    const octets = String.raw`printf '\377\376a\000\r\nb\303'; printf '\244\n\355\240\200'`;
+    const command = `${octets}; head -c 200000 /dev/urandom; printf 'no end'`;
+    const id = await submit({ name: "binary", command });
+    expect((await heddle(["jobs", "wait", id])).code).toBe(0);
+    const { child, ended } = start(["jobs", "logs", id, "-f", "--stream", "stdout"], "bytes");
+    const [printed, code] = [await buffer(child.stdout), await ended];
+    const url = `${cluster.masters.url("master-1")}/api/v1/jobs/${id}/logs?stream=stdout`;
+    const headers = { authorization: `Bearer ${cluster.masters.adminKey}` };
+    const told = Buffer.from(await (await fetch(url, { headers })).arrayBuffer());
+    expect(told.byteLength).toBe(200_000 + 19);
+    expect(code).toBe(0);
+    expect(Buffer.compare(printed, told)).toBe(0);
+    const rank = await heddle(["jobs", "logs", id, "--rank", "5"]);
+    expect(rank).toMatchObject({ code: 2, stderr: /has no rank 5: it has 1 tasks/ });
+    const attempt = await heddle(["jobs", "logs", id, "--attempt", "9", "-f"]);
+    expect(attempt).toMatchObject({ code: 2, stderr: /has no attempt 9: it has had 1/ });
   });
 
   it("end a wait with 8 where the job failed, and with 130 at Ctrl-C", async () => {
@@ -122,6 +152,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect(dry.code).toBe(8);
     expect(dry.stdout).toMatch(/it can never run here/);
     expect(dry.stdout).toMatch(/InsufficientGpu +\S+ +\d+ +\d+ +\d+/);
+    expect(dry.stdout.match(/^BLOCKER/gm)).toHaveLength(1);
     const holder = await submit({
       name: "holder",
       command: "sleep 60",

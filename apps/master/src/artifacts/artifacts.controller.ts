@@ -19,13 +19,15 @@ export class ArtifactsController {
 
   @Get(":id/artifacts")
   @UseInterceptors(Consistency)
-  @Permit("jobs:read", "Lists what a job's tasks have left.")
+  @Permit("jobs:read", "Lists what a job's tasks have left.", { query: ["consistency"] })
   list(@Param("id") id: string) {
     return { object: "list" as const, data: this.#artifacts.list(id).map(viewArtifact) };
   }
 
   @Get(":id/artifacts/:name")
-  @Permit("jobs:read", "Downloads an artifact; its ETag is its SHA-256, and `Range` resumes.")
+  @Permit("jobs:read", "Downloads an artifact; its ETag is its SHA-256, and `Range` resumes.", {
+    query: ["rank"],
+  })
   async download(
     @Param("id") id: string,
     @Param("name") name: string,

@@ -46,7 +46,10 @@ export class AttachedNode {
     this.heartbeats += 1;
     this.silentIntervals = 0;
     this.#inFlightAtReport = new Map(
-      this.replicas.map(({ deployment }) => [deployment, this.link?.inFlight(deployment) ?? 0]),
+      this.replicas.map(({ deployment }) => [
+        deployment,
+        this.link?.taken.sequences(deployment) ?? 0,
+      ]),
     );
   }
 
@@ -62,7 +65,7 @@ export class AttachedNode {
     const { deployment, load } = replica;
     const reported = load.running + load.waiting;
     const own = this.#inFlightAtReport.get(deployment) ?? 0;
-    return Math.max(0, reported - own) + (this.link?.inFlight(deployment) ?? 0);
+    return Math.max(0, reported - own) + (this.link?.taken.sequences(deployment) ?? 0);
   }
 
   /**
@@ -71,8 +74,8 @@ export class AttachedNode {
    */
   openCalls(replica: ReplicaStatus): number {
     const { deployment } = replica;
-    const others = this.usedSequences(replica) - (this.link?.inFlight(deployment) ?? 0);
-    return others + (this.link?.calls(deployment) ?? 0);
+    const others = this.usedSequences(replica) - (this.link?.taken.sequences(deployment) ?? 0);
+    return others + (this.link?.taken.calls(deployment) ?? 0);
   }
 
   /** `wallOffsetMs` turns this class's monotonic times into wall-clock ones. */

@@ -83,6 +83,7 @@ function readyReplica(node: AttachedNode, deployment: string): ReadyReplica | un
     calls: node.openCalls(replica),
     maxSequences: replica.load.maxSequences,
     maxQueued: replica.load.maxQueued,
+    usedBy: (fairKey) => link.taken.sequencesOf(deployment, fairKey),
     start: (call, deadlineMs, signal) => link.start(call, deadlineMs, signal),
   };
 }

@@ -13,6 +13,7 @@ import { Peer } from "@heddle/rpc/peer";
 import { loadMethod, pullMethod, sessionMethod, unloadMethod } from "@heddle/rpc/proto";
 import { fromStatus } from "@heddle/rpc/status";
 import type { InferenceCall, PullProgress } from "../ports.ts";
+import { type CallLoad, OpenLoad } from "./open-load.ts";
 import { eventWindow, SessionCall } from "./session-call.ts";
 
 const reconnect = { baseMs: 50, maxMs: 2_000 };
@@ -27,8 +28,9 @@ const maxUint32 = 2 ** 32 - 1;
 
 interface OpenCall {
   readonly call: SessionCall;
-  readonly deployment: string;
-  readonly sequences: number;
+  readonly load: CallLoad;
+  /** The engine is done with it: what is left of its answer waits for its reader alone. */
+  isComputed: boolean;
   timer: NodeJS.Timeout | undefined;
 }
 
@@ -51,9 +53,8 @@ export class WorkerLink {
   readonly #peer: Peer;
   readonly #closing = new AbortController();
   readonly #open = new Map<number, OpenCall>();
-  /** Sequences in flight by deployment, and the calls that they belong to. */
-  readonly #inFlight = new Map<string, number>();
-  readonly #calls = new Map<string, number>();
+  /** What the open calls that the worker's engines work on take. */
+  readonly #load = new OpenLoad();
   #stream: ClientDuplexStream<InferenceCommand, InferenceEvents__Output> | undefined;
   #nextId = 1;
   #retired = false;
@@ -73,14 +74,9 @@ export class WorkerLink {
     return this.#options.address;
   }
 
-  /** Sequences (choices) of a deployment that this master has open here. */
-  inFlight(deployment: string): number {
-    return this.#inFlight.get(deployment) ?? 0;
-  }
-
-  /** Calls of a deployment that this master has open here. */
-  calls(deployment: string): number {
-    return this.#calls.get(deployment) ?? 0;
+  /** What this master has in the worker's engines. */
+  get taken(): Pick<OpenLoad, "sequences" | "calls" | "sequencesOf"> {
+    return this.#load;
   }
 
   /** Sends a request; the call fails with `worker_lost` if the stream breaks before its end. */
@@ -92,18 +88,18 @@ export class WorkerLink {
     }
     const id = this.#freeId();
     const call = new SessionCall(id, node, this, signal);
-    const sequences = asked.request.choices;
     const timer =
       deadlineMs > 0 ? setTimeout(() => call.expire(), deadlineMs + deadlineGraceMs) : undefined;
-    this.#open.set(id, { call, deployment: asked.deployment, sequences, timer });
-    this.#inFlight.set(asked.deployment, this.inFlight(asked.deployment) + sequences);
-    this.#calls.set(asked.deployment, this.calls(asked.deployment) + 1);
+    const { deployment, fairKey } = asked;
+    const load = { deployment, fairKey, sequences: asked.request.choices };
+    this.#open.set(id, { call, load, isComputed: false, timer });
+    this.#load.add(load);
     stream.write({
       start: {
         id,
-        deployment: asked.deployment,
+        deployment,
         request: encodeRequest(asked.request),
-        fairKey: asked.fairKey,
+        fairKey,
         deadlineMs: Math.min(maxUint32, Math.ceil(deadlineMs)),
         priority: asked.priority,
         window: eventWindow,
@@ -211,6 +207,7 @@ export class WorkerLink {
       open.call.deliver(event);
       if (event.type === "done" || event.type === "failed") this.#forget(message.id);
     }
+    for (const id of frame.computed) this.#onComputed(id);
   }
 
   #decode(
@@ -227,13 +224,21 @@ export class WorkerLink {
     }
   }
 
+  /** Its slots are free, however long its reader takes. */
+  #onComputed(id: number): void {
+    const open = this.#open.get(id);
+    if (!open || open.isComputed) return;
+    open.isComputed = true;
+    this.#load.remove(open.load);
+    this.#options.onChange();
+  }
+
   #forget(id: number): void {
     const open = this.#open.get(id);
     if (!open) return;
     clearTimeout(open.timer);
     this.#open.delete(id);
-    takeFrom(this.#inFlight, open.deployment, open.sequences);
-    takeFrom(this.#calls, open.deployment, 1);
+    if (!open.isComputed) this.#load.remove(open.load);
     if (this.#retired && this.#open.size === 0) this.close();
     this.#options.onChange();
   }
@@ -242,8 +247,7 @@ export class WorkerLink {
     this.#stream = undefined;
     const calls = [...this.#open.values()];
     this.#open.clear();
-    this.#inFlight.clear();
-    this.#calls.clear();
+    this.#load.clear();
     let lost = 0;
     for (const { call, timer } of calls) {
       clearTimeout(timer);
@@ -262,10 +266,4 @@ export class WorkerLink {
     this.#nextId = (id % maxUint32) + 1;
     return id;
   }
-}
-
-function takeFrom(counts: Map<string, number>, key: string, count: number): void {
-  const left = (counts.get(key) ?? 0) - count;
-  if (left > 0) counts.set(key, left);
-  else counts.delete(key);
 }

@@ -24,6 +24,19 @@ test("keys take turns, so that one with many waiting does not hold up another", 
   expect(drain(queue).map(({ fairKey }) => fairKey)).toEqual(["many", "few", "many", "many"]);
 });
 
+test("every key has a head, and a key that crowds the queue gives up its last", () => {
+  const queue = new FairQueue<Ticket>(10);
+  for (const order of [0, 1, 2]) queue.push({ fairKey: "many", priority: 0, order });
+  queue.push({ fairKey: "few", priority: 0, order: 3 });
+  expect(queue.heads().map(({ order }) => order)).toEqual([0, 3]);
+  expect(queue.crowding("new", 0)?.order).toBe(2);
+  expect(queue.crowding("few", 0)?.order).toBe(2);
+  expect(queue.crowding("many", 0)).toBeUndefined();
+  expect(queue.crowding("new", -1)).toBeUndefined();
+  queue.push({ fairKey: "few", priority: 0, order: 4 });
+  expect(queue.crowding("few", 0)).toBeUndefined();
+});
+
 test("a full queue takes nothing more", () => {
   const queue = new FairQueue<Ticket>(1);
   expect(queue.push({ fairKey: "a", priority: 0, order: 0 })).toBe(true);

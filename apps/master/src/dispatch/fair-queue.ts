@@ -42,6 +42,26 @@ export class FairQueue<T extends QueueTicket> {
     return lane?.values().next().value?.[0];
   }
 
+  /** The first ticket of each key of the highest priority, in turn. */
+  heads(): T[] {
+    const lane = this.#lanes.get(Math.max(...this.#lanes.keys()));
+    return [...(lane?.values() ?? [])].flatMap((waiting) => waiting.slice(0, 1));
+  }
+
+  /**
+   * The last ticket of the key that has the most of them, at the lowest priority: the one to make
+   * room for one of another key. None where that key would have as many then.
+   */
+  crowding(fairKey: string, priority: number): T | undefined {
+    const least = Math.min(...this.#lanes.keys());
+    if (least > priority) return undefined;
+    const lane = this.#lanes.get(least);
+    let most = lane?.get(fairKey) ?? [];
+    const own = most.length;
+    for (const waiting of lane?.values() ?? []) if (waiting.length > most.length) most = waiting;
+    return most.length > own + 1 ? most.at(-1) : undefined;
+  }
+
   /** Takes a ticket out. If it was its turn, its key goes behind the others. */
   remove(ticket: T): boolean {
     const lane = this.#lanes.get(ticket.priority);

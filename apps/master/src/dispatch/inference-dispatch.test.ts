@@ -123,6 +123,31 @@ describe("bounds", () => {
     expect(events.at(-1)).toMatchObject({ type: "done", usage: { completionTokens: 3_000 } });
   });
 
+  test("an answer that its reader leaves unread holds no place once the engine is done with it", async () => {
+    await start({ workers: 1, maxSequences: 1, maxQueued: 0 });
+    const unread = await cluster.start("m", "@tokens=3000");
+    const quick = await cluster.start("m", "@tokens=5");
+    expect(textOf(await collect(quick.events))).toBe(scriptedText(5));
+    expect(textOf(await collect(unread.events))).toBe(scriptedText(3_000));
+  });
+
+  test("one key's calls hold up no other: neither in the engine, nor in the queue, nor a full one", async () => {
+    await start({ workers: 1, maxSequences: 4, maxQueued: 64, master: { maxQueued: 3 } });
+    const controller = new AbortController();
+    const many = { fairKey: "many", signal: controller.signal };
+    const ofMany = Array.from({ length: 11 }, () =>
+      cluster.start("m", "@tokens=100000 @every=5", many).catch((error: unknown) => error),
+    );
+    await eventually("its calls fill the queue", () => cluster.link.stats().queued === 3);
+    await eventually("and the engine", () => load().running === 4 && load().waiting === 4);
+    const few = cluster.start("m", "@tokens=5", { fairKey: "few" });
+    expect(await ofMany.at(-1)).toMatchObject({ code: "overloaded" });
+    await eventually("the engine has the other key's call", () => load().waiting === 5);
+    expect(cluster.link.stats().queued).toBe(2);
+    controller.abort();
+    expect(textOf(await collect((await few).events))).toBe(scriptedText(5));
+  });
+
   test("several choices come with their indices and one done", async () => {
     await start({ workers: 1 });
     const answer = await cluster.start("m", "@tokens=3", { request: { choices: 2 } });

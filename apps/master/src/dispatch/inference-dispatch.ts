@@ -6,7 +6,7 @@ import type { InferenceAnswer, InferenceCall, InferenceDispatch } from "../ports
 import { Circuit } from "./circuit.ts";
 import { FairQueue } from "./fair-queue.ts";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
-import { type Candidate, chooseReplica } from "./routing.ts";
+import { type Candidate, chooseReplica, isFull } from "./routing.ts";
 
 /** A ready replica that requests can be sent to. */
 export interface ReadyReplica extends Candidate {
@@ -209,8 +209,10 @@ export class ReplicaDispatch implements InferenceDispatch {
     };
     signal.addEventListener("abort", onAbort, { once: true });
     if (waiting(lane) >= lane.queue.capacity) {
-      waiter.fail(this.#overloaded(call, "its queue is full"));
-      return promise;
+      const error = this.#overloaded(call, "its queue is full");
+      const crowding = lane.queue.crowding(waiter.fairKey, waiter.priority);
+      (crowding ?? waiter).fail(error);
+      if (!crowding) return promise;
     }
     if (tried.size > 0) lane.retries.add(waiter);
     else lane.queue.push(waiter);
@@ -237,7 +239,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     const prompt = { chunks: prefix.length, matched: lane.prefixes.match(prefix) };
     const replica = chooseReplica(
       candidates,
-      call.request.choices,
+      { sequences: call.request.choices, fairKey: call.fairKey },
       prompt,
       ({ holder }) => this.#known(lane, holder).chosenAtTurn,
     );
@@ -306,9 +308,7 @@ export class ReplicaDispatch implements InferenceDispatch {
 
   #drain(deployment: string, lane: Lane): void {
     for (const waiter of lane.retries) waiter.place();
-    for (let waiter = lane.queue.peek(); waiter; waiter = lane.queue.peek()) {
-      if (!waiter.place()) break;
-    }
+    while (this.#placeOne(deployment, lane));
     if (waiting(lane) === 0) return;
     try {
       this.#refuseHopeless(deployment);
@@ -316,6 +316,15 @@ export class ReplicaDispatch implements InferenceDispatch {
       if (!(error instanceof AppError)) throw error;
       for (const waiter of tickets(lane)) waiter.fail(error);
     }
+  }
+
+  /** The first in turn that has room: a key that has all of its share holds up no other. */
+  #placeOne(deployment: string, { queue }: Lane): boolean {
+    const first = queue.peek();
+    if (!first) return false;
+    if (first.place()) return true;
+    if (isFull(this.#options.replicas.ready(deployment))) return false;
+    return queue.heads().some((waiter) => waiter !== first && waiter.place());
   }
 
   /** Throws where waiting cannot help: the deployment is unknown, or nothing brings it up. */

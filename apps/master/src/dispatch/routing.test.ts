@@ -4,22 +4,28 @@ import { describe, expect, test } from "vitest";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
 import { type Candidate, chooseReplica } from "./routing.ts";
 
+const KEY = "k";
 const candidate = fc.record({
   holder: fc.string(),
   used: fc.nat(20),
   calls: fc.nat(20),
   maxSequences: fc.integer({ min: 1, max: 8 }),
   maxQueued: fc.nat(8),
+  usedBy: fc.nat(20).map((own) => () => own),
 });
 const candidates = fc.uniqueArray(candidate, { selector: ({ holder }) => holder, maxLength: 6 });
 const chunks = (text: string) => promptChunks({ kind: "text", text });
 const startsAtOnce = (c: Candidate, sequences: number) => c.used + sequences <= c.maxSequences;
+const call = (sequences: number) => ({ sequences, fairKey: KEY });
 const shareOf = (c: Candidate) => Math.max(1, Math.floor(c.maxSequences / 2));
 const fits = (c: Candidate, sequences: number) =>
   c.used === 0 ||
   c.used + Math.min(sequences, shareOf(c)) <=
     c.maxSequences + Math.min(c.maxQueued, c.maxSequences) ||
-  (c.calls < c.maxSequences && sequences <= shareOf(c) && c.maxQueued > 0);
+  (c.calls < c.maxSequences && sequences <= shareOf(c) && c.maxQueued > 0) ||
+  (c.usedBy(KEY) + Math.min(sequences, shareOf(c)) <= shareOf(c) &&
+    c.used + Math.min(sequences, shareOf(c)) <=
+      c.maxSequences + Math.min(c.maxQueued, 4 * c.maxSequences));
 
 describe("the choice of a replica", () => {
   test("never falls on one without room, nor on a full one while another starts at once", () => {
@@ -30,7 +36,7 @@ describe("the choice of a replica", () => {
         fc.nat(9),
         (all, sequences, depth) => {
           const matched = new Map(all.map(({ holder }, index) => [holder, (index * depth) % 10]));
-          const chosen = chooseReplica(all, sequences, { chunks: 10, matched }, () => 0);
+          const chosen = chooseReplica(all, call(sequences), { chunks: 10, matched }, () => 0);
           if (!chosen) {
             expect(all.some((c) => fits(c, sequences))).toBe(false);
             return;
@@ -50,6 +56,7 @@ describe("the choice of a replica", () => {
     calls: used,
     maxSequences: 8,
     maxQueued: 8,
+    usedBy: () => used,
   });
   const choose = (
     all: Candidate[],
@@ -58,7 +65,7 @@ describe("the choice of a replica", () => {
   ) =>
     chooseReplica(
       all,
-      1,
+      call(1),
       { chunks: 10, matched: new Map(matched) },
       ({ holder }) => last.get(holder) ?? 0,
     )?.holder;
@@ -66,7 +73,8 @@ describe("the choice of a replica", () => {
   test("lets a call in where few calls of many choices hold every place, but not into a full queue", () => {
     const full = { ...replica("a", 64), calls: 2 };
     const roomFor = (candidate: Candidate, sequences: number) =>
-      chooseReplica([candidate], sequences, { chunks: 0, matched: new Map() }, () => 0)?.holder;
+      chooseReplica([candidate], call(sequences), { chunks: 0, matched: new Map() }, () => 0)
+        ?.holder;
     expect(roomFor(full, 1)).toBe("a");
     expect(roomFor(full, 4)).toBe("a");
     expect(roomFor(full, 5)).toBeUndefined();
@@ -74,9 +82,23 @@ describe("the choice of a replica", () => {
     expect(roomFor({ ...full, maxQueued: 0 }, 1)).toBeUndefined();
   });
 
+  test("lets a key have half a batch where another key has all places, as far as the engine takes it", () => {
+    const roomFor = (used: number, own: number, maxQueued = 64) => {
+      const full = { ...replica("a", used), calls: used, maxQueued, usedBy: () => own };
+      return chooseReplica([full], call(1), { chunks: 0, matched: new Map() }, () => 0)?.holder;
+    };
+    expect(roomFor(16, 0)).toBe("a");
+    expect(roomFor(19, 3)).toBe("a");
+    expect(roomFor(20, 4)).toBeUndefined();
+    expect(roomFor(39, 0)).toBe("a");
+    expect(roomFor(40, 0)).toBeUndefined();
+    expect(roomFor(16, 0, 8)).toBeUndefined();
+  });
+
   test("does not keep a call of many choices, and all behind it, until a replica is idle", () => {
     const roomFor = (used: number) =>
-      chooseReplica([replica("a", used)], 128, { chunks: 0, matched: new Map() }, () => 0)?.holder;
+      chooseReplica([replica("a", used)], call(128), { chunks: 0, matched: new Map() }, () => 0)
+        ?.holder;
     expect(roomFor(12)).toBe("a");
     expect(roomFor(13)).toBeUndefined();
   });

@@ -6,15 +6,17 @@ import type { ApiKeyRecord } from "@heddle/control/state";
 import { RouteConfig } from "@nestjs/platform-fastify";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { LastUsed } from "./last-used.ts";
+import type { RouteInput } from "./route-input.ts";
 
 /** A request after the access check: `apiKey` is who calls, null on public routes only. */
 export interface CallerRequest extends FastifyRequest {
   apiKey: ApiKeyRecord | null;
 }
 
-/** What a route's Fastify config says of who may call it. */
+/** What a route's Fastify config says of who may call it, and with what. */
 export interface AccessConfig {
   readonly permission?: string;
+  readonly input?: RouteInput;
 }
 
 /** Refuses a call whose key is known by throwing, before its body is read. */
@@ -24,13 +26,15 @@ const PERMISSION = Symbol("heddle.permission");
 
 /**
  * Declares what a route's caller must be granted: a permission such as `models:deploy`,
- * `authenticated` for any valid key, or `public`. A route without it is denied to everyone.
+ * `authenticated` for any valid key, or `public`. A route without it is denied to everyone. One of
+ * the orchestration API takes the input that is declared here, and refuses all other.
  */
 export function Permit(
   permission: Permission | "public" | "authenticated",
   summary: string,
+  input: RouteInput = {},
 ): MethodDecorator {
-  const config: AccessConfig = { permission };
+  const config: AccessConfig = { permission, input };
   const configure = RouteConfig(config);
   return (target, name, descriptor) => {
     Object.assign(descriptor.value as object, { [PERMISSION]: { permission, summary } });

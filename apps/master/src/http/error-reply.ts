@@ -9,9 +9,16 @@ export interface ErrorReply {
   readonly body: string;
 }
 
-/** Routes of the orchestration API, which answers with RFC 9457; all others use OpenAI's envelope. */
 const ORCHESTRATION =
   /^\/api\/v1\/(cluster|workers|jobs|keys|events|endpoints|queues|projects)(\/|\?|$)/;
+
+/**
+ * Whether the path is of the orchestration API, which answers with RFC 9457. All others use OpenAI's
+ * envelope, unknown ones too: whoever asks for a route of OpenAI's that is not here has its SDK.
+ */
+export function isOrchestration(path: string): boolean {
+  return ORCHESTRATION.test(path);
+}
 
 /** The answer for an error on a path, in the shape of the API that the path belongs to. */
 export function errorReply(
@@ -20,7 +27,7 @@ export function errorReply(
   path: string,
   status: number = ERROR_TABLE[error.code].http,
 ): ErrorReply {
-  const problem = ORCHESTRATION.test(path);
+  const problem = isOrchestration(path);
   return {
     status,
     headers: {

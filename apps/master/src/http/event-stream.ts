@@ -1,7 +1,11 @@
 import type { ServerResponse } from "node:http";
+import { AppError } from "@heddle/base/errors";
 
 /** How often a silent stream says that it lives, so that proxies keep it open. */
 export const HEARTBEAT_MS = 15_000;
+
+/** How long a client may take nothing of what waits for it, before its stream is cut. */
+const READER_STALL_MS = 60_000;
 
 /** Text that may wait for the end of this turn; more goes to the response, which tells when to stop. */
 const MAX_PENDING_CHARACTERS = 16_384;
@@ -16,6 +20,8 @@ export function isEventStream(response: ServerResponse): boolean {
 
 export interface EventStreamOptions {
   readonly heartbeatMs: number;
+  /** How long a client may take nothing of it; 60,000 where absent. */
+  readonly stallMs?: number | undefined;
   /** Called once, before the first byte; its headers come besides the content type and caching rules. */
   readonly onOpen: () => Record<string, string>;
 }
@@ -29,6 +35,7 @@ export class EventStream {
   readonly #response: ServerResponse;
   readonly #onOpen: EventStreamOptions["onOpen"];
   readonly #heartbeat: NodeJS.Timeout;
+  readonly #stallMs: number;
   #isOpen = false;
   /** What was written in this turn of the event loop: it leaves in one write, the head with it. */
   #pending = "";
@@ -38,7 +45,9 @@ export class EventStream {
     if (text !== "" && !this.#response.writableEnded) this.#send(text);
   };
 
-  constructor(response: ServerResponse, { heartbeatMs, onOpen }: EventStreamOptions) {
+  constructor(response: ServerResponse, options: EventStreamOptions) {
+    const { heartbeatMs, stallMs = READER_STALL_MS, onOpen } = options;
+    this.#stallMs = stallMs;
     this.#response = response;
     this.#onOpen = onOpen;
     this.#heartbeat = setInterval(() => this.#beat(), heartbeatMs);
@@ -73,19 +82,30 @@ export class EventStream {
     return !this.#response.writableNeedDrain;
   }
 
-  /** Resolves when the client has caught up or is gone. */
+  /**
+   * Resolves when the client has caught up or is gone. Rejects with `request_timeout` when it has
+   * taken nothing for as long as it may: what is made for it would be kept for nobody. Node's time
+   * limit of a socket tells a slow reader, of whom some bytes go, from one that does not read.
+   */
   drained(): Promise<void> {
     const response = this.#response;
     if (response.destroyed || !response.writableNeedDrain) return Promise.resolve();
-    return new Promise((resolve) => {
-      const done = (): void => {
-        response.off("drain", done);
-        response.off("close", done);
-        resolve();
+    return new Promise((resolve, reject) => {
+      const settle = (finish: () => void): void => {
+        response.setTimeout(0);
+        response.off("timeout", onStall).off("drain", onDrain).off("close", onDrain);
+        finish();
       };
-      response.on("drain", done);
-      response.on("close", done);
+      const onDrain = (): void => settle(resolve);
+      const onStall = (): void => settle(() => reject(this.#stalled()));
+      response.on("timeout", onStall).on("drain", onDrain).on("close", onDrain);
+      response.setTimeout(this.#stallMs);
     });
+  }
+
+  #stalled(): AppError {
+    const message = `The client took nothing of the stream for ${this.#stallMs / 1000} s, so it was cut. Read the answer as it comes, or ask for it without a stream.`;
+    return new AppError("request_timeout", message);
   }
 
   end(lastText = ""): void {
@@ -93,6 +113,8 @@ export class EventStream {
     clearInterval(this.#heartbeat);
     this.#response.end(this.#pending + lastText);
     this.#pending = "";
+    // Without a listener Node closes the connection: the rest is not kept for one that never reads.
+    if (this.#response.writableLength > 0) this.#response.setTimeout(this.#stallMs);
   }
 
   /** Leaves the response, of which nothing has been sent, to another answer. */

@@ -6,9 +6,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { AccessCheck, AccessConfig, CallerRequest } from "./access.ts";
 import { BodyReader } from "./body-reader.ts";
 import { answerBrokenRequest, answerUnservable } from "./broken-requests.ts";
-import { errorReply } from "./error-reply.ts";
+import { errorReply, isOrchestration } from "./error-reply.ts";
 import { answerHalfClosed } from "./half-closed.ts";
+import { forgiveOwnStalls } from "./own-stalls.ts";
 import { requestIdOf } from "./request-id.ts";
+import { checkBody, checkQuery } from "./route-input.ts";
 
 export interface HttpLimits {
   readonly maxBodyBytes: number;
@@ -55,6 +57,7 @@ export function createHttpAdapter(limits: HttpLimits, access: AccessCheck): Fast
   });
   answerUnservable(instance.server);
   answerHalfClosed(instance.server);
+  forgiveOwnStalls(instance.server, limits);
   instance.server.maxConnections = limits.maxConnections;
   const bodies = new BodyReader(limits.maxBodyBytes, limits.maxReadingBytes);
   checkAccess(instance, access, bodies);
@@ -70,22 +73,33 @@ function refusalByHead({ headers, raw, is404 }: FastifyRequest): Error | undefin
   return is404 ? new NotFoundException() : undefined;
 }
 
-/** Every route that is registered gets its check, which answers before the body is read. */
+/** Every route that is registered gets its checks; but for that of the body they come before it is read. */
 function checkAccess(instance: FastifyInstance, access: AccessCheck, bodies: BodyReader): void {
   instance.addHook("onRoute", (route) => {
-    const { permission } = (route.config ?? {}) as AccessConfig;
+    const { permission, input } = (route.config ?? {}) as AccessConfig;
     const check = access.of(permission);
+    // An OpenAI SDK may send what this version does not know: its routes judge for themselves.
+    const declared = isOrchestration(route.url) ? (input ?? {}) : undefined;
     route.onRequest = (request, reply, done) => {
-      try {
+      attempt(done, () => {
         check(request as CallerRequest, reply);
         bodies.checkHeaders(request.headers);
-      } catch (thrown) {
-        done(thrown as Error);
-        return;
-      }
-      done();
+        if (declared) checkQuery(request, declared);
+      });
     };
+    if (!declared) return;
+    route.preHandler = (request, _reply, done) => attempt(done, () => checkBody(request, declared));
   });
+}
+
+function attempt(done: (error?: Error) => void, check: () => void): void {
+  try {
+    check();
+  } catch (thrown) {
+    done(thrown as Error);
+    return;
+  }
+  done();
 }
 
 /** JSON is parsed by the route, which may answer a repeated request without it. */

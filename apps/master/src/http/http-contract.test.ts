@@ -44,6 +44,12 @@ async function errorOf(reply: Response): Promise<Record<string, unknown>> {
 }
 
 describe("malformed requests", () => {
+  it("are not those that begin with a mark of the byte order", async () => {
+    const body = `\uFEFF${JSON.stringify(hello)}`;
+    const reply = await raw(chatPath, { method: "POST", headers: authorized(), body });
+    expect(reply.status).toBe(200);
+  });
+
   it.each([
     ["bad JSON", "{", "invalid_json"],
     ["an empty body", "", "invalid_json"],
@@ -302,6 +308,14 @@ describe("limits", () => {
     expect((await errorOf(refused[0] as Response))["code"]).toBe("rate_limit_exceeded");
   });
 
+  it("on the time of a request are not for those whom the master itself kept waiting", async () => {
+    const replies = Array.from({ length: 50 }, () => postChat(server, hello));
+    // After the first connections were taken and before they are read, nothing runs for long.
+    setImmediate(() => setImmediate(() => busyFor(1_300)));
+    const statuses = (await Promise.all(replies)).map(({ status }) => status);
+    expect(statuses).toEqual(Array(50).fill(200));
+  });
+
   it("never overspend tokens under 100 concurrent calls", async () => {
     const { text } = await server.addKey({ limits: { tokensPerMinute: 2000 } });
     const before = server.rows.length;
@@ -368,4 +382,9 @@ function talk(bytes: string): Promise<string> {
     socket.on("close", () => resolve(text));
     socket.on("error", reject);
   });
+}
+
+function busyFor(ms: number): void {
+  const endMs = performance.now() + ms;
+  while (performance.now() < endMs);
 }

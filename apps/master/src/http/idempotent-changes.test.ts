@@ -45,6 +45,17 @@ describe("an Idempotency-Key", () => {
     expect(server.control.state.keys.size).toBe(before + 1);
   });
 
+  it("goes by what a body says, not by the order of its fields, and is refused with another", async () => {
+    const limits = { requests_per_minute: 5, tokens_per_minute: 7 };
+    const turned = { tokens_per_minute: 7, requests_per_minute: 5 };
+    const first = await change("POST", "/keys", { name: "o", limits }, { key: "k-order" });
+    expect(first.status, JSON.stringify(first.body)).toBe(200);
+    const again = await change("POST", "/keys", { limits: turned, name: "o" }, { key: "k-order" });
+    expect(again).toEqual({ ...first, replayed: "true" });
+    const other = await change("POST", "/keys", { name: "p", limits }, { key: "k-order" });
+    expect(other.status).toBe(422);
+  });
+
   it("keeps no secret in the state that could be read there", async () => {
     const made = await change("POST", "/keys", { name: "sealed" }, { key: "k-sealed" });
     const kept = [...server.control.snapshot()].join("\n");

@@ -6,6 +6,7 @@ import type { FastifyReply } from "fastify";
 import { type Accepted, accepted, propose } from "../control/propose.ts";
 import type { ControlPlane } from "../ports.ts";
 import type { CallerRequest } from "./access.ts";
+import { canonicalJson } from "./json-body.ts";
 
 /** A change that a request asks for. */
 export interface RequestedChange<Told> {
@@ -96,7 +97,8 @@ function fingerprintOf(request: CallerRequest): string {
   const hash = createHash("sha256").update(
     JSON.stringify([method, url, headers["if-match"] ?? ""]),
   );
-  return hash.update((body as Buffer | undefined) ?? "").digest("hex");
+  const content = body as Buffer | undefined;
+  return hash.update(content && content.length > 0 ? canonicalJson(content) : "").digest("hex");
 }
 
 function seal(told: unknown, secret: Buffer): string {

@@ -13,7 +13,8 @@ export function parseJsonBody(body: Buffer): Record<string, unknown> {
   if (isDeeperThan(body, MAX_JSON_DEPTH)) {
     throw invalid(`the body is nested deeper than ${MAX_JSON_DEPTH} levels`);
   }
-  const text = body.toString("utf8");
+  // A mark of the byte order, which some editors put first, is no part of the text (RFC 8259, 8.1).
+  const text = body.toString("utf8").replace(/^\uFEFF/, "");
   const value = parse(text);
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw invalid("the body must be a JSON object");
@@ -21,6 +22,15 @@ export function parseJsonBody(body: Buffer): Record<string, unknown> {
   // The objects that are made of the body would lose such a field without a word.
   if (/__proto__|\\u/.test(text)) refuseProtoKeys(value, []);
   return value as Record<string, unknown>;
+}
+
+/** The same text for all bodies that say the same, in whatever order their fields stand. */
+export function canonicalJson(body: Buffer): string {
+  return JSON.stringify(parseJsonBody(body), (_name, value: unknown) => {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+    const fields = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+    return Object.fromEntries(fields);
+  });
 }
 
 function refuseProtoKeys(value: unknown, path: readonly PropertyKey[]): void {

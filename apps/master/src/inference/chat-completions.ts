@@ -30,6 +30,8 @@ export interface ChatCompletionsParts {
   readonly deadlineMs: number;
   /** How often a silent stream says that it lives; also how long one waits before it opens. */
   readonly heartbeatMs: number;
+  /** How long a client may take nothing of its stream; the stream's own bound where absent. */
+  readonly stallMs?: number | undefined;
 }
 
 /** A prepared call, once its key may make it. */
@@ -180,6 +182,7 @@ export class ChatCompletions {
     const { request, model, call } = prepared;
     const stream = new EventStream(reply.raw, {
       heartbeatMs: this.#parts.heartbeatMs,
+      stallMs: this.#parts.stallMs,
       onOpen: () => {
         reply.hijack();
         return headersOf(prepared, requestId);
@@ -203,6 +206,8 @@ export class ChatCompletions {
       }
       const failure = underId(model, this.#failureOf(thrown, signal));
       stream.end(`event: error\ndata: ${envelopeBody(failure, requestId)}\n\n`);
+      // Whoever does not read is not told; what waits for it is dropped.
+      if (failure.code === "request_timeout") reply.raw.destroy();
       return failure;
     }
   }

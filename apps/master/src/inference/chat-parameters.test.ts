@@ -66,6 +66,10 @@ describe("an honoured parameter reaches the engine", () => {
     [{ stop: ["a", "b", "c", "d"] }, { stop: ["a", "b", "c", "d"] }],
     [{ seed: 42 }, { sampling: { seed: 42 } }],
     [{ seed: -1 }, { sampling: { seed: 4294967295 } }],
+    [{ seed: 2 ** 32 + 1 }, { sampling: { seed: 0 } }],
+    [{ seed: 2 ** 33 + 1 }, { sampling: { seed: 3 } }],
+    [{ seed: 2 ** 63 }, { sampling: { seed: 2 ** 31 } }],
+    [{ seed: -(2 ** 63) }, { sampling: { seed: 2 ** 31 } }],
     [{ presence_penalty: -2 }, { sampling: { presencePenalty: -2 } }],
     [{ frequency_penalty: 2 }, { sampling: { frequencyPenalty: 2 } }],
     [
@@ -218,6 +222,12 @@ describe("what is not honoured is 400 and names the parameter", () => {
     ["invalid_value", "stop", { stop: ["a", "b", "c", "d", "e"] }],
     ["invalid_value", "stop[1]", { stop: ["a", 7] }],
     ["invalid_value", "seed", { seed: 1.5 }],
+    ["invalid_value", "seed", { seed: 2 ** 64 }],
+    [
+      "missing_required_parameter",
+      "messages[1].content",
+      { messages: [...base.messages, { role: "assistant", content: null, tool_calls: [] }] },
+    ],
     ["invalid_value", "presence_penalty", { presence_penalty: 3 }],
     ["invalid_value", "frequency_penalty", { frequency_penalty: -3 }],
     ["invalid_value", "logit_bias.50", { logit_bias: { "50": 101 } }],

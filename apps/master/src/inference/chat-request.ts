@@ -69,9 +69,14 @@ function joinParts(content: string | readonly Part[] | null): string | null {
   return content.map((part) => (part.type === "text" ? part.text : part.refusal)).join("\n");
 }
 
-/** The contract's seeds are 64 bits wide, the engine's 32; equal seeds stay equal. */
+/**
+ * The contract's seeds are 64 bits wide, the engine's 32: the upper half is mixed into the lower one.
+ * Equal seeds stay equal, and those of 32 bits are what they are.
+ */
 function foldSeed(seed: number): number {
-  return ((seed % 2 ** 32) + 2 ** 32) % 2 ** 32;
+  const lower = ((seed % 2 ** 32) + 2 ** 32) % 2 ** 32;
+  const upper = Math.floor(Math.abs(seed) / 2 ** 32);
+  return (lower ^ upper) >>> 0;
 }
 
 function biasesOf(

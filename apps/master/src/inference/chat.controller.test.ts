@@ -230,6 +230,16 @@ describe("a client that reads nothing", () => {
     abort.abort();
     await eventually(() => server.dispatch.running === 0, 1000);
   });
+
+  it("is cut with request_timeout when it takes nothing for too long, and is accounted", async () => {
+    const strict = await startTestMaster({ stallMs: 100 });
+    const body = { ...hello, stream: true, max_tokens: 100_000, logprobs: true, top_logprobs: 20 };
+    const reply = await postChat(strict, body);
+    await eventually(() => strict.rows.at(-1)?.errorCode === "request_timeout");
+    expect(strict.dispatch.running).toBe(0);
+    await expect(reply.text()).rejects.toThrow();
+    await strict.master.close(0);
+  });
 });
 
 describe("a stream that waits long for its first event", () => {

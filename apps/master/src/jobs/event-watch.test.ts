@@ -70,9 +70,23 @@ test("a stream of a job that has ended, from beyond its end, ends at once and sa
   const id = jobId(1);
   await control.propose({ type: "job.request", atMs: 1, jobId: id, request: "cancel" });
   expect(control.state.jobs.get(id)?.state).toBe("cancelled");
+  await control.propose({ type: "node.drain", atMs: 2, nodeId: "n1", byMs: 2 });
   const url = `${server.url}/api/v1/jobs/${id}/events`;
-  const reply = await fetch(url, { headers: headers("9999999.0") });
-  expect(await reply.text()).toBe("id: 9999999.0\nretry: 1000\n\n");
+  const beyond = `${control.appliedIndex}.0`;
+  const reply = await fetch(url, { headers: headers(beyond) });
+  expect(await reply.text()).toBe(`id: ${beyond}\nretry: 1000\n\n`);
+});
+
+test("a position that the log has not come to, as of before a restore, is 410 and no silent stream", async () => {
+  for (const path of ["/api/v1/events", `/api/v1/jobs/${jobId(1)}/events`]) {
+    const reply = await fetch(`${server.url}${path}`, { headers: headers("99999999.0") });
+    expect(reply.status, path).toBe(410);
+    expect(reply.headers.get("link")).toMatch(/^<\/api\/v1\/jobs\S*>; rel="collection"$/);
+    const problem = (await reply.json()) as { detail: string };
+    expect(problem.detail).toMatch(/^The log has not come to 99999999\.0\. Read /);
+  }
+  const limited = await fetch(`${server.url}/api/v1/events?limit=5`, { headers: headers("") });
+  expect(limited.status).toBe(400);
 });
 
 test("the client tells of it as a GoneError, and reads on from a new list", async () => {

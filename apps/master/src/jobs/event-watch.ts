@@ -16,6 +16,9 @@ import type { ProgressBook } from "./progress-book.ts";
 import { viewProgress } from "./progress-view.ts";
 import type { StateChanges } from "./state-changes.ts";
 
+/** The names of the parameters of both its routes. */
+export const EVENT_QUERY = ["after", "limit", "consistency"];
+
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1_000;
 /** How long a watcher sleeps at most before it looks again of itself. */
@@ -45,8 +48,9 @@ export class EventWatch {
     const { headers, query } = request;
     const { after: given, limit } = query as Record<string, unknown>;
     const after = positionOf(headers["last-event-id"] ?? given);
-    this.#refuseCompacted(reply, after, jobId);
+    await this.#refuseLost(reply, after, jobId);
     if (headers.accept?.includes("text/event-stream")) {
+      if (limit !== undefined) throw noLimit();
       return this.#stream(request, reply, after ?? this.#beginning(jobId), jobId);
     }
     const events = this.#read(after ?? { index: 0, ordinal: 0 }, limitOf(limit), jobId);
@@ -61,18 +65,30 @@ export class EventWatch {
     return jobId === undefined ? this.#control.jobs.events.last : { index: 0, ordinal: 0 };
   }
 
-  #refuseCompacted(
+  /** Refuses a position from which nobody could go on: one whose events are gone, or never were. */
+  async #refuseLost(
     reply: FastifyReply,
     after: Position | undefined,
     jobId: string | undefined,
-  ): void {
+  ): Promise<void> {
     // Position 0.0 asks for what is kept, from wherever that begins.
     if (after === undefined || after.index === 0) return;
-    if (!this.#control.jobs.events.isCompacted(after)) return;
+    const why = this.#control.jobs.events.isCompacted(after)
+      ? `The events after ${positionText(after)} are no longer kept.`
+      : (await this.#isBeyondLog(after)) && `The log has not come to ${positionText(after)}.`;
+    if (!why) return;
     const list = jobId === undefined ? "/api/v1/jobs" : `/api/v1/jobs/${jobId}`;
     reply.header("link", `<${list}>; rel="collection"`);
-    const message = `The events after ${positionText(after)} are no longer kept. Read ${list}, and watch from now on.`;
+    const message = `${why} Read ${list}, and watch from now on.`;
     throw new AppError("gone", message, { param: "Last-Event-ID" });
+  }
+
+  /** Whether no master knows the position: it is of before a restore, or invented. */
+  async #isBeyondLog({ index }: Position): Promise<boolean> {
+    if (index <= this.#control.appliedIndex) return false;
+    // This master may only be behind; where nobody can tell, the caller is told to try again.
+    await this.#control.group?.readBarrier();
+    return index > this.#control.appliedIndex;
   }
 
   #read(after: Position, limit: number, jobId: string | undefined): EventRecord[] {
@@ -168,6 +184,11 @@ function positionOf(given: unknown): Position | undefined {
   if (position && comparePositions(position, { index: 0, ordinal: 0 }) >= 0) return position;
   const message = "Invalid value for 'Last-Event-ID': expected the id of an event, as `1042.0`.";
   throw new AppError("invalid_value", message, { param: "Last-Event-ID" });
+}
+
+function noLimit(): AppError {
+  const message = "A stream of events has no end, and so no 'limit': leave it out.";
+  return new AppError("invalid_value", message, { param: "limit" });
 }
 
 function limitOf(given: unknown): number {

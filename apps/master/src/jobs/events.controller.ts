@@ -1,7 +1,8 @@
-import { Controller, Get, Inject, Req, Res } from "@nestjs/common";
+import { Controller, Get, Inject, Req, Res, UseInterceptors } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { type CallerRequest, Permit } from "../http/access.ts";
-import { EventWatch } from "./event-watch.ts";
+import { Consistency } from "../http/consistency.ts";
+import { EVENT_QUERY, EventWatch } from "./event-watch.ts";
 
 @Controller("api/v1/events")
 export class EventsController {
@@ -12,7 +13,10 @@ export class EventsController {
   }
 
   @Get()
-  @Permit("jobs:read", "All events: a list, or a stream with `Accept: text/event-stream`.")
+  @UseInterceptors(Consistency)
+  @Permit("jobs:read", "All events: a list, or a stream with `Accept: text/event-stream`.", {
+    query: EVENT_QUERY,
+  })
   async list(@Req() request: CallerRequest, @Res() reply: FastifyReply): Promise<void> {
     await this.#events.answer({ request, reply });
   }

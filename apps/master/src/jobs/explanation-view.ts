@@ -61,7 +61,7 @@ const AWAY: ReadonlyMap<Blocker["reason"], string> = new Map([
   ["NodesDraining", "are draining or drained"],
 ]);
 
-/** A blocker in words: `InsufficientGpu: gpu_milli 8000 requested, 2000 free of 4000`. */
+/** A blocker in words: `InsufficientGpu: 8 GPUs requested, 2 free of 4`. */
 export function blockerText(blocker: Blocker): string {
   const { reason, resource, requested, free, limit, rejected, wanted, offered } = blocker;
   if (offered) {
@@ -72,8 +72,7 @@ export function blockerText(blocker: Blocker): string {
   if (rejected !== undefined && lack) return `${reason}: ${rejected} of ${limit} nodes ${lack}`;
   const scattered = SCATTERED[resource] ?? (reason === "Fragmented" ? "not together" : undefined);
   if (scattered) {
-    const unit = resource.startsWith("gpu_milli") ? "gpu_milli" : resource;
-    return `${reason}: ${unit} ${requested} requested; ${free} of ${limit} are free, but ${scattered} as each task or the gang needs them`;
+    return `${reason}: ${amount(resource, requested)} requested; ${number(resource, free)} of ${number(resource, limit)} are free, but ${scattered} as each task or the gang needs them`;
   }
   if (resource === "tasks_to_fence") {
     return `${reason}: ${requested} of ${limit} tasks may still run on nodes that are lost; the job goes on when their workers answer, or their leases are surely over`;
@@ -84,7 +83,25 @@ export function blockerText(blocker: Blocker): string {
   if (AWAY.has(reason) && resource === "nodes") {
     return `${reason}: ${limit - free} of ${limit} nodes that the job could run on ${AWAY.get(reason)}`;
   }
-  return `${reason}: ${resource} ${requested} requested, ${free} free of ${limit}`;
+  if (reason === "Backoff") {
+    return `${reason}: ${requested / 1_000} s to wait after the last failure, until ${isoOrNull(limit)}`;
+  }
+  return `${reason}: ${amount(resource, requested)} requested, ${number(resource, free)} free of ${number(resource, limit)}`;
+}
+
+/** An amount as its asker wrote it: GPUs, where the scheduler counts thousandths of one. */
+function amount(resource: string, value: number): string {
+  return inGpus(resource)
+    ? `${value / 1_000} GPU${value === 1_000 ? "" : "s"}`
+    : `${resource} ${value}`;
+}
+
+function number(resource: string, value: number): number {
+  return inGpus(resource) ? value / 1_000 : value;
+}
+
+function inGpus(resource: string): boolean {
+  return resource.startsWith("gpu_milli");
 }
 
 /** A time as ISO 8601 UTC; null where there is none. */

@@ -1,14 +1,16 @@
+import { isUtf8 } from "node:buffer";
 import type { ServerResponse } from "node:http";
-import { Controller, Get, Inject, Param, Query, Req, Res } from "@nestjs/common";
+import { Controller, Get, Inject, Param, Query, Req, Res, UseInterceptors } from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Permit } from "../http/access.ts";
+import { Consistency } from "../http/consistency.ts";
 import { drained } from "../http/drained.ts";
 import { EventStream, HEARTBEAT_MS } from "../http/event-stream.ts";
 import { PEPPER } from "../keys/keys.controller.ts";
 import { type LogCursor, writeCursor } from "../logs/log-cursor.ts";
 import type { LogItem } from "../logs/log-lines.ts";
 import type { LogBatch, LogReader } from "../logs/log-reader.ts";
-import { logQuery } from "./log-query.ts";
+import { LOG_QUERY, logQuery } from "./log-query.ts";
 
 /** The injection token of the reader of logs. */
 export const LOG_READER = Symbol("LogReader");
@@ -25,7 +27,10 @@ export class JobLogsController {
   }
 
   @Get(":id/logs")
-  @Permit("jobs:read", "Reads the logs of a job's tasks, and follows them.")
+  @UseInterceptors(Consistency)
+  @Permit("jobs:read", "Reads the logs of a job's tasks, and follows them.", {
+    query: [...LOG_QUERY, "consistency"],
+  })
   async logs(
     @Param("id") id: string,
     @Query() query: Record<string, unknown>,
@@ -103,6 +108,8 @@ export class JobLogsController {
               type: "line",
               ...at,
               text: item.text.toString(),
+              // Text cannot carry what is no UTF-8, such as half of a character at a cut.
+              ...(!isUtf8(item.text) && { base64: item.text.toString("base64") }),
               ...(!item.ended && { partial: true }),
             };
       const isLast = i === items.length - 1;

@@ -13,7 +13,7 @@ import { viewWholeJob } from "./job-view.ts";
 import type { PlanBook } from "./plan-book.ts";
 import type { ProgressBook } from "./progress-book.ts";
 import type { StateChanges } from "./state-changes.ts";
-import { dryRun, requestedSubmission, type SubmittedJob } from "./submission.ts";
+import { dryRun, requestedSubmission, type SubmittedJob, submitted } from "./submission.ts";
 
 /** States in which a job waits for a place, and can be told why. */
 const WAITING: ReadonlySet<JobRecord["state"]> = new Set([
@@ -62,10 +62,12 @@ export class JobService {
 
   /** Resolves when the job is in the log of a majority. */
   submit(request: CallerRequest, reply: FastifyReply): Promise<SubmittedJob> {
-    const { nodes, models } = this.state;
-    const submitter = { scopes: request.apiKey?.scopes ?? [], nodes, models };
+    const { nodes, servers, models } = this.state;
+    const submitter = { scopes: request.apiKey?.scopes ?? [], nodes, servers, models };
     const requested = () => requestedSubmission(parseJsonBody(request.body as Buffer), submitter);
-    return this.#changes.make(request, reply, requested, (told) => told);
+    return this.#changes.make(request, reply, requested, (told, { wasThere }) =>
+      wasThere ? submitted(this.find(told.job_id)) : told,
+    );
   }
 
   dryRun(request: CallerRequest) {

@@ -59,6 +59,13 @@ describe("POST /jobs", () => {
       "#/resources/gpu_count",
     ],
     ["a tolerance of all", { tasks: 2, failure_tolerance: 2 }, 422, "#/failure_tolerance"],
+    ["a tolerance of the one task", { failure_tolerance: 3 }, 422, "#/failure_tolerance"],
+    [
+      "a tolerance of as many as may be",
+      { failure_tolerance: 4, resources: { gpu_count: 4 } },
+      422,
+      "#/failure_tolerance",
+    ],
     ["hyperparameters of nothing", { config: { lr: 1 } }, 422, "#/config"],
     ["a name with NUL", { name: "a\0" }, 400, "#/name"],
     ["a name of two lines", { name: "a\nb" }, 400, "#/name"],
@@ -121,6 +128,63 @@ describe("POST /jobs", () => {
     expect(reply.body?.errors).toMatchObject([{ pointer }]);
   });
 
+  it("tells all faults of a body at once: those of single fields and those of several", async () => {
+    const resources = { gpu_count: 1.5, cpu_cores: -1 };
+    const reply = await api.call("POST", "/jobs", {
+      ...{ name: "zz", config: { a: 1 }, foo: 1, resources },
+    });
+    expect(reply.status).toBe(400);
+    const pointers = reply.body?.errors?.map(({ pointer }) => pointer).sort();
+    expect(pointers).toEqual([
+      ...["#/command", "#/config", "#/foo", "#/resources/cpu_cores", "#/resources/gpu_count"],
+    ]);
+    // What a malformed field might have said is not guessed at.
+    const vague = { name: 7, command: "", config: { a: 1 }, algorithm: "A B", tasks: 0 };
+    const told = await api.call("POST", "/jobs", {
+      ...{ ...vague, failure_tolerance: 2, resources: { gpu_count: 3, gpu_type: "" } },
+    });
+    const places = new Set(told.body?.errors?.map(({ pointer }) => pointer));
+    expect([...places].sort()).toEqual([
+      ...["#/algorithm", "#/command", "#/name", "#/resources/gpu_type", "#/tasks"],
+    ]);
+  });
+
+  it.each([
+    [
+      { environment_variables: { RANK: "1" } },
+      /RANK': HEDDLE_\*, RANK, .* are set by the platform/,
+    ],
+    [{ environment_variables: { "A-B": "1" } }, /A-B': expected a variable's name: letters/],
+    [{ labels: { "": "x" } }, /expected string to have >=1 characters/],
+    [{ queue: "BAD" }, /expected 1 to 63 of a-z, .* with a letter or digit at both ends/],
+  ])("says of %j what is expected", async (change, words) => {
+    const { body } = await api.call("POST", "/jobs", { name: "n", command: "x", ...change });
+    expect(body?.detail).toMatch(words);
+  });
+
+  it("answers to a client's own id, sent again, with the job that is there", async () => {
+    const body = { id: jobId(7), name: "own", command: "x" };
+    const first = await api.call("POST", "/jobs", body);
+    expect(first.body).toMatchObject({ job_id: jobId(7), state: "accepted" });
+    await api.run(jobId(7));
+    const again = await api.call("POST", "/jobs", body);
+    expect(again.status).toBe(202);
+    expect(again.body).toEqual({ ...first.body, state: "running" });
+    const other = await api.call("POST", "/jobs", { ...body, command: "y" });
+    expect(other.status).toBe(409);
+  });
+
+  it("takes a dependency of the job's own name for the job before it that had the name", async () => {
+    const nightly = { name: "nightly", command: "x" };
+    expect((await api.call("POST", "/jobs", { ...nightly, id: jobId(1) })).status).toBe(202);
+    await api.run(jobId(1));
+    await api.report(jobId(1), "exited", { endedAtMs: Date.now(), exitCode: 0 });
+    await api.reached(jobId(1), "succeeded");
+    const next = { ...nightly, id: jobId(2), dependencies: ["nightly"] };
+    expect((await api.call("POST", "/jobs", next)).status).toBe(202);
+    expect(api.master.control.state.jobs.get(jobId(2))?.waitingFor).toEqual([]);
+  });
+
   it("refuses a cycle of dependencies with its path, and a second live job of a name", async () => {
     const [a, b] = [jobId(1), jobId(2)];
     const spec = { command: "x", name: "a" };
@@ -144,9 +208,13 @@ describe("POST /jobs", () => {
       ["state=foo", "#/state/0"],
       ["bogus=1", "#/bogus"],
       ["since=yesterday", "#/since"],
+      ["since=2026-01-01", "#/since"],
     ] as const) {
       const refused = await api.call("GET", `/jobs?${query}`);
       expect(refused.status, query).toBe(400);
+      if (query.startsWith("since")) {
+        expect(refused.body?.detail).toMatch("expected a time as 2026-01-31T12:00:00Z");
+      }
       expect(refused.body?.errors, query).toMatchObject([{ pointer, code: "invalid_value" }]);
     }
   });
@@ -211,7 +279,9 @@ describe("GET /jobs/{id}/events", () => {
       return (await fetch(`${api.master.url}/api/v1/jobs/${id}/events`, { headers })).text();
     };
     expect(await stream("0.0")).toContain("event: progress");
-    expect(await stream("999999.0")).toBe("id: 999999.0\nretry: 1000\n\n");
+    await api.propose({ type: "setting.put", name: "job_timeout", value: 90_000 });
+    const beyond = `${api.master.control.appliedIndex}.0`;
+    expect(await stream(beyond)).toBe(`id: ${beyond}\nretry: 1000\n\n`);
   });
 });
 
@@ -311,7 +381,7 @@ test("a job that can never run here fails as Unsatisfiable with the numbers", as
   await api.reached(id, "failed");
   const { body } = await api.call("GET", `/jobs/${id}`);
   expect(body?.failure).toMatchObject({ reason: "Unsatisfiable" });
-  expect(body?.failure?.message).toMatch(/InsufficientGpu.*64000 requested/);
+  expect(body?.failure?.message).toMatch(/InsufficientGpu.*64 GPUs requested/);
 });
 
 test("a job fails as DeadlineExceeded at its bound", async () => {
@@ -354,7 +424,20 @@ test("a device that ends a task is taken out in the same entry: the next attempt
   expect(state.jobs.get(id)).toMatchObject({ losses: 1, failures: 0 });
 });
 
+test("a parameter server is no worker to drain, and is said to be none", async () => {
+  const offer = { id: "ps-1", name: "ps-1", address: "127.0.0.1:1", incarnation: "a" };
+  await api.propose({ type: "server.join", server: offer });
+  expect([...api.master.control.state.servers.keys()]).toEqual(["ps-1"]);
+  for (const what of ["drain", "resume"]) {
+    const { status, body } = await api.call("POST", `/workers/ps-1/${what}`);
+    expect(status).toBe(422);
+    expect(body?.detail).toMatch(/^ps-1 is a parameter server, which runs no tasks/);
+  }
+});
+
 test("queues and projects are set, shown and kept to", async () => {
+  const bad = await api.call("PUT", "/queues/BAD", { strategy: "spread" });
+  expect(bad.body?.detail).toMatch(/^A queue's name is 1 to 63 of a-z \(lower case\)/);
   const queue = await api.call("PUT", "/queues/batch", { strategy: "binpack", max_length: 1 });
   expect(queue.body).toMatchObject({
     name: "batch",

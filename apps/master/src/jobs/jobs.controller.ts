@@ -17,7 +17,7 @@ import {
 import type { FastifyReply } from "fastify";
 import { type CallerRequest, Permit } from "../http/access.ts";
 import { Consistency } from "../http/consistency.ts";
-import { EventWatch } from "./event-watch.ts";
+import { EVENT_QUERY, EventWatch } from "./event-watch.ts";
 import { JobService } from "./job-service.ts";
 
 @Controller("api/v1/jobs")
@@ -32,14 +32,15 @@ export class JobsController {
 
   @Post()
   @HttpCode(202)
-  @Permit("jobs:create", "Submits a job; with `?dry_run=true` says what would become of it.")
+  @Permit("jobs:create", "Submits a job; with `?dry_run=true` says what would become of it.", {
+    query: ["dry_run"],
+    body: true,
+  })
   async submit(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
-    @Query() { dry_run: dry, ...others }: Record<string, unknown>,
+    @Query("dry_run") dry: unknown,
   ) {
-    // A misspelt `dry_run` must not submit the job.
-    refuseOthers(others);
     if (isTrue(dry, "dry_run")) {
       reply.code(200);
       return this.#jobs.dryRun(request);
@@ -51,14 +52,16 @@ export class JobsController {
 
   @Get()
   @UseInterceptors(Consistency)
-  @Permit("jobs:read", "Lists the jobs, newest first.")
+  @Permit("jobs:read", "Lists the jobs, newest first.", { query: "checked" })
   list(@Query() { consistency: _, ...query }: Record<string, unknown>) {
     return this.#jobs.list(query);
   }
 
   @Get(":id")
   @UseInterceptors(Consistency)
-  @Permit("jobs:read", "Shows a job and why it waits; `?wait=SECONDS` waits for a change.")
+  @Permit("jobs:read", "Shows a job and why it waits; `?wait=SECONDS` waits for a change.", {
+    query: ["wait", "consistency"],
+  })
   async get(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
@@ -97,7 +100,10 @@ export class JobsController {
   }
 
   @Get(":id/events")
-  @Permit("jobs:read", "A job's events: a list, or a stream with `Accept: text/event-stream`.")
+  @UseInterceptors(Consistency)
+  @Permit("jobs:read", "A job's events: a list, or a stream with `Accept: text/event-stream`.", {
+    query: EVENT_QUERY,
+  })
   async events(
     @Req() request: CallerRequest,
     @Res() reply: FastifyReply,
@@ -129,13 +135,6 @@ function waitMsOf(given: unknown): number {
   if (seconds >= 0 && seconds <= MAX_WAIT_SECONDS) return seconds * 1_000;
   const message = `Invalid value for 'wait': expected 0 to ${MAX_WAIT_SECONDS} seconds.`;
   throw new AppError("invalid_value", message, { param: "wait" });
-}
-
-function refuseOthers(query: Record<string, unknown>): void {
-  const [param] = Object.keys(query);
-  if (param === undefined) return;
-  const message = `There is no parameter '${param}' here, only 'dry_run'.`;
-  throw new AppError("invalid_value", message, { param });
 }
 
 function isTrue(given: unknown, param: string): boolean {

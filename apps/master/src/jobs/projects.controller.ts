@@ -39,7 +39,9 @@ export class ProjectsController {
 
   @Get()
   @UseInterceptors(Consistency)
-  @Permit("jobs:read", "Lists the projects with their quotas and use.")
+  @Permit("jobs:read", "Lists the projects with their quotas and use.", {
+    query: ["limit", "cursor", "consistency"],
+  })
   list(@Query() query: Record<string, unknown>) {
     const nowMs = Date.now();
     return pageOf(
@@ -50,7 +52,7 @@ export class ProjectsController {
 
   @Get(":name")
   @UseInterceptors(Consistency)
-  @Permit("jobs:read", "Shows a project with its quota and use.")
+  @Permit("jobs:read", "Shows a project with its quota and use.", { query: ["consistency"] })
   get(@Param("name") name: string) {
     const project = this.#control.state.projects.get(name);
     if (!project) throw new AppError("not_found", `No project has the name ${name}.`);
@@ -58,7 +60,7 @@ export class ProjectsController {
   }
 
   @Put(":name")
-  @Permit("cluster:admin", "Sets a project's weight and quota.")
+  @Permit("cluster:admin", "Sets a project's weight and quota.", { body: true })
   put(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,

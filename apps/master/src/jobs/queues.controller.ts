@@ -39,7 +39,9 @@ export class QueuesController {
 
   @Get()
   @UseInterceptors(Consistency)
-  @Permit("jobs:read", "Lists the queues with their strategies and lengths.")
+  @Permit("jobs:read", "Lists the queues with their strategies and lengths.", {
+    query: ["limit", "cursor", "consistency"],
+  })
   list(@Query() query: Record<string, unknown>) {
     const queues = new Map([["default", DEFAULT_QUEUE], ...this.#control.state.queues]);
     return pageOf(
@@ -49,7 +51,11 @@ export class QueuesController {
   }
 
   @Put(":name")
-  @Permit("cluster:admin", "Makes a queue, or sets how its jobs are placed and how many it holds.")
+  @Permit(
+    "cluster:admin",
+    "Makes a queue, or sets how its jobs are placed and how many it holds.",
+    { body: true },
+  )
   put(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,

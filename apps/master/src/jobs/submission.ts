@@ -1,14 +1,11 @@
 import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
-import { type SubmitJob, submitJobRequest } from "@heddle/contracts/jobs";
-import { type TrainingFault, trainingFaults } from "@heddle/contracts/training";
-import { RequestFaults, validate } from "@heddle/contracts/validation";
-import { offerFaults } from "@heddle/control/jobs/offer-faults";
+import type { JobState, SubmitJob } from "@heddle/contracts/jobs";
+import type { JobRecord } from "@heddle/control/jobs/records";
 import { registrationOf } from "@heddle/control/jobs/registration";
 import { queuedFrom } from "@heddle/control/jobs/scheduling-input";
-import { specFaults } from "@heddle/control/jobs/spec-faults";
 import { checkSubmission } from "@heddle/control/jobs/submission";
-import { executorOf, fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
+import { fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
 import type { ControlState } from "@heddle/control/state";
 import { refusalError } from "../control/propose.ts";
 import type { RequestedChange } from "../http/idempotent-changes.ts";
@@ -16,37 +13,48 @@ import type { ControlPlane } from "../ports.ts";
 import { viewBlocker, viewExplanation } from "./explanation-view.ts";
 import { newJobId } from "./job-id.ts";
 import type { PlanBook } from "./plan-book.ts";
+import { readSpec } from "./read-spec.ts";
 
 /** What POST /jobs answers with. */
 export interface SubmittedJob {
   readonly job_id: string;
-  readonly state: "accepted";
+  /** `accepted`; of a job that was there already, under the id that the caller gave it, its own. */
+  readonly state: JobState;
   readonly submitted_at: string;
 }
 
 /** The change that a body of POST /jobs asks for. Throws with all that is wrong with it. */
 export function requestedSubmission(
-  body: unknown,
+  body: Record<string, unknown>,
   submitter: Submitter,
 ): RequestedChange<SubmittedJob> {
-  const { id, ...spec } = readSpec(body, submitter.nodes);
+  const { id, ...spec } = readSpec(body, submitter);
   checkModel(spec, submitter);
   const atMs = Date.now();
   const jobId = id ?? newJobId(atMs);
-  const told = { job_id: jobId, state: "accepted", submitted_at: new Date(atMs).toISOString() };
-  const command = { type: "job.submit" as const, atMs, jobId, spec };
-  return { command, told: told as SubmittedJob };
+  const told = submitted({ id: jobId, state: "accepted", submittedAtMs: atMs });
+  return { command: { type: "job.submit", atMs, jobId, spec }, told };
 }
 
-/** Who submits, and the workers and models that there are. */
-export interface Submitter {
+/** What is told of a job that is in the log. */
+export function submitted({
+  id,
+  state,
+  submittedAtMs,
+}: Pick<JobRecord, "id" | "state" | "submittedAtMs">): SubmittedJob {
+  return { job_id: id, state, submitted_at: new Date(submittedAtMs).toISOString() };
+}
+
+/** Who submits, and the workers, parameter servers and models that there are. */
+export interface Submitter extends Pick<ControlState, "nodes" | "servers" | "models"> {
   readonly scopes: readonly string[];
-  readonly nodes: ControlState["nodes"];
-  readonly models: ControlState["models"];
 }
 
 /** A job that is to be served needs a name that is free, and a key that may deploy. */
-function checkModel(spec: SubmitJob, { scopes, models }: Omit<Submitter, "nodes">): void {
+function checkModel(
+  spec: SubmitJob,
+  { scopes, models }: Pick<Submitter, "scopes" | "models">,
+): void {
   const wanted = registrationOf(spec);
   if (!wanted) return;
   const param = "config.register_as";
@@ -63,36 +71,14 @@ function checkModel(spec: SubmitJob, { scopes, models }: Omit<Submitter, "nodes"
   throw new AppError("conflict", message, { param });
 }
 
-function readSpec(body: unknown, nodes: ControlState["nodes"]): SubmitJob {
-  const spec = validate(submitJobRequest, body);
-  const code = "invalid_value" as const;
-  const faults = [
-    ...[...specFaults(spec), ...offerFaults(spec, nodes)].map(({ param, detail }) => {
-      return { param, code, message: `Invalid value for '${param}': ${detail}.` };
-    }),
-    ...configFaults(spec).map(({ param, detail: message }) => ({ param, code, message })),
-  ];
-  const [first] = faults;
-  if (!first) return spec;
-  const cause = new RequestFaults(faults);
-  throw new AppError("unprocessable", first.message, { param: first.param, cause });
-}
-
-/** What is wrong with the hyperparameters of a job that our own trainer runs. */
-function configFaults(spec: SubmitJob): TrainingFault[] {
-  const { algorithm, config } = spec;
-  if (algorithm === undefined || executorOf(spec) !== "training") return [];
-  return trainingFaults(algorithm, config, spec.tasks);
-}
-
 /** What would become of the job if it were submitted now; nothing is changed. */
 export function dryRun(
   control: ControlPlane,
   plans: PlanBook,
-  body: unknown,
+  body: Record<string, unknown>,
   scopes: readonly string[],
 ) {
-  const { id, ...spec } = readSpec(body, control.state.nodes);
+  const { id, ...spec } = readSpec(body, control.state);
   checkModel(spec, { scopes, models: control.state.models });
   const jobId = id ?? newJobId(Date.now());
   const checked = checkSubmission({ state: control.state, index: control.jobs }, { jobId, spec });
@@ -110,7 +96,8 @@ export function dryRun(
     verdict: neverFits.length > 0 ? "unsatisfiable" : fits,
     tasks,
     placement: (start?.placements ?? []).map(({ nodeId, devices }, rank) => {
-      return { rank, node: nodeId, devices };
+      const name = control.state.nodes.get(nodeId)?.offer.name ?? null;
+      return { rank, node: nodeId, node_name: name, devices };
     }),
     never_fits: neverFits.map(viewBlocker),
     explanation: viewExplanation(explanation),

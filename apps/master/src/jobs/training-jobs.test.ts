@@ -129,6 +129,21 @@ describe("a training job", () => {
     await api.report(id, "exited", { endedAtMs: 1 });
   });
 
+  it("that needs more shards than all parameter servers hold is refused where it asks for them", async () => {
+    const tooMany = languageModel({ parameter_servers: 17, fragments: 32, local_steps: 32 });
+    for (const [body, pointer] of [
+      [tooMany, "#/config/fragments"],
+      [training("ppo", { parameter_servers: 513 }), "#/config/parameter_servers"],
+    ] as const) {
+      const { status, body: told } = await api.call("POST", "/jobs", body);
+      expect(status).toBe(422);
+      const detail = expect.stringContaining(
+        "the cluster's parameter servers (2) hold 512 at most",
+      );
+      expect(told?.errors).toMatchObject([{ pointer, detail }]);
+    }
+  });
+
   it("is told at its start of all servers that are ready, since any may have its checkpoint", async () => {
     await api.propose({ type: "server.join", server: server("r") });
     const id = await api.submit({ ...training("ppo"), command: undefined });

@@ -55,7 +55,7 @@ export class KeysController {
   /** The only answer that carries the key's text. */
   @Post()
   @HttpCode(200)
-  @Permit("cluster:admin", "Creates an API key; its text is shown this once.")
+  @Permit("cluster:admin", "Creates an API key; its text is shown this once.", { body: true })
   create(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
@@ -91,7 +91,9 @@ export class KeysController {
   /** A key like the old one, in its place; the old one goes on for the overlap and no longer. */
   @Post(":id/rotate")
   @HttpCode(200)
-  @Permit("cluster:admin", "Makes a new key in place of one, which still works for an overlap.")
+  @Permit("cluster:admin", "Makes a new key in place of one, which still works for an overlap.", {
+    body: true,
+  })
   async rotate(
     @Param("id") id: string,
     @Req() request: CallerRequest,
@@ -114,7 +116,9 @@ export class KeysController {
 
   @Get()
   @UseInterceptors(Consistency)
-  @Permit("cluster:admin", "Lists the API keys, newest first, without their texts.")
+  @Permit("cluster:admin", "Lists the API keys, newest first, without their texts.", {
+    query: ["limit", "cursor", "consistency"],
+  })
   list(@Query() query: Record<string, unknown>): Page<KeyView> {
     const now = Date.now();
     const keys = [...this.#control.state.keys.values()].reverse();

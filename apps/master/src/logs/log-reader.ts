@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import { isTerminal } from "@heddle/control/jobs/lifecycle";
-import { type JobsState, taskKey } from "@heddle/control/jobs/records";
+import { type JobRecord, type JobsState, taskKey } from "@heddle/control/jobs/records";
 import type { LogCursor } from "./log-cursor.ts";
 import { type LogItem, LogLines } from "./log-lines.ts";
 import { fileNameOf, type LogName, type LogStream } from "./log-name.ts";
@@ -127,6 +127,8 @@ class Reading {
   static async open(query: LogQuery, options: LogReaderOptions): Promise<Reading> {
     const reading = new Reading(query, options);
     const { jobId, cursor, attempt, allAttempts, tail, sinceMs } = query;
+    const job = options.state().jobs.get(jobId);
+    if (job) refuseUnknown(query, job);
     const kept = await options.store.list(jobId);
     if (!options.state().jobs.has(jobId)) {
       if (kept.length === 0) throw new AppError("not_found", `No job has the id ${jobId}.`);
@@ -307,6 +309,21 @@ class Reading {
       }),
     );
   }
+}
+
+/** What the job never had is no empty log. An attempt may still come to whoever follows. */
+function refuseUnknown({ ranks, attempt, follow }: LogQuery, job: JobRecord): void {
+  const { id, tasks, attempt: latest } = job;
+  const rank = ranks?.find((each) => each >= tasks);
+  // The number of tasks may follow the nodes until the first start.
+  if (latest > 0 && rank !== undefined) {
+    const message = `The job ${id} has no rank ${rank}: it has ${tasks} tasks, of which the first is rank 0.`;
+    throw new AppError("invalid_value", message, { param: "rank" });
+  }
+  const isAwaited = follow && !isTerminal(job.state);
+  if (attempt === undefined || isAwaited || (attempt >= 1 && attempt <= latest)) return;
+  const message = `The job ${id} has no attempt ${attempt}: it has had ${latest}, of which the first is attempt 1.`;
+  throw new AppError("invalid_value", message, { param: "attempt" });
 }
 
 function tooMany(): AppError {

@@ -83,7 +83,9 @@ export class ClusterController {
 
   @Post("cluster/transfer")
   @HttpCode(202)
-  @Permit("cluster:admin", "Asks the leader to hand over to the master `to`, or to any other.")
+  @Permit("cluster:admin", "Asks the leader to hand over to the master `to`, or to any other.", {
+    body: true,
+  })
   async transfer(@Req() request: CallerRequest) {
     const to = optionalName(request.body as Buffer | undefined);
     await this.#group.transferLeadership(to);
@@ -99,7 +101,9 @@ export class ClusterController {
   }
 
   @Get("cluster/backup")
-  @Permit("cluster:admin", "Gives the whole replicated state, secrets too, as one backup file.")
+  @Permit("cluster:admin", "Gives the whole replicated state, secrets too, as one backup file.", {
+    query: ["consistency"],
+  })
   async backup(
     @Query("consistency") consistency: string | undefined,
     @Res() reply: FastifyReply,

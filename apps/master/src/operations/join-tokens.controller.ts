@@ -27,7 +27,9 @@ export class JoinTokensController {
 
   @Post()
   @HttpCode(200)
-  @Permit("cluster:admin", "Makes a token with which one node of a role may join, once.")
+  @Permit("cluster:admin", "Makes a token with which one node of a role may join, once.", {
+    body: true,
+  })
   async create(@Req() request: CallerRequest) {
     const body = validate(joinTokenRequest, parseJsonBody(request.body as Buffer));
     const authorityHash = this.#authorityHash;

@@ -40,7 +40,9 @@ export class WorkersController {
 
   @Get()
   @UseInterceptors(Consistency)
-  @Permit("cluster:read", "Lists the nodes: those attached to this master, and those of jobs.")
+  @Permit("cluster:read", "Lists the nodes: those attached to this master, and those of jobs.", {
+    query: ["consistency"],
+  })
   list() {
     const attached = new Map(this.#directory.nodes().map((node) => [node.id, node]));
     const { nodes, servers } = this.#control.state;
@@ -51,7 +53,7 @@ export class WorkersController {
 
   @Get(":id")
   @UseInterceptors(Consistency)
-  @Permit("cluster:read", "Shows one node.")
+  @Permit("cluster:read", "Shows one node.", { query: ["consistency"] })
   get(@Param("id") id: string): WorkerView {
     const node = this.#directory.nodes().find((candidate) => candidate.id === id);
     const { nodes, servers } = this.#control.state;
@@ -63,12 +65,15 @@ export class WorkersController {
 
   @Post(":id/drain")
   @HttpCode(202)
-  @Permit("cluster:admin", "Has the node's tasks checkpoint and move; it takes nothing new.")
+  @Permit("cluster:admin", "Has the node's tasks checkpoint and move; it takes nothing new.", {
+    body: true,
+  })
   drain(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("id") nodeId: string,
   ): Promise<WorkerView> {
+    this.#refuseServer(nodeId, "drained");
     return this.#change(request, reply, nodeId, () => {
       const body = request.body as Buffer | undefined;
       const asked = body && body.length > 0 ? parseJsonBody(body) : {};
@@ -89,9 +94,17 @@ export class WorkersController {
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("id") nodeId: string,
   ): Promise<WorkerView> {
+    this.#refuseServer(nodeId, "resumed");
     return this.#change(request, reply, nodeId, () => {
       return { type: "node.resume", atMs: Date.now(), nodeId, wellDevices: this.#well(nodeId) };
     });
+  }
+
+  #refuseServer(id: string, what: string): void {
+    const { nodes, servers } = this.#control.state;
+    if (nodes.has(id) || !servers.has(id)) return;
+    const message = `${id} is a parameter server, which runs no tasks and so cannot be ${what}. To take it out, end its process: the jobs with shards on it go on elsewhere from their latest checkpoints.`;
+    throw new AppError("unprocessable", message);
   }
 
   /** Devices of the node that its worker does not call sick; none of one that is not attached. */

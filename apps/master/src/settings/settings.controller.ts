@@ -38,7 +38,7 @@ export class SettingsController {
 
   @Get()
   @UseInterceptors(Consistency)
-  @Permit("cluster:read", "Lists the cluster's settings.")
+  @Permit("cluster:read", "Lists the cluster's settings.", { query: ["consistency"] })
   list(): { object: "list"; data: SettingView[] } {
     const names = Object.keys(CLUSTER_SETTINGS) as SettingName[];
     return { object: "list", data: names.map((name) => this.#view(name)) };
@@ -46,13 +46,17 @@ export class SettingsController {
 
   @Get(":name")
   @UseInterceptors(Consistency)
-  @Permit("cluster:read", "Shows one setting; its ETag is what `If-Match` takes.")
+  @Permit("cluster:read", "Shows one setting; its ETag is what `If-Match` takes.", {
+    query: ["consistency"],
+  })
   get(@Param("name") name: string, @Res({ passthrough: true }) reply: FastifyReply): SettingView {
     return tagged(this.#view(known(name)), reply);
   }
 
   @Put(":name")
-  @Permit("cluster:admin", "Sets a setting, with `If-Match` only where it has that version.")
+  @Permit("cluster:admin", "Sets a setting, with `If-Match` only where it has that version.", {
+    body: true,
+  })
   async put(
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,

@@ -2,6 +2,7 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import { type Segment, shardLayouts } from "@heddle/parameters/shard-layout";
 import { shardMethods } from "@heddle/parameters/shard-methods";
 import { fragmentsOf, type ShardSpec } from "@heddle/parameters/shard-spec";
+import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import type { ShardSlab } from "../shard/shard-slab.ts";
@@ -97,7 +98,7 @@ async function restorePiece(
 ): Promise<number> {
   const failures: AppError[] = [];
   for (const address of sources) {
-    const peer = new Peer(address, credentials, "parameter-server");
+    const peer = new Peer(address, credentials, "parameter-server", bulkChannelOptions);
     const limited = AbortSignal.any([signal, AbortSignal.timeout(PIECE_MS)]);
     try {
       const { jobId, attempt } = target.spec;

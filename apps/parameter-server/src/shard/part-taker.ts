@@ -2,6 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import { type CopyingSink, DataRoute } from "@heddle/parameters/data-route";
 import { takeMethod } from "@heddle/parameters/shard-methods";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 
@@ -83,7 +84,9 @@ export class PartTaker {
   }
 
   #peer(address: string): Peer {
-    const known = this.#peers.get(address) ?? new Peer(address, this.#credentials, "worker");
+    const known =
+      this.#peers.get(address) ??
+      new Peer(address, this.#credentials, "worker", bulkChannelOptions);
     this.#peers.set(address, known);
     return known;
   }

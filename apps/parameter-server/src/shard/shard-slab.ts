@@ -140,7 +140,7 @@ export class ShardSlab {
     const changes = published + count * 4;
     // The sums are free between two updates.
     new Uint8Array(this.memory.buffer, sums, count * 4).set(this.bytes(0));
-    this.#kernels.addScaled(sums, published, count, -1);
+    this.#kernels.addScaled(sums, published, count, -1, 0);
     encodeInt8(this.#kernels, changes, sums, count);
     addEncodedInt8(this.#kernels, published, changes, count);
   }

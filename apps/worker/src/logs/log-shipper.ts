@@ -34,6 +34,8 @@ export interface LogShipperOptions {
   readonly nodeId: string;
   /** What there is to ship; of a task that was fenced, what it wrote under its lease. */
   logs(): readonly ShippedLog[];
+  /** The master has the stream up to there on disk, or wants no more of it. */
+  onDurable(id: TaskId__Output, stream: string, end: number): void;
   /** The master has the whole of a finished log on disk. */
   onShipped(shipped: ShippedLog, master: string): void;
   /** Resolves when the master may be looked for: not while it is removed from its group. */
@@ -188,6 +190,8 @@ class ShipSession {
     const key = `${keyOf(task)}/${ack.file.stream}`;
     const known = this.#progress.get(key);
     if (known) this.#apply(known, ack, key);
+    const end = ack.fenced ? Number.POSITIVE_INFINITY : (known?.acked ?? 0);
+    this.#options.onDurable(task, ack.file.stream, end);
     this.wake();
   }
 

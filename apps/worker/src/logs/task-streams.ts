@@ -7,7 +7,7 @@ import { STREAMS } from "../tasks/task-directory.ts";
 /** What is looked through for a task's last lines, per stream, and the longest of them. */
 const tailBytes = 16 * 1024;
 const maxTailLine = 1_024;
-/** Of what is kept, so much is given back at once: little, as the masters may not have it yet. */
+/** Of what is kept, so much is given back at once. */
 const droppedShare = 1 / 16;
 const newline = 10;
 /** Holes are a whole number of the file system's blocks. */
@@ -21,7 +21,10 @@ const fullDiskMark =
 /** Both streams of one task, which the task itself writes, as they are followed from here. */
 export class TaskStreams {
   readonly logs: Readonly<Record<StreamName, TaskLog>>;
-  readonly #maxBytes: number;
+  /** Of each stream: what is kept here, and what may wait for the masters before the task must. */
+  readonly maxBytes: number;
+  /** Bytes of each that a majority of the masters has on disk. */
+  readonly #shipped: Record<StreamName, number> = { stdout: 0, stderr: 0 };
   /** Calls that write follow each other. */
   #tail: Promise<unknown> = Promise.resolve();
   #sealed = false;
@@ -30,10 +33,10 @@ export class TaskStreams {
 
   private constructor(logs: Record<StreamName, TaskLog>, maxBytes: number) {
     this.logs = logs;
-    this.#maxBytes = maxBytes;
+    this.maxBytes = maxBytes;
   }
 
-  /** `maxBytes` of each stream are kept; the oldest are given back. */
+  /** `maxBytes` of each stream are kept; of older ones those that the masters have are given back. */
   static async open(directory: TaskDirectory, maxBytes: number): Promise<TaskStreams> {
     const stdout = await TaskLog.open(directory.stream("stdout"));
     try {
@@ -43,6 +46,20 @@ export class TaskStreams {
       await stdout.close();
       throw error;
     }
+  }
+
+  /** A majority of the masters has the stream up to there. */
+  onShipped(name: StreamName, end: number): void {
+    this.#shipped[name] = Math.max(this.#shipped[name], end);
+  }
+
+  /** What waits for the masters as a share of what may, of the stream of which more does. */
+  get waitingShare(): number {
+    const waiting = STREAMS.map((name) => {
+      const { end, first } = this.logs[name];
+      return end - Math.max(first, this.#shipped[name]);
+    });
+    return Math.max(...waiting) / this.maxBytes;
   }
 
   /** Takes notice of what was written; `now` as for `TaskLog.observe`. True if there is more. */
@@ -55,7 +72,7 @@ export class TaskStreams {
           this.#kept(this.logs[name].observe(() => (this.#sealed ? undefined : now()))),
         ),
       );
-      for (const name of STREAMS) await this.#kept(this.#bound(this.logs[name]));
+      for (const name of STREAMS) await this.#kept(this.#bound(name));
       return grown.some(Boolean);
     });
   }
@@ -117,11 +134,13 @@ export class TaskStreams {
     return next;
   }
 
-  /** Gives back the oldest once there is too much; the offsets of what stays do not change. */
-  async #bound(log: TaskLog): Promise<void> {
-    if (log.end - log.first <= this.#maxBytes) return;
-    const keepFrom = log.end - this.#maxBytes * (1 - droppedShare);
+  /** Gives back the oldest that the masters have; the offsets of what stays do not change. */
+  async #bound(name: StreamName): Promise<void> {
+    const log = this.logs[name];
+    if (log.end - log.first <= this.maxBytes) return;
+    const keepFrom = Math.min(log.end - this.maxBytes * (1 - droppedShare), this.#shipped[name]);
     const first = Math.floor(keepFrom / blockBytes) * blockBytes;
+    if (first <= log.first) return;
     await log.dropBefore(first);
     await punchHole(log.path, first);
   }

@@ -84,7 +84,7 @@ export class ContainerExecutor implements Executor {
   }
 
   async adopt(_launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
-    return new ContainerTask(this.cli, record as ContainerRecord);
+    return new ContainerTask(this.cli, record as ContainerRecord, true);
   }
 
   async sweep(known: ReadonlySet<string>): Promise<number> {
@@ -156,8 +156,13 @@ class ContainerTask implements TaskHandle {
   readonly exited: Promise<TaskEnd>;
   readonly #cli: string;
   #killed = false;
+  #isHeld: boolean;
+  /** Pauses and their ends follow each other. */
+  #holding: Promise<unknown> = Promise.resolve();
 
-  constructor(cli: string, record: ContainerRecord) {
+  /** `mayBeHeld`: an earlier process of this worker may have paused it. */
+  constructor(cli: string, record: ContainerRecord, mayBeHeld = false) {
+    this.#isHeld = mayBeHeld;
     this.#cli = cli;
     this.record = record;
     this.exited = this.#exited();
@@ -172,14 +177,25 @@ class ContainerTask implements TaskHandle {
     );
   }
 
+  async hold(isHeld: boolean): Promise<void> {
+    if (isHeld === this.#isHeld) return;
+    this.#isHeld = isHeld;
+    const args = [isHeld ? "pause" : "unpause", this.record.name];
+    // It may have ended by itself.
+    this.#holding = this.#holding.then(() => this.#run(args)).catch(() => {});
+    await this.#holding;
+  }
+
   async kill(): Promise<void> {
     this.#killed = true;
+    await this.hold(false);
     await this.#run(["kill", this.record.name]).catch(() => {}); // It may have ended by itself.
   }
 
   killNow(): void {
     this.#killed = true;
     const options = { timeout: probeTimeoutMs, stdio: "ignore" as const };
+    if (this.#isHeld) spawnSync(this.#cli, ["unpause", this.record.name], options);
     spawnSync(this.#cli, ["kill", this.record.name], options);
   }
 

@@ -63,6 +63,8 @@ export interface TaskHandle {
   readonly record: unknown;
   /** Sends the signal to each of its processes; with `onlyCaught`, to those that handle it. */
   signal(name: NodeJS.Signals, onlyCaught?: boolean): Promise<number>;
+  /** Stops all its processes where they are, or has them go on; may be said again. */
+  hold(isHeld: boolean): Promise<void>;
   /** Ends the task and all that it started; resolves when nothing of it is left. */
   kill(): Promise<void>;
   /** The same without waiting, for a worker that must end now. */

@@ -61,6 +61,10 @@ export class ProcessTask implements TaskHandle {
     return chosen.filter(({ pid }) => signalProcess(pid, name)).length;
   }
 
+  async hold(isHeld: boolean): Promise<void> {
+    await this.signal(isHeld ? "SIGSTOP" : "SIGCONT");
+  }
+
   async kill(): Promise<void> {
     const { leaf } = this.#options;
     const end = performance.now() + maxKillMs;

@@ -5,6 +5,7 @@ import { AppError } from "@heddle/base/errors";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import type { LogChunk } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
+import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { Attachments } from "@heddle/rpc/node/attachments";
@@ -15,13 +16,14 @@ import type { TaskLog } from "@heddle/storage/task-log";
 import { serveArtifacts } from "../artifacts/artifact-service.ts";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { LogShipper, type ShippedLog } from "../logs/log-shipper.ts";
+import type { TaskStreams } from "../logs/task-streams.ts";
 import { CgroupBranch } from "./cgroup.ts";
 import { ContainerExecutor } from "./container-executor.ts";
 import type { Executor } from "./executor.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
 import { ProcessExecutor } from "./process-executor.ts";
 import { Task } from "./task.ts";
-import { STREAMS } from "./task-directory.ts";
+import { STREAMS, type StreamName } from "./task-directory.ts";
 import { checkedId } from "./task-plan.ts";
 import { type TaskSessionStream, TaskSessions } from "./task-sessions.ts";
 import { TaskTable } from "./task-table.ts";
@@ -67,6 +69,8 @@ export class TaskService {
   readonly #shippers: readonly LogShipper[];
   /** Masters that have the whole of a log on disk, by the log. */
   readonly #shipped = new WeakMap<object, Set<string>>();
+  /** How far each master has a log on disk, likewise. */
+  readonly #durable = new WeakMap<object, Map<string, number>>();
   readonly #onExit = () => this.#table.killNow();
 
   private constructor(
@@ -188,6 +192,7 @@ export class TaskService {
           credentials,
           nodeId,
           logs: () => this.#logs(),
+          onDurable: (id, stream, end) => this.#onDurable({ id, stream, end, master }),
           onShipped: (shipped) => this.#onShipped(shipped, master),
           whileRemoved: (signal) => removals.whileRemoved(master, signal),
           log,
@@ -196,11 +201,37 @@ export class TaskService {
   }
 
   #logs(): ShippedLog[] {
-    return this.#table
-      .tasks()
-      .flatMap(({ plan, streams }) =>
-        STREAMS.map((stream) => ({ id: plan.id, stream, log: streams.logs[stream] })),
-      );
+    return this.#table.tasks().flatMap(({ plan, streams }) =>
+      STREAMS.map((stream) => {
+        // A master that has left the group since may be one that was waited for.
+        this.#tellShipped(streams, stream);
+        return { id: plan.id, stream, log: streams.logs[stream] };
+      }),
+    );
+  }
+
+  #onDurable(durable: {
+    readonly id: TaskId__Output;
+    readonly stream: string;
+    readonly end: number;
+    readonly master: string;
+  }): void {
+    const { id, stream, end, master } = durable;
+    const streams = this.#table.find(id)?.streams;
+    const name = STREAMS.find((each) => each === stream);
+    if (!streams || !name) return;
+    const log = streams.logs[name];
+    const ends = this.#durable.get(log) ?? new Map<string, number>();
+    this.#durable.set(log, ends.set(master, Math.max(end, ends.get(master) ?? 0)));
+    this.#tellShipped(streams, name);
+  }
+
+  #tellShipped(streams: TaskStreams, name: StreamName): void {
+    const ends = this.#durable.get(streams.logs[name]);
+    if (!ends) return;
+    const { present, majority } = this.#masters();
+    const sorted = present.map((each) => ends.get(each) ?? 0).sort((a, b) => b - a);
+    streams.onShipped(name, sorted[majority - 1] ?? 0);
   }
 
   #onShipped({ id, log }: ShippedLog, master: string): void {
@@ -212,15 +243,20 @@ export class TaskService {
 
   /** The logs of a task stay here until a majority of the masters has them whole. */
   #removeIfSafe({ plan, streams }: Task): void {
-    const { masters, removals } = this.#options;
-    const present = masters.filter((master) => !removals.isRemoved(master));
-    const majority = Math.floor(present.length / 2) + 1;
+    const { present, majority } = this.#masters();
     const holders = (each: TaskLog) =>
       present.filter((master) => this.#shipped.get(each)?.has(master)).length;
     if (Object.values(streams.logs).some((each) => holders(each) < majority)) return;
     this.#table.onLogsShipped(plan.id).catch((error: unknown) => {
       this.#options.log.warn({ error: String(error) }, "a task's logs could not be removed");
     });
+  }
+
+  /** The masters that are of the group, and how many of them are a majority. */
+  #masters(): { readonly present: readonly string[]; readonly majority: number } {
+    const { masters, removals } = this.#options;
+    const present = masters.filter((master) => !removals.isRemoved(master));
+    return { present, majority: Math.floor(present.length / 2) + 1 };
   }
 
   async #read(stream: ServerWritableStream<LogRange__Output, LogChunk>): Promise<void> {

@@ -39,6 +39,11 @@ export class TaskWatch {
     this.#stepAtMs = nowMs;
   }
 
+  /** It is stopped by this worker: steps cannot come. */
+  onHeld(nowMs: number): void {
+    this.#stepAtMs = nowMs;
+  }
+
   /** The first bound that the task has passed. */
   async check(handle: TaskHandle, nowMs: number): Promise<Verdict | undefined> {
     return (

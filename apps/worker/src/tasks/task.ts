@@ -6,6 +6,7 @@ import type { TaskExit } from "@heddle/contracts/generated/heddle/v1/TaskExit";
 import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskProgress";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
+import { OutputHold } from "../logs/output-hold.ts";
 import type { TaskStreams } from "../logs/task-streams.ts";
 import type { CheckpointLedger } from "./checkpoint-ledger.ts";
 import {
@@ -77,6 +78,7 @@ export class Task {
   readonly #around: TaskSurroundings;
   readonly #progressFile: ProgressFile;
   readonly #ending = new AbortController();
+  readonly #hold: OutputHold;
   #phase: TaskPhaseName = "leased";
   #port: PortReservation | undefined;
   #rendezvous = "";
@@ -110,6 +112,7 @@ export class Task {
     this.streams = streams;
     this.#around = around;
     this.#progressFile = new ProgressFile(directory.progress);
+    this.#hold = new OutputHold(streams);
   }
 
   get phase(): TaskPhaseName {
@@ -127,7 +130,7 @@ export class Task {
       phase: this.#phase,
       rendezvous: this.#rendezvous,
       exit: this.#exit,
-      progress: this.#progress,
+      progress: this.#hold.told(this.#progress),
     };
   }
 
@@ -166,6 +169,8 @@ export class Task {
     }
     this.#handle = handle;
     this.#phase = "running";
+    // The process before this one may have stopped it.
+    await handle.hold(false);
     if (!adopt) this.fence("its worker was restarted after the lease was over");
     this.#run(this.#follow(handle));
   }
@@ -306,7 +311,9 @@ export class Task {
       const end = await Promise.race([handle.exited, delay(watchMs)]);
       if (end) return end;
       await this.#observe();
+      if (!this.#stop && (await this.#hold.look(handle))) this.#onHold();
       const nowMs = performance.now();
+      if (this.#hold.isHeld) watch.onHeld(nowMs);
       if (nowMs - progressAtMs >= progressMs) {
         progressAtMs = nowMs;
         await this.#readProgress(watch);
@@ -321,6 +328,15 @@ export class Task {
       const isLate = verdict?.reason === "DeadlineExceeded";
       if (verdict) this.end(verdict, isLate ? this.plan.spec.graceMs : 0);
     }
+  }
+
+  /** The masters are told that it is stopped, or that it goes on. */
+  #onHold(): void {
+    if (!this.#hold.isHeld) {
+      this.#heard = { line: "{}", ...this.#heard, atUnixMs: Date.now() };
+      this.#progress = this.#heard;
+    }
+    this.#around.onChange("progress");
   }
 
   async #observe(): Promise<void> {
@@ -367,6 +383,7 @@ export class Task {
   async #leave(): Promise<void> {
     const stop = this.#stop;
     if (!stop || !this.#handle) return;
+    if (await this.#hold.release(this.#handle)) this.#onHold();
     const graceMs = stop.killAtMs - performance.now();
     if (stop.checkpoint && graceMs > 0) await this.#leaveWithCheckpoint(this.#handle);
     if (stop.killAtMs > performance.now()) await this.#handle.signal("SIGTERM");

@@ -161,12 +161,15 @@ function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
   return {
     record: handle.record,
     signal: (name, onlyCaught) => handle.signal(name, onlyCaught),
+    hold: (isHeld) => handle.hold(isHeld),
     kill: () => handle.kill(),
     killNow: () => handle.killNow(),
     usage: () => handle.usage(),
     exited: handle.exited.then((end) => {
-      const isLost = end.exitCode === EXIT_SERVER_LOST || (isElastic && end.signal !== undefined);
-      if (isLost) return { ...end, lostNode: true };
+      // Without a status a signal has ended it, or it went with its node, which is back.
+      const isKilled = end.exitCode === undefined;
+      if (end.exitCode === EXIT_SERVER_LOST || (isElastic && isKilled))
+        return { ...end, lostNode: true };
       return end.exitCode === EXIT_UNUSABLE ? { ...end, isUnusable: true } : end;
     }),
   };

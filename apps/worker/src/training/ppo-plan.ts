@@ -5,13 +5,13 @@ import type { PpoTraining } from "@heddle/contracts/training";
 import type { Backend } from "@heddle/training/backend";
 import type { MakeEnvironment } from "@heddle/training/environments/environments";
 import { emitModel } from "@heddle/training/onnx/emit-model";
-import { actorCriticParameters } from "@heddle/training/ppo/actor-critic";
 import { policyModel } from "@heddle/training/ppo/ppo-program";
 import { PPO_ADAM } from "@heddle/training/ppo/ppo-updater";
 import {
   type PpoProgress,
   policyFor,
   ppoIterations,
+  ppoParameters,
   runPpoWorker,
 } from "@heddle/training/ppo/ppo-worker";
 import type { RoundReport } from "@heddle/training/training-loop";
@@ -42,7 +42,7 @@ export function ppoPlan(
   return {
     rounds,
     stepAfter: (round) => round * config.num_envs * config.num_steps * tasks,
-    parameters: actorCriticParameters(policy),
+    parameters: ppoParameters(makeEnvironment(), config),
     servers: isSole
       ? { optimizer: { kind: "sgd", momentum: 0, nesterov: false }, learningRate: 1 }
       : { optimizer: PPO_ADAM, learningRate: 1, maxGradientNorm: config.max_grad_norm },

@@ -201,8 +201,9 @@ test("an attempt that lives on when the next has begun is fenced, counted, and a
   await expectContinued(second, roundOf(resumeFrom), await whole);
 });
 
-test("ppo that resumes goes on with its environments and draws, to the same bits", async () => {
-  const ppo = { total_timesteps: 40_960, num_steps: 64, seed: 3 };
+test("ppo that resumes goes on with its environments, draws and moments, to the same bits", async () => {
+  const normalized = { normalize_observations: true, normalize_rewards: true };
+  const ppo = { total_timesteps: 40_960, num_steps: 64, seed: 3, ...normalized };
   const unbroken = cluster.job("ppo", ppo, servers).start();
   await unbroken.succeeded();
   const job = cluster.job("ppo", ppo, servers);

@@ -15,14 +15,17 @@ export function offerFaults(spec: SubmitJob, nodes: JobsState["nodes"]): SpecFau
   const trainers = offers.filter(({ executors }) => executors.includes("training"));
   const algorithms = offeredBy(trainers, (offer) => offer.algorithms);
   if (algorithms && !algorithms.has(algorithm)) {
-    return [{ param: "algorithm", detail: notOffered("algorithm", algorithm, algorithms) }];
+    const detail = notOffered("algorithm", algorithm, algorithms);
+    return [{ param: "algorithm", detail, reads: READS }];
   }
   const environment = environmentOf(algorithm, spec.config);
   const environments = offeredBy(trainers, (offer) => offer.environments);
   if (!environment || !environments || environments.has(environment.name)) return [];
   const detail = notOffered("environment", environment.name, environments);
-  return [{ param: `config.${environment.field}`, detail }];
+  return [{ param: `config.${environment.field}`, detail, reads: READS }];
 }
+
+const READS = ["algorithm", "command", "container_image", "config"];
 
 /** Undefined where it is not known of all, or of none. */
 function offeredBy(

@@ -128,6 +128,10 @@ export interface TaskRecord {
   readonly rank: number;
   /** How often the rank was replaced within its attempt; absent: never. */
   readonly incarnation?: number | undefined;
+  /** When it was told to run, by the log; only where its job goes on without lost tasks. */
+  readonly runningAtMs?: number | undefined;
+  /** How often in a row the rank was ended by a signal soon after its start; absent: never. */
+  readonly earlyCrashes?: number | undefined;
   readonly nodeId: string;
   /** Device indexes on the node, each holding `gpuMilli`. */
   readonly devices: readonly number[];

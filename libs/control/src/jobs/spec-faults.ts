@@ -6,6 +6,8 @@ export interface SpecFault {
   /** The field as a path, `resources.gpu_count`. */
   readonly param: string;
   readonly detail: string;
+  /** The fields that it goes by, each as `tasks` or `resources.gpu_count`. */
+  readonly reads: readonly string[];
 }
 
 /** What does not fit together in a job's spec, all of it; empty for one that can be taken in. */
@@ -20,10 +22,15 @@ function programFaults(spec: SubmitJob): SpecFault[] {
     faults.push({
       param: "command",
       detail: "one of `command`, `container_image` or `algorithm` must say what runs",
+      reads: ["command", "container_image", "algorithm"],
     });
   }
   if (algorithm === undefined && Object.keys(config).length > 0) {
-    faults.push({ param: "config", detail: "`config` holds an `algorithm`'s hyperparameters" });
+    faults.push({
+      param: "config",
+      detail: "it holds the hyperparameters of an `algorithm`, and none is named",
+      reads: ["config", "algorithm"],
+    });
   }
   return faults;
 }
@@ -35,6 +42,7 @@ function gpuFaults({ resources }: SubmitJob): SpecFault[] {
     .map((name) => ({
       param: `resources.${name}`,
       detail: "a job without GPUs (`gpu_count` 0) cannot ask for their kind",
+      reads: [`resources.${name}`, "resources.gpu_count"],
     }));
 }
 
@@ -42,10 +50,20 @@ function gangFaults(spec: SubmitJob): SpecFault[] {
   const faults: SpecFault[] = [];
   const { tasks, failure_tolerance: tolerance } = spec;
   const split = splitFault(spec.resources.gpu_count, tasks ?? 1);
-  if (split) faults.push({ param: "resources.gpu_count", detail: split });
-  if (tasks !== undefined && tolerance >= tasks) {
-    const detail = `of ${tasks} tasks at most ${tasks - 1} may be lost, got ${tolerance}`;
-    faults.push({ param: "failure_tolerance", detail });
+  const reads = ["resources.gpu_count", "tasks"];
+  if (split) faults.push({ param: "resources.gpu_count", detail: split, reads });
+  // Where `tasks` is absent, each task has at least one GPU.
+  const most = tasks ?? Math.max(1, Math.floor(spec.resources.gpu_count));
+  if (tolerance > 0 && tolerance >= most) {
+    const param = "failure_tolerance";
+    const detail = toleranceText(tasks, most, tolerance);
+    faults.push({ param, detail, reads: [...reads, param] });
   }
   return faults;
+}
+
+function toleranceText(tasks: number | undefined, most: number, tolerance: number): string {
+  const lost = `at most ${most - 1} may be lost, got ${tolerance}`;
+  if (tasks !== undefined) return `of ${tasks} tasks ${lost}`;
+  return `without \`tasks\` there are as many as GPUs at most, here ${most}, of which ${lost}`;
 }

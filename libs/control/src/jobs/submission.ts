@@ -17,7 +17,7 @@ const JOB_ID = /^job_[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
 export function submitJob(change: Change, command: SubmitJobCommand): ControlReply {
   const { jobId, spec } = command;
   const known = change.state.specs.get(jobId);
-  if (known && JSON.stringify(known) === JSON.stringify(spec)) return OK;
+  if (known && JSON.stringify(known) === JSON.stringify(spec)) return { ...OK, wasThere: true };
   const checked = checkSubmission(change, command);
   if (!checked.ok) return checked.refusal;
   change.state.specs.set(jobId, spec);
@@ -126,7 +126,9 @@ function dependenciesOf(
   for (const [at, dependency] of spec.dependencies.entries()) {
     const param = `dependencies[${at}]`;
     const named = index.byName.get(nameKey({ project: spec.project, name: dependency }));
-    const id = JOB_ID.test(dependency) ? dependency : dependency === spec.name ? jobId : named;
+    const own = dependency === spec.name ? jobId : undefined;
+    // An earlier job that had this one's name and has ended is meant, where there is one.
+    const id = JOB_ID.test(dependency) ? dependency : (named ?? own);
     if (id === undefined) {
       const message = `no job of the project ${spec.project} has the name ${dependency}`;
       return refuse("unprocessable", message, param);

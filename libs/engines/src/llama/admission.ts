@@ -9,21 +9,28 @@ const MIN_AWAITED_TOKENS = 16;
 /** Cells kept free per running sequence at admission, so that it does not preempt at once. */
 const HEADROOM_TOKENS = 16;
 
+/** Slots that running sequences have; who has none is not in it. */
+interface Places {
+  readonly ofRequest: ReadonlyMap<ThreadSubmit, number>;
+  readonly ofKey: ReadonlyMap<string, number>;
+}
+
 /**
  * Gives slots to waiting sequences in the queue's order; gives those admitted. The choices of one
- * request take turns with a key's other requests. Where no slot is left, a request that has none
- * gets one of a request that has several. A sequence whose prefix is being computed by another
- * waits for it instead of computing it too.
+ * request take turns with a key's other requests. Where no slot is left, or no cells, a request that
+ * has no slot gets one of a request that has several, and a key one of a key that has at least two
+ * more: nobody holds up others by the length of what it runs. A sequence whose prefix is being
+ * computed by another waits for it instead of computing it too.
  */
 export function admitWaiting(queue: FairQueue<Sequence>, cache: KvCache): Sequence[] {
   const admitted: Sequence[] = [];
   if (queue.size === 0) return admitted;
-  const places = placesByRequest(cache);
+  const places = placesOf(cache);
   if (!cache.hasFreeSlot) return admitInstead(queue, cache, places);
   for (const sequence of inTurn(queue, places)) {
     if (!cache.hasFreeSlot) break;
     if (isBlocked(sequence, cache)) continue;
-    if (!admit(sequence, queue, cache)) break;
+    if (!admit(sequence, queue, cache) && !admitForCells(sequence, queue, cache)) break;
     admitted.push(sequence);
   }
   return admitted;
@@ -37,19 +44,27 @@ function admit(sequence: Sequence, queue: FairQueue<Sequence>, cache: KvCache): 
   return true;
 }
 
-/** Slots that requests have; those without one are not in it. */
-function placesByRequest(cache: KvCache): Map<ThreadSubmit, number> {
-  const places = new Map<ThreadSubmit, number>();
-  for (const { request } of cache.running) places.set(request, (places.get(request) ?? 0) + 1);
-  return places;
+/** Takes cells of a key that has more slots; at the next step of yet another one if that is too few. */
+function admitForCells(waiting: Sequence, queue: FairQueue<Sequence>, cache: KvCache): boolean {
+  const victim = youngestOfLargestKey(waiting, queue, cache, placesOf(cache));
+  if (victim === undefined) return false;
+  putBack(victim, queue, cache);
+  return admit(waiting, queue, cache);
+}
+
+function placesOf(cache: KvCache): Places {
+  const ofRequest = new Map<ThreadSubmit, number>();
+  const ofKey = new Map<string, number>();
+  for (const { request, fairKey } of cache.running) {
+    ofRequest.set(request, (ofRequest.get(request) ?? 0) + 1);
+    ofKey.set(fairKey, (ofKey.get(fairKey) ?? 0) + 1);
+  }
+  return { ofRequest, ofKey };
 }
 
 /** The queue's order where a request's turn is later the more slots it has or is ahead for. */
-function inTurn(
-  queue: FairQueue<Sequence>,
-  places: ReadonlyMap<ThreadSubmit, number>,
-): readonly Sequence[] {
-  const next = new Map(places);
+function inTurn(queue: FairQueue<Sequence>, { ofRequest }: Places): readonly Sequence[] {
+  const next = new Map(ofRequest);
   const turns = new Map<Sequence, number>();
   for (const sequence of queue.items) {
     const turn = next.get(sequence.request) ?? 0;
@@ -61,26 +76,35 @@ function inTurn(
 
 /**
  * Takes a slot from the request that has the most of them and at least two, so that one that waits
- * gets its first; what was taken from goes on later. One a step is soon enough.
+ * gets its first, or from the key that has the most; what was taken from goes on later. One a step
+ * is soon enough.
  */
-function admitInstead(
-  queue: FairQueue<Sequence>,
-  cache: KvCache,
-  places: ReadonlyMap<ThreadSubmit, number>,
-): Sequence[] {
-  if (Math.max(...places.values()) < 2) return [];
-  if (queue.items.every(({ request }) => places.has(request))) return [];
+function admitInstead(queue: FairQueue<Sequence>, cache: KvCache, places: Places): Sequence[] {
+  if (!queue.items.some((waiting) => mayTake(waiting, places))) return [];
   for (const waiting of inTurn(queue, places)) {
-    if (places.has(waiting.request)) continue;
-    const victim = youngestOfMost(waiting, queue, cache, places);
+    if (!mayTake(waiting, places)) continue;
+    const victim =
+      youngestOfMost(waiting, queue, cache, places) ??
+      youngestOfLargestKey(waiting, queue, cache, places);
     if (victim === undefined || isBlocked(waiting, cache)) continue;
-    cache.share(victim, victim.computed);
-    cache.release(victim);
-    victim.planned = 0;
-    queue.pushFront(victim);
+    putBack(victim, queue, cache);
     return admit(waiting, queue, cache) ? [waiting] : [];
   }
   return [];
+}
+
+/** Whether there may be a victim at all: asked at every step while all slots are taken. */
+function mayTake({ request, fairKey }: Sequence, { ofRequest, ofKey }: Places): boolean {
+  if (!ofRequest.has(request) && Math.max(...ofRequest.values()) >= 2) return true;
+  return Math.max(...ofKey.values()) >= (ofKey.get(fairKey) ?? 0) + 2;
+}
+
+/** Takes the slot of a running sequence, which goes on before those of its key that came later. */
+function putBack(victim: Sequence, queue: FairQueue<Sequence>, cache: KvCache): void {
+  cache.share(victim, victim.computed);
+  cache.release(victim);
+  victim.planned = 0;
+  queue.pushFront(victim);
 }
 
 /** Whose slot the waiting one may take; a key that was served less than its own keeps its slots. */
@@ -88,16 +112,40 @@ function youngestOfMost(
   waiting: Sequence,
   queue: FairQueue<Sequence>,
   cache: KvCache,
-  places: ReadonlyMap<ThreadSubmit, number>,
+  { ofRequest }: Places,
 ): Sequence | undefined {
+  if (ofRequest.has(waiting.request)) return undefined;
   const served = queue.servedOf(waiting.fairKey);
   let victim: Sequence | undefined;
   let most = 2;
   for (const running of cache.running) {
-    const count = places.get(running.request) ?? 0;
+    const count = ofRequest.get(running.request) ?? 0;
     if (count < most || running.priority > waiting.priority) continue;
     if (queue.servedOf(running.fairKey) < served) continue;
     // The set runs from old to young: the last one has computed the least.
+    victim = running;
+    most = count;
+  }
+  return victim;
+}
+
+/**
+ * The same among keys: the largest keeps at least as many slots as the waiting one's then has, so
+ * that none is taken back and forth.
+ */
+function youngestOfLargestKey(
+  waiting: Sequence,
+  queue: FairQueue<Sequence>,
+  cache: KvCache,
+  { ofKey }: Places,
+): Sequence | undefined {
+  const served = queue.servedOf(waiting.fairKey);
+  let victim: Sequence | undefined;
+  let most = (ofKey.get(waiting.fairKey) ?? 0) + 2;
+  for (const running of cache.running) {
+    const count = ofKey.get(running.fairKey) ?? 0;
+    if (count < most || running.priority > waiting.priority) continue;
+    if (queue.servedOf(running.fairKey) < served) continue;
     victim = running;
     most = count;
   }

@@ -349,10 +349,17 @@ function promptLeft({ tokens, computed }: Sequence): number {
   return tokens.length - computed;
 }
 
-function youngestOf(running: Iterable<Sequence>): Sequence | undefined {
+/** The youngest of the key that has the most slots: one that came for a little is not the first to go. */
+function youngestOf(running: ReadonlySet<Sequence>): Sequence | undefined {
+  const places = new Map<string, number>();
+  for (const { fairKey } of running) places.set(fairKey, (places.get(fairKey) ?? 0) + 1);
   let youngest: Sequence | undefined;
+  let most = 0;
   for (const sequence of running) {
-    if (youngest === undefined || sequence.admitted > youngest.admitted) youngest = sequence;
+    const count = places.get(sequence.fairKey) ?? 0;
+    if (count < most) continue;
+    if (count > most || sequence.admitted > (youngest?.admitted ?? 0)) youngest = sequence;
+    most = count;
   }
   return youngest;
 }

@@ -102,8 +102,10 @@ export class ChoiceText {
     return { ...this.#spell(token), logprob: row.logprob, top };
   }
 
+  /** A control token has a name, but no bytes in the text: all bytes together spell the text. */
   #spell(token: number): { token: string; bytes: number[] } {
     const bytes = this.#pieces.bytes(token);
-    return { token: Buffer.from(bytes).toString("utf8"), bytes: [...bytes] };
+    const isControl = (this.#pieces.flags(token) & IS_CONTROL) !== 0;
+    return { token: Buffer.from(bytes).toString("utf8"), bytes: isControl ? [] : [...bytes] };
   }
 }

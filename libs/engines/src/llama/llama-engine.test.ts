@@ -132,6 +132,19 @@ describe("the llama engine on a tiny model", () => {
     }
   });
 
+  it("gives a control token its name and no bytes, as the text has none of it", async () => {
+    const logitBias = [3, 70].map((token) => ({ token, bias: 100 }));
+    const sampling = { temperature: 1, seed: 1, frequencyPenalty: 2, logitBias };
+    const answer = await session.ask({ prompt: PROMPT, maxTokens: 40, topLogprobs: 20, sampling });
+    const entries = answer.logprobs[0] ?? [];
+    const names = entries.map(({ token }) => token);
+    expect(names).toContain("<pad>");
+    expect(new Set(names).size).toBe(2);
+    const bytes = entries.flatMap((entry) => [...entry.bytes]);
+    expect(Buffer.from(bytes).toString("utf8")).toBe(answer.texts[0]);
+    expect(entries.find(({ token }) => token === "<pad>")?.bytes).toEqual([]);
+  });
+
   it("gives log-probabilities only for tokens before a stop string", async () => {
     const sampling = { temperature: 1, seed: 3, logitBias: NO_END };
     const whole = (await session.ask({ prompt: PROMPT, sampling })).texts[0] ?? "";

@@ -215,6 +215,39 @@ describe("many requests at once", () => {
     },
   );
 
+  it.each([
+    ["slots", { maxSequences: 4 }, 300, 40],
+    // Three of these prompts leave too few cells for one of the short requests, and slots enough.
+    ["cells", { maxSequences: 8, kvTokens: 4_096 }, 1_200, 500],
+  ])(
+    "lets no key hold up another by many long requests that take all %s",
+    async (_, limits, ofLong, ofShort) => {
+      await withSession({ contextTokens: 4_096, ...limits }, async (session) => {
+        const ends: string[] = [];
+        const long = Array.from({ length: 12 }, (_, i) => {
+          const prompt = promptOf(i, ofLong);
+          const started = Promise.withResolvers<void>();
+          const { id, answer } = session.submit(
+            { prompt, maxTokens: 3_700, sampling: NO_END, submit: { fairKey: "many" } },
+            ({ type }) => type === "started" && started.resolve(),
+          );
+          void answer.then(() => ends.push("long"));
+          return { id, answer, started: started.promise };
+        });
+        await long[2]?.started;
+        for (let i = 20; i < 24; i++) {
+          const submit = { fairKey: "few" };
+          const short = await session.ask({ prompt: promptOf(i, ofShort), maxTokens: 5, submit });
+          expect(short.usage?.completionTokens).toBe(5);
+          ends.push("short");
+        }
+        expect(ends).toEqual(["short", "short", "short", "short"]);
+        for (const { id } of long) session.engine.cancel(id);
+        await Promise.all(long.map(({ answer }) => answer));
+      });
+    },
+  );
+
   it("gives what had to leave its slot the same greedy text", async () => {
     const choices = { prompt: promptOf(1, 60), choices: 4, maxTokens: 200, sampling: NO_END };
     await withSession({ maxSequences: 4, contextTokens: 512 }, async (session) => {

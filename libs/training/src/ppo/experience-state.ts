@@ -6,27 +6,41 @@ interface OngoingExperience {
   readonly worlds: VectorEnvironment;
   /** Of the latest episodes; changed in place. */
   readonly returns: number[];
+  /** The discounted return of each environment so far; empty where none is needed. */
+  readonly discounted: Float64Array;
 }
 
 /** Of a rank's state, what is no optimizer's. */
 const WORLDS = "worlds";
 const RETURNS = "returns";
+const DISCOUNTED = "discounted";
 
 /** For a rank's state beside the optimizer's; nothing where an environment cannot be kept. */
-export function keepExperience({ worlds, returns }: OngoingExperience): RankState {
+export function keepExperience({ worlds, returns, discounted }: OngoingExperience): RankState {
   const snapshot = worlds.snapshot();
   if (!snapshot) return {};
-  return { [WORLDS]: asSingles(snapshot), [RETURNS]: asSingles(Float64Array.from(returns)) };
+  return {
+    [WORLDS]: asSingles(snapshot),
+    [RETURNS]: asSingles(Float64Array.from(returns)),
+    ...(discounted.length > 0 && { [DISCOUNTED]: asSingles(discounted.slice()) }),
+  };
 }
 
 /** Goes on from a rank's state where it has what is needed; the optimizer's part of it. */
 export function resumeExperience(
-  { worlds, returns }: OngoingExperience,
+  { worlds, returns, discounted }: OngoingExperience,
   state: RankState | undefined,
 ): RankState | undefined {
-  const { [WORLDS]: kept, [RETURNS]: latest, ...optimizer } = state ?? {};
-  if (kept && latest && worlds.restore(asDoubles(kept))) {
+  const {
+    [WORLDS]: kept,
+    [RETURNS]: latest,
+    [DISCOUNTED]: sums = new Float32Array(),
+    ...optimizer
+  } = state ?? {};
+  const isComplete = kept && latest && sums.length === 2 * discounted.length;
+  if (isComplete && worlds.restore(asDoubles(kept))) {
     returns.splice(0, returns.length, ...asDoubles(latest));
+    discounted.set(asDoubles(sums));
   }
   return Object.keys(optimizer).length > 0 ? optimizer : undefined;
 }

@@ -1,7 +1,8 @@
+import type { NormalizationConfig } from "./experience-normalizer.ts";
 import type { PpoLoss } from "./ppo-program.ts";
 
 /** Hyperparameters under CleanRL's names. */
-export interface PpoConfig extends PpoLoss {
+export interface PpoConfig extends PpoLoss, NormalizationConfig {
   /** Steps of all environments of all workers together. */
   readonly total_timesteps: number;
   readonly learning_rate: number;
@@ -9,7 +10,6 @@ export interface PpoConfig extends PpoLoss {
   readonly num_envs: number;
   readonly num_steps: number;
   readonly anneal_lr: boolean;
-  readonly gamma: number;
   readonly gae_lambda: number;
   readonly num_minibatches: number;
   readonly update_epochs: number;
@@ -29,6 +29,8 @@ export const PPO_DEFAULTS: PpoConfig = {
   anneal_lr: true,
   gamma: 0.99,
   gae_lambda: 0.95,
+  normalize_observations: false,
+  normalize_rewards: false,
   num_minibatches: 4,
   update_epochs: 4,
   norm_adv: true,

@@ -4,6 +4,8 @@ import type { Value } from "../ir/value.ts";
 import type { Parameters } from "../parameter-client.ts";
 import type { ProgramOutputs, TrainingProgram } from "../training-program.ts";
 import { actorCritic, actorCriticParameters, type PolicyShape } from "./actor-critic.ts";
+import { OBSERVATIONS } from "./experience-normalizer.ts";
+import { NORMALIZED_LIMIT, type Scale, scaleIn } from "./running-moments.ts";
 
 /** The terms of PPO's loss, under CleanRL's names. */
 export interface PpoLoss {
@@ -69,7 +71,10 @@ export function policyForward(policy: PolicyShape, batch: number): Executable {
   };
 }
 
-/** The trained policy alone, its parameters within: `observation` in, `head` and `value` out. */
+/**
+ * The trained policy alone, its parameters within: `observation` in, `head` and `value` out. Takes
+ * observations as the environment gives them: what normalises them is within too.
+ */
 export function policyModel(
   policy: PolicyShape,
   parameters: Parameters,
@@ -85,7 +90,9 @@ export function policyModel(
   for (const { name, shape } of actorCriticParameters(policy)) {
     inputs[name] = graph.constant(parameters[name] ?? [], shape);
   }
-  const seen = graph.input(observation.name, observation.shape);
+  const raw = graph.input(observation.name, observation.shape);
+  const scale = scaleIn(parameters, OBSERVATIONS);
+  const seen = scale ? normalizedObservation(graph, raw, scale) : raw;
   const { head, value } = actorCritic(graph, inputs, seen, policy);
   return {
     inputs: [observation],
@@ -94,6 +101,14 @@ export function policyModel(
       { name: "value", value },
     ],
   };
+}
+
+function normalizedObservation(graph: Graph, raw: Value, scale: Scale): Value {
+  const constant = (numbers: Float64Array) =>
+    graph.constant(Float32Array.from(numbers), [numbers.length]);
+  const centred = graph.sub(raw, constant(scale.mean));
+  const scaled = graph.mul(centred, constant(scale.inverseDeviation));
+  return graph.clip(scaled, -NORMALIZED_LIMIT, NORMALIZED_LIMIT);
 }
 
 function ppoLoss(

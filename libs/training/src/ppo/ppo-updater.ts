@@ -36,7 +36,7 @@ export interface UpdaterParts {
   readonly program: TrainingProgram;
   readonly config: PpoConfig;
   readonly client: ParameterClient;
-  /** This worker's copy, changed in place. */
+  /** This worker's copy, as it was pulled; changed in place. */
   readonly parameters: Parameters;
   readonly random: Random;
   /** From a checkpoint; zeros where absent. */
@@ -55,12 +55,11 @@ export async function localUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
   const executable = localStepsOf(program, options, config.num_minibatches * epochs);
   const compiled = await backend.compile(executable);
   const state = parts.state ?? zeroState(program, PPO_ADAM);
-  let served: Parameters | undefined;
+  const served = copyOf(parameters);
   return {
     state,
     close: () => compiled.close(),
     update: async (experience, learningRate) => {
-      served ??= copyOf(parameters);
       const order = Int32Array.from(experience.value.keys());
       const metrics = new MetricMeans(executable);
       for (let epoch = 0; epoch < config.update_epochs; epoch += epochs) {

@@ -5,8 +5,10 @@ import type { Environment } from "../environments/environment.ts";
 import { VectorEnvironment } from "../environments/vector-environment.ts";
 import { bad } from "../ir/shapes.ts";
 import type { ParameterClient, Parameters } from "../parameter-client.ts";
-import type { PolicyShape } from "./actor-critic.ts";
+import type { ParameterSpec } from "../training-program.ts";
+import { actorCriticParameters, type PolicyShape } from "./actor-critic.ts";
 import { divergenceOf } from "./divergence.ts";
+import { ExperienceNormalizer, normalizationParameters } from "./experience-normalizer.ts";
 import { keepExperience, resumeExperience } from "./experience-state.ts";
 import type { PpoConfig } from "./ppo-config.ts";
 import { policyForward, ppoProgram } from "./ppo-program.ts";
@@ -60,6 +62,14 @@ export function policyFor(environment: Environment, hidden: number): PolicyShape
   return { observations, actions, continuous, hidden };
 }
 
+/** All that a job's servers hold: the policy, and the moments of what it is normalised by. */
+export function ppoParameters(environment: Environment, config: PpoConfig): ParameterSpec[] {
+  return [
+    ...actorCriticParameters(policyFor(environment, config.hidden)),
+    ...normalizationParameters(config, environment.observations),
+  ];
+}
+
 /**
  * Iterations of whole batches within `total_timesteps`. Throws an AppError `invalid_value` where there
  * is none, or where the batch does not divide into minibatches.
@@ -102,22 +112,24 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
   const program = ppoProgram(policy, batch / config.num_minibatches, config);
   const forward = await backend.compile(policyForward(policy, config.num_envs));
   const makeUpdater = workers === 1 ? localUpdater : sharedUpdater;
-  const state = resumeExperience({ worlds, returns }, options.state);
-  const updater = await makeUpdater({ ...options, program, random, state });
+  const normalizer = new ExperienceNormalizer(worlds, config, parameters);
+  const experienced = { worlds, returns, discounted: normalizer.discounted };
+  const state = resumeExperience(experienced, options.state);
   await client.pull(parameters);
+  const updater = await makeUpdater({ ...options, program, random, state });
   const { num_steps: steps, gamma, gae_lambda: lambda } = config;
   for (let iteration = options.done + 1; iteration <= iterations; iteration++) {
     signal.throwIfAborted();
     current = options.draws(iteration);
     const timesteps = iteration * batch * workers;
-    const collector = { policy, forward, worlds, steps, gamma, lambda, random };
+    const collector = { policy, forward, worlds, normalizer, steps, gamma, lambda, random };
     const experience = await collectRollout(collector, parameters);
     const left = config.anneal_lr ? 1 - (iteration - 1) / iterations : 1;
     const metrics = await updater
       .update(experience, config.learning_rate * left)
       .catch((error: unknown) => Promise.reject(placed(error, iteration, timesteps)));
     const why = divergenceOf({
-      ...{ parameters, metrics, greatestReward: worlds.greatestReward },
+      ...{ parameters, metrics, greatestReward: normalizer.greatestReward },
       horizon: Math.min(1 / (1 - gamma), maxSteps),
     });
     if (why) throw placed(diverged(why), iteration, timesteps);
@@ -128,7 +140,7 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
       episodeReturn: returns.length > 0 ? mean(returns) : undefined,
       episodes: returns.length,
       metrics,
-      state: { ...updater.state, ...keepExperience({ worlds, returns }) },
+      state: { ...updater.state, ...keepExperience(experienced) },
     });
     if (next === "stop") break;
   }

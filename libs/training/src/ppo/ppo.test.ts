@@ -111,9 +111,13 @@ test.each([cartPole, acrobot, mountainCar, pendulum])(
       continuous ? Float32Array.of(Math.sin(step), 1) : Int32Array.of(step % 2, 1);
     const [first, second] = [begin(1), begin(2)];
     for (let step = 0; step < 7; step++) first.step(act(step));
-    const kept = { worlds: second, returns: [4] };
+    const discounted = new Float64Array();
+    const kept = { worlds: second, returns: [4], discounted };
     const optimizer = { step: Float32Array.of(3) };
-    const state = { ...optimizer, ...keepExperience({ worlds: first, returns: [0.1, 1 / 3] }) };
+    const state = {
+      ...optimizer,
+      ...keepExperience({ worlds: first, returns: [0.1, 1 / 3], discounted }),
+    };
     expect(resumeExperience(kept, state)).toEqual(optimizer);
     expect(kept.returns).toEqual([0.1, 1 / 3]);
     expect(second.observations).toEqual(first.observations);
@@ -128,14 +132,15 @@ test.each([cartPole, acrobot, mountainCar, pendulum])(
 );
 
 test("environments that cannot be kept, or are others, begin anew", () => {
+  const nothing = { returns: [], discounted: new Float64Array() };
   const { snapshot: _, ...without } = cartPole();
   const plain = new VectorEnvironment([without], seededRandom(1), () => undefined);
-  expect(keepExperience({ worlds: plain, returns: [] })).toEqual({});
+  expect(keepExperience({ worlds: plain, ...nothing })).toEqual({});
   const one = new VectorEnvironment([cartPole()], seededRandom(1), () => undefined);
   const two = new VectorEnvironment([cartPole(), cartPole()], seededRandom(1), () => undefined);
   const before = one.snapshot();
-  const kept = { worlds: one, returns: [7] };
-  expect(resumeExperience(kept, keepExperience({ worlds: two, returns: [] }))).toBeUndefined();
+  const kept = { ...nothing, worlds: one, returns: [7] };
+  expect(resumeExperience(kept, keepExperience({ worlds: two, ...nothing }))).toBeUndefined();
   expect([one.snapshot(), kept.returns]).toEqual([before, [7]]);
 });
 

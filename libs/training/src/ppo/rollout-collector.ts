@@ -5,6 +5,7 @@ import { normal } from "../initialize.ts";
 import type { Parameters } from "../parameter-client.ts";
 import type { PolicyShape } from "./actor-critic.ts";
 import { estimateAdvantages } from "./advantages.ts";
+import type { ExperienceNormalizer } from "./experience-normalizer.ts";
 
 /** Everything that an update needs of a rollout, step by step and environment by environment. */
 export interface Experience {
@@ -21,6 +22,8 @@ export interface CollectorOptions {
   /** `policyForward` for as many observations as there are environments. */
   readonly forward: CompiledProgram;
   readonly worlds: VectorEnvironment;
+  /** Of the same environments. */
+  readonly normalizer: ExperienceNormalizer;
   readonly steps: number;
   readonly gamma: number;
   readonly lambda: number;
@@ -34,7 +37,7 @@ export async function collectRollout(
   options: CollectorOptions,
   parameters: Parameters,
 ): Promise<Experience> {
-  const { worlds, steps, policy, forward } = options;
+  const { worlds, normalizer, steps, policy, forward } = options;
   const count = steps * worlds.size;
   const width = policy.continuous ? policy.actions : 1;
   const Actions = policy.continuous ? Float32Array : Int32Array;
@@ -44,19 +47,25 @@ export async function collectRollout(
   const value = new Float32Array(count);
   const rewards = new Float32Array(count);
   const dones = new Float32Array(count);
-  const feeds = { ...parameters, observation: worlds.observations };
+  const feeds = { ...parameters, observation: normalizer.observations };
+  normalizer.beginRollout();
   for (let step = 0; step < steps; step++) {
     const at = step * worlds.size;
-    observation.set(worlds.observations, at * policy.observations);
+    normalizer.observe();
+    observation.set(normalizer.observations, at * policy.observations);
     const { head, value: values } = (await forward.run(feeds)) as Outputs;
     const chosen = action.subarray(at * width, (at + worlds.size) * width);
     act(options, parameters, head, chosen, logs.subarray(at, at + worlds.size));
     value.set(values, at);
     const outcome = worlds.step(chosen);
+    normalizer.scaleRewards(outcome.rewards, outcome.dones);
     rewards.set(outcome.rewards, at);
     dones.set(outcome.dones, at);
   }
+  // The next rollout learns from what is seen now: it begins with it.
+  normalizer.look();
   const { value: lastValues } = (await forward.run(feeds)) as Outputs;
+  normalizer.endRollout();
   const rollout = { steps, environments: worlds.size, rewards, values: value, dones, lastValues };
   const { advantages, returns } = estimateAdvantages(rollout, options.gamma, options.lambda);
   return {

@@ -4,8 +4,10 @@ import type { InferenceEvent as _heddle_v1_InferenceEvent, InferenceEvent__Outpu
 
 export interface InferenceEvents {
   'events'?: (_heddle_v1_InferenceEvent)[];
+  'computed'?: (number)[];
 }
 
 export interface InferenceEvents__Output {
   'events': (_heddle_v1_InferenceEvent__Output)[];
+  'computed': (number)[];
 }

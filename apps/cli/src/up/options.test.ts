@@ -1,0 +1,30 @@
+import { describe, expect, it } from "vitest";
+import { isBlockedPort } from "../http/blocked-ports.ts";
+import { parseUpOptions, type UpFlags } from "./options.ts";
+
+const flags: UpFlags = {
+  ...{ masters: "1", workers: "1", parameterServers: "1", port: "8080", logLevel: "warn" },
+};
+const parsed = (change: Partial<UpFlags>) => parseUpOptions({ ...flags, ...change }, {});
+
+describe("the flags of heddle up", () => {
+  it("refuse a port that no client asks, for any of the masters", () => {
+    expect(() => parsed({ port: "6000" })).toThrow(/refuse to connect to port 6000/);
+    expect(() => parsed({ port: "6664", masters: "3" })).toThrow(/refuse to connect to port 6665/);
+    expect(parsed({ port: "6664" }).port).toBe(6664);
+    expect(() => parsed({ port: "65534", masters: "3" })).toThrow(/from 1 to 65533/);
+  });
+
+  it("refuse a profile beside a file, of which one would be served in vain", () => {
+    expect(() => parsed({ profile: "tiny", model: "m.gguf" })).toThrow(/exclude each other/);
+  });
+});
+
+it("the blocked ports are those that fetch refuses", async () => {
+  const asked = Array.from({ length: 11_000 }, (_, port) => port).filter(isBlockedPort);
+  expect(asked.length).toBeGreaterThan(80);
+  for (const port of asked) {
+    const error = await fetch(`http://127.0.0.1:${port}`).catch((reason: unknown) => reason);
+    expect((error as Error).cause).toMatchObject({ message: "bad port" });
+  }
+});

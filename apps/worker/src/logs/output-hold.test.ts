@@ -1,0 +1,95 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { shell, TestLeader, taskId, until } from "../../test/test-leader.ts";
+import type { TaskHandle } from "../tasks/executor.ts";
+import type { TaskPlan } from "../tasks/task-plan.ts";
+import { TaskWatch } from "../tasks/task-watch.ts";
+
+/** Processes start slowly on a machine that does other things too. */
+vi.setConfig({ testTimeout: 60_000 });
+
+let leader: TestLeader;
+beforeEach(async () => {
+  leader = new TestLeader();
+  await leader.listen();
+});
+afterEach(() => leader.close());
+
+/** Numbered lines of a kibibyte, some MiB a second, until the file is there. */
+const writeUntil = (file: string) =>
+  `pad=$(printf '%01000d' 0); i=0; while [ ! -e ${file} ]; do n=0; while [ $n -lt 64 ]; do n=$((n+1)); i=$((i+1)); echo "$i $pad"; done; sleep 0.01; done; echo "end $i"`;
+
+/** States of the processes, as `T` of a stopped one, whose environment has the entry. */
+function statesOf(entry: string): string[] {
+  return readdirSync("/proc").flatMap((pid) => {
+    if (!/^\d+$/.test(pid)) return [];
+    try {
+      const isOfTask = readFileSync(`/proc/${pid}/environ`, "latin1").split("\0").includes(entry);
+      const state = /^\d+ \(.*\) (\w)/s.exec(readFileSync(`/proc/${pid}/stat`, "latin1"))?.[1];
+      return isOfTask && state && state !== "Z" ? [state] : [];
+    } catch {
+      return []; // It has ended meanwhile.
+    }
+  });
+}
+
+/** The log is the lines from the first to the last, without a gap, and the end. */
+function expectWhole(log: string): void {
+  const lines = log.trimEnd().split("\n");
+  const end = lines.pop();
+  lines.forEach((line, i) => {
+    if (!line.startsWith(`${i + 1} 0`)) throw new Error(`line ${i + 1} is ${line.slice(0, 80)}`);
+  });
+  expect(end).toBe(`end ${lines.length}`);
+}
+
+test("a task whose output nobody takes is stopped at the bound, says so, goes on, and loses no line", async () => {
+  await leader.startWorker({ maxLogBytes: 2 ** 20 });
+  const session = leader.open();
+  leader.stall();
+  const mark = (name: string) => ({ MARK_OF_TEST: `${leader.folder}/${name}` });
+  const [enough, never] = [join(leader.folder, "enough"), join(leader.folder, "never")];
+  await session.start({ ...shell(writeUntil(enough)), environment: mark("goes-on") });
+  const leaving = `trap 'echo "end $i"; exit 0' TERM; ${writeUntil(never)}`;
+  await session.start({ ...shell(leaving), environment: mark("leaves") }, taskId(1));
+  const messageOf = (rank: number) =>
+    (JSON.parse(session.status(taskId(rank))?.progress?.line || "{}") as { message?: string })
+      .message;
+  const said = /^stopped for now: more than 1 MiB of its output wait for the masters/;
+  await until("both are stopped, and say so", () =>
+    [0, 1].every((n) => said.test(messageOf(n) ?? "")),
+  );
+  for (const name of ["goes-on", "leaves"]) {
+    const entry = `MARK_OF_TEST=${leader.folder}/${name}`;
+    // The wrapper, which writes nothing, waits; who has just forked may wait for a child that is stopped.
+    await until("its processes stand still", () => {
+      const states = statesOf(entry);
+      return states.filter((state) => "TD".includes(state)).length === states.length - 1;
+    });
+  }
+  session.send({ stop: { task: taskId(1), checkpoint: false, graceMs: 20_000, why: "drained" } });
+  const left = await session.reaches("exited", taskId(1), 25_000);
+  expect(left.exit).toMatchObject({ exitCode: 0, reason: "", asked: true });
+  writeFileSync(enough, "");
+  expect(session.status()?.phase).toBe("running");
+  leader.unstall();
+  const { exit } = await session.reaches("exited", taskId(0), 30_000);
+  expect(exit).toMatchObject({ exitCode: 0, reason: "" });
+  for (const rank of [0, 1]) {
+    await until(`the log of rank ${rank} is whole`, () => leader.isComplete(rank), 30_000);
+    expect(leader.log(rank).length).toBeGreaterThan(2 ** 20);
+    expectWhole(leader.log(rank));
+  }
+  expect(messageOf(0)).toBeUndefined();
+});
+
+test("the time in which a task is stopped is not without steps", async () => {
+  const spec = { maxRuntimeMs: 0, hangTimeoutMs: 1_000, memoryBytes: 0, diskBytes: 0 };
+  const watch = new TaskWatch({ spec } as unknown as TaskPlan, "", 0, 0);
+  const reasonAt = async (nowMs: number) =>
+    (await watch.check(undefined as unknown as TaskHandle, nowMs))?.reason;
+  watch.onHeld(5_000);
+  expect(await reasonAt(5_500)).toBeUndefined();
+  expect(await reasonAt(6_500)).toBe("Hang");
+});
