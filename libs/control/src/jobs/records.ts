@@ -248,6 +248,8 @@ export interface ReplicaResources {
   readonly gpuTypes: readonly string[];
   /** The least memory of each device; 0 accepts any. */
   readonly gpuMemoryGb: number;
+  /** Whether replicas run on CPUs, placed without the scheduler, as long as no node has GPUs. */
+  readonly orCpu?: true | undefined;
 }
 
 /** The place that the scheduler gave a replica; held until the replica is gone from it. */
@@ -340,8 +342,9 @@ export interface NodeEventRecord {
 /** A deployment as far as the scheduler's part looks at it. */
 export interface ScheduledDeployment {
   readonly replicas: number | "every-worker";
-  /** Absent where its replicas are placed without the scheduler. */
+  /** What it asks for of the scheduler; a GPU that `options.device` names is asked for as well. */
   readonly resources?: ReplicaResources | undefined;
+  readonly spec: { readonly options: { readonly device?: string | undefined } };
 }
 
 /** The replicated maps of this part, by name. */
