@@ -137,7 +137,7 @@ async function startOrFindPeer(): Promise<InferenceServer | undefined> {
 /** The file that both serve: the demo weights, from the cache or pulled into it, where none is named. */
 async function modelFile(): Promise<string> {
   const named = options["model-file"];
-  const weights = catalogOf("demo").deployments[0]?.weights;
+  const weights = catalogOf("demo").deployments[0]?.spec.weights;
   if (named !== undefined || !weights) return named ?? "";
   const data = process.env["HEDDLE_DATA"] ?? join(homedir(), ".heddle");
   const signal = AbortSignal.timeout(300_000);

@@ -5,6 +5,7 @@ import { atLeast, formatNumber, printTable, printVerdicts, type Verdict } from "
 import { measureSteps, type StepFigure } from "./training/compute.ts";
 import { measureDataPlane } from "./training/data-plane.ts";
 import { judgeDataPlane } from "./training/data-plane-bars.ts";
+import { measureFragments } from "./training/fragments.ts";
 import { measureOverlap, type OverlapFigure } from "./training/overlap.ts";
 import { measurePpo, type PpoFigure } from "./training/ppo.ts";
 import { measurePytorch, type PytorchFigures } from "./training/pytorch-peer.ts";
@@ -15,7 +16,7 @@ import { measureWeave, type TrainingFigure } from "./training/weave.ts";
 // The data plane of training beside grpc-js and C, what one core computes beside PyTorch, and how
 // well what is trained does.
 
-const usage = `npm run bench:training -- [--json FILE] [--only data,add,steps,weave,overlap,ppo,scaling]
+const usage = `npm run bench:training -- [--json FILE] [--only data,add,steps,weave,overlap,ppo,scaling,fragments]
   [--rounds N] [--weave-steps N] [--seeds N] [--timesteps N] [--environments NAME,...]
   [--python PROGRAM] [--grpc-cpp PROGRAM] [--ps-lite PROGRAM]`;
 const options = readOptions(usage, [
@@ -57,6 +58,9 @@ await withCleanup(async () => {
     const figures = await measureWeave(number("weave-steps", 10_240), number("seeds", 3));
     report["weave"] = figures;
     verdicts.push(...judgeWeave(figures));
+  }
+  if (only.includes("fragments")) {
+    report["fragments"] = await measureFragments(number("weave-steps", 10_240), number("seeds", 3));
   }
   if (only.includes("overlap")) {
     const figures = await measureOverlap(rounds);

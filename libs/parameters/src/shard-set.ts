@@ -48,9 +48,15 @@ const COPY_TRIES = 3;
  * different versions: restore them from a checkpoint, or close them first.
  */
 export async function openShards(access: ShardSetAccess): Promise<number> {
-  const found = await eachServer(access, (peer, shard) =>
-    peer.unary(shardMethods.open, encodeShard(access.spec, shard), brief(access, OPEN_MS)),
-  );
+  // A server opens one at a time: asked for all at once, the last would spend its time in the queue.
+  const turns = new Map<string, Promise<unknown>>();
+  const found = await eachServer(access, (peer, shard) => {
+    const open = () =>
+      peer.unary(shardMethods.open, encodeShard(access.spec, shard), brief(access, OPEN_MS));
+    const turn = (turns.get(peer.address) ?? Promise.resolve()).then(open);
+    turns.set(peer.address, turn);
+    return turn;
+  });
   const versions = found.map(({ version }) => version);
   if (new Set(versions).size > 1 || new Set(found.map(({ ready }) => ready)).size > 1) {
     throw new AppError(

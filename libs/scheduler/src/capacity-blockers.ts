@@ -30,6 +30,7 @@ const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {
   executor: "ExecutorUnavailable",
   algorithm: "AlgorithmUnavailable",
   gpu: "InsufficientGpu",
+  gpu_index: "InsufficientGpu",
   gpu_type: "InsufficientGpu",
   gpu_memory: "InsufficientGpu",
   affinity: "AffinityNoMatch",
@@ -114,9 +115,9 @@ function shortages(
 ): Blocker[] {
   const blockers: Blocker[] = [];
   const gpuWanted = tasks * shape.devices * shape.milli;
-  const gpuFree = sum(eligible, (node) => ledger.gpuFreeMilli(node));
+  const gpuFree = sum(eligible, (node) => ledger.gpuFreeFor(node, shape));
   if (gpuWanted > gpuFree) {
-    const limit = sum(eligible, (node) => capacity.gpuFreeMilli(node));
+    const limit = sum(eligible, (node) => capacity.gpuFreeFor(node, shape));
     blockers.push(blocker("InsufficientGpu", "gpu_milli", gpuWanted, gpuFree, limit));
   }
   SCALARS.forEach((name, column) => {
@@ -140,8 +141,8 @@ function shapeBlocker(
 ): Blocker {
   const { shape, tasks } = gang;
   const wanted = tasks * shape.devices * shape.milli;
-  const free = sum(eligible, (node) => ledger.gpuFreeMilli(node));
-  const limit = sum(eligible, (node) => capacity.gpuFreeMilli(node));
+  const free = sum(eligible, (node) => ledger.gpuFreeFor(node, shape));
+  const limit = sum(eligible, (node) => capacity.gpuFreeFor(node, shape));
   const anywhere = { ...gang, sameRack: false, shape: withoutFabric(gang) };
   if (nodesFit(ledger, anywhere)) {
     const domain = gang.sameRack ? "gpu_milli_in_one_rack" : "gpu_milli_on_one_fabric";

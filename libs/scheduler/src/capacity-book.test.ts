@@ -21,6 +21,7 @@ describe("the capacity book", () => {
     ["too few devices", start("two", ["n", [0]]), "wrong_devices"],
     ["a device that is not there", start("one", ["n", [5]]), "over_capacity"],
     ["a device in use", start("one", ["n", [1]]), "over_capacity"],
+    ["another device than the one that is named", start("named", ["n", [0]]), "wrong_devices"],
     ["more CPU than there is", start("wide", ["n", [0]]), "over_capacity"],
   ])("refuses %s", (_, bad, problem) => {
     const busy = running("busy", [{ nodeId: "n", devices: [1] }]);
@@ -28,6 +29,7 @@ describe("the capacity book", () => {
       queued("one"),
       queued("pair", { tasks: 2 }),
       queued("two", { request: request({ gpus: 2 }) }),
+      queued("named", { request: request({ gpuIndex: 1 }) }),
       queued("wide", { request: request({ cpuMilli: 1e9 }) }),
     ]);
     expect(refusals(at, [bad])).toEqual([{ jobId: bad.jobId, problem }]);

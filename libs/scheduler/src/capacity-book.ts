@@ -75,6 +75,7 @@ export class CapacityBook {
     if (devices.length !== request.gpus || new Set(devices).size !== devices.length) {
       return "wrong_devices";
     }
+    if (request.gpuIndex !== undefined && devices[0] !== request.gpuIndex) return "wrong_devices";
     const fits = SCALARS.every((name, column) => {
       const wanted = request.scalars[name];
       return wanted === 0 || scalars[column]! + wanted <= offered(node, name, overcommitRatio);

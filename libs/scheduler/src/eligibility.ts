@@ -8,6 +8,7 @@ export const NODE_FILTERS = [
   "executor",
   "algorithm",
   "gpu",
+  "gpu_index",
   "gpu_type",
   "gpu_memory",
   "affinity",
@@ -27,7 +28,8 @@ export function rejectedBy(request: TaskRequest, node: NodeSnapshot): NodeFilter
   }
   if (request.gpus > 0) {
     if (node.devices.length === 0) return "gpu";
-    const { gpuTypes } = request;
+    const { gpuTypes, gpuIndex = 0 } = request;
+    if (gpuIndex >= node.devices.length) return "gpu_index";
     if (gpuTypes.length > 0 && !gpuTypes.includes(node.gpuType)) return "gpu_type";
     if (node.gpuMemoryGb < request.gpuMemoryGb) return "gpu_memory";
   }
@@ -77,6 +79,7 @@ export class Eligibility {
   keyOf(request: TaskRequest): string {
     return JSON.stringify([
       request.gpus > 0,
+      request.gpuIndex ?? null,
       request.gpuTypes,
       request.gpuMemoryGb,
       request.nodeAffinity.map(({ key, operator, values }) => [key, operator, values]),

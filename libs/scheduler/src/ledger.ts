@@ -137,6 +137,7 @@ export class Ledger {
     if (!this.scalarsFit(node, shape)) return false;
     if (shape.devices === 0) return true;
     const base = node * this.stride;
+    if (shape.onlyDevice >= 0) return this.gpuFree[base + shape.onlyDevice]! >= shape.milli;
     const end = base + this.deviceCount[node]!;
     let wanted = shape.devices;
     for (let i = base; i < end; i++) {
@@ -160,11 +161,20 @@ export class Ledger {
 
   #deviceCopies(node: number, shape: Shape): number {
     const base = node * this.stride;
+    if (shape.onlyDevice >= 0) {
+      return this.gpuFree[base + shape.onlyDevice]! >= shape.milli ? 1 : 0;
+    }
     let slots = 0;
     for (let d = 0; d < this.deviceCount[node]!; d++) {
       slots += Math.floor(this.gpuFree[base + d]! / shape.milli);
     }
     return Math.floor(slots / shape.devices);
+  }
+
+  /** Thousandths of GPU free on an eligible node that the shape may take. */
+  gpuFreeFor(node: number, { onlyDevice }: Shape): number {
+    if (onlyDevice < 0) return this.gpuFreeMilli(node);
+    return this.gpuFree[node * this.stride + onlyDevice]!;
   }
 
   /** Thousandths of GPU free on the node, over all devices. */

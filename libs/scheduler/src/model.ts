@@ -51,6 +51,8 @@ export interface TaskRequest {
   readonly gpus: number;
   /** Thousandths of each device, 1..1000; ignored where `gpus` is 0. */
   readonly gpuMilli: number;
+  /** The index of the one whole device that it must be; absent takes any. */
+  readonly gpuIndex?: number | undefined;
   /** Accepted device types; empty accepts any. */
   readonly gpuTypes: readonly string[];
   /** The least memory of each device; 0 accepts any. */

@@ -60,6 +60,7 @@ export class Scorer {
   devices(node: number, shape: Shape): number[] {
     if (shape.devices === 0) return [];
     if (isShare(shape)) return [this.choose(node, shape).device];
+    if (shape.onlyDevice >= 0) return [shape.onlyDevice];
     const { gpuFree, stride } = this.#ledger;
     const taken: number[] = [];
     for (let d = 0; taken.length < shape.devices; d++) {
@@ -125,7 +126,7 @@ export class Scorer {
     const base = node * stride;
     let taken = 0;
     let mask = 0;
-    for (let d = 0; taken < shape.devices; d++) {
+    for (let d = Math.max(0, shape.onlyDevice); taken < shape.devices; d++) {
       if (gpuFree[base + d] !== WHOLE_DEVICE_MILLI) continue;
       gpuFree[base + d] = 0;
       mask |= 1 << d;

@@ -11,6 +11,8 @@ export interface Shape {
   readonly devices: number;
   /** Thousandths per device; 0 where `devices` is 0. */
   readonly milli: number;
+  /** The index of the one device that it must be; -1 where any will do. */
+  readonly onlyDevice: number;
   /** By the ledger's columns. */
   readonly scalars: Float64Array;
   /** 1 for each node that passes the static filters. */
@@ -48,7 +50,10 @@ export class ShapeTable {
 }
 
 function compile(request: TaskRequest, id: number, eligible: Uint8Array): Shape {
-  const { gpus, gpuMilli } = request;
+  const { gpus, gpuMilli, gpuIndex } = request;
+  if (gpuIndex !== undefined && (gpus !== 1 || gpuMilli !== WHOLE_DEVICE_MILLI)) {
+    throw new RangeError(`a named device is one whole: got ${gpus} devices of ${gpuMilli} milli`);
+  }
   const wellFormed =
     gpus === 0 ||
     (gpuMilli >= 1 && gpuMilli <= WHOLE_DEVICE_MILLI && (gpus === 1 || gpuMilli === 1000));
@@ -64,6 +69,7 @@ function compile(request: TaskRequest, id: number, eligible: Uint8Array): Shape 
     request,
     devices: gpus,
     milli: gpus > 0 ? gpuMilli : 0,
+    onlyDevice: gpuIndex ?? -1,
     scalars: Float64Array.from(SCALARS, (name) => request.scalars[name]),
     eligible,
   };

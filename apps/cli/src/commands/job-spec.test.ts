@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { trainingFaults } from "@heddle/contracts/training";
+import { trainingFaults } from "@heddle/contracts/training-faults";
 import { Command } from "commander";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { readJobSpec } from "./job-spec.ts";

@@ -13,6 +13,7 @@ import {
   numberOf,
   recordsOf,
   textOf,
+  textsOf,
 } from "../http/json-fields.ts";
 import { isReady, listModels } from "../http/model-list.ts";
 import { watchInterrupts } from "../interrupt.ts";
@@ -39,6 +40,7 @@ export async function listModelsCommand(command: Command): Promise<number> {
       { header: "BACKING", value: backing },
       { header: "FAMILY", value: (model) => textOf(model["family"]), wide: true },
       { header: "REPLICAS", value: replicas, wide: true },
+      { header: "WAITING FOR", value: waitingFor, wide: true },
       { header: "LINEAGE", value: lineage, wide: true },
     ],
     format,
@@ -56,6 +58,11 @@ function context(model: JsonFields): string {
 
 function backing(model: JsonFields): string {
   return textOf(model["backing"]) + (model["stand_in"] === true ? " (a stand-in)" : "");
+}
+
+/** What holds back a replica that the scheduler is to place. */
+function waitingFor(model: JsonFields): string {
+  return textsOf(model["waiting_for"]).join("; ");
 }
 
 /** The job that has trained it, and the beginning of its data's digest. */

@@ -1,5 +1,5 @@
 import type { ApiClient } from "./api-client.ts";
-import { fieldsOf, listOf, numberOf, recordsOf, textOf } from "./json-fields.ts";
+import { fieldsOf, listOf, numberOf, recordsOf, textOf, textsOf } from "./json-fields.ts";
 
 /** One copy of a model on one worker. */
 export interface ReplicaView {
@@ -22,6 +22,8 @@ export interface ModelView {
   /** True where something smaller than the id promises answers. */
   readonly standIn: boolean;
   readonly replicas: readonly ReplicaView[];
+  /** What holds back a replica that the scheduler is to place. */
+  readonly waitingFor: readonly string[];
 }
 
 export async function listModels(client: ApiClient, signal?: AbortSignal): Promise<ModelView[]> {
@@ -35,6 +37,7 @@ function parseModelList(body: unknown): ModelView[] {
     weightsFile: textOf(fieldsOf(model["weights"])["file"]),
     backing: textOf(model["backing"]),
     standIn: model["stand_in"] === true,
+    waitingFor: textsOf(model["waiting_for"]),
     replicas: recordsOf(model["replicas"]).map((replica) => ({
       node: textOf(replica["node"]),
       phase: textOf(replica["phase"]),

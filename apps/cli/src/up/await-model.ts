@@ -84,7 +84,8 @@ function failureOf(
   }
   if (unchangedMs <= stallMs) return undefined;
   const what =
-    replicas.map(({ node, phase }) => `${node} ${phase}`).join(", ") || "no worker has it";
+    replicas.map(({ node, phase }) => `${node} ${phase}`).join(", ") ||
+    ["no worker has it", ...(model?.waitingFor ?? [])].join("; ");
   return `nothing moved for ${stallMs / 1000} s (${what})`;
 }
 

@@ -67,11 +67,9 @@ test("a replica that failed is moved to a worker without it, or tried again wher
 });
 
 test("replicas that the scheduler places run where it has put them and nowhere else", () => {
-  const [key, record] = deployment("m", 2);
-  const resources = { gpuCount: 1, gpuTypes: [], gpuMemoryGb: 0 };
-  const wanted = new Map([[key, { ...record, resources }]]);
+  const wanted = new Map([deployment("m", 2)]);
   const workers = [worker("a", { m: "ready" }), worker("b"), worker("c", { m: "unloading" })];
-  expect(planPlacement(wanted, workers)).toEqual([
+  expect(planPlacement(wanted, workers, new Map([["m", new Map()]]))).toEqual([
     { type: "unload", worker: "a", deployment: "m" },
   ]);
   const places = new Map([["m", new Map([["b", {}]])]]);

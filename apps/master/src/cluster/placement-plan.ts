@@ -18,9 +18,9 @@ export interface PlacementAction {
 /**
  * What makes the workers run what is asked: each deployment on every worker or on a number of them,
  * keeping replicas where they are, adding them where the fewest deployments are, and taking away
- * what nobody asks for. Where the scheduler places a deployment's replicas, they run where it has put
- * them (`places`, by deployment, then worker) and nowhere else. Deterministic: the same view gives the
- * same actions.
+ * what nobody asks for. The replicas of a deployment that is named in `places` (by deployment, then
+ * worker) run where the scheduler has put them and nowhere else. Deterministic: the same view gives
+ * the same actions.
  */
 export function planPlacement(
   deployments: ReadonlyMap<string, DeploymentRecord>,
@@ -29,9 +29,10 @@ export function planPlacement(
 ): PlacementAction[] {
   const actions: PlacementAction[] = [];
   const counts = new Map(workers.map(({ id, replicas }) => [id, replicas.length]));
-  for (const [deployment, { replicas, resources }] of deployments) {
-    if (resources) {
-      actions.push(...scheduled(deployment, workers, places.get(deployment)));
+  for (const [deployment, { replicas }] of deployments) {
+    const own = places.get(deployment);
+    if (own) {
+      actions.push(...scheduled(deployment, workers, own));
       continue;
     }
     const wanted = replicas === "every-worker" ? workers.length : replicas;
@@ -52,12 +53,12 @@ export function planPlacement(
 function scheduled(
   deployment: string,
   workers: readonly PlacementWorker[],
-  places: ReadonlyMap<string, unknown> | undefined,
+  places: ReadonlyMap<string, unknown>,
 ): PlacementAction[] {
   return workers.flatMap((worker): PlacementAction[] => {
     const phase = phaseOn(worker, deployment);
     const action = { worker: worker.id, deployment };
-    if (places?.has(worker.id)) {
+    if (places.has(worker.id)) {
       return phase === undefined || phase === "failed" ? [{ ...action, type: "load" }] : [];
     }
     return phase === undefined || phase === "unloading" ? [] : [{ ...action, type: "unload" }];

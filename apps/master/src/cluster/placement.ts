@@ -44,7 +44,7 @@ export class Placement {
   readonly #unsubscribes: readonly (() => void)[];
   /** By incarnation and deployment. */
   readonly #attempts = new Map<string, Attempt>();
-  /** By deployment, then worker: the places that the scheduler gave. */
+  /** By deployment that the scheduler places, then worker: the places that it gave. */
   #places: ReturnType<typeof wantedReplicas> = new Map();
   /** By the devices of a place: the same object for the same place, so that a change of it shows. */
   readonly #placedSpecs = new WeakMap<ReplicaRecord["devices"], PlacedSpec>();
@@ -138,8 +138,9 @@ export class Placement {
   /** What the worker is to run: with the device that the scheduler gave, where it gave one. */
   #specFor({ id }: AttachedNode, deployment: string): DeploymentSpec | undefined {
     const record = this.#control.state.deployments.get(deployment);
-    if (!record?.resources) return record?.spec;
-    const place = this.#places.get(deployment)?.get(id);
+    const places = this.#places.get(deployment);
+    if (!record || !places) return record?.spec;
+    const place = places.get(id);
     if (!place) return undefined;
     const known = this.#placedSpecs.get(place.devices);
     if (known?.of === record.spec) return known.spec;

@@ -41,6 +41,7 @@ const LACK_OF_FILTER: Readonly<Record<NodeFilter, string>> = {
   executor: "do not offer its executor",
   algorithm: "do not offer its algorithm",
   gpu: "have no GPUs",
+  gpu_index: "have fewer GPUs than the named device's index asks for",
   gpu_type: "have GPUs of other types than `gpu_type`",
   gpu_memory: "have GPUs with less memory than `gpu_memory_gb`",
   affinity: "do not match `node_affinity`",

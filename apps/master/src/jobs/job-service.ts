@@ -62,8 +62,8 @@ export class JobService {
 
   /** Resolves when the job is in the log of a majority. */
   submit(request: CallerRequest, reply: FastifyReply): Promise<SubmittedJob> {
-    const { nodes, models } = this.state;
-    const submitter = { scopes: request.apiKey?.scopes ?? [], nodes, models };
+    const { nodes, servers, models } = this.state;
+    const submitter = { scopes: request.apiKey?.scopes ?? [], nodes, servers, models };
     const requested = () => requestedSubmission(parseJsonBody(request.body as Buffer), submitter);
     return this.#changes.make(request, reply, requested, (told, { wasThere }) =>
       wasThere ? submitted(this.find(told.job_id)) : told,

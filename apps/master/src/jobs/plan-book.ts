@@ -2,7 +2,7 @@ import type { SubmitJob } from "@heddle/contracts/jobs";
 import { LiveStanding } from "@heddle/control/jobs/live-standing";
 import type { JobRecord, TaskRecord } from "@heddle/control/jobs/records";
 import { RECOVERY_SUFFIX } from "@heddle/control/jobs/recovery";
-import { claimId, replicaClaim } from "@heddle/control/jobs/replica-claims";
+import { claimId, replicaClaim, runsWithoutGpu } from "@heddle/control/jobs/replica-claims";
 import { leavesByMs, queuedFrom, queuedJob, tasksOf } from "@heddle/control/jobs/scheduling-input";
 import { type SpecChange, specChanges } from "@heddle/control/jobs/spec-changes";
 import { fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
@@ -22,6 +22,9 @@ const MAX_AGE_MS = 2_000;
 /** Jobs explained per plan; each costs about one round of scheduling. */
 const MAX_EXPLAINED = 64;
 const MS_PER_HOUR = 3_600_000;
+/** What is told of a replica that would have a GPU where there is none. */
+const ON_CPU =
+  "InsufficientGpu: no node of the cluster has GPUs; it runs on a CPU, slowly, until a node with GPUs joins";
 
 interface Entry {
   readonly plan: Plan;
@@ -73,7 +76,9 @@ export class PlanBook {
 
   /** In words, what holds back the next replica of the deployment; empty where none waits. */
   replicaBlockers(deployment: string): readonly string[] {
-    if (!replicaClaim(this.#control.state, deployment)) return [];
+    const { state } = this.#control;
+    if (runsWithoutGpu(state, deployment)) return [ON_CPU];
+    if (!replicaClaim(state, deployment)) return [];
     const blockers = this.allBlockers().get(claimId(deployment)) ?? [];
     return blockers.map(blockerText);
   }

@@ -1,8 +1,9 @@
 import { AppError } from "@heddle/base/errors";
 import { type SubmitJob, submitJobRequest } from "@heddle/contracts/jobs";
-import { trainingFaults } from "@heddle/contracts/training";
+import { trainingFaults } from "@heddle/contracts/training-faults";
 import { check, type Fault, RequestFaults } from "@heddle/contracts/validation";
 import { offerFaults } from "@heddle/control/jobs/offer-faults";
+import { shardFaults } from "@heddle/control/jobs/shard-places";
 import { type SpecFault, specFaults } from "@heddle/control/jobs/spec-faults";
 import { executorOf } from "@heddle/control/jobs/task-request";
 import type { ControlState } from "@heddle/control/state";
@@ -11,26 +12,32 @@ import type { ControlState } from "@heddle/control/state";
  * The spec that a body of POST /jobs holds. Throws with all that is wrong with it: the fields that are
  * malformed, and what does not fit together among the others.
  */
-export function readSpec(body: Record<string, unknown>, nodes: ControlState["nodes"]): SubmitJob {
+export function readSpec(body: Record<string, unknown>, state: Known): SubmitJob {
   const { data, faults } = check(submitJobRequest, body);
   if (data) {
-    const misfits = misfitsOf(data, nodes).map(faultOf);
+    const misfits = misfitsOf(data, state).map(faultOf);
     if (misfits.length > 0) throw refusal("unprocessable", misfits);
     return data;
   }
   const malformed = new Set(faults.map(fieldOf));
   const { data: rest } = check(submitJobRequest, without(body, malformed));
-  const misfits = rest ? misfitsOf(rest, nodes).filter((each) => isOfOthers(each, malformed)) : [];
+  const misfits = rest ? misfitsOf(rest, state).filter((each) => isOfOthers(each, malformed)) : [];
   throw refusal(faults[0]!.code, [...faults, ...misfits.map(faultOf)]);
 }
 
+/** What a spec is held against: workers and parameter servers. */
+type Known = Pick<ControlState, "nodes" | "servers">;
+
 /** What is wrong with a spec whose fields are each well formed. */
-function misfitsOf(spec: SubmitJob, nodes: ControlState["nodes"]): SpecFault[] {
+function misfitsOf(spec: SubmitJob, { nodes, servers }: Known): SpecFault[] {
   const words = ({ param, detail, reads }: SpecFault): SpecFault => {
     return { param, detail: `Invalid value for '${param}': ${detail}.`, reads };
   };
-  const found = [...specFaults(spec), ...offerFaults(spec, nodes)].map(words);
-  return [...found, ...configFaults(spec)];
+  const config = configFaults(spec);
+  // A number that is none is told once.
+  const shards = config.length === 0 ? shardFaults(spec, servers) : [];
+  const found = [...specFaults(spec), ...offerFaults(spec, nodes), ...shards].map(words);
+  return [...found, ...config];
 }
 
 /** What is wrong with the hyperparameters of a job that our own trainer runs. */

@@ -54,11 +54,12 @@ test("a model takes the only GPU from a preemptible job, which checkpoints, and 
   await eventually("it goes on from its checkpoint", async () =>
     (await cluster.logs(id)).includes("attempt 2 from [c1]"),
   );
+  // A device that is named by hand is claimed as well: it comes up on the node where that one is free.
   // On a node that is drained it serves until its replacement does, for which the job leaves again.
   await cluster.startWorker("worker-2", { simulatedGpus: simulatedGpus("1xH100-80GB") });
   await cluster.takesJobs("worker-2");
   await cluster.masters.request("master-1", "POST", "/api/v1/models", {
-    ...{ id: "m", source: "builtin://tiny", resources: { gpu_count: 1, gpu_type: "H100" } },
+    ...{ id: "m", source: "builtin://tiny", options: { device: "0" } },
   });
   await eventually("the model is ready again", async () => (await model()).status === "ready");
   const { id: node } = await cluster.worker("worker-2");

@@ -4,7 +4,7 @@ import type {
   CloseShardReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/CloseShardReply";
 import type { ShardId, ShardId__Output } from "@heddle/contracts/generated/heddle/v1/ShardId";
-import { fragmentsWanted } from "@heddle/control/jobs/shard-places";
+import { fragmentsWanted } from "@heddle/control/jobs/task-request";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";

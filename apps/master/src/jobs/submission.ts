@@ -28,7 +28,7 @@ export function requestedSubmission(
   body: Record<string, unknown>,
   submitter: Submitter,
 ): RequestedChange<SubmittedJob> {
-  const { id, ...spec } = readSpec(body, submitter.nodes);
+  const { id, ...spec } = readSpec(body, submitter);
   checkModel(spec, submitter);
   const atMs = Date.now();
   const jobId = id ?? newJobId(atMs);
@@ -45,15 +45,16 @@ export function submitted({
   return { job_id: id, state, submitted_at: new Date(submittedAtMs).toISOString() };
 }
 
-/** Who submits, and the workers and models that there are. */
-export interface Submitter {
+/** Who submits, and the workers, parameter servers and models that there are. */
+export interface Submitter extends Pick<ControlState, "nodes" | "servers" | "models"> {
   readonly scopes: readonly string[];
-  readonly nodes: ControlState["nodes"];
-  readonly models: ControlState["models"];
 }
 
 /** A job that is to be served needs a name that is free, and a key that may deploy. */
-function checkModel(spec: SubmitJob, { scopes, models }: Omit<Submitter, "nodes">): void {
+function checkModel(
+  spec: SubmitJob,
+  { scopes, models }: Pick<Submitter, "scopes" | "models">,
+): void {
   const wanted = registrationOf(spec);
   if (!wanted) return;
   const param = "config.register_as";
@@ -77,7 +78,7 @@ export function dryRun(
   body: Record<string, unknown>,
   scopes: readonly string[],
 ) {
-  const { id, ...spec } = readSpec(body, control.state.nodes);
+  const { id, ...spec } = readSpec(body, control.state);
   checkModel(spec, { scopes, models: control.state.models });
   const jobId = id ?? newJobId(Date.now());
   const checked = checkSubmission({ state: control.state, index: control.jobs }, { jobId, spec });

@@ -28,15 +28,13 @@ const maxAskedWorkers = 16;
 const forgetPauseMs = 1_000;
 /** Commands after which other jobs may hold shards. */
 const MOVES_SHARDS: ReadonlySet<string> = new Set([
-  ...[
-    "plan.commit",
-    "tasks.report",
-    "jobs.judge",
-    "job.request",
-    "node.lost",
-    "server.lost",
-    "clock.tick",
-  ],
+  "plan.commit",
+  "tasks.report",
+  "jobs.judge",
+  "job.request",
+  "node.lost",
+  "server.lost",
+  "clock.tick",
 ]);
 
 export interface TaskSideOptions {

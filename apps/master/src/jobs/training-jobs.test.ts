@@ -52,6 +52,19 @@ describe("a training job's config", () => {
     expect(told?.errors).toMatchObject([{ pointer: "#/config/target_kl" }]);
   });
 
+  it("is refused where all training would be lost on resume, and where a plugin's job has a bad seed", async () => {
+    for (const [body, pointer] of [
+      [training("ppo", { compression: "topk" }), "#/config/compression"],
+      [training("ppo", { constructor: 1 }), "#/config/constructor"],
+      [training("evolution", { seed: -4, own: 1 }), "#/config/seed"],
+    ] as const) {
+      const { status, body: told } = await api.call("POST", "/jobs", body);
+      expect(status).toBe(422);
+      const errors = told?.errors as { readonly pointer: string }[];
+      expect(errors.map((error) => error.pointer)).toContain(pointer);
+    }
+  });
+
   it("is free where a program of the user's own is told it", async () => {
     const body = { ...training("ppo", { anything: 1 }), command: "true" };
     expect((await api.call("POST", "/jobs?dry_run=true", body)).status).toBe(200);
@@ -127,6 +140,21 @@ describe("a training job", () => {
     });
     await api.call("DELETE", `/jobs/${id}`);
     await api.report(id, "exited", { endedAtMs: 1 });
+  });
+
+  it("that needs more shards than all parameter servers hold is refused where it asks for them", async () => {
+    const tooMany = languageModel({ parameter_servers: 17, fragments: 32, local_steps: 32 });
+    for (const [body, pointer] of [
+      [tooMany, "#/config/fragments"],
+      [training("ppo", { parameter_servers: 513 }), "#/config/parameter_servers"],
+    ] as const) {
+      const { status, body: told } = await api.call("POST", "/jobs", body);
+      expect(status).toBe(422);
+      const detail = expect.stringContaining(
+        "the cluster's parameter servers (2) hold 512 at most",
+      );
+      expect(told?.errors).toMatchObject([{ pointer, detail }]);
+    }
   });
 
   it("is told at its start of all servers that are ready, since any may have its checkpoint", async () => {

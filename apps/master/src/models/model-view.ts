@@ -98,9 +98,7 @@ export function viewModel(
     lineage: model.lineage ? viewLineage(model.lineage) : null,
     status: statusOf(replicas, failures),
     replicas,
-    waiting_for: deployment?.resources
-      ? [...failures.map(failureText), ...waitsFor(model.deployment)]
-      : [],
+    waiting_for: [...failures.map(failureText), ...waitsFor(model.deployment)],
     weights: weights
       ? {
           file: weights.file,

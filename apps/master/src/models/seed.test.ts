@@ -50,9 +50,36 @@ describe("a start", () => {
     expect(control.state.removedModels.size).toBe(0);
   });
 
+  it("under the profile gpu asks a GPU for each replica, also where an earlier version asked none", async () => {
+    const gpu = profileSeed("gpu");
+    for (const shipped of gpu.catalog.models) {
+      const known = gpu.catalog.deployments.find(({ spec }) => spec.key === shipped.deployment);
+      if (!known) throw new Error("a model lacks its deployment");
+      // So it called and recorded them.
+      const { key } = known.spec.weights;
+      const model = { ...shipped, deployment: key, createdAtMs: 1 };
+      const deployment = { spec: { ...known.spec, key }, replicas: 1 } as const;
+      await control.propose({ type: "model.register", atMs: 1, model, deployment });
+    }
+    await start(gpu);
+    expect(ids()).toEqual(IDS);
+    const { deployments } = control.state;
+    expect(deployments.size).toBe(5);
+    for (const { replicas, resources } of deployments.values()) {
+      expect({ replicas, resources }).toMatchObject({
+        replicas: 1,
+        resources: { gpuCount: 1, orCpu: true },
+      });
+      expect(resources?.gpuMemoryGb).toBeGreaterThan(10);
+    }
+    await start(demo);
+    expect([...deployments.values()]).toMatchObject([{ replicas: "every-worker" }]);
+    expect([...deployments.values()][0]).not.toHaveProperty("resources");
+  });
+
   it("fills up what an earlier one lacks, on a cluster that has other models", async () => {
     const [model] = file.catalog.models;
-    const [spec] = file.catalog.deployments;
+    const spec = file.catalog.deployments[0]?.spec;
     if (!model || !spec) throw new Error("the seed is empty");
     const own = { ...model, id: "my-model", createdAtMs: 1 };
     const deployment = { spec, replicas: 1 } as const;
@@ -77,7 +104,7 @@ describe("a start", () => {
     await start(demo);
     await remove("FamilyA-1-2B");
     const [model] = demo.catalog.models;
-    const [shipped] = demo.catalog.deployments;
+    const shipped = demo.catalog.deployments[0]?.spec;
     if (!model || !shipped) throw new Error("the seed is empty");
     const spec = { ...shipped, key: "by-hand" };
     const own = { ...model, deployment: "by-hand", backing: "mine", createdAtMs: 1 };

@@ -49,13 +49,19 @@ export async function seedModels(
 ): Promise<void> {
   const changed = unseededModels(control.state, seed);
   for (const shipped of changed) {
-    const spec = seed.catalog.deployments.find(({ key }) => key === shipped.deployment);
-    if (!spec) throw new Error(`the catalog lacks the deployment ${shipped.deployment}`);
-    await register(control, shipped, { spec, replicas: seed.replicas });
+    await register(control, shipped, deploymentOf(seed, shipped));
   }
   if (changed.length > 0) {
     logger.info({ seed: seed.name, models: changed.length }, "registered the shipped models");
   }
+}
+
+function deploymentOf({ catalog, replicas }: CatalogSeed, model: CatalogModel): DeploymentRecord {
+  const known = catalog.deployments.find(({ spec }) => spec.key === model.deployment);
+  if (!known) throw new Error(`the catalog lacks the deployment ${model.deployment}`);
+  const { spec, gpuMemoryGb } = known;
+  if (gpuMemoryGb === undefined) return { spec, replicas };
+  return { spec, replicas, resources: { gpuCount: 1, gpuTypes: [], gpuMemoryGb, orCpu: true } };
 }
 
 /** The models that `seedModels` would register. */

@@ -21,8 +21,12 @@ export async function removeStaleSockets(folder = tmpdir()): Promise<number> {
     const path = join(folder, name);
     // Its process may be one of another container, whose ids mean nothing here.
     if (!(await isRefused(path))) continue;
-    await rm(path, { force: true });
-    removed++;
+    try {
+      await rm(path, { force: true });
+      removed++;
+    } catch {
+      // One of another user's, which is theirs to remove.
+    }
   }
   return removed;
 }

@@ -85,8 +85,11 @@ export class LogShipper {
       const peer = new Peer(this.#options.master, this.#options.credentials);
       const session = new ShipSession(this.#options, peer.duplex(shipLogsMethod));
       this.#wake = () => session.wake();
-      signal.addEventListener("abort", () => session.cancel(), { once: true });
+      const cancel = () => session.cancel();
+      signal.addEventListener("abort", cancel, { once: true });
       await session.run(() => backoff.reset());
+      // A master that is away for days is tried many times, and none of the tries may stay in memory.
+      signal.removeEventListener("abort", cancel);
       this.#wake = undefined;
       peer.close();
       if (signal.aborted) return;

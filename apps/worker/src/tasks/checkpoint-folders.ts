@@ -16,6 +16,7 @@ export class CheckpointFolders {
   readonly #log: NodeLog;
   /** The last one that was named. */
   #last = "";
+  #removing: Promise<void> = Promise.resolve();
 
   constructor(root: string, runs: (jobId: string) => boolean, log: NodeLog) {
     this.#root = root;
@@ -23,8 +24,9 @@ export class CheckpointFolders {
     this.#log = log;
   }
 
-  /** Ids of such jobs, in turn where they are many. */
+  /** Ids of such jobs, in turn where they are many, once what was to be removed is gone. */
   async next(): Promise<string[]> {
+    await this.#removing;
     const names = await readdir(this.#root).catch(() => []);
     const idle = names.filter((name) => jobFolder.test(name) && !this.#runs(name)).sort();
     const from = idle.findIndex((name) => name > this.#last);
@@ -33,8 +35,15 @@ export class CheckpointFolders {
     return named;
   }
 
-  /** Removes the folders of jobs that are over, of the second kind only where nothing is in them. */
-  async forget(jobIds: readonly string[], emptyJobIds: readonly string[]): Promise<void> {
+  /**
+   * Removes the folders of jobs that are over, of the second kind only where nothing is in them. It is
+   * not waited for: many large files may take longer to remove than a lease lasts.
+   */
+  forget(jobIds: readonly string[], emptyJobIds: readonly string[]): void {
+    this.#removing = this.#removing.then(() => this.#removeAll(jobIds, emptyJobIds));
+  }
+
+  async #removeAll(jobIds: readonly string[], emptyJobIds: readonly string[]): Promise<void> {
     for (const id of jobIds) {
       await this.#remove(id, (folder) => rm(folder, { recursive: true, force: true }));
     }

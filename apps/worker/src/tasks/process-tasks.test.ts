@@ -269,6 +269,20 @@ test.concurrent("a task that cannot be watched any more is killed, and its end i
   expect(processesWith(`MARK_OF_TEST=${leader.folder}`)).toEqual([]);
 });
 
+test.concurrent("a list of checkpoints that cannot be kept takes nothing from the task", async (context) => {
+  const leader = await newLeader(context);
+  await leader.startWorker();
+  const session = leader.open();
+  await session.start(
+    shell(
+      `mkdir -p $HEDDLE_CHECKPOINT_DIR/.heddle-rank-0.json/x; echo '{"checkpoint": "c1"}' >> $HEDDLE_PROGRESS_FILE`,
+    ),
+  );
+  const { exit, progress } = await session.reaches("exited");
+  expect(exit).toMatchObject({ exitCode: 0, reason: "" });
+  expect(progress?.checkpoint).toBe("c1");
+});
+
 test.concurrent("progress is told as often as the job asks for, a checkpoint and the last word at once", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();

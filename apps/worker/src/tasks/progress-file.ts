@@ -1,6 +1,6 @@
-import { open } from "node:fs/promises";
 import { progressLine } from "@heddle/contracts/jobs";
 import type { z } from "zod";
+import { openToRead } from "./task-directory.ts";
 
 export type ProgressLine = z.output<typeof progressLine>;
 
@@ -53,7 +53,7 @@ export class ProgressFile {
   }
 
   async #readNew(): Promise<string> {
-    const file = await open(this.#path, "r").catch(() => undefined);
+    const file = await openToRead(this.#path);
     if (!file) return "";
     try {
       const { size } = await file.stat();

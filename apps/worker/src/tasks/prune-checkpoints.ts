@@ -1,9 +1,10 @@
-import { rm } from "node:fs/promises";
-import { isAbsolute, join, normalize } from "node:path";
+import { realpath, rm } from "node:fs/promises";
+import { dirname, isAbsolute, join, normalize, sep } from "node:path";
 
 /**
  * Removes all but the `keep` latest of the named checkpoints, oldest first in the list, and returns
- * those that stay. A name that leads out of the directory is none of ours and is left alone.
+ * those that stay. A name that leads out of the directory, by itself or through a link that a task has
+ * made there, is none of ours and is left alone.
  */
 export async function pruneCheckpoints(
   directory: string,
@@ -18,7 +19,16 @@ export async function pruneCheckpoints(
     const isWithin = !isAbsolute(path) && path !== "." && !path.startsWith("..");
     // What a kept checkpoint lies in, or is named after, must stay too.
     if (!isWithin || kept.some((other) => normalize(other).startsWith(`${path}/`))) continue;
-    await rm(join(directory, path), { recursive: true, force: true });
+    const target = join(directory, path);
+    if (await isBelow(directory, target)) await rm(target, { recursive: true, force: true });
   }
   return kept;
+}
+
+/** Whether the folder that the path is in lies in the directory once links are followed; false where there is none. */
+async function isBelow(directory: string, path: string): Promise<boolean> {
+  const real = (folder: string) => realpath(folder).catch(() => undefined);
+  const [root, parent] = await Promise.all([real(directory), real(dirname(path))]);
+  if (root === undefined || parent === undefined) return false;
+  return parent === root || parent.startsWith(`${root}${sep}`);
 }

@@ -1,4 +1,13 @@
-import { mkdir, open, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import {
+  constants,
+  type FileHandle,
+  mkdir,
+  open,
+  readdir,
+  rename,
+  rm,
+  writeFile,
+} from "node:fs/promises";
 import { join } from "node:path";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 
@@ -82,18 +91,35 @@ export class TaskDirectory {
   }
 }
 
-/** The parsed file, or undefined where it is missing or torn. */
+/** Far above what is written here; a task may write more where it can write too. */
+const MAX_JSON_BYTES = 16 * 2 ** 20;
+
+/** The parsed file, or undefined where it is missing, torn, too large, or a pipe. */
 export async function readJson(path: string): Promise<unknown> {
+  const file = await openToRead(path);
   try {
-    return JSON.parse(await readFile(path, "utf8"));
+    const size = (await file?.stat())?.size ?? 0;
+    return file && size <= MAX_JSON_BYTES ? JSON.parse(await file.readFile("utf8")) : undefined;
   } catch {
     return undefined;
+  } finally {
+    await file?.close();
   }
+}
+
+/**
+ * Undefined where there is nothing to open. A pipe that a task has put in the file's place holds up none
+ * of the few threads by which this process reads its files.
+ */
+export function openToRead(path: string): Promise<FileHandle | undefined> {
+  return open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch(() => undefined);
 }
 
 /** Writes the file whole or not at all; it is on disk when this resolves. */
 export async function writeJson(path: string, value: unknown): Promise<void> {
-  const file = await open(`${path}.new`, "w", 0o600);
+  // A task may have put a link in the draft's place where it can write too: it is not written through.
+  await rm(`${path}.new`, { force: true });
+  const file = await open(`${path}.new`, "wx", 0o600);
   try {
     await file.writeFile(JSON.stringify(value));
     await file.datasync();

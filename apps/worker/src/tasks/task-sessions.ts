@@ -124,7 +124,7 @@ class TaskSession {
       this.#scheduleFolders(foldersSoonMs);
     } else if (forgetCheckpoints) {
       const { jobIds, emptyJobIds } = forgetCheckpoints;
-      await this.#table.checkpoints.forget(jobIds, emptyJobIds);
+      this.#table.checkpoints.forget(jobIds, emptyJobIds);
     } else if (checkpoint) this.#table.checkpoint(checkedId(checkpoint.task));
   }
 

@@ -358,9 +358,8 @@ export class Task {
       named.push(line.checkpoint);
     }
     this.#heard = { line: progressText(lines.at(-1)), atUnixMs, checkpoint, checkpointUnixMs };
-    if (named.length === 0) return;
-    // The checkpoints are there: that older ones could not be removed does not end the task.
-    await this.#around.checkpoints.add(named).catch(this.#around.onFault);
+    // A list that cannot be kept, as on a full disk, takes nothing from what was saved, nor from the task.
+    if (named.length > 0) await this.#around.checkpoints.add(named).catch(this.#around.onFault);
   }
 
   /** As often as the job's `monitoring_config` says; a checkpoint and the last word at once. */

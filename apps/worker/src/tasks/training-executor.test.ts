@@ -40,13 +40,12 @@ async function start(session: TestSession, spec: Partial<TaskSpec>, task = taskI
 
 /** The trainer's processes: those that run its program. */
 function trainers(): number[] {
-  return readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .filter((pid) => {
-      const isOurs = environmentOf(pid).includes(leader.folder);
-      return isOurs && commandOf(pid)[1]?.endsWith("trainer-main.js");
-    })
-    .map(Number);
+  return ourProcesses().filter((pid) => commandOf(pid)[1]?.endsWith("trainer-main.js"));
+}
+
+function ourProcesses(): number[] {
+  const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+  return pids.filter((pid) => environmentOf(pid).includes(leader.folder)).map(Number);
 }
 
 const procFile = (pid: string | number, name: string): string => {
@@ -95,6 +94,22 @@ test("kill -9 of the worker ends no trainer: the next process adopts it, and its
   const { exit } = await second.reaches("exited", taskId(), waitMs);
   expect(exit).toMatchObject({ asked: true, message: "stopped: enough" });
   expect(trainers()).toEqual([]);
+});
+
+test("a trainer that went with its whole node is lost where others may go on without it, also once the node is back", async () => {
+  const worker = await leader.startWorker();
+  const first = leader.open();
+  await start(first, { ...training("ppo", { total_timesteps: 10_000_000 }), failureTolerance: 1 });
+  await until("the trainer runs", () => trainers().length === 1, waitMs);
+  worker.kill("SIGKILL");
+  await until("the worker is gone", () => worker.signalCode !== null);
+  // The shell around the trainer first, so that it keeps no exit status of it.
+  const shells = ourProcesses().filter((pid) => commandOf(pid)[0] === "/bin/sh");
+  expect(shells).toHaveLength(1);
+  for (const pid of [...shells, ...trainers()]) process.kill(pid, "SIGKILL");
+  await leader.startWorker();
+  const { exit } = await leader.open(2).reaches("exited", taskId(), waitMs);
+  expect(exit).toMatchObject({ reason: "NodeLost", signal: "" });
 });
 
 test("cuda without a real GPU is a LaunchFailed, a config that is wrong is not retried, and both say what to do", async () => {

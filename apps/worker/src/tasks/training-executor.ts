@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { toAppError } from "@heddle/base/errors";
-import { trainingFaults } from "@heddle/contracts/training";
+import { trainingFaults } from "@heddle/contracts/training-faults";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
@@ -166,8 +166,10 @@ function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
     killNow: () => handle.killNow(),
     usage: () => handle.usage(),
     exited: handle.exited.then((end) => {
-      const isLost = end.exitCode === EXIT_SERVER_LOST || (isElastic && end.signal !== undefined);
-      if (isLost) return { ...end, lostNode: true };
+      // Without a status a signal has ended it, or it went with its node, which is back.
+      const isKilled = end.exitCode === undefined;
+      if (end.exitCode === EXIT_SERVER_LOST || (isElastic && isKilled))
+        return { ...end, lostNode: true };
       if (end.exitCode === EXIT_CORRUPT) return { ...end, isCheckpointCorrupt: true };
       return end.exitCode === EXIT_UNUSABLE ? { ...end, isUnusable: true } : end;
     }),

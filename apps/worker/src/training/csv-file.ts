@@ -1,4 +1,4 @@
-import { fault } from "./data-files.ts";
+import { checkText, fault } from "./data-files.ts";
 import type { Table } from "./npy-file.ts";
 
 /**
@@ -6,6 +6,7 @@ import type { Table } from "./npy-file.ts";
  * names the file, and the row (the header is row 1) and column of a bad cell.
  */
 export function readCsv(path: string, bytes: Buffer): Table {
+  checkText(path, bytes);
   const text = bytes.toString("utf8").replace(/^\uFEFF/, "");
   if (text.trim() === "") throw fault(path, "is empty: its first line must name the columns");
   const lines = text.split(/\r?\n/);

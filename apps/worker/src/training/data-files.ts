@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { type Dirent, readdirSync, readFileSync, statSync } from "node:fs";
+import { type Dirent, readdirSync, readFileSync, type Stats, statSync } from "node:fs";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { Lineage } from "./lineage.ts";
@@ -48,13 +48,20 @@ export function readTrainingData(paths: readonly string[]): TrainingData {
 
 /** The files' bytes as one text. Throws where one is no text, or where there is nothing in them. */
 export function joinText({ files }: TrainingData): Buffer {
-  for (const { path, bytes } of files) {
-    const at = bytes.indexOf(0);
-    if (at >= 0) throw fault(path, `is no text: it has a zero byte at ${at}`);
-  }
+  for (const { path, bytes } of files) checkText(path, bytes);
   const text = Buffer.concat(files.map(({ bytes }) => bytes));
   if (text.length === 0) throw fault(files.map(({ path }) => path).join(", "), "is empty");
   return text;
+}
+
+/** Throws where the bytes are no UTF-8 text: as UTF-16 they begin with its mark, or have zero bytes. */
+export function checkText(path: string, bytes: Buffer): void {
+  const mark = bytes.subarray(0, 2).toString("hex");
+  if (mark === "fffe" || mark === "feff") throw fault(path, "is UTF-16 text: save it as UTF-8");
+  const at = bytes.indexOf(0);
+  if (at < 0) return;
+  const why = `is no text: it has a zero byte at ${at}`;
+  throw fault(path, `${why}. Give text, and where it is UTF-16 or UTF-32, save it as UTF-8`);
 }
 
 /** A fault of the data at a path. */
@@ -62,15 +69,27 @@ export function fault(path: string, what: string, cause?: unknown): AppError {
   return new AppError("invalid_value", `the training data ${path} ${what}`, { cause });
 }
 
+/** A fault of what a field of the config, as `config.outputs`, asks of the data at a path. */
+export function configFault(path: string, param: string, what: string): AppError {
+  return new AppError("invalid_value", `the training data ${path} ${what}`, { param });
+}
+
 function filesBelow(path: string, depth: number): string[] {
   if (depth > MAX_DEPTH) throw fault(path, `lies more than ${MAX_DEPTH} folders deep`);
-  const isFolder = read(path, () => statSync(path).isDirectory());
-  if (!isFolder) return [path];
+  const found = read(path, () => statSync(path));
+  if (found.isFile()) return [path];
+  // To read a pipe waits for ever, and a device may have no end.
+  if (!found.isDirectory()) throw fault(path, `is ${kindOf(found)}: give a file or a folder`);
   const entries: Dirent[] = read(path, () => readdirSync(path, { withFileTypes: true }));
   return entries
     .filter((entry) => !entry.name.startsWith(".") && (entry.isFile() || entry.isDirectory()))
     .toSorted((a, b) => (a.name < b.name ? -1 : 1))
     .flatMap(({ name }) => filesBelow(join(path, name), depth + 1));
+}
+
+function kindOf(found: Stats): string {
+  if (found.isFIFO()) return "a named pipe";
+  return found.isSocket() ? "a socket" : "a device";
 }
 
 function sizeOf(path: string): number {

@@ -1,7 +1,7 @@
 import type { SupervisedTraining } from "@heddle/contracts/training";
 import type { Rows } from "@heddle/training/weave/batches";
 import { readCsv } from "./csv-file.ts";
-import { fault, type TrainingData } from "./data-files.ts";
+import { configFault, fault, type TrainingData } from "./data-files.ts";
 import { readNpy, type Table } from "./npy-file.ts";
 
 /** A table cut into what is seen and what is to be predicted. */
@@ -50,16 +50,7 @@ export function splitTable(table: Table, config: SupervisedTraining): Supervised
       outputs: targets.length,
     };
   }
-  const greatest = wanted.reduce((most, each) => Math.max(most, each), 0);
-  const classes = config.classes ?? Math.floor(greatest) + 1;
-  const bad = wanted.findIndex((each) => !Number.isInteger(each) || each < 0 || each >= classes);
-  if (bad >= 0) {
-    throw fault(
-      table.path,
-      `has ${wanted[bad]} as the class of row ${bad + 1}: classes are whole numbers from 0` +
-        `${config.classes === undefined ? "" : ` to ${classes - 1}, by config.classes`}`,
-    );
-  }
+  const classes = classesOf(table, targets[0] ?? 0, wanted, config.classes);
   return {
     rows: { features, target: Int32Array.from(wanted), count },
     features: seen.length,
@@ -67,11 +58,35 @@ export function splitTable(table: Table, config: SupervisedTraining): Supervised
   };
 }
 
+/** As many as `config.classes` may say. */
+const MAX_CLASSES = 1_048_576;
+
+/** How many classes there are: as told, or one more than the greatest. */
+function classesOf(
+  { path, names }: Table,
+  column: number,
+  wanted: Float32Array,
+  told: number | undefined,
+): number {
+  const most = told ?? MAX_CLASSES;
+  const bad = wanted.findIndex((each) => !Number.isInteger(each) || each < 0 || each >= most);
+  if (bad < 0) return told ?? wanted.reduce((greatest, each) => Math.max(greatest, each), 0) + 1;
+  const name = names ? ` (${names[column]})` : "";
+  const where = `the class of row ${bad + 1}, column ${column + 1}${name}`;
+  const allowed = `classes are whole numbers from 0 to ${most - 1}`;
+  const why = told === undefined ? "" : ", by config.classes";
+  throw fault(path, `has ${wanted[bad]} as ${where}: ${allowed}${why}`);
+}
+
 function targetColumns({ path, names, columns }: Table, config: SupervisedTraining): number[] {
   const wanted = config.target === undefined ? undefined : [config.target].flat();
   if (wanted === undefined) {
     const count = config.program === "regression" ? (config.outputs ?? 1) : 1;
-    return Array.from({ length: Math.min(count, columns) }, (_, i) => columns - count + i);
+    if (count > columns) {
+      const why = `has ${columns} columns, and config.outputs asks for the last ${count} of them`;
+      throw configFault(path, "config.outputs", `${why}: leave one at least to predict from`);
+    }
+    return Array.from({ length: count }, (_, i) => columns - count + i);
   }
   const found = wanted.map((name) => names?.indexOf(name) ?? -1);
   const missing = wanted[found.indexOf(-1)];
@@ -83,7 +98,8 @@ function targetColumns({ path, names, columns }: Table, config: SupervisedTraini
     throw fault(path, "can be classified by one target column alone");
   }
   if (config.program === "regression" && config.outputs && config.outputs !== found.length) {
-    throw fault(path, `is to predict ${found.length} columns, and config.outputs says otherwise`);
+    const why = `is to predict the ${found.length} columns of config.target`;
+    throw configFault(path, "config.outputs", `${why}, and config.outputs is ${config.outputs}`);
   }
   return found;
 }

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { seededRandom } from "@heddle/base/random";
@@ -136,4 +136,15 @@ test.each([
   const read = () => textTokenizer({ type: "huggingface", path }, new Uint8Array());
   expect(read).toThrow(why);
   expect(read).toThrow(/bad\.json cannot be used/);
+});
+
+test("what is no file, or too large a one, is no tokenizer, and is not read", () => {
+  const path = join(folder, "large.json");
+  writeFileSync(path, "");
+  truncateSync(path, 65 * 2 ** 20);
+  const read = (from: string) => () =>
+    textTokenizer({ type: "huggingface", path: from }, new Uint8Array());
+  expect(read(path)).toThrow(/large\.json cannot be used: it has more than \d+ bytes/);
+  expect(read("/dev/zero")).toThrow(/it is no file/);
+  expect(read(folder)).toThrow(/it is no file/);
 });

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { AppError } from "@heddle/base/errors";
 import { validate } from "@heddle/contracts/validation";
 import { byteLetters } from "@heddle/engines/gguf/byte-letters";
@@ -106,9 +106,10 @@ export function tokenizerJson(vocabulary: ByteVocabulary): string {
 
 function parsed(path: string): TokenizerFile {
   try {
-    const bytes = readFileSync(path);
-    if (bytes.length > MAX_FILE_BYTES) throw new Error(`it has more than ${MAX_FILE_BYTES} bytes`);
-    return validate(schema, JSON.parse(bytes.toString("utf8")));
+    const status = statSync(path);
+    if (!status.isFile()) throw new Error("it is no file");
+    if (status.size > MAX_FILE_BYTES) throw new Error(`it has more than ${MAX_FILE_BYTES} bytes`);
+    return validate(schema, JSON.parse(readFileSync(path, "utf8")));
   } catch (cause) {
     throw fault(path, cause instanceof Error ? cause.message : String(cause), cause);
   }

@@ -8,8 +8,8 @@ import {
   parsePluginTraining,
   parseTrainingConfig,
   type TrainingConfig,
-  trainingFaults,
 } from "@heddle/contracts/training";
+import { trainingFaults } from "@heddle/contracts/training-faults";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import type { Backend } from "@heddle/training/backend";

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -84,15 +85,54 @@ test.each([
   [
     "a,b\n1,0.5\n",
     { program: "classification" },
-    /has 0\.5 as the class of row 1: classes are whole numbers from 0$/,
+    /has 0\.5 as the class of row 1, column 2 \(b\): classes are whole numbers from 0 to 1048575$/,
+  ],
+  [
+    "a,kind\n1,0\n2,300000000\n",
+    { program: "classification" },
+    /t\.csv has 300000000 as the class of row 2, column 2 \(kind\): .* from 0 to 1048575$/,
   ],
   [
     "a,b\n1,7\n",
     { program: "classification", classes: 3 },
-    /has 7 as the class of row 1: .* from 0 to 2,/,
+    /has 7 as the class of row 1, column 2 \(b\): .* from 0 to 2,/,
   ],
 ])("the table %j with %j is refused", (content, config, told) => {
   expect(() => splitCsv(content, config)).toThrow(told);
+});
+
+test.each([
+  [{ outputs: 4 }, /has 3 columns, and config\.outputs asks for the last 4 of them: leave one/],
+  [{ target: "c", outputs: 2 }, /the 1 columns of config\.target, and config\.outputs is 2/],
+])("of a table with three columns, %j is refused at config.outputs", (config, told) => {
+  let caught: unknown;
+  try {
+    splitCsv("a,b,c\n1,2,3\n", config);
+  } catch (error) {
+    caught = error;
+  }
+  expect(caught).toMatchObject({ param: "config.outputs", message: expect.stringMatching(told) });
+});
+
+test("a pipe, a socket or a device is refused before anything is read of it", () => {
+  const pipe = join(folder, "pipe");
+  execFileSync("mkfifo", [pipe]);
+  expect(() => readTrainingData([pipe])).toThrow(
+    `${pipe} is a named pipe: give a file or a folder`,
+  );
+  expect(() => readTrainingData(["/dev/zero"])).toThrow("/dev/zero is a device: give a file");
+  symlinkSync("/dev/zero", join(folder, "link"));
+  expect(() => readTrainingData([join(folder, "link")])).toThrow("link is a device");
+});
+
+test("UTF-16 is told to be saved as UTF-8, in text and in tables, with its mark or without", () => {
+  const utf16 = Buffer.from("a,b\n1,2\n", "utf16le");
+  const marked = file("marked.csv", Buffer.concat([Buffer.of(0xff, 0xfe), utf16]));
+  const plain = file("plain.csv", utf16);
+  for (const work of [joinText, readTable]) {
+    expect(() => work(readTrainingData([marked]))).toThrow("is UTF-16 text: save it as UTF-8");
+    expect(() => work(readTrainingData([plain]))).toThrow(/UTF-16 or UTF-32, save it as UTF-8/);
+  }
 });
 
 test("quoted cells may hold commas, quotes and line ends, and rows are counted as lines", () => {

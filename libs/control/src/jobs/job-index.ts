@@ -6,6 +6,7 @@ import { isTerminal, isUnderWay } from "./lifecycle.ts";
 import type { JobRecord, JobsState, NodeRecord, ReplicaRecord, TaskRecord } from "./records.ts";
 import { registrationOf } from "./registration.ts";
 import {
+  fragmentsWanted,
   nodeLabels,
   SERVING_PROJECT,
   servingRequest,
@@ -49,7 +50,7 @@ export class JobIndex {
   readonly dues = new Map<string, number>();
   /** Jobs with a failure that waits for word of their nodes. */
   readonly suspected = new Set<string>();
-  /** By parameter server: how many shards each job holds there. */
+  /** By parameter server: how many shards each job holds there, those of each fragment counted. */
   readonly shardsByServer = new Map<string, Map<string, number>>();
   /** Jobs that have succeeded and whose model is not registered yet. */
   readonly unregistered = new Set<string>();
@@ -249,9 +250,11 @@ export class JobIndex {
       this.shardsByServer.get(server)?.delete(id);
       if (this.shardsByServer.get(server)?.size === 0) this.shardsByServer.delete(server);
     }
+    if (after.length === 0) return;
+    const each = fragmentsWanted(this.#state.specs.get(id)!);
     for (const server of after) {
       const jobs = this.shardsByServer.get(server) ?? new Map<string, number>();
-      this.shardsByServer.set(server, jobs.set(id, (jobs.get(id) ?? 0) + 1));
+      this.shardsByServer.set(server, jobs.set(id, (jobs.get(id) ?? 0) + each));
     }
   }
 

@@ -1,8 +1,10 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
 import { schedule } from "@heddle/scheduler/schedule";
 import { beforeEach, expect, test } from "vitest";
 import { ReplicatedControl } from "../replicated-control.ts";
 import type { JobsCommand, TaskReportEntry } from "./commands.ts";
 import { schedulingInput } from "./scheduling-input.ts";
+import { shardFaults, shardsOn } from "./shard-places.ts";
 import { algorithmFault } from "./task-request.ts";
 import { jobId, jobSpec, nodeOffer } from "./testing/specs.ts";
 
@@ -159,6 +161,64 @@ test("the shards of what has ended are free again", () => {
   expect(job(2)).toMatchObject({ state: "scheduled", shards: ["p"] });
 });
 
+/** A language model in fragments, each of which has its own shards. */
+function submitFragments(n: number, shards: number, fragments: number) {
+  const config = { parameter_servers: shards, fragments };
+  const spec = jobSpec({ name: `n${n}`, command: undefined, algorithm: "weave", config });
+  act({ type: "job.submit", jobId: jobId(n), spec });
+}
+
+test("the shards of each fragment take places, those of one shard on one server", async () => {
+  act({
+    ...{ type: "node.join" },
+    offer: nodeOffer("a", { executors: ["training"], algorithms: ["ppo", "weave"] }),
+  });
+  for (const id of ["p", "q"]) serverJoins(id);
+  submitFragments(1, 3, 32);
+  plan();
+  expect(job(1).shards).toEqual(["p", "q", "p"]);
+  expect(shardsOn(control.jobs, "p")).toBe(64);
+  // 192 and 224 places are left: 6 and 7 shards of 32 fragments.
+  submitFragments(2, 14, 32);
+  expect(plan()).toMatchObject([
+    { jobId: jobId(2), blockers: [{ requested: 448, free: 416, limit: 512 }] },
+  ]);
+  // One that waits for places has them kept for it.
+  act({ type: "job.request", jobId: jobId(2), request: "cancel" });
+  submitFragments(3, 13, 32);
+  plan();
+  expect(job(3).state).toBe("scheduled");
+  expect([shardsOn(control.jobs, "p"), shardsOn(control.jobs, "q")]).toEqual([256, 256]);
+  const restored = new ReplicatedControl();
+  await restored.restore([...control.snapshot()]);
+  expect(shardsOn(restored.jobs, "p")).toBe(256);
+});
+
+test("shards that all servers together could not hold are a fault of the field that asks for them", () => {
+  const faults = (shards: number, fragments: number) => {
+    const config = { parameter_servers: shards, fragments };
+    const spec = jobSpec({ command: undefined, algorithm: "weave", config });
+    return shardFaults(spec, control.state.servers);
+  };
+  expect(faults(1_024, 32)).toEqual([]);
+  serverJoins("p");
+  expect(faults(8, 32)).toEqual([]);
+  // 36 of 7 shards would be 252 of 256 places: those of a shard are on one server.
+  expect(faults(36, 7)).toEqual([]);
+  expect(faults(9, 32)).toEqual([
+    {
+      param: "config.fragments",
+      detail:
+        "9 in 32 fragments are 288 shards, and the cluster's parameter servers (1) hold 256 at " +
+        "most: ask for fewer, or add servers",
+      reads: expect.arrayContaining(["config"]),
+    },
+  ]);
+  expect(faults(257, 1)).toMatchObject([{ param: "config.parameter_servers" }]);
+  act({ type: "server.lost", serverIds: ["p"] });
+  expect(faults(8, 32)).toEqual([]);
+});
+
 test("a master restored from a snapshot knows the servers and who holds shards there", async () => {
   serverJoins("p");
   submit(1, 2);
@@ -203,10 +263,10 @@ const WELL = { exitCode: 0, endedAtMs: 0 };
 const LOST = { reason: "NodeLost", message: "SIGKILL", endedAtMs: 0 } as const;
 
 /** Job 1 with three tasks that run, of which one may be lost. */
-function runThree() {
+function runThree(more: Partial<SubmitJob> = {}) {
   serverJoins("p");
   const gang = { tasks: 3, failure_tolerance: 1, resources: { gpu_count: 3 } };
-  const spec = jobSpec({ command: undefined, algorithm: "ppo", config: {}, ...gang });
+  const spec = jobSpec({ command: undefined, algorithm: "ppo", config: {}, ...gang, ...more });
   act({ type: "job.submit", jobId: jobId(1), spec });
   plan();
   reportRanks([0, 1, 2], "leased");
@@ -252,4 +312,65 @@ test("losses beyond the tolerance end the attempt, without a retry charged", () 
   reportRanks([2], "exited", LOST);
   reportRanks([1], "exited", LOST);
   expect(job(1)).toMatchObject({ state: "retrying", attempt: 1, failures: 0 });
+});
+
+/** As a worker tells it of a trainer that a signal has ended. */
+const CRASHED = { ...LOST, signal: "SIGSEGV", lastLines: ["a bad kernel"] };
+
+/** Job 1's lost ranks get other places and run. */
+function replace(ranks: readonly number[]) {
+  plan();
+  reportRanks(ranks, "leased");
+  reportRanks(ranks, "running");
+  expect(job(1).state).toBe("running");
+}
+
+test("a rank that crashes three times, each time soon after its start, is the job's own failure", () => {
+  runThree({ retry_limit: 1 });
+  for (let crash = 1; crash <= 2; crash++) {
+    reportRanks([2], "exited", CRASHED);
+    expect(job(1)).toMatchObject({ state: "recovering", losses: crash, failures: 0 });
+    replace([2]);
+  }
+  reportRanks([2], "exited", CRASHED);
+  expect(job(1)).toMatchObject({ state: "retrying", attempt: 1, losses: 2, failures: 1 });
+  expect(job(1).notBeforeMs).toBe(atMs + 1_000);
+  expect(job(1).failure).toEqual({
+    ...{ reason: "ExitCode", signal: "SIGSEGV", rank: 2, nodeId: "a" },
+    lastLines: ["a bad kernel"],
+    message:
+      "rank 2 was ended by SIGSEGV 3 times in a row, each within 60 s of its start; " +
+      "the last time: SIGKILL",
+  });
+  // The next attempt counts anew.
+  reportRanks([0, 1], "exited", WELL);
+  atMs += 1_000;
+  replace([0, 1, 2]);
+  expect(job(1)).toMatchObject({ attempt: 2 });
+  reportRanks([2], "exited", CRASHED);
+  expect(job(1)).toMatchObject({ state: "recovering", attempt: 2, failures: 1 });
+});
+
+test("crashes of a rank that ran for a minute in between, and lost nodes, are losses however many", () => {
+  runThree();
+  for (let loss = 1; loss <= 6; loss++) {
+    atMs += loss % 3 === 0 ? 60_000 : 0;
+    reportRanks([2], "exited", loss % 3 === 1 ? LOST : CRASHED);
+    expect(job(1)).toMatchObject({ state: "recovering", losses: loss, failures: 0 });
+    replace([2]);
+  }
+});
+
+test("tasks that crash together, beyond the tolerance, are counted over their attempts", () => {
+  runThree();
+  for (let attempt = 1; attempt <= 2; attempt++) {
+    reportRanks([1], "exited", CRASHED);
+    reportRanks([2], "exited", CRASHED);
+    expect(job(1)).toMatchObject({ state: "retrying", attempt, failures: 0 });
+    reportRanks([0], "exited", WELL);
+    replace([0, 1, 2]);
+  }
+  reportRanks([1], "exited", CRASHED);
+  expect(job(1)).toMatchObject({ state: "failed", attempt: 3, failures: 1 });
+  expect(job(1).failure).toMatchObject({ reason: "ExitCode", rank: 1 });
 });

@@ -5,8 +5,8 @@ import type { Change } from "./change.ts";
 import type { CommitPlanCommand, PlannedStart } from "./commands.ts";
 import { isUnderWay } from "./lifecycle.ts";
 import { QuotaCheck, type QuotaRefusal } from "./quota-check.ts";
-import { type JobRecord, type TaskRecord, taskKey } from "./records.ts";
-import { missingRanks, RECOVERY_SUFFIX } from "./recovery.ts";
+import { type JobRecord, type TaskRecord } from "./records.ts";
+import { crashesTakenOver, missingRanks, RECOVERY_SUFFIX } from "./recovery.ts";
 import { claimedDeployment, replicaClaim } from "./replica-claims.ts";
 import { leaveWithGrace } from "./requests.ts";
 import { runningEntry, sharedSupply } from "./scheduling-input.ts";
@@ -115,17 +115,19 @@ function startJob(
     capacity.take(request, ranks.length, placements, plan.overcommitRatio);
   if (why) return why;
   quotas?.charge(job, ranks.length);
+  const before = new Map(change.tasksOf(job).map((task) => [task.rank, task]));
   if (!isRecovery) change.dropTasks(job);
   const byMs = change.now.atMs + plan.acknowledgeMs;
   const started = change.move(job, { type: "reserved", tasks: ranks.length, byMs, shards });
   for (const [at, { nodeId, devices }] of placements.entries()) {
     const rank = ranks[at]!;
-    const replaced = change.state.tasks.get(taskKey(job.id, started.attempt, rank));
+    const replaced = before.get(rank);
     const task: TaskRecord = {
       jobId: job.id,
       attempt: started.attempt,
       rank,
-      ...(replaced && { incarnation: (replaced.incarnation ?? 0) + 1 }),
+      ...(isRecovery && { incarnation: (replaced?.incarnation ?? 0) + 1 }),
+      ...crashesTakenOver(replaced),
       nodeId,
       devices,
       gpuMilli: request.gpus === 0 ? 0 : request.gpuMilli,

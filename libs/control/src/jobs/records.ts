@@ -128,6 +128,10 @@ export interface TaskRecord {
   readonly rank: number;
   /** How often the rank was replaced within its attempt; absent: never. */
   readonly incarnation?: number | undefined;
+  /** When it was told to run, by the log; only where its job goes on without lost tasks. */
+  readonly runningAtMs?: number | undefined;
+  /** How often in a row the rank was ended by a signal soon after its start; absent: never. */
+  readonly earlyCrashes?: number | undefined;
   readonly nodeId: string;
   /** Device indexes on the node, each holding `gpuMilli`. */
   readonly devices: readonly number[];
@@ -244,6 +248,8 @@ export interface ReplicaResources {
   readonly gpuTypes: readonly string[];
   /** The least memory of each device; 0 accepts any. */
   readonly gpuMemoryGb: number;
+  /** Whether replicas run on CPUs, placed without the scheduler, as long as no node has GPUs. */
+  readonly orCpu?: true | undefined;
 }
 
 /** The place that the scheduler gave a replica; held until the replica is gone from it. */
@@ -336,8 +342,9 @@ export interface NodeEventRecord {
 /** A deployment as far as the scheduler's part looks at it. */
 export interface ScheduledDeployment {
   readonly replicas: number | "every-worker";
-  /** Absent where its replicas are placed without the scheduler. */
+  /** What it asks for of the scheduler; a GPU that `options.device` names is asked for as well. */
   readonly resources?: ReplicaResources | undefined;
+  readonly spec: { readonly options: { readonly device?: string | undefined } };
 }
 
 /** The replicated maps of this part, by name. */

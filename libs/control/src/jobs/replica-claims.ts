@@ -36,12 +36,12 @@ export function replicaClaims(state: JobsState): QueuedJob[] {
  * its replicas has failed for good: the next would only evict others and fail alike.
  */
 export function replicaClaim(state: JobsState, deployment: string): QueuedJob | undefined {
-  const { resources, replicas } = state.deployments.get(deployment) ?? {};
-  if (!resources || typeof replicas !== "number") return undefined;
+  const needs = replicaNeeds(state, deployment);
+  if (!needs) return undefined;
   const places = [...state.replicas.values()].filter((place) => place.deployment === deployment);
   if (places.some(({ failure }) => failure)) return undefined;
   const kept = places.filter((place) => isSound(state, place));
-  if (kept.length >= replicas) return undefined;
+  if (kept.length >= needs.replicas) return undefined;
   return {
     id: claimId(deployment),
     project: SERVING_PROJECT,
@@ -52,7 +52,7 @@ export function replicaClaim(state: JobsState, deployment: string): QueuedJob | 
     preemptible: false,
     tasks: 1,
     request: claimRequest(
-      resources,
+      needs,
       places.map(({ nodeId }) => nodeId),
     ),
     submittedAtMs: 0,
@@ -60,6 +60,50 @@ export function replicaClaim(state: JobsState, deployment: string): QueuedJob | 
     notBeforeMs: 0,
     sameRack: false,
   };
+}
+
+/** What the scheduler is to find for a deployment's replicas, and for how many. */
+interface ReplicaNeeds {
+  readonly replicas: number;
+  readonly resources: ReplicaResources;
+  /** The device that it names by its index on the node. */
+  readonly gpuIndex?: number | undefined;
+}
+
+/** What any GPU will do for that a deployment names by hand. */
+const NAMED_GPU: ReplicaResources = { gpuCount: 1, gpuTypes: [], gpuMemoryGb: 0 };
+
+/** What the scheduler is to find for the deployment; undefined for one that is placed without it. */
+function replicaNeeds(state: JobsState, key: string): ReplicaNeeds | undefined {
+  const deployment = state.deployments.get(key);
+  if (!deployment || runsWithoutGpu(state, key)) return undefined;
+  const { resources, replicas, spec } = deployment;
+  if (resources) return typeof replicas === "number" ? { replicas, resources } : undefined;
+  const { device = "cpu" } = spec.options;
+  if (device === "cpu") return undefined;
+  const gpuIndex = Number(device);
+  const wanted = replicas === "every-worker" ? nodesWith(state, gpuIndex) : replicas;
+  return { replicas: wanted, resources: NAMED_GPU, gpuIndex };
+}
+
+/** The nodes that can run a replica on that device; at least one, so that what waits for it is told. */
+function nodesWith({ nodes }: JobsState, gpuIndex: number): number {
+  let count = 0;
+  for (const { state, offer, quarantined } of nodes.values()) {
+    const isSick = quarantined.some(({ device }) => device === gpuIndex);
+    if (state === "ready" && gpuIndex < offer.gpuCount && !isSick) count++;
+  }
+  return Math.max(1, count);
+}
+
+/**
+ * Whether the deployment would have GPUs and makes do with CPUs, since no node has any. A cluster
+ * that no node has joined yet says nothing of that, and a lost node's GPUs are expected back.
+ */
+export function runsWithoutGpu({ deployments, nodes }: JobsState, deployment: string): boolean {
+  if (!deployments.get(deployment)?.resources?.orCpu || nodes.size === 0) return false;
+  for (const { offer } of nodes.values()) if (offer.gpuCount > 0) return false;
+  return true;
 }
 
 /** Whether the place is on a node that takes work, with devices that are well. */
@@ -78,13 +122,17 @@ function isIn(
   return !node.quarantined.some(({ device }) => devices.includes(device));
 }
 
-function claimRequest(resources: ReplicaResources, taken: readonly string[]): TaskRequest {
+function claimRequest(
+  { resources, gpuIndex }: ReplicaNeeds,
+  taken: readonly string[],
+): TaskRequest {
   const { gpuCount, gpuTypes, gpuMemoryGb } = resources;
   const elsewhere = { key: NODE_LABEL, operator: "in" as const, values: taken };
   return {
     ...servingRequest(gpuCount),
     gpuTypes,
     gpuMemoryGb,
+    ...(gpuIndex !== undefined && { gpuIndex }),
     nodeAntiAffinity: taken.length > 0 ? [elsewhere] : [],
   };
 }
@@ -98,29 +146,32 @@ export function failedReplicas(
 }
 
 /**
- * By deployment, the places of the replicas that are to run: the oldest of the sound ones, and those on
- * draining nodes for which no other serves yet.
+ * By each deployment that the scheduler places, the places of the replicas that are to run: the oldest
+ * of the sound ones, and those on draining nodes for which no other serves yet.
  */
 export function wantedReplicas(
   state: JobsState,
 ): ReadonlyMap<string, ReadonlyMap<string, ReplicaRecord>> {
   const wanted = new Map<string, Map<string, ReplicaRecord>>();
+  const replicas = new Map<string, number>();
+  for (const deployment of state.deployments.keys()) {
+    const needs = replicaNeeds(state, deployment);
+    if (!needs) continue;
+    wanted.set(deployment, new Map());
+    replicas.set(deployment, needs.replicas);
+  }
   const oldestFirst = [...state.replicas.values()].sort(
     (a, b) => a.grantedAtMs - b.grantedAtMs || (a.nodeId < b.nodeId ? -1 : 1),
   );
   for (const place of oldestFirst) {
-    const { resources, replicas } = state.deployments.get(place.deployment) ?? {};
-    if (!resources || !isSound(state, place)) continue;
-    const own = wanted.get(place.deployment) ?? new Map<string, ReplicaRecord>();
-    if (typeof replicas !== "number" || own.size >= replicas) continue;
-    wanted.set(place.deployment, own.set(place.nodeId, place));
+    const own = wanted.get(place.deployment);
+    if (!own || !isSound(state, place)) continue;
+    if (own.size < replicas.get(place.deployment)!) own.set(place.nodeId, place);
   }
   for (const place of oldestFirst) {
     if (!isIn(state, place, "draining") || place.readyAtMs === undefined) continue;
-    const { resources, replicas } = state.deployments.get(place.deployment) ?? {};
-    const own = wanted.get(place.deployment) ?? new Map<string, ReplicaRecord>();
-    if (!resources || typeof replicas !== "number" || serving(own) >= replicas) continue;
-    wanted.set(place.deployment, own.set(place.nodeId, place));
+    const own = wanted.get(place.deployment);
+    if (own && serving(own) < replicas.get(place.deployment)!) own.set(place.nodeId, place);
   }
   return wanted;
 }

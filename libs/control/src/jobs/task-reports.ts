@@ -10,6 +10,7 @@ import type {
 import { quarantineDevice } from "./devices.ts";
 import { isUnderWay } from "./lifecycle.ts";
 import { type JobRecord, type TaskPhase, type TaskRecord, taskKey } from "./records.ts";
+import { crashLoop, earlyCrashes } from "./recovery.ts";
 import { failureOf, isLost, lossOf, rootCause, suspicionOf, waitsForWord } from "./root-cause.ts";
 import { shardsWanted } from "./task-request.ts";
 
@@ -29,7 +30,7 @@ export function reportTasks(change: Change, command: ReportTasksCommand): Contro
     const key = taskKey(entry.jobId, entry.attempt, entry.rank);
     const task = change.state.tasks.get(key);
     if (!task || task.nodeId !== command.nodeId || !isNews(task, entry)) continue;
-    changed.push(reported(task, entry));
+    changed.push(reported(change, task, entry));
     // Before its job looks for another place, which would else be the same one.
     for (const device of entry.sickDevices ?? []) {
       const why = entry.exit?.message ?? "a task ended for it";
@@ -59,17 +60,20 @@ function isNews({ phase, incarnation = 0 }: TaskRecord, entry: TaskReportEntry):
   return phase === "lost" || PHASE_RANK[entry.phase] > PHASE_RANK[phase];
 }
 
-function reported(task: TaskRecord, entry: TaskReportEntry): TaskRecord {
+function reported({ state, now }: Change, task: TaskRecord, entry: TaskReportEntry): TaskRecord {
   const { phase, exit } = entry;
+  const isElastic = (state.specs.get(task.jobId)?.failure_tolerance ?? 0) > 0;
   const next: TaskRecord = {
     ...task,
     phase,
     rendezvous: entry.rendezvous ?? task.rendezvous,
     asked: phase === "stopping" ? true : task.asked,
+    ...(isElastic && phase === "running" && { runningAtMs: now.atMs }),
   };
   if (phase !== "exited") return next;
   const unknown = { reason: "Internal" as const, message: "it ended without a word", endedAtMs: 0 };
-  return { ...next, exit: exit ?? unknown };
+  const over = { ...next, exit: exit ?? unknown };
+  return isElastic ? { ...over, earlyCrashes: earlyCrashes(over, now.atMs) } : over;
 }
 
 /**
@@ -98,6 +102,10 @@ function review(change: Change, job: JobRecord, wordMs: number | undefined): Job
   const spec = change.state.specs.get(job.id)!;
   if (tasks.every(isDone) || isDoneWithout(tasks, spec)) {
     return change.move(job, { type: "succeeded" });
+  }
+  const failure = crashLoop(tasks);
+  if (failure) {
+    return change.move(job, { type: "failed", failure, retryLimit: spec.retry_limit });
   }
   const failed = rootCause(tasks);
   if (failed && waitsForWord(job, tasks, failed, wordMs)) {

@@ -82,7 +82,7 @@ export function taskRequest(spec: SubmitJob, tasks: number): TaskRequest {
 /** What the whole job takes that belongs to no node; undefined for nothing. */
 export function sharedAmounts(spec: SubmitJob): SharedAmounts | undefined {
   const storageMb = Math.ceil(sharedStorageMb(spec.resources.shared_storage_gb ?? 0));
-  const shards = shardsWanted(spec);
+  const shards = shardsWanted(spec) * fragmentsWanted(spec);
   return storageMb > 0 || shards > 0 ? { storageMb, shards } : undefined;
 }
 
@@ -96,6 +96,14 @@ export function shardsWanted(spec: SubmitJob): number {
   if (executorOf(spec) !== "training") return 0;
   const { parameter_servers: shards } = spec.config;
   return typeof shards === "number" && shards >= 1 ? Math.floor(shards) : 1;
+}
+
+/** Into how many fragments the model of a job that trains is cut; each has its own shards. */
+export function fragmentsWanted({ algorithm, config }: SubmitJob): number {
+  const { fragments } = config;
+  // Another algorithm, as a plugin's, may mean something else by the name.
+  const isCut = algorithm === "weave" && typeof fragments === "number" && fragments >= 1;
+  return isCut ? Math.floor(fragments) : 1;
 }
 
 /** What a node must offer to run the job's program, or its algorithm. */

@@ -10,7 +10,7 @@ const WEIGHTS = await demoWeights();
 /** The demo weights, from HEDDLE_DEMO_WEIGHTS, the cache, or a source that can be reached. */
 async function demoWeights(): Promise<string | undefined> {
   const given = process.env["HEDDLE_DEMO_WEIGHTS"];
-  const spec = catalogOf("demo").deployments[0]?.weights;
+  const spec = catalogOf("demo").deployments[0]?.spec.weights;
   if (given !== undefined || !spec) return given;
   const data = process.env["HEDDLE_DATA"] ?? join(homedir(), ".heddle");
   const signal = AbortSignal.timeout(60_000);

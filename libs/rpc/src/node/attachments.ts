@@ -47,12 +47,12 @@ export class Attachments {
   /** Resolves when the address may be tried: at once, unless its master was removed. */
   async whileRemoved(master: string, signal: AbortSignal): Promise<void> {
     if (!this.isRemoved(master)) return;
-    const closing = new Promise((resolve) =>
-      signal.addEventListener("abort", resolve, { once: true }),
-    );
+    const closing = Promise.withResolvers<unknown>();
+    signal.addEventListener("abort", closing.resolve, { once: true });
     while (this.isRemoved(master) && !signal.aborted) {
-      await Promise.race([this.#changed.promise, closing]);
+      await Promise.race([this.#changed.promise, closing.promise]);
     }
+    signal.removeEventListener("abort", closing.resolve);
   }
 
   /** Sends a heartbeat to each master within this turn of the event loop. */

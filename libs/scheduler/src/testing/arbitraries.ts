@@ -48,12 +48,14 @@ export const requests: fc.Arbitrary<TaskRequest> = fc
     gpuTypes: fc.constantFrom([], [], ["A"], ["A", "B"]),
     zone: fc.constantFrom("", "", "x"),
     infiniband: fc.constantFrom(false, false, false, true),
+    gpuIndex: fc.constantFrom(undefined, undefined, undefined, 0, 1),
   })
-  .map(({ gpu, zone, ...rest }) =>
+  .map(({ gpu, zone, gpuIndex, ...rest }) =>
     request({
       ...rest,
       gpus: gpu[0]!,
       gpuMilli: gpu[1]!,
+      ...(gpu[0] === 1 && gpu[1] === 1000 && { gpuIndex }),
       nodeAffinity: zone ? [{ key: "zone", operator: "in", values: [zone] }] : [],
     }),
   );

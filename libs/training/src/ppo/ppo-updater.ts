@@ -46,7 +46,8 @@ export interface UpdaterParts {
 /**
  * For a job of one worker: all steps of an update run in one call (one for each epoch where
  * `target_kl` may end it), with Adam's state kept here, and the servers are given how far the
- * parameters have moved. They must use plain SGD. Nobody else moves them, so nothing is pulled.
+ * parameters have moved. They must use plain SGD, and parts must not be compressed. Nobody else moves
+ * the parameters, so nothing is pulled.
  */
 export async function localUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
   const { backend, program, config, client, parameters, random } = parts;
@@ -74,6 +75,7 @@ export async function localUpdater(parts: UpdaterParts): Promise<PpoUpdater> {
           data.set(results[nextName(name)] ?? []);
         }
         metrics.add(results);
+        // As CleanRL does: of the epoch's last minibatch, not of their mean.
         if (metrics.latest("approximate_kl") > (config.target_kl ?? Number.POSITIVE_INFINITY))
           break;
       }
@@ -180,11 +182,12 @@ class MetricMeans {
       for (const value of data) sum += value;
       const mean = sum / data.length;
       if (name === "loss" && !Number.isFinite(mean)) throw diverged(`the loss is ${mean}`);
-      this.#latest[name] = mean;
+      this.#latest[name] = data.at(-1) ?? 0;
       this.#sums.set(name, (this.#sums.get(name) ?? 0) + mean);
     }
   }
 
+  /** Of the last minibatch. */
   latest(name: string): number {
     return this.#latest[name] ?? 0;
   }

@@ -1,6 +1,8 @@
+import type { EngineOptions } from "@heddle/contracts/engine";
 import { type SubmitJob, submitJobRequest } from "@heddle/contracts/jobs";
 import type { ControlCommand } from "../../command.ts";
-import type { NodeOffer } from "../records.ts";
+import type { DeploymentRecord } from "../../state.ts";
+import type { NodeOffer, ReplicaResources } from "../records.ts";
 
 /** A job's spec as the API would parse it: a shell line on one GPU where nothing else is said. */
 export function jobSpec(change: Record<string, unknown> = {}): SubmitJob {
@@ -44,9 +46,33 @@ export function nodeOffer(id: string, change: Partial<NodeOffer> = {}): NodeOffe
 }
 
 /** A registered model whose replicas need a GPU each, which the scheduler finds. */
-export function scheduledModel(id: string, replicas: number, atMs: number): ControlCommand {
+export function scheduledModel(
+  id: string,
+  replicas: number,
+  atMs: number,
+  more: Partial<ReplicaResources> = {},
+): ControlCommand {
+  const resources = { gpuCount: 1, gpuTypes: [], gpuMemoryGb: 0, ...more };
+  return modelCommand(id, atMs, {}, { replicas, resources });
+}
+
+/** A registered model that names the device of each replica by hand. */
+export function modelOnDevice(
+  id: string,
+  device: string,
+  replicas: number | "every-worker",
+  atMs: number,
+): ControlCommand {
+  return modelCommand(id, atMs, { device }, { replicas });
+}
+
+function modelCommand(
+  id: string,
+  atMs: number,
+  options: EngineOptions,
+  deployment: Omit<DeploymentRecord, "spec">,
+): ControlCommand {
   const weights = { key: id, file: `${id}.gguf`, sources: [`builtin://${id}`] };
-  const resources = { gpuCount: 1, gpuTypes: [], gpuMemoryGb: 0 };
   return {
     type: "model.register",
     atMs,
@@ -54,6 +80,6 @@ export function scheduledModel(id: string, replicas: number, atMs: number): Cont
       ...{ id, family: "f", contextWindow: 1, availability: "", intendedUse: "", ownedBy: "o" },
       ...{ capabilities: [], createdAtMs: 0, deployment: id, backing: "b", standIn: false },
     },
-    deployment: { spec: { key: id, engine: "llama", weights, options: {} }, replicas, resources },
+    deployment: { spec: { key: id, engine: "llama", weights, options }, ...deployment },
   };
 }

@@ -1,0 +1,107 @@
+import type { ChildProcess } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { childrenOf, ProcessCluster } from "../../test/process-cluster.ts";
+
+// A whole node that is killed under training jobs that may lose tasks: real processes, over HTTP.
+
+vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
+
+let cluster: ProcessCluster;
+beforeAll(async () => {
+  cluster = await ProcessCluster.start({
+    workers: 0,
+    masterFlags: ["--node-lost-ms", "18000", "--lease-ms", "20000"],
+  });
+  await Promise.all([cluster.startParameterServer("p"), startNode("a", 1)]);
+});
+afterAll(() => cluster.close());
+
+/** A worker with so many devices; resolves when jobs can be placed on it. */
+async function startNode(name: string, devices: number, pool = name): Promise<ChildProcess> {
+  const gpus = ["--simulate-gpus", `${devices}xH100-80GB`];
+  const flags = ["--name", name, "--labels", `pool=${pool}`, ...gpus];
+  const worker = await cluster.startWorker(flags, name);
+  const isKnown = async () => {
+    const reply = await cluster.request("GET", "/api/v1/workers");
+    const { data } = (await reply.json()) as { data: { name: string; jobs: object | null }[] };
+    return data.some((each) => each.name === name && each.jobs !== null);
+  };
+  await cluster.until(isKnown, `${name} takes jobs`, 30_000);
+  return worker;
+}
+
+interface Job {
+  readonly state: string;
+  readonly attempt: number;
+  readonly failures: number;
+  readonly losses: number;
+  readonly failure: unknown;
+  readonly progress: { readonly step: number | null } | null;
+  readonly checkpoint: { readonly attempt: number } | null;
+}
+
+async function submit(name: string, more: object): Promise<string> {
+  const data = join(cluster.data, "text.txt");
+  writeFileSync(data, "the heddle guides the warp; the shuttle carries the weft. ".repeat(20));
+  const shape = { program: "language_model", hidden_size: 16, layers: 1, heads: 2 };
+  const steps = { context_length: 16, batch_size: 4, total_steps: 10_000_000, local_steps: 10 };
+  const reply = await cluster.request("POST", "/api/v1/jobs", {
+    ...{ name, algorithm: "weave", tasks: 2, failure_tolerance: 1 },
+    config: { ...shape, ...steps, data },
+    checkpoint_config: { interval_seconds: 1 },
+    resources: { cpu_cores: 0.2, memory_gb: 0.5, gpu_count: 2, ...more },
+  });
+  if (reply.status !== 202) throw new Error(`${reply.status}: ${await reply.text()}`);
+  return ((await reply.json()) as { job_id: string }).job_id;
+}
+
+const read = async (path: string) => (await cluster.request("GET", `/api/v1/jobs/${path}`)).text();
+
+/** Waits until the job is as it should be; one that fails says why. */
+async function until(id: string, what: string, holds: (job: Job) => boolean): Promise<Job> {
+  let job: Job | undefined;
+  const look = async () => {
+    job = JSON.parse(await read(id)) as Job;
+    if (job.state === "failed") throw new Error(JSON.stringify(job.failure));
+    return holds(job);
+  };
+  await cluster.until(look, what, 120_000);
+  return job as Job;
+}
+
+/** The processes below this one, nearest first: the shells around tasks before what they run. */
+function processesBelow(pid: number | undefined): number[] {
+  const children = childrenOf(pid);
+  return [...children, ...children.flatMap(processesBelow)];
+}
+
+const stepOf = ({ progress }: Job) => progress?.step ?? 0;
+
+test("a node is killed with its tasks: one lost of two is replaced in its attempt, two lost end theirs", async () => {
+  const lost = await startNode("b", 3, "spare");
+  // Both of its tasks are on the node that is killed, of the other's one.
+  const beyond = await submit("beyond", { node_affinity: { pool: "spare" } });
+  await until(beyond, "it has places", ({ state }) => state === "running");
+  const within = await submit("within", {});
+  const before = await until(within, "it runs", (job) => {
+    return job.state === "running" && stepOf(job) > 0;
+  });
+  await until(beyond, "it has a checkpoint", ({ checkpoint }) => checkpoint !== null);
+  const below = processesBelow(lost.pid);
+  await cluster.stop(lost, "SIGKILL");
+  for (const pid of below) process.kill(pid, "SIGKILL");
+  await startNode("c", 3, "spare");
+  await until(within, "its loss is told", ({ losses }) => losses === 1);
+  const back = await until(within, "it is whole again", ({ state }) => state === "running");
+  const later = await until(within, "it goes on", (job) => stepOf(job) > stepOf(back) + 50);
+  expect(later).toMatchObject({ attempt: before.attempt, failures: 0, losses: 1 });
+  expect(await read(`${within}/logs?attempt=all`)).toMatch(/takes the place of a lost task after/);
+  const next = await until(beyond, "its next attempt goes on", ({ attempt, checkpoint }) => {
+    return attempt === 2 && checkpoint?.attempt === 2;
+  });
+  expect(next).toMatchObject({ failures: 0, losses: 1 });
+  expect(await read(`${beyond}/logs?attempt=2`)).toMatch(/resumed from checkpoint a1-/);
+  expect(await read(`${beyond}/events`)).toMatch(/the node \S+ of rank 0 is lost/);
+});

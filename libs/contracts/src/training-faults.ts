@@ -1,0 +1,198 @@
+import { toAppError } from "@heddle/base/errors";
+import {
+  type LanguageModelTraining,
+  type PluginTraining,
+  type PpoTraining,
+  parsePluginTraining,
+  parseTrainingConfig,
+  type SupervisedTraining,
+  type TrainingConfig,
+} from "./training.ts";
+import { RequestFaults } from "./validation.ts";
+
+/** A fault of a job's config: where, as `config.learning_rate`, and what is wrong. */
+export interface TrainingFault {
+  readonly param: string;
+  readonly detail: string;
+}
+
+/**
+ * What is wrong with the config of a job of that algorithm with so many tasks, 1 where they are not
+ * known yet. Of an algorithm that is not built in, what all jobs have; its plugin knows the rest.
+ */
+export function trainingFaults(algorithm: string, config: unknown, tasks = 1): TrainingFault[] {
+  const faults: TrainingFault[] = [];
+  const tell: TellFault = (field, detail) => {
+    const param = `config.${field}`;
+    faults.push({ param, detail: `Invalid value for '${param}': ${detail}.` });
+  };
+  try {
+    if (algorithm === "ppo" || algorithm === "weave") {
+      builtInFaults(parseTrainingConfig(algorithm, config), config, tasks, tell);
+    } else {
+      commonFaults(parsePluginTraining(algorithm, config), tell);
+    }
+    return faults;
+  } catch (error) {
+    const { cause, message, param = "config" } = toAppError(error);
+    if (!(cause instanceof RequestFaults)) return [{ param, detail: message }];
+    return cause.faults.map((fault) => ({ param: fault.param, detail: fault.message }));
+  }
+}
+
+type TellFault = (field: string, detail: string) => void;
+
+/** Of a config and of what was given for it, which tells a default from a wish. */
+function builtInFaults(
+  config: TrainingConfig,
+  given: unknown,
+  tasks: number,
+  fault: TellFault,
+): void {
+  commonFaults(config, fault);
+  if (config.algorithm === "ppo") {
+    ppoFaults(config, tasks, fault);
+    batchFaults(config, tasks, fault);
+    normalizationFaults(config, tasks, fault);
+    return;
+  }
+  overlapFaults(config, fault);
+  idleFaults(config, new Set(Object.keys(given ?? {})), fault);
+  if (config.program === "language_model") languageModelFaults(config, fault);
+  else targetFaults(config, fault);
+}
+
+function commonFaults(config: TrainingConfig | PluginTraining, fault: TellFault): void {
+  if (config.staleness > 0 && config.consistency !== "ssp") {
+    fault("staleness", `only \`consistency: ssp\` has a staleness, not ${config.consistency}`);
+  }
+  if (config.straggler_ms !== undefined && config.consistency !== "bsp") {
+    fault("straggler_ms", `only \`consistency: bsp\` waits for workers, not ${config.consistency}`);
+  }
+  if (config.pull_compression === "int8" && config.consistency !== "bsp") {
+    fault(
+      "pull_compression",
+      `int8 is of \`consistency: bsp\` alone, not of ${config.consistency}`,
+    );
+  }
+  if (config.device === "cuda" && config.backend === "reference") {
+    fault("device", "the backend reference computes on the CPU alone");
+  }
+}
+
+function overlapFaults(
+  {
+    fragments,
+    overlap_steps: overlap,
+    local_steps: steps,
+  }: LanguageModelTraining | SupervisedTraining,
+  fault: TellFault,
+): void {
+  if (fragments > steps) {
+    const why = "fragments are exchanged after different steps of a round";
+    fault("fragments", `${why}: use at most local_steps ${steps}, not ${fragments}`);
+  }
+  if (overlap >= steps) {
+    const why = "an exchange ends before the next one of its fragment begins";
+    fault("overlap_steps", `${why}: use less than local_steps ${steps}, not ${overlap}`);
+  }
+}
+
+/** What would be taken and never be used. */
+function idleFaults(
+  config: LanguageModelTraining | SupervisedTraining,
+  given: ReadonlySet<string>,
+  fault: TellFault,
+): void {
+  const { optimizer, local_steps: steps } = config;
+  if (given.has("momentum") && optimizer !== "momentum" && optimizer !== "nesterov") {
+    fault("momentum", `only the optimizers momentum and nesterov have it, not ${optimizer}`);
+  }
+  if (given.has("weight_decay") && optimizer !== "adamw") {
+    fault("weight_decay", `only \`optimizer: adamw\` has it, not ${optimizer}`);
+  }
+  if (config.warm_start_steps > 0 && steps === 1) {
+    fault("warm_start_steps", "with local_steps 1 every step is exchanged: leave it out");
+  }
+  if (config.warm_start_local_steps > steps) {
+    const why = "a warm start exchanges more often than later rounds do";
+    const use = `use at most local_steps ${steps}, not ${config.warm_start_local_steps}`;
+    fault("warm_start_local_steps", `${why}: ${use}`);
+  }
+}
+
+function targetFaults({ target }: SupervisedTraining, fault: TellFault): void {
+  const names = [target ?? []].flat();
+  const twice = names.findIndex((name, at) => names.indexOf(name) !== at);
+  if (twice >= 0) {
+    fault("target", `it names the column ${JSON.stringify(names[twice])} twice: name it once`);
+  }
+}
+
+function ppoFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
+  const batch = config.num_envs * config.num_steps;
+  if (batch % config.num_minibatches !== 0) {
+    const sizes = `num_envs * num_steps = ${batch}`;
+    fault(
+      "num_minibatches",
+      `${sizes} must be a multiple of it, and ${config.num_minibatches} is none`,
+    );
+  }
+  if (config.total_timesteps < batch * tasks) {
+    const sizes = `num_envs * num_steps * tasks = ${batch * tasks}`;
+    fault("total_timesteps", `one update takes ${sizes} steps: give at least so many`);
+  }
+  if (config.target_kl !== undefined && tasks > 1) {
+    const why = "it ends an update's epochs early, which several tasks cannot agree on";
+    fault("target_kl", `${why}: leave it out, or use one task instead of ${tasks}`);
+  }
+  if (config.compression !== "none" && tasks === 1) {
+    const why = "one task alone moves the parameters itself, and all of that must arrive";
+    fault("compression", `${why}: use none, or several tasks, not ${config.compression}`);
+  }
+}
+
+/** Rows of experience (a step of one environment) of one task; some 40 bytes each on CartPole. */
+const MAX_ROWS = 2 ** 24;
+/** Tokens of one step of one worker. */
+const MAX_TOKENS = 2 ** 24;
+
+/** One task alone takes the rows of all epochs of an update in one call, but with `target_kl`. */
+function batchFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
+  const batch = config.num_envs * config.num_steps;
+  if (batch > MAX_ROWS) {
+    const sizes = `num_envs * num_steps = ${batch}`;
+    fault("num_steps", `${sizes}, and one task holds ${MAX_ROWS} rows at most`);
+    return;
+  }
+  const rows = batch * config.update_epochs;
+  if (tasks > 1 || config.target_kl !== undefined || rows <= MAX_ROWS) return;
+  const sizes = `num_envs * num_steps * update_epochs = ${rows}`;
+  fault("update_epochs", `${sizes}, and one task takes ${MAX_ROWS} rows at most in an update`);
+}
+
+function normalizationFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
+  const fields = ["normalize_observations", "normalize_rewards"] as const;
+  for (const field of fields.filter((name) => config[name])) {
+    if (tasks > 1) {
+      const why = "each task would have moments of its own, by which policies differ";
+      fault(field, `${why}: use one task with more \`num_envs\` instead of ${tasks} tasks`);
+    }
+  }
+}
+
+function languageModelFaults(config: LanguageModelTraining, fault: TellFault): void {
+  const tokens = config.batch_size * config.context_length;
+  if (tokens > MAX_TOKENS) {
+    const sizes = `batch_size * context_length = ${tokens}`;
+    fault("batch_size", `${sizes}, and a step of one worker has ${MAX_TOKENS} tokens at most`);
+  }
+  if (config.replace_model && config.register_as === undefined) {
+    fault("replace_model", "nothing is registered without register_as: give it, or leave this out");
+  }
+  const { hidden_size, heads, kv_heads } = config;
+  if (hidden_size % (2 * heads) !== 0) {
+    fault("hidden_size", `${hidden_size} must be an even multiple of heads ${heads}`);
+  }
+  if (heads % kv_heads !== 0) fault("kv_heads", `heads ${heads} must be a multiple of ${kv_heads}`);
+}
