@@ -158,7 +158,7 @@ test("one server with many shards of a job takes each checkpoint and keeps the l
   await openShards(job);
   await (await joinJob(job, 0)).initialize(start());
   const folder = join(server?.dataDirectory ?? "", "checkpoints", job.spec.jobId);
-  const names = Array.from({ length: 12 }, (_, i) => `v${i}`);
+  const names = Array.from({ length: 8 }, (_, i) => `v${i}`);
   for (const [i, name] of names.entries()) {
     await checkpointShards(job, name, 2);
     const kept = names.slice(Math.max(0, i - 1), i + 1);
