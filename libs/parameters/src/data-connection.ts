@@ -60,7 +60,7 @@ export class DataConnection {
     const connection = new DataConnection(socket, target, head);
     box.connection = connection;
     socket.on("error", (cause) => connection.#end(cause.message, cause));
-    socket.on("close", () => connection.#end("it was closed; was the job token another?"));
+    socket.on("close", () => connection.#end("it was closed"));
     socket.on("timeout", () => socket.destroy(new Error(`no byte came for ${STALL_MS} ms`)));
     try {
       await once(socket, "connect", {
@@ -141,9 +141,10 @@ export class DataConnection {
   }
 
   #end(why: string, cause?: unknown): void {
-    this.close(
-      new AppError("unavailable", `the data connection to ${this.#peer} broke: ${why}`, { cause }),
-    );
+    // A server that refuses the token closes before it says anything, which may come as a reset.
+    const hint = this.#socket.bytesRead === 0 ? "; was the job token another?" : "";
+    const message = `the data connection to ${this.#peer} broke: ${why}${hint}`;
+    this.close(new AppError("unavailable", message, { cause }));
   }
 
   #settle(how: (answer: Answer) => void): void {

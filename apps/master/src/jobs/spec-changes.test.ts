@@ -191,7 +191,7 @@ test("blockers say in words how many nodes lack what", async () => {
     "InsufficientGpu: 2 of 2 nodes have GPUs of other types than `gpu_type`",
   ]);
   const racks = await followed(EIGHT, { tasks: 2, resources: { gpu_count: 16, same_rack: true } });
-  expect(racks.blockers[0]?.message).toContain("16000 of 16000 are free, but in no one rack");
+  expect(racks.blockers[0]?.message).toContain("16 of 16 are free, but in no one rack");
 });
 
 test("what a quota of GPUs leaves is proposed, and the start is told for when it is free, not now", async () => {
