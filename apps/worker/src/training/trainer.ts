@@ -71,17 +71,20 @@ export async function runTrainer(orders: TrainerOrders, control: TrainerControl)
   }
 }
 
-/** Undefined where a task takes another's place in a job that rank 0 has ended meanwhile. */
+/**
+ * Undefined where rank 0 has ended the job before this task joined: one that takes another's place, or
+ * one that started slowly where nobody waits for all (asp, ssp).
+ */
 async function joinOrHear(
   shards: JobShards,
   initial: () => Parameters,
-  { rank, incarnation = 0 }: TrainerOrders,
+  { rank }: TrainerOrders,
   say: (line: string) => void,
 ): Promise<Awaited<ReturnType<JobShards["join"]>> | undefined> {
   try {
     return await shards.join(initial);
   } catch (error) {
-    if (toAppError(error).code !== "gone" || rank === 0 || incarnation === 0) throw error;
+    if (toAppError(error).code !== "gone" || rank === 0) throw error;
     say("the job is done: rank 0 has ended it");
     return undefined;
   }
