@@ -29,6 +29,8 @@ export class Applier<Reply> {
   applied: { readonly index: number; readonly term: number };
   /** True after a member was added: it needs a snapshot that knows it. */
   wantsSnapshot = false;
+  /** True where the newest snapshot's file is damaged: one is wanted even of the same entry. */
+  renewsSnapshot = false;
 
   constructor(parts: ApplierParts<Reply>, membership: Membership) {
     this.#parts = parts;
@@ -72,8 +74,10 @@ export class Applier<Reply> {
   beginSnapshot(): Promise<void> | undefined {
     const { log, machine } = this.#parts;
     const membership = this.membership.state();
-    if (!membership || this.applied.index <= log.snapshotIndex) return undefined;
+    const oldest = this.renewsSnapshot ? log.snapshotIndex : log.snapshotIndex + 1;
+    if (!membership || this.applied.index < oldest) return undefined;
     this.wantsSnapshot = false;
+    this.renewsSnapshot = false;
     return log.compact(this.applied, membership, machine.snapshot());
   }
 

@@ -41,8 +41,6 @@ export class DurableLog {
   #unwrittenState: HardState | undefined;
   /** The newest snapshot on its way into the log; no older one may come after it there. */
   #queuedSnapshot = 0;
-  /** The snapshot before the newest: entries after it are kept on disk, should that one be damaged. */
-  #previousSnapshot = 0;
 
   private constructor(options: DurableLogOptions, wal: WriteAheadLog, snapshots: SnapshotStore) {
     this.#options = options;
@@ -142,23 +140,29 @@ export class DurableLog {
     if (id.index <= Math.max(this.snapshotIndex, this.#queuedSnapshot)) return;
     await this.#wal.append([snapshotRecord(id)]);
     if (id.index <= this.snapshotIndex) return;
-    const previous = this.snapshotIndex;
     this.memory.createSnapshot(id.index, membership.confState, NO_BYTES);
     const { trailingEntries = 10_000 } = this.#options;
     const upTo = id.index - trailingEntries;
     if (upTo >= this.memory.firstIndex()) this.memory.compact(upTo);
-    await this.#dropBefore(previous, id);
+    await this.dropReplaced(id);
   }
 
-  /** Forgets what a snapshot that was taken in from the leader has replaced. */
-  async dropReplaced(id: SnapshotId): Promise<void> {
-    await this.#dropBefore(this.#previousSnapshot, id);
+  /**
+   * Forgets what the newest snapshot has replaced. The entries after the one before it are kept on
+   * disk, should the newest be damaged; that one is whatever file is there, since one that was damaged
+   * itself was set aside.
+   */
+  async dropReplaced(newest: SnapshotId): Promise<void> {
+    const kept = await this.snapshots.prune(newest);
+    await this.#wal.release((kept.at(-1) ?? newest).index + 1);
   }
 
-  async #dropBefore(previous: number, newest: SnapshotId): Promise<void> {
-    this.#previousSnapshot = newest.index;
-    await this.snapshots.prune(newest);
-    await this.#wal.release(previous + 1);
+  /** Takes a snapshot's damaged file out of use and tells of it, unless a newer one had replaced it. */
+  async setAside(id: SnapshotId, damage: AppError): Promise<void> {
+    const isThere = (await this.snapshots.list()).some(({ index }) => index === id.index);
+    if (!isThere && id.index !== this.snapshotIndex) return;
+    this.#options.onDamaged(damage);
+    if (isThere) await this.snapshots.setAside(id);
   }
 
   close(): Promise<void> {
@@ -183,9 +187,7 @@ export class DurableLog {
       throw logGap(this.#options.directory, newest?.index ?? 0, first.index);
     }
     if (newest) {
-      const used = await this.#restoreSnapshot(newest, entries);
-      this.#previousSnapshot = used.index;
-      this.#fillMemory(used, entries);
+      this.#fillMemory(await this.#restoreSnapshot(newest, entries), entries);
     } else {
       this.memory.append(entries);
     }
@@ -201,17 +203,22 @@ export class DurableLog {
   async #restoreSnapshot(newest: SnapshotId, entries: readonly Entry[]): Promise<Snapshot> {
     const ids = (await this.snapshots.list()).filter(({ index }) => index <= newest.index);
     const firstIndex = entries[0]?.index ?? newest.index + 1;
+    const damaged: [SnapshotId, AppError][] = [];
     for (const id of ids) {
       if (id.index < newest.index && id.index + 1 < firstIndex) break;
       try {
         const meta = await this.snapshots.meta(id);
         await this.#options.restore(meta, this.snapshots.chunks(id));
         const { confState } = meta.detail as MembershipState;
+        // They would pass for the snapshot before the next one, and this one be removed as too old.
+        for (const [other, damage] of damaged) await this.setAside(other, damage);
         return { index: id.index, term: id.term, confState, data: NO_BYTES };
       } catch (error) {
-        this.#options.onDamaged(toAppError(error));
+        damaged.push([id, toAppError(error)]);
       }
     }
+    // Not set aside: an earlier version of the program may be what cannot read them.
+    for (const [, damage] of damaged) this.#options.onDamaged(damage);
     throw new AppError(
       "server_error",
       `no usable snapshot is left in ${this.#options.directory}/snapshots; this member lost acknowledged state: empty its data directory and start it again, and it joins the group anew`,

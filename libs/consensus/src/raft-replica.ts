@@ -18,6 +18,8 @@ import { PendingProposals, type ProposalWaiter } from "./pending-proposals.ts";
 import { PendingReads } from "./pending-reads.ts";
 import type { Member, StateMachine, Transport } from "./ports.ts";
 import { describeReplica, type ReplicaStatus } from "./replica-status.ts";
+import { SnapshotSender } from "./snapshot-sender.ts";
+import { SnapshotTaker } from "./snapshot-taker.ts";
 
 export interface ReplicaOptions<Reply> {
   readonly id: number;
@@ -69,6 +71,8 @@ export class RaftReplica<Reply> {
   readonly #handOvers: HandOvers;
   readonly #reads: PendingReads;
   readonly #applier: Applier<Reply>;
+  readonly #snapshots: SnapshotTaker;
+  readonly #snapshotSender: SnapshotSender;
   #tick = 0;
   /** Before it no learner is made a voter: the last attempt needs time to be applied. */
   #nextPromotionTick = 0;
@@ -78,7 +82,6 @@ export class RaftReplica<Reply> {
   /** Appends are acknowledged, and entries applied, one after the other. */
   #writes: Promise<void> = Promise.resolve();
   #applies: Promise<void> = Promise.resolve();
-  #snapshotting: Promise<void> | undefined;
   #receiving = false;
   #pumpQueued = false;
   #removed = false;
@@ -112,6 +115,19 @@ export class RaftReplica<Reply> {
       },
       membership,
     );
+    this.#snapshots = new SnapshotTaker({
+      log,
+      applier: this.#applier,
+      snapshotEntries: options.snapshotEntries ?? 10_000,
+      betweenBatches: (run) => {
+        this.#applies = this.#applies.then(run);
+        return this.#applies;
+      },
+      isStopped: () => this.#stopped !== undefined,
+      fail: (error) => this.#fail(error),
+    });
+    const { transport } = options;
+    this.#snapshotSender = new SnapshotSender({ log, transport, snapshots: this.#snapshots });
   }
 
   /** Recovers the member's state; see DurableLog.open for how it rejects. */
@@ -280,12 +296,15 @@ export class RaftReplica<Reply> {
     this.#pump(() => void this.#raw.transferLeader(to));
   }
 
-  /** Takes a snapshot of the state as of now and drops the log before it. */
+  /**
+   * Takes a snapshot of the state as of now and drops the log before it. Where there is nothing new it
+   * makes sure that the newest one can be read.
+   */
   async takeSnapshot(): Promise<void> {
-    this.#applier.wantsSnapshot = true;
-    this.#queueSnapshot();
-    await this.#applies;
-    await this.#snapshotting;
+    const { index, term } = this.#log.memory.snapshot();
+    await this.#snapshots.take();
+    if (index === 0 || this.#log.snapshotIndex > index) return;
+    await this.#snapshotSender.repair({ index, term }).catch((error: unknown) => this.#fail(error));
   }
 
   /** Ends it in good order; what is under way is rejected. */
@@ -293,7 +312,7 @@ export class RaftReplica<Reply> {
     this.#end(new AppError("unavailable", "this master is shutting down"));
     await this.#writes;
     await this.#applies;
-    await this.#snapshotting;
+    await this.#snapshots.settle();
     await this.#log.close();
   }
 
@@ -374,7 +393,7 @@ export class RaftReplica<Reply> {
   #send(messages: readonly Message[]): void {
     const byKind = Map.groupBy(messages, ({ type, to }) => (type === "MsgSnap" ? NO_NODE : to));
     for (const [to, batch] of byKind) {
-      if (to === NO_NODE) for (const message of batch) void this.#sendSnapshot(message);
+      if (to === NO_NODE) for (const message of batch) this.#sendSnapshot(message);
       else if (!this.#options.transport.send(to, batch)) {
         this.#raw.reportUnreachable(to);
         for (const message of batch) this.#sendBack(message);
@@ -382,18 +401,11 @@ export class RaftReplica<Reply> {
     }
   }
 
-  async #sendSnapshot(message: Message): Promise<void> {
-    const { snapshot, to } = message;
-    if (!snapshot) return;
-    let outcome: "delivered" | "failed" = "delivered";
-    try {
-      const meta = await this.#log.snapshots.meta(snapshot);
-      const chunks = this.#log.snapshots.chunks(snapshot);
-      await this.#options.transport.sendSnapshot(to, { message, meta, chunks });
-    } catch {
-      outcome = "failed"; // Raft tries again when the member answers a heartbeat.
-    }
-    this.#pump(() => this.#raw.reportSnapshot(to, outcome));
+  #sendSnapshot(message: Message): void {
+    this.#snapshotSender.send(message).then(
+      (outcome) => this.#pump(() => this.#raw.reportSnapshot(message.to, outcome)),
+      (error: unknown) => this.#fail(error),
+    );
   }
 
   #write(message: Message): void {
@@ -440,7 +452,7 @@ export class RaftReplica<Reply> {
     await this.#applier.apply(entries);
     this.#reads.applied(this.#applier.applied.index);
     this.#respond(responses);
-    this.#maybeSnapshot();
+    this.#snapshots.maybeTake();
     await this.#options.yieldToLoop();
   }
 
@@ -450,25 +462,6 @@ export class RaftReplica<Reply> {
     if (this.#removed || !this.#applier.membership.wasRemoved(this.#options.id)) return;
     this.#removed = true;
     this.#options.onRemoved?.();
-  }
-
-  #queueSnapshot(): void {
-    this.#applies = this.#applies.then(() => this.#maybeSnapshot());
-  }
-
-  /** Called between two batches of entries, when the state stands still. */
-  #maybeSnapshot(): void {
-    const { snapshotEntries = 10_000 } = this.#options;
-    const isDue = this.#applier.applied.index - this.#log.snapshotIndex >= snapshotEntries;
-    if ((!isDue && !this.#applier.wantsSnapshot) || this.#snapshotting || this.#stopped) return;
-    this.#snapshotting = this.#applier
-      .beginSnapshot()
-      ?.catch((error: unknown) => this.#fail(error))
-      .finally(() => {
-        this.#snapshotting = undefined;
-        // A member that was added meanwhile needs one that knows it, and may hold up all else.
-        if (this.#applier.wantsSnapshot) this.#queueSnapshot();
-      });
   }
 
   /** Learners become voters when they have caught up; so a new member never holds up a majority. */

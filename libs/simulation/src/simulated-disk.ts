@@ -1,4 +1,4 @@
-import type { StorageFile, StorageFiles } from "@heddle/storage/storage-files";
+import type { OpenMode, StorageFile, StorageFiles } from "@heddle/storage/storage-files";
 import type { Dice } from "./dice.ts";
 
 /** What a disk needs of its surroundings, and what it tells them. */
@@ -142,8 +142,9 @@ export class SimulatedDisk implements StorageFiles {
       .filter((name) => !name.includes("/"));
   }
 
-  async open(path: string, mode: "buffered" | "durable"): Promise<StorageFile> {
+  async open(path: string, mode: OpenMode): Promise<StorageFile> {
     let inode = this.#names.get(path);
+    if (!inode && mode === "read") throw new Error(`ENOENT: there is no file ${path}`);
     if (!inode) {
       const created = { view: Buffer.alloc(0), stable: Buffer.alloc(0), pending: [] };
       inode = { ...created, astray: undefined };

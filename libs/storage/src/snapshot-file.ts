@@ -67,7 +67,7 @@ async function* readFrames(
   files: StorageFiles,
   path: string,
 ): AsyncGenerator<{ kind: number; payload: Uint8Array }, void> {
-  const file = await files.open(path, "buffered");
+  const file = await openWritten(files, path);
   try {
     let position = 0;
     for (let sequence = 0; ; sequence++) {
@@ -126,6 +126,15 @@ async function readFrame(
 
 function digest(head: Uint8Array, payload: Uint8Array): Buffer {
   return createHash("sha256").update(head).update(payload).digest();
+}
+
+async function openWritten(files: StorageFiles, path: string): Promise<StorageFile> {
+  try {
+    return await files.open(path, "read");
+  } catch (cause) {
+    const message = `the snapshot ${path} cannot be read: ${(cause as Error).message}`;
+    throw new AppError("server_error", message, { cause });
+  }
 }
 
 function damaged(path: string, why: string): AppError {

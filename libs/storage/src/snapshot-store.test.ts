@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -69,4 +69,25 @@ test("the newest two are kept, and one that was never put in use can be dropped"
   expect((await store.list()).map(({ index }) => index)).toEqual([13, 8, 5]);
   await store.removeNewer({ index: 8, term: 2 });
   expect((await store.list()).map(({ index }) => index)).toEqual([8, 5]);
+});
+
+test("a damaged snapshot is set aside under another name, the latest alone, and one that is gone is not made", async () => {
+  for (const index of [3, 5]) {
+    await store.write(metaOf(index), chunks);
+    const path = join(directory, `snapshot-000000000000000${index}-0000000002.snap`);
+    expect(await store.damage(metaOf(index))).toBeUndefined();
+    const bad = await readFile(path);
+    bad[bad.length - 50] = (bad.at(-50) ?? 0) ^ 1;
+    await writeFile(path, bad);
+    expect(await store.damage(metaOf(index))).toMatchObject({
+      code: "server_error",
+      message: expect.stringContaining(path),
+    });
+    await store.setAside(metaOf(index));
+  }
+  expect(await store.damage(metaOf(7))).toMatchObject({
+    message: expect.stringMatching(/cannot be read/),
+  });
+  expect(await store.list()).toEqual([]);
+  expect(await readdir(directory)).toEqual(["snapshot-0000000000000005-0000000002.snap.damaged"]);
 });

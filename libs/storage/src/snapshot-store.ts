@@ -1,3 +1,4 @@
+import { type AppError, toAppError } from "@heddle/base/errors";
 import {
   readSnapshotChunks,
   readSnapshotMeta,
@@ -11,6 +12,9 @@ export type { SnapshotId, SnapshotMeta };
 
 /** The newest, and the one before it in case that the newest is damaged. */
 const KEPT = 2;
+
+/** What a file that could not be read has after its name; only the latest such file is kept. */
+const ASIDE = ".damaged";
 
 /**
  * Snapshots on disk, each a file (snapshot-file.ts) that gets its name only when it is complete and
@@ -61,10 +65,34 @@ export class SnapshotStore {
     return readSnapshotChunks(this.#files, this.#path(id));
   }
 
-  /** Removes all that are older than the newest two up to the given one. */
-  async prune(newest: SnapshotId): Promise<void> {
-    const ids = await this.list();
-    await this.#remove(ids.filter(({ index }) => index <= newest.index).slice(KEPT));
+  /** Reads all of it; resolves with what is wrong, `server_error`, and with undefined if it is whole. */
+  async damage(id: SnapshotId): Promise<AppError | undefined> {
+    try {
+      await this.meta(id);
+      for await (const _ of this.chunks(id));
+      return undefined;
+    } catch (error) {
+      return toAppError(error);
+    }
+  }
+
+  /**
+   * Takes a damaged snapshot's file out of use and keeps it, under another name, for who wants to look
+   * into it.
+   */
+  async setAside(id: SnapshotId): Promise<void> {
+    for (const name of await this.#files.list(this.#directory)) {
+      if (name.endsWith(ASIDE)) await this.#files.remove(`${this.#directory}/${name}`);
+    }
+    await this.#files.rename(this.#path(id), `${this.#path(id)}${ASIDE}`);
+    await this.#files.syncDirectory(this.#directory);
+  }
+
+  /** Removes all that are older than the newest two up to the given one; resolves with those two. */
+  async prune(newest: SnapshotId): Promise<SnapshotId[]> {
+    const ids = (await this.list()).filter(({ index }) => index <= newest.index);
+    await this.#remove(ids.slice(KEPT));
+    return ids.slice(0, KEPT);
   }
 
   /** Removes those that were written and never put in use. */

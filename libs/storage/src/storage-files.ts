@@ -9,13 +9,16 @@ export interface StorageFiles {
   makeDirectory(path: string): Promise<void>;
   /** Names in the directory, sorted. */
   list(directory: string): Promise<string[]>;
-  /** Opens for reading and writing, creating it where it is missing. */
-  open(path: string, mode: "buffered" | "durable"): Promise<StorageFile>;
+  /** Opens for reading and writing, creating it where it is missing, or what there is for reading. */
+  open(path: string, mode: OpenMode): Promise<StorageFile>;
   rename(from: string, to: string): Promise<void>;
   remove(path: string): Promise<void>;
   /** Makes creations, renames and removals in the directory durable. */
   syncDirectory(directory: string): Promise<void>;
 }
+
+/** What a file is opened for; the first two write, `durable` without a cache between. */
+export type OpenMode = "buffered" | "durable" | "read";
 
 /** An open file. In `durable` mode a resolved write is on the disk (O_DSYNC). */
 export interface StorageFile {
@@ -28,6 +31,12 @@ export interface StorageFile {
   close(): Promise<void>;
 }
 
+const OPEN_FLAGS: Readonly<Record<OpenMode, number>> = {
+  buffered: constants.O_RDWR | constants.O_CREAT,
+  durable: constants.O_RDWR | constants.O_CREAT | constants.O_DSYNC,
+  read: constants.O_RDONLY,
+};
+
 /** The machine's own file system. */
 export const nodeStorageFiles: StorageFiles = {
   async makeDirectory(path) {
@@ -37,10 +46,7 @@ export const nodeStorageFiles: StorageFiles = {
     return (await readdir(directory)).sort();
   },
   async open(path, mode) {
-    const flags = constants.O_RDWR | constants.O_CREAT;
-    return new NodeStorageFile(
-      await open(path, mode === "durable" ? flags | constants.O_DSYNC : flags, 0o600),
-    );
+    return new NodeStorageFile(await open(path, OPEN_FLAGS[mode], 0o600));
   },
   async rename(from, to) {
     await rename(from, to);
@@ -74,8 +80,7 @@ export function dedicatedStorageFiles(now: () => number): StorageFiles {
     ...nodeStorageFiles,
     open: async (path, mode) => {
       if (mode !== "durable") return nodeStorageFiles.open(path, mode);
-      const flags = constants.O_RDWR | constants.O_CREAT | constants.O_DSYNC;
-      return new InPlaceStorageFile(await open(path, flags, 0o600), now);
+      return new InPlaceStorageFile(await open(path, OPEN_FLAGS.durable, 0o600), now);
     },
   };
 }

@@ -36,6 +36,8 @@ export class TestMember {
   replica: RaftReplica<number> | undefined;
   incarnation = 0;
   fatal: AppError | undefined;
+  /** What it was told of damaged snapshots. */
+  readonly damages: string[] = [];
 
   constructor(id: number) {
     this.member = { id, name: `m${id}`, address: `m${id}:1`, nonce: `n${id}` };
@@ -84,7 +86,7 @@ export class ReplicaGroup {
         owner: { cluster: "c", node: String(id) },
         segmentBytes: 64 * 1024,
         trailingEntries: 5,
-        onDamaged: () => undefined,
+        onDamaged: ({ message }) => member.damages.push(message),
       },
       machine: member.machine,
       transport: this.#transportOf(id),
