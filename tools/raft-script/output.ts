@@ -35,10 +35,14 @@ export class Output {
   indent(action: () => void): void {
     const before = this.#text;
     this.#text = "";
-    action();
-    const lines = this.#text.split("\n");
-    if (lines.at(-1) === "") lines.pop();
-    this.#text = before + lines.map((line) => `  ${line}\n`).join("");
+    try {
+      action();
+    } finally {
+      // What was written before an action failed is part of the output as well.
+      const lines = this.#text.split("\n");
+      if (lines.at(-1) === "") lines.pop();
+      this.#text = before + lines.map((line) => `  ${line}\n`).join("");
+    }
   }
 
   /** Removes and returns what was written. */

@@ -79,6 +79,8 @@ export interface RaftCounts {
   readonly elections: number;
   readonly snapshotsTaken: number;
   readonly snapshotsInstalled: number;
+  /** Snapshots whose own files could not be read. */
+  readonly snapshotsDamaged: number;
   /** Durable writes to the log: by the upper bound in seconds (the last is infinite), and their sum. */
   readonly appends: DurationCounts;
 }
@@ -102,6 +104,8 @@ export interface GroupStatus {
   readonly commit: number;
   readonly applied: number;
   readonly snapshotIndex: number;
+  /** True where this master has long not applied what it knows to be committed: reads may be stale. */
+  readonly isBehind: boolean;
   /** Commands applied since the cluster began, and a hash of the state that they led to. */
   readonly commands: number;
   readonly stateHash: string;
@@ -123,6 +127,8 @@ export interface MemberProgress {
   readonly match: number;
   /** Whether it answered within the last election timeout. */
   readonly active: boolean;
+  /** Whether its log has long lacked what is committed; absent from a master of an earlier version. */
+  readonly behind?: boolean | undefined;
 }
 
 export interface InferenceCall {

@@ -8,6 +8,7 @@ import { EMPTY_CONF_STATE, NO_NODE, type Snapshot } from "@heddle/raft/state";
 import type { TraceSink } from "@heddle/raft/trace";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { Applier } from "./applier.ts";
+import { CatchUp } from "./catch-up.ts";
 import { DurableLog, type DurableLogOptions } from "./durable-log.ts";
 import { encodeProposal, type ProposalId } from "./entry-codec.ts";
 import { HandOvers, isRefusal, refusalOf } from "./hand-overs.ts";
@@ -52,12 +53,12 @@ export interface ReplicaOptions<Reply> {
   readonly trace?: TraceSink | undefined;
 }
 
-/** What is applied to the state machine at a time, in bytes: bounds how long it holds the loop. */
+/** Bytes that are applied at a time: bounds how long the state machine holds the loop. */
 const MAX_APPLYING_BYTES = 256 * 1024;
 
 /**
- * One member of a replicated group: it drives a Raft node over a write-ahead log, a transport and a
- * state machine. Nothing in it reads a clock or draws a random number: time comes in by `tick`.
+ * One member of a replicated group: it drives a Raft node over a log, a transport and a state
+ * machine. It reads no clock and draws no random number: time comes in by `tick`.
  *
  * Messages that promise something leave when what they promise is on the disk; committed entries
  * are applied in order; a proposal is answered when it was applied here.
@@ -70,6 +71,7 @@ export class RaftReplica<Reply> {
   readonly #changes = new PendingProposals<void>();
   readonly #handOvers: HandOvers;
   readonly #reads: PendingReads;
+  readonly #catchUp: CatchUp;
   readonly #applier: Applier<Reply>;
   readonly #snapshots: SnapshotTaker;
   readonly #snapshotSender: SnapshotSender;
@@ -92,6 +94,7 @@ export class RaftReplica<Reply> {
     this.#log = log;
     this.#reads = new PendingReads(options.incarnation);
     this.#handOvers = new HandOvers(options);
+    this.#catchUp = new CatchUp(options.electionTicks);
     this.#raw = new RawNode({
       id: options.id,
       electionTicks: options.electionTicks,
@@ -126,8 +129,7 @@ export class RaftReplica<Reply> {
       isStopped: () => this.#stopped !== undefined,
       fail: (error) => this.#fail(error),
     });
-    const { transport } = options;
-    this.#snapshotSender = new SnapshotSender({ log, transport, snapshots: this.#snapshots });
+    this.#snapshotSender = new SnapshotSender(log, options.transport, this.#snapshots);
   }
 
   /** Recovers the member's state; see DurableLog.open for how it rejects. */
@@ -170,9 +172,12 @@ export class RaftReplica<Reply> {
   }
 
   status(): ReplicaStatus {
+    const { index: applied } = this.#applier.applied;
     return describeReplica(this.#raw.status(), this.#applier.membership, {
-      applied: this.#applier.applied.index,
+      applied,
       snapshotIndex: this.#log.snapshotIndex,
+      isBehind: this.#catchUp.isBehind(applied, this.#tick),
+      isMemberBehind: (id, match) => this.#catchUp.isMemberBehind(id, match, this.#tick),
     });
   }
 
@@ -185,6 +190,7 @@ export class RaftReplica<Reply> {
       this.#proposals.rejectExpired(this.#tick);
       this.#changes.rejectExpired(this.#tick);
       this.#reads.tick(this.#tick, this.#options.electionTicks);
+      this.#catchUp.look(this.#raw.status(), this.#tick);
       if (this.#tick >= this.#nextPromotionTick) this.#promoteLearner();
     });
   }
@@ -198,6 +204,7 @@ export class RaftReplica<Reply> {
 
   #stepFromMember(message: Message): void {
     try {
+      this.#catchUp.hear(message, this.#applier.applied.index, this.#tick);
       if (isRefusal(message)) this.#takeBack(message);
       else if (!this.#raw.step(message).ok) this.#sendBack(message);
     } catch (error) {
@@ -297,8 +304,8 @@ export class RaftReplica<Reply> {
   }
 
   /**
-   * Takes a snapshot of the state as of now and drops the log before it. Where there is nothing new it
-   * makes sure that the newest one can be read.
+   * Takes a snapshot of the state as of now and drops the log before it. Where nothing is new it makes
+   * sure that the newest one can be read.
    */
   async takeSnapshot(): Promise<void> {
     const { index, term } = this.#log.memory.snapshot();
@@ -391,10 +398,11 @@ export class RaftReplica<Reply> {
   };
 
   #send(messages: readonly Message[]): void {
+    const { commit } = this.#raw.standing;
     const byKind = Map.groupBy(messages, ({ type, to }) => (type === "MsgSnap" ? NO_NODE : to));
     for (const [to, batch] of byKind) {
       if (to === NO_NODE) for (const message of batch) this.#sendSnapshot(message);
-      else if (!this.#options.transport.send(to, batch)) {
+      else if (!this.#options.transport.send(to, this.#catchUp.tell(batch, commit))) {
         this.#raw.reportUnreachable(to);
         for (const message of batch) this.#sendBack(message);
       }

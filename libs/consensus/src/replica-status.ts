@@ -12,6 +12,8 @@ export interface ReplicaStatus {
   readonly commit: number;
   readonly applied: number;
   readonly snapshotIndex: number;
+  /** True where it has long not applied what it knows to be committed. */
+  readonly isBehind: boolean;
   readonly members: readonly MemberStatus[];
 }
 
@@ -24,19 +26,28 @@ export interface MemberStatus {
   readonly match?: number | undefined;
   /** On the leader only: whether it answered within the last election timeout. */
   readonly active?: boolean | undefined;
+  /** On the leader only: true where its log has long lacked what is committed. */
+  readonly isBehind?: boolean | undefined;
+}
+
+/** What the replica knows beside Raft. */
+interface Surroundings extends Pick<ReplicaStatus, "applied" | "snapshotIndex" | "isBehind"> {
+  readonly isMemberBehind: (id: number, match: number) => boolean;
 }
 
 export function describeReplica(
   status: Status,
   membership: Membership,
-  applied: { readonly applied: number; readonly snapshotIndex: number },
+  { isMemberBehind, ...own }: Surroundings,
 ): ReplicaStatus {
   const { id, role, term, lead, commit, progress } = status;
   const voters = new Set(membership.confState?.voters ?? []);
   const members = membership.members.map((member) => {
     const known = { ...member, votes: voters.has(member.id) };
     const peer = progress.get(member.id);
-    return peer ? { ...known, match: peer.match, active: peer.recentActive } : known;
+    if (!peer) return known;
+    const { match, recentActive: active } = peer;
+    return { ...known, match, active, isBehind: isMemberBehind(member.id, match) };
   });
   return {
     id,
@@ -44,7 +55,7 @@ export function describeReplica(
     term,
     leader: lead === NO_NODE ? undefined : lead,
     commit,
-    ...applied,
+    ...own,
     members,
   };
 }

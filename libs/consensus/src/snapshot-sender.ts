@@ -4,24 +4,22 @@ import type { DurableLog } from "./durable-log.ts";
 import type { Transport } from "./ports.ts";
 import type { SnapshotTaker } from "./snapshot-taker.ts";
 
-export interface SnapshotSenderParts {
-  readonly log: DurableLog;
-  readonly transport: Transport;
-  readonly snapshots: SnapshotTaker;
-}
-
 /**
  * Sends this member's newest snapshot to others. A snapshot whose own file cannot be read would fail
  * for ever, and the member that lacks it would never catch up: its file is set aside, and one of the
  * state in memory takes its place.
  */
 export class SnapshotSender {
-  readonly #parts: SnapshotSenderParts;
+  readonly #log: DurableLog;
+  readonly #transport: Transport;
+  readonly #snapshots: SnapshotTaker;
   /** One at a time: a second one would set aside what the first has just written. */
   #repairing: Promise<void> | undefined;
 
-  constructor(parts: SnapshotSenderParts) {
-    this.#parts = parts;
+  constructor(log: DurableLog, transport: Transport, snapshots: SnapshotTaker) {
+    this.#log = log;
+    this.#transport = transport;
+    this.#snapshots = snapshots;
   }
 
   /**
@@ -31,16 +29,16 @@ export class SnapshotSender {
   async send(message: Message): Promise<"delivered" | "failed"> {
     const { snapshot, to } = message;
     if (!snapshot) return "failed";
-    const { log, transport } = this.#parts;
+    const { snapshots } = this.#log;
     let isUnreadable = false;
     const noteUnreadable = (error: unknown): never => {
       isUnreadable = true;
       throw error;
     };
     try {
-      const meta = await log.snapshots.meta(snapshot).catch(noteUnreadable);
-      const chunks = watched(log.snapshots.chunks(snapshot), noteUnreadable);
-      await transport.sendSnapshot(to, { message, meta, chunks });
+      const meta = await snapshots.meta(snapshot).catch(noteUnreadable);
+      const chunks = watched(snapshots.chunks(snapshot), noteUnreadable);
+      await this.#transport.sendSnapshot(to, { message, meta, chunks });
       return "delivered";
     } catch {
       if (isUnreadable) await this.repair(snapshot);
@@ -61,12 +59,12 @@ export class SnapshotSender {
   }
 
   async #repair(id: SnapshotId): Promise<void> {
-    const { log, snapshots } = this.#parts;
+    const log = this.#log;
     // It may have been read while another one's repair, or a newer snapshot, took its place.
     const damage = await log.snapshots.damage(id);
     if (!damage) return;
     await log.setAside(id, damage);
-    if (id.index === log.snapshotIndex) await snapshots.renew();
+    if (id.index === log.snapshotIndex) await this.#snapshots.renew();
   }
 }
 

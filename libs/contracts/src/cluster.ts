@@ -14,6 +14,8 @@ const masterView = z.object({
   match: count.nullable().optional(),
   /** Entries that the leader has committed and this one is not known to have. */
   lag: count.nullable().optional(),
+  /** True of one that has long lacked what is committed. */
+  behind: z.boolean().optional(),
 });
 
 /** The reply of GET /cluster/status; what is optional is absent on a master without a group. */
@@ -25,7 +27,7 @@ export const clusterStatusReply = z.object({
   answered_by: name.optional(),
   leader: name.nullable(),
   may_be_stale: z.boolean().optional(),
-  /** ok: all voters are reached; degraded: a majority is; unavailable: changes are refused. */
+  /** ok: all voters are reached and up to date; degraded: a majority; unavailable: changes are refused. */
   health: z.enum(["ok", "degraded", "unavailable"]),
   quorum: z.object({
     voters: count,

@@ -242,9 +242,9 @@ export class RawNode {
   }
 
   /** The part of the status that a driver asks for with each batch, without a copy of the rest. */
-  get standing(): SoftState & { readonly term: number } {
-    const { lead, role, term } = this.#raft;
-    return { lead, role, term };
+  get standing(): SoftState & { readonly term: number; readonly commit: number } {
+    const { lead, role, term, log } = this.#raft;
+    return { lead, role, term, commit: log.committed };
   }
 
   status(): Status {

@@ -181,8 +181,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     await this.#running.refresh();
     const { role, members } = this.#running.status();
     if (role !== "leader") throw new AppError("unavailable", "this master does not lead");
-    return members.flatMap(({ id, match, active }) =>
-      match === undefined ? [] : [{ id, match, active: active === true }],
+    return members.flatMap(({ id, match, active, isBehind: behind }) =>
+      match === undefined ? [] : [{ id, match, active: active === true, behind }],
     );
   }
 

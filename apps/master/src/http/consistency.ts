@@ -32,10 +32,11 @@ export class Consistency implements NestInterceptor {
     const reply = http.getResponse<FastifyReply>();
     reply.header("x-consistency", wanted);
     if (group) {
-      const { applied, leader } = group.status();
+      const { applied, leader, isBehind } = group.status();
       reply.header("x-raft-index", String(applied));
       // Without a leader nothing tells whether others have gone on.
-      if (wanted === "stale" && leader === undefined) reply.header("x-may-be-stale", "true");
+      const mayBeStale = leader === undefined || isBehind;
+      if (wanted === "stale" && mayBeStale) reply.header("x-may-be-stale", "true");
     }
     return next.handle();
   }

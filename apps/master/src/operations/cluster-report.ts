@@ -83,7 +83,7 @@ export class ClusterReport {
       leader: nameOf(group.leader),
       ...quorumReport(group, progress),
       // Without a leader nothing tells whether others have gone on.
-      may_be_stale: group.leader === undefined,
+      may_be_stale: group.leader === undefined || group.isBehind,
       term: group.term,
       commit: group.commit,
       applied: group.applied,
@@ -91,7 +91,7 @@ export class ClusterReport {
       commands: group.commands,
       state_hash: group.stateHash,
       masters: group.members.map((member) => {
-        const match = progress.find(({ id }) => id === member.id)?.match ?? null;
+        const { match = null, behind } = progress.find(({ id }) => id === member.id) ?? {};
         return {
           id: member.name,
           member: member.id,
@@ -100,6 +100,7 @@ export class ClusterReport {
           connected: member.connected,
           match,
           lag: match === null ? null : Math.max(0, group.commit - match),
+          ...(behind ? { behind } : {}),
         };
       }),
     };
@@ -185,8 +186,11 @@ function quorumReport(group: GroupStatus, progress: readonly MemberProgress[]) {
   const active = new Map(progress.map(({ id, active }) => [id, active]));
   const reachable = voters.filter(({ id, connected }) => active.get(id) ?? connected).length;
   const health = group.leader === undefined ? "unavailable" : "degraded";
+  // Of a voter that has fallen behind for good the next loss of another would make a lost quorum.
+  const isBehind = (id: number) => progress.some((member) => member.id === id && member.behind);
+  const isWhole = reachable === voters.length && !voters.some(({ id }) => isBehind(id));
   return {
-    health: group.leader !== undefined && reachable === voters.length ? ("ok" as const) : health,
+    health: group.leader !== undefined && isWhole ? ("ok" as const) : health,
     quorum: {
       voters: voters.length,
       required,
@@ -223,9 +227,13 @@ function workerHealth(attached: number) {
 
 function controlHealth({ fault, group }: ControlPlane) {
   if (fault) return { status: "unavailable", detail: fault.message };
-  if (!group || group.status().leader !== undefined) return { status: "ok", detail: "" };
-  return {
-    status: "degraded",
-    detail: "there is no leader: changes are refused until there is one",
-  };
+  if (!group) return { status: "ok", detail: "" };
+  const { leader, isBehind } = group.status();
+  if (leader === undefined) {
+    const detail = "there is no leader: changes are refused until there is one";
+    return { status: "degraded", detail };
+  }
+  if (!isBehind) return { status: "ok", detail: "" };
+  const detail = "this master does not catch up with the leader: what it shows may be stale";
+  return { status: "degraded", detail };
 }

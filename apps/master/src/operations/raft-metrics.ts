@@ -13,6 +13,11 @@ const GAUGES: readonly [name: string, help: string, read: (status: GroupStatus) 
   ["commit_index", "The last entry known to be committed.", ({ commit }) => commit],
   ["applied_index", "The last entry applied here.", ({ applied }) => applied],
   ["snapshot_index", "The entry of the newest snapshot.", ({ snapshotIndex }) => snapshotIndex],
+  [
+    "behind",
+    "1 where this master has long not applied what is committed, else 0.",
+    ({ isBehind }) => (isBehind ? 1 : 0),
+  ],
   ["voters", "Masters with a vote.", ({ members }) => members.filter(({ votes }) => votes).length],
 ];
 
@@ -34,6 +39,11 @@ const COUNTERS: readonly [name: string, help: string, read: (counts: RaftCounts)
     "snapshots_installed_total",
     "Snapshots taken over from the leader.",
     (counts) => counts.snapshotsInstalled,
+  ],
+  [
+    "snapshots_damaged_total",
+    "Snapshots of this master whose files could not be read.",
+    (counts) => counts.snapshotsDamaged,
   ],
 ];
 

@@ -179,7 +179,11 @@ class RaftThread {
         directory,
         owner: { cluster, node: String(id) },
         segmentBytes,
-        onDamaged: ({ message: error }) => log.error({ error }, "a snapshot is damaged"),
+        onDamaged: ({ message: error }) => {
+          this.#counter.snapshotsDamaged++;
+          this.#noteChange();
+          log.error({ error }, "a snapshot cannot be read: it is set aside, and replaced");
+        },
       },
       transport: this.#watchedTransport(),
       random: Math.random,

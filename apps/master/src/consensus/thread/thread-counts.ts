@@ -2,7 +2,7 @@ import type { StorageFile, StorageFiles } from "@heddle/storage/storage-files";
 import type { RaftCounts } from "../../ports.ts";
 
 /** What is counted where the log is written and elections are held. */
-export type ThreadCounts = Pick<RaftCounts, "elections" | "appends">;
+export type ThreadCounts = Pick<RaftCounts, "elections" | "appends" | "snapshotsDamaged">;
 
 /** From 0.1 ms, which a fast disk takes, to 1 s, which a sick one does. */
 const APPEND_BOUNDS_SECONDS = [
@@ -12,12 +12,14 @@ const APPEND_BOUNDS_SECONDS = [
 /** Counts what the Raft thread does, as plain numbers that can cross threads. */
 export class ThreadCounter {
   elections = 0;
+  snapshotsDamaged = 0;
   readonly #appends = new Array<number>(APPEND_BOUNDS_SECONDS.length + 1).fill(0);
   #appendSeconds = 0;
 
   view(): ThreadCounts {
     return {
       elections: this.elections,
+      snapshotsDamaged: this.snapshotsDamaged,
       appends: {
         boundsSeconds: APPEND_BOUNDS_SECONDS,
         counts: [...this.#appends],
