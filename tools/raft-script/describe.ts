@@ -73,13 +73,25 @@ export function describeProgressMap(progress: ProgressMap): string {
 }
 
 /** A stored membership on one line. */
-export function describeConfState(state: ConfState): string {
+function describeConfState(state: ConfState): string {
   const list = (ids: readonly number[]) => `[${ids.join(" ")}]`;
   return (
     `Voters:${list(state.voters)} VotersOutgoing:${list(state.votersOutgoing)} ` +
     `Learners:${list(state.learners)} LearnersNext:${list(state.learnersNext)} ` +
     `AutoLeave:${state.autoLeave}`
   );
+}
+
+/** The same in the text form of protobuf, as log lines have it. */
+export function protoConfState(state: ConfState): string {
+  const list = (name: string, ids: readonly number[]) => ids.map((id) => `${name}:${id}`);
+  return [
+    ...list("voters", state.voters),
+    ...list("learners", state.learners),
+    ...list("voters_outgoing", state.votersOutgoing),
+    ...list("learners_next", state.learnersNext),
+    `auto_leave:${state.autoLeave}`,
+  ].join(" ");
 }
 
 function describeSnapshot({ index, term, confState }: Snapshot): string {

@@ -3,9 +3,9 @@ import type { TraceEvent, VoteTrace } from "@heddle/raft/trace";
 import {
   describeConfChange,
   describeConfig,
-  describeConfState,
   describeProgress,
   hex,
+  protoConfState,
   ROLE_NAMES,
 } from "./describe.ts";
 
@@ -250,7 +250,7 @@ const REPLICATION = {
   ],
   snapshotWithoutSelf: ({ id, confState }) => [
     "WARN",
-    `${hex(id)} attempted to restore snapshot but it is not in the ConfState ${describeConfState(confState)}; should never happen`,
+    `${hex(id)} attempted to restore snapshot but it is not in the ConfState ${protoConfState(confState)}; should never happen`,
   ],
   snapshotFastForward: ({ id, commit, last, snapshot }) => [
     "INFO",

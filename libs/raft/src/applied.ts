@@ -1,4 +1,4 @@
-import { encodeConfChange, LEAVE_JOINT } from "./conf-change.ts";
+import { AUTO_LEAVE } from "./conf-change.ts";
 import { type Entry, entriesBytes, payloadBytes } from "./entry.ts";
 import { stepLeader } from "./leader.ts";
 import { createMessage } from "./message.ts";
@@ -26,7 +26,7 @@ function appliedTo(raft: Raft, index: number, bytes: number): void {
   const { config } = raft.tracker;
   if (!config.autoLeave || applied < raft.pendingConfIndex || raft.role !== "leader") return;
   // A transfer of leadership may refuse the proposal; then it is tried again with the next entry.
-  const leave = { ...encodeConfChange(LEAVE_JOINT), term: 0, index: 0 };
+  const leave = { ...AUTO_LEAVE, term: 0, index: 0 };
   const proposal = createMessage({ type: "MsgProp", to: raft.id, entries: [leave] });
   const kind = stepLeader(raft, proposal).ok ? "autoLeaveStarted" : "autoLeaveDropped";
   raft.trace?.({ kind, ...raft.stamp, config });

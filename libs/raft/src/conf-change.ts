@@ -26,8 +26,8 @@ export interface ConfChange {
   readonly context: Uint8Array;
 }
 
-/** The change that ends a joint configuration. */
-export const LEAVE_JOINT: ConfChange = { transition: "auto", changes: [], context: NO_DATA };
+/** What a leader proposes to leave one by itself: no bytes at all, so that no size limit can refuse it. */
+export const AUTO_LEAVE: EntryPayload = { type: "EntryConfChangeV2", data: NO_DATA };
 
 /** True if the change leaves a joint configuration. */
 export function leavesJoint(change: ConfChange): boolean {
@@ -46,14 +46,10 @@ const TRANSITIONS: readonly ConfChangeTransition[] = ["auto", "implicit", "expli
 
 /**
  * The change as log payload, in the protobuf encoding of etcd's raftpb: a `ConfChange` (version 1,
- * one step, no transition) or a `ConfChangeV2`. An empty change is no bytes at all, so that no size
- * limit can refuse it.
+ * one step, no transition) or a `ConfChangeV2`.
  */
 export function encodeConfChange(change: ConfChange, version: 1 | 2 = 2): EntryPayload {
   if (version === 1) return encodeV1(change);
-  if (leavesJoint(change) && change.context.length === 0) {
-    return { type: "EntryConfChangeV2", data: NO_DATA };
-  }
   const bytes: number[] = [];
   putVarintField(bytes, 1, TRANSITIONS.indexOf(change.transition));
   for (const single of change.changes) {

@@ -8,10 +8,15 @@ export interface Entry {
   readonly type: EntryType;
   /** The command, or an encoded conf change; empty for a new leader's first entry. */
   readonly data: Uint8Array;
+  /**
+   * True of what stands for a refused conf change: etcd writes its type out though it is the default,
+   * and counts those bytes. Known to the leader that refused it, and neither stored nor sent.
+   */
+  readonly hasExplicitType?: boolean | undefined;
 }
 
 /** An entry before the leader gives it a place in the log. */
-export type EntryPayload = Pick<Entry, "type" | "data">;
+export type EntryPayload = Pick<Entry, "type" | "data" | "hasExplicitType">;
 
 /** What identifies an entry: two logs that share one share everything before it (Log Matching). */
 export interface EntryId {
@@ -32,7 +37,7 @@ function varintBytes(value: number): number {
 /** The bytes of an entry in the protobuf wire format, by which messages and batches are limited. */
 export function entryBytes(entry: Entry): number {
   const data = entry.data.length;
-  const type = entry.type === "EntryNormal" ? 0 : 2;
+  const type = entry.type === "EntryNormal" && !entry.hasExplicitType ? 0 : 2;
   return (
     type +
     (1 + varintBytes(entry.term)) +

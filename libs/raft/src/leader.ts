@@ -85,7 +85,7 @@ function checkConfChange(raft: Raft, payload: EntryPayload, position: number): E
   }
   const { config } = raft.tracker;
   raft.trace?.({ kind: "confChangeIgnored", ...raft.stamp, change, config, reason });
-  return { type: "EntryNormal", data: NO_DATA };
+  return { type: "EntryNormal", data: NO_DATA, hasExplicitType: true };
 }
 
 /** Why a conf change may not be proposed now, as far as the active configuration tells. */

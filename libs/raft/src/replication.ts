@@ -14,12 +14,11 @@ export function appendEntries(raft: Raft, payloads: readonly EntryPayload[]): bo
     return false;
   }
   const next = raft.log.lastIndex + 1;
-  const entries: Entry[] = payloads.map(({ type, data }, i) => ({
-    term: raft.term,
-    index: next + i,
-    type,
-    data,
-  }));
+  const entries: Entry[] = payloads.map((payload, i) => {
+    const { type, data, hasExplicitType } = payload;
+    const entry = { term: raft.term, index: next + i, type, data };
+    return hasExplicitType ? { ...entry, hasExplicitType } : entry;
+  });
   const last = raft.log.append(entries);
   raft.send({ type: "MsgAppResp", to: raft.id, index: last });
   return true;
