@@ -74,7 +74,9 @@ export class Membership {
       // A learner's promotion names nobody; whoever joins twice shows the same nonce.
       if (known && (!member || member.nonce === known.nonce)) continue;
       if (!member) return `the change adds member ${nodeId} without a name`;
-      if (nodeId <= this.#lastId) return `the id ${nodeId} was given to another member`;
+      if (nodeId <= this.#lastId) {
+        return `another member joined at the same moment and was given the id ${nodeId}; ask again`;
+      }
       const namesake = this.find(member.name);
       if (namesake && !removed.has(namesake.id)) return `a member ${member.name} exists`;
     }

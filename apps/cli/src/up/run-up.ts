@@ -1,5 +1,4 @@
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import { dataDirectory } from "../connection.ts";
 import { ApiClient } from "../http/api-client.ts";
@@ -13,6 +12,7 @@ import type { Profile, UpOptions } from "./options.ts";
 import { LOOPBACK, type MasterPorts, planPorts } from "./ports.ts";
 import { ProcessLog } from "./process-log.ts";
 import { registerModelFile, removeModelFile } from "./register-model.ts";
+import { untilStarted } from "./start-deadline.ts";
 import { startTable } from "./start-table.ts";
 import { Supervisor } from "./supervisor.ts";
 
@@ -178,7 +178,14 @@ class LocalCluster {
 
   async #startProcesses(profile: Profile | undefined): Promise<void> {
     this.#supervisor = new Supervisor(planCluster({ ...this.#setup, profile }), this.#log);
-    await withDeadline(this.#supervisor.start(), this.#stop);
+    const supervisor = this.#supervisor;
+    await untilStarted({
+      started: supervisor.start(),
+      readyCount: () => supervisor.readyCount,
+      total: supervisor.size,
+      patienceMs: START_TIMEOUT_MS,
+      signal: this.#stop,
+    });
   }
 
   #awaitModel(model: string | undefined): Promise<AwaitedModel> {
@@ -249,21 +256,4 @@ function untilAborted(signal: AbortSignal): Promise<void> {
     if (signal.aborted) resolve();
     else signal.addEventListener("abort", () => resolve(), { once: true });
   });
-}
-
-async function withDeadline(started: Promise<void>, stop: AbortSignal): Promise<void> {
-  const timer = new AbortController();
-  const late = sleep(START_TIMEOUT_MS, undefined, { signal: timer.signal, ref: true }).then(() => {
-    const message = `The processes were not ready within ${START_TIMEOUT_MS / 1000} s. Run again with --verbose to see why.`;
-    throw new AppError("deadline_exceeded", message);
-  });
-  const stopped = untilAborted(AbortSignal.any([stop, timer.signal])).then(() => {
-    if (stop.aborted && !timer.signal.aborted) throw stop.reason;
-  });
-  try {
-    await Promise.race([started, late, stopped]);
-  } finally {
-    timer.abort();
-    await Promise.allSettled([late, stopped]);
-  }
 }

@@ -21,6 +21,8 @@ const STOP_ORDER: readonly { readonly kind: ProcessKind; readonly graceMs: numbe
 /** All processes of one local cluster. They start together and end in order. */
 export class Supervisor {
   readonly #processes: readonly SupervisedProcess[];
+  /** Processes that have been ready; never goes back. */
+  readyCount = 0;
 
   constructor(
     specs: readonly ProcessSpec[],
@@ -35,11 +37,22 @@ export class Supervisor {
    * up; rejects with the first other one that gives up.
    */
   async start(): Promise<void> {
-    for (const supervised of this.#processes) supervised.start();
+    for (const supervised of this.#processes) {
+      supervised.start();
+      // Of one that gives up its other waiters are told.
+      supervised.ready.then(
+        () => this.readyCount++,
+        () => undefined,
+      );
+    }
     const isMaster = ({ spec }: SupervisedProcess) => spec.kind === "master";
     const masters = this.#processes.filter(isMaster).map(({ ready }) => ready);
     const others = this.#processes.filter((supervised) => !isMaster(supervised));
     await Promise.all([majorityOf(masters), ...others.map(({ ready }) => ready)]);
+  }
+
+  get size(): number {
+    return this.#processes.length;
   }
 
   /** The masters that run, or will again. */

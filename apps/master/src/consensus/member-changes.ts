@@ -56,7 +56,9 @@ export async function memberChanges<Reply>(
     // Not first in any sense: it must not begin with a log of its own.
     return { ...reply, id, lastId: id };
   } catch (error) {
-    log.warn({ name: from.name, error: toAppError(error).message }, "a master could not join yet");
+    const why = toAppError(error).message;
+    // Several that join through several masters at once may be given one id: the first keeps it.
+    log.warn({ name: from.name, error: why }, "a master could not join yet, and asks again");
     return reply;
   }
 }

@@ -1,0 +1,33 @@
+import { expect, it } from "vitest";
+import { untilStarted } from "./start-deadline.ts";
+
+/** Each look at the count ends one span of patience: no clock decides. */
+function counts(...values: number[]) {
+  let last = 0;
+  return () => {
+    last = values.shift() ?? last;
+    return last;
+  };
+}
+
+const never = new Promise<void>(() => undefined);
+const common = { total: 5, patienceMs: 1, signal: new AbortController().signal };
+
+it("a start is waited for as long as further processes get ready", async () => {
+  const readyCount = counts(0, 1, 2, 3, 3);
+  const wait = untilStarted({ ...common, started: never, readyCount });
+  await expect(wait).rejects.toMatchObject({
+    code: "deadline_exceeded",
+    message: expect.stringMatching(/3 of 5 are/),
+  });
+});
+
+it("a start that ends, fails or is stopped ends the wait", async () => {
+  let count = 0;
+  const rising = { ...common, readyCount: () => ++count };
+  await untilStarted({ ...rising, started: Promise.resolve() });
+  const failed = untilStarted({ ...rising, started: Promise.reject(new Error("gave up")) });
+  await expect(failed).rejects.toThrow("gave up");
+  const signal = AbortSignal.abort(new Error("stopped"));
+  await expect(untilStarted({ ...rising, started: never, signal })).rejects.toThrow("stopped");
+});
