@@ -1,4 +1,4 @@
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { open, readdir, readFile, rename } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
@@ -75,7 +75,7 @@ export async function writeIdentity(directory: string, identity: Identity): Prom
   const path = identityPath(directory);
   const file = await open(`${path}.tmp`, "w", 0o600);
   try {
-    await file.writeFile(`${JSON.stringify(identity)}\n`);
+    await file.writeFile(`${JSON.stringify({ ...identity, sha256: checksum(identity) })}\n`);
     await file.sync();
   } finally {
     await file.close();
@@ -94,14 +94,37 @@ export async function readIdentity(directory: string): Promise<Identity | undefi
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw error;
   }
-  try {
-    const identity = JSON.parse(text) as Identity;
-    if (identity.version === 1) return identity;
-  } catch {
-    // Told below, as for a version that is not known.
-  }
-  throw new AppError("server_error", `${path} is damaged. Restore it, or empty the directory.`);
+  const identity = parseIdentity(text);
+  if (identity) return identity;
+  const message = `${path} is damaged: its content does not match its checksum, or is no identity. Restore that file, or empty the directory and start again, and this master joins its group anew.`;
+  throw new AppError("server_error", message);
 }
+
+/** Undefined for a text that was changed; files of earlier versions have no checksum. */
+function parseIdentity(text: string): Identity | undefined {
+  let known: Identity & { readonly sha256?: unknown };
+  try {
+    known = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (typeof known !== "object" || known === null) return undefined;
+  const { sha256, ...identity } = known;
+  // A flipped bit in a field's name would else make the field absent, the checksum's too.
+  const isWhole = Object.keys(identity).every((field) => FIELDS.has(field));
+  const hasParts = typeof identity.name === "string" && typeof identity.nonce === "string";
+  if (!isWhole || !hasParts || identity.version !== 1) return undefined;
+  return sha256 === undefined || sha256 === checksum(identity) ? identity : undefined;
+}
+
+/** Of the identity as it stands in its file, in that order of its fields. */
+function checksum(identity: Identity): string {
+  return createHash("sha256").update(JSON.stringify(identity)).digest("hex");
+}
+
+const FIELDS: ReadonlySet<string> = new Set<keyof Identity>([
+  ...(["version", "name", "nonce", "cluster", "id", "incarnation", "beginning"] as const),
+]);
 
 function identityPath(directory: string): string {
   return join(directory, "identity.json");
