@@ -74,9 +74,11 @@ async function* readFrames(
       const frame = await readFrame(file, position, sequence);
       if (!frame) throw damaged(path, `the frame at byte ${position} does not match its checksum`);
       yield frame;
-      if (frame.kind === FRAMES.end) return;
       position += FRAME_HEADER_BYTES + frame.payload.byteLength;
+      if (frame.kind === FRAMES.end) break;
     }
+    const isLonger = (await file.size()) > position;
+    if (isLonger) throw damaged(path, `it goes on after its end, byte ${position}`);
   } finally {
     await file.close();
   }

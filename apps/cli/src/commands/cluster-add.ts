@@ -1,12 +1,12 @@
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { checkMemberAddress, checkMemberName } from "@heddle/base/member-address";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import type { ApiClient } from "../http/api-client.ts";
 import { fieldsOf, type JsonFields, recordsOf, textOf } from "../http/json-fields.ts";
 
-const MAX_PORT = 65_535;
 const JOIN_TOKENS = "/api/v1/cluster/join-tokens";
 
 interface AddFlags {
@@ -21,7 +21,8 @@ export async function addMaster(command: Command): Promise<number> {
   const { client, data, messages, format } = commandContext(command);
   const [name = ""] = command.args;
   const { address, data: directory, clusterTokenFile } = command.opts<AddFlags>();
-  checkMember(name, address);
+  checkMemberName(name);
+  checkMemberAddress(address);
   const status = fieldsOf(await client.json("/api/v1/cluster/status"));
   const masters = recordsOf(status["masters"]);
   if (masters.some((master) => master["id"] === name)) {
@@ -74,18 +75,6 @@ async function joinFlags(client: ApiClient, command: Command): Promise<string[] 
   const path = resolve(joinTokenFile ?? "join-token");
   writeFileSync(path, `${textOf(reply["token"])}\n`, { mode: 0o600 });
   return ["--tls", "--join-token-file", path];
-}
-
-function checkMember(name: string, address: string): void {
-  if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(name)) {
-    const message = `"${name}" is no name of a master: give 1 to 63 letters, digits, ".", "_" or "-".`;
-    throw new AppError("invalid_value", message);
-  }
-  const isAddress = /^(\[[0-9a-f:]+\]|[^\s:/=,]+):\d{1,5}$/i.test(address);
-  const port = Number(splitAddress(address)[1]);
-  if (isAddress && port >= 1 && port <= MAX_PORT) return;
-  const message = `--address takes HOST:PORT with a port from 1 to ${MAX_PORT}, not "${address}".`;
-  throw new AppError("invalid_value", message);
 }
 
 function splitAddress(address: string): [host: string, port: string] {

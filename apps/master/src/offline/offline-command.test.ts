@@ -61,6 +61,22 @@ describe("a backup", { timeout: 180_000 }, () => {
       await refused(damaged);
     }
     await refused(bytes.subarray(0, bytes.length - 1));
+    await refused(Buffer.concat([bytes, Buffer.from("junk")]));
+  });
+
+  it("is not restored under a name or an address that no master can have", async () => {
+    const file = join(group.folder, "whole.backup");
+    await master("backup", "--data", copy(), "--file", file);
+    for (const [flag, value] of [
+      ["--name", "bad name"],
+      ["--address", "nonsense"],
+      ["--address", "127.0.0.1:99999"],
+    ] as const) {
+      const target = join(group.folder, `never-${++copies}`);
+      const ended = await master("restore", "--data", target, "--file", file, flag, value);
+      expect(ended).toEqual({ code: 2, text: expect.stringContaining(`"${value}"`) });
+      expect(existsSync(target)).toBe(false);
+    }
   });
 
   it("of a directory that lost a part says what the master says, and so does a recovery", async () => {

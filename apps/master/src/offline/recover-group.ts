@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { checkMemberAddress } from "@heddle/base/member-address";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { makeNewGroup } from "./new-group.ts";
 import { openStoppedMember, type StoppedMember } from "./stopped-member.ts";
@@ -25,6 +26,7 @@ export interface RecoverOutcome {
  */
 export async function recoverGroup(options: RecoverOptions): Promise<RecoverOutcome> {
   const { dataDirectory, confirmed } = options;
+  if (options.address !== undefined) checkMemberAddress(options.address);
   const paths = pathsOf(dataDirectory);
   await finishInterrupted(paths);
   const member = await openStoppedMember(dataDirectory);

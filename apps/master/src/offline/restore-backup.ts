@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { mkdir, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { checkMemberAddress, checkMemberName } from "@heddle/base/member-address";
 import { keepAuthority, parseAuthority } from "@heddle/rpc/pki/tls-files";
 import { readSnapshotChunks, readSnapshotMeta } from "@heddle/storage/snapshot-file";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
@@ -19,6 +20,8 @@ export interface RestoreOptions {
 /** Makes a new group of one master from a backup; returns what to tell of it. */
 export async function restoreBackup(options: RestoreOptions): Promise<string> {
   const { dataDirectory, name, address } = options;
+  checkMemberName(name);
+  checkMemberAddress(address);
   const file = resolve(options.file);
   if (!existsSync(file)) throw new AppError("not_found", `There is no file ${file}.`);
   await checkEmpty(dataDirectory);

@@ -1,0 +1,20 @@
+import { AppError } from "./errors.ts";
+
+/** The highest port that there is. */
+const MAX_PORT = 65_535;
+
+/** Throws `invalid_value` for what can be no name of a master, which files and certificates bear. */
+export function checkMemberName(name: string): void {
+  if (/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(name)) return;
+  const message = `"${name}" is no name of a master: give 1 to 63 letters, digits, ".", "_" or "-".`;
+  throw new AppError("invalid_value", message);
+}
+
+/** Throws `invalid_value` for an address at which other masters could not reach one. */
+export function checkMemberAddress(address: string): void {
+  const isAddress = /^(\[[0-9a-f:]+\]|[^\s:/=,]+):\d{1,5}$/i.test(address);
+  const port = Number(address.slice(address.lastIndexOf(":") + 1));
+  if (isAddress && port >= 1 && port <= MAX_PORT) return;
+  const message = `--address takes HOST:PORT with a port from 1 to ${MAX_PORT}, not "${address}".`;
+  throw new AppError("invalid_value", message);
+}
