@@ -20,6 +20,7 @@ export const FAULTS = [
   "membership",
   "snapshots",
   "transfers",
+  "splits",
 ] as const;
 export type Fault = (typeof FAULTS)[number];
 
@@ -35,6 +36,7 @@ const EVENTS: Readonly<Partial<Record<Fault, number>>> = {
   membership: 2,
   snapshots: 2,
   transfers: 2,
+  splits: 3,
 };
 
 const SIZES = [1, 3, 5];
@@ -121,6 +123,8 @@ export class Faults {
         return this.#clog(member);
       case "partitions":
         return this.#partition(member);
+      case "splits":
+        return this.#split(member);
       case "crashes":
         return this.#crash(member);
       case "pauses":
@@ -180,6 +184,33 @@ export class Faults {
     setLinks(true);
     trace(() => `cut ${member.id} ${["<>", "<", ">", "<>", ">"][kind]} ${cut.map(({ id }) => id)}`);
     queue.after(this.#durationUs(), () => setLinks(false));
+    return cut.length > 0;
+  }
+
+  /** Cuts a member off from a majority, with some others: one that led goes on with them for a while. */
+  #split(member: SimulatedMember): boolean {
+    const { network, queue, trace } = this.#world;
+    const others = this.#others(member).filter(({ isUp }) => isUp);
+    const kept = Math.floor((others.length - 1) / 2);
+    const from = this.#dice.whole(0, Math.max(1, others.length));
+    const inside = [...others, ...others].slice(from, from + Math.max(0, kept));
+    const cut = others.filter((other) => !inside.includes(other));
+    const durationUs = this.#durationUs();
+    // In one direction alone what was answered before comes in late.
+    const isOneWay = this.#dice.chance(0.5);
+    const lateUntil = queue.nowUs + durationUs * this.#dice.random();
+    const setLinks = (isCut: boolean) => {
+      for (const { id } of [member, ...inside]) {
+        for (const other of cut) {
+          network.setCut(id, other.id, isCut);
+          if (isOneWay) network.clog(other.id, id, isCut ? lateUntil : 0);
+          else network.setCut(other.id, id, isCut);
+        }
+      }
+    };
+    setLinks(true);
+    trace(() => `split ${[member, ...inside].map(({ id }) => id)} from ${cut.map(({ id }) => id)}`);
+    queue.after(durationUs, () => setLinks(false));
     return cut.length > 0;
   }
 

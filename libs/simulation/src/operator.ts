@@ -127,8 +127,17 @@ export class Operator {
 
   #shrink(via: SimulatedMember): void {
     const ids = via.replica?.members.map(({ id }) => id) ?? [];
-    const nodeId = this.#dice.pick(ids);
-    this.#change(via, [{ type: "removeNode", nodeId }], []);
+    // Several at once go through a joint configuration, whose halves have majorities of their own.
+    // Those that stay must hold a majority of both: who is removed may end before it is left.
+    const most = Math.min(ids.length - this.wanted, Math.floor((ids.length - 1) / 2));
+    const count = this.#dice.chance(0.5) ? Math.max(1, most) : 1;
+    const changes = [];
+    for (let left = [...ids]; changes.length < count; ) {
+      const nodeId = this.#dice.pick(left);
+      left = left.filter((id) => id !== nodeId);
+      changes.push({ type: "removeNode" as const, nodeId });
+    }
+    this.#change(via, changes, []);
   }
 
   #change(

@@ -1,4 +1,6 @@
+import { majorityCommittedIndex } from "@heddle/raft/quorum";
 import { RaftLog } from "@heddle/raft/raft-log";
+import { ReadOnly } from "@heddle/raft/read-only";
 import { ProgressTracker } from "@heddle/raft/tracker";
 
 /** Faults that are planted to see that the checkers notice. */
@@ -15,6 +17,10 @@ export const SEEDED_BUGS = [
   "countOldTerm",
   /** A leader answers reads without asking whether it still leads. */
   "leaseRead",
+  /** One member's word confirms a read, where a majority's must. */
+  "oneAckRead",
+  /** While the configuration is joint, a majority of the new members alone commits. */
+  "ignoreOutgoing",
   /** A request of a session that comes again is applied again. */
   "lostSession",
 ] as const;
@@ -32,6 +38,10 @@ export function plant(bug: SeededBug | undefined): () => void {
       return countOldTerm();
     case "leaseRead":
       return leaseRead();
+    case "oneAckRead":
+      return oneAckRead();
+    case "ignoreOutgoing":
+      return ignoreOutgoing();
     default:
       return () => undefined;
   }
@@ -75,5 +85,28 @@ function leaseRead(): () => void {
   ProgressTracker.prototype.decidesAlone = () => true;
   return () => {
     ProgressTracker.prototype.decidesAlone = decidesAlone;
+  };
+}
+
+function oneAckRead(): () => void {
+  const { takeConfirmed } = ReadOnly.prototype;
+  ReadOnly.prototype.takeConfirmed = function (this: ReadOnly, { incoming, outgoing }) {
+    const ids = [...incoming, ...outgoing];
+    const alone = ids.map((id) => ({ incoming: new Set([id]), outgoing: new Set<number>() }));
+    return alone.flatMap((one) => takeConfirmed.call(this, one));
+  };
+  return () => {
+    ReadOnly.prototype.takeConfirmed = takeConfirmed;
+  };
+}
+
+function ignoreOutgoing(): () => void {
+  const { committed } = ProgressTracker.prototype;
+  ProgressTracker.prototype.committed = function (this: ProgressTracker) {
+    const { incoming } = this.config.voters;
+    return majorityCommittedIndex(incoming, (id) => this.get(id)?.match);
+  };
+  return () => {
+    ProgressTracker.prototype.committed = committed;
   };
 }
