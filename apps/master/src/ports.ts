@@ -163,6 +163,10 @@ export interface NodeView {
   readonly state: "ready" | "suspect";
   readonly attachedAtMs: number;
   readonly lastSeenMs: number;
+  /** Of the machine, the same for all nodes on it; absent or empty where it is not known. */
+  readonly hostId?: string | undefined;
+  /** Of the file system that holds the node's data, among those of its machine. */
+  readonly diskId?: string | undefined;
   readonly cpuPercent: number;
   readonly cpuCount: number;
   readonly memoryBytes: number;

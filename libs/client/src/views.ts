@@ -328,6 +328,9 @@ export interface ApiKey {
   readonly created_at: string;
   readonly expires_at: string | null;
   readonly revoked_at: string | null;
+  /** The id of the key in whose place it was made, and of the last that was made in its place. */
+  readonly rotated_from: string | null;
+  readonly rotated_to: string | null;
   readonly last_used_at: string | null;
 }
 

@@ -12,6 +12,7 @@ const COLUMNS: readonly Column<JsonFields>[] = [
   { header: "SCOPES", value: (key) => words(key["scopes"]) },
   { header: "STATUS", value: (key) => textOf(key["status"]) },
   { header: "MODELS", value: (key) => words(key["models"]) || "all", wide: true },
+  { header: "ROTATED TO", value: (key) => textOf(key["rotated_to"]), wide: true },
   { header: "CREATED", value: (key) => textOf(key["created_at"]), wide: true },
   { header: "EXPIRES", value: (key) => textOf(key["expires_at"]) || "never", wide: true },
 ];

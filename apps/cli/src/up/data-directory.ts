@@ -139,7 +139,15 @@ export class DataDirectory {
     const file = join(this.path, "lock");
     const draft = `${file}.${process.pid}`;
     const holder: LockHolder = { pid: process.pid, address, started: startOf(process.pid) };
-    writeFileSync(draft, JSON.stringify(holder), { mode: 0o600 });
+    try {
+      writeFileSync(draft, JSON.stringify(holder), { mode: 0o600 });
+    } catch (error) {
+      const { message } = error as Error;
+      throw new AppError(
+        "invalid_value",
+        `The data directory ${this.path} cannot be written: ${message}. Give another with --data DIR.`,
+      );
+    }
     try {
       if (!tryLink(draft, file)) {
         this.#removeStale(file);

@@ -92,6 +92,8 @@ export class AttachedNode {
       state: this.silentIntervals > SUSPECT_INTERVALS ? "suspect" : "ready",
       attachedAtMs: Math.round(this.attachedAtMs + wallOffsetMs),
       lastSeenMs: Math.round(this.lastSeenMs + wallOffsetMs),
+      hostId: register.hardware?.hostId,
+      diskId: register.hardware?.diskId,
       cpuPercent: heartbeat?.cpuPercent ?? 0,
       cpuCount: register.hardware?.cpuCount ?? 0,
       memoryBytes: register.hardware?.memoryBytes ?? 0,

@@ -16,11 +16,30 @@ export interface KeyView {
   readonly created_at: string;
   readonly expires_at: string | null;
   readonly revoked_at: string | null;
+  /** The id of the key in whose place it was made, and of the last that was made in its place. */
+  readonly rotated_from: string | null;
+  readonly rotated_to: string | null;
   /** As this master saw it since it started; null where it did not. */
   readonly last_used_at: string | null;
 }
 
-export function viewKey(key: ApiKeyRecord, lastUsedAtMs: number | undefined, now: number): KeyView {
+/** What a view tells besides the key's record. */
+interface KeyFacts {
+  /** Absent where this master did not see it used. */
+  readonly lastUsedAtMs?: number | undefined;
+  readonly rotatedTo?: string | undefined;
+}
+
+/** By key, the last that was made in its place. */
+export function successors(keys: Iterable<ApiKeyRecord>): ReadonlyMap<string, string> {
+  const found = new Map<string, string>();
+  for (const { id, rotatedFrom } of keys) {
+    if (rotatedFrom !== undefined) found.set(rotatedFrom, id);
+  }
+  return found;
+}
+
+export function viewKey(key: ApiKeyRecord, facts: KeyFacts, now: number): KeyView {
   return {
     id: key.id,
     object: "api_key",
@@ -36,7 +55,9 @@ export function viewKey(key: ApiKeyRecord, lastUsedAtMs: number | undefined, now
     created_at: new Date(key.createdAtMs).toISOString(),
     expires_at: isoOrNull(key.expiresAtMs),
     revoked_at: isoOrNull(key.revokedAtMs),
-    last_used_at: isoOrNull(lastUsedAtMs),
+    rotated_from: key.rotatedFrom ?? null,
+    rotated_to: facts.rotatedTo ?? null,
+    last_used_at: isoOrNull(facts.lastUsedAtMs),
   };
 }
 

@@ -320,10 +320,12 @@ describe("the engine's process", () => {
       expect(failed.error?.code).toBe("engine_failed");
       expect(failed.error?.message).toContain("SIGKILL");
       expect((await session.ask({ prompt })).error?.code).toBe("unavailable");
+      expect(session.recoveries).toHaveLength(0);
       expect(session.engine.load()).toMatchObject({ running: 0, maxSequences: 16 });
       const after = await askUntilUp(session, prompt);
       expect(after.texts).toEqual(before.texts);
       expect(session.engine.load().restarts).toBe(1);
+      expect(session.recoveries).toHaveLength(1);
     });
   });
 
