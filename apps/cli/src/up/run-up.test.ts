@@ -171,7 +171,9 @@ describe("heddle up", () => {
   it("says that the model is loaded, before it answers", async () => {
     const { driven } = await up({ once: true }, { SCRIPT: "load" });
     expect(await driven.end()).toBe(0);
-    expect(driven.stderr).toMatch(/loading the model FamilyA-1-2B \.\.\.\n(.*\n)*.*asking FamilyA-1-2B/);
+    expect(driven.stderr).toMatch(
+      /loading the model FamilyA-1-2B \.\.\.\n(.*\n)*.*asking FamilyA-1-2B/,
+    );
   });
 
   it("ends with the reason where the model fails again and again, each time for a moment", async () => {
