@@ -272,6 +272,18 @@ describe("the command line", () => {
     expect(calls).toHaveLength(before);
   });
 
+  it("refuses an option that is there and says nothing", async () => {
+    const before = calls.length;
+    for (const args of [
+      ["up", "--data", "", "--once"],
+      ["models", "list", "--endpoint="],
+    ]) {
+      const stderr = expect.stringMatching(/--(data|endpoint) "": it needs a value/);
+      expect(await heddle(args)).toMatchObject({ code: 2, stdout: "", stderr });
+    }
+    expect(calls).toHaveLength(before);
+  });
+
   it("ends quietly when nobody reads its output", async () => {
     for (const args of [["models", "list", "-o", "json"], ["chat", "Hi"], ["--help"]]) {
       const driven = new DrivenProcess([process.execPath, MAIN, ...args], {

@@ -8,6 +8,7 @@ import { scriptedPorts } from "../test/scripted-ports.ts";
 import type { EnginePorts } from "./engine-ports.ts";
 import { ReplicaSet } from "./replica-set.ts";
 
+const patience = { timeout: 20_000 };
 const silent = { info() {}, warn() {}, error() {} };
 const spec: DeploymentSpec = {
   key: "m",
@@ -68,7 +69,7 @@ test("a file that was refused is loaded again when it, the options or the failur
     await vi.waitFor(() => {
       expect(replicas.statuses()[0]?.phase).toBe("failed");
       expect(starts).toBe(times);
-    });
+    }, patience);
   };
   await loadedTimes(spec, 1);
   await loadedTimes(spec, 1);
@@ -98,7 +99,7 @@ test("a replica whose engine starts anew says that it loads, and takes calls whe
   const replicas = new ReplicaSet(ports, {}, silent, () => {});
   const phase = () => replicas.statuses()[0]?.phase;
   await replicas.load(spec);
-  await vi.waitFor(() => expect(phase()).toBe("ready"));
+  await vi.waitFor(() => expect(phase()).toBe("ready"), patience);
   engine?.onRestart(new AppError("engine_failed", "it was killed"));
   expect(replicas.statuses()[0]).toMatchObject({
     phase: "loading",

@@ -110,6 +110,7 @@ class PullView {
   readonly #messages: Terminal;
   #progress: PullProgressView | undefined;
   #loading: LoadProgressView | undefined;
+  #followed: string | undefined;
 
   constructor(messages: Terminal) {
     this.#messages = messages;
@@ -120,7 +121,11 @@ class PullView {
     const pulling = replicas.filter(
       ({ phase, totalBytes }) => phase === "pulling" && totalBytes > 0,
     );
-    const furthest = pulling.toSorted((a, b) => b.pulledBytes - a.pulledBytes)[0];
+    // One is followed to its end: another may pull from elsewhere, where the sizes differ.
+    const furthest =
+      pulling.find(({ node }) => node === this.#followed) ??
+      pulling.toSorted((a, b) => b.pulledBytes - a.pulledBytes)[0];
+    this.#followed = furthest?.node;
     const isLoading = replicas.some(({ phase }) => phase === "loading");
     if (furthest && !this.#loading) {
       this.#progress ??= new PullProgressView(

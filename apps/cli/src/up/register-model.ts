@@ -1,9 +1,8 @@
-import { createHash } from "node:crypto";
-import { basename } from "node:path";
 import { pathToFileURL } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import type { ApiClient } from "../http/api-client.ts";
+import { modelIdOf } from "./model-id.ts";
 
 /** Registers a local GGUF file under a model id made of its name, and returns that id. */
 export async function registerModelFile(client: ApiClient, path: string): Promise<string> {
@@ -16,24 +15,6 @@ export async function registerModelFile(client: ApiClient, path: string): Promis
   };
   await client.json("/api/v1/models", { method: "POST", body });
   return id;
-}
-
-/** The longest name that a model is given here: it becomes a part of file names elsewhere. */
-const MAX_NAME_CHARS = 120;
-
-/**
- * The model id for a file: its name without `.gguf`, its letters without their accents, and a dash
- * for each run of what no id may have. One that is too long is cut, and told apart by its hash.
- */
-export function modelIdOf(path: string): string {
-  const name = basename(path, ".gguf").normalize("NFKD").replace(/\p{M}/gu, "");
-  const isPlain = /^[A-Za-z0-9._-]*$/.test(name);
-  const dashed = isPlain ? name : name.replace(/[^A-Za-z0-9._-]+/g, "-").replace(/-{2,}/g, "-");
-  const trimmed = dashed.replace(/^[^A-Za-z0-9]+/, "");
-  const id = (isPlain ? trimmed : trimmed.replace(/-+$/, "")) || "model";
-  if (id.length <= MAX_NAME_CHARS) return id;
-  const hash = createHash("sha256").update(name).digest("hex").slice(0, 8);
-  return `${id.slice(0, MAX_NAME_CHARS)}-${hash}`;
 }
 
 /** The tokens that the file's model was made for; undefined where the file does not tell. */

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { modelIdOf } from "./register-model.ts";
+import { modelIdOf } from "./model-id.ts";
 
 it.each([
   ["SmolLM2-135M-Instruct.Q4_1", "SmolLM2-135M-Instruct.Q4_1"],
