@@ -2,6 +2,7 @@ import "reflect-metadata";
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Server } from "@grpc/grpc-js";
+import { removeStaleSockets } from "@heddle/base/temporary-socket";
 import { Health } from "@heddle/rpc/health";
 import { Attachments } from "@heddle/rpc/node/attachments";
 import { nodeIdentity } from "@heddle/rpc/node/identity";
@@ -15,7 +16,6 @@ import { Module } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import { ServerGrpc } from "@nestjs/microservices";
 import { ParameterShardsService } from "./parameter-shards-service.ts";
-import { removeStaleSockets } from "./shard/shard-socket-path.ts";
 import { ShardRegistry } from "./shard-registry.ts";
 
 @Module({})

@@ -1,8 +1,6 @@
-import { randomUUID } from "node:crypto";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
+import { ownSocketPath } from "@heddle/base/temporary-socket";
 import type { ShardStatus__Output } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
 import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
@@ -113,8 +111,7 @@ export async function connectParameters(
   const source = await PartSource.start({
     ...{ attempt: spec.attempt, jobToken: spec.jobToken, credentials, host: options.host },
     paths: usable(options),
-    // Short, since a socket's path has at most 107 bytes.
-    socketPath: join(tmpdir(), `heddle-${randomUUID().slice(0, 13)}.sock`),
+    socketPath: ownSocketPath("data"),
   });
   const client = new ParameterServerClient(options, links, source);
   try {

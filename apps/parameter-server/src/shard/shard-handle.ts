@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { rm } from "node:fs/promises";
 import { Worker } from "node:worker_threads";
 import { AppError } from "@heddle/base/errors";
+import { ownSocketPath } from "@heddle/base/temporary-socket";
 import type { KernelMemory } from "@heddle/kernels/kernels";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
 import { ThreadCalls } from "@heddle/parameters/thread-calls";
@@ -9,7 +10,6 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { FreedSlabs } from "./freed-slabs.ts";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
 import { ShardSlab, slabPlan } from "./shard-slab.ts";
-import { shardSocketPath } from "./shard-socket-path.ts";
 
 /** A shard as the process that owns its thread sees it. */
 export interface ShardHandle {
@@ -23,7 +23,6 @@ export interface ShardHandle {
 }
 
 const START_MS = 20_000;
-let started = 0;
 const freedSlabs = new FreedSlabs();
 
 /** Starts a shard's thread. Rejects with the AppError that kept it from starting. */
@@ -34,7 +33,7 @@ export async function startShard(
   // Judged here, so that a shard that is too large is an error and not the end of its thread.
   const plan = slabPlan(spec);
   ShardSlab.check(plan);
-  const socketPath = shardSocketPath(++started);
+  const socketPath = ownSocketPath("ps");
   const url = new URL(`./shard-thread${import.meta.url.slice(-3)}`, import.meta.url);
   let shown = credentials.tls?.material;
   const { clusterToken } = credentials;

@@ -286,12 +286,11 @@ async function findExecutors(
 ): Promise<Map<string, Executor>> {
   const { nodeId, log } = options;
   const branch = CgroupBranch.open(nodeId);
-  const controllers = branch ? [...branch.controllers] : undefined;
-  log.info({ cgroup: controllers ?? "none" }, "how tasks are bounded");
+  log.info(CgroupBranch.words(branch), "how tasks are bounded");
   const processes = new ProcessExecutor(nodeId, branch);
   const found: Executor[] = [processes];
   const [container, training] = await Promise.all([
-    ContainerExecutor.find(nodeId),
+    ContainerExecutor.find(nodeId, log),
     TrainingExecutor.find(processes, { ...options, plugins: options.plugins ?? [], host }),
   ]);
   if (training) found.push(training);

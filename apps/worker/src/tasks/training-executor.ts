@@ -2,6 +2,7 @@ import { execFile } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { toAppError } from "@heddle/base/errors";
+import { removeStaleSockets } from "@heddle/base/temporary-socket";
 import { trainingFaults } from "@heddle/contracts/training-faults";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
@@ -102,16 +103,21 @@ export class TrainingExecutor implements Executor {
   async start(launch: TaskLaunch): Promise<TaskHandle> {
     const command = [process.execPath, programOf("trainer-main")];
     const input = JSON.stringify(this.#orders(launch));
-    return asTrainer(await this.#processes.startProgram(launch, { command, input }), launch);
+    const handle = await this.#processes.startProgram(launch, { command, input });
+    // One that was killed could not remove its sockets.
+    void handle.exited.then(clearSockets, clearSockets);
+    return asTrainer(handle, launch);
   }
 
   async adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
     const handle = await this.#processes.adopt(launch, record);
+    void handle?.exited.then(clearSockets, clearSockets);
     return handle && asTrainer(handle, launch);
   }
 
-  /** Its processes carry the marks of processes, whose executor sweeps them. */
+  /** Its processes carry the marks of processes, whose executor sweeps them; their sockets stay. */
   async sweep(): Promise<number> {
+    await removeStaleSockets();
     return 0;
   }
 
@@ -174,6 +180,10 @@ function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
       return end.exitCode === EXIT_UNUSABLE ? { ...end, isUnusable: true } : end;
     }),
   };
+}
+
+async function clearSockets(): Promise<void> {
+  await removeStaleSockets();
 }
 
 /** The config as JSON; what is none was refused when the job was submitted. */

@@ -1,9 +1,8 @@
 import { createHash } from "node:crypto";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
+import { sharedSocketPath } from "@heddle/base/temporary-socket";
 import type { PluginTraining, TrainingConfig } from "@heddle/contracts/training";
 import { joinNode, type NodeClient, type NodeGroup } from "@heddle/parameters/node-group";
 import type { ParameterTraffic } from "@heddle/parameters/parameter-server-client";
@@ -323,7 +322,7 @@ export class JobShards {
       `${orders.jobId}/${orders.attempt}/${orders.nodes[orders.rank] ?? node}`,
     );
     const own = `${id.digest("hex").slice(0, 20)}-${fragment}`;
-    const socketPath = join(tmpdir(), `heddle-${own}.sock`);
+    const socketPath = sharedSocketPath(own);
     return { member, members, socketPath };
   }
 }
