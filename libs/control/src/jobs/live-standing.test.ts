@@ -14,11 +14,13 @@ const COMMANDS = 60;
 
 /** All that a decision can see of a standing, in an order of its own. */
 function seen({ layout, queue, projectOf, shared, settings }: Standing) {
+  const { roster } = layout;
   const running = [...layout.running.values()].sort(byId);
   return {
-    nodes: layout.nodes,
-    free: [...layout.free.gpuFree, ...layout.free.scalarFree],
-    totals: layout.totals,
+    nodes: roster.present(),
+    free: roster.present().map(({ id }) => layout.free.rowOf(roster.position(id)!)),
+    capacity: roster.present().map(({ id }) => layout.capacity.rowOf(roster.position(id)!)),
+    totals: roster.totals,
     running,
     jobs: layout.running.jobs,
     held: layout.running.heldBy("default"),

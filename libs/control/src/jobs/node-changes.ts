@@ -1,3 +1,4 @@
+import { MAX_DEVICES } from "@heddle/scheduler/ledger";
 import { type ControlReply, OK, refuse } from "../command.ts";
 import type { Change } from "./change.ts";
 import type {
@@ -23,8 +24,6 @@ import { putTasks } from "./task-reports.ts";
 import { fewestTasks } from "./task-request.ts";
 
 const MAX_NODES = 20_000;
-/** Devices of one node, as the scheduler's ledger has it. */
-const MAX_DEVICES = 64;
 
 /** A node comes, comes back, or offers something else. Its drain and sick devices stay. */
 export function joinNode(change: Change, { offer }: JoinNodeCommand): ControlReply {
