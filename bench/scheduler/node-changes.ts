@@ -12,8 +12,8 @@ import { syntheticJob, syntheticNode } from "./throughput.ts";
 const NODES = 5_000;
 const JOBS = 10_000;
 /** Jobs that wait, since no node has so many GPUs of that type. */
-const WAITING = 100;
-const ROUNDS = 7;
+const WAITING = 10;
+const ROUNDS = 5;
 const SEED = 42;
 
 /** Milliseconds of processor time that the scheduler's next look takes after one change. */

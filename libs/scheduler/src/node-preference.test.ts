@@ -41,8 +41,8 @@ describe("Ledger", () => {
     expect(Ledger.ofCapacity(new Roster([small]), 1.5).scalarFree[0]).toBe(10);
   });
 
-  it("refuses a node with more GPUs than a bit set of them holds", () => {
-    expect(() => Ledger.ofCapacity(new Roster([node("n", { gpus: 32 })]), 1)).toThrow(
+  it("refuses a node with more GPUs than it has columns for", () => {
+    expect(() => Ledger.ofCapacity(new Roster([node("n", { gpus: 65 })]), 1)).toThrow(
       "65 GPUs, over 64",
     );
   });

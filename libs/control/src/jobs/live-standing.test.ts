@@ -9,7 +9,7 @@ import { schedulingInput } from "./scheduling-input.ts";
 import { RandomCommands } from "./testing/random-commands.ts";
 import { jobId, jobSpec, nodeOffer } from "./testing/specs.ts";
 
-const SEQUENCES = 400;
+const SEQUENCES = 200;
 const COMMANDS = 60;
 
 /** All that a decision can see of a standing, in an order of its own. */
@@ -90,7 +90,7 @@ test(`the standing that is kept equals the one built from the whole state over $
     }
   }
   expect(looks).toBeGreaterThan(SEQUENCES * 10);
-}, 120_000);
+}, 300_000);
 
 test("a job that comes, runs and ends leaves the cluster laid out as it was, not anew", () => {
   const control = new ReplicatedControl();
