@@ -117,20 +117,25 @@ export class PlanBook {
     const isSame = known?.of === of;
     if (isSame && Date.now() < known.freshUntilMs) return known.explanation;
     const entry = this.#entry(job.changedIndex);
-    if (isSame && known.plan === entry.plan) return known.explanation;
-    const startedMs = performance.now();
     const isLeft = job.state === "recovering" ? lost > 0 : job.liveTasks > 0;
+    // What it waits for while tasks of it are left hangs on nodes, which no plan need follow.
+    const isTold = known?.plan === entry.plan && !(isLeft && this.#isSmall);
+    if (isSame && isTold) return known.explanation;
+    const startedMs = performance.now();
     const made = isLeft ? this.#explainUntilLeft(job, entry) : this.#explainWaiting(job, entry);
     if (!made) return undefined;
-    const { state, jobs } = this.#control;
-    const isSmall = state.nodes.size + jobs.holdings.size <= SMALL_CLUSTER;
     const costMs = performance.now() - startedMs;
-    const keptMs = isSmall ? 0 : Math.min(MAX_KEPT_MS, KEPT_FOR_COST * costMs);
+    const keptMs = this.#isSmall ? 0 : Math.min(MAX_KEPT_MS, KEPT_FOR_COST * costMs);
     this.#keep(job.id, {
       ...{ explanation: made, of, plan: entry.plan },
       freshUntilMs: Date.now() + keptMs,
     });
     return made;
+  }
+
+  get #isSmall(): boolean {
+    const { state, jobs } = this.#control;
+    return state.nodes.size + jobs.holdings.size <= SMALL_CLUSTER;
   }
 
   #keep(id: string, explained: Explained): void {

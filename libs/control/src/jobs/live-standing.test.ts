@@ -92,7 +92,7 @@ test(`the standing that is kept equals the one built from the whole state over $
   expect(looks).toBeGreaterThan(SEQUENCES * 10);
 }, 300_000);
 
-test("a job that comes, runs and ends leaves the cluster laid out as it was, not anew", () => {
+test("jobs that come, run and end, and nodes that join, drain and are lost, do not have the cluster laid out anew", () => {
   const control = new ReplicatedControl();
   const live = new LiveStanding(control.state, control.jobs);
   const apply = (command: Record<string, unknown>) => {
@@ -114,4 +114,13 @@ test("a job that comes, runs and ends leaves the cluster laid out as it was, not
   apply({ type: "tasks.report", nodeId: "a", reports: [report] });
   expect(view().layout).toBe(layout);
   expect([...layout.free.gpuFree]).toEqual(free);
+  apply({ type: "node.join", offer: nodeOffer("b") });
+  apply({ type: "node.drain", nodeId: "a", byMs: 2_000 });
+  apply({ type: "node.lost", nodeIds: ["b"], fencedAtMs: 2_000 });
+  apply({ type: "node.join", offer: nodeOffer("b", { labels: { zone: "x" } }) });
+  expect(view().layout).toBe(layout);
+  expect(layout.roster.present()).toMatchObject([
+    { id: "a", state: "drained" },
+    { id: "b", state: "ready", labels: { zone: "x" } },
+  ]);
 });
