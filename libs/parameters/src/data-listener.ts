@@ -9,6 +9,7 @@ import {
   headFrame,
   MAX_REQUEST_BYTES,
   SLICE_BYTES,
+  SOCKET_OPTIONS,
   tokenOfHello,
 } from "./data-frames.ts";
 
@@ -24,7 +25,9 @@ export interface DataAnswer {
 export interface DataListenerOptions {
   /** Whose hello has another token is a stranger. */
   readonly token: Uint8Array;
-  readonly answer: (request: unknown, signal: AbortSignal) => Promise<DataAnswer>;
+  readonly answer: (request: object, signal: AbortSignal) => Promise<DataAnswer>;
+  /** Hears of each connection that is closed for what it showed or sent. */
+  readonly onRefused?: ((reason: "strangers" | "invalid") => void) | undefined;
 }
 
 /** Connections of all sockets of one listener. */
@@ -77,7 +80,7 @@ export class DataListener {
   }
 
   async #listen(where: { path: string } | { host: string; port: number }): Promise<Server> {
-    const server = createServer({ noDelay: true }, (socket) => this.#serve(socket));
+    const server = createServer(SOCKET_OPTIONS, (socket) => this.#serve(socket));
     server.maxConnections = MAX_CONNECTIONS;
     server.listen(where);
     await once(server, "listening");
@@ -106,23 +109,28 @@ export class DataListener {
     const token = hello && tokenOfHello(hello);
     if (!token || token.length !== this.#token.length || !timingSafeEqual(token, this.#token)) {
       this.#strangers++;
+      this.#options.onRefused?.("strangers");
       socket.destroy();
       return;
     }
     for (;;) {
       const length = (await reader.take(4))?.readUInt32LE();
-      if (length === undefined || length > MAX_REQUEST_BYTES) break;
-      const body = await reader.take(length);
-      if (!body) break;
-      await this.#reply(socket, body, signal);
+      if (length === undefined) break;
+      const body = length > MAX_REQUEST_BYTES ? undefined : await reader.take(length);
+      const request = body && requestOf(body);
+      if (!request) {
+        if (body || length > MAX_REQUEST_BYTES) this.#options.onRefused?.("invalid");
+        break;
+      }
+      await this.#reply(socket, request, signal);
     }
     socket.destroy();
   }
 
-  async #reply(socket: Socket, body: Buffer, signal: AbortSignal): Promise<void> {
+  async #reply(socket: Socket, request: object, signal: AbortSignal): Promise<void> {
     let answer: DataAnswer;
     try {
-      answer = await this.#options.answer(JSON.parse(body.toString()), signal);
+      answer = await this.#options.answer(request, signal);
     } catch (error) {
       socket.write(errorFrame(toAppError(error)));
       return;
@@ -133,6 +141,16 @@ export class DataListener {
     } finally {
       answer.release?.();
     }
+  }
+}
+
+/** Undefined for what is no JSON of an object: then nothing of the connection is to be trusted. */
+function requestOf(body: Buffer): object | undefined {
+  try {
+    const request: unknown = JSON.parse(body.toString());
+    return typeof request === "object" && request !== null ? request : undefined;
+  } catch {
+    return undefined;
   }
 }
 
