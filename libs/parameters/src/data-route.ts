@@ -8,7 +8,7 @@ import type { DataHead } from "./data-frames.ts";
 import type { DataPath } from "./part-source.ts";
 
 /** Data of one message on the portable path. */
-const CHUNK_BYTES = 120 * 1024;
+const CHUNK_BYTES = 1024 * 1024;
 
 /** Data as messages of the portable path; one at least. */
 export function* parameterChunks(

@@ -24,6 +24,17 @@ export interface PushResult {
   readonly path: string;
 }
 
+/** A push as a data connection brings it. Throws an AppError `invalid_value` for what is none. */
+export function readPush(push: object): PushArgument {
+  const { rank, clock, sources } = push as Partial<Record<keyof PushArgument, unknown>>;
+  const counts = [rank, clock].every((each) => Number.isSafeInteger(each) && Number(each) >= 0);
+  if (counts && Array.isArray(sources) && sources.every((one) => typeof one === "string")) {
+    return push as PushArgument;
+  }
+  const message = "a push needs a rank and a clock from 0, and addresses as its sources";
+  throw new AppError("invalid_value", message);
+}
+
 /** Names of paths are shorter. */
 const MAX_PATH_BYTES = 16;
 

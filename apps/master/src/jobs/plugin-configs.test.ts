@@ -23,12 +23,13 @@ const schemaWith = (maximum: number) =>
 /** Workers as they register; each with the schema of `evolution` that it tells, if it tells one. */
 function attach(...schemas: readonly (string | undefined)[]): void {
   server.directory.views = schemas.map((schema, i) => {
+    const told: Record<string, string> = schema === undefined ? {} : { evolution: schema };
     const register = {
       ...{ nodeId: `n${i}`, kind: "NODE_KIND_WORKER" as const, name: `w${i}`, version: "test" },
       ...{ address: "127.0.0.1:1", incarnation: "1", hardware: null, labels: {}, taints: [] },
       ...{ rack: "", fabric: "", executors: ["training"], environments: [] },
       algorithms: ["ppo", "evolution"],
-      algorithmSchemas: schema === undefined ? {} : { evolution: schema },
+      algorithmSchemas: told,
     };
     return new AttachedNode(register, undefined, 0).view(0);
   });

@@ -2,7 +2,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError } from "@heddle/base/errors";
 import { type DataAnswer, DataListener } from "@heddle/parameters/data-listener";
-import { type PushArgument, pushAnswer } from "@heddle/parameters/push-announcement";
+import { pushAnswer, readPush } from "@heddle/parameters/push-announcement";
 import { shardMethods } from "@heddle/parameters/shard-methods";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
 import { answerCalls } from "@heddle/parameters/thread-calls";
@@ -103,8 +103,8 @@ interface PullRequest {
 
 /** What a worker asks over the fast path: that a part of its be taken, or to be given parameters. */
 async function answer(request: object, signal: AbortSignal): Promise<DataAnswer> {
-  const { push } = request as { readonly push?: PushArgument };
-  if (push) return pushAnswer(await shard.push(push, signal));
+  const { push } = request as { readonly push?: object };
+  if (push) return pushAnswer(await shard.push(readPush(push), signal));
   return answerPull(request as PullRequest, signal);
 }
 
