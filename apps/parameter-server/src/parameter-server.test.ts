@@ -181,7 +181,7 @@ describe("a parameter server", () => {
     const isShown = async () => {
       const text = await (await fetch(`${master.http}/metrics`)).text();
       const line =
-        /^heddle_parameter_server_refusals_total\{.*name="ps-1",reason="(\w+)"\} (\d+)$/gm;
+        /^heddle_parameter_server_refusals_total\{.*name="ps-1",reason="(\w+)".*\} (\d+)$/gm;
       shown = [...text.matchAll(line)].map(([, why, count]) => `${why} ${count}`).join(", ");
       return shown === counted;
     };
