@@ -170,7 +170,7 @@ async function writeAll(socket: Socket, pieces: Iterable<Uint8Array>): Promise<v
   socket.setTimeout(0);
 }
 
-/** Short pieces together, long ones cut, so that writes are few and stay in the cache. */
+/** Short pieces together, long ones cut, so that writes are few and each one's progress is seen. */
 function* slices(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
   let small: Uint8Array[] = [];
   let bytes = 0;
@@ -182,8 +182,8 @@ function* slices(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
     }
     if (small.length > 0) yield Buffer.concat(small);
     if (piece.length >= GATHERED_BYTES) {
-      for (let at = 0; at < piece.length; at += SLICE_BYTES) {
-        yield piece.subarray(at, at + SLICE_BYTES);
+      for (let at = 0; at < piece.length; at += WRITE_BYTES) {
+        yield piece.subarray(at, at + WRITE_BYTES);
       }
     }
     small = [];
@@ -192,6 +192,8 @@ function* slices(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
   if (small.length > 0) yield Buffer.concat(small);
 }
 
+/** The system takes some 200 KiB at once, whatever a write has; each write costs besides. */
+const WRITE_BYTES = 4 * 1024 * 1024;
 /** Shorter pieces are copied together. */
 const GATHERED_BYTES = 32 * 1024;
 
