@@ -46,6 +46,11 @@ const ppoSchema = z.strictObject({
   anneal_lr: z.boolean().default(true),
   gamma: share.default(0.99),
   gae_lambda: share.default(0.95),
+  /**
+   * An episode that is cut off, as at its limit of steps, is worth what the critic expects of its last
+   * observation, as in Stable-Baselines3; 0 where false, as in CleanRL.
+   */
+  bootstrap_truncated: z.boolean().default(true),
   num_minibatches: count(65_536).default(4),
   update_epochs: count(1_000).default(4),
   norm_adv: z.boolean().default(true),
