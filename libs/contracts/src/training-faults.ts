@@ -113,6 +113,10 @@ function idleFaults(
   if (given.has("weight_decay") && optimizer !== "adamw") {
     fault("weight_decay", `only \`optimizer: adamw\` has it, not ${optimizer}`);
   }
+  if (config.average_steps > 0 && config.consistency !== "bsp") {
+    const why = "the last parts of others come after a worker's own last pull";
+    fault("average_steps", `${why}: leave it out, or use \`consistency: bsp\``);
+  }
   if (config.warm_start_steps > 0 && steps === 1) {
     fault("warm_start_steps", "with local_steps 1 every step is exchanged: leave it out");
   }

@@ -99,6 +99,11 @@ const weaveCommon = {
   warmup_steps: z.int().min(0).max(1e9).default(0),
   max_grad_norm: rate.default(1),
   /**
+   * Of bsp: steps over which the model that is left is an average of those after each exchange; 0
+   * for the last as it is. Where absent, with local steps, a thirty-second of all steps.
+   */
+  average_steps: z.int().min(0).max(1e9).optional(),
+  /**
    * The first so many steps have an exchange every `warm_start_local_steps`. Where absent, with local
    * steps, a thirty-second of all steps.
    */
@@ -195,6 +200,7 @@ type Woven<Program> = Omit<Program, "data"> & {
   readonly outer_learning_rate: number;
   readonly outer_momentum: number;
   readonly mixing_factor: number;
+  readonly average_steps: number;
   readonly warm_start_steps: number;
   readonly warm_start_local_steps: number;
 };
@@ -275,6 +281,8 @@ function completeWeave(weave: Weave): LanguageModelTraining | SupervisedTraining
     outer_learning_rate: weave.outer_learning_rate ?? (isLocal ? 0.8 : 1),
     outer_momentum: weave.outer_momentum ?? (isLocal ? 0.4 : 0),
     mixing_factor: weave.mixing_factor ?? (weave.overlap_steps > 0 ? 0.5 : 0),
+    average_steps:
+      weave.average_steps ?? (averages(weave) ? Math.floor(weave.total_steps / 32) : 0),
     ...warmStart(weave),
     pull_compression: weave.pull_compression ?? (shrinksPulls(weave) ? "int8" : "none"),
   };
@@ -296,6 +304,11 @@ function warmStart({ local_steps, total_steps, ...given }: Weave) {
     warm_start_steps: given.warm_start_steps ?? rounds * local_steps,
     warm_start_local_steps: given.warm_start_local_steps ?? Math.max(1, local_steps >> 3),
   };
+}
+
+/** Under ssp and asp the last parts of others come after a worker's own last pull. */
+function averages(weave: Weave): boolean {
+  return weave.local_steps > 1 && consistencyOf(weave) === "bsp";
 }
 
 function shrinksPulls(weave: Weave): boolean {
