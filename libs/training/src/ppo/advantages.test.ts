@@ -96,7 +96,7 @@ test("an episode that is cut off gives what it gives where the rollout ends ther
       const alone = rolloutOf([{ steps: before, last: cut.following }]);
       const [one, other] = [some, alone].map((it) => estimateAdvantages(it, gamma, lambda));
       // Zeros alike, whatever their sign.
-      const plain = (numbers = new Float32Array()) => Array.from(numbers, (it) => it + 0);
+      const plain = (numbers: ArrayLike<number> = []) => Array.from(numbers, (it) => it + 0);
       expect(plain(one?.advantages).slice(0, before.length)).toEqual(plain(other?.advantages));
     }),
     { seed: 6, numRuns: 300 },
