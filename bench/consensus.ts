@@ -12,7 +12,7 @@ import { measureThroughput, runLoad, type Throughput } from "./consensus/through
 import { atLeast, atMost, judgeThroughput, WORKLOADS } from "./consensus/verdicts.ts";
 import { measureWal } from "./consensus/wal-append.ts";
 import { withCleanup } from "./support/child-process.ts";
-import { benchFolder, readOptions, writeReport } from "./support/command-line.ts";
+import { benchFolder, numberList, readOptions, writeReport } from "./support/command-line.ts";
 import { summarize } from "./support/statistics.ts";
 import { formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 
@@ -30,9 +30,9 @@ const parts = [
 ] as const;
 type Part = (typeof parts)[number];
 
-const usage = `npm run bench:consensus -- [--json FILE] [--only ${parts.join("|")}[,...]] [--seconds N] [--rounds N] [--failovers N] [--minutes N] [--entries N]`;
+const usage = `npm run bench:consensus -- [--json FILE] [--only ${parts.join("|")}[,...]] [--concurrency 1,16,128] [--seconds N] [--rounds N] [--failovers N] [--minutes N] [--entries N]`;
 const options = readOptions(usage, [
-  ...["json", "only", "seconds", "rounds", "failovers", "minutes", "entries"],
+  ...["json", "only", "concurrency", "seconds", "rounds", "failovers", "minutes", "entries"],
 ]);
 const seconds = Number(options["seconds"] ?? 3);
 const rounds = Number(options["rounds"] ?? 3);
@@ -105,7 +105,9 @@ async function againstPeer(): Promise<void> {
 }
 
 async function throughput(clusters: readonly StoreCluster[]): Promise<void> {
-  const results = await measureThroughput(clusters, WORKLOADS, { rounds, seconds, logFolder });
+  const asked = options["concurrency"] && numberList(options["concurrency"]);
+  const workloads = WORKLOADS.filter((load) => !asked || asked.includes(load.concurrency));
+  const results = await measureThroughput(clusters, workloads, { rounds, seconds, logFolder });
   report["throughput"] = results;
   printThroughput(results);
   verdicts.push(...judgeThroughput(results));

@@ -26,7 +26,10 @@ export interface Throughput extends Workload {
 const warmupSeconds = 3;
 const program = fileURLToPath(new URL("./load.ts", import.meta.url));
 
-/** Each round visits every store once under each workload, so that drift of the machine meets all. */
+/**
+ * Each round visits every store once under each workload, the order turned from round to round, so
+ * that drift of the machine meets all.
+ */
 export async function measureThroughput(
   clusters: readonly StoreCluster[],
   workloads: readonly Workload[],
@@ -41,7 +44,7 @@ export async function measureThroughput(
   const results = new Map<string, { result: KvLoadResult; cpuMicros: number }[]>();
   for (let round = 1; round <= rounds; round++) {
     for (const workload of workloads) {
-      for (const cluster of clusters) {
+      for (const cluster of round % 2 === 1 ? clusters : clusters.toReversed()) {
         const cpuBefore = cluster.cpuMs();
         const result = await runLoad(cluster, workload, seconds, logFolder);
         const cpuMicros = ((cluster.cpuMs() - cpuBefore) * 1000) / result.calls;

@@ -38,8 +38,9 @@ interface Waiter {
 /**
  * An append-only log of records in segments whose files were written in full before, with group
  * commit: while one group is on its way to the disk, everything appended meanwhile becomes the next
- * group, written by one O_DSYNC write. A failed write or sync is final: the page cache may have dropped the data, so nothing is
- * tried again, every later append rejects, and the owner must end the process.
+ * group, written by one O_DSYNC write. A failed write or sync is final: the page cache may have
+ * dropped the data, so nothing is tried again, every later append rejects, and the owner must end the
+ * process.
  */
 export class WriteAheadLog {
   readonly #options: Required<WalOptions>;
