@@ -7,6 +7,8 @@ export interface KeyView {
   readonly name: string;
   readonly scopes: readonly string[];
   readonly models: readonly string[];
+  /** Those of `models` that no model is registered under now; the key may call them once one is. */
+  readonly unknown_models: readonly string[];
   readonly limits: {
     readonly requests_per_minute: number | null;
     readonly tokens_per_minute: number | null;
@@ -20,13 +22,23 @@ export interface KeyView {
   readonly last_used_at: string | null;
 }
 
-export function viewKey(key: ApiKeyRecord, lastUsedAtMs: number | undefined, now: number): KeyView {
+/** What a key's view needs besides its record. */
+export interface KeyContext {
+  readonly lastUsedAtMs?: number | undefined;
+  /** Milliseconds since the epoch. */
+  readonly now: number;
+  /** The registered models, by id. */
+  readonly registered: ReadonlyMap<string, unknown>;
+}
+
+export function viewKey(key: ApiKeyRecord, { lastUsedAtMs, now, registered }: KeyContext): KeyView {
   return {
     id: key.id,
     object: "api_key",
     name: key.name,
     scopes: key.scopes,
     models: key.models,
+    unknown_models: key.models.filter((id) => !registered.has(id)),
     limits: {
       requests_per_minute: key.limits.requestsPerMinute ?? null,
       tokens_per_minute: key.limits.tokensPerMinute ?? null,

@@ -84,7 +84,7 @@ export class KeysController {
       createdAtMs: now,
       expiresAtMs,
     };
-    const told = { ...viewKey(key, undefined, now), key: text };
+    const told = { ...this.#view(key), key: text };
     return { command: { type: "key.create", atMs: now, key }, told };
   }
 
@@ -110,8 +110,8 @@ export class KeysController {
     };
     const expiresAtMs = now + body.overlap_seconds * 1000;
     await propose(this.#control, { type: "key.rotate", atMs: now, id, key, expiresAtMs });
-    const replaces = viewKey(this.#find(id), this.#lastUsed.of(id), Date.now());
-    return { ...viewKey(key, undefined, now), key: text, replaces };
+    const replaces = this.#view(this.#find(id));
+    return { ...this.#view(key), key: text, replaces };
   }
 
   @Get()
@@ -120,17 +120,21 @@ export class KeysController {
     query: ["limit", "cursor", "consistency"],
   })
   list(@Query() query: Record<string, unknown>): Page<KeyView> {
-    const now = Date.now();
     const keys = [...this.#control.state.keys.values()].reverse();
     const page = pageOf(keys, query);
-    return { ...page, data: page.data.map((key) => viewKey(key, this.#lastUsed.of(key.id), now)) };
+    return { ...page, data: page.data.map((key) => this.#view(key)) };
   }
 
   @Delete(":id")
   @Permit("cluster:admin", "Revokes an API key at once.")
   async revoke(@Param("id") id: string): Promise<KeyView> {
     await propose(this.#control, { type: "key.revoke", atMs: Date.now(), id });
-    return viewKey(this.#find(id), this.#lastUsed.of(id), Date.now());
+    return this.#view(this.#find(id));
+  }
+
+  #view(key: ApiKeyRecord): KeyView {
+    const lastUsedAtMs = this.#lastUsed.of(key.id);
+    return viewKey(key, { lastUsedAtMs, now: Date.now(), registered: this.#control.state.models });
   }
 
   #find(id: string): ApiKeyRecord {

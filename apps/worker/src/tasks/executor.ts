@@ -9,6 +9,8 @@ export interface Executor {
   readonly name: string;
   /** Training algorithms that it can run; absent on one that runs programs. */
   readonly algorithms?: readonly string[] | undefined;
+  /** By algorithm of a plugin: the JSON Schema of its config, as JSON. */
+  readonly schemas?: Readonly<Record<string, string>> | undefined;
   /** What its `ppo` can train in, likewise. */
   readonly environments?: readonly string[] | undefined;
   /** What takes time before the task can run, as pulling an image. Rejects with a LaunchError. */

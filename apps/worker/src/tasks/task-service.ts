@@ -129,6 +129,12 @@ export class TaskService {
     return [...this.#executors.values()].flatMap(({ algorithms }) => algorithms ?? []);
   }
 
+  /** By algorithm of a plugin: the JSON Schema of its config, as JSON. */
+  get schemas(): Record<string, string> {
+    const all = [...this.#executors.values()].map(({ schemas = {} }) => schemas);
+    return Object.assign({}, ...all) as Record<string, string>;
+  }
+
   /** What their `ppo` can train in. */
   get environments(): string[] {
     return [...this.#executors.values()].flatMap(({ environments }) => environments ?? []);

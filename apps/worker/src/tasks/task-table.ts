@@ -312,7 +312,9 @@ export class TaskTable {
       nodeName,
       host,
       checkpointDirectory,
-      checkpoints: new CheckpointLedger(checkpointDirectory, plan.id.rank, keep),
+      checkpoints: new CheckpointLedger(checkpointDirectory, plan.id.rank, keep, () =>
+        this.checkpoints.claim(plan.id.jobId),
+      ),
       artifacts: this.#options.artifacts,
       gpus: () => this.#options.gpus(),
       isLeaseLive: () => lease.isLive,

@@ -7,7 +7,7 @@ import { trainingFaults } from "@heddle/contracts/training-faults";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
-import { describePlugins, type PluginNames } from "../training/describe-plugins.ts";
+import { describePlugins, NO_PLUGINS, type PluginNames } from "../training/describe-plugins.ts";
 import { EXIT_CORRUPT, EXIT_SERVER_LOST, EXIT_UNUSABLE } from "../training/exit-codes.ts";
 import type { TrainerOrders } from "../training/trainer-orders.ts";
 import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
@@ -45,18 +45,20 @@ export class TrainingExecutor implements Executor {
   readonly name = "training";
   readonly algorithms: readonly string[];
   readonly environments: readonly string[];
+  readonly schemas: Readonly<Record<string, string>>;
   readonly #processes: ProcessExecutor;
   readonly #around: TrainerSurroundings;
 
   private constructor(
     processes: ProcessExecutor,
     around: TrainerSurroundings,
-    { algorithms, environments }: PluginNames,
+    { algorithms, environments, schemas }: PluginNames,
   ) {
     this.#processes = processes;
     this.#around = around;
     this.algorithms = ["ppo", "weave", ...algorithms];
     this.environments = [...ENVIRONMENTS.keys(), ...environments];
+    this.schemas = schemas;
   }
 
   /** Undefined where ONNX Runtime does not load, which is logged. */
@@ -76,8 +78,7 @@ export class TrainingExecutor implements Executor {
     } catch (error) {
       // One bad file must not keep the node from what it can do without it.
       around.log.error({ error: toAppError(error).message }, "no training plugins here");
-      const none = { algorithms: [], environments: [] };
-      return new TrainingExecutor(processes, { ...around, plugins: [] }, none);
+      return new TrainingExecutor(processes, { ...around, plugins: [] }, NO_PLUGINS);
     }
   }
 
