@@ -319,6 +319,8 @@ export interface ApiKey {
   readonly scopes: readonly string[];
   /** Empty for all. */
   readonly models: readonly string[];
+  /** Those of `models` that no model is registered under now; the key may call them once one is. */
+  readonly unknown_models: readonly string[];
   readonly limits: {
     readonly requests_per_minute: number | null;
     readonly tokens_per_minute: number | null;

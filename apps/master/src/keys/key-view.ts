@@ -7,6 +7,8 @@ export interface KeyView {
   readonly name: string;
   readonly scopes: readonly string[];
   readonly models: readonly string[];
+  /** Those of `models` that no model is registered under now; the key may call them once one is. */
+  readonly unknown_models: readonly string[];
   readonly limits: {
     readonly requests_per_minute: number | null;
     readonly tokens_per_minute: number | null;
@@ -23,11 +25,15 @@ export interface KeyView {
   readonly last_used_at: string | null;
 }
 
-/** What a view tells besides the key's record. */
-interface KeyFacts {
-  /** Absent where this master did not see it used. */
+/** What a key's view needs besides its record. */
+interface KeyContext {
   readonly lastUsedAtMs?: number | undefined;
-  readonly rotatedTo?: string | undefined;
+  /** Milliseconds since the epoch. */
+  readonly now: number;
+  /** The registered models, by id. */
+  readonly registered: ReadonlyMap<string, unknown>;
+  /** Of every key that was rotated, the last that was made in its place. */
+  readonly rotatedTo: ReadonlyMap<string, string>;
 }
 
 /** By key, the last that was made in its place. */
@@ -39,13 +45,15 @@ export function successors(keys: Iterable<ApiKeyRecord>): ReadonlyMap<string, st
   return found;
 }
 
-export function viewKey(key: ApiKeyRecord, facts: KeyFacts, now: number): KeyView {
+export function viewKey(key: ApiKeyRecord, context: KeyContext): KeyView {
+  const { lastUsedAtMs, now, registered, rotatedTo } = context;
   return {
     id: key.id,
     object: "api_key",
     name: key.name,
     scopes: key.scopes,
     models: key.models,
+    unknown_models: key.models.filter((id) => !registered.has(id)),
     limits: {
       requests_per_minute: key.limits.requestsPerMinute ?? null,
       tokens_per_minute: key.limits.tokensPerMinute ?? null,
@@ -56,8 +64,8 @@ export function viewKey(key: ApiKeyRecord, facts: KeyFacts, now: number): KeyVie
     expires_at: isoOrNull(key.expiresAtMs),
     revoked_at: isoOrNull(key.revokedAtMs),
     rotated_from: key.rotatedFrom ?? null,
-    rotated_to: facts.rotatedTo ?? null,
-    last_used_at: isoOrNull(facts.lastUsedAtMs),
+    rotated_to: rotatedTo.get(key.id) ?? null,
+    last_used_at: isoOrNull(lastUsedAtMs),
   };
 }
 

@@ -40,6 +40,18 @@ describe("API keys over HTTP", () => {
     expect(listed.find(({ id }) => id === made.id)?.["last_used_at"]).toMatch(/^\d{4}-/);
   });
 
+  it("may name models that are not registered yet, and their answers tell which", async () => {
+    const models = ["FamilyA-1-2B", "FamilyA-1-2b"];
+    const told = { models, unknown_models: ["FamilyA-1-2b"] };
+    const made = await create({ name: "mistyped", models });
+    expect(made).toMatchObject(told);
+    const { data } = (await (await send(server, "GET", "/api/v1/keys?limit=1")).json()) as {
+      data: object[];
+    };
+    expect(data[0]).toMatchObject({ id: made.id, ...told });
+    expect((await postChat(server, hello, { key: made.key })).status).toBe(200);
+  });
+
   it("stop working the moment they are revoked", async () => {
     const made = await create({ name: "short-lived" });
     expect((await postChat(server, hello, { key: made.key })).status).toBe(200);

@@ -84,7 +84,7 @@ export class KeysController {
       createdAtMs: now,
       expiresAtMs,
     };
-    const told = { ...viewKey(key, {}, now), key: text };
+    const told = { ...this.#view(key), key: text };
     return { command: { type: "key.create", atMs: now, key }, told };
   }
 
@@ -100,7 +100,7 @@ export class KeysController {
     @Res({ passthrough: true }) reply: FastifyReply,
   ): Promise<CreatedKey & { replaces: KeyView }> {
     const requested = () => this.#rotation(id, request);
-    const answer = (told: CreatedKey) => ({ ...told, replaces: this.#view(id) });
+    const answer = (told: CreatedKey) => ({ ...told, replaces: this.#view(this.#find(id)) });
     return this.#changes.make(request, reply, requested, answer);
   }
 
@@ -117,7 +117,7 @@ export class KeysController {
       expiresAtMs: futureMs(body.expires_at, now) ?? old.expiresAtMs,
     };
     const expiresAtMs = now + body.overlap_seconds * 1000;
-    const told = { ...viewKey(key, {}, now), key: text };
+    const told = { ...this.#view(key), key: text };
     return { command: { type: "key.rotate", atMs: now, id, key, expiresAtMs }, told };
   }
 
@@ -127,27 +127,23 @@ export class KeysController {
     query: ["limit", "cursor", "consistency"],
   })
   list(@Query() query: Record<string, unknown>): Page<KeyView> {
-    const now = Date.now();
     const keys = [...this.#control.state.keys.values()].reverse();
     const page = pageOf(keys, query);
     const rotatedTo = successors(this.#control.state.keys.values());
-    const view = (key: ApiKeyRecord) => {
-      const facts = { lastUsedAtMs: this.#lastUsed.of(key.id), rotatedTo: rotatedTo.get(key.id) };
-      return viewKey(key, facts, now);
-    };
-    return { ...page, data: page.data.map(view) };
+    return { ...page, data: page.data.map((key) => this.#view(key, rotatedTo)) };
   }
 
   @Delete(":id")
   @Permit("cluster:admin", "Revokes an API key at once.")
   async revoke(@Param("id") id: string): Promise<KeyView> {
     await propose(this.#control, { type: "key.revoke", atMs: Date.now(), id });
-    return this.#view(id);
+    return this.#view(this.#find(id));
   }
 
-  #view(id: string): KeyView {
-    const rotatedTo = successors(this.#control.state.keys.values()).get(id);
-    return viewKey(this.#find(id), { lastUsedAtMs: this.#lastUsed.of(id), rotatedTo }, Date.now());
+  #view(key: ApiKeyRecord, rotatedTo = successors(this.#control.state.keys.values())): KeyView {
+    const lastUsedAtMs = this.#lastUsed.of(key.id);
+    const registered = this.#control.state.models;
+    return viewKey(key, { lastUsedAtMs, now: Date.now(), registered, rotatedTo });
   }
 
   #find(id: string): ApiKeyRecord {
