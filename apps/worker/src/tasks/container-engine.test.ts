@@ -8,16 +8,16 @@ import { ContainerCli } from "./container-cli.ts";
 import { findContainerEngine, ownLimits } from "./container-engine.ts";
 
 let folder = "";
-const warned: unknown[] = [];
+const told: unknown[] = [];
 const log = {
-  info: () => {},
-  warn: (fields: unknown) => warned.push(fields),
+  warn: () => {},
+  info: (fields: unknown) => told.push(fields),
   error: () => {},
 };
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "heddle-engines-"));
-  warned.length = 0;
+  told.length = 0;
   vi.stubEnv("PATH", folder);
 });
 
@@ -33,14 +33,14 @@ function install(name: string, ...lines: string[]): void {
 
 test("a machine without a container CLI has no engine, and says nothing of it", async () => {
   expect(await findContainerEngine(log)).toBeUndefined();
-  expect(warned).toEqual([]);
+  expect(told).toEqual([]);
 });
 
 test("an engine that can make no container is none, and its words are logged", async () => {
   install("podman", "echo 'Error: OCI runtime error: no cgroups here' >&2; exit 126");
   install("docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1");
   expect(await findContainerEngine(log)).toBeUndefined();
-  expect(warned).toMatchObject([
+  expect(told).toMatchObject([
     { name: "podman", error: "OCI runtime error: no cgroups here" },
     { name: "docker", error: "Cannot connect to the Docker daemon" },
   ]);
@@ -63,7 +63,7 @@ test("the first engine that works is taken; a podman that lacks what the probe n
     cli: { name: "podman" },
     writesItself: true,
   });
-  expect(warned).toEqual([]);
+  expect(told).toEqual([]);
 });
 
 test("a container is given no more files and processes than its worker may have", () => {

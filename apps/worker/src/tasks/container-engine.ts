@@ -6,8 +6,8 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { CliError, ContainerCli } from "./container-cli.ts";
 
 const CLIS = ["podman", "docker", "nerdctl"] as const;
-/** A CLI that does not answer holds up a worker's start for so long; one that is slow is no broken one. */
-const probeTimeoutMs = 60_000;
+/** A CLI that does not answer holds up a worker's start for so long, which a whole start can afford. */
+const probeTimeoutMs = 15_000;
 /** As podman tells that the container stands and has no such program, and that it cannot be made. */
 const [noSuchProgram, notMade] = [127, 126];
 
@@ -25,7 +25,7 @@ export async function findContainerEngine(log: NodeLog): Promise<ContainerEngine
     if (found || "cli" in each) break;
     const advice =
       "no job with a `container_image` comes to this worker: mend it and start it anew";
-    log.warn({ ...each, advice }, "no container can be run here");
+    log.info({ ...each, advice }, "no container can be run here");
   }
   return found;
 }
