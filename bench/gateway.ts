@@ -23,12 +23,13 @@ import { formatNumber, printTable, printVerdicts, type Verdict } from "./support
 // What the gateway costs: ours and a peer in front of engines that answer at once, in one run.
 
 const usage =
-  "npm run bench:gateway -- [--json FILE] [--seconds N] [--rounds N] [--concurrency 1,10,64] [--only ours|peer] [--cpu-profile DIR]";
+  "npm run bench:gateway -- [--json FILE] [--seconds N] [--rounds N] [--concurrency 1,10,64] [--warm-up REQUESTS] [--only ours|peer] [--cpu-profile DIR]";
 const options = readOptions(usage, [
   "json",
   "seconds",
   "rounds",
   "concurrency",
+  "warm-up",
   "only",
   "cpu-profile",
 ]);
@@ -36,6 +37,13 @@ const durationMs = Number(options["seconds"] ?? 5) * 1000;
 const rounds = Number(options["rounds"] ?? 5);
 const concurrencies = numberList(options["concurrency"] ?? "1,10,64");
 const warmupMs = 1_500;
+/**
+ * Requests, the same for every gateway, by which V8 has compiled its code before the first round: a
+ * request costs several times as much at first, and comes down until about the 15,000th.
+ */
+const warmUpRequests = Number(options["warm-up"] ?? 20_000);
+/** A stream has 64 deltas, so that fewer of them do. */
+const streamsOfWarmUp = 1 / 20;
 const cores: GatewayCores = { gateway: 0, rest: 1 };
 
 /** One cell of the result: a gateway at one concurrency, streaming or not, over all rounds. */
@@ -70,6 +78,7 @@ await withCleanup(async () => {
   const peer = options["only"] === "ours" ? undefined : await startPortkey(mockUrl, cores);
   const gateways = [ours, peer].filter((gateway) => gateway !== undefined);
   const samplers = gateways.map((gateway) => new ProcessSampler(() => gateway.processes, 250));
+  for (const gateway of gateways) await warmUp(gateway);
   // Where no peer is compared with, the engine without a gateway tells nothing.
   const cells = await measure(peer ? [direct] : [], gateways, samplers);
   const figures = cells.map(summarizeCell);
@@ -91,7 +100,8 @@ await withCleanup(async () => {
   );
   const verdicts = judge(figures, direct.name, ours?.name, peer?.name, memory[0]?.flat ?? false);
   printVerdicts(verdicts);
-  writeReport(options["json"], { durationMs, rounds, warmupMs, figures, memory, verdicts, cells });
+  const method = { durationMs, rounds, warmupMs, warmUpRequests };
+  writeReport(options["json"], { ...method, figures, memory, verdicts, cells });
 });
 
 async function startMock(): Promise<string> {
@@ -112,6 +122,18 @@ async function startMock(): Promise<string> {
 function directTo(mockUrl: string): GatewayUnderTest {
   const path = "/v1/chat/completions";
   return { name: "no gateway", processes: [], origin: originOf(mockUrl), path, headers: {} };
+}
+
+async function warmUp(gateway: GatewayUnderTest): Promise<void> {
+  for (const stream of [false, true]) {
+    const wanted = stream ? warmUpRequests * streamsOfWarmUp : warmUpRequests;
+    for (let done = 0; done < wanted; ) {
+      const { allRequests } = await load(gateway, { stream, concurrency: 10 }, 0);
+      if (allRequests === 0) throw new Error(`${gateway.name} answered nothing`);
+      done += allRequests;
+    }
+  }
+  console.log(`${gateway.name} is warm`);
 }
 
 /** Each round visits every target once at each load, so that drift of the machine meets all. */
@@ -150,10 +172,14 @@ function profileFlags(): readonly string[] {
   return folder === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${resolve(folder)}`];
 }
 
-function load(target: GatewayUnderTest, { stream, concurrency }: Cell): Promise<LoadResult> {
+function load(
+  target: GatewayUnderTest,
+  { stream, concurrency }: Pick<Cell, "stream" | "concurrency">,
+  unmeasuredMs = warmupMs,
+): Promise<LoadResult> {
   const { origin, path, headers } = target;
   const body = mockRequest(stream);
-  const times = { warmupMs, durationMs };
+  const times = { warmupMs: unmeasuredMs, durationMs };
   const spec = { origin, path, headers, body, stream, concurrency, ...times };
   const logFile = join(benchFolder, "logs/load.log");
   return runLoad({ ...spec, expectedText: mockText }, cores.rest, logFile);

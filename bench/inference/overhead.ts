@@ -41,7 +41,7 @@ async function alternate(server: ChatServer, session: WorkerSession): Promise<Ov
     const request = { prompt: prompt(1), maxTokens, temperature: 0, bannedTokens: [] };
     const { sentAt, textTimes } = await streamChat(server, connection, request);
     // A tiny random model may give a token without text first; such an answer is left out of both.
-    const viaSession = await session.firstTextMs(prompt(2), maxTokens);
+    const { firstTextMs: viaSession } = await session.ask(prompt(2), maxTokens);
     if (i < warmupRequests || textTimes[0] === undefined || viaSession === undefined) continue;
     http.push(textTimes[0] - sentAt);
     direct.push(viaSession);

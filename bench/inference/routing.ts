@@ -5,14 +5,20 @@ import { HttpConnection } from "../support/http-connection.ts";
 import { randomWords } from "../support/prompts.ts";
 import { mean } from "../support/statistics.ts";
 import { oursAt } from "./servers.ts";
-import { sessionsOf, type WorkerSession } from "./worker-session.ts";
+import { type SessionAnswer, sessionsOf, type WorkerSession } from "./worker-session.ts";
 
-/** First tokens of one workload, ms, in the order of its requests; in turns, and by prefix. */
+/** One way's requests of a round. */
+interface RoutedRequests {
+  readonly meanFirstTokenMs: number;
+  /** Tokens of the prompts that the chosen workers did not hold already, and all of them. */
+  readonly computedTokens: number;
+  readonly promptTokens: number;
+}
+
+/** The same workload in turns and by prefix. */
 export interface RoutingRound {
-  readonly inTurnMs: number;
-  readonly byPrefixMs: number;
-  /** Share of the prompts' tokens that the chosen workers held already. */
-  readonly byPrefixCached: number;
+  readonly inTurn: RoutedRequests;
+  readonly byPrefix: RoutedRequests;
 }
 
 /** Conversations that begin with so many words of their own, and how often each is gone on with. */
@@ -25,8 +31,8 @@ const model = "bench-routing";
 /**
  * Two workers and prompts that share beginnings, one request after the other: through the master,
  * which routes by prefix, and straight to the two workers in turn, which spares those requests HTTP
- * and the master. Both ways use the same processes; their prompts differ, so that neither finds what
- * the other left.
+ * and the master. Both ways use the same processes and take turns request by request, so that what
+ * else the machine does meets both; their prompts differ, so that neither finds what the other left.
  */
 export async function compareRouting(
   modelFile: string,
@@ -39,18 +45,20 @@ export async function compareRouting(
   await api.serve({ id: model, source, options, replicas: "every-worker" }, 120_000);
   const server = oursAt(api.url, await api.createLimitedKey(), model);
   const sessions = await bothSessions(cluster);
+  const connection = new HttpConnection(server.origin);
   const measured: RoutingRound[] = [];
   for (let round = 0; round < rounds; round += 1) {
-    const turn = () => inTurn(sessions, 2 * round);
-    const prefix = () => byPrefix(server, 2 * round + 1);
-    // Who goes first changes with the round.
-    const first = round % 2 === 0 ? await turn() : undefined;
-    const routed = await prefix();
-    const inTurnMs = first ?? (await turn());
-    measured.push({ inTurnMs, ...routed });
-    const [turns, prefixes] = [inTurnMs, routed.byPrefixMs].map((ms) => `${ms.toFixed(0)} ms`);
-    console.log(`round ${round + 1}  in turns ${turns}  by prefix ${prefixes}`);
+    const pairs = await alternate(
+      (prompt, i) => sessions[i % sessions.length]!.ask(prompt, maxTokens),
+      (prompt) => askMaster(server, connection, prompt),
+      round,
+    );
+    measured.push(pairs);
+    console.log(
+      `round ${round + 1}  in turns ${describe(pairs.inTurn)}  by prefix ${describe(pairs.byPrefix)}`,
+    );
   }
+  connection.close();
   for (const session of sessions) session.close();
   return measured;
 }
@@ -77,26 +85,49 @@ function prompts(seed: number): readonly string[] {
   });
 }
 
-async function inTurn(sessions: readonly WorkerSession[], seed: number): Promise<number> {
-  const times: number[] = [];
-  for (const [i, prompt] of prompts(seed).entries()) {
-    const ms = await sessions[i % sessions.length]!.firstTextMs(prompt, maxTokens);
-    if (ms !== undefined) times.push(ms);
+type Ask = (prompt: string, index: number) => Promise<SessionAnswer>;
+
+async function alternate(inTurn: Ask, byPrefix: Ask, round: number): Promise<RoutingRound> {
+  const ways = [
+    { ask: inTurn, prompts: prompts(2 * round), answers: [] as SessionAnswer[] },
+    { ask: byPrefix, prompts: prompts(2 * round + 1), answers: [] as SessionAnswer[] },
+  ];
+  for (let i = 0; i < groups * questions; i += 1) {
+    // Who goes first changes with every request.
+    for (const way of (i + round) % 2 === 0 ? ways : ways.toReversed()) {
+      way.answers.push(await way.ask(way.prompts[i]!, i));
+    }
   }
-  return mean(times);
+  const [turns, prefix] = ways.map(({ answers }) => summarizeAnswers(answers));
+  return { inTurn: turns!, byPrefix: prefix! };
 }
 
-async function byPrefix(server: ChatServer, seed: number): Promise<Omit<RoutingRound, "inTurnMs">> {
-  const connection = new HttpConnection(server.origin);
-  const times: number[] = [];
-  let [cached, prompted] = [0, 0];
-  for (const prompt of prompts(seed)) {
-    const request = { prompt, maxTokens, temperature: 0, bannedTokens: [] };
-    const { sentAt, textTimes, usage } = await streamChat(server, connection, request);
-    if (textTimes[0] !== undefined) times.push(textTimes[0] - sentAt);
-    cached += usage?.prompt_tokens_details?.cached_tokens ?? 0;
-    prompted += usage?.prompt_tokens ?? 0;
-  }
-  connection.close();
-  return { byPrefixMs: mean(times), byPrefixCached: cached / prompted };
+async function askMaster(
+  server: ChatServer,
+  connection: HttpConnection,
+  prompt: string,
+): Promise<SessionAnswer> {
+  const request = { prompt, maxTokens, temperature: 0, bannedTokens: [] };
+  const { sentAt, textTimes, usage } = await streamChat(server, connection, request);
+  const [firstAt] = textTimes;
+  return {
+    firstTextMs: firstAt === undefined ? undefined : firstAt - sentAt,
+    promptTokens: usage!.prompt_tokens,
+    cachedTokens: usage!.prompt_tokens_details?.cached_tokens ?? 0,
+  };
+}
+
+function summarizeAnswers(answers: readonly SessionAnswer[]): RoutedRequests {
+  const promptTokens = answers.reduce((sum, answer) => sum + answer.promptTokens, 0);
+  const cachedTokens = answers.reduce((sum, answer) => sum + answer.cachedTokens, 0);
+  const times = answers.map(({ firstTextMs }) => firstTextMs).filter((ms) => ms !== undefined);
+  return {
+    meanFirstTokenMs: mean(times),
+    computedTokens: promptTokens - cachedTokens,
+    promptTokens,
+  };
+}
+
+function describe({ meanFirstTokenMs, computedTokens, promptTokens }: RoutedRequests): string {
+  return `${meanFirstTokenMs.toFixed(0)} ms, ${computedTokens} of ${promptTokens} tokens computed`;
 }

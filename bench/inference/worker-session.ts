@@ -27,6 +27,14 @@ export async function sessionsOf(
     .map(({ address }) => new WorkerSession(address, token, deployment));
 }
 
+/** One answer's first text, and how much of its prompt the worker held already. */
+export interface SessionAnswer {
+  /** From the request to the first text; undefined where there was none. */
+  readonly firstTextMs: number | undefined;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+}
+
 /** One stream to a worker, one request at a time. */
 export class WorkerSession {
   readonly #peer: Peer;
@@ -43,16 +51,17 @@ export class WorkerSession {
     this.#stream.on("error", () => undefined);
   }
 
-  /** Resolves when the answer has ended; undefined where it brought no text. */
-  firstTextMs(prompt: string, maxTokens: number): Promise<number | undefined> {
+  /** Resolves when the answer has ended. */
+  ask(prompt: string, maxTokens: number): Promise<SessionAnswer> {
     this.#lastId += 1;
-    const { promise, resolve, reject } = Promise.withResolvers<number | undefined>();
+    const { promise, resolve, reject } = Promise.withResolvers<SessionAnswer>();
     const sentAt = performance.now();
     let firstAt: number | undefined;
     this.#onEvents = ({ events }) => {
       for (const { delta, done, failed } of events) {
         if (delta?.text) firstAt ??= performance.now() - sentAt;
-        if (done) resolve(firstAt);
+        const { promptTokens = 0, cachedTokens = 0 } = done ?? {};
+        if (done) resolve({ firstTextMs: firstAt, promptTokens, cachedTokens });
         if (failed) reject(new Error(failed.message));
       }
     };

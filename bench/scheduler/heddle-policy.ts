@@ -1,6 +1,7 @@
 import { GangPlacer } from "@heddle/scheduler/gang";
 import { Ledger } from "@heddle/scheduler/ledger";
 import type { NodeSnapshot, TaskRequest } from "@heddle/scheduler/model";
+import { Roster } from "@heddle/scheduler/roster";
 import { ShapeTable } from "@heddle/scheduler/shape";
 import { Stranding } from "@heddle/scheduler/stranding";
 import { countTargets, targetMix } from "@heddle/scheduler/targets";
@@ -13,11 +14,10 @@ import type { TraceNode, TracePod } from "./trace.ts";
  */
 export function heddlePolicy(nodes: readonly TraceNode[], pods: readonly TracePod[]): Policy {
   const snapshots = nodes.map(nodeSnapshot);
-  const ledger = Ledger.ofCapacity(snapshots, 1);
+  const ledger = Ledger.ofCapacity(new Roster(snapshots), 1);
   const mix = targetMix(countTargets(pods.map((pod) => ({ request: taskRequest(pod), tasks: 1 }))));
-  const types = nodes.map(({ model }) => model);
-  const placer = new GangPlacer(ledger, new Stranding(mix, types));
-  const shapes = new ShapeTable(snapshots);
+  const placer = new GangPlacer(ledger, new Stranding(mix));
+  const shapes = new ShapeTable(new Roster(snapshots));
   const requests = new Map<number, TaskRequest>();
   return {
     place(pod) {

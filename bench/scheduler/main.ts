@@ -4,14 +4,17 @@
  *
  *   npm run bench:scheduler -- --traces DIR [--seeds 10] [--json FILE]
  *   npm run bench:scheduler -- --raft [--json FILE]
+ *   npm run bench:scheduler -- --node-changes [--json FILE]
  *
- * The second form measures only placements through Raft.
+ * The second form measures only placements through Raft, the third only what the scheduler's view
+ * of the cluster costs when one node has changed.
  *
  * DIR holds openb_node_list_gpu_node.csv and openb_pod_list_*.csv; each pod list is one trace,
  * reported under its file's base name.
  */
 import { writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
+import { measureNodeChanges } from "./node-changes.ts";
 import { type Allocation, measureAllocation, POLICIES, type PolicyName } from "./simulate.ts";
 import { measureThroughRaft, type RaftThroughput } from "./through-raft.ts";
 import { measureThroughput, type Throughput } from "./throughput.ts";
@@ -32,12 +35,13 @@ async function main(): Promise<void> {
       seeds: { type: "string", default: DEFAULT_SEEDS },
       json: { type: "string" },
       raft: { type: "boolean", default: false },
+      "node-changes": { type: "boolean", default: false },
     },
   });
-  if (values.raft) {
-    const raft = await measureThroughRaft();
-    console.log(raft);
-    if (values.json) writeFileSync(values.json, `${JSON.stringify(raft, null, 2)}\n`);
+  if (values.raft || values["node-changes"]) {
+    const measured = values.raft ? await measureThroughRaft() : measureNodeChanges();
+    console.log(measured);
+    if (values.json) writeFileSync(values.json, `${JSON.stringify(measured, null, 2)}\n`);
     return;
   }
   const seeds = Number(values.seeds);

@@ -2,16 +2,15 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { seededRandom } from "@heddle/base/random";
-import { submitJobRequest } from "@heddle/contracts/jobs";
 import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import type { ControlCommand } from "@heddle/control/command";
 import { createLogger } from "@heddle/observability/logger";
 import { bindServer, closeServer } from "@heddle/rpc/server";
-import type { NodeSnapshot, QueuedJob } from "@heddle/scheduler/model";
 import { lockDirectory } from "../../apps/master/dist/consensus/directory-lock.js";
 import { RaftControlPlane } from "../../apps/master/dist/consensus/raft-control-plane.js";
 import { PlanBook } from "../../apps/master/dist/jobs/plan-book.js";
 import { schedulingStep } from "../../apps/master/dist/jobs/scheduling-step.js";
+import { joinOf, submitOf } from "./control-commands.ts";
 import { syntheticJob, syntheticNode } from "./throughput.ts";
 
 const NODES = 5_000;
@@ -112,43 +111,12 @@ async function prepare(plane: RaftControlPlane): Promise<void> {
   await proposeAll(plane, nodes.map(joinOf));
 }
 
-function joinOf(node: NodeSnapshot): ControlCommand {
-  const { id, gpuType, gpuMemoryGb, devices, capacity, rack, fabric } = node;
-  const offer = {
-    ...{ id, name: id, address: `${id}:1`, incarnation: "1", gpuType, gpuMemoryGb, rack, fabric },
-    ...capacity,
-    gpuCount: devices.length,
-    simulated: true,
-    labels: {},
-    taints: [],
-    executors: ["process"],
-  };
-  return { type: "node.join", atMs: Date.now(), offer };
-}
-
 async function submitAll(plane: RaftControlPlane): Promise<void> {
   const random = seededRandom(SEED + 1);
   await proposeAll(
     plane,
     Array.from({ length: JOBS }, (_, at) => submitOf(at, syntheticJob(at, random))),
   );
-}
-
-function submitOf(at: number, { project, request }: QueuedJob): ControlCommand {
-  const { gpus, gpuMilli, scalars } = request;
-  const spec = submitJobRequest.parse({
-    name: `job-${at}`,
-    project,
-    command: "true",
-    tasks: 1,
-    resources: {
-      gpu_count: gpus === 0 ? 0 : (gpus * gpuMilli) / 1_000,
-      cpu_cores: scalars.cpuMilli / 1_000,
-      memory_gb: (scalars.memoryMib * 2 ** 20) / 1e9,
-    },
-  });
-  const jobId = `job_${String(at).padStart(26, "0")}`;
-  return { type: "job.submit", atMs: Date.now(), jobId, spec };
 }
 
 async function proposeAll(

@@ -7,6 +7,7 @@ import {
   type QueuedJob,
   type WorkloadTarget,
 } from "@heddle/scheduler/model";
+import { Roster } from "@heddle/scheduler/roster";
 import { schedule } from "@heddle/scheduler/schedule";
 import { ShapeTable } from "@heddle/scheduler/shape";
 import { Stranding } from "@heddle/scheduler/stranding";
@@ -73,10 +74,9 @@ function timePlacement(
   targets: readonly WorkloadTarget[],
 ): Timing {
   const startMs = performance.now();
-  const types = nodes.map(({ gpuType }) => gpuType);
-  const stranding = new Stranding(targetMix(targets), types);
-  const placer = new GangPlacer(Ledger.ofCapacity(nodes, 1), stranding);
-  const shapes = new ShapeTable(nodes);
+  const stranding = new Stranding(targetMix(targets));
+  const placer = new GangPlacer(Ledger.ofCapacity(new Roster(nodes), 1), stranding);
+  const shapes = new ShapeTable(new Roster(nodes));
   let placed = 0;
   for (const { request } of jobs) {
     const gang = { tasks: 1, sameRack: false, strategy: "fragmentation" } as const;

@@ -20,22 +20,31 @@ const LANGUAGE_MODEL = {
   ...{ intermediate_size: 688, rope_theta: 10_000, norm_epsilon: 1e-5 },
 };
 
+/**
+ * A program of fractions of a millisecond is run so often untimed, on both sides: training takes
+ * thousands of steps, and the first of a process pay for compiling the code around them.
+ */
+const WARM_TURNS = 100;
+
 /** The steps of the specification on ONNX Runtime, one thread. */
 export async function measureSteps(turns: number): Promise<StepFigure[]> {
   const random = seededRandom(1);
   const figures: StepFigure[] = [];
   for (const batch of [64, 1024]) {
-    figures.push(await measure(`MLP 8-256-256-(4,1), B=${batch}`, mlp(batch), turns * 4, random));
+    const name = `MLP 8-256-256-(4,1), B=${batch}`;
+    figures.push(await measure(name, mlp(batch), { turns: turns * 4, warm: WARM_TURNS }, random));
   }
   const name = "language model, 4 x 128 tokens";
-  figures.push(await measure(name, languageModelProgram(LANGUAGE_MODEL, 4), turns, random));
+  figures.push(
+    await measure(name, languageModelProgram(LANGUAGE_MODEL, 4), { turns, warm: 3 }, random),
+  );
   return figures;
 }
 
 async function measure(
   name: string,
   program: TrainingProgram,
-  turns: number,
+  { turns, warm }: { readonly turns: number; readonly warm: number },
   random: () => number,
 ): Promise<StepFigure> {
   const backend = onnxBackend({ device: "cpu", threads: 1 });
@@ -50,11 +59,11 @@ async function measure(
     }),
   );
   const times: number[] = [];
-  for (let turn = 0; turn < turns + 3; turn++) {
+  for (let turn = 0; turn < turns + warm; turn++) {
     const begin = process.cpuUsage();
     await compiled.run({ ...parameters, ...data });
     const { user, system } = process.cpuUsage(begin);
-    if (turn >= 3) times.push((user + system) / 1e3);
+    if (turn >= warm) times.push((user + system) / 1e3);
   }
   await compiled.close();
   const count = program.parameters.reduce((sum, { shape }) => sum + elementCount(shape), 0);

@@ -34,10 +34,13 @@ const WAYS = [
 type Way = (typeof WAYS)[number];
 
 /** The weave run of two workers with H=32 and int8, its model whole and in fragments. */
-export async function measureFragments(steps: number, seeds: number): Promise<FragmentsFigure[]> {
+export async function measureFragments(
+  steps: number,
+  seeds: readonly number[],
+): Promise<FragmentsFigure[]> {
   const { address: server } = await startParameterServer();
   const figures: FragmentsFigure[] = [];
-  for (let seed = 1; seed <= seeds; seed++) {
+  for (const seed of seeds) {
     for (const way of WAYS) figures.push(await train(way, { server, steps, seed }));
   }
   return figures;

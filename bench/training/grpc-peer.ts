@@ -4,6 +4,7 @@ import {
   Server,
   ServerCredentials,
   type ServerWritableStream,
+  type ServiceDefinition,
 } from "@grpc/grpc-js";
 import { peerMethods } from "./grpc-peer-methods.ts";
 
@@ -28,7 +29,7 @@ const pull = async (call: ServerWritableStream<object, Chunk>) => {
   call.end();
 };
 const server = new Server({ "grpc.max_receive_message_length": -1 });
-server.addService(peerMethods, { push, pull });
+server.addService(peerMethods as unknown as ServiceDefinition, { push, pull });
 server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, port) => {
   if (error) throw error;
   console.log(`ready 127.0.0.1:${port}`);

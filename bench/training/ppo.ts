@@ -28,7 +28,7 @@ const SETTINGS: Readonly<Record<string, Partial<PpoConfig>>> = {
   "MountainCar-v0": {
     ...{ total_timesteps: 1_000_000, num_envs: 16, num_steps: 16, learning_rate: 1e-3 },
     ...{ normalize_observations: true, normalize_rewards: true },
-    ...{ gae_lambda: 0.98, ent_coef: 0, clip_vloss: false },
+    ...{ gae_lambda: 0.98, ent_coef: 0, clip_vloss: false, bootstrap_truncated: false },
   },
   "Pendulum-v1": {
     ...{ total_timesteps: 200_000, num_steps: 1024, learning_rate: 1e-3, gamma: 0.9 },

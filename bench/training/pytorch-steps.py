@@ -72,13 +72,13 @@ class LanguageModel(nn.Module):
         return F.cross_entropy(self.head(self.norm(stream)).flatten(0, 1), targets.flatten())
 
 
-def measure(name, model, data, turns):
+def measure(name, model, data, turns, warm=3):
     times = []
-    for turn in range(turns + 3):
+    for turn in range(turns + warm):
         model.zero_grad(set_to_none=True)
         begin = time.process_time()
         model.loss(*data).backward()
-        if turn >= 3:
+        if turn >= warm:
             times.append((time.process_time() - begin) * 1e3)
     return [name, statistics.median(times), min(times)]
 
@@ -88,7 +88,7 @@ def main():
     figures = []
     for batch in (64, 1024):
         data = (torch.randn(batch, 8), torch.randint(4, (batch,)), torch.randn(batch, 1))
-        figures.append(measure(f"MLP 8-256-256-(4,1), B={batch}", Mlp(), data, turns * 4))
+        figures.append(measure(f"MLP 8-256-256-(4,1), B={batch}", Mlp(), data, turns * 4, 100))
     data = (torch.randint(4, (4, 128)), torch.randint(4, (4, 128)))
     figures.append(measure("language model, 4 x 128 tokens", LanguageModel(), data, turns))
     print(json.dumps(figures))

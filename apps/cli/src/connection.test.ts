@@ -42,6 +42,17 @@ describe("the connection", () => {
     });
   });
 
+  it("takes localhost for the address of this machine that the file has, and nothing else", () => {
+    for (const endpoint of ["http://localhost:9001", "http://localhost:9001/api/v1"]) {
+      expect(findConnection({}, { ...env, HEDDLE_ENDPOINT: endpoint })).toMatchObject({
+        ...{ endpoint: "http://127.0.0.1:9001", apiKey: "from-file" },
+      });
+    }
+    for (const endpoint of ["http://localhost:9002", "http://localhost.evil:9001"]) {
+      expect(findConnection({ endpoint }, env)).toMatchObject({ endpoint, apiKey: undefined });
+    }
+  });
+
   it("gives the file's key to every master that the file names", () => {
     const endpoints = [9001, 9002, 9003].map((port) => `http://127.0.0.1:${port}`);
     writeFileSync(file, JSON.stringify({ endpoint: endpoints[0], endpoints, api_key: "shared" }));

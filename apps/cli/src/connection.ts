@@ -39,13 +39,21 @@ export function findConnection(
       : file
         ? [file.endpoints[0], "credentials file"]
         : [DEFAULT_ENDPOINT, "default"];
-  const endpoint = originOf(given, endpointSource);
-  const isOurs = file?.endpoints.some((own) => originOf(own, "credentials file") === endpoint);
+  const asked = originOf(given, endpointSource);
+  const own = file?.endpoints.map((each) => originOf(each, "credentials file"));
+  const isOurs = own?.includes(asked) || own?.includes(numbered(asked));
+  // What `localhost` means is not ours to say: the key goes to the address that the file has.
+  const endpoint = isOurs && !own?.includes(asked) ? numbered(asked) : asked;
   const apiKey = flags.apiKey || env["HEDDLE_API_KEY"] || (isOurs ? file?.apiKey : undefined);
   const others = file?.endpoints.slice(1).map((other) => originOf(other, endpointSource));
   // An endpoint that somebody names is the one that is meant.
   const isOfFile = endpointSource === "credentials file" && others && others.length > 0;
   return { endpoint, apiKey, endpointSource, ...(isOfFile ? { others } : {}) };
+}
+
+/** The same address with `localhost` as the number that clusters of this machine listen on. */
+function numbered(origin: string): string {
+  return origin.replace(/^(https?:\/\/)localhost(?=[:/]|$)/, "$1127.0.0.1");
 }
 
 /** The endpoint's origin; a path of `/api/v1`, which SDKs want, is taken off. */

@@ -110,7 +110,8 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   else if (url.startsWith("/api/v1/cluster/")) json(CLUSTER, 202);
   else if (url === "/health") json({ status: "ok", version: "0.1.0", uptime: 12.3 });
   else if (url === "/api/v1/workers") json({ data: [WORKER] });
-  else if (url === "/api/v1/keys" && method === "POST") json(KEY, 201);
+  else if (url === "/api/v1/keys" && method === "POST")
+    json({ ...KEY, unknown_models: ["later"] }, 201);
   else if (url === "/api/v1/keys") json({ data: [KEY] });
   else if (url === "/api/v1/keys/abcdefgh/rotate") json(ROTATED);
   else if (/models\/m-[23]\/pull$/.test(url)) {
@@ -231,6 +232,9 @@ describe("the command line", () => {
       url: "/api/v1/keys",
       body: { name: "ci", scopes: ["jobs:read", "jobs:create"] },
     });
+    expect(made.stderr).toContain(
+      "no model `later` is registered; the key may call it once one is",
+    );
     expect((await heddle(["keys", "list", "-o", "name"])).stdout).toBe("abcdefgh\n");
     expect(await heddle(["keys", "revoke", "abcdefgh"])).toMatchObject({ code: 0, stdout: "" });
     expect(calls.at(-1)).toMatchObject({ method: "DELETE", url: "/api/v1/keys/abcdefgh" });
@@ -267,6 +271,18 @@ describe("the command line", () => {
     const before = calls.length;
     for (const args of [["chat", " "], ["chat", "-"], ["chat"]]) {
       const stderr = expect.stringContaining("There is no question");
+      expect(await heddle(args)).toMatchObject({ code: 2, stdout: "", stderr });
+    }
+    expect(calls).toHaveLength(before);
+  });
+
+  it("refuses an option that is there and says nothing", async () => {
+    const before = calls.length;
+    for (const args of [
+      ["up", "--data", "", "--once"],
+      ["models", "list", "--endpoint="],
+    ]) {
+      const stderr = expect.stringMatching(/--(data|endpoint) "": it needs a value/);
       expect(await heddle(args)).toMatchObject({ code: 2, stdout: "", stderr });
     }
     expect(calls).toHaveLength(before);

@@ -20,7 +20,8 @@ async function main(): Promise<number> {
         .default("table"),
     )
     .showHelpAfterError("(--help shows how)")
-    .exitOverride();
+    .exitOverride()
+    .hook("preAction", (_, command) => refuseEmptyOptions(command));
   let exitCode = 0;
   /** The action that loads a command's module when it is run. */
   const lazy =
@@ -42,6 +43,17 @@ async function main(): Promise<number> {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
     const { reportError } = await import("./report-error.ts");
     return reportError(error);
+  }
+}
+
+/** An option that is there and says nothing is a slip, as an unset variable of a script. */
+function refuseEmptyOptions(command: Command): void {
+  for (let at: Command | null = command; at; at = at.parent) {
+    for (const option of at.options) {
+      const name = option.attributeName();
+      if (at.getOptionValueSource(name) !== "cli" || at.getOptionValue(name) !== "") continue;
+      command.error(`heddle: ${option.long} "": it needs a value; give one or leave it out.`);
+    }
   }
 }
 

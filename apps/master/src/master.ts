@@ -26,6 +26,7 @@ import { JobFigures } from "./jobs/job-figures.ts";
 import { LOG_READER } from "./jobs/job-logs.controller.ts";
 import { JobService } from "./jobs/job-service.ts";
 import { PlanBook } from "./jobs/plan-book.ts";
+import { PluginConfigs } from "./jobs/plugin-configs.ts";
 import { ProgressBook } from "./jobs/progress-book.ts";
 import { StateChanges } from "./jobs/state-changes.ts";
 import { exposeTrainingMetrics } from "./jobs/training-metrics.ts";
@@ -40,6 +41,7 @@ import { ClusterMetrics } from "./operations/cluster-metrics.ts";
 import { ClusterReport } from "./operations/cluster-report.ts";
 import { METRICS_REGISTRY } from "./operations/health.controller.ts";
 import { AUTHORITY_HASH } from "./operations/join-tokens.controller.ts";
+import { exposeParameterServerMetrics } from "./operations/parameter-server-metrics.ts";
 import { exposeRaftMetrics } from "./operations/raft-metrics.ts";
 import { Throughput } from "./operations/throughput.ts";
 import {
@@ -101,6 +103,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   const { plans = new PlanBook(options.control), progress = new ProgressBook() } = options;
   const waits = new StateChanges(options.control, progress);
   exposeTrainingMetrics(options.registry, options.control, progress);
+  exposeParameterServerMetrics(options.registry, options.directory);
   const lastUsed = new LastUsed();
   const throughput = new Throughput(options.control, options.directory);
   const verifier = new KeyVerifier<ApiKeyRecord>({
@@ -198,13 +201,16 @@ function partsFor(options: MasterOptions, inFlight: InFlight): Provider[] {
 
 /** The parts that have to do with jobs. */
 function jobParts(
-  { control, pepper }: MasterOptions,
+  { control, pepper, directory }: MasterOptions,
   plans: PlanBook,
   progress: ProgressBook,
   waits: StateChanges,
 ): Provider[] {
   const changes = new IdempotentChanges(control, pepper);
-  const jobs = new JobService({ control, plans, changes, waits, progress, pepper });
+  const jobs = new JobService({
+    ...{ control, plans, changes, waits, progress, pepper },
+    pluginConfigs: new PluginConfigs(directory),
+  });
   return [
     { provide: IdempotentChanges, useValue: changes },
     { provide: JobService, useValue: jobs },

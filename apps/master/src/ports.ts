@@ -169,6 +169,10 @@ export interface NodeView {
   readonly state: "ready" | "suspect";
   readonly attachedAtMs: number;
   readonly lastSeenMs: number;
+  /** Of the machine, the same for all nodes on it; absent or empty where it is not known. */
+  readonly hostId?: string | undefined;
+  /** Of the file system that holds the node's data, among those of its machine. */
+  readonly diskId?: string | undefined;
   readonly cpuPercent: number;
   readonly cpuCount: number;
   readonly memoryBytes: number;
@@ -178,8 +182,20 @@ export interface NodeView {
   readonly diskUsedBytes: number;
   readonly gpus: readonly GpuView[];
   readonly replicas: readonly ReplicaStatus[];
+  /** Of a parameter server: what it has not let in since its process began. */
+  readonly refusals?: RefusalCounts | undefined;
   /** What it offers to jobs; absent on nodes that run none. */
   readonly offer?: NodeJobOffer | undefined;
+}
+
+/** What a parameter server has not let in. */
+export interface RefusalCounts {
+  /** Connections and calls without the token that they need. */
+  readonly strangers: number;
+  /** Parts and requests that are malformed, hold what is no number, or are of another plan. */
+  readonly invalid: number;
+  /** What came of attempts that a later one has taken over. */
+  readonly stale: number;
 }
 
 /** What a worker says of itself, besides its hardware, for jobs to be placed by. */
@@ -194,6 +210,8 @@ export interface NodeJobOffer {
   readonly algorithms: readonly string[];
   /** What `ppo` can train in; empty on a worker that does not say. */
   readonly environments: readonly string[];
+  /** By algorithm of a plugin: the JSON Schema of its config, as the worker wrote it. */
+  readonly algorithmSchemas: Readonly<Record<string, string>>;
   readonly localSsdBytes: number;
   readonly ioOperationsPerSec: number;
   readonly networkMbps: number;

@@ -1,21 +1,29 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Client, credentials } from "@grpc/grpc-js";
 import type { HealthCheckResponse__Output } from "@heddle/contracts/generated/grpc/health/v1/HealthCheckResponse";
+import { helloFrame } from "@heddle/parameters/data-frames";
+import { openShards, shardStatuses } from "@heddle/parameters/shard-set";
 import { healthService } from "@heddle/rpc/proto";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { jobOn } from "./testing/training-job.ts";
 
 // The parameter server and a master as processes on loopback.
 
 /** Other apps are run as processes, never imported. */
 const MASTER = fileURLToPath(new URL("../../master/dist/main.js", import.meta.url));
 const PROGRAM = fileURLToPath(new URL("../dist/main.js", import.meta.url));
-const WAIT_MS = 20_000;
+const WAIT_MS = 60_000;
+
+// Processes may be slow to start on a busy machine.
+vi.setConfig({ testTimeout: 180_000 });
 
 /** A process that writes JSON lines; `ready` holds the line that says so. */
 class Driven {
@@ -95,7 +103,7 @@ async function startMaster(grpcPort = "0") {
     const reply = await fetch(`${http}/api/v1/workers`, { headers });
     return ((await reply.json()) as { data: Record<string, unknown>[] }).data;
   };
-  return { driven, grpc, nodes };
+  return { driven, grpc, http, nodes };
 }
 
 function startServer(masters: string, ...more: string[]): Driven {
@@ -142,6 +150,42 @@ describe("a parameter server", () => {
       async () => (await master.nodes()).every((node) => !node["attached"]),
       "it has left",
     );
+  });
+
+  it("tells what it has refused in its master's /metrics, by reason", async () => {
+    const master = await startMaster();
+    const server = startServer(master.grpc);
+    const { grpc = "" } = await server.line("ready");
+    const clusterToken = readFileSync(join(data, "token"), "utf8").trim();
+    const job = jobOn([grpc], { attempt: 2 });
+    const own = { ...job, credentials: { clusterToken } };
+    await openShards(own);
+    // A call without the cluster token, and one of an attempt that is over.
+    const others = { ...own, credentials: { clusterToken: "another" } };
+    await expect(shardStatuses(others)).rejects.toMatchObject({ code: "invalid_api_key" });
+    const before = { ...own, spec: { ...own.spec, attempt: 1 } };
+    await expect(shardStatuses(before)).rejects.toMatchObject({ code: "precondition_failed" });
+    // A data connection without the job's token, and one that sends no request.
+    const [status] = await shardStatuses(own);
+    const path = /^unix:(.+)$/.exec(status?.dataSocket ?? "")?.[1] ?? "";
+    const hellos = [helloFrame(randomBytes(32)), helloFrame(job.spec.jobToken)];
+    for (const hello of hellos) {
+      const socket = connect(path);
+      socket.end(Buffer.concat([hello, Buffer.from([3, 0, 0, 0]), Buffer.from("{]}")]));
+      // Closed with bytes unread, it may also come as a reset.
+      socket.on("error", () => undefined).resume();
+      await new Promise<void>((resolve) => socket.once("close", () => resolve()));
+    }
+    const counted = "strangers 2, invalid 1, stale 1";
+    let shown = "";
+    const isShown = async () => {
+      const text = await (await fetch(`${master.http}/metrics`)).text();
+      const line =
+        /^heddle_parameter_server_refusals_total\{.*name="ps-1",reason="(\w+)".*\} (\d+)$/gm;
+      shown = [...text.matchAll(line)].map(([, why, count]) => `${why} ${count}`).join(", ");
+      return shown === counted;
+    };
+    await until(isShown, () => `${counted}, but it shows ${shown}`);
   });
 
   it("finds its master again after a kill -9, under the same id", async () => {

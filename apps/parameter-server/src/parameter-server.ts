@@ -2,6 +2,7 @@ import "reflect-metadata";
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Server } from "@grpc/grpc-js";
+import { removeStaleSockets } from "@heddle/base/temporary-socket";
 import { Health } from "@heddle/rpc/health";
 import { Attachments } from "@heddle/rpc/node/attachments";
 import { nodeIdentity } from "@heddle/rpc/node/identity";
@@ -15,7 +16,7 @@ import { Module } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import { ServerGrpc } from "@nestjs/microservices";
 import { ParameterShardsService } from "./parameter-shards-service.ts";
-import { removeStaleSockets } from "./shard/shard-socket-path.ts";
+import { RefusalCounts } from "./refusal-counts.ts";
 import { ShardRegistry } from "./shard-registry.ts";
 
 @Module({})
@@ -52,14 +53,16 @@ export async function startParameterServer(
   const credentials = await ownCredentials(flags, "parameter-server", log);
   const machine = new Machine(flags.dataDirectory);
   await machine.start();
+  const refusals = new RefusalCounts();
   const { server, address } = await bindServer({
     host: flags.grpcHost,
     port: flags.grpcPort,
     credentials,
+    onRefused: () => refusals.add("strangers"),
   });
   const health = new Health();
   await removeStaleSockets();
-  const shards = new ShardRegistry({ credentials, host: flags.grpcHost });
+  const shards = new ShardRegistry({ credentials, host: flags.grpcHost, refusals });
   const service = new ParameterShardsService(shards, flags.dataDirectory, credentials);
   const app = await NestFactory.createMicroservice(ParameterServerModule, {
     strategy: new BoundGrpcTransport(server, health, service),
@@ -79,7 +82,7 @@ export async function startParameterServer(
     masters: flags.masters,
     credentials,
     register,
-    heartbeat: () => ({ ...machine.usage(), replicas: [] }),
+    heartbeat: () => ({ ...machine.usage(), replicas: [], refusals: refusals.totals }),
     log,
   });
   const close = async () => {

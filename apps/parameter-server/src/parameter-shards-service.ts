@@ -149,9 +149,7 @@ export class ParameterShardsService {
 
   async #push(request: PushParameters__Output, signal: AbortSignal): Promise<PushReply> {
     const { id, ...argument } = request;
-    const shard = this.#find(id);
-    await shard.renew();
-    return shard.calls.call("push", argument, signal);
+    return this.#find(id).calls.call("push", argument, signal);
   }
 
   async #addNorm(

@@ -1,7 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
-import { type ShardHandle, startShard } from "./shard/shard-handle.ts";
+import { type ShardHandle, type ShardSurroundings, startShard } from "./shard/shard-handle.ts";
 
 /** Whom a call is for. */
 export interface ShardKey {
@@ -27,12 +26,12 @@ interface Job {
  * comes with a lower one.
  */
 export class ShardRegistry {
-  readonly #options: { readonly credentials: NodeCredentials; readonly host: string };
+  readonly #options: ShardSurroundings;
   readonly #jobs = new Map<string, Job>();
   /** Opens and closes go one after the other. */
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(options: { readonly credentials: NodeCredentials; readonly host: string }) {
+  constructor(options: ShardSurroundings) {
     this.#options = options;
   }
 
@@ -72,7 +71,7 @@ export class ShardRegistry {
    */
   find(key: ShardKey): ShardHandle {
     const job = this.#jobs.get(key.jobId);
-    if (job && key.attempt < job.attempt) throw stale(key, job);
+    if (job && key.attempt < job.attempt) throw this.#stale(key, job);
     const handle = job?.shards.get(key.shard);
     if (handle && !handle.calls.ended && handle.spec.attempt === key.attempt) return handle;
     if (job?.over === key.attempt) {
@@ -101,7 +100,7 @@ export class ShardRegistry {
   close(key: ShardKey): Promise<void> {
     return this.#alone(async () => {
       const job = this.#jobs.get(key.jobId);
-      if (job && key.attempt < job.attempt) throw stale(key, job);
+      if (job && key.attempt < job.attempt) throw this.#stale(key, job);
       const handle = job?.shards.get(key.shard);
       // A later attempt that clears what an earlier one left has taken the job over by that.
       if (job) job.attempt = key.attempt;
@@ -119,7 +118,7 @@ export class ShardRegistry {
 
   #job(spec: ShardSpec): Job {
     const known = this.#jobs.get(spec.jobId);
-    if (known && spec.attempt < known.attempt) throw stale(spec, known);
+    if (known && spec.attempt < known.attempt) throw this.#stale(spec, known);
     const job: Job = known ?? { attempt: spec.attempt, refusedStale: 0, shards: new Map() };
     job.attempt = spec.attempt;
     job.over = undefined;
@@ -135,6 +134,15 @@ export class ShardRegistry {
     if (idle !== undefined) this.#jobs.delete(idle);
   }
 
+  #stale({ jobId, attempt }: ShardKey | ShardSpec, job: Job): AppError {
+    job.refusedStale++;
+    this.#options.refusals.add("stale");
+    return new AppError(
+      "precondition_failed",
+      `attempt ${attempt} of job ${jobId} is stale: attempt ${job.attempt} has taken it over`,
+    );
+  }
+
   #count(): number {
     return [...this.#jobs.values()].reduce((sum, { shards }) => sum + shards.size, 0);
   }
@@ -144,14 +152,6 @@ export class ShardRegistry {
     this.#turn = turn.catch(() => undefined);
     return turn;
   }
-}
-
-function stale({ jobId, attempt }: ShardKey | ShardSpec, job: Job): AppError {
-  job.refusedStale++;
-  return new AppError(
-    "precondition_failed",
-    `attempt ${attempt} of job ${jobId} is stale: attempt ${job.attempt} has taken it over`,
-  );
 }
 
 function differentPlan({ jobId, attempt }: ShardSpec): AppError {

@@ -25,6 +25,8 @@ export type EngineFactory = (start: {
   readonly onExit: (error: AppError) => void;
   /** Called at each crash after which the engine starts anew by itself. */
   readonly onRestart: (error: AppError) => void;
+  /** Called when it takes requests again after that. */
+  readonly onRecovered: () => void;
   readonly signal: AbortSignal;
 }) => Promise<Engine>;
 

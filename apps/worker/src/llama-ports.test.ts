@@ -2,6 +2,7 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { AppError } from "@heddle/base/errors";
+import { writeTinyModel } from "@heddle/engines/gguf/tiny-model";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { llamaPorts } from "./llama-ports.ts";
 
@@ -21,6 +22,7 @@ async function failureOf(modelPath: string): Promise<AppError> {
     sink: () => {},
     onExit: () => {},
     onRestart: () => {},
+    onRecovered: () => {},
     signal: AbortSignal.timeout(30_000),
   });
   return await started.then(
@@ -48,4 +50,18 @@ describe("a damaged model file", () => {
     expect(message).not.toContain(folder);
     expect(await readFile(path, "utf8")).toBe("GGUF and then nothing");
   });
+});
+
+it("a chat template that is no jinja is refused before the model is loaded", async () => {
+  const path = join(folder, "template.gguf");
+  await writeTinyModel(path);
+  const bytes = await readFile(path);
+  const key = "tokenizer.chat_template";
+  // Behind a key come its value's type in four bytes, and the length of a text in eight.
+  const value = bytes.indexOf(key) + key.length + 12;
+  bytes.write("{% xx ", value);
+  await writeFile(path, bytes);
+  const failure = await failureOf(path);
+  expect(failure).toMatchObject({ code: "invalid_value", param: "chatTemplate" });
+  expect(failure.message).toContain("no valid jinja: Unknown statement type: xx");
 });

@@ -3,6 +3,7 @@ import { AppError } from "@heddle/base/errors";
 import type { Engine } from "@heddle/contracts/engine";
 import { type GgufFile, readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { startLlamaEngine } from "@heddle/engines/llama/llama-engine";
+import { ChatTemplate } from "@heddle/engines/text/chat-template";
 import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import type { EnginePorts } from "./engine-ports.ts";
 import { reasoningStyleOf } from "./reasoning-style.ts";
@@ -21,9 +22,11 @@ export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions):
       // Read by us first: a damaged file gets a reason here, and the native reader never sees it.
       const cachedPath = join(cacheDirectory, spec.weights.key, spec.weights.file);
       const { metadata } = await readWeights(modelPath, modelPath === cachedPath);
-      const template = spec.options.chatTemplate ?? metadata.get("tokenizer.chat_template");
+      const template = spec.options.chatTemplate ?? templateOf(metadata);
+      // The engine comes to it last, after minutes where the file is large.
+      checkTemplate(template);
       const engine = await startLlamaEngine({ ...start, modelPath, options: spec.options });
-      return withReasoning(engine, typeof template === "string" ? template : "");
+      return withReasoning(engine, template);
     },
     pullWeights: (weights, { signal, onProgress, readArtifact }) =>
       pullWeights(weights, {
@@ -35,6 +38,16 @@ export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions):
           onProgress({ pulledBytes, totalBytes, source }),
       }),
   };
+}
+
+function templateOf(metadata: GgufFile["metadata"]): string {
+  const entry = metadata.get("tokenizer.chat_template");
+  return entry?.type === "string" ? entry.value : "";
+}
+
+/** Throws `invalid_value` on a template that is no jinja. */
+function checkTemplate(template: string): void {
+  new ChatTemplate(template, { bos: "", eos: "" });
 }
 
 /** What is in the cache can be pulled again; any other file is its owner's, perhaps the only copy. */

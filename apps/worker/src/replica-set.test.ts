@@ -1,10 +1,15 @@
-import { AppError } from "@heddle/base/errors";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { AppError, type ErrorCode } from "@heddle/base/errors";
 import type { DeploymentSpec } from "@heddle/contracts/engine";
 import { expect, test, vi } from "vitest";
 import { scriptedPorts } from "../test/scripted-ports.ts";
 import type { EnginePorts } from "./engine-ports.ts";
 import { ReplicaSet } from "./replica-set.ts";
 
+const patience = { timeout: 20_000 };
+const silent = { info() {}, warn() {}, error() {} };
 const spec: DeploymentSpec = {
   key: "m",
   engine: "llama",
@@ -42,5 +47,65 @@ test("the same failure is logged once however often it is tried again, and anoth
   expect(replicas.statuses()[0]).toMatchObject({ failureCode: "unavailable" });
   await replicas.load({ ...spec, options: { threads: 1 } });
   await vi.waitFor(() => expect(logged).toHaveLength(3));
+  await replicas.close();
+});
+
+test("a file that was refused is loaded again when it, the options or the failure is another", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-refused-"));
+  const path = join(folder, "w.gguf");
+  writeFileSync(path, "no template");
+  let code: ErrorCode = "invalid_value";
+  let starts = 0;
+  const ports: EnginePorts = {
+    pullWeights: () => Promise.resolve(path),
+    startEngine: () => {
+      starts += 1;
+      return Promise.reject(new AppError(code, "its template is no jinja"));
+    },
+  };
+  const replicas = new ReplicaSet(ports, {}, silent, () => {});
+  const loadedTimes = async (given: DeploymentSpec, times: number) => {
+    await replicas.load(given);
+    await vi.waitFor(() => {
+      expect(replicas.statuses()[0]?.phase).toBe("failed");
+      expect(starts).toBe(times);
+    }, patience);
+  };
+  await loadedTimes(spec, 1);
+  await loadedTimes(spec, 1);
+  await loadedTimes({ ...spec, options: { chatTemplate: "{{" } }, 2);
+  await loadedTimes(spec, 3);
+  writeFileSync(path, "another template");
+  await loadedTimes(spec, 4);
+  await loadedTimes(spec, 4);
+  rmSync(path);
+  // What may mend itself is tried again: memory is freed, a crash may not come twice.
+  code = "engine_failed";
+  await loadedTimes(spec, 5);
+  await loadedTimes(spec, 6);
+  await replicas.close();
+  rmSync(folder, { recursive: true });
+});
+
+test("a replica whose engine starts anew says that it loads, and takes calls when it is back", async () => {
+  let engine: Parameters<EnginePorts["startEngine"]>[0] | undefined;
+  const ports: EnginePorts = {
+    ...scriptedPorts,
+    startEngine: (start) => {
+      engine = start;
+      return scriptedPorts.startEngine(start);
+    },
+  };
+  const replicas = new ReplicaSet(ports, {}, silent, () => {});
+  const phase = () => replicas.statuses()[0]?.phase;
+  await replicas.load(spec);
+  await vi.waitFor(() => expect(phase()).toBe("ready"), patience);
+  engine?.onRestart(new AppError("engine_failed", "it was killed"));
+  expect(replicas.statuses()[0]).toMatchObject({
+    phase: "loading",
+    message: "restarting after a crash: it was killed",
+  });
+  engine?.onRecovered();
+  expect(replicas.statuses()[0]).toMatchObject({ phase: "ready", message: "" });
   await replicas.close();
 });

@@ -44,14 +44,15 @@ export class ReplicaSet {
 
   /**
    * Begins to run a deployment. One that runs as asked is left alone; one that failed is tried
-   * anew; one whose specification changed is replaced.
+   * anew, unless it would fail again; one whose specification changed is replaced.
    */
   async load(asked: DeploymentSpec): Promise<void> {
     const spec = { ...asked, options: { ...this.#defaults, ...asked.options } };
     const current = this.#replicas.get(spec.key);
     if (current) {
       const runs = current.phase !== "failed" && current.phase !== "unloading";
-      if (runs && isDeepStrictEqual(current.spec, spec)) return;
+      const isDone = runs || current.failsAgain;
+      if (isDone && isDeepStrictEqual(current.spec, spec)) return;
       await this.unload(spec.key);
     }
     // Another load of the same key may have come first while this one waited.

@@ -1,3 +1,4 @@
+import { statSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
@@ -30,7 +31,8 @@ export type EventListener = (event: EngineEvent) => void;
 
 /**
  * One deployment on this node: pulls its weights, runs one engine, and starts it anew with back-off
- * when it crashes. A replica that could not be brought up stays `failed` until it is replaced.
+ * when it crashes. A replica that could not be brought up stays `failed` until it is replaced; one
+ * whose file was refused fails again as long as that file is there, see `failsAgain`.
  */
 export class Replica {
   readonly spec: DeploymentSpec;
@@ -49,6 +51,8 @@ export class Replica {
   #engine: Engine | undefined;
   #lastFailure: string | undefined;
   #modelPath: string | undefined;
+  /** What the file was when it was last given to an engine. */
+  #loadedFile = "";
   #nextId = 1;
   #restarts = 0;
 
@@ -62,6 +66,7 @@ export class Replica {
   ) {
     this.spec = spec;
     this.#lastFailure = lastFailure;
+    if (lastFailure !== undefined) this.#message = `tried again after this failure: ${lastFailure}`;
     this.#ports = ports;
     this.#log = log;
     this.#onChange = onChange;
@@ -75,6 +80,13 @@ export class Replica {
   /** Why it failed last, or the one before it. */
   get lastFailure(): string | undefined {
     return this.#lastFailure;
+  }
+
+  /** Whether another try would end the same way: the very file is still there that was refused. */
+  get failsAgain(): boolean {
+    const path = this.#modelPath;
+    if (this.#phase !== "failed" || path === undefined) return false;
+    return this.#failureCode === "invalid_value" && fileMark(path) === this.#loadedFile;
   }
 
   /** Requests that have not ended. */
@@ -168,6 +180,7 @@ export class Replica {
 
   /** Resolves when the engine is ready; `exited` is an error where it then crashes. */
   async #startEngine(modelPath: string): Promise<{ exited: Promise<AppError | undefined> }> {
+    this.#loadedFile = fileMark(modelPath);
     const exit = Promise.withResolvers<AppError | undefined>();
     const engine = await this.#ports.startEngine({
       spec: this.spec,
@@ -177,7 +190,9 @@ export class Replica {
       onRestart: (error) => {
         const fields = { deployment: this.spec.key, error: error.message };
         this.#log.warn(fields, "an engine crashed and starts anew; its calls failed");
+        this.#setPhase("loading", `restarting after a crash: ${error.message}`);
       },
+      onRecovered: () => this.#setPhase("ready", ""),
       signal: this.#closing.signal,
     });
     // It may have become ready in the moment in which it was told to stop.
@@ -230,4 +245,10 @@ export class Replica {
     this.#log.info({ deployment: this.spec.key, phase }, "replica");
     this.#onChange();
   }
+}
+
+/** Changes with every change of the file; empty where there is none. */
+function fileMark(path: string): string {
+  const stat = statSync(path, { throwIfNoEntry: false, bigint: true });
+  return stat ? `${stat.dev}/${stat.ino}/${stat.size}/${stat.mtimeNs}/${stat.ctimeNs}` : "";
 }

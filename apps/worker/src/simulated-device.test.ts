@@ -30,6 +30,7 @@ async function startedOn(device: string | undefined) {
     sink: () => {},
     onExit: () => {},
     onRestart: () => {},
+    onRecovered: () => {},
     signal,
   };
   const engine = await ports.startEngine(start);

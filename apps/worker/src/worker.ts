@@ -181,6 +181,7 @@ function registration(
     executors: tasks.executors,
     algorithms: tasks.algorithms,
     environments: tasks.environments,
+    algorithmSchemas: tasks.schemas,
   };
 }
 

@@ -105,7 +105,10 @@ export class TestLeader {
     for (const give of held) give();
   }
 
-  async startWorker(settings: Readonly<Record<string, unknown>> = {}): Promise<ChildProcess> {
+  async startWorker(
+    settings: Readonly<Record<string, unknown>> = {},
+    environment: Readonly<Record<string, string>> = {},
+  ): Promise<ChildProcess> {
     const argument = JSON.stringify({
       dataDirectory: join(this.folder, "worker"),
       masters: [this.#server?.address],
@@ -115,6 +118,7 @@ export class TestLeader {
     });
     const child = spawn(process.execPath, [workerProgram, argument], {
       stdio: ["ignore", "pipe", "inherit"],
+      env: { ...process.env, ...environment },
       detached: true,
     });
     this.#workers.add(child);
@@ -126,6 +130,11 @@ export class TestLeader {
     this.register = undefined;
     await until("the worker is attached", () => this.register !== undefined);
     return child;
+  }
+
+  /** Of the worker that is attached. */
+  get nodeId(): string {
+    return this.register?.nodeId ?? "";
   }
 
   /** A session with the worker as the leader of that term. */

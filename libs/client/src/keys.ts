@@ -27,14 +27,14 @@ export class Keys {
     return this.#transport.change({ method: "POST", path: "/keys", body: spec }, options);
   }
 
-  /** Makes a new key in place of one; not tried again, for each call makes another. */
+  /** Makes a new key in place of one, which is done once: then the new one is to be rotated. */
   rotate(
     id: string,
     rotation: KeyRotation = {},
-    { signal }: CallOptions = {},
+    options: ChangeOptions = {},
   ): Promise<CreatedApiKey & { readonly replaces: ApiKey }> {
     const path = `${pathOf(id)}/rotate`;
-    return this.#transport.json({ method: "POST", path, body: rotation, signal });
+    return this.#transport.change({ method: "POST", path, body: rotation }, options);
   }
 
   /** Ends a key at once. */

@@ -319,6 +319,8 @@ export interface ApiKey {
   readonly scopes: readonly string[];
   /** Empty for all. */
   readonly models: readonly string[];
+  /** Those of `models` that no model is registered under now; the key may call them once one is. */
+  readonly unknown_models: readonly string[];
   readonly limits: {
     readonly requests_per_minute: number | null;
     readonly tokens_per_minute: number | null;
@@ -328,6 +330,9 @@ export interface ApiKey {
   readonly created_at: string;
   readonly expires_at: string | null;
   readonly revoked_at: string | null;
+  /** The id of the key in whose place it was made, and of the last that was made in its place. */
+  readonly rotated_from: string | null;
+  readonly rotated_to: string | null;
   readonly last_used_at: string | null;
 }
 

@@ -124,6 +124,7 @@ export function parseChatCompletionRequest(body: unknown): ChatCompletionRequest
   refuseUnsupported(body as Record<string, unknown>);
   checkCombinations(request);
   request.messages.forEach(checkMessage);
+  checkToolAnswers(request.messages);
   return request;
 }
 
@@ -167,6 +168,19 @@ function checkMessage(message: ChatRequestMessage, index: number): void {
   const param = `messages[${index}].content`;
   const text = `Missing required parameter: '${param}': an assistant's message needs content, a refusal or tool_calls.`;
   throw new AppError("missing_required_parameter", text, { param });
+}
+
+/** An answer of a tool names the call of the assistant that it answers. */
+function checkToolAnswers(messages: readonly ChatRequestMessage[]): void {
+  let asked = new Set<string>();
+  messages.forEach((message, index) => {
+    if (message.role === "assistant") {
+      asked = new Set(message.tool_calls?.map(({ id }) => id));
+    } else if (message.role === "tool" && !asked.has(message.tool_call_id)) {
+      const why = "no call of the assistant's message before it has this id";
+      throw invalid(`messages[${index}].tool_call_id`, why);
+    }
+  });
 }
 
 function unsupported(param: string, why: string): AppError {

@@ -8,6 +8,7 @@ import {
   type SupervisedTraining,
   type TrainingConfig,
 } from "./training.ts";
+import { ppoSizeFaults, weaveSizeFaults } from "./training-size-faults.ts";
 import { RequestFaults } from "./validation.ts";
 
 /** A fault of a job's config: where, as `config.learning_rate`, and what is wrong. */
@@ -52,11 +53,12 @@ function builtInFaults(
   commonFaults(config, fault);
   if (config.algorithm === "ppo") {
     ppoFaults(config, tasks, fault);
-    batchFaults(config, tasks, fault);
+    ppoSizeFaults(config, tasks, fault);
     normalizationFaults(config, tasks, fault);
     return;
   }
   overlapFaults(config, fault);
+  weaveSizeFaults(config, fault);
   idleFaults(config, new Set(Object.keys(given ?? {})), fault);
   if (config.program === "language_model") languageModelFaults(config, fault);
   else targetFaults(config, fault);
@@ -111,6 +113,10 @@ function idleFaults(
   if (given.has("weight_decay") && optimizer !== "adamw") {
     fault("weight_decay", `only \`optimizer: adamw\` has it, not ${optimizer}`);
   }
+  if (config.average_steps > 0 && config.consistency !== "bsp") {
+    const why = "the last parts of others come after a worker's own last pull";
+    fault("average_steps", `${why}: leave it out, or use \`consistency: bsp\``);
+  }
   if (config.warm_start_steps > 0 && steps === 1) {
     fault("warm_start_steps", "with local_steps 1 every step is exchanged: leave it out");
   }
@@ -152,25 +158,6 @@ function ppoFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
   }
 }
 
-/** Rows of experience (a step of one environment) of one task; some 40 bytes each on CartPole. */
-const MAX_ROWS = 2 ** 24;
-/** Tokens of one step of one worker. */
-const MAX_TOKENS = 2 ** 24;
-
-/** One task alone takes the rows of all epochs of an update in one call, but with `target_kl`. */
-function batchFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
-  const batch = config.num_envs * config.num_steps;
-  if (batch > MAX_ROWS) {
-    const sizes = `num_envs * num_steps = ${batch}`;
-    fault("num_steps", `${sizes}, and one task holds ${MAX_ROWS} rows at most`);
-    return;
-  }
-  const rows = batch * config.update_epochs;
-  if (tasks > 1 || config.target_kl !== undefined || rows <= MAX_ROWS) return;
-  const sizes = `num_envs * num_steps * update_epochs = ${rows}`;
-  fault("update_epochs", `${sizes}, and one task takes ${MAX_ROWS} rows at most in an update`);
-}
-
 function normalizationFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
   const fields = ["normalize_observations", "normalize_rewards"] as const;
   for (const field of fields.filter((name) => config[name])) {
@@ -182,11 +169,6 @@ function normalizationFaults(config: PpoTraining, tasks: number, fault: TellFaul
 }
 
 function languageModelFaults(config: LanguageModelTraining, fault: TellFault): void {
-  const tokens = config.batch_size * config.context_length;
-  if (tokens > MAX_TOKENS) {
-    const sizes = `batch_size * context_length = ${tokens}`;
-    fault("batch_size", `${sizes}, and a step of one worker has ${MAX_TOKENS} tokens at most`);
-  }
   if (config.replace_model && config.register_as === undefined) {
     fault("replace_model", "nothing is registered without register_as: give it, or leave this out");
   }

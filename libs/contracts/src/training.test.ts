@@ -45,6 +45,22 @@ test("a warm start takes whole rounds of a thirty-second of the steps, exchanged
   expect(given({ total_steps: 5120, ...own })).toMatchObject(own);
 });
 
+test("what is left is averaged over a thirty-second of the steps, where there are local steps and bsp", () => {
+  const text = { program: "language_model", data: "a.txt", total_steps: 5120 };
+  const steps = (config: object) => {
+    const parsed = parseTrainingConfig("weave", { ...text, ...config });
+    return "average_steps" in parsed && parsed.average_steps;
+  };
+  expect(steps({ local_steps: 32 })).toBe(160);
+  expect(steps({ local_steps: 32, average_steps: 7 })).toBe(7);
+  expect(steps({ local_steps: 32, staleness: 1 })).toBe(0);
+  expect(steps({})).toBe(0);
+  const asp = { ...text, consistency: "asp", average_steps: 7 };
+  expect(trainingFaults("weave", asp)).toMatchObject([
+    { param: "config.average_steps", detail: expect.stringContaining("use `consistency: bsp`") },
+  ]);
+});
+
 test("weave pulls changes as int8 where its parts are int8 and all workers wait for each other", () => {
   const text = { program: "language_model", data: "a.txt", total_steps: 10, compression: "int8" };
   const pulls = (config: object) => parseTrainingConfig("weave", { ...text, ...config });

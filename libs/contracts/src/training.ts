@@ -46,6 +46,11 @@ const ppoSchema = z.strictObject({
   anneal_lr: z.boolean().default(true),
   gamma: share.default(0.99),
   gae_lambda: share.default(0.95),
+  /**
+   * An episode that is cut off, as at its limit of steps, is worth what the critic expects of its last
+   * observation, as in Stable-Baselines3; 0 where false, as in CleanRL.
+   */
+  bootstrap_truncated: z.boolean().default(true),
   num_minibatches: count(65_536).default(4),
   update_epochs: count(1_000).default(4),
   norm_adv: z.boolean().default(true),
@@ -93,6 +98,11 @@ const weaveCommon = {
   weight_decay: z.number().min(0).max(1e3).default(0.01),
   warmup_steps: z.int().min(0).max(1e9).default(0),
   max_grad_norm: rate.default(1),
+  /**
+   * Of bsp: steps over which the model that is left is an average of those after each exchange; 0
+   * for the last as it is. Where absent, with local steps, a thirty-second of all steps.
+   */
+  average_steps: z.int().min(0).max(1e9).optional(),
   /**
    * The first so many steps have an exchange every `warm_start_local_steps`. Where absent, with local
    * steps, a thirty-second of all steps.
@@ -190,6 +200,7 @@ type Woven<Program> = Omit<Program, "data"> & {
   readonly outer_learning_rate: number;
   readonly outer_momentum: number;
   readonly mixing_factor: number;
+  readonly average_steps: number;
   readonly warm_start_steps: number;
   readonly warm_start_local_steps: number;
 };
@@ -270,6 +281,8 @@ function completeWeave(weave: Weave): LanguageModelTraining | SupervisedTraining
     outer_learning_rate: weave.outer_learning_rate ?? (isLocal ? 0.8 : 1),
     outer_momentum: weave.outer_momentum ?? (isLocal ? 0.4 : 0),
     mixing_factor: weave.mixing_factor ?? (weave.overlap_steps > 0 ? 0.5 : 0),
+    average_steps:
+      weave.average_steps ?? (averages(weave) ? Math.floor(weave.total_steps / 32) : 0),
     ...warmStart(weave),
     pull_compression: weave.pull_compression ?? (shrinksPulls(weave) ? "int8" : "none"),
   };
@@ -291,6 +304,11 @@ function warmStart({ local_steps, total_steps, ...given }: Weave) {
     warm_start_steps: given.warm_start_steps ?? rounds * local_steps,
     warm_start_local_steps: given.warm_start_local_steps ?? Math.max(1, local_steps >> 3),
   };
+}
+
+/** Under ssp and asp the last parts of others come after a worker's own last pull. */
+function averages(weave: Weave): boolean {
+  return weave.local_steps > 1 && consistencyOf(weave) === "bsp";
 }
 
 function shrinksPulls(weave: Weave): boolean {

@@ -150,6 +150,24 @@ describe("apply", () => {
     expect([...state.keys.keys()]).toEqual(["aaaaaaaa", "bbbbbbbb", "cccccccc"]);
   });
 
+  it("rotates a key once as long as the one in its place is in use, but for commands of before", () => {
+    const state = emptyState();
+    apply(state, create(key("aaaaaaaa")));
+    const next = (id: string, more: Partial<ApiKeyRecord> = {}) =>
+      rotate("aaaaaaaa", key(id, { rotatedFrom: "aaaaaaaa", ...more }), 10, 500);
+    expect(apply(state, next("bbbbbbbb"))).toEqual({ ok: true });
+    expect(apply(state, next("cccccccc"))).toMatchObject({
+      ...{ ok: false, code: "conflict" },
+      message: expect.stringContaining("the key bbbbbbbb has taken its place and is in use"),
+    });
+    // Such commands are in the logs of earlier versions, and were answered so.
+    expect(apply(state, rotate("aaaaaaaa", key("dddddddd"), 10, 500))).toEqual({ ok: true });
+    apply(state, { type: "key.revoke", atMs: 10, id: "bbbbbbbb" });
+    expect(apply(state, next("eeeeeeee", { expiresAtMs: 10 }))).toEqual({ ok: true });
+    expect(apply(state, next("ffffffff"))).toEqual({ ok: true });
+    expect([...state.keys.keys()].map(([letter]) => letter).join("")).toBe("abdef");
+  });
+
   it("remembers which models were taken out for good, the last thousand, until they are back", () => {
     const state = emptyState();
     const remove = (id: string, isReplaced?: boolean) =>

@@ -80,6 +80,7 @@ function createKey(state: ControlState, key: ApiKeyRecord): ControlReply {
 
 function keyFault(key: ApiKeyRecord): string | undefined {
   if (!/^[0-9A-Za-z]{8}$/.test(key.id)) return "a key's id is 8 letters or digits";
+  if (key.rotatedFrom === key.id) return "a key is not rotated from itself";
   if (!/^[0-9a-f]{64}$/.test(key.hash)) return "a key's hash is 64 hexadecimal digits";
   if (key.name === "" || key.name.length > 200) return "a key's name has 1 to 200 characters";
   return limitsFault(key.limits);
@@ -126,11 +127,24 @@ function rotateKey(
   if (!(Number.isSafeInteger(expiresAtMs) && expiresAtMs >= atMs)) {
     return refuse("invalid_value", `the end of the key ${id} lies before its rotation`);
   }
+  const taken = key.rotatedFrom === undefined ? undefined : successorOf(state, id, atMs);
+  if (taken) {
+    const message = `the key ${id} was rotated before: the key ${taken} has taken its place and is in use; rotate that one, or revoke it first`;
+    return refuse("conflict", message);
+  }
   const reply = createKey(state, key);
   if (!reply.ok) return reply;
   const endsAtMs = Math.min(expiresAtMs, old.expiresAtMs ?? expiresAtMs);
   state.keys.set(id, { ...old, expiresAtMs: endsAtMs });
   return OK;
+}
+
+/** The key in use that was made in place of another. */
+function successorOf({ keys }: ControlState, id: string, atMs: number): string | undefined {
+  for (const key of keys.values()) {
+    if (key.rotatedFrom === id && isInUse(key, atMs)) return key.id;
+  }
+  return undefined;
 }
 
 function hasOtherAdmin(state: ControlState, id: string, atMs: number): boolean {
@@ -141,8 +155,11 @@ function hasOtherAdmin(state: ControlState, id: string, atMs: number): boolean {
 }
 
 function isAdminAt(key: ApiKeyRecord, atMs: number): boolean {
-  if (key.revokedAtMs !== undefined || !key.scopes.includes("*")) return false;
-  return key.expiresAtMs === undefined || key.expiresAtMs > atMs;
+  return key.scopes.includes("*") && isInUse(key, atMs);
+}
+
+function isInUse({ revokedAtMs, expiresAtMs }: ApiKeyRecord, atMs: number): boolean {
+  return revokedAtMs === undefined && (expiresAtMs === undefined || expiresAtMs > atMs);
 }
 
 function registerModel(

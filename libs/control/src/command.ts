@@ -12,7 +12,11 @@ export type ControlCommand = CatalogCommand | JobsCommand;
 export type CatalogCommand =
   | { readonly type: "key.create"; readonly atMs: number; readonly key: ApiKeyRecord }
   | { readonly type: "key.revoke"; readonly atMs: number; readonly id: string }
-  /** Makes `key` in place of the key `id`, which ends at `expiresAtMs` or at its own time before. */
+  /**
+   * Makes `key` in place of the key `id`, which ends at `expiresAtMs` or at its own time before.
+   * Refused where another key in use was made so; only the commands of earlier versions, whose `key`
+   * does not tell what it was rotated from, may do that more than once.
+   */
   | {
       readonly type: "key.rotate";
       readonly atMs: number;

@@ -42,6 +42,8 @@ export interface ApiKeyRecord {
   readonly models: readonly string[];
   readonly limits: KeyLimits;
   readonly createdAtMs: number;
+  /** The key in whose place this one was made. */
+  readonly rotatedFrom?: string | undefined;
   readonly expiresAtMs?: number | undefined;
   readonly revokedAtMs?: number | undefined;
 }

@@ -1,4 +1,5 @@
-import { Counter, Gauge, Histogram, type Registry } from "prom-client";
+import { Counter, Gauge, type Registry } from "prom-client";
+import { type Distribution, ModelHistogram } from "./model-histogram.ts";
 
 /** What a replica's engine holds now, as its worker last reported it. */
 export interface ReplicaLoad {
@@ -15,19 +16,34 @@ export interface ClusterLoad {
   readonly kvUsage: ReadonlyMap<string, number>;
 }
 
-/** The instruments of one model, with its label bound, so that a token costs no label look-up. */
+/** A number of one model, which a scrape reads: telling it costs an addition and no look-up. */
+class Tally {
+  value = 0;
+
+  inc(by = 1): void {
+    this.value += by;
+  }
+
+  dec(): void {
+    this.value -= 1;
+  }
+}
+
+/** What the calls of one model tell. */
 export interface ModelInstruments {
-  readonly waiting: Gauge.Internal<"model_name">;
-  readonly running: Gauge.Internal<"model_name">;
-  readonly promptTokens: Counter.Internal;
-  readonly generatedTokens: Counter.Internal;
-  readonly prefixQueries: Counter.Internal;
-  readonly prefixHits: Counter.Internal;
-  readonly timeToFirstToken: Histogram.Internal<"model_name">;
-  readonly interTokenLatency: Histogram.Internal<"model_name">;
-  readonly endToEndLatency: Histogram.Internal<"model_name">;
-  readonly queueTime: Histogram.Internal<"model_name">;
-  readonly gatewayOverhead: Histogram.Internal<"model_name">;
+  readonly waiting: Tally;
+  readonly running: Tally;
+  readonly promptTokens: Tally;
+  readonly generatedTokens: Tally;
+  readonly prefixQueries: Tally;
+  readonly prefixHits: Tally;
+  readonly timeToFirstToken: Distribution;
+  readonly interTokenLatency: Distribution;
+  readonly endToEndLatency: Distribution;
+  readonly queueTime: Distribution;
+  readonly gatewayOverhead: Distribution;
+  /** Calls answered in full, by finish reason. */
+  readonly succeeded: Map<string, Tally>;
 }
 
 const LATENCY_BUCKETS = [
@@ -39,6 +55,30 @@ const LONG_BUCKETS = [
 ];
 const OVERHEAD_BUCKETS = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5];
 
+type CounterName = "promptTokens" | "generatedTokens" | "prefixQueries" | "prefixHits";
+type GaugeName = "running" | "waiting";
+type HistogramName =
+  | "timeToFirstToken"
+  | "interTokenLatency"
+  | "endToEndLatency"
+  | "queueTime"
+  | "gatewayOverhead";
+
+const COUNTERS: readonly (readonly [CounterName, string, string])[] = [
+  ["promptTokens", "vllm:prompt_tokens_total", "Prompt tokens processed."],
+  ["generatedTokens", "vllm:generation_tokens_total", "Tokens generated."],
+  [
+    "prefixQueries",
+    "vllm:prefix_cache_queries_total",
+    "Prompt tokens looked up in the prefix cache.",
+  ],
+  ["prefixHits", "vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache."],
+];
+const GAUGES: readonly (readonly [GaugeName, string, string])[] = [
+  ["running", "vllm:num_requests_running", "Calls that an engine works on."],
+  ["waiting", "vllm:num_requests_waiting", "Calls that wait for an engine."],
+];
+
 /**
  * The inference metrics of a master: vLLM's names, which scrapers and dashboards know, and our own
  * under `heddle_`. The calls of a model are this master's own; what engines hold, whoever sent it,
@@ -48,53 +88,22 @@ export class InferenceMetrics {
   readonly #models = new Map<string, ModelInstruments>();
   readonly #scrapeListeners = new Set<() => void>();
   readonly #registry: Registry;
-  readonly #success: Counter<"model_name" | "finished_reason">;
   readonly #rejected: Counter<"model_name" | "code">;
-  readonly #histograms: Record<string, Histogram<"model_name">>;
-  readonly #counters: Record<string, Counter<"model_name">>;
-  readonly #gauges: Record<string, Gauge<"model_name">>;
+  readonly #histograms: Record<HistogramName, ModelHistogram>;
 
   constructor(registry: Registry, load: () => ClusterLoad) {
     this.#registry = registry;
-    const scraped = (): void => {
-      for (const listener of this.#scrapeListeners) listener();
-    };
-    this.#success = new Counter({
-      name: "vllm:request_success_total",
-      help: "Calls answered in full, by finish reason.",
-      labelNames: ["model_name", "finished_reason"],
+    // It is the first of them, so that what a scrape calls back for is there when the others are read.
+    this.#successes();
+    this.#rejected = new Counter({
+      name: "heddle_requests_failed_total",
+      help: "Calls that failed, by error code; `rate_limit_exceeded` are the 429s, `cancelled` the aborts.",
+      labelNames: ["model_name", "code"],
       registers: [registry],
-      // It is the first of them that a scrape collects.
-      collect: scraped,
     });
-    this.#rejected = this.#counter(
-      "heddle_requests_failed_total",
-      "Calls that failed, by error code; `rate_limit_exceeded` are the 429s, `cancelled` the aborts.",
-      ["model_name", "code"],
-    );
-    this.#counters = {
-      promptTokens: this.#counter("vllm:prompt_tokens_total", "Prompt tokens processed.", [
-        "model_name",
-      ]),
-      generatedTokens: this.#counter("vllm:generation_tokens_total", "Tokens generated.", [
-        "model_name",
-      ]),
-      prefixQueries: this.#counter(
-        "vllm:prefix_cache_queries_total",
-        "Prompt tokens looked up in the prefix cache.",
-        ["model_name"],
-      ),
-      prefixHits: this.#counter(
-        "vllm:prefix_cache_hits_total",
-        "Prompt tokens found in the prefix cache.",
-        ["model_name"],
-      ),
-    };
+    for (const [field, name, help] of COUNTERS) this.#counter(field, name, help);
     this.#histograms = this.#latencies();
-    this.#gauges = {
-      running: this.#gauge("vllm:num_requests_running", "Calls that an engine works on."),
-      waiting: this.#gauge("vllm:num_requests_waiting", "Calls that wait for an engine."),
-    };
+    for (const [field, name, help] of GAUGES) this.#gauge(field, name, help);
     this.#loadGauges(load);
   }
 
@@ -102,16 +111,21 @@ export class InferenceMetrics {
   of(model: string): ModelInstruments {
     const known = this.#models.get(model);
     if (known) return known;
-    const bound: Record<
-      string,
-      Counter.Internal | Gauge.Internal<"model_name"> | Histogram.Internal<"model_name">
-    > = {};
-    for (const [name, counter] of Object.entries(this.#counters))
-      bound[name] = counter.labels(model);
-    for (const [name, gauge] of Object.entries(this.#gauges)) bound[name] = gauge.labels(model);
-    for (const [name, histogram] of Object.entries(this.#histograms))
-      bound[name] = histogram.labels(model);
-    const instruments = bound as unknown as ModelInstruments;
+    const histograms = this.#histograms;
+    const instruments: ModelInstruments = {
+      waiting: new Tally(),
+      running: new Tally(),
+      promptTokens: new Tally(),
+      generatedTokens: new Tally(),
+      prefixQueries: new Tally(),
+      prefixHits: new Tally(),
+      timeToFirstToken: histograms.timeToFirstToken.of(model),
+      interTokenLatency: histograms.interTokenLatency.of(model),
+      endToEndLatency: histograms.endToEndLatency.of(model),
+      queueTime: histograms.queueTime.of(model),
+      gatewayOverhead: histograms.gatewayOverhead.of(model),
+      succeeded: new Map(),
+    };
     this.#models.set(model, instruments);
     return instruments;
   }
@@ -122,7 +136,10 @@ export class InferenceMetrics {
   }
 
   succeeded(model: string, reason: string): void {
-    this.#success.inc({ model_name: model, finished_reason: reason });
+    const { succeeded } = this.of(model);
+    const tally = succeeded.get(reason) ?? new Tally();
+    succeeded.set(reason, tally);
+    tally.inc();
   }
 
   /** Counts a failed call; its model is empty where the call was refused before it named one. */
@@ -130,7 +147,27 @@ export class InferenceMetrics {
     this.#rejected.inc({ model_name: model, code });
   }
 
-  #latencies(): Record<string, Histogram<"model_name">> {
+  #successes(): void {
+    const listeners = this.#scrapeListeners;
+    const models = this.#models;
+    new Counter({
+      name: "vllm:request_success_total",
+      help: "Calls answered in full, by finish reason.",
+      labelNames: ["model_name", "finished_reason"],
+      registers: [this.#registry],
+      collect() {
+        for (const listener of listeners) listener();
+        this.reset();
+        for (const [model, { succeeded }] of models) {
+          for (const [reason, { value }] of succeeded) {
+            this.inc({ model_name: model, finished_reason: reason }, value);
+          }
+        }
+      },
+    });
+  }
+
+  #latencies(): Record<HistogramName, ModelHistogram> {
     return {
       timeToFirstToken: this.#histogram(
         "vllm:time_to_first_token_seconds",
@@ -193,21 +230,34 @@ export class InferenceMetrics {
     }
   }
 
-  #counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {
-    return new Counter({ name, help, labelNames, registers: [this.#registry] });
-  }
-
-  #histogram(name: string, help: string, buckets: number[]): Histogram<"model_name"> {
-    return new Histogram({
+  #counter(field: CounterName, name: string, help: string): void {
+    const models = this.#models;
+    new Counter({
       name,
       help,
       labelNames: ["model_name"],
-      buckets,
       registers: [this.#registry],
+      collect() {
+        this.reset();
+        for (const [model, told] of models) this.inc({ model_name: model }, told[field].value);
+      },
     });
   }
 
-  #gauge(name: string, help: string): Gauge<"model_name"> {
-    return new Gauge({ name, help, labelNames: ["model_name"], registers: [this.#registry] });
+  #gauge(field: GaugeName, name: string, help: string): void {
+    const models = this.#models;
+    new Gauge({
+      name,
+      help,
+      labelNames: ["model_name"],
+      registers: [this.#registry],
+      collect() {
+        for (const [model, told] of models) this.set({ model_name: model }, told[field].value);
+      },
+    });
+  }
+
+  #histogram(name: string, help: string, buckets: readonly number[]): ModelHistogram {
+    return new ModelHistogram(this.#registry, name, help, buckets);
   }
 }

@@ -8,6 +8,7 @@ import {
   parseHead,
   requestFrame,
   SLICE_BYTES,
+  SOCKET_OPTIONS,
   toldError,
 } from "./data-frames.ts";
 
@@ -56,7 +57,7 @@ export class DataConnection {
         return true;
       },
     };
-    const socket = connect({ ...endpoint(target), noDelay: true, onread });
+    const socket = connect({ ...endpoint(target), ...SOCKET_OPTIONS, onread });
     const connection = new DataConnection(socket, target, head);
     box.connection = connection;
     socket.on("error", (cause) => connection.#end(cause.message, cause));

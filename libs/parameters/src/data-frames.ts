@@ -14,6 +14,13 @@ export const MAX_REQUEST_BYTES = 4096;
 /** What is written or added at once: small enough to stay in a core's cache. */
 export const SLICE_BYTES = 512 * 1024;
 
+/** Of both ends: a machine that has gone without a word is noticed while an answer is waited for. */
+export const SOCKET_OPTIONS = {
+  noDelay: true,
+  keepAlive: true,
+  keepAliveInitialDelay: 10_000,
+} as const;
+
 const MAGIC = "HEDDLE1\n";
 /** Text of an error that a head announces. */
 const MAX_ERROR_BYTES = 8192;

@@ -9,6 +9,7 @@ import {
   headFrame,
   MAX_REQUEST_BYTES,
   SLICE_BYTES,
+  SOCKET_OPTIONS,
   tokenOfHello,
 } from "./data-frames.ts";
 
@@ -24,7 +25,9 @@ export interface DataAnswer {
 export interface DataListenerOptions {
   /** Whose hello has another token is a stranger. */
   readonly token: Uint8Array;
-  readonly answer: (request: unknown, signal: AbortSignal) => Promise<DataAnswer>;
+  readonly answer: (request: object, signal: AbortSignal) => Promise<DataAnswer>;
+  /** Hears of each connection that is closed for what it showed or sent. */
+  readonly onRefused?: ((reason: "strangers" | "invalid") => void) | undefined;
 }
 
 /** Connections of all sockets of one listener. */
@@ -77,7 +80,7 @@ export class DataListener {
   }
 
   async #listen(where: { path: string } | { host: string; port: number }): Promise<Server> {
-    const server = createServer({ noDelay: true }, (socket) => this.#serve(socket));
+    const server = createServer(SOCKET_OPTIONS, (socket) => this.#serve(socket));
     server.maxConnections = MAX_CONNECTIONS;
     server.listen(where);
     await once(server, "listening");
@@ -106,23 +109,28 @@ export class DataListener {
     const token = hello && tokenOfHello(hello);
     if (!token || token.length !== this.#token.length || !timingSafeEqual(token, this.#token)) {
       this.#strangers++;
+      this.#options.onRefused?.("strangers");
       socket.destroy();
       return;
     }
     for (;;) {
       const length = (await reader.take(4))?.readUInt32LE();
-      if (length === undefined || length > MAX_REQUEST_BYTES) break;
-      const body = await reader.take(length);
-      if (!body) break;
-      await this.#reply(socket, body, signal);
+      if (length === undefined) break;
+      const body = length > MAX_REQUEST_BYTES ? undefined : await reader.take(length);
+      const request = body && requestOf(body);
+      if (!request) {
+        if (body || length > MAX_REQUEST_BYTES) this.#options.onRefused?.("invalid");
+        break;
+      }
+      await this.#reply(socket, request, signal);
     }
     socket.destroy();
   }
 
-  async #reply(socket: Socket, body: Buffer, signal: AbortSignal): Promise<void> {
+  async #reply(socket: Socket, request: object, signal: AbortSignal): Promise<void> {
     let answer: DataAnswer;
     try {
-      answer = await this.#options.answer(JSON.parse(body.toString()), signal);
+      answer = await this.#options.answer(request, signal);
     } catch (error) {
       socket.write(errorFrame(toAppError(error)));
       return;
@@ -133,6 +141,16 @@ export class DataListener {
     } finally {
       answer.release?.();
     }
+  }
+}
+
+/** Undefined for what is no JSON of an object: then nothing of the connection is to be trusted. */
+function requestOf(body: Buffer): object | undefined {
+  try {
+    const request: unknown = JSON.parse(body.toString());
+    return typeof request === "object" && request !== null ? request : undefined;
+  } catch {
+    return undefined;
   }
 }
 
@@ -152,7 +170,7 @@ async function writeAll(socket: Socket, pieces: Iterable<Uint8Array>): Promise<v
   socket.setTimeout(0);
 }
 
-/** Short pieces together, long ones cut, so that writes are few and stay in the cache. */
+/** Short pieces together, long ones cut, so that writes are few and each one's progress is seen. */
 function* slices(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
   let small: Uint8Array[] = [];
   let bytes = 0;
@@ -164,8 +182,8 @@ function* slices(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
     }
     if (small.length > 0) yield Buffer.concat(small);
     if (piece.length >= GATHERED_BYTES) {
-      for (let at = 0; at < piece.length; at += SLICE_BYTES) {
-        yield piece.subarray(at, at + SLICE_BYTES);
+      for (let at = 0; at < piece.length; at += WRITE_BYTES) {
+        yield piece.subarray(at, at + WRITE_BYTES);
       }
     }
     small = [];
@@ -174,6 +192,8 @@ function* slices(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
   if (small.length > 0) yield Buffer.concat(small);
 }
 
+/** The system takes some 200 KiB at once, whatever a write has; each write costs besides. */
+const WRITE_BYTES = 4 * 1024 * 1024;
 /** Shorter pieces are copied together. */
 const GATHERED_BYTES = 32 * 1024;
 

@@ -1,8 +1,6 @@
-import { randomUUID } from "node:crypto";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
+import { ownSocketPath } from "@heddle/base/temporary-socket";
 import type { ShardStatus__Output } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
 import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
@@ -13,6 +11,7 @@ import { checkTensors, planDigest } from "./job-plan.ts";
 import { type EncodedPart, PartEncoder } from "./part-encoder.ts";
 import { type DataPath, PartSource } from "./part-source.ts";
 import { PublishedMirror } from "./published-mirror.ts";
+import { type PushArgument, PushReplySink, pushReplyChunk } from "./push-announcement.ts";
 import { type ShardLayout, shardLayouts } from "./shard-layout.ts";
 import { shardMethods } from "./shard-methods.ts";
 import { fragmentsOf, type ShardSetSpec } from "./shard-spec.ts";
@@ -113,8 +112,7 @@ export async function connectParameters(
   const source = await PartSource.start({
     ...{ attempt: spec.attempt, jobToken: spec.jobToken, credentials, host: options.host },
     paths: usable(options),
-    // Short, since a socket's path has at most 107 bytes.
-    socketPath: join(tmpdir(), `heddle-${randomUUID().slice(0, 13)}.sock`),
+    socketPath: ownSocketPath("data"),
   });
   const client = new ParameterServerClient(options, links, source);
   try {
@@ -241,13 +239,34 @@ export class ParameterServerClient implements ParameterClient {
     this.#source.keep(clock, parts);
     const { rank } = this.#options;
     const sources = [...this.#source.addresses];
+    const { weight, learningRate } = terms;
+    const push = { rank, clock, weight, learningRate, sources, squares, plan: this.#plan };
     await this.#each(async (link) => {
-      const id = this.#id(link.shard);
-      const request = { id, rank, clock, ...terms, sources, squares, plan: this.#plan };
-      const wait = { deadlineMs: WAIT_MS, signal: this.#signal };
-      const { path } = await link.peer.unary(shardMethods.push, request, wait);
+      const path = await this.#announce(link, push);
       if (path !== "") link.pushPath = path;
     });
+  }
+
+  /**
+   * Tells a shard of a part, over the connection that pulls take where there is one: a gRPC call to
+   * the server and two messages between its threads cost more than a small part. Gives how it went.
+   */
+  async #announce(link: ShardLink, push: PushArgument): Promise<string> {
+    const reply = new PushReplySink();
+    const request = { id: this.#id(link.shard), ...push, sources: [...push.sources] };
+    const wait = { deadlineMs: WAIT_MS, signal: this.#signal };
+    await link.route.fetch({
+      targets: link.targets,
+      token: this.#options.spec.jobToken,
+      request: { push },
+      sink: () => reply,
+      overGrpc: async function* () {
+        const { version, path } = await link.peer.unary(shardMethods.push, request, wait);
+        yield pushReplyChunk(version, path);
+      },
+      signal: AbortSignal.any([this.#signal, AbortSignal.timeout(WAIT_MS)]),
+    });
+    return reply.path;
   }
 
   async #pullShard(link: ShardLink, into: Parameters): Promise<number> {

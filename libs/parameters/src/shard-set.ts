@@ -162,7 +162,8 @@ export async function listCheckpoints(
  * Opens the shards and fills them from the newest checkpoint that is whole; `newestFirst` are what
  * `checkpointShards` gave, by any number of shards. Gives the one that was used and why others were
  * not. Where none can be used it rejects with `invalid_value` if all are damaged, and with `not_found`
- * if some may still be found.
+ * if some may still be found; at the first that is whole, but of a model of another form, with
+ * `unprocessable`.
  */
 export async function restoreShards<Checkpoint extends HeldCheckpoint>(
   access: ShardSetAccess,

@@ -33,11 +33,14 @@ const CALLERS: readonly (readonly [prefix: string, roles: readonly NodeRole[]])[
 ];
 
 /** Refuses every call whose caller may not make it, before its first message is read. */
-export function requireCaller(own: NodeCredentials): ServerInterceptor {
-  return own.tls ? requireRole(own.tls) : requireToken(own.clusterToken);
+export function requireCaller(
+  own: NodeCredentials,
+  onRefused: () => void = () => undefined,
+): ServerInterceptor {
+  return own.tls ? requireRole(own.tls, onRefused) : requireToken(own.clusterToken, onRefused);
 }
 
-function requireRole(tls: TlsIdentity): ServerInterceptor {
+function requireRole(tls: TlsIdentity, onRefused: () => void): ServerInterceptor {
   return ({ path }, call) => {
     const isOpen = path === joinPath || path.startsWith(publicPrefix);
     const roles = CALLERS.find(([prefix]) => path.startsWith(prefix))?.[1] ?? ["master"];
@@ -45,8 +48,9 @@ function requireRole(tls: TlsIdentity): ServerInterceptor {
       onReceiveMetadata: (metadata, next) => {
         const shown = call.getAuthContext().sslPeerCertificate;
         const fault = isOpen ? undefined : tls.peerFault(shown, roles);
-        if (fault) call.sendStatus(toStatus(fault));
-        else next(metadata);
+        if (!fault) return next(metadata);
+        onRefused();
+        call.sendStatus(toStatus(fault));
       },
     };
     return new ServerInterceptingCall(call, { start: (next) => next(listener) });
@@ -64,15 +68,16 @@ export function callMetadata({ clusterToken, tls }: NodeCredentials): Metadata {
  * Refuses every call that lacks the cluster token, before its first message is read. The comparison
  * takes the same time whatever the token: digests of equal length are compared.
  */
-function requireToken(clusterToken: string): ServerInterceptor {
+function requireToken(clusterToken: string, onRefused: () => void): ServerInterceptor {
   const expected = digest(`Bearer ${clusterToken}`);
   return (method, call) => {
     const isPublic = method.path.startsWith(publicPrefix);
     const listener: ServerListener = {
       onReceiveMetadata: (metadata, next) => {
         const given = metadata.get("authorization")[0] ?? "";
-        if (isPublic || timingSafeEqual(digest(String(given)), expected)) next(metadata);
-        else call.sendStatus(toStatus(refusal()));
+        if (isPublic || timingSafeEqual(digest(String(given)), expected)) return next(metadata);
+        onRefused();
+        call.sendStatus(toStatus(refusal()));
       },
     };
     return new ServerInterceptingCall(call, { start: (next) => next(listener) });

@@ -58,6 +58,10 @@ import type {
   NodeReport__Output,
 } from "@heddle/contracts/generated/heddle/v1/NodeReport";
 import type {
+  ParameterChunk,
+  ParameterChunk__Output,
+} from "@heddle/contracts/generated/heddle/v1/ParameterChunk";
+import type {
   ProgressReply,
   ProgressReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/ProgressReply";
@@ -93,6 +97,7 @@ import type {
   UnloadRequest,
   UnloadRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/UnloadRequest";
+import { decodeChunk, encodeChunk } from "./chunk-codec.ts";
 import { decodeDeltas, encodeDeltas } from "./delta-frames.ts";
 
 /** proto/ stands at the root of the repository, three folders above both src and dist. */
@@ -233,6 +238,25 @@ function withPlainDeltas<Req, ReqOut>(
     responseSerialize: (frame: InferenceEvents) => encodeDeltas(frame) ?? responseSerialize(frame),
     responseDeserialize: (bytes: Buffer) => decodeDeltas(bytes) ?? responseDeserialize(bytes),
   });
+}
+
+/** Parameters go in messages of a megabyte, which protobuf's general code copies once more than it must. */
+function withPlainChunks<Req, ReqOut>(
+  stream: RpcMethod<Req, ReqOut, ParameterChunk, ParameterChunk__Output>,
+): void {
+  const { responseDeserialize } = stream;
+  Object.assign(stream, {
+    responseSerialize: encodeChunk,
+    responseDeserialize: (bytes: Buffer) => decodeChunk(bytes) ?? responseDeserialize(bytes),
+  });
+}
+
+for (const [definition, name] of [
+  [parameterShardsService, "Pull"],
+  [parameterShardsService, "Export"],
+  [partSourceService, "Take"],
+] as const) {
+  withPlainChunks(method(definition, name));
 }
 
 /** A method by name; the types are those that tools/proto-types.ts writes for the same files, held by its test. */

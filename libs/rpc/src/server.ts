@@ -14,10 +14,12 @@ export function bindServer(options: {
   readonly host: string;
   readonly port: number;
   readonly credentials: NodeCredentials;
+  /** Hears of each call that is refused for who makes it. */
+  readonly onRefused?: (() => void) | undefined;
 }): Promise<BoundServer> {
   const server = new Server({
     ...serverChannelOptions,
-    interceptors: [requireCaller(options.credentials)],
+    interceptors: [requireCaller(options.credentials, options.onRefused)],
   });
   const wanted = `${options.host}:${options.port}`;
   const credentials =

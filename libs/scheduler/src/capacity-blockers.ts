@@ -62,7 +62,7 @@ function nodeBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Bloc
   const blockers = shortages(ledger, capacity, gang, eligible);
   if (blockers.length === 0) blockers.push(shapeBlocker(ledger, capacity, gang, eligible));
   for (const [reason, states] of AWAY) {
-    const away = awayNodes(ledger.nodes, gang, states);
+    const away = awayNodes(ledger.roster.present(), gang, states);
     if (away === 0) continue;
     blockers.push(blocker(reason, "nodes", tasks, eligible.length, eligible.length + away));
   }
@@ -83,7 +83,8 @@ export function rejectedNodes(
 }
 
 /** No node passes: one blocker a filter that rejected some. */
-function filterBlockers({ nodes }: Ledger, gang: GangRequest): Blocker[] {
+function filterBlockers({ roster }: Ledger, gang: GangRequest): Blocker[] {
+  const nodes = roster.present();
   const rejected = rejectedNodes(nodes, gang);
   const blockers = NODE_FILTERS.filter((filter) => rejected.has(filter)).map((filter) => ({
     ...blocker(REASON_OF_FILTER[filter], filter, gang.tasks, 0, nodes.length),

@@ -6,11 +6,11 @@ const WORTH_FOLLOWING = 1 / 4;
  * keeps as many changes as there are nodes, about; who is further behind looks at every node.
  */
 export class ChangeLog {
-  readonly #nodes: number;
+  #nodes: number;
   #kept: number[] = [];
   #dropped = 0;
   /** By node: the reading that has listed it last. */
-  readonly #listed: Uint32Array;
+  #listed: Uint32Array;
   #readings = 0;
 
   constructor(nodes: number) {
@@ -19,6 +19,7 @@ export class ChangeLog {
   }
 
   push(node: number): void {
+    if (node >= this.#nodes) this.#grow(node + 1);
     this.#kept.push(node);
     if (this.#kept.length <= 2 * this.#nodes + 1_024) return;
     const cut = this.#kept.length >> 1;
@@ -45,6 +46,14 @@ export class ChangeLog {
       if (changed.length > limit) return undefined;
     }
     return changed;
+  }
+
+  #grow(nodes: number): void {
+    this.#nodes = nodes;
+    if (nodes <= this.#listed.length) return;
+    const listed = new Uint32Array(2 * nodes);
+    listed.set(this.#listed);
+    this.#listed = listed;
   }
 
   #nextReading(): number {

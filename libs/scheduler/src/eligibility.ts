@@ -1,4 +1,5 @@
 import type { LabelSelector, NodeSnapshot, TaskRequest } from "./model.ts";
+import type { Roster } from "./roster.ts";
 
 /** The static filters in the order they are tried; a node is charged to the first that rejects it. */
 export const NODE_FILTERS = [
@@ -55,24 +56,42 @@ function matches({ key, operator, values }: LabelSelector, { labels }: NodeSnaps
   }
 }
 
+/** The nodes that pass for requests that filter alike. */
+export interface StaticFilter {
+  /** One of those requests. */
+  readonly request: TaskRequest;
+  /** 1 for each eligible node, by the node's position; as long as the roster or longer. */
+  eligible: Uint8Array;
+}
+
 /** The nodes that pass for each request, computed once for requests that filter alike. */
 export class Eligibility {
-  readonly #nodes: readonly NodeSnapshot[];
-  readonly #byKey = new Map<string, Uint8Array>();
+  readonly #roster: Roster;
+  readonly #byKey = new Map<string, StaticFilter>();
 
-  constructor(nodes: readonly NodeSnapshot[]) {
-    this.#nodes = nodes;
+  constructor(roster: Roster) {
+    this.#roster = roster;
   }
 
-  /** 1 for each eligible node, by the node's position. */
-  of(request: TaskRequest): Uint8Array {
+  of(request: TaskRequest): StaticFilter {
     const key = this.keyOf(request);
-    let eligible = this.#byKey.get(key);
-    if (!eligible) {
-      eligible = Uint8Array.from(this.#nodes, (node) => (rejectedBy(request, node) ? 0 : 1));
-      this.#byKey.set(key, eligible);
+    let filter = this.#byKey.get(key);
+    if (!filter) {
+      const { slots } = this.#roster;
+      const eligible = Uint8Array.from(slots, (node) => (rejectedBy(request, node) ? 0 : 1));
+      filter = { request, eligible };
+      this.#byKey.set(key, filter);
     }
-    return eligible;
+    return filter;
+  }
+
+  /** The node at the position is new or has changed. */
+  follow(position: number): void {
+    const node = this.#roster.slots[position]!;
+    for (const filter of this.#byKey.values()) {
+      if (position >= filter.eligible.length) filter.eligible = longer(filter.eligible, position);
+      filter.eligible[position] = rejectedBy(filter.request, node) ? 0 : 1;
+    }
   }
 
   /** Requests with the same key pass the same nodes. */
@@ -89,4 +108,11 @@ export class Eligibility {
       (request.offers ?? []).map(({ labelPrefix, name }) => labelPrefix + name),
     ]);
   }
+}
+
+/** A copy with room for the position and some more. */
+function longer(list: Uint8Array, position: number): Uint8Array {
+  const copy = new Uint8Array(Math.ceil((position + 1) * 1.125));
+  copy.set(list);
+  return copy;
 }

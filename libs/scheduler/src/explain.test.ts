@@ -210,7 +210,7 @@ describe("explain", () => {
   const held = running("held", [{ nodeId: "n", devices: [0] }], {
     maxRuntimeMs: 4 * HOUR_MS,
     expectedEndMs: HOUR_MS,
-    shared: { storageMb: 4, shards: 0 },
+    shared: { storageMb: 4, places: new Map() },
   });
   const quota = (change: object) => [project("p1", { usedGpuHours: 1, ...change })];
 
@@ -219,8 +219,13 @@ describe("explain", () => {
     ["running jobs", {}, {}, { settings: { maxConcurrentJobs: 1 } }],
     [
       "shared storage",
-      { shared: { limit: { storageMb: 5, shards: 0 }, free: { storageMb: 1, shards: 0 } } },
-      { shared: { storageMb: 3, shards: 0 } },
+      {
+        shared: {
+          limit: { storageMb: 5, places: new Map() },
+          free: { storageMb: 1, places: new Map() },
+        },
+      },
+      { shared: { storageMb: 3, shards: 0, placesPerShard: 1 } },
       {},
     ],
   ])("a job that only the bound on %s holds back starts when what runs has ended", (...args) => {

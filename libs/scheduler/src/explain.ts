@@ -35,8 +35,8 @@ export function explain(standing: Standing, plan: Plan, job: QueuedJob): Explana
   return {
     jobId: job.id,
     blockers: plan.pending.find(({ jobId }) => jobId === job.id)?.blockers ?? [],
-    nodes: ledger.nodes.length,
-    rejectedByFilter: Object.fromEntries(rejectedNodes(ledger.nodes, gang)),
+    nodes: ledger.roster.size,
+    rejectedByFilter: Object.fromEntries(rejectedNodes(ledger.roster.present(), gang)),
     rejectedByCapacity: eligible.filter((node) => !ledger.fits(node, gang.shape)).length,
     tasksThatFit: tasksThatFit(ledger, gang),
     start,

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { GangPlacer, gangFits, tasksThatFit } from "./gang.ts";
 import { Ledger } from "./ledger.ts";
 import type { NodeSnapshot, Strategy } from "./model.ts";
+import { Roster } from "./roster.ts";
 import { ShapeTable } from "./shape.ts";
 import { Stranding } from "./stranding.ts";
 import { targetMix } from "./targets.ts";
@@ -10,15 +11,17 @@ import { nodes, requests, strategies } from "./testing/arbitraries.ts";
 import { node, request } from "./testing/scenarios.ts";
 
 function placerOn(cluster: NodeSnapshot[]) {
-  const types = cluster.map(({ gpuType }) => gpuType);
-  const placer = new GangPlacer(Ledger.ofCapacity(cluster, 1), new Stranding(targetMix([]), types));
-  return { placer, shapes: new ShapeTable(cluster) };
+  const placer = new GangPlacer(
+    Ledger.ofCapacity(new Roster(cluster), 1),
+    new Stranding(targetMix([])),
+  );
+  return { placer, shapes: new ShapeTable(new Roster(cluster)) };
 }
 
 function placed(cluster: NodeSnapshot[], strategy: Strategy, tasks: number, task = request()) {
   const { placer, shapes } = placerOn(cluster);
   const gang = { shape: shapes.of(task), tasks, sameRack: false, strategy };
-  return placer.place(gang)?.map(({ node: at }) => cluster[at]!.id);
+  return placer.place(gang)?.tasks.map(({ node: at }) => cluster[at]!.id);
 }
 
 describe("GangPlacer", () => {
@@ -38,7 +41,7 @@ describe("GangPlacer", () => {
           const fits = gangFits(before, gang);
           expect(tasksThatFit(before, gang) >= gang.tasks).toBe(fits);
           const places = placer.place(gang);
-          expect(places?.length).toBe(fits ? gang.tasks : undefined);
+          expect(places?.tasks.length).toBe(fits ? gang.tasks : undefined);
           if (fits) continue;
           expect(placer.ledger.gpuFree).toEqual(before.gpuFree);
           expect(placer.ledger.scalarFree).toEqual(before.scalarFree);
@@ -59,7 +62,7 @@ describe("GangPlacer", () => {
     const devices = (strategy: Strategy) => {
       const { placer, shapes } = placerOn([node("n", { gpus: 4 })]);
       const gang = { shape: shapes.of(share), tasks: 3, sameRack: false, strategy };
-      return placer.place(gang)!.map(({ devices: [device] }) => device);
+      return placer.place(gang)!.tasks.map(({ devices: [device] }) => device);
     };
     expect(new Set(devices("binpack")).size).toBe(1);
     expect(new Set(devices("spread")).size).toBe(3);
@@ -70,7 +73,7 @@ describe("GangPlacer", () => {
     const place = (gpuMilli: number) => {
       const shape = shapes.of(request({ gpuMilli }));
       const gang = { shape, tasks: 1, sameRack: false, strategy: "fragmentation" } as const;
-      return placer.place(gang)![0]!.devices;
+      return placer.place(gang)!.tasks[0]!.devices;
     };
     expect([place(500), place(250), place(900)]).toEqual([[0], [0], [1]]);
   });
@@ -84,12 +87,11 @@ describe("GangPlacer", () => {
     const capacity = { ...node("n").capacity, cpuMilli: 16_000 };
     // One GPU of the narrow node less, and no task of four fits there; it is the better fit by far.
     const cluster = [node("wide", { gpus: 16 }), node("narrow", { gpus: 4, capacity })];
-    const types = cluster.map(({ gpuType }) => gpuType);
-    const stranding = new Stranding(targetMix(targets), types);
-    const placer = new GangPlacer(Ledger.ofCapacity(cluster, 1), stranding);
-    const shape = new ShapeTable(cluster).of(request({ cpuMilli: 100 }));
+    const stranding = new Stranding(targetMix(targets));
+    const placer = new GangPlacer(Ledger.ofCapacity(new Roster(cluster), 1), stranding);
+    const shape = new ShapeTable(new Roster(cluster)).of(request({ cpuMilli: 100 }));
     const gang = { shape, tasks: 1, sameRack: false } as const;
-    const at = (strategy: Strategy) => placer.place({ ...gang, strategy })![0]!.node;
+    const at = (strategy: Strategy) => placer.place({ ...gang, strategy })!.tasks[0]!.node;
     expect([at("fragmentation"), at("binpack")].map((position) => cluster[position]!.id)).toEqual([
       "wide",
       "narrow",
@@ -110,7 +112,7 @@ describe("GangPlacer", () => {
       sameRack: true,
       strategy: "spread",
     } as const;
-    const racks = placer.place(gang)!.map(({ node: at }) => cluster[at]!.rack);
+    const racks = placer.place(gang)!.tasks.map(({ node: at }) => cluster[at]!.rack);
     expect(racks).toEqual(["tight", "tight", "tight", "tight"]);
   });
 

@@ -1,5 +1,11 @@
 import type { Ledger } from "./ledger.ts";
-import type { NodeSnapshot, SharedAmounts, Strategy, TaskPlacement } from "./model.ts";
+import type {
+  NodeSnapshot,
+  SharedAmounts,
+  SharedRequest,
+  Strategy,
+  TaskPlacement,
+} from "./model.ts";
 import { bestByScan } from "./node-preference.ts";
 import { PlacementIndex } from "./placement-index.ts";
 import { Scorer } from "./scorer.ts";
@@ -14,13 +20,20 @@ export interface GangRequest {
   readonly sameRack: boolean;
   readonly strategy: Strategy;
   /** What the gang takes that belongs to no node. */
-  readonly shared?: SharedAmounts | undefined;
+  readonly shared?: SharedRequest | undefined;
 }
 
-/** One task's place, by the node's position in the snapshot. */
+/** One task's place, by the node's position in the roster. */
 export interface PlacedTask {
   readonly node: number;
   readonly devices: readonly number[];
+}
+
+/** What a gang has taken. */
+export interface PlacedGang {
+  readonly tasks: readonly PlacedTask[];
+  /** What it has that belongs to no node. */
+  readonly shared: SharedAmounts | undefined;
 }
 
 /** Places whole gangs on one ledger, taking what they use; a gang that does not fit takes nothing. */
@@ -40,11 +53,10 @@ export class GangPlacer {
   }
 
   /** Takes the gang's amounts and says where, or leaves the ledger as it was. */
-  place(gang: GangRequest): PlacedTask[] | undefined {
+  place(gang: GangRequest): PlacedGang | undefined {
     if (!sharedFits(this.ledger.shared, gang.shared)) return undefined;
-    const placed = needsDomain(gang) ? this.#placeInDomain(gang) : this.#placeAnywhere(gang);
-    if (placed) this.ledger.takeShared(gang.shared);
-    return placed;
+    const tasks = needsDomain(gang) ? this.#placeInDomain(gang) : this.#placeAnywhere(gang);
+    return tasks && { tasks, shared: this.ledger.takeShared(gang.shared) };
   }
 
   #placeAnywhere(gang: GangRequest): PlacedTask[] | undefined {

@@ -1,7 +1,7 @@
-import type { ShareVector } from "./fair-share.ts";
 import { GangPlacer } from "./gang.ts";
-import { Ledger, locate, nodePositions } from "./ledger.ts";
+import { Ledger, locate } from "./ledger.ts";
 import type { NodeSnapshot, RunningJob, WorkloadTarget } from "./model.ts";
+import { Roster } from "./roster.ts";
 import { RunningJobs } from "./running-jobs.ts";
 import { ShapeTable } from "./shape.ts";
 import { Stranding } from "./stranding.ts";
@@ -9,37 +9,35 @@ import { targetMix } from "./targets.ts";
 
 /**
  * A cluster laid out for decisions: what each node has and has free, who holds what, and the index
- * by which places are found. It can be kept from one decision to the next and brought up to date job
- * by job; then a decision costs what has changed and what is asked, not what the cluster has.
+ * by which places are found. It is kept from one decision to the next and follows each job and each
+ * node that changes; then a decision costs what has changed and what is asked, not what the cluster
+ * has.
  *
- * It is a cache of (nodes, running jobs, overcommit ratio): however it came about, equal ones give
- * equal decisions. A decision gives back all that it took.
+ * It is a cache of (nodes, running jobs, overcommit ratio): however it came about, equal ones with
+ * their nodes in the same order give equal decisions. A decision gives back all that it took.
  */
 export class Layout {
-  readonly nodes: readonly NodeSnapshot[];
-  readonly positions: ReadonlyMap<string, number>;
+  readonly roster: Roster;
   readonly overcommitRatio: number;
   /** The cluster with nothing on it. */
   readonly capacity: Ledger;
   readonly free: Ledger;
   readonly shapes: ShapeTable;
-  /** What all nodes have, lost nodes and sick devices left out. */
-  readonly totals: ShareVector;
   readonly #running = new RunningJobs();
+  /** By node id, known or not: the jobs that have tasks there. */
+  readonly #jobsOn = new Map<string, Set<string>>();
   #placer: { readonly targets: readonly WorkloadTarget[]; readonly placer: GangPlacer } | undefined;
 
   constructor(
-    nodes: readonly NodeSnapshot[],
+    nodes: Iterable<NodeSnapshot>,
     running: Iterable<RunningJob>,
     overcommitRatio: number,
   ) {
-    this.nodes = nodes;
-    this.positions = nodePositions(nodes);
+    this.roster = new Roster(nodes);
     this.overcommitRatio = overcommitRatio;
-    this.capacity = Ledger.ofCapacity(nodes, overcommitRatio);
+    this.capacity = Ledger.ofCapacity(this.roster, overcommitRatio);
     this.free = this.capacity.clone();
-    this.shapes = new ShapeTable(nodes);
-    this.totals = clusterCapacity(nodes);
+    this.shapes = new ShapeTable(this.roster);
     for (const job of running) this.put(job);
   }
 
@@ -60,19 +58,59 @@ export class Layout {
     if (job) this.#move(job, "release");
   }
 
+  /** A node that is new or has changed; what its jobs hold of it they go on holding. */
+  putNode(node: NodeSnapshot): void {
+    this.#changeNode(() => this.roster.put(node));
+    const position = this.roster.position(node.id)!;
+    for (const id of this.#jobsOn.get(node.id) ?? []) {
+      const { request, placements } = this.#running.get(id)!;
+      const shape = this.shapes.of(request);
+      for (const { nodeId, devices } of placements) {
+        if (nodeId === node.id) this.free.take(position, shape, devices);
+      }
+    }
+  }
+
+  /** A node of which the cluster knows no more. */
+  removeNode(id: string): void {
+    this.#changeNode(() => this.roster.remove(id));
+  }
+
+  /** The node at the position is as the roster has it, with nothing on it. */
+  #changeNode(change: () => number | undefined): void {
+    const { roster } = this;
+    const { widestCpuMilli, widestDevices } = roster;
+    const position = change();
+    if (position === undefined) return;
+    this.capacity.reset(position, this.overcommitRatio);
+    this.free.reset(position, this.overcommitRatio);
+    this.shapes.follow(position);
+    // Every score is relative to the widest node.
+    const isScaled =
+      roster.widestCpuMilli === widestCpuMilli && roster.widestDevices === widestDevices;
+    if (!isScaled) this.#placer = undefined;
+  }
+
   /** The same for the same targets as long as the layout lives, with all that it has learned. */
   placerFor(targets: readonly WorkloadTarget[]): GangPlacer {
     if (this.#placer?.targets !== targets) {
-      const gpuTypes = this.nodes.map(({ gpuType }) => gpuType);
-      const stranding = new Stranding(targetMix(targets), gpuTypes);
+      const stranding = new Stranding(targetMix(targets));
       this.#placer = { targets, placer: new GangPlacer(this.free, stranding) };
     }
     return this.#placer.placer;
   }
 
-  #move({ request, placements }: RunningJob, move: "take" | "release"): void {
+  #move(job: RunningJob, move: "take" | "release"): void {
+    const { id, request, placements } = job;
     const shape = this.shapes.of(request);
-    for (const { node, devices } of locate(placements, this.positions)) {
+    for (const { nodeId } of placements) {
+      const jobs = this.#jobsOn.get(nodeId) ?? new Set();
+      if (move === "take") jobs.add(id);
+      else jobs.delete(id);
+      if (jobs.size > 0) this.#jobsOn.set(nodeId, jobs);
+      else this.#jobsOn.delete(nodeId);
+    }
+    for (const { node, devices } of locate(placements, this.roster)) {
       this.free[move](node, shape, devices);
     }
   }
@@ -90,16 +128,4 @@ function holdsTheSame(a: RunningJob, b: RunningJob): boolean {
 
 function sameList(a: readonly number[], b: readonly number[]): boolean {
   return a.length === b.length && a.every((value, at) => value === b[at]);
-}
-
-/** What the cluster has of each resource, sick devices and lost nodes left out. */
-function clusterCapacity(nodes: readonly NodeSnapshot[]): ShareVector {
-  const capacity = { gpuMilli: 0, cpuMilli: 0, memoryMib: 0 };
-  for (const node of nodes) {
-    if (node.state === "lost") continue;
-    capacity.gpuMilli += 1000 * node.devices.filter(({ healthy }) => healthy).length;
-    capacity.cpuMilli += node.capacity.cpuMilli;
-    capacity.memoryMib += node.capacity.memoryMib;
-  }
-  return capacity;
 }

@@ -77,12 +77,22 @@ export interface NeededOffer {
   readonly labelPrefix: string;
 }
 
-/** What belongs to no node: amounts of the cluster as a whole. */
+/** What a gang asks for that belongs to no node. */
+export interface SharedRequest {
+  /** Of the shared storage, in MB (10^6 bytes). */
+  readonly storageMb: number;
+  /** Shards, each on whatever parameter server. */
+  readonly shards: number;
+  /** Places that a shard takes, all of them on its server; at least 1. */
+  readonly placesPerShard: number;
+}
+
+/** Amounts of what belongs to no node: what there is, what is free, or what a gang holds. */
 export interface SharedAmounts {
   /** Of the shared storage, in MB (10^6 bytes). */
   readonly storageMb: number;
-  /** Places on parameter servers. */
-  readonly shards: number;
+  /** Places for shards, by the parameter server's id, in the order of the ids. */
+  readonly places: ReadonlyMap<string, number>;
 }
 
 /** What there is of the shared amounts, and what running jobs leave of it. */
@@ -106,11 +116,11 @@ export interface JobTraits {
   /** The gang: this many alike tasks start together or not at all. */
   readonly tasks: number;
   readonly request: TaskRequest;
-  /** What the whole gang takes that belongs to no node; absent for nothing. */
-  readonly shared?: SharedAmounts | undefined;
 }
 
 export interface QueuedJob extends JobTraits {
+  /** What the whole gang takes that belongs to no node; absent for nothing. */
+  readonly shared?: SharedRequest | undefined;
   readonly submittedAtMs: number;
   /** The job's own bound; the settings' jobTimeoutMs caps it. Absent for serving: no end. */
   readonly maxRuntimeMs?: number | undefined;
@@ -136,6 +146,8 @@ export interface TaskPlacement {
 }
 
 export interface RunningJob extends JobTraits {
+  /** What the whole gang holds that belongs to no node; absent for nothing. */
+  readonly shared?: SharedAmounts | undefined;
   readonly placements: readonly TaskPlacement[];
   readonly startedAtMs: number;
   /** The latest durable checkpoint; the start where there is none. */
@@ -284,6 +296,8 @@ export interface Reservation {
   readonly jobId: string;
   readonly startAtMs: number;
   readonly placements: readonly TaskPlacement[];
+  /** What it is to hold that belongs to no node. */
+  readonly shared?: SharedAmounts | undefined;
 }
 
 export interface PendingJob {

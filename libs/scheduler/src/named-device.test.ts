@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { Roster } from "./roster.ts";
 import { schedule } from "./schedule.ts";
 import { ShapeTable } from "./shape.ts";
 import { input, node, queued, request, running } from "./testing/scenarios.ts";
@@ -54,7 +55,7 @@ test("nodes that have no device of that index are told apart from those without 
 });
 
 test("a named device is one whole", () => {
-  const table = new ShapeTable([node("n")]);
+  const table = new ShapeTable(new Roster([node("n")]));
   for (const wrong of [{ gpus: 2 }, { gpus: 0 }, { gpuMilli: 500 }]) {
     expect(() => table.of(request({ ...wrong, gpuIndex: 0 }))).toThrow("one whole");
   }

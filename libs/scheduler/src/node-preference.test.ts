@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Ledger } from "./ledger.ts";
 import { compareAlike } from "./node-preference.ts";
+import { Roster } from "./roster.ts";
 import { ShapeTable } from "./shape.ts";
 import { node, request } from "./testing/scenarios.ts";
 
@@ -15,14 +16,14 @@ describe("compareAlike", () => {
     ["fabric", { fabric: "f1" }],
   ])("orders nodes that differ in %s the same way wherever they stand", (_, change) => {
     const other = node("b", { gpus: 2, ...change });
-    expect(compareAlike(Ledger.ofCapacity([plain, other], 1), 0, 1)).toBeLessThan(0);
-    expect(compareAlike(Ledger.ofCapacity([other, plain], 1), 0, 1)).toBeGreaterThan(0);
+    expect(compareAlike(Ledger.ofCapacity(new Roster([plain, other]), 1), 0, 1)).toBeLessThan(0);
+    expect(compareAlike(Ledger.ofCapacity(new Roster([other, plain]), 1), 0, 1)).toBeGreaterThan(0);
   });
 
   it("compares free devices as a set: their order on the node says nothing", () => {
     const cluster = [plain, node("b", { gpus: 2 }), node("c", { gpus: 2 })];
-    const ledger = Ledger.ofCapacity(cluster, 1);
-    const half = new ShapeTable(cluster).of(request({ gpuMilli: 500 }));
+    const ledger = Ledger.ofCapacity(new Roster(cluster), 1);
+    const half = new ShapeTable(new Roster(cluster)).of(request({ gpuMilli: 500 }));
     ledger.take(0, half, [0]);
     ledger.take(1, half, [1]);
     expect(compareAlike(ledger, 0, 1)).toBe(-1);
@@ -37,10 +38,12 @@ describe("compareAlike", () => {
 describe("Ledger", () => {
   it("offers whole thousandths of a core under any overcommit ratio", () => {
     const small = node("n", { capacity: { ...plain.capacity, cpuMilli: 7 } });
-    expect(Ledger.ofCapacity([small], 1.5).scalarFree[0]).toBe(10);
+    expect(Ledger.ofCapacity(new Roster([small]), 1.5).scalarFree[0]).toBe(10);
   });
 
-  it("refuses a node with more GPUs than a bit set of them holds", () => {
-    expect(() => Ledger.ofCapacity([node("n", { gpus: 32 })], 1)).toThrow("32 GPUs, over 31");
+  it("refuses a node with more GPUs than it has columns for", () => {
+    expect(() => Ledger.ofCapacity(new Roster([node("n", { gpus: 65 })]), 1)).toThrow(
+      "65 GPUs, over 64",
+    );
   });
 });

@@ -1,4 +1,4 @@
-import type { Ledger } from "./ledger.ts";
+import { type Ledger, locate } from "./ledger.ts";
 import type { Plan, QueuedJob, RunningJob } from "./model.ts";
 import { runtimeBoundMs } from "./precedence.ts";
 import type { Release } from "./releases.ts";
@@ -37,12 +37,10 @@ export function withOtherStarts(round: Round, plan: Plan, { id }: QueuedJob): Ot
     const job = jobs.get(jobId);
     // One that waits no more holds its places already, where the plan is older than the standing.
     if (jobId === id || !job) continue;
-    const { shape, shared } = gangOf(standing, job);
-    const tasks = placements.map(({ nodeId, devices }) => {
-      return { node: layout.positions.get(nodeId)!, devices };
-    });
+    const { shape, shared: wanted } = gangOf(standing, job);
+    const tasks = [...locate(placements, layout.roster)];
     for (const { node, devices } of tasks) ledger.take(node, shape, devices);
-    ledger.takeShared(shared);
+    const shared = ledger.takeShared(wanted);
     const expectedEndMs = nowMs + runtimeBoundMs(job, settings);
     const release = { atMs: expectedEndMs, shape, tasks, shared };
     started.push({ job: { ...job, startedAtMs: nowMs }, release, expectedEndMs });

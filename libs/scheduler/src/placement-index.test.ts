@@ -4,6 +4,7 @@ import { GangPlacer } from "./gang.ts";
 import { Ledger } from "./ledger.ts";
 import { bestByScan } from "./node-preference.ts";
 import { PlacementIndex } from "./placement-index.ts";
+import { Roster } from "./roster.ts";
 import { Scorer } from "./scorer.ts";
 import { ShapeTable } from "./shape.ts";
 import { Stranding } from "./stranding.ts";
@@ -20,12 +21,11 @@ describe("PlacementIndex", () => {
     const kinds = fc.array(requests, { minLength: 6, maxLength: 6 });
     fc.assert(
       fc.property(nodes, kinds, steps, strategies, (cluster, asked, moves, strategy) => {
-        const ledger = Ledger.ofCapacity(cluster, 1);
+        const ledger = Ledger.ofCapacity(new Roster(cluster), 1);
         const mix = targetMix(countTargets(asked.map((task) => ({ request: task, tasks: 1 }))));
-        const types = cluster.map(({ gpuType }) => gpuType);
-        const scorer = new Scorer(strategy, ledger, new Stranding(mix, types));
+        const scorer = new Scorer(strategy, ledger, new Stranding(mix));
         const index = new PlacementIndex(ledger, scorer);
-        const shapes = new ShapeTable(cluster);
+        const shapes = new ShapeTable(new Roster(cluster));
         const placed: (() => void)[] = [];
         for (const { kind, release, which } of moves) {
           if (release && placed.length > 0) {
@@ -48,10 +48,10 @@ describe("PlacementIndex", () => {
   it("finds the one node left in a large cluster after more changes than it replays", () => {
     const cluster = Array.from({ length: 300 }, (_, i) => node(`n${i}`, { gpus: 1 }));
     const placer = new GangPlacer(
-      Ledger.ofCapacity(cluster, 1),
-      new Stranding(targetMix([]), ["H100"]),
+      Ledger.ofCapacity(new Roster(cluster), 1),
+      new Stranding(targetMix([])),
     );
-    const shapes = new ShapeTable(cluster);
+    const shapes = new ShapeTable(new Roster(cluster));
     const gang = { tasks: 1, sameRack: false, strategy: "binpack" } as const;
     const small = { ...gang, shape: shapes.of(request({ cpuMilli: 1 })) };
     const large = { ...gang, shape: shapes.of(request()) };

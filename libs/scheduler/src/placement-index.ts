@@ -45,9 +45,9 @@ class Tournament {
   readonly #ledger: Ledger;
   readonly #scorer: Scorer;
   readonly #shape: Shape;
-  readonly #leaves: number;
-  readonly #scores: Float64Array;
-  readonly #winners: Int32Array;
+  #leaves = 0;
+  #scores = new Float64Array(0);
+  #winners = new Int32Array(0);
   /** Up to where the ledger's changes are in the tree. */
   #seen = 0;
 
@@ -55,25 +55,32 @@ class Tournament {
     this.#ledger = ledger;
     this.#scorer = scorer;
     this.#shape = shape;
-    this.#leaves = 1 << Math.ceil(Math.log2(Math.max(1, ledger.nodes.length)));
-    this.#scores = new Float64Array(ledger.nodes.length);
-    this.#winners = new Int32Array(2 * this.#leaves).fill(NOBODY);
     this.#playAll();
   }
 
   best(): number {
-    const { changes } = this.#ledger;
-    if (this.#seen === changes.position) return this.#winners[1]!;
-    const changed = changes.since(this.#seen);
+    const { changes, nodes } = this.#ledger;
+    if (this.#seen === changes.position) return this.#winners[1] ?? NOBODY;
+    const changed = nodes.length <= this.#leaves ? changes.since(this.#seen) : undefined;
     if (changed) this.#replay(changed);
     else this.#playAll();
-    return this.#winners[1]!;
+    return this.#winners[1] ?? NOBODY;
   }
 
   #playAll(): void {
     this.#seen = this.#ledger.changes.position;
+    this.#makeRoom();
     for (let node = 0; node < this.#ledger.nodes.length; node++) this.#enter(node);
     for (let position = this.#leaves - 1; position >= 1; position--) this.#play(position);
+  }
+
+  /** As many leaves as nodes, or up to twice as many. */
+  #makeRoom(): void {
+    const { length } = this.#ledger.nodes;
+    if (length <= this.#leaves) return;
+    this.#leaves = 2 ** Math.ceil(Math.log2(length));
+    this.#scores = new Float64Array(this.#leaves);
+    this.#winners = new Int32Array(2 * this.#leaves).fill(NOBODY);
   }
 
   #replay(changed: readonly number[]): void {

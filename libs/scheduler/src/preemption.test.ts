@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { type GangRequest, gangFits } from "./gang.ts";
 import { Ledger } from "./ledger.ts";
 import { chooseVictims, lostGpuSeconds, type Victim } from "./preemption.ts";
+import { Roster } from "./roster.ts";
 import { schedule } from "./schedule.ts";
 import { ShapeTable } from "./shape.ts";
 import { advance } from "./testing/advance.ts";
@@ -150,8 +151,8 @@ function crowded(
   asked: { gpus: number; tasks: number },
 ): { ledger: Ledger; gang: GangRequest; victims: Victim[] } {
   const cluster = [node("0", { gpus: 4 }), node("1", { gpus: 4 }), node("2", { gpus: 4 })];
-  const ledger = Ledger.ofCapacity(cluster, 1);
-  const shapes = new ShapeTable(cluster);
+  const ledger = Ledger.ofCapacity(new Roster(cluster), 1);
+  const shapes = new ShapeTable(new Roster(cluster));
   const victims: Victim[] = [];
   const used = [0, 0, 0];
   jobs.forEach(([at, gpus, seconds], i) => {

@@ -26,14 +26,9 @@ export class QueuePlayback {
     if (startMs === undefined) return undefined;
     releaseUntil(ledger, this.#releases, startMs);
     this.#releases = this.#releases.filter(({ atMs }) => atMs > startMs);
-    const tasks = this.#placer.place(gang);
-    if (!tasks) return undefined;
-    this.#releases.push({
-      atMs: startMs + runtimeMs,
-      shape: gang.shape,
-      tasks,
-      shared: gang.shared,
-    });
+    const placed = this.#placer.place(gang);
+    if (!placed) return undefined;
+    this.#releases.push({ atMs: startMs + runtimeMs, shape: gang.shape, ...placed });
     this.#nowMs = startMs;
     return startMs;
   }

@@ -58,11 +58,11 @@ export class Releases {
 
   #made(): Map<string, Release> {
     if (this.#all) return this.#all;
-    const { running, shapes, positions } = this.#layout;
+    const { running, shapes, roster } = this.#layout;
     const all = new Map<string, Release>();
     for (const job of running.values()) {
       const atMs = latestEndMs(job, this.#nowMs, this.#settings);
-      const tasks = [...locate(job.placements, positions)];
+      const tasks = [...locate(job.placements, roster)];
       all.set(job.id, { atMs, shape: shapes.of(job.request), tasks, shared: job.shared });
     }
     for (const [id, release] of this.#set) all.set(id, release);

@@ -64,14 +64,14 @@ export function openRound(standing: Standing): Round {
   const { targets, fairShareHalfLifeMs: halfLifeMs } = settings;
   layout.free.shared = standing.shared.free;
   layout.capacity.shared = standing.shared.limit;
-  const { running, totals: capacity } = layout;
+  const { running, roster } = layout;
   const expected = targets.length > 0 ? targets : running.targets.with(queue).targets();
   const heldBy = (project: string) => running.heldBy(project);
   return {
     standing,
     layout,
     placer: layout.placerFor(expected),
-    fairShare: new FairShare({ capacity, projectOf, heldBy, nowMs, halfLifeMs }),
+    fairShare: new FairShare({ capacity: roster.totals, projectOf, heldBy, nowMs, halfLifeMs }),
     admission: new Admission(running, projectOf, nowMs, settings),
     releases: new Releases(layout, settings, nowMs),
   };

@@ -2,8 +2,8 @@ import { Admission, blocker } from "./admission.ts";
 import { capacityBlockers } from "./capacity-blockers.ts";
 import { Layout } from "./layout.ts";
 import type { Blocker, NodeSnapshot, QueuedJob, SchedulerSettings, TaskRequest } from "./model.ts";
+import type { Roster } from "./roster.ts";
 import { gangOf, type Standing } from "./round.ts";
-import { NOTHING_SHARED } from "./shared-amounts.ts";
 
 /** Verdicts kept at once; beyond that they are found anew. */
 const MAX_VERDICTS = 10_000;
@@ -12,9 +12,8 @@ const MAX_VERDICTS = 10_000;
 export class Satisfiability {
   readonly #verdicts = new Map<string, readonly Blocker[]>();
   readonly #requestKeys = new WeakMap<TaskRequest, string>();
-  #nodes: readonly NodeSnapshot[] | undefined;
   #settings = "";
-  #empty: Layout | undefined;
+  #emptied: { readonly layout: Layout; readonly of: Roster; version: number } | undefined;
 
   /**
    * Why a job can never run here: blockers on the cluster with nothing on it and every drained node
@@ -22,7 +21,7 @@ export class Satisfiability {
    * with blockers here fails as Unsatisfiable.
    */
   neverFits(standing: Standing, job: QueuedJob): readonly Blocker[] {
-    const empty = this.#emptied(standing);
+    const empty = this.#upToDate(standing);
     const key = this.#keyOf(standing, job);
     const known = this.#verdicts.get(key);
     if (known) return known;
@@ -32,18 +31,24 @@ export class Satisfiability {
     return verdict;
   }
 
-  #emptied({ layout, settings }: Standing): Layout {
+  /** The emptied cluster; where a node or setting has changed, the verdicts count no more. */
+  #upToDate({ layout: { roster }, settings }: Standing): Layout {
     const { overcommitRatio, jobTimeoutMs, maxConcurrentJobs } = settings;
     const relevant = `${overcommitRatio} ${jobTimeoutMs} ${maxConcurrentJobs}`;
-    if (this.#empty && this.#nodes === layout.nodes && this.#settings === relevant) {
-      return this.#empty;
-    }
-    this.#nodes = layout.nodes;
+    const known = this.#emptied;
+    const isKept = known?.of === roster && this.#settings === relevant;
+    if (isKept && known.version === roster.version) return known.layout;
     this.#settings = relevant;
     this.#verdicts.clear();
-    const nodes = layout.nodes.map((node) => ({ ...node, state: "ready" as const }));
-    this.#empty = new Layout(nodes, [], overcommitRatio);
-    return this.#empty;
+    const changed = isKept ? roster.changedSince(known.version) : undefined;
+    if (isKept && changed) {
+      for (const id of changed) follow(known.layout, id, roster.get(id));
+      known.version = roster.version;
+      return known.layout;
+    }
+    const layout = new Layout(roster.present().map(ready), [], overcommitRatio);
+    this.#emptied = { layout, of: roster, version: roster.version };
+    return layout;
   }
 
   /** Jobs with the same key have the same verdict. */
@@ -62,6 +67,15 @@ export class Satisfiability {
   }
 }
 
+function follow(empty: Layout, id: string, node: NodeSnapshot | undefined): void {
+  if (node) empty.putNode(ready(node));
+  else empty.removeNode(id);
+}
+
+function ready(node: NodeSnapshot): NodeSnapshot {
+  return { ...node, state: "ready" };
+}
+
 function judge(standing: Standing, empty: Layout, job: QueuedJob): readonly Blocker[] {
   const { settings, nowMs } = standing;
   const projectOf = (name: string) => {
@@ -69,7 +83,7 @@ function judge(standing: Standing, empty: Layout, job: QueuedJob): readonly Bloc
     return project && { ...project, usedGpuHours: 0 };
   };
   // Parameter servers may come yet; the storage is what its setting says.
-  const shared = { ...(job.shared ?? NOTHING_SHARED), shards: 0 };
+  const shared = job.shared && { ...job.shared, shards: 0 };
   const gang = { ...gangOf({ settings, layout: empty }, job), shared };
   empty.capacity.shared = standing.shared.limit;
   const capacity = capacityBlockers(empty.capacity, empty.capacity, gang);

@@ -1,6 +1,6 @@
 import { blocker, takesQueuePlace } from "./admission.ts";
 import { capacityBlockers } from "./capacity-blockers.ts";
-import { type GangRequest, namePlacements, type PlacedTask } from "./gang.ts";
+import { type GangRequest, namePlacements, type PlacedGang } from "./gang.ts";
 import type { Blocker, GangStart, PendingJob, Plan, Preemption, QueuedJob } from "./model.ts";
 import { byAge, inFairOrder, runtimeBoundMs } from "./precedence.ts";
 import { chooseVictims, lostGpuSeconds, mayPreempt, type Victim } from "./preemption.ts";
@@ -126,17 +126,16 @@ function start(
   outcome: Outcome,
   job: QueuedJob,
   gang: GangRequest,
-  placed: readonly PlacedTask[],
+  placed: PlacedGang,
   endsByMs: number,
   backfilled: boolean,
 ): void {
   round.fairShare.charge(job);
   round.admission.charge(job);
-  const { shape, shared } = gang;
-  round.releases.set(job.id, { atMs: endsByMs, shape, tasks: placed, shared });
+  round.releases.set(job.id, { atMs: endsByMs, shape: gang.shape, ...placed });
   outcome.starts.push({
     jobId: job.id,
-    placements: namePlacements(round.layout.nodes, placed),
+    placements: namePlacements(round.layout.roster.slots, placed.tasks),
     backfilled,
     endsByMs: Number.isFinite(endsByMs) ? endsByMs : undefined,
   });

@@ -1,4 +1,4 @@
-import type { Ledger } from "./ledger.ts";
+import { type Ledger, MAX_DEVICES } from "./ledger.ts";
 import type { Strategy } from "./model.ts";
 import type { Shape } from "./shape.ts";
 import type { Stranding } from "./stranding.ts";
@@ -28,18 +28,16 @@ export class Scorer {
   readonly #stranding: Stranding;
   readonly #widestCpuMilli: number;
   readonly #widestGpuMilli: number;
-  /** Reused, since a score is computed for every node and task. */
+  /** Which devices are taken for a look; reused, as is the choice, for every node and task. */
+  readonly #looked = new Uint8Array(MAX_DEVICES);
   readonly #choice: Choice = { score: 0, device: -1 };
 
   constructor(strategy: Strategy, ledger: Ledger, stranding: Stranding) {
     this.strategy = strategy;
     this.#ledger = ledger;
     this.#stranding = stranding;
-    this.#widestGpuMilli = ledger.stride * WHOLE_DEVICE_MILLI;
-    this.#widestCpuMilli = ledger.nodes.reduce(
-      (widest, { capacity }) => Math.max(widest, capacity.cpuMilli),
-      1,
-    );
+    this.#widestGpuMilli = ledger.roster.widestDevices * WHOLE_DEVICE_MILLI;
+    this.#widestCpuMilli = ledger.roster.widestCpuMilli;
   }
 
   /** The choice for a node that fits; valid until the next call. */
@@ -124,18 +122,15 @@ export class Scorer {
   #afterWhole(node: number, shape: Shape): number {
     const { gpuFree, stride } = this.#ledger;
     const base = node * stride;
+    const looked = this.#looked;
     let taken = 0;
-    let mask = 0;
     for (let d = Math.max(0, shape.onlyDevice); taken < shape.devices; d++) {
       if (gpuFree[base + d] !== WHOLE_DEVICE_MILLI) continue;
       gpuFree[base + d] = 0;
-      mask |= 1 << d;
-      taken++;
+      looked[taken++] = d;
     }
     const stranded = this.#strandedNow(node, shape.scalars[CPU]!);
-    for (let d = 0; mask >>> d !== 0; d++) {
-      if ((mask >>> d) & 1) gpuFree[base + d] = WHOLE_DEVICE_MILLI;
-    }
+    for (let at = 0; at < taken; at++) gpuFree[base + looked[at]!] = WHOLE_DEVICE_MILLI;
     return stranded;
   }
 

@@ -1,5 +1,6 @@
-import { Eligibility } from "./eligibility.ts";
-import type { NodeSnapshot, TaskRequest } from "./model.ts";
+import { Eligibility, type StaticFilter } from "./eligibility.ts";
+import type { TaskRequest } from "./model.ts";
+import type { Roster } from "./roster.ts";
 import { SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
 
 /** A task request made ready for the inner loops; equal requests share one shape. */
@@ -15,18 +16,23 @@ export interface Shape {
   readonly onlyDevice: number;
   /** By the ledger's columns. */
   readonly scalars: Float64Array;
-  /** 1 for each node that passes the static filters. */
+  /** 1 for each node that passes the static filters, by the node's position. */
   readonly eligible: Uint8Array;
 }
 
-/** Interns the requests of one scheduling round. */
+/** Interns requests, and follows the nodes that they may go to. */
 export class ShapeTable {
   readonly #eligibility: Eligibility;
   readonly #byKey = new Map<string, Shape>();
   readonly #byRequest = new WeakMap<TaskRequest, Shape>();
 
-  constructor(nodes: readonly NodeSnapshot[]) {
-    this.#eligibility = new Eligibility(nodes);
+  constructor(roster: Roster) {
+    this.#eligibility = new Eligibility(roster);
+  }
+
+  /** The node at the position is new or has changed. */
+  follow(position: number): void {
+    this.#eligibility.follow(position);
   }
 
   /** Shapes known so far. */
@@ -37,11 +43,11 @@ export class ShapeTable {
   of(request: TaskRequest): Shape {
     const known = this.#byRequest.get(request);
     if (known) return known;
-    const eligible = this.#eligibility.of(request);
+    const filter = this.#eligibility.of(request);
     const key = shapeKey(request, this.#eligibility.keyOf(request));
     let shape = this.#byKey.get(key);
     if (!shape) {
-      shape = compile(request, this.#byKey.size, eligible);
+      shape = compile(request, this.#byKey.size, filter);
       this.#byKey.set(key, shape);
     }
     this.#byRequest.set(request, shape);
@@ -49,7 +55,7 @@ export class ShapeTable {
   }
 }
 
-function compile(request: TaskRequest, id: number, eligible: Uint8Array): Shape {
+function compile(request: TaskRequest, id: number, filter: StaticFilter): Shape {
   const { gpus, gpuMilli, gpuIndex } = request;
   if (gpuIndex !== undefined && (gpus !== 1 || gpuMilli !== WHOLE_DEVICE_MILLI)) {
     throw new RangeError(`a named device is one whole: got ${gpus} devices of ${gpuMilli} milli`);
@@ -71,7 +77,9 @@ function compile(request: TaskRequest, id: number, eligible: Uint8Array): Shape 
     milli: gpus > 0 ? gpuMilli : 0,
     onlyDevice: gpuIndex ?? -1,
     scalars: Float64Array.from(SCALARS, (name) => request.scalars[name]),
-    eligible,
+    get eligible() {
+      return filter.eligible;
+    },
   };
 }
 

@@ -1,48 +1,124 @@
-import type { Blocker, SharedAmounts } from "./model.ts";
+import type { Blocker, SharedAmounts, SharedRequest } from "./model.ts";
 
-/** What a job takes that asks for nothing shared. */
-export const NOTHING_SHARED: SharedAmounts = { storageMb: 0, shards: 0 };
+/** What there is where nothing is shared. */
+export const NOTHING_SHARED: SharedAmounts = { storageMb: 0, places: new Map() };
 
 const MB_PER_GB = 1_000;
 
-/** Whether what is asked for is free; nothing of an amount fits even where that is overdrawn. */
-export function sharedFits(free: SharedAmounts, wanted: SharedAmounts | undefined): boolean {
-  return !wanted || lacks(free, wanted).length === 0;
+/**
+ * Whether what is asked for is free. Nothing of an amount fits even where that is overdrawn. Shards
+ * are alike, so counting those for which each server has room is exact.
+ */
+export function sharedFits(free: SharedAmounts, wanted: SharedRequest | undefined): boolean {
+  return !wanted || (storageFits(free, wanted) && shardsFit(free, wanted));
 }
 
-function lacks(free: SharedAmounts, wanted: SharedAmounts): (keyof SharedAmounts)[] {
-  const names = ["storageMb", "shards"] as const;
-  return names.filter((name) => wanted[name] > 0 && wanted[name] > free[name]);
+function storageFits({ storageMb }: SharedAmounts, wanted: SharedRequest): boolean {
+  return wanted.storageMb === 0 || wanted.storageMb <= storageMb;
 }
 
-/** The amounts and so many times the others. */
-export function addShared(a: SharedAmounts, b: SharedAmounts | undefined, times: 1 | -1) {
-  if (!b) return a;
-  return { storageMb: a.storageMb + times * b.storageMb, shards: a.shards + times * b.shards };
+function shardsFit({ places }: SharedAmounts, { shards, placesPerShard }: SharedRequest): boolean {
+  return shards === 0 || shards <= roomForShards(places.values(), placesPerShard);
 }
 
-/** The lesser of each amount. */
-export function lesserShared(a: SharedAmounts, b: SharedAmounts): SharedAmounts {
-  return {
-    storageMb: Math.min(a.storageMb, b.storageMb),
-    shards: Math.min(a.shards, b.shards),
-  };
+/** Shards of so many places each for which servers with so many free places have room. */
+export function roomForShards(free: Iterable<number>, placesPerShard: number): number {
+  let room = 0;
+  for (const places of free) room += Math.max(0, Math.floor(places / placesPerShard));
+  return room;
+}
+
+/**
+ * The server of each shard: where the most places are free, the first of several in the order of the
+ * map. So no shard is without a place where there is room for all, and more room at the start never
+ * leaves less of it later: what is planned is still possible where others have left meanwhile.
+ * Where there is too little room, servers are overdrawn; where there is no server, none is named.
+ */
+export function spreadShards(
+  free: ReadonlyMap<string, number>,
+  { shards, placesPerShard }: Pick<SharedRequest, "shards" | "placesPerShard">,
+): string[] {
+  const left = new Map(free);
+  if (left.size === 0) return [];
+  return Array.from({ length: shards }, () => {
+    let best: { id: string; places: number } | undefined;
+    for (const [id, places] of left) if (!best || places > best.places) best = { id, places };
+    left.set(best!.id, best!.places - placesPerShard);
+    return best!.id;
+  });
+}
+
+/** What the request takes of what is free, as apply does. */
+export function shareOf(free: SharedAmounts, wanted: SharedRequest): SharedAmounts {
+  const places = new Map<string, number>();
+  for (const id of spreadShards(free.places, wanted)) {
+    places.set(id, (places.get(id) ?? 0) + wanted.placesPerShard);
+  }
+  return { storageMb: wanted.storageMb, places };
+}
+
+/** The amounts and so many times what is held; places on servers that are not there do not count. */
+export function addShared(
+  amounts: SharedAmounts,
+  held: SharedAmounts | undefined,
+  times: 1 | -1,
+): SharedAmounts {
+  if (!held) return amounts;
+  const storageMb = amounts.storageMb + times * held.storageMb;
+  if (held.places.size === 0) return { ...amounts, storageMb };
+  const places = new Map(amounts.places);
+  for (const [id, count] of held.places) {
+    const free = places.get(id);
+    if (free !== undefined) places.set(id, free + times * count);
+  }
+  return { storageMb, places };
 }
 
 /** One blocker for each amount of which too little is free, in the units of the API. */
 export function sharedBlockers(
   free: SharedAmounts,
   limit: SharedAmounts,
-  wanted: SharedAmounts = NOTHING_SHARED,
+  wanted: SharedRequest | undefined,
 ): Blocker[] {
-  return lacks(free, wanted).map((name) => {
-    const unit = name === "storageMb" ? MB_PER_GB : 1;
-    return {
-      reason: name === "storageMb" ? "InsufficientMemory" : "AffinityNoMatch",
-      resource: name === "storageMb" ? "shared_storage_gb" : "parameter_server_shards",
-      requested: wanted[name] / unit,
-      free: Math.max(0, free[name]) / unit,
-      limit: limit[name] / unit,
-    };
-  });
+  if (!wanted) return [];
+  const blockers: Blocker[] = [];
+  if (!storageFits(free, wanted)) {
+    blockers.push({
+      reason: "InsufficientMemory",
+      resource: "shared_storage_gb",
+      requested: wanted.storageMb / MB_PER_GB,
+      free: Math.max(0, free.storageMb) / MB_PER_GB,
+      limit: limit.storageMb / MB_PER_GB,
+    });
+  }
+  if (!shardsFit(free, wanted)) blockers.push(shardBlocker(free, limit, wanted));
+  return blockers;
+}
+
+/** Too few places in all, or enough, but not as many on one server as a shard needs. */
+function shardBlocker(
+  { places }: SharedAmounts,
+  limit: SharedAmounts,
+  { shards, placesPerShard: each }: SharedRequest,
+): Blocker {
+  const free = sumOf(places.values());
+  const requested = shards * each;
+  if (requested > free) {
+    const resource = "parameter_server_shards";
+    const all = sumOf(limit.places.values());
+    return { reason: "AffinityNoMatch", resource, requested, free, limit: all };
+  }
+  return {
+    reason: "Fragmented",
+    resource: `parameter_server_shards_of_${each}_fragments`,
+    requested: shards,
+    free: roomForShards(places.values(), each),
+    limit: roomForShards(limit.places.values(), each),
+  };
+}
+
+function sumOf(amounts: Iterable<number>): number {
+  let sum = 0;
+  for (const amount of amounts) sum += Math.max(0, amount);
+  return sum;
 }

@@ -7,6 +7,7 @@ import { QueuePlayback } from "./queue-playback.ts";
 import { aheadInQueue, type Ending, quotaAllowsMs } from "./quota-forecast.ts";
 import { earliestStartMs, type Release } from "./releases.ts";
 import { gangOf, type Round } from "./round.ts";
+import { addShared } from "./shared-amounts.ts";
 
 /** Jobs ahead that the late estimate plays through; with more ahead the late end is open. */
 const MAX_AHEAD = 64;
@@ -71,8 +72,9 @@ function headOf({ standing, layout }: Round, plan: Plan, job: QueuedJob): Head |
   });
   if (!holder || !isBehind) return undefined;
   const gang = gangOf(standing, holder);
-  const { shape, shared } = gang;
-  const tasks = [...locate(reservation.placements, layout.positions)];
+  const { shape } = gang;
+  const { shared } = reservation;
+  const tasks = [...locate(reservation.placements, layout.roster)];
   const startMs = reservation.startAtMs;
   const atMs = startMs + runtimeBoundMs(holder, standing.settings);
   return { gang, startMs, release: { atMs, shape, tasks, shared } };
@@ -122,7 +124,7 @@ function roomMs(
   const beside = others.ledger.clone();
   const { shape, tasks, shared } = head.release;
   for (const { node, devices } of tasks) beside.take(node, shape, devices);
-  beside.takeShared(shared);
+  beside.shared = addShared(beside.shared, shared, -1);
   return soonest(beside, [...releases, head.release]);
 }
 

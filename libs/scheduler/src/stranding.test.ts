@@ -30,7 +30,7 @@ describe("Stranding", () => {
           weight: 1,
         }));
         const mix = targetMix(alike);
-        const got = new Stranding(mix, ["A"]).gpus("A", Int32Array.from(free), 0, free.length, cpu);
+        const got = new Stranding(mix).gpus("A", Int32Array.from(free), 0, free.length, cpu);
         const total = free.reduce((sum, left) => sum + left, 0);
         expect(got).toBeCloseTo(total === 0 ? 0 : oneByOne(alike, free, cpu) / 1000 + starved(), 6);
 
@@ -44,7 +44,7 @@ describe("Stranding", () => {
 
   it("finds nothing stranded on a full node and everything on one no target may use", () => {
     const mix = targetMix([{ gpus: 1, gpuMilli: 1000, gpuTypes: ["A"], cpuMilli: 0, weight: 1 }]);
-    const stranding = new Stranding(mix, ["A", "B"]);
+    const stranding = new Stranding(mix);
     expect(stranding.gpus("A", Int32Array.of(0, 0), 0, 2, 1_000)).toBe(0);
     expect(stranding.gpus("B", Int32Array.of(1000, 500), 0, 2, 1_000)).toBe(1.5);
   });

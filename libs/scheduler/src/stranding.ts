@@ -14,15 +14,12 @@ import type { TargetGroup, TargetMix } from "./targets.ts";
 export class Stranding {
   readonly #groups: readonly TargetGroup[];
   /** By gpu type, then group: whether the group may use that type. */
-  readonly #usable: ReadonlyMap<string, readonly boolean[]>;
+  readonly #usable = new Map<string, readonly boolean[]>();
   readonly #cpuPerGpu: number;
 
-  constructor(mix: TargetMix, gpuTypes: Iterable<string>) {
+  constructor(mix: TargetMix) {
     this.#groups = mix.groups;
     this.#cpuPerGpu = mix.cpuPerGpu * CPU_HEADROOM;
-    this.#usable = new Map(
-      [...new Set(gpuTypes)].map((type) => [type, mix.groups.map((group) => accepts(group, type))]),
-    );
   }
 
   /** GPUs lost on a node of this type with these thousandths free on `count` devices from `base`. */
@@ -36,7 +33,7 @@ export class Stranding {
     let total = 0;
     for (let d = 0; d < count; d++) total += free[base + d]!;
     if (total === 0) return 0;
-    const usable = this.#usable.get(gpuType)!;
+    const usable = this.#usable.get(gpuType) ?? this.#learn(gpuType);
     let lost = 0;
     for (let g = 0; g < this.#groups.length; g++) {
       const group = this.#groups[g]!;
@@ -45,6 +42,13 @@ export class Stranding {
         : group.probability * total;
     }
     return lost / 1000 + this.#starved(total, cpuFreeMilli);
+  }
+
+  /** The types are those of nodes, which are few. */
+  #learn(gpuType: string): readonly boolean[] {
+    const usable = this.#groups.map((group) => accepts(group, gpuType));
+    this.#usable.set(gpuType, usable);
+    return usable;
   }
 
   #starved(totalMilli: number, cpuFreeMilli: number): number {

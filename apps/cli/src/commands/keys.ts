@@ -12,6 +12,7 @@ const COLUMNS: readonly Column<JsonFields>[] = [
   { header: "SCOPES", value: (key) => words(key["scopes"]) },
   { header: "STATUS", value: (key) => textOf(key["status"]) },
   { header: "MODELS", value: (key) => words(key["models"]) || "all", wide: true },
+  { header: "ROTATED TO", value: (key) => textOf(key["rotated_to"]), wide: true },
   { header: "CREATED", value: (key) => textOf(key["created_at"]), wide: true },
   { header: "EXPIRES", value: (key) => textOf(key["expires_at"]) || "never", wide: true },
 ];
@@ -33,6 +34,10 @@ export async function createKey(command: Command): Promise<number> {
     ...(flags.models ? { models: list(flags.models) } : {}),
   };
   const key = fieldsOf(await client.json("/api/v1/keys", { method: "POST", body }));
+  for (const id of arrayOf(key["unknown_models"])) {
+    messages.write(`warning: no model \`${id}\` is registered; the key may call it once one is\n`);
+    messages.write("  (`heddle models list` shows those that are)\n");
+  }
   if (format === "json" || format === "yaml") data.write(structured(key, format));
   else {
     messages.write(`key ${textOf(key["id"])}; its text is not kept and is shown only now:\n`);
@@ -103,5 +108,9 @@ function list(text: string): string[] {
 }
 
 function words(value: unknown): string {
-  return Array.isArray(value) ? value.map(textOf).join(",") : "";
+  return arrayOf(value).join(",");
+}
+
+function arrayOf(value: unknown): string[] {
+  return Array.isArray(value) ? value.map(textOf) : [];
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { PullProgressView } from "./progress.ts";
+import { LoadProgressView, PullProgressView } from "./progress.ts";
 import type { Terminal } from "./terminal.ts";
 
 function output(isTty: boolean, columns: number): { text: string; out: Terminal } {
@@ -34,5 +34,29 @@ describe("the progress of a pull", () => {
     expect(lines).toHaveLength(11);
     expect(lines[0]).toMatch(/^pulling x 1 %/);
     expect(lines.at(-1)).toMatch(/^pulling x 100 %/);
+  });
+});
+
+describe("the progress of a load", () => {
+  /** What is written in the first minutes of a load. */
+  function loaded(isTty: boolean, forS: number): string {
+    const seen = output(isTty, 80);
+    let nowMs = 5;
+    const view = new LoadProgressView(seen.out, "loading x ...", () => nowMs);
+    for (let i = 0; i < forS * 4; i++) {
+      nowMs += 250;
+      view.update();
+    }
+    view.end();
+    return seen.text;
+  }
+
+  it("is one line with the seconds on a terminal, and few lines elsewhere", () => {
+    const drawn = loaded(true, 3);
+    expect(drawn).toBe(
+      `loading x ...${[1, 2, 3].map((s) => `\r\x1b[2Kloading x ... ${s} s`).join("")}\n`,
+    );
+    const times = ["", " 10 s", " 30 s", " 60 s", " 120 s", " 180 s"];
+    expect(loaded(false, 200)).toBe(times.map((time) => `loading x ...${time}\n`).join(""));
   });
 });

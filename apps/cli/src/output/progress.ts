@@ -51,6 +51,46 @@ export class PullProgressView {
   }
 }
 
+/** Off a terminal the seconds are told at these times, and then every so many. */
+const TOLD_AT_S = [10, 30, 60];
+const TOLD_EVERY_S = 60;
+
+/** What a load of unknown length says: a line at once, then how long it has taken so far. */
+export class LoadProgressView {
+  readonly #out: Terminal;
+  readonly #label: string;
+  readonly #nowMs: () => number;
+  readonly #startedAtMs: number;
+  #shownS = 0;
+
+  constructor(out: Terminal, label: string, nowMs: () => number = () => performance.now()) {
+    this.#out = out;
+    this.#label = label;
+    this.#nowMs = nowMs;
+    this.#startedAtMs = nowMs();
+    out.write(out.isTty ? label : `${label}\n`);
+  }
+
+  update(): void {
+    const seconds = Math.floor((this.#nowMs() - this.#startedAtMs) / 1_000);
+    if (seconds === this.#shownS) return;
+    if (this.#out.isTty) this.#out.write(`\r\x1b[2K${this.#label} ${seconds} s`);
+    else if (seconds < nextTold(this.#shownS)) return;
+    else this.#out.write(`${this.#label} ${seconds} s\n`);
+    this.#shownS = seconds;
+  }
+
+  /** Leaves the cursor on a line of its own. */
+  end(): void {
+    if (this.#out.isTty) this.#out.write("\n");
+  }
+}
+
+function nextTold(shownS: number): number {
+  const listed = TOLD_AT_S.find((seconds) => seconds > shownS);
+  return listed ?? (Math.floor(shownS / TOLD_EVERY_S) + 1) * TOLD_EVERY_S;
+}
+
 function megabytes(bytes: number): string {
   return (bytes / 1e6).toFixed(1);
 }

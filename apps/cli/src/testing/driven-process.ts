@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { isProcessAlive } from "@heddle/base/process-alive";
 
 /** A process under test: what it printed so far, and its end. */
 export class DrivenProcess {
@@ -43,21 +44,12 @@ export class DrivenProcess {
   }
 }
 
-/** Whether a process with this id runs (a zombie does not). */
-export function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 /** Resolves when none of the processes runs; rejects after the time. */
 export async function allGone(pids: readonly number[], withinMs: number): Promise<void> {
   const giveUpAtMs = performance.now() + withinMs;
-  while (pids.some(isRunning)) {
-    if (performance.now() > giveUpAtMs) throw new Error(`still running: ${pids.filter(isRunning)}`);
+  while (pids.some(isProcessAlive)) {
+    if (performance.now() > giveUpAtMs)
+      throw new Error(`still running: ${pids.filter(isProcessAlive)}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

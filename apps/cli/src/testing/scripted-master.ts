@@ -5,8 +5,9 @@ import { exitWithParent } from "@heddle/base/exit-with-parent";
 
 /**
  * A process with a master's command line and the routes that `heddle up` uses, whose models go
- * through the phases that SCRIPT names: `pull` (the default), `fail` (until the tiny profile), or
- * `crash` (ends before it is ready; `crash-first` is for the first of several).
+ * through the phases that SCRIPT names: `pull` (the default), `load`, `fail` (until the tiny
+ * profile), `flap` (fails again and again, each time for a moment), or `crash` (ends before it is
+ * ready; `crash-first` is for the first of several).
  */
 const { values: flags } = parseArgs({
   strict: false,
@@ -69,8 +70,8 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
 
 function model(): object {
   polls++;
-  const fails = script === "fail" && flags["profile"] !== "tiny";
-  const phase = fails ? "failed" : polls > 3 ? "ready" : "pulling";
+  const phase = phaseNow();
+  const fails = phase === "failed";
   return {
     id: "FamilyA-1-2B",
     status: phase,
@@ -88,6 +89,13 @@ function model(): object {
       },
     ],
   };
+}
+
+function phaseNow(): string {
+  if (script === "fail" && flags["profile"] !== "tiny") return "failed";
+  if (script === "flap") return polls % 4 === 0 ? "failed" : "loading";
+  if (polls > 3) return "ready";
+  return script === "load" ? "loading" : "pulling";
 }
 
 function chat(response: ServerResponse): void {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import type { ApiClient } from "../http/api-client.ts";
 import { defaultModel, isReady, listModels, type ModelView } from "../http/model-list.ts";
-import { PullProgressView } from "../output/progress.ts";
+import { LoadProgressView, PullProgressView } from "../output/progress.ts";
 import type { Terminal } from "../output/terminal.ts";
 
 interface AwaitModelOptions {
@@ -22,8 +22,10 @@ export type AwaitedModel =
 
 const POLL_MS = 50;
 const DEFAULT_STALL_MS = 120_000;
-/** A failed replica may be tried again by its worker; this long without another phase is final. */
+/** A failed replica is tried again, unless that is in vain: this long without another phase is final. */
 const FAILED_FOR_MS = 1_500;
+/** So many tries of every replica have failed: a further one is hoped for no more. */
+const MAX_FAILURES = 2;
 
 /** Polls the model list until the model can answer, showing the pull of its weights. */
 export async function awaitModel(options: AwaitModelOptions): Promise<AwaitedModel> {
@@ -31,6 +33,8 @@ export async function awaitModel(options: AwaitModelOptions): Promise<AwaitedMod
   const view = new PullView(options.messages);
   let lastState = "";
   let changedAtMs = performance.now();
+  let failures = 0;
+  let hadFailed = false;
   try {
     for (;;) {
       const models = await survivingRestart(() => listModels(client, signal), signal);
@@ -43,7 +47,12 @@ export async function awaitModel(options: AwaitModelOptions): Promise<AwaitedMod
       const nowMs = performance.now();
       if (state !== lastState) changedAtMs = nowMs;
       lastState = state;
-      const failure = failureOf(model, nowMs - changedAtMs, stallMs);
+      const hasFailed = allFailed(model);
+      if (hasFailed && !hadFailed) failures += 1;
+      hadFailed = hasFailed;
+      const isFinal = failures >= MAX_FAILURES || nowMs - changedAtMs > FAILED_FOR_MS;
+      const failure =
+        hasFailed && isFinal ? reasonOf(model) : stallOf(model, nowMs - changedAtMs, stallMs);
       if (failure) return { outcome: "failed", model, reason: failure };
       await sleep(POLL_MS, undefined, { signal });
     }
@@ -71,29 +80,37 @@ async function survivingRestart<T>(call: () => Promise<T>, signal: AbortSignal):
   }
 }
 
-function failureOf(
+function allFailed(model: ModelView | undefined): boolean {
+  const replicas = model?.replicas ?? [];
+  return replicas.length > 0 && replicas.every(({ phase }) => phase === "failed");
+}
+
+/** The reason becomes the end of a sentence, so it must not bring a full stop of its own. */
+function reasonOf(model: ModelView | undefined): string {
+  const reason = model?.replicas[0]?.message.replace(/[.\s]+$/, "").replace(/\s*\n\s*/g, " ");
+  return reason || "the worker did not say why";
+}
+
+function stallOf(
   model: ModelView | undefined,
   unchangedMs: number,
   stallMs: number,
 ): string | undefined {
-  const replicas = model?.replicas ?? [];
-  const failed = replicas.filter(({ phase }) => phase === "failed");
-  if (failed.length > 0 && failed.length === replicas.length && unchangedMs > FAILED_FOR_MS) {
-    // The reason becomes the end of a sentence, so it must not bring a full stop of its own.
-    return failed[0]?.message.replace(/[.\s]+$/, "") || "the worker did not say why";
-  }
-  if (unchangedMs <= stallMs) return undefined;
+  // How long the loading of a large file takes is the engine's to judge.
+  const isLoading = model?.replicas.some(({ phase }) => phase === "loading");
+  if (isLoading || unchangedMs <= stallMs) return undefined;
   const what =
-    replicas.map(({ node, phase }) => `${node} ${phase}`).join(", ") ||
+    model?.replicas.map(({ node, phase }) => `${node} ${phase}`).join(", ") ||
     ["no worker has it", ...(model?.waitingFor ?? [])].join("; ");
   return `nothing moved for ${stallMs / 1000} s (${what})`;
 }
 
-/** One progress line for the replica that is furthest, and one line when it loads. */
+/** One progress line for the replica that is furthest, and one while the model is loaded. */
 class PullView {
   readonly #messages: Terminal;
   #progress: PullProgressView | undefined;
-  #loading = false;
+  #loading: LoadProgressView | undefined;
+  #followed: string | undefined;
 
   constructor(messages: Terminal) {
     this.#messages = messages;
@@ -104,25 +121,27 @@ class PullView {
     const pulling = replicas.filter(
       ({ phase, totalBytes }) => phase === "pulling" && totalBytes > 0,
     );
-    const furthest = pulling.toSorted((a, b) => b.pulledBytes - a.pulledBytes)[0];
-    if (furthest) {
+    // One is followed to its end: another may pull from elsewhere, where the sizes differ.
+    const furthest =
+      pulling.find(({ node }) => node === this.#followed) ??
+      pulling.toSorted((a, b) => b.pulledBytes - a.pulledBytes)[0];
+    this.#followed = furthest?.node;
+    const isLoading = replicas.some(({ phase }) => phase === "loading");
+    if (furthest && !this.#loading) {
       this.#progress ??= new PullProgressView(
         this.#messages,
         `pulling ${model?.weightsFile || model?.id}`,
       );
       this.#progress.update(furthest.pulledBytes, furthest.totalBytes);
-    } else if (
-      this.#progress &&
-      !this.#loading &&
-      replicas.some(({ phase }) => phase === "loading")
-    ) {
-      this.end();
-      this.#loading = true;
-      this.#messages.write("loading the model ...\n");
+    } else if (isLoading || this.#loading) {
+      this.#progress?.end();
+      this.#loading ??= new LoadProgressView(this.#messages, `loading the model ${model?.id} ...`);
+      this.#loading.update();
     }
   }
 
   end(): void {
     this.#progress?.end();
+    this.#loading?.end();
   }
 }

@@ -25,6 +25,11 @@ describe("a data directory", () => {
     expect(() => new DataDirectory("/proc/nope/deeper")).toThrow(/cannot be made.*--data DIR/);
   });
 
+  it.skipIf(process.platform !== "linux")("cannot be where nothing is written, and says so", () => {
+    const data = new DataDirectory("/sys/kernel");
+    expect(() => data.lock("http://a")).toThrow(/\/sys\/kernel cannot be written: .*--data DIR/);
+  });
+
   it("says how much room its disk must have, and where, before anything is started", () => {
     const data = fresh();
     data.checkRoom(0);

@@ -15,6 +15,7 @@ import {
 import { dirname, join } from "node:path";
 import { createApiKey } from "@heddle/auth/api-key";
 import { AppError } from "@heddle/base/errors";
+import { isSameProcess, processStart } from "@heddle/base/process-alive";
 import { type Credentials, credentialsFile, readCredentials } from "../connection.ts";
 
 /** The secrets of a local cluster, and whether this start made them. */
@@ -138,8 +139,16 @@ export class DataDirectory {
   lock(address: string): { release(): void } {
     const file = join(this.path, "lock");
     const draft = `${file}.${process.pid}`;
-    const holder: LockHolder = { pid: process.pid, address, started: startOf(process.pid) };
-    writeFileSync(draft, JSON.stringify(holder), { mode: 0o600 });
+    const holder: LockHolder = { pid: process.pid, address, started: processStart(process.pid) };
+    try {
+      writeFileSync(draft, JSON.stringify(holder), { mode: 0o600 });
+    } catch (error) {
+      const { message } = error as Error;
+      throw new AppError(
+        "invalid_value",
+        `The data directory ${this.path} cannot be written: ${message}. Give another with --data DIR.`,
+      );
+    }
     try {
       if (!tryLink(draft, file)) {
         this.#removeStale(file);
@@ -153,7 +162,7 @@ export class DataDirectory {
 
   #removeStale(file: string): void {
     const holder = readHolder(file);
-    if (holder && isAlive(holder)) throw this.#inUse(holder);
+    if (holder && isSameProcess(holder.pid, holder.started)) throw this.#inUse(holder);
     // Renamed and not removed, so that of two that find it stale only one takes it away.
     const aside = `${file}.stale.${process.pid}`;
     try {
@@ -162,7 +171,7 @@ export class DataDirectory {
       return; // The other one was faster, and the link that follows tells who won.
     }
     const moved = readHolder(aside);
-    if (moved && isAlive(moved)) tryLink(aside, file);
+    if (moved && isSameProcess(moved.pid, moved.started)) tryLink(aside, file);
     rmSync(aside, { force: true });
   }
 
@@ -274,24 +283,5 @@ function readHolder(file: string): LockHolder | undefined {
     return JSON.parse(readFileSync(file, "utf8")) as LockHolder;
   } catch {
     return undefined; // Gone meanwhile, or damaged: either way it holds nothing.
-  }
-}
-
-function isAlive(holder: LockHolder): boolean {
-  try {
-    process.kill(holder.pid, 0);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EPERM") return false;
-  }
-  return holder.started === startOf(holder.pid);
-}
-
-/** Field 22 of /proc/PID/stat (proc(5)); undefined on systems without it. */
-function startOf(pid: number): string | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19];
-  } catch {
-    return undefined;
   }
 }

@@ -1,3 +1,6 @@
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { isBlockedPort } from "../http/blocked-ports.ts";
 import { parseUpOptions, type UpFlags } from "./options.ts";
@@ -13,6 +16,14 @@ describe("the flags of heddle up", () => {
     expect(() => parsed({ port: "6664", masters: "3" })).toThrow(/refuse to connect to port 6665/);
     expect(parsed({ port: "6664" }).port).toBe(6664);
     expect(() => parsed({ port: "65534", masters: "3" })).toThrow(/from 1 to 65533/);
+  });
+
+  it("refuse what is no file as the model's file", () => {
+    const folder = join(mkdtempSync(join(tmpdir(), "heddle-options-")), "m.gguf");
+    mkdirSync(folder);
+    expect(() => parsed({ model: folder })).toThrow(`--model: ${folder} is no file`);
+    rmSync(dirname(folder), { recursive: true });
+    expect(() => parsed({ model: folder })).toThrow(`there is no file ${folder}`);
   });
 
   it("refuse a profile beside a file, of which one would be served in vain", () => {

@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { accessSync, constants, existsSync, statSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
@@ -132,8 +132,18 @@ function oneOf<T extends string>(flag: string, text: string, allowed: readonly T
 function modelFile(text: string): string {
   const path = resolve(text.replace(/^~(?=\/)/, homedir()));
   if (!path.endsWith(".gguf")) throw wrong("--model", text, "a GGUF file (its name ends in .gguf)");
-  if (!existsSync(path)) {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  if (!stat) {
     throw new AppError("invalid_value", `--model: there is no file ${path}. Check the path.`);
+  }
+  if (!stat.isFile()) {
+    throw new AppError("invalid_value", `--model: ${path} is no file. Give a GGUF file.`);
+  }
+  try {
+    accessSync(path, constants.R_OK);
+  } catch (error) {
+    const message = `--model: ${path} cannot be read: ${(error as Error).message}.`;
+    throw new AppError("invalid_value", message);
   }
   return path;
 }

@@ -1,13 +1,12 @@
-import { basename } from "node:path";
 import { pathToFileURL } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import type { ApiClient } from "../http/api-client.ts";
+import { modelIdOf } from "./model-id.ts";
 
 /** Registers a local GGUF file under a model id made of its name, and returns that id. */
 export async function registerModelFile(client: ApiClient, path: string): Promise<string> {
-  const name = basename(path, ".gguf").replace(/[^A-Za-z0-9._-]/g, "-");
-  const id = name.replace(/^[^A-Za-z0-9]+/, "") || "model";
+  const id = modelIdOf(path);
   const weights = { file: `${id}.gguf`, sources: [pathToFileURL(path).href] };
   const contextWindow = await contextWindowOf(path);
   const body = {

@@ -168,6 +168,32 @@ describe("heddle up", () => {
     expect(driven.stderr).toContain("removed path=/api/v1/models/FamilyA-1-2B");
   });
 
+  it("says that the model is loaded, before it answers", async () => {
+    const { driven } = await up({ once: true }, { SCRIPT: "load" });
+    expect(await driven.end()).toBe(0);
+    expect(driven.stderr).toMatch(
+      /loading the model FamilyA-1-2B \.\.\.\n(.*\n)*.*asking FamilyA-1-2B/,
+    );
+  });
+
+  it("ends with the reason where the model fails again and again, each time for a moment", async () => {
+    const { driven } = await up({ once: true, profile: "gpu" }, { SCRIPT: "flap" });
+    expect(await driven.end()).toBe(7);
+    expect(driven.stderr).toContain("could not be loaded: no source could be reached.\n");
+  });
+
+  it("says why there is no model and runs on, where it is not to end after the question", async () => {
+    const { driven } = await up({ profile: "gpu" }, { SCRIPT: "fail" });
+    await driven.printed(/Ctrl-C stops everything/);
+    expect(driven.stderr).toContain(
+      "The model could not be loaded: no source could be reached. The cluster runs on without it.\n",
+    );
+    expect(driven.stdout).toContain("Heddle is up");
+    expect(driven.stdout).not.toContain("Try it");
+    driven.child.kill("SIGINT");
+    expect(await driven.end()).toBe(0);
+  });
+
   it("ends in order and leaves no lock once nobody reads its output", async () => {
     const { driven, data } = await up({});
     await driven.printed(/pulling/);

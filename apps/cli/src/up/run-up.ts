@@ -166,6 +166,14 @@ class LocalCluster {
     return await this.#fallBack(awaited.reason);
   }
 
+  /** A cluster that is to run on does so without the model: what it has else may be wanted. */
+  #goOnWithout(reason: string): undefined {
+    const message = `The model could not be loaded: ${reason}.`;
+    if (this.#setup.options.once) throw new AppError("unavailable", message);
+    this.#say(`${message} The cluster runs on without it.`);
+    return undefined;
+  }
+
   /** What made the start fail is the error to report, so a failure here is only told. */
   async #takeBack(id: string): Promise<void> {
     try {
@@ -193,11 +201,9 @@ class LocalCluster {
     return awaitModel({ client: this.#client, messages, model, signal: this.#stop });
   }
 
-  async #fallBack(reason: string): Promise<ModelView> {
+  async #fallBack(reason: string): Promise<ModelView | undefined> {
     const { options } = this.#setup;
-    if (options.modelFile || options.profile !== "demo") {
-      throw new AppError("unavailable", `The model could not be loaded: ${reason}.`);
-    }
+    if (options.modelFile || options.profile !== "demo") return this.#goOnWithout(reason);
     this.#say(`The demo weights could not be had: ${reason}.`);
     this.#say(
       "Starting again with a tiny model of random weights: its answers are NOISE. For real ones give a GGUF file: --model FILE",

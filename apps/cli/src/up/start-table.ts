@@ -79,7 +79,8 @@ function modelTable(models: readonly ModelView[], out: Terminal): string {
   const lines = [...groups].map(
     ([backing, group]) => `  ${group.map(({ id }) => id).join(", ")}\n    ${backing}`,
   );
-  return `${out.paint("bold", "Models, and what answers for them")}\n${lines.join("\n")}`;
+  const listed = lines.length === 0 ? "  none yet" : lines.join("\n");
+  return `${out.paint("bold", "Models, and what answers for them")}\n${listed}`;
 }
 
 function tryTable(facts: StartFacts, model: string, out: Terminal): string {

@@ -2,8 +2,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { isProcessAlive } from "@heddle/base/process-alive";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
-import { allGone, isRunning } from "../testing/driven-process.ts";
+import { allGone } from "../testing/driven-process.ts";
 import { describeLogLine } from "./log-line.ts";
 import { type ProcessKind, type ProcessSpec, SupervisedProcess } from "./supervised-process.ts";
 import { Supervisor } from "./supervisor.ts";
@@ -74,7 +75,7 @@ describe("a supervised process", () => {
     await supervised.ready;
     const pid = supervised.pid ?? 0;
     await supervised.stop(5_000);
-    expect(isRunning(pid)).toBe(false);
+    expect(isProcessAlive(pid)).toBe(false);
     expect(recorder.lines).toEqual(["w: ready", "w: told to stop"]);
   });
 
@@ -112,7 +113,7 @@ describe("a supervised process", () => {
     await supervised.ready;
     const pid = supervised.pid ?? 0;
     await supervised.stop(100);
-    expect(isRunning(pid)).toBe(false);
+    expect(isProcessAlive(pid)).toBe(false);
   });
 
   it("takes the processes that it started with it", async () => {
@@ -120,7 +121,7 @@ describe("a supervised process", () => {
     const supervised = supervise("grandchild", recorder);
     await supervised.ready;
     const grandchild = Number(/grandchild=(\d+)/.exec(recorder.lines.join())?.[1]);
-    expect(isRunning(grandchild)).toBe(true);
+    expect(isProcessAlive(grandchild)).toBe(true);
     await supervised.stop(5_000);
     await allGone([grandchild], 5_000);
   });

@@ -92,6 +92,8 @@ export class AttachedNode {
       state: this.silentIntervals > SUSPECT_INTERVALS ? "suspect" : "ready",
       attachedAtMs: Math.round(this.attachedAtMs + wallOffsetMs),
       lastSeenMs: Math.round(this.lastSeenMs + wallOffsetMs),
+      hostId: register.hardware?.hostId,
+      diskId: register.hardware?.diskId,
       cpuPercent: heartbeat?.cpuPercent ?? 0,
       cpuCount: register.hardware?.cpuCount ?? 0,
       memoryBytes: register.hardware?.memoryBytes ?? 0,
@@ -100,6 +102,7 @@ export class AttachedNode {
       diskUsedBytes: heartbeat ? heartbeat.diskTotalBytes - heartbeat.diskFreeBytes : 0,
       gpus: (heartbeat?.gpus ?? register.hardware?.gpus ?? []).map(gpuView),
       replicas: this.replicas,
+      refusals: heartbeat?.refusals ?? undefined,
       offer: offerOf(register),
     };
   }
@@ -108,10 +111,11 @@ export class AttachedNode {
 /** A worker that names no executor runs no jobs. */
 function offerOf(register: Register__Output): NodeJobOffer | undefined {
   const { incarnation, labels, taints, rack, fabric, executors, hardware } = register;
-  const { algorithms, environments } = register;
+  const { algorithms, environments, algorithmSchemas } = register;
   if (executors.length === 0) return undefined;
   return {
     ...{ incarnation, labels, taints, rack, fabric, executors, algorithms, environments },
+    algorithmSchemas,
     localSsdBytes: hardware?.localSsdBytes ?? 0,
     ioOperationsPerSec: hardware?.ioOperationsPerSec ?? 0,
     networkMbps: hardware?.networkMbps ?? 0,

@@ -83,6 +83,11 @@ export class NodeRegistry implements NodeDirectory {
     return found;
   }
 
+  /** The processes that are attached, whether they are heard or not. */
+  *incarnations(): Generator<string> {
+    for (const { node } of this.#nodes.values()) yield node.register.incarnation;
+  }
+
   /** Whether a worker is attached, or one that was a short while ago may be on its way back. */
   expectsWorkers(): boolean {
     for (const { node } of this.#nodes.values()) if (isHeard(node)) return true;

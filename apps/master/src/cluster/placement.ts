@@ -12,12 +12,21 @@ import type { NodeRegistry } from "./node-registry.ts";
 import { type PlacementAction, planPlacement } from "./placement-plan.ts";
 
 const retry = { baseMs: 1_000, maxMs: 60_000 };
+/** What was done in a process is remembered so long after it was last attached: it may come again. */
+const rememberedMs = 600_000;
+
+/** What placement needs to know of the nodes. */
+type PlacedNodes = Pick<NodeRegistry, "workers" | "incarnations" | "onChange">;
 
 /** What this master last did about one deployment in one process of a worker. */
 interface Attempt {
   readonly backoff: Backoff;
   /** Nothing is done before this time: the last command failed, or the replica did. */
   notBeforeMs: number;
+  /** The rest after the replica's last failure has begun: it counts from there, not from the load. */
+  isResting: boolean;
+  /** When the process was last attached. */
+  seenAtMs: number;
   /** Nothing is done before the worker has reported so often: its reports lag the command. */
   notBeforeHeartbeat: number;
   /** The specification that was sent last. */
@@ -36,7 +45,7 @@ interface PlacedSpec {
  * that matters: a new master comes to the same commands, and they are idempotent.
  */
 export class Placement {
-  readonly #registry: NodeRegistry;
+  readonly #registry: PlacedNodes;
   readonly #control: ControlPlane;
   readonly #clock: Clock;
   readonly #random: Random;
@@ -52,7 +61,7 @@ export class Placement {
   #closed = false;
 
   constructor(
-    registry: NodeRegistry,
+    registry: PlacedNodes,
     control: ControlPlane,
     options: { readonly clock: Clock; readonly random: Random; readonly log: NodeLog },
   ) {
@@ -88,7 +97,7 @@ export class Placement {
     this.#places = wantedReplicas(this.#control.state);
     // A worker that has not reported yet might run anything.
     const workers = this.#registry.workers().filter(({ heartbeats }) => heartbeats > 0);
-    this.#forgetGone(workers);
+    this.#forgetGone();
     const plan = planPlacement(
       deployments,
       workers.map(({ id, register, replicas }) => ({
@@ -113,6 +122,7 @@ export class Placement {
         const spec = this.#specFor(worker, deployment);
         const attempt = this.#attempts.get(attemptKey(worker, deployment));
         if (phase === "ready") attempt?.backoff.reset();
+        if (attempt && phase !== "failed") attempt.isResting = false;
         if (!spec || phase === "failed" || phase === "unloading") continue;
         if (attempt?.sent !== spec) actions.push({ type: "load", worker: worker.id, deployment });
       }
@@ -124,15 +134,24 @@ export class Placement {
     const attempt = this.#attempt(attemptKey(worker, action.deployment));
     const nowMs = this.#clock.monotonicMs();
     if (nowMs < attempt.notBeforeMs || worker.heartbeats < attempt.notBeforeHeartbeat) return;
-    attempt.notBeforeHeartbeat = worker.heartbeats + 2;
     const spec = this.#specFor(worker, action.deployment);
-    const replica = worker.replica(action.deployment);
     if (action.type === "load") {
-      // A replica that failed is tried again, each time after a longer rest.
-      attempt.notBeforeMs = nowMs + (replica?.phase === "ready" ? 0 : attempt.backoff.nextMs());
+      const hasFailed = worker.replica(action.deployment)?.phase === "failed";
+      const isChanged = attempt.sent !== undefined && attempt.sent !== spec;
+      if (hasFailed && !isChanged && this.#rest(attempt, nowMs)) return;
       attempt.sent = spec;
+      attempt.isResting = false;
     }
+    attempt.notBeforeHeartbeat = worker.heartbeats + 2;
     void this.#send(worker, action, spec);
+  }
+
+  /** Begins the rest after a failure, each time a longer one; false where it is over. */
+  #rest(attempt: Attempt, nowMs: number): boolean {
+    if (attempt.isResting) return false;
+    attempt.isResting = true;
+    attempt.notBeforeMs = nowMs + attempt.backoff.nextMs();
+    return true;
   }
 
   /** What the worker is to run: with the device that the scheduler gave, where it gave one. */
@@ -174,16 +193,22 @@ export class Placement {
     let attempt = this.#attempts.get(key);
     if (!attempt) {
       const backoff = new Backoff(retry, this.#random);
-      attempt = { backoff, notBeforeMs: 0, notBeforeHeartbeat: 0, sent: undefined };
+      attempt = {
+        ...{ backoff, notBeforeMs: 0, notBeforeHeartbeat: 0, isResting: false },
+        ...{ seenAtMs: this.#clock.monotonicMs(), sent: undefined },
+      };
       this.#attempts.set(key, attempt);
     }
     return attempt;
   }
 
-  #forgetGone(workers: readonly AttachedNode[]): void {
-    const known = new Set(workers.map(({ register }) => register.incarnation));
-    for (const key of this.#attempts.keys()) {
-      if (!known.has(key.slice(0, key.indexOf("/")))) this.#attempts.delete(key);
+  /** One that is silent, or was attached a while ago, keeps its rests. */
+  #forgetGone(): void {
+    const nowMs = this.#clock.monotonicMs();
+    const attached = new Set(this.#registry.incarnations());
+    for (const [key, attempt] of this.#attempts) {
+      if (attached.has(key.slice(0, key.indexOf("/")))) attempt.seenAtMs = nowMs;
+      else if (nowMs - attempt.seenAtMs > rememberedMs) this.#attempts.delete(key);
     }
   }
 }

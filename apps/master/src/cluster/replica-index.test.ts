@@ -16,6 +16,7 @@ function worker(id: number, deployments: readonly string[]): AttachedNode {
       executors: [],
       algorithms: [],
       environments: [],
+      algorithmSchemas: {},
     },
   };
   const node = new AttachedNode(register, undefined, 0);
@@ -34,7 +35,7 @@ function report(node: AttachedNode, deployments: readonly string[]): void {
   };
   const replicas = deployments.map((deployment) => ({ deployment, ...state, load: emptyLoad }));
   const usage = { cpuPercent: 0, memoryUsedBytes: 0, diskFreeBytes: 0, diskTotalBytes: 0 };
-  node.onHeartbeat({ ...usage, gpus: [], tasks: [], replicas }, 0);
+  node.onHeartbeat({ ...usage, gpus: [], tasks: [], replicas, refusals: null }, 0);
 }
 
 function ids(index: ReplicaIndex, deployment: string): string[] {

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
@@ -51,6 +51,19 @@ describe("a directory's lock", () => {
     await lock.close();
     await (await lockDirectory(directory)).close();
     expect(readdirSync(directory)).toEqual([]);
+  });
+
+  it("clears what a process has left that was killed before its socket had its name", async () => {
+    const directory = mkdtempSync(join(scratch, "d"));
+    const [old, young] = ["lock-1-ab.sock.new", "lock-1-cd.sock.new"].map((name) =>
+      join(directory, name),
+    ) as [string, string];
+    const script = `for (const path of process.argv.slice(1)) require("node:net").createServer().listen(path);
+      setTimeout(() => process.kill(process.pid, "SIGKILL"), 100)`;
+    spawnSync(process.execPath, ["-e", script, old, young]);
+    utimesSync(old, 1, 1);
+    await (await lockDirectory(directory)).close();
+    expect(readdirSync(directory)).toEqual(["lock-1-cd.sock.new"]);
   });
 
   it("is taken over from one that was killed, and nothing of it is left", async () => {

@@ -3,6 +3,7 @@ import { link, open, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
+import { isSameProcess, processStart } from "@heddle/base/process-alive";
 import { LockSocket } from "./lock-socket.ts";
 
 /** Keeps a data directory to one process; released by `close`, or by the process's death. */
@@ -30,7 +31,7 @@ export async function lockDirectory(directory: string): Promise<DirectoryLock> {
   const socket = await announce(directory, nonce);
   const own = `${path}.${nonce}`;
   try {
-    const started = await startOf(process.pid);
+    const started = processStart(process.pid) ?? "";
     await writeDurably(own, JSON.stringify({ pid: process.pid, started }));
     await take(path, own, directory);
   } catch (error) {
@@ -58,7 +59,8 @@ async function announce(directory: string, nonce: string): Promise<LockSocket | 
     if (pid === undefined) return socket;
     await socket?.close(directory);
     const owner = parseOwner(await readFile(join(directory, "lock"), "utf8").catch(() => ""));
-    if (owner && (await isAlive(owner))) throw inUse(directory, `the process ${owner.pid}`);
+    if (owner && isSameProcess(owner.pid, owner.started))
+      throw inUse(directory, `the process ${owner.pid}`);
     if (attempt === attempts) {
       throw inUse(directory, `a process of another container, where its id is ${pid}`);
     }
@@ -81,7 +83,7 @@ async function take(path: string, own: string, directory: string): Promise<void>
     }
     const text = await readFile(path, "utf8").catch(() => "");
     const owner = parseOwner(text);
-    if (owner && (await isAlive(owner))) {
+    if (owner && isSameProcess(owner.pid, owner.started)) {
       throw inUse(directory, `the process ${owner.pid}`);
     }
     await removeStale(path, own, text);
@@ -109,21 +111,6 @@ function parseOwner(text: string): Owner | undefined {
   } catch {
     return undefined;
   }
-}
-
-async function isAlive({ pid, started }: Owner): Promise<boolean> {
-  try {
-    process.kill(pid, 0);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ESRCH") return false;
-  }
-  return (await startOf(pid)) === started;
-}
-
-/** Field 22 of /proc/PID/stat; empty on systems without /proc, where the pid alone must do. */
-async function startOf(pid: number): Promise<string> {
-  const stat = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "");
-  return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] ?? "";
 }
 
 async function writeDurably(path: string, text: string): Promise<void> {

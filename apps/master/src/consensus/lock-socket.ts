@@ -1,6 +1,10 @@
-import { type FileHandle, open, readdir, rename, rm } from "node:fs/promises";
+import { type FileHandle, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { connect, createServer, type Server } from "node:net";
 import { join } from "node:path";
+
+const isDraft = /^lock-\d+-[0-9a-f]+\.sock\.new$/;
+/** A draft is there for a moment; one that is younger may be a process's that starts. */
+const draftAgeMs = 60_000;
 
 /**
  * Presence in a directory that the kernel itself keeps: each process listens on a Unix socket of its
@@ -42,12 +46,23 @@ export class LockSocket {
   async others(directory: string): Promise<number[]> {
     const names = (await readdir(directory)).filter((name) => pidOf(name) && name !== this.name);
     const present: number[] = [];
+    await this.#removeDrafts(directory);
     for (const name of names) {
       if (await throughShortPath(directory, (base) => answers(join(base, name)))) {
         present.push(pidOf(name) as number);
       } else await rm(join(directory, name), { force: true });
     }
     return present;
+  }
+
+  /** Of processes that were killed before their sockets had their names. */
+  async #removeDrafts(directory: string): Promise<void> {
+    for (const name of (await readdir(directory)).filter((each) => isDraft.test(each))) {
+      const { mtimeMs } = await stat(join(directory, name)).catch(() => ({ mtimeMs: Date.now() }));
+      if (Date.now() - mtimeMs < draftAgeMs) continue;
+      if (await throughShortPath(directory, (base) => answers(join(base, name)))) continue;
+      await rm(join(directory, name), { force: true });
+    }
   }
 
   async close(directory: string): Promise<void> {

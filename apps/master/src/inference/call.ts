@@ -106,8 +106,7 @@ export class InferenceCall {
   /** Tells the metrics what came since they were told last. */
   report(): void {
     this.#count(this.#seen);
-    for (const seconds of this.#gaps) this.#instruments.interTokenLatency.observe(seconds);
-    this.#gaps = [];
+    this.#tellGaps();
   }
 
   /** Frees the call's share of its key's limits and accounts for it; later calls do nothing. */
@@ -115,10 +114,11 @@ export class InferenceCall {
     if (this.#closed) return;
     this.#closed = true;
     (this.#hasStarted ? this.#instruments.running : this.#instruments.waiting).dec();
-    this.report();
+    this.#tellGaps();
     this.#observeTimes();
-    // What came after the last that was seen, as the ending token, is known now.
-    this.#count(this.usage);
+    // What came after the last that was seen, as the ending token, is known now; and what was seen
+    // counts, also where an engine tells of less at the end.
+    this.#count(atLeast(this.#seen, this.#usage));
     const { promptTokens, completionTokens } = this.#counted;
     this.#parts.reservation.finish(promptTokens + completionTokens);
     const row = {
@@ -143,14 +143,15 @@ export class InferenceCall {
     };
   }
 
-  /** A counter never goes down: what was counted stays, also where an engine tells of less. */
+  #tellGaps(): void {
+    for (const seconds of this.#gaps) this.#instruments.interTokenLatency.observe(seconds);
+    this.#gaps = [];
+  }
+
+  /** A counter never goes down: what was counted stays. */
   #count(used: CallTokens): void {
     const before = this.#counted;
-    this.#counted = {
-      promptTokens: Math.max(before.promptTokens, used.promptTokens),
-      cachedTokens: Math.max(before.cachedTokens, used.cachedTokens),
-      completionTokens: Math.max(before.completionTokens, used.completionTokens),
-    };
+    this.#counted = atLeast(before, used);
     this.#parts.accounting.count(this.#parts.model.id, this.#counted, before);
   }
 
@@ -176,4 +177,13 @@ export class InferenceCall {
   #located(code: AppError["code"], message: string, param: string | undefined): AppError {
     return new AppError(code, message, { param, node: this.#node, model: this.#parts.model.id });
   }
+}
+
+function atLeast(tokens: CallTokens, others: CallTokens | undefined): CallTokens {
+  if (!others) return tokens;
+  return {
+    promptTokens: Math.max(tokens.promptTokens, others.promptTokens),
+    cachedTokens: Math.max(tokens.cachedTokens, others.cachedTokens),
+    completionTokens: Math.max(tokens.completionTokens, others.completionTokens),
+  };
 }

@@ -110,6 +110,8 @@ describe("an honoured parameter reaches the engine", () => {
         },
         { role: "tool", content: "42", tool_call_id: "c1" },
         { role: "assistant", refusal: "no" },
+        { role: "assistant", content: "", refusal: "never" },
+        { role: "assistant", content: "I think", refusal: "not" },
       ],
     });
     expect(request?.input).toMatchObject({
@@ -121,6 +123,8 @@ describe("an honoured parameter reaches the engine", () => {
         { role: "assistant", content: null, toolCalls: [{ id: "c1" }] },
         { role: "tool", content: "42", toolCallId: "c1" },
         { role: "assistant", content: "no" },
+        { role: "assistant", content: "never" },
+        { role: "assistant", content: "I think\nnot" },
       ],
     });
   });
@@ -208,6 +212,11 @@ describe("what is not honoured is 400 and names the parameter", () => {
       "missing_required_parameter",
       "messages[0].tool_call_id",
       { messages: [{ role: "tool", content: "x" }] },
+    ],
+    [
+      "invalid_value",
+      "messages[1].tool_call_id",
+      { messages: [...base.messages, { role: "tool", content: "x", tool_call_id: "c1" }] },
     ],
     ["invalid_value", "temperature", { temperature: 2.1 }],
     ["invalid_value", "temperature", { temperature: "hot" }],

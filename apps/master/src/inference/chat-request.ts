@@ -44,7 +44,7 @@ function toChatMessage(message: ChatRequestMessage): ChatMessage {
     case "assistant":
       return {
         role: message.role,
-        content: joinParts(message.content ?? message.refusal ?? null),
+        content: withRefusal(joinParts(message.content ?? null), message.refusal),
         name: message.name,
         toolCalls: message.tool_calls,
       };
@@ -57,6 +57,12 @@ function toChatMessage(message: ChatRequestMessage): ChatMessage {
     default:
       return { role: message.role, content: joinParts(message.content), name: message.name };
   }
+}
+
+/** What a model has refused with is a part of what it said. */
+function withRefusal(content: string | null, refusal: string | null | undefined): string | null {
+  if (refusal == null) return content;
+  return content ? `${content}\n${refusal}` : refusal;
 }
 
 type Part = { type: "text"; text: string } | { type: "refusal"; refusal: string };

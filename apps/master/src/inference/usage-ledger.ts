@@ -59,7 +59,7 @@ export class UsageLedger {
     this.#rows = [];
     try {
       for (const [day, group] of Map.groupBy(rows, dayOf)) {
-        const handle = await this.#open(day);
+        const handle = await this.#open(dayText(day));
         await handle.write(group.map((row) => `${JSON.stringify(row)}\n`).join(""));
       }
       if (this.#lost > 0) this.#logger.error({ lost: this.#lost }, "usage rows were lost");
@@ -82,6 +82,13 @@ export class UsageLedger {
   }
 }
 
-function dayOf(row: UsageRow): string {
-  return new Date(row.atMs).toISOString().slice(0, 10);
+const DAY_MS = 86_400_000;
+
+/** Days since the epoch; a day is put into words once for all its rows. */
+function dayOf(row: UsageRow): number {
+  return Math.floor(row.atMs / DAY_MS);
+}
+
+function dayText(day: number): string {
+  return new Date(day * DAY_MS).toISOString().slice(0, 10);
 }

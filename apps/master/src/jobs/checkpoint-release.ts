@@ -21,6 +21,7 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import type { ControlPlane } from "../ports.ts";
+import { inTurns } from "./in-turns.ts";
 
 const listMethod = method<
   ListCheckpointJobs,
@@ -35,6 +36,8 @@ const forgetMethod = method<
   ForgetJobReply__Output
 >(parameterShardsService, "ForgetJob");
 const callMs = 10_000;
+/** Servers that are asked at once. */
+const maxServers = 16;
 /** Between two looks at all servers, for what was missed while one was away or another master led. */
 const lookMs = 60_000;
 /**
@@ -65,7 +68,7 @@ export class CheckpointRelease {
   async step(nowMs: number): Promise<number> {
     const { servers } = this.#options.control.state;
     const ready = [...servers.values()].filter(({ state }) => state === "ready");
-    await Promise.all(ready.map((server) => this.#look(server)));
+    await inTurns(ready, maxServers, (server) => this.#look(server));
     return nowMs + lookMs;
   }
 

@@ -5,7 +5,7 @@ import { checkpointsOver } from "./checkpoints-over.ts";
 
 const DAY_MS = 24 * 3_600_000;
 
-test("what a job has saved is over with its last task; of a failed one after six days, of an unknown one never", () => {
+test("what a job has saved is over with its last task; of a failed one after six days, an unknown one is told as such", () => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   const ids = [1, 2, 3, 4, 9].map(jobId);
@@ -16,13 +16,17 @@ test("what a job has saved is over with its last task; of a failed one after six
   cluster.submit(4);
   cluster.do({ type: "job.request", jobId: jobId(4), request: "suspend" });
   const over = (afterMs = 0) => checkpointsOver(cluster.control.state, ids, cluster.atMs + afterMs);
-  expect(over(9 * DAY_MS)).toBeUndefined();
+  const unknown = { unknownJobIds: [jobId(9)] };
+  const none = { jobIds: [], emptyJobIds: [] };
+  expect(over(9 * DAY_MS)).toEqual({ ...none, ...unknown });
+  const known = ids.slice(0, -1);
+  expect(checkpointsOver(cluster.control.state, known, cluster.atMs)).toBeUndefined();
   cluster.report(1, "exited", { endedAtMs: 1 });
   cluster.report(2, "exited", { reason: "ExitCode", endedAtMs: 1 });
   cluster.do({ type: "job.request", jobId: jobId(3), request: "cancel" });
-  expect(over()).toEqual({ jobIds: [jobId(1)], emptyJobIds: [jobId(2)] });
+  expect(over()).toEqual({ jobIds: [jobId(1)], emptyJobIds: [jobId(2)], ...unknown });
   cluster.report(3, "exited", { endedAtMs: 1 });
-  expect(over()).toEqual({ jobIds: [jobId(1), jobId(3)], emptyJobIds: [jobId(2)] });
-  const late = { jobIds: [1, 2, 3].map(jobId), emptyJobIds: [] };
+  expect(over()).toEqual({ jobIds: [jobId(1), jobId(3)], emptyJobIds: [jobId(2)], ...unknown });
+  const late = { jobIds: [1, 2, 3].map(jobId), emptyJobIds: [], ...unknown };
   expect(over(6 * DAY_MS)).toEqual(late);
 });

@@ -7,20 +7,26 @@ const KEEP_FAILED_MS = 6 * 24 * 3_600_000;
 
 /**
  * Which of the jobs need what they have saved no more. Nothing can go on from the checkpoints of a
- * job that has ended; those of a failed one may still tell what has happened. A job that these
- * masters do not know may be another cluster's. Undefined where all need theirs.
+ * job that has ended; those of a failed one may still tell what has happened. Of a job that these
+ * masters do not know the worker can tell whether it was this cluster's. Undefined where all need
+ * theirs.
  */
 export function checkpointsOver(
   { jobs }: Pick<JobsState, "jobs">,
   ids: readonly string[],
   nowMs: number,
 ): ForgetCheckpoints | undefined {
-  const over: { jobIds: string[]; emptyJobIds: string[] } = { jobIds: [], emptyJobIds: [] };
+  const over = {
+    jobIds: [] as string[],
+    emptyJobIds: [] as string[],
+    unknownJobIds: [] as string[],
+  };
   for (const id of ids) {
     const job = jobs.get(id);
+    if (!job) over.unknownJobIds.push(id);
     if (!job || !isTerminal(job.state) || job.liveTasks > 0) continue;
     const isKept = job.state === "failed" && nowMs - (job.endedAtMs ?? 0) < KEEP_FAILED_MS;
     (isKept ? over.emptyJobIds : over.jobIds).push(id);
   }
-  return over.jobIds.length + over.emptyJobIds.length > 0 ? over : undefined;
+  return Object.values(over).some(({ length }) => length > 0) ? over : undefined;
 }

@@ -68,6 +68,10 @@ export function blockerText(blocker: Blocker): string {
     const list = offered.length > 0 ? offered.join(", ") : "none";
     return `${reason}: no node that may run the job offers the ${resource} ${wanted}; the nodes offer: ${list}`;
   }
+  const fragments = /^parameter_server_shards_of_(\d+)_fragments$/.exec(resource)?.[1];
+  if (fragments) {
+    return `${reason}: ${requested} shards of ${fragments} fragments requested; the parameter servers have room for ${free} of ${limit}, since all fragments of a shard are on one server`;
+  }
   const lack = LACK_OF_FILTER[resource as NodeFilter];
   if (rejected !== undefined && lack) return `${reason}: ${rejected} of ${limit} nodes ${lack}`;
   const scattered = SCATTERED[resource] ?? (reason === "Fragmented" ? "not together" : undefined);

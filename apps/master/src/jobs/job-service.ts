@@ -11,9 +11,16 @@ import { viewExplanation } from "./explanation-view.ts";
 import { listJobs } from "./job-list.ts";
 import { viewWholeJob } from "./job-view.ts";
 import type { PlanBook } from "./plan-book.ts";
+import type { PluginConfigs } from "./plugin-configs.ts";
 import type { ProgressBook } from "./progress-book.ts";
 import type { StateChanges } from "./state-changes.ts";
-import { dryRun, requestedSubmission, type SubmittedJob, submitted } from "./submission.ts";
+import {
+  dryRun,
+  requestedSubmission,
+  type SubmittedJob,
+  type Submitter,
+  submitted,
+} from "./submission.ts";
 
 /** States in which a job waits for a place, and can be told why. */
 const WAITING: ReadonlySet<JobRecord["state"]> = new Set([
@@ -30,6 +37,7 @@ export interface JobServiceParts {
   readonly changes: IdempotentChanges;
   readonly waits: StateChanges;
   readonly progress: ProgressBook;
+  readonly pluginConfigs: PluginConfigs;
   /** Signs the cursors of lists. */
   readonly pepper: Uint8Array;
 }
@@ -41,6 +49,7 @@ export class JobService {
   readonly #changes: IdempotentChanges;
   readonly #waits: StateChanges;
   readonly #progress: ProgressBook;
+  readonly #pluginConfigs: PluginConfigs;
   readonly #pepper: Uint8Array;
 
   constructor(parts: JobServiceParts) {
@@ -49,6 +58,7 @@ export class JobService {
     this.#changes = parts.changes;
     this.#waits = parts.waits;
     this.#progress = parts.progress;
+    this.#pluginConfigs = parts.pluginConfigs;
     this.#pepper = parts.pepper;
   }
 
@@ -62,8 +72,7 @@ export class JobService {
 
   /** Resolves when the job is in the log of a majority. */
   submit(request: CallerRequest, reply: FastifyReply): Promise<SubmittedJob> {
-    const { nodes, servers, models } = this.state;
-    const submitter = { scopes: request.apiKey?.scopes ?? [], nodes, servers, models };
+    const submitter = this.#submitter(request);
     const requested = () => requestedSubmission(parseJsonBody(request.body as Buffer), submitter);
     return this.#changes.make(request, reply, requested, (told, { wasThere }) =>
       wasThere ? submitted(this.find(told.job_id)) : told,
@@ -72,7 +81,13 @@ export class JobService {
 
   dryRun(request: CallerRequest) {
     const body = parseJsonBody(request.body as Buffer);
-    return dryRun(this.#control, this.#plans, body, request.apiKey?.scopes ?? []);
+    return dryRun(this.#control, this.#plans, body, this.#submitter(request));
+  }
+
+  #submitter(request: CallerRequest): Submitter {
+    const { nodes, servers, models } = this.state;
+    const scopes = request.apiKey?.scopes ?? [];
+    return { scopes, nodes, servers, models, pluginConfigs: this.#pluginConfigs };
   }
 
   find(id: string): JobRecord {

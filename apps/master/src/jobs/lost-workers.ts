@@ -15,6 +15,7 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import type { ControlPlane } from "../ports.ts";
+import { inTurns } from "./in-turns.ts";
 
 const releaseMethod = method<
   LostWorker,
@@ -25,6 +26,9 @@ const releaseMethod = method<
 const callMs = 5_000;
 /** Until a server that did not answer is told again. */
 const againMs = 1_000;
+/** Servers that are told at once, and words to one of them, which go over one connection. */
+const maxServers = 16;
+const maxCalls = 8;
 
 export interface LostWorkersOptions {
   readonly control: ControlPlane;
@@ -56,7 +60,8 @@ export class LostWorkers {
     const told = new Set(due.map(({ key }) => key).filter((key) => this.#told.has(key)));
     this.#told = told;
     const open = due.filter(({ key }) => !told.has(key));
-    await Promise.all(open.map((one) => this.#tell(one)));
+    const byServer = Map.groupBy(open, ({ serverId }) => serverId);
+    await inTurns(byServer, maxServers, ([id, words]) => this.#tell(id, words));
     const isDone = open.every(({ key }) => told.has(key));
     return isDone ? undefined : this.#options.clock.wallMs() + againMs;
   }
@@ -78,16 +83,19 @@ export class LostWorkers {
       );
   }
 
-  async #tell({ serverId, key, ...lost }: Due): Promise<void> {
+  /** A server that does not take one word is told the rest the next time. */
+  async #tell(serverId: string, words: readonly Due[]): Promise<void> {
     const { control, credentials, log } = this.#options;
     const server = control.state.servers.get(serverId);
     // Where a server is lost the attempt ends.
     if (server?.state !== "ready") return;
     const peer = new Peer(server.address, credentials, "parameter-server");
     try {
-      await peer.unary(releaseMethod, lost, { deadlineMs: callMs });
-      this.#told.add(key);
-      log.info({ job: lost.jobId, rank: lost.rank }, "the others go on without a lost task");
+      await inTurns(words, maxCalls, async ({ serverId: _, key, ...lost }) => {
+        await peer.unary(releaseMethod, lost, { deadlineMs: callMs });
+        this.#told.add(key);
+        log.info({ job: lost.jobId, rank: lost.rank }, "the others go on without a lost task");
+      });
     } catch (error) {
       const { message } = toAppError(error);
       log.info({ server: server.name, error: message }, "a server was not told of a lost task");

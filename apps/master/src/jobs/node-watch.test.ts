@@ -62,7 +62,7 @@ function view(id: string): NodeView {
   const { labels, taints, rack, fabric, executors, algorithms = [], incarnation } = nodeOffer(id);
   const environments: string[] = [];
   const told = { labels, taints, rack, fabric, executors, algorithms, incarnation };
-  const offer = { ...told, environments };
+  const offer = { ...told, environments, algorithmSchemas: {} };
   return {
     ...{ state: "ready", diskBytes: 0, diskUsedBytes: 0 },
     ...{ id, kind: "worker", name: id, address: `${id}:1`, version: "1", incarnation: "1" },

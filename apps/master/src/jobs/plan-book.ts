@@ -19,8 +19,16 @@ import { RoundFigures } from "./round-figures.ts";
 
 /** A plan is shown for so long before it is made anew, where no scheduling loop brings new ones. */
 const MAX_AGE_MS = 2_000;
-/** Jobs explained per plan; each costs about one round of scheduling. */
-const MAX_EXPLAINED = 64;
+/** Explanations that are kept; each costs some rounds of scheduling. */
+const MAX_EXPLAINED = 256;
+/** Nodes and jobs that hold something, up to which explaining is cheap enough for each new plan. */
+const SMALL_CLUSTER = 1_000;
+/**
+ * On a larger one an explanation is told again for so many times as long as it took to make, and half
+ * a minute at most, whatever plans come.
+ */
+const KEPT_FOR_COST = 20;
+const MAX_KEPT_MS = 30_000;
 const MS_PER_HOUR = 3_600_000;
 /** What is told of a replica that would have a GPU where there is none. */
 const ON_CPU =
@@ -29,8 +37,16 @@ const ON_CPU =
 interface Entry {
   readonly plan: Plan;
   readonly atMs: number;
-  readonly explained: Map<string, WaitingExplanation>;
   readonly blockers: ReadonlyMap<string, readonly Blocker[]>;
+}
+
+/** An explanation, and what it holds for. */
+interface Explained {
+  readonly explanation: WaitingExplanation;
+  /** The job as it was. */
+  readonly of: string;
+  readonly plan: Plan;
+  readonly freshUntilMs: number;
 }
 
 /**
@@ -46,6 +62,8 @@ export class PlanBook {
   readonly satisfiability = new Satisfiability();
   #live: LiveStanding | undefined;
   #latest: Entry | undefined;
+  /** By job id, the latest last. */
+  readonly #explained = new Map<string, Explained>();
 
   constructor(control: ControlPlane) {
     this.#control = control;
@@ -64,7 +82,6 @@ export class PlanBook {
     this.#latest = {
       plan,
       atMs,
-      explained: new Map(),
       blockers: new Map(plan.pending.map(({ jobId, blockers }) => [jobId, blockers])),
     };
   }
@@ -88,14 +105,48 @@ export class PlanBook {
     return this.#entry(0).blockers;
   }
 
-  /** Everything that can be told of a job that waits; undefined for one that needs no place now. */
+  /**
+   * Everything that can be told of a job that waits; undefined for one that needs no place now. It is
+   * made anew for a new plan; on a large cluster, as long as the job is the same, so seldom that
+   * explaining a job takes a twentieth of the time, however often it is asked for.
+   */
   explain(job: JobRecord): WaitingExplanation | undefined {
-    const isLeft = job.state === "recovering" ? this.#tasks(job, "lost") > 0 : job.liveTasks > 0;
-    if (isLeft) return this.#explainUntilLeft(job);
-    const id = job.state === "recovering" ? `${job.id}${RECOVERY_SUFFIX}` : job.id;
+    const lost = this.#tasks(job, "lost");
+    const of = `${job.changedIndex} ${job.liveTasks} ${lost}`;
+    const known = this.#explained.get(job.id);
+    const isSame = known?.of === of;
+    if (isSame && Date.now() < known.freshUntilMs) return known.explanation;
     const entry = this.#entry(job.changedIndex);
-    const known = entry.explained.get(id);
-    if (known) return known;
+    const isLeft = job.state === "recovering" ? lost > 0 : job.liveTasks > 0;
+    // What it waits for while tasks of it are left hangs on nodes, which no plan need follow.
+    const isTold = known?.plan === entry.plan && !(isLeft && this.#isSmall);
+    if (isSame && isTold) return known.explanation;
+    const startedMs = performance.now();
+    const made = isLeft ? this.#explainUntilLeft(job, entry) : this.#explainWaiting(job, entry);
+    if (!made) return undefined;
+    const costMs = performance.now() - startedMs;
+    const keptMs = this.#isSmall ? 0 : Math.min(MAX_KEPT_MS, KEPT_FOR_COST * costMs);
+    this.#keep(job.id, {
+      ...{ explanation: made, of, plan: entry.plan },
+      freshUntilMs: Date.now() + keptMs,
+    });
+    return made;
+  }
+
+  get #isSmall(): boolean {
+    const { state, jobs } = this.#control;
+    return state.nodes.size + jobs.holdings.size <= SMALL_CLUSTER;
+  }
+
+  #keep(id: string, explained: Explained): void {
+    this.#explained.delete(id);
+    this.#explained.set(id, explained);
+    const oldest = this.#explained.keys().next();
+    if (this.#explained.size > MAX_EXPLAINED && !oldest.done) this.#explained.delete(oldest.value);
+  }
+
+  #explainWaiting(job: JobRecord, entry: Entry): WaitingExplanation | undefined {
+    const id = job.state === "recovering" ? `${job.id}${RECOVERY_SUFFIX}` : job.id;
     const standing = this.view(Date.now());
     const queued = standing.queue.find((each) => each.id === id) ?? this.#queuedAs(job);
     if (!queued) return undefined;
@@ -104,15 +155,12 @@ export class PlanBook {
     const spec = this.#control.state.specs.get(job.id)!;
     // What runs already keeps its spec.
     const changes = queued.joinsRunning ? [] : this.#changes(standing, entry.plan, spec, queued);
-    const explanation = { ...made, blockers, changes };
-    if (entry.explained.size < MAX_EXPLAINED) entry.explained.set(id, explanation);
-    return explanation;
+    return { ...made, blockers, changes };
   }
 
   /** A job that must start anew, or have tasks replaced, once what it had before is surely over. */
-  #explainUntilLeft(job: JobRecord): WaitingExplanation {
+  #explainUntilLeft(job: JobRecord, { plan }: Entry): WaitingExplanation {
     const { state } = this.#control;
-    const { plan } = this.#entry(job.changedIndex);
     const lost = this.#tasks(job, "lost");
     const leaving = job.state === "recovering" ? 0 : job.liveTasks - lost;
     const notBeforeMs = Math.max(job.notBeforeMs ?? 0, leavesByMs(state, job));

@@ -7,6 +7,7 @@ import { shardFaults } from "@heddle/control/jobs/shard-places";
 import { type SpecFault, specFaults } from "@heddle/control/jobs/spec-faults";
 import { executorOf } from "@heddle/control/jobs/task-request";
 import type { ControlState } from "@heddle/control/state";
+import type { PluginConfigs } from "./plugin-configs.ts";
 
 /**
  * The spec that a body of POST /jobs holds. Throws with all that is wrong with it: the fields that are
@@ -25,15 +26,17 @@ export function readSpec(body: Record<string, unknown>, state: Known): SubmitJob
   throw refusal(faults[0]!.code, [...faults, ...misfits.map(faultOf)]);
 }
 
-/** What a spec is held against: workers and parameter servers. */
-type Known = Pick<ControlState, "nodes" | "servers">;
+/** What a spec is held against: workers, parameter servers, and what plugins want of their configs. */
+interface Known extends Pick<ControlState, "nodes" | "servers"> {
+  readonly pluginConfigs: PluginConfigs;
+}
 
 /** What is wrong with a spec whose fields are each well formed. */
-function misfitsOf(spec: SubmitJob, { nodes, servers }: Known): SpecFault[] {
+function misfitsOf(spec: SubmitJob, { nodes, servers, pluginConfigs }: Known): SpecFault[] {
   const words = ({ param, detail, reads }: SpecFault): SpecFault => {
     return { param, detail: `Invalid value for '${param}': ${detail}.`, reads };
   };
-  const config = configFaults(spec);
+  const config = configFaults(spec, pluginConfigs);
   // A number that is none is told once.
   const shards = config.length === 0 ? shardFaults(spec, servers) : [];
   const found = [...specFaults(spec), ...offerFaults(spec, nodes), ...shards].map(words);
@@ -41,11 +44,14 @@ function misfitsOf(spec: SubmitJob, { nodes, servers }: Known): SpecFault[] {
 }
 
 /** What is wrong with the hyperparameters of a job that our own trainer runs. */
-function configFaults(spec: SubmitJob): SpecFault[] {
+function configFaults(spec: SubmitJob, pluginConfigs: PluginConfigs): SpecFault[] {
   const { algorithm, config } = spec;
   if (algorithm === undefined || executorOf(spec) !== "training") return [];
   const reads = ["algorithm", "command", "container_image", "config", "tasks"];
-  return trainingFaults(algorithm, config, spec.tasks).map((fault) => ({ ...fault, reads }));
+  const shared = trainingFaults(algorithm, config, spec.tasks);
+  if (shared.length > 0) return shared.map((fault) => ({ ...fault, reads }));
+  const own = pluginConfigs.faults(spec);
+  return own.map(({ param, message }) => ({ param, detail: message, reads }));
 }
 
 function faultOf({ param, detail: message }: SpecFault): Fault {

@@ -72,7 +72,7 @@ function admit({ control, plans }: SchedulingStepOptions, standing: Standing): A
   const isAccepted = (id: string) => state.jobs.get(id)?.state === "accepted";
   const unsatisfiable: { jobId: string; message: string }[] = [];
   // A cluster that no node has joined yet says nothing of what will fit.
-  for (const job of standing.layout.nodes.length > 0 ? standing.queue : []) {
+  for (const job of standing.layout.roster.size > 0 ? standing.queue : []) {
     if (!isAccepted(job.id)) continue;
     const blockers = plans.satisfiability.neverFits(standing, job);
     if (blockers.length === 0) continue;

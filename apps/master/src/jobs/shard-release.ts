@@ -10,12 +10,16 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import type { ControlPlane } from "../ports.ts";
+import { inTurns } from "./in-turns.ts";
 
 const closeMethod = method<ShardId, ShardId__Output, CloseShardReply, CloseShardReply__Output>(
   parameterShardsService,
   "Close",
 );
 const closeMs = 5_000;
+/** Servers that are spoken to at once, and calls to one of them, which go over one connection. */
+const maxServers = 16;
+const maxCalls = 8;
 
 export interface ShardReleaseOptions {
   readonly control: ControlPlane;
@@ -50,7 +54,8 @@ export class ShardRelease {
     const before = this.#held;
     this.#held = this.#find();
     const over = [...before].filter(([key]) => !this.#held.has(key)).map(([, held]) => held);
-    await Promise.all(over.map((held) => this.#close(held)));
+    const byServer = Map.groupBy(over, ({ serverId }) => serverId);
+    await inTurns(byServer, maxServers, ([id, held]) => this.#close(id, held));
     if (over.length > 0) this.#options.onFreed();
     return undefined;
   }
@@ -74,18 +79,20 @@ export class ShardRelease {
     return found;
   }
 
-  async #close({ serverId, jobId, attempt, shards }: Held): Promise<void> {
+  async #close(serverId: string, over: readonly Held[]): Promise<void> {
     const { control, credentials, log } = this.#options;
     const server = control.state.servers.get(serverId);
     if (server?.state !== "ready") return;
     const peer = new Peer(server.address, credentials, "parameter-server");
     try {
-      for (const shard of shards) {
-        await peer.unary(closeMethod, { jobId, attempt, shard }, { deadlineMs: closeMs });
-      }
+      await inTurns(over, maxCalls, async ({ jobId, attempt, shards }) => {
+        for (const shard of shards) {
+          await peer.unary(closeMethod, { jobId, attempt, shard }, { deadlineMs: closeMs });
+        }
+      });
     } catch (error) {
       const { message } = toAppError(error);
-      log.info({ server: server.name, job: jobId, error: message }, "shards were not freed");
+      log.info({ server: server.name, error: message }, "shards were not freed");
     } finally {
       peer.close();
     }

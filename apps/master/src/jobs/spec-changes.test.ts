@@ -4,8 +4,10 @@ import type { SpecChange } from "@heddle/control/jobs/spec-changes";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { ListedNodes } from "../../test/fixtures.ts";
 import { VolatileControl } from "../../test/test-master.ts";
 import { PlanBook } from "./plan-book.ts";
+import { PluginConfigs } from "./plugin-configs.ts";
 import { dryRun } from "./submission.ts";
 
 type Offers = readonly Parameters<typeof nodeOffer>[1][];
@@ -19,9 +21,11 @@ async function clusterOf(offers: Offers, commands: readonly object[] = []) {
   const atMs = Date.now();
   for (const command of commands) await control.propose({ atMs, ...command } as ControlCommand);
   const plans = new PlanBook(control);
+  const pluginConfigs = new PluginConfigs(new ListedNodes());
   return (body: object) => {
     const runs = "algorithm" in body ? {} : { command: "x" };
-    return dryRun(control, plans, { name: "n", ...runs, ...body }, []);
+    const submitter = { scopes: [], pluginConfigs, ...control.state };
+    return dryRun(control, plans, { name: "n", ...runs, ...body }, submitter);
   };
 }
 

@@ -13,6 +13,7 @@ import type { ControlPlane } from "../ports.ts";
 import { viewBlocker, viewExplanation } from "./explanation-view.ts";
 import { newJobId } from "./job-id.ts";
 import type { PlanBook } from "./plan-book.ts";
+import type { PluginConfigs } from "./plugin-configs.ts";
 import { readSpec } from "./read-spec.ts";
 
 /** What POST /jobs answers with. */
@@ -48,6 +49,7 @@ export function submitted({
 /** Who submits, and the workers, parameter servers and models that there are. */
 export interface Submitter extends Pick<ControlState, "nodes" | "servers" | "models"> {
   readonly scopes: readonly string[];
+  readonly pluginConfigs: PluginConfigs;
 }
 
 /** A job that is to be served needs a name that is free, and a key that may deploy. */
@@ -76,10 +78,10 @@ export function dryRun(
   control: ControlPlane,
   plans: PlanBook,
   body: Record<string, unknown>,
-  scopes: readonly string[],
+  submitter: Submitter,
 ) {
-  const { id, ...spec } = readSpec(body, control.state);
-  checkModel(spec, { scopes, models: control.state.models });
+  const { id, ...spec } = readSpec(body, submitter);
+  checkModel(spec, submitter);
   const jobId = id ?? newJobId(Date.now());
   const checked = checkSubmission({ state: control.state, index: control.jobs }, { jobId, spec });
   if (!checked.ok) throw refusalError(checked.refusal);

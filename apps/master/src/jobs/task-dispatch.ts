@@ -109,7 +109,7 @@ export class TaskDispatch {
   /** One session with each attached worker, of this leader's term. */
   #alignLinks(): void {
     const { control, directory, credentials, masterId, leaseMs, log } = this.#options;
-    const term = control.group?.status().term ?? 1;
+    const { term = 1, cluster = "" } = control.group?.status() ?? {};
     // What a node said before it was lost counts no more: when it is back, it is asked anew.
     const isLost = (id: string) => (control.state.nodes.get(id)?.state ?? "lost") === "lost";
     const workers = directory.nodes().filter(({ id, kind }) => kind === "worker" && !isLost(id));
@@ -125,7 +125,7 @@ export class TaskDispatch {
     for (const [node, address] of addresses) {
       if (this.#links.has(node)) continue;
       const link = new TaskLink({
-        ...{ node, address, credentials, masterId, term, leaseMs, log },
+        ...{ node, address, credentials, masterId, term, cluster, leaseMs, log },
         mayRenew: () => this.#mayRenew(node, term),
         onReport: () => this.#queueRound(),
         onProgress: (status) => this.#progress.take(status),

@@ -27,6 +27,8 @@ export interface TaskLinkOptions {
   readonly credentials: NodeCredentials;
   readonly masterId: string;
   readonly term: number;
+  /** The cluster's own id; empty for a master without a group. */
+  readonly cluster: string;
   readonly leaseMs: number;
   readonly log: NodeLog;
   /** Whether this master may extend the leases of this worker now. */
@@ -34,7 +36,7 @@ export interface TaskLinkOptions {
   /** Something that the worker says is new. */
   onReport(): void;
   onProgress(status: TaskStatus__Output): void;
-  /** Of the jobs named, those whose checkpoints are needed no more; undefined for none. */
+  /** Of the jobs named, those whose checkpoints may be needed no more; undefined for none. */
   checkpointsOver(jobIds: readonly string[]): ForgetCheckpoints | undefined;
 }
 
@@ -115,7 +117,7 @@ export class TaskLink {
 
   #session(onOpen: () => void): Promise<AppError> {
     const stream = this.#peer.duplex(taskSessionMethod);
-    const { address, term, masterId, leaseMs } = this.#options;
+    const { address, term, cluster, masterId, leaseMs } = this.#options;
     const { promise, resolve } = Promise.withResolvers<AppError>();
     let silence: NodeJS.Timeout | undefined;
     const heard = () => {
@@ -140,7 +142,7 @@ export class TaskLink {
       this.#receive(stream, report, onOpen);
     });
     heard();
-    stream.write({ hello: { term, masterId, leaseMs } });
+    stream.write({ hello: { term, masterId, leaseMs, cluster } });
     return promise;
   }
 

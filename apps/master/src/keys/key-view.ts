@@ -7,6 +7,8 @@ export interface KeyView {
   readonly name: string;
   readonly scopes: readonly string[];
   readonly models: readonly string[];
+  /** Those of `models` that no model is registered under now; the key may call them once one is. */
+  readonly unknown_models: readonly string[];
   readonly limits: {
     readonly requests_per_minute: number | null;
     readonly tokens_per_minute: number | null;
@@ -16,17 +18,42 @@ export interface KeyView {
   readonly created_at: string;
   readonly expires_at: string | null;
   readonly revoked_at: string | null;
+  /** The id of the key in whose place it was made, and of the last that was made in its place. */
+  readonly rotated_from: string | null;
+  readonly rotated_to: string | null;
   /** As this master saw it since it started; null where it did not. */
   readonly last_used_at: string | null;
 }
 
-export function viewKey(key: ApiKeyRecord, lastUsedAtMs: number | undefined, now: number): KeyView {
+/** What a key's view needs besides its record. */
+interface KeyContext {
+  readonly lastUsedAtMs?: number | undefined;
+  /** Milliseconds since the epoch. */
+  readonly now: number;
+  /** The registered models, by id. */
+  readonly registered: ReadonlyMap<string, unknown>;
+  /** Of every key that was rotated, the last that was made in its place. */
+  readonly rotatedTo: ReadonlyMap<string, string>;
+}
+
+/** By key, the last that was made in its place. */
+export function successors(keys: Iterable<ApiKeyRecord>): ReadonlyMap<string, string> {
+  const found = new Map<string, string>();
+  for (const { id, rotatedFrom } of keys) {
+    if (rotatedFrom !== undefined) found.set(rotatedFrom, id);
+  }
+  return found;
+}
+
+export function viewKey(key: ApiKeyRecord, context: KeyContext): KeyView {
+  const { lastUsedAtMs, now, registered, rotatedTo } = context;
   return {
     id: key.id,
     object: "api_key",
     name: key.name,
     scopes: key.scopes,
     models: key.models,
+    unknown_models: key.models.filter((id) => !registered.has(id)),
     limits: {
       requests_per_minute: key.limits.requestsPerMinute ?? null,
       tokens_per_minute: key.limits.tokensPerMinute ?? null,
@@ -36,6 +63,8 @@ export function viewKey(key: ApiKeyRecord, lastUsedAtMs: number | undefined, now
     created_at: new Date(key.createdAtMs).toISOString(),
     expires_at: isoOrNull(key.expiresAtMs),
     revoked_at: isoOrNull(key.revokedAtMs),
+    rotated_from: key.rotatedFrom ?? null,
+    rotated_to: rotatedTo.get(key.id) ?? null,
     last_used_at: isoOrNull(lastUsedAtMs),
   };
 }

@@ -40,6 +40,18 @@ describe("API keys over HTTP", () => {
     expect(listed.find(({ id }) => id === made.id)?.["last_used_at"]).toMatch(/^\d{4}-/);
   });
 
+  it("may name models that are not registered yet, and their answers tell which", async () => {
+    const models = ["FamilyA-1-2B", "FamilyA-1-2b"];
+    const told = { models, unknown_models: ["FamilyA-1-2b"] };
+    const made = await create({ name: "mistyped", models });
+    expect(made).toMatchObject(told);
+    const { data } = (await (await send(server, "GET", "/api/v1/keys?limit=1")).json()) as {
+      data: object[];
+    };
+    expect(data[0]).toMatchObject({ id: made.id, ...told });
+    expect((await postChat(server, hello, { key: made.key })).status).toBe(200);
+  });
+
   it("stop working the moment they are revoked", async () => {
     const made = await create({ name: "short-lived" });
     expect((await postChat(server, hello, { key: made.key })).status).toBe(200);
@@ -91,6 +103,44 @@ describe("API keys over HTTP", () => {
     const last = (await (await rotate(next.id, { overlap_seconds: 0 })).json()) as typeof made;
     expect(await (await postChat(server, hello, { key: next.key })).text()).toContain("expired");
     expect((await postChat(server, hello, { key: last.key })).status).toBe(200);
+  });
+
+  it("are rotated once, by whichever request comes first, and tell what took whose place", async () => {
+    const made = await create({ name: "raced" });
+    const path = `/api/v1/keys/${made.id}/rotate`;
+    const replies = await Promise.all(
+      Array.from({ length: 5 }, () => send(server, "POST", path, {})),
+    );
+    const statuses = replies.map(({ status }) => status).sort((a, b) => a - b);
+    expect(statuses).toEqual([200, 409, 409, 409, 409]);
+    const won = replies.find(({ status }) => status === 200);
+    const next = (await won?.json()) as typeof made;
+    expect(next).toMatchObject({ rotated_from: made.id, rotated_to: null });
+    expect(next).toMatchObject({ replaces: { id: made.id, rotated_to: next.id } });
+    const lost = replies.find(({ status }) => status === 409);
+    expect(await lost?.text()).toContain(`the key ${next.id} has taken its place`);
+    const listed = (await (await send(server, "GET", "/api/v1/keys")).json()) as {
+      data: Record<string, unknown>[];
+    };
+    expect(listed.data.find(({ id }) => id === made.id)).toMatchObject({ rotated_to: next.id });
+    // Once the new one is revoked, there may be another.
+    await send(server, "DELETE", `/api/v1/keys/${next.id}`);
+    expect((await send(server, "POST", path, {})).status).toBe(200);
+  });
+
+  it("are rotated once by a request that is sent again under its Idempotency-Key", async () => {
+    const made = await create({ name: "retried" });
+    const rotate = async () => {
+      const reply = await fetch(`${server.url}/api/v1/keys/${made.id}/rotate`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${server.adminKey}`, "idempotency-key": "rotation-1" },
+      });
+      const body = (await reply.json()) as { id: string; key: string };
+      return { status: reply.status, replayed: reply.headers.get("idempotency-replayed"), body };
+    };
+    const [first, again] = [await rotate(), await rotate()];
+    expect(first).toMatchObject({ status: 200, replayed: null });
+    expect(again).toMatchObject({ status: 200, replayed: "true", body: first.body });
   });
 
   it("that are spent, unknown or greater than the caller's are not rotated", async () => {

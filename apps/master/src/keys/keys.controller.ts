@@ -25,7 +25,7 @@ import { IdempotentChanges, type RequestedChange } from "../http/idempotent-chan
 import { parseJsonBody } from "../http/json-body.ts";
 import { LastUsed } from "../http/last-used.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../ports.ts";
-import { type KeyView, viewKey } from "./key-view.ts";
+import { type KeyView, successors, viewKey } from "./key-view.ts";
 import { type Page, pageOf } from "./page.ts";
 
 /** The injection token of the cluster's pepper. */
@@ -84,7 +84,7 @@ export class KeysController {
       createdAtMs: now,
       expiresAtMs,
     };
-    const told = { ...viewKey(key, undefined, now), key: text };
+    const told = { ...this.#view(key), key: text };
     return { command: { type: "key.create", atMs: now, key }, told };
   }
 
@@ -94,10 +94,17 @@ export class KeysController {
   @Permit("cluster:admin", "Makes a new key in place of one, which still works for an overlap.", {
     body: true,
   })
-  async rotate(
+  rotate(
     @Param("id") id: string,
     @Req() request: CallerRequest,
-  ): Promise<KeyView & { key: string; replaces: KeyView }> {
+    @Res({ passthrough: true }) reply: FastifyReply,
+  ): Promise<CreatedKey & { replaces: KeyView }> {
+    const requested = () => this.#rotation(id, request);
+    const answer = (told: CreatedKey) => ({ ...told, replaces: this.#view(this.#find(id)) });
+    return this.#changes.make(request, reply, requested, answer);
+  }
+
+  #rotation(id: string, request: CallerRequest): RequestedChange<CreatedKey> {
     const body = validate(rotateKeyRequest, optionalJsonBody(request.body as Buffer | undefined));
     const now = Date.now();
     const old = this.#find(id);
@@ -106,12 +113,12 @@ export class KeysController {
     const key: ApiKeyRecord = {
       ...{ id: nextId, name: old.name, hash: hashApiKey(text, this.#pepper) },
       ...{ scopes: old.scopes, models: old.models, limits: old.limits, createdAtMs: now },
+      rotatedFrom: id,
       expiresAtMs: futureMs(body.expires_at, now) ?? old.expiresAtMs,
     };
     const expiresAtMs = now + body.overlap_seconds * 1000;
-    await propose(this.#control, { type: "key.rotate", atMs: now, id, key, expiresAtMs });
-    const replaces = viewKey(this.#find(id), this.#lastUsed.of(id), Date.now());
-    return { ...viewKey(key, undefined, now), key: text, replaces };
+    const told = { ...this.#view(key), key: text };
+    return { command: { type: "key.rotate", atMs: now, id, key, expiresAtMs }, told };
   }
 
   @Get()
@@ -120,17 +127,23 @@ export class KeysController {
     query: ["limit", "cursor", "consistency"],
   })
   list(@Query() query: Record<string, unknown>): Page<KeyView> {
-    const now = Date.now();
     const keys = [...this.#control.state.keys.values()].reverse();
     const page = pageOf(keys, query);
-    return { ...page, data: page.data.map((key) => viewKey(key, this.#lastUsed.of(key.id), now)) };
+    const rotatedTo = successors(this.#control.state.keys.values());
+    return { ...page, data: page.data.map((key) => this.#view(key, rotatedTo)) };
   }
 
   @Delete(":id")
   @Permit("cluster:admin", "Revokes an API key at once.")
   async revoke(@Param("id") id: string): Promise<KeyView> {
     await propose(this.#control, { type: "key.revoke", atMs: Date.now(), id });
-    return viewKey(this.#find(id), this.#lastUsed.of(id), Date.now());
+    return this.#view(this.#find(id));
+  }
+
+  #view(key: ApiKeyRecord, rotatedTo = successors(this.#control.state.keys.values())): KeyView {
+    const lastUsedAtMs = this.#lastUsed.of(key.id);
+    const registered = this.#control.state.models;
+    return viewKey(key, { lastUsedAtMs, now: Date.now(), registered, rotatedTo });
   }
 
   #find(id: string): ApiKeyRecord {

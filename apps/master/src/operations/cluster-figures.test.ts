@@ -87,6 +87,39 @@ describe("GET /cluster/metrics", () => {
     expect(await metric("heddle_cluster_requests", 'kind="running"')).toBe(4);
   });
 
+  it("counts what nodes of one machine tell of once, and what is simulated for each", async () => {
+    const pretended = { ...gpu(7, "Pretended"), simulated: true };
+    const on = (node: NodeView, hostId: string, diskId: string): NodeView => ({
+      ...{ ...node, hostId, diskId, diskBytes: 1_000, diskUsedBytes: 10 },
+      gpus: [...node.gpus, pretended],
+    });
+    const one = gpuNode("w1", 0);
+    server.directory.views = [
+      on(one, "h1", "d1"),
+      on({ ...one, id: "w2", replicas: [] }, "h1", "d1"),
+      on({ ...one, id: "w3", replicas: [], gpus: [] }, "h1", "d2"),
+      on({ ...one, id: "w4", replicas: [], gpus: [gpu(0, "NVIDIA H100")] }, "h2", "d1"),
+    ];
+    const { totals, nodes } = clusterResourcesReply.parse(await json("/api/v1/cluster/resources"));
+    expect(totals.cpu_cores.offered).toBe(2 * one.cpuCount);
+    expect(totals.memory_bytes).toMatchObject({
+      ...{ offered: 2 * one.memoryBytes, measured: 2 * one.memoryUsedBytes, in_use: 30 },
+    });
+    expect(totals.local_ssd_bytes).toMatchObject({ offered: 3_000, measured: 30 });
+    expect(totals.gpus).toEqual([
+      { ...H100S, count: 3, in_use: 1 },
+      { ...H100S, type: "Pretended", count: 4, simulated: true },
+    ]);
+    expect(nodes.map(({ cpu_cores }) => cpu_cores.offered)).toEqual(
+      Array.from(nodes, () => one.cpuCount),
+    );
+    expect(await metric("heddle_cluster_cpu_cores", 'kind="total"')).toBe(2 * one.cpuCount);
+    expect(await metric("heddle_cluster_gpus")).toBe(7);
+    expect(await json("/api/v1/cluster/status")).toMatchObject({
+      gpus: { total: 7, simulated: 4 },
+    });
+  });
+
   it("counts GPUs that do not exist beside the total, and so does the status", async () => {
     const pretended = { ...gpu(2, "NVIDIA H100"), simulated: true };
     const view = gpuNode("w1", 0);

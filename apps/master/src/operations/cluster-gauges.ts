@@ -36,13 +36,13 @@ const FIGURES: readonly Figure[] = [
   },
   {
     name: "cpu_cores",
-    help: "Cores of the attached nodes.",
+    help: "Cores of the machines of the attached nodes, each machine once.",
     label: "kind",
     read: ({ cpu }) => ({ total: cpu.cores, used: cpu.used_cores }),
   },
   {
     name: "memory_bytes",
-    help: "Memory of the attached nodes.",
+    help: "Memory of the machines of the attached nodes, each machine once.",
     label: "kind",
     read: ({ memory }) => ({ total: memory.total_bytes, used: memory.used_bytes }),
   },

@@ -2,6 +2,7 @@ import type { ClusterMetricsReply } from "@heddle/contracts/cluster";
 import type { JobFigures } from "../jobs/job-figures.ts";
 import type { ControlGroup, ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
 import { clusterResources } from "./cluster-resources.ts";
+import { distinctGpus } from "./hosts.ts";
 import type { Throughput } from "./throughput.ts";
 
 export interface ClusterMetricsParts {
@@ -104,7 +105,7 @@ export async function peerLags(group: ControlGroup): Promise<{ master: string; l
 }
 
 function gpuFigures(nodes: readonly NodeView[], used: number): ClusterMetricsReply["gpus"] {
-  const gpus = nodes.flatMap((node) => node.gpus);
+  const gpus = distinctGpus(nodes);
   const utilization = sum(gpus.map(({ utilizationPercent }) => utilizationPercent));
   return {
     total: gpus.length,

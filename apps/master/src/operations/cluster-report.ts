@@ -10,6 +10,7 @@ import type {
   MemberProgress,
   NodeDirectory,
 } from "../ports.ts";
+import { distinctGpus } from "./hosts.ts";
 
 export interface ClusterReportParts {
   readonly control: ControlPlane;
@@ -45,7 +46,7 @@ export class ClusterReport {
     const nodes = directory.nodes();
     const workers = nodes.filter((node) => node.kind === "worker");
     const replicas = workers.flatMap((node) => node.replicas);
-    const gpus = nodes.flatMap((node) => node.gpus);
+    const gpus = distinctGpus(nodes);
     return {
       status: workers.length > 0 ? "ok" : "degraded",
       version,

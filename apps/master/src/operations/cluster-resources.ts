@@ -4,33 +4,50 @@ import type { NodeRecord } from "@heddle/control/jobs/records";
 import { servingPlaces } from "@heddle/control/jobs/replica-claims";
 import { sharedStorageUsedGb, taskUses } from "../jobs/task-uses.ts";
 import type { ControlPlane, NodeView } from "../ports.ts";
+import { deviceOf, diskOf, hostOf } from "./hosts.ts";
 
 type NodeResources = ClusterResourcesReply["nodes"][number];
 type Amount = NodeResources["cpu_cores"];
 type GpuPool = NodeResources["gpus"][number];
 
-/** What the nodes offer, what is in use and what is left for jobs, for each and in all. */
+/** A device as a pool of one, under a name that it has on all nodes that tell of it. */
+interface Device {
+  readonly name: string;
+  readonly pool: GpuPool;
+}
+
+/** A node's resources, and what it shares with others of its machine. */
+interface Counted {
+  readonly node: NodeView;
+  readonly view: NodeResources;
+  readonly devices: readonly Device[];
+}
+
+/**
+ * What the nodes offer, what is in use and what is left for jobs, for each and in all. In all, what
+ * nodes of one machine tell of counts once.
+ */
 export function clusterResources(
   nodes: readonly NodeView[],
   control: ControlPlane,
 ): ClusterResourcesReply {
-  const views = nodes.map((node) => nodeResources(node, control));
+  const counted = nodes.map((node) => nodeResources(node, control));
   return {
     object: "cluster.resources",
     timestamp: new Date().toISOString(),
     totals: {
-      nodes: views.length,
-      cpu_cores: sum(views.map((view) => view.cpu_cores)),
-      memory_bytes: sum(views.map((view) => view.memory_bytes)),
-      local_ssd_bytes: sum(views.map((view) => view.local_ssd_bytes)),
-      gpus: mergePools(views.flatMap(({ gpus }) => gpus)),
+      nodes: nodes.length,
+      cpu_cores: inAll(counted, "cpu_cores", hostOf),
+      memory_bytes: inAll(counted, "memory_bytes", hostOf),
+      local_ssd_bytes: inAll(counted, "local_ssd_bytes", diskOf),
+      gpus: mergePools(mergeDevices(counted.flatMap(({ devices }) => devices))),
       shared_storage_gb: sharedStorage(control),
     },
-    nodes: views,
+    nodes: counted.map(({ view }) => view),
   };
 }
 
-function nodeResources(node: NodeView, control: ControlPlane): NodeResources {
+function nodeResources(node: NodeView, control: ControlPlane): Counted {
   const record = control.state.nodes.get(node.id);
   const tasks = taskUses(control, node.id);
   const uses = [...replicaUses(node, record, control), ...tasks];
@@ -39,7 +56,8 @@ function nodeResources(node: NodeView, control: ControlPlane): NodeResources {
     const inUse = uses.reduce((total, use) => total + use[field], 0);
     return { offered, in_use: inUse, available: left[field], measured: rounded(measured) };
   };
-  return {
+  const devices = devicesOf(node, uses, record);
+  const view: NodeResources = {
     id: node.id,
     name: node.name,
     kind: node.kind,
@@ -54,9 +72,10 @@ function nodeResources(node: NodeView, control: ControlPlane): NodeResources {
     cpu_cores: of("cpu_cores", node.cpuCount, (node.cpuPercent / 100) * node.cpuCount),
     memory_bytes: of("memory_bytes", node.memoryBytes, node.memoryUsedBytes),
     local_ssd_bytes: of("local_ssd_bytes", node.diskBytes, node.diskUsedBytes),
-    gpus: gpuPools(node, uses, record),
+    gpus: mergePools(devices.map(({ pool }) => pool)),
     uses,
   };
+  return { node, view, devices };
 }
 
 type AmountField = "cpu_cores" | "memory_bytes" | "local_ssd_bytes";
@@ -127,31 +146,47 @@ function gpuIndex(device: string | undefined): number | undefined {
   return index === undefined ? undefined : Number(index);
 }
 
-function gpuPools(
-  { gpus }: NodeView,
+function devicesOf(
+  node: NodeView,
   uses: readonly ResourceUse[],
   record: NodeRecord | undefined,
-): GpuPool[] {
+): Device[] {
   const shares = new Map<number, number>();
   for (const { index, share } of uses.flatMap((use) => use.gpus)) {
     shares.set(index, Math.min(1, (shares.get(index) ?? 0) + share));
   }
   const sick = new Set(record?.quarantined.map(({ device }) => device));
-  return mergePools(
-    gpus.map(({ index, name, memoryBytes, simulated }) => {
-      const inUse = shares.get(index) ?? 0;
-      const takesJobs = record?.state === "ready" && !sick.has(index);
-      return {
-        type: name,
-        simulated,
-        count: 1,
-        in_use: inUse,
-        available: takesJobs ? 1 - inUse : 0,
-        quarantined: sick.has(index) ? 1 : 0,
-        memory_bytes_each: memoryBytes,
-      };
-    }),
-  );
+  return node.gpus.map((gpu) => {
+    const { index, simulated } = gpu;
+    const inUse = shares.get(index) ?? 0;
+    const takesJobs = record?.state === "ready" && !sick.has(index);
+    const pool = {
+      type: gpu.name,
+      simulated,
+      count: 1,
+      in_use: inUse,
+      available: takesJobs ? 1 - inUse : 0,
+      quarantined: sick.has(index) ? 1 : 0,
+      memory_bytes_each: gpu.memoryBytes,
+    };
+    return { name: deviceOf(node, gpu), pool };
+  });
+}
+
+/** Each device once: what any node holds of it is in use. */
+function mergeDevices(devices: readonly Device[]): GpuPool[] {
+  return [...Map.groupBy(devices, ({ name }) => name).values()].flatMap((same) => {
+    const pools = same.map(({ pool }) => pool);
+    const [first] = pools;
+    if (!first || pools.length === 1) return pools;
+    const inUse = Math.min(
+      1,
+      pools.reduce((total, pool) => total + pool.in_use, 0),
+    );
+    const takesJobs = pools.some(({ available }) => available > 0);
+    const quarantined = Math.max(...pools.map((pool) => pool.quarantined));
+    return { ...first, in_use: inUse, available: takesJobs ? 1 - inUse : 0, quarantined };
+  });
 }
 
 /** GPUs of one type and memory are one pool; those that do not exist are never among others. */
@@ -171,15 +206,26 @@ function mergePools(pools: readonly GpuPool[]): GpuPool[] {
   return [...merged.values()].sort((a, b) => a.type.localeCompare(b.type));
 }
 
-function sum(amounts: readonly Amount[]): Amount {
-  const of = (field: keyof Amount) =>
-    rounded(amounts.reduce((total, each) => total + each[field], 0));
+/** The amounts of all; those that share an owner offer, measure and have left what one of them has. */
+function inAll(
+  counted: readonly Counted[],
+  field: AmountField,
+  ownerOf: (node: NodeView) => string,
+): Amount {
+  const owners = [...Map.groupBy(counted, ({ node }) => ownerOf(node)).values()];
+  const total = (of: keyof Amount, join: (values: readonly number[]) => number) =>
+    rounded(sum(owners.map((nodes) => join(nodes.map(({ view }) => view[field][of])))));
+  const largest = (values: readonly number[]) => Math.max(...values);
   return {
-    offered: of("offered"),
-    in_use: of("in_use"),
-    available: of("available"),
-    measured: of("measured"),
+    offered: total("offered", largest),
+    in_use: total("in_use", sum),
+    available: total("available", largest),
+    measured: total("measured", largest),
   };
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
 }
 
 /** To thousandths, as shares and cores are counted. */

@@ -69,13 +69,30 @@ export function checkedHeader(text: Buffer, spec: ShardSpec, shard: number): Pie
     throw new AppError("invalid_value", "its header is no JSON", { cause });
   }
   const tensors = ["parameters", ...optimizerSlots(spec.optimizer)];
-  const wanted = { jobId: spec.jobId, shard, tensors, parameters: shapesOf(spec) };
+  const wanted = { jobId: spec.jobId, shard, tensors };
   for (const [field, value] of Object.entries(wanted)) {
     const found = JSON.stringify(header[field as keyof PieceHeader]);
     if (found === JSON.stringify(value)) continue;
     throw new AppError("invalid_value", `its ${field} are not those of the job that wants it`);
   }
   return header;
+}
+
+/**
+ * Throws an AppError `unprocessable` where the piece is of a model of another form, with the first
+ * parameter that differs. To be asked once the digest was found right: a damaged name is a damage.
+ */
+export function checkForm(header: PieceHeader, spec: ShardSpec): void {
+  const [had, wanted] = [header.parameters, shapesOf(spec)].map((all) =>
+    all.map(({ name, shape }) => `${name} [${shape.join(", ")}]`),
+  ) as [string[], string[]];
+  const count = Math.max(had.length, wanted.length);
+  for (let i = 0; i < count; i++) {
+    if (had[i] === wanted[i]) continue;
+    const [theirs, ours] = [had[i] ?? "no further one", wanted[i] ?? "no further one"];
+    const message = `it is whole, but of a model of another form: it has ${theirs} where this attempt has ${ours}`;
+    throw new AppError("unprocessable", message);
+  }
 }
 
 function headerOf(spec: ShardSpec, slab: ShardSlab, version: number): PieceHeader {

@@ -8,6 +8,7 @@ import { Peer } from "@heddle/rpc/peer";
 import type { ShardSlab } from "../shard/shard-slab.ts";
 import {
   checkedHeader,
+  checkForm,
   DIGEST_BYTES,
   headerLength,
   type PieceHeader,
@@ -30,8 +31,8 @@ const PIECE_MS = 300_000;
 
 /**
  * Fills a slab from the pieces of a checkpoint that was cut for another number of shards. Gives the
- * version. Rejects with `invalid_value` for a corrupt piece and `not_found` for one that nobody has;
- * the slab is then worth nothing.
+ * version. Rejects with `invalid_value` for a corrupt piece, `unprocessable` for one of a model of
+ * another form and `not_found` for one that nobody has; the slab is then worth nothing.
  */
 export async function restoreShard(
   spec: ShardSpec,
@@ -112,7 +113,10 @@ async function restorePiece(
     }
   }
   const told = failures.map(({ message }, i) => `${sources[i]}: ${message}`).join("; ");
-  const code = failures.find((failure) => failure.code === "invalid_value")?.code ?? "not_found";
+  // The worst of what was found: one that is whole, but of no use, says more than a damaged copy.
+  const codes = failures.map((failure) => failure.code);
+  const code =
+    (["unprocessable", "invalid_value"] as const).find((one) => codes.includes(one)) ?? "not_found";
   throw new AppError(code, `piece ${target.piece} of checkpoint ${name} cannot be used: ${told}`);
 }
 
@@ -140,6 +144,7 @@ async function readInto(target: PieceTarget, bytes: AsyncIterable<Uint8Array>): 
     at = head.length - begin;
     place(target, 0, head.subarray(begin));
   }
+  if (header) checkForm(header, target.spec);
   if (header && at === header.tensors.length * target.elements * 4 + DIGEST_BYTES) {
     return header.version;
   }

@@ -1,24 +1,6 @@
+import type { PushArgument, PushResult } from "@heddle/parameters/push-announcement";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
 import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
-
-/** A push as the shard's thread gets it. */
-export interface PushArgument {
-  readonly rank: number;
-  /** From 1; 0 for the job's first parameters. */
-  readonly clock: number;
-  readonly weight: number;
-  readonly learningRate: number;
-  readonly sources: readonly string[];
-  readonly squares: number;
-  /** The digest of the worker's plan. */
-  readonly plan: string;
-}
-
-export interface PushResult {
-  readonly version: number;
-  /** How the part came; empty where it was not needed. */
-  readonly path: string;
-}
 
 export interface ShardFigures {
   readonly version: number;
@@ -89,4 +71,6 @@ export interface ShardStart {
   readonly tls: TlsMaterial | undefined;
   readonly host: string;
   readonly socketPath: string;
+  /** Of the server's RefusalCounts. */
+  readonly refusals: SharedArrayBuffer;
 }

@@ -2,6 +2,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError } from "@heddle/base/errors";
 import { type DataAnswer, DataListener } from "@heddle/parameters/data-listener";
+import { pushAnswer, readPush } from "@heddle/parameters/push-announcement";
 import { shardMethods } from "@heddle/parameters/shard-methods";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
 import { answerCalls } from "@heddle/parameters/thread-calls";
@@ -11,6 +12,7 @@ import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import { pieceBytes } from "../checkpoint/checkpoint-format.ts";
 import { writePiece } from "../checkpoint/checkpoint-store.ts";
 import { restoreShard } from "../checkpoint/restore-shard.ts";
+import { RefusalCounts } from "../refusal-counts.ts";
 import { PartTaker } from "./part-taker.ts";
 import { Shard } from "./shard.ts";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
@@ -29,12 +31,18 @@ const slab = new ShardSlab(slabPlan(start.spec));
 const tls = start.tls && new TlsIdentity(start.tls);
 const credentials: NodeCredentials = { clusterToken: start.clusterToken, tls };
 const taker = new PartTaker(credentials);
-const shard = new Shard(start.spec, slab, taker, exchangeNorm);
+const refusals = new RefusalCounts(start.refusals);
+const onInvalid = () => refusals.add("invalid");
+const shard = new Shard(start.spec, slab, { taker, exchangeNorm, onInvalid });
 const leases = new Map<number, Release>();
 let lastLease = 0;
 let first: Peer | undefined;
 
-const listener = new DataListener({ token: start.spec.jobToken, answer });
+const listener = new DataListener({
+  token: start.spec.jobToken,
+  answer,
+  onRefused: (reason) => refusals.add(reason),
+});
 // Where nodes speak TLS nothing goes in the clear from one machine to another.
 const dataAddress = tls ? "" : await listener.listenTcp(start.host);
 const dataSocket = await listener.listenUnix(start.socketPath);
@@ -93,9 +101,17 @@ interface PullRequest {
   readonly plan: string;
 }
 
-/** A worker's pull over the fast path. */
-async function answer(request: unknown, signal: AbortSignal): Promise<DataAnswer> {
-  const { rank, clock, held, plan } = request as PullRequest;
+/** What a worker asks over the fast path: that a part of its be taken, or to be given parameters. */
+async function answer(request: object, signal: AbortSignal): Promise<DataAnswer> {
+  const { push } = request as { readonly push?: object };
+  if (push) return pushAnswer(await shard.push(readPush(push), signal));
+  return answerPull(request as PullRequest, signal);
+}
+
+async function answerPull(
+  { rank, clock, held, plan }: PullRequest,
+  signal: AbortSignal,
+): Promise<DataAnswer> {
   shard.checkPlan(plan);
   const { version, release } = await shard.read(rank, clock, signal);
   const pieces = pulledPieces(slab, version, held);

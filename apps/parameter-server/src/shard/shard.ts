@@ -1,10 +1,10 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import { checkPlan, planDigest } from "@heddle/parameters/job-plan";
 import { PartAdder } from "@heddle/parameters/part-adder";
+import type { PushArgument, PushResult } from "@heddle/parameters/push-announcement";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
 import { UpdateClock } from "@heddle/training/consistency/update-clock";
 import { PartTaker } from "./part-taker.ts";
-import type { PushArgument, PushResult } from "./shard-api.ts";
 import type { ShardSlab } from "./shard-slab.ts";
 import { SlabFill } from "./slab-fill.ts";
 import { type Release, UpdateGate } from "./update-gate.ts";
@@ -17,6 +17,14 @@ export type NormExchange = (
   squares: number,
   signal: AbortSignal,
 ) => Promise<number>;
+
+/** What a shard needs of its thread. */
+export interface ShardSurroundings {
+  readonly taker: PartTaker;
+  readonly exchangeNorm: NormExchange;
+  /** Hears of each part or request that is refused for what is in it. */
+  readonly onInvalid: () => void;
+}
 
 /** What a shard has done, for its status. */
 export interface ShardCounts {
@@ -37,7 +45,7 @@ export class Shard {
   readonly counts: ShardCounts = { pushes: 0, refusedInvalid: 0, bytesPushed: 0, bytesPulled: 0 };
   readonly #slab: ShardSlab;
   readonly #taker: PartTaker;
-  readonly #exchangeNorm: NormExchange;
+  readonly #around: ShardSurroundings;
   #gate = new UpdateGate();
   #round = new UpdateRound();
   #closed = new AbortController();
@@ -60,12 +68,12 @@ export class Shard {
   /** Whether the latest take left slices of a part in the sums of others. */
   #broken = false;
 
-  constructor(spec: ShardSpec, slab: ShardSlab, taker: PartTaker, exchangeNorm: NormExchange) {
+  constructor(spec: ShardSpec, slab: ShardSlab, around: ShardSurroundings) {
     this.#spec = spec;
     this.#plan = planDigest(spec);
     this.#slab = slab;
-    this.#taker = taker;
-    this.#exchangeNorm = exchangeNorm;
+    this.#around = around;
+    this.#taker = around.taker;
     this.#clock = new UpdateClock(spec.consistency, spec.workers);
   }
 
@@ -331,7 +339,7 @@ export class Shard {
     if (this.#spec.consistency.kind === "bsp") {
       const own = this.#slab.squares() / weights ** 2;
       const version = this.#clock.version;
-      squares = await this.#exchangeNorm(this.#spec, version, own, this.#closed.signal);
+      squares = await this.#around.exchangeNorm(this.#spec, version, own, this.#closed.signal);
     }
     return Math.min(1, limit / (Math.sqrt(squares) + 1e-6));
   }
@@ -375,7 +383,9 @@ export class Shard {
   }
 
   #invalid(error: AppError): AppError {
-    if (error.code === "invalid_value") this.counts.refusedInvalid++;
+    if (error.code !== "invalid_value") return error;
+    this.counts.refusedInvalid++;
+    this.#around.onInvalid();
     return error;
   }
 

@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { readFileSync, rmdirSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { afterAll, afterEach, expect, test, vi } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { until } from "../../test/test-leader.ts";
 import { type Cgroup, CgroupBranch, maxProcesses } from "./cgroup.ts";
 
@@ -45,13 +45,6 @@ afterEach(async () => {
   }
 });
 
-afterAll(() => {
-  if (!branch) return;
-  const leaf = branch.leaf("last", HALF_A_CORE);
-  leaf.remove();
-  rmdirSync(dirname(leaf.path));
-});
-
 test.skipIf(skipsWithout(undefined))(
   "everything that a member starts is a member, in whatever session, and dies in one step",
   async () => {
@@ -67,6 +60,20 @@ test.skipIf(skipsWithout(undefined))(
     await until("none is left", () => leaf.members().length === 0);
     expect(branch!.find("leaf-0")?.path).toBe(leaf.path);
     expect(leaf.ranOutOfMemory()).toBe(false);
+  },
+);
+
+test.skipIf(skipsWithout(undefined))(
+  "the branch is there as long as it has a leaf, and is made again for the next",
+  () => {
+    for (let round = 0; round < 2; round++) {
+      const [one, two] = [branch!.leaf("one", HALF_A_CORE), branch!.leaf("two", HALF_A_CORE)];
+      expect(one.remove()).toBe(true);
+      expect(existsSync(dirname(two.path))).toBe(true);
+      expect(two.remove()).toBe(true);
+      expect(existsSync(dirname(two.path))).toBe(false);
+      expect(branch!.leaves()).toEqual([]);
+    }
   },
 );
 

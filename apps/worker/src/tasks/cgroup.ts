@@ -4,9 +4,10 @@ import {
   readdirSync,
   readFileSync,
   rmdirSync,
+  statSync,
   writeFileSync,
 } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 
 /** The controllers that bound a task. */
 const CONTROLLERS = ["memory", "cpu", "pids"] as const;
@@ -14,6 +15,12 @@ const CONTROLLERS = ["memory", "cpu", "pids"] as const;
 const cpuPeriodUs = 100_000;
 /** Processes and threads that one task may have. */
 export const maxProcesses = 32_768;
+
+/** Where a worker is that is alone in its cgroup. */
+const workerLeaf = "heddle-worker";
+/** Branches that other workers have left: what is younger, and more at once, stays. */
+const leftAfterMs = 10 * 60_000;
+const maxLeft = 8_192;
 
 export interface CgroupLimits {
   readonly memoryBytes: number;
@@ -26,11 +33,13 @@ export interface CgroupLimits {
  * and kills them all at once.
  */
 export class CgroupBranch {
+  readonly #own: string;
   readonly #path: string;
   /** The controllers that tasks' leaves have. */
   readonly controllers: ReadonlySet<string>;
 
-  private constructor(path: string, controllers: ReadonlySet<string>) {
+  private constructor(own: string, path: string, controllers: ReadonlySet<string>) {
+    this.#own = own;
     this.#path = path;
     this.controllers = controllers;
   }
@@ -44,15 +53,33 @@ export class CgroupBranch {
       mkdirSync(path, { recursive: true });
       if (!existsSync(join(path, "cgroup.kill"))) return undefined; // Linux before 5.14.
       delegate(own, path);
-      return new CgroupBranch(path, words(join(path, "cgroup.subtree_control")));
+      removeLeftBranches(own, path);
+      return new CgroupBranch(own, path, words(join(path, "cgroup.subtree_control")));
     } catch {
       return undefined; // Not delegated: limits are held by other means.
+    } finally {
+      removeEmpty(path);
     }
+  }
+
+  /** How tasks are bounded here, in words for the log. */
+  static words(branch: CgroupBranch | undefined): Readonly<Record<string, string>> {
+    const has = (controller: string) => branch?.controllers.has(controller) ?? false;
+    return {
+      cgroup: branch
+        ? "a leaf of cgroup v2 for each task"
+        : "none: no cgroup v2 may be changed here",
+      memory: has("memory") ? "bounded by the system" : "watched twice a second",
+      cpu: has("cpu") ? "bounded by the system" : "not bounded",
+      processes: has("pids") ? "bounded by the system" : "not bounded",
+    };
   }
 
   /** Makes the task's leaf; its first process has to enter it by itself. */
   leaf(name: string, limits: CgroupLimits): Cgroup {
     const leaf = new Cgroup(join(this.#path, name));
+    // The branch went with the last leaf before.
+    if (mkdirSync(this.#path, { recursive: true }) !== undefined) delegate(this.#own, this.#path);
     mkdirSync(leaf.path, { recursive: true });
     const bound = (controller: string, file: string, value: string) => {
       if (this.controllers.has(controller)) writeFileSync(join(leaf.path, file), value);
@@ -71,8 +98,7 @@ export class CgroupBranch {
 
   /** The names of all leaves, those of earlier processes of this worker too. */
   leaves(): string[] {
-    const entries = readdirSync(this.#path, { withFileTypes: true });
-    return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
+    return foldersIn(this.#path);
   }
 
   /** The leaf that an earlier process of this worker made, if it is still there. */
@@ -110,14 +136,11 @@ export class Cgroup {
     return Number(kills ?? 0) > 0;
   }
 
-  /** Succeeds once it is empty. */
+  /** Succeeds once it is empty; the branch goes with the last of its leaves. */
   remove(): boolean {
-    try {
-      rmdirSync(this.path);
-      return true;
-    } catch {
-      return !existsSync(this.path);
-    }
+    const isGone = removeEmpty(this.path);
+    if (isGone) removeEmpty(dirname(this.path));
+    return isGone;
   }
 }
 
@@ -137,7 +160,7 @@ function delegate(own: string, branch: string): void {
   if (wanted.length === 0) return;
   const members = words(join(own, "cgroup.procs"));
   if (members.size === 1 && members.has(String(process.pid))) {
-    const leaf = join(own, "heddle-worker");
+    const leaf = join(own, workerLeaf);
     mkdirSync(leaf, { recursive: true });
     writeFileSync(join(leaf, "cgroup.procs"), String(process.pid));
   }
@@ -149,6 +172,47 @@ function delegate(own: string, branch: string): void {
         // Not delegated; `controllers` tells what is.
       }
     }
+  }
+}
+
+/**
+ * Workers that were killed, and whose tasks have ended since, leave empty branches. One that is young may
+ * be a living worker's whose task is about to enter.
+ */
+function removeLeftBranches(own: string, branch: string): void {
+  for (const name of foldersIn(own)
+    .filter((each) => each.startsWith("heddle-"))
+    .slice(0, maxLeft)) {
+    const path = join(own, name);
+    if (path === branch || name === workerLeaf || isYoung(path)) continue;
+    const leaves = foldersIn(path).map((leaf) => join(path, leaf));
+    if (leaves.some(isYoung)) continue;
+    // The system refuses to remove what has members.
+    if (leaves.every(removeEmpty)) removeEmpty(path);
+  }
+}
+
+function isYoung(path: string): boolean {
+  const { mtimeMs = Date.now() } = statSync(path, { throwIfNoEntry: false }) ?? {};
+  return Date.now() - mtimeMs < leftAfterMs;
+}
+
+function foldersIn(path: string): string[] {
+  try {
+    const entries = readdirSync(path, { withFileTypes: true });
+    return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
+  } catch {
+    return []; // There is none.
+  }
+}
+
+/** Whether it is gone. */
+function removeEmpty(path: string): boolean {
+  try {
+    rmdirSync(path);
+    return true;
+  } catch {
+    return !existsSync(path);
   }
 }
 

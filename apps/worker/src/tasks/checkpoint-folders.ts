@@ -1,10 +1,21 @@
-import { readdir, rm, rmdir } from "node:fs/promises";
+import { lstat, readdir, readFile, rename, rm, rmdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { NodeLog } from "@heddle/rpc/node/log";
 
 const jobFolder = /^job_[A-Za-z0-9]{1,60}$/;
 /** Jobs that are named at once; the next time others are. */
 const maxNamed = 1_000;
+/** In a job's folder: the id of the cluster that has run the job last. */
+const claimFile = ".heddle-cluster";
+/** Before the name of a folder that is being removed. */
+const overPrefix = ".over-";
+/**
+ * How long the folder of a job that the masters do not know is kept after the last change of what
+ * lies in it: as long as ended jobs are remembered. Until then a backup may bring the job back.
+ */
+const keepUnknownMs = 7 * 24 * 3_600_000;
+/** Things in a folder that are looked at; one with more is kept. */
+const maxLookedAt = 10_000;
 
 /**
  * The folders in which jobs that have no task on this worker have kept checkpoints, here or, where
@@ -14,6 +25,8 @@ export class CheckpointFolders {
   readonly #root: string;
   readonly #runs: (jobId: string) => boolean;
   readonly #log: NodeLog;
+  /** The id of the cluster that this worker serves; empty until its leader has told it. */
+  cluster = "";
   /** The last one that was named. */
   #last = "";
   #removing: Promise<void> = Promise.resolve();
@@ -24,10 +37,32 @@ export class CheckpointFolders {
     this.#log = log;
   }
 
+  /** Notes in the job's folder that it is this cluster's, whoever's it was before. */
+  async claim(jobId: string): Promise<void> {
+    if (this.cluster === "" || !jobFolder.test(jobId)) return;
+    const path = join(this.#root, jobId, claimFile);
+    if ((await this.#ownerOf(jobId)) === this.cluster) return;
+    try {
+      await writeFile(path, this.cluster, { mode: 0o600 });
+    } catch (error) {
+      // The folder is kept then, whatever becomes of its job.
+      this.#log.warn({ job: jobId, error: String(error) }, "a checkpoint folder was not claimed");
+    }
+  }
+
+  /** The cluster that has claimed the job's folder. */
+  async #ownerOf(jobId: string): Promise<string | undefined> {
+    return await readFile(join(this.#root, jobId, claimFile), "utf8").catch(() => undefined);
+  }
+
   /** Ids of such jobs, in turn where they are many, once what was to be removed is gone. */
   async next(): Promise<string[]> {
     await this.#removing;
     const names = await readdir(this.#root).catch(() => []);
+    // What an earlier process has begun to remove.
+    for (const name of names.filter((each) => each.startsWith(overPrefix))) {
+      await rm(join(this.#root, name), { recursive: true, force: true }).catch(() => undefined);
+    }
     const idle = names.filter((name) => jobFolder.test(name) && !this.#runs(name)).sort();
     const from = idle.findIndex((name) => name > this.#last);
     const named = idle.slice(Math.max(0, from), Math.max(0, from) + maxNamed);
@@ -36,18 +71,39 @@ export class CheckpointFolders {
   }
 
   /**
-   * Removes the folders of jobs that are over, of the second kind only where nothing is in them. It is
-   * not waited for: many large files may take longer to remove than a lease lasts.
+   * Removes the folders of jobs that are over, of the second kind only where nothing is in them, and
+   * of those that nobody knows such as were this cluster's and have not been changed for a week. It
+   * is not waited for: many large files may take longer to remove than a lease lasts.
    */
-  forget(jobIds: readonly string[], emptyJobIds: readonly string[]): void {
-    this.#removing = this.#removing.then(() => this.#removeAll(jobIds, emptyJobIds));
+  forget(
+    jobIds: readonly string[],
+    emptyJobIds: readonly string[],
+    unknownJobIds: readonly string[],
+  ): void {
+    const { cluster } = this;
+    this.#removing = this.#removing.then(async () => {
+      for (const id of jobIds) {
+        await this.#remove(id, (folder) => rm(folder, { recursive: true, force: true }));
+      }
+      for (const id of emptyJobIds) await this.#remove(id, removeIfEmpty);
+      for (const id of unknownJobIds) await this.#removeUnknown(id, cluster);
+    });
   }
 
-  async #removeAll(jobIds: readonly string[], emptyJobIds: readonly string[]): Promise<void> {
-    for (const id of jobIds) {
-      await this.#remove(id, (folder) => rm(folder, { recursive: true, force: true }));
-    }
-    for (const id of emptyJobIds) await this.#remove(id, (folder) => rmdir(folder));
+  async #removeUnknown(id: string, cluster: string): Promise<void> {
+    if (!jobFolder.test(id) || cluster === "" || (await this.#ownerOf(id)) !== cluster) return;
+    await this.#remove(id, async (folder) => {
+      const idleMs = Date.now() - (await lastChangeMs(folder));
+      if (idleMs < keepUnknownMs) return;
+      // Away at once, so that a job that takes the name anew begins with a folder of its own.
+      const away = join(this.#root, `${overPrefix}${id}`);
+      await rename(folder, away);
+      await rm(away, { recursive: true, force: true });
+      this.#log.info(
+        { job: id },
+        "checkpoints of a job that the masters have forgotten are removed",
+      );
+    });
   }
 
   async #remove(id: string, how: (folder: string) => Promise<void>): Promise<void> {
@@ -61,4 +117,20 @@ export class CheckpointFolders {
       this.#log.warn({ job: id, error: String(error) }, "checkpoints could not be removed");
     }
   }
+}
+
+/** Removes a folder in which nothing is but its claim. */
+async function removeIfEmpty(folder: string): Promise<void> {
+  const names = await readdir(folder);
+  if (names.every((name) => name === claimFile)) await rm(join(folder, claimFile), { force: true });
+  await rmdir(folder);
+}
+
+/** When the folder or something right in it was changed last; never, where too much is in it. */
+async function lastChangeMs(folder: string): Promise<number> {
+  const names = await readdir(folder);
+  if (names.length > maxLookedAt) return Number.POSITIVE_INFINITY;
+  let lastMs = (await lstat(folder)).mtimeMs;
+  for (const name of names) lastMs = Math.max(lastMs, (await lstat(join(folder, name))).mtimeMs);
+  return lastMs;
 }

@@ -66,7 +66,7 @@ test("folders are named once those that were to be removed are gone", async () =
   const quiet = { info() {}, warn() {}, error() {} };
   const folders = new CheckpointFolders(root, (job) => job === "job_A", quiet);
   expect(await folders.next()).toEqual(["job_B", "job_C", "job_D"]);
-  folders.forget(["job_B", "job_A"], ["job_C", "job_D"]);
+  folders.forget(["job_B", "job_A"], ["job_C", "job_D"], []);
   expect(await folders.next()).toEqual(["job_D"]);
   expect(existsSync(join(root, "job_A"))).toBe(true);
 });

@@ -12,10 +12,12 @@ export class CheckpointLedger {
   readonly #directory: string;
   readonly #path: string;
   readonly #keep: number;
+  readonly #claim: () => Promise<void>;
   #names: string[] | undefined;
 
-  /** `keep`: how many of the rank stay. */
-  constructor(directory: string, rank: number, keep: number) {
+  /** `keep`: how many of the rank stay; `claim`: called when the folder is there. */
+  constructor(directory: string, rank: number, keep: number, claim = async () => {}) {
+    this.#claim = claim;
     this.#directory = directory;
     this.#path = join(directory, `.heddle-rank-${rank}.json`);
     this.#keep = keep;
@@ -32,6 +34,7 @@ export class CheckpointLedger {
       const message = `its checkpoints need the folder ${path}, but there is a file: remove it`;
       throw new LaunchError("LaunchFailed", message, cause);
     }
+    await this.#claim();
   }
 
   /** Takes in names of durable checkpoints, the latest last, and removes what is beyond the bound. */

@@ -1,110 +1,252 @@
 import { execFileSync } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { TestLeader, taskId, until } from "../../test/test-leader.ts";
+import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
+import { afterAll, beforeAll, describe, expect, type TestContext, test, vi } from "vitest";
+import { forgetPodman, image, preparePodman } from "../../test/podman.ts";
+import { TestLeader, type TestSession, taskId, until } from "../../test/test-leader.ts";
+import { markedProcesses, readProcess } from "./process-tree.ts";
 
-const image = "localhost/heddle-test:latest";
-vi.setConfig({ testTimeout: 120_000 });
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
+const patienceMs = 120_000;
 
-/** Makes an image of a static busybox and runs it once; tells why that cannot be done here. */
-function prepareImage(): string {
-  const busybox = ["/bin/busybox", "/usr/bin/busybox"].find((path) => existsSync(path));
-  if (!busybox) return "there is no busybox to make an image of";
-  const folder = mkdtempSync(join(tmpdir(), "heddle-image-"));
-  try {
-    mkdirSync(join(folder, "root/bin"), { recursive: true });
-    copyFileSync(busybox, join(folder, "root/bin/busybox"));
-    for (const name of ["sh", "sleep", "tail"])
-      symlinkSync("busybox", join(folder, "root/bin", name));
-    execFileSync("tar", ["-C", join(folder, "root"), "-cf", join(folder, "image.tar"), "."]);
-    const quiet = { stdio: "pipe" as const, timeout: 60_000 };
-    execFileSync("podman", ["import", join(folder, "image.tar"), image], quiet);
-    const limits = ["--network", "host", "--memory", "64m", "--pids-limit", "64"];
-    execFileSync("podman", ["run", "--rm", ...limits, image, "/bin/sh", "-c", "exit 0"], quiet);
-    return "";
-  } catch (error) {
-    return `podman runs no container here: ${String(error).slice(0, 300)}`;
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
-}
-
-const why = prepareImage();
+const why = preparePodman();
 if (why) console.log(`containers are not tested: ${why}`);
-
-let leader: TestLeader;
-
-beforeEach(async () => {
-  leader = new TestLeader();
-  await leader.listen();
-});
-
-afterEach(() => leader.close());
+afterAll(forgetPodman);
 
 const spec = { executor: "container", containerImage: image, memoryBytes: 64e6, cpuMilli: 500 };
 const sh = (line: string) => ({ ...spec, command: ["/bin/sh", "-c", line] });
 
-test.skipIf(why !== "")(
-  "a container has its environment, mounts and limits; code and log come back",
-  async () => {
+/** Ids of the processes of a task's container, as this machine counts. */
+function processesOfTask(nodeId: string, rank: number): number[] {
+  const own = `${nodeId}/job_A/1/${rank}`;
+  return markedProcesses().flatMap(({ pid, mark }) => (mark === own ? [pid] : []));
+}
+
+/** Engines are slow on a machine that does other things too. */
+async function start(session: TestSession, what: Partial<TaskSpec>, rank = 0): Promise<void> {
+  await session.lease(what, taskId(rank));
+  session.send({ start: { task: taskId(rank), peers: [] } });
+  await session.reaches("running", taskId(rank), patienceMs);
+}
+
+/** A folder of its own with a `podman` that hangs, fails, or is of an age that knows no probe. */
+function faultyPodman({ onTestFinished }: TestContext) {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-faults-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const real = execFileSync("/bin/sh", ["-c", "command -v podman"]).toString().trim();
+  const script = [
+    "#!/bin/sh",
+    `[ -e ${folder}/hangs ] && exec sleep 600`,
+    `[ -e ${folder}/is-old ] && [ "$1" = run ] && exit 125`,
+    `exec ${real} "$@"`,
+  ];
+  writeFileSync(join(folder, "podman"), `${script.join("\n")}\n`, { mode: 0o755 });
+  return {
+    environment: { PATH: `${folder}:${process.env["PATH"]}` },
+    set: (fault: "hangs" | "is-old") => writeFileSync(join(folder, fault), ""),
+    clear: (fault: "hangs" | "is-old") => rmSync(join(folder, fault)),
+  };
+}
+
+async function newLeader({ onTestFinished }: TestContext): Promise<TestLeader> {
+  const leader = new TestLeader();
+  onTestFinished(() => leader.close());
+  await leader.listen();
+  return leader;
+}
+
+describe.skipIf(why !== "")("one worker", () => {
+  let leader: TestLeader;
+  let session: TestSession;
+  beforeAll(async () => {
+    leader = new TestLeader();
+    await leader.listen();
     await leader.startWorker();
-    const session = leader.open();
-    const line =
-      'echo "$GREETING from rank $RANK"; echo kept > $HEDDLE_CHECKPOINT_DIR/c1; echo oh >&2; exit 7';
-    await session.start({ ...sh(line), environment: { GREETING: "two\nlines" } });
-    const { exit } = await session.reaches("exited", taskId(), 60_000);
+    session = leader.open();
+  });
+  afterAll(() => leader.close());
+
+  test.concurrent("a container has its environment, mounts and limits; code, last lines and log come back", async () => {
+    const task = taskId(0);
+    const lines = [
+      'echo "$GREETING from rank $RANK $QUOTED"; echo oh >&2',
+      "echo kept > $HEDDLE_CHECKPOINT_DIR/c1; echo left > $HEDDLE_ARTIFACT_DIR/a1",
+      "echo '{\"step\":7}' >> $HEDDLE_PROGRESS_FILE; pwd",
+      // The worker's own records and logs are none of the task's business.
+      "cd $HEDDLE_ARTIFACT_DIR; ls ..; printf end; exit 7",
+    ];
+    await start(
+      session,
+      {
+        ...sh(lines.join("\n")),
+        environment: { GREETING: "two\nlines", QUOTED: `"a" 'b' #c`, LD_PRELOAD: "/none.so" },
+      },
+      task.rank ?? 0,
+    );
+    const { exit } = await session.reaches("exited", task, patienceMs);
     expect(exit).toMatchObject({ exitCode: 7, reason: "ExitCode" });
-    await until("the log came", () => leader.isComplete());
-    expect(leader.log()).toBe("two\nlines from rank 0\n");
-    expect(leader.log(0, "stderr")).toBe("oh\n");
+    expect(exit?.lastLines).toContain("oh");
+    await until("the log came", () => leader.isComplete(), patienceMs);
+    expect(leader.log()).toBe(
+      `two\nlines from rank 0 "a" 'b' #c\n/\nartifacts\nprogress.jsonl\nwork\nend`,
+    );
+    expect(leader.log(0, "stderr")).toContain("oh\n");
     expect(existsSync(join(leader.folder, "worker/checkpoints/job_A/c1"))).toBe(true);
-  },
-);
+    expect(session.told.at(-1)).toBe('{"step":7}');
+  });
 
-test.skipIf(why !== "")(
-  "stopping ends a container that ignores SIGTERM, and nothing of it is left",
-  async () => {
-    await leader.startWorker();
-    const session = leader.open();
-    await session.start(sh("trap '' TERM; echo up; while :; do sleep 1; done"));
-    await until("it is up", () => leader.log() === "up\n", 60_000);
-    session.send({ stop: { task: taskId(), checkpoint: false, graceMs: 300, why: "cancelled" } });
-    const { exit } = await session.reaches("exited", taskId(), 60_000);
-    expect(exit).toMatchObject({ signal: "SIGKILL", asked: true });
+  test.concurrent("stopping ends a container that ignores SIGTERM, and nothing of it is left", async () => {
+    const task = taskId(1);
+    await start(session, sh("trap '' TERM; echo up; while :; do sleep 1; done"), task.rank ?? 0);
+    await until("it is up", () => leader.log(1) === "up\n", patienceMs);
+    session.send({ stop: { task, checkpoint: false, graceMs: 300, why: "cancelled" } });
+    const { exit } = await session.reaches("exited", task, patienceMs);
+    expect(exit).toMatchObject({ signal: "SIGKILL", asked: true, reason: "" });
+    expect(processesOfTask(leader.nodeId, 1)).toEqual([]);
     const left = execFileSync("podman", ["ps", "--all", "--format", "{{.Names}}"]).toString();
-    expect(left).not.toContain("job_A");
-  },
-);
+    expect(left).not.toContain("job_A-1-1\n");
+  });
 
-test.skipIf(why !== "")(
-  "an image that cannot be pulled is an ImagePull; memory beyond the bound an OutOfMemory",
-  async () => {
-    await leader.startWorker();
-    const session = leader.open();
-    await session.lease({ ...spec, containerImage: "localhost:1/no-such:latest", command: [] });
-    session.send({ start: { task: taskId(), peers: [] } });
-    const { exit } = await session.reaches("exited", taskId(), 60_000);
-    expect(exit).toMatchObject({ reason: "ImagePull" });
-    expect(exit?.message).toContain("localhost:1/no-such:latest");
-    await session.start(sh("exec tail /dev/zero"), taskId(1));
-    const greedy = await session.reaches("exited", taskId(1), 60_000);
-    expect(greedy.exit?.reason).toBe("OutOfMemory");
-  },
-);
+  test.concurrent("an image that cannot be pulled is an ImagePull, a program that it lacks a LaunchFailed", async () => {
+    const [noImage, noProgram] = [taskId(2), taskId(3)];
+    await session.lease({ ...spec, containerImage: "localhost:1/no:1", command: [] }, noImage);
+    await session.lease({ ...spec, command: ["/no-program"] }, noProgram);
+    for (const task of [noImage, noProgram]) session.send({ start: { task, peers: [] } });
+    const { exit: pulled } = await session.reaches("exited", noImage, patienceMs);
+    expect(pulled).toMatchObject({ reason: "ImagePull" });
+    expect(pulled?.message).toContain("podman could not pull the image localhost:1/no:1");
+    const { exit: launched } = await session.reaches("exited", noProgram, patienceMs);
+    expect(launched).toMatchObject({ reason: "LaunchFailed" });
+    expect(launched?.message).toMatch(/could not start a container of .*no-program/);
+  });
 
-test.skipIf(why !== "")("a container outlives kill -9 of its worker and is adopted", async () => {
-  const worker = await leader.startWorker();
-  const first = leader.open();
-  const line = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i; sleep 0.2; done; exit 5";
-  await first.start(sh(line));
-  await until("lines come", () => leader.log() !== "", 60_000);
-  worker.kill("SIGKILL");
-  await until("the worker is gone", () => worker.signalCode !== null);
-  await leader.startWorker();
-  const { exit } = await leader.open().reaches("exited", taskId(), 60_000);
-  expect(exit).toMatchObject({ exitCode: 5 });
-  await until("the whole log came", () => leader.isComplete());
-  expect(leader.log()).toBe(Array.from({ length: 40 }, (_, i) => `line ${i + 1}\n`).join(""));
+  test.concurrent("memory beyond the bound is an OutOfMemory", async () => {
+    const task = taskId(4);
+    await start(session, sh("exec tail /dev/zero"), task.rank ?? 0);
+    expect((await session.reaches("exited", task, patienceMs)).exit?.reason).toBe("OutOfMemory");
+  });
+
+  test.concurrent("the checkpoint signal reaches a program below the first; SIGTERM lets it leave", async () => {
+    const task = taskId(5);
+    const inner =
+      "trap 'echo {\\\"checkpoint\\\":\\\"c5\\\"} >> $HEDDLE_PROGRESS_FILE' USR1; trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done";
+    await start(
+      session,
+      sh(`trap : TERM; /bin/sh -c '${inner.replaceAll("'", `'"'"'`)}'`),
+      task.rank ?? 0,
+    );
+    await until("it is up", () => leader.log(5) === "up\n", patienceMs);
+    session.send({ stop: { task, checkpoint: true, graceMs: 60_000, why: "preempted" } });
+    const { exit, progress } = await session.reaches("exited", task, patienceMs);
+    expect(exit).toMatchObject({ exitCode: 0, asked: true, reason: "" });
+    expect(progress?.checkpoint).toBe("c5");
+    expect(leader.log(5)).toBe("up\nbye\n");
+  });
+
+  test.concurrent("a program that runs longer than its bound is ended as DeadlineExceeded", async () => {
+    const task = taskId(6);
+    await start(session, { ...sh("sleep 600"), maxRuntimeMs: 300, graceMs: 100 }, task.rank ?? 0);
+    const { exit } = await session.reaches("exited", task, patienceMs);
+    expect(exit).toMatchObject({ reason: "DeadlineExceeded" });
+  });
 });
+
+test
+  .skipIf(why !== "")
+  .concurrent(
+    "a container outlives kill -9 of its worker: killed where the lease is over, else adopted with its whole log",
+    async (context) => {
+      const leader = await newLeader(context);
+      const worker = await leader.startWorker();
+      await start(leader.open(1, 4_000), sh("sleep 600"), 1);
+      const [init] = processesOfTask(leader.nodeId, 1);
+      worker.kill("SIGKILL");
+      await until("the worker is gone", () => worker.signalCode !== null);
+      await new Promise((resolve) => setTimeout(resolve, 4_500));
+      expect(readProcess(init ?? 0)).toBeDefined();
+      const next = await leader.startWorker();
+      const second = leader.open(1, 150_000);
+      const { exit: lost } = await second.reaches("exited", taskId(1), patienceMs);
+      expect(lost?.reason).toBe("NodeLost");
+      expect(readProcess(init ?? 0)).toBeUndefined();
+
+      const go = "$HEDDLE_CHECKPOINT_DIR/go";
+      await start(
+        second,
+        sh(`echo before; while [ ! -e ${go} ]; do sleep 0.05; done; echo after; exit 5`),
+      );
+      await until("the first line came", () => leader.log() === "before\n", patienceMs);
+      next.kill("SIGKILL");
+      await until("the worker is gone", () => next.signalCode !== null);
+      writeFileSync(join(leader.folder, "worker/checkpoints/job_A/go"), "");
+      await until("it has ended meanwhile", () => processesOfTask(leader.nodeId, 0).length === 0);
+      await leader.startWorker();
+      const { exit } = await leader.open().reaches("exited", taskId(), patienceMs);
+      expect(exit).toMatchObject({ exitCode: 5, reason: "ExitCode" });
+      await until("the whole log came", () => leader.isComplete(), patienceMs);
+      expect(leader.log()).toBe("before\nafter\n");
+    },
+  );
+
+test
+  .skipIf(why !== "")
+  .concurrent(
+    "an older podman: a client carries the output, and another does when it is killed; an engine that is silent keeps no task from its end",
+    async (context) => {
+      const leader = await newLeader(context);
+      const podman = faultyPodman(context);
+      podman.set("is-old");
+      await leader.startWorker({}, podman.environment);
+      const session = leader.open();
+
+      await session.lease({ ...spec, command: ["/no-program"] }, taskId(2));
+      session.send({ start: { task: taskId(2), peers: [] } });
+      const { exit: none } = await session.reaches("exited", taskId(2), patienceMs);
+      expect(none).toMatchObject({ reason: "LaunchFailed" });
+      expect(none?.message).toMatch(/could not start a container of .*no-program/);
+
+      const go = "$HEDDLE_CHECKPOINT_DIR/go";
+      const line = `echo one; while [ ! -e ${go} ]; do sleep 0.1; echo tick; done; echo last; exit 4`;
+      await start(session, sh(line));
+      await until("lines come", () => leader.log().includes("tick\n"), patienceMs);
+      const client = clientOf(leader);
+      expect(client).toBeDefined();
+      process.kill(Number(client), "SIGKILL");
+      const before = leader.log().length;
+      await until("lines come again", () => leader.log().length > before + 50, patienceMs);
+      writeFileSync(join(leader.folder, "worker/checkpoints/job_A/go"), "");
+      const { exit } = await session.reaches("exited", taskId(), patienceMs);
+      expect(exit).toMatchObject({ exitCode: 4 });
+      expect(leader.log().startsWith("one\ntick\n")).toBe(true);
+
+      await start(session, sh("echo up; sleep 600"), 1);
+      await until("it is up", () => leader.log(1) === "up\n", patienceMs);
+      podman.set("hangs");
+      session.send({ stop: { task: taskId(1), checkpoint: false, graceMs: 0, why: "cancelled" } });
+      const processes = () => processesOfTask(leader.nodeId, 1).filter((pid) => !isPodman(pid));
+      await until("it is dead", () => processes().length === 0, patienceMs);
+      await until("it stops", () => session.status(taskId(1))?.phase === "stopping", patienceMs);
+      podman.clear("hangs");
+      const { exit: stopped } = await session.reaches("exited", taskId(1), patienceMs);
+      expect(stopped).toMatchObject({ signal: "SIGKILL", reason: "", asked: true });
+    },
+  );
+
+/** The process that carries the output of the leader's first task. */
+function clientOf(leader: TestLeader): number | undefined {
+  const own = statSync(join(leader.folder, "worker/jobs/job_A/1.0/logs/stdout")).ino;
+  return processesOfTask(leader.nodeId, 0).find((pid) => {
+    const { ino } = statSync(`/proc/${pid}/fd/1`, { throwIfNoEntry: false }) ?? {};
+    return ino === own && isPodman(pid);
+  });
+}
+
+function isPodman(pid: number): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/comm`, "latin1").trim() === "podman";
+  } catch {
+    return false; // It is gone.
+  }
+}

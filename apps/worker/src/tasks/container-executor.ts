@@ -1,115 +1,164 @@
-import { execFile, spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
-import { closeSync, openSync } from "node:fs";
-import { constants } from "node:os";
-import { promisify } from "node:util";
+import { chmod, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { NodeLog } from "@heddle/rpc/node/log";
 import { maxProcesses } from "./cgroup.ts";
-import {
-  type Executor,
-  LaunchError,
-  type TaskEnd,
-  type TaskHandle,
-  type TaskLaunch,
-  type TaskUsage,
-} from "./executor.ts";
-import { catches, readProcess } from "./process-tree.ts";
+import { CliError, type ContainerCli } from "./container-cli.ts";
+import { findContainerEngine, ownLimits } from "./container-engine.ts";
+import { attachClient, startByItself, startWithClient } from "./container-start.ts";
+import { ContainerTask } from "./container-task.ts";
+import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
+import { MARK_VARIABLE, type ProcessRecord, processesOf, signalProcess } from "./process-tree.ts";
 import { INHERITED } from "./task-environment.ts";
 import { keyOf, type TaskPlan } from "./task-plan.ts";
 
-const CLIS = ["podman", "docker", "nerdctl"] as const;
-const probeTimeoutMs = 5_000;
 const commandTimeoutMs = 60_000;
 const pullTimeoutMs = 30 * 60_000;
-const pollMs = 250;
 const nodeLabel = "heddle.node";
+/** A line of a file of variables may be no longer for every CLI. */
+const maxFileLine = 32_000;
 
-const run = promisify(execFile);
-
-/**
- * Runs tasks in containers, through whichever of podman, docker and nerdctl works here. A client of
- * the container, in a session of its own, carries the streams to the task's files, so that they
- * flow on while this worker is restarted.
- */
+/** Runs tasks in containers, through whichever of podman, docker and nerdctl works here. */
 export class ContainerExecutor implements Executor {
   readonly name = "container";
-  readonly cli: string;
+  readonly #cli: ContainerCli;
+  /** Whether containers write to the task's files by themselves, or a client carries what they write. */
+  readonly #writesItself: boolean;
   readonly #nodeId: string;
+  readonly #log: NodeLog;
+  #trouble = "";
 
-  private constructor(cli: string, nodeId: string) {
-    this.cli = cli;
+  private constructor(
+    engine: { readonly cli: ContainerCli; readonly writesItself: boolean },
+    nodeId: string,
+    log: NodeLog,
+  ) {
+    this.#cli = engine.cli;
+    this.#writesItself = engine.writesItself;
     this.#nodeId = nodeId;
+    this.#log = log;
   }
 
-  /** Undefined where no container CLI is installed, or none reaches its engine. */
-  static async find(nodeId: string): Promise<ContainerExecutor | undefined> {
-    for (const cli of CLIS) {
-      const works = await run(cli, ["info"], { timeout: probeTimeoutMs }).then(
-        () => true,
-        () => false,
-      );
-      if (works) return new ContainerExecutor(cli, nodeId);
-    }
-    return undefined;
+  /** Which of them it is. */
+  get cli(): string {
+    return this.#cli.name;
+  }
+
+  /** Undefined where no container CLI is installed, or none can run a container, which is logged. */
+  static async find(nodeId: string, log: NodeLog): Promise<ContainerExecutor | undefined> {
+    const engine = await findContainerEngine(log);
+    return engine && new ContainerExecutor(engine, nodeId, log);
   }
 
   async prepare({ spec }: TaskPlan, signal: AbortSignal): Promise<void> {
     const { containerImage: image } = spec;
-    const isHere = await this.#run(["image", "inspect", image]).then(
+    const isHere = await this.#run("image", "inspect", "--format", "{{.Id}}", image).then(
       () => true,
       () => false,
     );
     if (isHere) return;
     try {
-      await run(this.cli, ["pull", "--quiet", image], { timeout: pullTimeoutMs, signal });
+      await this.#cli.run(["pull", "--quiet", image], { timeoutMs: pullTimeoutMs, signal });
     } catch (error) {
-      const message = `${this.cli} could not pull the image ${image}: ${lastLine(error)}. Check its name and that this worker may read its registry`;
+      const message = `${this.#cli.name} could not pull the image ${image}: ${wordsOf(error)}. Check its name and that this worker may read its registry`;
       throw new LaunchError("ImagePull", message, error);
     }
   }
 
   async start(launch: TaskLaunch): Promise<TaskHandle> {
-    const name = containerName(this.#nodeId, launch.plan);
-    await this.#run(["rm", "--force", name]).catch(() => {}); // Of a start that was cut short.
+    const name = this.#nameOf(keyOf(launch.plan.id));
     try {
-      await run(this.cli, this.#createArguments(launch, name), {
-        env: { ...process.env, ...launch.environment, PATH: process.env["PATH"] },
-        timeout: commandTimeoutMs,
-      });
+      await this.#openFiles(launch);
+      await this.#create(launch, name);
+      const how = { cli: this.#cli, name, launch, environment: this.#markOf(launch) };
+      if (this.#writesItself) await startByItself(how);
+      const client = this.#writesItself ? undefined : await startWithClient(how);
+      return this.#taskOf(launch, client);
     } catch (error) {
-      const message = `${this.cli} could not create the container: ${lastLine(error)}`;
+      await this.#clear(launch, name);
+      if (error instanceof LaunchError) throw error;
+      const message = `${this.#cli.name} could not start a container of ${launch.plan.spec.containerImage}: ${wordsOf(error)}`;
       throw new LaunchError("LaunchFailed", message, error);
     }
-    const client = await this.#attach(launch, name);
-    return new ContainerTask(this.cli, { name, ...client });
   }
 
-  async adopt(_launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
-    return new ContainerTask(this.cli, record as ContainerRecord, true);
+  async adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
+    // The name follows from the task, so that no record can name another's container.
+    const { client } = (record ?? {}) as { readonly client?: Partial<ProcessRecord> };
+    const { pid = 0, startTime = 0 } = client ?? {};
+    return this.#taskOf(launch, client && { pid, startTime });
   }
 
   async sweep(known: ReadonlySet<string>): Promise<number> {
     const filter = ["--filter", `label=${nodeLabel}=${this.#nodeId}`, "--format", "{{.Names}}"];
-    const { stdout } = await this.#run(["ps", "--all", ...filter]);
-    const kept = new Set([...known].map((key) => nameOf(this.#nodeId, key)));
-    const strays = stdout.split("\n").filter((name) => name !== "" && !kept.has(name));
-    for (const name of strays) await this.#run(["rm", "--force", name]);
-    return strays.length;
+    const kept = new Set([...known].map((key) => this.#nameOf(key)));
+    try {
+      const names = (await this.#run("ps", "--all", ...filter)).split("\n");
+      const strays = names.filter((name) => name !== "" && !kept.has(name));
+      for (const name of strays) await this.#run("rm", "--force", name);
+      return strays.length;
+    } catch (error) {
+      // Their processes carry marks and are ended by these; what is left are files of the engine's.
+      this.#log.warn({ error: wordsOf(error) }, "containers of before could not be removed");
+      return 0;
+    }
   }
 
-  #createArguments(launch: TaskLaunch, name: string): string[] {
-    const { plan, workingDirectory, environment, mounts } = launch;
+  #taskOf(launch: TaskLaunch, client: ProcessRecord | undefined): ContainerTask {
+    const [cli, name] = [this.#cli, this.#nameOf(keyOf(launch.plan.id))];
+    return new ContainerTask({
+      ...{ cli, name, mark: this.#markOf(launch)[MARK_VARIABLE] ?? "" },
+      directory: launch.directory,
+      memoryLimitBytes: launch.plan.spec.memoryBytes,
+      client: client && {
+        record: client,
+        renew: () => attachClient(cli, ["attach", "--no-stdin", "--sig-proxy=false", name], launch),
+      },
+      onTrouble: (error) => {
+        if (error === this.#trouble) return;
+        this.#trouble = error;
+        this.#log.warn({ container: name, error }, "the container engine is in trouble");
+      },
+    });
+  }
+
+  async #create(launch: TaskLaunch, name: string): Promise<void> {
+    const file = join(launch.directory, "container.env");
+    const { inFile, asArguments } = this.#variables(launch);
+    await writeFile(file, inFile, { mode: 0o600 });
+    const args = this.#createArguments(launch, ["--env-file", file, ...asArguments]);
+    const create = () =>
+      this.#cli.run(["create", "--name", name, ...args], {
+        timeoutMs: commandTimeoutMs,
+        environment: this.#markOf(launch),
+      });
+    try {
+      await create().catch(async (error: unknown) => {
+        if (!/already in use/.test(wordsOf(error))) throw error;
+        await this.#run("rm", "--force", name); // Of a start that was cut short.
+        await create();
+      });
+    } finally {
+      await rm(file, { force: true });
+    }
+  }
+
+  #createArguments({ plan, ...launch }: TaskLaunch, environment: readonly string[]): string[] {
     const { memoryBytes, cpuMilli, command, containerImage } = plan.spec;
     const [program, ...args] = command;
     return [
-      ...["create", "--name", name, "--label", `${nodeLabel}=${this.#nodeId}`],
+      ...["--label", `${nodeLabel}=${this.#nodeId}`],
       // The tasks of a gang find each other by the addresses of their nodes.
       ...["--network", "host", "--pids-limit", String(maxProcesses)],
       ...(memoryBytes > 0 ? ["--memory", `${memoryBytes}b`] : []),
       ...(cpuMilli > 0 ? ["--cpus", String(cpuMilli / 1_000)] : []),
-      ...this.#gpuArguments(plan, environment),
-      ...mounts.flatMap((path) => ["--volume", `${path}:${path}`]),
-      ...(plan.spec.workingDirectory === "" ? [] : ["--workdir", workingDirectory]),
-      ...environmentArguments(plan, environment),
+      ...(this.#cli.name === "podman" ? ownLimits() : []),
+      ...(this.#writesItself ? ["--log-driver", "passthrough"] : []),
+      ...this.#gpuArguments(plan, launch.environment),
+      ...launch.mounts.flatMap(({ path, isReadOnly }) => [
+        ...["--volume", `${path}:${path}${isReadOnly ? ":ro" : ""}`],
+      ]),
+      ...(plan.spec.workingDirectory === "" ? [] : ["--workdir", launch.workingDirectory]),
+      ...environment,
       ...(program === undefined ? [] : ["--entrypoint", program]),
       ...[containerImage, ...args],
     ];
@@ -118,150 +167,69 @@ export class ContainerExecutor implements Executor {
   #gpuArguments(plan: TaskPlan, environment: Readonly<Record<string, string>>): string[] {
     if (plan.devices.length === 0 || environment["HEDDLE_GPUS_SIMULATED"]) return [];
     // Podman takes devices by the Container Device Interface, the others by NVIDIA's own flag.
-    if (this.cli === "podman") {
+    if (this.#cli.name === "podman") {
       return plan.devices.flatMap((index) => ["--device", `nvidia.com/gpu=${index}`]);
     }
     return ["--gpus", `"device=${plan.devices.join(",")}"`];
   }
 
-  async #attach(launch: TaskLaunch, name: string): Promise<Omit<ContainerRecord, "name">> {
-    const out = openSync(launch.stdout, "a", 0o600);
-    const err = openSync(launch.stderr, "a", 0o600);
-    const client = spawn(this.cli, ["start", "--attach", name], {
-      detached: true,
-      stdio: ["ignore", out, err],
-    });
-    closeSync(out);
-    closeSync(err);
-    await once(client, "spawn");
-    client.unref();
-    const pid = client.pid as number;
-    return { pid, startTime: readProcess(pid)?.startTime ?? 0 };
+  /**
+   * The job's variables. None is set for the CLI itself, which would take its engine, its libraries and
+   * its files from them. Those that a file of lines cannot hold as they are stand in the command line.
+   */
+  #variables(launch: TaskLaunch): { inFile: string; asArguments: string[] } {
+    const { plan, environment } = launch;
+    const isOwn = (name: string) => !INHERITED.includes(name) || name in plan.spec.environment;
+    const lines = Object.entries({ ...environment, ...this.#markOf(launch) })
+      .filter(([name]) => isOwn(name))
+      .map(([name, value]) => `${name}=${value}`);
+    const isPlain = (line: string) =>
+      line.length < maxFileLine &&
+      /^\w+=$|^\w+=[^\s"'`#\\$]([^\n\r"'`#\\$]*[^\s"'`#\\$])?$/.test(line);
+    return {
+      inFile: lines
+        .filter(isPlain)
+        .map((line) => `${line}\n`)
+        .join(""),
+      asArguments: lines.filter((line) => !isPlain(line)).flatMap((line) => ["--env", line]),
+    };
   }
 
-  #run(args: readonly string[]): Promise<{ stdout: string }> {
-    return run(this.cli, [...args], { timeout: commandTimeoutMs });
-  }
-}
-
-/** A container, and the client that carries its streams. */
-interface ContainerRecord {
-  readonly name: string;
-  readonly pid: number;
-  readonly startTime: number;
-}
-
-class ContainerTask implements TaskHandle {
-  readonly record: ContainerRecord;
-  readonly exited: Promise<TaskEnd>;
-  readonly #cli: string;
-  #killed = false;
-  #isHeld: boolean;
-  /** Pauses and their ends follow each other. */
-  #holding: Promise<unknown> = Promise.resolve();
-
-  /** `mayBeHeld`: an earlier process of this worker may have paused it. */
-  constructor(cli: string, record: ContainerRecord, mayBeHeld = false) {
-    this.#isHeld = mayBeHeld;
-    this.#cli = cli;
-    this.record = record;
-    this.exited = this.#exited();
-  }
-
-  async signal(name: NodeJS.Signals, onlyCaught = false): Promise<number> {
-    const pid = Number(await this.#inspect("{{.State.Pid}}").catch(() => "0"));
-    if (pid === 0 || (onlyCaught && !catches(pid, constants.signals[name]))) return 0;
-    return this.#run(["kill", "--signal", name, this.record.name]).then(
-      () => 1,
-      () => 0,
-    );
-  }
-
-  async hold(isHeld: boolean): Promise<void> {
-    if (isHeld === this.#isHeld) return;
-    this.#isHeld = isHeld;
-    const args = [isHeld ? "pause" : "unpause", this.record.name];
-    // It may have ended by itself.
-    this.#holding = this.#holding.then(() => this.#run(args)).catch(() => {});
-    await this.#holding;
-  }
-
-  async kill(): Promise<void> {
-    this.#killed = true;
-    await this.hold(false);
-    await this.#run(["kill", this.record.name]).catch(() => {}); // It may have ended by itself.
-  }
-
-  killNow(): void {
-    this.#killed = true;
-    const options = { timeout: probeTimeoutMs, stdio: "ignore" as const };
-    if (this.#isHeld) spawnSync(this.#cli, ["unpause", this.record.name], options);
-    spawnSync(this.#cli, ["kill", this.record.name], options);
-  }
-
-  /** Its bound on memory is the engine's to hold. */
-  async usage(): Promise<TaskUsage> {
-    return { memoryBytes: 0, processes: 0 };
-  }
-
-  async #exited(): Promise<TaskEnd> {
-    const { pid, startTime, name } = this.record;
-    for (;;) {
-      while (readProcess(pid)?.startTime === startTime && startTime > 0) await pause();
-      const state = await this.#inspect("{{.State.Status}}").catch(() => "gone");
-      if (state !== "running" && state !== "created" && state !== "paused") break;
-      await pause(); // The client went first.
+  /** What the task writes to is there, also for an image whose user is not this worker's. */
+  async #openFiles({ plan, environment, mounts }: TaskLaunch): Promise<void> {
+    const progress = environment["HEDDLE_PROGRESS_FILE"] ?? "";
+    await writeFile(progress, "", { flag: "a", mode: 0o600 });
+    const of = ["image", "inspect", "--format", "{{.Config.User}}", plan.spec.containerImage];
+    const user = await this.#run(...of).catch(() => "");
+    if (/^(|0|root)(:.*)?$/.test(user)) return;
+    for (const { path, isReadOnly } of mounts) {
+      const mode = isReadOnly ? 0o644 : path === progress ? 0o666 : 0o777;
+      await chmod(path, mode);
     }
-    const end = await this.#inspect("{{.State.ExitCode}} {{.State.OOMKilled}}").catch(() => "");
-    await this.#run(["rm", "--force", name]).catch(() => {}); // The next sweep finds what stays.
-    const [, code, oom] = /^(\d+) (\w+)$/.exec(end.trim()) ?? [];
-    if (code === undefined) return {};
-    // Not every engine tells: a SIGKILL that nobody here sent is that of the bound on memory.
-    const outOfMemory = oom === "true" || (Number(code) === 137 && !this.#killed);
-    return Number(code) === 137
-      ? { signal: "SIGKILL", outOfMemory }
-      : { exitCode: Number(code), outOfMemory };
   }
 
-  async #inspect(format: string): Promise<string> {
-    const { stdout } = await this.#run(["inspect", "--format", format, this.record.name]);
-    return stdout.trim();
+  /** Nothing of a start that failed is to run, also where the engine does not answer. */
+  async #clear(launch: TaskLaunch, name: string): Promise<void> {
+    const mark = this.#markOf(launch)[MARK_VARIABLE] ?? "";
+    for (const { pid } of processesOf(undefined, mark)) signalProcess(pid, "SIGKILL");
+    await this.#run("rm", "--force", name).catch(() => {}); // The next sweep finds it.
   }
 
-  #run(args: readonly string[]): Promise<{ stdout: string }> {
-    return run(this.#cli, [...args], { timeout: commandTimeoutMs });
+  /** The calls of the CLI carry it too: one that outlives this worker is ended as what it starts. */
+  #markOf({ plan }: TaskLaunch): Record<string, string> {
+    return { [MARK_VARIABLE]: `${this.#nodeId}/${keyOf(plan.id)}` };
+  }
+
+  #nameOf(key: string): string {
+    return `heddle-${this.#nodeId.slice(0, 8)}-${key.replaceAll("/", "-")}`;
+  }
+
+  #run(...args: string[]): Promise<string> {
+    return this.#cli.run(args, { timeoutMs: commandTimeoutMs });
   }
 }
 
-/**
- * The job's variables, by name, so that their values stand in no command line; those that the CLI
- * itself reads are given with their value instead.
- */
-function environmentArguments(
-  plan: TaskPlan,
-  environment: Readonly<Record<string, string>>,
-): string[] {
-  return Object.keys(environment)
-    .filter((name) => !INHERITED.includes(name) || name in plan.spec.environment)
-    .flatMap((name) => {
-      const isOfCli = INHERITED.includes(name) || /^(DOCKER|CONTAINER|LD|XDG)/.test(name);
-      return ["--env", isOfCli ? `${name}=${environment[name]}` : name];
-    });
-}
-
-function containerName(nodeId: string, { id }: TaskPlan): string {
-  return nameOf(nodeId, keyOf(id));
-}
-
-function nameOf(nodeId: string, key: string): string {
-  return `heddle-${nodeId.slice(0, 8)}-${key.replaceAll("/", "-")}`;
-}
-
-function lastLine(error: unknown): string {
-  const { stderr, message } = error as { stderr?: string; message?: string };
-  return (stderr?.trim().split("\n").at(-1) || message) ?? String(error);
-}
-
-function pause(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, pollMs));
+function wordsOf(error: unknown): string {
+  if (error instanceof CliError) return error.message;
+  return error instanceof Error ? error.message : String(error);
 }

@@ -9,6 +9,8 @@ export interface Executor {
   readonly name: string;
   /** Training algorithms that it can run; absent on one that runs programs. */
   readonly algorithms?: readonly string[] | undefined;
+  /** By algorithm of a plugin: the JSON Schema of its config, as JSON. */
+  readonly schemas?: Readonly<Record<string, string>> | undefined;
   /** What its `ppo` can train in, likewise. */
   readonly environments?: readonly string[] | undefined;
   /** What takes time before the task can run, as pulling an image. Rejects with a LaunchError. */
@@ -35,8 +37,8 @@ export interface TaskLaunch {
   /** Files that the streams are appended to. */
   readonly stdout: string;
   readonly stderr: string;
-  /** Directories that a task which has its own file system must see under the same path. */
-  readonly mounts: readonly string[];
+  /** All that a task which has its own file system sees of this worker's, under the same paths. */
+  readonly mounts: readonly TaskMount[];
   /** Of a training job: gRPC addresses of the parameter servers by shard; else empty. */
   readonly parameterServers: readonly string[];
   /** Likewise of all parameter servers that are ready. */
@@ -45,6 +47,12 @@ export interface TaskLaunch {
   readonly jobToken: Uint8Array;
   /** Node ids by rank; empty on a task that was taken over from an earlier process. */
   readonly nodes: readonly string[];
+}
+
+/** A directory or a file that the task needs. */
+interface TaskMount {
+  readonly path: string;
+  readonly isReadOnly: boolean;
 }
 
 /** Where the rest of a gang is, as the leader tells when all of it are leased. */

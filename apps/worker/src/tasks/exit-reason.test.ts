@@ -7,3 +7,13 @@ test("a task all of whose checkpoints are damaged ends as CheckpointCorrupt, in 
   const judged = { reason: "CheckpointCorrupt", message: words };
   expect(judge(end, ["before", words], undefined)).toEqual(judged);
 });
+
+test.each([
+  "the trainer failed (server_error): Array buffer allocation failed",
+  "BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 4294967296",
+])("a task that says at its end %j ran out of memory, and is told what to ask for", (words) => {
+  expect(judge({ exitCode: 1 }, [words, "    at a place"], undefined)).toEqual({
+    reason: "OutOfMemory",
+    message: expect.stringContaining("resources.memory_gb"),
+  });
+});

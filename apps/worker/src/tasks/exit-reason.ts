@@ -45,9 +45,9 @@ export const outOfMemoryAdvice = "memory ran out; ask for more with `resources.m
 /** Words of CUDA, PyTorch, JAX and ROCm. */
 const gpuMemory =
   /CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|HIP out of memory|OutOfMemoryError: .*GPU|RESOURCE_EXHAUSTED: Out of memory/;
-/** Words of Python, C++, Node, Go, Java and the C library. */
+/** Words of Python, C++, Node, ONNX Runtime, Go, Java and the C library. */
 const hostMemory =
-  /^MemoryError|std::bad_alloc|JavaScript heap out of memory|fatal error: runtime: out of memory|java\.lang\.OutOfMemoryError|Cannot allocate memory/m;
+  /^MemoryError|std::bad_alloc|JavaScript heap out of memory|Array buffer allocation failed|Failed to allocate memory for requested buffer|fatal error: runtime: out of memory|java\.lang\.OutOfMemoryError|Cannot allocate memory/m;
 
 function exitText({ exitCode, signal }: TaskEnd): string {
   if (signal) return `the program was ended by ${signal}`;

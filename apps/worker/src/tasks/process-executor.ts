@@ -3,8 +3,15 @@ import { accessSync, closeSync, constants, openSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { CgroupBranch } from "./cgroup.ts";
 import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
-import { type ProcessRecord, ProcessTask } from "./process-task.ts";
-import { MARK_VARIABLE, markedProcesses, readProcess, signalProcess } from "./process-tree.ts";
+import { ProcessTask } from "./process-task.ts";
+import {
+  MARK_VARIABLE,
+  markedProcesses,
+  markOf,
+  type ProcessRecord,
+  readProcess,
+  signalProcess,
+} from "./process-tree.ts";
 import { keyOf } from "./task-plan.ts";
 
 /**
@@ -85,10 +92,10 @@ export class ProcessExecutor implements Executor {
   }
 
   async adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
-    const { pid, startTime } = record as ProcessRecord;
+    const mark = `${this.#nodeId}/${keyOf(launch.plan.id)}`;
     return new ProcessTask({
-      record: { pid, startTime },
-      mark: `${this.#nodeId}/${keyOf(launch.plan.id)}`,
+      record: checkedRecord(record, mark),
+      mark,
       leaf: this.#branch?.find(leafName(launch)),
       statusFile: join(launch.directory, "exit-status"),
       memoryLimitBytes: launch.plan.spec.memoryBytes,
@@ -113,6 +120,22 @@ export class ProcessExecutor implements Executor {
     }
     return count;
   }
+}
+
+/** No process at all: what is left of the task carries its mark, or is in its cgroup. */
+const GONE: ProcessRecord = { pid: 0, startTime: 0 };
+
+/**
+ * A program of the same user can write the record too. So the process that it names is the task's only
+ * where it began when the record says and carries the task's mark: nobody else's is watched or killed.
+ */
+function checkedRecord(record: unknown, mark: string): ProcessRecord {
+  const { pid, startTime } = (record ?? {}) as Partial<ProcessRecord>;
+  if (!Number.isSafeInteger(pid) || pid === undefined || pid <= 1) return GONE;
+  const entry = readProcess(pid);
+  // One that is gone has ended, and its group may still be there.
+  if (!entry) return { pid, startTime: Number(startTime) };
+  return entry.startTime === startTime && markOf(pid) === mark ? entry : GONE;
 }
 
 function leafName({ plan }: TaskLaunch): string {

@@ -10,10 +10,12 @@ import {
   groupOf,
   memoryOf,
   type ProcessEntry,
+  type ProcessRecord,
   processesOf,
   readProcess,
   signalProcess,
 } from "./process-tree.ts";
+import { signalOfStatus } from "./signal-of-status.ts";
 
 /** How often a task that is not our child is looked at. */
 const pollMs = 200;
@@ -21,12 +23,6 @@ const pollMs = 200;
 const killRoundMs = 20;
 /** Processes that are still there after this, as in an uninterruptible read, are left behind. */
 const maxKillMs = 10_000;
-
-/** What finds the process again: a pid is used anew, but not with the same time of start. */
-export interface ProcessRecord {
-  readonly pid: number;
-  readonly startTime: number;
-}
 
 export interface ProcessTaskOptions {
   readonly record: ProcessRecord;
@@ -81,7 +77,7 @@ export class ProcessTask implements TaskHandle {
     this.#options.leaf?.kill();
     for (const { pid } of this.#members()) signalProcess(pid, "SIGKILL");
     // Where there is no /proc to look through, the group is all that can be reached.
-    if (!this.#ended) signalProcess(-this.record.pid, "SIGKILL");
+    if (!this.#ended && this.#options.child) signalProcess(-this.record.pid, "SIGKILL");
   }
 
   async usage(): Promise<TaskUsage> {
@@ -94,10 +90,10 @@ export class ProcessTask implements TaskHandle {
   }
 
   #members(): ProcessEntry[] {
-    const { leaf, mark } = this.#options;
+    const { leaf, mark, child } = this.#options;
     const inLeaf = leaf?.members().flatMap((pid) => readProcess(pid) ?? []);
     // A process that just started may not have entered its cgroup yet.
-    return inLeaf?.length ? inLeaf : processesOf(this.record, mark);
+    return inLeaf?.length ? inLeaf : processesOf(this.record, mark, child !== undefined);
   }
 
   async #exited(): Promise<TaskEnd> {
@@ -126,8 +122,8 @@ async function childEnd(child: ChildProcess): Promise<TaskEnd> {
 function endOf(status: number | undefined, seen: TaskEnd): TaskEnd {
   const code = status ?? seen.exitCode;
   if (code === undefined) return seen;
-  const found = Object.entries(constants.signals).find(([, number]) => number === code - 128);
-  return found && code > 128 ? { signal: found[0] } : { exitCode: code };
+  const signal = signalOfStatus(code);
+  return signal ? { signal } : { exitCode: code };
 }
 
 async function readStatus(path: string): Promise<number | undefined> {

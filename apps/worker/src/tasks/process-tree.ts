@@ -37,22 +37,28 @@ export function readProcess(pid: number): ProcessEntry | undefined {
   };
 }
 
+/** What finds a process again: a pid is used anew, but not with the same time of start. */
+export interface ProcessRecord {
+  readonly pid: number;
+  readonly startTime: number;
+}
+
 /**
- * The processes of a task: those of its group and session, those that carry its mark, and whatever
- * descends from any of them.
+ * The processes of a task: those that carry its mark, those of its leader's group and session, and
+ * whatever descends from any of them. A group in which none carries the mark is not the task's,
+ * whatever a record says of its leader; of a leader that this process itself has started it is.
  */
 export function processesOf(
-  leader: { readonly pid: number; readonly startTime: number },
+  leader: ProcessRecord | undefined,
   mark: string,
+  isOwn = false,
 ): ProcessEntry[] {
   const all = allProcesses();
-  const found = new Map<number, ProcessEntry>();
-  // The id of a leader that is gone may by now be that of a stranger's group.
-  const holder = all.find(({ pid }) => pid === leader.pid);
-  const isReused = holder !== undefined && holder.startTime !== leader.startTime;
-  for (const each of all) {
-    const isNear = each.group === leader.pid || each.session === leader.pid;
-    if ((isNear && !isReused) || markOf(each.pid) === mark) found.set(each.pid, each);
+  const marked = all.filter(({ pid }) => markOf(pid) === mark);
+  const found = new Map(marked.map((each) => [each.pid, each]));
+  const near = leader ? nearOf(leader, all) : [];
+  if (isOwn || near.some(({ pid }) => found.has(pid))) {
+    for (const each of near) found.set(each.pid, each);
   }
   for (let grew = true; grew; ) {
     grew = false;
@@ -63,6 +69,15 @@ export function processesOf(
     }
   }
   return [...found.values()];
+}
+
+function nearOf({ pid, startTime }: ProcessRecord, all: readonly ProcessEntry[]): ProcessEntry[] {
+  // Whose session is one of another container has none here.
+  if (pid <= 1) return [];
+  // The id of a leader that is gone may by now be that of a stranger's group.
+  const holder = all.find((each) => each.pid === pid);
+  if (holder !== undefined && holder.startTime !== startTime) return [];
+  return all.filter(({ group, session }) => group === pid || session === pid);
 }
 
 /** The processes of a group and session as they were a moment ago, for who looks often. */
@@ -123,7 +138,8 @@ function listProc(): string[] {
   }
 }
 
-function markOf(pid: number): string | undefined {
+/** The mark that the process was started with. */
+export function markOf(pid: number): string | undefined {
   const text = readText(`/proc/${pid}/environ`);
   if (!text?.includes(MARK_VARIABLE)) return undefined;
   const prefix = `${MARK_VARIABLE}=`;

@@ -129,6 +129,12 @@ export class TaskService {
     return [...this.#executors.values()].flatMap(({ algorithms }) => algorithms ?? []);
   }
 
+  /** By algorithm of a plugin: the JSON Schema of its config, as JSON. */
+  get schemas(): Record<string, string> {
+    const all = [...this.#executors.values()].map(({ schemas = {} }) => schemas);
+    return Object.assign({}, ...all) as Record<string, string>;
+  }
+
   /** What their `ppo` can train in. */
   get environments(): string[] {
     return [...this.#executors.values()].flatMap(({ environments }) => environments ?? []);
@@ -286,12 +292,11 @@ async function findExecutors(
 ): Promise<Map<string, Executor>> {
   const { nodeId, log } = options;
   const branch = CgroupBranch.open(nodeId);
-  const controllers = branch ? [...branch.controllers] : undefined;
-  log.info({ cgroup: controllers ?? "none" }, "how tasks are bounded");
+  log.info(CgroupBranch.words(branch), "how tasks are bounded");
   const processes = new ProcessExecutor(nodeId, branch);
   const found: Executor[] = [processes];
   const [container, training] = await Promise.all([
-    ContainerExecutor.find(nodeId),
+    ContainerExecutor.find(nodeId, log),
     TrainingExecutor.find(processes, { ...options, plugins: options.plugins ?? [], host }),
   ]);
   if (training) found.push(training);

@@ -123,8 +123,8 @@ class TaskSession {
       await this.#table.forget(checkedId(forget.task));
       this.#scheduleFolders(foldersSoonMs);
     } else if (forgetCheckpoints) {
-      const { jobIds, emptyJobIds } = forgetCheckpoints;
-      this.#table.checkpoints.forget(jobIds, emptyJobIds);
+      const { jobIds, emptyJobIds, unknownJobIds } = forgetCheckpoints;
+      this.#table.checkpoints.forget(jobIds, emptyJobIds, unknownJobIds);
     } else if (checkpoint) this.#table.checkpoint(checkedId(checkpoint.task));
   }
 
@@ -132,6 +132,7 @@ class TaskSession {
     await this.#admit(hello);
     if (this.#ended || this.#isOpen) return;
     this.#isOpen = true;
+    this.#table.checkpoints.cluster = hello.cluster;
     this.#stream.write({ inventory: { tasks: this.#table.statuses() } });
     this.#unsubscribe = this.#table.onChange((task, what) => {
       if (what !== "output") this.#markDirty(task);

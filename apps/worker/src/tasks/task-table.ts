@@ -1,5 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { toAppError } from "@heddle/base/errors";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { NodeLog } from "@heddle/rpc/node/log";
@@ -10,8 +11,9 @@ import { CheckpointLedger } from "./checkpoint-ledger.ts";
 import { type Executor, type GangPlaces, LaunchError } from "./executor.ts";
 import type { Verdict } from "./exit-reason.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
-import { Task, type TaskMemory } from "./task.ts";
+import { Task } from "./task.ts";
 import { TaskDirectory } from "./task-directory.ts";
+import { taskMemory } from "./task-memory.ts";
 import { keyOf, type TaskPlan } from "./task-plan.ts";
 import type { TaskSurroundings } from "./task-surroundings.ts";
 
@@ -75,7 +77,8 @@ export class TaskTable {
   static async open(options: TaskTableOptions): Promise<TaskTable> {
     const table = new TaskTable(options);
     await mkdir(options.root, { recursive: true, mode: 0o700 });
-    for (const directory of await TaskDirectory.all(options.root)) await table.#restore(directory);
+    for (const directory of await TaskDirectory.all(options.root))
+      await table.#tryRestore(directory);
     const known = new Set(
       [...table.#tasks].filter(([, task]) => task.phase !== "exited").map(([key]) => key),
     );
@@ -262,9 +265,28 @@ export class TaskTable {
     }
   }
 
+  /** A record that cannot be gone by keeps no worker from its other tasks. */
+  async #tryRestore(directory: TaskDirectory): Promise<void> {
+    try {
+      await this.#restore(directory);
+    } catch (error) {
+      const { message } = toAppError(error);
+      this.#options.log.error(
+        { directory: directory.path, error: message },
+        "a task of before is lost",
+      );
+      for (const tasks of [this.#tasks, this.#retired]) {
+        for (const [key, task] of tasks)
+          if (task.directory.path === directory.path) tasks.delete(key);
+      }
+      await directory.remove();
+    }
+  }
+
   async #restore(directory: TaskDirectory): Promise<void> {
-    const memory = (await directory.readRecord()) as TaskMemory | undefined;
-    const { lease, log, executors } = this.#options;
+    const { lease, log, executors, root } = this.#options;
+    const memory = taskMemory(await directory.readRecord(), directory, root);
+    // What still runs of it carries its mark, and is ended by the sweep.
     if (!memory || !executors.has(memory.plan.spec.executor)) return directory.remove();
     const key = keyOf(memory.plan.id);
     const task = await this.#create(memory.plan, directory);
@@ -290,7 +312,9 @@ export class TaskTable {
       nodeName,
       host,
       checkpointDirectory,
-      checkpoints: new CheckpointLedger(checkpointDirectory, plan.id.rank, keep),
+      checkpoints: new CheckpointLedger(checkpointDirectory, plan.id.rank, keep, () =>
+        this.checkpoints.claim(plan.id.jobId),
+      ),
       artifacts: this.#options.artifacts,
       gpus: () => this.#options.gpus(),
       isLeaseLive: () => lease.isLive,

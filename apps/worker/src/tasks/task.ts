@@ -19,6 +19,7 @@ import { PortReservation } from "./port-reservation.ts";
 import { ProgressFile, type ProgressLine, progressText } from "./progress-file.ts";
 import type { TaskDirectory } from "./task-directory.ts";
 import { taskEnvironment } from "./task-environment.ts";
+import type { TaskMemory, TaskPhaseName } from "./task-memory.ts";
 import type { TaskPlan } from "./task-plan.ts";
 import type { TaskSurroundings } from "./task-surroundings.ts";
 import { TaskWatch } from "./task-watch.ts";
@@ -30,21 +31,6 @@ const lastLineCount = 50;
 /** Of the grace for a checkpoint, this share is kept for leaving on SIGTERM. */
 const leaveShare = 0.2;
 const minLeaveMs = 1_000;
-
-export type TaskPhaseName = "leased" | "starting" | "running" | "stopping" | "exited";
-
-/** What is kept of a task on disk. */
-export interface TaskMemory {
-  readonly plan: TaskPlan;
-  readonly phase: TaskPhaseName;
-  readonly rendezvous: string;
-  readonly startedUnixMs?: number | undefined;
-  /** The executor's own. */
-  readonly handle?: unknown;
-  readonly exit?: TaskExit | undefined;
-  /** The masters have its end in their log. */
-  readonly forgotten?: boolean | undefined;
-}
 
 /** A task that was taken over runs already: nobody tells it where the others are. */
 const NO_PLACES: GangPlaces = {
@@ -265,7 +251,12 @@ export class Task {
       environment,
       stdout: directory.stream("stdout"),
       stderr: directory.stream("stderr"),
-      mounts: [directory.path, checkpointDirectory],
+      mounts: [
+        ...[directory.work, directory.artifacts, directory.progress, checkpointDirectory].map(
+          (path) => ({ path, isReadOnly: false }),
+        ),
+        ...(plan.spec.algorithm === "" ? [] : [{ path: directory.config, isReadOnly: true }]),
+      ],
       parameterServers: places.parameterServers,
       readyServers: places.readyServers,
       jobToken: places.jobToken,

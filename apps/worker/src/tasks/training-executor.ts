@@ -2,11 +2,12 @@ import { execFile } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { toAppError } from "@heddle/base/errors";
+import { removeStaleSockets } from "@heddle/base/temporary-socket";
 import { trainingFaults } from "@heddle/contracts/training-faults";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
-import { describePlugins, type PluginNames } from "../training/describe-plugins.ts";
+import { describePlugins, NO_PLUGINS, type PluginNames } from "../training/describe-plugins.ts";
 import { EXIT_CORRUPT, EXIT_SERVER_LOST, EXIT_UNUSABLE } from "../training/exit-codes.ts";
 import type { TrainerOrders } from "../training/trainer-orders.ts";
 import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
@@ -44,18 +45,20 @@ export class TrainingExecutor implements Executor {
   readonly name = "training";
   readonly algorithms: readonly string[];
   readonly environments: readonly string[];
+  readonly schemas: Readonly<Record<string, string>>;
   readonly #processes: ProcessExecutor;
   readonly #around: TrainerSurroundings;
 
   private constructor(
     processes: ProcessExecutor,
     around: TrainerSurroundings,
-    { algorithms, environments }: PluginNames,
+    { algorithms, environments, schemas }: PluginNames,
   ) {
     this.#processes = processes;
     this.#around = around;
     this.algorithms = ["ppo", "weave", ...algorithms];
     this.environments = [...ENVIRONMENTS.keys(), ...environments];
+    this.schemas = schemas;
   }
 
   /** Undefined where ONNX Runtime does not load, which is logged. */
@@ -75,8 +78,7 @@ export class TrainingExecutor implements Executor {
     } catch (error) {
       // One bad file must not keep the node from what it can do without it.
       around.log.error({ error: toAppError(error).message }, "no training plugins here");
-      const none = { algorithms: [], environments: [] };
-      return new TrainingExecutor(processes, { ...around, plugins: [] }, none);
+      return new TrainingExecutor(processes, { ...around, plugins: [] }, NO_PLUGINS);
     }
   }
 
@@ -102,16 +104,21 @@ export class TrainingExecutor implements Executor {
   async start(launch: TaskLaunch): Promise<TaskHandle> {
     const command = [process.execPath, programOf("trainer-main")];
     const input = JSON.stringify(this.#orders(launch));
-    return asTrainer(await this.#processes.startProgram(launch, { command, input }), launch);
+    const handle = await this.#processes.startProgram(launch, { command, input });
+    // One that was killed could not remove its sockets.
+    void handle.exited.then(clearSockets, clearSockets);
+    return asTrainer(handle, launch);
   }
 
   async adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
     const handle = await this.#processes.adopt(launch, record);
+    void handle?.exited.then(clearSockets, clearSockets);
     return handle && asTrainer(handle, launch);
   }
 
-  /** Its processes carry the marks of processes, whose executor sweeps them. */
+  /** Its processes carry the marks of processes, whose executor sweeps them; their sockets stay. */
   async sweep(): Promise<number> {
+    await removeStaleSockets();
     return 0;
   }
 
@@ -174,6 +181,10 @@ function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
       return end.exitCode === EXIT_UNUSABLE ? { ...end, isUnusable: true } : end;
     }),
   };
+}
+
+async function clearSockets(): Promise<void> {
+  await removeStaleSockets();
 }
 
 /** The config as JSON; what is none was refused when the job was submitted. */

@@ -7,6 +7,7 @@ import {
   TINY_MODEL,
   TrainingCluster,
 } from "../../test/training-cluster.ts";
+import { EXIT_UNUSABLE } from "./exit-codes.ts";
 import { textTokenizer } from "./text-tokenizer.ts";
 
 // Jobs whose tokens are learned from their data: real trainers and a real parameter server.
@@ -50,10 +51,18 @@ test("a job goes on from its checkpoint with the same tokens, and is refused whe
 
   writeFileSync(text, OTHER);
   const changed = job.start({ attempt: 2, resumeFrom });
-  expect(await changed.ended()).toBe(66);
-  expect(changed.output).toMatch(
-    /its parameters are not those of the job that wants it.*tokens are learned from the data/,
+  // Not as a damaged checkpoint: nothing is wrong with it.
+  expect(await changed.ended()).toBe(EXIT_UNUSABLE);
+  const [had, has] = [TEXT, OTHER].map(
+    (data) => `token_embd.${digestOf(data).slice(0, 16)}.weight`,
   );
+  expect(changed.output).toContain("the training data has changed since the job began");
+  expect(changed.output).toMatch(/\(its SHA-256 is [0-9a-f]{64} now\)/);
+  expect(changed.output).toContain(`${resumeFrom} cannot be used`);
+  expect(changed.output).toContain(
+    `it has ${had} [320, 16] where this attempt has ${has} [320, 16]`,
+  );
+  expect(changed.output).toContain("put back what was there, or submit the job again");
 
   writeFileSync(text, TEXT);
   // A few rounds more are enough.

@@ -7,7 +7,19 @@ import { AppError } from "@heddle/base/errors";
 export interface PluginNames {
   readonly algorithms: readonly string[];
   readonly environments: readonly string[];
+  /** By algorithm, as JSON: the schemas that masters check configs by. */
+  readonly schemas: Readonly<Record<string, string>>;
+  /** Algorithms whose configs are checked by their trainers alone, since their schemas are too large. */
+  readonly unchecked: readonly string[];
 }
+
+/** Of a worker without plugins. */
+export const NO_PLUGINS: PluginNames = {
+  algorithms: [],
+  environments: [],
+  schemas: {},
+  unchecked: [],
+};
 
 const DESCRIBE_MS = 60_000;
 const run = promisify(execFile);
@@ -17,7 +29,7 @@ const run = promisify(execFile);
  * Rejects with an AppError `invalid_value` that says which file cannot be used and why.
  */
 export async function describePlugins(files: readonly string[]): Promise<PluginNames> {
-  if (files.length === 0) return { algorithms: [], environments: [] };
+  if (files.length === 0) return NO_PLUGINS;
   const program = fileURLToPath(
     new URL(`./plugin-names${import.meta.url.slice(-3)}`, import.meta.url),
   );

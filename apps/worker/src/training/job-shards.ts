@@ -1,9 +1,8 @@
 import { createHash } from "node:crypto";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
+import { sharedSocketPath } from "@heddle/base/temporary-socket";
 import type { PluginTraining, TrainingConfig } from "@heddle/contracts/training";
 import { joinNode, type NodeClient, type NodeGroup } from "@heddle/parameters/node-group";
 import type { ParameterTraffic } from "@heddle/parameters/parameter-server-client";
@@ -118,7 +117,7 @@ export interface JobShardsOptions {
   readonly config: TrainingConfig | PluginTraining;
   readonly plan: Pick<
     TrainingPlan,
-    "parameters" | "servers" | "pushesPerRound" | "fragments" | "tokenizer"
+    "parameters" | "servers" | "pushesPerRound" | "fragments" | "tokenizer" | "data"
   >;
   readonly credentials: NodeCredentials;
   readonly signal: AbortSignal;
@@ -247,16 +246,22 @@ export class JobShards {
     say(`resumed from checkpoint ${used.name}`);
   }
 
+  /** Told so that one knows what to mend: the data, or nothing any more. */
   #restoreFault(cause: unknown): unknown {
     const { code, message } = toAppError(cause);
-    const hints = [];
-    if (this.#options.plan.tokenizer?.type === "bpe")
-      hints.push("tokens are learned from the data, which must be what it was when the job began");
-    if (code !== "invalid_value" && hints.length === 0) return cause;
-    if (code !== "invalid_value")
-      return new AppError(code, [message, ...hints].join("; "), { cause });
-    hints.push("submit the job again to begin anew");
-    return new DamagedCheckpoints(code, [message, ...hints].join("; "), { cause });
+    if (code === "invalid_value") {
+      const hint = "submit the job again to begin anew";
+      return new DamagedCheckpoints(code, `${message}; ${hint}`, { cause });
+    }
+    if (code !== "unprocessable") return cause;
+    const { tokenizer, data } = this.#options.plan;
+    const what =
+      tokenizer?.type === "bpe"
+        ? "the training data has changed since the job began, and its byte pairs are learned from it"
+        : "the training data, or the plugin, has changed since the job began";
+    const digest = data === undefined ? "" : ` (its SHA-256 is ${data.sha256} now)`;
+    const hint = "put back what was there, or submit the job again to begin anew";
+    return new AppError("invalid_value", `${what}${digest}: ${message}; ${hint}`, { cause });
   }
 
   /** By fragment: the version that this attempt began with. */
@@ -323,7 +328,7 @@ export class JobShards {
       `${orders.jobId}/${orders.attempt}/${orders.nodes[orders.rank] ?? node}`,
     );
     const own = `${id.digest("hex").slice(0, 20)}-${fragment}`;
-    const socketPath = join(tmpdir(), `heddle-${own}.sock`);
+    const socketPath = sharedSocketPath(own);
     return { member, members, socketPath };
   }
 }

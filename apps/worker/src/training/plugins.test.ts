@@ -5,12 +5,14 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { onnxBackend } from "@heddle/backends/onnx-backend";
 import { seededRandom } from "@heddle/base/random";
+import { ownConfigCheck } from "@heddle/contracts/plugin-config";
 import { parsePluginTraining, parseTrainingConfig } from "@heddle/contracts/training";
 import { initialParameters } from "@heddle/training/initialize";
 import type { ParameterClient, Parameters } from "@heddle/training/parameter-client";
 import type { RoundReport } from "@heddle/training/training-loop";
 import { afterEach, beforeEach, expect, it, test } from "vitest";
-import { describePlugins } from "./describe-plugins.ts";
+import { algorithmSchemas } from "./algorithm-schemas.ts";
+import { describePlugins, NO_PLUGINS } from "./describe-plugins.ts";
 import type { Lineage } from "./lineage.ts";
 import { loadPlugins } from "./load-plugins.ts";
 import { pluginPlan } from "./plugin-plan.ts";
@@ -147,10 +149,40 @@ test("a worker learns what plugins have from a process of their own", async () =
   expect(await describePlugins(EXAMPLES)).toEqual({
     algorithms: ["evolution-strategies"],
     environments: ["GridWorld-v0"],
+    schemas: { "evolution-strategies": expect.stringContaining('"generations":{"type":"integer"') },
+    unchecked: [],
   });
-  expect(await describePlugins([])).toEqual({ algorithms: [], environments: [] });
+  expect(await describePlugins([])).toEqual(NO_PLUGINS);
   const missing = join(folder, "missing.mjs");
   await expect(describePlugins([missing])).rejects.toThrow(
     /missing\.mjs cannot be used: Cannot find/,
   );
+});
+
+test("schemas are told as long as there is room for them, and none of the example's is left out", async () => {
+  const { algorithms } = await loadPlugins(EXAMPLES);
+  const [example] = algorithms.values();
+  if (!example) throw new Error("the example has an algorithm");
+  const sized = (bytes: number) => ({
+    ...example,
+    config: { type: "object", description: "x".repeat(bytes) },
+  });
+  const { schemas, unchecked } = algorithmSchemas(
+    new Map([
+      ...[1, 2, 3, 4].map((i) => [`a${i}`, sized(16_000)] as const),
+      ...([
+        ["large", sized(20_000)],
+        ["fifth", sized(16_000)],
+        ["small", sized(100)],
+      ] as const),
+    ]),
+  );
+  expect(Object.keys(schemas)).toEqual(["a1", "a2", "a3", "a4", "small"]);
+  expect(unchecked).toEqual(["large", "fifth"]);
+  // A master looks at what it is told of the example.
+  const told = algorithmSchemas(algorithms).schemas["evolution-strategies"] ?? "";
+  expect(ownConfigCheck(told)?.({ generations: 0 })).toMatchObject([
+    { param: "config.generations" },
+  ]);
+  expect(ownConfigCheck(told)?.({ environment: "CartPole-v1", hidden: 8 })).toEqual([]);
 });

@@ -69,7 +69,8 @@ export function weavePlan(
     tokenizer: subject.tokenizer,
     run: (loop) =>
       runWeaveWorker({
-        ...{ config, program, optimizer: innerOptimizer(config), backend },
+        ...{ config: averagedByLeader(config, place), program, backend },
+        optimizer: innerOptimizer(config),
         ...{ batch: config.batch_size, batches: subject.batches(loop.done) },
         ...{ client: loop.client, exchange: loop.exchange },
         ...{ parameters: loop.parameters, state: loop.state },
@@ -81,6 +82,11 @@ export function weavePlan(
       }),
     writeArtifacts: subject.writeArtifacts,
   };
+}
+
+/** What is left is rank 0's: the others need no average. */
+function averagedByLeader(config: WeaveTraining, { rank }: TaskPlace): WeaveTraining {
+  return rank === 0 ? config : { ...config, average_steps: 0 };
 }
 
 /** A language model on all text of the data. */

@@ -10,7 +10,7 @@ import {
   nodeLabels,
   SERVING_PROJECT,
   servingRequest,
-  sharedAmounts,
+  sharedRequest,
   taskRequest,
 } from "./task-request.ts";
 
@@ -18,6 +18,8 @@ import {
 export interface IndexWatcher {
   jobChanged(id: string): void;
   nodeChanged(id: string): void;
+  /** The node is forgotten; should it come back, it is a new one. */
+  nodeDropped(id: string): void;
 }
 
 /** A node's snapshot and what of the record it was made of. */
@@ -114,7 +116,7 @@ export class JobIndex {
     this.#setServing(id, node, undefined);
     this.capacity.removeNode(id);
     this.#snapshots.delete(id);
-    for (const watcher of this.#watchers) watcher.nodeChanged(id);
+    for (const watcher of this.#watchers) watcher.nodeDropped(id);
   }
 
   /** A job was submitted, has changed, or is forgotten. */
@@ -147,7 +149,7 @@ export class JobIndex {
     if (held === holds) return;
     const task = (holds ? after : before)!;
     const { nodeId } = task;
-    const storageMb = sharedAmounts(this.#state.specs.get(task.jobId)!)?.storageMb ?? 0;
+    const storageMb = sharedRequest(this.#state.specs.get(task.jobId)!)?.storageMb ?? 0;
     const { project } = this.#state.jobs.get(task.jobId)!;
     this.holdings.moveTask(project, task, holds ? 1 : -1, storageMb);
     const keys = this.tasksByNode.get(nodeId) ?? new Set();

@@ -19,17 +19,21 @@ import {
 const MAX_CHANGED = 200_000;
 /** Shapes of request that a layout may know before it is made anew, without those long gone. */
 const MAX_SHAPES = 20_000;
+/** Positions that forgotten nodes have left, beside a quarter of those in use. */
+const MIN_WORN = 64;
 
 /**
  * The scheduler's standing, kept from one look to the next: only the jobs that have changed are
- * looked at again. It equals what `schedulingInput` builds from the whole state. A node that comes,
- * goes or changes, and another overcommit ratio, have the cluster laid out anew.
+ * looked at again, and only the nodes. It equals what `schedulingInput` builds from the whole state.
+ * Another overcommit ratio has the cluster laid out anew.
  */
 export class LiveStanding implements IndexWatcher {
   readonly index: JobIndex;
   readonly #state: ControlState;
   readonly #changedJobs = new Set<string>();
   readonly #changedNodes = new Set<string>();
+  /** Forgotten since the last look; some may have come back as new ones. */
+  readonly #droppedNodes = new Set<string>();
   /** By job id. */
   readonly #queue = new Map<string, QueuedJob>();
   /** By node id: the ids under which its replicas run. */
@@ -52,6 +56,11 @@ export class LiveStanding implements IndexWatcher {
     this.#changedNodes.add(id);
   }
 
+  nodeDropped(id: string): void {
+    this.#changedNodes.delete(id);
+    this.#droppedNodes.add(id);
+  }
+
   /** The standing at this moment; it holds until the state changes or the next look. */
   view(at: { readonly index: number; readonly nowMs: number }): Standing {
     const state = this.#state;
@@ -71,9 +80,15 @@ export class LiveStanding implements IndexWatcher {
 
   #upToDate(overcommitRatio: number): Layout {
     const layout = this.#layout;
-    const isKept = layout?.overcommitRatio === overcommitRatio && !this.#nodesDiffer(layout);
-    if (!isKept || layout.shapes.size > MAX_SHAPES) return this.#layOutAnew(overcommitRatio);
+    const isKept = layout?.overcommitRatio === overcommitRatio && !isWorn(layout);
+    if (!isKept) return this.#layOutAnew(overcommitRatio);
+    for (const id of this.#droppedNodes) {
+      this.#followServing(layout, id);
+      layout.removeNode(id);
+    }
     for (const id of this.#changedNodes) {
+      const snapshot = this.index.snapshotOf(this.#state.nodes.get(id)!);
+      if (layout.roster.get(id) !== snapshot) layout.putNode(snapshot);
       this.#followServing(layout, id);
       // When tasks of a lost node are gone hangs on the node.
       for (const key of this.index.tasksByNode.get(id) ?? []) {
@@ -81,22 +96,15 @@ export class LiveStanding implements IndexWatcher {
       }
     }
     for (const id of this.#changedJobs) this.#followJob(layout, id);
+    this.#droppedNodes.clear();
     this.#changedNodes.clear();
     this.#changedJobs.clear();
     return layout;
   }
 
-  #nodesDiffer({ nodes, positions }: Layout): boolean {
-    for (const id of this.#changedNodes) {
-      const record = this.#state.nodes.get(id);
-      const known = nodes[positions.get(id) ?? -1];
-      if (known !== (record && this.index.snapshotOf(record))) return true;
-    }
-    return false;
-  }
-
   #layOutAnew(overcommitRatio: number): Layout {
     this.#forget();
+    this.#droppedNodes.clear();
     this.#changedNodes.clear();
     const { snapshot } = schedulingInput(this.#state, this.index, { index: 0, nowMs: 0 });
     const { nodes, running } = snapshot;
@@ -143,4 +151,10 @@ export class LiveStanding implements IndexWatcher {
     if (ids.length > 0) this.#serving.set(nodeId, ids);
     else this.#serving.delete(nodeId);
   }
+}
+
+/** Whether so much of what a layout has learned is gone that one made anew is worth its cost. */
+function isWorn({ shapes, roster }: Layout): boolean {
+  const vacant = roster.slots.length - roster.size;
+  return shapes.size > MAX_SHAPES || vacant > MIN_WORN + roster.size / 4;
 }

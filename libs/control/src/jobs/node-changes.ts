@@ -1,3 +1,4 @@
+import { MAX_DEVICES } from "@heddle/scheduler/ledger";
 import { type ControlReply, OK, refuse } from "../command.ts";
 import type { Change } from "./change.ts";
 import type {
@@ -23,8 +24,6 @@ import { putTasks } from "./task-reports.ts";
 import { fewestTasks } from "./task-request.ts";
 
 const MAX_NODES = 20_000;
-/** Devices of one node, as the scheduler's ledger has it. */
-const MAX_DEVICES = 64;
 
 /** A node comes, comes back, or offers something else. Its drain and sick devices stay. */
 export function joinNode(change: Change, { offer }: JoinNodeCommand): ControlReply {
@@ -80,16 +79,27 @@ function forgetLostNode({ state, index }: Change): boolean {
 
 /** Jobs that wait and leave the number of their tasks to the cluster follow its nodes. */
 function splitAnew(change: Change): void {
+  const widest = widestNodes(change.state.nodes.values());
   for (const id of change.index.live) {
     const job = change.state.jobs.get(id)!;
     const spec = change.state.specs.get(id)!;
     if (spec.tasks !== undefined || spec.resources.gpu_count <= 1) continue;
     if ((job.state !== "accepted" && job.state !== "pending") || job.liveTasks > 0) continue;
-    const tasks = fewestTasks(spec, change.state.nodes.values());
+    const tasks = fewestTasks(spec, widest);
     if (tasks === job.tasks) continue;
     change.dropTasks(job);
     change.putJob({ ...job, tasks, changedIndex: change.now.index });
   }
+}
+
+/** Of each type of GPU a node that has the most: all that the number of tasks hangs on. */
+function widestNodes(nodes: Iterable<NodeRecord>): NodeRecord[] {
+  const widest = new Map<string, NodeRecord>();
+  for (const node of nodes) {
+    const { gpuType, gpuCount } = node.offer;
+    if (gpuCount > (widest.get(gpuType)?.offer.gpuCount ?? -1)) widest.set(gpuType, node);
+  }
+  return [...widest.values()];
 }
 
 export function setServing(change: Change, command: ServingNodeCommand): ControlReply {

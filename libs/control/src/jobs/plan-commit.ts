@@ -11,7 +11,7 @@ import { claimedDeployment, replicaClaim } from "./replica-claims.ts";
 import { leaveWithGrace } from "./requests.ts";
 import { runningEntry, sharedSupply } from "./scheduling-input.ts";
 import { placeShards } from "./shard-places.ts";
-import { sharedAmounts } from "./task-request.ts";
+import { sharedRequest } from "./task-request.ts";
 
 type Preemption = CommitPlanCommand["preemptions"][number];
 
@@ -139,7 +139,7 @@ function startJob(
 }
 
 function lacksStorage({ state, index }: Change, { id }: JobRecord): boolean {
-  const wanted = sharedAmounts(state.specs.get(id)!)?.storageMb ?? 0;
+  const wanted = sharedRequest(state.specs.get(id)!)?.storageMb ?? 0;
   return wanted > 0 && wanted > sharedSupply(state, index).free.storageMb;
 }
 

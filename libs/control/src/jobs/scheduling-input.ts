@@ -6,6 +6,7 @@ import {
   type QueuedJob,
   type RunningJob,
   type SchedulerSettings,
+  type SharedAmounts,
   type SharedSupply,
   type Strategy,
   type TaskRequest,
@@ -25,7 +26,7 @@ import {
 import { missingRanks, RECOVERY_SUFFIX } from "./recovery.ts";
 import { replicaClaims, servingEntries } from "./replica-claims.ts";
 import { shardSupply } from "./shard-places.ts";
-import { sharedAmounts, sharedStorageMb } from "./task-request.ts";
+import { fragmentsWanted, sharedRequest, sharedStorageMb } from "./task-request.ts";
 
 const MS_PER_HOUR = 3_600_000;
 export const GPU_MILLI_MS_PER_HOUR = 1_000 * MS_PER_HOUR;
@@ -100,7 +101,7 @@ export function queuedFrom(
     preemptible: resources.preemptible,
     tasks: job.tasks,
     request,
-    shared: sharedAmounts(spec),
+    shared: sharedRequest(spec),
     submittedAtMs: job.submittedAtMs,
     maxRuntimeMs: hours === undefined ? undefined : hours * MS_PER_HOUR,
     waitingFor: job.waitingFor,
@@ -127,11 +128,22 @@ export function runningEntry(
     ...traits,
     tasks: placements.length,
     placements,
+    shared: sharedHolding(state.specs.get(job.id)!, job),
     startedAtMs,
     checkpointedAtMs: Math.max(startedAtMs, job.checkpoint?.atMs ?? 0),
     expectedEndMs: expectedEndMs(job, startedAtMs),
     evicting,
   };
+}
+
+/** What a job of which a task may hold something has that belongs to no node. */
+function sharedHolding(spec: SubmitJob, { shards = [] }: JobRecord): SharedAmounts | undefined {
+  const storageMb = sharedRequest(spec)?.storageMb ?? 0;
+  if (storageMb === 0 && shards.length === 0) return undefined;
+  const each = fragmentsWanted(spec);
+  const places = new Map<string, number>();
+  for (const server of shards) places.set(server, (places.get(server) ?? 0) + each);
+  return { storageMb, places };
 }
 
 /** When the tasks of an attempt that is over are surely gone: those of lost nodes once they are fenced. */
@@ -209,7 +221,7 @@ export function sharedSupply(state: JobsState, index: JobIndex): SharedSupply {
   const storageMb = Math.floor(sharedStorageMb(settingOf(state, "shared_storage_gb")));
   const shards = shardSupply(state, index);
   return {
-    limit: { storageMb, shards: shards.limit },
-    free: { storageMb: storageMb - index.holdings.sharedStorageMb, shards: shards.free },
+    limit: { storageMb, places: shards.limit },
+    free: { storageMb: storageMb - index.holdings.sharedStorageMb, places: shards.free },
   };
 }

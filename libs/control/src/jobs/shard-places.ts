@@ -1,4 +1,5 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
+import { roomForShards, spreadShards } from "@heddle/scheduler/shared-amounts";
 import type { Change } from "./change.ts";
 import type { JobIndex } from "./job-index.ts";
 import type { JobRecord, JobsState } from "./records.ts";
@@ -9,42 +10,21 @@ import { fragmentsWanted, shardsWanted } from "./task-request.ts";
 export const MAX_SHARDS_PER_SERVER = 256;
 
 /**
- * Parameter servers for the shards of a job that starts, by shard: each goes where the fewest are,
- * to the lowest id of several. Undefined for a job without shards; `none` where there is no room.
+ * Parameter servers for the shards of a job that starts, by shard, as the scheduler has planned them:
+ * each goes where the fewest are, to the lowest id of several, with all of its fragments. Undefined
+ * for a job without shards; `none` where there is no room.
  */
 export function placeShards(
   { state, index }: Pick<Change, "state" | "index">,
   job: JobRecord,
 ): readonly string[] | undefined | "none" {
   const spec = state.specs.get(job.id)!;
-  if (shardsWanted(spec) === 0) return undefined;
-  return spreadShards(readyServers(state, index), spec) ?? "none";
-}
-
-/**
- * Takes places for the job's shards, those of all fragments of a shard on one server: they are what
- * the trainers open there. Undefined, with nothing taken, where there is no room.
- */
-function spreadShards(counts: Map<string, number>, spec: SubmitJob): string[] | undefined {
-  const wanted = shardsWanted(spec);
-  const each = fragmentsWanted(spec);
-  if (wanted * each > roomFor(counts.values(), each)) return undefined;
-  return Array.from({ length: wanted }, () => {
-    let best: { id: string; count: number } | undefined;
-    for (const [id, count] of counts) if (!best || count < best.count) best = { id, count };
-    const { id, count } = best!;
-    counts.set(id, count + each);
-    return id;
-  });
-}
-
-/** Places that servers with so many shards each have for shards of so many fragments. */
-function roomFor(counts: Iterable<number>, fragments: number): number {
-  let room = 0;
-  for (const count of counts) {
-    room += Math.max(0, Math.floor((MAX_SHARDS_PER_SERVER - count) / fragments));
-  }
-  return room * fragments;
+  const shards = shardsWanted(spec);
+  if (shards === 0) return undefined;
+  const placesPerShard = fragmentsWanted(spec);
+  const { free } = shardSupply(state, index);
+  if (shards > roomForShards(free.values(), placesPerShard)) return "none";
+  return spreadShards(free, { shards, placesPerShard });
 }
 
 /**
@@ -54,23 +34,16 @@ function roomFor(counts: Iterable<number>, fragments: number): number {
 export function shardFaults(spec: SubmitJob, servers: JobsState["servers"]): SpecFault[] {
   const each = fragmentsWanted(spec);
   const shards = shardsWanted(spec);
-  const empty = Array.from(servers, () => 0);
-  const room = roomFor(empty, each);
+  const empty = Array.from(servers, () => MAX_SHARDS_PER_SERVER);
+  const room = each * roomForShards(empty, each);
   if (servers.size === 0 || shards * each <= room) return [];
   // Where uncut shards would fit it is the fragments that are too many.
-  const isCut = shards <= roomFor(empty, 1) && each > 1;
+  const isCut = shards <= roomForShards(empty, 1) && each > 1;
   const param = isCut ? "config.fragments" : "config.parameter_servers";
   const cut = each > 1 ? ` in ${each} fragments are ${shards * each} shards` : " shards";
   const held = `the cluster's parameter servers (${servers.size}) hold ${room} at most`;
   const detail = `${shards}${cut}, and ${held}: ask for fewer, or add servers`;
   return [{ param, detail, reads: ["algorithm", "command", "container_image", "config"] }];
-}
-
-/** The servers that take shards, by id, and how many each holds. */
-function readyServers({ servers }: JobsState, index: JobIndex): Map<string, number> {
-  const ready = [...servers.values()].filter(({ state }) => state === "ready");
-  const ids = ready.map(({ id }) => id).sort();
-  return new Map(ids.map((id) => [id, shardsOn(index, id)]));
 }
 
 /** Shards that jobs hold on the server, those of each fragment counted. */
@@ -80,12 +53,18 @@ export function shardsOn(index: JobIndex, serverId: string): number {
   return count;
 }
 
-/** Places for shards on the servers that take some: how many there are, and how many are free. */
+/** By the id of each server that takes shards, in the order of the ids: its places, and the free ones. */
 export function shardSupply(
-  state: JobsState,
+  { servers }: JobsState,
   index: JobIndex,
-): { readonly limit: number; readonly free: number } {
-  const counts = [...readyServers(state, index).values()];
-  const limit = counts.length * MAX_SHARDS_PER_SERVER;
-  return { limit, free: counts.reduce((free, count) => free - count, limit) };
+): {
+  readonly limit: ReadonlyMap<string, number>;
+  readonly free: ReadonlyMap<string, number>;
+} {
+  const ready = [...servers.values()].filter(({ state }) => state === "ready");
+  const ids = ready.map(({ id }) => id).sort();
+  return {
+    limit: new Map(ids.map((id) => [id, MAX_SHARDS_PER_SERVER])),
+    free: new Map(ids.map((id) => [id, MAX_SHARDS_PER_SERVER - shardsOn(index, id)])),
+  };
 }

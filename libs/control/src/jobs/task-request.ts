@@ -2,7 +2,7 @@ import type { SubmitJob } from "@heddle/contracts/jobs";
 import type {
   LabelSelector,
   NeededOffer,
-  SharedAmounts,
+  SharedRequest,
   TaskRequest,
 } from "@heddle/scheduler/model";
 import type { JobsState, NodeOffer } from "./records.ts";
@@ -80,10 +80,11 @@ export function taskRequest(spec: SubmitJob, tasks: number): TaskRequest {
 }
 
 /** What the whole job takes that belongs to no node; undefined for nothing. */
-export function sharedAmounts(spec: SubmitJob): SharedAmounts | undefined {
+export function sharedRequest(spec: SubmitJob): SharedRequest | undefined {
   const storageMb = Math.ceil(sharedStorageMb(spec.resources.shared_storage_gb ?? 0));
-  const shards = shardsWanted(spec) * fragmentsWanted(spec);
-  return storageMb > 0 || shards > 0 ? { storageMb, shards } : undefined;
+  const shards = shardsWanted(spec);
+  if (storageMb === 0 && shards === 0) return undefined;
+  return { storageMb, shards, placesPerShard: fragmentsWanted(spec) };
 }
 
 /** In MB, without what only binary fractions make of it. */

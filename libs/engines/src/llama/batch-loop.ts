@@ -218,15 +218,14 @@ export class BatchLoop {
     }
   }
 
-  #decodeInGroups(decoding: readonly Sequence[]): void {
-    this.#grouping.run(decoding.length, (at, size) => {
-      const group = decoding.slice(at, at + size);
-      if (size > 1) {
-        // The library joins neighbours that come in the order of their slots.
-        this.#cache.gather(group);
-        group.sort((a, b) => a.slot - b.slot);
-      }
-      this.#compute(group);
+  #decodeInGroups(decoding: Sequence[]): void {
+    const gather = () => {
+      this.#cache.gather(decoding);
+      // The library joins neighbours that come in the order of their slots.
+      decoding.sort((a, b) => a.slot - b.slot);
+    };
+    this.#grouping.run(decoding.length, gather, (at, size) => {
+      this.#compute(decoding.slice(at, at + size));
     });
   }
 

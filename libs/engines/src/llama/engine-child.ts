@@ -144,7 +144,7 @@ export class EngineChild {
     const how = signal === null ? `with exit code ${code}` : `by signal ${signal}`;
     // What native code wrote may go to API clients, whom the place of the file does not concern.
     const name = basename(this.#modelPath);
-    const output = this.#errorOutput.trim().replaceAll(this.#modelPath, name);
+    const output = lastLines(this.#errorOutput).replaceAll(this.#modelPath, name);
     const reason =
       this.#fatal ??
       new AppError(
@@ -155,4 +155,12 @@ export class EngineChild {
     this.#gone.resolve();
     this.#listener.exited(reason);
   }
+}
+
+/** In one line; of native code that ends itself the reason, which a trace of the stack follows. */
+function lastLines(output: string): string {
+  const lines = output.split("\n").map((line) => line.trim());
+  const failed = lines.findLastIndex((line) => /GGML_ASSERT|GGML_ABORT|fatal error/.test(line));
+  const told = failed < 0 ? lines : lines.slice(failed, failed + 1);
+  return told.filter((line) => line !== "").join(" | ");
 }

@@ -197,6 +197,18 @@ describe("the llama engine on a tiny model", () => {
     expect(answer.error?.message).toMatch(/4096 tokens.*4096 tokens/);
   });
 
+  it("refuses a text that is too long whatever its tokens are before it makes tokens of it", async () => {
+    const text = "x".repeat(4_000_000);
+    for (const prompt of [text, [{ role: "user", content: text } as const]]) {
+      const { error } = await session.ask({ prompt });
+      expect(error).toMatchObject({
+        code: "context_length_exceeded",
+        param: typeof prompt === "string" ? "prompt" : "messages",
+        message: expect.stringMatching(/4096 tokens.* has at least \d+ tokens/),
+      });
+    }
+  });
+
   it("refuses tokens outside of the vocabulary, by parameter", async () => {
     const prompt = await session.ask({ prompt: [1_000_000] });
     expect(prompt.error).toMatchObject({ code: "invalid_value", param: "prompt" });
@@ -205,6 +217,9 @@ describe("the llama engine on a tiny model", () => {
       sampling: { logitBias: [{ token: -1, bias: 1 }] },
     });
     expect(bias.error).toMatchObject({ code: "invalid_value", param: "logit_bias" });
+    expect(bias.error?.message).toMatch(
+      /^Invalid value for 'logit_bias': a token id is not in 0\.\.\d+/,
+    );
     const empty = await session.ask({ prompt: [] });
     expect(empty.error).toMatchObject({ code: "invalid_value" });
     const none = await session.ask({ prompt: PROMPT, choices: 0 });

@@ -26,6 +26,8 @@ export interface LlamaEngineOptions {
   readonly onExit?: ((reason: AppError) => void) | undefined;
   /** Called at each crash after which the engine starts anew by itself. */
   readonly onRestart?: ((reason: AppError) => void) | undefined;
+  /** Called when it takes requests again after that. */
+  readonly onRecovered?: (() => void) | undefined;
   /** Ends a load that takes longer. */
   readonly startTimeoutMs?: number | undefined;
   /** When a process that does not answer is taken for hung. */
@@ -177,9 +179,11 @@ export class LlamaEngine implements Engine {
     clearTimeout(this.#startTimer);
     this.#info = info;
     this.#load = load;
+    const hasRestarted = this.#phase === "restarting";
     this.#phase = "ready";
     this.#readySinceMs = performance.now();
     this.#firstStart.resolve();
+    if (hasRestarted) this.#options.onRecovered?.();
   }
 
   #events({ events, load }: ChildEvents): void {

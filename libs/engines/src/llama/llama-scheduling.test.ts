@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { isProcessAlive } from "@heddle/base/process-alive";
 import { describe, expect, it } from "vitest";
 import { startLlamaEngine } from "./llama-engine.ts";
 import { type Answer, TestSession } from "./test-session.ts";
@@ -320,10 +321,12 @@ describe("the engine's process", () => {
       expect(failed.error?.code).toBe("engine_failed");
       expect(failed.error?.message).toContain("SIGKILL");
       expect((await session.ask({ prompt })).error?.code).toBe("unavailable");
+      expect(session.recoveries).toHaveLength(0);
       expect(session.engine.load()).toMatchObject({ running: 0, maxSequences: 16 });
       const after = await askUntilUp(session, prompt);
       expect(after.texts).toEqual(before.texts);
       expect(session.engine.load().restarts).toBe(1);
+      expect(session.recoveries).toHaveLength(1);
     });
   });
 
@@ -333,7 +336,7 @@ describe("the engine's process", () => {
     const pid = session.engine.pid as number;
     await session.close();
     expect((await answer).error?.code).toBe("unavailable");
-    expect(() => process.kill(pid, 0)).toThrow(/ESRCH/);
+    expect(isProcessAlive(pid)).toBe(false);
   });
 
   it("ends when its parent is killed", async () => {
@@ -344,7 +347,7 @@ describe("the engine's process", () => {
     });
     const [output] = (await once(parent.stdout, "data")) as [Buffer];
     const enginePid = Number(output.toString());
-    expect(() => process.kill(enginePid, 0)).not.toThrow();
+    expect(isProcessAlive(enginePid)).toBe(true);
     parent.kill("SIGKILL");
     await untilGone(enginePid);
     await session.close();
@@ -399,14 +402,7 @@ function expectSameButForTies(found: Answer | undefined, expected: Answer | unde
 
 /** Resolves when no process has the id; the test's own time limit bounds it. */
 async function untilGone(pid: number): Promise<void> {
-  for (;;) {
-    try {
-      process.kill(pid, 0);
-    } catch {
-      return;
-    }
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
+  while (isProcessAlive(pid)) await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
 async function askUntilUp(session: TestSession, prompt: number[]): Promise<Answer> {

@@ -7,9 +7,10 @@ import type {
   SubmitOptions,
 } from "@heddle/contracts/engine";
 import type { ChatTemplate } from "../text/chat-template.ts";
-import { PromptGuard } from "../text/prompt-guard.ts";
+import { PromptGuard, type PromptPart } from "../text/prompt-guard.ts";
 import { JSON_OBJECT_GRAMMAR } from "./grammar.ts";
 import { LiveRequest } from "./live-request.ts";
+import { PromptBound } from "./prompt-bound.ts";
 import type {
   ThreadCommand,
   ThreadStep,
@@ -45,6 +46,7 @@ export class RequestBook {
   readonly #options: BookOptions;
   readonly #pieces: TokenPieces;
   readonly #guard: PromptGuard;
+  readonly #bound: PromptBound;
   readonly #live = new Map<number, LiveRequest>();
   readonly #byHandle = new Map<number, LiveRequest>();
   #nextHandle = 0;
@@ -54,6 +56,7 @@ export class RequestBook {
     this.#options = options;
     this.#pieces = new TokenPieces(options.table);
     this.#guard = new PromptGuard(parsedTokens(options.table));
+    this.#bound = new PromptBound(options.table);
   }
 
   /** Requests that have no slot yet. */
@@ -138,6 +141,7 @@ export class RequestBook {
       case "tokens":
         return Int32Array.from(input.tokens);
       case "text":
+        this.#refuseHopeless([input.text], "prompt");
         return tokenizer.tokenize(input.text);
       case "chat":
         return this.#tokenizeChat(input.messages);
@@ -151,7 +155,15 @@ export class RequestBook {
     const quote = (text: string) => this.#guard.quote(text);
     const text = template.render(messages, { addGenerationPrompt: true, quote });
     const parts = this.#guard.split(text);
+    this.#refuseHopeless(parts ?? [text], "messages");
     return parts === undefined ? tokenizer.tokenize(text) : tokenizer.tokenizeParts(parts);
+  }
+
+  /** To tokenize megabytes takes seconds: what is too long in any case is refused before. */
+  #refuseHopeless(parts: readonly PromptPart[], param: string): void {
+    const { contextTokens } = this.#options;
+    const tokens = this.#bound.exceeds(parts, contextTokens);
+    if (tokens !== undefined) throw tooLong(contextTokens, `at least ${tokens}`, param);
   }
 
   #admitSafely(live: LiveRequest, prompt: Int32Array): void {
@@ -173,12 +185,8 @@ export class RequestBook {
       });
     }
     if (prompt.length >= contextTokens) {
-      throw new AppError(
-        "context_length_exceeded",
-        `This model's maximum context length is ${contextTokens} tokens. However, your prompt has ` +
-          `${prompt.length} tokens and leaves no room for an answer. Please shorten it.`,
-        { param: live.request.input.kind === "chat" ? "messages" : "prompt" },
-      );
+      const param = live.request.input.kind === "chat" ? "messages" : "prompt";
+      throw tooLong(contextTokens, `${prompt.length}`, param);
     }
     live.firstHandle = this.#nextHandle;
     this.#nextHandle = (this.#nextHandle + live.request.choices) % HANDLE_LIMIT;
@@ -216,12 +224,19 @@ export class RequestBook {
   }
 }
 
+function tooLong(contextTokens: number, tokens: string, param: string): AppError {
+  const message =
+    `This model's maximum context length is ${contextTokens} tokens. However, your prompt has ` +
+    `${tokens} tokens and leaves no room for an answer. Please shorten it.`;
+  return new AppError("context_length_exceeded", message, { param });
+}
+
 function validate(request: GenerateRequest, vocabularySize: number): void {
   const inVocabulary = (token: number): boolean =>
     Number.isInteger(token) && token >= 0 && token < vocabularySize;
   const { input, sampling, choices, maxTokens } = request;
   const refuse = (param: string, message: string): never => {
-    throw new AppError("invalid_value", message, { param });
+    throw new AppError("invalid_value", `Invalid value for '${param}': ${message}.`, { param });
   };
   if (input.kind === "tokens" && !input.tokens.every(inVocabulary)) {
     refuse("prompt", `a token id is not in 0..${vocabularySize - 1}, this model's vocabulary`);

@@ -151,13 +151,43 @@ describe("SlotKvCache", () => {
     expect(streams.swaps).toBe(swaps);
   });
 
-  it("leaves sequences where they are that are long to move", () => {
-    const { cache, streams } = newCache(4);
-    const running = [1, 2, 3].map((number) => start(cache, streams, prompt(number, 900)));
-    cache.release(running[1] as Sequence);
+  it("moves the sequences past the slots that keep the most", () => {
+    const { cache, streams } = newCache(8);
+    // Slots 0, 2, 3 and 5 run; of the idle ones between them, 1 is long to move and 4 is short.
+    const lengths = [20, 900, 20, 20, 30, 20];
+    const all = lengths.map((length, i) => start(cache, streams, prompt(i, length)));
+    for (const at of [1, 4]) cache.release(all[at] as Sequence);
     cache.gather([...cache.running]);
-    expect([...cache.running].map(({ slot }) => slot)).toEqual([0, 2]);
-    expect(streams.swaps).toBe(0);
+    const slots = [...cache.running].map(({ slot }) => slot).toSorted((a, b) => a - b);
+    expect(slots).toEqual([2, 3, 4, 5]);
+    expect(cache.cachedLength(testSequence(prompt(1, 901)))).toBe(900);
+    expect(streams.swaps).toBe(1);
+  });
+
+  it("moves long sequences at once, and again when enough rounds have passed", () => {
+    const { cache, streams } = newCache(3);
+    const length = 1500;
+    const gap = () => {
+      const [low, high] = [...cache.running].map(({ slot }) => slot).toSorted((a, b) => a - b);
+      return (high as number) - (low as number);
+    };
+    const endMiddle = () => {
+      cache.release([...cache.running].find(({ slot }) => slot === 1) as Sequence);
+      expect(gap()).toBe(2);
+    };
+    for (const number of [1, 2, 3]) start(cache, streams, prompt(number, length));
+    endMiddle();
+    cache.gather([...cache.running]);
+    expect(gap()).toBe(1);
+    // Of 4,096 tokens 1,096 are left, and a round brings 32 more.
+    start(cache, streams, prompt(4, length));
+    endMiddle();
+    const rounds = Math.ceil((2 * length - 1096) / 32);
+    for (let round = 1; round < rounds; round++) cache.gather([...cache.running]);
+    expect(gap()).toBe(2);
+    cache.gather([...cache.running]);
+    expect(gap()).toBe(1);
+    expect(streams.swaps).toBe(2);
   });
 
   it("refuses a sequence when every slot runs", () => {

@@ -26,6 +26,13 @@ interface Slot {
   lastUsed: number;
 }
 
+/** A row of neighbouring slots, and what must change places so that the wanted ones are in it. */
+interface Row {
+  readonly outside: readonly Slot[];
+  readonly within: readonly Slot[];
+  readonly movedTokens: number;
+}
+
 /** A copy must save at least this many tokens of computing. */
 const MIN_COPIED_TOKENS = 16;
 
@@ -38,8 +45,12 @@ const MIN_COPIED_SHARE = 1 / 128;
 /** From this share on, a request continues what a slot holds and takes it over. */
 const CONTINUED_SHARE = 0.5;
 
-/** An exchange of slots may move this many tokens: it must cost less than the rounds it speeds up. */
-const MAX_SWAPPED_TOKENS = 1024;
+/**
+ * Exchanges of slots may move so many tokens a round, and what earlier rounds left of it up to a
+ * most: they must cost less than the rounds that they speed up, and nobody may wait for many.
+ */
+const MOVED_TOKENS_PER_ROUND = 32;
+const MOST_MOVED_TOKENS = 4096;
 
 const NOTHING = new Int32Array(0);
 
@@ -57,6 +68,8 @@ export class SlotKvCache implements KvCache {
   readonly #slots: readonly Slot[];
   readonly #running = new Set<Sequence>();
   #clock = 0;
+  /** Tokens that exchanges may move now. */
+  #movable = MOST_MOVED_TOKENS;
 
   constructor(kv: KvSlots, { kvTokens, maxSequences }: SlotLimits) {
     this.#kv = kv;
@@ -121,20 +134,41 @@ export class SlotKvCache implements KvCache {
 
   /**
    * Brings the sequences into neighbouring slots: the library reads the weights once for each row of
-   * neighbours. Those outside of the row that holds most of them change places with what is in it.
+   * neighbours. The row is the one that the fewest tokens move for; those outside of it change places
+   * with what is in it.
    */
   gather(sequences: readonly Sequence[]): void {
-    const wanted = new Set<number>(sequences.map(({ slot }) => slot));
-    const begin = densestRow(wanted, sequences.length, this.#slots.length);
-    const inRow = (id: number) => id >= begin && id < begin + sequences.length;
-    const outside = [...wanted].filter((id) => !inRow(id));
-    for (let id = begin; outside.length > 0 && inRow(id); id++) {
-      if (!wanted.has(id)) this.#swap(this.#slots[id] as Slot, this.#slots[outside.pop()!] as Slot);
-    }
+    this.#movable = Math.min(this.#movable + MOVED_TOKENS_PER_ROUND, MOST_MOVED_TOKENS);
+    const ids = sequences.map(({ slot }) => slot);
+    if (Math.max(...ids) - Math.min(...ids) < ids.length) return;
+    const { outside, within } = this.#cheapestRow(new Set(ids));
+    for (const [i, slot] of outside.entries()) this.#swap(slot, within[i] as Slot);
+  }
+
+  /** The slots outside of a row that are wanted, and as many within that are not; short ones first. */
+  #cheapestRow(wanted: ReadonlySet<number>): Row {
+    const rows = this.#slots
+      .slice(0, this.#slots.length - wanted.size + 1)
+      .map(({ id }) => this.#row(id, wanted));
+    return rows.reduce((a, b) => (b.movedTokens < a.movedTokens ? b : a));
+  }
+
+  #row(begin: number, wanted: ReadonlySet<number>): Row {
+    const inRow = ({ id }: Slot) => id >= begin && id < begin + wanted.size;
+    const moving = this.#slots
+      .filter((slot) => wanted.has(slot.id) !== inRow(slot))
+      .sort((a, b) => heldTokens(a) - heldTokens(b));
+    return {
+      outside: moving.filter(({ id }) => wanted.has(id)),
+      within: moving.filter(({ id }) => !wanted.has(id)),
+      movedTokens: moving.reduce((sum, slot) => sum + heldTokens(slot), 0),
+    };
   }
 
   #swap(a: Slot, b: Slot): void {
-    if (heldTokens(a) + heldTokens(b) > MAX_SWAPPED_TOKENS) return;
+    const tokens = heldTokens(a) + heldTokens(b);
+    if (tokens > this.#movable) return;
+    this.#movable -= tokens;
     this.#kv.swap(a.id, b.id);
     const { owner, kept, lastUsed } = a;
     Object.assign(a, { owner: b.owner, kept: b.kept, lastUsed: b.lastUsed });
@@ -175,18 +209,6 @@ export class SlotKvCache implements KvCache {
     if (idle.length === 0) return undefined;
     return idle.reduce((a, b) => (compare(rank(b), rank(a)) > 0 ? b : a));
   }
-}
-
-/** Where the row of `length` slots begins that has the most of the wanted ones. */
-function densestRow(wanted: ReadonlySet<number>, length: number, slots: number): number {
-  let best = 0;
-  let most = -1;
-  for (let begin = 0; begin + length <= slots; begin++) {
-    let count = 0;
-    for (let id = begin; id < begin + length; id++) if (wanted.has(id)) count++;
-    if (count > most) [best, most] = [begin, count];
-  }
-  return best;
 }
 
 function heldTokens({ owner, kept }: Slot): number {

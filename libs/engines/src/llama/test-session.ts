@@ -48,6 +48,8 @@ export class TestSession {
   readonly engine: LlamaEngine;
   /** Why the engine was started anew, each time. */
   readonly crashes: readonly string[];
+  /** When it took requests again after that. */
+  readonly recoveries: readonly number[];
   readonly #directory: string;
   readonly #pending: Map<number, Pending>;
   #nextId = 1;
@@ -57,10 +59,11 @@ export class TestSession {
     engine: LlamaEngine,
     directory: string,
     pending: Map<number, Pending>,
-    crashes: readonly string[],
+    { crashes, recoveries }: Pick<TestSession, "crashes" | "recoveries">,
   ) {
     this.engine = engine;
     this.crashes = crashes;
+    this.recoveries = recoveries;
     this.#directory = directory;
     this.#pending = pending;
   }
@@ -89,16 +92,18 @@ export class TestSession {
     if (modelPath === undefined) await writeTinyModel(path);
     const pending = new Map<number, Pending>();
     const crashes: string[] = [];
+    const recoveries: number[] = [];
     const engine = await startLlamaEngine({
       modelPath: path,
       options: { threads: 1, ...options },
       liveness,
       onRestart: ({ message }) => crashes.push(message),
+      onRecovered: () => recoveries.push(performance.now()),
       sink: (events) => {
         for (const event of events) take(pending, event);
       },
     });
-    return new TestSession(engine, directory, pending, crashes);
+    return new TestSession(engine, directory, pending, { crashes, recoveries });
   }
 
   /** Submits and gives the id with the promise of the whole answer. */

@@ -83,7 +83,19 @@ describe("ChatTemplate", () => {
   it("tells the name of one who only called a tool", () => {
     const call = { id: "a", type: "function", function: { name: "f", arguments: "{}" } } as const;
     const caller = { role: "assistant", content: null, name: "Bob", toolCalls: [call] } as const;
-    expect(render("{% for m in messages %}{{ m.content }}{% endfor %}", [caller])).toBe("Bob:");
+    const source =
+      "{% for m in messages %}{{ m.content }}{{ m.tool_calls[0].function.name }}{% endfor %}";
+    expect(render(source, [caller])).toBe("Bob:f");
+  });
+
+  it("refuses calls of tools where it would drop them", () => {
+    const call = { id: "a", type: "function", function: { name: "f", arguments: "{}" } } as const;
+    const caller = { role: "assistant", content: "so", toolCalls: [call] } as const;
+    const source = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    expect(() => render(source, [hello, caller])).toThrow(
+      expect.objectContaining({ code: "unsupported_parameter", param: "messages[1].tool_calls" }),
+    );
+    expect(render(source, [hello, { ...caller, toolCalls: [] }])).toBe("Helloso");
   });
 
   it("leaves arguments that are no JSON object as text", () => {

@@ -30,6 +30,7 @@ export class ChatTemplate {
   readonly #now: () => Date;
   readonly #knowsDeveloper: boolean;
   readonly #testsForNone: boolean;
+  readonly #knowsToolCalls: boolean;
 
   /** An empty `source` means ChatML. Throws `invalid_value` where the source is no jinja. */
   constructor(
@@ -42,6 +43,7 @@ export class ChatTemplate {
     this.#tokens = tokens;
     this.#now = now;
     this.#knowsDeveloper = /["']developer["']/.test(text);
+    this.#knowsToolCalls = /\btool_calls\b|\|\s*tojson\b/.test(text);
     this.#testsForNone = /\bis\s+(not\s+)?none\b/i.test(text);
   }
 
@@ -49,8 +51,10 @@ export class ChatTemplate {
    * The prompt's text. Throws `invalid_value` with param `messages` where the template refuses.
    * A participant's name is told as the template tells it, and else in front of the message's text,
    * as `Alice: Hello`: most templates know no names, and a name that is asked for is not dropped.
+   * Calls of tools are refused where the template would drop them.
    */
   render(messages: readonly ChatMessage[], options: RenderOptions): string {
+    if (!this.#knowsToolCalls) refuseToolCalls(messages);
     return this.#run(messages.some(hasName) ? this.#tellNames(messages) : messages, options);
   }
 
@@ -117,6 +121,14 @@ export class ChatTemplate {
 
 function hasName({ name }: ChatMessage): boolean {
   return name !== undefined && name !== "";
+}
+
+function refuseToolCalls(messages: readonly ChatMessage[]): void {
+  const index = messages.findIndex(({ toolCalls }) => toolCalls && toolCalls.length > 0);
+  if (index < 0) return;
+  const param = `messages[${index}].tool_calls`;
+  const message = `Unsupported value for '${param}': this model's chat template knows no calls of tools.`;
+  throw new AppError("unsupported_parameter", message, { param });
 }
 
 /** What `raise_exception` throws: the template itself refuses the messages. */

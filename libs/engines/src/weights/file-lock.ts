@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { readFile, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
+import { isProcessAlive } from "@heddle/base/process-alive";
 
 interface Owner {
   readonly host: string;
@@ -63,7 +64,7 @@ async function isStale(path: string): Promise<boolean> {
     const { mtimeMs } = await stat(path);
     if (Date.now() - mtimeMs > STALE_MS) return true;
     const owner = await readOwner(path);
-    return owner !== undefined && owner.host === hostname() && !isAlive(owner.pid);
+    return owner !== undefined && owner.host === hostname() && !isProcessAlive(owner.pid);
   } catch {
     // It was released meanwhile.
     return false;
@@ -90,14 +91,5 @@ async function readOwner(path: string): Promise<Owner | undefined> {
   } catch {
     // Released meanwhile, or not yet written in full.
     return undefined;
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
   }
 }

@@ -1,3 +1,4 @@
+import { readFileSync, statSync } from "node:fs";
 import { statfs } from "node:fs/promises";
 import { arch, cpus, freemem, platform, totalmem } from "node:os";
 import { join } from "node:path";
@@ -81,6 +82,8 @@ export class Machine {
       localSsdBytes: this.#options.localSsdBytes ?? this.#freeAtStartBytes,
       ioOperationsPerSec: this.#options.ioOperationsPerSec ?? 0,
       networkMbps: this.#options.networkMbps ?? 0,
+      hostId: hostId(),
+      diskId: String(statSync(this.#dataDirectory, { throwIfNoEntry: false })?.dev ?? ""),
     };
   }
 
@@ -118,6 +121,18 @@ export class Machine {
     } catch {
       // A file system that gives no figures is reported as the last known ones, at first zero.
     }
+  }
+}
+
+/**
+ * Linux makes one at each boot (random(4)). Unlike the machine's and the host's name it is the same in
+ * all containers of a machine, and another in each virtual machine, as its cores and memory are.
+ */
+function hostId(): string {
+  try {
+    return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+  } catch {
+    return "";
   }
 }
 

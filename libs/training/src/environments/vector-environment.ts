@@ -10,8 +10,17 @@ export interface Episode {
 /** What one step of all environments gave, one number for each. */
 export interface VectorStep {
   readonly rewards: Float32Array;
-  /** 1 where the episode ended; what is seen then is already the next episode's beginning. */
+  /** 1 where the episode is over; what is seen then is already the next episode's beginning. */
   readonly dones: Float32Array;
+  /** Those of them that were cut off and did not end by themselves. */
+  readonly truncations: readonly Truncation[];
+}
+
+/** An episode that was cut off, by its limit of steps or by its environment. */
+export interface Truncation {
+  readonly environment: number;
+  /** What was seen last, before the next episode began. */
+  readonly observation: Float32Array;
 }
 
 /** Several environments stepped together, each begun anew when its episode ends. */
@@ -49,25 +58,27 @@ export class VectorEnvironment {
   step(actions: Int32Array | Float32Array): VectorStep {
     const rewards = new Float32Array(this.size);
     const dones = new Float32Array(this.size);
+    const truncations: Truncation[] = [];
     const width = actions.length / this.size;
     for (const [i, world] of this.#worlds.entries()) {
       const action =
         actions instanceof Int32Array
           ? (actions[i] ?? 0)
           : actions.subarray(i * width, (i + 1) * width);
-      const { reward, terminated } = world.step(action, this.#view(i));
+      const { reward, terminated, truncated = false } = world.step(action, this.#view(i));
       rewards[i] = reward;
       this.greatestReward = Math.max(this.greatestReward, Math.abs(reward));
       const length = (this.#lengths[i] ?? 0) + 1;
       const total = (this.#returns[i] ?? 0) + reward;
       this.#lengths[i] = length;
       this.#returns[i] = total;
-      if (!terminated && length < world.maxSteps) continue;
+      if (!terminated && !truncated && length < world.maxSteps) continue;
       dones[i] = 1;
+      if (!terminated) truncations.push({ environment: i, observation: this.#view(i).slice() });
       this.#onEpisode({ return: total, length });
       this.#begin(i);
     }
-    return { rewards, dones };
+    return { rewards, dones, truncations };
   }
 
   /**

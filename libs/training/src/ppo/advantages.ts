@@ -4,22 +4,28 @@ export interface Rollout {
   readonly environments: number;
   readonly rewards: Float32Array;
   readonly values: Float32Array;
-  /** 1 where the episode ended with this step. */
+  /** 1 where the episode was over with this step. */
   readonly dones: Float32Array;
+  /** Values of what would have followed where it was cut off with this step, 0 everywhere else. */
+  readonly cutValues: Float32Array;
   /** Values of what follows the last step, one for each environment. */
   readonly lastValues: Float32Array;
 }
 
 /**
  * Generalized advantage estimation (Schulman et al., 2016), and the returns that go with it:
- * A_t = delta_t + gamma lambda (1 - done_t) A_{t+1}; delta_t = r_t + gamma (1 - done_t) V_{t+1} - V_t.
+ * A_t = delta_t + gamma lambda (1 - done_t) A_{t+1};
+ * delta_t = r_t + gamma ((1 - done_t) V_{t+1} + cut_t) - V_t.
+ * An episode that ended by itself is worth nothing from there on; one that was cut off is worth what
+ * the critic expected of it (partial-episode bootstrapping; Pardo et al., 2018). Nothing of the next
+ * episode's comes into either.
  */
 export function estimateAdvantages(
   rollout: Rollout,
   gamma: number,
   lambda: number,
 ): { readonly advantages: Float32Array; readonly returns: Float32Array } {
-  const { steps, environments, rewards, values, dones, lastValues } = rollout;
+  const { steps, environments, rewards, values, dones, cutValues, lastValues } = rollout;
   const advantages = new Float32Array(steps * environments);
   const returns = new Float32Array(steps * environments);
   for (let environment = 0; environment < environments; environment++) {
@@ -29,7 +35,8 @@ export function estimateAdvantages(
       const at = step * environments + environment;
       const value = values[at] ?? 0;
       const goesOn = 1 - (dones[at] ?? 0);
-      const delta = (rewards[at] ?? 0) + gamma * next * goesOn - value;
+      const following = next * goesOn + (cutValues[at] ?? 0);
+      const delta = (rewards[at] ?? 0) + gamma * following - value;
       advantage = delta + gamma * lambda * goesOn * advantage;
       advantages[at] = advantage;
       returns[at] = advantage + value;

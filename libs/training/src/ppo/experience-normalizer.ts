@@ -80,12 +80,18 @@ export class ExperienceNormalizer {
   /** Fills `observations` alone. */
   look(): void {
     if (!this.#config.normalize_observations) return;
+    this.observations.set(this.normalized(this.#worlds.observations));
+  }
+
+  /** Rows as the policy would see them now; nothing is learned from them. */
+  normalized(rows: Float32Array): Float32Array {
+    if (!this.#config.normalize_observations) return rows;
     const { mean, inverseDeviation } = this.#seen.scale();
     const width = mean.length;
-    for (const [at, number] of this.#worlds.observations.entries()) {
+    return rows.map((number, at) => {
       const i = at % width;
-      this.observations[at] = limited((number - (mean[i] ?? 0)) * (inverseDeviation[i] ?? 1));
-    }
+      return limited((number - (mean[i] ?? 0)) * (inverseDeviation[i] ?? 1));
+    });
   }
 
   /** Learns from a step's rewards and scales them in place; `dones` is 1 where an episode ended. */

@@ -11,6 +11,8 @@ export interface PpoConfig extends PpoLoss, NormalizationConfig {
   readonly num_steps: number;
   readonly anneal_lr: boolean;
   readonly gae_lambda: number;
+  /** An episode that was cut off is worth what the critic expects of its last observation, not 0. */
+  readonly bootstrap_truncated: boolean;
   readonly num_minibatches: number;
   readonly update_epochs: number;
   readonly max_grad_norm: number;
@@ -29,6 +31,7 @@ export const PPO_DEFAULTS: PpoConfig = {
   anneal_lr: true,
   gamma: 0.99,
   gae_lambda: 0.95,
+  bootstrap_truncated: true,
   normalize_observations: false,
   normalize_rewards: false,
   num_minibatches: 4,

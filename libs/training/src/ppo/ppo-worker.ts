@@ -118,12 +118,14 @@ export async function runPpoWorker(options: PpoWorkerOptions): Promise<void> {
   await client.pull(parameters);
   const updater = await makeUpdater({ ...options, program, random, state });
   const { num_steps: steps, gamma, gae_lambda: lambda } = config;
+  const { bootstrap_truncated: bootstrapTruncated } = config;
   for (let iteration = options.done + 1; iteration <= iterations; iteration++) {
     signal.throwIfAborted();
     current = options.draws(iteration);
     const timesteps = iteration * batch * workers;
     const collector = { policy, forward, worlds, normalizer, steps, gamma, lambda, random };
-    const experience = await collectRollout(collector, parameters);
+    const rollout = { ...collector, bootstrapTruncated };
+    const experience = await collectRollout(rollout, parameters);
     const left = config.anneal_lr ? 1 - (iteration - 1) / iterations : 1;
     const metrics = await updater
       .update(experience, config.learning_rate * left)

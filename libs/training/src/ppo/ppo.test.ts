@@ -2,11 +2,10 @@ import { seededRandom } from "@heddle/base/random";
 import { describe, expect, it, test } from "vitest";
 import { acrobot } from "../environments/acrobot.ts";
 import { cartPole } from "../environments/cart-pole.ts";
-import type { Environment } from "../environments/environment.ts";
+import type { Environment, StepOutcome } from "../environments/environment.ts";
 import { mountainCar } from "../environments/mountain-car.ts";
 import { pendulum } from "../environments/pendulum.ts";
 import { VectorEnvironment } from "../environments/vector-environment.ts";
-import { estimateAdvantages } from "./advantages.ts";
 import { divergenceOf } from "./divergence.ts";
 import { keepExperience, resumeExperience } from "./experience-state.ts";
 import { PPO_DEFAULTS } from "./ppo-config.ts";
@@ -98,6 +97,45 @@ test("episodes end by themselves or at their limit, and begin anew", () => {
   expect(cut).toEqual([3, 3]);
 });
 
+test("a step tells an episode that was cut off, with what was seen last, from one that ended", () => {
+  /** Shows how many steps are behind it; the third ends, is cut off, or both. */
+  const counter = (third: Partial<StepOutcome>, maxSteps = 100): Environment => {
+    let step = 0;
+    return {
+      ...{ name: "counter", observations: 1, actions: 2, continuous: false, maxSteps },
+      reset: (_, observation) => {
+        step = 0;
+        observation[0] = step;
+      },
+      step: (_, observation) => {
+        observation[0] = ++step;
+        return { reward: 1, terminated: false, ...(step === 3 ? third : {}) };
+      },
+    };
+  };
+  const worlds = new VectorEnvironment(
+    [
+      counter({ terminated: true }),
+      counter({ truncated: true }),
+      counter({ terminated: true, truncated: true }),
+      counter({}, 3),
+      counter({ terminated: true }, 3),
+    ],
+    none,
+    () => undefined,
+  );
+  const still = new Int32Array(5);
+  expect(worlds.step(still).truncations).toEqual([]);
+  worlds.step(still);
+  const { dones, truncations } = worlds.step(still);
+  expect([...dones]).toEqual([1, 1, 1, 1, 1]);
+  expect(truncations).toEqual([
+    { environment: 1, observation: Float32Array.of(3) },
+    { environment: 3, observation: Float32Array.of(3) },
+  ]);
+  expect([...worlds.observations]).toEqual([0, 0, 0, 0, 0]);
+});
+
 test.each([cartPole, acrobot, mountainCar, pendulum])(
   "environment %# goes on from a snapshot to the same bits",
   (make) => {
@@ -142,20 +180,6 @@ test("environments that cannot be kept, or are others, begin anew", () => {
   const kept = { ...nothing, worlds: one, returns: [7] };
   expect(resumeExperience(kept, keepExperience({ worlds: two, ...nothing }))).toBeUndefined();
   expect([one.snapshot(), kept.returns]).toEqual([before, [7]]);
-});
-
-test("advantages agree with their definition, summed out", () => {
-  const rollout = {
-    ...{ steps: 3, environments: 1, rewards: Float32Array.of(1, 2, 3) },
-    ...{ values: Float32Array.of(0.5, 0.25, 0.75), dones: Float32Array.of(0, 1, 0) },
-    lastValues: Float32Array.of(4),
-  };
-  const { advantages, returns } = estimateAdvantages(rollout, 0.9, 0.8);
-  const second = 2 - 0.25;
-  expect(advantages[2]).toBeCloseTo(3 + 0.9 * 4 - 0.75, 5);
-  expect(advantages[1]).toBeCloseTo(second, 5);
-  expect(advantages[0]).toBeCloseTo(1 + 0.9 * 0.25 - 0.5 + 0.9 * 0.8 * second, 5);
-  expect(returns[1]).toBeCloseTo(2, 5);
 });
 
 test("a batch that does not divide into minibatches is refused with both numbers", () => {

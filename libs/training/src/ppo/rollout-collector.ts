@@ -27,6 +27,8 @@ export interface CollectorOptions {
   readonly steps: number;
   readonly gamma: number;
   readonly lambda: number;
+  /** Whether an episode that was cut off counts as one that would have gone on. */
+  readonly bootstrapTruncated: boolean;
   readonly random: Random;
 }
 
@@ -47,6 +49,7 @@ export async function collectRollout(
   const value = new Float32Array(count);
   const rewards = new Float32Array(count);
   const dones = new Float32Array(count);
+  const cuts: Cut[] = [];
   const feeds = { ...parameters, observation: normalizer.observations };
   normalizer.beginRollout();
   for (let step = 0; step < steps; step++) {
@@ -61,12 +64,21 @@ export async function collectRollout(
     normalizer.scaleRewards(outcome.rewards, outcome.dones);
     rewards.set(outcome.rewards, at);
     dones.set(outcome.dones, at);
+    for (const { environment, observation: last } of outcome.truncations) {
+      cuts.push({ at: at + environment, observation: normalizer.normalized(last) });
+    }
   }
   // The next rollout learns from what is seen now: it begins with it.
   normalizer.look();
   const { value: lastValues } = (await forward.run(feeds)) as Outputs;
   normalizer.endRollout();
-  const rollout = { steps, environments: worlds.size, rewards, values: value, dones, lastValues };
+  const cutValues = options.bootstrapTruncated
+    ? await valuesAt(cuts, options, parameters, count)
+    : new Float32Array(count);
+  const rollout = {
+    ...{ steps, environments: worlds.size, rewards, values: value, dones },
+    ...{ cutValues, lastValues },
+  };
   const { advantages, returns } = estimateAdvantages(rollout, options.gamma, options.lambda);
   return {
     observation,
@@ -76,6 +88,34 @@ export async function collectRollout(
     advantage: advantages,
     return: returns,
   };
+}
+
+/** An episode that was cut off in a rollout. */
+interface Cut {
+  /** Its last step's place among all steps of all environments. */
+  readonly at: number;
+  /** What was seen last, as the policy sees it. */
+  readonly observation: Float32Array;
+}
+
+/** What the critic makes of cut episodes' last observations, each at its place; 0 elsewhere. */
+async function valuesAt(
+  cuts: readonly Cut[],
+  { worlds, policy, forward }: CollectorOptions,
+  parameters: Parameters,
+  count: number,
+): Promise<Float32Array> {
+  const values = new Float32Array(count);
+  const observation = new Float32Array(worlds.size * policy.observations);
+  for (let first = 0; first < cuts.length; first += worlds.size) {
+    const some = cuts.slice(first, first + worlds.size);
+    for (const [row, cut] of some.entries()) {
+      observation.set(cut.observation, row * policy.observations);
+    }
+    const { value } = (await forward.run({ ...parameters, observation })) as Outputs;
+    for (const [row, { at }] of some.entries()) values[at] = value[row] ?? 0;
+  }
+  return values;
 }
 
 interface Outputs extends Record<string, Float32Array> {

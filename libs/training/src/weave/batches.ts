@@ -72,13 +72,14 @@ function drawRows(
   random: Random,
   { rank, workers }: WorkerShare,
 ): Int32Array {
-  const all = Int32Array.from({ length: steps * workers * batch }, () =>
-    Math.floor(random() * below),
-  );
   const own = new Int32Array(steps * batch);
   for (let step = 0; step < steps; step++) {
-    const from = (step * workers + rank) * batch;
-    own.set(all.subarray(from, from + batch), step * batch);
+    // The others' draws are made too, and kept nowhere: there may be a thousand workers.
+    for (let place = 0; place < workers * batch; place++) {
+      const drawn = Math.floor(random() * below);
+      const at = place - rank * batch;
+      if (at >= 0 && at < batch) own[step * batch + at] = drawn;
+    }
   }
   return own;
 }

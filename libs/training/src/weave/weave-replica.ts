@@ -19,9 +19,10 @@ const LOCAL_ROUND = "local_round";
 export class WeaveReplica {
   /** How much of its own it keeps when a fragment comes back. */
   readonly mixing: number;
+  /** What each fragment holds. */
+  readonly ranges: readonly (readonly ParameterRange[])[];
   readonly #options: WeaveWorkerOptions;
   readonly #exchange: FragmentExchange;
-  readonly #ranges: readonly (readonly ParameterRange[])[];
   readonly #programs: LocalPrograms;
   readonly #state: Record<string, Float32Array>;
   #step = 0;
@@ -40,7 +41,7 @@ export class WeaveReplica {
       shape,
       type: "f32" as const,
     }));
-    this.#ranges = fragmentRanges(specs, fragments);
+    this.ranges = fragmentRanges(specs, fragments);
     this.#programs = new LocalPrograms(options);
     const zeros = zeroState(program, optimizer);
     const kept = options.state ?? zeros;
@@ -125,7 +126,7 @@ export class WeaveReplica {
   }
 
   #each(fragment: number, work: (name: string, begin: number, end: number) => void): void {
-    for (const { parameter, begin, end } of this.#ranges[fragment] ?? [])
+    for (const { parameter, begin, end } of this.ranges[fragment] ?? [])
       work(parameter, begin, end);
   }
 }

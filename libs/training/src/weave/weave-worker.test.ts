@@ -8,6 +8,7 @@ import { supervisedProgram } from "../supervised/supervised-program.ts";
 import { nextName, stepOf } from "../training-program.ts";
 import { rowBatches } from "./batches.ts";
 import type { FragmentExchange } from "./fragment-exchange.ts";
+import { ModelAverage } from "./model-average.ts";
 import { applyOuterStep } from "./testing/outer-step.ts";
 import { weaveSchedule } from "./weave-schedule.ts";
 import {
@@ -248,31 +249,62 @@ async function streamingDiLoCo(): Promise<Parameters> {
   return outer;
 }
 
-test("a worker that resumes with fragments under way goes on to the same bits", async () => {
-  const of = config(STREAMING);
-  const { model, kept } = await train(of);
-  expect(kept[0]).toHaveLength(4);
-  for (const done of [1, 2, 3]) {
-    // All replay from the beginning, and are broken off when the servers have that round's parts.
-    const server = new FragmentServer(3, () => 0);
-    const broken = [0, 1].map((rank) => {
-      const exchange = server.exchange(rank);
-      const report = async ({ round }: WeaveProgress) => {
-        if (round < done) return;
-        await exchange.settle();
-        throw new Error("it is broken off");
-      };
-      return work(of, rank, { parameters: initial(), exchange, report });
-    });
-    for (const run of broken) await expect(run).rejects.toThrow("it is broken off");
-    const models = [initial(), initial()];
-    await Promise.all(
-      models.map((parameters, rank) => {
-        const exchange = server.exchange(rank);
-        const state = kept[rank]?.[done - 1];
-        return work(of, rank, { parameters, exchange, state, done, report: async () => undefined });
+test("what is left is the average of what the servers had after each exchange, and training is the same", async () => {
+  const plain = await train(config());
+  const of = config({ average_steps: 9 });
+  const server = new FragmentServer(1, () => 0);
+  const expected = new ModelAverage(initial(), fragmentRanges(SPECS, 1), 9);
+  const models = [initial(), initial()];
+  await Promise.all(
+    models.map((parameters, rank) =>
+      work(of, rank, {
+        ...{ parameters, exchange: server.exchange(rank) },
+        // Until rank 0 goes on there is no further update.
+        report: async ({ step }) => void (rank === 0 && expected.add(0, server.held, step)),
       }),
-    );
-    expect(models[0]).toEqual(model);
-  }
+    ),
+  );
+  expect(server.held).toEqual(plain.held);
+  const wanted = initial();
+  expected.copyTo(wanted);
+  expect(models[0]).toEqual(wanted);
+  expect(wanted).not.toEqual(plain.model);
 });
+
+test.each([STREAMING, { ...STREAMING, average_steps: 9 }])(
+  "a worker that resumes with fragments under way goes on to the same bits: %j",
+  async (how) => {
+    const of = config(how);
+    const { model, kept } = await train(of);
+    expect(kept[0]).toHaveLength(4);
+    for (const done of [1, 2, 3]) {
+      // All replay from the beginning, and are broken off when the servers have that round's parts.
+      const server = new FragmentServer(3, () => 0);
+      const broken = [0, 1].map((rank) => {
+        const exchange = server.exchange(rank);
+        const report = async ({ round }: WeaveProgress) => {
+          if (round < done) return;
+          await exchange.settle();
+          throw new Error("it is broken off");
+        };
+        return work(of, rank, { parameters: initial(), exchange, report });
+      });
+      for (const run of broken) await expect(run).rejects.toThrow("it is broken off");
+      const models = [initial(), initial()];
+      await Promise.all(
+        models.map((parameters, rank) => {
+          const exchange = server.exchange(rank);
+          const state = kept[rank]?.[done - 1];
+          return work(of, rank, {
+            parameters,
+            exchange,
+            state,
+            done,
+            report: async () => undefined,
+          });
+        }),
+      );
+      expect(models[0]).toEqual(model);
+    }
+  },
+);

@@ -4,6 +4,7 @@ import type { ParameterClient, Parameters } from "../parameter-client.ts";
 import type { TrainingProgram } from "../training-program.ts";
 import type { BatchSource } from "./batches.ts";
 import { type FragmentExchange, wholeModelExchange } from "./fragment-exchange.ts";
+import { ModelAverage } from "./model-average.ts";
 import { WeaveReplica } from "./weave-replica.ts";
 import { fragmentSchedule, type LocalSteps, weaveSchedule } from "./weave-schedule.ts";
 
@@ -22,6 +23,11 @@ export interface WeaveConfig extends LocalSteps {
    * servers'. 0 where absent: it takes theirs.
    */
   readonly mixing_factor?: number | undefined;
+  /**
+   * Steps over which the parameters that are left at the end are an average of the servers'
+   * (`ModelAverage`); 0, or absent, for the last as they are.
+   */
+  readonly average_steps?: number | undefined;
 }
 
 export interface WeaveProgress {
@@ -50,7 +56,10 @@ export interface WeaveWorkerOptions {
   readonly batches: BatchSource;
   /** Samples of one step: the weight of this worker's part. */
   readonly batch: number;
-  /** This worker's copy of the model; filled by the first pull, and at the end with the servers'. */
+  /**
+   * This worker's copy of the model; filled by the first pull, and at the end with the servers', or
+   * their average.
+   */
   readonly parameters: Parameters;
   /** What the worker keeps, from a checkpoint; the inner optimizer begins with zeros where absent. */
   readonly state?: Readonly<Record<string, Float32Array>> | undefined;
@@ -75,6 +84,7 @@ export async function runWeaveWorker(options: WeaveWorkerOptions): Promise<void>
   await exchange.pullAll();
   const replica = new WeaveReplica(options, exchange);
   replica.resume(done);
+  const average = averageOf(options, replica);
   for (let round = done + 1; round <= rounds; round++) {
     for (const { step, begin, merge } of eventsOf(round)) {
       signal.throwIfAborted();
@@ -83,10 +93,22 @@ export async function runWeaveWorker(options: WeaveWorkerOptions): Promise<void>
       for (const fragment of begin) replica.begin(fragment, round, terms);
       for (const fragment of merge) {
         await exchange.finish(fragment);
+        average?.add(fragment, exchange.shared, step);
         replica.merge(fragment, step === total ? 0 : replica.mixing);
       }
     }
-    await options.report({ round, rounds, step: stepAfter(round), ...replica.tell(round) });
+    const told = replica.tell(round);
+    const state = { ...told.state, ...average?.state };
+    await options.report({ round, rounds, step: stepAfter(round), ...told, state });
   }
+  average?.copyTo(parameters);
   await replica.close();
+}
+
+function averageOf(
+  { config, parameters, state }: WeaveWorkerOptions,
+  { ranges }: WeaveReplica,
+): ModelAverage | undefined {
+  const { average_steps: steps = 0 } = config;
+  return steps > 0 ? new ModelAverage(parameters, ranges, steps, state) : undefined;
 }

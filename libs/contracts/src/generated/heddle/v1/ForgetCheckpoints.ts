@@ -4,9 +4,11 @@
 export interface ForgetCheckpoints {
   'jobIds'?: (string)[];
   'emptyJobIds'?: (string)[];
+  'unknownJobIds'?: (string)[];
 }
 
 export interface ForgetCheckpoints__Output {
   'jobIds': (string)[];
   'emptyJobIds': (string)[];
+  'unknownJobIds': (string)[];
 }

@@ -12,6 +12,8 @@ export interface Hardware {
   'localSsdBytes'?: (number | string | Long);
   'ioOperationsPerSec'?: (number | string | Long);
   'networkMbps'?: (number);
+  'hostId'?: (string);
+  'diskId'?: (string);
 }
 
 export interface Hardware__Output {
@@ -23,4 +25,6 @@ export interface Hardware__Output {
   'localSsdBytes': (number);
   'ioOperationsPerSec': (number);
   'networkMbps': (number);
+  'hostId': (string);
+  'diskId': (string);
 }

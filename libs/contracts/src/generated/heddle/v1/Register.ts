@@ -18,6 +18,7 @@ export interface Register {
   'executors'?: (string)[];
   'algorithms'?: (string)[];
   'environments'?: (string)[];
+  'algorithmSchemas'?: ({[key: string]: string});
 }
 
 export interface Register__Output {
@@ -35,4 +36,5 @@ export interface Register__Output {
   'executors': (string)[];
   'algorithms': (string)[];
   'environments': (string)[];
+  'algorithmSchemas': ({[key: string]: string});
 }

@@ -6,10 +6,12 @@ export interface SessionHello {
   'term'?: (number | string | Long);
   'masterId'?: (string);
   'leaseMs'?: (number);
+  'cluster'?: (string);
 }
 
 export interface SessionHello__Output {
   'term': (number);
   'masterId': (string);
   'leaseMs': (number);
+  'cluster': (string);
 }

@@ -1,0 +1,129 @@
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { ProcessCluster } from "../../test/process-cluster.ts";
+
+// Jobs whose trainers die at once, each time: a master, a worker and a parameter server as processes,
+// and trainers that an environment of a plugin ends from within.
+
+vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
+
+/** Says its last words in each attempt, and dies of a signal, of memory, or with a code of its own. */
+const PLUGIN = `
+const deaths = {
+  "Signal-v0": () => process.kill(process.pid, "SIGKILL"),
+  // More than any address space has.
+  "Memory-v0": () => new ArrayBuffer(2 ** 52),
+  "Code-v0": () => process.exit(9),
+};
+const world = (name, die) => ({
+  name, observations: 1, actions: 2, continuous: false, maxSteps: 9,
+  reset: () => {
+    for (let line = 1; line <= 40; line++) console.log("last words " + line);
+    die();
+  },
+  step: () => ({ reward: 0, terminated: true }),
+});
+export default {
+  name: "deaths", version: "1.0.0", apiVersion: 1,
+  setup: ({ environments }) => {
+    for (const [name, die] of Object.entries(deaths)) {
+      environments.add(name, () => world(name, die));
+    }
+  },
+};
+`;
+
+let folder = "";
+let cluster: ProcessCluster;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "heddle-crashes-"));
+  const plugin = join(folder, "deaths.mjs");
+  writeFileSync(plugin, PLUGIN);
+  cluster = await ProcessCluster.start({ workers: 1, workerFlags: ["--plugins", plugin] });
+  await cluster.startParameterServer("p");
+});
+afterAll(async () => {
+  await cluster.close();
+  rmSync(folder, { recursive: true });
+});
+
+interface Job {
+  readonly state: string;
+  readonly attempt: number;
+  readonly failures: number;
+  readonly losses: number;
+  readonly failure: {
+    readonly reason: string;
+    readonly cause: string | null;
+    readonly message: string;
+    readonly last_lines: readonly string[];
+  } | null;
+}
+
+async function submit(name: string, environment: string, more: object): Promise<string> {
+  const body = { name, algorithm: "ppo", config: { environment }, ...more };
+  const resources = { cpu_cores: 0.5, memory_gb: 1 };
+  const reply = await cluster.request("POST", "/api/v1/jobs", { resources, ...body });
+  if (reply.status !== 202) throw new Error(`${reply.status}: ${await reply.text()}`);
+  return ((await reply.json()) as { job_id: string }).job_id;
+}
+
+async function get(path: string): Promise<Response> {
+  return cluster.request("GET", `/api/v1/${path}`);
+}
+
+/** The job once it has failed, and what all its attempts have written. */
+async function failed(id: string): Promise<{ readonly job: Job; readonly logs: string }> {
+  let job: Job | undefined;
+  const look = async () => {
+    job = (await (await get(`jobs/${id}`)).json()) as Job;
+    return job.state === "failed";
+  };
+  await cluster.until(look, `${id} has failed`, 200_000);
+  return { job: job as Job, logs: await (await get(`jobs/${id}/logs?attempt=all`)).text() };
+}
+
+const countOf = (text: string, part: string) => text.split(part).length - 1;
+
+test("trainers that die at once each time: jobs end after the allowed retries, with the reason and the last lines, and leave nothing on the servers", async () => {
+  const jobs = await Promise.all([
+    submit("signal", "Signal-v0", { retry_limit: 1 }),
+    submit("memory", "Memory-v0", { retry_limit: 1 }),
+    submit("code", "Code-v0", { retry_limit: 0 }),
+    submit("elastic", "Signal-v0", { retry_limit: 0, tasks: 2, failure_tolerance: 1 }),
+  ]);
+  const [signal, memory, code, elastic] = await Promise.all(jobs.map(failed));
+
+  expect(signal?.job).toMatchObject({ attempt: 2, failures: 2, losses: 0 });
+  expect(signal?.job.failure).toMatchObject({ reason: "RetryLimitExceeded", cause: "ExitCode" });
+  expect(signal?.job.failure?.message).toContain("SIGKILL");
+
+  expect(memory?.job).toMatchObject({ attempt: 2, failures: 2 });
+  expect(memory?.job.failure).toMatchObject({ reason: "RetryLimitExceeded", cause: "OutOfMemory" });
+  expect(memory?.job.failure?.message).toContain("resources.memory_gb");
+
+  expect(code?.job).toMatchObject({ attempt: 1, failure: { reason: "ExitCode" } });
+  expect(code?.job.failure?.message).toContain("exit code 9");
+
+  // Within its tolerance each crash is a loss, until it is plain that it will never end; both ranks
+  // at once are beyond the tolerance, which is a loss too, and one attempt more.
+  expect(elastic?.job).toMatchObject({ failures: 1, failure: { reason: "ExitCode" } });
+  expect(elastic?.job.failure?.message).toMatch(/was ended by SIGKILL 3 times in a row/);
+
+  for (const one of [signal, memory, code, elastic]) {
+    expect(one?.job.failure?.last_lines.join("\n")).toContain("last words 40");
+  }
+  // What each attempt wrote is kept.
+  for (const one of [signal, memory]) expect(countOf(one?.logs ?? "", "last words 40")).toBe(2);
+
+  const held = async () => {
+    const { data } = (await (await get("workers")).json()) as {
+      data: readonly { name: string; shards: { held: number } | null }[];
+    };
+    return data.find(({ name }) => name === "p")?.shards?.held;
+  };
+  await cluster.until(async () => (await held()) === 0, "the server holds no shard", 60_000);
+  for (const id of jobs) expect(existsSync(join(cluster.data, "p", "checkpoints", id))).toBe(false);
+});

@@ -1,0 +1,107 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { tmpdir } from "node:os";
+
+/** Of an answer that is longer, the rest is passed over. */
+const maxOutputBytes = 256 * 1024;
+/** Where the CLI has ended and something that it started still holds its output. */
+const drainMs = 500;
+
+interface CliOptions {
+  readonly timeoutMs: number;
+  /** Beside this worker's own. */
+  readonly environment?: Readonly<Record<string, string>> | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** Where it and what it starts may leave files, as podman's monitor does; absent: the temporary folder. */
+  readonly directory?: string | undefined;
+  /** Files, by descriptor, that take the place of its output; what it says is not heard then. */
+  readonly output?: readonly [stdout: number, stderr: number] | undefined;
+}
+
+/** A call of a container CLI that failed, or that was not answered in time. */
+export class CliError extends Error {
+  /** Absent where it was killed: nothing is known of what it has done. */
+  readonly code: number | undefined;
+
+  constructor(message: string, code?: number) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** One of podman, docker and nerdctl, each call of it a process that is killed when it is late. */
+export class ContainerCli {
+  readonly name: string;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  /** What it prints, without blanks around it. Rejects with a CliError. */
+  run(args: readonly string[], options: CliOptions): Promise<string> {
+    const { environment, output, signal } = options;
+    // A group of its own: whatever it has started is killed with it.
+    const child = spawn(this.name, [...args], {
+      detached: true,
+      cwd: options.directory ?? tmpdir(),
+      env: { ...process.env, ...environment },
+      stdio: ["ignore", output?.[0] ?? "pipe", output?.[1] ?? "pipe"],
+    });
+    const told = { stdout: gather(child.stdout), stderr: gather(child.stderr) };
+    return new Promise((fulfil, reject) => {
+      const giveUp = (why: string) => {
+        settle();
+        killGroup(child);
+        reject(new CliError(why));
+      };
+      const late = `did not answer within ${options.timeoutMs / 1_000} s`;
+      const timer = setTimeout(() => giveUp(this.#words(args, late)), options.timeoutMs);
+      const onAbort = () => giveUp(this.#words(args, "was called off"));
+      const settle = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", onAbort);
+        child.stdout?.destroy();
+        child.stderr?.destroy();
+      };
+      signal?.addEventListener("abort", onAbort);
+      if (signal?.aborted) onAbort();
+      child.once("error", (error) => giveUp(error.message));
+      const finish = (code: number | null, how: string | null) => {
+        settle();
+        if (code === 0) return fulfil(told.stdout().trim());
+        const ended = how ? `was ended by ${how}` : `ended with code ${code}`;
+        const words = lastLine(told.stderr()) || this.#words(args, ended);
+        reject(new CliError(words, code ?? undefined));
+      };
+      child.once("close", finish);
+      child.once("exit", (code, how) => setTimeout(finish, drainMs, code, how).unref());
+    });
+  }
+
+  #words(args: readonly string[], what: string): string {
+    return `\`${this.name} ${args[0]}\` ${what}`;
+  }
+}
+
+/** The last line that says something, without what every engine puts before it. */
+export function lastLine(text: string): string {
+  return (text.trim().split("\n").at(-1) ?? "").replace(/^Error: /, "").slice(0, 2_000);
+}
+
+function gather(stream: NodeJS.ReadableStream | null): () => string {
+  const pieces: Buffer[] = [];
+  let size = 0;
+  stream?.on("data", (piece: Buffer) => {
+    if (size < maxOutputBytes) pieces.push(piece);
+    size += piece.byteLength;
+  });
+  return () => Buffer.concat(pieces).toString("utf8");
+}
+
+function killGroup({ pid }: ChildProcess): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch {
+    // It ended meanwhile.
+  }
+}

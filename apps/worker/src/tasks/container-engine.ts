@@ -1,0 +1,102 @@
+import { accessSync, constants, readFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { CliError, ContainerCli } from "./container-cli.ts";
+
+const CLIS = ["podman", "docker", "nerdctl"] as const;
+/** A CLI that does not answer holds up a worker's start for so long, which a whole start can afford. */
+const probeTimeoutMs = 15_000;
+/** As podman tells that the container stands and has no such program, and that it cannot be made. */
+const [noSuchProgram, notMade] = [127, 126];
+
+interface ContainerEngine {
+  readonly cli: ContainerCli;
+  /** Whether a container can be given files to write to; else a client carries what it writes. */
+  readonly writesItself: boolean;
+}
+
+/** The first engine that works here; why none does where one is installed is logged. */
+export async function findContainerEngine(log: NodeLog): Promise<ContainerEngine | undefined> {
+  const tried = await Promise.all(CLIS.filter(isInstalled).map(probe));
+  const found = tried.find((each) => "cli" in each);
+  for (const each of tried) {
+    if (found || "cli" in each) break;
+    const advice =
+      "no job with a `container_image` comes to this worker: mend it and start it anew";
+    log.info({ ...each, advice }, "no container can be run here");
+  }
+  return found;
+}
+
+type Verdict = ContainerEngine | { readonly name: string; readonly error: string };
+
+/** Podman has no server that could be asked: a container without an image and a program is run. */
+async function probe(name: string): Promise<Verdict> {
+  const cli = new ContainerCli(name);
+  try {
+    if (name === "podman") {
+      const code = await probeRun(cli);
+      if (code === noSuchProgram) return { cli, writesItself: true };
+    }
+    await cli.run(["info"], { timeoutMs: probeTimeoutMs });
+    return { cli, writesItself: false };
+  } catch (error) {
+    return { name, error: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+/** The exit code of what must fail. Rejects where no container can be made, with the engine's words. */
+async function probeRun(cli: ContainerCli): Promise<number | undefined> {
+  const folder = await mkdtemp(join(tmpdir(), "heddle-probe-"));
+  const limits = ["--memory", "64m", "--pids-limit", "64", "--cpus", "0.5", ...ownLimits()];
+  const how = ["--rm", "--network", "host", "--log-driver", "passthrough", ...limits];
+  try {
+    await cli.run(["run", ...how, "--rootfs", folder, "/no-program"], {
+      timeoutMs: probeTimeoutMs,
+    });
+    return 0;
+  } catch (error) {
+    if (!(error instanceof CliError) || error.code === undefined || error.code === notMade)
+      throw error;
+    return error.code;
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/**
+ * A container has this worker's limits on files and processes, as a process of its would: by itself
+ * podman asks for more, which a system may refuse even root.
+ */
+export function ownLimits(): string[] {
+  const limits = text("/proc/self/limits");
+  const hard = (row: string) => Number(new RegExp(`^${row} +\\S+ +(\\d+) `, "m").exec(limits)?.[1]);
+  // Podman itself goes down to this number.
+  const mostProcesses = Number(text("/proc/sys/kernel/pid_max")) || Number.NaN;
+  const bounds = { nofile: hard("Max open files"), nproc: hard("Max processes") || mostProcesses };
+  return Object.entries(bounds).flatMap(([name, own]) => {
+    const bound = name === "nproc" ? Math.min(own, mostProcesses) : own;
+    return Number.isNaN(bound) ? [] : ["--ulimit", `${name}=${bound}:${bound}`];
+  });
+}
+
+function isInstalled(name: string): boolean {
+  return (process.env["PATH"] ?? "").split(":").some((folder) => {
+    try {
+      accessSync(join(folder, name), constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+function text(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return ""; // A system without /proc.
+  }
+}

@@ -1,0 +1,110 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, fstatSync, ftruncateSync, openSync, readSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
+import { CliError, type ContainerCli, lastLine } from "./container-cli.ts";
+import type { TaskLaunch } from "./executor.ts";
+import { type ProcessRecord, readProcess } from "./process-tree.ts";
+
+const startTimeoutMs = 60_000;
+const pollMs = 200;
+/** Of what an engine has said, at most so much is read. */
+const maxWordsBytes = 8_192;
+
+interface ContainerStart {
+  readonly cli: ContainerCli;
+  readonly name: string;
+  readonly launch: TaskLaunch;
+  /** For the CLI, beside this worker's own. */
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+/**
+ * Starts a created container that has the task's files as its own output: whatever becomes of this worker
+ * and of the CLI, no byte is lost. What the CLI itself says into them is taken out before the program
+ * begins. Rejects with a CliError.
+ */
+export async function startByItself(how: ContainerStart): Promise<void> {
+  const { cli, name, environment } = how;
+  const files = openStreams(how.launch);
+  const { directory } = how.launch;
+  const options = { timeoutMs: startTimeoutMs, environment, directory };
+  const sizes = files.map((file) => fstatSync(file).size);
+  try {
+    await cli
+      .run(["container", "init", name], { ...options, output: files })
+      .catch((error: CliError) => {
+        const said = lastLine(readFrom(files[1], sizes[1] ?? 0));
+        throw said === "" ? error : new CliError(said, error.code);
+      })
+      .finally(() => {
+        files.forEach((file, index) => {
+          ftruncateSync(file, sizes[index]);
+        });
+      });
+  } finally {
+    files.forEach(closeSync);
+  }
+  await cli.run(["start", name], options);
+}
+
+/** Starts a created container through a client that carries its output. Rejects with a CliError. */
+export async function startWithClient(how: ContainerStart): Promise<ProcessRecord> {
+  const { cli, name, launch, environment } = how;
+  const client = await attachClient(cli, ["start", "--attach", name], launch, environment);
+  const giveUpAtMs = performance.now() + startTimeoutMs;
+  for (;;) {
+    const isThere = readProcess(client.pid)?.startTime === client.startTime;
+    const args = ["inspect", "--type", "container", "--format", "{{.State.Status}}", name];
+    const status = await cli.run(args, { timeoutMs: startTimeoutMs });
+    if (!["created", "configured", "initialized"].includes(status)) return client;
+    if (!isThere) throw new CliError(lastWords(launch) || "its client ended without a word");
+    if (performance.now() > giveUpAtMs) throw new CliError("it did not come to run in time");
+    await delay(pollMs);
+  }
+}
+
+/** A client in a session of its own, so that the streams flow on while this worker is restarted. */
+export async function attachClient(
+  cli: ContainerCli,
+  args: readonly string[],
+  launch: TaskLaunch,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<ProcessRecord> {
+  const files = openStreams(launch);
+  const client = spawn(cli.name, [...args], {
+    detached: true,
+    cwd: launch.directory,
+    env: { ...process.env, ...environment },
+    stdio: ["ignore", ...files],
+  });
+  files.forEach(closeSync);
+  await once(client, "spawn");
+  client.unref();
+  const pid = client.pid as number;
+  return { pid, startTime: readProcess(pid)?.startTime ?? 0 };
+}
+
+function openStreams({ stdout, stderr }: TaskLaunch): [stdout: number, stderr: number] {
+  return [openSync(stdout, "a+", 0o600), openSync(stderr, "a+", 0o600)];
+}
+
+function lastWords({ stderr }: TaskLaunch): string {
+  const file = openSync(stderr, "r");
+  try {
+    return lastLine(readFrom(file, 0));
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** The end of what stands in the file from that offset on. */
+function readFrom(file: number, offset: number): string {
+  const { size } = fstatSync(file);
+  const bytes = Buffer.alloc(Math.min(maxWordsBytes, Math.max(0, size - offset)));
+  return bytes.toString(
+    "utf8",
+    0,
+    readSync(file, bytes, 0, bytes.byteLength, size - bytes.byteLength),
+  );
+}

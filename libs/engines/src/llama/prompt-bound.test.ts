@@ -1,0 +1,33 @@
+import fc from "fast-check";
+import { expect, it } from "vitest";
+import { PromptBound } from "./prompt-bound.ts";
+
+/** A vocabulary of these tokens. */
+function boundOf(tokens: readonly string[]): PromptBound {
+  const texts = tokens.map((token) => Buffer.from(token, "utf8"));
+  let end = 0;
+  const offsets = Uint32Array.from([0, ...texts.map(({ length }) => (end += length))]);
+  return new PromptBound({ bytes: Buffer.concat(texts), offsets });
+}
+
+it("never tells more tokens than a prompt made of the vocabulary's tokens has", () => {
+  const vocabulary = ["a", " the", "hello", "ü", "—".repeat(3), "        ", "<|im_end|>"];
+  const bound = boundOf(vocabulary);
+  const token = fc.constantFrom(...vocabulary, 7);
+  fc.assert(
+    fc.property(fc.array(token, { maxLength: 200 }), fc.nat(3), (parts, most) => {
+      expect(bound.exceeds(parts, most) ?? 0).toBeLessThanOrEqual(parts.length);
+      const texts = parts.filter((part) => typeof part === "string");
+      expect(bound.exceeds([texts.join("")], most) ?? 0).toBeLessThanOrEqual(texts.length);
+    }),
+  );
+});
+
+it("tells how many tokens a text has at least, where these are too many, blanks not counted", () => {
+  const bound = boundOf(["a", "abcd", "          "]);
+  expect(bound.exceeds(["abcd".repeat(11)], 10)).toBe(11);
+  expect(bound.exceeds(["abcd".repeat(10)], 10)).toBeUndefined();
+  expect(bound.exceeds([7, "abcd".repeat(9), 7], 10)).toBe(11);
+  expect(bound.exceeds([" \n".repeat(1_000)], 10)).toBeUndefined();
+  expect(bound.exceeds(["ü".repeat(21)], 10)).toBe(11);
+});

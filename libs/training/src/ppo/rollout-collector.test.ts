@@ -1,0 +1,105 @@
+import { seededRandom } from "@heddle/base/random";
+import { expect, test } from "vitest";
+import type { Environment, StepOutcome } from "../environments/environment.ts";
+import { VectorEnvironment } from "../environments/vector-environment.ts";
+import { initialParameters } from "../initialize.ts";
+import { referenceBackend } from "../reference/reference-backend.ts";
+import { actorCriticParameters } from "./actor-critic.ts";
+import { ExperienceNormalizer, normalizationParameters } from "./experience-normalizer.ts";
+import { policyForward } from "./ppo-program.ts";
+import { collectRollout } from "./rollout-collector.ts";
+
+const GAMMA = 0.9;
+const STEPS = 7;
+const policy = { observations: 1, actions: 2, continuous: false, hidden: 4 };
+
+/** Shows how many steps are behind it, and gives a reward of 1 for each; cut off after three. */
+function counter(third: Partial<StepOutcome> = {}): Environment {
+  let step = 0;
+  return {
+    ...{ name: "counter", observations: 1, actions: 2, continuous: false, maxSteps: 3 },
+    reset: (_, observation) => {
+      step = 0;
+      observation[0] = step;
+    },
+    step: (_, observation) => {
+      observation[0] = ++step;
+      return { reward: 1, terminated: false, ...(step === 3 ? third : {}) };
+    },
+  };
+}
+
+/** Seven steps of two worlds whose episodes have three each; and how the critic judges. */
+async function collect(options: {
+  readonly second?: Environment;
+  readonly bootstrapTruncated: boolean;
+  readonly normalized?: boolean;
+}) {
+  const random = seededRandom(3);
+  const config = {
+    ...{ normalize_observations: options.normalized ?? false, normalize_rewards: false },
+    gamma: GAMMA,
+  };
+  const specs = [...actorCriticParameters(policy), ...normalizationParameters(config, 1)];
+  const parameters = initialParameters(specs, random);
+  const worlds = new VectorEnvironment(
+    [counter(), options.second ?? counter()],
+    random,
+    () => undefined,
+  );
+  const normalizer = new ExperienceNormalizer(worlds, config, parameters);
+  const forward = await referenceBackend.compile(policyForward(policy, 2));
+  const { bootstrapTruncated } = options;
+  const experience = await collectRollout(
+    // Without lambda a return is a reward and the value of what follows.
+    {
+      ...{ policy, forward, worlds, normalizer, random, bootstrapTruncated },
+      ...{ steps: STEPS, gamma: GAMMA, lambda: 0 },
+    },
+    parameters,
+  );
+  const worth = async (seen: number) => {
+    const feeds = { ...parameters, observation: Float32Array.of(seen, seen) };
+    return (await forward.run(feeds))["value"]?.[0] ?? Number.NaN;
+  };
+  const returns = (world: number) =>
+    [...experience.return].filter((_, at) => at % 2 === world) as number[];
+  return { returns, worth, parameters };
+}
+
+test("an episode that is cut off is worth what the critic expects of its last observation", async () => {
+  const { returns, worth } = await collect({ bootstrapTruncated: true });
+  const values = await Promise.all([1, 2, 3].map(worth));
+  expect(new Set(values).size).toBe(3);
+  for (const world of [0, 1]) {
+    for (const [step, given] of returns(world).entries()) {
+      expect(given).toBeCloseTo(1 + GAMMA * (values[step % 3] ?? Number.NaN), 5);
+    }
+  }
+});
+
+test("it is worth nothing where it ended by itself at the limit, or where cuts are to count as ends", async () => {
+  const ended = await collect({
+    ...{ bootstrapTruncated: true, second: counter({ terminated: true }) },
+  });
+  const last = await ended.worth(3);
+  expect(ended.returns(0)[2]).toBeCloseTo(1 + GAMMA * last, 5);
+  expect([ended.returns(1)[2], ended.returns(1)[5]]).toEqual([1, 1]);
+  const plain = await collect({ bootstrapTruncated: false });
+  for (const world of [0, 1]) {
+    expect([plain.returns(world)[2], plain.returns(world)[5]]).toEqual([1, 1]);
+    expect(plain.returns(world)[1]).toBeCloseTo(1 + GAMMA * (await plain.worth(2)), 5);
+  }
+});
+
+test("a last observation is normalised by what was seen until then, and teaches nothing", async () => {
+  const { returns, worth, parameters } = await collect({
+    ...{ bootstrapTruncated: true, normalized: true },
+  });
+  // Both worlds show 0, 1 and 2 at the first three steps; what is seen last, 3, is not among them.
+  const seen = [0, 0, 1, 1, 2, 2];
+  const [mean, variance] = [1, seen.reduce((sum, x) => sum + (x - 1) ** 2, 0) / seen.length];
+  const last = await worth((3 - mean) / Math.sqrt(variance));
+  expect(returns(0)[2]).toBeCloseTo(1 + GAMMA * last, 3);
+  expect(parameters["observations.count"]?.[0]).toBeCloseTo(2 * STEPS, 2);
+});
