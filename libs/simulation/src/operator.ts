@@ -126,10 +126,15 @@ export class Operator {
   }
 
   #shrink(via: SimulatedMember): void {
-    const ids = via.replica?.members.map(({ id }) => id) ?? [];
+    const members = via.replica?.status().members ?? [];
+    const ids = members.map(({ id }) => id);
     // Several at once go through a joint configuration, whose halves have majorities of their own.
-    // Those that stay must hold a majority of both: who is removed may end before it is left.
-    const most = Math.min(ids.length - this.wanted, Math.floor((ids.length - 1) / 2));
+    // Those that stay must hold a majority of both: who is removed may end before it is left. Whether
+    // a learner counts by then nobody knows.
+    const minority = Math.floor((ids.length - 1) / 2);
+    const most = members.every(({ votes }) => votes)
+      ? Math.min(ids.length - this.wanted, minority)
+      : 1;
     const count = this.#dice.chance(0.5) ? Math.max(1, most) : 1;
     const changes = [];
     for (let left = [...ids]; changes.length < count; ) {
