@@ -30,8 +30,8 @@ export interface CheckpointerParts {
   /** Resolves when this rank's fragments that are under way are in their shards. */
   readonly settle: () => Promise<void>;
   readonly say: (line: string) => void;
-  /** Rank 0's checkpoint of that name is durable. */
-  readonly onDurable: (name: string) => void;
+  /** Rank 0's checkpoint of that name is durable, which holds so many rounds. */
+  readonly onDurable: (name: string, round: number) => void;
   /** Another rank has kept what is its own of the checkpoint that was asked for: it may leave. */
   readonly onKept: () => void;
 }
@@ -170,7 +170,7 @@ export class Checkpointer {
     this.#answered();
     try {
       this.#durable = await shards.checkpoint(round);
-      onDurable(this.#durable);
+      onDurable(this.#durable, round);
     } catch (error) {
       say(`the checkpoint after round ${round} failed: ${toAppError(error).message}`);
       const name = shards.nameAt(round);

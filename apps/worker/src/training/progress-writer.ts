@@ -48,9 +48,9 @@ export class ProgressWriter {
     if (isLast || performance.now() - this.#toldAtMs >= LINE_MS) this.#tell({});
   }
 
-  /** Says that a checkpoint is durable. */
-  checkpoint(name: string): void {
-    this.#tell({ checkpoint: name });
+  /** Says that a checkpoint is durable, and the step that it holds. */
+  checkpoint(name: string, step: number): void {
+    this.#tell({ checkpoint: name, checkpoint_step: step });
   }
 
   /** Says that this rank has kept its own of a checkpoint that rank 0 names. */

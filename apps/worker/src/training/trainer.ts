@@ -136,7 +136,7 @@ async function train(
   const checkpointer = new Checkpointer({
     ...{ rank: orders.rank, tasks: orders.tasks, directory: orders.checkpointDirectory },
     ...{ shards, say, keep: orders.keepCheckpoints },
-    onDurable: (name) => progress.checkpoint(name),
+    onDurable: (name, round) => progress.checkpoint(name, plan.stepAfter(round)),
     onKept: () => progress.kept(),
     settle: async () => client.exchange?.settle(),
   });
