@@ -95,6 +95,25 @@ export class Checkpointer {
     }
   }
 
+  /**
+   * When the loop is over, so that what was learned is not lost with what is left to do. It is taken
+   * also without this rank's own state: no round that needs it comes.
+   */
+  async atEnd({ round, state }: Pick<RoundReport, "round" | "state">): Promise<void> {
+    await this.#taking;
+    const { rank, directory, shards, say } = this.#parts;
+    try {
+      const held = Math.min(round, await shards.rounds());
+      const name = shards.nameAt(held);
+      if (name === this.#durable) return;
+      const tell = (error: unknown) => say(toAppError(error).message);
+      await saveRankState(directory, name, rank, state).catch(tell);
+      await this.#take(held);
+    } catch (error) {
+      say(`no checkpoint could be taken at the end: ${toAppError(error).message}`);
+    }
+  }
+
   /** Stops looking. */
   close(): void {
     clearInterval(this.#looking);
