@@ -229,6 +229,8 @@ export const progressLine = z.looseObject({
   message: z.string().max(1024).optional(),
   /** Says that a checkpoint of this step is durable in HEDDLE_CHECKPOINT_DIR. */
   checkpoint: z.string().max(512).optional(),
+  /** The step that the checkpoint holds, where it is not `step`. */
+  checkpoint_step: z.number().optional(),
   /** Says that this rank has kept what it has to of a checkpoint that another rank names. */
   checkpoint_kept: z.boolean().optional(),
 });

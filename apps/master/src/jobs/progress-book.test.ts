@@ -11,10 +11,19 @@ const JOB: JobRecord = {
   startedAtMs: START_MS,
 };
 
-function word(atMs: number, line: unknown, { attempt = 2, rank = 0, checkpoint = "" } = {}) {
+interface Told {
+  readonly attempt?: number;
+  readonly rank?: number;
+  readonly checkpoint?: string;
+  readonly checkpointStep?: number;
+}
+
+function word(atMs: number, line: unknown, told: Told = {}) {
+  const { attempt = 2, rank = 0, checkpoint = "", checkpointStep } = told;
   const progress = {
     ...{ line: JSON.stringify(line), atUnixMs: START_MS + atMs },
     ...{ checkpoint, checkpointUnixMs: START_MS + atMs },
+    ...(checkpointStep !== undefined && { checkpointStep }),
   };
   return { task: { jobId: "job_A", attempt, rank, incarnation: 0 }, progress };
 }
@@ -57,7 +66,7 @@ test("of the log's word and the workers' the fresher counts, and of an attempt i
 
 test("what is due for the log is due once, after its time or when its end is urgent", () => {
   const book = new ProgressBook(10_000);
-  book.take(word(1_000, { step: 1, checkpoint: "c1" }, { checkpoint: "c1" }));
+  book.take(word(1_000, { step: 1 }, { checkpoint: "c1", checkpointStep: 1 }));
   const first = book.due(0, new Set());
   expect(first).toMatchObject([{ progress: { step: 1 }, checkpoint: { name: "c1", step: 1 } }]);
   book.written(first, 0);
@@ -68,6 +77,16 @@ test("what is due for the log is due once, after its time or when its end is urg
   expect(book.due(10_000, new Set())).toHaveLength(1);
   book.keepOnly(() => false);
   expect(book.due(30_000, new Set())).toEqual([]);
+});
+
+test("a checkpoint's step is the one that it holds, however far the job is when it is told", () => {
+  const book = new ProgressBook();
+  book.take(word(1_000, { step: 220 }, { checkpoint: "c1", checkpointStep: 196 }));
+  expect(book.due(0, new Set())).toMatchObject([
+    { progress: { step: 220 }, checkpoint: { name: "c1", step: 196 } },
+  ]);
+  book.take(word(2_000, { step: 240 }, { checkpoint: "c2" }));
+  expect(book.due(20_000, new Set())[0]?.checkpoint).toMatchObject({ name: "c2", step: undefined });
 });
 
 test("a new checkpoint is due within a second of the last entry, not with the slow rest", () => {

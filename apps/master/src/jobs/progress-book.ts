@@ -67,8 +67,8 @@ export class ProgressBook {
     const line = parse(progress.line);
     if (!line) return;
     const latest = progressOf(line, progress.atUnixMs);
-    const { checkpoint: name, checkpointUnixMs } = progress;
-    const checkpoint = checkpointOf(name, attempt, line.step, checkpointUnixMs);
+    const { checkpoint: name, checkpointUnixMs, checkpointStep: step } = progress;
+    const checkpoint: CheckpointRecord = { name, attempt, step, atMs: checkpointUnixMs };
     const entry = { jobId, attempt, progress: latest, ...(name !== "" && { checkpoint }) };
     const first = known?.entry.attempt === attempt ? known.first : latest;
     this.#jobs.set(jobId, { entry, latest, first, rank, isNew: true });
@@ -168,13 +168,4 @@ function metricsOf(line: Line): ProgressRecord["metrics"] {
   );
   if (numbers.length === 0) return undefined;
   return Object.fromEntries(numbers.slice(0, maxMetrics)) as Record<string, number>;
-}
-
-function checkpointOf(
-  name: string,
-  attempt: number,
-  step: number | undefined,
-  atMs: number,
-): CheckpointRecord {
-  return { name, attempt, step, atMs };
 }

@@ -8,6 +8,13 @@ test("a task all of whose checkpoints are damaged ends as CheckpointCorrupt, in 
   expect(judge(end, ["before", words], undefined)).toEqual(judged);
 });
 
+test("a task that could not write a file ends in the words that say which and why", () => {
+  const words =
+    "the trainer failed (unavailable): cannot write the artifact a: ENOSPC; is the disk full?";
+  const judged = { reason: "ExitCode", message: words };
+  expect(judge({ exitCode: 74, isUnwritable: true }, ["x", words], undefined)).toEqual(judged);
+});
+
 test.each([
   "the trainer failed (server_error): Array buffer allocation failed",
   "BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 4294967296",

@@ -27,6 +27,7 @@ export function judge(
   if (end.isCheckpointCorrupt) {
     return { reason: "CheckpointCorrupt", message: lastLines.at(-1) ?? exitText(end) };
   }
+  if (end.isUnwritable) return { reason: "ExitCode", message: lastLines.at(-1) ?? exitText(end) };
   const text = lastLines.join("\n");
   if (gpuMemory.test(text)) {
     const message =

@@ -201,6 +201,22 @@ test.concurrent("who must leave may checkpoint first: it is asked, its durable c
   expect(existsSync(join(leader.folder, "worker/checkpoints/job_A/c1"))).toBe(true);
 });
 
+test.concurrent("a checkpoint has the step that was told with it, not a later one", async (context) => {
+  const leader = await newLeader(context);
+  await leader.startWorker();
+  const session = leader.open();
+  const lines = [{ step: 9, checkpoint: "c1" }, { step: 12 }];
+  const told = (rank: number) => session.status(taskId(rank))?.progress;
+  const write = (line: object) => `echo '${JSON.stringify(line)}' >> $HEDDLE_PROGRESS_FILE`;
+  await session.start(shell(lines.map(write).join("; ")));
+  const named = [...lines, { step: 15, checkpoint: "c2", checkpoint_step: 14 }];
+  await session.start(shell(named.map(write).join("; ")), taskId(1));
+  await session.reaches("exited");
+  await session.reaches("exited", taskId(1));
+  expect(told(0)).toMatchObject({ line: '{"step":12}', checkpoint: "c1", checkpointStep: 9 });
+  expect(told(1)).toMatchObject({ checkpoint: "c2", checkpointStep: 14 });
+});
+
 test.concurrent("a job keeps so many checkpoints over all of its attempts, and none once it is over", async (context) => {
   const leader = await newLeader(context);
   await leader.startWorker();

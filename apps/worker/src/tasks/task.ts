@@ -339,16 +339,18 @@ export class Task {
   async #hear(lines: readonly ProgressLine[], watch: TaskWatch | undefined): Promise<void> {
     const atUnixMs = Date.now();
     const named: string[] = [];
-    let { checkpoint, checkpointUnixMs } = this.#heard ?? {};
+    let { checkpoint, checkpointUnixMs, checkpointStep } = this.#heard ?? {};
     for (const line of lines) {
       if (line.checkpoint_kept) this.#keptCount++;
       if (line.step !== undefined) watch?.onStep(line.step, performance.now());
       if (line.checkpoint === undefined) continue;
       checkpoint = line.checkpoint;
       checkpointUnixMs = atUnixMs;
+      checkpointStep = line.checkpoint_step ?? line.step;
       named.push(line.checkpoint);
     }
-    this.#heard = { line: progressText(lines.at(-1)), atUnixMs, checkpoint, checkpointUnixMs };
+    const latest = { checkpoint, checkpointUnixMs, checkpointStep };
+    this.#heard = { line: progressText(lines.at(-1)), atUnixMs, ...latest };
     // A list that cannot be kept, as on a full disk, takes nothing from what was saved, nor from the task.
     if (named.length > 0) await this.#around.checkpoints.add(named).catch(this.#around.onFault);
   }

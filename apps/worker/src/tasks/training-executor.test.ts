@@ -1,9 +1,15 @@
 import { randomBytes } from "node:crypto";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { TestLeader, type TestSession, taskId, until } from "../../test/test-leader.ts";
-import { type RunningServer, TrainingCluster } from "../../test/training-cluster.ts";
+import {
+  type RunningServer,
+  TEXT,
+  TINY_MODEL,
+  TrainingCluster,
+} from "../../test/training-cluster.ts";
 
 // The executor of training jobs in a whole worker, with a real parameter server.
 
@@ -76,6 +82,37 @@ test("a worker offers training; a job runs to its artifacts, with no secret in i
   expect(names).toEqual(expect.arrayContaining(["lineage.json", "metrics.jsonl", "policy.onnx"]));
   expect(JSON.parse(progress?.line ?? "{}")).toMatchObject({ backend: "onnx", device: "cpu" });
 });
+
+test.each([
+  ["weave", 4],
+  ["ppo", 256],
+])(
+  "a %s task that must leave names its checkpoint with the step that it holds",
+  async (algorithm, each) => {
+    const text = join(leader.folder, "text.txt");
+    writeFileSync(text, TEXT);
+    const long = {
+      ...TINY_MODEL,
+      data: text,
+      total_steps: 1_000_000,
+      local_steps: each,
+      warm_start_steps: 0,
+    };
+    const games = { total_timesteps: 50_000_000, num_envs: 4, num_steps: 64 };
+    await leader.startWorker();
+    const session = leader.open();
+    await start(session, training(algorithm, algorithm === "ppo" ? games : long));
+    const told = () => session.status()?.progress;
+    const stepNow = () => (JSON.parse(told()?.line ?? "{}") as { step?: number }).step ?? 0;
+    await until("it trains", () => stepNow() > 0, waitMs);
+    session.send({ checkpoint: { task: taskId() } });
+    await until("it goes on", () => stepNow() > (told()?.checkpointStep ?? Infinity), waitMs);
+    session.send({ stop: { task: taskId(), checkpoint: true, graceMs: 30_000, why: "suspend" } });
+    const { progress } = await session.reaches("exited", taskId(), waitMs);
+    const round = Number(/-r0*(\d+)-/.exec(progress?.checkpoint ?? "")?.[1]);
+    expect(progress?.checkpointStep).toBe(round * each);
+  },
+);
 
 test("kill -9 of the worker ends no trainer: the next process adopts it, and its checkpoint and end", async () => {
   const worker = await leader.startWorker();

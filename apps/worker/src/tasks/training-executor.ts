@@ -8,7 +8,12 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import { describePlugins, NO_PLUGINS, type PluginNames } from "../training/describe-plugins.ts";
-import { EXIT_CORRUPT, EXIT_SERVER_LOST, EXIT_UNUSABLE } from "../training/exit-codes.ts";
+import {
+  EXIT_CORRUPT,
+  EXIT_SERVER_LOST,
+  EXIT_UNUSABLE,
+  EXIT_UNWRITABLE,
+} from "../training/exit-codes.ts";
 import type { TrainerOrders } from "../training/trainer-orders.ts";
 import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
 import type { ProcessExecutor } from "./process-executor.ts";
@@ -178,6 +183,7 @@ function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
       if (end.exitCode === EXIT_SERVER_LOST || (isElastic && isKilled))
         return { ...end, lostNode: true };
       if (end.exitCode === EXIT_CORRUPT) return { ...end, isCheckpointCorrupt: true };
+      if (end.exitCode === EXIT_UNWRITABLE) return { ...end, isUnwritable: true };
       return end.exitCode === EXIT_UNUSABLE ? { ...end, isUnusable: true } : end;
     }),
   };

@@ -30,8 +30,8 @@ export interface CheckpointerParts {
   /** Resolves when this rank's fragments that are under way are in their shards. */
   readonly settle: () => Promise<void>;
   readonly say: (line: string) => void;
-  /** Rank 0's checkpoint of that name is durable. */
-  readonly onDurable: (name: string) => void;
+  /** Rank 0's checkpoint of that name is durable, which holds so many rounds. */
+  readonly onDurable: (name: string, round: number) => void;
   /** Another rank has kept what is its own of the checkpoint that was asked for: it may leave. */
   readonly onKept: () => void;
 }
@@ -92,6 +92,25 @@ export class Checkpointer {
       const { message } = toAppError(error);
       say(rank === 0 ? `the checkpoint after round ${round} failed: ${message}` : message);
       return false;
+    }
+  }
+
+  /**
+   * When the loop is over, so that what was learned is not lost with what is left to do. It is taken
+   * also without this rank's own state: no round that needs it comes.
+   */
+  async atEnd({ round, state }: Pick<RoundReport, "round" | "state">): Promise<void> {
+    await this.#taking;
+    const { rank, directory, shards, say } = this.#parts;
+    try {
+      const held = Math.min(round, await shards.rounds());
+      const name = shards.nameAt(held);
+      if (name === this.#durable) return;
+      const tell = (error: unknown) => say(toAppError(error).message);
+      await saveRankState(directory, name, rank, state).catch(tell);
+      await this.#take(held);
+    } catch (error) {
+      say(`no checkpoint could be taken at the end: ${toAppError(error).message}`);
     }
   }
 
@@ -170,7 +189,7 @@ export class Checkpointer {
     this.#answered();
     try {
       this.#durable = await shards.checkpoint(round);
-      onDurable(this.#durable);
+      onDurable(this.#durable, round);
     } catch (error) {
       say(`the checkpoint after round ${round} failed: ${toAppError(error).message}`);
       const name = shards.nameAt(round);

@@ -8,6 +8,16 @@ export const EXIT_UNUSABLE = 65;
 /** Where no checkpoint of the job is whole: EX_NOINPUT. */
 export const EXIT_CORRUPT = 66;
 
+/** Where a file cannot be written: EX_IOERR. */
+export const EXIT_UNWRITABLE = 74;
+
+/** What a task needs to write the system does not take; the message says what, where and why. */
+export class UnwritableFile extends AppError {
+  constructor(what: string, cause: Error) {
+    super("unavailable", `cannot write ${what}: ${cause.message}; is the disk full?`, { cause });
+  }
+}
+
 /** All checkpoints that the job has are damaged: a further attempt would meet the same. */
 export class DamagedCheckpoints extends AppError {}
 
@@ -17,5 +27,6 @@ export function exitCodeOf(error: unknown): number {
     if (at instanceof AppError && at.code === "shard_unavailable") return EXIT_SERVER_LOST;
   }
   if (error instanceof DamagedCheckpoints) return EXIT_CORRUPT;
+  if (error instanceof UnwritableFile) return EXIT_UNWRITABLE;
   return toAppError(error).code === "invalid_value" ? EXIT_UNUSABLE : 1;
 }

@@ -1,5 +1,5 @@
-import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { writeArtifact } from "./write-artifact.ts";
 
 /** Where what a job has left comes from. */
 export interface Lineage {
@@ -47,5 +47,5 @@ export interface DataFile {
 export async function writeLineage(directory: string, lineage: Lineage): Promise<void> {
   const { jobId, jobName, codeVersion, ...rest } = lineage;
   const record = { job_id: jobId, job_name: jobName, code_version: codeVersion, ...rest };
-  await writeFile(join(directory, "lineage.json"), `${JSON.stringify(record, undefined, 2)}\n`);
+  await writeArtifact(join(directory, "lineage.json"), `${JSON.stringify(record, undefined, 2)}\n`);
 }

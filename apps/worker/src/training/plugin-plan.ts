@@ -1,4 +1,3 @@
-import { writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { PluginTraining } from "@heddle/contracts/training";
@@ -13,6 +12,7 @@ import { PluginError, pluginError } from "./plugin-error.ts";
 import { environmentNamed, type TaskPlace } from "./ppo-plan.ts";
 import { drawsFor } from "./seeds.ts";
 import type { TrainingPlan } from "./training-plan.ts";
+import { writeArtifact } from "./write-artifact.ts";
 
 /** Draws of plugins begin apart from Heddle's own. */
 const PLUGIN_DRAWS = 0x706c7567;
@@ -100,6 +100,6 @@ async function leave(
     if (basename(name) !== name || name.startsWith(".")) {
       throw new AppError("invalid_value", `the plugin names an artifact "${name}": no plain name`);
     }
-    await writeFile(join(directory, name), bytes);
+    await writeArtifact(join(directory, name), bytes);
   }
 }

@@ -1,4 +1,3 @@
-import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { PpoTraining } from "@heddle/contracts/training";
@@ -18,6 +17,7 @@ import type { RoundReport } from "@heddle/training/training-loop";
 import { guardedEnvironment } from "./plugin-error.ts";
 import { drawsFor } from "./seeds.ts";
 import type { TrainingPlan } from "./training-plan.ts";
+import { writeArtifact } from "./write-artifact.ts";
 
 /** Which of a job's tasks this is. */
 export interface TaskPlace {
@@ -60,7 +60,7 @@ export function ppoPlan(
         report: (progress) => loop.report(reportOf(progress, config)),
       }),
     writeArtifacts: (directory, parameters) =>
-      writeFile(join(directory, "policy.onnx"), emitModel(policyModel(policy, parameters, 1))),
+      writeArtifact(join(directory, "policy.onnx"), emitModel(policyModel(policy, parameters, 1))),
   };
 }
 

@@ -1,6 +1,7 @@
 import { appendFileSync } from "node:fs";
 import type { ParameterTraffic } from "@heddle/parameters/parameter-server-client";
 import type { RoundReport } from "@heddle/training/training-loop";
+import { UnwritableFile } from "./exit-codes.ts";
 
 /** Lines come no faster than this, but for the last and those of checkpoints. */
 const LINE_MS = 200;
@@ -48,9 +49,9 @@ export class ProgressWriter {
     if (isLast || performance.now() - this.#toldAtMs >= LINE_MS) this.#tell({});
   }
 
-  /** Says that a checkpoint is durable. */
-  checkpoint(name: string): void {
-    this.#tell({ checkpoint: name });
+  /** Says that a checkpoint is durable, and the step that it holds. */
+  checkpoint(name: string, step: number): void {
+    this.#tell({ checkpoint: name, checkpoint_step: step });
   }
 
   /** Says that this rank has kept its own of a checkpoint that rank 0 names. */
@@ -114,5 +115,9 @@ function rounded(rate: number): number {
 
 /** One JSON object; what is undefined is left out, and NaN becomes null. */
 function appendLine(path: string, fields: Readonly<Record<string, unknown>>): void {
-  appendFileSync(path, `${JSON.stringify(fields)}\n`);
+  try {
+    appendFileSync(path, `${JSON.stringify(fields)}\n`);
+  } catch (cause) {
+    throw cause instanceof Error ? new UnwritableFile(`a line of ${path}`, cause) : cause;
+  }
 }

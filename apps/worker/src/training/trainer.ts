@@ -16,7 +16,7 @@ import type { Backend } from "@heddle/training/backend";
 import { initialParameters } from "@heddle/training/initialize";
 import { elementCount } from "@heddle/training/ir/value";
 import type { Parameters } from "@heddle/training/parameter-client";
-import type { RankState } from "@heddle/training/training-loop";
+import type { RankState, RoundReport } from "@heddle/training/training-loop";
 import { Checkpointer } from "./checkpointer.ts";
 import { chooseBackend } from "./choose-backend.ts";
 import { codeVersion } from "./code-version.ts";
@@ -44,6 +44,8 @@ export interface TrainerControl {
 /** How long rank 0 waits, under ssp and asp, for others that push nothing more. */
 const LAST_PARTS_MS = 60_000;
 const LOOK_MS = 100;
+/** In what rank 0 keeps with its last checkpoint: the return was reached, and no round is to come. */
+const REACHED = "heddle.reached";
 
 /**
  * One task of a training job, from its orders to its artifacts: join the shards, run the algorithm's
@@ -133,10 +135,15 @@ async function train(
 ): Promise<"finished" | "stopped early"> {
   const { orders, control, plan, shards, client, done } = run;
   const { signal, say } = control;
+  const state = await ownState(run);
+  if (state && REACHED in state) {
+    await client.pull(parameters);
+    return "stopped early";
+  }
   const checkpointer = new Checkpointer({
     ...{ rank: orders.rank, tasks: orders.tasks, directory: orders.checkpointDirectory },
     ...{ shards, say, keep: orders.keepCheckpoints },
-    onDurable: (name) => progress.checkpoint(name),
+    onDurable: (name, round) => progress.checkpoint(name, plan.stepAfter(round)),
     onKept: () => progress.kept(),
     settle: async () => client.exchange?.settle(),
   });
@@ -146,7 +153,7 @@ async function train(
     await plan.run({
       ...{ client: checkpointer.watch(client), parameters, done, signal },
       exchange: client.exchange && checkpointer.watchExchange(client.exchange),
-      state: await ownState(run),
+      state,
       report: async (round) => {
         progress.round(round);
         await checkpointer.atRoundEnd(round);
@@ -162,17 +169,31 @@ async function train(
     if (orders.rank === 0 && ending !== "stopped early") {
       await checkpointer.whileWaiting(() => awaitOthers(run, parameters));
     }
+    if (orders.rank === 0 && progress.latest) {
+      await checkpointer.atEnd(atEnding(progress.latest, ending));
+    }
   } finally {
     checkpointer.close();
   }
   return ending;
 }
 
+/** What belongs into the last checkpoint. */
+function atEnding(
+  { round, state }: RoundReport,
+  ending: "finished" | "stopped early",
+): Pick<RoundReport, "round" | "state"> {
+  if (ending === "finished") return { round, state };
+  return { round, state: { ...state, [REACHED]: Float32Array.of(1) } };
+}
+
 /** What this rank kept with the checkpoint that the job resumes from. */
-async function ownState({ orders, done, control }: Run): Promise<RankState | undefined> {
+async function ownState({ orders, plan, done, control }: Run): Promise<RankState | undefined> {
   if (orders.resumeFrom === "") return undefined;
   const found = await findRankState(orders.checkpointDirectory, orders.rank, done);
   if (found?.round === done) return found.state;
+  // No round is left to mend it: an older average would be what the job leaves.
+  if (done >= plan.rounds) return undefined;
   control.say(
     found
       ? `rank ${orders.rank} goes on with what it kept at round ${found.round}, not ${done}`

@@ -1,4 +1,3 @@
-import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { LanguageModelTraining, SupervisedTraining } from "@heddle/contracts/training";
 import type { Backend } from "@heddle/training/backend";
@@ -23,6 +22,7 @@ import { readTable, splitTable } from "./table-data.ts";
 import { type TextTokenizer, textTokenizer } from "./text-tokenizer.ts";
 import { tokenizerJson } from "./tokenizer-json.ts";
 import type { TrainingPlan } from "./training-plan.ts";
+import { writeArtifact } from "./write-artifact.ts";
 
 type WeaveTraining = LanguageModelTraining | SupervisedTraining;
 
@@ -114,9 +114,10 @@ function languageModel(
     },
     writeArtifacts: async (directory, parameters, lineage) => {
       const model = { shape, vocabulary: tokenizer.vocabulary, parameters, lineage };
-      await exportLanguageModel(join(directory, "model.gguf"), model);
+      const write = (path: string) => exportLanguageModel(path, model);
+      await writeArtifact(join(directory, "model.gguf"), write);
       if (config.tokenizer.type === "byte") return;
-      await writeFile(join(directory, "tokenizer.json"), tokenizerJson(tokenizer.vocabulary));
+      await writeArtifact(join(directory, "tokenizer.json"), tokenizerJson(tokenizer.vocabulary));
     },
   };
 }
@@ -145,7 +146,10 @@ function supervised(config: SupervisedTraining, data: TrainingData, place: TaskP
       });
     },
     writeArtifacts: (directory, parameters) =>
-      writeFile(join(directory, "model.onnx"), emitModel(supervisedModel(shape, parameters, 1))),
+      writeArtifact(
+        join(directory, "model.onnx"),
+        emitModel(supervisedModel(shape, parameters, 1)),
+      ),
   };
 }
 

@@ -7,6 +7,8 @@ export interface TaskProgress {
   'atUnixMs'?: (number | string | Long);
   'checkpoint'?: (string);
   'checkpointUnixMs'?: (number | string | Long);
+  'checkpointStep'?: (number | string);
+  '_checkpointStep'?: "checkpointStep";
 }
 
 export interface TaskProgress__Output {
@@ -14,4 +16,6 @@ export interface TaskProgress__Output {
   'atUnixMs': (number);
   'checkpoint': (string);
   'checkpointUnixMs': (number);
+  'checkpointStep'?: (number);
+  '_checkpointStep'?: "checkpointStep";
 }
