@@ -61,14 +61,14 @@ test("warnings written by `> /dev/stderr` come, with a mark where they emptied w
   await leader.startWorker();
   const session = leader.open();
   const script =
-    "for i in 1 2 3; do echo line $i >&2; sleep 1; echo WARN $i > /dev/stderr; sleep 1; done";
+    "for i in 1 2; do echo line $i >&2; sleep 2; echo WARN $i > /dev/stderr; sleep 2; done";
   await session.start(shell(script));
   await session.reaches("exited");
   await until("the log is complete", () => leader.isComplete(0, "stderr"));
   const seen = leader.log(0, "stderr").split("\n");
   const told = seen.filter((line) => /^(line|WARN) \d$/.test(line));
-  expect(told).toEqual(["line 1", "WARN 1", "line 2", "WARN 2", "line 3", "WARN 3"]);
-  expect(seen.filter((line) => line.startsWith("[heddle: the program emptied"))).toHaveLength(3);
+  expect(told).toEqual(["line 1", "WARN 1", "line 2", "WARN 2"]);
+  expect(seen.filter((line) => line.startsWith("[heddle: the program emptied"))).toHaveLength(2);
 });
 
 test("a file that has less than was seen of it is not read over and over", async () => {
