@@ -17,6 +17,7 @@ import type { TaskId } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskReport__Output } from "@heddle/contracts/generated/heddle/v1/TaskReport";
 import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { clusterService, taskLogsService, taskSessionMethod } from "@heddle/rpc/proto";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
@@ -69,6 +70,15 @@ export class TestLeader {
     });
   }
 
+  get address(): string {
+    return this.#server?.address ?? "";
+  }
+
+  /** Of a node that comes to this leader. */
+  get credentials(): NodeCredentials {
+    return { clusterToken };
+  }
+
   /** What has been shipped of a stream. */
   log(rank = 0, stream = "stdout", attempt = 1, incarnation = 0): string {
     return this.#logs.get(`${attempt}/${rank}/${incarnation}/${stream}`)?.toString() ?? "";
@@ -111,7 +121,7 @@ export class TestLeader {
   ): Promise<ChildProcess> {
     const argument = JSON.stringify({
       dataDirectory: join(this.folder, "worker"),
-      masters: [this.#server?.address],
+      masters: [this.address],
       clusterToken,
       name: "worker-1",
       ...settings,

@@ -10,6 +10,7 @@ export class TaskLogIndex {
   #file: FileHandle;
   #spans: Span[] = [];
   #complete = false;
+  #mark: Mark | undefined;
   #unwritten: Buffer[] = [];
   /** Spans have changed that are on disk already: the file has to be written anew. */
   #isRewritten = false;
@@ -50,6 +51,11 @@ export class TaskLogIndex {
     return this.#complete;
   }
 
+  /** The latest mark, whose bytes are no part of the file: those behind it are the file's first. */
+  get mark(): Mark | undefined {
+    return this.#mark;
+  }
+
   /** The span that holds the byte, or undefined at the end. */
   spanAt(offset: number): Span | undefined {
     return this.#spans[this.#position(offset)];
@@ -85,6 +91,18 @@ export class TaskLogIndex {
   /** The bytes from the end up to `end` will never come. */
   skip(end: number): void {
     this.#push({ start: this.end, end, unixMs: 0, dropped: true });
+  }
+
+  /** All bytes so far are gone, and a mark of so many bytes follows; `flush` writes it down. */
+  cut(markBytes: number, unixMs: number): void {
+    const start = this.end;
+    const end = start + markBytes;
+    this.#mark = { start, end };
+    this.#spans = [
+      { start: 0, end: start, unixMs: 0, dropped: true },
+      { start, end, unixMs, dropped: false },
+    ];
+    this.#isRewritten = true;
   }
 
   /** The bytes [start, end), which are gone here, have come after all from where they were not. */
@@ -143,6 +161,7 @@ export class TaskLogIndex {
     const records = this.#spans.map((span) =>
       record(span.dropped ? DROPPED : SEEN, span.start, span.end, span.unixMs),
     );
+    if (this.#mark) records.unshift(record(MARK, this.#mark.start, this.#mark.end, 0));
     if (this.#complete) records.push(record(COMPLETE, this.end, this.end, 0));
     const draft = await open(`${this.#path}.new`, "w", 0o600);
     try {
@@ -185,6 +204,7 @@ export class TaskLogIndex {
       const start = bytes.readDoubleLE(at + 8);
       const end = bytes.readDoubleLE(at + 16);
       if (kind === COMPLETE) this.#complete = true;
+      else if (kind === MARK) this.#mark = { start, end };
       else if ((kind !== SEEN && kind !== DROPPED) || start !== this.end || end <= start) return at;
       else {
         const unixMs = bytes.readDoubleLE(at + 24);
@@ -203,11 +223,18 @@ export interface Span {
   readonly dropped: boolean;
 }
 
+/** Where in a log the bytes of a mark lie, which is not in the file. */
+export interface Mark {
+  readonly start: number;
+  readonly end: number;
+}
+
 /** A record is four doubles: kind, start, end, time. No kind is 0, so that zeroed bytes are none. */
 const RECORD_BYTES = 32;
 const SEEN = 1;
 const DROPPED = 2;
 const COMPLETE = 3;
+const MARK = 4;
 
 function record(kind: number, start: number, end: number, unixMs: number): Buffer {
   const bytes = Buffer.alloc(RECORD_BYTES);

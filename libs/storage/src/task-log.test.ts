@@ -105,3 +105,77 @@ test("a torn or foreign end of the index is cut off", async () => {
   expect(log.end).toBe(4);
   writeFileSync(path, "");
 });
+
+const emptied = /^\[heddle: the program emptied its own output, .* is lost\]$/;
+
+async function lines(from = 0): Promise<string[]> {
+  return (await log.read(from, 10_000)).data.toString().split("\n");
+}
+
+test("a file that the task emptied goes on behind a mark, and the offsets go on, also after a restart", async () => {
+  appendFileSync(path, "first\ncut");
+  await log.observe(() => 1_000);
+  writeFileSync(path, "");
+  // Until the next look there is nothing to read, and no reader is told otherwise.
+  expect(await log.read(2, 100)).toMatchObject({ offset: 2, data: Buffer.alloc(0) });
+  appendFileSync(path, "new\n");
+  expect(await log.observe(() => 2_000)).toBe(true);
+  expect(await log.observe(() => 2_500)).toBe(false);
+  expect(log.first).toBe(9);
+  expect(await lines()).toEqual(["", expect.stringMatching(emptied), "new", ""]);
+  appendFileSync(path, "more\n");
+  await log.observe(() => 3_000);
+  await reopen();
+  expect(log.end).toBe(log.base + 9);
+  expect(await lines(2)).toEqual(["", expect.stringMatching(emptied), "new", "more", ""]);
+  expect((await log.read(log.base - 2, 5)).data.toString()).toBe("]\nnew");
+  expect((await log.read(log.base + 4, 5)).data.toString()).toBe("more\n");
+  expect(log.offsetAt(3_000)).toBe(log.base + 4);
+  await log.dropBefore(log.base + 4);
+  await reopen();
+  appendFileSync(path, "last\n");
+  await log.observe(() => 4_000);
+  expect(await lines()).toEqual(["more", "last", ""]);
+});
+
+test("a file that was emptied and has outgrown what was seen is known by its last bytes", async () => {
+  appendFileSync(path, "first\n");
+  await log.observe(() => 1_000);
+  writeFileSync(path, "longer than the first\n");
+  expect((await log.read(0, 100)).data.byteLength).toBe(0);
+  await log.observe(() => 2_000);
+  expect(await lines()).toEqual([expect.stringMatching(emptied), "longer than the first", ""]);
+  const before = log.end;
+  writeFileSync(path, "again\n");
+  await log.observe(() => 3_000);
+  expect(log.first).toBe(before);
+  expect(await lines()).toEqual([expect.stringMatching(emptied), "again", ""]);
+});
+
+test("a file that was emptied while nobody looked is found shorter after a restart", async () => {
+  appendFileSync(path, "first\nsecond\n");
+  await log.observe(() => 1_000);
+  await log.close();
+  writeFileSync(path, "new\n");
+  log = await TaskLog.open(path);
+  await log.observe(() => 2_000);
+  expect((await lines()).slice(1)).toEqual([expect.stringMatching(emptied), "new", ""]);
+});
+
+test("what a finished log's file has no more is gone, and the log still ends", async () => {
+  appendFileSync(path, "first\nsecond\n");
+  await log.observe(() => 1_000);
+  await log.finish();
+  truncateSync(path, 6);
+  for (const again of [false, true]) {
+    if (again) await reopen();
+    const ends: unknown[] = [];
+    for (let at = 0; ends.length < 5; ) {
+      const { offset, data, complete } = await log.read(at, 100);
+      ends.push([offset, data.byteLength, complete]);
+      at = offset + data.byteLength;
+      if (complete) break;
+    }
+    expect(ends.at(-1)).toEqual([13, 0, true]);
+  }
+});

@@ -1,6 +1,15 @@
 import { type FileHandle, open, stat } from "node:fs/promises";
 import { TaskLogIndex } from "./task-log-index.ts";
 
+/** Bytes before the known end that tell whether the file is still the one that was seen. */
+const tailBytes = 64;
+const newline = 10;
+/** Begins with the end of the line that was under way; it is left out where there is none. */
+const emptiedMark = Buffer.from(
+  "\n[heddle: the program emptied its own output, as `> /dev/stdout` and `> /dev/stderr` do " +
+    "(write `>&1`, `>&2` or `>>` instead): what of it had not been read is lost]\n",
+);
+
 /** A piece of a log as it goes over the wire. */
 export interface LogPiece {
   /** Where `data` begins in the file; past the offset that was asked for where bytes are gone. */
@@ -16,11 +25,16 @@ export interface LogPiece {
  * One stream of one task on disk: `PATH` holds the bytes at their offsets, `PATH.index` their
  * times. On a worker the task itself writes the data and `observe` follows it; on a master `append`
  * writes what was shipped. Calls that write must not overlap.
+ *
+ * A task can empty its file, since `> /dev/stdout` opens it anew. Then the offsets go on: a mark
+ * follows what was seen, and the file's bytes follow the mark.
  */
 export class TaskLog {
   readonly path: string;
   readonly #index: TaskLogIndex;
   readonly #data: FileHandle;
+  /** The last bytes that `observe` saw, at their position in the file. */
+  #tail: { readonly at: number; readonly bytes: Buffer } | undefined;
 
   private constructor(path: string, index: TaskLogIndex, data: FileHandle) {
     this.path = path;
@@ -51,21 +65,31 @@ export class TaskLog {
     return this.#index.first;
   }
 
+  /** The offset of the file's first byte: past 0 once the task has emptied its file. */
+  get base(): number {
+    return this.#index.mark?.end ?? 0;
+  }
+
   get complete(): boolean {
     return this.#index.complete;
   }
 
   /**
    * Looks how far the task has written and says whether it is further than before. `now` tells the
-   * time in ms once the look was taken, or undefined where what was seen counts no more.
+   * time in ms once the look was taken, or undefined where what was seen counts no more. Of a file
+   * that was emptied since, what is there now counts from its beginning.
    */
   async observe(now: () => number | undefined): Promise<boolean> {
     const { size } = await this.#data.stat();
+    const isWhole = size >= this.end - this.base && (await this.#isWhole());
     const unixMs = now();
-    if (unixMs === undefined || this.complete || size <= this.end) return false;
-    this.#index.add(size, unixMs);
+    if (unixMs === undefined || this.complete) return false;
+    if (!isWhole) this.#index.cut(this.#emptiedMark().byteLength, unixMs);
+    const isGrown = !isWhole || this.base + size > this.end;
+    if (isGrown) this.#index.add(this.base + size, unixMs);
+    if (isGrown || !this.#tail) this.#tail = await this.#lastBytes();
     await this.#index.flush(false);
-    return true;
+    return isGrown;
   }
 
   /** Nothing that comes later counts; so from the call on, on disk when it resolves. */
@@ -120,7 +144,11 @@ export class TaskLog {
     await this.#index.flush(true);
   }
 
-  /** The piece from `offset` on, or from the first byte after it that is not gone. */
+  /**
+   * The piece from `offset` on, or from the first byte after it that is not gone. Where the file has
+   * less than is known, the piece is short or empty; once the log is complete, all that the file lacks
+   * is gone.
+   */
   async read(offset: number, maxBytes: number): Promise<LogPiece> {
     const span = this.#index.spanAt(offset);
     const start = span?.dropped ? span.end : Math.max(0, offset);
@@ -129,9 +157,12 @@ export class TaskLog {
     const spans = gap < 0 ? known : known.slice(0, gap);
     const end = Math.min(spans.at(-1)?.end ?? start, start + maxBytes);
     const data = Buffer.alloc(end - start);
-    const { bytesRead } = await this.#data.read(data, 0, data.byteLength, start);
+    const bytesRead = await this.#fetch(data, start);
     // Bytes that were dropped meanwhile may have been read as zeros.
     if (this.first > start) return this.read(this.first, maxBytes);
+    if (bytesRead === 0 && data.byteLength > 0 && this.complete) {
+      return { offset: this.end, data: Buffer.alloc(0), times: [], complete: true };
+    }
     return {
       offset: start,
       data: data.subarray(0, bytesRead),
@@ -153,6 +184,45 @@ export class TaskLog {
   async close(): Promise<void> {
     await this.#index.close();
     await this.#data.close();
+  }
+
+  /** Reads what lies at `start`, of marks and of the file; returns how many bytes are there. */
+  async #fetch(data: Buffer, start: number): Promise<number> {
+    const { mark } = this.#index;
+    const marked = Math.min(data.byteLength, Math.max(0, this.base - start));
+    if (mark && marked > 0) {
+      const text = emptiedMark.subarray(emptiedMark.byteLength - (mark.end - mark.start));
+      text.copy(data, 0, start - mark.start, start - mark.start + marked);
+    }
+    const wanted = data.byteLength - marked;
+    const at = start + marked - this.base;
+    if (wanted === 0) return marked;
+    const { bytesRead } = await this.#data.read(data, marked, wanted, at);
+    // What follows an emptying must not be taken for what was there before.
+    return marked + ((await this.#isWhole()) ? bytesRead : 0);
+  }
+
+  /** Whether the file still has the last bytes that were seen; true where none were looked at. */
+  async #isWhole(): Promise<boolean> {
+    if (!this.#tail) return true;
+    const { at, bytes } = this.#tail;
+    const now = Buffer.alloc(bytes.byteLength);
+    const { bytesRead } = await this.#data.read(now, 0, now.byteLength, at);
+    return bytesRead === now.byteLength && now.equals(bytes);
+  }
+
+  /** What lacks here because the file was emptied meanwhile is zeros, which the file has not. */
+  async #lastBytes() {
+    const size = this.end - this.base;
+    const at = Math.max(0, size - tailBytes);
+    const bytes = Buffer.alloc(size - at);
+    await this.#data.read(bytes, 0, bytes.byteLength, at);
+    return { at, bytes };
+  }
+
+  #emptiedMark(): Buffer {
+    const isLineOver = this.#tail?.bytes.at(-1) === newline;
+    return isLineOver ? emptiedMark.subarray(1) : emptiedMark;
   }
 
   #addTimes({ offset, data, times }: LogPiece): void {

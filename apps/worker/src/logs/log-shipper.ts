@@ -178,6 +178,8 @@ class ShipSession {
       return false;
     const from = known.sent;
     const { offset, data, times, complete } = await log.read(from, chunkBytes);
+    // The file has less than was seen of it: the next look at it finds out why.
+    if (data.byteLength === 0 && offset === from && !complete) return false;
     // What follows the last acknowledged byte and was given back meanwhile never comes.
     const first = offset > from ? offset : 0;
     this.#stream.write({ file, offset, data, times: [...times], complete, first, nodeId });

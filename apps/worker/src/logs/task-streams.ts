@@ -110,7 +110,7 @@ export class TaskStreams {
   async #markIn(log: TaskLog): Promise<void> {
     const isCut = log.end > 0 && (await log.read(log.end - 1, 1)).data[0] !== newline;
     // After the end what the task wrote counts no more, nor would what comes behind it.
-    const isFenced = this.#sealed && (await stat(log.path)).size > log.end;
+    const isFenced = this.#sealed && log.base + (await stat(log.path)).size > log.end;
     if (isFenced) return;
     await appendFile(log.path, `${isCut ? "\n" : ""}${fullDiskMark}`);
     if (this.#sealed) await log.observe(() => Date.now());
@@ -142,7 +142,7 @@ export class TaskStreams {
     const first = Math.floor(keepFrom / blockBytes) * blockBytes;
     if (first <= log.first) return;
     await log.dropBefore(first);
-    await punchHole(log.path, first);
+    if (first > log.base) await punchHole(log.path, first - log.base);
   }
 }
 

@@ -1,0 +1,103 @@
+import { appendFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { TaskLog } from "@heddle/storage/task-log";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { shell, TestLeader, until } from "../../test/test-leader.ts";
+import { LogShipper } from "./log-shipper.ts";
+
+/** Processes start slowly on a machine that does other things too. */
+vi.setConfig({ testTimeout: 60_000 });
+
+const mark = /\(gone\)\n\[heddle: the program emptied its own output, .* is lost\]\n/;
+
+let leader: TestLeader;
+
+beforeEach(async () => {
+  leader = new TestLeader();
+  await leader.listen();
+});
+
+afterEach(() => leader.close());
+
+/** The size of the file that the task writes; 0 where there is none. */
+function sizeOf(stream: string): number {
+  const path = join(leader.folder, "worker/jobs/job_A/1.0/logs", stream);
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+}
+
+test("a task that empties its output while the masters are behind has the rest of it shipped, also by the next worker", async () => {
+  const worker = await leader.startWorker();
+  const session = leader.open();
+  const [go, end] = [join(leader.folder, "go"), join(leader.folder, "end")];
+  const wait = (path: string) => `until [ -e ${path} ]; do sleep 0.05; done`;
+  const write = `echo first; ${wait(go)}; seq 900000; sleep 2; : > /dev/stdout; echo after`;
+  await session.start(shell(`${write}; ${wait(end)}; echo end`));
+  await until("the first line came", () => leader.log() === "first\n");
+  leader.stall();
+  writeFileSync(go, "");
+  await until("much was written", () => sizeOf("stdout") > 6_000_000);
+  await until("it was emptied", () => sizeOf("stdout") < 100);
+  leader.unstall();
+  await until("what follows has come", () => leader.log().endsWith("after\n"));
+  // The leader has tildes for what is lost.
+  const log = leader.log().replace(/~+/, "(gone)\n");
+  expect(log.slice(0, 10)).toBe("first\n1\n2\n");
+  expect(log.slice(-300)).toMatch(mark);
+  worker.kill("SIGKILL");
+  await until("the worker is gone", () => worker.signalCode !== null);
+  await leader.startWorker();
+  const next = leader.open(2);
+  await until("the task was adopted", () => next.inventory !== undefined);
+  writeFileSync(end, "");
+  const { exit } = await next.reaches("exited");
+  await until("the log is complete", () => leader.isComplete());
+  expect(leader.log().slice(-100)).toMatch(/is lost\]\nafter\nend\n$/);
+  expect(exit?.lastLines.slice(-2)).toEqual(["after", "end"]);
+  expect(exit?.lastLines.join("\n")).toContain("[heddle: the program emptied its own output");
+});
+
+test("warnings written by `> /dev/stderr` come, with a mark where they emptied what was there", async () => {
+  await leader.startWorker();
+  const session = leader.open();
+  const script =
+    "for i in 1 2; do echo line $i >&2; sleep 2; echo WARN $i > /dev/stderr; sleep 2; done";
+  await session.start(shell(script));
+  await session.reaches("exited");
+  await until("the log is complete", () => leader.isComplete(0, "stderr"));
+  const seen = leader.log(0, "stderr").split("\n");
+  const told = seen.filter((line) => /^(line|WARN) \d$/.test(line));
+  expect(told).toEqual(["line 1", "WARN 1", "line 2", "WARN 2"]);
+  expect(seen.filter((line) => line.startsWith("[heddle: the program emptied"))).toHaveLength(2);
+});
+
+test("a file that has less than was seen of it is not read over and over", async () => {
+  const path = join(leader.folder, "stdout");
+  const log = await TaskLog.open(path);
+  appendFileSync(path, "first\nsecond\n");
+  await log.observe(() => Date.now());
+  truncateSync(path, 0);
+  const id = { jobId: "job_A", attempt: 1, rank: 0, incarnation: 0 };
+  const reads = vi.spyOn(log, "read");
+  const shipper = new LogShipper({
+    ...{ master: leader.address, credentials: leader.credentials, nodeId: "node" },
+    logs: () => [{ id, stream: "stdout", log }],
+    onDurable: () => {},
+    onShipped: () => {},
+    whileRemoved: () => Promise.resolve(),
+    log: { info() {}, warn() {}, error() {} },
+  });
+  try {
+    await until("it was tried", () => reads.mock.calls.length > 0);
+    await delay(1_000);
+    expect(reads.mock.calls.length).toBeLessThan(50);
+    await log.observe(() => Date.now());
+    await log.finish();
+    shipper.wake();
+    await until("the log is complete", () => leader.isComplete());
+    expect(leader.log()).toMatch(/^~+\[heddle: the program emptied its own output/);
+  } finally {
+    await shipper.close();
+    await log.close();
+  }
+});
