@@ -133,7 +133,7 @@ export interface JobExplanation {
     /** How much of the field is given up, in 0..1. */
     readonly cost: number;
     /** What becomes of the job then; `would_wait` only where it can never run as it is. */
-    readonly then: "would_start" | "would_wait";
+    readonly outcome: "would_start" | "would_wait";
   }[];
 }
 

@@ -66,10 +66,12 @@ export function writeBlockers(explanation: JobExplanation, data: Terminal): void
     data.write(`${latest ?? "?"} at the latest\n`);
   }
   const [smallest] = changes;
-  const starting = changes.find(({ then }) => then === "would_start");
-  for (const { field, from, to, then } of new Set([smallest, starting].filter((each) => !!each))) {
+  const starting = changes.find(({ outcome }) => outcome === "would_start");
+  for (const { field, from, to, outcome } of new Set(
+    [smallest, starting].filter((each) => !!each),
+  )) {
     const how = to === null ? `without ${field}` : `with ${field} ${to} instead of ${from}`;
-    data.write(`it would ${then === "would_start" ? "start" : "wait for its turn"} ${how}\n`);
+    data.write(`it would ${outcome === "would_start" ? "start" : "wait for its turn"} ${how}\n`);
   }
 }
 

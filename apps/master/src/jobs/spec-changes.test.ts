@@ -121,7 +121,7 @@ test("each change that is proposed, when it is followed, has the job start", asy
       const body = JSON.parse(JSON.stringify({ tasks, resources: { ...resources, ...kind } }));
       const { changes } = await followed(nodes, body);
       count += changes.length;
-      for (const change of changes) expect(change.verdict).toBe(change.then);
+      for (const change of changes) expect(change.verdict).toBe(change.outcome);
     }),
     { numRuns: 150 },
   );
@@ -155,8 +155,8 @@ test("a job that can never run is told why on the emptied cluster too, and each 
         const running = started(1, {}, Math.min(held, nodes[0]!.gpuCount));
         const body = { tasks, resources: wanted };
         const { verdict, blockers, changes } = await followed(nodes, body, running);
-        for (const change of changes) expect(change.verdict).toBe(change.then);
-        waiting += changes.filter(({ then }) => then === "would_wait").length;
+        for (const change of changes) expect(change.verdict).toBe(change.outcome);
+        waiting += changes.filter(({ outcome }) => outcome === "would_wait").length;
         if (verdict !== "unsatisfiable") return;
         hopeless++;
         const emptied = (await clusterOf(nodes))(body);
@@ -181,7 +181,7 @@ test("a gang for one rack where no rack is declared is told so, and that it may 
   expect(verdict).toBe("unsatisfiable");
   expect(blockers.map(({ reason }) => reason)).toEqual(["TopologyUnavailable", "InsufficientGpu"]);
   expect(changes).toMatchObject([
-    { field: "same_rack", from: true, to: false, then: "would_wait", verdict: "would_wait" },
+    { field: "same_rack", from: true, to: false, outcome: "would_wait", verdict: "would_wait" },
   ]);
 });
 

@@ -5,7 +5,7 @@ import { splitLevel } from "./task-request.ts";
 /** One change of a job's spec after which it would start now, or at least could run one day. */
 export interface SpecChange extends Candidate {
   /** `would_wait` is told only of a job that can never run as it is. */
-  readonly then: "would_start" | "would_wait";
+  readonly outcome: "would_start" | "would_wait";
 }
 
 interface Candidate {
@@ -98,11 +98,11 @@ export function specChanges(spec: SubmitJob, trial: SpecTrial): SpecChange[] {
   const further = possible.filter(
     ({ field, to }) => !starting.some((each) => each.field === field && each.to === to),
   );
-  const outcome = (change: Candidate) =>
+  const outcomeOf = (change: Candidate) =>
     trial.starts(withChange(spec, change)) ? "would_start" : "would_wait";
   return [
-    ...starting.map((change): SpecChange => ({ ...change, then: "would_start" })),
-    ...further.map((change): SpecChange => ({ ...change, then: outcome(change) })),
+    ...starting.map((change): SpecChange => ({ ...change, outcome: "would_start" })),
+    ...further.map((change): SpecChange => ({ ...change, outcome: outcomeOf(change) })),
   ].sort((a, b) => a.cost - b.cost || (a.field < b.field ? -1 : 1));
 }
 
