@@ -19,9 +19,14 @@ export interface TrainingFault {
 
 /**
  * What is wrong with the config of a job of that algorithm with so many tasks, 1 where they are not
- * known yet. Of an algorithm that is not built in, what all jobs have; its plugin knows the rest.
+ * known yet, that asks for so many GPUs a task, where that is known. Of an algorithm that is not built in, what all jobs have; its plugin knows the rest.
  */
-export function trainingFaults(algorithm: string, config: unknown, tasks = 1): TrainingFault[] {
+export function trainingFaults(
+  algorithm: string,
+  config: unknown,
+  tasks = 1,
+  gpus?: number,
+): TrainingFault[] {
   const faults: TrainingFault[] = [];
   const tell: TellFault = (field, detail) => {
     const param = `config.${field}`;
@@ -29,9 +34,13 @@ export function trainingFaults(algorithm: string, config: unknown, tasks = 1): T
   };
   try {
     if (algorithm === "ppo" || algorithm === "weave") {
-      builtInFaults(parseTrainingConfig(algorithm, config), config, tasks, tell);
+      const parsed = parseTrainingConfig(algorithm, config);
+      builtInFaults(parsed, config, tasks, tell);
+      gpuFaults(parsed, gpus, tell);
     } else {
-      commonFaults(parsePluginTraining(algorithm, config), tell);
+      const parsed = parsePluginTraining(algorithm, config);
+      commonFaults(parsed, tell);
+      gpuFaults(parsed, gpus, tell);
     }
     return faults;
   } catch (error) {
@@ -80,6 +89,16 @@ function commonFaults(config: TrainingConfig | PluginTraining, fault: TellFault)
   if (config.device === "cuda" && config.backend === "reference") {
     fault("device", "the backend reference computes on the CPU alone");
   }
+}
+
+function gpuFaults(
+  { backend, device }: TrainingConfig | PluginTraining,
+  gpus: number | undefined,
+  fault: TellFault,
+): void {
+  if (device !== "cuda" || backend === "reference" || gpus !== 0) return;
+  const why = "cuda needs a GPU, and the job asks for none";
+  fault("device", `${why}: ask for one with \`resources.gpu_count\`, or use auto or cpu`);
 }
 
 function overlapFaults(

@@ -104,6 +104,14 @@ test.each([
     /no field/,
   ],
   ["weave", { ...TEXT, tokenizer: "huggingface" }, "config.tokenizer.path", /.+/],
+  ["weave", { ...TEXT, data: "a\0" }, "config.data", /without NUL/],
+  ["weave", { ...TEXT, data: ["a", "b\0"] }, "config.data[1]", /without NUL/],
+  [
+    "weave",
+    { ...TEXT, tokenizer: { type: "huggingface", path: "a\0" } },
+    "config.tokenizer.path",
+    /without NUL/,
+  ],
   ["ppo", { learning_rate: -1 }, "config.learning_rate", /Too small/],
   ["ppo", { learnig_rate: 1 }, "config.learnig_rate", /learnig_rate/],
   ["ppo", { num_minibatches: 3 }, "config.num_minibatches", /512 must be a multiple/],
@@ -223,6 +231,12 @@ test("moments of a normalisation are of one task", () => {
 
 test("of an algorithm that is not built in, what all jobs have is judged alone", () => {
   expect(trainingFaults("evolution", { anything: 1, toString: 2 })).toEqual([]);
+  expect(trainingFaults("evolution", { device: "cuda" }, 1, 0)).toMatchObject([
+    { param: "config.device", detail: expect.stringContaining("`resources.gpu_count`") },
+  ]);
+  // Where it is not known how many GPUs there are, and where there is a share of one.
+  expect(trainingFaults("evolution", { device: "cuda" })).toEqual([]);
+  expect(trainingFaults("evolution", { device: "cuda" }, 1, 0.5)).toEqual([]);
   expect(trainingFaults("evolution", { seed: -4, anything: 1 })).toMatchObject([
     { param: "config.seed" },
   ]);

@@ -8,6 +8,12 @@ import { validate } from "./validation.ts";
 const count = (max: number) => z.int().min(1).max(max);
 const rate = z.number().positive().max(1e6);
 const share = z.number().min(0).max(1);
+/** A path as the workers see it; the system takes none with NUL in it. */
+const path = z
+  .string()
+  .min(1)
+  .max(4096)
+  .refine((given) => !given.includes("\0"), "expected a path without NUL characters");
 
 const common = {
   /** Every draw of the job follows from it. */
@@ -71,10 +77,7 @@ const ppoSchema = z.strictObject({
 const weaveCommon = {
   ...common,
   /** Files or folders as the workers see them. */
-  data: z.union([
-    z.string().min(1).max(4096),
-    z.array(z.string().min(1).max(4096)).min(1).max(1024),
-  ]),
+  data: z.union([path, z.array(path).min(1).max(1024)]),
   /** Samples of one step of one worker. */
   batch_size: count(1_048_576).default(16),
   /** Steps of each worker. */
@@ -132,7 +135,7 @@ const tokenizerSchema = z.preprocess(
       vocab_size: z.int().min(512).max(131_072).default(4096),
     }),
     /** Byte-level byte-pair encoding from a `tokenizer.json` as the workers see it. */
-    z.strictObject({ type: z.literal("huggingface"), path: z.string().min(1).max(4096) }),
+    z.strictObject({ type: z.literal("huggingface"), path }),
   ]),
 );
 

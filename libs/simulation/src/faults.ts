@@ -247,15 +247,20 @@ export class Faults {
     );
   }
 
-  /** A member whose disk may go bad: the others hold all that is committed without it. */
+  /**
+   * A member whose disk may go bad: the others hold all that is committed without it, and a majority
+   * knows who votes, since a change of the members takes effect on each when it is applied there.
+   */
   #mayLose(member: SimulatedMember): boolean {
     const { checker } = this.#world;
     if (!this.#operator.isStill || !member.isUp) return false;
     const present = this.#operator.present;
     if (this.#hasBadDisk) return false;
+    const voters = votersOf(this.#operator.leader()?.member);
     const holders = present.filter((other) => {
       const { shadow } = checker.member(other.id);
-      return other !== member && other.isUp && shadow.log.lastIndex >= checker.maxCommitted;
+      const isWhole = shadow.log.lastIndex >= checker.maxCommitted;
+      return other !== member && other.isUp && isWhole && votersOf(other) === voters;
     });
     return holders.length > present.length / 2;
   }
@@ -347,4 +352,10 @@ function lastGroupStart(bytes: Buffer): number {
     group = record.group;
     offset += record.stride;
   }
+}
+
+/** Who votes, as far as a member has applied. */
+function votersOf(member: SimulatedMember | undefined): string {
+  const members = member?.replica?.status().members ?? [];
+  return members.map(({ id, votes }) => `${id}${votes}`).join();
 }

@@ -23,6 +23,9 @@ export interface ParameterClient {
 export interface PushTerms {
   /** Parts are averaged by their weights, as by numbers of samples. */
   readonly weight: number;
-  /** Of this update; all workers send the same. */
+  /**
+   * Of this update; all workers send the same. The servers take it times their own
+   * (`servers.learningRate` of the plan): one of the two is 1 where the other is the rate that is meant.
+   */
   readonly learningRate: number;
 }

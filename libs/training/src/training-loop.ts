@@ -12,6 +12,7 @@ export interface AlgorithmPlan {
   /** How the servers change them by what is pushed. */
   readonly servers: {
     readonly optimizer: Optimizer;
+    /** Times the `learningRate` that comes with each push. */
     readonly learningRate: number;
     readonly maxGradientNorm?: number | undefined;
   };
@@ -25,7 +26,10 @@ export interface AlgorithmPlan {
    * absent where it pushes and pulls the whole between two computations.
    */
   readonly fragments?: number | undefined;
-  /** This worker's loop of pull, compute and push, to its end. */
+  /**
+   * This worker's loop of pull, compute and push, to its end. Of a plugin one that reports no round while
+   * some are left has failed; it may end early once it has reported one.
+   */
   run(loop: TrainingLoop): Promise<void>;
 }
 

@@ -168,6 +168,18 @@ describe("heddle up", () => {
     expect(driven.stderr).toContain("removed path=/api/v1/models/FamilyA-1-2B");
   });
 
+  it("keeps a model file that could not be loaded where the cluster runs on, for it may be mended", async () => {
+    const modelFile = join(scratch, "FamilyA-1-2B.gguf");
+    writeFileSync(modelFile, "GGUF");
+    const flags = { model: modelFile, profile: undefined, logLevel: "info" };
+    const { driven } = await up(flags, { SCRIPT: "fail" });
+    await driven.printed(/Ctrl-C stops everything/);
+    expect(driven.stderr).toContain("Mend the file and FamilyA-1-2B is loaded by itself");
+    driven.child.kill("SIGINT");
+    expect(await driven.end()).toBe(0);
+    expect(driven.stderr).not.toContain("removed path=");
+  });
+
   it("says that the model is loaded, before it answers", async () => {
     const { driven } = await up({ once: true }, { SCRIPT: "load" });
     expect(await driven.end()).toBe(0);

@@ -162,15 +162,20 @@ class LocalCluster {
       : undefined;
     const awaited = await this.#awaitModel(wanted);
     if (awaited.outcome === "ready") return await this.#ask(awaited.model);
-    if (wanted !== undefined) await this.#takeBack(wanted);
-    return await this.#fallBack(awaited.reason);
+    if (wanted !== undefined && options.once) await this.#takeBack(wanted);
+    return await this.#fallBack(awaited.reason, wanted);
   }
 
   /** A cluster that is to run on does so without the model: what it has else may be wanted. */
-  #goOnWithout(reason: string): undefined {
+  #goOnWithout(reason: string, model: string | undefined): undefined {
     const message = `The model could not be loaded: ${reason}.`;
     if (this.#setup.options.once) throw new AppError("unavailable", message);
     this.#say(`${message} The cluster runs on without it.`);
+    if (model !== undefined) {
+      this.#say(
+        `Mend the file and ${model} is loaded by itself; \`heddle models remove ${model}\` takes it out.`,
+      );
+    }
     return undefined;
   }
 
@@ -201,9 +206,9 @@ class LocalCluster {
     return awaitModel({ client: this.#client, messages, model, signal: this.#stop });
   }
 
-  async #fallBack(reason: string): Promise<ModelView | undefined> {
+  async #fallBack(reason: string, model: string | undefined): Promise<ModelView | undefined> {
     const { options } = this.#setup;
-    if (options.modelFile || options.profile !== "demo") return this.#goOnWithout(reason);
+    if (options.modelFile || options.profile !== "demo") return this.#goOnWithout(reason, model);
     this.#say(`The demo weights could not be had: ${reason}.`);
     this.#say(
       "Starting again with a tiny model of random weights: its answers are NOISE. For real ones give a GGUF file: --model FILE",

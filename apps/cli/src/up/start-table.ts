@@ -99,7 +99,9 @@ function tryCommands(
 ): { readonly curl: string; readonly Node: string; readonly CLI: string } {
   const base = `http://${LOOPBACK}:${facts.masters[0]?.http}/api/v1`;
   const key = `$(cat ${quote(facts.secrets.bootstrapKeyFile)})`;
-  const body = JSON.stringify({ model, messages: [{ role: "user", content: "Say hello." }] });
+  const messages = [{ role: "user", content: "Say hello." }];
+  // A small model that is left to draw freely may go on at random until its context is full.
+  const body = JSON.stringify({ model, messages, temperature: 0, max_tokens: 64 });
   const script = [
     'import OpenAI from "openai";',
     `const client = new OpenAI({ baseURL: ${JSON.stringify(base)}, apiKey: process.env.HEDDLE_API_KEY });`,
@@ -110,7 +112,7 @@ function tryCommands(
   return {
     curl: `curl ${base}/chat/completions -H "Authorization: Bearer ${key}" -H "Content-Type: application/json" -d ${quote(body)}`,
     Node: `(cd ${quote(ROOT)} && HEDDLE_API_KEY="${key}" node --input-type=module -e ${quote(script)})`,
-    CLI: `(cd ${quote(ROOT)} && ${data}npm run --silent heddle -- chat --model ${quote(model)} "Say hello.")`,
+    CLI: `(cd ${quote(ROOT)} && ${data}npm run --silent heddle -- chat --model ${quote(model)} --temperature 0 --max-tokens 64 "Say hello.")`,
   };
 }
 

@@ -48,8 +48,14 @@ function configFaults(spec: SubmitJob, pluginConfigs: PluginConfigs): SpecFault[
   const { algorithm, config } = spec;
   if (algorithm === undefined || executorOf(spec) !== "training") return [];
   const reads = ["algorithm", "command", "container_image", "config", "tasks"];
-  const shared = trainingFaults(algorithm, config, spec.tasks);
-  if (shared.length > 0) return shared.map((fault) => ({ ...fault, reads }));
+  const shared = trainingFaults(algorithm, config, spec.tasks, spec.resources.gpu_count);
+  if (shared.length > 0) {
+    const alsoGpus = [...reads, "resources.gpu_count"];
+    return shared.map((fault) => ({
+      ...fault,
+      reads: fault.param === "config.device" ? alsoGpus : reads,
+    }));
+  }
   const own = pluginConfigs.faults(spec);
   return own.map(({ param, message }) => ({ param, detail: message, reads }));
 }

@@ -65,6 +65,26 @@ describe("a training job's config", () => {
     }
   });
 
+  it("is refused where it wants cuda and the job asks for no GPU, also in a dry run", async () => {
+    const body = training("ppo", { device: "cuda" });
+    for (const path of ["/jobs", "/jobs?dry_run=true"]) {
+      const { status, body: told } = await api.call("POST", path, body);
+      expect(status).toBe(422);
+      expect(told?.errors).toMatchObject([
+        { pointer: "#/config/device", detail: expect.stringContaining("`resources.gpu_count`") },
+      ]);
+    }
+    const malformed = { ...body, resources: { ...small, gpu_count: "one" } };
+    expect((await api.call("POST", "/jobs", malformed)).body?.errors).toMatchObject([
+      { pointer: "#/resources/gpu_count" },
+    ]);
+    const asking = {
+      ...training("ppo", { device: "cuda" }),
+      resources: { ...small, gpu_count: 1 },
+    };
+    expect((await api.call("POST", "/jobs?dry_run=true", asking)).status).toBe(200);
+  });
+
   it("is free where a program of the user's own is told it", async () => {
     const body = { ...training("ppo", { anything: 1 }), command: "true" };
     expect((await api.call("POST", "/jobs?dry_run=true", body)).status).toBe(200);

@@ -69,11 +69,14 @@ export function checkedHeader(text: Buffer, spec: ShardSpec, shard: number): Pie
     throw new AppError("invalid_value", "its header is no JSON", { cause });
   }
   const tensors = ["parameters", ...optimizerSlots(spec.optimizer)];
-  const wanted = { jobId: spec.jobId, shard, tensors };
-  for (const [field, value] of Object.entries(wanted)) {
-    const found = JSON.stringify(header[field as keyof PieceHeader]);
-    if (found === JSON.stringify(value)) continue;
-    throw new AppError("invalid_value", `its ${field} are not those of the job that wants it`);
+  const wanted = [
+    ["jobId", "job id", spec.jobId],
+    ["shard", "shard number", shard],
+    ["tensors", "list of tensors", tensors],
+  ] as const;
+  for (const [field, words, value] of wanted) {
+    if (JSON.stringify(header[field]) === JSON.stringify(value)) continue;
+    throw new AppError("invalid_value", `its ${words} is not that of the job that wants it`);
   }
   return header;
 }

@@ -39,5 +39,9 @@ test("tfjs takes the CPU without a word where the task holds no GPU, or asks for
       device: expect.stringMatching(/^cpu/),
     });
   }
-  await expect(choose("cuda", false)).rejects.toThrow(/`device: cuda` needs a GPU/);
+  await expect(choose("cuda", false)).rejects.toMatchObject({
+    code: "invalid_value",
+    param: "config.device",
+    message: expect.stringMatching(/^`device: cuda` needs a GPU.*`resources\.gpu_count`$/),
+  });
 });

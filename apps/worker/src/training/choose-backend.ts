@@ -17,7 +17,8 @@ export interface TaskDevices {
 /**
  * The backend that a job asks for, on the device that it asks for. `auto` takes CUDA where the task
  * holds a GPU and the provider loads, else the CPU, and says why. Rejects with an AppError
- * `unavailable` where what is asked for cannot be had.
+ * `unavailable` where what is asked for cannot be had, and with `invalid_value`, which no retry mends,
+ * where `cuda` is asked for and the task holds no GPU.
  */
 export async function chooseBackend(
   { backend, device }: Pick<TrainingConfig, "backend" | "device">,
@@ -41,7 +42,9 @@ export async function chooseBackend(
 
 function noGpu(): AppError {
   const message = "`device: cuda` needs a GPU, and the task holds none that is real";
-  return new AppError("unavailable", `${message}: ask for one with \`resources.gpu_count\``);
+  return new AppError("invalid_value", `${message}: ask for one with \`resources.gpu_count\``, {
+    param: "config.device",
+  });
 }
 
 /**

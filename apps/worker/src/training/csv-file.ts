@@ -1,4 +1,4 @@
-import { checkText, fault } from "./data-files.ts";
+import { checkText, cut, fault, quoted } from "./data-files.ts";
 import type { Table } from "./npy-file.ts";
 
 /**
@@ -25,9 +25,9 @@ export function readCsv(path: string, bytes: Buffer): Table {
       // As it will be computed with: what is finite as a double may be too large for that.
       const rounded = Math.fround(value);
       if (!Number.isFinite(rounded)) {
-        const where = `row ${row}, column ${column + 1} (${names[column]})`;
+        const where = `row ${row}, column ${column + 1} (${cut(names[column] ?? "")})`;
         const what = Number.isFinite(value) ? "is too large for a float32" : "is no number";
-        throw fault(path, `has ${JSON.stringify(cell)} in ${where}, which ${what}`);
+        throw fault(path, `has ${quoted(cell)} in ${where}, which ${what}`);
       }
       rows.push(rounded);
     }

@@ -74,6 +74,29 @@ export function configFault(path: string, param: string, what: string): AppError
   return new AppError("invalid_value", `the training data ${path} ${what}`, { param });
 }
 
+const QUOTED_CHARACTERS = 40;
+/** Where a message lists the names of columns, so many at most. */
+const LISTED_NAMES = 16;
+
+/** Text of a file as a message quotes it: a long one is cut, with its length, so that the message stays readable. */
+export function quoted(text: string): string {
+  const short = JSON.stringify(text.slice(0, QUOTED_CHARACTERS));
+  if (text.length <= QUOTED_CHARACTERS) return short;
+  return `${short.slice(0, -1)}…" (${text.length} characters)`;
+}
+
+/** Names as a message lists them, the first few of many. */
+export function listed(names: readonly string[]): string {
+  const first = names.slice(0, LISTED_NAMES).map(cut).join(", ");
+  return names.length > LISTED_NAMES ? `${first} and ${names.length - LISTED_NAMES} more` : first;
+}
+
+/** A name of a column as a message has it, in one line. */
+export function cut(name: string): string {
+  const whole = quoted(name);
+  return whole === `"${name}"` ? name : whole;
+}
+
 function filesBelow(path: string, depth: number): string[] {
   if (depth > MAX_DEPTH) throw fault(path, `lies more than ${MAX_DEPTH} folders deep`);
   const found = read(path, () => statSync(path));

@@ -1,4 +1,4 @@
-import { fault } from "./data-files.ts";
+import { cut, fault, quoted } from "./data-files.ts";
 
 /** Numbers row by row, with names where the file has them. */
 export interface Table {
@@ -37,7 +37,10 @@ export function readNpy(path: string, bytes: Buffer): Table {
   const type = /'descr': *'([^']+)'/.exec(header)?.[1] ?? "";
   const reader = READERS[type];
   if (!reader) {
-    throw fault(path, `has elements of the type "${type}": use ${Object.keys(READERS).join(", ")}`);
+    throw fault(
+      path,
+      `has elements of the type ${quoted(type)}: use ${Object.keys(READERS).join(", ")}`,
+    );
   }
   if (!/'fortran_order': *False/.test(header)) {
     throw fault(path, "is stored by columns: save it with numpy.ascontiguousarray");
@@ -48,7 +51,7 @@ export function readNpy(path: string, bytes: Buffer): Table {
     .map(Number);
   const [rows = 0, columns = 0] = shape;
   if (shape.length !== 2 || columns < 1) {
-    throw fault(path, `has the shape (${shape.join(", ")}): a table has rows and columns`);
+    throw fault(path, `has the shape (${cut(shape.join(", "))}): a table has rows and columns`);
   }
   const begin = start + length;
   if (bytes.length !== begin + rows * columns * reader.bytes) {

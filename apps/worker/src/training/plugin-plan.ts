@@ -5,8 +5,11 @@ import type { PluginTraining } from "@heddle/contracts/training";
 import { validate } from "@heddle/contracts/validation";
 import type { Backend } from "@heddle/training/backend";
 import type { PluginAlgorithm, PluginPlan } from "@heddle/training/plugins/plugin";
+import type { TrainingLoop } from "@heddle/training/training-loop";
 import { z } from "zod";
+import { checkPlan } from "./check-plan.ts";
 import type { LoadedPlugins } from "./load-plugins.ts";
+import { PluginError, pluginError } from "./plugin-error.ts";
 import { environmentNamed, type TaskPlace } from "./ppo-plan.ts";
 import { drawsFor } from "./seeds.ts";
 import type { TrainingPlan } from "./training-plan.ts";
@@ -23,12 +26,50 @@ export function pluginPlan(
 ): TrainingPlan {
   const algorithm = plugins.algorithms.get(config.algorithm);
   if (!algorithm) throw unknown(config.algorithm, plugins);
-  const plan = algorithm.plan(checkedConfig(algorithm, config.own), {
-    ...{ rank, tasks, backend },
-    environment: (name) => environmentNamed(plugins.environments, name)(),
-    draws: (...uses) => drawsFor(config.seed, PLUGIN_DRAWS, ...uses),
-  });
-  return { ...plan, writeArtifacts: (directory, parameters) => leave(plan, directory, parameters) };
+  const whose = `the plugin's algorithm ${config.algorithm}`;
+  const own = checkedConfig(algorithm, config.own);
+  const plan = told(whose, () =>
+    algorithm.plan(own, {
+      ...{ rank, tasks, backend },
+      environment: (name) => environmentNamed(plugins.environments, name)(),
+      draws: (...uses) => drawsFor(config.seed, PLUGIN_DRAWS, ...uses),
+    }),
+  );
+  checkPlan(config.algorithm, plan);
+  const { parameters, servers, rounds, pushesPerRound, fragments } = plan;
+  return {
+    ...{ parameters, servers, rounds, pushesPerRound, fragments },
+    stepAfter: (round) => plan.stepAfter(round),
+    run: (loop) => runChecked(whose, plan, loop),
+    writeArtifacts: (directory, end) => leave(whose, plan, directory, end),
+  };
+}
+
+/** The plugin's loop, whose faults are told as its own. One that does nothing has failed, not succeeded. */
+async function runChecked(whose: string, plan: PluginPlan, loop: TrainingLoop): Promise<void> {
+  let reports = 0;
+  const report: TrainingLoop["report"] = (round) => {
+    reports++;
+    return loop.report(round);
+  };
+  try {
+    await plan.run({ ...loop, report });
+  } catch (error) {
+    throw pluginError(whose, error);
+  }
+  if (reports > 0 || loop.done >= plan.rounds) return;
+  const rounds = `the ${plan.rounds - loop.done} rounds that were left`;
+  throw new PluginError(
+    `${whose} ended its \`run\` without one of ${rounds}: it must pull, push and \`report\` each`,
+  );
+}
+
+function told<Result>(whose: string, work: () => Result): Result {
+  try {
+    return work();
+  } catch (error) {
+    throw pluginError(whose, error);
+  }
 }
 
 function unknown(name: string, { algorithms }: LoadedPlugins): AppError {
@@ -48,11 +89,14 @@ function checkedConfig(
 }
 
 async function leave(
+  whose: string,
   plan: PluginPlan,
   directory: string,
   parameters: Parameters<NonNullable<PluginPlan["artifacts"]>>[0],
 ): Promise<void> {
-  for (const [name, bytes] of Object.entries(plan.artifacts?.(parameters) ?? {})) {
+  for (const [name, bytes] of Object.entries(
+    told(whose, () => plan.artifacts?.(parameters)) ?? {},
+  )) {
     if (basename(name) !== name || name.startsWith(".")) {
       throw new AppError("invalid_value", `the plugin names an artifact "${name}": no plain name`);
     }

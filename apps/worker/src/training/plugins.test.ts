@@ -4,11 +4,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { onnxBackend } from "@heddle/backends/onnx-backend";
+import { AppError } from "@heddle/base/errors";
 import { seededRandom } from "@heddle/base/random";
 import { ownConfigCheck } from "@heddle/contracts/plugin-config";
 import { parsePluginTraining, parseTrainingConfig } from "@heddle/contracts/training";
+import type { Environment } from "@heddle/training/environments/environment";
 import { initialParameters } from "@heddle/training/initialize";
 import type { ParameterClient, Parameters } from "@heddle/training/parameter-client";
+import type { PluginPlan } from "@heddle/training/plugins/plugin";
 import type { RoundReport } from "@heddle/training/training-loop";
 import { afterEach, beforeEach, expect, it, test } from "vitest";
 import { algorithmSchemas } from "./algorithm-schemas.ts";
@@ -144,6 +147,114 @@ it.each([
   });
   await expect(loadPlugins([file])).rejects.toThrow(file);
 });
+
+const ADAM = { kind: "adam", beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0 };
+const init = { kind: "zeros" };
+
+/** What a plugin gives as its plan, with these changes to one that is whole. */
+function planOf(changes: object, give = (plan: object): unknown => plan): TrainingPlan {
+  const plan = {
+    parameters: [{ name: "w", shape: [2], init }],
+    servers: { optimizer: ADAM, learningRate: 1 },
+    ...{ rounds: 3, pushesPerRound: 1, stepAfter: (round: number) => round },
+    run: () => Promise.resolve(),
+    ...changes,
+  };
+  const algorithm = { config: { type: "object" }, plan: () => give(plan) as PluginPlan };
+  const plugins = { environments: new Map(), algorithms: new Map([["mine", algorithm]]) };
+  return pluginPlan(parsePluginTraining("mine", {}), plugins, backend, SOLE);
+}
+
+it.each([
+  [{ parameters: [{ name: "w", shape: [2] }] }, /has `init` undefined of the parameter "w": give/],
+  [
+    { parameters: [{ name: "w", shape: [2], init: { kind: "normal" } }] },
+    /`init` .*"normal".* "w"/,
+  ],
+  [
+    { parameters: [{ name: "w", shape: [2.5], init }] },
+    /has `shape` \[2\.5\] of the parameter "w"/,
+  ],
+  [{ parameters: [{ shape: [2], init }] }, /has no `name` in parameters\[0\]/],
+  [{ parameters: ["w"] }, /has no `name` in parameters\[0\]/],
+  [{ parameters: [1, 2].map(() => ({ name: "w", shape: [2], init })) }, /two parameters .* "w"/],
+  [{ parameters: undefined }, /has no `parameters`/],
+  [{ servers: undefined }, /has no `servers`/],
+  [{ servers: { optimizer: { kind: "lion" }, learningRate: 1 } }, /optimizer.* one of sgd, adam/],
+  [{ servers: { optimizer: ADAM } }, /`servers\.learningRate` undefined: give a number above 0/],
+  [
+    { servers: { optimizer: ADAM, learningRate: 1, maxGradientNorm: -1 } },
+    /`servers\.maxGradientNorm` -1/,
+  ],
+  [{ rounds: 0 }, /has `rounds` 0: give a whole number above 0/],
+  [{ pushesPerRound: Number.NaN }, /has `pushesPerRound` NaN/],
+  [{ fragments: 33 }, /has `fragments` 33: leave it out, or give 1 to 32/],
+  [{ run: undefined }, /has no function `run`/],
+  [{ artifacts: {} }, /has `artifacts` that is no function/],
+])("a plugin's plan with %o is refused, and what of it is at fault is named", (changes, told) => {
+  expect(() => planOf(changes)).toThrow(told);
+  expect(() => planOf(changes)).toThrow("the plan of the plugin's algorithm mine");
+});
+
+it.each([
+  [(plan: object) => Promise.resolve(plan), /is a promise: give the plan itself/],
+  [() => undefined, /is no object/],
+])("what is no plan is refused, %#", (give, told) => {
+  expect(() => planOf({}, give)).toThrow(told);
+});
+
+test("a plugin's run that does nothing fails, and what it throws is told as its own", async () => {
+  await expect(runPlan(planOf({}))).rejects.toMatchObject({
+    code: "invalid_value",
+    message: expect.stringMatching(/mine ended its `run` without one of the 3 rounds .*`report`/),
+  });
+  const broken = () => Promise.reject(new TypeError("no such wave\nat sea"));
+  await expect(runPlan(planOf({ run: broken }))).rejects.toMatchObject({
+    code: "invalid_value",
+    message: "the plugin's algorithm mine failed: TypeError: no such wave",
+  });
+});
+
+it.each([
+  ["a lost server", new AppError("shard_unavailable", "s0 is away")],
+  ["the system's", Object.assign(new Error("reset"), { errno: -104, code: "ECONNRESET" })],
+  ["of memory", new RangeError("Array buffer allocation failed")],
+])("an error that is %s is no plugin's fault, wherever it comes through", async (_, error) => {
+  const run = () => Promise.reject(new Error("pull failed", { cause: error }));
+  await expect(runPlan(planOf({ run }))).rejects.toMatchObject({
+    message: "pull failed",
+    cause: error,
+  });
+});
+
+it.each([
+  [() => 1, /is no object/],
+  [() => ({ ...SEA, observations: 0 }), /has `observations` 0: a whole number above 0/],
+  [() => ({ ...SEA, step: undefined }), /has no `step`/],
+  [() => ({ ...SEA, step: () => undefined }), /gives no number as the `reward` of a step/],
+  [
+    () => {
+      throw new Error("no water");
+    },
+    /failed: Error: no water/,
+  ],
+])("a plugin's environment that is none, %#, is told by its name", async (make, told) => {
+  const environments = new Map([["Sea-v0", make as unknown as () => Environment]]);
+  const config = parseTrainingConfig("ppo", { environment: "Sea-v0", total_timesteps: 512 });
+  if (config.algorithm !== "ppo") throw new Error("a ppo config was parsed as another");
+  const work = async () => runPlan(ppoPlan(config, environments, backend, SOLE));
+  await expect(work()).rejects.toMatchObject({
+    code: "invalid_value",
+    message: expect.stringMatching(told),
+  });
+  await expect(work()).rejects.toThrow("the plugin's environment Sea-v0");
+});
+
+const SEA = {
+  ...{ name: "Sea-v0", observations: 1, actions: 2, continuous: false, maxSteps: 9 },
+  reset: () => undefined,
+  step: () => ({ reward: 1, terminated: false }),
+};
 
 test("a worker learns what plugins have from a process of their own", async () => {
   expect(await describePlugins(EXAMPLES)).toEqual({

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { PpoTraining } from "@heddle/contracts/training";
 import type { Backend } from "@heddle/training/backend";
-import type { MakeEnvironment } from "@heddle/training/environments/environments";
+import { ENVIRONMENTS, type MakeEnvironment } from "@heddle/training/environments/environments";
 import { emitModel } from "@heddle/training/onnx/emit-model";
 import { policyModel } from "@heddle/training/ppo/ppo-program";
 import { PPO_ADAM } from "@heddle/training/ppo/ppo-updater";
@@ -15,6 +15,7 @@ import {
   runPpoWorker,
 } from "@heddle/training/ppo/ppo-worker";
 import type { RoundReport } from "@heddle/training/training-loop";
+import { guardedEnvironment } from "./plugin-error.ts";
 import { drawsFor } from "./seeds.ts";
 import type { TrainingPlan } from "./training-plan.ts";
 
@@ -34,7 +35,10 @@ export function ppoPlan(
   backend: Backend,
   place: TaskPlace,
 ): TrainingPlan {
-  const makeEnvironment = environmentNamed(environments, config.environment);
+  const { environment } = config;
+  const make = environmentNamed(environments, environment);
+  const isBuiltIn = ENVIRONMENTS.get(environment) === make;
+  const makeEnvironment = isBuiltIn ? make : guardedEnvironment(environment, make);
   const policy = policyFor(makeEnvironment(), config.hidden);
   const { tasks, rank } = place;
   const isSole = tasks === 1;

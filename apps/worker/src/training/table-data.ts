@@ -1,7 +1,7 @@
 import type { SupervisedTraining } from "@heddle/contracts/training";
 import type { Rows } from "@heddle/training/weave/batches";
 import { readCsv } from "./csv-file.ts";
-import { configFault, fault, type TrainingData } from "./data-files.ts";
+import { configFault, cut, fault, listed, quoted, type TrainingData } from "./data-files.ts";
 import { readNpy, type Table } from "./npy-file.ts";
 
 /** A table cut into what is seen and what is to be predicted. */
@@ -36,6 +36,7 @@ export function readTable({ files }: TrainingData): Table {
 /** Throws an AppError `invalid_value` where targets are missing, or are no classes. */
 export function splitTable(table: Table, config: SupervisedTraining): SupervisedData {
   const { columns, values } = table;
+  if (table.names) checkNames(table.path, table.names);
   const targets = targetColumns(table, config);
   const seen = Array.from({ length: columns }, (_, i) => i).filter((i) => !targets.includes(i));
   if (seen.length === 0) throw fault(table.path, "has no column that is not predicted");
@@ -71,11 +72,24 @@ function classesOf(
   const most = told ?? MAX_CLASSES;
   const bad = wanted.findIndex((each) => !Number.isInteger(each) || each < 0 || each >= most);
   if (bad < 0) return told ?? wanted.reduce((greatest, each) => Math.max(greatest, each), 0) + 1;
-  const name = names ? ` (${names[column]})` : "";
+  const name = names ? ` (${cut(names[column] ?? "")})` : "";
   const where = `the class of row ${bad + 1}, column ${column + 1}${name}`;
   const allowed = `classes are whole numbers from 0 to ${most - 1}`;
   const why = told === undefined ? "" : ", by config.classes";
   throw fault(path, `has ${wanted[bad]} as ${where}: ${allowed}${why}`);
+}
+
+/** Two columns of one name cannot be told apart, neither as a target nor by who feeds the model later. */
+function checkNames(path: string, names: readonly string[]): void {
+  const first = new Map<string, number>();
+  for (const [column, name] of names.entries()) {
+    const before = first.get(name);
+    if (before !== undefined) {
+      const which = `has two columns of the name ${quoted(name)}, columns ${before + 1} and ${column + 1}`;
+      throw fault(path, `${which}: give each column a name of its own`);
+    }
+    first.set(name, column);
+  }
 }
 
 function targetColumns({ path, names, columns }: Table, config: SupervisedTraining): number[] {
@@ -91,8 +105,8 @@ function targetColumns({ path, names, columns }: Table, config: SupervisedTraini
   const found = wanted.map((name) => names?.indexOf(name) ?? -1);
   const missing = wanted[found.indexOf(-1)];
   if (missing !== undefined) {
-    const known = names ? `its columns are ${names.join(", ")}` : "npy files have no names";
-    throw fault(path, `has no column "${missing}" to predict: ${known}`);
+    const known = names ? `its columns are ${listed(names)}` : "npy files have no names";
+    throw fault(path, `has no column ${quoted(missing)} to predict: ${known}`);
   }
   if (config.program === "classification" && found.length > 1) {
     throw fault(path, "can be classified by one target column alone");

@@ -11,6 +11,7 @@ import {
 } from "@heddle/engines/gguf/llama-model";
 import { type BpeVocabulary, MAX_TOKENS } from "@heddle/training/tokenizer/bpe-vocabulary";
 import { z } from "zod";
+import { quoted } from "./data-files.ts";
 
 /** Hugging Face's `tokenizer.json`, as far as it is byte-level byte-pair encoding with GPT-2's pattern. */
 const schema = z.object({
@@ -124,7 +125,8 @@ function spelledTokens(
   const spelled: SpelledToken[] = [];
   const controls = new Map(added.map(({ id, content }) => [id, content]));
   for (const [text, id] of Object.entries(vocab)) {
-    if (spelled[id]) throw fault(path, `"${text}" and "${spelled[id].text}" have the number ${id}`);
+    if (spelled[id])
+      throw fault(path, `${quoted(text)} and ${quoted(spelled[id].text)} have the number ${id}`);
     if (!controls.has(id)) spelled[id] = { text, kind: "text" };
   }
   for (const [id, text] of controls) spelled[id] = { text, kind: "control" };
@@ -143,7 +145,7 @@ function bpeOf(
   );
   const idOf = (text: string) => {
     const id = ids.get(text);
-    if (id === undefined) throw fault(path, `its vocabulary has no token "${text}"`);
+    if (id === undefined) throw fault(path, `its vocabulary has no token ${quoted(text)}`);
     return id;
   };
   return {

@@ -1,6 +1,7 @@
 import { text } from "node:stream/consumers";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { exitCodeOf } from "./exit-codes.ts";
+import { PluginError } from "./plugin-error.ts";
 import type { TrainerOrders } from "./trainer-orders.ts";
 
 // The process of one task of a training job. It blocks while it computes, and nothing else lives in
@@ -42,6 +43,10 @@ try {
     process.exit(LEFT);
   }
   const { code, message } = toAppError(error);
+  // Before the message, since the last line is what the job's failure tells.
+  if (error instanceof PluginError && error.cause instanceof Error) {
+    process.stderr.write(`${error.cause.stack}\n`);
+  }
   process.stderr.write(`the trainer failed (${code}): ${message}\n`);
   if (!(error instanceof AppError) && error instanceof Error) {
     process.stderr.write(`${error.stack}\n`);

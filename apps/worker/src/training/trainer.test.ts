@@ -195,6 +195,36 @@ test("PPO whose policy and values leave all sense ends its task, and says at whi
   }
 });
 
+test("what a plugin's environment throws ends the task as what no retry mends, in its last line", async () => {
+  const plugin = join(cluster.folder, "rough.mjs");
+  writeFileSync(plugin, ROUGH_SEA);
+  const trainer = cluster
+    .job("ppo", { environment: "RoughSea-v0" }, servers, { plugins: [plugin] })
+    .start();
+  expect(await trainer.ended()).toBe(65);
+  expect(trainer.output.trim().split("\n").at(-1)).toBe(
+    "the trainer failed (invalid_value): the plugin's environment RoughSea-v0 failed: " +
+      "RangeError: the wave 7 is not on the map",
+  );
+  expect(trainer.output).toContain("rough.mjs:");
+});
+
+const ROUGH_SEA = `
+let steps = 0;
+const sea = () => ({
+  name: "RoughSea-v0", observations: 1, actions: 2, continuous: false, maxSteps: 50,
+  reset: () => undefined,
+  step: () => {
+    if (++steps === 7) throw new RangeError("the wave 7 is not on the map\\nsecond line");
+    return { reward: 1, terminated: false };
+  },
+});
+export default {
+  name: "rough", version: "1", apiVersion: 1,
+  setup: (api) => api.environments.add("RoughSea-v0", sea),
+};
+`;
+
 test("data that is not there, and a device that is not there, are told with what to do", async () => {
   const missing = join(cluster.folder, "missing.txt");
   const gone = cluster.job("weave", { ...TINY_MODEL, data: missing, total_steps: 5 }, servers);
@@ -202,6 +232,6 @@ test("data that is not there, and a device that is not there, are told with what
   expect(await trainer.ended()).toBe(65);
   expect(trainer.output).toContain(`the training data ${missing} cannot be read`);
   const cuda = cluster.job("ppo", { device: "cuda" }, servers).start();
-  expect(await cuda.ended()).toBe(1);
+  expect(await cuda.ended()).toBe(65);
   expect(cuda.output).toMatch(/`device: cuda` needs a GPU, .*resources.gpu_count/);
 });

@@ -102,6 +102,38 @@ test.each([
 });
 
 test.each([
+  ["x,t,t\n1,2,3\n", { target: "t" }],
+  ["x,t,t\n1,2,3\n", {}],
+  ["x,t,t\n1,2,3\n", { target: "x" }],
+])("of the table %j with %j no column is chosen: two have one name", (content, config) => {
+  expect(() => splitCsv(content, config)).toThrow(
+    /t\.csv has two columns of the name "t", columns 2 and 3: give each column a name of its own$/,
+  );
+});
+
+test("what a file has in it is quoted short, with its length, and where it is stays told", () => {
+  const digits = "1".repeat(20_000_000);
+  expect(() => splitCsv(`a,b\n1,${digits}\n`)).toThrow(
+    /t\.csv has "1{40}…" \(20000000 characters\) in row 2, column 2 \(b\), which is no number$/,
+  );
+  const name = "n".repeat(100_000);
+  const few = /^the training data \S+t\.csv has .{1,400}$/;
+  const many = Array.from({ length: 5_000 }, (_, i) => `c${i}`);
+  expect(() => splitCsv(`a,${name}\n1,x\n`)).toThrow(few);
+  expect(() => splitCsv(`a,${name}\n1,2\n`, { target: "b" })).toThrow(few);
+  expect(() => splitCsv(`${many}\n${many.map(() => 1)}\n`, { target: "b" })).toThrow(
+    /its columns are c0, .*, c15 and 4984 more$/,
+  );
+  expect(() => splitCsv(`a,${name}\n1,0.5\n`, { program: "classification" })).toThrow(few);
+  const typed = file("t.npy", npy("x".repeat(60_000), "1, 1", new Uint8Array(4)));
+  expect(() => readTable(readTrainingData([typed]))).toThrow(
+    /t\.npy has elements of the type "x{40}…" \(60000 characters\): use <f4/,
+  );
+  const shaped = file("t.npy", npy("<f4", "1, ".repeat(9_000), new Uint8Array(4)));
+  expect(() => readTable(readTrainingData([shaped]))).toThrow(/shape \(.{40,100}\): a table has/);
+});
+
+test.each([
   [{ outputs: 4 }, /has 3 columns, and config\.outputs asks for the last 4 of them: leave one/],
   [{ target: "c", outputs: 2 }, /the 1 columns of config\.target, and config\.outputs is 2/],
 ])("of a table with three columns, %j is refused at config.outputs", (config, told) => {

@@ -1,0 +1,72 @@
+import { AppError } from "@heddle/base/errors";
+import type { Environment, StepOutcome } from "@heddle/training/environments/environment";
+import type { MakeEnvironment } from "@heddle/training/environments/environments";
+
+const MAX_MESSAGE_CHARACTERS = 1_000;
+
+/** Words of JavaScript and of ONNX Runtime where memory is short. */
+const MEMORY = /allocation failed|failed to allocate|out of memory|bad_alloc/i;
+
+/** A fault of a plugin's own code, `invalid_value`, since a further attempt would meet it again. */
+export class PluginError extends AppError {
+  constructor(message: string, cause?: unknown) {
+    super("invalid_value", message, { cause });
+  }
+}
+
+/**
+ * What a plugin's code threw, with whose it was. As it is where it is one of Heddle's own, as that a
+ * parameter server is lost; and where it comes from the system or from memory that is short, which
+ * another attempt may not meet.
+ */
+export function pluginError(whose: string, thrown: unknown): unknown {
+  for (let at: unknown = thrown; at instanceof Error; at = at.cause) {
+    if (at instanceof AppError || "errno" in at || MEMORY.test(at.message)) return thrown;
+  }
+  const [line = ""] = (thrown instanceof Error ? `${thrown}` : `it threw ${thrown}`).split("\n");
+  return new PluginError(`${whose} failed: ${line.slice(0, MAX_MESSAGE_CHARACTERS)}`, thrown);
+}
+
+/** A plugin's environment whose faults are told as its own. Each call throws a PluginError. */
+export function guardedEnvironment(name: string, make: MakeEnvironment): MakeEnvironment {
+  const whose = `the plugin's environment ${name}`;
+  return () => {
+    const made = attempt(whose, make);
+    checkForm(whose, made);
+    const { observations, actions, continuous, maxSteps } = made;
+    return {
+      ...{ name: made.name, observations, actions, continuous, maxSteps },
+      reset: (random, seen) => attempt(whose, () => made.reset(random, seen)),
+      step: (action, seen) => {
+        const outcome: Partial<StepOutcome> | undefined = attempt(whose, () =>
+          made.step(action, seen),
+        );
+        if (typeof outcome?.reward === "number") return outcome as StepOutcome;
+        throw new PluginError(`${whose} gives no number as the \`reward\` of a step`);
+      },
+      ...(made.snapshot && { snapshot: () => attempt(whose, () => made.snapshot?.() ?? []) }),
+      ...(made.restore && {
+        restore: (numbers: readonly number[]) => attempt(whose, () => made.restore?.(numbers)),
+      }),
+    };
+  };
+}
+
+function checkForm(whose: string, made: Environment): void {
+  if (typeof made !== "object" || made === null) throw new PluginError(`${whose} is no object`);
+  for (const field of ["observations", "actions", "maxSteps"] as const) {
+    if (Number.isInteger(made[field]) && made[field] > 0) continue;
+    throw new PluginError(`${whose} has \`${field}\` ${made[field]}: a whole number above 0`);
+  }
+  for (const field of ["reset", "step"] as const) {
+    if (typeof made[field] !== "function") throw new PluginError(`${whose} has no \`${field}\``);
+  }
+}
+
+function attempt<Result>(whose: string, work: () => Result): Result {
+  try {
+    return work();
+  } catch (error) {
+    throw pluginError(whose, error);
+  }
+}
