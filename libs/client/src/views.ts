@@ -132,6 +132,8 @@ export interface JobExplanation {
     readonly to: string | number | boolean | null;
     /** How much of the field is given up, in 0..1. */
     readonly cost: number;
+    /** What becomes of the job then; `would_wait` only where it can never run as it is. */
+    readonly outcome: "would_start" | "would_wait";
   }[];
 }
 

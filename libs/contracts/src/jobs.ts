@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isImageReference } from "./image-reference.ts";
 
 /** The body of POST /jobs. Unknown fields are refused: none is silently ignored. */
 
@@ -8,12 +9,20 @@ const wellFormed = (max: number) =>
     .string()
     .max(max)
     .refine((given) => given.isWellFormed(), "expected text without lone surrogates");
+/** Controls of the direction of writing, and characters without a width: they hide or turn what is read. */
+const MISLEADING =
+  /[\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\u00ad\u180e]|\p{Zl}|\p{Zp}/u;
 /** Text of one line that is not shown as something else than it is. */
 const line = (max: number) =>
-  wellFormed(max).refine(
-    (given) => !/\p{Cc}/u.test(given),
-    "expected text without NUL and other control characters",
-  );
+  wellFormed(max)
+    .refine(
+      (given) => !/\p{Cc}/u.test(given),
+      "expected text without NUL and other control characters",
+    )
+    .refine(
+      (given) => !MISLEADING.test(given),
+      "expected text without characters that turn the direction of writing or have no width",
+    );
 const text = (max: number) => line(max).min(1).regex(/\S/, "expected more than white space");
 
 /** What Linux takes is 128 KiB for one string, and at least 2 MiB for environment and arguments. */
@@ -75,6 +84,9 @@ const identifier = z
 /** Amounts count in thousandths: less is none. */
 const amount = z.number().min(0.001).max(1_000_000_000);
 
+/** The others ask for the key alone. */
+const NEEDS_VALUES: ReadonlySet<string> = new Set(["in", "not_in"]);
+
 /** Label tests as a map (each must be equal) or as Kubernetes' match expressions. */
 const affinity = z.union([
   z.record(text(128), line(256)),
@@ -86,8 +98,12 @@ const affinity = z.union([
           operator: z.enum(["in", "not_in", "exists", "not_exists"]),
           values: z.array(line(256)).max(64).default([]),
         })
-        .refine(({ operator, values }) => operator.endsWith("in") || values.length === 0, {
+        .refine(({ operator, values }) => NEEDS_VALUES.has(operator) || values.length === 0, {
           message: "expected none: `exists` and `not_exists` ask for the key alone",
+          path: ["values"],
+        })
+        .refine(({ operator, values }) => !NEEDS_VALUES.has(operator) || values.length > 0, {
+          message: "expected at least one value for `in` and `not_in` to compare the label with",
           path: ["values"],
         }),
     )
@@ -151,7 +167,12 @@ export const submitJobRequest = z.strictObject({
   /** A training algorithm, with its hyperparameters in `config`; else `command` says what runs. */
   algorithm: identifier.optional(),
   config: z.record(text(128), z.json()).default({}),
-  container_image: text(512).optional(),
+  container_image: text(512)
+    .refine(
+      isImageReference,
+      "expected an image's reference, such as `registry.example:5000/team/name:tag` or `name@sha256:…`, the name in lower case",
+    )
+    .optional(),
   /** A shell line, or a program and its arguments. */
   command: commandSchema.optional(),
   working_directory: text(4096).optional(),

@@ -67,6 +67,18 @@ export class Satisfiability {
   }
 }
 
+/**
+ * Why a job that can never run does not start: first what holds on the emptied cluster too, then what
+ * is in its way now and not told by that.
+ */
+export function withDecisive(never: readonly Blocker[], now: readonly Blocker[]): Blocker[] {
+  const isTold = ({ reason, resource, limit }: Blocker): boolean =>
+    never.some(
+      (each) => each.reason === reason && each.resource === resource && each.limit === limit,
+    );
+  return [...never, ...now.filter((each) => !isTold(each))];
+}
+
 function follow(empty: Layout, id: string, node: NodeSnapshot | undefined): void {
   if (node) empty.putNode(ready(node));
   else empty.removeNode(id);

@@ -43,19 +43,11 @@ export async function explainDryRun(context: CommandContext, spec: JobSpec): Pro
       `  rank ${rank} on ${name ?? node}${devices.length ? ` GPUs ${devices.join(",")}` : ""}\n`,
     );
   }
-  const { never_fits: never, explanation } = told;
+  const { explanation } = told;
   if (told.verdict !== "would_start") {
-    const blockers = unlike([...never, ...explanation.blockers]);
-    writeBlockers({ ...explanation, blockers }, data);
+    writeBlockers(explanation, data);
   }
   return isHopeless ? 8 : 0;
-}
-
-/** The blockers without those that tell what one before them has told. */
-function unlike(blockers: readonly JobBlocker[]): JobBlocker[] {
-  return [
-    ...new Map(blockers.map((each) => [`${each.reason} ${each.resource}`, each] as const)).values(),
-  ];
 }
 
 /** What holds a job back with its numbers, when it may start, and the smallest change that helps. */
@@ -73,11 +65,13 @@ export function writeBlockers(explanation: JobExplanation, data: Terminal): void
     data.write(`start: ${earliest ?? "?"} at the earliest, ${likely ?? "?"} likely, `);
     data.write(`${latest ?? "?"} at the latest\n`);
   }
-  const [change] = changes;
-  if (change) {
-    const { field, from, to } = change;
+  const [smallest] = changes;
+  const starting = changes.find(({ outcome }) => outcome === "would_start");
+  for (const { field, from, to, outcome } of new Set(
+    [smallest, starting].filter((each) => !!each),
+  )) {
     const how = to === null ? `without ${field}` : `with ${field} ${to} instead of ${from}`;
-    data.write(`it would start ${how}\n`);
+    data.write(`it would ${outcome === "would_start" ? "start" : "wait for its turn"} ${how}\n`);
   }
 }
 

@@ -58,6 +58,17 @@ test("a file of two documents, or of none, is refused in words of its own", asyn
   expect(await read("---\nname: a\n")).toEqual({ name: "a" });
 });
 
+test("a file that is named .json is read as JSON, not as the YAML that forgives a comma", async () => {
+  const file = join(folder, "spec.json");
+  const read = (text: string) => {
+    writeFileSync(file, text);
+    return readJobSpec(new Command().argument("[file]").parse([file], { from: "user" }));
+  };
+  expect(await read('{"name": "a"}')).toEqual({ name: "a" });
+  await expect(read('{"name": "a",}')).rejects.toThrow(/spec\.json: it is not JSON: .*yaml/);
+  await expect(read("name: a")).rejects.toThrow(/it is not JSON/);
+});
+
 test("a config without paths is sent as it is, whatever it is", async () => {
   for (const config of [{ seed: 1 }, null, "text", { tokenizer: { path: 3 } }, { data: 3 }]) {
     expect(await configOf(config)).toEqual(config);

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { dirname, isAbsolute, resolve } from "node:path";
+import { dirname, extname, isAbsolute, resolve } from "node:path";
 import { text as readText } from "node:stream/consumers";
 import { AppError } from "@heddle/base/errors";
 import type { JobSpec } from "@heddle/client/views";
@@ -90,12 +90,20 @@ async function readSource(file: string): Promise<string> {
   }
 }
 
-/** JSON is YAML too. Throws with the line at which it cannot be read. */
+/** JSON is YAML too; a file that is named .json is JSON. Throws with the line at which it cannot be read. */
 function parseSpec(text: string, file: string): Record<string, unknown> {
   const refuse = (why: string): never => {
     throw new AppError("invalid_value", `${file === "-" ? "standard input" : file}: ${why}`);
   };
   if (text.length > MAX_SPEC_CHARACTERS) refuse(`more than ${MAX_SPEC_CHARACTERS} characters.`);
+  // YAML would take what is no JSON, such as a comma after the last field.
+  if (extname(file).toLowerCase() === ".json") {
+    try {
+      JSON.parse(text);
+    } catch (error) {
+      refuse(`it is not JSON: ${(error as Error).message}. Mend it, or name a YAML file .yaml.`);
+    }
+  }
   const documents: readonly Document[] = [...parseAllDocuments(text, { prettyErrors: true })];
   if (documents.length > 1) {
     refuse(`it holds ${documents.length} documents (parted by \`---\`): give one job a file.`);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { blockerText } from "./explanation-view.ts";
+import { blockerText, viewBlocker } from "./explanation-view.ts";
 
 test("GPUs are told as they are asked for, not in thousandths", () => {
   const gpus = { resource: "gpu_milli", requested: 8_000, free: 2_500, limit: 4_000 };
@@ -19,9 +19,17 @@ test("a backoff is told as the time that is left and when it ends", () => {
   );
 });
 
-test("any other amount bears its resource's name", () => {
-  const memory = { resource: "memory_mib", requested: 10, free: 2, limit: 4 };
-  expect(blockerText({ reason: "InsufficientMemory", ...memory })).toBe(
-    "InsufficientMemory: memory_mib 10 requested, 2 free of 4",
-  );
+test("an amount is told under its field in the spec and in that field's units", () => {
+  const memory = { resource: "memory_mib", requested: 95_368, free: 954, limit: 4_096 };
+  expect(viewBlocker({ reason: "InsufficientMemory", ...memory })).toMatchObject({
+    ...{ resource: "memory_gb", requested: 100.001, free: 1, limit: 4.295 },
+    message: "InsufficientMemory: 100.001 GB of memory (`memory_gb`) requested, 1 free of 4.295",
+  });
+  const network = { resource: "network_mbps", requested: 500_000, free: 0, limit: 100_000 };
+  expect(viewBlocker({ reason: "InsufficientCpu", ...network })).toMatchObject({
+    ...{ resource: "network_bandwidth_gbps", requested: 500, free: 0, limit: 100 },
+  });
+  const cpu = { resource: "cpu_milli", requested: 1_500, free: 100, limit: 1_000 };
+  expect(blockerText({ reason: "Fragmented", ...cpu })).toMatch(/^Fragmented: 1.5 CPU cores/);
+  expect(viewBlocker({ reason: "InsufficientCpu", ...cpu }).resource).toBe("cpu_cores");
 });

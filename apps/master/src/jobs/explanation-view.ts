@@ -29,8 +29,13 @@ export function viewExplanation(explanation: WaitingExplanation) {
   };
 }
 
+/** The resource under its name in the spec, its amounts in that field's units. */
 export function viewBlocker(blocker: Blocker) {
-  return { ...blocker, message: blockerText(blocker) };
+  const { resource, requested, free, limit } = blocker;
+  const { field, times } = unitOf(resource);
+  const [asked, left, most] = [requested, free, limit].map((value) => rounded(value * times));
+  const amounts = { resource: field, requested: asked!, free: left!, limit: most! };
+  return { ...blocker, ...amounts, message: blockerText(blocker) };
 }
 
 /** What a node lacks that a static filter rejects. */
@@ -95,13 +100,50 @@ export function blockerText(blocker: Blocker): string {
 
 /** An amount as its asker wrote it: GPUs, where the scheduler counts thousandths of one. */
 function amount(resource: string, value: number): string {
-  return inGpus(resource)
-    ? `${value / 1_000} GPU${value === 1_000 ? "" : "s"}`
-    : `${resource} ${value}`;
+  if (inGpus(resource)) return `${value / 1_000} GPU${value === 1_000 ? "" : "s"}`;
+  const { field, unit } = unitOf(resource);
+  const told = number(resource, value);
+  return unit ? `${told} ${unit} (\`${field}\`)` : `${field} ${told}`;
 }
 
 function number(resource: string, value: number): number {
-  return inGpus(resource) ? value / 1_000 : value;
+  return rounded(value * unitOf(resource).times);
+}
+
+/** What the scheduler counts in units of its own: the spec's field, and how many of it one is. */
+const UNITS: Readonly<Record<string, Unit>> = {
+  gpu_milli: { field: "gpu_count", times: 0.001 },
+  gpu_milli_in_one_rack: { field: "gpu_count_in_one_rack", times: 0.001 },
+  gpu_milli_on_one_fabric: { field: "gpu_count_on_one_fabric", times: 0.001 },
+  cpu_milli: { field: "cpu_cores", unit: "CPU cores", times: 0.001 },
+  memory_mib: { field: "memory_gb", unit: "GB of memory", times: 1_048_576 / 1e9 },
+  local_ssd_gb: { field: "local_ssd_gb", unit: "GB of local SSD", times: 1 },
+  shared_storage_gb: { field: "shared_storage_gb", unit: "GB of shared storage", times: 1 },
+  io_operations_per_sec: {
+    field: "io_operations_per_sec",
+    unit: "I/O operations per second",
+    times: 1,
+  },
+  network_mbps: {
+    field: "network_bandwidth_gbps",
+    unit: "Gbit/s of network over all tasks",
+    times: 0.001,
+  },
+};
+
+interface Unit {
+  readonly field: string;
+  readonly unit?: string;
+  readonly times: number;
+}
+
+function unitOf(resource: string): Unit {
+  return UNITS[resource] ?? { field: resource, times: 1 };
+}
+
+/** The scheduler rounds up to its own units; beyond thousandths nothing was asked for. */
+function rounded(value: number): number {
+  return Math.round(value * 1_000) / 1_000;
 }
 
 function inGpus(resource: string): boolean {

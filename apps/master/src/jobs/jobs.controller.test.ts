@@ -14,6 +14,7 @@ beforeEach(async () => {
 afterEach(() => api.close());
 
 const VARIABLES = (name: string) => `#/environment_variables/${name}`;
+const VALUES = "#/resources/node_affinity/0/values";
 const affinity = (operator: string) => ({
   resources: { node_affinity: [{ key: "zone", operator, values: ["a"] }] },
 });
@@ -109,6 +110,22 @@ describe("POST /jobs", () => {
       400,
       "#/resources/node_affinity/0/values",
     ],
+    [
+      "no values for `in`",
+      { resources: { node_affinity: [{ key: "zone", operator: "in" }] } },
+      400,
+      VALUES,
+    ],
+    [
+      "an empty list of values for `not_in`",
+      { resources: { node_affinity: [{ key: "zone", operator: "not_in", values: [] }] } },
+      400,
+      VALUES,
+    ],
+    ["an image that is none", { container_image: "bad image name!!" }, 400, "#/container_image"],
+    ["a name that is read backwards", { name: "n\u202egpj" }, 400, "#/name"],
+    ["a name with an isolate", { name: "n\u2066x" }, 400, "#/name"],
+    ["a name with a hidden space", { name: "n\u200bx" }, 400, "#/name"],
     ["next to no GPU", { resources: { gpu_count: 1e-10 } }, 422, "#/resources/gpu_count"],
     ["next to no memory", { resources: { memory_gb: 1e-10 } }, 400, "#/resources/memory_gb"],
     ["next to no CPU", { resources: { cpu_cores: 1e-10 } }, 400, "#/resources/cpu_cores"],
@@ -197,6 +214,14 @@ describe("POST /jobs", () => {
     expect(refused.body?.detail).toContain(`${b} -> ${a} -> ${b}`);
     const twice = await api.call("POST", "/jobs", spec);
     expect(twice.status).toBe(409);
+  });
+
+  it("tells a job that waits for itself in its own words, not of ids that nobody has", async () => {
+    const own = { name: "v", command: "x", dependencies: ["v"] };
+    const { status, body } = await api.call("POST", "/jobs?dry_run=true", own);
+    expect(status).toBe(422);
+    expect(body?.detail).toContain("job v would wait for itself");
+    expect(body?.detail).not.toContain("job_");
   });
 
   it("refuses a query that it does not know: a misspelt dry_run submits nothing", async () => {
@@ -293,7 +318,7 @@ describe("GET /jobs/{id}", () => {
     const { body } = await api.call("GET", `/jobs/${id}`);
     expect(body).toMatchObject({ state: "pending", phase: "PENDING", attempt: 0 });
     expect(body?.explanation).toMatchObject({
-      blockers: [{ reason: "InsufficientGpu", requested: 4_000, free: 1_000, limit: 4_000 }],
+      blockers: [{ reason: "InsufficientGpu", requested: 4, free: 1, limit: 4 }],
       nodes: { total: 1 },
       start_estimate: { likely: expect.stringContaining("T") },
     });
@@ -453,7 +478,7 @@ test("queues and projects are set, shown and kept to", async () => {
   await api.reached(id, "pending");
   const { body } = await api.call("GET", `/jobs/${id}`);
   expect(body?.explanation?.blockers).toMatchObject([
-    { reason: "QuotaExceeded", resource: "gpu_milli", requested: 1_000, free: 0, limit: 2_000 },
+    { reason: "QuotaExceeded", resource: "gpu_count", requested: 1, free: 0, limit: 2 },
   ]);
   const project = await api.call("GET", "/projects/p");
   expect(project.body).toMatchObject({ weight: 2, usage: { gpus: 2 } });

@@ -68,7 +68,7 @@ test("a recovering job tells that a lost task is fenced first, then what its rep
   expect(explanation(1)?.blockers).toMatchObject([{ reason: "NodesLost", requested: 1 }]);
   await act({ type: "clock.tick", atMs: atMs + FENCE_MS + 1 });
   expect(explanation(1)?.blockers).toMatchObject([
-    { reason: "InsufficientGpu", requested: 4_000, free: 0, limit: 4_000 },
+    { reason: "InsufficientGpu", requested: 4, free: 0, limit: 4 },
     { reason: "NodesLost", message: "NodesLost: 1 of 2 nodes that the job could run on are lost" },
   ]);
 });

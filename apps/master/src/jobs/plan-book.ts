@@ -10,7 +10,7 @@ import { explain, variantFitter } from "@heddle/scheduler/explain";
 import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
 import { runtimeBoundMs } from "@heddle/scheduler/precedence";
 import type { Standing } from "@heddle/scheduler/round";
-import { Satisfiability } from "@heddle/scheduler/satisfiability";
+import { Satisfiability, withDecisive } from "@heddle/scheduler/satisfiability";
 import { decide } from "@heddle/scheduler/schedule";
 import type { ControlPlane } from "../ports.ts";
 import { blockerText, type WaitingExplanation } from "./explanation-view.ts";
@@ -151,7 +151,10 @@ export class PlanBook {
     const queued = standing.queue.find((each) => each.id === id) ?? this.#queuedAs(job);
     if (!queued) return undefined;
     const made = explain(standing, entry.plan, queued);
-    const blockers = entry.blockers.get(id) ?? [];
+    // What runs already, and what waits for the first node, is not for ever without a place.
+    const isJudged = !queued.joinsRunning && standing.layout.roster.size > 0;
+    const never = isJudged ? this.satisfiability.neverFits(standing, queued) : [];
+    const blockers = withDecisive(never, entry.blockers.get(id) ?? []);
     const spec = this.#control.state.specs.get(job.id)!;
     // What runs already keeps its spec.
     const changes = queued.joinsRunning ? [] : this.#changes(standing, entry.plan, spec, queued);
@@ -195,12 +198,17 @@ export class PlanBook {
     const standing = this.view(Date.now());
     const withJob = { ...standing, queue: [...standing.queue, queued] };
     const plan = decide(withJob);
+    const neverFits = this.satisfiability.neverFits(standing, queued);
     const changes = this.#changes(withJob, plan, spec, queued);
-    const explanation = { ...explain(withJob, plan, queued), changes };
-    return { plan, explanation, neverFits: this.satisfiability.neverFits(standing, queued) };
+    const made = explain(withJob, plan, queued);
+    const blockers = withDecisive(neverFits, made.blockers);
+    return { plan, explanation: { ...made, blockers, changes }, neverFits };
   }
 
-  /** What of the spec would have the job start now; empty for one that the plan starts. */
+  /**
+   * What of the spec would have the job start now, or make one possible that can never run; empty for
+   * one that the plan starts.
+   */
   #changes(standing: Standing, plan: Plan, spec: SubmitJob, job: QueuedJob): SpecChange[] {
     const { id, waitingFor, notBeforeMs } = job;
     if (plan.starts.some(({ jobId }) => jobId === id)) return [];
@@ -211,9 +219,12 @@ export class PlanBook {
       return queuedFrom(changed, { ...job, tasks }, taskRequest(changed, tasks));
     };
     const fits = variantFitter(standing, plan, job);
+    const isPossible = (changed: SubmitJob): boolean =>
+      this.satisfiability.neverFits(standing, variant(changed)).length === 0;
     const head = standing.queue.find((each) => each.id === plan.reservation?.jobId);
     return specChanges(spec, {
       fits: (changed) => fits(variant(changed)),
+      isPossible: isPossible(spec) ? undefined : isPossible,
       boundHours: runtimeBoundMs(job, standing.settings) / MS_PER_HOUR,
       promise: head && {
         qosLevel: head.qosLevel,

@@ -121,12 +121,68 @@ test("each change that is proposed, when it is followed, has the job start", asy
       const body = JSON.parse(JSON.stringify({ tasks, resources: { ...resources, ...kind } }));
       const { changes } = await followed(nodes, body);
       count += changes.length;
-      for (const change of changes) expect(change).toMatchObject({ verdict: "would_start" });
+      for (const change of changes) expect(change.verdict).toBe(change.outcome);
     }),
     { numRuns: 150 },
   );
   // Far below what any draw gives: the property was not held by empty answers alone.
   expect(count).toBeGreaterThan(3);
+});
+
+test("a job that can never run is told why on the emptied cluster too, and each change does as it says", async () => {
+  const offers = fc.array(
+    fc.record({
+      gpuCount: fc.constantFrom(2, 4, 8),
+      rack: fc.constantFrom("r1", "r2", ""),
+      fabric: fc.constantFrom("f1", ""),
+    }),
+    { minLength: 1, maxLength: 4 },
+  );
+  const resources = fc.record({
+    gpu_count: fc.constantFrom(2, 4, 8, 12, 24),
+    memory_gb: fc.constantFrom(1, 2_000),
+    same_rack: fc.boolean(),
+    infiniband_required: fc.boolean(),
+  });
+  let hopeless = 0;
+  let waiting = 0;
+  const seed = Date.now() % 1_000_000;
+  await fc.assert(
+    fc.asyncProperty(
+      ...([offers, resources, fc.constantFrom(1, 2, 4), fc.nat(8)] as const),
+      async (nodes, wanted, tasks, held) => {
+        fc.pre(wanted.gpu_count % tasks === 0);
+        const running = started(1, {}, Math.min(held, nodes[0]!.gpuCount));
+        const body = { tasks, resources: wanted };
+        const { verdict, blockers, changes } = await followed(nodes, body, running);
+        for (const change of changes) expect(change.verdict).toBe(change.outcome);
+        waiting += changes.filter(({ outcome }) => outcome === "would_wait").length;
+        if (verdict !== "unsatisfiable") return;
+        hopeless++;
+        const emptied = (await clusterOf(nodes))(body);
+        expect(emptied.verdict).toBe("unsatisfiable");
+        expect(blockers).toEqual(expect.arrayContaining(emptied.never_fits));
+        expect(emptied.explanation.blockers).toEqual(emptied.never_fits);
+      },
+    ),
+    { numRuns: 150, seed, verbose: 1 },
+  );
+  console.log(`seed ${seed}: ${hopeless} hopeless jobs, ${waiting} changes after which they wait`);
+  expect(hopeless).toBeGreaterThan(10);
+  expect(waiting).toBeGreaterThan(3);
+});
+
+test("a gang for one rack where no rack is declared is told so, and that it may do without", async () => {
+  const nodes = Array.from({ length: 3 }, () => ({ gpuCount: 4, rack: "" }));
+  const held = [...started(1, {}, 4), ...started(2, {}, 2)];
+  held[3] = JSON.parse(JSON.stringify(held[3]).replace('"n0"', '"n1"')) as object;
+  const body = { tasks: 6, resources: { gpu_count: 12, same_rack: true } };
+  const { verdict, blockers, changes } = await followed(nodes, body, held);
+  expect(verdict).toBe("unsatisfiable");
+  expect(blockers.map(({ reason }) => reason)).toEqual(["TopologyUnavailable", "InsufficientGpu"]);
+  expect(changes).toMatchObject([
+    { field: "same_rack", from: true, to: false, outcome: "would_wait", verdict: "would_wait" },
+  ]);
 });
 
 test("a prime number of GPUs too many is one too many, not a matter of tasks that nobody asked for", async () => {

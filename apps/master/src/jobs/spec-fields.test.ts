@@ -243,8 +243,8 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
     },
   },
   "resources.gpu_count": { refused: -1, effect: places(4, 99, "InsufficientGpu") },
-  "resources.cpu_cores": { refused: 0, effect: places(32, 1_000, "cpu_milli") },
-  "resources.memory_gb": { refused: 0, effect: places(32, 100_000, "memory_mib") },
+  "resources.cpu_cores": { refused: 0, effect: places(32, 1_000, "cpu_cores") },
+  "resources.memory_gb": { refused: 0, effect: places(32, 100_000, "memory_gb") },
   "resources.gpu_type": {
     refused: [],
     effect: places("H100", "B300", "gpu_type", { gpu_count: 1 }),
@@ -273,7 +273,10 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
     refused: 0,
     effect: places(500_000, 5_000_000, "io_operations_per_sec"),
   },
-  "resources.network_bandwidth_gbps": { refused: 0, effect: places(50, 500, "network_mbps") },
+  "resources.network_bandwidth_gbps": {
+    refused: 0,
+    effect: places(50, 500, "network_bandwidth_gbps"),
+  },
   "resources.infiniband_required": {
     refused: "yes",
     effect: async () => {

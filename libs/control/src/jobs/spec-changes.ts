@@ -2,8 +2,13 @@ import type { SubmitJob } from "@heddle/contracts/jobs";
 import { specFaults } from "./spec-faults.ts";
 import { splitLevel } from "./task-request.ts";
 
-/** One change of a job's spec after which it would start now. */
-export interface SpecChange {
+/** One change of a job's spec after which it would start now, or at least could run one day. */
+export interface SpecChange extends Candidate {
+  /** `would_wait` is told only of a job that can never run as it is. */
+  readonly outcome: "would_start" | "would_wait";
+}
+
+interface Candidate {
   /** The field as the spec names it; `all_amounts` scales the job's GPUs, CPU, memory and the like. */
   readonly field: string;
   readonly from: string | number | boolean;
@@ -19,6 +24,8 @@ export interface SpecTrial {
   fits(spec: SubmitJob): boolean;
   /** Whether the scheduler would start it now, with all that stands in its way. */
   starts(spec: SubmitJob): boolean;
+  /** Whether it could run on the emptied cluster; only where the job as it is never can. */
+  readonly isPossible?: ((spec: SubmitJob) => boolean) | undefined;
   /** How long the job may run at most, by its own bound or by the cluster's. */
   readonly boundHours: number;
   /** The promise to the head job, which those behind it must not delay. */
@@ -78,10 +85,29 @@ const OPTIONAL = [
 
 /**
  * The changes of a single field that would let the job start now, the smallest first; where no single
- * one does, the least shrinking of all amounts together. Empty where nothing helps. Each is tried on
- * the changed spec as a whole, split over its tasks anew.
+ * one does, the least shrinking of all amounts together. Of a job that can never run, those too after
+ * which it could and would wait. Empty where nothing helps. Each is tried on the changed spec as a
+ * whole, split over its tasks anew.
  */
 export function specChanges(spec: SubmitJob, trial: SpecTrial): SpecChange[] {
+  const starting = changesUnder(spec, trial);
+  const { isPossible } = trial;
+  const possible = isPossible
+    ? changesUnder(spec, { fits: isPossible, starts: isPossible, boundHours: trial.boundHours })
+    : [];
+  const further = possible.filter(
+    ({ field, to }) => !starting.some((each) => each.field === field && each.to === to),
+  );
+  const outcomeOf = (change: Candidate) =>
+    trial.starts(withChange(spec, change)) ? "would_start" : "would_wait";
+  return [
+    ...starting.map((change): SpecChange => ({ ...change, outcome: "would_start" })),
+    ...further.map((change): SpecChange => ({ ...change, outcome: outcomeOf(change) })),
+  ].sort((a, b) => a.cost - b.cost || (a.field < b.field ? -1 : 1));
+}
+
+/** The changes of a single field that the trial is content with, or else of all amounts together. */
+function changesUnder(spec: SubmitJob, trial: SpecTrial): Candidate[] {
   const fits: Fits = (changed) => specFaults(changed).length === 0 && trial.fits(changed);
   const isFree = trial.fits(spec);
   // Where all that it asks for is free, it waits for its turn, and less of it is no help.
@@ -95,18 +121,18 @@ export function specChanges(spec: SubmitJob, trial: SpecTrial): SpecChange[] {
         ...shorterRuns(spec, fits, trial),
         ...droppedConstraints(spec, fits),
       ];
-  const changes: SpecChange[] = [];
+  const changes: Candidate[] = [];
   for (const change of candidates) {
     // The first of a field that helps is the smallest.
     if (changes.some(({ field }) => field === change.field)) continue;
     if (trial.starts(withChange(spec, change))) changes.push(change);
   }
   if (changes.length === 0 && !isFree) changes.push(...scaledDown(spec, fits, trial));
-  return changes.sort((a, b) => a.cost - b.cost || (a.field < b.field ? -1 : 1));
+  return changes;
 }
 
 /** The spec after the change. */
-function withChange(spec: SubmitJob, { field, to }: SpecChange): SubmitJob {
+function withChange(spec: SubmitJob, { field, to }: Candidate): SubmitJob {
   if (field === "tasks") return { ...spec, tasks: Number(to) };
   if (field === "max_runtime_hours") return { ...spec, max_runtime_hours: Number(to) };
   if (field === SHARDS) return { ...spec, config: { ...spec.config, parameter_servers: to } };
@@ -118,7 +144,7 @@ function withChange(spec: SubmitJob, { field, to }: SpecChange): SubmitJob {
 }
 
 /** The nearest other number of tasks over which what is asked for fits. */
-function taskChanges(spec: SubmitJob, fits: Fits): SpecChange[] {
+function taskChanges(spec: SubmitJob, fits: Fits): Candidate[] {
   const from = spec.tasks;
   if (from === undefined) return [];
   for (let step = 1; step <= MAX_SCANNED; step++) {
@@ -131,9 +157,9 @@ function taskChanges(spec: SubmitJob, fits: Fits): SpecChange[] {
 }
 
 /** The most GPUs below what is asked for that can be split and fit. */
-function gpuChanges(spec: SubmitJob, fits: Fits): SpecChange[] {
+function gpuChanges(spec: SubmitJob, fits: Fits): Candidate[] {
   const { gpu_count: from } = spec.resources;
-  const changed = (to: number): SpecChange => {
+  const changed = (to: number): Candidate => {
     return { field: "gpu_count", from, to, cost: (from - to) / from };
   };
   const fitsWith = (to: number): boolean => fits(withChange(spec, changed(to)));
@@ -151,11 +177,11 @@ function gpuChanges(spec: SubmitJob, fits: Fits): SpecChange[] {
 }
 
 /** For each amount, the largest smaller value that fits, the others as they are. */
-function amountChanges(spec: SubmitJob, fits: Fits): SpecChange[] {
+function amountChanges(spec: SubmitJob, fits: Fits): Candidate[] {
   return AMOUNTS.flatMap((field) => {
     const from = spec.resources[field];
     if (from === undefined) return [];
-    const changed = (thousandths: number): SpecChange => {
+    const changed = (thousandths: number): Candidate => {
       const to = thousandths / UNIT;
       return { field, from, to, cost: (from - to) / from };
     };
@@ -166,10 +192,10 @@ function amountChanges(spec: SubmitJob, fits: Fits): SpecChange[] {
 }
 
 /** Fewer shards, where the parameter servers have no room for all. */
-function shardChanges(spec: SubmitJob, fits: Fits): SpecChange[] {
+function shardChanges(spec: SubmitJob, fits: Fits): Candidate[] {
   const { parameter_servers: from } = spec.config;
   if (typeof from !== "number") return [];
-  const changed = (to: number): SpecChange => {
+  const changed = (to: number): Candidate => {
     return { field: SHARDS, from, to, cost: (from - to) / from };
   };
   const to = largestThatFits(from - 1, (each) => fits(withChange(spec, changed(each))));
@@ -177,12 +203,8 @@ function shardChanges(spec: SubmitJob, fits: Fits): SpecChange[] {
 }
 
 /** The longest run that is within the quota of GPU-hours, and that ends before the head starts. */
-function shorterRuns(
-  spec: SubmitJob,
-  fits: Fits,
-  { boundHours, promise }: SpecTrial,
-): SpecChange[] {
-  const changed = (hundredths: number): SpecChange => {
+function shorterRuns(spec: SubmitJob, fits: Fits, { boundHours, promise }: SpecTrial): Candidate[] {
+  const changed = (hundredths: number): Candidate => {
     const to = hundredths / RUNS_PER_HOUR;
     return {
       field: "max_runtime_hours",
@@ -201,11 +223,11 @@ function shorterRuns(
 }
 
 /** What would have it go before the job that holds the promise: just above it, or a level up. */
-function earlierTurns({ resources }: SubmitJob, { promise }: SpecTrial): SpecChange[] {
+function earlierTurns({ resources }: SubmitJob, { promise }: SpecTrial): Candidate[] {
   if (!promise) return [];
   const { qos_level: level, priority: from } = resources;
   const cost = DROPPED_CONSTRAINT_COST;
-  const turns: SpecChange[] = QOS_LEVELS.slice(QOS_LEVELS.indexOf(level) + 1).map((to) => {
+  const turns: Candidate[] = QOS_LEVELS.slice(QOS_LEVELS.indexOf(level) + 1).map((to) => {
     return { field: "qos_level", from: level, to, cost };
   });
   const to = promise.priority + 1;
@@ -228,14 +250,14 @@ function largestThatFits(most: number, fits: (value: number) => boolean): number
   return low;
 }
 
-function droppedConstraints(spec: SubmitJob, fits: Fits): SpecChange[] {
+function droppedConstraints(spec: SubmitJob, fits: Fits): Candidate[] {
   const { resources } = spec;
   const cost = DROPPED_CONSTRAINT_COST;
   const flags = (["same_rack", "infiniband_required"] as const)
     .filter((field) => resources[field])
-    .map((field): SpecChange => ({ field, from: true, to: false, cost }));
+    .map((field): Candidate => ({ field, from: true, to: false, cost }));
   const fields = OPTIONAL.filter((field) => resources[field] !== undefined).map(
-    (field): SpecChange => ({ field, from: shown(resources[field]), to: null, cost }),
+    (field): Candidate => ({ field, from: shown(resources[field]), to: null, cost }),
   );
   return [...flags, ...fields].filter((change) => fits(withChange(spec, change)));
 }
@@ -244,7 +266,7 @@ function shown(value: unknown): string | number {
   return typeof value === "number" || typeof value === "string" ? value : JSON.stringify(value);
 }
 
-function scaledDown(spec: SubmitJob, fits: Fits, trial: SpecTrial): SpecChange[] {
+function scaledDown(spec: SubmitJob, fits: Fits, trial: SpecTrial): Candidate[] {
   let tried = 0;
   for (let percent = 99; percent >= 1 && tried < MAX_SCALES_STARTED; percent--) {
     const scaled = scaledTo(spec, percent);

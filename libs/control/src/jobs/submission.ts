@@ -138,6 +138,10 @@ function dependenciesOf(
     if (job && isTerminal(job.state)) {
       return refuse("unprocessable", `the job ${id} is ${job.state} and cannot succeed`, param);
     }
+    if (id === jobId) {
+      const message = `the job ${spec.name} would wait for itself: leave out the dependency ${dependency}`;
+      return refuse("unprocessable", message, param);
+    }
     const cycle = pathTo(change, id, jobId);
     if (cycle) {
       const path = [jobId, ...cycle].join(" -> ");
