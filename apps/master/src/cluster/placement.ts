@@ -3,7 +3,7 @@ import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
 import type { DeploymentSpec } from "@heddle/contracts/engine";
-import type { ReplicaRecord } from "@heddle/control/jobs/records";
+import { type ReplicaRecord, replicaKey } from "@heddle/control/jobs/records";
 import { wantedReplicas } from "@heddle/control/jobs/replica-claims";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { ControlPlane } from "../ports.ts";
@@ -110,8 +110,19 @@ export class Placement {
     const byId = new Map(workers.map((worker) => [worker.id, worker]));
     for (const action of [...plan, ...this.#changedSpecs(workers)]) {
       const worker = byId.get(action.worker);
-      if (worker) this.#command(worker, action);
+      if (worker && !this.#servesUntold(worker, action)) this.#command(worker, action);
     }
+  }
+
+  /**
+   * True for a replica that serves, of which the replicated state has yet to hear: whether it is to go
+   * before another is up is decided when it has.
+   */
+  #servesUntold(worker: AttachedNode, { type, deployment }: PlacementAction): boolean {
+    if (type !== "unload" || worker.replica(deployment)?.phase !== "ready") return false;
+    const key = replicaKey({ deployment, nodeId: worker.id });
+    const place = this.#control.state.replicas.get(key);
+    return place !== undefined && !place.failure && !place.evicted && !place.readyAtMs;
   }
 
   /** Replicas whose deployment's specification is not the one that was sent to them last. */
