@@ -30,6 +30,9 @@ const lostMark =
 const leftMark =
   "\n[heddle: a process of this task that could not be ended still has its output open: what it writes from here on is not kept]\n";
 
+/** Where what a task writes goes to. */
+type LogFiles = Pick<TaskLaunch, "stdout" | "stderr">;
+
 /** How long what a task has left in its pipes may take to come to the files. */
 const maxDrainMs = 10_000;
 const drainPollMs = 50;
@@ -81,7 +84,7 @@ export class OutputPipes {
    * From now on what is written comes to the task's files, by processes which outlive this one.
    * Rejects with a LaunchError.
    */
-  async copyTo(launch: TaskLaunch, mark: string): Promise<OutputCopier> {
+  async copyTo(launch: LogFiles, mark: string): Promise<OutputCopier> {
     const files = STREAMS.map((name) => openSync(launch[name], "a", 0o600));
     const [readOut, readErr] = this.#readEnds;
     const child = spawn("/bin/sh", ["-c", COPIER, "heddle-output", lostMark], {
@@ -122,7 +125,7 @@ export class OutputCopier {
   }
 
   /** That of a task which an earlier process of this worker started; there may be none left. */
-  static find({ stderr }: TaskLaunch, mark: string): OutputCopier {
+  static find({ stderr }: LogFiles, mark: string): OutputCopier {
     return new OutputCopier(stderr, mark, undefined);
   }
 
@@ -136,11 +139,11 @@ export class OutputCopier {
 
   /**
    * Resolves when all that the task wrote is in its files. To be called when its processes were killed:
-   * one that could not be, and has a pipe open, is not waited for without end, which the log tells.
+   * one that could not be, and has a pipe open, is waited for no longer than that, which the log tells.
    */
-  async drained(): Promise<void> {
-    const giveUpAtMs = performance.now() + maxDrainMs;
-    if (this.#ended && (await within(maxDrainMs, this.#ended))) return;
+  async drained(patienceMs: number = maxDrainMs): Promise<void> {
+    const giveUpAtMs = performance.now() + patienceMs;
+    if (this.#ended && (await within(patienceMs, this.#ended))) return;
     for (;;) {
       const left = markedProcesses(COPIER_VARIABLE).filter(({ mark }) => mark === this.#mark);
       if (left.length === 0) return;

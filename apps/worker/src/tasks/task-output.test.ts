@@ -1,8 +1,20 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, type TestContext, test, vi } from "vitest";
 import { shell, TestLeader, taskId, until } from "../../test/test-leader.ts";
-import { markedProcesses, readProcess, signalProcess } from "./process-tree.ts";
+import { OutputCopier, OutputPipes } from "./output-copier.ts";
+import { markedProcesses } from "./process-tree.ts";
 
 /** Processes start slowly on a machine that does other things too. */
 vi.setConfig({ testTimeout: 90_000 });
@@ -14,8 +26,8 @@ async function newLeader({ onTestFinished }: TestContext): Promise<TestLeader> {
   return leader;
 }
 
-/** How many processes copy output of the worker's tasks. */
-function copiers({ nodeId }: TestLeader): number {
+/** How many processes copy output of the node's tasks. */
+function copiers({ nodeId }: { readonly nodeId: string }): number {
   const all = markedProcesses("HEDDLE_OUTPUT_OF");
   return all.filter(({ mark }) => mark.startsWith(`${nodeId}/`)).length;
 }
@@ -78,22 +90,44 @@ test.concurrent("kill -9 of the worker takes no byte of what a task prints meanw
   expect(leader.log(0, "stderr")).toBe(numbers(count));
 });
 
-test.concurrent("a process that has left its task and keeps its output open does not hold up the end for ever", async (context) => {
-  const leader = await newLeader(context);
-  await leader.startWorker();
-  const session = leader.open();
-  const file = join(leader.folder, "pid");
-  const child = `echo $$ > ${file}.new; mv ${file}.new ${file}; exec sleep 600`;
-  const away = `env -i PATH="$PATH" setsid sh -c '${child}' &`;
-  await session.start(shell(`${away} until [ -e ${file} ]; do sleep 0.05; done; echo done`));
-  const { exit } = await session.reaches("exited", taskId(), 40_000);
-  expect(exit?.exitCode).toBe(0);
-  expect(copiers(leader)).toBe(0);
-  await until("the logs are complete", () => leader.isComplete() && leader.isComplete(0, "stderr"));
-  expect(leader.log()).toBe("done\n");
-  // Where the task has a cgroup it cannot leave that, and is ended.
-  const pid = Number(readFileSync(file, "utf8"));
-  const isLeft = readProcess(pid) !== undefined;
-  expect(/could not be ended still has its output open/.test(leader.log(0, "stderr"))).toBe(isLeft);
-  signalProcess(pid, "SIGKILL");
+test.concurrent("who keeps a task's pipe open does not hold up its end for ever, and the log says what is not kept", async ({
+  onTestFinished,
+}) => {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-output-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const files = { stdout: join(folder, "out"), stderr: join(folder, "err") };
+  const pipes = await OutputPipes.open(folder);
+  const copier = await pipes.copyTo(files, `${folder}/a`);
+  expect(readdirSync(folder).sort()).toEqual(["err", "out"]);
+  const stray = openSync(`/proc/self/fd/${pipes.writeEnds[0]}`, constants.O_WRONLY);
+  for (const end of pipes.writeEnds) writeSync(end, "said\n");
+  pipes.close();
+  const read = (path: string) => readFileSync(path, "utf8");
+  await until("both are copied", () =>
+    Object.values(files).every((path) => read(path) === "said\n"),
+  );
+  await copier.drained(100);
+  await until("nobody copies", () => copiers({ nodeId: folder }) === 0);
+  closeSync(stray);
+  expect(read(files.stdout)).toBe("said\n");
+  expect(read(files.stderr)).toMatch(/^said\n\n\[heddle: a process .* is not kept\]\n$/);
+});
+
+test.concurrent("a copier that another process has started is waited for until all is there, or is swept", async ({
+  onTestFinished,
+}) => {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-output-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const files = { stdout: join(folder, "out"), stderr: join(folder, "err") };
+  const marks = ["a", "b"].map((name) => `${folder}/${name}`);
+  const all = await Promise.all(marks.map(() => OutputPipes.open(mkdtempSync(`${folder}/`))));
+  for (const [i, pipes] of all.entries()) await pipes.copyTo(files, marks[i] ?? "");
+  for (const pipes of all) writeSync(pipes.writeEnds[0], "x".repeat(60_000));
+  all[0]?.close();
+  await OutputCopier.find(files, marks[0] ?? "").drained(60_000);
+  expect(readFileSync(files.stdout).byteLength).toBeGreaterThanOrEqual(60_000);
+  expect(copiers({ nodeId: folder })).toBeGreaterThan(0);
+  OutputCopier.sweep(`${folder}/`, new Set(["a"]));
+  await until("nobody copies", () => copiers({ nodeId: folder }) === 0);
+  all[1]?.close();
 });
