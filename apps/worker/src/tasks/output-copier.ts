@@ -1,6 +1,7 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { appendFileSync, closeSync, constants, openSync, readSync, rmSync } from "node:fs";
+import { closeSync, constants, openSync, readSync, rmSync } from "node:fs";
+import { appendFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { LaunchError, type TaskLaunch } from "./executor.ts";
@@ -14,15 +15,20 @@ import { STREAMS } from "./task-directory.ts";
 const COPIER_VARIABLE = "HEDDLE_OUTPUT_OF";
 
 /**
- * Copies both pipes, each to its file, until nobody has it open for writing. What fails to write, as on
- * a full disk, is told in the file once there is room; the pipe is read on meanwhile, since a program
- * whose pipe has no reader is killed. It leaves only at the end, whatever signals its whole group gets.
+ * Copies both pipes, each to its file, until nobody has it open for writing. Where a write fails, as on a
+ * full disk, the file is told so as soon as it takes that, and what comes until then is passed over: a
+ * program whose pipe nobody reads would stand still or be killed. They leave at the end only, whatever
+ * signals their group gets.
  */
 const COPIER = [
-  "trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE TSTP TTIN TTOU XFSZ",
-  `copy() { until cat; do sleep 1; printf '\\n%s\\n' "$mark"; done; }`,
-  "mark=$1; copy <&3 >&4 3<&- 4>&- &",
-  "exec 3<&- 4>&-; copy; wait",
+  "trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE TSTP TTIN TTOU XFSZ; mark=$1",
+  "copy() {",
+  `until cat; do sleep 1; until printf '\\n%s\\n' "$mark"; do`,
+  // Where it has ended by itself nobody writes any more.
+  "cat <&5 > /dev/null & sleep 1; kill -9 $!; wait $! && return; done; done",
+  "}",
+  "copy <&3 5<&3 >&4 3<&- 4>&- &",
+  "exec 3<&- 4>&- 5<&0; copy; wait",
 ].join("\n");
 
 const lostMark =
@@ -152,9 +158,10 @@ export class OutputCopier {
     }
   }
 
-  #giveUp(left: readonly { readonly pid: number }[]): void {
+  async #giveUp(left: readonly { readonly pid: number }[]): Promise<void> {
     for (const { pid } of left) signalProcess(pid, "SIGKILL");
-    appendFileSync(this.#stderr, leftMark);
+    // A disk that does not take this either keeps nobody from learning of the task's end.
+    await appendFile(this.#stderr, leftMark).catch(() => undefined);
   }
 }
 
