@@ -13,6 +13,9 @@ interface Node {
 /** Letters that may be wrong, left out or too many in a name that is still taken for another. */
 const MAX_DISTANCE = 2;
 
+/** Letters of a field's beginning that are taken for it. */
+const MIN_BEGINNING = 4;
+
 const schemas = new WeakMap<z.ZodType, Node>();
 
 /**
@@ -28,7 +31,7 @@ export function nearestField(
   // Of a short name half might be wrong.
   let least = Math.min(MAX_DISTANCE, Math.floor((name.length - 1) / 2)) + 1;
   for (const field of fieldsAt(jsonSchemaOf(schema), path)) {
-    const distance = Math.abs(field.length - name.length) < least ? distanceOf(field, name) : least;
+    const distance = distanceWithin(least, field, name);
     // A field of that very name belongs to another form of the object.
     if (distance === 0 || distance >= least) continue;
     nearest = field;
@@ -56,6 +59,13 @@ function fieldsAt(node: Node, path: readonly PropertyKey[]): string[] {
       ? node.items
       : (node.properties?.[String(step)] ?? (typeof others === "object" ? others : undefined));
   return next ? [...fieldsAt(next, rest), ...inForms] : inForms;
+}
+
+/** A field's beginning is as near as one wrong letter; what is as far as `least`, or more, is `least`. */
+function distanceWithin(least: number, field: string, name: string): number {
+  const isBeginning = name.length >= MIN_BEGINNING && field.startsWith(name);
+  if (isBeginning && field !== name) return 1;
+  return Math.abs(field.length - name.length) < least ? distanceOf(field, name) : least;
 }
 
 /** Levenshtein's: letters to change, add or leave out. */

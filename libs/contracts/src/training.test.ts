@@ -250,6 +250,11 @@ test("a name that no field has is told with the one that was probably meant, whe
   for (const [algorithm, config, told] of [
     ["ppo", { learing_rate: 1 }, "'config.learing_rate'. Did you mean 'learning_rate'?"],
     ["weave", { ...lm, totl_step: 1 }, "'config.totl_step'. Did you mean 'total_steps'?"],
+    [
+      "weave",
+      { ...lm, tokenizer: { type: "bpe", vocab: 600 } },
+      "'config.tokenizer.vocab'. Did you mean 'vocab_size'?",
+    ],
     // One of another program, and one that is near to nothing.
     ["weave", { ...lm, classes: 2 }, "'config.classes'."],
     ["ppo", { gpu: 1 }, "'config.gpu'."],

@@ -98,6 +98,7 @@ function deepest(issue: Issue): { path: PropertyKey[]; message: string } {
 function inPlainWords(message: string): string {
   return message
     .replace("expected int, received number", "expected a whole number")
+    .replace("expected record,", "expected object,")
     .replace("Invalid discriminator value. Expected", "expected one of");
 }
 
