@@ -98,8 +98,8 @@ export interface TaskEnd {
   readonly lostNode?: boolean | undefined;
   /** What it was given cannot be run, and a further attempt would meet the same. */
   readonly isUnusable?: boolean | undefined;
-  /** It could not write a file, and its last line says which and why. */
-  readonly isUnwritable?: boolean | undefined;
+  /** It has met its own failure, and its last line says what failed and why. */
+  readonly saysWhy?: boolean | undefined;
   /** All that it could go on from is damaged. */
   readonly isCheckpointCorrupt?: boolean | undefined;
 }

@@ -28,7 +28,6 @@ export function judge(
   if (end.isCheckpointCorrupt) {
     return { reason: "CheckpointCorrupt", message: lastLines.at(-1) ?? exitText(end) };
   }
-  if (end.isUnwritable) return { reason: "ExitCode", message: lastLines.at(-1) ?? exitText(end) };
   const text = lastLines.join("\n");
   if (gpuMemory.test(text)) {
     const message =
@@ -38,7 +37,8 @@ export function judge(
   if (hostMemory.test(text)) {
     return { reason: "OutOfMemory", message: `its last lines say so: ${outOfMemoryAdvice}` };
   }
-  return { reason: "ExitCode", message: exitText(end) };
+  const message = end.saysWhy ? lastLines.at(-1) : undefined;
+  return { reason: "ExitCode", message: message ?? exitText(end) };
 }
 
 /** What to do about a task that ran out of memory. */
