@@ -1,4 +1,8 @@
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { writeTinyModel } from "../gguf/tiny-model.ts";
 import { TestSession } from "./test-session.ts";
 
 const PROMPT = "The quick brown fox jumps over the lazy dog and";
@@ -199,7 +203,8 @@ describe("the llama engine on a tiny model", () => {
 
   it("refuses a text that is too long whatever its tokens are before it makes tokens of it", async () => {
     const text = "x".repeat(4_000_000);
-    for (const prompt of [text, [{ role: "user", content: text } as const]]) {
+    const blanks = " \n".repeat(2_000_000);
+    for (const prompt of [text, [{ role: "user", content: text } as const], blanks]) {
       const { error } = await session.ask({ prompt });
       expect(error).toMatchObject({
         code: "context_length_exceeded",
@@ -267,5 +272,34 @@ describe("the llama engine on a tiny model", () => {
       submit: { deadlineMs: 30 },
     });
     expect(answer.error?.code).toBe("deadline_exceeded");
+  });
+});
+
+describe("the llama engine on a vocabulary whose patterns call themselves for each character", () => {
+  /** The tiny model, said to be cut into words as BLOOM is: its name is as long as the true one. */
+  async function bloomModel(directory: string): Promise<string> {
+    const path = join(directory, "bloom.gguf");
+    await writeTinyModel(path);
+    const bytes = await readFile(path);
+    bytes.write("bloom", bytes.indexOf("gpt-2", bytes.indexOf("tokenizer.ggml.pre")));
+    await writeFile(path, bytes);
+    return path;
+  }
+
+  it("survives a run of 100,000 letters", async () => {
+    const directory = await mkdtemp(join(tmpdir(), "heddle-bloom-"));
+    const options = { contextTokens: 8192, kvTokens: 8192, maxSequences: 1 };
+    const session = await TestSession.open(options, await bloomModel(directory));
+    // The longest token is <|im_start|>, so that the bytes alone do not tell that these are too many.
+    const { error } = await session.ask({ prompt: "A".repeat(98_000) });
+    expect(error).toMatchObject({
+      code: "context_length_exceeded",
+      message: expect.stringMatching(/has at least \d+ tokens/),
+    });
+    const answer = await session.ask({ prompt: PROMPT, maxTokens: 1 });
+    expect(answer.usage?.completionTokens).toBe(1);
+    expect(session.crashes).toEqual([]);
+    await session.close();
+    await rm(directory, { recursive: true });
   });
 });
