@@ -57,6 +57,7 @@ describe("malformed requests", () => {
     ["a string", '"hi"', "invalid_json"],
     ["null", "null", "invalid_json"],
     ["too deep a body", `{"a":${"[".repeat(70)}${"]".repeat(70)}}`, "invalid_json"],
+    ["a body of too many items", `{"a":[${"[],".repeat(33_000)}0]}`, "invalid_json"],
     ["no fields", "{}", "missing_required_parameter"],
   ])("%s is 400", async (_what, body, code) => {
     const reply = await raw(chatPath, { method: "POST", headers: authorized(), body });
