@@ -208,7 +208,7 @@ describe("heddle up", () => {
     );
     expect(driven.stdout).toContain("Heddle is up");
     expect(driven.stdout).toMatch(
-      /\(a stand-in\)\n +FAILED, so nothing answers for it: no source could be reached\. No model answers\.\n/,
+      /FamilyA-1-2B\n +FAILED, so nothing answers for it: no source could be reached\. No model answers\.\n +It was to be scripted/,
     );
     expect(driven.stdout).not.toContain("Try it");
     driven.child.kill("SIGINT");

@@ -75,9 +75,7 @@ function plural(count: number, noun: string): string {
 
 /** Models that the same thing answers for, or fails to, are named together. */
 function modelTable({ models, notice }: StartFacts, out: Terminal): string {
-  const groups = Map.groupBy(models, (model) =>
-    [backingText(model, out), ...stateText(model, models, out)].join("\n    "),
-  );
+  const groups = Map.groupBy(models, (model) => answerText(model, models, out).join("\n    "));
   const lines = [
     ...(notice === undefined ? [] : [`  ${out.paint("yellow", notice)}`]),
     ...[...groups].map(([text, group]) => `  ${group.map(({ id }) => id).join(", ")}\n    ${text}`),
@@ -86,21 +84,19 @@ function modelTable({ models, notice }: StartFacts, out: Terminal): string {
   return [out.paint("bold", "Models, and what answers for them"), ...listed].join("\n");
 }
 
-function backingText({ backing, standIn }: ModelView, out: Terminal): string {
-  return standIn ? `${backing} ${out.paint("yellow", "(a stand-in)")}` : backing;
-}
-
-/** Of a model that does not answer: why, and which others do. */
-function stateText(model: ModelView, models: readonly ModelView[], out: Terminal): string[] {
-  if (isReady(model)) return [];
-  if (!hasFailed(model)) {
-    const phases = [...new Set(model.replicas.map(({ phase }) => phase))].join(", ");
-    return [out.paint("yellow", `not ready yet: ${phases || "no worker has it"}`)];
+/** What answers for the model; where nothing does, why, and which others answer. */
+function answerText(model: ModelView, models: readonly ModelView[], out: Terminal): string[] {
+  const { backing, standIn, replicas } = model;
+  if (hasFailed(model)) {
+    const ready = models.filter(isReady).map(({ id }) => id);
+    const instead = ready.length > 0 ? `These answer: ${ready.join(", ")}.` : "No model answers.";
+    const failed = out.paint("red", "FAILED, so nothing answers for it:");
+    return [`${failed} ${failureOf(model)}. ${instead}`, `It was to be ${backing}`];
   }
-  const ready = models.filter(isReady).map(({ id }) => id);
-  const instead = ready.length > 0 ? `These answer: ${ready.join(", ")}.` : "No model answers.";
-  const failed = out.paint("red", "FAILED, so nothing answers for it:");
-  return [`${failed} ${failureOf(model)}. ${instead}`];
+  const answer = standIn ? `${backing} ${out.paint("yellow", "(a stand-in)")}` : backing;
+  if (isReady(model)) return [answer];
+  const phases = [...new Set(replicas.map(({ phase }) => phase))].join(", ");
+  return [answer, out.paint("yellow", `not ready yet: ${phases || "no worker has it"}`)];
 }
 
 function tryTable(facts: StartFacts, model: string, out: Terminal): string {

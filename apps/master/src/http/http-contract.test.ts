@@ -129,6 +129,19 @@ describe("malformed requests", () => {
     expect(await keys.json()).toMatchObject({ code: "invalid_value", request_id: "mine" });
   });
 
+  it("a path of kilobytes is refused for its length, and not sent back", async () => {
+    for (const [path, status, why] of [
+      [`/api/v1/models/${"a".repeat(9_000)}`, 400, "more than 256 characters"],
+      [`/${"a/".repeat(4_000)}`, 404, "Unknown route"],
+    ] as const) {
+      const reply = await raw(path, { headers: authorized() });
+      expect(reply.status).toBe(status);
+      const { message } = await errorOf(reply);
+      expect(message).toContain(why);
+      expect(String(message).length).toBeLessThan(400);
+    }
+  });
+
   it("an unknown route is 404, a wrong method 405 with Allow", async () => {
     const unknown = await raw("/api/v1/nonsense", { headers: authorized() });
     expect(unknown.status).toBe(404);

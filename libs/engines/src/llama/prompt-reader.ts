@@ -8,6 +8,9 @@ import type { VocabularyTable } from "./thread-messages.ts";
 import { Tokenizer } from "./tokenizer.ts";
 import { parsedTokens } from "./vocabulary.ts";
 
+/** Of a prompt that is too long but not longer than so many contexts, all tokens are counted and told. */
+const COUNTED_CONTEXTS = 2;
+
 /** What prompts are read with; it can be sent to another thread of the process. */
 export interface PromptRules {
   readonly table: VocabularyTable;
@@ -62,7 +65,7 @@ export class PromptReader {
     if (least !== undefined) throw this.#tooLong(`at least ${least}`, input);
     return parts === undefined
       ? this.#tokenizer.tokenize(text)
-      : this.#tokenizer.tokenizeParts(parts, contextTokens);
+      : this.#tokenizer.tokenizeParts(parts, COUNTED_CONTEXTS * contextTokens);
   }
 
   #render(messages: readonly ChatMessage[]): string {
