@@ -275,21 +275,44 @@ describe("the llama engine on a tiny model", () => {
   });
 });
 
-describe("the llama engine on a vocabulary whose patterns call themselves for each character", () => {
-  /** The tiny model, said to be cut into words as BLOOM is: its name is as long as the true one. */
-  async function bloomModel(directory: string): Promise<string> {
-    const path = join(directory, "bloom.gguf");
+describe("a model file that says something else", () => {
+  let directory: string;
+  beforeAll(async () => {
+    directory = await mkdtemp(join(tmpdir(), "heddle-patched-"));
+  });
+  afterAll(() => rm(directory, { recursive: true }));
+
+  /** The tiny model with some bytes of its file changed. */
+  async function patched(change: (bytes: Buffer) => void): Promise<string> {
+    const path = join(directory, "patched.gguf");
     await writeTinyModel(path);
     const bytes = await readFile(path);
-    bytes.write("bloom", bytes.indexOf("gpt-2", bytes.indexOf("tokenizer.ggml.pre")));
+    change(bytes);
     await writeFile(path, bytes);
     return path;
   }
 
-  it("survives a run of 100,000 letters", async () => {
-    const directory = await mkdtemp(join(tmpdir(), "heddle-bloom-"));
+  it("of its layers ends the process, whose signal and last words are told, but no path", async () => {
+    const key = "llama.block_count";
+    const path = await patched((bytes) => {
+      // Four bytes for the type come between the name and the number.
+      bytes.writeUInt32LE(1_000_000, bytes.indexOf(key) + key.length + 4);
+    });
+    await expect(TestSession.open({}, path)).rejects.toMatchObject({
+      code: "engine_failed",
+      message: expect.stringMatching(
+        /^the engine process ended by signal SIGABRT; it wrote: [\w.-]+:\d+: GGML_ASSERT\([^|]*$/,
+      ),
+    });
+  });
+
+  it("of how it cuts text into words survives a run of 100,000 letters", async () => {
+    // As BLOOM is cut, by patterns that call themselves for each character; the name is as long.
+    const path = await patched((bytes) => {
+      bytes.write("bloom", bytes.indexOf("gpt-2", bytes.indexOf("tokenizer.ggml.pre")));
+    });
     const options = { contextTokens: 8192, kvTokens: 8192, maxSequences: 1 };
-    const session = await TestSession.open(options, await bloomModel(directory));
+    const session = await TestSession.open(options, path);
     // The longest token is <|im_start|>, so that the bytes alone do not tell that these are too many.
     const { error } = await session.ask({ prompt: "A".repeat(98_000) });
     expect(error).toMatchObject({
@@ -300,6 +323,5 @@ describe("the llama engine on a vocabulary whose patterns call themselves for ea
     expect(answer.usage?.completionTokens).toBe(1);
     expect(session.crashes).toEqual([]);
     await session.close();
-    await rm(directory, { recursive: true });
   });
 });

@@ -24,6 +24,8 @@ export interface LoadedModel {
   readonly vocabularySize: number;
   /** See VocabularyTable.flags. */
   readonly flags: Uint8Array;
+  /** A token as it is written. */
+  readonly tokenBytes: (token: number) => Uint8Array;
   readonly eosToken: number;
   readonly cache: KvCache;
   readonly limits: KvLimits;
@@ -128,6 +130,7 @@ function makeContext(
       vocabulary,
       vocabularySize,
       flags: table.flags,
+      tokenBytes: (token) => table.bytes.subarray(table.offsets[token], table.offsets[token + 1]),
       eosToken: Math.max(0, llama.vocab_eos(vocabulary)),
       cache: cacheOf(llama, context, limits, !recurrent),
       limits,
