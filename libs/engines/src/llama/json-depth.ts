@@ -1,5 +1,5 @@
 /** Objects and arrays within one another that an answer in JSON may have. */
-export const MAX_JSON_DEPTH = 256;
+const MAX_JSON_DEPTH = 256;
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
