@@ -98,7 +98,8 @@ function readModel(llama: Llama, start: ThreadStart, device: Pointer): Pointer {
   new BigUint64Array(koffi.view(list, 16)).set([device ?? 0n, 0n]);
   params.devices = koffi.address(list);
   params.n_gpu_layers = device === null ? 0 : start.gpuLayers;
-  const weightsBytes = statSync(start.modelPath).size;
+  // Where there is no file, the library says so, without its path.
+  const weightsBytes = statSync(start.modelPath, { throwIfNoEntry: false })?.size ?? 0;
   if (device === null && readsWeights(weightsBytes, process.availableMemory())) {
     params.load_mode = LOAD_BY_READING;
   }
