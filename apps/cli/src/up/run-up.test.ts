@@ -160,7 +160,7 @@ describe("heddle up", () => {
     expect(driven.stderr).not.toContain("a replica failed");
     expect(driven.stderr).toMatch(/NOISE.*--model FILE/);
     expect(driven.stdout).toMatch(
-      /what answers for them\n.*could not be had \(no source could be reached\): a tiny model .* NOISE/,
+      /what answers for them\n +A tiny model .* NOISE\. The demo weights could not be had: no source could be reached\.\n/,
     );
     expect(driven.stdout).toContain("scripted model of the tiny profile");
   });

@@ -212,7 +212,7 @@ class LocalCluster {
     const { options } = this.#setup;
     if (options.modelFile || options.profile !== "demo") return this.#goOnWithout(reason, model);
     this.#say(`The demo weights could not be had: ${reason}.`);
-    this.#notice = `The demo weights could not be had (${reason}): a tiny model of random weights answers in their place, and its answers are NOISE.`;
+    this.#notice = `A tiny model of random weights answers in place of the demo model, and its answers are NOISE. The demo weights could not be had: ${reason}.`;
     this.#say(
       "Starting again with a tiny model of random weights: its answers are NOISE. For real ones give a GGUF file: --model FILE",
     );
