@@ -34,7 +34,7 @@ export interface TaskLaunch {
   /** Where the program begins; exists. */
   readonly workingDirectory: string;
   readonly environment: Readonly<Record<string, string>>;
-  /** Files that the streams are appended to. */
+  /** Files that what the task writes is appended to. */
   readonly stdout: string;
   readonly stderr: string;
   /** All that a task which has its own file system sees of this worker's, under the same paths. */

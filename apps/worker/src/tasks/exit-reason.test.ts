@@ -24,3 +24,9 @@ test.each([
     message: expect.stringContaining("resources.memory_gb"),
   });
 });
+
+test("an exit code that is a shell's word for a signal is told as a code, with what it may mean", () => {
+  const message = (exitCode: number) => judge({ exitCode }, [], undefined).message;
+  expect(message(137)).toMatch(/exit code 137, as a shell does whose last command .* SIGKILL$/);
+  expect(message(3)).toMatch(/exit code 3$/);
+});

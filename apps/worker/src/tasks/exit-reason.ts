@@ -1,5 +1,6 @@
 import type { FailureReason } from "@heddle/contracts/jobs";
 import type { TaskEnd } from "./executor.ts";
+import { signalOfStatus } from "./signal-of-status.ts";
 
 /** Why the worker itself ended a task; it outweighs what the exit status says. */
 export interface Verdict {
@@ -53,5 +54,7 @@ const hostMemory =
 function exitText({ exitCode, signal }: TaskEnd): string {
   if (signal) return `the program was ended by ${signal}`;
   if (exitCode === undefined) return "the program ended while its worker was away";
-  return `the program ended with exit code ${exitCode}`;
+  const told = signalOfStatus(exitCode);
+  const hint = told ? `, as a shell does whose last command was ended by ${told}` : "";
+  return `the program ended with exit code ${exitCode}${hint}`;
 }
