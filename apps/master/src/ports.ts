@@ -1,9 +1,9 @@
 import type { AppError } from "@heddle/base/errors";
 import type {
+  DeploymentSpec,
   EngineEvent,
   GenerateRequest,
   ReplicaStatus,
-  WeightsSpec,
 } from "@heddle/contracts/engine";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import type { IdempotentRequest, KeptAnswer } from "@heddle/control/idempotency";
@@ -244,8 +244,11 @@ export interface NodeDirectory {
   nodes(): readonly NodeView[];
   /** Every replica of a deployment, as last reported; costs no look at other nodes. */
   replicasOf(deployment: string): readonly ReplicaStatus[];
-  /** Has a worker pull weights into its cache. Rejects with `unavailable` where no worker is. */
-  pull(weights: WeightsSpec, signal: AbortSignal): AsyncIterable<PullProgress>;
+  /**
+   * Has a worker pull a deployment's weights into its cache, or those workers where it has failed, which
+   * then try it anew. Rejects with `unavailable` where no worker is.
+   */
+  pull(deployment: DeploymentSpec, signal: AbortSignal): AsyncIterable<PullProgress>;
 }
 
 /** The injection tokens of the ports, which as interfaces have no value at run time. */

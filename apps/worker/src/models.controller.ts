@@ -76,7 +76,8 @@ export class ModelsController {
           last = progress;
         },
       })
-        .then(() => {
+        .then(async () => {
+          await this.#replicas.retry(weights.key);
           subscriber.next({ ...last, done: true });
           subscriber.complete();
         })

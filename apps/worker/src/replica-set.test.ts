@@ -83,6 +83,59 @@ test("a file that was refused is loaded again when it, the options or the failur
   code = "engine_failed";
   await loadedTimes(spec, 5);
   await loadedTimes(spec, 6);
+  // A device may come back, and says nothing of the file.
+  code = "unavailable";
+  for (let times = 7; times < 20; times++) await loadedTimes(spec, times);
+  await replicas.close();
+  rmSync(folder, { recursive: true });
+});
+
+test("a file whose loads fail five times in a row is given up until it is another or somebody asks", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-given-up-"));
+  const path = join(folder, "w.gguf");
+  writeFileSync(path, "absurd");
+  let starts = 0;
+  let isMended = false;
+  const ports: EnginePorts = {
+    pullWeights: () => Promise.resolve(path),
+    startEngine: (start) => {
+      starts += 1;
+      if (isMended) return scriptedPorts.startEngine(start);
+      const message = "the engine process ended by signal SIGABRT; it wrote: GGML_ASSERT(n_layer)";
+      return Promise.reject(new AppError("engine_failed", message));
+    },
+  };
+  const logged: unknown[] = [];
+  const error = (fields: Readonly<Record<string, unknown>>) => void logged.push(fields["error"]);
+  const replicas = new ReplicaSet(ports, {}, { info() {}, warn() {}, error }, () => {});
+  const status = () => replicas.statuses()[0];
+  const fails = async (times: number, ask = () => replicas.load(spec)) => {
+    await ask();
+    await vi.waitFor(() => {
+      expect(status()?.phase).toBe("failed");
+      expect(starts).toBe(times);
+    }, patience);
+  };
+  for (let times = 1; times <= 4; times++) await fails(times);
+  expect(status()).toMatchObject({ failureCode: "engine_failed" });
+  await fails(5);
+  const told =
+    /^the engine .* SIGABRT; it wrote: GGML_ASSERT.* failed 5 times in a row and is not tried/;
+  expect(status()).toMatchObject({
+    failureCode: "model_failed",
+    message: expect.stringMatching(told),
+  });
+  expect(logged).toEqual([expect.not.stringMatching(told), expect.stringMatching(told)]);
+  await fails(5);
+  writeFileSync(path, "as absurd");
+  for (let times = 6; times <= 10; times++) await fails(times);
+  await fails(10);
+  await fails(11, () => replicas.retry(spec.weights.key));
+  for (let times = 12; times <= 15; times++) await fails(times);
+  await fails(15, () => replicas.retry("others"));
+  isMended = true;
+  await replicas.retry(spec.weights.key);
+  await vi.waitFor(() => expect(status()?.phase).toBe("ready"), patience);
   await replicas.close();
   rmSync(folder, { recursive: true });
 });

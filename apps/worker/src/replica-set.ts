@@ -10,7 +10,7 @@ import type {
 } from "@heddle/contracts/engine";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { EnginePorts } from "./engine-ports.ts";
-import { type EventListener, Replica, type ReplicaCall } from "./replica.ts";
+import { type EventListener, type FailedTries, Replica, type ReplicaCall } from "./replica.ts";
 
 /** One worker runs at most this many deployments at once. */
 const maxReplicas = 64;
@@ -62,11 +62,26 @@ export class ReplicaSet {
       throw new AppError("overloaded", message);
     }
     const isSame = current !== undefined && isDeepStrictEqual(current.spec, spec);
-    const lastFailure = isSame ? current.lastFailure : undefined;
-    this.#replicas.set(
-      spec.key,
-      new Replica(spec, this.#ports, this.#log, this.#onChange, lastFailure),
+    this.#begin(spec, isSame ? current.failedTries : undefined);
+  }
+
+  /**
+   * An operator has had these weights pulled: what could not be loaded of them is tried anew at once,
+   * also what was given up.
+   */
+  async retry(weightsKey: string): Promise<void> {
+    const failed = [...this.#replicas.values()].filter(
+      ({ phase, spec }) => phase === "failed" && spec.weights.key === weightsKey,
     );
+    for (const { spec } of failed) {
+      await this.unload(spec.key);
+      if (!this.#replicas.has(spec.key)) this.#begin(spec);
+    }
+  }
+
+  #begin(spec: DeploymentSpec, before?: FailedTries): void {
+    const replica = new Replica(spec, this.#ports, this.#log, this.#onChange, before);
+    this.#replicas.set(spec.key, replica);
     this.#onChange();
   }
 

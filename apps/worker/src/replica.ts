@@ -22,6 +22,21 @@ const restartBackoff = { baseMs: 250, maxMs: 30_000 };
 /** How long an unload waits for a pull or a load to stop; it goes on in the background then. */
 const maxCloseWaitMs = 3_000;
 
+/**
+ * Loads of the same file that may fail in a row, the engine's process dying among them: what fails so
+ * often is the file, or what it needs is not there, and a further try would only cost the node.
+ */
+const maxFailedLoads = 5;
+
+/** How a deployment's tries have ended so far; the next one goes on counting. */
+export interface FailedTries {
+  readonly message: string;
+  /** The file that could not be loaded. */
+  readonly file: string;
+  /** Loads of that file that have failed in a row. */
+  readonly loads: number;
+}
+
 /** A request that an engine works on. */
 export interface ReplicaCall {
   cancel(): void;
@@ -32,7 +47,8 @@ export type EventListener = (event: EngineEvent) => void;
 /**
  * One deployment on this node: pulls its weights, runs one engine, and starts it anew with back-off
  * when it crashes. A replica that could not be brought up stays `failed` until it is replaced; one
- * whose file was refused fails again as long as that file is there, see `failsAgain`.
+ * whose file was refused, or could not be loaded again and again, is not tried again as long as that
+ * file is there, see `failsAgain`.
  */
 export class Replica {
   readonly spec: DeploymentSpec;
@@ -53,20 +69,27 @@ export class Replica {
   #modelPath: string | undefined;
   /** What the file was when it was last given to an engine. */
   #loadedFile = "";
+  /** Loads of it that have failed in a row. */
+  #failedLoads = 0;
+  #failsAgain = false;
   #nextId = 1;
   #restarts = 0;
 
-  /** `lastFailure` is why the replica failed that this one stands in for. */
+  /** `before` is how the replica failed that this one stands in for. */
   constructor(
     spec: DeploymentSpec,
     ports: EnginePorts,
     log: NodeLog,
     onChange: () => void,
-    lastFailure?: string,
+    before?: FailedTries,
   ) {
     this.spec = spec;
-    this.#lastFailure = lastFailure;
-    if (lastFailure !== undefined) this.#message = `tried again after this failure: ${lastFailure}`;
+    if (before) {
+      this.#lastFailure = before.message;
+      this.#loadedFile = before.file;
+      this.#failedLoads = before.loads;
+      this.#message = `tried again after this failure: ${before.message}`;
+    }
     this.#ports = ports;
     this.#log = log;
     this.#onChange = onChange;
@@ -77,16 +100,18 @@ export class Replica {
     return this.#phase;
   }
 
-  /** Why it failed last, or the one before it. */
-  get lastFailure(): string | undefined {
-    return this.#lastFailure;
+  /** How it failed, or the one before it; undefined where none has. */
+  get failedTries(): FailedTries | undefined {
+    const message = this.#lastFailure;
+    if (message === undefined) return undefined;
+    return { message, file: this.#loadedFile, loads: this.#failedLoads };
   }
 
-  /** Whether another try would end the same way: the very file is still there that was refused. */
+  /** Whether another try would end the same way: the very file is still there that was given up. */
   get failsAgain(): boolean {
     const path = this.#modelPath;
     if (this.#phase !== "failed" || path === undefined) return false;
-    return this.#failureCode === "invalid_value" && fileMark(path) === this.#loadedFile;
+    return this.#failsAgain && fileMark(path) === this.#loadedFile;
   }
 
   /** Requests that have not ended. */
@@ -150,8 +175,22 @@ export class Replica {
       }
     } catch (error) {
       if (this.#closing.signal.aborted) return;
-      this.#onFailure(toAppError(error));
+      const failure = toAppError(error);
+      this.#onFailure(this.#judged(failure));
+      this.#lastFailure = failure.message;
     }
+  }
+
+  /** The failure, which says so where it is for good: the file was refused, or failed too often. */
+  #judged(failure: AppError): AppError {
+    const { code, message } = failure;
+    // A pull that fails has given no file to an engine; a device that is missing may come back.
+    const isOfLoad = this.#phase === "loading" && code !== "unavailable";
+    this.#failedLoads = isOfLoad ? this.#failedLoads + 1 : 0;
+    this.#failsAgain = code === "invalid_value" || this.#failedLoads >= maxFailedLoads;
+    if (!this.#failsAgain || code === "invalid_value") return failure;
+    const end = `It failed ${maxFailedLoads} times in a row and is not tried again until its file changes, its model is registered anew or \`heddle models pull\` asks for it.`;
+    return new AppError("model_failed", `${message.replace(/[.\s]+$/, "")}. ${end}`, failure);
   }
 
   /** The message goes to API clients; where files lie is told to the operator alone. */
@@ -164,7 +203,6 @@ export class Replica {
       const fields = { deployment: key, code, error: message, path, ...detail };
       this.#log.error(fields, "a replica failed");
     }
-    this.#lastFailure = message;
     this.#failureCode = code;
     this.#setPhase("failed", message);
   }
@@ -180,7 +218,9 @@ export class Replica {
 
   /** Resolves when the engine is ready; `exited` is an error where it then crashes. */
   async #startEngine(modelPath: string): Promise<{ exited: Promise<AppError | undefined> }> {
-    this.#loadedFile = fileMark(modelPath);
+    const file = fileMark(modelPath);
+    if (file !== this.#loadedFile) this.#failedLoads = 0;
+    this.#loadedFile = file;
     const exit = Promise.withResolvers<AppError | undefined>();
     const engine = await this.#ports.startEngine({
       spec: this.spec,
@@ -202,6 +242,7 @@ export class Replica {
     }
     this.#closing.signal.addEventListener("abort", () => exit.resolve(undefined), { once: true });
     this.#engine = engine;
+    this.#failedLoads = 0;
     this.#setPhase("ready", "");
     return { exited: exit.promise };
   }

@@ -120,6 +120,7 @@ const REFUSED: readonly (readonly [string, (value: unknown) => boolean, string])
 
 /** The request that a body holds, or an AppError that names the first fault in `param`. */
 export function parseChatCompletionRequest(body: unknown): ChatCompletionRequest {
+  checkBiases(body);
   const request = validate(chatCompletionRequest, body);
   refuseUnsupported(body as Record<string, unknown>);
   checkCombinations(request);
@@ -136,6 +137,14 @@ function refuseUnsupported(body: Record<string, unknown>): void {
   }
 }
 
+/** Before each of them is looked at: tens of thousands fit into a body. */
+function checkBiases(body: unknown): void {
+  const biases: unknown = Object(body).logit_bias;
+  const biased = typeof biases === "object" && biases !== null ? Object.keys(biases).length : 0;
+  if (biased <= MAX_LOGIT_BIAS) return;
+  throw invalid("logit_bias", `at most ${MAX_LOGIT_BIAS} entries are allowed, got ${biased}`);
+}
+
 function checkCombinations(request: ChatCompletionRequest): void {
   const { max_tokens, max_completion_tokens, response_format } = request;
   if (request.top_logprobs != null && request.logprobs !== true) {
@@ -146,10 +155,6 @@ function checkCombinations(request: ChatCompletionRequest): void {
   }
   if (max_tokens != null && max_completion_tokens != null && max_tokens !== max_completion_tokens) {
     throw invalid("max_tokens", "it differs from max_completion_tokens; give one of them");
-  }
-  const biased = request.logit_bias ? Object.keys(request.logit_bias).length : 0;
-  if (biased > MAX_LOGIT_BIAS) {
-    throw invalid("logit_bias", `at most ${MAX_LOGIT_BIAS} entries are allowed, got ${biased}`);
   }
   const format = response_format?.type ?? "text";
   if (format === "json_schema") {

@@ -26,10 +26,12 @@ const PULL_START_TIMEOUT_MS = 120_000;
 /** How long a pull waits for its model to be loaded, and how often it looks. */
 const MAX_LOAD_WAIT_MS = 10 * 60_000;
 const LOAD_POLL_MS = 200;
+/** What has failed is tried anew by a pull, which the cluster may show a moment later. */
+const FAILED_POLLS = 3;
 
 /** `heddle models list`. */
 export async function listModelsCommand(command: Command): Promise<number> {
-  const { client, data, format } = commandContext(command);
+  const { client, data, messages, format } = commandContext(command);
   const models = listOf(await client.json("/api/v1/models"));
   printRows(
     models,
@@ -46,7 +48,26 @@ export async function listModelsCommand(command: Command): Promise<number> {
     format,
     data,
   );
+  if (format === "table" || format === "wide") messages.write(failuresOf(models));
   return 0;
+}
+
+/** A line for each thing that has failed, with the models that it was to answer for. */
+function failuresOf(models: readonly JsonFields[]): string {
+  const failed = models.filter((model) => model["status"] === "failed");
+  const told = Map.groupBy(failed, (model) =>
+    [
+      ...recordsOf(model["replicas"]).map(
+        (replica) => `failed on ${textOf(replica["node"])}: ${textOf(replica["message"])}`,
+      ),
+      waitingFor(model),
+    ]
+      .filter((text) => text !== "")
+      .join("; "),
+  );
+  return [...told]
+    .map(([why, group]) => `${group.map(({ id }) => textOf(id)).join(", ")}: ${why}\n`)
+    .join("");
 }
 
 /** Tokens that the replicas really serve, where they tell; else what the model's id promises. */
@@ -126,13 +147,15 @@ export async function removeModel(command: Command): Promise<number> {
 /** Waits while replicas come up; throws `model_failed` where all that there are have failed. */
 async function expectLoaded(client: ApiClient, id: string, signal: AbortSignal): Promise<void> {
   const endMs = performance.now() + MAX_LOAD_WAIT_MS;
+  let failedPolls = 0;
   while (performance.now() < endMs) {
     const model = (await listModels(client, signal)).find((each) => each.id === id);
     const replicas = model?.replicas ?? [];
     const isComing = replicas.some(({ phase }) => phase === "pulling" || phase === "loading");
     const failed = replicas.find(({ phase }) => phase === "failed");
     if ((model && isReady(model)) || (!isComing && !failed)) return;
-    if (!isComing && failed) {
+    failedPolls = isComing ? 0 : failedPolls + 1;
+    if (failed && failedPolls >= FAILED_POLLS) {
       const where = `${id} is pulled, but loading it failed on ${failed.node}`;
       throw new AppError("model_failed", `${where}: ${failed.message}`);
     }

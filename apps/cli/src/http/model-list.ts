@@ -53,6 +53,17 @@ export function defaultModel(models: readonly ModelView[]): ModelView | undefine
   return models.find(isReady) ?? models[0];
 }
 
+/** True where no replica serves or is on its way, since each has failed. */
+export function hasFailed({ replicas }: ModelView): boolean {
+  return replicas.length > 0 && replicas.every(({ phase }) => phase === "failed");
+}
+
+/** Why the model's replicas failed, as the end of a sentence: without a full stop, in one line. */
+export function failureOf({ replicas }: ModelView): string {
+  const reason = replicas[0]?.message.replace(/[.\s]+$/, "").replace(/\s*\n\s*/g, " ");
+  return reason || "the worker did not say why";
+}
+
 export function isReady(model: ModelView): boolean {
   return model.replicas.some((replica) => replica.phase === "ready");
 }

@@ -1,7 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import type { ApiClient } from "../http/api-client.ts";
-import { defaultModel, isReady, listModels, type ModelView } from "../http/model-list.ts";
+import {
+  defaultModel,
+  failureOf,
+  hasFailed,
+  isReady,
+  listModels,
+  type ModelView,
+} from "../http/model-list.ts";
 import { LoadProgressView, PullProgressView } from "../output/progress.ts";
 import type { Terminal } from "../output/terminal.ts";
 
@@ -41,18 +48,18 @@ export async function awaitModel(options: AwaitModelOptions): Promise<AwaitedMod
       const model = options.model
         ? models.find(({ id }) => id === options.model)
         : defaultModel(models);
-      if (model && isReady(model)) return { outcome: "ready", model };
       view.show(model);
+      if (model && isReady(model)) return { outcome: "ready", model };
       const state = JSON.stringify(model?.replicas ?? []);
       const nowMs = performance.now();
       if (state !== lastState) changedAtMs = nowMs;
       lastState = state;
-      const hasFailed = allFailed(model);
-      if (hasFailed && !hadFailed) failures += 1;
-      hadFailed = hasFailed;
+      const failed = model && hasFailed(model) ? model : undefined;
+      if (failed && !hadFailed) failures += 1;
+      hadFailed = failed !== undefined;
       const isFinal = failures >= MAX_FAILURES || nowMs - changedAtMs > FAILED_FOR_MS;
       const failure =
-        hasFailed && isFinal ? reasonOf(model) : stallOf(model, nowMs - changedAtMs, stallMs);
+        failed && isFinal ? failureOf(failed) : stallOf(model, nowMs - changedAtMs, stallMs);
       if (failure) return { outcome: "failed", model, reason: failure };
       await sleep(POLL_MS, undefined, { signal });
     }
@@ -78,17 +85,6 @@ async function survivingRestart<T>(call: () => Promise<T>, signal: AbortSignal):
       await sleep(POLL_MS, undefined, { signal });
     }
   }
-}
-
-function allFailed(model: ModelView | undefined): boolean {
-  const replicas = model?.replicas ?? [];
-  return replicas.length > 0 && replicas.every(({ phase }) => phase === "failed");
-}
-
-/** The reason becomes the end of a sentence, so it must not bring a full stop of its own. */
-function reasonOf(model: ModelView | undefined): string {
-  const reason = model?.replicas[0]?.message.replace(/[.\s]+$/, "").replace(/\s*\n\s*/g, " ");
-  return reason || "the worker did not say why";
 }
 
 function stallOf(
@@ -126,7 +122,8 @@ class PullView {
       pulling.find(({ node }) => node === this.#followed) ??
       pulling.toSorted((a, b) => b.pulledBytes - a.pulledBytes)[0];
     this.#followed = furthest?.node;
-    const isLoading = replicas.some(({ phase }) => phase === "loading");
+    // One that is ready was loaded, however short the time between two looks was.
+    const isLoading = replicas.some(({ phase }) => phase === "loading" || phase === "ready");
     if (furthest && !this.#loading) {
       this.#progress ??= new PullProgressView(
         this.#messages,

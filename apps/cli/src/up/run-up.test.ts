@@ -43,7 +43,10 @@ describe("heddle up", () => {
   it("shows the pull, an answer and how to go on; --once then ends everything with 0", async () => {
     const { driven, data, port } = await up({ once: true, workers: "2", parameterServers: "1" });
     expect(await driven.end()).toBe(0);
-    expect(driven.stderr).toMatch(/pulling scripted.gguf 50 %/);
+    // That it is loaded is said even where no look at it saw that.
+    expect(driven.stderr).toMatch(
+      /pulling scripted.gguf 50 %(.*\n)*loading the model FamilyA-1-2B \.\.\.\n/,
+    );
     expect(driven.stderr).toMatch(/7 tokens in .* first token after/);
     expect(driven.stdout).toContain("It lifts the warp.");
     expect(driven.stdout).toContain(`http://127.0.0.1:${port}/api/v1`);
@@ -156,6 +159,9 @@ describe("heddle up", () => {
     expect(driven.stderr).toContain("could not be had: no source could be reached.\n");
     expect(driven.stderr).not.toContain("a replica failed");
     expect(driven.stderr).toMatch(/NOISE.*--model FILE/);
+    expect(driven.stdout).toMatch(
+      /what answers for them\n +A tiny model .* NOISE\. The demo weights could not be had: no source could be reached\.\n/,
+    );
     expect(driven.stdout).toContain("scripted model of the tiny profile");
   });
 
@@ -201,6 +207,9 @@ describe("heddle up", () => {
       "The model could not be loaded: no source could be reached. The cluster runs on without it.\n",
     );
     expect(driven.stdout).toContain("Heddle is up");
+    expect(driven.stdout).toMatch(
+      /FamilyA-1-2B\n +FAILED, so nothing answers for it: no source could be reached\. No model answers\.\n +It was to be scripted/,
+    );
     expect(driven.stdout).not.toContain("Try it");
     driven.child.kill("SIGINT");
     expect(await driven.end()).toBe(0);

@@ -82,6 +82,8 @@ class LocalCluster {
   #supervisor: Supervisor | undefined;
   /** True until the model answers: whatever keeps it from that is told once, by this class. */
   #isStarting = true;
+  /** For the start table, where something else answers than was asked for. */
+  #notice: string | undefined;
 
   constructor(setup: ClusterSetup, output: UpOutput, signals: UpSignals) {
     this.#setup = setup;
@@ -210,6 +212,7 @@ class LocalCluster {
     const { options } = this.#setup;
     if (options.modelFile || options.profile !== "demo") return this.#goOnWithout(reason, model);
     this.#say(`The demo weights could not be had: ${reason}.`);
+    this.#notice = `A tiny model of random weights answers in place of the demo model, and its answers are NOISE. The demo weights could not be had: ${reason}.`;
     this.#say(
       "Starting again with a tiny model of random weights: its answers are NOISE. For real ones give a GGUF file: --model FILE",
     );
@@ -253,7 +256,8 @@ class LocalCluster {
     const masters = ports
       .map(({ http }, at) => ({ name: `master-${at + 1}`, http }))
       .filter(({ name }) => left.includes(name));
-    const facts = { options, masters, secrets, models, model: model?.id, dataIsDefault };
+    const asked = { model: model?.id, notice: this.#notice };
+    const facts = { options, masters, secrets, models, ...asked, dataIsDefault };
     this.#output.data.write(startTable(facts, this.#output.data));
   }
 

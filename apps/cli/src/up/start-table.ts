@@ -1,6 +1,6 @@
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { ModelView } from "../http/model-list.ts";
+import { failureOf, hasFailed, isReady, type ModelView } from "../http/model-list.ts";
 import { type Terminal, visibleWidth } from "../output/terminal.ts";
 import type { ClusterSecrets } from "./data-directory.ts";
 import type { UpOptions } from "./options.ts";
@@ -14,6 +14,8 @@ interface StartFacts {
   readonly models: readonly ModelView[];
   /** The model that the commands to try name; absent where none is ready. */
   readonly model: string | undefined;
+  /** What was to answer and cannot, and what does in its place; absent where all is as asked. */
+  readonly notice?: string | undefined;
   /** True where the data directory is the one that the CLI finds by itself. */
   readonly dataIsDefault: boolean;
 }
@@ -52,7 +54,7 @@ export function startTable(facts: StartFacts, out: Terminal): string {
   const sections = [
     bold(options.once ? "The self-check passed" : "Heddle is up"),
     columns(rows),
-    modelTable(facts.models, out),
+    modelTable(facts, out),
     ...(options.once ? [ONCE_IS_OVER] : []),
     ...(options.once || facts.model === undefined ? [] : [tryTable(facts, facts.model, out)]),
   ];
@@ -71,16 +73,30 @@ function plural(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** Models that the same thing answers for are named together, so that its name stands once. */
-function modelTable(models: readonly ModelView[], out: Terminal): string {
-  const groups = Map.groupBy(models, ({ backing, standIn }) =>
-    standIn ? `${backing} ${out.paint("yellow", "(a stand-in)")}` : backing,
-  );
-  const lines = [...groups].map(
-    ([backing, group]) => `  ${group.map(({ id }) => id).join(", ")}\n    ${backing}`,
-  );
-  const listed = lines.length === 0 ? "  none yet" : lines.join("\n");
-  return `${out.paint("bold", "Models, and what answers for them")}\n${listed}`;
+/** Models that the same thing answers for, or fails to, are named together. */
+function modelTable({ models, notice }: StartFacts, out: Terminal): string {
+  const groups = Map.groupBy(models, (model) => answerText(model, models, out).join("\n    "));
+  const lines = [
+    ...(notice === undefined ? [] : [`  ${out.paint("yellow", notice)}`]),
+    ...[...groups].map(([text, group]) => `  ${group.map(({ id }) => id).join(", ")}\n    ${text}`),
+  ];
+  const listed = groups.size === 0 ? [...lines, "  none yet"] : lines;
+  return [out.paint("bold", "Models, and what answers for them"), ...listed].join("\n");
+}
+
+/** What answers for the model; where nothing does, why, and which others answer. */
+function answerText(model: ModelView, models: readonly ModelView[], out: Terminal): string[] {
+  const { backing, standIn, replicas } = model;
+  if (hasFailed(model)) {
+    const ready = models.filter(isReady).map(({ id }) => id);
+    const instead = ready.length > 0 ? `These answer: ${ready.join(", ")}.` : "No model answers.";
+    const failed = out.paint("red", "FAILED, so nothing answers for it:");
+    return [`${failed} ${failureOf(model)}. ${instead}`, `It was to be ${backing}`];
+  }
+  const answer = standIn ? `${backing} ${out.paint("yellow", "(a stand-in)")}` : backing;
+  if (isReady(model)) return [answer];
+  const phases = [...new Set(replicas.map(({ phase }) => phase))].join(", ");
+  return [answer, out.paint("yellow", `not ready yet: ${phases || "no worker has it"}`)];
 }
 
 function tryTable(facts: StartFacts, model: string, out: Terminal): string {

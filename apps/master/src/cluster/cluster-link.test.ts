@@ -252,8 +252,10 @@ test("a parameter server attaches as one and takes no calls", async () => {
 
 test("a pull tells its progress up to done, and its failure with the source's reason", async () => {
   const weights = { key: "pull-150", file: "a.gguf", sources: ["builtin://"] };
-  const pull = (key: string) =>
-    cluster.link.directory.pull({ ...weights, key }, new AbortController().signal);
+  const pull = (key: string) => {
+    const spec = { key: "m", engine: "llama", weights: { ...weights, key }, options: {} } as const;
+    return cluster.link.directory.pull(spec, new AbortController().signal);
+  };
   await expect(collect(pull("any"))).rejects.toMatchObject({ code: "unavailable" });
   await cluster.startWorker();
   await cluster.workersReady("m", 1);

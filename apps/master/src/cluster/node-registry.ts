@@ -1,7 +1,7 @@
 import type { ServerDuplexStream } from "@grpc/grpc-js";
 import type { Clock } from "@heddle/base/clock";
 import { AppError } from "@heddle/base/errors";
-import type { ReplicaStatus, WeightsSpec } from "@heddle/contracts/engine";
+import type { DeploymentSpec, ReplicaStatus } from "@heddle/contracts/engine";
 import type { AttachReply } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { NodeReport__Output } from "@heddle/contracts/generated/heddle/v1/NodeReport";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
@@ -112,11 +112,18 @@ export class NodeRegistry implements NodeDirectory {
     return found;
   }
 
-  async *pull(weights: WeightsSpec, signal: AbortSignal): AsyncGenerator<PullProgress, void> {
+  async *pull(
+    { key, weights }: DeploymentSpec,
+    signal: AbortSignal,
+  ): AsyncGenerator<PullProgress, void> {
     const workers = this.workers().sort((a, b) => a.replicas.length - b.replicas.length);
-    const link = workers[0]?.link;
-    if (link) return yield* link.pull(weights, signal);
-    throw new AppError("unavailable", "no worker is attached that could pull weights: start one");
+    if (workers.length === 0) {
+      throw new AppError("unavailable", "no worker is attached that could pull weights: start one");
+    }
+    const failed = workers.filter((worker) => worker.replica(key)?.phase === "failed");
+    for (const { link } of failed.length > 0 ? failed : workers.slice(0, 1)) {
+      if (link) yield* link.pull(weights, signal);
+    }
   }
 
   /** Serves Cluster.Attach for one node until its stream ends. */

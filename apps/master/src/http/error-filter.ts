@@ -2,7 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import type { Logger } from "@heddle/observability/logger";
 import { type ArgumentsHost, Catch, type ExceptionFilter, HttpException } from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { errorReply } from "./error-reply.ts";
+import { errorReply, shownPath } from "./error-reply.ts";
 import { allowedMethods, type RouteInfo } from "./route-table.ts";
 
 /** Turns whatever a route, the router or the body parser threw into the answer of its API. */
@@ -44,7 +44,8 @@ export class ErrorFilter implements ExceptionFilter {
   #unrouted(method: string, path: string): AppError {
     const allowed = allowedMethods(this.#routes, path);
     if (allowed.length === 0) {
-      return new AppError("not_found", `Unknown route: ${method} ${path}. See /api/v1/endpoints.`);
+      const route = `${method} ${shownPath(path)}`;
+      return new AppError("not_found", `Unknown route: ${route}. See /api/v1/endpoints.`);
     }
     const message = `${method} is not allowed on ${path}; use ${allowed.join(" or ")}.`;
     return new AppError("method_not_allowed", message);

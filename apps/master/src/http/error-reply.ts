@@ -12,6 +12,14 @@ export interface ErrorReply {
 const ORCHESTRATION =
   /^\/api\/v1\/(cluster|workers|jobs|keys|events|endpoints|queues|projects)(\/|\?|$)/;
 
+/** Of a path that a message names, characters that are told. */
+const MAX_SHOWN_CHARS = 200;
+
+/** The path as a message tells it: a caller who sends kilobytes does not get them back. */
+export function shownPath(path: string): string {
+  return path.length > MAX_SHOWN_CHARS ? `${path.slice(0, MAX_SHOWN_CHARS)}...` : path;
+}
+
 /**
  * Whether the path is of the orchestration API, which answers with RFC 9457. All others use OpenAI's
  * envelope, unknown ones too: whoever asks for a route of OpenAI's that is not here has its SDK.

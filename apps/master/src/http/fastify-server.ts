@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { AccessCheck, AccessConfig, CallerRequest } from "./access.ts";
 import { BodyReader } from "./body-reader.ts";
 import { answerBrokenRequest, answerUnservable } from "./broken-requests.ts";
-import { errorReply, isOrchestration } from "./error-reply.ts";
+import { errorReply, isOrchestration, shownPath } from "./error-reply.ts";
 import { answerHalfClosed } from "./half-closed.ts";
 import { forgiveOwnStalls } from "./own-stalls.ts";
 import { requestIdOf } from "./request-id.ts";
@@ -31,6 +31,9 @@ export const DEFAULT_HTTP_LIMITS: HttpLimits = {
   requestTimeoutMs: 60_000,
 };
 
+/** The longest part of a path, as a model's id. */
+const MAX_PARAM_CHARS = 256;
+
 /** The HTTP server: ids, access, body reading and the bounds against slow clients. No routes. */
 export function createHttpAdapter(limits: HttpLimits, access: AccessCheck): FastifyAdapter {
   const adapter = new FastifyAdapter({
@@ -45,7 +48,7 @@ export function createHttpAdapter(limits: HttpLimits, access: AccessCheck): Fast
     genReqId: requestIdOf,
     requestIdHeader: false,
     forceCloseConnections: true,
-    routerOptions: { ignoreTrailingSlash: true, maxParamLength: 256 },
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength: MAX_PARAM_CHARS },
     clientErrorHandler: answerBrokenRequest,
     frameworkErrors: answerBadUrl,
   });
@@ -110,9 +113,13 @@ function readBodiesAsBytes(instance: FastifyInstance, bodies: BodyReader): void 
   });
 }
 
-/** A URL that the router cannot decode reaches neither a hook nor a filter: it is answered here. */
-function answerBadUrl(_error: Error, request: FastifyRequest, reply: FastifyReply): void {
-  const message = `The path ${JSON.stringify(request.url)} is malformed; percent-encode it as UTF-8.`;
+/** A URL that the router cannot take reaches neither a hook nor a filter: it is answered here. */
+function answerBadUrl(error: Error, request: FastifyRequest, reply: FastifyReply): void {
+  const isTooLong = (error as { code?: unknown }).code === "FST_ERR_MAX_PARAM_LENGTH";
+  const why = isTooLong
+    ? `has a part of more than ${MAX_PARAM_CHARS} characters, and no id is that long`
+    : "is malformed; percent-encode it as UTF-8";
+  const message = `The path ${JSON.stringify(shownPath(request.url))} ${why}.`;
   const refusal = new AppError("invalid_value", message);
   const { status, headers, body } = errorReply(refusal, request.id, request.url);
   reply

@@ -57,6 +57,7 @@ describe("malformed requests", () => {
     ["a string", '"hi"', "invalid_json"],
     ["null", "null", "invalid_json"],
     ["too deep a body", `{"a":${"[".repeat(70)}${"]".repeat(70)}}`, "invalid_json"],
+    ["a body of too many items", `{"a":[${"[],".repeat(33_000)}0]}`, "invalid_json"],
     ["no fields", "{}", "missing_required_parameter"],
   ])("%s is 400", async (_what, body, code) => {
     const reply = await raw(chatPath, { method: "POST", headers: authorized(), body });
@@ -126,6 +127,19 @@ describe("malformed requests", () => {
     expect(keys.status).toBe(400);
     expect(keys.headers.get("content-type")).toContain("application/problem+json");
     expect(await keys.json()).toMatchObject({ code: "invalid_value", request_id: "mine" });
+  });
+
+  it("a path of kilobytes is refused for its length, and not sent back", async () => {
+    for (const [path, status, why] of [
+      [`/api/v1/models/${"a".repeat(9_000)}`, 400, "more than 256 characters"],
+      [`/${"a/".repeat(4_000)}`, 404, "Unknown route"],
+    ] as const) {
+      const reply = await raw(path, { headers: authorized() });
+      expect(reply.status).toBe(status);
+      const { message } = await errorOf(reply);
+      expect(message).toContain(why);
+      expect(String(message).length).toBeLessThan(400);
+    }
   });
 
   it("an unknown route is 404, a wrong method 405 with Allow", async () => {

@@ -4,15 +4,18 @@ import { RequestFaults } from "@heddle/contracts/validation";
 
 /** Arrays and objects within one another that a body may have. */
 const MAX_JSON_DEPTH = 64;
+/**
+ * Fields and items that a body may have in all: each is checked and copied more than once on its way,
+ * which for the millions that fit into megabytes would hold up everybody else.
+ */
+const MAX_JSON_ITEMS = 65_536;
 
 /** The object that a request body holds. Throws `invalid_json` for anything else. Of fields of the
  * same name in one object the last counts, as JSON.parse has it. */
 export function parseJsonBody(body: Buffer): Record<string, unknown> {
   if (body.length === 0) throw invalid("the body is empty; a JSON object is expected");
   if (!isUtf8(body)) throw invalid("the body is not UTF-8");
-  if (isDeeperThan(body, MAX_JSON_DEPTH)) {
-    throw invalid(`the body is nested deeper than ${MAX_JSON_DEPTH} levels`);
-  }
+  checkShape(body);
   // A mark of the byte order, which some editors put first, is no part of the text (RFC 8259, 8.1).
   const text = body.toString(
     "utf8",
@@ -66,18 +69,28 @@ const BYTE_ORDER_MARK = Buffer.from("\uFEFF");
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
-/** Counts brackets outside of strings. ASCII bytes never occur inside a longer UTF-8 character. */
-function isDeeperThan(body: Buffer, limit: number): boolean {
+/**
+ * Counts brackets and commas outside of strings, before anything is made of the body. ASCII bytes never
+ * occur inside a longer UTF-8 character.
+ */
+function checkShape(body: Buffer): void {
   let depth = 0;
+  let items = 0;
   for (let i = 0; i < body.length; i++) {
     const byte = body[i];
     if (byte === QUOTE) i = endOfString(body, i + 1);
     else if (byte === 0x7b || byte === 0x5b) {
       depth++;
-      if (depth > limit) return true;
+      items++;
+      if (depth > MAX_JSON_DEPTH) {
+        throw invalid(`the body is nested deeper than ${MAX_JSON_DEPTH} levels`);
+      }
     } else if (byte === 0x7d || byte === 0x5d) depth--;
+    else if (byte === 0x2c) items++;
+    if (items > MAX_JSON_ITEMS) {
+      throw invalid(`the body has more than ${MAX_JSON_ITEMS} fields and items in all`);
+    }
   }
-  return false;
 }
 
 /** Bytes of a string that are looked at one by one: for more, asking the system is faster. */

@@ -1,12 +1,12 @@
 import { AppError, toAppError } from "@heddle/base/errors";
-import type { WeightsSpec } from "@heddle/contracts/engine";
+import type { DeploymentSpec } from "@heddle/contracts/engine";
 import type { FastifyReply } from "fastify";
 import { envelopeBody } from "../http/error-reply.ts";
 import { EventStream, HEARTBEAT_MS } from "../http/event-stream.ts";
 import type { InFlight } from "../inference/in-flight.ts";
 import type { NodeDirectory, PullProgress } from "../ports.ts";
 
-/** Pulls weights to a worker on request and streams the progress until it is done. */
+/** Has weights pulled on request and streams the progress until it is done. */
 export class ModelPulls {
   readonly #directory: NodeDirectory;
   readonly #inFlight: InFlight;
@@ -17,13 +17,13 @@ export class ModelPulls {
   }
 
   /** Throws only while nothing was sent; a client that hangs up ends the pull. */
-  async stream(weights: WeightsSpec, requestId: string, reply: FastifyReply): Promise<void> {
+  async stream(deployment: DeploymentSpec, requestId: string, reply: FastifyReply): Promise<void> {
     const abort = this.#inFlight.enter();
     const { raw } = reply;
     const onClose = (): void => abort.abort(new AppError("cancelled", "The client hung up."));
     raw.on("close", onClose);
     try {
-      const progress = this.#directory.pull(weights, abort.signal)[Symbol.asyncIterator]();
+      const progress = this.#directory.pull(deployment, abort.signal)[Symbol.asyncIterator]();
       const first = await progress.next();
       reply.hijack();
       await sendProgress(

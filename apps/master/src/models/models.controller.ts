@@ -89,16 +89,19 @@ export class ModelsController {
   }
 
   @Post(":id/pull")
-  @Permit("models:deploy", "Pulls a model's weights to a worker, telling the progress as events.")
+  @Permit(
+    "models:deploy",
+    "Pulls a model's weights to a worker, telling the progress as events; where the model has failed, to the workers that have it, which try it anew.",
+  )
   async pull(
     @Req() request: CallerRequest,
     @Res() reply: FastifyReply,
     @Param("id") id: string,
   ): Promise<void> {
     const model = this.#models.resolve(id, callerOf(request));
-    const weights = this.#control.state.deployments.get(model.deployment)?.spec.weights;
-    if (!weights) throw new AppError("not_found", `The model \`${id}\` has no weights.`);
-    await this.#pulls.stream(weights, request.id, reply);
+    const deployment = this.#control.state.deployments.get(model.deployment)?.spec;
+    if (!deployment) throw new AppError("not_found", `The model \`${id}\` has no weights.`);
+    await this.#pulls.stream(deployment, request.id, reply);
   }
 }
 

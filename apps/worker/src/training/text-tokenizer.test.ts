@@ -64,7 +64,7 @@ test("the engine cuts texts of all kinds into the very tokens that a model was t
   const engine = await engineTokenizer(learned);
   let tokens = 0;
   for (const text of varied()) {
-    const [mine, theirs] = [learned.encode(Buffer.from(text)), await engine.tokenize(text)];
+    const [mine, theirs] = [learned.encode(Buffer.from(text)), engine.tokenize(text).tokens];
     expect([...mine], JSON.stringify(text.slice(0, 200))).toEqual([...theirs]);
     expect(Buffer.from(learned.decode(mine)).toString()).toBe(text);
     tokens += mine.length;

@@ -145,9 +145,8 @@ export class BatchLoop {
   }
 
   #newGrammar(source: string): Grammar {
-    const { llama, vocabulary, vocabularySize } = this.#model;
-    this.#candidates ??= new CandidateArray(vocabularySize);
-    return new Grammar(llama, vocabulary, source, this.#candidates);
+    this.#candidates ??= new CandidateArray(this.#model.vocabularySize);
+    return new Grammar(this.#model, source, this.#candidates);
   }
 
   #admit(nowMs: number): void {

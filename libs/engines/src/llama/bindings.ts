@@ -1,4 +1,4 @@
-import koffi, { type KoffiFunc, type LibraryHandle } from "koffi";
+import koffi, { type LibraryHandle } from "koffi";
 import { checkAbi } from "./abi-guard.ts";
 import {
   CONTEXT_PARAMS,
@@ -62,6 +62,7 @@ export interface Llama {
   model_is_recurrent(model: Pointer): boolean;
   model_is_hybrid(model: Pointer): boolean;
   model_has_encoder(model: Pointer): boolean;
+  vocab_type(vocabulary: Pointer): number;
   vocab_n_tokens(vocabulary: Pointer): number;
   vocab_is_eog(vocabulary: Pointer, token: number): boolean;
   vocab_is_control(vocabulary: Pointer, token: number): boolean;
@@ -76,17 +77,15 @@ export interface Llama {
     leftStrip: number,
     special: boolean,
   ): number;
-  tokenize: KoffiFunc<
-    (
-      vocabulary: Pointer,
-      text: Uint8Array,
-      bytes: number,
-      tokens: Int32Array | null,
-      capacity: number,
-      addSpecial: boolean,
-      parseSpecial: boolean,
-    ) => number
-  >;
+  tokenize(
+    vocabulary: Pointer,
+    text: Uint8Array,
+    bytes: number,
+    tokens: Int32Array | null,
+    capacity: number,
+    addSpecial: boolean,
+    parseSpecial: boolean,
+  ): number;
   sampler_init_grammar(vocabulary: Pointer, grammar: string, root: string): Pointer;
   sampler_accept(sampler: Pointer, token: number): void;
   sampler_apply(sampler: Pointer, candidates: Pointer): void;
@@ -141,6 +140,7 @@ const LLAMA_SIGNATURES = [
   "bool llama_model_is_recurrent(void* model)",
   "bool llama_model_is_hybrid(void* model)",
   "bool llama_model_has_encoder(void* model)",
+  "int llama_vocab_type(void* vocab)",
   "int32_t llama_vocab_n_tokens(void* vocab)",
   "bool llama_vocab_is_eog(void* vocab, int32_t token)",
   "bool llama_vocab_is_control(void* vocab, int32_t token)",

@@ -164,5 +164,7 @@ function lastLines(output: string): string {
   const lines = output.split("\n").map((line) => line.trim());
   const failed = lines.findLastIndex((line) => /GGML_ASSERT|GGML_ABORT|fatal error/.test(line));
   const told = failed < 0 ? lines : lines.slice(failed, failed + 1);
-  return told.filter((line) => line !== "").join(" | ");
+  // Where the library was built is nobody's concern.
+  const short = told.map((line) => line.replace(/^\/\S*\/(?=[\w.-]+:\d+: )/, ""));
+  return short.filter((line) => line !== "").join(" | ");
 }

@@ -3,7 +3,6 @@ import { extname } from "node:path";
 import { Worker } from "node:worker_threads";
 import { toAppError } from "@heddle/base/errors";
 import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
-import { ChatTemplate } from "../text/chat-template.ts";
 import { openBindings } from "./bindings.ts";
 import {
   type ChildLoad,
@@ -13,7 +12,9 @@ import {
   type ParentMessage,
 } from "./child-protocol.ts";
 import { EventFrameWriter } from "./event-frames.ts";
+import { LongPrompts } from "./long-prompts.ts";
 import { findNativeLibrary } from "./native-library.ts";
+import { PromptReader } from "./prompt-reader.ts";
 import { RequestBook } from "./request-book.ts";
 import { StepRing, stepRingMemory } from "./step-ring.ts";
 import type {
@@ -24,7 +25,6 @@ import type {
   ThreadStart,
   ThreadStep,
 } from "./thread-messages.ts";
-import { Tokenizer } from "./tokenizer.ts";
 
 /** How old the reported memory figure may be. */
 const RESIDENT_MAX_AGE_MS = 500;
@@ -121,11 +121,15 @@ class EngineProcess {
     this.#kvTokens = event.kvTokens;
     this.#maxSequences = event.maxSequences;
     this.#threadLoad = event.load;
+    const { contextTokens } = info;
+    const chatTemplate = this.#start.chatTemplate ?? event.chatTemplate;
+    const rules = { table: vocabulary, chatTemplate, contextTokens };
+    const { device } = this.#start;
     this.#book = new RequestBook({
       table: vocabulary,
-      tokenizer: new Tokenizer(llama, vocabulary),
-      template: new ChatTemplate(this.#start.chatTemplate ?? event.chatTemplate, vocabulary),
-      contextTokens: info.contextTokens,
+      reader: new PromptReader(llama, rules),
+      longPrompts: new LongPrompts({ device, rules }, (error) => die(failureOf(error))),
+      contextTokens,
       maxQueued: this.#start.maxQueued,
       command: (command) => this.#command(command),
       emit: (events) => this.#emit(events),

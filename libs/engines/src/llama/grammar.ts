@@ -1,6 +1,8 @@
 import koffi from "koffi";
 import type { Llama } from "./bindings.ts";
+import { JsonDepth } from "./json-depth.ts";
 import type { Pointer } from "./layouts.ts";
+import type { LoadedModel } from "./model.ts";
 
 /** Bytes of a `llama_token_data`: id, logit and probability. */
 const TOKEN_DATA_BYTES = 12;
@@ -86,11 +88,19 @@ export class Grammar {
   readonly #llama: Llama;
   readonly #sampler: Pointer;
   readonly #candidates: CandidateArray;
+  readonly #tokenBytes: LoadedModel["tokenBytes"];
+  /** All grammars that there are describe JSON. */
+  readonly #depth = new JsonDepth();
 
   /** Throws where the grammar does not parse: it is the program's, not the client's. */
-  constructor(llama: Llama, vocabulary: Pointer, source: string, candidates: CandidateArray) {
+  constructor(
+    { llama, vocabulary, tokenBytes }: Pick<LoadedModel, "llama" | "vocabulary" | "tokenBytes">,
+    source: string,
+    candidates: CandidateArray,
+  ) {
     this.#llama = llama;
     this.#candidates = candidates;
+    this.#tokenBytes = tokenBytes;
     this.#sampler = llama.sampler_init_grammar(vocabulary, source, "root");
     if (this.#sampler === null) throw new Error(`the grammar does not parse: ${source}`);
   }
@@ -109,6 +119,7 @@ export class Grammar {
 
   /** Moves on past a token that is part of the text; never one that ends the generation. */
   accept(token: number): void {
+    this.#depth.accept(this.#tokenBytes(token));
     this.#llama.sampler_accept(this.#sampler, token);
   }
 
@@ -117,12 +128,18 @@ export class Grammar {
   }
 
   #allows(token: number): boolean {
+    if (!this.#depth.allows(this.#tokenBytes(token))) return false;
     this.#llama.sampler_apply(this.#sampler, this.#candidates.single(token));
     return this.#candidates.logitAt(0) !== Number.NEGATIVE_INFINITY;
   }
 
   #mask(logits: Float32Array): void {
     this.#llama.sampler_apply(this.#sampler, this.#candidates.fill(logits));
-    for (let id = 0; id < logits.length; id++) logits[id] = this.#candidates.logitAt(id);
+    for (let id = 0; id < logits.length; id++) {
+      const logit = this.#candidates.logitAt(id);
+      const isOut = logit === Number.NEGATIVE_INFINITY;
+      const isDeep = !isOut && !this.#depth.allows(this.#tokenBytes(id));
+      logits[id] = isDeep ? Number.NEGATIVE_INFINITY : logit;
+    }
   }
 }

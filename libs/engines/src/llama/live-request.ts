@@ -14,6 +14,8 @@ export class LiveRequest {
   promptTokens = 0;
   started = false;
   deadline: NodeJS.Timeout | undefined;
+  /** Takes a long prompt out of the line of those that are to be read. */
+  stopReading: (() => void) | undefined;
   #cachedTokens = 0;
   #completionTokens = 0;
   #texts: (ChoiceText | undefined)[];

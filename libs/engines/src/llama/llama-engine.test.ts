@@ -1,4 +1,8 @@
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { writeTinyModel } from "../gguf/tiny-model.ts";
 import { TestSession } from "./test-session.ts";
 
 const PROMPT = "The quick brown fox jumps over the lazy dog and";
@@ -199,7 +203,8 @@ describe("the llama engine on a tiny model", () => {
 
   it("refuses a text that is too long whatever its tokens are before it makes tokens of it", async () => {
     const text = "x".repeat(4_000_000);
-    for (const prompt of [text, [{ role: "user", content: text } as const]]) {
+    const blanks = " \n".repeat(2_000_000);
+    for (const prompt of [text, [{ role: "user", content: text } as const], blanks]) {
       const { error } = await session.ask({ prompt });
       expect(error).toMatchObject({
         code: "context_length_exceeded",
@@ -267,5 +272,56 @@ describe("the llama engine on a tiny model", () => {
       submit: { deadlineMs: 30 },
     });
     expect(answer.error?.code).toBe("deadline_exceeded");
+  });
+});
+
+describe("a model file that says something else", () => {
+  let directory: string;
+  beforeAll(async () => {
+    directory = await mkdtemp(join(tmpdir(), "heddle-patched-"));
+  });
+  afterAll(() => rm(directory, { recursive: true }));
+
+  /** The tiny model with some bytes of its file changed. */
+  async function patched(change: (bytes: Buffer) => void): Promise<string> {
+    const path = join(directory, "patched.gguf");
+    await writeTinyModel(path);
+    const bytes = await readFile(path);
+    change(bytes);
+    await writeFile(path, bytes);
+    return path;
+  }
+
+  it("of its layers ends the process, whose signal and last words are told, but no path", async () => {
+    const key = "llama.block_count";
+    const path = await patched((bytes) => {
+      // Four bytes for the type come between the name and the number.
+      bytes.writeUInt32LE(1_000_000, bytes.indexOf(key) + key.length + 4);
+    });
+    await expect(TestSession.open({}, path)).rejects.toMatchObject({
+      code: "engine_failed",
+      message: expect.stringMatching(
+        /^the engine process ended by signal SIGABRT; it wrote: [\w.-]+:\d+: GGML_ASSERT\([^|]*$/,
+      ),
+    });
+  });
+
+  it("of how it cuts text into words survives a run of 100,000 letters", async () => {
+    // As BLOOM is cut, by patterns that call themselves for each character; the name is as long.
+    const path = await patched((bytes) => {
+      bytes.write("bloom", bytes.indexOf("gpt-2", bytes.indexOf("tokenizer.ggml.pre")));
+    });
+    const options = { contextTokens: 8192, kvTokens: 8192, maxSequences: 1 };
+    const session = await TestSession.open(options, path);
+    // The longest token is <|im_start|>, so that the bytes alone do not tell that these are too many.
+    const { error } = await session.ask({ prompt: "A".repeat(98_000) });
+    expect(error).toMatchObject({
+      code: "context_length_exceeded",
+      message: expect.stringMatching(/has at least \d+ tokens/),
+    });
+    const answer = await session.ask({ prompt: PROMPT, maxTokens: 1 });
+    expect(answer.usage?.completionTokens).toBe(1);
+    expect(session.crashes).toEqual([]);
+    await session.close();
   });
 });

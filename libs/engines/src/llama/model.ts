@@ -26,6 +26,8 @@ export interface LoadedModel {
   readonly vocabularySize: number;
   /** See VocabularyTable.flags. */
   readonly flags: Uint8Array;
+  /** A token as it is written. */
+  readonly tokenBytes: (token: number) => Uint8Array;
   readonly eosToken: number;
   readonly cache: KvCache;
   readonly limits: KvLimits;
@@ -96,7 +98,8 @@ function readModel(llama: Llama, start: ThreadStart, device: Pointer): Pointer {
   new BigUint64Array(koffi.view(list, 16)).set([device ?? 0n, 0n]);
   params.devices = koffi.address(list);
   params.n_gpu_layers = device === null ? 0 : start.gpuLayers;
-  const weightsBytes = statSync(start.modelPath).size;
+  // Where there is no file, the library says so, without its path.
+  const weightsBytes = statSync(start.modelPath, { throwIfNoEntry: false })?.size ?? 0;
   if (device === null && readsWeights(weightsBytes, process.availableMemory())) {
     params.load_mode = LOAD_BY_READING;
   }
@@ -137,6 +140,7 @@ function makeContext(
       vocabulary,
       vocabularySize,
       flags: table.flags,
+      tokenBytes: (token) => table.bytes.subarray(table.offsets[token], table.offsets[token + 1]),
       eosToken: Math.max(0, llama.vocab_eos(vocabulary)),
       cache: cacheOf(llama, context, limits, !recurrent),
       limits,

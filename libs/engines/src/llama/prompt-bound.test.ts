@@ -3,11 +3,13 @@ import { expect, it } from "vitest";
 import { PromptBound } from "./prompt-bound.ts";
 
 /** A vocabulary of these tokens. */
-function boundOf(tokens: readonly string[]): PromptBound {
+function boundOf(tokens: readonly string[], dropped = ""): PromptBound {
   const texts = tokens.map((token) => Buffer.from(token, "utf8"));
   let end = 0;
   const offsets = Uint32Array.from([0, ...texts.map(({ length }) => (end += length))]);
-  return new PromptBound({ bytes: Buffer.concat(texts), offsets });
+  const kept = new Uint8Array(256).fill(1);
+  for (const byte of Buffer.from(dropped)) kept[byte] = 0;
+  return new PromptBound({ bytes: Buffer.concat(texts), offsets, kept });
 }
 
 it("never tells more tokens than a prompt made of the vocabulary's tokens has", () => {
@@ -23,11 +25,19 @@ it("never tells more tokens than a prompt made of the vocabulary's tokens has", 
   );
 });
 
-it("tells how many tokens a text has at least, where these are too many, blanks not counted", () => {
+it("tells how many tokens a text has at least, where these are too many", () => {
   const bound = boundOf(["a", "abcd", "          "]);
   expect(bound.exceeds(["abcd".repeat(11)], 10)).toBe(11);
   expect(bound.exceeds(["abcd".repeat(10)], 10)).toBeUndefined();
   expect(bound.exceeds([7, "abcd".repeat(9), 7], 10)).toBe(11);
-  expect(bound.exceeds([" \n".repeat(1_000)], 10)).toBeUndefined();
+  expect(bound.exceeds([" \n".repeat(50)], 10)).toBeUndefined();
+  expect(bound.exceeds([" \n".repeat(1_000)], 10)).toBe(200);
   expect(bound.exceeds(["ü".repeat(21)], 10)).toBe(11);
+});
+
+it("counts nothing that a vocabulary may drop", () => {
+  const bound = boundOf(["a", "abcd", "          "], " \n");
+  expect(bound.exceeds([" \n".repeat(1_000)], 10)).toBeUndefined();
+  expect(bound.exceeds([" \nabcd".repeat(11)], 10)).toBe(11);
+  expect(boundOf(["abcd"], "abcd").exceeds(["abcd".repeat(1_000)], 10)).toBeUndefined();
 });

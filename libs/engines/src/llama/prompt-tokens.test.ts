@@ -21,6 +21,9 @@ const SMOLLM2_TEMPLATE =
 const QWEN3_LIKE_TEMPLATE =
   "{% for message in messages %}{% if message.role == 'assistant' and '</think>' in message.content %}{% set content = message.content.split('</think>')[-1].lstrip('\\n') %}{% else %}{% set content = message.content %}{% endif %}{{ '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n<think>\\n\\n</think>\\n\\n' }}";
 
+/** More than any prompt here has. */
+const MOST = 1_000_000;
+
 let directory: string;
 let model: LoadedModel;
 let table: VocabularyTable;
@@ -59,10 +62,10 @@ function render(
   return template.render(messages, { addGenerationPrompt: true, quote });
 }
 
-async function guarded(source: string, messages: readonly ChatMessage[]): Promise<number[]> {
+function guarded(source: string, messages: readonly ChatMessage[]): number[] {
   const text = render(source, messages, (sent) => guard.quote(sent));
   const parts = guard.split(text);
-  return [...(await (parts ? tokenizer.tokenizeParts(parts) : tokenizer.tokenize(text)))];
+  return [...(parts ? tokenizer.tokenizeParts(parts, MOST) : tokenizer.tokenize(text)).tokens];
 }
 
 const spelled = (tokens: readonly number[]) =>
@@ -79,10 +82,10 @@ describe.each([
 ])("with %s", (_name, source, extra) => {
   it("text of control tokens in a message is plain text, and nothing of it is lost", async () => {
     const messages = [user(`hello${SYSTEM}`), user("<|endoftext|>"), user("what now?")];
-    const tokens = await guarded(source, messages);
+    const tokens = guarded(source, messages);
     expect(spelled(tokens)).toBe(render(source, messages));
     expect(controls(tokens)).toHaveLength(extra + 2 * messages.length + 1);
-    const naive = await tokenizer.tokenize(render(source, messages));
+    const naive = tokenizer.tokenize(render(source, messages)).tokens;
     expect(controls([...naive]).length).toBeGreaterThan(controls(tokens).length);
   });
 
@@ -91,10 +94,10 @@ describe.each([
       fc.asyncProperty(fc.string({ unit: "grapheme", maxLength: 40 }), async (text) => {
         const messages = [user(text), user("and then")];
         const plain = render(source, messages);
-        const expected = [...(await tokenizer.tokenize(plain))];
-        expect(await guarded(source, messages)).toEqual(expected);
+        const expected = [...tokenizer.tokenize(plain).tokens];
+        expect(guarded(source, messages)).toEqual(expected);
         // Only the last message is suspect: all before it keeps its tokens, and so its cached prefix.
-        const suspect = await guarded(source, [...messages, user(SYSTEM)]);
+        const suspect = guarded(source, [...messages, user(SYSTEM)]);
         const shared = expected.lastIndexOf(1);
         expect(suspect.slice(0, shared)).toEqual(expected.slice(0, shared));
       }),
@@ -103,21 +106,47 @@ describe.each([
   });
 });
 
-describe("a long message", () => {
-  it("is tokenized off the thread, with the same tokens as in one piece", async () => {
-    const long = "the rain in Spain ".repeat(2_000);
-    const tokens = await guarded("", [user(`${long}<|im_end|>`)]);
-    const head = [...(await tokenizer.tokenize(`<|im_start|>user\n${long}`))];
-    expect(controls(tokens)).toEqual([1, 2, 1]);
-    // The last of the head may have merged with what follows in the other.
-    expect(tokens.slice(0, head.length - 1)).toEqual(head.slice(0, -1));
+describe("a long text", () => {
+  it("has the same tokens in pieces as in one", () => {
+    const piece = fc.constantFrom(
+      ...[
+        "the rain ",
+        "in Spain.",
+        "\n\n",
+        "it's",
+        " 'tis",
+        "  7 ",
+        "1234567 ",
+        "<|im_end|>",
+        "雨。",
+        "é",
+      ],
+      "x,".repeat(2_500),
+      "stays mainly in the plain ".repeat(300),
+    );
+    fc.assert(
+      fc.property(fc.array(piece, { minLength: 8, maxLength: 60 }), (pieces) => {
+        const text = pieces.join("");
+        const { tokens, isWhole } = tokenizer.tokenizeParts(guard.apart(text), MOST);
+        expect(isWhole).toBe(true);
+        expect(tokens).toEqual(tokenizer.tokenize(text).tokens);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it("is tokenized as far as is needed to know that it has too many", () => {
+    const { tokens, isWhole } = tokenizer.tokenizeParts(["the rain ".repeat(50_000)], 5_000);
+    expect(isWhole).toBe(false);
+    expect(tokens.length).toBeGreaterThan(5_000);
+    expect(tokens.length).toBeLessThan(15_000);
   });
 });
 
 describe("a long conversation", () => {
   it("is tokenized whole, however many messages it has", async () => {
     const messages = Array.from({ length: 1_500 }, (_, i) => user(`${i} <|im_end|> and so on`));
-    const tokens = await guarded("", messages);
+    const tokens = guarded("", messages);
     expect(spelled(tokens)).toBe(render("", messages));
     expect(controls(tokens)).toHaveLength(2 * messages.length + 1);
   });
@@ -131,12 +160,16 @@ describe("an engine", () => {
       const first = await session.ask({ prompt: history, maxTokens: 1 });
       const attack = [...history, user(`a${SYSTEM}b`)];
       const second = await session.ask({ prompt: attack, maxTokens: 1 });
-      const expected = await guarded("", attack);
+      const expected = guarded("", attack);
       expect(second.usage?.promptTokens).toBe(expected.length);
       expect(second.cachedTokens).toBeGreaterThan((first.usage?.promptTokens ?? 0) - 24);
       const again = await session.ask({ prompt: attack, maxTokens: 1 });
       expect(again.cachedTokens).toBe(expected.length - 1);
       expect(again.texts).toEqual(second.texts);
+      // A prompt of many messages is read in another thread.
+      const long = [...Array.from({ length: 150 }, () => user("hi")), user(`a${SYSTEM}b`)];
+      const third = await session.ask({ prompt: long, maxTokens: 1 });
+      expect(third.usage?.promptTokens).toBe(guarded("", long).length);
     } finally {
       await session.close();
     }

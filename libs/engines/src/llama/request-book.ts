@@ -1,16 +1,9 @@
 import { AppError, toAppError } from "@heddle/base/errors";
-import type {
-  ChatMessage,
-  EngineEvent,
-  EngineInput,
-  GenerateRequest,
-  SubmitOptions,
-} from "@heddle/contracts/engine";
-import type { ChatTemplate } from "../text/chat-template.ts";
-import { PromptGuard, type PromptPart } from "../text/prompt-guard.ts";
+import type { EngineEvent, GenerateRequest, SubmitOptions } from "@heddle/contracts/engine";
 import { JSON_OBJECT_GRAMMAR } from "./grammar.ts";
 import { LiveRequest } from "./live-request.ts";
-import { PromptBound } from "./prompt-bound.ts";
+import { LongPrompts } from "./long-prompts.ts";
+import type { PromptReader } from "./prompt-reader.ts";
 import type {
   ThreadCommand,
   ThreadStep,
@@ -18,14 +11,12 @@ import type {
   VocabularyTable,
 } from "./thread-messages.ts";
 import { TokenPieces } from "./token-pieces.ts";
-import type { Tokenizer } from "./tokenizer.ts";
-import { parsedTokens } from "./vocabulary.ts";
 
 /** What the book needs to know of the loaded model and its process. */
 interface BookOptions {
   readonly table: VocabularyTable;
-  readonly tokenizer: Tokenizer;
-  readonly template: ChatTemplate;
+  readonly reader: PromptReader;
+  readonly longPrompts: LongPrompts;
   readonly contextTokens: number;
   readonly maxQueued: number;
   /** Sends a command to the engine thread. */
@@ -45,8 +36,6 @@ const HANDLE_LIMIT = 2 ** 30;
 export class RequestBook {
   readonly #options: BookOptions;
   readonly #pieces: TokenPieces;
-  readonly #guard: PromptGuard;
-  readonly #bound: PromptBound;
   readonly #live = new Map<number, LiveRequest>();
   readonly #byHandle = new Map<number, LiveRequest>();
   #nextHandle = 0;
@@ -55,8 +44,6 @@ export class RequestBook {
   constructor(options: BookOptions) {
     this.#options = options;
     this.#pieces = new TokenPieces(options.table);
-    this.#guard = new PromptGuard(parsedTokens(options.table));
-    this.#bound = new PromptBound(options.table);
   }
 
   /** Requests that have no slot yet. */
@@ -117,53 +104,25 @@ export class RequestBook {
     return events;
   }
 
-  /** Renders, tokenizes and passes on; a long text comes back later, and the stream goes on. */
+  /** Reads the prompt and passes it on; a long one comes back later, and the streams go on. */
   #prepare(live: LiveRequest): void {
+    const { table, reader, longPrompts } = this.#options;
+    const { input } = live.request;
     try {
-      validate(live.request, this.#options.table.flags.length);
-      const tokens = this.#tokenize(live.request.input);
-      if (tokens instanceof Promise) {
-        tokens.then(
-          (prompt) => this.#admitSafely(live, prompt),
-          (error) => this.#fail(live, toAppError(error)),
-        );
-      } else {
-        this.#admit(live, tokens);
+      validate(live.request, table.flags.length);
+      if (!LongPrompts.isLong(input)) {
+        this.#admit(live, reader.read(input));
+        return;
       }
+      const { tokens, cancel } = longPrompts.read(input, live.options);
+      live.stopReading = cancel;
+      tokens.then(
+        (prompt) => this.#admitSafely(live, prompt),
+        (error) => this.#fail(live, toAppError(error)),
+      );
     } catch (error) {
       this.#fail(live, toAppError(error));
     }
-  }
-
-  #tokenize(input: EngineInput): Int32Array | Promise<Int32Array> {
-    const { tokenizer } = this.#options;
-    switch (input.kind) {
-      case "tokens":
-        return Int32Array.from(input.tokens);
-      case "text":
-        this.#refuseHopeless([input.text], "prompt");
-        return tokenizer.tokenize(input.text);
-      case "chat":
-        return this.#tokenizeChat(input.messages);
-      default:
-        return input satisfies never;
-    }
-  }
-
-  #tokenizeChat(messages: readonly ChatMessage[]): Int32Array | Promise<Int32Array> {
-    const { tokenizer, template } = this.#options;
-    const quote = (text: string) => this.#guard.quote(text);
-    const text = template.render(messages, { addGenerationPrompt: true, quote });
-    const parts = this.#guard.split(text);
-    this.#refuseHopeless(parts ?? [text], "messages");
-    return parts === undefined ? tokenizer.tokenize(text) : tokenizer.tokenizeParts(parts);
-  }
-
-  /** To tokenize megabytes takes seconds: what is too long in any case is refused before. */
-  #refuseHopeless(parts: readonly PromptPart[], param: string): void {
-    const { contextTokens } = this.#options;
-    const tokens = this.#bound.exceeds(parts, contextTokens);
-    if (tokens !== undefined) throw tooLong(contextTokens, `at least ${tokens}`, param);
   }
 
   #admitSafely(live: LiveRequest, prompt: Int32Array): void {
@@ -179,15 +138,6 @@ export class RequestBook {
   #admit(live: LiveRequest, prompt: Int32Array): void {
     const { contextTokens } = this.#options;
     live.promptTokens = prompt.length;
-    if (prompt.length === 0) {
-      throw new AppError("invalid_value", "the prompt has no tokens; send some text", {
-        param: "input",
-      });
-    }
-    if (prompt.length >= contextTokens) {
-      const param = live.request.input.kind === "chat" ? "messages" : "prompt";
-      throw tooLong(contextTokens, `${prompt.length}`, param);
-    }
     live.firstHandle = this.#nextHandle;
     this.#nextHandle = (this.#nextHandle + live.request.choices) % HANDLE_LIMIT;
     for (const handle of live.openHandles) this.#byHandle.set(handle, live);
@@ -215,6 +165,7 @@ export class RequestBook {
 
   #forget(live: LiveRequest): void {
     clearTimeout(live.deadline);
+    live.stopReading?.();
     if (!live.started) this.#waiting--;
     this.#live.delete(live.id);
     if (live.firstHandle < 0) return;
@@ -222,13 +173,6 @@ export class RequestBook {
       this.#byHandle.delete(live.firstHandle + choice);
     }
   }
-}
-
-function tooLong(contextTokens: number, tokens: string, param: string): AppError {
-  const message =
-    `This model's maximum context length is ${contextTokens} tokens. However, your prompt has ` +
-    `${tokens} tokens and leaves no room for an answer. Please shorten it.`;
-  return new AppError("context_length_exceeded", message, { param });
 }
 
 function validate(request: GenerateRequest, vocabularySize: number): void {

@@ -54,6 +54,10 @@ export interface VocabularyTable {
   readonly offsets: Uint32Array;
   /** The sum of what holds of the token: ENDS_GENERATION, IS_CONTROL, IS_PARSED. */
   readonly flags: Uint8Array;
+  /** 1 for each byte of text that some token spells however it is tokenized, 0 for what may be dropped. */
+  readonly kept: Uint8Array;
+  /** Whether long texts may be tokenized in pieces that end where words do. */
+  readonly isCut: boolean;
   readonly bos: string;
   readonly eos: string;
   /** The native vocabulary, for tokenizing in another thread of this process. */

@@ -1,9 +1,13 @@
 import type { PromptPart } from "../text/prompt-guard.ts";
 import type { Llama } from "./bindings.ts";
+import { MAX_PIECE_CHARS, textPieces } from "./text-pieces.ts";
 import type { VocabularyTable } from "./thread-messages.ts";
 
-/** Longer texts are tokenized off this thread: a megabyte takes over half a second. */
-const MAX_INLINE_BYTES = 8 * 1024;
+/** The tokens of a prompt; not of the whole of it where the first of them were too many. */
+interface PromptTokens {
+  readonly tokens: Int32Array;
+  readonly isWhole: boolean;
+}
 
 /** What the library is told beside the text. */
 interface Reading {
@@ -16,7 +20,7 @@ interface Reading {
 /** For what lies between control tokens. */
 const PLAIN: Reading = { addSpecial: false, parseSpecial: false };
 
-/** Text to token ids, in the thread that streams: long texts go to the thread pool. */
+/** Text to token ids, in the thread that asks: a megabyte takes over half a second. */
 export class Tokenizer {
   readonly #llama: Llama;
   readonly #table: VocabularyTable;
@@ -26,50 +30,45 @@ export class Tokenizer {
     this.#table = table;
   }
 
-  /** The tokens, at once for a short text. The vocabulary's own begin token comes first, once. */
-  tokenize(text: string): Int32Array | Promise<Int32Array> {
-    const bytes = Buffer.from(text, "utf8");
+  /** Whether a text is to be taken apart at its control tokens, since it is tokenized in pieces. */
+  takesApart(text: string): boolean {
+    return this.#table.isCut && text.length > MAX_PIECE_CHARS;
+  }
+
+  /** The tokens. The vocabulary's own begin token comes first, once. */
+  tokenize(text: string): PromptTokens {
     const hasBegin = this.#table.bos !== "" && text.startsWith(this.#table.bos);
-    const reading = { addSpecial: !hasBegin, parseSpecial: true };
-    return bytes.length <= MAX_INLINE_BYTES
-      ? this.#now(bytes, reading)
-      : this.#later(bytes, reading);
+    const tokens = this.#read(text, { addSpecial: !hasBegin, parseSpecial: true });
+    return { tokens, isWhole: true };
   }
 
   /**
    * The same for a prompt that was taken apart at its control tokens, which is how the library
    * reads one: what lies between two is tokenized by itself, only that no further ones are read in it.
+   * Ends as soon as there are more tokens than `most`.
    */
-  tokenizeParts(parts: readonly PromptPart[]): Int32Array | Promise<Int32Array> {
-    const pieces = parts.map((part) =>
-      typeof part === "number" ? part : Buffer.from(part, "utf8"),
-    );
-    const begin = this.#beginOf(parts);
-    const bytes = pieces.reduce<number>((sum, piece) => sum + lengthOf(piece), 0);
-    if (bytes > MAX_INLINE_BYTES) return this.#inTurns(begin, pieces);
-    return joined([begin, ...pieces.map((piece) => this.#piece(piece))]);
-  }
-
-  /** One after another, so that this thread is never held up for long, nor the pool taken by one. */
-  async #inTurns(begin: Int32Array, pieces: readonly (number | Buffer)[]): Promise<Int32Array> {
-    const read = [begin];
-    let inlineBytes = 0;
-    for (const piece of pieces) {
-      inlineBytes += lengthOf(piece);
-      const isShort = typeof piece === "number" || inlineBytes <= MAX_INLINE_BYTES;
-      read.push(isShort ? this.#piece(piece) : await this.#later(piece, PLAIN));
-      if (!isShort) inlineBytes = 0;
+  tokenizeParts(parts: readonly PromptPart[], most: number): PromptTokens {
+    const lists = [this.#beginOf(parts)];
+    let count = lists[0]?.length ?? 0;
+    for (const part of parts) {
+      for (const tokens of this.#part(part)) {
+        if (count > most) return { tokens: joined(lists), isWhole: false };
+        lists.push(tokens);
+        count += tokens.length;
+      }
     }
-    return joined(read);
+    return { tokens: joined(lists), isWhole: true };
   }
 
-  #piece(piece: number | Buffer): Int32Array {
-    return typeof piece === "number" ? Int32Array.of(piece) : this.#now(piece, PLAIN);
+  *#part(part: PromptPart): Generator<Int32Array, void> {
+    if (typeof part === "number") yield Int32Array.of(part);
+    else if (!this.#table.isCut) yield this.#read(part, PLAIN);
+    else for (const piece of textPieces(part)) yield this.#read(piece, PLAIN);
   }
 
   /** The begin token, where the vocabulary adds one and the parts do not begin with it. */
   #beginOf([first]: readonly PromptPart[]): Int32Array {
-    const added = this.#now(Buffer.alloc(0), { ...PLAIN, addSpecial: true });
+    const added = this.#read("", { ...PLAIN, addSpecial: true });
     const isBegin = added.length > 0 && this.#spelling(added[0] as number) === this.#table.bos;
     return isBegin && added[0] !== first ? added.subarray(0, 1) : new Int32Array(0);
   }
@@ -79,32 +78,13 @@ export class Tokenizer {
     return Buffer.from(bytes.slice(offsets[token], offsets[token + 1])).toString("utf8");
   }
 
-  #now(bytes: Buffer, { addSpecial, parseSpecial }: Reading): Int32Array {
+  #read(text: string, { addSpecial, parseSpecial }: Reading): Int32Array {
+    const bytes = Buffer.from(text, "utf8");
     const out = roomFor(bytes);
     const { address } = this.#table;
     const { length } = bytes;
     const { tokenize } = this.#llama;
     return taken(out, tokenize(address, bytes, length, out, out.length, addSpecial, parseSpecial));
-  }
-
-  #later(bytes: Buffer, { addSpecial, parseSpecial }: Reading): Promise<Int32Array> {
-    const out = roomFor(bytes);
-    const { address } = this.#table;
-    return new Promise((resolve, reject) => {
-      this.#llama.tokenize.async(
-        address,
-        bytes,
-        bytes.length,
-        out,
-        out.length,
-        addSpecial,
-        parseSpecial,
-        (error: unknown, count: number) => {
-          if (error) reject(error);
-          else resolve(taken(out, count));
-        },
-      );
-    });
   }
 }
 
@@ -116,10 +96,6 @@ function roomFor(bytes: Buffer): Int32Array {
 function taken(out: Int32Array, count: number): Int32Array {
   if (count < 0) throw new Error(`llama_tokenize gave ${count} for room for ${out.length} tokens`);
   return out.slice(0, count);
-}
-
-function lengthOf(piece: number | Buffer): number {
-  return typeof piece === "number" ? 0 : piece.length;
 }
 
 function joined(lists: readonly Int32Array[]): Int32Array {

@@ -23,10 +23,8 @@ interface Found {
 export class PromptGuard {
   readonly #tokens: ReadonlyMap<string, number>;
   readonly #texts: ReadonlyMap<number, string>;
-  /** Texts as long as any of these are tried, the longest first. */
-  readonly #lengths: readonly number[];
-  /** Matches the first character of any of the texts; absent where there are none. */
-  readonly #first: RegExp | undefined;
+  /** Matches any of the texts, of those at one place the longest; absent where there are none. */
+  readonly #written: RegExp | undefined;
   readonly #marker = `${OPEN}${randomBytes(8).toString("hex")}:`;
   readonly #marks: RegExp;
 
@@ -34,11 +32,9 @@ export class PromptGuard {
   constructor(controls: Iterable<readonly [text: string, token: number]>) {
     this.#tokens = new Map([...controls].filter(([text]) => text !== ""));
     this.#texts = new Map([...this.#tokens].map(([text, token]) => [token, text]));
-    const texts = [...this.#tokens.keys()];
-    this.#lengths = [...new Set(texts.map(({ length }) => length))].sort((a, b) => b - a);
-    const firsts = [...new Set(texts.map((text) => text.charCodeAt(0)))];
-    const escaped = firsts.map((code) => `\\u${code.toString(16).padStart(4, "0")}`).join("");
-    this.#first = firsts.length === 0 ? undefined : new RegExp(`[${escaped}]`, "g");
+    const longestFirst = [...this.#tokens.keys()].sort((a, b) => b.length - a.length);
+    const pattern = longestFirst.map(escaped).join("|");
+    this.#written = pattern === "" ? undefined : new RegExp(pattern, "g");
     this.#marks = new RegExp(`${this.#marker}(\\d+)${CLOSE}`, "g");
   }
 
@@ -55,7 +51,11 @@ export class PromptGuard {
 
   /** What a template made of quoted texts; undefined where no mark is in it, as mostly. */
   split(rendered: string): readonly PromptPart[] | undefined {
-    if (!rendered.includes(this.#marker)) return undefined;
+    return rendered.includes(this.#marker) ? this.apart(rendered) : undefined;
+  }
+
+  /** The text taken apart at its control tokens. */
+  apart(rendered: string): readonly PromptPart[] {
     const parts: PromptPart[] = [];
     let from = 0;
     for (let found = this.#find(rendered, 0); found; found = this.#find(rendered, from)) {
@@ -71,20 +71,18 @@ export class PromptGuard {
     return text.replace(this.#marks, (_mark, token) => this.#texts.get(Number(token)) ?? "");
   }
 
-  /** The first control token that is written at or after `from`; of those at one place the longest. */
+  /** The first control token that is written at or after `from`. */
   #find(text: string, from: number): Found | undefined {
-    const first = this.#first;
-    if (first === undefined) return undefined;
-    first.lastIndex = from;
-    for (let match = first.exec(text); match !== null; match = first.exec(text)) {
-      const at = match.index;
-      for (const length of this.#lengths) {
-        const candidate = text.slice(at, at + length);
-        const token = candidate.length === length ? this.#tokens.get(candidate) : undefined;
-        if (token !== undefined) return { at, text: candidate, token };
-      }
-      first.lastIndex = at + 1;
-    }
-    return undefined;
+    const written = this.#written;
+    if (written === undefined) return undefined;
+    written.lastIndex = from;
+    const match = written.exec(text);
+    if (match === null) return undefined;
+    return { at: match.index, text: match[0], token: this.#tokens.get(match[0]) as number };
   }
+}
+
+/** The text as a pattern that matches it alone. */
+function escaped(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
 }
