@@ -56,6 +56,8 @@ export async function runMaster(
     const running = await startMaster(config, startClusterLink, removed.resolve);
     endOnSignals(running);
     endWhenRemoved(running, removed.promise);
+    // Only now: who reads it may send a signal at once.
+    running.logger.info({ ...running.addresses, version: VERSION }, "ready");
   } catch (thrown) {
     process.stderr.write(`heddle master could not start: ${startFailure(thrown, args)}\n`);
     process.exit(exitCodeOf(thrown));
@@ -64,6 +66,7 @@ export async function runMaster(
 
 interface Running {
   readonly logger: Logger;
+  readonly addresses: { readonly http: string; readonly grpc: string };
   close(): Promise<void>;
 }
 
@@ -115,7 +118,6 @@ async function startMaster(
     authorityHash: authority && authorityHash(authority.certificate),
   });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
-  logger.info({ http: master.url, grpc: server.address, version: VERSION }, "ready");
   const close = async (): Promise<void> => {
     await master.close(config.drainMs);
     orchestration.close();
@@ -126,7 +128,7 @@ async function startMaster(
     await closeServer(server.server, 1_000);
     credentials.close();
   };
-  return { logger, close };
+  return { logger, addresses: { http: master.url, grpc: server.address }, close };
 }
 
 function seedOf({ profile, modelFile }: MasterConfig): CatalogSeed | undefined {

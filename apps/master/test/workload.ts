@@ -62,9 +62,11 @@ export class Workload {
   readonly #faults: string[] = [];
   readonly #target: WorkloadTarget;
   readonly #options: WorkloadOptions;
-  readonly #running: Promise<void>[] = [];
+  #running: Promise<void>[] = [];
   #nextValue = 1;
-  #stopAtMs = Number.POSITIVE_INFINITY;
+  #nextCall = 0;
+  #starts = 0;
+  #stopAtMs = Number.NEGATIVE_INFINITY;
   /** Changes that were answered, which may come again. */
   readonly #answered: { change: Change; told: Known }[] = [];
   replayed = 0;
@@ -75,9 +77,12 @@ export class Workload {
     this.#options = options;
   }
 
+  /** Also after a stop: the history then goes on. */
   start(): this {
     const { clients = 5 } = this.#options;
-    for (let client = 0; client < clients; client++) this.#running.push(this.#client(client));
+    this.#stopAtMs = Number.POSITIVE_INFINITY;
+    this.#starts++;
+    this.#running = Array.from({ length: clients }, (_, client) => this.#client(client));
     return this;
   }
 
@@ -150,9 +155,10 @@ export class Workload {
   }
 
   async #client(number: number): Promise<void> {
-    const random = seededRandom(this.#options.seed * 1_000 + number);
+    const random = seededRandom(this.#options.seed * 1_000 + this.#starts * 100 + number);
     const seen = new Map<string, { version: number; value: number }>();
-    for (let call = 0; performance.now() < this.#stopAtMs; call++) {
+    while (performance.now() < this.#stopAtMs) {
+      const call = this.#nextCall++;
       const client = `c${number}`;
       const setting = REGISTERS[Math.floor(random() * REGISTERS.length)] as string;
       const dice = random();
