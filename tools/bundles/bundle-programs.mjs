@@ -2,6 +2,7 @@
 // reads a few files in place of some 1,500, which is half of what it costs. use-bundles.mjs has Node
 // read the bundles. HEDDLE_TEST_BUNDLES=off does without, for stack traces that name the sources.
 import {
+  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -37,8 +38,13 @@ const PROGRAMS = [
   "libs/parameters/dist/exchange-thread.js",
 ];
 
-/** Native code, and what others ask for by its name at run time: there must be one of each. */
-const EXTERNAL = /^(onnxruntime-|koffi$|@node-llama-cpp\/|@grpc\/|protobufjs)/;
+/** Native code. */
+const EXTERNAL = /^(onnxruntime-|koffi$|@node-llama-cpp\/)/;
+/** What Nest asks for by its name at run time, which must be the bundle's own. */
+const LATE = {
+  "createRequire(import.meta.url)('@grpc/grpc-js')": "require('@grpc/grpc-js')",
+  "createRequire(import.meta.url)(protoLoader)": "require('@grpc/proto-loader')",
+};
 /** Older bundles are removed; a run that is under way may still read those of another. */
 const KEPT_MS = 3_600_000;
 /** A file's time and size when it was bundled, by its path. */
@@ -49,12 +55,14 @@ export default async function bundlePrograms() {
   if (process.env.HEDDLE_TEST_BUNDLES === "off") return;
   if (isCurrent()) return;
   const startedAtMs = performance.now();
+  // Where it cannot be done, nothing old may stand for what is there now.
+  rmSync(MANIFEST, { force: true });
   const folder = join(BUNDLE_FOLDER, `${Date.now()}-${process.pid}`);
   mkdirSync(folder, { recursive: true });
   const { bundles, sources } = await bundleInto(folder);
   const stamps = Object.fromEntries(sources.map((path) => [path, stampOf(path)]));
-  writeWhole(MANIFEST, bundles);
   writeWhole(STAMPS, stamps);
+  writeWhole(MANIFEST, bundles);
   removeOld(folder);
   const seconds = ((performance.now() - startedAtMs) / 1000).toFixed(1);
   process.stderr.write(`heddle: the programs that tests start are bundled (${seconds} s)\n`);
@@ -95,7 +103,9 @@ const inPlace = {
     const url = JSON.stringify(pathToFileURL(id).href);
     const paths = `var __filename = ${JSON.stringify(id)}, __dirname = ${JSON.stringify(dirname(id))};`;
     const isCommon = /\b__(dirname|filename)\b/.test(code) && !/^(import|export)\b/m.test(code);
-    const moved = code.replaceAll("import.meta.url", url);
+    let moved = code;
+    for (const [late, bundled] of Object.entries(LATE)) moved = moved.replaceAll(late, bundled);
+    moved = moved.replaceAll("import.meta.url", url);
     return isCommon ? `${paths}${moved}` : moved;
   },
 };
@@ -103,7 +113,7 @@ const inPlace = {
 function isCurrent() {
   try {
     const stamps = Object.entries(JSON.parse(readFileSync(STAMPS, "utf8")));
-    return stamps.every(([path, stamp]) => stampOf(path) === stamp);
+    return existsSync(MANIFEST) && stamps.every(([path, stamp]) => stampOf(path) === stamp);
   } catch {
     return false; // Nothing is bundled yet, or a file is gone.
   }

@@ -27,7 +27,6 @@ import { startTaskSide } from "./jobs/task-side.ts";
 import type { LogReader } from "./logs/log-reader.ts";
 import { createMaster, type Master } from "./master.ts";
 import { type CatalogSeed, fileSeed, profileSeed } from "./models/seed.ts";
-import { isOfflineCommand, runOfflineCommand } from "./offline/offline-command.ts";
 import { checkNoRecoveryUnderWay } from "./offline/recover-group.ts";
 import { exposeDispatchMetrics } from "./operations/dispatch-metrics.ts";
 
@@ -38,14 +37,12 @@ export type StartClusterLink = (options: ClusterLinkOptions) => ClusterLink;
  * The master's process: reads the configuration, starts all parts, says `ready` in one log line,
  * and ends with code 0 after SIGTERM or SIGINT. A start that fails says why in one line on standard
  * error and ends with code 1. One that was removed from its group ends with code 8, and must not be
- * started again on its data. With `backup`, `restore` or `recover` as the first argument it works on a
- * stopped master's data instead.
+ * started again on its data.
  */
 export async function runMaster(
   args: readonly string[],
   startClusterLink: StartClusterLink,
 ): Promise<void> {
-  if (isOfflineCommand(args)) process.exit(await runOfflineCommand(args));
   if (args.includes("--help")) {
     process.stdout.write(usageText());
     return;

@@ -12,7 +12,7 @@ export interface FaultRun {
   rounds(few: number): Generator<number, void>;
   /** Ends the workload and judges its history, and what every running master shows afterwards. */
   finish(): Promise<void>;
-  /** After `finish`, for the next fault on the same masters: all run, and the history goes on. */
+  /** After `finish`, for the next fault on the same masters: all run, and another history begins. */
   resume(title: string): Promise<void>;
   /** Ends the workload and the masters. */
   close(): Promise<void>;
@@ -57,7 +57,7 @@ export async function startFaultRun(options: FaultRunOptions): Promise<FaultRun>
     const missing = group.names.filter((name) => !group.runningNames.includes(name));
     await Promise.all(missing.map((name) => group.start(name)));
     await group.leader();
-    workload.start();
+    await workload.resume();
   };
   const close = async () => {
     await workload.stop();

@@ -77,13 +77,28 @@ export class Workload {
     this.#options = options;
   }
 
-  /** Also after a stop: the history then goes on. */
   start(): this {
     const { clients = 5 } = this.#options;
     this.#stopAtMs = Number.POSITIVE_INFINITY;
     this.#starts++;
     this.#running = Array.from({ length: clients }, (_, client) => this.#client(client));
     return this;
+  }
+
+  /** After a stop the clients begin again, and with them a history, of what is there now. */
+  async resume(): Promise<void> {
+    // What has no outcome yet may still be made.
+    const begun = this.history.filter(({ returnedAt }) => returnedAt === undefined);
+    for (const key of REGISTERS) {
+      const calledAt = performance.now();
+      const path = `/cluster/settings/${key}?consistency=strong`;
+      const { version, value } = await this.#get(this.#target.urls()[0] ?? "", path);
+      const found = { client: "before", key, calledAt, returnedAt: performance.now() };
+      const action = { type: "write", value: String(value) } as const;
+      if (version !== 0) begun.push({ ...found, action });
+    }
+    this.history.splice(0, this.history.length, ...begun);
+    this.start();
   }
 
   /** Resolves when this many more calls have their outcome; fails after a minute without. */

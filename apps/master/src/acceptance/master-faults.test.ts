@@ -8,9 +8,8 @@ import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault
 import { eventually } from "../../test/master-group.ts";
 
 // Three masters as processes, clients that change and read the cluster's settings through all of
-// them, and what happens to processes. The history, which goes on from fault to fault, is judged after
-// each: linearizable, nothing lost, nothing twice. HEDDLE_FAULT_MINUTES makes the runs longer (npm run
-// faults).
+// them, and what happens to processes. Every history is judged: linearizable, nothing lost, nothing
+// twice. HEDDLE_FAULT_MINUTES makes the runs longer (npm run faults).
 
 const CLOCK_SKEW = fileURLToPath(new URL("../../test/clock-skew.ts", import.meta.url));
 
