@@ -13,6 +13,7 @@ import {
   writeReport,
 } from "./support/command-line.ts";
 import type { LoadResult } from "./support/load-generator.ts";
+import { memoryReadNs } from "./support/memory-probe.ts";
 import { originOf } from "./support/origin.ts";
 import { sampleProcess } from "./support/proc-files.ts";
 import { ProcessSampler } from "./support/process-sampler.ts";
@@ -45,6 +46,8 @@ const warmUpRequests = Number(options["warm-up"] ?? 20_000);
 /** A stream has 64 deltas, so that fewer of them do. */
 const streamsOfWarmUp = 1 / 20;
 const cores: GatewayCores = { gateway: 0, rest: 1 };
+/** What a memory read took before each round, in ns: how quiet the machine was. */
+const memoryReads: number[] = [];
 
 /** One cell of the result: a gateway at one concurrency, streaming or not, over all rounds. */
 interface Cell {
@@ -100,7 +103,7 @@ await withCleanup(async () => {
   );
   const verdicts = judge(figures, direct.name, ours?.name, peer?.name, memory[0]?.flat ?? false);
   printVerdicts(verdicts);
-  const method = { durationMs, rounds, warmupMs, warmUpRequests };
+  const method = { durationMs, rounds, warmupMs, warmUpRequests, memoryReads };
   writeReport(options["json"], { ...method, figures, memory, verdicts, cells });
 });
 
@@ -149,6 +152,9 @@ async function measure(
     ),
   );
   for (let round = 1; round <= rounds; round += 1) {
+    const readNs = memoryReadNs();
+    memoryReads.push(readNs);
+    console.log(`round ${round}  a read of 4 MiB takes ${formatNumber(readNs)} ns`);
     for (const cell of cells) {
       const index = targets.findIndex(({ name }) => name === cell.gateway);
       const sampler = samplers[index - without.length];

@@ -6,7 +6,8 @@ import type { MeasuredRound } from "./rounds.ts";
 interface Figure {
   readonly name: string;
   readonly unit: string;
-  readonly of: (round: MeasuredRound) => number;
+  /** What the round gave, turn by turn: the same turn of two servers was taken side by side. */
+  readonly of: (round: MeasuredRound) => readonly number[];
   /** Absent for a figure without a bar. Ratios are ours over the peer's. */
   readonly bar?: { readonly text: string; readonly pass: (ratio: number) => boolean };
 }
@@ -20,10 +21,10 @@ export function printComparison(
 ): readonly Verdict[] {
   const figures = figuresOf(concurrencies);
   const of = (server: string | undefined, figure: Figure) =>
-    rounds.filter((round) => round.server === server).map(figure.of);
+    rounds.filter((round) => round.server === server).flatMap(figure.of);
   const ratios = figures.map((figure) => median(ratiosOf(of(ours, figure), of(peer, figure))));
   printTable(
-    "Medians of the rounds; the ratio is the median of the rounds' ratios",
+    "Medians of the turns; the ratio is the median of the turns' ratios",
     ["figure", "unit", ours ?? "-", peer ?? "-", "ratio"],
     figures.map((figure, i) => [
       figure.name,
@@ -48,49 +49,51 @@ function figuresOf(concurrencies: readonly number[]): readonly Figure[] {
     {
       name: "first token p50, one at a time",
       unit: "ms",
-      of: (round) => round.firstTokenMs.p50,
+      of: (round) => round.firstToken.map(({ ms }) => ms),
       bar: { text: "first token <= 1.0x", pass: (ratio) => ratio <= 1 },
     },
     {
       name: "first token mean, 8 sharing a 256-token prefix",
       unit: "ms",
-      of: (round) => round.sharedPrefix.meanFirstTokenMs,
+      of: (round) => [round.sharedPrefix.meanFirstTokenMs],
       bar: { text: "shared prefix >= 3x faster (ratio <= 0.333)", pass: (ratio) => ratio <= 1 / 3 },
     },
     {
       name: "worst gap of 3 decodes, 1,024-token prompt comes",
       unit: "ms",
-      of: (round) => round.longPrompt.worstGapMs,
+      of: (round) => [round.longPrompt.worstGapMs],
       bar: { text: "worst gap >= 5x smaller (ratio <= 0.2)", pass: (ratio) => ratio <= 0.2 },
     },
     {
       name: "first token of that long prompt",
       unit: "ms",
-      of: (round) => round.longPrompt.firstTokenMs,
+      of: (round) => [round.longPrompt.firstTokenMs],
     },
   ];
 }
 
 function decodeFigures(concurrency: number): readonly Figure[] {
-  const at = (round: MeasuredRound) => round.decode[concurrency]!;
+  const each =
+    (pick: (turn: MeasuredRound["decode"][number][number]) => number) => (round: MeasuredRound) =>
+      round.decode[concurrency]!.map(pick);
   const name = `c=${concurrency}`;
   return [
     {
       name: `decode ${name}`,
       unit: "tokens/s",
-      of: (round) => at(round).tokensPerSecond,
+      of: each((turn) => turn.tokensPerSecond),
       bar: { text: `decode >= 1.0x at ${name}`, pass: (ratio) => ratio >= 1 },
     },
-    { name: `CPU a token ${name}`, unit: "ms", of: (round) => at(round).cpuMsPerToken },
-    { name: `whole run ${name}`, unit: "tokens/s", of: (round) => at(round).wholeTokensPerSecond },
-    { name: `first token p50 ${name}`, unit: "ms", of: (round) => at(round).firstTokenMs.p50 },
-    { name: `gap p50 ${name}`, unit: "ms", of: (round) => at(round).gapMs.p50 },
-    { name: `gap p99 ${name}`, unit: "ms", of: (round) => at(round).gapMs.p99 },
-    { name: `gap max ${name}`, unit: "ms", of: (round) => at(round).gapMs.max },
+    { name: `CPU a token ${name}`, unit: "ms", of: each((turn) => turn.cpuMsPerToken) },
+    { name: `whole run ${name}`, unit: "tokens/s", of: each((turn) => turn.wholeTokensPerSecond) },
+    { name: `first token p50 ${name}`, unit: "ms", of: each((turn) => turn.firstTokenMs.p50) },
+    { name: `gap p50 ${name}`, unit: "ms", of: each((turn) => turn.gapMs.p50) },
+    { name: `gap p99 ${name}`, unit: "ms", of: each((turn) => turn.gapMs.p99) },
+    { name: `gap max ${name}`, unit: "ms", of: each((turn) => turn.gapMs.max) },
   ];
 }
 
-/** Paired by round, since a round's figures were taken side by side. */
+/** Paired by turn, since the figures of one were taken side by side. */
 function ratiosOf(ours: readonly number[], peer: readonly number[]): readonly number[] {
   return ours.flatMap((value, i) => (peer[i] ? [value / peer[i]] : []));
 }

@@ -21,16 +21,17 @@ interface RoundPlan {
 export interface MeasuredRound {
   readonly round: number;
   readonly server: string;
-  /** By concurrency. */
-  readonly decode: Readonly<Record<number, DecodeCost>>;
-  readonly firstTokenMs: FirstTokenResult;
+  /** By concurrency, the turns of this round. */
+  readonly decode: Readonly<Record<number, readonly DecodeCost[]>>;
+  /** One request after the other. */
+  readonly firstToken: readonly FirstTokenResult[];
   readonly sharedPrefix: { readonly meanFirstTokenMs: number; readonly cachedTokens: number };
   readonly longPrompt: {
     readonly worstGapMs: number;
     readonly gapMs: Summary;
     readonly firstTokenMs: number;
   };
-  /** CPU of the servers that were not measured meanwhile, of one core. */
+  /** CPU of the server while others were measured, of one core. */
   readonly idleCpuPercent: number;
 }
 
@@ -40,10 +41,16 @@ interface DecodeCost extends DecodeResult {
   readonly cpuMsPerTokenByRole: Readonly<Record<string, number>>;
 }
 
+const decodeTurns = 4;
+/** With fewer streams each has more tokens, so that a turn takes seconds and not a moment. */
+const leastTokensOfATurn = 256;
 const firstTokenRequests = 20;
 const prefixRequests = 8;
 
-/** One server is under load at a time; each round gives every server the same prompts in turn. */
+/**
+ * One server is under load at a time. The servers take turns within seconds, workload by workload
+ * and with the same prompts, so that what else the machine does meets all of them.
+ */
 export async function measureRounds(
   servers: readonly InferenceServer[],
   plan: RoundPlan,
@@ -52,57 +59,113 @@ export async function measureRounds(
     await decode(server, { seed: 7, bannedTokens: plan.bannedTokens }, 4, 16);
   }
   const measured: MeasuredRound[] = [];
+  const turns = new Turns(servers);
   for (let round = 1; round <= plan.rounds; round += 1) {
-    // The order turns every round, so that neither side always goes first.
-    const order = round % 2 === 1 ? servers : servers.toReversed();
-    for (const server of order) {
-      const idle = servers.filter((other) => other !== server);
-      const cpu = cpuMs(idle);
-      const startedAt = performance.now();
-      const result = await measureRound(server, plan, round);
-      const idleCpuPercent = ((cpuMs(idle) - cpu) / (performance.now() - startedAt)) * 100;
-      measured.push({ ...result, idleCpuPercent });
-      console.log(`round ${round}  ${server.name.padEnd(14)}  ${describe(result)}`);
+    const results = await measureRound(turns, plan, round);
+    for (const result of results) {
+      console.log(`round ${round}  ${result.server.padEnd(14)}  ${describe(result)}`);
     }
+    measured.push(...results);
   }
   return measured;
 }
 
 async function measureRound(
-  server: InferenceServer,
+  turns: Turns,
   plan: RoundPlan,
   round: number,
-): Promise<Omit<MeasuredRound, "idleCpuPercent">> {
-  const options = { seed: round * 1_000, bannedTokens: plan.bannedTokens };
-  const byConcurrency: Record<number, DecodeCost> = {};
+): Promise<readonly MeasuredRound[]> {
+  const { bannedTokens, maxTokens } = plan;
+  const options = (more: number) => ({ seed: round * 1_000 + more, bannedTokens });
+  turns.forgetIdle();
+  const decodes: Record<number, (readonly DecodeCost[])[]> = {};
   for (const concurrency of plan.concurrencies) {
-    const seed = options.seed + concurrency;
-    const load = { ...options, seed };
-    const before = cpuByRole(server);
-    const result = await decode(server, load, concurrency, plan.maxTokens);
-    const cpu = Object.entries(cpuByRole(server)).map(
-      ([role, ms]) => [role, (ms - (before[role] ?? 0)) / result.completionTokens] as const,
+    const tokens = Math.max(maxTokens, Math.ceil(leastTokensOfATurn / concurrency));
+    decodes[concurrency] = await repeat(decodeTurns, (turn) =>
+      turns.take((server) =>
+        decodeCost(server, () =>
+          decode(server, options(concurrency + 100 * turn), concurrency, tokens),
+        ),
+      ),
     );
-    const cpuMsPerToken = cpu.reduce((sum, [, ms]) => sum + ms, 0);
-    const cpuMsPerTokenByRole = Object.fromEntries(cpu);
-    byConcurrency[concurrency] = { ...result, cpuMsPerToken, cpuMsPerTokenByRole };
   }
-  return {
+  const firsts = await repeat(firstTokenRequests, (request) =>
+    turns.take((server) => firstToken(server, options(50), request)),
+  );
+  const prefixes = await turns.take((server) => sharedPrefix(server, options(60), prefixRequests));
+  const longs = await turns.take((server) => longPromptAmongDecodes(server, options(70)));
+  return turns.servers.map(({ name }, at) => ({
     round,
-    server: server.name,
-    decode: byConcurrency,
-    firstTokenMs: await firstToken(
-      server,
-      { ...options, seed: options.seed + 50 },
-      firstTokenRequests,
+    server: name,
+    decode: Object.fromEntries(
+      Object.entries(decodes).map(([concurrency, all]) => [concurrency, all.map((of) => of[at]!)]),
     ),
-    sharedPrefix: await sharedPrefix(
-      server,
-      { ...options, seed: options.seed + 60 },
-      prefixRequests,
-    ),
-    longPrompt: await longPromptAmongDecodes(server, { ...options, seed: options.seed + 70 }),
-  };
+    firstToken: firsts.map((of) => of[at]!),
+    sharedPrefix: prefixes[at]!,
+    longPrompt: longs[at]!,
+    idleCpuPercent: turns.idleCpuPercent(at),
+  }));
+}
+
+/** Lets the servers do the same one after the other, and looks at what those do that wait. */
+class Turns {
+  readonly servers: readonly InferenceServer[];
+  /** By server: for how long it waited, and the CPU time that it took meanwhile. */
+  #idle: { ms: number; cpuMs: number }[] = [];
+  #taken = 0;
+
+  constructor(servers: readonly InferenceServer[]) {
+    this.servers = servers;
+    this.forgetIdle();
+  }
+
+  forgetIdle(): void {
+    this.#idle = this.servers.map(() => ({ ms: 0, cpuMs: 0 }));
+  }
+
+  idleCpuPercent(at: number): number {
+    const { ms, cpuMs } = this.#idle[at]!;
+    return ms === 0 ? 0 : (cpuMs / ms) * 100;
+  }
+
+  /** What came of it, in the order of the servers; who goes first alternates. */
+  async take<T>(run: (server: InferenceServer) => Promise<T>): Promise<readonly T[]> {
+    const results: T[] = [];
+    const places = this.servers.map((_, at) => at);
+    this.#taken += 1;
+    for (const at of this.#taken % 2 === 1 ? places : places.toReversed()) {
+      const cpuBefore = this.servers.map(cpuMs);
+      const startedAt = performance.now();
+      results[at] = await run(this.servers[at]!);
+      const ms = performance.now() - startedAt;
+      for (const other of places) {
+        if (other === at) continue;
+        const idle = this.#idle[other]!;
+        idle.ms += ms;
+        idle.cpuMs += cpuMs(this.servers[other]!) - cpuBefore[other]!;
+      }
+    }
+    return results;
+  }
+}
+
+async function repeat<T>(times: number, run: (index: number) => Promise<T>): Promise<T[]> {
+  const results: T[] = [];
+  for (let index = 0; index < times; index += 1) results.push(await run(index));
+  return results;
+}
+
+async function decodeCost(
+  server: InferenceServer,
+  run: () => Promise<DecodeResult>,
+): Promise<DecodeCost> {
+  const before = cpuByRole(server);
+  const result = await run();
+  const cpu = Object.entries(cpuByRole(server)).map(
+    ([role, ms]) => [role, (ms - (before[role] ?? 0)) / result.completionTokens] as const,
+  );
+  const cpuMsPerToken = cpu.reduce((sum, [, ms]) => sum + ms, 0);
+  return { ...result, cpuMsPerToken, cpuMsPerTokenByRole: Object.fromEntries(cpu) };
 }
 
 function cpuByRole(server: InferenceServer): Record<string, number> {
@@ -113,17 +176,20 @@ function cpuByRole(server: InferenceServer): Record<string, number> {
   return byRole;
 }
 
-function cpuMs(servers: readonly InferenceServer[]): number {
-  const pids = servers.flatMap((server) => server.processes().map(({ pid }) => pid));
-  return pids.reduce((sum, pid) => sum + (sampleProcess(pid)?.cpuMs ?? 0), 0);
+function cpuMs(server: InferenceServer): number {
+  return Object.values(cpuByRole(server)).reduce((sum, ms) => sum + ms, 0);
 }
 
-function describe(result: Omit<MeasuredRound, "idleCpuPercent">): string {
+function describe(result: MeasuredRound): string {
   const rates = Object.entries(result.decode).map(
-    ([concurrency, { tokensPerSecond }]) => `c=${concurrency} ${tokensPerSecond.toFixed(0)} t/s`,
+    ([concurrency, turns]) => `c=${concurrency} ${list(turns.map((t) => t.tokensPerSecond))} t/s`,
   );
-  const first = `first token ${result.firstTokenMs.p50.toFixed(0)} ms`;
+  const first = `first token ${list(result.firstToken.slice(0, 4).map((t) => t.ms))} ... ms`;
   const prefix = `prefix ${result.sharedPrefix.meanFirstTokenMs.toFixed(0)} ms`;
   const worst = `worst gap ${result.longPrompt.worstGapMs.toFixed(0)} ms`;
   return [...rates, first, prefix, worst].join("  ");
+}
+
+function list(values: readonly number[]): string {
+  return values.map((value) => value.toFixed(0)).join("/");
 }

@@ -53,24 +53,22 @@ export async function decode(
   };
 }
 
-export interface FirstTokenResult extends Summary {
+export interface FirstTokenResult {
+  readonly ms: number;
   readonly promptTokens: number;
   readonly cachedTokens: number;
 }
 
-/** One request at a time, of prompts of about 64 tokens that share only the template's beginning. */
+/** A request of a prompt of about 64 tokens, of which others share only the template's beginning. */
 export async function firstToken(
   server: ChatServer,
   options: WorkloadOptions,
-  requests: number,
+  request: number,
 ): Promise<FirstTokenResult> {
-  const answers: ChatAnswer[] = [];
-  for (let i = 0; i < requests; i += 1) {
-    const prompt = randomWords(48, options.seed * 1_000 + i);
-    answers.push(await ask(server, options, { prompt, maxTokens: 2 }));
-  }
-  const promptTokens = mean(answers.map(({ usage }) => usage!.prompt_tokens));
-  return { ...summarize(answers.map(firstTokenMs)), promptTokens, cachedTokens: cached(answers) };
+  const prompt = randomWords(48, options.seed * 1_000 + request);
+  const answer = await ask(server, options, { prompt, maxTokens: 2 });
+  const promptTokens = answer.usage!.prompt_tokens;
+  return { ms: firstTokenMs(answer), promptTokens, cachedTokens: cached([answer]) };
 }
 
 /** Requests that come together and begin with the same 256 tokens, which nobody has seen before. */

@@ -8,7 +8,7 @@ const MEBIBYTE = 2 ** 20;
  * process's memory is flat. Masters handle the most requests, and collect less often with more.
  */
 const SEMI_SPACE_MIB: Readonly<Record<ProcessKind, number>> = {
-  master: 16,
+  master: 32,
   worker: 8,
   "parameter-server": 8,
 };
