@@ -1,5 +1,5 @@
 // Vitest's global set-up: the programs that tests start as processes are bundled, so that a start
-// reads a few files in place of some 1,500, which is half of what it costs. use-bundles.mjs has Node
+// reads a few files in place of some 1,500, and costs a quarter to a half less. use-bundles.mjs has Node
 // read the bundles. HEDDLE_TEST_BUNDLES=off does without, for stack traces that name the sources.
 import {
   existsSync,
