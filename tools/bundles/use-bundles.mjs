@@ -1,7 +1,7 @@
 // Loaded into every process and thread of a test run (`node --import`): where one is a program that
 // bundle-programs.mjs has bundled, Node reads the bundle in place of the file, whose name it keeps.
 import { readFileSync } from "node:fs";
-import { registerHooks } from "node:module";
+import nodeModule from "node:module";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 export const BUNDLE_FOLDER = fileURLToPath(
@@ -12,9 +12,10 @@ export const MANIFEST = `${BUNDLE_FOLDER}manifest.json`;
 
 const [, program = ""] = process.argv;
 const bundle = bundles()[program];
-if (bundle) {
+// A Node older than 22.15 has no such hooks, and reads the files.
+if (bundle && nodeModule.registerHooks) {
   const [from, url] = [program, bundle].map((path) => pathToFileURL(path).href);
-  registerHooks({
+  nodeModule.registerHooks({
     resolve: (specifier, context, next) =>
       specifier === from ? { url, format: "module", shortCircuit: true } : next(specifier, context),
   });
