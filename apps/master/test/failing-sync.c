@@ -1,14 +1,25 @@
 // Loaded into a master by LD_PRELOAD, for tests of disks that fail, and nowhere else: while the file
-// HEDDLE_TEST_FAIL_FILE exists, writes to the log and syncs of it fail with EIO.
+// HEDDLE_TEST_FAIL_FILE exists, writes to the log and syncs of it fail with EIO; while it exists and
+// begins with "slow", each takes 4 s and succeeds.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+static int begins_with_slow(const char *path) {
+  char word[4] = {0};
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  ssize_t length = read(fd, word, sizeof word);
+  close(fd);
+  return length == sizeof word && memcmp(word, "slow", sizeof word) == 0;
+}
 
 static int fails(int fd) {
   const char *trigger = getenv("HEDDLE_TEST_FAIL_FILE");
@@ -20,6 +31,10 @@ static int fails(int fd) {
   if (length < 0) return 0;
   path[length] = 0;
   if (!strstr(path, "/control/wal/")) return 0;
+  if (begins_with_slow(trigger)) {
+    sleep(4);
+    return 0;
+  }
   errno = EIO;
   return 1;
 }

@@ -26,6 +26,7 @@ export interface GroupView {
     readonly member: number;
     readonly role: string;
     readonly lag: number | null;
+    readonly behind?: boolean;
   }[];
 }
 

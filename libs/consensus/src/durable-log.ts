@@ -22,8 +22,12 @@ export interface DurableLogOptions {
   readonly trailingEntries?: number | undefined;
   /** Makes the state machine take in a snapshot; a rejection means that it is damaged. */
   readonly restore: (meta: SnapshotMeta, chunks: AsyncIterable<Uint8Array>) => Promise<void>;
-  readonly onDamaged: (error: AppError) => void;
+  /** Told of each snapshot that cannot be read, and of what becomes of its file. */
+  readonly onDamaged: (error: AppError, fate: SnapshotFate) => void;
 }
+
+/** A file that cannot be read is kept under another name, or was gone before, or stays as it is. */
+export type SnapshotFate = "setAside" | "gone" | "left";
 
 const NO_BYTES = new Uint8Array(0);
 
@@ -161,7 +165,7 @@ export class DurableLog {
   async setAside(id: SnapshotId, damage: AppError): Promise<void> {
     const isThere = (await this.snapshots.list()).some(({ index }) => index === id.index);
     if (!isThere && id.index !== this.snapshotIndex) return;
-    this.#options.onDamaged(damage);
+    this.#options.onDamaged(damage, isThere ? "setAside" : "gone");
     if (isThere) await this.snapshots.setAside(id);
   }
 
@@ -218,7 +222,7 @@ export class DurableLog {
       }
     }
     // Not set aside: an earlier version of the program may be what cannot read them.
-    for (const [, damage] of damaged) this.#options.onDamaged(damage);
+    for (const [, damage] of damaged) this.#options.onDamaged(damage, "left");
     throw new AppError(
       "server_error",
       `no usable snapshot is left in ${this.#options.directory}/snapshots; this member lost acknowledged state: empty its data directory and start it again, and it joins the group anew`,

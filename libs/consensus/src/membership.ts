@@ -1,5 +1,5 @@
 import type { ConfChange } from "@heddle/raft/conf-change";
-import { type ConfState, EMPTY_CONF_STATE } from "@heddle/raft/state";
+import { type ConfState, EMPTY_CONF_STATE, isMember } from "@heddle/raft/state";
 import type { ProposalId } from "./entry-codec.ts";
 import type { Member } from "./ports.ts";
 
@@ -16,7 +16,10 @@ interface MembershipContext {
   readonly members: readonly Member[];
 }
 
-/** Who is in the group, as of the last applied entry. */
+/**
+ * Who is in the group, as of the last applied entry. A voter that a joint configuration removes is in
+ * it until that one is left: a majority of those before the change must be reached until then.
+ */
 export class Membership {
   #members = new Map<number, Member>();
   #lastId: number;
@@ -31,6 +34,11 @@ export class Membership {
 
   get members(): readonly Member[] {
     return [...this.#members.values()];
+  }
+
+  /** True while a change is under way that two majorities decide, or the configuration is not known. */
+  get isJoint(): boolean {
+    return this.confState?.votersOutgoing.length !== 0;
   }
 
   get nextId(): number {
@@ -86,13 +94,14 @@ export class Membership {
   /** Takes in a change that has taken effect and the configuration that it led to. */
   apply(change: ConfChange, context: MembershipContext, confState: ConfState | undefined): void {
     this.confState = confState;
-    for (const { type, nodeId } of change.changes) {
-      if (type === "removeNode") this.#members.delete(nodeId);
-    }
     for (const member of context.members) {
       this.#members.set(member.id, member);
       this.#lastId = Math.max(this.#lastId, member.id);
     }
+    const removed = confState
+      ? [...this.#members.keys()].filter((id) => !isMember(confState, id))
+      : change.changes.flatMap(({ type, nodeId }) => (type === "removeNode" ? [nodeId] : []));
+    for (const id of removed) this.#members.delete(id);
   }
 }
 

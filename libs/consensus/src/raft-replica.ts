@@ -1,57 +1,26 @@
 import { AppError, toAppError } from "@heddle/base/errors";
-import type { Random } from "@heddle/base/random";
 import { type ConfChange, encodeConfChange } from "@heddle/raft/conf-change";
 import type { Entry } from "@heddle/raft/entry";
 import { APPEND_THREAD, isStorageThread, type Message } from "@heddle/raft/message";
 import { RawNode } from "@heddle/raft/raw-node";
 import { EMPTY_CONF_STATE, NO_NODE, type Snapshot } from "@heddle/raft/state";
-import type { TraceSink } from "@heddle/raft/trace";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { Applier } from "./applier.ts";
 import { CatchUp } from "./catch-up.ts";
-import { DurableLog, type DurableLogOptions } from "./durable-log.ts";
+import { DurableLog } from "./durable-log.ts";
 import { encodeProposal, type ProposalId } from "./entry-codec.ts";
 import { HandOvers, isRefusal, refusalOf } from "./hand-overs.ts";
+import { JointChanges } from "./joint-changes.ts";
 import { learnerToPromote } from "./learner-promotion.ts";
 import { lostLog, shortLog } from "./lost-log.ts";
 import { encodeContext, firstMembership, Membership, type MembershipState } from "./membership.ts";
 import { PendingProposals, type ProposalWaiter } from "./pending-proposals.ts";
 import { PendingReads } from "./pending-reads.ts";
-import type { Member, StateMachine, Transport } from "./ports.ts";
+import type { Member } from "./ports.ts";
+import type { ReplicaOptions } from "./replica-options.ts";
 import { describeReplica, type ReplicaStatus } from "./replica-status.ts";
 import { SnapshotSender } from "./snapshot-sender.ts";
 import { SnapshotTaker } from "./snapshot-taker.ts";
-
-export interface ReplicaOptions<Reply> {
-  readonly id: number;
-  /** Which start of this member this is; rises with every one. */
-  readonly incarnation: number;
-  readonly storage: Omit<DurableLogOptions, "restore">;
-  readonly machine: StateMachine<Reply>;
-  readonly transport: Transport;
-  /** Draws the election timeouts. */
-  readonly random: Random;
-  /** On the first start of a new group: its first members, the same on each of them. */
-  readonly firstMembers?: readonly Member[] | undefined;
-  /** True for a member that is new in a group: its log may be empty. */
-  readonly isJoining?: boolean | undefined;
-  readonly electionTicks: number;
-  readonly heartbeatTicks: number;
-  /** How long a proposal or a read may take. */
-  readonly requestTicks: number;
-  /** Applied entries after which a snapshot is taken; 10,000. */
-  readonly snapshotEntries?: number | undefined;
-  /** Lets other work of the process go on; between two batches of commands. */
-  readonly yieldToLoop: () => Promise<void>;
-  /** Nothing can go on after a storage error; the owner must end the process. */
-  readonly onFatal: (error: AppError) => void;
-  /**
-   * Called once, when this replica has applied that it was removed. A leader still has to hand over;
-   * the owner should let it run for a moment before it ends it.
-   */
-  readonly onRemoved?: (() => void) | undefined;
-  readonly trace?: TraceSink | undefined;
-}
 
 /** Bytes that are applied at a time: bounds how long the state machine holds the loop. */
 const MAX_APPLYING_BYTES = 256 * 1024;
@@ -69,6 +38,8 @@ export class RaftReplica<Reply> {
   readonly #raw: RawNode;
   readonly #proposals = new PendingProposals<Reply>();
   readonly #changes = new PendingProposals<void>();
+  readonly #jointChanges = new JointChanges(() => this.#applier.membership.isJoint);
+  readonly #pending = [this.#proposals, this.#changes, this.#jointChanges];
   readonly #handOvers: HandOvers;
   readonly #reads: PendingReads;
   readonly #catchUp: CatchUp;
@@ -187,8 +158,7 @@ export class RaftReplica<Reply> {
     this.#tick += elapsedTicks;
     this.#pump(() => {
       this.#raw.tick(elapsedTicks);
-      this.#proposals.rejectExpired(this.#tick);
-      this.#changes.rejectExpired(this.#tick);
+      for (const pending of this.#pending) pending.rejectExpired(this.#tick);
       this.#reads.tick(this.#tick, this.#options.electionTicks);
       this.#catchUp.look(this.#raw.status(), this.#tick);
       if (this.#tick >= this.#nextPromotionTick) this.#promoteLearner();
@@ -286,14 +256,19 @@ export class RaftReplica<Reply> {
     return read;
   }
 
-  /** Changes the membership; `members` are those that join. Resolves once it took effect here. */
+  /**
+   * Changes the membership; `members` are those that join. Resolves once it is complete here: no member
+   * that it removes is needed any more. Rejects as `propose` does.
+   */
   changeMembers(changes: ConfChange["changes"], members: readonly Member[] = []): Promise<void> {
     if (this.#stopped) return Promise.reject(this.#stopped);
     const proposal = this.#nextId();
     const context = encodeContext(proposal, members);
     const payload = encodeConfChange({ transition: "auto", changes, context });
+    const deadline = this.#deadline();
     return new Promise((resolve, reject) => {
-      this.#changes.add(proposal.sequence, payload, this.#deadline(), { resolve, reject });
+      const waiter = this.#jointChanges.complete({ resolve, reject }, deadline);
+      this.#changes.add(proposal.sequence, payload, deadline, waiter);
       this.#queuePump();
     });
   }
@@ -467,6 +442,7 @@ export class RaftReplica<Reply> {
   #membersChanged(): void {
     const others = this.#applier.membership.members.filter(({ id }) => id !== this.#options.id);
     this.#options.transport.setMembers(others);
+    this.#jointChanges.membersChanged();
     if (this.#removed || !this.#applier.membership.wasRemoved(this.#options.id)) return;
     this.#removed = true;
     this.#options.onRemoved?.();
@@ -493,8 +469,6 @@ export class RaftReplica<Reply> {
   #end(fault: AppError): void {
     if (this.#stopped) return;
     this.#stopped = fault;
-    this.#proposals.rejectAll(fault.message);
-    this.#changes.rejectAll(fault.message);
-    this.#reads.rejectAll(fault.message);
+    for (const pending of [...this.#pending, this.#reads]) pending.rejectAll(fault.message);
   }
 }

@@ -21,6 +21,7 @@ export interface MemberStatus {
   readonly id: number;
   readonly name: string;
   readonly address: string;
+  /** True also where it is being removed: its vote counts until the change is complete. */
   readonly votes: boolean;
   /** On the leader only: how far this member's log is known to agree with the leader's. */
   readonly match?: number | undefined;
@@ -41,7 +42,8 @@ export function describeReplica(
   { isMemberBehind, ...own }: Surroundings,
 ): ReplicaStatus {
   const { id, role, term, lead, commit, progress } = status;
-  const voters = new Set(membership.confState?.voters ?? []);
+  const { voters: incoming = [], votersOutgoing = [] } = membership.confState ?? {};
+  const voters = new Set([...incoming, ...votersOutgoing]);
   const members = membership.members.map((member) => {
     const known = { ...member, votes: voters.has(member.id) };
     const peer = progress.get(member.id);

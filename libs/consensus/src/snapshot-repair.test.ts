@@ -44,6 +44,7 @@ describe("a leader whose newest snapshot cannot be read", () => {
       expect.stringMatching(`${path} is damaged: the frame at byte`),
     ]);
     expect(asides(leader)).toEqual([`${path}.damaged`]);
+    expect(leader.fates).toEqual(["setAside"]);
     expect(leader.fatal).toBeUndefined();
   });
 
@@ -63,6 +64,7 @@ describe("a leader whose newest snapshot cannot be read", () => {
     await catchesUp(group, leader, behind);
     expect(leader.damages).toEqual([expect.stringMatching(`${path} cannot be read: ENOENT`)]);
     expect(leader.files.paths()).toContain(path);
+    expect([leader.fates, asides(leader)]).toEqual([["gone"], []]);
   });
 
   it("ends where the disk refuses a fresh one", async () => {
@@ -129,4 +131,24 @@ it("a member that starts from the snapshot before a damaged one keeps it when it
   group.crash(id);
   const third = await group.start(id);
   await group.until("it has all", () => third.machine.texts.join() === texts.join());
+});
+
+it("a member whose snapshots are both damaged is refused, and tells that their files stay as they are", async () => {
+  const { group, leader } = await laggingGroup();
+  await group.settle(leader.running.propose(bytes("x")));
+  await group.settle(leader.running.takeSnapshot());
+  const { id } = leader.member;
+  const paths = leader.files.paths().filter((path) => path.endsWith(".snap"));
+  for (const path of paths) leader.files.flipBit(path, leader.files.content(path).length - 60, 3);
+  group.crash(id);
+  for (let start = 1; start <= 2; start++) {
+    await expect(group.start(id)).rejects.toMatchObject({
+      code: "server_error",
+      message: expect.stringContaining("no usable snapshot is left in data/snapshots"),
+    });
+    expect(leader.fates).toHaveLength(2 * start);
+  }
+  expect(new Set(leader.fates)).toEqual(new Set(["left"]));
+  expect(asides(leader)).toEqual([]);
+  expect(leader.files.paths()).toEqual(expect.arrayContaining(paths));
 });

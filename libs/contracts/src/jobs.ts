@@ -12,6 +12,22 @@ const wellFormed = (max: number) =>
 /** Controls of the direction of writing, and characters without a width: they hide or turn what is read. */
 const MISLEADING =
   /[\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\u00ad\u180e]|\p{Zl}|\p{Zp}/u;
+/** Scripts whose letters join, and the signs that join consonants of others. */
+const JOINING = String.raw`\p{sc=Arab}\p{sc=Syrc}\p{sc=Nkoo}\p{sc=Mand}\p{sc=Adlm}\p{sc=Rohg}`;
+const VIRAMA = String.raw`[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca\u1039\u17d2]`;
+const PICTURE = String.raw`\p{Extended_Pictographic}`;
+/**
+ * Joiners that are part of how a word is written, much as UAX #31 of Unicode lets names have them: between
+ * letters that would join, beside a virama, and within an emoji. Elsewhere nobody can see them.
+ */
+const WRITTEN_JOINERS = new RegExp(
+  [
+    String.raw`(?<=[[${JOINING}]&&[\p{L}\p{M}]])\u200c(?=[[${JOINING}]&&\p{L}])`,
+    String.raw`(?<=${VIRAMA})(?:\u200c(?=\p{L})|\u200d(?![\u200c\u200d]))|(?<=\p{L})\u200d(?=${VIRAMA})`,
+    String.raw`(?<=${PICTURE}[\ufe0f\u{1f3fb}-\u{1f3ff}]?)\u200d(?=${PICTURE})`,
+  ].join("|"),
+  "gv",
+);
 /** Text of one line that is not shown as something else than it is. */
 const line = (max: number) =>
   wellFormed(max)
@@ -20,7 +36,7 @@ const line = (max: number) =>
       "expected text without NUL and other control characters",
     )
     .refine(
-      (given) => !MISLEADING.test(given),
+      (given) => !MISLEADING.test(given.replace(WRITTEN_JOINERS, "")),
       "expected text without characters that turn the direction of writing or have no width",
     );
 const text = (max: number) => line(max).min(1).regex(/\S/, "expected more than white space");

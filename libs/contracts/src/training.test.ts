@@ -244,3 +244,25 @@ test("of an algorithm that is not built in, what all jobs have is judged alone",
     { param: "config.staleness" },
   ]);
 });
+
+test("a name that no field has is told with the one that was probably meant, wherever it stands", () => {
+  const lm = { program: "language_model", data: "/d", total_steps: 10 };
+  for (const [algorithm, config, told] of [
+    ["ppo", { learing_rate: 1 }, "'config.learing_rate'. Did you mean 'learning_rate'?"],
+    ["weave", { ...lm, totl_step: 1 }, "'config.totl_step'. Did you mean 'total_steps'?"],
+    [
+      "weave",
+      { ...lm, tokenizer: { type: "bpe", vocab: 600 } },
+      "'config.tokenizer.vocab'. Did you mean 'vocab_size'?",
+    ],
+    // One of another program, and one that is near to nothing.
+    ["weave", { ...lm, classes: 2 }, "'config.classes'."],
+    ["ppo", { gpu: 1 }, "'config.gpu'."],
+    ["ppo", { "": 1 }, "'config.'."],
+  ] as const) {
+    const [fault] = trainingFaults(algorithm, config);
+    expect(fault?.detail).toBe(`There is no field ${told}`);
+  }
+  const [fault] = trainingFaults("ppo", { seed: 1.5 });
+  expect(fault?.detail).toMatch(/'config.seed': .*expected a whole number\.$/);
+});

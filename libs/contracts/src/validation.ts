@@ -1,5 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import type { z } from "zod";
+import { nearestField } from "./nearest-field.ts";
 
 /** One fault of a request: where (as `messages[0].content`), what kind, and in words. */
 export interface Fault {
@@ -31,7 +32,7 @@ export function check<S extends z.ZodType>(
 ): { readonly data: z.output<S> | undefined; readonly faults: readonly Fault[] } {
   const result = schema.safeParse(value);
   if (result.success) return { data: result.data, faults: [] };
-  const faults = result.error.issues.flatMap((issue) => faultsOf(issue, value));
+  const faults = result.error.issues.flatMap((issue) => faultsOf(issue, value, schema));
   return { data: undefined, faults: faults.slice(0, MAX_FAULTS) };
 }
 
@@ -50,12 +51,19 @@ export class RequestFaults extends Error {
 
 type Issue = z.core.$ZodIssue;
 
-function faultsOf(issue: Issue, value: unknown): Fault[] {
+function faultsOf(issue: Issue, value: unknown, schema: z.ZodType): Fault[] {
   if (issue.code !== "unrecognized_keys") return [faultOf(issue, value)];
-  return issue.keys.map((key) => {
+  return issue.keys.slice(0, MAX_FAULTS).map((key) => {
     const path = [...issue.path, key];
     const param = pathText(path);
-    return { param, path, code: "invalid_value", message: `There is no field '${param}'.` };
+    const meant = nearestField(schema, issue.path, key);
+    const advice = meant === undefined ? "" : ` Did you mean '${meant}'?`;
+    return {
+      param,
+      path,
+      code: "invalid_value",
+      message: `There is no field '${param}'.${advice}`,
+    };
   });
 }
 
@@ -74,7 +82,7 @@ function faultOf(issue: Issue, value: unknown): Fault {
 function deepest(issue: Issue): { path: PropertyKey[]; message: string } {
   // What is wrong with a name stands inside of it; the path leads to the name.
   const { message } = issue.code === "invalid_key" ? (issue.issues[0] ?? issue) : issue;
-  let found = { path: issue.path, message: message.replace(/\.$/, "") };
+  let found = { path: issue.path, message: inPlainWords(message.replace(/\.$/, "")) };
   if (issue.code !== "invalid_union") return found;
   for (const branch of issue.errors) {
     for (const inner of branch) {
@@ -85,6 +93,13 @@ function deepest(issue: Issue): { path: PropertyKey[]; message: string } {
   }
   if (found.path.length > issue.path.length) return found;
   return { path: found.path, message: alternatives(issue.errors.flat()) ?? found.message };
+}
+
+function inPlainWords(message: string): string {
+  return message
+    .replace("expected int, received number", "expected a whole number")
+    .replace("expected record,", "expected object,")
+    .replace("Invalid discriminator value. Expected", "expected one of");
 }
 
 /** What a union's branches want; a branch whose type fits but not its bounds was meant alone. */

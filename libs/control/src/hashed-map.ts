@@ -36,6 +36,16 @@ export class HashedMap<V> extends Map<string, V> {
     this.#hash = undefined;
   }
 
+  /** Takes on the entries and the hash of another map at once. */
+  become(other: HashedMap<V>): void {
+    if (this.#snapshots) for (const each of this.#snapshots) each.beforeClear();
+    super.clear();
+    for (const [key, value] of other) super.set(key, value);
+    this.#high = other.#high;
+    this.#low = other.#low;
+    this.#hash = undefined;
+  }
+
   /** The entries of this moment, to be read piece by piece, and given back by `end` at last. */
   freeze(): MapSnapshot<V> {
     const snapshot = new MapSnapshot(this);

@@ -63,6 +63,32 @@ test("a snapshot with a changed, missing or foreign line is refused", async () =
   await expect(refused(['{"version":2}'])).rejects.toThrow(/newer master/);
 });
 
+test("who reads while a snapshot comes in sees the state before it, and a refused one changes nothing", async () => {
+  const [old, other] = [new ReplicatedControl(), new ReplicatedControl()];
+  for (const [at, entry] of randomLog(6, 80).entries()) old.apply(entry, at + 1);
+  for (const [at, entry] of randomLog(7, 300).entries()) other.apply(entry, at + 1);
+  const standing = () => [old.hash, old.index, old.commands, [...old.state.keys.keys()].join()];
+  const before = standing();
+  const lines = [...other.snapshot()];
+  let seen = 0;
+  async function* coming(given: readonly string[]) {
+    for (const line of given) {
+      yield line;
+      expect(standing()).toEqual(before);
+      seen++;
+    }
+  }
+  await expect(old.restore(coming(lines.slice(0, -1)))).rejects.toThrow(/hash/);
+  expect(standing()).toEqual(before);
+  await old.restore(coming(lines));
+  expect(seen).toBe(2 * lines.length - 1);
+  expect(old.hash).toBe(other.hash);
+  expect([...old.state.keys]).toEqual([...other.state.keys]);
+  const next = randomLog(8, 1)[0] as LogCommand;
+  for (const control of [old, other]) control.apply(next, 301);
+  expect(old.hash).toBe(other.hash);
+});
+
 test("a secret is kept once", () => {
   const control = new ReplicatedControl();
   const keep = (value: string) =>

@@ -110,14 +110,7 @@ export class ReplicatedControl {
 
   /** A hash of all that is replicated: sixteen hexadecimal digits, equal on equal masters. */
   get hash(): string {
-    // A map that came with a later version counts from its first entry on, so that the snapshots of
-    // earlier versions still have the hash that they were given.
-    let text = `${this.#commands}\n${this.#logTimeMs}`;
-    for (const [name, map] of this.#maps) {
-      if (map.size > 0 || FIRST_MAPS.has(name)) text += `\n${name}:${map.hash}`;
-    }
-    const lane = (seed: number) => hashText(text, seed).toString(16).padStart(8, "0");
-    return lane(1) + lane(2);
+    return hashOf({ commands: this.#commands, logTimeMs: this.#logTimeMs }, this.#maps);
   }
 
   /** Applies the entry that stands at `index` of the log. */
@@ -175,35 +168,56 @@ export class ReplicatedControl {
     return new StateSnapshot(head, this.#maps);
   }
 
-  /** Replaces the state by that of a snapshot; throws where the lines are not one. */
+  /**
+   * Replaces the state by that of a snapshot, at once when all of it has come: whoever reads meanwhile
+   * sees the state before. Throws where the lines are not a snapshot, and the state stays.
+   */
   async restore(lines: AsyncIterable<string> | Iterable<string>): Promise<void> {
-    for (const map of this.#maps.values()) map.clear();
+    const fresh = new Map([...this.#maps.keys()].map((name) => [name, new HashedMap<unknown>()]));
     let head: SnapshotHead | undefined;
     for await (const line of lines) {
-      if (head) this.#restoreLine(JSON.parse(line) as SnapshotLine);
-      else head = this.#restoreHead(JSON.parse(line) as SnapshotHead);
+      if (head) putLine(fresh, JSON.parse(line) as SnapshotLine);
+      else head = checkedHead(JSON.parse(line) as SnapshotHead);
     }
-    if (!head || head.hash !== this.hash) {
-      throw new Error(`the snapshot's state has the hash ${this.hash}, not ${head?.hash}`);
+    const hash = head && hashOf(head, fresh);
+    if (!head || head.hash !== hash) {
+      throw new Error(`the snapshot's state has the hash ${hash}, not ${head?.hash}`);
     }
-    this.#jobs.rebuild();
-  }
-
-  #restoreHead(head: SnapshotHead): SnapshotHead {
-    if (head.version !== 1) {
-      throw new Error(`a snapshot of layout ${head.version} needs a newer master`);
-    }
+    for (const [name, map] of fresh) this.#maps.get(name)?.become(map);
     this.#commands = head.commands;
     this.#logTimeMs = head.logTimeMs;
     this.#index = head.index ?? 0;
-    return head;
+    this.#jobs.rebuild();
   }
+}
 
-  #restoreLine([name, key, value]: SnapshotLine): void {
-    const map = this.#maps.get(name);
-    if (!map) throw new Error(`a snapshot with the map ${name} needs a newer master`);
-    map.set(key, value);
+type Maps = ReadonlyMap<string, HashedMap<unknown>>;
+
+/**
+ * A map that came with a later version counts from its first entry on, so that the snapshots of
+ * earlier versions still have the hash that they were given.
+ */
+function hashOf(
+  { commands, logTimeMs }: Pick<SnapshotHead, "commands" | "logTimeMs">,
+  maps: Maps,
+): string {
+  let text = `${commands}\n${logTimeMs}`;
+  for (const [name, map] of maps) {
+    if (map.size > 0 || FIRST_MAPS.has(name)) text += `\n${name}:${map.hash}`;
   }
+  const lane = (seed: number) => hashText(text, seed).toString(16).padStart(8, "0");
+  return lane(1) + lane(2);
+}
+
+function checkedHead(head: SnapshotHead): SnapshotHead {
+  if (head.version === 1) return head;
+  throw new Error(`a snapshot of layout ${head.version} needs a newer master`);
+}
+
+function putLine(maps: Maps, [name, key, value]: SnapshotLine): void {
+  const map = maps.get(name);
+  if (!map) throw new Error(`a snapshot with the map ${name} needs a newer master`);
+  map.set(key, value);
 }
 
 /** The lines of a snapshot; an object of its own since a generator that was not begun runs no `finally`. */

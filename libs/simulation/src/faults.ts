@@ -40,6 +40,10 @@ const EVENTS: Readonly<Partial<Record<Fault, number>>> = {
 };
 
 const SIZES = [1, 3, 5];
+/** How long before a split in one direction the answers in the other one begin to be late, at most. */
+const MAX_LEAD_US = 50_000;
+/** How long a split lasts, at most: several election timeouts. */
+const MAX_SPLIT_US = 800_000;
 
 /** Makes things go wrong, drawn from the seed, until it is told to stop. */
 export class Faults {
@@ -52,14 +56,16 @@ export class Faults {
   readonly #meanGapUs: number;
   readonly #events: readonly Fault[];
   #isCalm = false;
+  #isSplit = false;
 
-  constructor(world: World, operator: Operator, allowed: readonly Fault[]) {
+  /** `isCertain`: all that are allowed happen, in place of those of them that the seed draws. */
+  constructor(world: World, operator: Operator, allowed: readonly Fault[], isCertain = false) {
     this.#world = world;
     this.#operator = operator;
     this.#dice = new Dice(world.seed, "faults");
     // Drawn for all, allowed or not, so that leaving one out does not change the others.
     const drawn = FAULTS.filter(() => this.#dice.chance(0.6));
-    this.active = drawn.filter((fault) => allowed.includes(fault));
+    this.active = (isCertain ? FAULTS : drawn).filter((fault) => allowed.includes(fault));
     this.#events = this.active.flatMap((fault) => Array(EVENTS[fault] ?? 0).fill(fault));
     this.#meanGapUs = this.#dice.between(20_000, 200_000);
     this.#setWeather();
@@ -124,7 +130,7 @@ export class Faults {
       case "partitions":
         return this.#partition(member);
       case "splits":
-        return this.#split(member);
+        return this.#split(this.#operator.leader()?.member ?? member);
       case "crashes":
         return this.#crash(member);
       case "pauses":
@@ -191,26 +197,44 @@ export class Faults {
   #split(member: SimulatedMember): boolean {
     const { network, queue, trace } = this.#world;
     const others = this.#others(member).filter(({ isUp }) => isUp);
+    // The end of one would mend another one before its time.
+    if (this.#isSplit || others.length === 0) return false;
+    this.#isSplit = true;
     const kept = Math.floor((others.length - 1) / 2);
     const from = this.#dice.whole(0, Math.max(1, others.length));
     const inside = [...others, ...others].slice(from, from + Math.max(0, kept));
     const cut = others.filter((other) => !inside.includes(other));
-    const durationUs = this.#durationUs();
+    const durationUs = MAX_SPLIT_US * this.#dice.between(0.1, 1);
     // In one direction alone what was answered before comes in late.
     const isOneWay = this.#dice.chance(0.5);
-    const lateUntil = queue.nowUs + durationUs * this.#dice.random();
-    const setLinks = (isCut: boolean) => {
-      for (const { id } of [member, ...inside]) {
-        for (const other of cut) {
-          network.setCut(id, other.id, isCut);
-          if (isOneWay) network.clog(other.id, id, isCut ? lateUntil : 0);
-          else network.setCut(other.id, id, isCut);
-        }
+    const leadUs = isOneWay ? MAX_LEAD_US * this.#dice.random() : 0;
+    const lateUntil = queue.nowUs + leadUs + durationUs * this.#dice.between(0.2, 1);
+    // One that led notices late that it is cut off.
+    const { clockRate } = member;
+    if (this.#has("skew") && this.#dice.chance(0.5)) member.clockRate = 3;
+    const links = [member, ...inside].flatMap(({ id }) =>
+      cut.map((other) => [id, other.id] as const),
+    );
+    const setCut = (isCut: boolean) => {
+      for (const [from, to] of links) {
+        network.setCut(from, to, isCut);
+        if (!isOneWay) network.setCut(to, from, isCut);
       }
     };
-    setLinks(true);
-    trace(() => `split ${[member, ...inside].map(({ id }) => id)} from ${cut.map(({ id }) => id)}`);
-    queue.after(durationUs, () => setLinks(false));
+    if (isOneWay) for (const [to, from] of links) network.clog(from, to, lateUntil);
+    queue.after(leadUs, () => {
+      if (this.#isCalm) return;
+      trace(
+        () => `split ${[member, ...inside].map(({ id }) => id)} from ${cut.map(({ id }) => id)}`,
+      );
+      setCut(true);
+      queue.after(durationUs, () => {
+        setCut(false);
+        this.#isSplit = false;
+        if (!this.#isCalm) member.clockRate = clockRate;
+        if (isOneWay) for (const [to, from] of links) network.clog(from, to, 0);
+      });
+    });
     return cut.length > 0;
   }
 

@@ -104,7 +104,8 @@ export class Operator {
   #join(via: SimulatedMember, name: string, joining: Member): boolean {
     const replica = via.replica;
     if (!replica) return false;
-    const namesake = replica.members.find((member) => member.name === name);
+    // While a change is under way there may be two: one that leaves, and after it its successor.
+    const namesake = replica.members.findLast((member) => member.name === name);
     if (namesake?.nonce === joining.nonce) {
       this.#joining.delete(name);
       this.#startNew(namesake);
@@ -126,15 +127,8 @@ export class Operator {
   }
 
   #shrink(via: SimulatedMember): void {
-    const members = via.replica?.status().members ?? [];
-    const ids = members.map(({ id }) => id);
-    // Several at once go through a joint configuration, whose halves have majorities of their own.
-    // Those that stay must hold a majority of both: who is removed may end before it is left. Whether
-    // a learner counts by then nobody knows.
-    const minority = Math.floor((ids.length - 1) / 2);
-    const most = members.every(({ votes }) => votes)
-      ? Math.min(ids.length - this.wanted, minority)
-      : 1;
+    const ids = via.replica?.members.map(({ id }) => id) ?? [];
+    const most = ids.length - this.wanted;
     const count = this.#dice.chance(0.5) ? Math.max(1, most) : 1;
     const changes = [];
     for (let left = [...ids]; changes.length < count; ) {
@@ -171,8 +165,8 @@ export class Operator {
   }
 
   /**
-   * Ends what was removed, once a voter that stays has applied it. The leader that removes itself
-   * knows of it first, and a learner may: of two voters the other one may still need its vote.
+   * Ends what was removed, once a voter that stays has applied that it is complete. The leader that
+   * removes itself knows of it first, and a learner may: those that stay may still need its vote.
    */
   #endRemoved(): void {
     const staying = this.present.filter(

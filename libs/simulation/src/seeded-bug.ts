@@ -19,6 +19,8 @@ export const SEEDED_BUGS = [
   "leaseRead",
   /** One member's word confirms a read, where a majority's must. */
   "oneAckRead",
+  /** The answer to a heartbeat of before a read confirms it too. */
+  "staleAck",
   /** While the configuration is joint, a majority of the new members alone commits. */
   "ignoreOutgoing",
   /** A request of a session that comes again is applied again. */
@@ -40,6 +42,8 @@ export function plant(bug: SeededBug | undefined): () => void {
       return leaseRead();
     case "oneAckRead":
       return oneAckRead();
+    case "staleAck":
+      return staleAck();
     case "ignoreOutgoing":
       return ignoreOutgoing();
     default:
@@ -97,6 +101,16 @@ function oneAckRead(): () => void {
   };
   return () => {
     ReadOnly.prototype.takeConfirmed = takeConfirmed;
+  };
+}
+
+function staleAck(): () => void {
+  const { receiveAck } = ReadOnly.prototype;
+  ReadOnly.prototype.receiveAck = function (this: ReadOnly, from, context) {
+    receiveAck.call(this, from, context.length === 0 ? context : this.heartbeatContext());
+  };
+  return () => {
+    ReadOnly.prototype.receiveAck = receiveAck;
   };
 }
 

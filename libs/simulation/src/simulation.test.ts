@@ -88,8 +88,9 @@ const MAX_HUNTED = 500;
 
 /** The weather in which a bug shows soonest, where most weathers hide it. */
 const HUNTS: Partial<Record<SeededBug, Omit<SimulationOptions, "seed">>> = {
-  leaseRead: { faults: ["partitions", "skew"], events: 4000 },
-  oneAckRead: { faults: ["splits", "skew"], events: 4000 },
+  leaseRead: { faults: ["splits", "skew"], isCertain: true, events: 4000 },
+  oneAckRead: { faults: ["splits", "skew"], isCertain: true, events: 4000 },
+  staleAck: { faults: ["splits", "skew", "slowDisks"], isCertain: true, events: 4000 },
   ignoreOutgoing: { faults: ["splits", "membership", "delay"], events: 4000 },
   doubleVote: { faults: ["loss", "delay", "crashes", "transfers"] },
 };

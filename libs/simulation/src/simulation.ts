@@ -16,6 +16,8 @@ export interface SimulationOptions {
   readonly events?: number | undefined;
   /** The kinds of fault that may happen; all unless told. */
   readonly faults?: readonly Fault[] | undefined;
+  /** True where all of them happen, in place of those that the seed draws. */
+  readonly isCertain?: boolean | undefined;
   readonly bug?: SeededBug | undefined;
   /** Told of everything that is worth telling. */
   readonly onTrace?: ((line: string) => void) | undefined;
@@ -90,7 +92,12 @@ class Simulation {
     this.world = { seed, queue, network, checker, settings, bug, members, isOver, trace };
     const size = dice.pick([1, 3, 3, 3, 5, 5]);
     this.#operator = new Operator(this.world, size);
-    this.#faults = new Faults(this.world, this.#operator, options.faults ?? FAULTS);
+    this.#faults = new Faults(
+      this.world,
+      this.#operator,
+      options.faults ?? FAULTS,
+      options.isCertain,
+    );
     this.#clients = new Clients(this.world, dice.whole(3, 9));
     this.#createMembers(size);
   }

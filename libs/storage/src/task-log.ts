@@ -4,10 +4,13 @@ import { TaskLogIndex } from "./task-log-index.ts";
 /** Bytes before the known end that tell whether the file is still the one that was seen. */
 const tailBytes = 64;
 const newline = 10;
-/** Begins with the end of the line that was under way; it is left out where there is none. */
+/**
+ * Begins with the end of the line that was under way; it is left out where there is none. An index knows
+ * only where a mark lies: the length must stay as it is.
+ */
 const emptiedMark = Buffer.from(
-  "\n[heddle: the program emptied its own output, as `> /dev/stdout` and `> /dev/stderr` do " +
-    "(write `>&1`, `>&2` or `>>` instead): what of it had not been read is lost]\n",
+  "\n[heddle: the program emptied its own output, by truncating the file that its worker keeps of it, " +
+    "opened by that file's name: what of it had not been read is lost]\n",
 );
 
 /** A piece of a log as it goes over the wire. */
@@ -23,11 +26,11 @@ export interface LogPiece {
 
 /**
  * One stream of one task on disk: `PATH` holds the bytes at their offsets, `PATH.index` their
- * times. On a worker the task itself writes the data and `observe` follows it; on a master `append`
- * writes what was shipped. Calls that write must not overlap.
+ * times. On a worker others write the data and `observe` follows it; on a master `append` writes what
+ * was shipped. Calls that write must not overlap.
  *
- * A task can empty its file, since `> /dev/stdout` opens it anew. Then the offsets go on: a mark
- * follows what was seen, and the file's bytes follow the mark.
+ * A program of the worker's user can empty the file, by its name. Then the offsets go on: a mark follows
+ * what was seen, and the file's bytes follow the mark.
  */
 export class TaskLog {
   readonly path: string;

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { canCompile, compileFailingSync, ImageDisk, MemoryDisk, whyNot } from "../../test/disks.ts";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
+import { eventually } from "../../test/master-group.ts";
 
 // Masters whose disks are full, fail, or lose power, under a workload. A part that this machine does
 // not allow is skipped with a line that says why.
@@ -38,6 +39,34 @@ async function writeMuch({ group }: FaultRun, name: string): Promise<void> {
   await group.request(name, "POST", "/api/v1/keys", { name: "large", models });
 }
 
+/** A follower's disk takes seconds for each write, and is well again: who lags is told, until it does not. */
+async function seeBehind(
+  { group }: FaultRun,
+  setDisk: (name: string, how: "slow" | "well") => void,
+): Promise<void> {
+  const leader = await group.leader();
+  const follower = NAMES.find((name) => name !== leader) as string;
+  const isLabelled = async (name: string) => {
+    const stale = await group.request(name, "GET", "/api/v1/cluster/settings");
+    return stale.headers.get("x-may-be-stale") === "true";
+  };
+  const isMarked = async () => {
+    const { masters } = await group.status(leader);
+    return masters.some(({ id, behind }) => id === follower && behind === true);
+  };
+  setDisk(follower, "slow");
+  await eventually("the follower labels what it shows", () => isLabelled(follower));
+  await eventually("the leader tells who lags", isMarked);
+  expect(await isLabelled(leader)).toBe(false);
+  await eventually("the follower's figures say so", async () => {
+    const metrics = await group.request(follower, "GET", "/metrics");
+    return /^heddle_raft_behind(\{[^}]*\})? 1$/m.test(await metrics.text());
+  });
+  setDisk(follower, "well");
+  await eventually("no label is left", async () => !(await isLabelled(follower)));
+  await eventually("nor is the leader's mark", async () => !(await isMarked()));
+}
+
 describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
   it.skipIf(noMemoryDisk)(
     "when the leader's disk is full: it ends and says so, and comes back when there is room",
@@ -65,7 +94,7 @@ describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
   );
 
   it.skipIf(noCompiler)(
-    "when a sync of the log fails: that master ends at once and never tries it again",
+    "when a disk hangs: its master labels its reads, the leader tells; and when a sync fails: that master ends at once",
     async () => {
       const folder = mkdtempSync(join(tmpdir(), "heddle-sync-"));
       cleanUps.push(() => rmSync(folder, { recursive: true }));
@@ -76,6 +105,11 @@ describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
       });
       run = await startFaultRun({ title: "failing sync", place });
       const { group, workload, pick } = run;
+      await workload.progress(20);
+      await seeBehind(run, (name, how) => {
+        if (how === "slow") writeFileSync(trigger(name), "slow");
+        else rmSync(trigger(name));
+      });
       for (const _ of run.rounds(1)) {
         await workload.progress(60);
         const leader = await group.leader();

@@ -1,4 +1,5 @@
 import { AppError, toAppError } from "@heddle/base/errors";
+import type { Member } from "@heddle/consensus/ports";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
 import type { IntroductionReply } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
 import type { NodeLog } from "@heddle/rpc/node/log";
@@ -35,8 +36,11 @@ export async function memberChanges<Reply>(
     const id = members.some((member) => member.id === from.member) ? from.member : 0;
     return { ...reply, id, votes };
   }
-  const namesake = replica.members.find((member) => member.name === from.name);
-  if (namesake?.nonce === from.nonce) return { ...reply, id: namesake.id };
+  // While a change is under way there may be two: one that leaves, and after it its successor.
+  const namesake = members.findLast((member) => member.name === from.name);
+  if (namesake?.nonce === from.nonce) {
+    return { ...reply, id: namesake.id, members: votersOf(replica) };
+  }
   // A member that has not caught up with the group yet cannot tell who belongs to it.
   if (members.length === 0) return reply;
   if (namesake && (await isActive(namesake.id))) {
@@ -61,4 +65,15 @@ export async function memberChanges<Reply>(
     log.warn({ name: from.name, error: why }, "a master could not join yet, and asks again");
     return reply;
   }
+}
+
+/**
+ * Whom a member without a log hears of. One that was let in before, and did not hear the answer, is a
+ * learner and finds itself not among them: so it cannot take itself for one of the first members,
+ * which begin with a log of their own, and whose votes might elect one of them without the group.
+ */
+function votersOf<Reply>(replica: ThreadedReplica<Reply>): Member[] {
+  const { members: standing } = replica.status();
+  const voters = new Set(standing.flatMap(({ id, votes }) => (votes ? [id] : [])));
+  return replica.members.filter(({ id }) => voters.has(id));
 }

@@ -13,7 +13,7 @@ import {
   signNode,
 } from "@heddle/rpc/pki/certificate-authority";
 import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
-import { locateMethod } from "@heddle/rpc/proto";
+import { introduceMethod, locateMethod } from "@heddle/rpc/proto";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { eventually } from "../../test/master-group.ts";
@@ -141,6 +141,35 @@ test("a second master of a name in use is refused, and the one that runs stays",
   await close(third);
   opened = opened.filter((each) => each !== third);
   await eventually("its successor is let in", async () => (await find("127.0.0.1:1")).id === 4);
+});
+
+test("a master that was let in and did not hear it asks again, and begins no log of its own", async () => {
+  const [only] = await openGroup(1);
+  if (!only) throw new Error("one was to start");
+  await only.plane.readBarrier();
+  const directory = await mkdtemp(join(folder, "late-"));
+  const identity = await startIdentity(directory, "m2");
+  const peers = new Map([
+    ["m1", only.server.address],
+    ["m2", "127.0.0.1:1"],
+  ]);
+  const peer = new Peer(only.server.address, byToken);
+  const request = {
+    name: "m2",
+    nonce: identity.nonce,
+    address: "127.0.0.1:1",
+    peers: ["m1", "m2"],
+  };
+  // The answer to this one is lost.
+  expect(await peer.unary(introduceMethod, request, { deadlineMs: 10_000 })).toMatchObject({
+    id: 2,
+  });
+  peer.close();
+  const { signal } = new AbortController();
+  const known = { directory, identity, peers, credentials: byToken, log: logger, signal };
+  const { id, beginning } = await new Formation(known).find();
+  expect({ id, kind: beginning?.kind }).toEqual({ id: 2, kind: "joining" });
+  expect(beginning?.members.map(({ name }) => name)).toEqual(["m1"]);
 });
 
 test("a master whose state came apart from the others' ends", async () => {

@@ -230,7 +230,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   async removeMember(name: string): Promise<void> {
-    const member = this.#running.members.find((known) => known.name === name);
+    const member = this.#running.members.findLast((known) => known.name === name);
     if (!member) throw new AppError("not_found", `No master has the name ${name}.`);
     if (this.#running.members.length === 1) {
       throw new AppError("conflict", "The only master cannot be removed.");

@@ -37,7 +37,9 @@ test("lines that a full disk has lost are marked, and a task that finds no room 
   const steps = [
     "echo before",
     `until [ -e ${full} ]; do sleep 0.05; done`,
-    `until [ -e ${more} ]; do echo lost; sleep 0.05; done 2> /dev/null`,
+    // Lines that find no room in the file's last block.
+    "pad=$(printf '%02000d' 0)",
+    `until [ -e ${more} ]; do echo lost $pad; sleep 0.05; done 2> /dev/null`,
     "echo after; sleep 600",
   ];
   await session.start(shell(steps.join("; ")));
@@ -54,6 +56,8 @@ test("lines that a full disk has lost are marked, and a task that finds no room 
   const mark = /^\[heddle: the worker's disk was full: .* may be lost\]$/m;
   await until("the stream says so", () => mark.test(leader.log()));
   expect(leader.log(0, "stderr")).toMatch(mark);
+  const lost = /^\[heddle: a part of this output could not be written .* is lost\]$/m;
+  await until("it says where, too", () => lost.test(leader.log()));
   writeFileSync(more, "");
   await until("it writes again", () => leader.log().endsWith("after\n"));
   await session.start(shell("echo room"), taskId(2));

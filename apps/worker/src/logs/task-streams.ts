@@ -18,7 +18,7 @@ const minFreeBytes = 64 * 1024;
 const fullDiskMark =
   "[heddle: the worker's disk was full: what was written here meanwhile may be lost]\n";
 
-/** Both streams of one task, which the task itself writes, as they are followed from here. */
+/** Both streams of one task, as the files that others write to are followed from here. */
 export class TaskStreams {
   readonly logs: Readonly<Record<StreamName, TaskLog>>;
   /** Of each stream: what is kept here, and what may wait for the masters before the task must. */

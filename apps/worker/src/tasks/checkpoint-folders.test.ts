@@ -8,12 +8,14 @@ import { CheckpointFolders } from "./checkpoint-folders.ts";
 
 const DAY_MS = 24 * 3_600_000;
 const ignore = () => undefined;
-const log: NodeLog = { info: ignore, warn: ignore, error: ignore };
 
 /** A root with the folders of jobs that the cluster `ours` has claimed, and one that runs. */
 async function newFolders(jobs: readonly string[]) {
   const root = await mkdtemp(join(tmpdir(), "heddle-folders-"));
   onTestFinished(() => rm(root, { recursive: true }));
+  const told: unknown[] = [];
+  const warn = (fields: object) => told.push(fields);
+  const log: NodeLog = { info: ignore, warn, error: ignore };
   const folders = new CheckpointFolders(root, (id) => id === "job_Runs", log);
   folders.cluster = "ours";
   for (const id of jobs) {
@@ -27,18 +29,20 @@ async function newFolders(jobs: readonly string[]) {
       if (existsSync(path)) await utimes(path, at, at);
     }
   };
-  return { root, folders, age };
+  return { root, folders, age, told };
 }
 
-test("what a job has saved that the masters have forgotten is removed a week after its last change", async () => {
+test("what a job has saved that the masters have forgotten is removed a week after its last change; what nobody has claimed is told once", async () => {
   const jobs = ["job_Old", "job_Young", "job_Touched", "job_Runs", "job_Theirs", "job_Nobodys"];
-  const { root, folders, age } = await newFolders(jobs);
+  const { root, folders, age, told } = await newFolders(jobs);
   await writeFile(join(root, "job_Theirs", ".heddle-cluster"), "theirs");
   await rm(join(root, "job_Nobodys", ".heddle-cluster"));
   for (const id of jobs) await age(id, id === "job_Young" ? 6 : 8);
   await utimes(join(root, "job_Touched", "c1"), new Date(), new Date());
-  folders.forget([], [], jobs);
+  for (const _again of [1, 2]) folders.forget([], [], jobs);
   await folders.next();
+  const advice = expect.stringContaining("write the cluster's id (ours)");
+  expect(told).toEqual([{ job: "job_Nobodys", directory: join(root, "job_Nobodys"), advice }]);
   expect(readdirSync(root).sort()).toEqual(jobs.filter((id) => id !== "job_Old").sort());
 });
 

@@ -14,6 +14,8 @@ const overPrefix = ".over-";
  * lies in it: as long as ended jobs are remembered. Until then a backup may bring the job back.
  */
 const keepUnknownMs = 7 * 24 * 3_600_000;
+/** Folders of nobody that are told; further ones are not. */
+const maxTold = 1_000;
 /** Things in a folder that are looked at; one with more is kept. */
 const maxLookedAt = 10_000;
 
@@ -27,6 +29,8 @@ export class CheckpointFolders {
   readonly #log: NodeLog;
   /** The id of the cluster that this worker serves; empty until its leader has told it. */
   cluster = "";
+  /** Jobs whose folders are nobody's, which was told. */
+  readonly #told = new Set<string>();
   /** The last one that was named. */
   #last = "";
   #removing: Promise<void> = Promise.resolve();
@@ -72,8 +76,9 @@ export class CheckpointFolders {
 
   /**
    * Removes the folders of jobs that are over, of the second kind only where nothing is in them, and
-   * of those that nobody knows such as were this cluster's and have not been changed for a week. It
-   * is not waited for: many large files may take longer to remove than a lease lasts.
+   * of those that nobody knows such as were this cluster's and have not been changed for a week. One that
+   * no cluster has claimed may be another's, and is told for somebody to look at. It is not waited for:
+   * many large files may take longer to remove than a lease lasts.
    */
   forget(
     jobIds: readonly string[],
@@ -91,10 +96,13 @@ export class CheckpointFolders {
   }
 
   async #removeUnknown(id: string, cluster: string): Promise<void> {
-    if (!jobFolder.test(id) || cluster === "" || (await this.#ownerOf(id)) !== cluster) return;
+    if (!jobFolder.test(id) || cluster === "") return;
+    const owner = await this.#ownerOf(id);
+    if (owner !== undefined && owner !== cluster) return;
     await this.#remove(id, async (folder) => {
       const idleMs = Date.now() - (await lastChangeMs(folder));
       if (idleMs < keepUnknownMs) return;
+      if (owner === undefined) return this.#tellUnclaimed(folder, id);
       // Away at once, so that a job that takes the name anew begins with a folder of its own.
       const away = join(this.#root, `${overPrefix}${id}`);
       await rename(folder, away);
@@ -104,6 +112,17 @@ export class CheckpointFolders {
         "checkpoints of a job that the masters have forgotten are removed",
       );
     });
+  }
+
+  /** Once in this process's life: from before folders were claimed, or while the disk was full. */
+  #tellUnclaimed(directory: string, job: string): void {
+    if (this.#told.has(job) || this.#told.size >= maxTold) return;
+    this.#told.add(job);
+    const advice = `remove it, or write the cluster's id (${this.cluster}) to its file ${claimFile}`;
+    this.#log.warn(
+      { job, directory, advice },
+      "checkpoints of a job that the masters do not know, for a week unchanged and claimed by no cluster, are kept",
+    );
   }
 
   async #remove(id: string, how: (folder: string) => Promise<void>): Promise<void> {

@@ -71,7 +71,7 @@ describe.skipIf(why !== "")("one worker", () => {
   test.concurrent("a container has its environment, mounts and limits; code, last lines and log come back", async () => {
     const task = taskId(0);
     const lines = [
-      'echo "$GREETING from rank $RANK $QUOTED"; echo oh >&2',
+      'echo "$GREETING from rank $RANK $QUOTED"; echo oh >&2; echo anew > /dev/stderr',
       "echo kept > $HEDDLE_CHECKPOINT_DIR/c1; echo left > $HEDDLE_ARTIFACT_DIR/a1",
       "echo '{\"step\":7}' >> $HEDDLE_PROGRESS_FILE; pwd",
       // The worker's own records and logs are none of the task's business.
@@ -92,7 +92,7 @@ describe.skipIf(why !== "")("one worker", () => {
     expect(leader.log()).toBe(
       `two\nlines from rank 0 "a" 'b' #c\n/\nartifacts\nprogress.jsonl\nwork\nend`,
     );
-    expect(leader.log(0, "stderr")).toContain("oh\n");
+    expect(leader.log(0, "stderr")).toContain("oh\nanew\n");
     expect(existsSync(join(leader.folder, "worker/checkpoints/job_A/c1"))).toBe(true);
     expect(session.told.at(-1)).toBe('{"step":7}');
   });

@@ -7,6 +7,7 @@ import { findContainerEngine, ownLimits } from "./container-engine.ts";
 import { attachClient, startByItself, startWithClient } from "./container-start.ts";
 import { ContainerTask } from "./container-task.ts";
 import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
+import { OutputCopier } from "./output-copier.ts";
 import { MARK_VARIABLE, type ProcessRecord, processesOf, signalProcess } from "./process-tree.ts";
 import { INHERITED } from "./task-environment.ts";
 import { keyOf, type TaskPlan } from "./task-plan.ts";
@@ -21,7 +22,7 @@ const maxFileLine = 32_000;
 export class ContainerExecutor implements Executor {
   readonly name = "container";
   readonly #cli: ContainerCli;
-  /** Whether containers write to the task's files by themselves, or a client carries what they write. */
+  /** Whether containers write to the task's pipes by themselves, or a client carries what they write. */
   readonly #writesItself: boolean;
   readonly #nodeId: string;
   readonly #log: NodeLog;
@@ -70,9 +71,10 @@ export class ContainerExecutor implements Executor {
       await this.#openFiles(launch);
       await this.#create(launch, name);
       const how = { cli: this.#cli, name, launch, environment: this.#markOf(launch) };
-      if (this.#writesItself) await startByItself(how);
-      const client = this.#writesItself ? undefined : await startWithClient(how);
-      return this.#taskOf(launch, client);
+      if (this.#writesItself) {
+        return this.#taskOf(launch, undefined, await startByItself(how, this.#markFor(launch)));
+      }
+      return this.#taskOf(launch, await startWithClient(how), undefined);
     } catch (error) {
       await this.#clear(launch, name);
       if (error instanceof LaunchError) throw error;
@@ -85,7 +87,8 @@ export class ContainerExecutor implements Executor {
     // The name follows from the task, so that no record can name another's container.
     const { client } = (record ?? {}) as { readonly client?: Partial<ProcessRecord> };
     const { pid = 0, startTime = 0 } = client ?? {};
-    return this.#taskOf(launch, client && { pid, startTime });
+    const copier = OutputCopier.find(launch, this.#markFor(launch));
+    return this.#taskOf(launch, client && { pid, startTime }, copier);
   }
 
   async sweep(known: ReadonlySet<string>): Promise<number> {
@@ -103,10 +106,14 @@ export class ContainerExecutor implements Executor {
     }
   }
 
-  #taskOf(launch: TaskLaunch, client: ProcessRecord | undefined): ContainerTask {
+  #taskOf(
+    launch: TaskLaunch,
+    client: ProcessRecord | undefined,
+    copier: OutputCopier | undefined,
+  ): ContainerTask {
     const [cli, name] = [this.#cli, this.#nameOf(keyOf(launch.plan.id))];
     return new ContainerTask({
-      ...{ cli, name, mark: this.#markOf(launch)[MARK_VARIABLE] ?? "" },
+      ...{ cli, name, mark: this.#markFor(launch), copier },
       directory: launch.directory,
       memoryLimitBytes: launch.plan.spec.memoryBytes,
       client: client && {
@@ -210,14 +217,18 @@ export class ContainerExecutor implements Executor {
 
   /** Nothing of a start that failed is to run, also where the engine does not answer. */
   async #clear(launch: TaskLaunch, name: string): Promise<void> {
-    const mark = this.#markOf(launch)[MARK_VARIABLE] ?? "";
-    for (const { pid } of processesOf(undefined, mark)) signalProcess(pid, "SIGKILL");
+    for (const { pid } of processesOf(undefined, this.#markFor(launch)))
+      signalProcess(pid, "SIGKILL");
     await this.#run("rm", "--force", name).catch(() => {}); // The next sweep finds it.
   }
 
   /** The calls of the CLI carry it too: one that outlives this worker is ended as what it starts. */
-  #markOf({ plan }: TaskLaunch): Record<string, string> {
-    return { [MARK_VARIABLE]: `${this.#nodeId}/${keyOf(plan.id)}` };
+  #markOf(launch: TaskLaunch): Record<string, string> {
+    return { [MARK_VARIABLE]: this.#markFor(launch) };
+  }
+
+  #markFor({ plan }: TaskLaunch): string {
+    return `${this.#nodeId}/${keyOf(plan.id)}`;
   }
 
   #nameOf(key: string): string {

@@ -1,9 +1,10 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, fstatSync, ftruncateSync, openSync, readSync } from "node:fs";
+import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { CliError, type ContainerCli, lastLine } from "./container-cli.ts";
 import type { TaskLaunch } from "./executor.ts";
+import { type OutputCopier, OutputPipes } from "./output-copier.ts";
 import { type ProcessRecord, readProcess } from "./process-tree.ts";
 
 const startTimeoutMs = 60_000;
@@ -20,32 +21,29 @@ interface ContainerStart {
 }
 
 /**
- * Starts a created container that has the task's files as its own output: whatever becomes of this worker
- * and of the CLI, no byte is lost. What the CLI itself says into them is taken out before the program
- * begins. Rejects with a CliError.
+ * Starts a created container whose own output are the task's pipes: whatever becomes of this worker and of
+ * the CLI, no byte is lost. What the CLI itself says into them is taken out before the program begins.
+ * Rejects with a CliError or a LaunchError.
  */
-export async function startByItself(how: ContainerStart): Promise<void> {
-  const { cli, name, environment } = how;
-  const files = openStreams(how.launch);
-  const { directory } = how.launch;
+export async function startByItself(how: ContainerStart, mark: string): Promise<OutputCopier> {
+  const { cli, name, environment, launch } = how;
+  const { directory } = launch;
   const options = { timeoutMs: startTimeoutMs, environment, directory };
-  const sizes = files.map((file) => fstatSync(file).size);
+  const pipes = await OutputPipes.open(directory);
+  let copier: OutputCopier;
   try {
-    await cli
-      .run(["container", "init", name], { ...options, output: files })
-      .catch((error: CliError) => {
-        const said = lastLine(readFrom(files[1], sizes[1] ?? 0));
-        throw said === "" ? error : new CliError(said, error.code);
-      })
-      .finally(() => {
-        files.forEach((file, index) => {
-          ftruncateSync(file, sizes[index]);
-        });
-      });
+    const output = pipes.writeEnds;
+    await cli.run(["container", "init", name], { ...options, output }).catch((error: CliError) => {
+      const said = lastLine(pipes.take()[1] ?? "");
+      throw said === "" ? error : new CliError(said, error.code);
+    });
+    pipes.take();
+    copier = await pipes.copyTo(launch, mark);
   } finally {
-    files.forEach(closeSync);
+    pipes.close();
   }
   await cli.run(["start", name], options);
+  return copier;
 }
 
 /** Starts a created container through a client that carries its output. Rejects with a CliError. */
@@ -86,25 +84,18 @@ export async function attachClient(
 }
 
 function openStreams({ stdout, stderr }: TaskLaunch): [stdout: number, stderr: number] {
-  return [openSync(stdout, "a+", 0o600), openSync(stderr, "a+", 0o600)];
+  return [openSync(stdout, "a", 0o600), openSync(stderr, "a", 0o600)];
 }
 
+/** What stands at the end of what the client has said. */
 function lastWords({ stderr }: TaskLaunch): string {
   const file = openSync(stderr, "r");
   try {
-    return lastLine(readFrom(file, 0));
+    const { size } = fstatSync(file);
+    const bytes = Buffer.alloc(Math.min(maxWordsBytes, size));
+    const length = readSync(file, bytes, 0, bytes.byteLength, size - bytes.byteLength);
+    return lastLine(bytes.toString("utf8", 0, length));
   } finally {
     closeSync(file);
   }
-}
-
-/** The end of what stands in the file from that offset on. */
-function readFrom(file: number, offset: number): string {
-  const { size } = fstatSync(file);
-  const bytes = Buffer.alloc(Math.min(maxWordsBytes, Math.max(0, size - offset)));
-  return bytes.toString(
-    "utf8",
-    0,
-    readSync(file, bytes, 0, bytes.byteLength, size - bytes.byteLength),
-  );
 }

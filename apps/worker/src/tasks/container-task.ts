@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { ContainerCli } from "./container-cli.ts";
 import type { TaskEnd, TaskHandle, TaskUsage } from "./executor.ts";
+import type { OutputCopier } from "./output-copier.ts";
 import {
   catches,
   groupOf,
@@ -49,6 +50,8 @@ export interface ContainerTaskOptions {
   readonly memoryLimitBytes: number;
   /** Who carries its streams; absent where the container writes them by itself. */
   readonly client: { readonly record: ProcessRecord; renew(): Promise<ProcessRecord> } | undefined;
+  /** Who copies what the container writes by itself; absent where a client carries it. */
+  readonly copier: OutputCopier | undefined;
   onTrouble(error: string): void;
 }
 
@@ -68,7 +71,11 @@ export class ContainerTask implements TaskHandle {
   constructor(options: ContainerTaskOptions) {
     this.#options = options;
     this.#client = options.client?.record;
-    this.exited = this.#exited();
+    // The end is told when the whole log is there.
+    this.exited = this.#exited().then(async (end) => {
+      await options.copier?.drained();
+      return end;
+    });
   }
 
   /** Only the client: all else of a container follows from the task's name. */

@@ -34,7 +34,7 @@ export interface TaskLaunch {
   /** Where the program begins; exists. */
   readonly workingDirectory: string;
   readonly environment: Readonly<Record<string, string>>;
-  /** Files that the streams are appended to. */
+  /** Files that what the task writes is appended to. */
   readonly stdout: string;
   readonly stderr: string;
   /** All that a task which has its own file system sees of this worker's, under the same paths. */
@@ -98,8 +98,8 @@ export interface TaskEnd {
   readonly lostNode?: boolean | undefined;
   /** What it was given cannot be run, and a further attempt would meet the same. */
   readonly isUnusable?: boolean | undefined;
-  /** It could not write a file, and its last line says which and why. */
-  readonly isUnwritable?: boolean | undefined;
+  /** It has met its own failure, and its last line says what failed and why. */
+  readonly saysWhy?: boolean | undefined;
   /** All that it could go on from is damaged. */
   readonly isCheckpointCorrupt?: boolean | undefined;
 }

@@ -8,19 +8,29 @@ test("a task all of whose checkpoints are damaged ends as CheckpointCorrupt, in 
   expect(judge(end, ["before", words], undefined)).toEqual(judged);
 });
 
-test("a task that could not write a file ends in the words that say which and why", () => {
+test("a task that could not write a file, or failed otherwise, ends in the words that say which and why", () => {
   const words =
     "the trainer failed (unavailable): cannot write the artifact a: ENOSPC; is the disk full?";
   const judged = { reason: "ExitCode", message: words };
-  expect(judge({ exitCode: 74, isUnwritable: true }, ["x", words], undefined)).toEqual(judged);
+  expect(judge({ exitCode: 74, saysWhy: true }, ["x", words], undefined)).toEqual(judged);
+  const silent = { reason: "ExitCode", message: "the program ended with exit code 70" };
+  expect(judge({ exitCode: 70, saysWhy: true }, [], undefined)).toEqual(silent);
 });
 
 test.each([
   "the trainer failed (server_error): Array buffer allocation failed",
   "BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 4294967296",
 ])("a task that says at its end %j ran out of memory, and is told what to ask for", (words) => {
-  expect(judge({ exitCode: 1 }, [words, "    at a place"], undefined)).toEqual({
+  const outOfMemory = {
     reason: "OutOfMemory",
     message: expect.stringContaining("resources.memory_gb"),
-  });
+  };
+  expect(judge({ exitCode: 1 }, [words, "    at a place"], undefined)).toEqual(outOfMemory);
+  expect(judge({ exitCode: 70, saysWhy: true }, ["  at", words], undefined)).toEqual(outOfMemory);
+});
+
+test("an exit code that is a shell's word for a signal is told as a code, with what it may mean", () => {
+  const message = (exitCode: number) => judge({ exitCode }, [], undefined).message;
+  expect(message(137)).toMatch(/exit code 137, as a shell does whose last command .* SIGKILL$/);
+  expect(message(3)).toMatch(/exit code 3$/);
 });

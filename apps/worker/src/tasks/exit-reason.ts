@@ -1,5 +1,6 @@
 import type { FailureReason } from "@heddle/contracts/jobs";
 import type { TaskEnd } from "./executor.ts";
+import { signalOfStatus } from "./signal-of-status.ts";
 
 /** Why the worker itself ended a task; it outweighs what the exit status says. */
 export interface Verdict {
@@ -27,7 +28,6 @@ export function judge(
   if (end.isCheckpointCorrupt) {
     return { reason: "CheckpointCorrupt", message: lastLines.at(-1) ?? exitText(end) };
   }
-  if (end.isUnwritable) return { reason: "ExitCode", message: lastLines.at(-1) ?? exitText(end) };
   const text = lastLines.join("\n");
   if (gpuMemory.test(text)) {
     const message =
@@ -37,7 +37,8 @@ export function judge(
   if (hostMemory.test(text)) {
     return { reason: "OutOfMemory", message: `its last lines say so: ${outOfMemoryAdvice}` };
   }
-  return { reason: "ExitCode", message: exitText(end) };
+  const message = end.saysWhy ? lastLines.at(-1) : undefined;
+  return { reason: "ExitCode", message: message ?? exitText(end) };
 }
 
 /** What to do about a task that ran out of memory. */
@@ -53,5 +54,7 @@ const hostMemory =
 function exitText({ exitCode, signal }: TaskEnd): string {
   if (signal) return `the program was ended by ${signal}`;
   if (exitCode === undefined) return "the program ended while its worker was away";
-  return `the program ended with exit code ${exitCode}`;
+  const told = signalOfStatus(exitCode);
+  const hint = told ? `, as a shell does whose last command was ended by ${told}` : "";
+  return `the program ended with exit code ${exitCode}${hint}`;
 }

@@ -3,7 +3,8 @@ import { accessSync, closeSync, constants, openSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { CgroupBranch } from "./cgroup.ts";
 import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
-import { ProcessTask } from "./process-task.ts";
+import { OutputCopier, OutputPipes } from "./output-copier.ts";
+import { ProcessTask, wordsOf } from "./process-task.ts";
 import {
   MARK_VARIABLE,
   markedProcesses,
@@ -18,13 +19,16 @@ import { keyOf } from "./task-plan.ts";
  * The few lines that stand between this worker and the program: they enter the cgroup, set the
  * limits that a process sets for itself, and keep the exit status in a file, so that a worker that
  * was restarted meanwhile still learns it. They outlive signals to the whole group: the traps are
- * the shell's own and are back at their defaults in the program.
+ * the shell's own and are back at their defaults in the program. What the shell says of the program's
+ * end, which it does of a signal and not of an exit code, goes to a file of its own.
  */
 const WRAPPER = [
   'status=$1 cgroup=$2 data=$3; shift 3; [ -z "$cgroup" ] || echo $$ > "$cgroup" || exit 125',
   'ulimit -c 0; [ -z "$data" ] || ulimit -d "$data"',
   "trap : TERM INT HUP QUIT USR1 USR2",
-  '"$@"',
+  // As sh, bash says nothing; in another shell that would be its end.
+  '[ -z "$BASH_VERSION" ] || ! (set +o posix) 2> /dev/null || set +o posix',
+  'exec 4>&2 2>&3 3>&-; (exec "$@" 2>&4 4>&-)',
   'code=$?; echo $code > "$status.new" && mv "$status.new" "$status"; exit $code',
 ].join("\n");
 
@@ -71,12 +75,18 @@ export class ProcessExecutor implements Executor {
     const isBound = this.#branch?.controllers.has("memory") ?? false;
     const dataKib = Math.ceil((memoryBytes * 2 + dataSlackBytes) / 1024);
     const statusFile = join(directory, "exit-status");
-    const child = await spawnDetached(
-      [
-        ...["-c", WRAPPER, "heddle-task", statusFile, leaf?.entry ?? ""],
-        ...[isBound || memoryBytes === 0 ? "" : String(dataKib), ...program.command],
-      ],
-      { launch, environment, input: program.input },
+    const args = [
+      ...["-c", WRAPPER, "heddle-task", statusFile, leaf?.entry ?? ""],
+      ...[isBound || memoryBytes === 0 ? "" : String(dataKib), ...program.command],
+    ];
+    const how = {
+      workingDirectory,
+      environment,
+      input: program.input,
+      wordsFile: wordsOf(statusFile),
+    };
+    const { child, copier } = await startWithOutput(launch, mark, (output) =>
+      spawnDetached(args, { ...how, output }),
     );
     const pid = child.pid as number;
     const startTime = readProcess(pid)?.startTime ?? 0;
@@ -88,6 +98,7 @@ export class ProcessExecutor implements Executor {
       statusFile,
       memoryLimitBytes: memoryBytes,
       child,
+      copier,
     });
   }
 
@@ -100,6 +111,7 @@ export class ProcessExecutor implements Executor {
       statusFile: join(launch.directory, "exit-status"),
       memoryLimitBytes: launch.plan.spec.memoryBytes,
       child: undefined,
+      copier: OutputCopier.find(launch, mark),
     });
   }
 
@@ -118,6 +130,7 @@ export class ProcessExecutor implements Executor {
       leaf?.kill();
       leaf?.remove();
     }
+    OutputCopier.sweep(prefix, known);
     return count;
   }
 }
@@ -142,6 +155,21 @@ function leafName({ plan }: TaskLaunch): string {
   return keyOf(plan.id).replaceAll("/", ".");
 }
 
+/** What copies the output is there before the task is, so that no task ever writes to nobody. */
+async function startWithOutput(
+  launch: TaskLaunch,
+  mark: string,
+  start: (output: OutputPipes["writeEnds"]) => Promise<ChildProcess>,
+): Promise<{ child: ChildProcess; copier: OutputCopier }> {
+  const pipes = await OutputPipes.open(launch.directory);
+  try {
+    const copier = await pipes.copyTo(launch, mark);
+    return { child: await start(pipes.writeEnds), copier };
+  } finally {
+    pipes.close();
+  }
+}
+
 /**
  * A session of its own, without a terminal or a pipe to this worker that stays: its end is not the
  * task's.
@@ -149,25 +177,25 @@ function leafName({ plan }: TaskLaunch): string {
 function spawnDetached(
   args: readonly string[],
   task: {
-    readonly launch: TaskLaunch;
+    readonly workingDirectory: string;
     readonly environment: Readonly<Record<string, string>>;
     readonly input: string | undefined;
+    readonly output: OutputPipes["writeEnds"];
+    /** Where the wrapper's shell says what it has to say. */
+    readonly wordsFile: string;
   },
 ): Promise<ChildProcess> {
-  const { stdout, stderr, workingDirectory } = task.launch;
-  const out = openSync(stdout, "a", 0o600);
-  const err = openSync(stderr, "a", 0o600);
+  const words = openSync(task.wordsFile, "w", 0o600);
   const child = spawn("/bin/sh", [...args], {
-    cwd: workingDirectory,
+    cwd: task.workingDirectory,
     env: task.environment,
     detached: true,
-    stdio: [task.input === undefined ? "ignore" : "pipe", out, err],
+    stdio: [task.input === undefined ? "ignore" : "pipe", ...task.output, words],
   });
+  closeSync(words);
   // A program that ends before it has read its input is told by its exit status.
   child.stdin?.on("error", () => undefined);
   child.stdin?.end(task.input);
-  closeSync(out);
-  closeSync(err);
   return new Promise((fulfil, reject) => {
     child.once("spawn", () => fulfil(child));
     child.once("error", (cause) => {

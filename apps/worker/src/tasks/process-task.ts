@@ -1,10 +1,11 @@
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { constants } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Cgroup } from "./cgroup.ts";
 import type { TaskEnd, TaskHandle, TaskUsage } from "./executor.ts";
+import type { OutputCopier } from "./output-copier.ts";
 import {
   catches,
   groupOf,
@@ -34,6 +35,8 @@ export interface ProcessTaskOptions {
   readonly memoryLimitBytes: number;
   /** Absent where an earlier process of this worker started it. */
   readonly child: ChildProcess | undefined;
+  /** Of what it writes. */
+  readonly copier: OutputCopier;
 }
 
 /** A task that runs as a group of processes, led by the wrapper. */
@@ -97,12 +100,15 @@ export class ProcessTask implements TaskHandle {
   }
 
   async #exited(): Promise<TaskEnd> {
-    const { child, statusFile, leaf } = this.#options;
+    const { child, statusFile, leaf, copier } = this.#options;
     const seen = child ? await childEnd(child) : await this.#gone();
     this.#ended = true;
     const outOfMemory = leaf?.ranOutOfMemory() ?? false;
     await this.kill();
-    return { ...endOf(await readStatus(statusFile), seen), outOfMemory };
+    // Only then has nobody the pipes open any more; the end is told when the whole log is there.
+    await copier.drained();
+    const words = await sizeOf(wordsOf(statusFile));
+    return { ...endOf(await readStatus(statusFile), seen, words), outOfMemory };
   }
 
   async #gone(): Promise<TaskEnd> {
@@ -118,12 +124,24 @@ async function childEnd(child: ChildProcess): Promise<TaskEnd> {
   return { exitCode: child.exitCode ?? 0 };
 }
 
-/** The shell tells of a program that a signal ended by a status above 128. */
-function endOf(status: number | undefined, seen: TaskEnd): TaskEnd {
+/** Of a program that one of them has ended shells say nothing: it may as well have left with that code. */
+const UNTOLD: ReadonlySet<string> = new Set(["SIGINT", "SIGPIPE"]);
+
+/**
+ * The shell tells of a program that a signal ended by a status above 128, with which a program can leave
+ * too; only of the first does the shell also say a word. `words` are these, in bytes; undefined where they
+ * were not kept.
+ */
+function endOf(status: number | undefined, seen: TaskEnd, words: number | undefined): TaskEnd {
   const code = status ?? seen.exitCode;
   if (code === undefined) return seen;
   const signal = signalOfStatus(code);
-  return signal ? { signal } : { exitCode: code };
+  return signal && (words !== 0 || UNTOLD.has(signal)) ? { signal } : { exitCode: code };
+}
+
+/** Where the words of the wrapper's shell go. */
+export function wordsOf(statusFile: string): string {
+  return `${statusFile}.words`;
 }
 
 async function readStatus(path: string): Promise<number | undefined> {
@@ -132,4 +150,12 @@ async function readStatus(path: string): Promise<number | undefined> {
   } catch {
     return undefined; // The wrapper was killed with the rest.
   }
+}
+
+/** Undefined of a task that an earlier release has started. */
+async function sizeOf(path: string): Promise<number | undefined> {
+  return stat(path).then(
+    ({ size }) => size,
+    () => undefined,
+  );
 }

@@ -90,10 +90,12 @@ export function groupOf(leader: { readonly pid: number }): number[] {
     .map(({ pid }) => pid);
 }
 
-/** The processes that carry a mark, with it. */
-export function markedProcesses(): { readonly pid: number; readonly mark: string }[] {
+/** The processes that carry a mark, with it; `variable` is where they do. */
+export function markedProcesses(
+  variable: string = MARK_VARIABLE,
+): { readonly pid: number; readonly mark: string }[] {
   return allProcesses().flatMap(({ pid }) => {
-    const mark = markOf(pid);
+    const mark = markOf(pid, variable);
     return mark === undefined ? [] : [{ pid, mark }];
   });
 }
@@ -139,10 +141,10 @@ function listProc(): string[] {
 }
 
 /** The mark that the process was started with. */
-export function markOf(pid: number): string | undefined {
+export function markOf(pid: number, variable: string = MARK_VARIABLE): string | undefined {
   const text = readText(`/proc/${pid}/environ`);
-  if (!text?.includes(MARK_VARIABLE)) return undefined;
-  const prefix = `${MARK_VARIABLE}=`;
+  if (!text?.includes(variable)) return undefined;
+  const prefix = `${variable}=`;
   const entry = text.split("\0").find((variable) => variable.startsWith(prefix));
   return entry?.slice(prefix.length);
 }

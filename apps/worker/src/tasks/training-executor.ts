@@ -10,6 +10,7 @@ import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import { describePlugins, NO_PLUGINS, type PluginNames } from "../training/describe-plugins.ts";
 import {
   EXIT_CORRUPT,
+  EXIT_FAILED,
   EXIT_SERVER_LOST,
   EXIT_UNUSABLE,
   EXIT_UNWRITABLE,
@@ -36,6 +37,7 @@ interface TrainerSurroundings {
 
 /** How long a device may take to show that it can be computed on. */
 const checkMs = 120_000;
+const cpuAdvice = "give `config.device` auto, which takes the CPU there and says so";
 
 /** A program beside this file's folder, from its source or as it was built. */
 const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
@@ -71,9 +73,9 @@ export class TrainingExecutor implements Executor {
     processes: ProcessExecutor,
     around: TrainerSurroundings,
   ): Promise<TrainingExecutor | undefined> {
-    const fault = await deviceFault("cpu", process.env);
-    if (fault !== undefined) {
-      around.log.warn({ error: fault }, "no training here: ONNX Runtime does not load");
+    const fault = await deviceFault(["cpu"], process.env);
+    if (fault) {
+      around.log.warn({ error: fault.message }, "no training here: ONNX Runtime does not load");
       return undefined;
     }
     try {
@@ -90,20 +92,24 @@ export class TrainingExecutor implements Executor {
   async prepare(plan: TaskPlan): Promise<void> {
     const { algorithm, tasks } = plan.spec;
     const config = configOf(plan);
-    const [fault] = trainingFaults(algorithm, config, tasks);
-    if (fault) throw new LaunchError("Unsatisfiable", fault.detail);
+    const [wrong] = trainingFaults(algorithm, config, tasks);
+    if (wrong) throw new LaunchError("Unsatisfiable", wrong.detail);
     if (config["device"] !== "cuda") return;
     if (!this.#hasGpu(plan)) {
-      const message =
-        "`config.device` is cuda and the task holds no real GPU: ask for one with `resources.gpu_count`";
-      throw new LaunchError("LaunchFailed", message);
+      const advice =
+        plan.devices.length === 0
+          ? "ask for one with `resources.gpu_count`"
+          : `what it was given is simulated: have workers with GPUs, or ${cpuAdvice}`;
+      const message = `\`config.device\` is cuda and the task holds no real GPU: ${advice}`;
+      throw new LaunchError("Unsatisfiable", message);
     }
     const devices = { CUDA_DEVICE_ORDER: "PCI_BUS_ID", CUDA_VISIBLE_DEVICES: plan.devices.join() };
-    const told = await deviceFault("cuda", { ...process.env, ...devices });
-    if (told !== undefined) {
-      const message = `\`config.device\` is cuda and this worker cannot compute on it: ${told}`;
-      throw new LaunchError("LaunchFailed", message);
-    }
+    const asked = ["cuda", String(config["backend"] ?? "onnx")];
+    const fault = await deviceFault(asked, { ...process.env, ...devices });
+    if (!fault) return;
+    const message = `\`config.device\` is cuda and this worker cannot compute on it: ${fault.message}`;
+    if (fault.isPassing) throw new LaunchError("LaunchFailed", message);
+    throw new LaunchError("Unsatisfiable", `${message}; install what is missing, or ${cpuAdvice}`);
   }
 
   async start(launch: TaskLaunch): Promise<TaskHandle> {
@@ -183,7 +189,8 @@ function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
       if (end.exitCode === EXIT_SERVER_LOST || (isElastic && isKilled))
         return { ...end, lostNode: true };
       if (end.exitCode === EXIT_CORRUPT) return { ...end, isCheckpointCorrupt: true };
-      if (end.exitCode === EXIT_UNWRITABLE) return { ...end, isUnwritable: true };
+      if (end.exitCode === EXIT_UNWRITABLE || end.exitCode === EXIT_FAILED)
+        return { ...end, saysWhy: true };
       return end.exitCode === EXIT_UNUSABLE ? { ...end, isUnusable: true } : end;
     }),
   };
@@ -198,17 +205,28 @@ function configOf({ spec }: TaskPlan): Readonly<Record<string, unknown>> {
   return JSON.parse(spec.config || "{}") as Readonly<Record<string, unknown>>;
 }
 
-/** Why a device cannot be computed on; undefined where it can. In a process of its own. */
+interface DeviceFault {
+  readonly message: string;
+  /** True where a later attempt may find the device well: it took too long, or its memory is full. */
+  readonly isPassing: boolean;
+}
+
+const MEMORY = /out of memory|failed to allocate/i;
+
+/** Why a device cannot be computed on, with a backend; undefined where it can. In a process of its own. */
 function deviceFault(
-  device: "cpu" | "cuda",
+  asked: readonly string[],
   environment: NodeJS.ProcessEnv,
-): Promise<string | undefined> {
-  const args = [programOf("check-device"), device];
+): Promise<DeviceFault | undefined> {
+  const args = [programOf("check-device"), ...asked];
   const options = { timeout: checkMs, env: environment };
   return new Promise((resolve) => {
     execFile(process.execPath, args, options, (error, _stdout, stderr) => {
-      if (!error) resolve(undefined);
-      else resolve(stderr.trim().split("\n").at(-1) || error.message);
+      if (!error) return resolve(undefined);
+      const isLate = error.killed === true;
+      const why = isLate ? `it gave no sign within ${checkMs / 1_000} s` : error.message;
+      const message = stderr.trim().split("\n").at(-1) || why;
+      resolve({ message, isPassing: isLate || MEMORY.test(stderr) });
     });
   });
 }

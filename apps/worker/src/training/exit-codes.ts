@@ -4,6 +4,8 @@ import { AppError, toAppError } from "@heddle/base/errors";
 export const EXIT_SERVER_LOST = 75;
 /** Where the config or the data is no good, or training diverges: EX_DATAERR. */
 export const EXIT_UNUSABLE = 65;
+/** Where it fails in any other way that its last line tells, and a retry may mend: EX_SOFTWARE. */
+export const EXIT_FAILED = 70;
 
 /** Where no checkpoint of the job is whole: EX_NOINPUT. */
 export const EXIT_CORRUPT = 66;
@@ -28,5 +30,5 @@ export function exitCodeOf(error: unknown): number {
   }
   if (error instanceof DamagedCheckpoints) return EXIT_CORRUPT;
   if (error instanceof UnwritableFile) return EXIT_UNWRITABLE;
-  return toAppError(error).code === "invalid_value" ? EXIT_UNUSABLE : 1;
+  return toAppError(error).code === "invalid_value" ? EXIT_UNUSABLE : EXIT_FAILED;
 }

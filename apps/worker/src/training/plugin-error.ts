@@ -7,24 +7,40 @@ const MAX_MESSAGE_CHARACTERS = 1_000;
 /** Words of JavaScript and of ONNX Runtime where memory is short. */
 const MEMORY = /allocation failed|failed to allocate|out of memory|bad_alloc/i;
 
-/** A fault of a plugin's own code, `invalid_value`, since a further attempt would meet it again. */
+/**
+ * What a plugin's own code met: a fault of it, `invalid_value`, since a further attempt would meet it
+ * again, or an error of the system, `unavailable`, which another attempt may not meet.
+ */
 export class PluginError extends AppError {
-  constructor(message: string, cause?: unknown) {
-    super("invalid_value", message, { cause });
+  constructor(
+    message: string,
+    cause?: unknown,
+    code: "invalid_value" | "unavailable" = "invalid_value",
+  ) {
+    super(code, message, { cause });
   }
 }
 
 /**
  * What a plugin's code threw, with whose it was. As it is where it is one of Heddle's own, as that a
- * parameter server is lost; and where it comes from the system or from memory that is short, which
- * another attempt may not meet.
+ * parameter server is lost, or of memory that is short.
  */
 export function pluginError(whose: string, thrown: unknown): unknown {
+  const lines: string[] = [];
+  let isOfSystem = false;
   for (let at: unknown = thrown; at instanceof Error; at = at.cause) {
-    if (at instanceof AppError || "errno" in at || MEMORY.test(at.message)) return thrown;
+    if (at instanceof AppError || MEMORY.test(at.message)) return thrown;
+    isOfSystem ||= "errno" in at;
+    lines.push(firstLine(lines.length === 0 ? `${at}` : at.message));
   }
-  const [line = ""] = (thrown instanceof Error ? `${thrown}` : `it threw ${thrown}`).split("\n");
-  return new PluginError(`${whose} failed: ${line.slice(0, MAX_MESSAGE_CHARACTERS)}`, thrown);
+  // What the system said may stand at the end of the chain alone.
+  const told = isOfSystem ? lines.join(": ") : (lines[0] ?? firstLine(`it threw ${thrown}`));
+  const message = `${whose} failed: ${told.slice(0, MAX_MESSAGE_CHARACTERS)}`;
+  return new PluginError(message, thrown, isOfSystem ? "unavailable" : "invalid_value");
+}
+
+function firstLine(text: string): string {
+  return text.split("\n", 1)[0] ?? "";
 }
 
 /** A plugin's environment whose faults are told as its own. Each call throws a PluginError. */

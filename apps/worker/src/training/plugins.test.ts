@@ -217,13 +217,23 @@ test("a plugin's run that does nothing fails, and what it throws is told as its 
 
 it.each([
   ["a lost server", new AppError("shard_unavailable", "s0 is away")],
-  ["the system's", Object.assign(new Error("reset"), { errno: -104, code: "ECONNRESET" })],
   ["of memory", new RangeError("Array buffer allocation failed")],
 ])("an error that is %s is no plugin's fault, wherever it comes through", async (_, error) => {
   const run = () => Promise.reject(new Error("pull failed", { cause: error }));
   await expect(runPlan(planOf({ run }))).rejects.toMatchObject({
     message: "pull failed",
     cause: error,
+  });
+});
+
+test("an error of the system is told as what a plugin met, down to the system's words, and may be retried", async () => {
+  const cause = Object.assign(new Error("ECONNRESET: reset"), { errno: -104 });
+  const thrown = new Error("pull failed\nand more", { cause });
+  const run = () => Promise.reject(thrown);
+  await expect(runPlan(planOf({ run }))).rejects.toMatchObject({
+    code: "unavailable",
+    message: "the plugin's algorithm mine failed: Error: pull failed: ECONNRESET: reset",
+    cause: thrown,
   });
 });
 

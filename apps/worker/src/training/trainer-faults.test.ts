@@ -236,7 +236,7 @@ test("an attempt that lives on when the next has begun is fenced, counted, and a
   // That one holds still meanwhile, so that its shards can be asked what they refused.
   second.child.kill("SIGSTOP");
   first.child.kill("SIGCONT");
-  expect(await first.ended()).toBe(1);
+  expect(await first.ended()).toBe(70);
   expect(first.output).toMatch(/attempt 1 of job .* is stale: attempt 2 has taken it over/);
   // It ends with the first refusal, which may be that of either server.
   const refused = (await shardStatuses(job.access({ attempt: 2 }))).map(

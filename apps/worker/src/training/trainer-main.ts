@@ -43,14 +43,13 @@ try {
     process.exit(LEFT);
   }
   const { code, message } = toAppError(error);
+  const thrown = error instanceof PluginError ? error.cause : error;
   // Before the message, since the last line is what the job's failure tells.
-  if (error instanceof PluginError && error.cause instanceof Error) {
-    process.stderr.write(`${error.cause.stack}\n`);
+  if (thrown instanceof Error && !(thrown instanceof AppError)) {
+    process.stderr.write(`${thrown.stack}\n`);
   }
-  process.stderr.write(`the trainer failed (${code}): ${message}\n`);
-  if (!(error instanceof AppError) && error instanceof Error) {
-    process.stderr.write(`${error.stack}\n`);
-  }
+  const [line = ""] = message.split("\n");
+  process.stderr.write(`the trainer failed (${code}): ${line}\n`);
   process.exit(exitCodeOf(error));
 }
 // What a library left open, as a connection that is kept alive, is not to keep the task from ending.

@@ -209,6 +209,22 @@ test("what a plugin's environment throws ends the task as what no retry mends, i
   expect(trainer.output).toContain("rough.mjs:");
 });
 
+test("what the system refuses a plugin is told in the last line, after the stack, and may be retried", async () => {
+  const plugin = join(cluster.folder, "rough.mjs");
+  const read = 'readFileSync("/no/such/chart")';
+  const source = ROUGH_SEA.replace(/throw [^;]*;/, `${read};`);
+  writeFileSync(plugin, `import { readFileSync } from "node:fs";\n${source}`);
+  const trainer = cluster
+    .job("ppo", { environment: "RoughSea-v0" }, servers, { plugins: [plugin] })
+    .start();
+  expect(await trainer.ended()).toBe(70);
+  expect(trainer.output.trim().split("\n").at(-1)).toBe(
+    "the trainer failed (unavailable): the plugin's environment RoughSea-v0 failed: " +
+      "Error: ENOENT: no such file or directory, open '/no/such/chart'",
+  );
+  expect(trainer.output).toContain("rough.mjs:");
+});
+
 const ROUGH_SEA = `
 let steps = 0;
 const sea = () => ({

@@ -3,7 +3,8 @@ import type { AppError } from "@heddle/base/errors";
 import { seededRandom } from "@heddle/base/random";
 import type { Message } from "@heddle/raft/message";
 import type { Command, Member, OutgoingSnapshot, StateMachine, Transport } from "../ports.ts";
-import { RaftReplica, type ReplicaOptions } from "../raft-replica.ts";
+import { RaftReplica } from "../raft-replica.ts";
+import type { ReplicaOptions } from "../replica-options.ts";
 import { MemoryFiles } from "./memory-files.ts";
 
 /** A state machine that keeps all commands as texts and answers with their number. */
@@ -38,6 +39,8 @@ export class TestMember {
   fatal: AppError | undefined;
   /** What it was told of damaged snapshots. */
   readonly damages: string[] = [];
+  /** And of what became of their files. */
+  readonly fates: string[] = [];
 
   constructor(id: number) {
     this.member = { id, name: `m${id}`, address: `m${id}:1`, nonce: `n${id}` };
@@ -86,7 +89,10 @@ export class ReplicaGroup {
         owner: { cluster: "c", node: String(id) },
         segmentBytes: 64 * 1024,
         trailingEntries: 5,
-        onDamaged: ({ message }) => member.damages.push(message),
+        onDamaged: ({ message }, fate) => {
+          member.damages.push(message);
+          member.fates.push(fate);
+        },
       },
       machine: member.machine,
       transport: this.#transportOf(id),

@@ -1,5 +1,6 @@
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { type AppError, toAppError } from "@heddle/base/errors";
+import type { SnapshotFate } from "@heddle/consensus/durable-log";
 import type { Transport } from "@heddle/consensus/ports";
 import { RaftReplica } from "@heddle/consensus/raft-replica";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
@@ -32,9 +33,17 @@ const HEARTBEAT_TICKS = 2;
 const ELECTION_TICKS = 14;
 /** 10 s: longer than any election that can succeed. */
 const REQUEST_TICKS = 200;
+/** So often, 1 s, it tells where it stands though nothing has changed: else it might be hung. */
+const ALIVE_TICKS = 20;
 /** A leader with no one to send to or to fear wakes for so many ticks at once: nothing waits for them. */
 const TICKS_A_WAKE_ALONE = 4;
 const locateDeadlineMs = 2_000;
+
+const FATES: Readonly<Record<SnapshotFate, string>> = {
+  setAside: "its file is kept as *.snap.damaged, and this master goes on without it",
+  gone: "its file is gone, and this master goes on without it",
+  left: "its file is left as it is, since no other one can take its place",
+};
 
 /** The thread's end of the port: what comes up in one turn goes out as one list. */
 class Outbox {
@@ -86,6 +95,7 @@ class RaftThread {
   /** True when the main thread's view of role, members or connections is out of date. */
   #statusChanged = true;
   #lastStatus = "";
+  #ticksSinceStatus = 0;
 
   constructor(options: RaftThreadOptions, outbox: Outbox) {
     this.#options = options;
@@ -179,10 +189,10 @@ class RaftThread {
         directory,
         owner: { cluster, node: String(id) },
         segmentBytes,
-        onDamaged: ({ message: error }) => {
+        onDamaged: ({ message: error }, fate) => {
           this.#counter.snapshotsDamaged++;
           this.#noteChange();
-          log.error({ error }, "a snapshot cannot be read: it is set aside, and replaced");
+          log.error({ error }, `a snapshot cannot be read: ${FATES[fate]}`);
         },
       },
       transport: this.#watchedTransport(),
@@ -249,6 +259,7 @@ class RaftThread {
   }
 
   #tick(ticks: number): void {
+    this.#ticksSinceStatus += ticks;
     this.#running.tick(ticks);
     this.#postStatus(true);
   }
@@ -268,8 +279,9 @@ class RaftThread {
     const isAlone = status.role === "leader" && status.members.length === 1;
     this.#ticks?.wakeEvery(isAlone ? TICKS_A_WAKE_ALONE : 1);
     const text = JSON.stringify(status);
-    if (text === this.#lastStatus) return;
+    if (text === this.#lastStatus && this.#ticksSinceStatus < ALIVE_TICKS) return;
     this.#lastStatus = text;
+    this.#ticksSinceStatus = 0;
     this.#outbox.post({ kind: "status", status });
   }
 

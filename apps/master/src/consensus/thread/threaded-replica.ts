@@ -36,6 +36,8 @@ interface Waiter<Result> {
 
 /** Open proposals; more are refused with `overloaded`. The thread has a smaller limit of its own. */
 const MAX_OPEN = 20_000;
+/** The thread tells something each second; one that is silent for longer hangs, as on its disk. */
+const SILENT_MS = 3_000;
 
 /**
  * A Raft replica in a thread of its own, as the main thread sees it. What is said in one turn of the
@@ -59,6 +61,8 @@ export class ThreadedReplica<Reply> {
   /** Reads of one turn share a question; those that come while it is asked share the next one. */
   #read: Promise<void> | undefined;
   #status: ThreadStatus | undefined;
+  /** When the thread said something last; of the monotonic clock. */
+  #heardAtMs = performance.now();
   /** The index of the last command that was applied here. */
   #applied = 0;
   #fault: AppError | undefined;
@@ -83,6 +87,7 @@ export class ThreadedReplica<Reply> {
       (answer) => this.#post(answer),
     );
     this.#worker.on("message", (messages: readonly FromThread[]) => {
+      this.#heardAtMs = performance.now();
       for (const message of messages) this.#take(message);
     });
     this.#worker.on("error", (error) => this.#fail(toAppError(error)));
@@ -117,12 +122,16 @@ export class ThreadedReplica<Reply> {
     return this.status().nextMemberId;
   }
 
-  /** As of at most one tick ago, but for changes of role, leader and members, which come at once. */
+  /**
+   * As of at most one tick ago, but for changes of role, leader and members, which come at once. While
+   * the thread hangs nothing comes, and what is known here may be old: that counts as being behind.
+   */
   status(): ThreadStatus {
     if (!this.#status) throw new Error("the replica is used before it was opened");
-    const { commit, applied } = this.#status;
+    const { commit, applied, isBehind } = this.#status;
     return {
       ...this.#status,
+      isBehind: isBehind || performance.now() - this.#heardAtMs > SILENT_MS,
       commit: Math.max(commit, this.#applied),
       applied: Math.max(applied, this.#applied),
     };
