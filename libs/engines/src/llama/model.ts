@@ -96,7 +96,8 @@ function readModel(llama: Llama, start: ThreadStart, device: Pointer): Pointer {
   new BigUint64Array(koffi.view(list, 16)).set([device ?? 0n, 0n]);
   params.devices = koffi.address(list);
   params.n_gpu_layers = device === null ? 0 : start.gpuLayers;
-  const weightsBytes = statSync(start.modelPath).size;
+  // What is wrong with a file that is not there is told by who loads it.
+  const weightsBytes = statSync(start.modelPath, { throwIfNoEntry: false })?.size ?? 0;
   if (device === null && readsWeights(weightsBytes, process.availableMemory())) {
     params.load_mode = LOAD_BY_READING;
   }
