@@ -1,20 +1,38 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
+import { filesRunTogether, LongestFirst } from "./tools/test-order.ts";
+
+const root = fileURLToPath(new URL(".", import.meta.url));
+const together = filesRunTogether(root);
+const bundles = process.env["HEDDLE_TEST_BUNDLES"] !== "off";
+const preload = `--import=${new URL("tools/bundles/use-bundles.mjs", import.meta.url).href}`;
 
 export default defineConfig({
   test: {
-    include: ["{apps,libs}/*/src/**/*.test.ts", "tools/**/*.test.ts", "bench/**/*.test.ts"],
-    exclude: ["**/node_modules/**", "**/dist/**"],
     pool: "forks",
-    // One more than the two cores of the smallest machine: about a third of the time tests wait.
-    maxWorkers: 3,
+    // Twice the two cores of the smallest machine: about half of the time tests wait.
+    maxWorkers: 4,
     // Of tests that wait side by side within a file: each may have a cluster of its own.
     maxConcurrency: 3,
-    // The processes that tests start are the same few programs again and again: they are compiled once.
+    globalSetup: ["tools/bundles/bundle-programs.mjs"],
+    sequence: { sequencer: LongestFirst },
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: "alone",
+          include: ["{apps,libs}/*/src/**/*.test.ts", "tools/**/*.test.ts", "bench/**/*.test.ts"],
+          exclude: ["**/node_modules/**", "**/dist/**", ...together],
+        },
+      },
+      { extends: true, test: { name: "together", include: together, isolate: false } },
+    ],
+    // What the packages of this repository export is compiled already.
+    server: { deps: { external: [/\/dist\//] } },
     env: {
-      NODE_COMPILE_CACHE: fileURLToPath(
-        new URL("node_modules/.cache/heddle-compiled", import.meta.url),
-      ),
+      // The processes that tests start are the same few programs again and again: they are compiled once.
+      NODE_COMPILE_CACHE: `${root}node_modules/.cache/heddle-compiled`,
+      ...(bundles && { NODE_OPTIONS: `${process.env["NODE_OPTIONS"] ?? ""} ${preload}`.trim() }),
     },
     testTimeout: 30_000,
     hookTimeout: 60_000,

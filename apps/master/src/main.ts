@@ -1,6 +1,10 @@
 import { exitWithParent } from "@heddle/base/exit-with-parent";
-import { startClusterLink } from "./cluster/cluster-link.ts";
-import { runMaster } from "./run-master.ts";
+import { isOfflineCommand, runOfflineCommand } from "./offline/offline-command.ts";
 
 exitWithParent();
-await runMaster(process.argv.slice(2), startClusterLink);
+const args = process.argv.slice(2);
+if (isOfflineCommand(args)) process.exit(await runOfflineCommand(args));
+// Loaded only now, since it is the most by far, and nothing of it is needed for stopped masters' files.
+const { runMaster } = await import("./run-master.ts");
+const { startClusterLink } = await import("./cluster/cluster-link.ts");
+await runMaster(args, startClusterLink);

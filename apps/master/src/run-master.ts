@@ -27,7 +27,6 @@ import { startTaskSide } from "./jobs/task-side.ts";
 import type { LogReader } from "./logs/log-reader.ts";
 import { createMaster, type Master } from "./master.ts";
 import { type CatalogSeed, fileSeed, profileSeed } from "./models/seed.ts";
-import { isOfflineCommand, runOfflineCommand } from "./offline/offline-command.ts";
 import { checkNoRecoveryUnderWay } from "./offline/recover-group.ts";
 import { exposeDispatchMetrics } from "./operations/dispatch-metrics.ts";
 
@@ -38,14 +37,12 @@ export type StartClusterLink = (options: ClusterLinkOptions) => ClusterLink;
  * The master's process: reads the configuration, starts all parts, says `ready` in one log line,
  * and ends with code 0 after SIGTERM or SIGINT. A start that fails says why in one line on standard
  * error and ends with code 1. One that was removed from its group ends with code 8, and must not be
- * started again on its data. With `backup`, `restore` or `recover` as the first argument it works on a
- * stopped master's data instead.
+ * started again on its data.
  */
 export async function runMaster(
   args: readonly string[],
   startClusterLink: StartClusterLink,
 ): Promise<void> {
-  if (isOfflineCommand(args)) process.exit(await runOfflineCommand(args));
   if (args.includes("--help")) {
     process.stdout.write(usageText());
     return;
@@ -56,6 +53,8 @@ export async function runMaster(
     const running = await startMaster(config, startClusterLink, removed.resolve);
     endOnSignals(running);
     endWhenRemoved(running, removed.promise);
+    // Only now: who reads it may send a signal at once.
+    running.logger.info({ ...running.addresses, version: VERSION }, "ready");
   } catch (thrown) {
     process.stderr.write(`heddle master could not start: ${startFailure(thrown, args)}\n`);
     process.exit(exitCodeOf(thrown));
@@ -64,6 +63,7 @@ export async function runMaster(
 
 interface Running {
   readonly logger: Logger;
+  readonly addresses: { readonly http: string; readonly grpc: string };
   close(): Promise<void>;
 }
 
@@ -115,7 +115,6 @@ async function startMaster(
     authorityHash: authority && authorityHash(authority.certificate),
   });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
-  logger.info({ http: master.url, grpc: server.address, version: VERSION }, "ready");
   const close = async (): Promise<void> => {
     await master.close(config.drainMs);
     orchestration.close();
@@ -126,7 +125,7 @@ async function startMaster(
     await closeServer(server.server, 1_000);
     credentials.close();
   };
-  return { logger, close };
+  return { logger, addresses: { http: master.url, grpc: server.address }, close };
 }
 
 function seedOf({ profile, modelFile }: MasterConfig): CatalogSeed | undefined {

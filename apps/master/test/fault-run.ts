@@ -12,6 +12,10 @@ export interface FaultRun {
   rounds(few: number): Generator<number, void>;
   /** Ends the workload and judges its history, and what every running master shows afterwards. */
   finish(): Promise<void>;
+  /** After `finish`, for the next fault on the same masters: all run, and another history begins. */
+  resume(title: string): Promise<void>;
+  /** Ends the workload and the masters. */
+  close(): Promise<void>;
 }
 
 export interface FaultRunOptions {
@@ -38,16 +42,29 @@ export async function startFaultRun(options: FaultRunOptions): Promise<FaultRun>
   const urls = () => group.runningNames.map((name) => group.url(name) as string);
   const target = { urls, adminKey: group.adminKey };
   const workload = new Workload(target, { seed, clients: options.clients ?? 5 }).start();
+  let { title } = options;
   const finish = async () => {
     await workload.stop();
     workload.check();
     for (const url of urls()) await workload.checkMaster(url);
     const { history, created, retried, replayed } = workload;
     const figures = `${history.length} calls on settings, ${created.size} keys, ${retried} attempts without an answer, ${replayed} replayed`;
-    process.stdout.write(`${options.title}: linearizable; ${figures}\n`);
+    process.stdout.write(`${title}: linearizable; ${figures}\n`);
+  };
+  const resume = async (next: string) => {
+    title = next;
+    process.stdout.write(`${title}: HEDDLE_FAULT_SEED=${seed}\n`);
+    const missing = group.names.filter((name) => !group.runningNames.includes(name));
+    await Promise.all(missing.map((name) => group.start(name)));
+    await group.leader();
+    await workload.resume();
+  };
+  const close = async () => {
+    await workload.stop();
+    await group.close();
   };
   const pick = <T>(choices: readonly T[]) => choices[Math.floor(random() * choices.length)] as T;
-  return { group, workload, random, pick, rounds, finish };
+  return { group, workload, random, pick, rounds, finish, resume, close };
 }
 
 function* rounds(few: number): Generator<number, void> {

@@ -167,7 +167,7 @@ export class ProcessCluster {
       if (performance.now() > end) {
         throw new Error(`not within ${timeoutMs} ms: ${what}\n${this.output.slice(-3000)}`);
       }
-      await delay(20);
+      await delay(50);
     }
   }
 

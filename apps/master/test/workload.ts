@@ -62,9 +62,11 @@ export class Workload {
   readonly #faults: string[] = [];
   readonly #target: WorkloadTarget;
   readonly #options: WorkloadOptions;
-  readonly #running: Promise<void>[] = [];
+  #running: Promise<void>[] = [];
   #nextValue = 1;
-  #stopAtMs = Number.POSITIVE_INFINITY;
+  #nextCall = 0;
+  #starts = 0;
+  #stopAtMs = Number.NEGATIVE_INFINITY;
   /** Changes that were answered, which may come again. */
   readonly #answered: { change: Change; told: Known }[] = [];
   replayed = 0;
@@ -77,8 +79,26 @@ export class Workload {
 
   start(): this {
     const { clients = 5 } = this.#options;
-    for (let client = 0; client < clients; client++) this.#running.push(this.#client(client));
+    this.#stopAtMs = Number.POSITIVE_INFINITY;
+    this.#starts++;
+    this.#running = Array.from({ length: clients }, (_, client) => this.#client(client));
     return this;
+  }
+
+  /** After a stop the clients begin again, and with them a history, of what is there now. */
+  async resume(): Promise<void> {
+    // What has no outcome yet may still be made.
+    const begun = this.history.filter(({ returnedAt }) => returnedAt === undefined);
+    for (const key of REGISTERS) {
+      const calledAt = performance.now();
+      const path = `/cluster/settings/${key}?consistency=strong`;
+      const { version, value } = await this.#get(this.#target.urls()[0] ?? "", path);
+      const found = { client: "before", key, calledAt, returnedAt: performance.now() };
+      const action = { type: "write", value: String(value) } as const;
+      if (version !== 0) begun.push({ ...found, action });
+    }
+    this.history.splice(0, this.history.length, ...begun);
+    this.start();
   }
 
   /** Resolves when this many more calls have their outcome; fails after a minute without. */
@@ -150,9 +170,10 @@ export class Workload {
   }
 
   async #client(number: number): Promise<void> {
-    const random = seededRandom(this.#options.seed * 1_000 + number);
+    const random = seededRandom(this.#options.seed * 1_000 + this.#starts * 100 + number);
     const seen = new Map<string, { version: number; value: number }>();
-    for (let call = 0; performance.now() < this.#stopAtMs; call++) {
+    while (performance.now() < this.#stopAtMs) {
+      const call = this.#nextCall++;
       const client = `c${number}`;
       const setting = REGISTERS[Math.floor(random() * REGISTERS.length)] as string;
       const dice = random();

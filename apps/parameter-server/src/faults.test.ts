@@ -9,7 +9,7 @@ import {
   restoreShards,
   type ShardSetCheckpoint,
 } from "@heddle/parameters/shard-set";
-import { afterEach, expect, test, vi } from "vitest";
+import { afterAll, afterEach, expect, test, vi } from "vitest";
 import { type ServerProcess, startServer, stopServers } from "./testing/server-processes.ts";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
@@ -18,10 +18,8 @@ import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts
 // Many processes are started, one after the other, on what may be a busy machine.
 vi.setConfig({ testTimeout: 180_000 });
 
-afterEach(async () => {
-  await closeClients();
-  await stopServers();
-});
+afterEach(closeClients);
+afterAll(stopServers);
 
 type Tensors = ReturnType<typeof tensors>;
 const terms = { weight: 1, learningRate: 0.1 };
@@ -45,7 +43,9 @@ async function train(client: ParameterServerClient, from: number, to: number): P
 
 const start = () => tensors((at) => Math.sin(at));
 
-/** What ten updates give without any fault. */
+/** What ten updates on two shards give without any fault, on whatever servers. */
+let whole: Promise<Tensors> | undefined;
+
 async function undisturbed(servers: readonly string[]): Promise<Tensors> {
   const job = jobOn(servers, { optimizer: ADAM, maxGradientNorm: 3 });
   await openShards(job);
@@ -55,24 +55,39 @@ async function undisturbed(servers: readonly string[]): Promise<Tensors> {
 }
 
 const addresses = (servers: readonly ServerProcess[]) => servers.map(({ address }) => address);
-const startServers = (count: number) =>
-  Promise.all(Array.from({ length: count }, () => startServer()));
+/** Started by an earlier test, each of which has jobs of its own. */
+let kept: ServerProcess[] = [];
+
+/** So many that run. */
+async function runningServers(count: number): Promise<readonly ServerProcess[]> {
+  const running = kept.filter(({ isRunning }) => isRunning);
+  const missing = Array.from({ length: Math.max(0, count - running.length) }, () => startServer());
+  kept = [...running, ...(await Promise.all(missing))];
+  return kept.slice(0, count);
+}
+
+/** Another on the data directory of one that was killed, or on a new one. */
+async function replacement(dataDirectory?: string): Promise<string> {
+  const server = await startServer(dataDirectory);
+  kept.push(server);
+  return server.address;
+}
 
 /** Ten updates of which the last servers see those after the fourth; gives the parameters. */
 async function interrupted(
   first: readonly ServerProcess[],
-  disaster: (checkpoints: ShardSetCheckpoint[]) => Promise<readonly string[]>,
+  disaster: (jobId: string) => Promise<readonly string[]>,
 ) {
   const job = jobOn(addresses(first), { optimizer: ADAM, maxGradientNorm: 3 });
   await openShards(job);
   const client = await joinJob(job, 0, { patienceMs: 300 });
   await client.initialize(start());
   await train(client, 1, 2);
-  const checkpoints = [await checkpointShards(job, "v2")];
+  const checkpoints: ShardSetCheckpoint[] = [await checkpointShards(job, "v2")];
   await train(client, 3, 4);
   checkpoints.unshift(await checkpointShards(job, "v4"));
   await train(client, 5, 7);
-  const servers = await disaster(checkpoints);
+  const servers = await disaster(job.spec.jobId);
   const gone = client.push(start(), terms);
   await expect(gone).rejects.toMatchObject({
     code: "shard_unavailable",
@@ -85,35 +100,37 @@ async function interrupted(
 }
 
 test("a server that is killed is replaced on its data directory from the last checkpoint", async () => {
-  const servers = await startServers(2);
-  const expected = await undisturbed(addresses(servers));
+  const servers = await runningServers(2);
+  whole ??= undisturbed(addresses(servers));
+  const expected = await whole;
   const { used, end } = await interrupted(servers, async () => {
     await servers[1]?.kill();
-    return [servers[0]?.address ?? "", (await startServer(servers[1]?.dataDirectory)).address];
+    return [servers[0]?.address ?? "", await replacement(servers[1]?.dataDirectory)];
   });
   expect(used.name).toBe("v4");
   expect(end).toEqual(expected);
 });
 
 test("a server that is lost with its disk is replaced from the copy on its neighbour", async () => {
-  const servers = await startServers(2);
-  const expected = await undisturbed(addresses(servers));
+  const servers = await runningServers(2);
+  whole ??= undisturbed(addresses(servers));
+  const expected = await whole;
   const { used, end } = await interrupted(servers, async () => {
     await servers[1]?.kill();
     rmSync(join(servers[1]?.dataDirectory ?? "", "checkpoints"), { recursive: true });
-    return [servers[0]?.address ?? "", (await startServer()).address];
+    return [servers[0]?.address ?? "", await replacement()];
   });
   expect(used.name).toBe("v4");
   expect(end).toEqual(expected);
 });
 
 test.each([3, 4])("a checkpoint of two shards is restored on %i", async (shards) => {
-  const servers = await startServers(shards);
-  const expected = await undisturbed(addresses(servers).slice(0, 2));
+  const servers = await runningServers(shards);
+  whole ??= undisturbed(addresses(servers).slice(0, 2));
+  const expected = await whole;
   const { used, end } = await interrupted(servers.slice(0, 2), async () => {
     await servers[0]?.kill();
-    const replaced = await startServer(servers[0]?.dataDirectory);
-    return [replaced.address, ...addresses(servers.slice(1))];
+    return [await replacement(servers[0]?.dataDirectory), ...addresses(servers.slice(1))];
   });
   expect(used).toMatchObject({ name: "v4", version: 4, pieces: 2 });
   // The norm is added up of other pieces, so that its last bits are others.
@@ -133,18 +150,16 @@ test.each([
   ["a lost end", (bytes: Buffer) => bytes.subarray(0, bytes.length - 5000)],
   ["nothing", () => Buffer.alloc(0)],
 ])("a checkpoint with %s is found out, and the one before is taken", async (_what, damage) => {
-  const servers = await startServers(2);
-  const expected = await undisturbed(addresses(servers));
-  const { used, refused, end } = await interrupted(servers, async () => {
+  const servers = await runningServers(2);
+  whole ??= undisturbed(addresses(servers));
+  const expected = await whole;
+  const { used, refused, end } = await interrupted(servers, async (jobId) => {
     await servers[0]?.kill();
     for (const { dataDirectory } of servers) {
-      const folder = join(dataDirectory, "checkpoints");
-      for (const job of readdirSync(folder)) {
-        const piece = join(folder, job, "v4", "0.shard");
-        writeFileSync(piece, damage(readFileSync(piece)));
-      }
+      const piece = join(dataDirectory, "checkpoints", jobId, "v4", "0.shard");
+      writeFileSync(piece, damage(readFileSync(piece)));
     }
-    return [(await startServer(servers[0]?.dataDirectory)).address, servers[1]?.address ?? ""];
+    return [await replacement(servers[0]?.dataDirectory), servers[1]?.address ?? ""];
   });
   expect(used).toMatchObject({ name: "v2", version: 2 });
   expect(refused[0]).toMatch(/^v4: piece 0 of checkpoint v4 cannot be used: .*(corrupt|shorter)/);
@@ -152,7 +167,7 @@ test.each([
 });
 
 test("one server with many shards of a job takes each checkpoint and keeps the latest, whole", async () => {
-  const [server] = await startServers(1);
+  const [server] = await runningServers(1);
   const shards = 12;
   const job = jobOn(Array.from({ length: shards }, () => server?.address ?? ""));
   await openShards(job);
@@ -168,16 +183,17 @@ test("one server with many shards of a job takes each checkpoint and keeps the l
 });
 
 test("the memory of shards that were closed goes back to the system", async () => {
-  const [server] = await startServers(1);
+  // One that has no other shards, which may go meanwhile.
+  const server = await startServer();
   const addressSpaceGiB = () => {
-    const status = readFileSync(`/proc/${server?.pid}/status`, "utf8");
+    const status = readFileSync(`/proc/${server.pid}/status`, "utf8");
     return Number(/VmSize:\s+(\d+) kB/.exec(status)?.[1]) / 1024 ** 2;
   };
   // Each memory of WebAssembly takes 4 GiB of addresses at least, whatever of it is used.
   const before = addressSpaceGiB();
   const large = [{ name: "weight", shape: [8_000_000], type: "f32" }] as const;
   for (const attempt of [1, 2]) {
-    const job = jobOn(Array(2).fill(server?.address), { attempt, parameters: large });
+    const job = jobOn([server.address, server.address], { attempt, parameters: large });
     await openShards(job);
     expect(addressSpaceGiB()).toBeGreaterThan(before + 8);
     await closeShards(job);
@@ -186,7 +202,7 @@ test("the memory of shards that were closed goes back to the system", async () =
 });
 
 test("without any checkpoint that can be used it says which were tried", async () => {
-  const job = jobOn(addresses(await startServers(1)));
+  const job = jobOn(addresses(await runningServers(1)));
   await expect(restoreShards(job, [])).rejects.toThrow(/no checkpoint .* there is none/);
   const missing = { name: "v9", version: 9, pieces: 1, servers: job.spec.servers, bytes: 0 };
   const restore = restoreShards(job, [missing]);
@@ -194,7 +210,7 @@ test("without any checkpoint that can be used it says which were tried", async (
 });
 
 test("a later attempt goes on from shards that are still there, and closed ones begin anew", async () => {
-  const [server] = await startServers(1);
+  const [server] = await runningServers(1);
   const job = jobOn([server?.address ?? ""]);
   await openShards(job);
   const client = await joinJob(job, 0);

@@ -39,6 +39,7 @@ export interface TrainingLine {
 export class TrainingCluster {
   readonly folder = mkdtempSync(join(tmpdir(), "heddle-training-"));
   readonly #children = new Set<ChildProcess>();
+  readonly #trainers = new Set<ChildProcess>();
   readonly #clients: ParameterServerClient[] = [];
 
   /** Starts a parameter server; its master is one that is not there, which does not keep it from serving. */
@@ -61,7 +62,14 @@ export class TrainingCluster {
       });
     }
     child.once("exit", () => reject(new Error(`a parameter server ended: ${told}`)));
-    return { address: await promise, dataDirectory, kill: () => killed(child) };
+    return {
+      address: await promise,
+      dataDirectory,
+      get isRunning() {
+        return !hasEnded(child);
+      },
+      kill: () => killed(child),
+    };
   }
 
   /** A job whose tasks can be started, and started again as another attempt. */
@@ -86,6 +94,7 @@ export class TrainingCluster {
   /** A process of the trainer with these orders. */
   start(orders: TrainerOrders): RunningTrainer {
     const child = this.#spawn([trainerProgram], "pipe");
+    this.#trainers.add(child);
     // A process that is killed at once closes its end first.
     child.stdin?.on("error", () => undefined);
     child.stdin?.end(JSON.stringify(orders));
@@ -97,8 +106,15 @@ export class TrainingCluster {
     this.#clients.push(client);
   }
 
-  async close(): Promise<void> {
+  /** Ends what a test has left running, but for the servers. */
+  async endTrainers(): Promise<void> {
     for (const client of this.#clients.splice(0)) await client.close();
+    for (const child of this.#trainers) await killed(child);
+    this.#trainers.clear();
+  }
+
+  async close(): Promise<void> {
+    await this.endTrainers();
     for (const child of this.#children) await killed(child);
     rmSync(this.folder, { recursive: true, force: true });
   }
@@ -116,6 +132,7 @@ export interface RunningServer {
   /** host:port of its gRPC. */
   readonly address: string;
   readonly dataDirectory: string;
+  readonly isRunning: boolean;
   /** kill -9 */
   kill(): Promise<void>;
 }
@@ -249,8 +266,7 @@ export class RunningTrainer {
   }
 
   async #until(what: string, isSo: () => boolean): Promise<void> {
-    const over = () => this.child.exitCode !== null || this.child.signalCode !== null;
-    await until(`a trainer has ${what}`, () => isSo() || over(), WAIT_MS);
+    await until(`a trainer has ${what}`, () => isSo() || hasEnded(this.child), WAIT_MS);
     if (!isSo()) throw new Error(`a trainer ended before ${what}: ${this.output}`);
   }
 }
@@ -279,8 +295,11 @@ function linesOf(path: string): TrainingLine[] {
     .map((line) => JSON.parse(line) as TrainingLine);
 }
 
+const hasEnded = ({ exitCode, signalCode }: ChildProcess) =>
+  exitCode !== null || signalCode !== null;
+
 async function killed(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
+  if (hasEnded(child)) return;
   const exited = once(child, "exit");
   child.kill("SIGKILL");
   await exited;

@@ -28,8 +28,7 @@ function skipReason(what: string, reason: string | undefined): string | undefine
 let run: FaultRun | undefined;
 const cleanUps: (() => void)[] = [];
 afterEach(async () => {
-  await run?.workload.stop();
-  await run?.group.close();
+  await run?.close();
   run = undefined;
   for (const cleanUp of cleanUps.splice(0).reverse()) cleanUp();
 });

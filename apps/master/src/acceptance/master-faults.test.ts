@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
 import { eventually } from "../../test/master-group.ts";
 
@@ -13,16 +13,40 @@ import { eventually } from "../../test/master-group.ts";
 
 const CLOCK_SKEW = fileURLToPath(new URL("../../test/clock-skew.ts", import.meta.url));
 
+let clocks = "";
+const clockFile = (name: string) => join(clocks, name);
 let run: FaultRun | undefined;
-afterEach(async () => {
-  await run?.workload.stop();
-  await run?.group.close();
+
+beforeAll(() => {
+  clocks = mkdtempSync(join(tmpdir(), "heddle-clock-"));
+});
+/** After a test that failed, whatever it has left, the next has masters of its own. */
+afterEach(async ({ task }) => {
+  if (task.result?.state === "pass") return;
+  await run?.close();
   run = undefined;
 });
+afterAll(async () => {
+  await run?.close();
+  rmSync(clocks, { recursive: true });
+});
+
+/** The masters of the test before, where there are any; their clocks are right. */
+async function begin(title: string): Promise<FaultRun> {
+  await run?.resume(title);
+  const options = `${process.env["NODE_OPTIONS"] ?? ""} --import=${CLOCK_SKEW}`;
+  run ??= await startFaultRun({
+    title,
+    place: (name) => ({
+      env: { HEDDLE_TEST_CLOCK_FILE: clockFile(name), NODE_OPTIONS: options },
+    }),
+  });
+  return run;
+}
 
 describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
   it("while the leader and followers are killed -9 and start again", async () => {
-    run = await startFaultRun({ title: "kill -9" });
+    const run = await begin("kill -9");
     const { group, workload, pick } = run;
     for (const round of run.rounds(2)) {
       await workload.progress(60);
@@ -38,7 +62,7 @@ describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
   });
 
   it("while the leader is stopped and goes on: it steps down, and answers nothing stale", async () => {
-    run = await startFaultRun({ title: "SIGSTOP" });
+    const run = await begin("SIGSTOP");
     const { group, workload, random } = run;
     for (const _ of run.rounds(1)) {
       await workload.progress(60);
@@ -77,31 +101,21 @@ describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
   });
 
   it("while the masters' clocks jump by an hour and back", async () => {
-    const folder = mkdtempSync(join(tmpdir(), "heddle-clock-"));
-    const clockFile = (name: string) => join(folder, name);
-    try {
-      run = await startFaultRun({
-        title: "clock jump",
-        place: (name) => ({
-          env: { HEDDLE_TEST_CLOCK_FILE: clockFile(name), NODE_OPTIONS: `--import=${CLOCK_SKEW}` },
-        }),
-      });
-      const { group, workload, pick } = run;
-      for (const _ of run.rounds(2)) {
-        await workload.progress(60);
-        for (const name of [await group.leader(), pick(group.names)]) {
-          writeFileSync(clockFile(name), String(pick([-3_600_000, 0, 3_600_000])));
-        }
-      }
+    const run = await begin("clock jump");
+    const { group, workload, pick } = run;
+    for (const _ of run.rounds(2)) {
       await workload.progress(60);
-      await run.finish();
-    } finally {
-      rmSync(folder, { recursive: true });
+      for (const name of [await group.leader(), pick(group.names)]) {
+        writeFileSync(clockFile(name), String(pick([-3_600_000, 0, 3_600_000])));
+      }
     }
+    await workload.progress(60);
+    await run.finish();
+    for (const name of group.names) rmSync(clockFile(name), { force: true });
   });
 
   it("while a majority is gone: changes end in time with 503, reads are labelled, and it heals", async () => {
-    run = await startFaultRun({ title: "no majority" });
+    const run = await begin("no majority");
     const { group, workload } = run;
     await workload.progress(60);
     const gone = group.names.filter((name) => name !== "master-2");

@@ -8,8 +8,7 @@ const REMOVED_EXIT_CODE = 8;
 
 let run: FaultRun | undefined;
 afterEach(async () => {
-  await run?.workload.stop();
-  await run?.group.close();
+  await run?.close();
   run = undefined;
 });
 

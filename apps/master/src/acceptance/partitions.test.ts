@@ -15,16 +15,24 @@ let run: FaultRun | undefined;
 beforeAll(() => {
   if (!skipped) network = new HostNetwork(NAMES);
 });
-afterEach(async () => {
-  await run?.workload.stop();
-  await run?.group.close();
+/** After a test that failed, whatever it has left, the next has masters of its own. */
+afterEach(async ({ task }) => {
+  if (task.result?.state === "pass") return;
+  network?.heal();
+  await run?.close();
   run = undefined;
 });
-afterAll(() => network?.close());
+afterAll(async () => {
+  await run?.close();
+  network?.close();
+});
 
-async function start(title: string): Promise<FaultRun> {
+/** The masters of the test before, where there are any. */
+async function begin(title: string): Promise<FaultRun> {
   const place = (name: string) => ({ wrap: network.wrap(name), host: network.address(name) });
-  return startFaultRun({ title, place });
+  await run?.resume(title);
+  run ??= await startFaultRun({ title, place });
+  return run;
 }
 
 /** The leader and the two others. */
@@ -35,7 +43,7 @@ async function roles({ group }: FaultRun): Promise<[string, string, string]> {
 
 describe.skipIf(skipped)("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
   it("while the leader is cut off: it steps down, the others go on, and it heals", async () => {
-    run = await start("symmetric partition");
+    const run = await begin("symmetric partition");
     const { group, workload } = run;
     for (const _ of run.rounds(1)) {
       await workload.progress(60);
@@ -60,7 +68,7 @@ describe.skipIf(skipped)("a history stays linearizable", { timeout: FAULT_TIMEOU
   });
 
   it("while packets get lost one way: to the leader, from it, and between followers", async () => {
-    run = await start("asymmetric partitions");
+    const run = await begin("asymmetric partitions");
     const { workload } = run;
     const kinds = ["from", "to", "between"];
     for (const round of run.rounds(3)) {

@@ -1,14 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { collect, eventually, scriptedText, TestCluster, textOf } from "../../test/test-cluster.ts";
 
-let cluster: TestCluster;
+/** The worker processes serve the next test too; each has a master and engines of its own. */
+const cluster = new TestCluster();
 
-beforeEach(async () => {
-  cluster = new TestCluster();
-});
-
-afterEach(() => cluster.close());
+afterEach(() => cluster.clear());
+afterAll(() => cluster.close());
 
 async function start(options: {
   workers: number;
@@ -19,7 +17,7 @@ async function start(options: {
   await cluster.startMaster(options.master);
   const { maxSequences = 4, maxQueued = 4 } = options;
   cluster.control.deploy("m", "every-worker", { maxSequences, maxQueued });
-  for (let count = 0; count < options.workers; count += 1) await cluster.startWorker();
+  await cluster.runWorkers(options.workers);
   await cluster.workersReady("m", options.workers);
 }
 
@@ -273,6 +271,7 @@ describe("placement", () => {
 
   test("the replica of a lost worker is placed on another", async () => {
     await cluster.startMaster();
+    await cluster.runWorkers(0);
     const first = await cluster.startWorker({ name: "first" });
     cluster.control.deploy("one", 1);
     await cluster.workersReady("one", 1);

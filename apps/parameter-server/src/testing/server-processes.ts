@@ -15,6 +15,7 @@ export interface ServerProcess {
   readonly address: string;
   readonly dataDirectory: string;
   readonly pid: number;
+  readonly isRunning: boolean;
   /** kill -9 */
   kill(): Promise<void>;
 }
@@ -44,6 +45,9 @@ export async function startServer(dataDirectory = temporaryFolder()): Promise<Se
     address: await promise,
     dataDirectory,
     pid: child.pid ?? 0,
+    get isRunning() {
+      return running.has(child);
+    },
     kill: async () => {
       running.delete(child);
       if (child.exitCode !== null || child.signalCode !== null) return;
@@ -53,7 +57,7 @@ export async function startServer(dataDirectory = temporaryFolder()): Promise<Se
   };
 }
 
-/** Ends what `startServer` started; for `afterEach`. */
+/** Ends what `startServer` started. */
 export async function stopServers(): Promise<void> {
   for (const child of running) {
     child.kill("SIGKILL");

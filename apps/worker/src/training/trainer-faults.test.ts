@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "no
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { shardStatuses } from "@heddle/parameters/shard-set";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import {
   distance,
   type RunningServer,
@@ -19,15 +19,24 @@ vi.setConfig({ testTimeout: 300_000, hookTimeout: 120_000 });
 
 let cluster: TrainingCluster;
 let servers: RunningServer[] = [];
+let started = 0;
 let text = "";
 
-beforeEach(async () => {
+const newServer = () => cluster.startServer(`s${started++}`);
+
+beforeAll(() => {
   cluster = new TrainingCluster();
-  servers = await Promise.all([cluster.startServer("s0"), cluster.startServer("s1")]);
   text = join(cluster.folder, "text.txt");
   writeFileSync(text, TEXT);
 });
-afterEach(() => cluster.close());
+/** Two that run: those of the test before, and others in place of what it killed. */
+beforeEach(async () => {
+  const running = servers.filter(({ isRunning }) => isRunning);
+  const missing = Array.from({ length: 2 - running.length }, newServer);
+  servers = [...running, ...(await Promise.all(missing))];
+});
+afterEach(() => cluster.endTrainers());
+afterAll(() => cluster.close());
 
 /** Long enough to be broken off: several seconds of small rounds, with an optimizer of memory. */
 const config = () => ({
@@ -111,7 +120,7 @@ test("a parameter server that is killed: another on its disk, or without it, goe
   expect(await first.ended()).toBe(143);
   expect(first.output).toContain("left, as it was asked to");
   // Its piece of the checkpoint is on the other server too.
-  const replaced = [servers[0], await cluster.startServer("s2")];
+  const replaced = [servers[0], await newServer()];
   const parameterServers = replaced.map((server) => server?.address ?? "");
   const second = job.start({ attempt: 2, resumeFrom, parameterServers });
   await expectContinued(second, roundOf(resumeFrom), await whole);
@@ -240,7 +249,7 @@ test("an attempt that lives on when the next has begun is fenced, counted, and a
 
 test("ppo that resumes goes on with its environments, draws and moments, to the same bits", async () => {
   const normalized = { normalize_observations: true, normalize_rewards: true };
-  const ppo = { total_timesteps: 40_960, num_steps: 64, seed: 3, ...normalized };
+  const ppo = { total_timesteps: 20_480, num_steps: 64, seed: 3, ...normalized };
   const unbroken = cluster.job("ppo", ppo, servers).start();
   await unbroken.succeeded();
   const job = cluster.job("ppo", ppo, servers);
@@ -258,7 +267,7 @@ test("ppo that resumes goes on with its environments, draws and moments, to the 
 });
 
 test("two tasks and their checkpoint: one is killed, the next attempt goes on where it was", async () => {
-  const sgd = { ...config(), optimizer: "sgd", local_steps: 1, total_steps: 300 };
+  const sgd = { ...config(), optimizer: "sgd", local_steps: 1, total_steps: 150 };
   const tasks = { tasks: 2, nodes: ["a", "b"] };
   const run = cluster.job("weave", sgd, servers, tasks).startAll();
   for (const trainer of run) await trainer.succeeded();

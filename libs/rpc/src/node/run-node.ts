@@ -25,7 +25,6 @@ export async function runNode(start: () => Promise<RunningNode>, log: NodeLog): 
     log.error({ code }, message);
     process.exit(ERROR_TABLE[code].exit);
   }
-  log.info({ nodeId: node.nodeId, grpc: node.address, pid: process.pid }, "ready");
   let stopping = false;
   const stop = async () => {
     if (stopping) process.exit(1);
@@ -37,4 +36,6 @@ export async function runNode(start: () => Promise<RunningNode>, log: NodeLog): 
   };
   process.on("SIGTERM", () => void stop());
   process.on("SIGINT", () => void stop());
+  // Only now: who reads it may send a signal at once.
+  log.info({ nodeId: node.nodeId, grpc: node.address, pid: process.pid }, "ready");
 }

@@ -1,0 +1,78 @@
+import { globSync } from "node:fs";
+import { relative } from "node:path";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
+
+/** What takes longest, longest first: none of it may be left for the end, when others have nothing to do. */
+const LONG = [
+  "apps/worker/src/training/trainer-faults.test.ts",
+  "apps/master/src/acceptance/runbooks.test.ts",
+  "libs/control/src/jobs/lifecycle-invariants.test.ts",
+  "libs/simulation/src/simulation.test.ts",
+  "apps/worker/src/training/trainer.test.ts",
+  "apps/master/src/acceptance/elastic-nodes.test.ts",
+  "apps/master/src/jobs/tasks-end-to-end.test.ts",
+  "apps/master/src/acceptance/master-faults.test.ts",
+  "apps/parameter-server/src/faults.test.ts",
+  "apps/master/src/consensus/master-group.test.ts",
+  "apps/master/src/acceptance/training-jobs.test.ts",
+  "apps/master/src/dispatch/inference-dispatch.test.ts",
+  "apps/worker/src/tasks/training-executor.test.ts",
+  "apps/master/src/acceptance/node-tls.test.ts",
+  "apps/worker/src/training/lost-shards.test.ts",
+  "apps/master/src/acceptance/membership-changes.test.ts",
+  "libs/engines/src/llama/llama-scheduling.test.ts",
+  "apps/master/src/offline/offline-command.test.ts",
+  "apps/cli/src/up/run-up.test.ts",
+  "apps/master/src/acceptance/partitions.test.ts",
+  "apps/master/src/acceptance/disk-faults.test.ts",
+  "apps/master/src/jobs/job-faults.test.ts",
+  "apps/master/src/jobs/replaced-tasks.test.ts",
+  "apps/master/src/acceptance/client-stream.test.ts",
+  "apps/worker/src/training/elastic.test.ts",
+  "apps/master/src/cluster/cluster-link.test.ts",
+  "apps/parameter-server/src/consistency.test.ts",
+  "apps/parameter-server/src/parameter-server.test.ts",
+  "apps/worker/src/tasks/process-tasks.test.ts",
+  "apps/master/src/acceptance/jobs-command-line.test.ts",
+  "apps/cli/src/main.test.ts",
+  "apps/cli/src/up/up-masters.test.ts",
+  "apps/cli/src/up/up-tls.test.ts",
+  "apps/cli/src/up/whole-cluster.test.ts",
+  "apps/worker/src/training/full-disk-at-export.test.ts",
+  "apps/worker/src/training/weave-bar.test.ts",
+  "apps/master/src/run-master.test.ts",
+  "apps/master/src/jobs/job-group.test.ts",
+  "apps/master/src/jobs/task-fields.test.ts",
+  "apps/master/src/acceptance/faults.test.ts",
+  "apps/master/src/acceptance/load.test.ts",
+  "apps/master/src/consensus/raft-control-plane.test.ts",
+  "apps/master/src/consensus/transport/raft-tls.test.ts",
+  "libs/rpc/src/pki/mutual-tls.test.ts",
+];
+
+/** Files of many small tests within the process: many of them are run in one, to load its modules once. */
+const TOGETHER = [
+  "apps/master/src/**/*.test.ts",
+  "bench/**/*.test.ts",
+  "libs/{auth,base,client,consensus,contracts,control,kernels,observability}/src/**/*.test.ts",
+  "libs/{parameters,raft,rpc,scheduler,simulation,storage,training}/src/**/*.test.ts",
+];
+
+/** The files that share a process with others, as paths from the repository's root. */
+export function filesRunTogether(root: string): string[] {
+  return globSync(TOGETHER, { cwd: root }).filter(
+    (path) => !LONG.includes(path) && !path.includes("/acceptance/"),
+  );
+}
+
+/** The long files first, then those that have a process of their own, then the rest; large ones first. */
+export class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const { root } = this.ctx.config;
+    const placeOf = ({ moduleId }: TestSpecification) => {
+      const place = LONG.indexOf(relative(root, moduleId));
+      return place < 0 ? LONG.length : place;
+    };
+    return (await super.sort(files)).toSorted((a, b) => placeOf(a) - placeOf(b));
+  }
+}
