@@ -87,13 +87,11 @@ export class TestControl implements ControlPlane {
 
 /** A master's cluster link with worker processes, all on loopback; `close` ends everything. */
 export class TestCluster {
-  control = new TestControl();
+  readonly control = new TestControl();
   readonly #folder = mkdtempSync(join(tmpdir(), "heddle-wire-"));
   readonly #processes = new Set<ChildProcess>();
   #link: ClusterLink | undefined;
   #server: BoundServer | undefined;
-  #port = 0;
-  readonly #pool: ChildProcess[] = [];
   #nextWorker = 1;
 
   get link(): ClusterLink {
@@ -101,13 +99,11 @@ export class TestCluster {
     return this.#link;
   }
 
-  /** The next times on the same port. */
   async startMaster(
     settings: Partial<ClusterLinkOptions> & { readonly grpcPort?: number } = {},
   ): Promise<void> {
-    const { grpcPort: port = this.#port, ...options } = settings;
+    const { grpcPort: port = 0, ...options } = settings;
     this.#server = await bindServer({ host: "127.0.0.1", port, credentials: { clusterToken } });
-    this.#port = Number(new URL(`tcp://${this.#server.address}`).port);
     this.#link = startClusterLink({
       server: this.#server,
       credentials: { clusterToken },
@@ -124,24 +120,6 @@ export class TestCluster {
     this.#link = undefined;
     if (this.#server) await closeServer(this.#server.server, 1_000);
     this.#server = undefined;
-  }
-
-  /** Takes every engine from the workers, and the master away; the next one has a state of its own. */
-  async clear(): Promise<void> {
-    for (const key of [...this.control.state.deployments.keys()]) this.control.remove(key);
-    await eventually("no engine is left", () =>
-      this.link.directory.nodes().every(({ replicas }) => replicas.length === 0),
-    );
-    await this.stopMaster();
-    this.control = new TestControl();
-  }
-
-  /** Has so many workers run: those that run already, and no other process. */
-  async runWorkers(count: number): Promise<void> {
-    const kept = this.#pool.filter((child) => this.#processes.has(child)).slice(0, count);
-    for (const child of this.#processes) if (!kept.includes(child)) await killed(child);
-    while (kept.length < count) kept.push(await this.startWorker());
-    this.#pool.splice(0, this.#pool.length, ...kept);
   }
 
   /** Resolves when the process says that it is ready. */
@@ -228,15 +206,13 @@ export class TestCluster {
 
   async close(): Promise<void> {
     await this.stopMaster();
-    for (const child of this.#processes) await killed(child);
+    for (const child of this.#processes) {
+      const exited = once(child, "exit");
+      child.kill("SIGKILL");
+      await exited;
+    }
     rmSync(this.#folder, { recursive: true });
   }
-}
-
-async function killed(child: ChildProcess): Promise<void> {
-  const exited = once(child, "exit");
-  child.kill("SIGKILL");
-  await exited;
 }
 
 export function textRequest(text: string): GenerateRequest {

@@ -1,12 +1,14 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, afterEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { collect, eventually, scriptedText, TestCluster, textOf } from "../../test/test-cluster.ts";
 
-/** The worker processes serve the next test too; each has a master and engines of its own. */
-const cluster = new TestCluster();
+let cluster: TestCluster;
 
-afterEach(() => cluster.clear());
-afterAll(() => cluster.close());
+beforeEach(async () => {
+  cluster = new TestCluster();
+});
+
+afterEach(() => cluster.close());
 
 async function start(options: {
   workers: number;
@@ -17,7 +19,7 @@ async function start(options: {
   await cluster.startMaster(options.master);
   const { maxSequences = 4, maxQueued = 4 } = options;
   cluster.control.deploy("m", "every-worker", { maxSequences, maxQueued });
-  await cluster.runWorkers(options.workers);
+  for (let count = 0; count < options.workers; count += 1) await cluster.startWorker();
   await cluster.workersReady("m", options.workers);
 }
 
@@ -271,7 +273,6 @@ describe("placement", () => {
 
   test("the replica of a lost worker is placed on another", async () => {
     await cluster.startMaster();
-    await cluster.runWorkers(0);
     const first = await cluster.startWorker({ name: "first" });
     cluster.control.deploy("one", 1);
     await cluster.workersReady("one", 1);
