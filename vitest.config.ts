@@ -4,8 +4,6 @@ import { filesRunTogether, LongestFirst } from "./tools/test-order.ts";
 
 const root = fileURLToPath(new URL(".", import.meta.url));
 const together = filesRunTogether(root);
-const bundles = process.env["HEDDLE_TEST_BUNDLES"] !== "off";
-const preload = `--import=${new URL("tools/bundles/use-bundles.mjs", import.meta.url).href}`;
 
 export default defineConfig({
   test: {
@@ -14,7 +12,6 @@ export default defineConfig({
     maxWorkers: 4,
     // Of tests that wait side by side within a file: each may have a cluster of its own.
     maxConcurrency: 3,
-    globalSetup: ["tools/bundles/bundle-programs.mjs"],
     sequence: { sequencer: LongestFirst },
     projects: [
       {
@@ -32,7 +29,6 @@ export default defineConfig({
     env: {
       // The processes that tests start are the same few programs again and again: they are compiled once.
       NODE_COMPILE_CACHE: `${root}node_modules/.cache/heddle-compiled`,
-      ...(bundles && { NODE_OPTIONS: `${process.env["NODE_OPTIONS"] ?? ""} ${preload}`.trim() }),
     },
     testTimeout: 30_000,
     hookTimeout: 60_000,

@@ -39,8 +39,8 @@ export class Runbook {
     const text = readFileSync(join(repository, "docs", "runbooks", `${page}.md`), "utf8");
     this.#steps = stepsOf(text);
     const path = `${commandFolder(folder)}${delimiter}${process.env["PATH"]}`;
-    const { NODE_COMPILE_CACHE, NODE_OPTIONS } = process.env;
-    this.env = { HOME: folder, NODE_COMPILE_CACHE, NODE_OPTIONS, ...env, PATH: path };
+    const { NODE_COMPILE_CACHE } = process.env;
+    this.env = { HOME: folder, NODE_COMPILE_CACHE, ...env, PATH: path };
   }
 
   /** Runs the next block, which must end with the code. */
