@@ -1,6 +1,6 @@
 import { withCleanup } from "./support/child-process.ts";
 import { readOptions, writeReport } from "./support/command-line.ts";
-import { mean } from "./support/statistics.ts";
+import { mean, median } from "./support/statistics.ts";
 import { atLeast, formatNumber, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 import { measureSteps, type StepFigure } from "./training/compute.ts";
 import { measureDataPlane } from "./training/data-plane.ts";
@@ -8,7 +8,7 @@ import { judgeDataPlane } from "./training/data-plane-bars.ts";
 import { measureFragments } from "./training/fragments.ts";
 import { measureOverlap, type OverlapFigure } from "./training/overlap.ts";
 import { measurePpo, type PpoFigure } from "./training/ppo.ts";
-import { measurePytorch, type PytorchFigures } from "./training/pytorch-peer.ts";
+import { measurePytorch } from "./training/pytorch-peer.ts";
 import { modelScaling } from "./training/scaling.ts";
 import { measureSimdAdd, type SimdAddFigure } from "./training/simd-add.ts";
 import { measureWeave, type TrainingFigure } from "./training/weave.ts";
@@ -52,10 +52,13 @@ await withCleanup(async () => {
     verdicts.push(...judgeAdd(figures));
   }
   if (only.includes("steps")) {
-    const figures = await measureSteps(rounds * 4);
-    const peer = measurePytorch(options["python"] ?? "python3", rounds * 4);
-    report["steps"] = { onnx: figures, pytorch: peer ? Object.fromEntries(peer) : undefined };
-    verdicts.push(...judgeSteps(figures, peer));
+    const figures: StepRound[] = [];
+    for (let round = 1; round <= rounds; round++) {
+      const ours = await measureSteps();
+      figures.push({ ours, peer: measurePytorch(options["python"] ?? "python3") });
+    }
+    report["steps"] = figures;
+    verdicts.push(...judgeSteps(figures));
   }
   if (only.includes("weave")) {
     const figures = await measureWeave(number("weave-steps", 10_240), seedsFrom(3));
@@ -97,23 +100,39 @@ function judgeAdd(figures: readonly SimdAddFigure[]): Verdict[] {
   return large?.c ? [atLeast("add at 256 MiB, to C", large.ours / large.c, 0.8)] : [];
 }
 
-function judgeSteps(figures: readonly StepFigure[], peer: PytorchFigures | undefined): Verdict[] {
-  const ratio = ({ name, medianMs }: StepFigure) => medianMs / (peer?.get(name)?.medianMs ?? NaN);
+/** Both sides' steps, taken one after the other. */
+interface StepRound {
+  readonly ours: readonly StepFigure[];
+  readonly peer: readonly StepFigure[];
+}
+
+function judgeSteps(figures: readonly StepRound[]): Verdict[] {
+  const rows = (figures[0]?.ours ?? []).map(({ name, parameters }, i) => {
+    const [ours, peer] = (["ours", "peer"] as const).map((side) =>
+      figures.flatMap((round) => round[side][i] ?? []),
+    ) as [StepFigure[], StepFigure[]];
+    const ratios = peer.map(({ medianMs }, round) => ours[round]!.medianMs / medianMs);
+    const ratio = peer.length === 0 ? NaN : median(ratios);
+    return { name, parameters, ratio, cells: [...timesOf(ours), ...timesOf(peer)] };
+  });
   printTable(
-    "Forward and backward, one thread (ms of processor time)",
+    "Forward and backward, one thread (ms of processor time); medians of the rounds, and the best step",
     ["program", "parameters", "ONNX Runtime", "best", "PyTorch", "best", "ratio"],
-    figures.map((one) => [
-      ...[one.name, one.parameters, one.medianMs, one.bestMs],
-      ...[peer?.get(one.name)?.medianMs ?? NaN, peer?.get(one.name)?.bestMs ?? NaN, ratio(one)],
-    ]),
+    rows.map(({ name, parameters, ratio, cells }) => [name, parameters, ...cells, ratio]),
   );
-  if (!peer) return [];
+  if (figures[0]?.peer.length === 0) return [];
   const limits = [0.6, 1, 1.3];
-  return figures.map((one, i) => ({
-    bar: `${one.name}, to PyTorch <= ${limits[i]}x`,
-    measured: `${formatNumber(ratio(one))}x`,
-    pass: ratio(one) <= (limits[i] ?? 0),
+  return rows.map(({ name, ratio }, i) => ({
+    bar: `${name}, to PyTorch <= ${limits[i]}x`,
+    measured: `${formatNumber(ratio)}x`,
+    pass: ratio <= (limits[i] ?? 0),
   }));
+}
+
+function timesOf(rounds: readonly StepFigure[]): number[] {
+  if (rounds.length === 0) return [NaN, NaN];
+  const best = Math.min(...rounds.map(({ bestMs }) => bestMs));
+  return [median(rounds.map(({ medianMs }) => medianMs)), best];
 }
 
 /** What exchanges cost a round, with overlap, of what they cost without. */

@@ -41,8 +41,9 @@ interface DecodeCost extends DecodeResult {
   readonly cpuMsPerTokenByRole: Readonly<Record<string, number>>;
 }
 
-/** A turn of one stream takes half a second: one alone says little. */
 const decodeTurns = 4;
+/** With fewer streams each has more tokens, so that a turn takes seconds and not a moment. */
+const leastTokensOfATurn = 256;
 const firstTokenRequests = 20;
 const prefixRequests = 8;
 
@@ -79,10 +80,11 @@ async function measureRound(
   turns.forgetIdle();
   const decodes: Record<number, (readonly DecodeCost[])[]> = {};
   for (const concurrency of plan.concurrencies) {
+    const tokens = Math.max(maxTokens, Math.ceil(leastTokensOfATurn / concurrency));
     decodes[concurrency] = await repeat(decodeTurns, (turn) =>
       turns.take((server) =>
         decodeCost(server, () =>
-          decode(server, options(concurrency + 100 * turn), concurrency, maxTokens),
+          decode(server, options(concurrency + 100 * turn), concurrency, tokens),
         ),
       ),
     );

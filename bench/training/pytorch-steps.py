@@ -6,7 +6,6 @@ Reads how many turns to take as its argument; prints one line of JSON: [[name, m
 import json
 import math
 import statistics
-import sys
 import time
 
 import torch
@@ -72,7 +71,7 @@ class LanguageModel(nn.Module):
         return F.cross_entropy(self.head(self.norm(stream)).flatten(0, 1), targets.flatten())
 
 
-def measure(name, model, data, turns, warm=3):
+def measure(name, model, data, turns, warm):
     times = []
     for turn in range(turns + warm):
         model.zero_grad(set_to_none=True)
@@ -80,17 +79,17 @@ def measure(name, model, data, turns, warm=3):
         model.loss(*data).backward()
         if turn >= warm:
             times.append((time.process_time() - begin) * 1e3)
-    return [name, statistics.median(times), min(times)]
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return [name, count, statistics.median(times), min(times)]
 
 
 def main():
-    turns = int(sys.argv[1])
     figures = []
-    for batch in (64, 1024):
+    for batch, turns, warm in ((64, 200, 1000), (1024, 40, 100)):
         data = (torch.randn(batch, 8), torch.randint(4, (batch,)), torch.randn(batch, 1))
-        figures.append(measure(f"MLP 8-256-256-(4,1), B={batch}", Mlp(), data, turns * 4, 100))
+        figures.append(measure(f"MLP 8-256-256-(4,1), B={batch}", Mlp(), data, turns, warm))
     data = (torch.randint(4, (4, 128)), torch.randint(4, (4, 128)))
-    figures.append(measure("language model, 4 x 128 tokens", LanguageModel(), data, turns))
+    figures.append(measure("language model, 4 x 128 tokens", LanguageModel(), data, 10, 3))
     print(json.dumps(figures))
 
 

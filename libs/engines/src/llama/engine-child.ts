@@ -13,6 +13,7 @@ import {
   type ParentMessage,
 } from "./child-protocol.ts";
 import { EventFrameReader } from "./event-frames.ts";
+import { withHugePages } from "./huge-pages.ts";
 
 /** What the owner of an engine process hears from it. */
 interface EngineChildListener {
@@ -56,6 +57,7 @@ export class EngineChild {
     this.#process = fork(fileURLToPath(url), {
       serialization: "advanced",
       execArgv: [],
+      env: withHugePages(process.env),
       stdio: ["ignore", "ignore", "pipe", "ipc", "pipe"],
     });
     // A failure to start is told by `ready`; who does not wait for it hears of it by `exited`.

@@ -1,9 +1,11 @@
+import { statSync } from "node:fs";
 import { basename } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { EngineInfo } from "@heddle/contracts/engine";
 import koffi from "koffi";
 import { LLAMA_VERSION } from "./abi-guard.ts";
 import { type Bindings, type Llama, openBindings } from "./bindings.ts";
+import { readsWeights } from "./huge-pages.ts";
 import type { KvCache } from "./kv-cache.ts";
 import { chooseKvLimits, type KvLimits } from "./kv-limits.ts";
 import type { Pointer } from "./layouts.ts";
@@ -41,6 +43,9 @@ interface Loading {
 
 /** Tokens per decode; also what a prompt gets per step while nothing decodes. */
 const BATCH_TOKENS = 512;
+
+/** In llama_load_mode: the file is read into memory of the process's own. */
+const LOAD_BY_READING = 0;
 
 /** In ggml_backend_dev_type: discrete and integrated GPUs. */
 const GPU_TYPES = [1, 2];
@@ -91,6 +96,10 @@ function readModel(llama: Llama, start: ThreadStart, device: Pointer): Pointer {
   new BigUint64Array(koffi.view(list, 16)).set([device ?? 0n, 0n]);
   params.devices = koffi.address(list);
   params.n_gpu_layers = device === null ? 0 : start.gpuLayers;
+  const weightsBytes = statSync(start.modelPath).size;
+  if (device === null && readsWeights(weightsBytes, process.availableMemory())) {
+    params.load_mode = LOAD_BY_READING;
+  }
   return llama.model_load_from_file(start.modelPath, params);
 }
 
