@@ -7,6 +7,7 @@ import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../command-context.ts";
 import { watchInterrupts } from "../interrupt.ts";
 import { printRows } from "../output/rows.ts";
+import { drained } from "../output/terminal.ts";
 
 interface ArtifactFlags {
   /** A file; `-` is standard output. */
@@ -58,9 +59,8 @@ async function print(
   const hash = createHash("sha256");
   for await (const chunk of context.heddle.jobs.artifact(id, name, { rank })) {
     hash.update(chunk);
-    if (!process.stdout.write(chunk)) {
-      await new Promise<void>((drained) => process.stdout.once("drain", () => drained()));
-    }
+    process.stdout.write(chunk);
+    await drained(process.stdout);
   }
   checkDigest(name, hash.digest("hex"), sha256);
   return 0;

@@ -3,6 +3,7 @@ import type { LogEntry, LogOptions } from "@heddle/client/job-logs";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { watchInterrupts } from "../interrupt.ts";
+import { drained } from "../output/terminal.ts";
 
 interface LogFlags {
   readonly follow?: boolean;
@@ -27,6 +28,7 @@ export async function printLogs(command: Command): Promise<number> {
       else if (entry.type === "line") data.writeForeign(lineOf(entry, tasks > 1));
       else
         messages.write(`${entry.bytes} bytes of ${entry.stream} of rank ${entry.rank} are gone\n`);
+      await drained(process.stdout, signal);
     }
     return 0;
   } finally {

@@ -1,5 +1,6 @@
+import { Writable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { terminal, visibleWidth } from "./terminal.ts";
+import { drained, terminal, visibleWidth } from "./terminal.ts";
 
 function written(isTTY: boolean, env: NodeJS.ProcessEnv = {}) {
   const pieces: string[] = [];
@@ -26,5 +27,37 @@ describe("a terminal", () => {
 
   it("does not count colours into a text's width", () => {
     expect(visibleWidth(written(true).out.paint("bold", "four"))).toBe(4);
+  });
+});
+
+describe("a writer that waits for its reader", () => {
+  it("goes on when what was written is taken, and at an abort, without a trace on either", async () => {
+    const taken: (() => void)[] = [];
+    const slow = new Writable({
+      highWaterMark: 8,
+      write: (_piece, _encoding, done) => taken.push(done),
+    }) as unknown as NodeJS.WriteStream;
+    const { signal } = new AbortController();
+    slow.write("short");
+    await drained(slow, signal);
+    slow.write("longer than the mark");
+    let isThrough = false;
+    const through = drained(slow, signal).then(() => {
+      isThrough = true;
+    });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(isThrough).toBe(false);
+    taken[0]?.();
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(isThrough).toBe(false);
+    taken[1]?.();
+    await through;
+    expect(slow.listenerCount("drain")).toBe(0);
+    slow.write("longer than the mark");
+    const interrupt = new AbortController();
+    const stuck = drained(slow, interrupt.signal);
+    interrupt.abort();
+    await stuck;
+    expect(slow.listenerCount("drain")).toBe(0);
   });
 });

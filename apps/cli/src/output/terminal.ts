@@ -47,6 +47,22 @@ export function terminal(stream: NodeJS.WriteStream, env = process.env): Termina
   };
 }
 
+/**
+ * Resolves once the stream has handed on what was written to it, at once where it keeps little. Who
+ * writes much waits for it: a pipe whose reader is slow, such as `less`, would else fill the memory,
+ * and the system refuses some millions of pieces at once. It resolves too where the signal aborts.
+ */
+export async function drained(stream: NodeJS.WriteStream, signal?: AbortSignal): Promise<void> {
+  if (!stream.writableNeedDrain || signal?.aborted) return;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const go = () => resolve();
+  stream.once("drain", go);
+  signal?.addEventListener("abort", go, { once: true });
+  await promise;
+  stream.off("drain", go);
+  signal?.removeEventListener("abort", go);
+}
+
 /** The columns that the text takes, colours not counted. */
 export function visibleWidth(text: string): number {
   return stripVTControlCharacters(text).length;

@@ -1,7 +1,7 @@
 import { GoneError } from "@heddle/client/errors";
 import { Heddle } from "@heddle/client/heddle";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { readEvents } from "../../test/event-reader.ts";
 import { send } from "../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
@@ -97,4 +97,31 @@ test("the client tells of it as a GoneError, and reads on from a new list", asyn
   );
   expect((await heddle.jobs.list().page()).data).toHaveLength(1);
   expect((await heddle.events.list({ after: "0.0", limit: 1 })).data).toHaveLength(1);
+});
+
+test("a job's stream looks at other jobs' events once, and misses none of its own", async () => {
+  const { control } = server;
+  const id = jobId(2);
+  await control.propose({ type: "job.submit", atMs: 3, jobId: id, spec: jobSpec() });
+  const { events } = control.jobs;
+  const url = `${server.url}/api/v1/jobs/${id}/events`;
+  const looks = vi.spyOn(events, "after");
+  const newest: number[] = [];
+  const watched = readEvents(url, server.adminKey, undefined, () => false);
+  for (let atMs = 4; newest.length < 3; atMs += 2) {
+    const before = events.last.index;
+    const seen = looks.mock.calls.length;
+    await control.propose({ type: "node.drain", atMs, nodeId: "n1", byMs: atMs });
+    await control.propose({ type: "node.resume", atMs, nodeId: "n1" });
+    await vi.waitFor(() => expect(looks.mock.calls.length).toBeGreaterThan(seen), 10_000);
+    newest.push(before);
+  }
+  const froms = looks.mock.calls.map(([from]) => from.index);
+  expect(froms[0]).toBe(0);
+  expect(froms.at(-1)).toBeGreaterThan(newest[0]!);
+  looks.mockRestore();
+  await control.propose({ type: "job.request", atMs: 99, jobId: id, request: "cancel" });
+  const told = (await watched).map(({ data }) => (data as { state: string }).state);
+  expect(told[0]).toBe("accepted");
+  expect(told.at(-1)).toBe("cancelled");
 });

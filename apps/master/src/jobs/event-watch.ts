@@ -137,15 +137,21 @@ export class EventWatch {
         const data = JSON.stringify(viewEvent(this.#control.state, event));
         stream.write(`id: ${positionText(event)}\nevent: ${event.what.type}\ndata: ${data}\n\n`);
       }
-      position = events.at(-1) ?? position;
+      const isMore = events.length === MAX_LIMIT;
+      // Past other jobs' events too, or each change would have all of them looked at again.
+      position = isMore ? events.at(-1)! : later(position, this.#control.jobs.events.last);
       tellProgress(job);
       await stream.drained();
-      if (events.length === MAX_LIMIT) continue;
+      if (isMore) continue;
       if (job && isTerminal(job.state)) break;
       await this.#changes.next(LOOK_MS, gone.signal);
     }
     stream.end();
   }
+}
+
+function later(a: Position, b: Position): Position {
+  return comparePositions(a, b) < 0 ? b : a;
 }
 
 function isOfJob({ what }: EventRecord, jobId: string): boolean {

@@ -122,6 +122,8 @@ test("where most nodes fall silent none is lost for two minutes, and each once i
   watched.silent.delete("a");
   watched.silent.delete("b");
   await watched.pass(1_000);
+  expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready" });
+  await watched.pass(31_000);
   expect(watched.states).toEqual({ a: "ready", b: "ready", c: "lost" });
   const all = new Watched(["a", "b"]);
   await all.pass(1_000);
@@ -181,4 +183,28 @@ test.each([
   ["something else", "something else"],
 ])("the device %s is of the type %s", (name, type) => {
   expect(gpuTypeOf(name)).toBe(type);
+});
+
+test("nodes that fall silent and come back one after the other are not lost either", async () => {
+  const ids = ["a", "b", "c", "d"];
+  const watched = new Watched(ids);
+  await watched.pass(1_000);
+  for (const id of ids) {
+    watched.silent.add(id);
+    await watched.pass(2_000);
+  }
+  await watched.pass(110_000);
+  for (const id of ids) {
+    watched.silent.delete(id);
+    await watched.pass(2_000);
+    expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready", d: "ready" });
+  }
+  await watched.pass(40_000);
+  for (const id of ids) watched.silent.add(id);
+  await watched.pass(60_000);
+  for (const id of ["a", "b", "c"]) watched.silent.delete(id);
+  await watched.pass(25_000);
+  expect(watched.states).toMatchObject({ d: "ready" });
+  await watched.pass(10_000);
+  expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready", d: "lost" });
 });

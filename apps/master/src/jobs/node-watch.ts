@@ -22,6 +22,8 @@ export interface NodeWatchOptions {
 
 /** Beyond the lease: the steps of two masters' clocks, and how long an old leader may still renew. */
 const FENCE_MARGIN_MS = 5_000;
+/** Of the silence that makes a node lost, the part after which it counts among those that are silent. */
+const QUIET_SHARE = 1 / 3;
 /** A node may tell for so long of what an earlier replica of the deployment has died of. */
 const FAILURE_SETTLES_MS = 5_000;
 
@@ -32,6 +34,8 @@ const FAILURE_SETTLES_MS = 5_000;
 export class NodeWatch {
   readonly #options: NodeWatchOptions;
   readonly #silences: Silences;
+  /** When more than half of the nodes were last silent. */
+  #mostQuietAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: NodeWatchOptions) {
     this.#options = options;
@@ -41,6 +45,7 @@ export class NodeWatch {
   /** Forgets when nodes were heard of: another master led since, and knew better. */
   reset(): void {
     this.#silences.reset();
+    this.#mostQuietAtMs = Number.NEGATIVE_INFINITY;
   }
 
   /** One look, and what follows from it in the log. */
@@ -140,10 +145,12 @@ export class NodeWatch {
 
   /**
    * The nodes that are lost now. Where more than half of all have fallen silent, the network or this
-   * master is at fault, and none is lost until their leases are over.
+   * master is at fault, and none is lost until their leases are over. They neither fall silent nor
+   * come back at one moment: so silence counts long before it makes a node lost, and who is still
+   * silent when most are back has as long as any to come back too.
    */
   #lostNodes(attached: ReadonlyMap<string, NodeView>): string[] {
-    const { control, log, nodeLostMs, leaseMs } = this.#options;
+    const { control, clock, log, nodeLostMs, leaseMs } = this.#options;
     this.#silences.begin();
     const watched = [...control.state.nodes.values()].filter(({ state }) => state !== "lost");
     const silences = watched.map((node) => ({
@@ -152,9 +159,13 @@ export class NodeWatch {
     }));
     this.#silences.keepOnly(new Set(watched.map(({ offer }) => offer.id)));
     const silent = silences.filter(({ ms }) => ms >= nodeLostMs);
-    if (silent.length * 2 <= watched.length) return silent.map(({ id }) => id);
+    const quiet = silences.filter(({ ms }) => ms >= nodeLostMs * QUIET_SHARE);
+    const nowMs = clock.monotonicMs();
+    const areMostQuiet = quiet.length * 2 > watched.length;
+    if (areMostQuiet) this.#mostQuietAtMs = nowMs;
+    if (nowMs - this.#mostQuietAtMs >= nodeLostMs) return silent.map(({ id }) => id);
     const over = silent.filter(({ ms }) => ms >= leaseMs);
-    if (over.length === 0 && silent.length > 0) {
+    if (areMostQuiet && over.length === 0 && silent.length > 0) {
       log.warn(
         { silent: silent.length, nodes: watched.length },
         "most nodes are silent: the network or this master is taken to be at fault",

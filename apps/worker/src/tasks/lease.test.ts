@@ -54,3 +54,14 @@ test("what was asked of an earlier leader counts no more", () => {
   lease.renew(request);
   expect(lease.isLive).toBe(false);
 });
+
+test("a lease of 150 s holds for two minutes of silence and 20 s more, whenever the silence begins", () => {
+  let nowMs = 0;
+  const lease = new Lease({ monotonicMs: () => nowMs });
+  lease.begin(150_000);
+  lease.renew(lease.ask());
+  nowMs = lease.renewEveryMs;
+  expect(lease.expiresAtMs - nowMs).toBeGreaterThanOrEqual(140_000);
+  lease.ask();
+  expect(lease.renewEveryMs).toBe(1_000);
+});

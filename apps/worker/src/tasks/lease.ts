@@ -30,8 +30,8 @@ export class Lease {
 
   /** When to ask for a renewal again; soon, where the last request has no answer yet. */
   get renewEveryMs(): number {
-    const third = Math.max(50, this.#leaseMs / 3);
-    return this.#asked.size === 0 && this.isLive ? third : Math.min(third, askAgainMs);
+    const regularMs = Math.max(minRenewMs, this.#leaseMs / renewalsPerLease);
+    return this.#asked.size === 0 && this.isLive ? regularMs : Math.min(regularMs, askAgainMs);
   }
 
   /** A master of this term gives leases of that length; requests to the one before count no more. */
@@ -60,6 +60,12 @@ export class Lease {
   }
 }
 
+/**
+ * What is left of a lease when its masters fall silent is what they may be silent for: of 150 s at
+ * least 140 s, which two minutes of partition and the way back to a leader fit into.
+ */
+const renewalsPerLease = 15;
+const minRenewMs = 50;
 const askAgainMs = 1_000;
 /** Requests that may be without an answer; older ones would renew nothing of use. */
 const maxOpenRequests = 16;
