@@ -257,8 +257,9 @@ export class RaftReplica<Reply> {
   }
 
   /**
-   * Changes the membership; `members` are those that join. Resolves once it is complete here: no member
-   * that it removes is needed any more. Rejects as `propose` does.
+   * Changes the membership; `members` are those that join. Resolves once it is complete here. The other
+   * members hear of that with the leader's next message: until then they still count whom it removes,
+   * should the leader be lost in that moment. Rejects as `propose` does.
    */
   changeMembers(changes: ConfChange["changes"], members: readonly Member[] = []): Promise<void> {
     if (this.#stopped) return Promise.reject(this.#stopped);
