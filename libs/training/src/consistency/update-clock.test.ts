@@ -54,6 +54,25 @@ describe("bsp", () => {
   });
 });
 
+test.each<ConsistencyModel>([{ kind: "ssp", staleness: 4 }, { kind: "asp" }])(
+  "under %o a rank that comes back goes on where it was, ahead or behind, and pushes nothing twice",
+  (model) => {
+    const clock = new UpdateClock(model, 2);
+    for (const push of [1, 2, 3]) clock.accept(0, push);
+    clock.leave(0);
+    clock.accept(1, 1);
+    clock.join(0);
+    expect(clock.clockOf(0)).toBe(3);
+    expect(clock.judge(0, 3)).toBe("repeated");
+    expect(clock.judge(0, 4)).toBe("accepted");
+    clock.leave(1);
+    clock.accept(0, 4);
+    clock.join(1);
+    expect(clock.clockOf(1)).toBe(1);
+    expect(clock.version).toBe(5);
+  },
+);
+
 test.each<ConsistencyModel>([
   { kind: "bsp" },
   { kind: "ssp", staleness: 0 },

@@ -119,10 +119,14 @@ export class UpdateClock {
     this.#clocks.set(rank, this.#version);
   }
 
-  /** A worker joins, or comes back, between two updates. */
+  /**
+   * A worker joins, or comes back, between two updates. Where each part is an update by itself, one
+   * that comes back goes on where its rank was: what was pushed is in the parameters already.
+   */
   join(rank: number): void {
+    const own = this.#clocks.get(rank) ?? this.#slowest();
     this.#gone.delete(rank);
-    this.#clocks.set(rank, this.#model.kind === "bsp" ? this.#version : this.#slowest());
+    this.#clocks.set(rank, this.#model.kind === "bsp" ? this.#version : own);
   }
 
   /** Whether a rank that has pushed `clock` times may see the parameters as they are. */
