@@ -73,3 +73,19 @@ test("parameters stay as they are where a fragment has no average yet", () => {
   average.copyTo(parameters);
   expect(parameters).toEqual(before);
 });
+
+test("kept by a worker that was ahead of the parameters it resumes from, it waits and then goes on", () => {
+  const all = (value: number) => ({ a: Float32Array.of(value, value), b: Float32Array.of(value) });
+  const addBoth = (average: ModelAverage, value: number, step: number): number => {
+    for (const fragment of [0, 1]) average.add(fragment, all(value), step);
+    const left = draw();
+    average.copyTo(left);
+    return left.b[0] as number;
+  };
+  const horizon = 2;
+  const ahead = new ModelAverage(draw(), RANGES, horizon);
+  expect(addBoth(ahead, 5, 100)).toBe(5);
+  const average = new ModelAverage(draw(), RANGES, horizon, ahead.state);
+  expect(addBoth(average, 9, 50)).toBe(5);
+  expect(addBoth(average, 9, 80)).toBeCloseTo(9, 4);
+});

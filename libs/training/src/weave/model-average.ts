@@ -53,7 +53,8 @@ export class ModelAverage {
 
   /** Takes in what the servers have of a fragment when a worker has so many steps behind it. */
   add(fragment: number, shared: Parameters, step: number): void {
-    const passed = step - (this.#steps[fragment] ?? 0);
+    // A worker's state may be of a later round than the parameters that it resumes from.
+    const passed = Math.max(0, step - (this.#steps[fragment] ?? 0));
     const share = 1 - Math.exp(-passed / this.#horizon);
     const weight = (this.#weights[fragment] ?? 0) * (1 - share) + share;
     // What has not been filled yet counts for nothing, as in Adam's correction of its moments.
