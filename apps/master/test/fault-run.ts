@@ -54,9 +54,7 @@ export async function startFaultRun(options: FaultRunOptions): Promise<FaultRun>
   const resume = async (next: string) => {
     title = next;
     process.stdout.write(`${title}: HEDDLE_FAULT_SEED=${seed}\n`);
-    const missing = group.names.filter((name) => !group.runningNames.includes(name));
-    await Promise.all(missing.map((name) => group.start(name)));
-    await group.leader();
+    await group.startMissing();
     await workload.resume();
   };
   const close = async () => {

@@ -105,6 +105,13 @@ export class MasterGroup {
     return join(this.folder, "token");
   }
 
+  /** Starts those that were killed; resolves when all are ready and have a leader. */
+  async startMissing(): Promise<void> {
+    const missing = this.names.filter((name) => !this.runningNames.includes(name));
+    await Promise.all(missing.map((name) => this.start(name)));
+    await this.leader();
+  }
+
   /** Resolves when all are ready. */
   async startAll(): Promise<void> {
     await Promise.all(this.names.map((name) => this.start(name)));

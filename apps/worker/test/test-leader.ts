@@ -21,6 +21,7 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { clusterService, taskLogsService, taskSessionMethod } from "@heddle/rpc/proto";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
+import type { TestContext } from "vitest";
 
 const clusterToken = "a-token-for-tests-only";
 const workerProgram = fileURLToPath(new URL("scripted-worker.ts", import.meta.url));
@@ -259,6 +260,16 @@ export class TestSession {
 
 function statusKey({ jobId, attempt, rank, incarnation = 0 }: TaskId): string {
   return `${jobId}/${attempt}/${rank}/${incarnation}`;
+}
+
+/** One that listens, and is closed when the test ends. */
+export async function newLeader({
+  onTestFinished,
+}: Pick<TestContext, "onTestFinished">): Promise<TestLeader> {
+  const leader = new TestLeader();
+  onTestFinished(() => leader.close());
+  await leader.listen();
+  return leader;
 }
 
 export function taskId(rank = 0, attempt = 1, jobId = "job_A"): TaskId {

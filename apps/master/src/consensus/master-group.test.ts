@@ -15,9 +15,7 @@ describe("three masters", { timeout: 180_000 }, () => {
   });
   // What a test has killed runs again for the next.
   beforeEach(async () => {
-    const missing = group.names.filter((name) => !group.runningNames.includes(name));
-    await Promise.all(missing.map((name) => group.start(name)));
-    await group.leader();
+    await group.startMissing();
   }, 180_000);
   afterAll(() => group.close());
 

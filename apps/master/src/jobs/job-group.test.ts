@@ -9,9 +9,7 @@ beforeAll(() => {
 });
 // What a test has killed runs again for the next.
 beforeEach(async () => {
-  const missing = group.names.filter((name) => !group.runningNames.includes(name));
-  await Promise.all(missing.map((name) => group.start(name)));
-  await group.leader();
+  await group.startMissing();
 }, 180_000);
 afterAll(() => group.close());
 

@@ -1,19 +1,12 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, type TestContext, test, vi } from "vitest";
-import { shell, TestLeader, taskId, until } from "../../test/test-leader.ts";
+import { expect, test, vi } from "vitest";
+import { newLeader, shell, taskId, until } from "../../test/test-leader.ts";
 
 /** Processes start slowly on a machine that does other things too. */
 vi.setConfig({ testTimeout: 90_000 });
 
 /** A leader of its own for a test, since tests wait most of their time and run side by side. */
-async function newLeader({ onTestFinished }: TestContext): Promise<TestLeader> {
-  const leader = new TestLeader();
-  onTestFinished(() => leader.close());
-  await leader.listen();
-  return leader;
-}
-
 /** Ids of living processes whose environment names the variable with that value. */
 function processesWith(entry: string): number[] {
   return readdirSync("/proc")

@@ -11,20 +11,13 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, type TestContext, test, vi } from "vitest";
-import { shell, TestLeader, taskId, until } from "../../test/test-leader.ts";
+import { expect, test, vi } from "vitest";
+import { newLeader, shell, taskId, until } from "../../test/test-leader.ts";
 import { OutputCopier, OutputPipes } from "./output-copier.ts";
 import { markedProcesses } from "./process-tree.ts";
 
 /** Processes start slowly on a machine that does other things too. */
 vi.setConfig({ testTimeout: 90_000 });
-
-async function newLeader({ onTestFinished }: TestContext): Promise<TestLeader> {
-  const leader = new TestLeader();
-  onTestFinished(() => leader.close());
-  await leader.listen();
-  return leader;
-}
 
 /** How many processes copy output of the node's tasks. */
 function copiers({ nodeId }: { readonly nodeId: string }): number {
