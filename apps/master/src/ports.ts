@@ -181,6 +181,8 @@ export interface NodeView {
   readonly diskBytes: number;
   readonly diskUsedBytes: number;
   readonly gpus: readonly GpuView[];
+  /** Counts the worker's readings of its devices since its process began: tells which word is later. */
+  readonly deviceReadings: number;
   readonly replicas: readonly ReplicaStatus[];
   /** Of a parameter server: what it has not let in since its process began. */
   readonly refusals?: RefusalCounts | undefined;

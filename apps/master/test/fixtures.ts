@@ -69,6 +69,7 @@ export function replicaOn(
     diskBytes: 1000,
     diskUsedBytes: 400,
     gpus: [],
+    deviceReadings: 0,
     replicas: [
       {
         deployment,

@@ -146,7 +146,8 @@ export class JobCluster {
   /** Waits until the job is in that state, and gives it. */
   async reaches(id: string, state: string): Promise<JobAnswer> {
     let job: JobAnswer | undefined;
-    await eventually(`the job is ${state}, and not ${JSON.stringify(job)}`, async () => {
+    const told = () => `the job is ${state}, and not ${JSON.stringify(job)}`;
+    await eventually(told, async () => {
       job = await this.job(id).catch(() => undefined);
       return job?.state === state;
     });

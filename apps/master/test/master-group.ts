@@ -288,10 +288,15 @@ export class MasterGroup {
 }
 
 /** Polls until the condition holds; fails after a time that no loaded machine needs. */
-export async function eventually(what: string, condition: () => Promise<boolean>): Promise<void> {
+export async function eventually(
+  what: string | (() => string),
+  condition: () => Promise<boolean>,
+): Promise<void> {
   const end = performance.now() + 60_000;
   while (!(await condition())) {
-    if (performance.now() > end) throw new Error(`it never came true that ${what}`);
+    if (performance.now() > end) {
+      throw new Error(`it never came true that ${typeof what === "string" ? what : what()}`);
+    }
     await delay(50);
   }
 }

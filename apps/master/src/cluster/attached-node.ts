@@ -101,6 +101,7 @@ export class AttachedNode {
       diskBytes: heartbeat?.diskTotalBytes ?? 0,
       diskUsedBytes: heartbeat ? heartbeat.diskTotalBytes - heartbeat.diskFreeBytes : 0,
       gpus: (heartbeat?.gpus ?? register.hardware?.gpus ?? []).map(gpuView),
+      deviceReadings: heartbeat?.deviceReadings ?? 0,
       replicas: this.replicas,
       refusals: heartbeat?.refusals ?? undefined,
       offer: offerOf(register),

@@ -35,7 +35,10 @@ function report(node: AttachedNode, deployments: readonly string[]): void {
   };
   const replicas = deployments.map((deployment) => ({ deployment, ...state, load: emptyLoad }));
   const usage = { cpuPercent: 0, memoryUsedBytes: 0, diskFreeBytes: 0, diskTotalBytes: 0 };
-  node.onHeartbeat({ ...usage, gpus: [], tasks: [], replicas, refusals: null }, 0);
+  node.onHeartbeat(
+    { ...usage, gpus: [], deviceReadings: 0, tasks: [], replicas, refusals: null },
+    0,
+  );
 }
 
 function ids(index: ReplicaIndex, deployment: string): string[] {

@@ -5,6 +5,7 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { expect, test } from "vitest";
 import { replicaOn } from "../../test/fixtures.ts";
 import { VolatileControl } from "../../test/test-master.ts";
+import { propose } from "../control/propose.ts";
 import type { GpuView, NodeView } from "../ports.ts";
 import { gpuTypeOf } from "./node-offer.ts";
 import { NodeWatch } from "./node-watch.ts";
@@ -68,7 +69,14 @@ function view(id: string): NodeView {
     ...{ id, kind: "worker", name: id, address: `${id}:1`, version: "1", incarnation: "1" },
     attachedAtMs: 0,
     ...{ lastSeenMs: 0, cpuPercent: 0, cpuCount: 8, memoryBytes: 2 ** 34, memoryUsedBytes: 0 },
-    ...{ gpus: [gpu], replicas: [], state: "ready", diskBytes: 0, diskUsedBytes: 0 },
+    ...{
+      gpus: [gpu],
+      deviceReadings: 1,
+      replicas: [],
+      state: "ready",
+      diskBytes: 0,
+      diskUsedBytes: 0,
+    },
     offer: { ...offer, localSsdBytes: 1e12, ioOperationsPerSec: 0, networkMbps: 0 },
   } as NodeView;
 }
@@ -87,6 +95,33 @@ test("nodes that attach join once, and one whose device is sick has that device 
   expect(watched.control.state.nodes.get("a")?.quarantined).toMatchObject([
     { device: 0, why: "Xid 79" },
   ]);
+});
+
+test("a device that was taken back is not taken out by an earlier word of its worker", async () => {
+  const watched = new Watched(["a"]);
+  const sick = { ...view("a"), gpus: [{ ...gpu, fault: "Xid 79" }], deviceReadings: 7 };
+  watched.nodes.set("a", sick);
+  await watched.pass(1_000);
+  const quarantined = () =>
+    watched.control.state.nodes.get("a")?.quarantined.map(({ device }) => device);
+  expect(quarantined()).toEqual([0]);
+  // Another master has heard that it is well, and this one has not yet.
+  const wellAsOf = { incarnation: sick.incarnation, reading: 8 };
+  await propose(watched.control, {
+    ...{ type: "node.resume", atMs: watched.nowMs, nodeId: "a", wellDevices: [0], wellAsOf },
+  });
+  await watched.pass(2_000);
+  expect(quarantined()).toEqual([]);
+  // It falls sick again, in the same process or in the next one, which counts anew.
+  watched.nodes.set("a", { ...sick, deviceReadings: 9 });
+  await watched.pass(1_000);
+  expect(quarantined()).toEqual([0]);
+  await propose(watched.control, {
+    ...{ type: "node.resume", atMs: watched.nowMs, nodeId: "a", wellDevices: [0], wellAsOf },
+  });
+  watched.nodes.set("a", { ...sick, incarnation: "2", deviceReadings: 1 });
+  await watched.pass(1_000);
+  expect(quarantined()).toEqual([0]);
 });
 
 test("a silent node is lost after 30 s, its tasks fenced after the lease, and joins again", async () => {

@@ -1,7 +1,7 @@
 import type { Clock } from "@heddle/base/clock";
 import { ERROR_TABLE } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
-import { replicaKey } from "@heddle/control/jobs/records";
+import { type NodeRecord, replicaKey } from "@heddle/control/jobs/records";
 import { wantedReplicas } from "@heddle/control/jobs/replica-claims";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { propose } from "../control/propose.ts";
@@ -81,6 +81,7 @@ export class NodeWatch {
     if (JSON.stringify(serving) !== JSON.stringify(known?.serving ?? [])) {
       commands.push({ type: "node.update", atMs, nodeId: view.id, serving });
     }
+    if (known && isOldWord(known, view)) return commands;
     for (const { index: device, fault } of view.gpus) {
       const sick = known?.quarantined.some((entry) => entry.device === device) ?? false;
       // A device that was taken out stays out until somebody says that it is well.
@@ -181,4 +182,9 @@ export class NodeWatch {
     const fencedAtMs = atMs + leaseMs + FENCE_MARGIN_MS;
     await propose(control, { type: "node.lost", atMs, nodeIds, fencedAtMs });
   }
+}
+
+/** Whether this master has not heard yet what the master that took devices back had heard of them. */
+function isOldWord({ wellAsOf }: NodeRecord, { incarnation, deviceReadings }: NodeView): boolean {
+  return wellAsOf?.incarnation === incarnation && deviceReadings < wellAsOf.reading;
 }

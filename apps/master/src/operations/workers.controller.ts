@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import { drainWorkerRequest } from "@heddle/contracts/jobs";
 import { validate } from "@heddle/contracts/validation";
-import type { JobsCommand } from "@heddle/control/jobs/commands";
+import type { JobsCommand, ResumeNodeCommand } from "@heddle/control/jobs/commands";
 import {
   Controller,
   Get,
@@ -96,7 +96,7 @@ export class WorkersController {
   ): Promise<WorkerView> {
     this.#refuseServer(nodeId, "resumed");
     return this.#change(request, reply, nodeId, () => {
-      return { type: "node.resume", atMs: Date.now(), nodeId, wellDevices: this.#well(nodeId) };
+      return { type: "node.resume", atMs: Date.now(), nodeId, ...this.#well(nodeId) };
     });
   }
 
@@ -108,9 +108,12 @@ export class WorkersController {
   }
 
   /** Devices of the node that its worker does not call sick; none of one that is not attached. */
-  #well(nodeId: string): readonly number[] {
+  #well(nodeId: string): Pick<ResumeNodeCommand, "wellDevices" | "wellAsOf"> {
     const node = this.#directory.nodes().find(({ id }) => id === nodeId);
-    return (node?.gpus ?? []).filter(({ fault }) => fault === "").map(({ index }) => index);
+    if (!node) return {};
+    const { gpus, incarnation, deviceReadings: reading } = node;
+    const wellDevices = gpus.filter(({ fault }) => fault === "").map(({ index }) => index);
+    return { wellDevices, wellAsOf: { incarnation, reading } };
   }
 
   #change(

@@ -1,6 +1,7 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import type {
   CheckpointRecord,
+  DeviceReading,
   NodeOffer,
   ProgressRecord,
   QueueRecord,
@@ -205,6 +206,8 @@ export interface ResumeNodeCommand {
   readonly nodeId: string;
   /** Devices that were taken out and that their worker no longer calls sick. */
   readonly wellDevices?: readonly number[] | undefined;
+  /** The reading that they are well by. */
+  readonly wellAsOf?: DeviceReading | undefined;
 }
 
 export interface QuarantineDeviceCommand {

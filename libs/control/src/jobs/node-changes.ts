@@ -214,13 +214,14 @@ function evict(change: Change, nodeId: string): void {
 
 /** Ends a drain. Devices that are well again take work again, as do those that never were sick. */
 export function resumeNode(change: Change, command: ResumeNodeCommand): ControlReply {
-  const { nodeId, wellDevices = [] } = command;
+  const { nodeId, wellDevices = [], wellAsOf } = command;
   const node = change.state.nodes.get(nodeId);
   if (!node) return unknownNode(nodeId);
   const healed = node.quarantined.filter(({ device }) => wellDevices.includes(device));
   const quarantined = node.quarantined.filter((sick) => !healed.includes(sick));
   const why = healed.map(({ device }) => `device ${device} is well again`).join("; ") || undefined;
-  const resumed = { quarantined, drainByMs: undefined, changedIndex: change.now.index };
+  const taken = healed.length > 0 ? { quarantined, wellAsOf } : {};
+  const resumed = { ...taken, drainByMs: undefined, changedIndex: change.now.index };
   if (node.state === "lost") change.putNode({ ...node, ...resumed, before: "ready" }, why);
   else if (node.state !== "ready" || why !== undefined) {
     change.putNode({ ...node, ...resumed, state: "ready" }, why);

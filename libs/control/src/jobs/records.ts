@@ -211,6 +211,8 @@ export interface NodeRecord {
   readonly drainByMs?: number | undefined;
   /** Sick devices by index. */
   readonly quarantined: readonly QuarantinedDevice[];
+  /** The worker's word by which devices were taken back: an earlier one takes none out again. */
+  readonly wellAsOf?: DeviceReading | undefined;
   /** Replicas of deployed models that hold devices here. */
   readonly serving: readonly ServingHold[];
 }
@@ -233,6 +235,14 @@ export interface QuarantinedDevice {
   readonly device: number;
   readonly why: string;
   readonly atMs: number;
+}
+
+/** Which of a worker's readings of its devices a word of them comes from. */
+export interface DeviceReading {
+  /** Of the worker's process. */
+  readonly incarnation: string;
+  /** Counts the readings since that process began. */
+  readonly reading: number;
 }
 
 export interface ServingHold {

@@ -28,6 +28,7 @@ export class Machine {
   readonly #options: MachineOptions;
   readonly #faultListeners = new Set<(gpu: Gpu) => void>();
   #faults: ReadonlyMap<number, string> = new Map();
+  #deviceReadings = 0;
   #timer: NodeJS.Timeout | undefined;
   #cpu = cpuTimes();
   #cpuPercent = 0;
@@ -95,11 +96,13 @@ export class Machine {
       diskFreeBytes: this.#disk.freeBytes,
       diskTotalBytes: this.#disk.totalBytes,
       gpus: this.gpus(),
+      deviceReadings: this.#deviceReadings,
     };
   }
 
   #sampleFaults(): void {
     const before = this.#faults;
+    this.#deviceReadings++;
     this.#faults = readDeviceFaults(join(this.#dataDirectory, "gpu-faults"));
     for (const gpu of this.gpus()) {
       if (!gpu.fault || before.has(gpu.index ?? -1)) continue;

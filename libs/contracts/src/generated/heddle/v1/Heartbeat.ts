@@ -15,6 +15,7 @@ export interface Heartbeat {
   'replicas'?: (_heddle_v1_Replica)[];
   'tasks'?: (_heddle_v1_TaskStatus)[];
   'refusals'?: (_heddle_v1_Refusals | null);
+  'deviceReadings'?: (number | string | Long);
 }
 
 export interface Heartbeat__Output {
@@ -26,4 +27,5 @@ export interface Heartbeat__Output {
   'replicas': (_heddle_v1_Replica__Output)[];
   'tasks': (_heddle_v1_TaskStatus__Output)[];
   'refusals': (_heddle_v1_Refusals__Output | null);
+  'deviceReadings': (number);
 }
