@@ -2,7 +2,7 @@ import { type GangRequest, gangKey, usableNodes } from "./gang.ts";
 import type { Preemption, QueuedJob, SharedRequest } from "./model.ts";
 import { levelOf } from "./precedence.ts";
 import { chooseVictims, lostGpuSeconds, mayPreempt, type Victim } from "./preemption.ts";
-import { earliestStartMs, type Release } from "./releases.ts";
+import { earliestStartMs, type Release, releaseUntil } from "./releases.ts";
 import { PromisedStarts } from "./reservation.ts";
 import type { Round } from "./round.ts";
 import { allFit, wantsTheSame } from "./shared-amounts.ts";
@@ -136,47 +136,45 @@ export class PromiseLine {
   /** Gives the job the earlier of waiting for others to end and evicting some, on its own ground. */
   #promise(job: QueuedJob, gang: GangRequest, ground: Ground): boolean {
     const { placer, releases, standing } = this.#round;
-    const { ledger } = placer;
     const { isContested } = ground;
-    if (isContested && !allFit(ledger.shared, [...this.#wanted, gang.shared!])) return false;
+    if (isContested && !allFit(placer.ledger.shared, [...this.#wanted, gang.shared!])) return false;
     const within = { ...gang, shape: { ...gang.shape, eligible: ground.own } };
-    const due = releases.values().filter((release) => touches(release, within));
-    const waitUntilMs = earliestStartMs(ledger, due, within);
+    const due = () => releases.values().filter((release) => touches(release, within));
+    const waitUntilMs = earliestStartMs(placer.ledger, due(), within);
     const evictedByMs = standing.nowMs + standing.settings.preemptionGraceMs;
-    const terms = { jobId: job.id, gang: within, isContested };
+    let startAtMs = waitUntilMs;
     if (waitUntilMs === undefined || evictedByMs < waitUntilMs) {
-      const victims = this.#victims(job, gang, within, ground);
-      if (victims) {
-        this.#evict(victims, job, evictedByMs);
-        const left = releases.values().filter((release) => touches(release, within));
-        return this.promises.make({ ...terms, startAtMs: evictedByMs, due: left });
-      }
+      const isInVain =
+        !ground.isWhole && this.promises.leaveRoomAt(evictedByMs, releases.values(), gang);
+      const victims = isInVain ? undefined : this.#victims(job, within, due(), evictedByMs);
+      if (victims) startAtMs = evictedByMs;
+      this.#evict(victims ?? [], job, evictedByMs);
     }
-    if (waitUntilMs === undefined) return false;
-    return this.promises.make({ ...terms, startAtMs: waitUntilMs, due });
+    if (startAtMs === undefined) return false;
+    const jobId = job.id;
+    return this.promises.make({ jobId, gang: within, startAtMs, due: due(), isContested });
   }
 
-  /** Undefined where none help, or where it finds room as soon beside what is promised. */
+  /** Whose going makes room besides those that are gone by then anyway; undefined where none do. */
   #victims(
     job: QueuedJob,
-    gang: GangRequest,
     within: GangRequest,
-    { isWhole }: Ground,
+    due: readonly Release[],
+    evictedByMs: number,
   ): Victim[] | undefined {
     const { placer, releases, standing, layout } = this.#round;
-    const evictedByMs = standing.nowMs + standing.settings.preemptionGraceMs;
-    const chosen = new Set(this.preemptions.map(({ victimId }) => victimId));
     const evictable = [...layout.running.values()]
-      .filter((running) => mayPreempt(job, running) && !chosen.has(running.id))
+      .filter((running) => mayPreempt(job, running))
       .map((running) => ({
         job: running,
         release: releases.get(running.id) as Release,
         lostGpuSeconds: lostGpuSeconds(running, standing.nowMs),
       }))
-      .filter(({ release }) => touches(release, within));
+      .filter(({ release }) => release.atMs > evictedByMs && touches(release, within));
     if (evictable.length === 0) return undefined;
-    const isInVain = !isWhole && this.promises.leaveRoomAt(evictedByMs, releases.values(), gang);
-    return isInVain ? undefined : chooseVictims(placer.ledger, within, evictable);
+    const then = placer.ledger.clone();
+    releaseUntil(then, due, evictedByMs);
+    return chooseVictims(then, within, evictable);
   }
 
   #evict(victims: readonly Victim[], preemptor: QueuedJob, byMs: number): void {
