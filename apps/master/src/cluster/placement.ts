@@ -6,6 +6,7 @@ import type { DeploymentSpec } from "@heddle/contracts/engine";
 import { type ReplicaRecord, replicaKey } from "@heddle/control/jobs/records";
 import { wantedReplicas } from "@heddle/control/jobs/replica-claims";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import { leads } from "../jobs/leader-loop.ts";
 import type { ControlPlane } from "../ports.ts";
 import type { AttachedNode } from "./attached-node.ts";
 import type { NodeRegistry } from "./node-registry.ts";
@@ -14,6 +15,8 @@ import { type PlacementAction, planPlacement } from "./placement-plan.ts";
 const retry = { baseMs: 1_000, maxMs: 60_000 };
 /** What was done in a process is remembered so long after it was last attached: it may come again. */
 const rememberedMs = 600_000;
+/** Without a leader for so long a majority of the masters is gone; an election takes a few seconds. */
+const leaderlessMs = 10_000;
 
 /** What placement needs to know of the nodes. */
 type PlacedNodes = Pick<NodeRegistry, "workers" | "incarnations" | "onChange">;
@@ -42,7 +45,12 @@ interface PlacedSpec {
 /**
  * Makes the workers run what the replicated state asks for: on every report and every applied
  * command the wanted is held against the reported, and what differs is commanded. It keeps no state
- * that matters: a new master comes to the same commands, and they are idempotent.
+ * that matters: a new leader comes to the same commands, and they are idempotent.
+ *
+ * The leader alone commands. Another master may not have applied yet what the leader has had loaded,
+ * which to it nobody asks for; one that was away for a day knows nothing of what was deployed since.
+ * Where a majority of the masters is gone nothing is decided any more: then each that is left has workers
+ * load what they lack, once a process, and takes nothing away.
  */
 export class Placement {
   readonly #registry: PlacedNodes;
@@ -57,6 +65,8 @@ export class Placement {
   #places: ReturnType<typeof wantedReplicas> = new Map();
   /** By the devices of a place: the same object for the same place, so that a change of it shows. */
   readonly #placedSpecs = new WeakMap<ReplicaRecord["devices"], PlacedSpec>();
+  /** Since when no leader is known; undefined where one is. */
+  #leaderlessFromMs: number | undefined;
   #queued = false;
   #closed = false;
 
@@ -93,6 +103,8 @@ export class Placement {
   }
 
   #reconcile(): void {
+    const isLeader = leads(this.#control);
+    if (!isLeader && !this.#isLeaderless()) return;
     const { deployments } = this.#control.state;
     this.#places = wantedReplicas(this.#control.state);
     // A worker that has not reported yet might run anything.
@@ -108,10 +120,25 @@ export class Placement {
       this.#places,
     );
     const byId = new Map(workers.map((worker) => [worker.id, worker]));
-    for (const action of [...plan, ...this.#changedSpecs(workers)]) {
+    for (const action of isLeader ? [...plan, ...this.#changedSpecs(workers)] : plan) {
       const worker = byId.get(action.worker);
-      if (worker && !this.#servesUntold(worker, action)) this.#command(worker, action);
+      if (!worker || this.#servesUntold(worker, action)) continue;
+      if (isLeader || this.#isFirstLoad(worker, action)) this.#command(worker, action);
     }
+  }
+
+  /** Whether no leader has been known here for long. */
+  #isLeaderless(): boolean {
+    const { group, fault } = this.#control;
+    const nowMs = this.#clock.monotonicMs();
+    if (fault || group?.status().leader !== undefined) this.#leaderlessFromMs = undefined;
+    else this.#leaderlessFromMs ??= nowMs;
+    return this.#leaderlessFromMs !== undefined && nowMs - this.#leaderlessFromMs >= leaderlessMs;
+  }
+
+  /** Whether this master has not had the process load the deployment yet. */
+  #isFirstLoad(worker: AttachedNode, { type, deployment }: PlacementAction): boolean {
+    return type === "load" && !this.#attempts.get(attemptKey(worker, deployment))?.sent;
   }
 
   /**
