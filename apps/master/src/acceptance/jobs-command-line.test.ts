@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { buffer, text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventually } from "../../test/master-group.ts";
 
@@ -23,6 +23,7 @@ beforeAll(async () => {
     return JSON.parse(stdout || "[]")[0]?.jobs?.state === "ready";
   });
 }, 120_000);
+afterEach((context) => cluster.clear(context));
 afterAll(() => cluster.close());
 
 /** `as` bytes, the caller reads standard output itself. */

@@ -239,7 +239,7 @@ test("the directory tells the node's machine, address and replicas", async () =>
   expect(node).toMatchObject({ kind: "worker", name: "worker-1", version: "test" });
   expect(node?.cpuCount).toBeGreaterThan(0);
   expect(node?.memoryBytes).toBeGreaterThan(node?.memoryUsedBytes ?? 0);
-  expect(Math.abs(Date.now() - (node?.lastSeenMs ?? 0))).toBeLessThan(5_000);
+  expect(Math.abs(Date.now() - (node?.lastSeenMs ?? 0))).toBeLessThan(60_000);
   expect(node?.replicas[0]?.info?.engine).toBe("scripted");
 });
 

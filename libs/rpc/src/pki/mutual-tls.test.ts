@@ -150,7 +150,7 @@ test("a certificate that expires ends no open stream, but admits no further call
   ).rejects.toMatchObject({ details: expect.stringContaining("expired") });
   stream.cancel();
   stream.on("error", () => undefined);
-}, 30_000);
+}, 60_000);
 
 test("renewal under open streams: they go on, and new connections show the new certificate", async () => {
   const first = serverTls.material.certificate;
@@ -180,7 +180,7 @@ test("renewal under open streams: they go on, and new connections show the new c
   expect(serverTls.material.certificate).not.toBe(first);
   stream.cancel();
   stream.on("error", () => undefined);
-}, 30_000);
+}, 60_000);
 
 test("a joining node shows its secret to the authority that its token names, and to nobody else", async () => {
   const options = { master: server.address, role: "worker" as const, name: "w" };
