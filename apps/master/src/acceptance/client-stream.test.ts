@@ -190,6 +190,6 @@ describe.concurrent("a job's stream from the client", { timeout: 180_000 }, () =
     await group.end(names[0] ?? "", "SIGKILL");
     await read;
     expect(lines).toEqual(Array.from({ length: 200 }, (_, at) => `line ${at + 1}`));
-    expect(new Set(opened).size).toBe(2);
+    expect(new Set(opened).size).toBeGreaterThanOrEqual(2);
   });
 });

@@ -7,7 +7,7 @@ import { childrenOf, NO_END, only, ProcessCluster, TINY } from "../../test/proce
 // begins with what the one before it left.
 
 /** Long enough for the rest of a short answer on a loaded machine, far too short for a long one. */
-const DRAIN_MS = 1_500;
+const DRAIN_MS = 4_000;
 
 let cluster: ProcessCluster;
 

@@ -133,7 +133,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect(waited.code).toBe(8);
     expect(waited.stderr).toMatch(/bad failed\nExitCode \(exit code 3, rank 0, on \S+\)/);
     expect((await heddle(["jobs", "watch", id])).code).toBe(8);
-    const long = await submit({ name: "long", command: "sleep 60" });
+    const long = await submit({ name: "long", command: "sleep 600" });
     const watching = start(["jobs", "watch", long]);
     let seen = "";
     watching.child.stdout.on("data", (piece) => {
@@ -156,7 +156,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect(dry.stdout.match(/^BLOCKER/gm)).toHaveLength(1);
     const holder = await submit({
       name: "holder",
-      command: "sleep 60",
+      command: "sleep 600",
       resources: { ...SMALL, gpu_count: 3 },
     });
     await eventually("it runs", async () => (await stateOf(holder)) === "running");
