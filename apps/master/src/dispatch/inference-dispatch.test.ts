@@ -1,4 +1,3 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { collect, eventually, scriptedText, TestCluster, textOf } from "../../test/test-cluster.ts";
 
@@ -263,9 +262,10 @@ describe("placement", () => {
     cluster.control.remove("one");
     await cluster.workersReady("one", 0);
     await cluster.workersReady("m", 2);
-    await delay(300);
-    const keys = cluster.link.directory.nodes().flatMap((node) => node.replicas);
-    expect(keys.map(({ deployment }) => deployment)).toEqual(["m", "m"]);
+    await eventually("nothing else is left", () => {
+      const replicas = cluster.link.directory.nodes().flatMap((node) => node.replicas);
+      return replicas.map(({ deployment }) => deployment).join() === "m,m";
+    });
   });
 
   test("a changed specification restarts the engine with it", async () => {

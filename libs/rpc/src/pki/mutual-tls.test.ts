@@ -134,13 +134,14 @@ test("plaintext finds no server under TLS", async () => {
 });
 
 test("a certificate that expires ends no open stream, but admits no further call", async () => {
-  const brief = await identity(ours, "worker", 3_000);
+  // Longer than a loaded machine stands still before the first call.
+  const brief = await identity(ours, "worker", 7_000);
   const peer = dial(brief);
   const stream = peer.duplex(attachMethod);
   const next = () => new Promise((resolve) => stream.once("data", resolve));
   stream.write({ register: {} });
   await next();
-  await delay(5_000);
+  await delay(9_000);
   stream.write({ heartbeat: {} });
   await next();
   const other = peer.duplex(attachMethod);
