@@ -178,9 +178,13 @@ export class JobCluster {
   /** Waits until the job is in that state, and gives it. */
   async reaches(id: string, state: string): Promise<JobAnswer> {
     let job: JobAnswer | undefined;
-    const told = () => `the job is ${state}, and not ${JSON.stringify(job)}`;
+    let refusal: unknown;
+    const told = () => `the job is ${state}, and not ${job ? JSON.stringify(job) : refusal}`;
     await eventually(told, async () => {
-      job = await this.job(id).catch(() => undefined);
+      job = await this.job(id).catch((error: unknown) => {
+        refusal = error;
+        return undefined;
+      });
       return job?.state === state;
     });
     return job as JobAnswer;
