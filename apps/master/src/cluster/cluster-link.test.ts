@@ -221,6 +221,20 @@ test("SIGTERM lets the open answer end, sends nothing more to the worker, and ex
   await eventually("it has left", () => cluster.link.directory.nodes().length === 0);
 });
 
+test("SIGTERM waits for a reader that is behind its engine, and loses nothing of the answer", async () => {
+  const worker = await cluster.startWorker();
+  await cluster.workersReady("m", 1);
+  const answer = await cluster.start("m", "@tokens=3000");
+  await eventually("its engine is done", () => {
+    return cluster.link.directory.nodes()[0]?.replicas[0]?.load.generatedTokens === 3_000;
+  });
+  const exited = once(worker, "exit");
+  worker.kill("SIGTERM");
+  await eventually("it has left", () => cluster.link.directory.nodes().length === 0);
+  expect(textOf(await collect(answer.events))).toBe(scriptedText(3_000));
+  expect(await exited).toEqual([0, null]);
+});
+
 test("a worker that stops reporting gets no new calls and is dropped", async () => {
   const worker = await cluster.startWorker();
   await cluster.workersReady("m", 1);
