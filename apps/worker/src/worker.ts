@@ -74,9 +74,8 @@ export async function startWorker(
   const ports = withArtifacts(given, artifactSource({ ...options, store: artifacts, credentials }));
   let attachments: Attachments | undefined;
   const engines = withSimulatedGpus(ports, () => machine.gpus());
-  const replicas = new ReplicaSet(engines, options.engineDefaults, log, () => {
-    attachments?.report();
-  });
+  const report = () => attachments?.report();
+  const replicas = new ReplicaSet(engines, options.engineDefaults, log, report);
   const health = new Health();
   const { server, address } = await bindServer({
     host: options.grpcHost,
@@ -105,7 +104,7 @@ export async function startWorker(
     },
     log,
   });
-  endTasksOnFaults(machine, tasks, log, () => attachments?.report());
+  endTasksOnFaults(machine, tasks, log, report);
   const close = async (drainMs: number) => {
     health.stopServing();
     // Tasks end while the masters are still there to be told how.

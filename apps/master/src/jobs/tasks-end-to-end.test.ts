@@ -18,6 +18,12 @@ function newCluster(onTestFinished: OnEnd, ...args: ConstructorParameters<typeof
 }
 type OnEnd = TestContext["onTestFinished"];
 
+/** A file that a job waits for, so that it does not end before the test has looked; `open` makes it. */
+function gateOf(cluster: JobCluster) {
+  const path = join(cluster.masters.folder, "gate");
+  return { wait: `until [ -e ${path} ]; do sleep 0.05; done`, open: () => writeFileSync(path, "") };
+}
+
 test.concurrent("a command of two tasks runs through a master and workers; its logs and end are told", async ({
   onTestFinished,
 }) => {
@@ -49,13 +55,17 @@ test.concurrent("follow over a leader's and a worker's death loses and repeats n
   await cluster.startWorker("worker-1");
   const leader = await cluster.masters.leader();
   const [reader = "", other = ""] = cluster.masters.names.filter((name) => name !== leader);
-  const line = "i=0; while [ $i -lt 250 ]; do i=$((i+1)); echo line $i; sleep 0.03; done";
+  const gate = gateOf(cluster);
+  const upTo = (n: number) =>
+    `while [ $i -lt ${n} ]; do i=$((i+1)); echo line $i; sleep 0.03; done`;
+  const line = ["i=0", upTo(125), gate.wait, upTo(250)].join("; ");
   const id = await cluster.submit({ name: "lines", command: line, resources: small }, reader);
   await cluster.reaches(id, "running");
   const followed = cluster.follow(id, reader);
   await eventually("lines come", async () => followed.lines.length > 20);
   await cluster.masters.end(leader, "SIGKILL");
   await eventually("a new leader has it", async () => (await cluster.masters.leader()) !== leader);
+  gate.open();
   await followed.ended;
   const wanted = Array.from({ length: 250 }, (_, i) => `line ${i + 1}`);
   expect(followed.lines).toEqual(wanted);
@@ -83,13 +93,17 @@ test.concurrent("a worker that is killed and comes back within its lease loses n
   const cluster = newCluster(onTestFinished, 1, { leaseMs: 60_000, nodeLostMs: 20_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1");
+  const gate = gateOf(cluster);
+  const upTo = (n: number) =>
+    `while [ $i -lt ${n} ]; do i=$((i+1)); echo line $i; sleep 0.05; done`;
   const id = await cluster.submit({
     ...{ name: "kept", resources: small },
-    command: "i=0; while [ $i -lt 80 ]; do i=$((i+1)); echo line $i; sleep 0.05; done",
+    command: ["i=0", upTo(60), gate.wait, upTo(80)].join("; "),
   });
   await cluster.reaches(id, "running");
   await cluster.end("worker-1", "SIGKILL");
   await cluster.startWorker("worker-1");
+  gate.open();
   expect(await cluster.reaches(id, "succeeded")).toMatchObject({ attempt: 1 });
   const wanted = Array.from({ length: 80 }, (_, i) => `line ${i + 1}\n`).join("");
   expect(await cluster.logs(id, "stream=stdout&follow=true")).toBe(wanted);
@@ -101,16 +115,15 @@ test.concurrent("a partition of all workers that is shorter than the lease kills
   const cluster = newCluster(onTestFinished, 1, { leaseMs: 30_000, nodeLostMs: 2_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1");
-  const id = await cluster.submit({
-    name: "kept",
-    command: "sleep 9; echo done",
-    resources: small,
-  });
+  const gate = gateOf(cluster);
+  const command = `${gate.wait}; echo done`;
+  const id = await cluster.submit({ name: "kept", command, resources: small });
   await cluster.reaches(id, "running");
   // A stopped master is one that no worker reaches; its own watch must not take that for theirs.
   cluster.masters.signal("master-1", "SIGSTOP");
   await new Promise((resolve) => setTimeout(resolve, 5_000));
   cluster.masters.signal("master-1", "SIGCONT");
+  gate.open();
   expect(await cluster.reaches(id, "succeeded")).toMatchObject({ attempt: 1, failure: null });
 });
 
@@ -128,12 +141,12 @@ test.concurrent("a rank that ends because another's machine is gone uses up no r
   const own = await cluster.submit({ ...gang, name: "own", command: rankOne("exit 1") });
   const failed = await cluster.reaches(own, "failed");
   expect(failed).toMatchObject({ failures: 1, failure: { reason: "ExitCode" } });
-  const gate = join(cluster.masters.folder, "gate");
-  const command = rankOne(`until [ -e ${gate} ]; do sleep 0.05; done; exit 1`);
+  const gate = gateOf(cluster);
+  const command = rankOne(`${gate.wait}; exit 1`);
   const id = await cluster.submit({ ...gang, name: "torn", command });
   const { task_list: tasks, losses } = await cluster.reaches(id, "running");
   cluster.signal(tasks[0]?.node_name ?? "", "SIGSTOP");
-  writeFileSync(gate, "");
+  gate.open();
   await eventually("it is known what happened", async () => {
     return (await cluster.job(id)).losses > losses;
   });
@@ -192,10 +205,10 @@ test("a worker that is stopped past its lease is replaced; it wakes, kills its t
   await cluster.startWorker("worker-1");
   await cluster.startWorker("worker-2", { labels: { spare: "yes" } });
   await cluster.startWorker("worker-3", { labels: { spare: "yes" } });
+  const gate = gateOf(cluster);
   const id = await cluster.submit({
     ...{ name: "moved", resources: { ...small, node_anti_affinity: { never: "x" } } },
-    command:
-      'i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo "$HEDDLE_ATTEMPT $HEDDLE_NODE $i"; sleep 0.05; done',
+    command: `i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo "$HEDDLE_ATTEMPT $HEDDLE_NODE $i"; sleep 0.05; done; ${gate.wait}`,
   });
   await cluster.reaches(id, "running");
   await cluster.someLog(id);
@@ -212,6 +225,7 @@ test("a worker that is stopped past its lease is replaced; it wakes, kills its t
   await eventually("its task is dead", async () =>
     (cluster.output.get(holder) ?? "").includes("a task is killed"),
   );
+  gate.open();
   const { attempt: last } = await cluster.reaches(id, "succeeded");
   const after = (await cluster.logs(id, `attempt=${first}`)).trim().split("\n");
   // A poll or two may have been on their way when it was stopped; what came later is not there.
