@@ -7,7 +7,7 @@ import { DataConnection } from "@heddle/parameters/data-connection";
 import { planDigest } from "@heddle/parameters/job-plan";
 import { PartSource } from "@heddle/parameters/part-source";
 import { shardMethods } from "@heddle/parameters/shard-methods";
-import { openShards, shardStatuses } from "@heddle/parameters/shard-set";
+import { closeShards, openShards, shardStatuses } from "@heddle/parameters/shard-set";
 import { encodeShard } from "@heddle/parameters/shard-spec";
 import { Peer } from "@heddle/rpc/peer";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
@@ -213,6 +213,44 @@ test("an attempt that is opened with another plan is refused", async () => {
   await expect(call).rejects.toThrow(/job_token needs 32 bytes/);
   peer.close();
 });
+
+test.each([
+  ["gone", "was closed"],
+  ["precondition_failed", "was taken over by a later attempt"],
+] as const)(
+  "an update whose norm cannot be had, for %s since shard 0 %s, is waited for by nobody",
+  async (code) => {
+    const { job, first, second } = await twoWorkers({ maxGradientNorm: 1 });
+    const peers = servers.map((address) => new Peer(address, credentials));
+    const [zero, one] = peers;
+    const id = { jobId: job.spec.jobId, attempt: 1, shard: 0 };
+    const later = { ...job.spec, attempt: 2, jobToken: randomBytes(32) };
+    await (code === "gone"
+      ? zero?.unary(shardMethods.close, id, deadline)
+      : zero?.unary(shardMethods.open, encodeShard(later, 0), deadline));
+    for (const each of [first, second]) {
+      await expect(each.push(ones, terms)).rejects.toMatchObject({ code });
+    }
+    const told = { code, message: expect.stringMatching(/update 1 of shard 1 cannot be made/) };
+    const pull = { id: { ...id, shard: 1 }, rank: 0, clock: 1, plan: planDigest(job.spec) };
+    const limit = AbortSignal.timeout(30_000);
+    const chunks = one?.serverStream(shardMethods.pull, { ...pull, held: 0 }, limit);
+    const pulled = (async () => {
+      for await (const _chunk of chunks ?? []);
+    })();
+    await expect(pulled).rejects.toMatchObject(told);
+    const member = { id: pull.id, rank: 0, leaves: true, incarnation: 0 };
+    await expect(one?.unary(shardMethods.changeMember, member, deadline)).rejects.toMatchObject(
+      told,
+    );
+    // The next attempt takes the server's shard over, as after any other fault.
+    const next = jobOn(servers, { ...later, attempt: 3 });
+    await closeShards(next);
+    await openShards(next);
+    await (await joinJob(next, 0)).initialize(tensors(() => 0));
+    for (const peer of peers) peer.close();
+  },
+);
 
 test("a worker that is killed in the middle of its part leaves the update to the others", async () => {
   const workers = await twoWorkers();

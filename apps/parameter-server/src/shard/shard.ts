@@ -321,7 +321,7 @@ export class Shard {
     const [first] = parts.toSorted((a, b) => a.rank - b.rank);
     if (!first) throw new Error("an update has no part");
     const weights = parts.reduce((sum, { weight }) => sum + weight, 0);
-    const scale = (await this.#clipping(first, weights)) / weights;
+    const scale = (await this.#clipping(first, weights).catch(this.#giveUp)) / weights;
     const rate = first.learningRate * this.#spec.learningRate;
     const update = { rate, scale, step: this.#clock.version };
     await this.#gate.update(() => {
@@ -330,6 +330,18 @@ export class Shard {
     }, this.#closed.signal);
     this.#watchStragglers();
   }
+
+  /**
+   * An update that is due and cannot be made: its parts count as taken, so that nobody sends them again,
+   * and nothing of this attempt can go on. All who wait, and all who come, are told why.
+   */
+  readonly #giveUp = (cause: unknown): never => {
+    const { code, message } = toAppError(cause);
+    const what = `update ${this.#clock.version} of shard ${this.#spec.shard} cannot be made`;
+    const reason = new AppError(code, `${what}: ${message}`, { cause });
+    this.#closed.abort(reason);
+    throw reason;
+  };
 
   /** How much of the gradient its greatest norm leaves; the same on all shards. */
   async #clipping(first: PendingPush, weights: number): Promise<number> {
