@@ -69,6 +69,7 @@ function builtInFaults(
   overlapFaults(config, fault);
   weaveSizeFaults(config, fault);
   idleFaults(config, new Set(Object.keys(given ?? {})), fault);
+  stepFaults(config, fault);
   if (config.program === "language_model") languageModelFaults(config, fault);
   else targetFaults(config, fault);
 }
@@ -99,6 +100,16 @@ function gpuFaults(
   if (device !== "cuda" || backend === "reference" || gpus !== 0) return;
   const why = "cuda needs a GPU, and the job asks for none";
   fault("device", `${why}: ask for one with \`resources.gpu_count\`, or use auto or cpu`);
+}
+
+/** Steps that would never come. */
+function stepFaults(config: LanguageModelTraining | SupervisedTraining, fault: TellFault): void {
+  const { total_steps: total } = config;
+  const fields = ["local_steps", "warmup_steps", "average_steps", "warm_start_steps"] as const;
+  for (const field of fields.filter((name) => config[name] > total)) {
+    const use = `use at most total_steps ${total}, not ${config[field]}`;
+    fault(field, `the job ends before so many steps are done: ${use}`);
+  }
 }
 
 function overlapFaults(

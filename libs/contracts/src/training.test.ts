@@ -140,6 +140,15 @@ test.each([
   ["weave", { ...TEXT, batch_size: 1e6 }, "config.batch_size", /= 128000000, .* 16777216 tokens/],
   ["weave", { ...TEXT, replace_model: true }, "config.replace_model", /without register_as/],
   ["weave", { ...TEXT, warm_start_steps: 9 }, "config.warm_start_steps", /every step is exchanged/],
+  ["weave", { ...TEXT, local_steps: 2 }, "config.local_steps", /at most total_steps 1, not 2/],
+  ["weave", { ...TEXT, warmup_steps: 2 }, "config.warmup_steps", /at most total_steps 1, not 2/],
+  ["weave", { ...TEXT, average_steps: 2 }, "config.average_steps", /at most total_steps 1, not 2/],
+  [
+    "weave",
+    { ...TEXT, total_steps: 8, local_steps: 4, warm_start_steps: 9 },
+    "config.warm_start_steps",
+    /at most total_steps 8, not 9/,
+  ],
   ["weave", { ...TEXT, momentum: 0.5 }, "config.momentum", /not adamw/],
   ["weave", { ...TEXT, optimizer: "adam", weight_decay: 0.1 }, "config.weight_decay", /not adam/],
   [
@@ -255,6 +264,14 @@ test("a name that no field has is told with the one that was probably meant, whe
       { ...lm, tokenizer: { type: "bpe", vocab: 600 } },
       "'config.tokenizer.vocab'. Did you mean 'vocab_size'?",
     ],
+    ["ppo", { hidden_sizes: [64] }, "'config.hidden_sizes'. Did you mean 'hidden'?"],
+    ["ppo", { lr: 1 }, "'config.lr'. Did you mean 'learning_rate'?"],
+    ["ppo", { learningRate: 1 }, "'config.learningRate'. Did you mean 'learning_rate'?"],
+    ["ppo", { entropy_coefficient: 1 }, "'config.entropy_coefficient'. Did you mean 'ent_coef'?"],
+    ["ppo", { epochs: 1 }, "'config.epochs'. Did you mean 'update_epochs'?"],
+    ["weave", { ...lm, n_layers: 2 }, "'config.n_layers'. Did you mean 'layers'?"],
+    // Several are as near.
+    ["weave", { ...lm, steps: 2 }, "'config.steps'."],
     // One of another program, and one that is near to nothing.
     ["weave", { ...lm, classes: 2 }, "'config.classes'."],
     ["ppo", { gpu: 1 }, "'config.gpu'."],
