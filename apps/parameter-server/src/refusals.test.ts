@@ -219,7 +219,7 @@ test.each([
   ["precondition_failed", "was taken over by a later attempt"],
 ] as const)(
   "an update whose norm cannot be had, for %s since shard 0 %s, is waited for by nobody",
-  async (code) => {
+  async (code, _how) => {
     const { job, first, second } = await twoWorkers({ maxGradientNorm: 1 });
     const peers = servers.map((address) => new Peer(address, credentials));
     const [zero, one] = peers;
