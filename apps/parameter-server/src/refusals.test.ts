@@ -211,6 +211,24 @@ test("an attempt that is opened with another plan is refused", async () => {
   const open = { ...encodeShard(job.spec, 0), jobToken: Buffer.from("short") };
   const call = peer.unary(shardMethods.open, open, deadline);
   await expect(call).rejects.toThrow(/job_token needs 32 bytes/);
+  const adam = { kind: "adam", beta1: 0.9, beta2: 0.999, epsilon: 1e-8, learningRate: 1 };
+  for (const [wrong, told] of [
+    [{ beta2: 1 }, /optimizer\.beta2 is 1, out of its range/],
+    [{ epsilon: 0 }, /optimizer\.epsilon is 0/],
+    [{ learningRate: Number.POSITIVE_INFINITY }, /learning_rate must be a number above 0/],
+    [{ kind: "sgd", momentum: Number.NaN }, /optimizer\.momentum is NaN/],
+  ] as const) {
+    const optimizer = { ...adam, ...wrong };
+    const refused = peer.unary(
+      shardMethods.open,
+      { ...encodeShard(job.spec, 0), optimizer },
+      deadline,
+    );
+    await expect(refused).rejects.toMatchObject({
+      code: "invalid_value",
+      message: expect.stringMatching(told),
+    });
+  }
   peer.close();
 });
 
