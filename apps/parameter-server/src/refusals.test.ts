@@ -147,6 +147,21 @@ test.each(["unix", "grpc"] as const)(
   },
 );
 
+test("a refusal in more words than a data connection has room for is told all the same", async () => {
+  const parameters = (length: number) => [
+    { name: "ü".repeat(10_000), shape: [length], type: "f32" as const },
+  ];
+  const job = jobOn(servers, { workers: 2, parameters: parameters(1) });
+  await openShards(job);
+  const other = { ...job, spec: { ...job.spec, parameters: parameters(9) } };
+  const stray = await joinJob(other, 1, { paths: ["unix"] });
+  const part = { ["ü".repeat(10_000)]: new Float32Array(9) };
+  await expect(stray.pull(part)).rejects.toMatchObject({
+    code: "invalid_value",
+    message: expect.stringMatching(/are not the job's, which has ü{1000}/),
+  });
+});
+
 test("a stranger's data connection, and one with a wrong token, is closed and counted", async () => {
   const workers = await twoWorkers();
   const [status] = await shardStatuses(workers.job);
