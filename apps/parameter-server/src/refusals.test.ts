@@ -162,7 +162,7 @@ test("a refusal in more words than a data connection has room for is told all th
   });
 });
 
-test("a stranger's data connection, and one with a wrong token, is closed and counted", async () => {
+test("a stranger's data connection, and one with a wrong token, is closed and counted; a rank that the job has not is refused", async () => {
   const workers = await twoWorkers();
   const [status] = await shardStatuses(workers.job);
   const [, host, port] = /^tcp:(.+):(\d+)$/.exec(status?.dataAddress ?? "") ?? [];
@@ -177,6 +177,11 @@ test("a stranger's data connection, and one with a wrong token, is closed and co
     message: expect.stringContaining("was the job token another?"),
   });
   expect((await shardStatuses(workers.job))[0]?.refusedStrangers).toBe(2);
+  // Nor is a rank waited for that the job has not.
+  await expect(joinJob(workers.job, 2)).rejects.toMatchObject({
+    code: "conflict",
+    message: expect.stringMatching(/rank 2 is none of the 2 workers/),
+  });
   await expectUpdate(workers, 0);
 });
 

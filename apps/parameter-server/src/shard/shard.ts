@@ -173,6 +173,8 @@ export class Shard {
   async member(rank: number, leaves: boolean, incarnation = 0): Promise<number> {
     let clock = 0;
     await this.#alone(async () => {
+      // An update would wait for the parts of one more than there are.
+      if (!leaves && rank >= this.#spec.workers) throw this.#stranger(rank);
       const present = this.#incarnations.get(rank) ?? 0;
       if (!leaves) this.#incarnations.set(rank, Math.max(present, incarnation));
       if (leaves && incarnation < present) {

@@ -1,6 +1,6 @@
 import { text } from "node:stream/consumers";
 import { AppError } from "@heddle/base/errors";
-import { end, endWith, expectPlugins, ownAllEnds } from "./own-ends.ts";
+import { end, endWith, expectPlugins, ownAllEnds } from "./own-all-ends.ts";
 import type { TrainerOrders } from "./trainer-orders.ts";
 
 // The process of one task of a training job. It blocks while it computes, and nothing else lives in

@@ -9,7 +9,7 @@ let plugins: readonly string[] = [];
 let isOver = false;
 
 /**
- * Sees to it that a trainer's process ends with a code and words of ours, whatever a plugin does: an
+ * Sees to it that a trainer's process ends with a code and words of ours, whatever a plugin does: a
  * `process.exit(0)` of its is no success, and what it throws where nobody waits is told.
  */
 export function ownAllEnds(): void {
