@@ -292,6 +292,10 @@ function suspect(
 
 /** A job whose tasks ended before all were seen to run has run all the same. */
 function succeed(job: JobRecord, now: Moment): readonly JobRecord[] {
+  if (job.state === "scheduled") {
+    const starting = enter(job, "starting", now);
+    return [starting, ...succeed(starting, now)];
+  }
   if (job.state === "starting" || job.state === "recovering") {
     const trail = rendezvous(job, now);
     return [...trail, end(trail[0]!, "succeeded", now)];

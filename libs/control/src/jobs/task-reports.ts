@@ -9,7 +9,13 @@ import type {
 } from "./commands.ts";
 import { quarantineDevice } from "./devices.ts";
 import { isUnderWay } from "./lifecycle.ts";
-import { type JobRecord, type TaskPhase, type TaskRecord, taskKey } from "./records.ts";
+import {
+  type JobFailure,
+  type JobRecord,
+  type TaskPhase,
+  type TaskRecord,
+  taskKey,
+} from "./records.ts";
 import { crashLoop, earlyCrashes } from "./recovery.ts";
 import { failureOf, isLost, lossOf, rootCause, suspicionOf, waitsForWord } from "./root-cause.ts";
 import { shardsWanted } from "./task-request.ts";
@@ -107,6 +113,10 @@ function review(change: Change, job: JobRecord, wordMs: number | undefined): Job
   if (failure) {
     return change.move(job, { type: "failed", failure, retryLimit: spec.retry_limit });
   }
+  const stopped = isUnderWay(job.state) ? tasks.find(isStopped) : undefined;
+  if (stopped) {
+    return change.move(job, { type: "nodesLost", within: false, failure: stopOf(stopped) });
+  }
   const failed = rootCause(tasks);
   if (failed && waitsForWord(job, tasks, failed, wordMs)) {
     const byMs = change.now.atMs + (wordMs ?? 0);
@@ -143,6 +153,16 @@ function isDoneWithout(tasks: readonly TaskRecord[], spec: SubmitJob): boolean {
 /** Ended well and of itself. */
 function isDone({ phase, exit, asked }: TaskRecord): boolean {
   return phase === "exited" && exit?.reason === undefined && !asked;
+}
+
+/** Ended well, but because it was asked to: of a job that is to go on, nobody who goes by the log asks that. */
+function isStopped({ phase, exit, asked }: TaskRecord): boolean {
+  return phase === "exited" && exit?.reason === undefined && asked === true;
+}
+
+function stopOf({ rank, nodeId }: TaskRecord): JobFailure {
+  const message = `rank ${rank} was ended on the node ${nodeId}, though the job was to go on`;
+  return { reason: "NodeLost", message, rank, nodeId };
 }
 
 /** The latest progress and checkpoint of running jobs; of older attempts they mean nothing. */
