@@ -227,6 +227,8 @@ export interface QuarantineDeviceCommand {
   readonly device: number;
   /** Absent: the device is well again. */
   readonly why?: string | undefined;
+  /** The reading that it is sick by; nothing comes of one before that by which it was taken back. */
+  readonly asOf?: DeviceReading | undefined;
 }
 
 /** A parameter server has attached; as another process than before, it has lost its shards. */

@@ -94,6 +94,8 @@ export interface CheckpointRecord {
 /** The latest progress line, as far as it is of use to a client. */
 export interface ProgressRecord {
   readonly atMs: number;
+  /** Of the tasks that told it; the log notes it. */
+  readonly attempt?: number | undefined;
   readonly step?: number | undefined;
   readonly totalSteps?: number | undefined;
   /** 0..1 */
