@@ -42,13 +42,7 @@ async function main(): Promise<void> {
       waiting: { type: "boolean", default: false },
     },
   });
-  const measured = values.raft
-    ? await measureThroughRaft()
-    : values["node-changes"]
-      ? measureNodeChanges()
-      : values.waiting
-        ? measureWaitingJobs()
-        : undefined;
+  const measured = await measureOne(values);
   if (measured) {
     console.log(measured);
     if (values.json) writeFileSync(values.json, `${JSON.stringify(measured, null, 2)}\n`);
@@ -62,6 +56,13 @@ async function main(): Promise<void> {
   }
   const report = await measure(values.traces, seeds);
   if (values.json) writeFileSync(values.json, `${JSON.stringify(report, null, 2)}\n`);
+}
+
+/** The one measurement that is asked for; undefined where all are. */
+async function measureOne(asked: Readonly<Record<string, string | boolean | undefined>>) {
+  if (asked["raft"]) return await measureThroughRaft();
+  if (asked["node-changes"]) return measureNodeChanges();
+  return asked["waiting"] ? measureWaitingJobs() : undefined;
 }
 
 /** Runs everything, printing each line as it is known. */
