@@ -10,7 +10,7 @@ import { leads } from "../jobs/leader-loop.ts";
 import type { ControlPlane } from "../ports.ts";
 import type { AttachedNode } from "./attached-node.ts";
 import type { NodeRegistry } from "./node-registry.ts";
-import { type PlacementAction, planPlacement } from "./placement-plan.ts";
+import { type PlacementAction, type PlacementWorker, planPlacement } from "./placement-plan.ts";
 
 const retry = { baseMs: 1_000, maxMs: 60_000 };
 /** What was done in a process is remembered so long after it was last attached: it may come again. */
@@ -28,6 +28,8 @@ interface Attempt {
   notBeforeMs: number;
   /** The rest after the replica's last failure has begun: it counts from there, not from the load. */
   isResting: boolean;
+  /** Rests that have begun since it was ready, or since another specification was sent. */
+  failures: number;
   /** When the process was last attached. */
   seenAtMs: number;
   /** Nothing is done before the worker has reported so often: its reports lag the command. */
@@ -112,11 +114,7 @@ export class Placement {
     this.#forgetGone();
     const plan = planPlacement(
       deployments,
-      workers.map(({ id, register, replicas }) => ({
-        id,
-        memoryBytes: register.hardware?.memoryBytes ?? 0,
-        replicas,
-      })),
+      workers.map((worker) => this.#view(worker)),
       this.#places,
     );
     const byId = new Map(workers.map((worker) => [worker.id, worker]));
@@ -141,6 +139,17 @@ export class Placement {
     return type === "load" && !this.#attempts.get(attemptKey(worker, deployment))?.sent;
   }
 
+  #view(worker: AttachedNode): PlacementWorker {
+    return {
+      id: worker.id,
+      memoryBytes: worker.register.hardware?.memoryBytes ?? 0,
+      replicas: worker.replicas.map(({ deployment, phase }) => {
+        const failures = this.#attempts.get(attemptKey(worker, deployment))?.failures;
+        return { deployment, phase, failures };
+      }),
+    };
+  }
+
   /**
    * True for a replica that serves, of which the replicated state has yet to hear: whether it is to go
    * before another is up is decided when it has.
@@ -159,7 +168,10 @@ export class Placement {
       for (const { deployment, phase } of worker.replicas) {
         const spec = this.#specFor(worker, deployment);
         const attempt = this.#attempts.get(attemptKey(worker, deployment));
-        if (phase === "ready") attempt?.backoff.reset();
+        if (attempt && phase === "ready") {
+          attempt.backoff.reset();
+          attempt.failures = 0;
+        }
         if (attempt && phase !== "failed") attempt.isResting = false;
         if (!spec || phase === "failed" || phase === "unloading") continue;
         if (attempt?.sent !== spec) actions.push({ type: "load", worker: worker.id, deployment });
@@ -177,6 +189,7 @@ export class Placement {
       const hasFailed = worker.replica(action.deployment)?.phase === "failed";
       const isChanged = attempt.sent !== undefined && attempt.sent !== spec;
       if (hasFailed && !isChanged && this.#rest(attempt, nowMs)) return;
+      if (isChanged) attempt.failures = 0;
       attempt.sent = spec;
       attempt.isResting = false;
     }
@@ -188,6 +201,7 @@ export class Placement {
   #rest(attempt: Attempt, nowMs: number): boolean {
     if (attempt.isResting) return false;
     attempt.isResting = true;
+    attempt.failures += 1;
     attempt.notBeforeMs = nowMs + attempt.backoff.nextMs();
     return true;
   }
@@ -232,7 +246,7 @@ export class Placement {
     if (!attempt) {
       const backoff = new Backoff(retry, this.#random);
       attempt = {
-        ...{ backoff, notBeforeMs: 0, notBeforeHeartbeat: 0, isResting: false },
+        ...{ backoff, notBeforeMs: 0, notBeforeHeartbeat: 0, isResting: false, failures: 0 },
         ...{ seenAtMs: this.#clock.monotonicMs(), sent: undefined },
       };
       this.#attempts.set(key, attempt);

@@ -56,6 +56,8 @@ export interface JobRecord {
     | undefined;
   /** The start that a plan promised to it. */
   readonly promisedStartMs?: number | undefined;
+  /** In the line of those that go before others of their level: the lower, the sooner. */
+  readonly placeInLine?: number | undefined;
   /** Ids of dependencies that have not succeeded yet. */
   readonly waitingFor: readonly string[];
 }
