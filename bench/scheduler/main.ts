@@ -5,9 +5,11 @@
  *   npm run bench:scheduler -- --traces DIR [--seeds 10] [--json FILE]
  *   npm run bench:scheduler -- --raft [--json FILE]
  *   npm run bench:scheduler -- --node-changes [--json FILE]
+ *   npm run bench:scheduler -- --waiting [--json FILE]
  *
  * The second form measures only placements through Raft, the third only what the scheduler's view
- * of the cluster costs when one node has changed.
+ * of the cluster costs when one node has changed, the fourth only what a decision costs where jobs
+ * wait on a full cluster.
  *
  * DIR holds openb_node_list_gpu_node.csv and openb_pod_list_*.csv; each pod list is one trace,
  * reported under its file's base name.
@@ -19,6 +21,7 @@ import { type Allocation, measureAllocation, POLICIES, type PolicyName } from ".
 import { measureThroughRaft, type RaftThroughput } from "./through-raft.ts";
 import { measureThroughput, type Throughput } from "./throughput.ts";
 import { readTraces } from "./trace.ts";
+import { measureWaitingJobs } from "./waiting-jobs.ts";
 
 /** The file that `--json` names. */
 interface Report {
@@ -36,10 +39,11 @@ async function main(): Promise<void> {
       json: { type: "string" },
       raft: { type: "boolean", default: false },
       "node-changes": { type: "boolean", default: false },
+      waiting: { type: "boolean", default: false },
     },
   });
-  if (values.raft || values["node-changes"]) {
-    const measured = values.raft ? await measureThroughRaft() : measureNodeChanges();
+  const measured = await measureOne(values);
+  if (measured) {
     console.log(measured);
     if (values.json) writeFileSync(values.json, `${JSON.stringify(measured, null, 2)}\n`);
     return;
@@ -52,6 +56,13 @@ async function main(): Promise<void> {
   }
   const report = await measure(values.traces, seeds);
   if (values.json) writeFileSync(values.json, `${JSON.stringify(report, null, 2)}\n`);
+}
+
+/** The one measurement that is asked for; undefined where all are. */
+async function measureOne(asked: Readonly<Record<string, string | boolean | undefined>>) {
+  if (asked["raft"]) return await measureThroughRaft();
+  if (asked["node-changes"]) return measureNodeChanges();
+  return asked["waiting"] ? measureWaitingJobs() : undefined;
 }
 
 /** Runs everything, printing each line as it is known. */

@@ -1,11 +1,12 @@
 import { describe, expect, it } from "vitest";
 import type { QueuedJob, SharedAmounts } from "./model.ts";
-import { MAX_PROMISES } from "./promise-line.ts";
 import { schedule } from "./schedule.ts";
 import { advance } from "./testing/advance.ts";
 import { HOUR_MS, input, node, project, queued, request, running } from "./testing/scenarios.ts";
 
 const NOW_MS = 60_000;
+/** As many promises as there may be at a time. */
+const MAX_PROMISES = 16;
 
 /** Nodes of one GPU, each with its name as a label. */
 const hosts = (...ids: string[]) => ids.map((id) => node(id, { gpus: 1, labels: { host: id } }));

@@ -8,7 +8,7 @@ import type { Round } from "./round.ts";
 import { allFit, wantsTheSame } from "./shared-amounts.ts";
 
 /** Promises at a time; each costs a look at what holds its nodes. */
-export const MAX_PROMISES = 16;
+const MAX_PROMISES = 16;
 /** Jobs that keep their places in the queue: those with a promise, and those that one passes over. */
 const MAX_LINE = 64;
 /** Jobs for which a promise beyond the first is sought in one decision. */

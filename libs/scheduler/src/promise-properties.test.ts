@@ -4,7 +4,6 @@ import { type GangRequest, gangFits, usableNodes } from "./gang.ts";
 import { Ledger } from "./ledger.ts";
 import type { Plan, QueuedJob } from "./model.ts";
 import { levelOf } from "./precedence.ts";
-import { MAX_PROMISES } from "./promise-line.ts";
 import { gangOf, layOut, type SchedulingInput } from "./round.ts";
 import { schedule } from "./schedule.ts";
 import { advance, endMs } from "./testing/advance.ts";
@@ -13,6 +12,8 @@ import { HOUR_MS, input } from "./testing/scenarios.ts";
 
 /** Cases of each property: several promises stand in a third of them. */
 const RUNS = 120;
+/** As many promises as there may be at a time. */
+const MAX_PROMISES = 16;
 
 /** Clusters in mid-life on which much may be evicted, some of it leaving already, with a new queue. */
 const inputs: fc.Arbitrary<SchedulingInput> = fc

@@ -32,7 +32,7 @@ interface Beside {
 }
 
 /** What a promise is made of. */
-export interface PromiseTerms {
+interface PromiseTerms {
   readonly jobId: string;
   /** On the nodes of the promise alone: no other promise may have places there. */
   readonly gang: GangRequest;

@@ -1,4 +1,7 @@
+import { schedule } from "@heddle/scheduler/schedule";
 import { expect, test } from "vitest";
+import { ReplicatedControl } from "../replicated-control.ts";
+import { schedulingInput } from "./scheduling-input.ts";
 import { PlannedCluster } from "./testing/planned-cluster.ts";
 import { jobId, scheduledModel } from "./testing/specs.ts";
 
@@ -76,4 +79,53 @@ test("a job that was suspended before it was admitted is still to be admitted wh
     cluster.do({ type: "job.request", jobId: jobId(2), request });
   }
   expect(cluster.job(2).state).toBe("pending");
+});
+
+/** Jobs 1 and 2 run on a and b; 3 and 4 wait for a alone, 5 for anything. */
+function inLine() {
+  const cluster = new PlannedCluster();
+  const on = (host: string, change: object) => {
+    const here = { key: "name", operator: "in", values: [host] };
+    return { resources: { gpu_count: 1, node_affinity: [here], ...change } };
+  };
+  for (const id of ["a", "b"]) cluster.join(id, { gpuCount: 1 });
+  cluster.submit(1, on("a", { priority: 9 }));
+  cluster.submit(2, on("b", { priority: -1 }));
+  for (const n of [1, 2]) cluster.run(n);
+  for (const n of [3, 4]) cluster.submit(n, on("a", {}));
+  cluster.submit(5, { resources: { gpu_count: 1 } });
+  cluster.plan();
+  return cluster;
+}
+
+test("the line of a plan is kept in the next, by a master that was restored, and until a job starts", async () => {
+  const cluster = inLine();
+  const held = () => [3, 4, 5].map((n) => cluster.job(n).placeInLine);
+  const { placeInLine, promisedStartMs } = cluster.job(4);
+  expect([held(), placeInLine, promisedStartMs]).toEqual([[0, 1, 2], 1, undefined]);
+  expect(cluster.job(5).promisedStartMs).toBeGreaterThan(cluster.atMs);
+  expect(cluster.job(2)).toMatchObject({ leaving: { forJobId: jobId(5) } });
+  const restored = new ReplicatedControl();
+  await restored.restore([...cluster.control.snapshot()]);
+  expect([...restored.jobs.line].sort()).toEqual([3, 4, 5].map(jobId));
+  const at = { index: restored.index, nowMs: cluster.atMs };
+  const { line } = schedule(schedulingInput(restored.state, restored.jobs, at));
+  expect(line).toEqual([3, 4, 5].map(jobId));
+  cluster.do({ type: "job.request", jobId: jobId(3), request: "suspend" });
+  expect(cluster.plan().plan.line).toEqual([4, 5].map(jobId));
+  // What goes on keeps its place, so that only what has changed is written.
+  expect(held()).toEqual([undefined, 1, 2]);
+  cluster.report(2, "exited", { endedAtMs: 1 });
+  expect(cluster.plan().plan.starts).toMatchObject([{ jobId: jobId(5) }]);
+  expect([held(), [...cluster.control.jobs.line]]).toEqual([[undefined, 1, undefined], [jobId(4)]]);
+});
+
+test("who stands in no plan's line is promised nothing; an earlier version's plan made one promise", () => {
+  const cluster = inLine();
+  plan(cluster, { promise: { jobId: jobId(4), startAtMs: 5 } });
+  expect(cluster.job(4)).toMatchObject({ promisedStartMs: 5 });
+  for (const n of [3, 4, 5]) expect(cluster.job(n)).not.toHaveProperty("placeInLine");
+  plan(cluster, {});
+  for (const n of [3, 4, 5]) expect(cluster.job(n)).not.toHaveProperty("promisedStartMs");
+  expect(cluster.control.jobs.line.size).toBe(0);
 });

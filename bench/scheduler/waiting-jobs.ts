@@ -1,0 +1,105 @@
+import { seededRandom } from "@heddle/base/random";
+import { DEFAULT_SETTINGS, type QueuedJob, type RunningJob } from "@heddle/scheduler/model";
+import { layOut, type Standing } from "@heddle/scheduler/round";
+import { decide } from "@heddle/scheduler/schedule";
+import { syntheticJob, syntheticNode } from "./throughput.ts";
+
+const NODES = 5_000;
+const FILL = 60_000;
+const WAITING = 2_000;
+const PINNED = 200;
+const ROUNDS = 7;
+const SEED = 42;
+const HOUR_MS = 3_600_000;
+
+/** What a decision costs on a full cluster where jobs wait. */
+export interface WaitingCosts {
+  readonly nodes: number;
+  readonly running: number;
+  /** By what waits. */
+  readonly cases: Readonly<Record<string, WaitingCost>>;
+}
+
+interface WaitingCost {
+  readonly waiting: number;
+  readonly starts: number;
+  readonly evicted: number;
+  /** Processor time of one decision, with the layout kept from the last; the median. */
+  readonly cpuMs: number;
+}
+
+/** Measures decisions that start nothing or little: promises, evictions, backfill, explanations. */
+export function measureWaitingJobs(): WaitingCosts {
+  const random = seededRandom(SEED);
+  const nodes = Array.from({ length: NODES }, (_, at) => {
+    const node = syntheticNode(at, random);
+    return { ...node, labels: { ...node.labels, host: node.id } };
+  });
+  const fill = Array.from({ length: FILL }, (_, at) => syntheticJob(at, random));
+  const empty = layOut({
+    snapshot: { index: 1, nodes, running: [], projects: [] },
+    queue: fill,
+    nowMs: 0,
+    settings: { ...DEFAULT_SETTINGS, maxConcurrentJobs: 10 * FILL },
+  });
+  const running = started(empty, fill);
+  for (const job of running) empty.layout.put(job);
+  const cases = Object.entries(queues(nodes.map(({ id }) => id)));
+  return {
+    nodes: NODES,
+    running: running.length,
+    cases: Object.fromEntries(cases.map(([name, queue]) => [name, cost({ ...empty, queue })])),
+  };
+}
+
+function started(standing: Standing, jobs: readonly QueuedJob[]): RunningJob[] {
+  const byId = new Map(jobs.map((job) => [job.id, job]));
+  return decide(standing).starts.map(({ jobId, placements }, at) => {
+    const { shared: _, ...job } = byId.get(jobId)!;
+    const ends = { maxRuntimeMs: (1 + (at % 97)) * HOUR_MS };
+    return { ...job, ...ends, placements, startedAtMs: 0, checkpointedAtMs: 0, priority: -1 };
+  });
+}
+
+/** By what waits, as it is told. */
+function queues(hosts: readonly string[]): Record<string, QueuedJob[]> {
+  const random = seededRandom(SEED + 1);
+  const draw = (priority: number) =>
+    Array.from({ length: WAITING }, (_, at) => {
+      const job = syntheticJob(FILL + at, random);
+      return { ...job, priority, maxRuntimeMs: (1 + (at % 50)) * HOUR_MS };
+    });
+  const pinned = (job: QueuedJob, host: string): QueuedJob => {
+    const nodeAffinity = [{ key: "host", operator: "in" as const, values: [host] }];
+    const request = { ...job.request, gpus: 4, gpuMilli: 1_000, nodeAffinity };
+    return { ...job, request, priority: job.priority + 1 };
+  };
+  const below = draw(-2);
+  const above = draw(0);
+  const mixed = (of: readonly QueuedJob[], count: number) =>
+    of.map((job, at) => (at < count ? pinned(job, hosts[(17 * at) % hosts.length]!) : job));
+  return {
+    "jobs of the lowest level": below,
+    "jobs that evict": above,
+    "the same behind one pinned to a node": mixed(above, 1),
+    [`the same behind ${PINNED} pinned to nodes`]: mixed(above, PINNED),
+  };
+}
+
+function cost(standing: Standing): WaitingCost {
+  const times: number[] = [];
+  let plan = decide(standing);
+  for (let round = 0; round < ROUNDS; round++) {
+    const before = process.cpuUsage();
+    plan = decide(standing);
+    const { user, system } = process.cpuUsage(before);
+    times.push((user + system) / 1_000);
+  }
+  const cpuMs = times.sort((a, b) => a - b)[ROUNDS >> 1]!;
+  return {
+    waiting: standing.queue.length,
+    starts: plan.starts.length,
+    evicted: plan.preemptions.length,
+    cpuMs: Number(cpuMs.toFixed(1)),
+  };
+}
