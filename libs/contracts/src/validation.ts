@@ -32,7 +32,7 @@ export function check<S extends z.ZodType>(
 ): { readonly data: z.output<S> | undefined; readonly faults: readonly Fault[] } {
   const result = schema.safeParse(value);
   if (result.success) return { data: result.data, faults: [] };
-  const faults = result.error.issues.flatMap((issue) => faultsOf(issue, value, schema));
+  const faults = told(result.error.issues).flatMap((issue) => faultsOf(issue, value, schema));
   return { data: undefined, faults: faults.slice(0, MAX_FAULTS) };
 }
 
@@ -50,6 +50,22 @@ export class RequestFaults extends Error {
 }
 
 type Issue = z.core.$ZodIssue;
+
+/**
+ * Without the bounds of a value that is of the wrong type: zod holds an array against those of a
+ * text, as both have a length.
+ */
+function told(issues: readonly Issue[]): Issue[] {
+  return issues.filter(({ path, code }, i) => {
+    const before = issues[i - 1];
+    const isBound = code === "too_big" || code === "too_small";
+    return !(isBound && before?.code === "invalid_type" && isSamePath(before.path, path));
+  });
+}
+
+function isSamePath(path: readonly PropertyKey[], other: readonly PropertyKey[]): boolean {
+  return path.length === other.length && path.every((step, i) => step === other[i]);
+}
 
 function faultsOf(issue: Issue, value: unknown, schema: z.ZodType): Fault[] {
   if (issue.code !== "unrecognized_keys") return [faultOf(issue, value)];
@@ -92,7 +108,7 @@ function deepest(issue: Issue): { path: PropertyKey[]; message: string } {
     }
   }
   if (found.path.length > issue.path.length) return found;
-  return { path: found.path, message: alternatives(issue.errors.flat()) ?? found.message };
+  return { path: found.path, message: alternatives(issue.errors.flatMap(told)) ?? found.message };
 }
 
 function inPlainWords(message: string): string {

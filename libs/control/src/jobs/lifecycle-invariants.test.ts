@@ -260,4 +260,5 @@ test(`the lifecycle's invariants hold at every index of ${SEQUENCES} random sequ
   for (const state of [...states, ...rare, ...ends]) {
     expect(reached.get(state) ?? 0, state).toBeGreaterThan(SEQUENCES / 1_000);
   }
-}, 480_000);
+  // It computes and waits for nothing: only a machine that does much else is slow here.
+}, 3_600_000);

@@ -165,17 +165,28 @@ function stopOf({ rank, nodeId }: TaskRecord): JobFailure {
   return { reason: "NodeLost", message, rank, nodeId };
 }
 
-/** The latest progress and checkpoint of running jobs; of older attempts they mean nothing. */
+/**
+ * The latest progress and checkpoint of running jobs; of older attempts they mean nothing. A leader that
+ * was just elected may have heard less than the one before it put into the log: what is earlier than
+ * what is known is passed over.
+ */
 export function reportProgress(change: Change, command: ReportProgressCommand): ControlReply {
-  for (const { jobId, attempt, progress, checkpoint } of command.entries) {
+  for (const { jobId, attempt, ...told } of command.entries) {
     const job = change.state.jobs.get(jobId);
     if (!job || job.attempt !== attempt || job.liveTasks === 0) continue;
-    change.putJob({
-      ...job,
-      changedIndex: change.now.index,
-      progress: progress ?? job.progress,
-      checkpoint: checkpoint ?? job.checkpoint,
-    });
+    const progress = later(job.progress, told.progress && { ...told.progress, attempt });
+    const checkpoint = later(job.checkpoint, told.checkpoint);
+    if (progress === job.progress && checkpoint === job.checkpoint) continue;
+    change.putJob({ ...job, changedIndex: change.now.index, progress, checkpoint });
   }
   return OK;
+}
+
+/** What is told, unless the same attempt has told later what is known. */
+function later<Told extends { readonly attempt?: number | undefined; readonly atMs: number }>(
+  known: Told | undefined,
+  told: Told | undefined,
+): Told | undefined {
+  if (!known || !told) return told ?? known;
+  return told.attempt === known.attempt && told.atMs < known.atMs ? known : told;
 }

@@ -276,12 +276,14 @@ class RaftThread {
     const { nextMemberId, members: roster } = this.#replica;
     const counts = this.#counter.view();
     const status = { ...this.#replica.status(), nextMemberId, roster, connected, counts };
-    const isAlone = status.role === "leader" && status.members.length === 1;
+    const isAlone = status.leads && status.members.length === 1;
     this.#ticks?.wakeEvery(isAlone ? TICKS_A_WAKE_ALONE : 1);
     const text = JSON.stringify(status);
     if (text === this.#lastStatus && this.#ticksSinceStatus < ALIVE_TICKS) return;
     this.#lastStatus = text;
     this.#ticksSinceStatus = 0;
+    // What counts as applied may have been gathered only.
+    this.#machine.handOver();
     this.#outbox.post({ kind: "status", status });
   }
 

@@ -61,6 +61,8 @@ export class ThreadedReplica<Reply> {
   /** Reads of one turn share a question; those that come while it is asked share the next one. */
   #read: Promise<void> | undefined;
   #status: ThreadStatus | undefined;
+  /** The latest term in which the state here had all that the leader of that term must know. */
+  #leadsTerm = 0;
   /** When the thread said something last; of the monotonic clock. */
   #heardAtMs = performance.now();
   /** The index of the last command that was applied here. */
@@ -128,9 +130,10 @@ export class ThreadedReplica<Reply> {
    */
   status(): ThreadStatus {
     if (!this.#status) throw new Error("the replica is used before it was opened");
-    const { commit, applied, isBehind } = this.#status;
+    const { commit, applied, isBehind, leads, term } = this.#status;
     return {
       ...this.#status,
+      leads: leads && this.#leadsTerm === term,
       isBehind: isBehind || performance.now() - this.#heardAtMs > SILENT_MS,
       commit: Math.max(commit, this.#applied),
       applied: Math.max(applied, this.#applied),
@@ -224,7 +227,7 @@ export class ThreadedReplica<Reply> {
         this.#tasks.take(message.id, message.task);
         break;
       case "status":
-        this.#status = message.status;
+        this.#onStatus(message.status);
         break;
       case "rejected":
         this.#settle(this.#proposals, message.proposal, fromPlain(message.error));
@@ -253,6 +256,15 @@ export class ThreadedReplica<Reply> {
       default:
         message satisfies never;
     }
+  }
+
+  /** That the lead is lost counts at once; that it is had, when all is applied that was handed over. */
+  #onStatus(status: ThreadStatus): void {
+    this.#status = status;
+    if (!status.leads || status.term === this.#leadsTerm) return;
+    this.#tasks.afterwards(() => {
+      this.#leadsTerm = status.term;
+    });
   }
 
   #onApplied(commands: readonly Command[], replies: readonly Reply[]): void {
