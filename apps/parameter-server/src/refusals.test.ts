@@ -259,26 +259,27 @@ test.each([
   "an update whose norm cannot be had, for %s since shard 0 %s, is waited for by nobody",
   async (code, _how) => {
     const { job, first, second } = await twoWorkers({ maxGradientNorm: 1 });
+    const patient = { deadlineMs: 60_000 };
     const peers = servers.map((address) => new Peer(address, credentials));
     const [zero, one] = peers;
     const id = { jobId: job.spec.jobId, attempt: 1, shard: 0 };
     const later = { ...job.spec, attempt: 2, jobToken: randomBytes(32) };
     await (code === "gone"
-      ? zero?.unary(shardMethods.close, id, deadline)
-      : zero?.unary(shardMethods.open, encodeShard(later, 0), deadline));
+      ? zero?.unary(shardMethods.close, id, patient)
+      : zero?.unary(shardMethods.open, encodeShard(later, 0), patient));
     for (const each of [first, second]) {
       await expect(each.push(ones, terms)).rejects.toMatchObject({ code });
     }
     const told = { code, message: expect.stringMatching(/update 1 of shard 1 cannot be made/) };
     const pull = { id: { ...id, shard: 1 }, rank: 0, clock: 1, plan: planDigest(job.spec) };
-    const limit = AbortSignal.timeout(30_000);
+    const limit = AbortSignal.timeout(60_000);
     const chunks = one?.serverStream(shardMethods.pull, { ...pull, held: 0 }, limit);
     const pulled = (async () => {
       for await (const _chunk of chunks ?? []);
     })();
     await expect(pulled).rejects.toMatchObject(told);
     const member = { id: pull.id, rank: 0, leaves: true, incarnation: 0 };
-    await expect(one?.unary(shardMethods.changeMember, member, deadline)).rejects.toMatchObject(
+    await expect(one?.unary(shardMethods.changeMember, member, patient)).rejects.toMatchObject(
       told,
     );
     // The next attempt takes the server's shard over, as after any other fault.

@@ -47,14 +47,12 @@ async function submit(name: string, more: object): Promise<string> {
   writeFileSync(data, "the heddle guides the warp; the shuttle carries the weft. ".repeat(20));
   const shape = { program: "language_model", hidden_size: 16, layers: 1, heads: 2 };
   const steps = { context_length: 16, batch_size: 4, total_steps: 10_000_000, local_steps: 10 };
-  const reply = await cluster.request("POST", "/api/v1/jobs", {
+  return cluster.submit({
     ...{ name, algorithm: "weave", tasks: 2, failure_tolerance: 1 },
     config: { ...shape, ...steps, data },
     checkpoint_config: { interval_seconds: 1 },
     resources: { cpu_cores: 0.2, memory_gb: 0.5, gpu_count: 2, ...more },
   });
-  if (reply.status !== 202) throw new Error(`${reply.status}: ${await reply.text()}`);
-  return ((await reply.json()) as { job_id: string }).job_id;
 }
 
 const read = async (path: string) => (await cluster.request("GET", `/api/v1/jobs/${path}`)).text();

@@ -45,9 +45,7 @@ interface Job {
 }
 
 async function run(body: Record<string, unknown>): Promise<{ id: string; job: Job }> {
-  const reply = await cluster.request("POST", "/api/v1/jobs", body);
-  if (reply.status !== 202) throw new Error(`${reply.status}: ${await reply.text()}`);
-  const { job_id: id } = (await reply.json()) as { job_id: string };
+  const id = await cluster.submit(body);
   let job: Job | undefined;
   await cluster.until(
     async () => {

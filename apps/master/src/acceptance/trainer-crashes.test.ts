@@ -65,9 +65,7 @@ interface Job {
 async function submit(name: string, environment: string, more: object): Promise<string> {
   const body = { name, algorithm: "ppo", config: { environment }, ...more };
   const resources = { cpu_cores: 0.5, memory_gb: 1 };
-  const reply = await cluster.request("POST", "/api/v1/jobs", { resources, ...body });
-  if (reply.status !== 202) throw new Error(`${reply.status}: ${await reply.text()}`);
-  return ((await reply.json()) as { job_id: string }).job_id;
+  return cluster.submit({ resources, ...body });
 }
 
 async function get(path: string): Promise<Response> {

@@ -82,10 +82,8 @@ async function heddle(args: readonly string[]) {
 
 const resources = { cpu_cores: 0.5, memory_gb: 1 };
 
-async function submit(body: Record<string, unknown>): Promise<string> {
-  const reply = await cluster.request("POST", "/api/v1/jobs", { resources, ...body });
-  if (reply.status !== 202) throw new Error(`${reply.status}: ${await reply.text()}`);
-  return ((await reply.json()) as { job_id: string }).job_id;
+function submit(body: Record<string, unknown>): Promise<string> {
+  return cluster.submit({ resources, ...body });
 }
 
 async function jobOf(id: string): Promise<Job> {

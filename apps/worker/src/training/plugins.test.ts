@@ -371,7 +371,7 @@ test("a plugin that prints, or leaves a timer, is told as any other; one that en
   await expect(told("process.exit(0);")).rejects.toThrow(/must not end its process/);
   const deaf = `process.on("SIGTERM", () => {}); for (;;);`;
   await expect(told(deaf, 2_000)).rejects.toThrow(/took longer than 2000 ms/);
-});
+}, 120_000);
 
 test("schemas are told as long as there is room for them, and none of the example's is left out", async () => {
   const { algorithms } = await loadPlugins(EXAMPLES);
