@@ -32,7 +32,8 @@ export function check<S extends z.ZodType>(
 ): { readonly data: z.output<S> | undefined; readonly faults: readonly Fault[] } {
   const result = schema.safeParse(value);
   if (result.success) return { data: result.data, faults: [] };
-  const faults = result.error.issues.flatMap((issue) => faultsOf(issue, value, schema));
+  const issues = withoutWiderBounds(result.error.issues);
+  const faults = issues.flatMap((issue) => faultsOf(issue, value, schema));
   return { data: undefined, faults: faults.slice(0, MAX_FAULTS) };
 }
 
@@ -50,6 +51,21 @@ export class RequestFaults extends Error {
 }
 
 type Issue = z.core.$ZodIssue;
+
+/** Of two bounds that one value breaks, as a whole number's own and its field's, the narrower says it all. */
+function withoutWiderBounds(issues: readonly Issue[]): Issue[] {
+  return issues.filter((issue, at) => {
+    const neighbours = [issues[at - 1], issues[at + 1]];
+    return !neighbours.some((other) => other && isNarrower(other, issue));
+  });
+}
+
+function isNarrower(one: Issue, other: Issue): boolean {
+  if (pathText(one.path) !== pathText(other.path)) return false;
+  if (one.code === "too_big" && other.code === "too_big") return one.maximum < other.maximum;
+  const areSmall = one.code === "too_small" && other.code === "too_small";
+  return areSmall && one.minimum > other.minimum;
+}
 
 function faultsOf(issue: Issue, value: unknown, schema: z.ZodType): Fault[] {
   if (issue.code !== "unrecognized_keys") return [faultOf(issue, value)];
