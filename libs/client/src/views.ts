@@ -23,6 +23,8 @@ export interface JobFailure {
   readonly signal: string | null;
   readonly rank: number | null;
   readonly node: string | null;
+  /** Null also where the cluster has forgotten the node. */
+  readonly node_name: string | null;
   readonly last_lines: readonly string[];
 }
 
