@@ -26,10 +26,11 @@ export function commandContext(command: Command): CommandContext {
     output: OutputFormat;
   };
   const connection = findConnection(flags);
+  const { endpoint, others = [] } = connection;
   return {
     connection,
     client: new ApiClient(connection),
-    heddle: new Heddle({ endpoint: connection.endpoint, auth_token: connection.apiKey }),
+    heddle: new Heddle({ endpoint: [endpoint, ...others], auth_token: connection.apiKey }),
     format: flags.output,
     data: terminal(process.stdout),
     messages: terminal(process.stderr),

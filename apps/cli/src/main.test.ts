@@ -14,6 +14,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { freePort } from "@heddle/base/testing/free-ports";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DrivenProcess } from "./testing/driven-process.ts";
 
@@ -209,6 +210,21 @@ describe("the command line", () => {
       code: 2,
       stderr: expect.stringContaining('--overlap "soon": give a whole number'),
     });
+  });
+
+  it("asks the next of the masters that `heddle up` has started where the first is gone", async () => {
+    const data = mkdtempSync(join(tmpdir(), "heddle-masters-"));
+    const gone = `http://127.0.0.1:${await freePort()}`;
+    const credentials = { endpoint: gone, endpoints: [gone, endpoint], api_key: KEY.key };
+    writeFileSync(join(data, "credentials.json"), JSON.stringify(credentials));
+    const env = { HEDDLE_DATA: data, HEDDLE_ENDPOINT: "", HEDDLE_API_KEY: "" };
+    for (const what of ["workers", "models"]) {
+      expect(await heddle([what, "list", "-o", "name"], env)).toMatchObject({
+        code: 0,
+        stderr: "",
+      });
+    }
+    rmSync(data, { recursive: true });
   });
 
   it("rotates the key that it works with itself, and keeps the new one for the next start", async () => {

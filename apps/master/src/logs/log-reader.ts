@@ -22,7 +22,7 @@ const repairWaitMs = 2_000;
 const settleMs = 3_000;
 /** Who does not follow gets what an ended job's worker still ships: while it comes, and not for longer. */
 const arrivalQuietMs = 2_500;
-const maxArrivalMs = 15_000;
+const maxArrivalMs = 7_000;
 const arrivalPollMs = 50;
 
 export interface LogQuery {
