@@ -30,7 +30,8 @@ export default defineConfig({
       // The processes that tests start are the same few programs again and again: they are compiled once.
       NODE_COMPILE_CACHE: `${root}node_modules/.cache/heddle-compiled`,
     },
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    // A machine that stands still for some seconds makes no test fail; one that hangs is told soon enough.
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
   },
 });

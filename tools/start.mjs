@@ -13,6 +13,14 @@ const child = spawn(node, args, { stdio: "inherit", env });
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
   process.on(signal, () => child.kill(signal));
 }
+// npm passes a SIGTERM to its shell alone, which dies of it and leaves this process another parent.
+const { ppid } = process;
+const look = () => {
+  if (process.ppid === ppid) return;
+  clearInterval(looking); // A second signal would mean that the end is to be forced.
+  child.kill("SIGTERM");
+};
+const looking = process.env.npm_lifecycle_event && setInterval(look, 250).unref();
 child.on("error", (error) => {
   process.stderr.write(`heddle: could not start ${node}: ${error.message}\n`);
   process.exit(1);

@@ -26,11 +26,11 @@ export function commandContext(command: Command): CommandContext {
     output: OutputFormat;
   };
   const connection = findConnection(flags);
-  const { endpoint, others = [] } = connection;
+  const { endpoint, others = [], apiKey } = connection;
   return {
     connection,
     client: new ApiClient(connection),
-    heddle: new Heddle({ endpoint: [endpoint, ...others], auth_token: connection.apiKey }),
+    heddle: new Heddle({ endpoint: [endpoint, ...others], auth_token: apiKey }),
     format: flags.output,
     data: terminal(process.stdout),
     messages: terminal(process.stderr),

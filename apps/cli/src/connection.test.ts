@@ -33,6 +33,14 @@ describe("the connection", () => {
     expect(findConnection({}, env).apiKey).toBe("from-file");
   });
 
+  it("refuses a key that no header can carry, without telling it", () => {
+    const torn = { ...env, HEDDLE_API_KEY: "hdl_live\nsecret" };
+    expect(() => findConnection({}, torn)).toThrow(/^The API key \(from HEDDLE_API_KEY\) has char/);
+    expect(() => findConnection({ apiKey: "a secret" }, env)).toThrow(/^(?!.*secret)/);
+    // What a file's end leaves behind it is no part of a key.
+    expect(findConnection({ apiKey: "whole\r\n" }, env).apiKey).toBe("whole");
+  });
+
   it("gives the file's key to the file's endpoint alone", () => {
     expect(findConnection({ endpoint: "http://elsewhere:1" }, env).apiKey).toBeUndefined();
     expect(findConnection({ endpoint: "http://127.0.0.1:9001/api/v1/" }, env)).toEqual({

@@ -44,11 +44,21 @@ export function findConnection(
   const isOurs = own?.includes(asked) || own?.includes(numbered(asked));
   // What `localhost` means is not ours to say: the key goes to the address that the file has.
   const endpoint = isOurs && !own?.includes(asked) ? numbered(asked) : asked;
-  const apiKey = flags.apiKey || env["HEDDLE_API_KEY"] || (isOurs ? file?.apiKey : undefined);
+  const apiKey = findKey(flags, env) ?? (isOurs ? file?.apiKey : undefined);
   const others = file?.endpoints.slice(1).map((other) => originOf(other, endpointSource));
   // An endpoint that somebody names is the one that is meant.
   const isOfFile = endpointSource === "credentials file" && others && others.length > 0;
   return { endpoint, apiKey, endpointSource, ...(isOfFile ? { others } : {}) };
+}
+
+/** The key that is given. One that no header can carry is not repeated in the error. */
+function findKey(flags: ConnectionFlags, env: NodeJS.ProcessEnv): string | undefined {
+  const [key, source] = flags.apiKey
+    ? [flags.apiKey.trim(), "--api-key"]
+    : [env["HEDDLE_API_KEY"]?.trim() || undefined, "HEDDLE_API_KEY"];
+  if (key === undefined || /^[\x21-\x7e]+$/.test(key)) return key;
+  const text = `The API key (from ${source}) has characters that no key has, as a line break or a space in it. Give the whole key and nothing else.`;
+  throw new AppError("invalid_api_key", text);
 }
 
 /** The same address with `localhost` as the number that clusters of this machine listen on. */

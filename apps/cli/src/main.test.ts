@@ -431,6 +431,24 @@ describe("the command line", () => {
     expect((await posted("--replicas", "every-worker"))?.body).toEqual(plain);
   });
 
+  it("prints what a change has made as one record where records are asked for", async () => {
+    const deleted = { id: "m-2", deleted: true };
+    for (const [args, record] of [
+      [["models", "remove", "m-2"], deleted],
+      [["models", "pull", "m-2"], deleted],
+      [["keys", "revoke", "abcdefgh"], {}],
+      [["cluster", "snapshot"], CLUSTER],
+      [["cluster", "transfer"], CLUSTER],
+      [["cluster", "remove", "master-1"], CLUSTER],
+    ] as const) {
+      const { code, stdout } = await heddle(["-o", "json", ...args]);
+      expect(code, args.join(" ")).toBe(0);
+      expect(JSON.parse(stdout), args.join(" ")).toEqual(record);
+    }
+    const yaml = await heddle(["cluster", "metrics", "-o", "yaml"]);
+    expect(yaml.stdout).toMatch(/^leader: "master-2"$/m);
+  });
+
   it("removes a model", async () => {
     expect(await heddle(["models", "remove", "m-2"])).toMatchObject({ code: 0, stdout: "" });
     expect(calls.at(-1)).toMatchObject({ method: "DELETE", url: "/api/v1/models/m-2" });

@@ -58,7 +58,7 @@ function run(flags: string[], env: Record<string, string> = {}): Process {
 
 async function ready(started: Process): Promise<{ url: string }> {
   const find = () => /^.*"msg":"ready".*$/m.exec(started.output.out)?.[0];
-  await eventually(() => find() !== undefined || started.child.exitCode !== null, 20_000);
+  await eventually(() => find() !== undefined || started.child.exitCode !== null, 120_000);
   const line = find();
   if (line === undefined) throw new Error(`did not start: ${started.output.err}`);
   return { url: (JSON.parse(line) as { http: string }).http };

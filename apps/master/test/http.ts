@@ -41,7 +41,7 @@ export function eventsOf(text: string): { event: string | undefined; data: strin
 }
 
 /** Waits for a condition; throws where it does not come true in time. */
-export async function eventually(condition: () => boolean, timeoutMs = 5000): Promise<void> {
+export async function eventually(condition: () => boolean, timeoutMs = 30_000): Promise<void> {
   const until = performance.now() + timeoutMs;
   while (!condition()) {
     if (performance.now() > until) throw new Error(`not within ${timeoutMs} ms: ${condition}`);

@@ -1,9 +1,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import type { TestContext } from "vitest";
 import { eventually, MasterGroup, masterProgram } from "./master-group.ts";
 
 /** Other apps are run as processes, never imported. */
@@ -82,6 +83,37 @@ export class JobCluster {
     await ready.promise;
   }
 
+  /**
+   * Begins where no test before has left anything: for an `afterEach` of tests that share the cluster,
+   * so that one that failed can be tried again, and fails no other. Costs nothing after one that passed.
+   */
+  async clear({ task }: Pick<TestContext, "task">): Promise<void> {
+    if (task.result?.state === "pass") return;
+    for (const child of this.#workers.values()) child.kill("SIGCONT");
+    this.masters.continueAll();
+    await this.masters.startMissing();
+    const live = "accepted,pending,scheduled,starting,running,checkpointing,preempted,retrying";
+    const states = `${live},recovering,suspended,cancelling`;
+    const { data } = await this.call<{ data: { id: string }[] }>(
+      "GET",
+      `/jobs?limit=1000&consistency=strong&state=${states}`,
+    );
+    for (const { id } of data) await this.call("DELETE", `/jobs/${id}`);
+    for (const { id } of data) await this.reaches(id, "cancelled");
+    for (const name of this.#workers.keys()) await this.#restore(name);
+  }
+
+  /** Has the worker take jobs again, with all its devices. */
+  async #restore(name: string): Promise<void> {
+    rmSync(join(this.dataDirectory(name), "gpu-faults"), { force: true });
+    await eventually(`${name} takes jobs again`, async () => {
+      const { id, jobs } = await this.worker(name);
+      if (jobs?.state === "ready" && jobs.quarantined.length === 0) return true;
+      await this.call("POST", `/workers/${id}/resume`);
+      return false;
+    });
+  }
+
   signal(name: string, signal: NodeJS.Signals): void {
     this.#workers.get(name)?.kill(signal);
   }
@@ -108,7 +140,7 @@ export class JobCluster {
     path: string,
     body?: unknown,
   ): Promise<T> {
-    const reply = await this.masters.request(this.#any(), method, `/api/v1${path}`, body);
+    const reply = await this.masters.change(this.#any(), method, `/api/v1${path}`, body);
     const text = await reply.text();
     if (!reply.ok) throw new Error(`${method} ${path}: ${reply.status}: ${text}`);
     return JSON.parse(text) as T;
@@ -132,7 +164,7 @@ export class JobCluster {
 
   /** Submits a job and returns its id. */
   async submit(body: Readonly<Record<string, unknown>>, master = this.#any()): Promise<string> {
-    const reply = await this.masters.request(master, "POST", "/api/v1/jobs", body);
+    const reply = await this.masters.change(master, "POST", "/api/v1/jobs", body);
     if (reply.status !== 202) throw new Error(`${reply.status}: ${await reply.text()}`);
     return ((await reply.json()) as { job_id: string }).job_id;
   }
@@ -146,9 +178,13 @@ export class JobCluster {
   /** Waits until the job is in that state, and gives it. */
   async reaches(id: string, state: string): Promise<JobAnswer> {
     let job: JobAnswer | undefined;
-    const told = () => `the job is ${state}, and not ${JSON.stringify(job)}`;
+    let refusal: unknown;
+    const told = () => `the job is ${state}, and not ${job ? JSON.stringify(job) : refusal}`;
     await eventually(told, async () => {
-      job = await this.job(id).catch(() => undefined);
+      job = await this.job(id).catch((error: unknown) => {
+        refusal = error;
+        return undefined;
+      });
       return job?.state === state;
     });
     return job as JobAnswer;

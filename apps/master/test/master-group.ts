@@ -31,6 +31,8 @@ export interface GroupView {
   }[];
 }
 
+/** What no loaded machine needs for anything that is waited for. */
+const PATIENCE_MS = 60_000;
 /** Far above what a start takes: on a machine with thirty other loads one was seen to take a minute. */
 const READY_MS = 120_000;
 
@@ -166,6 +168,11 @@ export class MasterGroup {
     this.#running.get(name)?.child.kill(signal);
   }
 
+  /** Has those go on that a test has stopped. */
+  continueAll(): void {
+    for (const { child } of this.#running.values()) child.kill("SIGCONT");
+  }
+
   url(name: string): string | undefined {
     return this.#running.get(name)?.url;
   }
@@ -235,22 +242,27 @@ export class MasterGroup {
     });
   }
 
-  /** Creates an API key and returns it; where the leader changes meanwhile it is asked for again. */
-  async createKey(name: string, label: string): Promise<{ id: string; key: string }> {
+  /**
+   * A change that is made once, and asked for again where the leader changes meanwhile: on a machine
+   * that stands still for a second it does at any time.
+   */
+  async change(name: string, method: string, path: string, body?: unknown): Promise<Response> {
     const once = { "idempotency-key": randomUUID() };
+    const end = performance.now() + PATIENCE_MS;
     for (;;) {
-      const reply = await this.request(
-        name,
-        "POST",
-        "/api/v1/keys",
-        { name: label },
-        undefined,
-        once,
-      );
-      if (reply.status === 200) return (await reply.json()) as { id: string; key: string };
-      const text = await reply.text();
-      if (!text.includes('"outcome_unknown"')) throw new Error(`${reply.status}: ${text}`);
+      const reply = await this.request(name, method, path, body, undefined, once);
+      if (reply.status !== 503 || performance.now() > end) return reply;
+      const text = await reply.clone().text();
+      if (!/"(outcome_unknown|unavailable)"/.test(text)) return reply;
+      await delay(100);
     }
+  }
+
+  /** Creates an API key and returns it. */
+  async createKey(name: string, label: string): Promise<{ id: string; key: string }> {
+    const reply = await this.change(name, "POST", "/api/v1/keys", { name: label });
+    if (reply.status !== 200) throw new Error(`${reply.status}: ${await reply.text()}`);
+    return (await reply.json()) as { id: string; key: string };
   }
 
   async keyNames(name: string): Promise<string[]> {
@@ -293,7 +305,7 @@ export async function eventually(
   what: string | (() => string),
   condition: () => Promise<boolean>,
 ): Promise<void> {
-  const end = performance.now() + 60_000;
+  const end = performance.now() + PATIENCE_MS;
   while (!(await condition())) {
     if (performance.now() > end) {
       throw new Error(`it never came true that ${typeof what === "string" ? what : what()}`);

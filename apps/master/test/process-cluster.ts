@@ -135,7 +135,7 @@ export class ProcessCluster {
     });
   }
 
-  async replicasReady(count: number, timeoutMs = 20_000): Promise<void> {
+  async replicasReady(count: number, timeoutMs = 60_000): Promise<void> {
     await this.until(
       async () => {
         const reply = await this.request("GET", `/api/v1/models/${TINY}`).catch(() => undefined);
@@ -210,7 +210,7 @@ export class ProcessCluster {
       });
     }
     const find = () => /^.*"msg":"ready".*$/m.exec(own)?.[0];
-    await eventually(() => find() !== undefined || child.exitCode !== null, 30_000);
+    await eventually(() => find() !== undefined || child.exitCode !== null, 120_000);
     const line = find();
     if (line === undefined) throw new Error(`${main} did not start: ${own}`);
     return { child, ready: JSON.parse(line) as Ready };

@@ -7,7 +7,7 @@ import { DataConnection } from "@heddle/parameters/data-connection";
 import { planDigest } from "@heddle/parameters/job-plan";
 import { PartSource } from "@heddle/parameters/part-source";
 import { shardMethods } from "@heddle/parameters/shard-methods";
-import { openShards, shardStatuses } from "@heddle/parameters/shard-set";
+import { closeShards, openShards, shardStatuses } from "@heddle/parameters/shard-set";
 import { encodeShard } from "@heddle/parameters/shard-spec";
 import { Peer } from "@heddle/rpc/peer";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
@@ -147,7 +147,22 @@ test.each(["unix", "grpc"] as const)(
   },
 );
 
-test("a stranger's data connection, and one with a wrong token, is closed and counted", async () => {
+test("a refusal in more words than a data connection has room for is told all the same", async () => {
+  const parameters = (length: number) => [
+    { name: "ü".repeat(10_000), shape: [length], type: "f32" as const },
+  ];
+  const job = jobOn(servers, { workers: 2, parameters: parameters(1) });
+  await openShards(job);
+  const other = { ...job, spec: { ...job.spec, parameters: parameters(9) } };
+  const stray = await joinJob(other, 1, { paths: ["unix"] });
+  const part = { ["ü".repeat(10_000)]: new Float32Array(9) };
+  await expect(stray.pull(part)).rejects.toMatchObject({
+    code: "invalid_value",
+    message: expect.stringMatching(/are not the job's, which has ü{1000}/),
+  });
+});
+
+test("a stranger's data connection, and one with a wrong token, is closed and counted; a rank that the job has not is refused", async () => {
   const workers = await twoWorkers();
   const [status] = await shardStatuses(workers.job);
   const [, host, port] = /^tcp:(.+):(\d+)$/.exec(status?.dataAddress ?? "") ?? [];
@@ -162,6 +177,11 @@ test("a stranger's data connection, and one with a wrong token, is closed and co
     message: expect.stringContaining("was the job token another?"),
   });
   expect((await shardStatuses(workers.job))[0]?.refusedStrangers).toBe(2);
+  // Nor is a rank waited for that the job has not.
+  await expect(joinJob(workers.job, 2)).rejects.toMatchObject({
+    code: "conflict",
+    message: expect.stringMatching(/rank 2 is none of the 2 workers/),
+  });
   await expectUpdate(workers, 0);
 });
 
@@ -211,8 +231,64 @@ test("an attempt that is opened with another plan is refused", async () => {
   const open = { ...encodeShard(job.spec, 0), jobToken: Buffer.from("short") };
   const call = peer.unary(shardMethods.open, open, deadline);
   await expect(call).rejects.toThrow(/job_token needs 32 bytes/);
+  const adam = { kind: "adam", beta1: 0.9, beta2: 0.999, epsilon: 1e-8, learningRate: 1 };
+  for (const [wrong, told] of [
+    [{ beta2: 1 }, /optimizer\.beta2 is 1, out of its range/],
+    [{ epsilon: 0 }, /optimizer\.epsilon is 0/],
+    [{ learningRate: Number.POSITIVE_INFINITY }, /learning_rate must be a number above 0/],
+    [{ kind: "sgd", momentum: Number.NaN }, /optimizer\.momentum is NaN/],
+  ] as const) {
+    const optimizer = { ...adam, ...wrong };
+    const refused = peer.unary(
+      shardMethods.open,
+      { ...encodeShard(job.spec, 0), optimizer },
+      deadline,
+    );
+    await expect(refused).rejects.toMatchObject({
+      code: "invalid_value",
+      message: expect.stringMatching(told),
+    });
+  }
   peer.close();
 });
+
+test.each([
+  ["gone", "was closed"],
+  ["precondition_failed", "was taken over by a later attempt"],
+] as const)(
+  "an update whose norm cannot be had, for %s since shard 0 %s, is waited for by nobody",
+  async (code, _how) => {
+    const { job, first, second } = await twoWorkers({ maxGradientNorm: 1 });
+    const peers = servers.map((address) => new Peer(address, credentials));
+    const [zero, one] = peers;
+    const id = { jobId: job.spec.jobId, attempt: 1, shard: 0 };
+    const later = { ...job.spec, attempt: 2, jobToken: randomBytes(32) };
+    await (code === "gone"
+      ? zero?.unary(shardMethods.close, id, deadline)
+      : zero?.unary(shardMethods.open, encodeShard(later, 0), deadline));
+    for (const each of [first, second]) {
+      await expect(each.push(ones, terms)).rejects.toMatchObject({ code });
+    }
+    const told = { code, message: expect.stringMatching(/update 1 of shard 1 cannot be made/) };
+    const pull = { id: { ...id, shard: 1 }, rank: 0, clock: 1, plan: planDigest(job.spec) };
+    const limit = AbortSignal.timeout(30_000);
+    const chunks = one?.serverStream(shardMethods.pull, { ...pull, held: 0 }, limit);
+    const pulled = (async () => {
+      for await (const _chunk of chunks ?? []);
+    })();
+    await expect(pulled).rejects.toMatchObject(told);
+    const member = { id: pull.id, rank: 0, leaves: true, incarnation: 0 };
+    await expect(one?.unary(shardMethods.changeMember, member, deadline)).rejects.toMatchObject(
+      told,
+    );
+    // The next attempt takes the server's shard over, as after any other fault.
+    const next = jobOn(servers, { ...later, attempt: 3 });
+    await closeShards(next);
+    await openShards(next);
+    await (await joinJob(next, 0)).initialize(tensors(() => 0));
+    for (const peer of peers) peer.close();
+  },
+);
 
 test("a worker that is killed in the middle of its part leaves the update to the others", async () => {
   const workers = await twoWorkers();

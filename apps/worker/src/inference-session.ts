@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { Metadata, type ServerDuplexStream } from "@grpc/grpc-js";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
@@ -52,6 +53,19 @@ export class InferenceSession {
     stream.once("error", () => this.#end());
     // The headers tell the master at once that the stream stands.
     stream.sendMetadata(new Metadata());
+  }
+
+  /** Requests whose last event has not left yet: their readers may be behind their engines. */
+  get openRequests(): number {
+    return this.#open.size;
+  }
+
+  /** Ends the stream after all that was sent; resolves when the master has taken it, or left. */
+  async finish(): Promise<void> {
+    if (this.#stream.closed) return;
+    const closed = once(this.#stream, "close");
+    this.#stream.end();
+    await closed;
   }
 
   #receive(command: InferenceCommand__Output): void {

@@ -37,6 +37,8 @@ export interface WorkerOptions extends NodeFlags, WorkerOffer {
   readonly engineDefaults: EngineOptions;
 }
 
+/** A master that does not take the ends of its answers in this time is left. */
+const takenMs = 1_000;
 /** What tasks get to save their work when this process is told to end: who told it will not wait. */
 const maxTaskGraceMs = 3_000;
 const defaultMaxArtifactBytes = 50 * 2 ** 30;
@@ -72,9 +74,8 @@ export async function startWorker(
   const ports = withArtifacts(given, artifactSource({ ...options, store: artifacts, credentials }));
   let attachments: Attachments | undefined;
   const engines = withSimulatedGpus(ports, () => machine.gpus());
-  const replicas = new ReplicaSet(engines, options.engineDefaults, log, () => {
-    attachments?.report();
-  });
+  const report = () => attachments?.report();
+  const replicas = new ReplicaSet(engines, options.engineDefaults, log, report);
   const health = new Health();
   const { server, address } = await bindServer({
     host: options.grpcHost,
@@ -90,7 +91,8 @@ export async function startWorker(
     },
     advertised.slice(0, advertised.lastIndexOf(":")),
   );
-  const app = await serve(server, { replicas, ports, health, tasks });
+  const sessions = new Set<InferenceSession>();
+  const app = await serve(server, { replicas, sessions, ports, health, tasks });
   const register = registration(options, { nodeId, name, address: advertised, machine, tasks });
   attachments = new Attachments({
     masters: options.masters,
@@ -102,7 +104,7 @@ export async function startWorker(
     },
     log,
   });
-  endTasksOnFaults(machine, tasks, log, () => attachments?.report());
+  endTasksOnFaults(machine, tasks, log, report);
   const close = async (drainMs: number) => {
     health.stopServing();
     // Tasks end while the masters are still there to be told how.
@@ -110,8 +112,9 @@ export async function startWorker(
     machine.stop();
     // A master sends nothing more to a node that has left, but reads the answers it still gives.
     await attachments?.close();
-    await drained(replicas, drainMs);
+    await drained(sessions, replicas, drainMs);
     await replicas.close();
+    await finished(sessions);
     await app.close();
     credentials.close();
   };
@@ -187,19 +190,23 @@ function registration(
 
 interface Served {
   readonly replicas: ReplicaSet;
+  /** The masters' streams of requests that stand. */
+  readonly sessions: Set<InferenceSession>;
   readonly ports: EnginePorts;
   readonly health: Health;
   readonly tasks: TaskService;
 }
 
 async function serve(server: Server, served: Served): Promise<INestMicroservice> {
-  const { replicas, ports, health, tasks } = served;
+  const { replicas, sessions, ports, health, tasks } = served;
   const strategy = new BoundGrpcTransport(server, ["heddle.v1.WorkerModels"], (bound) => {
     health.addTo(bound);
     tasks.addTo(bound);
     bound.addService(workerInferenceService, {
       session: (stream: ConstructorParameters<typeof InferenceSession>[0]) => {
-        new InferenceSession(stream, replicas);
+        const session = new InferenceSession(stream, replicas);
+        sessions.add(session);
+        stream.once("close", () => sessions.delete(session));
       },
     });
   });
@@ -211,7 +218,19 @@ async function serve(server: Server, served: Served): Promise<INestMicroservice>
   return app;
 }
 
-async function drained(replicas: ReplicaSet, drainMs: number): Promise<void> {
+/** Until the engines are done, and the readers of their answers are behind no more. */
+async function drained(
+  sessions: ReadonlySet<InferenceSession>,
+  replicas: ReplicaSet,
+  drainMs: number,
+): Promise<void> {
   const end = performance.now() + drainMs;
-  while (performance.now() < end && replicas.openRequests > 0) await delay(20);
+  const isBusy = () => replicas.openRequests > 0 || [...sessions].some((each) => each.openRequests);
+  while (performance.now() < end && isBusy()) await delay(20);
+}
+
+/** Until the masters have taken what was written last, which the process would take with it. */
+async function finished(sessions: ReadonlySet<InferenceSession>): Promise<void> {
+  const all = Promise.allSettled([...sessions].map((session) => session.finish()));
+  await Promise.race([all, delay(takenMs)]);
 }

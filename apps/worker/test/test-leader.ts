@@ -229,7 +229,7 @@ export class TestSession {
   async reaches(
     phase: string,
     task: TaskId = taskId(),
-    timeoutMs = 15_000,
+    timeoutMs = 50_000,
   ): Promise<TaskStatus__Output> {
     const order = ["leased", "starting", "running", "stopping", "exited"];
     const at = () => order.indexOf(this.status(task)?.phase ?? "");

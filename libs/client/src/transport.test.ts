@@ -107,6 +107,38 @@ describe("a call", () => {
     ]);
   });
 
+  it("does not ask with a key that no header can carry, and never tells it", async () => {
+    const { seen, endpoint } = await serve(json({ data: [] }));
+    for (const auth_token of ["hdl_live\nsecret", "secret…", "two keys"]) {
+      const error = await new Heddle({ endpoint, auth_token }).workers.list().catch((e) => e);
+      expect(error).toBeInstanceOf(AuthenticationError);
+      expect(error.message).toContain("characters that no key has");
+      expect(error.message).not.toMatch(/secret|two/);
+    }
+    const auth = () => Promise.reject(new Error("the vault is sealed"));
+    const sealed = new Heddle({ endpoint, auth }).workers.list();
+    await expect(sealed).rejects.toThrow("`auth` gave no key: the vault is sealed");
+    expect(seen).toEqual([]);
+  });
+
+  it("says of an answer that is not JSON whose it was, and does not ask again", async () => {
+    const page: Answer = (_request, response) => void response.end("<html>");
+    const { seen, endpoint } = await serve(page);
+    await expect(new Heddle({ endpoint }).workers.list()).rejects.toThrow(
+      `${endpoint}/api/v1/workers answered with something that is not JSON. Is it Heddle?`,
+    );
+    expect(seen).toHaveLength(1);
+  });
+
+  it("is made by another endpoint where nobody listens at the first, also a change without a key", async () => {
+    const gone = await serve(hangUp);
+    servers.pop()?.();
+    const live = await serve(json({ id: "w1" }));
+    const heddle = new Heddle({ endpoint: [gone.endpoint, live.endpoint] });
+    expect(await heddle.workers.resume("w1")).toEqual({ id: "w1" });
+    expect(live.seen).toHaveLength(1);
+  });
+
   it("ends at its time limit, at the caller's signal, and where nobody listens", async () => {
     const { endpoint } = await serve(() => {});
     const late = new Heddle({ endpoint, timeout: 30, maxRetries: 0 }).workers.list();

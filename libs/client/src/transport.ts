@@ -1,4 +1,12 @@
-import { AbortedError, ConnectionError, errorOf, HeddleError, TimeoutError } from "./errors.ts";
+import {
+  AbortedError,
+  AuthenticationError,
+  ConnectionError,
+  errorOf,
+  HeddleError,
+  ServerError,
+  TimeoutError,
+} from "./errors.ts";
 import { isWorthRetrying, pause, retryWaitMs } from "./retry.ts";
 
 /** Where the cluster is, how to show who calls, and how patient to be. */
@@ -76,7 +84,7 @@ export class Transport {
   json<T>(request: Request): Promise<T> {
     return this.#send(request, async (response) => {
       const text = await response.text();
-      return (text === "" ? undefined : JSON.parse(text)) as T;
+      return (text === "" ? undefined : parsed(text, response)) as T;
     });
   }
 
@@ -107,7 +115,7 @@ export class Transport {
       const { error, response } = outcome;
       const isWorth: boolean = response
         ? isWorthRetrying({ status: response.status, headers: response.headers, isIdempotent })
-        : isIdempotent && !(error instanceof AbortedError);
+        : (isIdempotent && error.retryable) || wasRefused(error);
       const waitMs = retryWaitMs(attempt, response?.headers, Math.random(), Date.now());
       if (!isWorth || attempt > retries || waitMs === undefined) throw error;
       // Another master may be well where this one is not.
@@ -130,8 +138,10 @@ export class Transport {
     const deadline = new AbortController();
     const timer = setTimeout(() => deadline.abort(), timeoutMs);
     try {
+      const authorization = await this.#authorization();
       const signals = signal ? [signal, deadline.signal] : [deadline.signal];
-      const response = await this.#fetch(base, request, AbortSignal.any(signals));
+      const end = AbortSignal.any(signals);
+      const response = await this.#fetch(base, { ...request, signal: end }, authorization);
       if (response.ok) return { value: await read(response) };
       return { error: errorOf(response, await response.text()), response };
     } catch (cause) {
@@ -146,22 +156,62 @@ export class Transport {
     }
   }
 
-  async #fetch(base: string, request: Request, signal: AbortSignal): Promise<Response> {
-    const { method, path, query, body, headers } = request;
-    const { auth, auth_token, fetch = globalThis.fetch } = this.#options;
-    const token = auth ? await auth() : auth_token;
+  /**
+   * Checked here: what `fetch` says of a header that it cannot send has the key in it, and sounds as if
+   * nobody had answered.
+   */
+  async #authorization(): Promise<Record<string, string>> {
+    const { auth, auth_token } = this.#options;
+    const token = (auth ? await askedKey(auth) : auth_token)?.trim();
+    if (!token) return {};
+    if (/^[\x21-\x7e]+$/.test(token)) return { authorization: `Bearer ${token}` };
+    const message =
+      "The API key has characters that no key has, as a line break or a space in it. Copy the whole key again.";
+    throw new AuthenticationError(message, { code: "invalid_api_key" });
+  }
+
+  async #fetch(
+    base: string,
+    { method, path, query, body, headers, signal }: Request,
+    authorization: Record<string, string>,
+  ): Promise<Response> {
+    const { fetch = globalThis.fetch } = this.#options;
     return await fetch(`${base}${path}${queryText(query)}`, {
       method,
       headers: {
         accept: "application/json",
-        ...(token ? { authorization: `Bearer ${token}` } : {}),
+        ...authorization,
         ...(body === undefined ? {} : { "content-type": "application/json" }),
         ...headers,
       },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      signal,
+      ...(signal ? { signal } : {}),
     });
   }
+}
+
+async function askedKey(auth: NonNullable<HeddleOptions["auth"]>): Promise<string> {
+  try {
+    return await auth();
+  } catch (cause) {
+    const message = `\`auth\` gave no key: ${(cause as Error).message}`;
+    throw new AuthenticationError(message, { code: "invalid_api_key", cause });
+  }
+}
+
+function parsed(text: string, { url }: Response): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    const message = `${url} answered with something that is not JSON. Is it Heddle?`;
+    throw new ServerError(message, { code: "unavailable", cause });
+  }
+}
+
+/** Nothing was sent where no connection came about, so that even a change may be asked of another. */
+function wasRefused({ cause }: HeddleError): boolean {
+  const { code = "" } = (cause as { cause?: { code?: string } } | undefined)?.cause ?? {};
+  return ["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH"].includes(code);
 }
 
 /** The error of a call that its caller ended. */

@@ -71,6 +71,24 @@ describe("a replica", () => {
     await group.until("the old leader follows", () => leader.machine.texts.join() === "kept");
   });
 
+  it("leads only when it has applied what the leader before it has answered", async () => {
+    const { group, leader, others } = await groupOf(3);
+    const index = leader.running.status().commit + 1;
+    // The others have the plan on their disks, and never hear from this leader that it is committed.
+    group.drop = ({ commit }) => commit >= index;
+    expect(await group.settle(leader.running.propose(bytes("plan")))).toBe(1);
+    group.crash(leader.member.id);
+    group.drop = ({ type }) => type === "MsgAppResp";
+    const next = await group.elect();
+    await group.turns(3);
+    expect(next.running.status()).toMatchObject({ role: "leader", leads: false });
+    expect(next.machine.texts).toEqual([]);
+    group.drop = () => false;
+    await group.until("it leads", () => next.running.status().leads);
+    expect(next.machine.texts).toEqual(["plan"]);
+    expect(others.filter(({ running }) => running.status().leads)).toEqual([next]);
+  });
+
   it("refuses a change, which was then not made, while there is no leader", async () => {
     const { group, others } = await groupOf(3, { requestTicks: 20 });
     for (const { member } of others) group.crash(member.id);

@@ -146,9 +146,9 @@ export class RaftReplica<Reply> {
   }
 
   status(): ReplicaStatus {
-    const { index: applied } = this.#applier.applied;
+    const { index: applied, term: appliedTerm } = this.#applier.applied;
     return describeReplica(this.#raw.status(), this.#applier.membership, {
-      applied,
+      ...{ applied, appliedTerm },
       snapshotIndex: this.#log.snapshotIndex,
       isBehind: this.#absence.lasts || this.#catchUp.isBehind(applied, this.#tick),
       isMemberBehind: (id, match) => this.#catchUp.isMemberBehind(id, match, this.#tick),

@@ -6,6 +6,11 @@ import type { Membership } from "./membership.ts";
 export interface ReplicaStatus {
   readonly id: number;
   readonly role: Role;
+  /**
+   * True for a leader that has applied an entry of its term. Until then its state may lack what an
+   * earlier leader has committed, and so decides nothing.
+   */
+  readonly leads: boolean;
   readonly term: number;
   /** Undefined while none is known. */
   readonly leader: number | undefined;
@@ -33,13 +38,15 @@ export interface MemberStatus {
 
 /** What the replica knows beside Raft. */
 interface Surroundings extends Pick<ReplicaStatus, "applied" | "snapshotIndex" | "isBehind"> {
+  /** Of the last entry that was applied. */
+  readonly appliedTerm: number;
   readonly isMemberBehind: (id: number, match: number) => boolean;
 }
 
 export function describeReplica(
   status: Status,
   membership: Membership,
-  { isMemberBehind, ...own }: Surroundings,
+  { isMemberBehind, appliedTerm, ...own }: Surroundings,
 ): ReplicaStatus {
   const { id, role, term, lead, commit, progress } = status;
   const { voters: incoming = [], votersOutgoing = [] } = membership.confState ?? {};
@@ -54,6 +61,7 @@ export function describeReplica(
   return {
     id,
     role,
+    leads: role === "leader" && appliedTerm === term,
     term,
     leader: lead === NO_NODE ? undefined : lead,
     commit,

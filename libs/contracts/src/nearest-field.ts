@@ -13,6 +13,8 @@ interface Node {
 /** Letters that may be wrong, left out or too many in a name that is still taken for another. */
 const MAX_DISTANCE = 2;
 
+/** Letters of a word that says what a field is; shorter ones, as `n`, say how. */
+const MIN_WORD = 3;
 /** Letters of a field's beginning that are taken for it. */
 const MIN_BEGINNING = 4;
 
@@ -27,17 +29,57 @@ export function nearestField(
   path: readonly PropertyKey[],
   name: string,
 ): string | undefined {
+  // A field of that very name belongs to another form of the object.
+  const fields = fieldsAt(jsonSchemaOf(schema), path).filter((field) => field !== name);
+  return nearestByLetters(fields, name) ?? nearestByWords(fields, name);
+}
+
+function nearestByLetters(fields: readonly string[], name: string): string | undefined {
   let nearest: string | undefined;
   // Of a short name half might be wrong.
   let least = Math.min(MAX_DISTANCE, Math.floor((name.length - 1) / 2)) + 1;
-  for (const field of fieldsAt(jsonSchemaOf(schema), path)) {
+  for (const field of fields) {
     const distance = distanceWithin(least, field, name);
-    // A field of that very name belongs to another form of the object.
-    if (distance === 0 || distance >= least) continue;
+    if (distance >= least) continue;
     nearest = field;
     least = distance;
   }
   return nearest;
+}
+
+/**
+ * As `hidden_sizes` for `hidden`, `entropy_coefficient` for `ent_coef` or `lr` for `learning_rate`: the
+ * field with the most words of the name; of those that are alike the one with as many words as it, or
+ * nearly. Undefined where two are as near.
+ */
+function nearestByWords(fields: readonly string[], name: string): string | undefined {
+  const given = wordsOf(name);
+  const [first, second] = [...new Set(fields)]
+    .map((field) => ({ field, ...nearnessOf(given, wordsOf(field)) }))
+    .filter(({ shared }) => shared > 0)
+    .sort((left, right) => right.shared - left.shared || left.apart - right.apart);
+  const isAlone = first?.shared !== second?.shared || first?.apart !== second?.apart;
+  return isAlone ? first?.field : undefined;
+}
+
+/** Words that both have, none where each has some of its own, and how many more one has. */
+function nearnessOf(given: readonly string[], field: readonly string[]) {
+  const apart = Math.abs(given.length - field.length);
+  if (given.length === 1 && apart > 0 && given[0] === field.map(([letter]) => letter).join("")) {
+    return { shared: field.length, apart: 0 };
+  }
+  const longer = (words: readonly string[]) => words.filter(({ length }) => length >= MIN_WORD);
+  const [few = [], many = []] = [longer(given), longer(field)].sort((a, b) => a.length - b.length);
+  // Either may be cut short.
+  const isAmong = (word: string) =>
+    many.some((other) => other.startsWith(word) || word.startsWith(other));
+  return { shared: few.every(isAmong) ? few.length : 0, apart };
+}
+
+/** Lower case, without the plural's letter. */
+function wordsOf(name: string): string[] {
+  const apart = name.replace(/([a-z])([A-Z])/g, "$1_$2").toLowerCase();
+  return apart.split(/[^a-z0-9]+/).map((word) => word.replace(/s$/, ""));
 }
 
 function jsonSchemaOf(schema: z.ZodType): Node {

@@ -69,6 +69,7 @@ function builtInFaults(
   overlapFaults(config, fault);
   weaveSizeFaults(config, fault);
   idleFaults(config, new Set(Object.keys(given ?? {})), fault);
+  stepFaults(config, fault);
   if (config.program === "language_model") languageModelFaults(config, fault);
   else targetFaults(config, fault);
 }
@@ -99,6 +100,16 @@ function gpuFaults(
   if (device !== "cuda" || backend === "reference" || gpus !== 0) return;
   const why = "cuda needs a GPU, and the job asks for none";
   fault("device", `${why}: ask for one with \`resources.gpu_count\`, or use auto or cpu`);
+}
+
+/** Steps that would never come. */
+function stepFaults(config: LanguageModelTraining | SupervisedTraining, fault: TellFault): void {
+  const { total_steps: total } = config;
+  const fields = ["local_steps", "warmup_steps", "average_steps", "warm_start_steps"] as const;
+  for (const field of fields.filter((name) => config[name] > total)) {
+    const use = `use at most total_steps ${total}, not ${config[field]}`;
+    fault(field, `the job ends before so many steps are done: ${use}`);
+  }
 }
 
 function overlapFaults(
@@ -146,8 +157,17 @@ function idleFaults(
   }
 }
 
-function targetFaults({ target }: SupervisedTraining, fault: TellFault): void {
+function targetFaults(config: SupervisedTraining, fault: TellFault): void {
+  const { target, program } = config;
   const names = [target ?? []].flat();
+  if (program === "classification" && names.length > 1) {
+    fault("target", `a class is in one column, and these are ${names.length}: name one`);
+  }
+  const outputs = program === "regression" ? config.outputs : undefined;
+  if (target !== undefined && outputs !== undefined && outputs !== names.length) {
+    const why = `config.target names ${names.length} columns to predict`;
+    fault("outputs", `${why}, and this is ${outputs}: leave it out`);
+  }
   const twice = names.findIndex((name, at) => names.indexOf(name) !== at);
   if (twice >= 0) {
     fault("target", `it names the column ${JSON.stringify(names[twice])} twice: name it once`);
@@ -171,9 +191,18 @@ function ppoFaults(config: PpoTraining, tasks: number, fault: TellFault): void {
     const why = "it ends an update's epochs early, which several tasks cannot agree on";
     fault("target_kl", `${why}: leave it out, or use one task instead of ${tasks}`);
   }
-  if (config.compression !== "none" && tasks === 1) {
+  if (tasks === 1) soleFaults(config, fault);
+}
+
+/** Of ppo with one task. */
+function soleFaults(config: PpoTraining, fault: TellFault): void {
+  if (config.compression !== "none") {
     const why = "one task alone moves the parameters itself, and all of that must arrive";
     fault("compression", `${why}: use none, or several tasks, not ${config.compression}`);
+  }
+  if (config.pull_compression === "int8") {
+    const why = "one task alone goes on from its own parameters, and pulls none after the first";
+    fault("pull_compression", `${why}: leave it out, or use several tasks`);
   }
 }
 

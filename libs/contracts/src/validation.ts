@@ -32,8 +32,7 @@ export function check<S extends z.ZodType>(
 ): { readonly data: z.output<S> | undefined; readonly faults: readonly Fault[] } {
   const result = schema.safeParse(value);
   if (result.success) return { data: result.data, faults: [] };
-  const issues = withoutWiderBounds(result.error.issues);
-  const faults = issues.flatMap((issue) => faultsOf(issue, value, schema));
+  const faults = told(result.error.issues).flatMap((issue) => faultsOf(issue, value, schema));
   return { data: undefined, faults: faults.slice(0, MAX_FAULTS) };
 }
 
@@ -52,19 +51,30 @@ export class RequestFaults extends Error {
 
 type Issue = z.core.$ZodIssue;
 
-/** Of two bounds that one value breaks, as a whole number's own and its field's, the narrower says it all. */
-function withoutWiderBounds(issues: readonly Issue[]): Issue[] {
-  return issues.filter((issue, at) => {
-    const neighbours = [issues[at - 1], issues[at + 1]];
-    return !neighbours.some((other) => other && isNarrower(other, issue));
+/**
+ * Without the bounds of a value that is of the wrong type (zod holds an array against those of a text,
+ * as both have a length), and without the wider of two that it breaks, as a whole number's own and its
+ * field's.
+ */
+function told(issues: readonly Issue[]): Issue[] {
+  return issues.filter((issue, i) => {
+    const [before, after] = [issues[i - 1], issues[i + 1]].map((other) => {
+      return other && isSamePath(other.path, issue.path) ? other : undefined;
+    });
+    const isBound = issue.code === "too_big" || issue.code === "too_small";
+    if (isBound && before?.code === "invalid_type") return false;
+    return ![before, after].some((other) => other && isNarrower(other, issue));
   });
 }
 
 function isNarrower(one: Issue, other: Issue): boolean {
-  if (pathText(one.path) !== pathText(other.path)) return false;
   if (one.code === "too_big" && other.code === "too_big") return one.maximum < other.maximum;
   const areSmall = one.code === "too_small" && other.code === "too_small";
   return areSmall && one.minimum > other.minimum;
+}
+
+function isSamePath(path: readonly PropertyKey[], other: readonly PropertyKey[]): boolean {
+  return path.length === other.length && path.every((step, i) => step === other[i]);
 }
 
 function faultsOf(issue: Issue, value: unknown, schema: z.ZodType): Fault[] {
@@ -108,7 +118,7 @@ function deepest(issue: Issue): { path: PropertyKey[]; message: string } {
     }
   }
   if (found.path.length > issue.path.length) return found;
-  return { path: found.path, message: alternatives(issue.errors.flat()) ?? found.message };
+  return { path: found.path, message: alternatives(issue.errors.flatMap(told)) ?? found.message };
 }
 
 function inPlainWords(message: string): string {

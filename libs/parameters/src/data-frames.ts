@@ -24,6 +24,8 @@ export const SOCKET_OPTIONS = {
 const MAGIC = "HEDDLE1\n";
 /** Text of an error that a head announces. */
 const MAX_ERROR_BYTES = 8192;
+/** As JSON a letter takes six bytes at most. */
+const MAX_ERROR_LETTERS = 1_300;
 
 export function helloFrame(token: Uint8Array): Buffer {
   return Buffer.concat([Buffer.from(MAGIC), token]);
@@ -54,9 +56,9 @@ export function headFrame({ version, bytes }: DataHead): Buffer {
   return frame;
 }
 
-/** A head with an error, and its text. */
+/** A head with an error, and its text, of whose message no more is told than there is room for. */
 export function errorFrame({ code, message }: AppError): Buffer {
-  const body = Buffer.from(JSON.stringify({ code, message })).subarray(0, MAX_ERROR_BYTES);
+  const body = Buffer.from(JSON.stringify({ code, message: message.slice(0, MAX_ERROR_LETTERS) }));
   const head = headFrame({ version: 0, bytes: body.length });
   head.writeUInt32LE(1);
   return Buffer.concat([head, body]);
@@ -70,8 +72,18 @@ export function parseHead(frame: Buffer): DataHead & { readonly failed: boolean 
   throw new AppError("server_error", "a data connection broke its protocol: run one version");
 }
 
-/** The error that a peer told, with its own code. */
+/** The error that a peer told, with its own code; what is no such thing is one of the protocol. */
 export function toldError(text: Buffer, peer: string): AppError {
-  const { code, message } = JSON.parse(text.toString()) as { code: unknown; message: unknown };
+  const { code, message } = parsedError(text);
   return new AppError(isErrorCode(code) ? code : "server_error", String(message), { node: peer });
+}
+
+function parsedError(text: Buffer): { readonly code?: unknown; readonly message?: unknown } {
+  const broken = { message: "a data connection broke its protocol: run one version" };
+  try {
+    const told: unknown = JSON.parse(text.toString());
+    return typeof told === "object" && told !== null ? told : broken;
+  } catch {
+    return broken;
+  }
 }

@@ -95,7 +95,10 @@ export function decodeShard(message: OpenShard__Output | null): ShardSpec {
   if (!inRange(workers, 1, MAX_WORKERS)) throw refusal(`workers is ${workers}: 1..${MAX_WORKERS}`);
   if (message.jobToken.length !== TOKEN_BYTES)
     throw refusal(`job_token needs ${TOKEN_BYTES} bytes`);
-  if (!(optimizer.learningRate > 0)) throw refusal("optimizer.learning_rate must be above 0");
+  const rate = optimizer.learningRate;
+  if (!(rate > 0 && Number.isFinite(rate))) {
+    throw refusal("optimizer.learning_rate must be a number above 0");
+  }
   const limit = optimizer.maxGradientNorm;
   if (!(limit >= 0)) throw refusal("optimizer.max_gradient_norm must be above 0, or 0 for none");
   if (limit > 0 && fragments > 1) throw refusal("the norm of fragments is not known at one time");
@@ -131,11 +134,19 @@ function decodeOptimizer(
   message: NonNullable<OpenShard__Output["optimizer"]>,
 ): ShardSetSpec["optimizer"] {
   const { kind, momentum, nesterov, beta1, beta2, epsilon, weightDecay } = message;
+  const check = (field: string, value: number, isGood: boolean) => {
+    if (!isGood) throw refusal(`optimizer.${field} is ${value}, out of its range`);
+  };
   switch (kind) {
     case "sgd":
+      check("momentum", momentum, momentum >= 0 && momentum <= 1);
       return { kind, momentum, nesterov };
     case "adam":
     case "adamw":
+      check("beta1", beta1, beta1 >= 0 && beta1 < 1);
+      check("beta2", beta2, beta2 >= 0 && beta2 < 1);
+      check("epsilon", epsilon, epsilon > 0 && Number.isFinite(epsilon));
+      check("weight_decay", weightDecay, weightDecay >= 0 && Number.isFinite(weightDecay));
       return { kind, beta1, beta2, epsilon, weightDecay };
     default:
       throw refusal(`there is no optimizer "${kind}": use sgd, adam or adamw`);

@@ -109,6 +109,11 @@ export function namePlacements(
   return placed.map(({ node, devices }) => ({ nodeId: nodes[node]!.id, devices }));
 }
 
+/** Equal for gangs that ask for the same. */
+export function gangKey({ shape, tasks, sameRack, shared }: GangRequest): string {
+  return `${shape.id} ${tasks} ${sameRack} ${shared ? JSON.stringify(shared) : ""}`;
+}
+
 /** Whether the whole gang fits now, with what it takes that belongs to no node. */
 export function gangFits(ledger: Ledger, gang: GangRequest): boolean {
   return sharedFits(ledger.shared, gang.shared) && nodesFit(ledger, gang);
@@ -141,6 +146,25 @@ export function tasksThatFit(ledger: Ledger, gang: GangRequest): number {
   };
   if (!needsDomain(gang)) return count(ledger.nodes.keys());
   return Math.max(0, ...[...domains(ledger.nodes, gang).values()].map(count));
+}
+
+/**
+ * The nodes that the gang may use one day: 1 by position for each that it has room on with nothing
+ * else there, in a domain that has room for the whole gang then.
+ */
+export function usableNodes(capacity: Ledger, gang: GangRequest): Uint8Array {
+  const { shape, tasks } = gang;
+  const usable = new Uint8Array(capacity.nodes.length);
+  const all = needsDomain(gang)
+    ? domains(capacity.nodes, gang).values()
+    : [[...capacity.nodes.keys()]];
+  for (const domain of all) {
+    const roomy = domain.filter((node) => shape.eligible[node] === 1 && capacity.fits(node, shape));
+    const room = roomy.reduce((sum, node) => sum + capacity.copies(node, shape, tasks), 0);
+    if (room < tasks) continue;
+    for (const node of roomy) usable[node] = 1;
+  }
+  return usable;
 }
 
 function needsDomain({ tasks, sameRack, shape }: GangRequest): boolean {

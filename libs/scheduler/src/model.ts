@@ -135,8 +135,10 @@ export interface QueuedJob extends JobTraits {
    * jobs behind it.
    */
   readonly joinsRunning?: boolean | undefined;
-  /** The start that an earlier plan promised; keeps the job at the head of its level. */
+  /** The start that an earlier plan promised. */
   readonly promisedStartMs?: number | undefined;
+  /** Where an earlier plan's line has it: it goes before those of its level that have no place. */
+  readonly placeInLine?: number | undefined;
 }
 
 /** Where one task is; `devices` are indexes on the node, each holding `gpuMilli` of the request. */
@@ -291,7 +293,7 @@ export interface Preemption {
   readonly lostGpuSeconds: number;
 }
 
-/** The head job's promise: it starts no later than this unless nodes fail or a higher level comes. */
+/** A promise: the job starts no later than this unless nodes fail or a higher level comes. */
 export interface Reservation {
   readonly jobId: string;
   readonly startAtMs: number;
@@ -304,6 +306,8 @@ export interface PendingJob {
   readonly jobId: string;
   /** Never empty. */
   readonly blockers: readonly Blocker[];
+  /** How many of the plan's promises were made before its turn, which it must not delay. */
+  readonly promisesAhead: number;
 }
 
 /** What the leader proposes; apply re-checks it with a CapacityBook (capacity-book.ts). */
@@ -311,7 +315,13 @@ export interface Plan {
   readonly basedOnIndex: number;
   readonly starts: readonly GangStart[];
   readonly preemptions: readonly Preemption[];
-  readonly reservation?: Reservation | undefined;
+  /** In the order of the queue; no two have places on the same node. */
+  readonly reservations: readonly Reservation[];
+  /**
+   * The jobs that keep their places in the queue until they start, in order: those with a promise,
+   * and those of the same level that a promise behind them passes over.
+   */
+  readonly line: readonly string[];
   /** Running jobs past their bound: they fail with DeadlineExceeded. */
   readonly expired: readonly string[];
   readonly pending: readonly PendingJob[];

@@ -36,9 +36,9 @@ test("while its device is in use the others do not count, and are left to others
   const there = holds("there", 1, { preemptible: false, maxRuntimeMs: 60_000 });
   const pair = queued("pair", { request: request({ gpus: 2 }) });
   const at = input({ nodes: [node("n", { gpus: 3 })], running: [there] }, [named(1), pair]);
-  const { starts, pending, reservation } = schedule(at);
+  const { starts, pending, reservations } = schedule(at);
   expect(starts).toMatchObject([{ jobId: "pair", placements: [{ devices: [0, 2] }] }]);
-  expect(reservation).toMatchObject({ jobId: "named", startAtMs: 60_000 });
+  expect(reservations[0]).toMatchObject({ jobId: "named", startAtMs: 60_000 });
   expect(pending[0]).toMatchObject({
     jobId: "named",
     blockers: [{ reason: "InsufficientGpu", requested: 1_000, free: 0, limit: 1_000 }],

@@ -45,11 +45,13 @@ export function withOtherStarts(round: Round, plan: Plan, { id }: QueuedJob): Ot
     const release = { atMs: expectedEndMs, shape, tasks, shared };
     started.push({ job: { ...job, startedAtMs: nowMs }, release, expectedEndMs });
   }
-  const leavingByMs = plan.reservation?.startAtMs ?? Number.POSITIVE_INFINITY;
-  const victims = new Set(plan.preemptions.map(({ victimId }) => victimId));
+  const startMs = new Map(plan.reservations.map(({ jobId, startAtMs }) => [jobId, startAtMs]));
+  const leavesByMs = new Map(
+    plan.preemptions.map(({ victimId, forJobId }) => [victimId, startMs.get(forJobId)]),
+  );
   const running = [...layout.running.values()].map((job) => {
     const known = releases.get(job.id)!;
-    const latestMs = victims.has(job.id) ? Math.min(known.atMs, leavingByMs) : known.atMs;
+    const latestMs = Math.min(known.atMs, leavesByMs.get(job.id) ?? Number.POSITIVE_INFINITY);
     const expectedEndMs = Math.max(nowMs, Math.min(latestMs, job.expectedEndMs ?? latestMs));
     return { job, release: { ...known, atMs: latestMs }, expectedEndMs };
   });

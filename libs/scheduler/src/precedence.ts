@@ -26,8 +26,8 @@ export function runtimeBoundMs(
 }
 
 /**
- * The order in which jobs are tried: higher levels first; within a level a job that holds a
- * promise, then the project with the least fair share, then the older job. Shares move as jobs
+ * The order in which jobs are tried: higher levels first; within a level those that stand in the line
+ * of promises, as they stand there, then the project with the least fair share, then the older job. Shares move as jobs
  * start, so the order is found step by step.
  */
 export function* inFairOrder(
@@ -36,10 +36,7 @@ export function* inFairOrder(
 ): Generator<QueuedJob, void> {
   const levels = Map.groupBy(jobs, levelOf);
   for (const level of [...levels.keys()].sort((a, b) => b - a)) {
-    const byProject = Map.groupBy(
-      [...levels.get(level)!].sort(byPromise),
-      ({ project }) => project,
-    );
+    const byProject = Map.groupBy([...levels.get(level)!].sort(byLine), ({ project }) => project);
     const lanes = [...byProject.values()].map((lane) => ({ lane, next: 0 }));
     while (lanes.length > 0) {
       const first = lanes.reduce((best, lane) => (goesFirst(lane, best, fairShare) ? lane : best));
@@ -57,21 +54,24 @@ interface Lane {
 function goesFirst(a: Lane, b: Lane, fairShare: FairShare): boolean {
   const jobA = a.lane[a.next]!;
   const jobB = b.lane[b.next]!;
-  const promised = promise(jobA) - promise(jobB);
-  if (promised !== 0 && !Number.isNaN(promised)) return promised < 0;
+  const inLine = byPlaceInLine(jobA, jobB);
+  if (inLine !== 0) return inLine < 0;
   const shares = fairShare.share(jobA.project) - fairShare.share(jobB.project);
   if (shares !== 0) return shares < 0;
-  return byPromise(jobA, jobB) < 0;
+  return byAge(jobA, jobB) < 0;
 }
 
-function promise(job: QueuedJob): number {
-  return job.promisedStartMs ?? Number.POSITIVE_INFINITY;
+function byLine(a: QueuedJob, b: QueuedJob): number {
+  return byPlaceInLine(a, b) || byAge(a, b);
 }
 
-function byPromise(a: QueuedJob, b: QueuedJob): number {
-  const promised = promise(a) - promise(b);
-  if (promised !== 0 && !Number.isNaN(promised)) return promised;
-  return byAge(a, b);
+/** Those without a place go last; a promise without one is of an earlier version, which made one. */
+function byPlaceInLine(a: QueuedJob, b: QueuedJob): number {
+  return ascending(a.placeInLine, b.placeInLine) || ascending(a.promisedStartMs, b.promisedStartMs);
+}
+
+function ascending(a = Number.POSITIVE_INFINITY, b = Number.POSITIVE_INFINITY): number {
+  return a === b ? 0 : a - b;
 }
 
 /** The older first. */

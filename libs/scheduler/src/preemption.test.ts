@@ -47,7 +47,7 @@ describe("preemption", () => {
     const at = input({ nodes: [node("n", { gpus: 1 })], running: [ends] }, [queued("q", high)]);
     const plan = schedule(at);
     expect(plan.preemptions).toEqual([]);
-    expect(plan.reservation?.startAtMs).toBe(60_000);
+    expect(plan.reservations[0]?.startAtMs).toBe(60_000);
   });
 
   it("evicts nobody more while enough are already leaving, and says so", () => {

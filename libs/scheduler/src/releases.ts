@@ -4,6 +4,7 @@ import { type Ledger, locate } from "./ledger.ts";
 import type { RunningJob, SchedulerSettings, SharedAmounts } from "./model.ts";
 import { runtimeBoundMs } from "./precedence.ts";
 import type { Shape } from "./shape.ts";
+import { addShared } from "./shared-amounts.ts";
 
 /** A job's tasks and when they are given back at the latest; infinite for one without an end. */
 export interface Release {
@@ -80,9 +81,15 @@ export function releaseUntil(ledger: Ledger, releases: readonly Release[], atMs:
 }
 
 /** Gives back all that the job holds. */
-export function releaseAll(ledger: Ledger, { shape, tasks, shared }: Release): void {
+export function releaseAll(ledger: Ledger, { shape, tasks, shared }: Omit<Release, "atMs">): void {
   for (const { node, devices } of tasks) ledger.release(node, shape, devices);
   ledger.releaseShared(shared);
+}
+
+/** Takes all that the job is to hold, be it free or not: where too little is, nothing fits then. */
+export function takeAll(ledger: Ledger, { shape, tasks, shared }: Release): void {
+  for (const { node, devices } of tasks) ledger.take(node, shape, devices);
+  ledger.shared = addShared(ledger.shared, shared, -1);
 }
 
 /**

@@ -31,8 +31,8 @@ describe("a promised start", () => {
             const promised = promises.get(jobId);
             if (promised !== undefined) expect(at.nowMs).toBeLessThanOrEqual(promised);
           }
-          if (plan.reservation) {
-            const { jobId, startAtMs } = plan.reservation;
+          if (plan.reservations[0]) {
+            const { jobId, startAtMs } = plan.reservations[0];
             expect(startAtMs).toBeLessThanOrEqual(promises.get(jobId) ?? Number.POSITIVE_INFINITY);
             promises.set(jobId, startAtMs);
           }
@@ -55,7 +55,7 @@ describe("a promised start", () => {
       queued("short", { ...gang(1, 2), submittedAtMs: 2 }),
     ]);
     const plan = schedule(at);
-    expect(plan.reservation).toMatchObject({ jobId: "head", startAtMs: 2 * HOUR_MS });
+    expect(plan.reservations[0]).toMatchObject({ jobId: "head", startAtMs: 2 * HOUR_MS });
     expect(plan.starts.map(({ jobId, backfilled }) => [jobId, backfilled])).toEqual([
       ["short", true],
     ]);
@@ -108,7 +108,7 @@ describe("a promised start", () => {
       queued("never", gang(8, 1)),
       queued("next", { ...gang(1, 1), submittedAtMs: 1 }),
     ]);
-    expect(schedule(at).reservation?.jobId).toBe("next");
+    expect(schedule(at).reservations[0]?.jobId).toBe("next");
   });
 });
 

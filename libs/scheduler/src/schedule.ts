@@ -1,11 +1,10 @@
 import { blocker, takesQueuePlace } from "./admission.ts";
 import { capacityBlockers } from "./capacity-blockers.ts";
-import { type GangRequest, namePlacements, type PlacedGang } from "./gang.ts";
-import type { Blocker, GangStart, PendingJob, Plan, Preemption, QueuedJob } from "./model.ts";
+import { type GangRequest, gangKey, namePlacements, type PlacedGang } from "./gang.ts";
+import type { Blocker, GangStart, PendingJob, Plan, QueuedJob } from "./model.ts";
 import { byAge, inFairOrder, runtimeBoundMs } from "./precedence.ts";
-import { chooseVictims, lostGpuSeconds, mayPreempt, type Victim } from "./preemption.ts";
-import { earliestStartMs, type Release, releaseAll } from "./releases.ts";
-import { PromisedStart } from "./reservation.ts";
+import { PromiseLine } from "./promise-line.ts";
+import { releaseAll } from "./releases.ts";
 import {
   gangOf,
   layOut,
@@ -23,8 +22,9 @@ import {
  * 2. Find running jobs past their bound.
  * 3. Set aside queued jobs that wait for something other than capacity.
  * 4. Take the others in fair order; start each gang whose quota and capacity are there.
- * 5. Promise the first that does not fit its earliest start, by evicting others if that is sooner;
- *    later jobs start only where the promise holds.
+ * 5. Promise those that do not fit their earliest start, by evicting others if that is sooner: the
+ *    first anywhere, each further one on nodes that no job before it may use; later jobs start only
+ *    where the promises hold.
  * 6. Say of every job that stays what blocks it.
  */
 export function decide(standing: Standing): Plan {
@@ -32,13 +32,18 @@ export function decide(standing: Standing): Plan {
   const expired = expiredJobs(standing);
   const { eligible, waiting } = setAside(round);
   const outcome = startInOrder(round, eligible);
-  const pending = [...waiting, ...explainBlocked(round, outcome)];
+  const { promises, preemptions, line } = outcome.line;
+  const pending = [
+    ...waiting.map((job) => ({ ...job, promisesAhead: promises.size })),
+    ...explainBlocked(round, outcome),
+  ];
   giveBack(round, outcome);
   return {
     basedOnIndex: standing.index,
     starts: outcome.starts,
-    preemptions: outcome.preemptions,
-    reservation: outcome.promise?.reservation,
+    preemptions,
+    reservations: promises.reservations,
+    line,
     expired,
     pending,
   };
@@ -59,9 +64,8 @@ function giveBack({ placer, releases }: Round, { starts }: Outcome): void {
 /** How far one pass over the queue got; it is written only by `startInOrder`. */
 interface Outcome {
   readonly starts: GangStart[];
-  readonly preemptions: Preemption[];
   readonly blocked: BlockedJob[];
-  promise: PromisedStart | undefined;
+  readonly line: PromiseLine;
 }
 
 interface BlockedJob {
@@ -70,6 +74,7 @@ interface BlockedJob {
   readonly quota: readonly Blocker[];
   /** How many jobs stand ahead and wait for capacity too. */
   readonly ahead: number;
+  readonly promisesAhead: number;
 }
 
 function expiredJobs({ layout, nowMs, settings }: Standing): string[] {
@@ -81,10 +86,10 @@ function expiredJobs({ layout, nowMs, settings }: Standing): string[] {
 
 function setAside({ standing, admission }: Round): {
   eligible: QueuedJob[];
-  waiting: PendingJob[];
+  waiting: Omit<PendingJob, "promisesAhead">[];
 } {
   const eligible: QueuedJob[] = [];
-  const waiting: PendingJob[] = [];
+  const waiting: Omit<PendingJob, "promisesAhead">[] = [];
   const queued = new Map<string, number>();
   for (const job of [...standing.queue].sort(byAge)) {
     const position = queued.get(job.project) ?? 0;
@@ -97,26 +102,26 @@ function setAside({ standing, admission }: Round): {
 }
 
 function startInOrder(round: Round, jobs: readonly QueuedJob[]): Outcome {
-  const outcome: Outcome = { starts: [], preemptions: [], blocked: [], promise: undefined };
+  const line = new PromiseLine(round);
+  const { promises } = line;
+  const outcome: Outcome = { starts: [], blocked: [], line };
   let ahead = 0;
   for (const job of inFairOrder(jobs, round.fairShare)) {
     const quota = round.admission.quota(job);
     if (quota.length > 0) {
-      outcome.blocked.push({ job, quota, ahead });
+      outcome.blocked.push({ job, quota, ahead, promisesAhead: promises.size });
       continue;
     }
     const gang = gangOf(round.standing, job);
     const endsByMs = round.standing.nowMs + runtimeBoundMs(job, round.standing.settings);
-    const placed = outcome.promise
-      ? outcome.promise.backfill(gang, endsByMs)
-      : round.placer.place(gang);
+    const placed = promises.place(gang, endsByMs);
     if (placed) {
       start(round, outcome, job, gang, placed, endsByMs, ahead > 0);
       continue;
     }
-    outcome.blocked.push({ job, quota, ahead });
+    outcome.blocked.push({ job, quota, ahead, promisesAhead: promises.size });
     ahead++;
-    if (!outcome.promise) promiseStart(round, outcome, job, gang);
+    line.add(job, gang);
   }
   return outcome;
 }
@@ -141,70 +146,64 @@ function start(
   });
 }
 
-/** Gives the head job the earlier of waiting for others to end and evicting some. */
-function promiseStart(round: Round, outcome: Outcome, job: QueuedJob, gang: GangRequest): void {
-  const { placer, releases } = round;
-  const waitUntilMs = earliestStartMs(placer.ledger, releases.values(), gang);
-  const evictedByMs = round.standing.nowMs + round.standing.settings.preemptionGraceMs;
-  if (waitUntilMs === undefined || evictedByMs < waitUntilMs) {
-    const victims = chooseVictims(placer.ledger, gang, evictable(round, job));
-    if (victims) {
-      for (const victim of victims) {
-        releases.set(victim.job.id, { ...victim.release, atMs: evictedByMs });
-        outcome.preemptions.push(preemption(victim, job));
-      }
-      const due = releases.values();
-      outcome.promise = PromisedStart.make(job.id, gang, evictedByMs, placer, due);
-      return;
-    }
-  }
-  if (waitUntilMs === undefined) return;
-  const due = releases.values();
-  outcome.promise = PromisedStart.make(job.id, gang, waitUntilMs, placer, due);
-}
-
-function evictable({ standing, layout, releases }: Round, preemptor: QueuedJob): Victim[] {
-  return [...layout.running.values()]
-    .filter((job) => mayPreempt(preemptor, job))
-    .map((job) => ({
-      job,
-      release: releases.get(job.id) as Release,
-      lostGpuSeconds: lostGpuSeconds(job, standing.nowMs),
-    }));
-}
-
-function preemption({ job, lostGpuSeconds: lost }: Victim, preemptor: QueuedJob): Preemption {
-  return { victimId: job.id, forJobId: preemptor.id, lostGpuSeconds: lost };
-}
-
 /** Blockers of every job that stays; jobs alike in what they ask share one look at the cluster. */
 function explainBlocked(round: Round, outcome: Outcome): PendingJob[] {
   const known = new Map<string, readonly Blocker[]>();
-  return outcome.blocked.map(({ job, quota, ahead }) => {
+  const before = new WantedBefore(round.layout.roster.slots.length);
+  return outcome.blocked.map(({ job, quota, ahead, promisesAhead }) => {
     const gang = gangOf(round.standing, job);
-    const key = `${gang.shape.id} ${gang.tasks} ${gang.sameRack} ${JSON.stringify(gang.shared)}`;
+    const key = gangKey(gang);
     let capacity = known.get(key);
     if (!capacity) {
       capacity = capacityBlockers(round.placer.ledger, round.layout.capacity, gang);
       known.set(key, capacity);
     }
-    const blockers = [...quota, ...capacity, ...orderBlockers(round, outcome, job, ahead)];
+    const inItsWay = before.meets(gang) ? ahead : 0;
+    if (quota.length === 0) before.add(gang);
+    const blockers = [...quota, ...capacity, ...orderBlockers(round, outcome, job, inItsWay)];
     if (blockers.length === 0) blockers.push(blocker("PriorityBehind", "jobs_ahead", 1, 0, ahead));
-    return { jobId: job.id, blockers };
+    return { jobId: job.id, blockers, promisesAhead };
   });
+}
+
+/** What the jobs before one that wait for capacity may use. */
+class WantedBefore {
+  readonly #nodes: Uint8Array;
+  readonly #shared = { storage: false, shards: false };
+  /** Lists of eligible nodes that are in it. */
+  readonly #added = new Set<Uint8Array>();
+
+  constructor(nodes: number) {
+    this.#nodes = new Uint8Array(nodes);
+  }
+
+  add({ shape: { eligible }, shared }: GangRequest): void {
+    if (shared && shared.storageMb > 0) this.#shared.storage = true;
+    if (shared && shared.shards > 0) this.#shared.shards = true;
+    if (this.#added.has(eligible)) return;
+    this.#added.add(eligible);
+    for (let node = 0; node < this.#nodes.length; node++) this.#nodes[node]! |= eligible[node]!;
+  }
+
+  /** Whether one of them may use something that this one may use. */
+  meets({ shape: { eligible }, shared }: GangRequest): boolean {
+    const { storage, shards } = this.#shared;
+    if (shared && ((storage && shared.storageMb > 0) || (shards && shared.shards > 0))) return true;
+    return this.#nodes.some((wanted, node) => wanted === 1 && eligible[node] === 1);
+  }
 }
 
 /** What other jobs' claims hold back: those ahead, and the evictions made for this one. */
 function orderBlockers(
   { layout }: Round,
-  outcome: Outcome,
+  { line }: Outcome,
   job: QueuedJob,
   ahead: number,
 ): Blocker[] {
   const blockers: Blocker[] = [];
   if (ahead > 0) blockers.push(blocker("PriorityBehind", "jobs_ahead", 1, 0, ahead));
   const leaving =
-    outcome.preemptions.filter(({ forJobId }) => forJobId === job.id).length +
+    line.preemptions.filter(({ forJobId }) => forJobId === job.id).length +
     layout.running.leavingFor(job.id);
   if (leaving > 0) {
     blockers.push(blocker("PreemptionInProgress", "jobs_checkpointing", leaving, 0, leaving));

@@ -45,7 +45,7 @@ test("the head job is promised what is shared too, and backfill leaves it that",
     job("long3", 1, 4, 9),
   ]);
   const plan = schedule(at);
-  expect(plan.reservation).toMatchObject({ jobId: "head", startAtMs: 2 * HOUR_MS });
+  expect(plan.reservations[0]).toMatchObject({ jobId: "head", startAtMs: 2 * HOUR_MS });
   // 2 are left beside the head then, and 4 are free now, of which short takes 3.
   expect(plan.starts.map(({ jobId }) => jobId)).toEqual(["short", "long3"]);
 });
@@ -134,7 +134,7 @@ test("the head is promised its shards on whole servers, and backfill leaves it t
     trains("short", [1, 1], { submittedAtMs: 2, maxRuntimeMs: HOUR_MS }),
   ]);
   const plan = schedule(at);
-  expect(plan.reservation).toMatchObject({ jobId: "head", startAtMs: 2 * HOUR_MS });
+  expect(plan.reservations[0]).toMatchObject({ jobId: "head", startAtMs: 2 * HOUR_MS });
   // 8 and 8 less 4 and 4 of the head are left: the long one fits beside it on any server.
   expect(plan.starts.map(({ jobId }) => jobId)).toEqual(["long", "short"]);
   const full = { ...at, queue: at.queue.map((job) => (job.id === "head" ? wider(job) : job)) };

@@ -28,6 +28,28 @@ export function roomForShards(free: Iterable<number>, placesPerShard: number): n
   return room;
 }
 
+/** Whether both ask for shared storage, or both for shards. */
+export function wantsTheSame(a: SharedRequest, b: SharedRequest | undefined): boolean {
+  return (
+    b !== undefined && ((a.storageMb > 0 && b.storageMb > 0) || (a.shards > 0 && b.shards > 0))
+  );
+}
+
+/**
+ * Whether there is enough for all of them, in whatever order they take theirs. Where little is left
+ * on each server it may say no although a lucky order would do.
+ */
+export function allFit(free: SharedAmounts, wanted: readonly SharedRequest[]): boolean {
+  const storageMb = wanted.reduce((sum, each) => sum + each.storageMb, 0);
+  if (storageMb > 0 && storageMb > free.storageMb) return false;
+  const trains = wanted.filter(({ shards }) => shards > 0);
+  if (trains.length < 2) return trains.every((each) => shardsFit(free, each));
+  // A shard finds no server only where each has less left than it takes.
+  const largest = Math.max(...trains.map(({ placesPerShard }) => placesPerShard));
+  const taken = trains.reduce((sum, each) => sum + each.shards * each.placesPerShard, 0);
+  return sumOf(free.places.values()) - taken >= (largest - 1) * (free.places.size - 1);
+}
+
 /**
  * The server of each shard: where the most places are free, the first of several in the order of the
  * map. So no shard is without a place where there is room for all, and more room at the start never

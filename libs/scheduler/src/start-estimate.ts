@@ -5,18 +5,17 @@ import type { OtherStarts } from "./other-starts.ts";
 import { levelOf, runtimeBoundMs } from "./precedence.ts";
 import { QueuePlayback } from "./queue-playback.ts";
 import { aheadInQueue, type Ending, quotaAllowsMs } from "./quota-forecast.ts";
-import { earliestStartMs, type Release } from "./releases.ts";
+import { earliestStartMs, type Release, takeAll } from "./releases.ts";
 import { gangOf, type Round } from "./round.ts";
-import { addShared } from "./shared-amounts.ts";
 
 /** Jobs ahead that the late estimate plays through; with more ahead the late end is open. */
 const MAX_AHEAD = 64;
 
 /** When a job may start, in ms since the epoch; an end is absent where it cannot be told. */
 export interface StartEstimate {
-  /** If running jobs end when their progress says, and the job with the promise at once. */
+  /** If running jobs end when their progress says, and jobs promised before it at once. */
   readonly earliestMs?: number | undefined;
-  /** If running jobs and the job with the promise stay to their bounds. */
+  /** If running jobs and jobs promised before it stay to their bounds. */
   readonly likelyMs?: number | undefined;
   /** If besides that every job ahead goes first and stays to its bound. */
   readonly latestMs?: number | undefined;
@@ -29,8 +28,8 @@ interface Asked {
   readonly others: OtherStarts;
 }
 
-/** What the head job was promised, where it is another's. */
-interface Head {
+/** What a job before it was promised. */
+interface Promised {
   readonly release: Release;
   readonly startMs: number;
   readonly gang: GangRequest;
@@ -38,7 +37,7 @@ interface Head {
 
 /**
  * When the job may start. It takes nodes, what belongs to no node, quotas, the queue's length, the
- * limit on jobs and the promise to the head job: what does not start now is never told "now" for
+ * limit on jobs and the promises to jobs before it: what does not start now is never told "now" for
  * want of one of them.
  */
 export function startEstimate(round: Round, plan: Plan, asked: Asked): StartEstimate {
@@ -51,40 +50,41 @@ export function startEstimate(round: Round, plan: Plan, asked: Asked): StartEsti
   const holders = [...others.running, ...others.started];
   const bounded = holders.map((each) => ({ ...each, endsMs: each.release.atMs }));
   const hopeful = holders.map((each) => ({ ...each, endsMs: each.expectedEndMs }));
-  const head = headOf(round, plan, job);
-  const promisedMs = plan.reservation?.jobId === job.id ? plan.reservation.startAtMs : undefined;
-  const likelyMs = promisedMs ?? soonestMs(round, asked, bounded, head);
-  const goneAtOnce = head && goneAsSoonAsStarted(asked, hopeful, head);
-  const earliestMs = least(soonestMs(round, asked, hopeful, goneAtOnce), likelyMs);
-  if (promisedMs !== undefined) return { earliestMs, likelyMs, latestMs: promisedMs };
+  const before = promisesBefore(round, plan, job);
+  const own = plan.reservations.find(({ jobId }) => jobId === job.id)?.startAtMs;
+  const likelyMs = own ?? soonestMs(round, asked, bounded, before);
+  const gone = before.map((promised) => goneAsSoonAsStarted(asked, hopeful, promised));
+  const earliestMs = least(soonestMs(round, asked, hopeful, gone), likelyMs);
+  if (own !== undefined) return { earliestMs, likelyMs, latestMs: own };
   const afterMs = afterThoseAhead(round, asked, bounded);
   return { earliestMs, likelyMs, latestMs: latestOf([likelyMs, afterMs]) };
 }
 
-/** The other job that holds the promise, where this one stands behind it. */
-function headOf({ standing, layout }: Round, plan: Plan, job: QueuedJob): Head | undefined {
-  const { reservation } = plan;
-  if (!reservation || reservation.jobId === job.id) return undefined;
-  const holder = standing.queue.find(({ id }) => id === reservation.jobId);
-  const blockers = plan.pending.find(({ jobId }) => jobId === job.id)?.blockers ?? [];
-  const isBehind = blockers.some(({ reason }) => {
-    return reason === "PriorityBehind" || reason === "QueueFull";
+/** The promises that were made before the job's turn. */
+function promisesBefore({ standing, layout }: Round, plan: Plan, job: QueuedJob): Promised[] {
+  const pending = plan.pending.find(({ jobId }) => jobId === job.id);
+  return plan.reservations.slice(0, pending?.promisesAhead ?? 0).flatMap((reservation) => {
+    const holder = standing.queue.find(({ id }) => id === reservation.jobId);
+    if (!holder) return [];
+    const gang = gangOf(standing, holder);
+    const { shape } = gang;
+    const { shared } = reservation;
+    const tasks = [...locate(reservation.placements, layout.roster)];
+    const startMs = reservation.startAtMs;
+    const atMs = startMs + runtimeBoundMs(holder, standing.settings);
+    return { gang, startMs, release: { atMs, shape, tasks, shared } };
   });
-  if (!holder || !isBehind) return undefined;
-  const gang = gangOf(standing, holder);
-  const { shape } = gang;
-  const { shared } = reservation;
-  const tasks = [...locate(reservation.placements, layout.roster)];
-  const startMs = reservation.startAtMs;
-  const atMs = startMs + runtimeBoundMs(holder, standing.settings);
-  return { gang, startMs, release: { atMs, shape, tasks, shared } };
 }
 
-/** The head as the hopeful estimate has it: it starts as soon as it can, and is gone then. */
-function goneAsSoonAsStarted({ others }: Asked, hopeful: readonly Ending[], head: Head): Head {
-  const fitsMs = earliestStartMs(others.ledger, releasesOf(hopeful), head.gang);
-  const startMs = Math.min(head.startMs, fitsMs ?? head.startMs);
-  return { ...head, startMs, release: { ...head.release, atMs: startMs } };
+/** A promised job as the hopeful estimate has it: it starts as soon as it can, and is gone then. */
+function goneAsSoonAsStarted(
+  { others }: Asked,
+  hopeful: readonly Ending[],
+  promised: Promised,
+): Promised {
+  const fitsMs = earliestStartMs(others.ledger, releasesOf(hopeful), promised.gang);
+  const startMs = Math.min(promised.startMs, fitsMs ?? promised.startMs);
+  return { ...promised, startMs, release: { ...promised.release, atMs: startMs } };
 }
 
 function releasesOf(endings: readonly Ending[]): Release[] {
@@ -95,37 +95,42 @@ function soonestMs(
   round: Round,
   asked: Asked,
   endings: readonly Ending[],
-  head: Head | undefined,
+  before: readonly Promised[],
 ): number | undefined {
   const { job } = asked;
   const { nowMs } = round.standing;
   return latestOf([
     Math.max(nowMs, job.notBeforeMs),
-    roomMs(round, asked, endings, head),
+    roomMs(round, asked, endings, before),
     quotaAllowsMs(round.standing, job, endings),
     queueAllowsMs(round, asked, endings),
   ]);
 }
 
-/** When there is room: for a job that ends before the head starts anywhere, else beside the head. */
+/**
+ * When there is room: anywhere, but beside the promises to jobs that start before this one ends. The
+ * later it starts, the more of them bind it.
+ */
 function roomMs(
   { standing }: Round,
   { job, gang, others }: Asked,
   endings: readonly Ending[],
-  head: Head | undefined,
+  before: readonly Promised[],
 ): number | undefined {
   const { nowMs, settings } = standing;
+  const runtimeMs = runtimeBoundMs(job, settings);
   const releases = releasesOf(endings);
-  const soonest = (ledger: OtherStarts["ledger"], given: readonly Release[]) =>
-    gangFits(ledger, gang) ? nowMs : earliestStartMs(ledger, given, gang);
-  const alone = soonest(others.ledger, releases);
-  if (!head || alone === undefined) return alone;
-  if (alone + runtimeBoundMs(job, settings) <= head.startMs) return alone;
-  const beside = others.ledger.clone();
-  const { shape, tasks, shared } = head.release;
-  for (const { node, devices } of tasks) beside.take(node, shape, devices);
-  beside.shared = addShared(beside.shared, shared, -1);
-  return soonest(beside, [...releases, head.release]);
+  let binding: readonly Promised[] = [];
+  for (;;) {
+    const beside = others.ledger.clone();
+    for (const { release } of binding) takeAll(beside, release);
+    const given = [...releases, ...binding.map(({ release }) => release)];
+    const atMs = gangFits(beside, gang) ? nowMs : earliestStartMs(beside, given, gang);
+    if (atMs === undefined) return undefined;
+    const all = before.filter(({ startMs }) => startMs < atMs + runtimeMs);
+    if (all.length <= binding.length) return atMs;
+    binding = all;
+  }
 }
 
 /** When enough of those before it in its project's queue can have started. */

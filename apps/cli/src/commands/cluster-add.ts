@@ -6,6 +6,7 @@ import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import type { ApiClient } from "../http/api-client.ts";
 import { fieldsOf, type JsonFields, recordsOf, textOf } from "../http/json-fields.ts";
+import { printRecord } from "../output/rows.ts";
 
 const JOIN_TOKENS = "/api/v1/cluster/join-tokens";
 
@@ -40,8 +41,8 @@ export async function addMaster(command: Command): Promise<number> {
     ...["--name", name, "--peers", peers, "--grpc-host", host, "--grpc-port", port],
     ...[...proof, "--data", directory],
   ];
-  if (format === "json") {
-    data.write(`${JSON.stringify({ name, address, peers, flags }, null, 2)}\n`);
+  if (format === "json" || format === "yaml") {
+    printRecord({ name, address, peers, flags }, name, format, data);
     return 0;
   }
   data.write(`heddle-master ${flags.join(" ")}\n`);
@@ -53,10 +54,10 @@ export async function addMaster(command: Command): Promise<number> {
 
 /** `heddle cluster join-token --role ROLE`: the token alone on standard output. */
 export async function createJoinToken(command: Command): Promise<number> {
-  const { client, data, messages } = commandContext(command);
+  const { client, data, messages, format } = commandContext(command);
   const { role } = command.opts<{ role: string }>();
   const token = fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body: { role } }));
-  data.write(`${textOf(token["token"])}\n`);
+  printRecord(token, textOf(token["token"]), format, data);
   messages.write(`for one ${role}, once, until ${textOf(token["expires_at"])}\n`);
   return 0;
 }

@@ -14,6 +14,7 @@ import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { dataDirectory } from "../connection.ts";
+import { printRecord } from "../output/rows.ts";
 import { runOnStoppedMaster } from "./cluster-offline.ts";
 
 /** A state that takes longer to come over is more than any cluster has. */
@@ -45,8 +46,8 @@ async function backupRunning(
   const meta = await save(response, target);
   const sha256 = await digestOf(target);
   const { cluster, index, term } = meta;
-  if (format === "json") {
-    data.write(`${JSON.stringify({ file: target, cluster, index, term, sha256 }, null, 2)}\n`);
+  if (format === "json" || format === "yaml") {
+    printRecord({ file: target, cluster, index, term, sha256 }, target, format, data);
     return 0;
   }
   data.write(`${target}\n`);

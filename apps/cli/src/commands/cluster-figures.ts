@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { fieldsOf, type JsonFields, numberOf, recordsOf, textOf } from "../http/json-fields.ts";
-import { type Column, printRows } from "../output/rows.ts";
+import { type Column, printRecord, printRows } from "../output/rows.ts";
 
 const METRICS: readonly Column<JsonFields>[] = [
   { header: "WORKERS", value: (all) => states(fieldsOf(all["workers"])) },
@@ -41,7 +41,7 @@ const RESOURCES: readonly Column<JsonFields>[] = [
 export async function clusterMetrics(command: Command): Promise<number> {
   const { client, data, format } = commandContext(command);
   const metrics = fieldsOf(await client.json("/api/v1/cluster/metrics"));
-  if (format === "json") data.write(`${JSON.stringify(metrics, null, 2)}\n`);
+  if (format === "json" || format === "yaml") printRecord(metrics, "", format, data);
   else printRows([metrics], METRICS, format, data);
   return 0;
 }
@@ -50,8 +50,8 @@ export async function clusterMetrics(command: Command): Promise<number> {
 export async function clusterResources(command: Command): Promise<number> {
   const { client, data, format } = commandContext(command);
   const resources = fieldsOf(await client.json("/api/v1/cluster/resources"));
-  if (format === "json") {
-    data.write(`${JSON.stringify(resources, null, 2)}\n`);
+  if (format === "json" || format === "yaml") {
+    printRecord(resources, "", format, data);
     return 0;
   }
   const sums = { ...fieldsOf(resources["totals"]), name: "all" };

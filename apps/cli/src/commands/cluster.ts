@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { fieldsOf, type JsonFields, numberOf, recordsOf, textOf } from "../http/json-fields.ts";
-import { type Column, printRows } from "../output/rows.ts";
+import { type Column, printChange, printRows } from "../output/rows.ts";
 
 const PATH = "/api/v1/cluster";
 
@@ -51,29 +51,32 @@ export async function clusterMembers(command: Command): Promise<number> {
 
 /** `heddle cluster transfer [master]`. */
 export async function transferLeadership(command: Command): Promise<number> {
-  const { client, messages } = commandContext(command);
+  const context = commandContext(command);
   const [to] = command.args;
   const body = to === undefined ? {} : { to };
-  await client.json(`${PATH}/transfer`, { method: "POST", body });
-  messages.write("the leader was asked to hand over; heddle cluster status shows who leads\n");
+  const status = await context.client.json(`${PATH}/transfer`, { method: "POST", body });
+  const sentence = "the leader was asked to hand over; heddle cluster status shows who leads";
+  printChange(status, sentence, context);
   return 0;
 }
 
 /** `heddle cluster snapshot`. */
 export async function takeSnapshot(command: Command): Promise<number> {
-  const { client, messages } = commandContext(command);
-  const status = fieldsOf(await client.json(`${PATH}/snapshot`, { method: "POST", body: {} }));
+  const context = commandContext(command);
+  const reply = await context.client.json(`${PATH}/snapshot`, { method: "POST", body: {} });
+  const status = fieldsOf(reply);
   const index = figure(status["snapshot_index"]);
-  messages.write(`${textOf(status["answered_by"])} has a snapshot of entry ${index}\n`);
+  printChange(status, `${textOf(status["answered_by"])} has a snapshot of entry ${index}`, context);
   return 0;
 }
 
 /** `heddle cluster remove <master>`. */
 export async function removeMaster(command: Command): Promise<number> {
-  const { client, messages } = commandContext(command);
+  const context = commandContext(command);
   const name = command.args[0] ?? "";
-  await client.json(`${PATH}/masters/${encodeURIComponent(name)}`, { method: "DELETE" });
-  messages.write(`${name} is out of the group; its process ends by itself\n`);
+  const path = `${PATH}/masters/${encodeURIComponent(name)}`;
+  const status = await context.client.json(path, { method: "DELETE" });
+  printChange(status, `${name} is out of the group; its process ends by itself`, context);
   return 0;
 }
 

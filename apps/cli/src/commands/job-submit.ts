@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
+import { printRecord } from "../output/rows.ts";
 import { explainDryRun } from "./job-explain.ts";
 import { readJobSpec } from "./job-spec.ts";
 import { endOfJob, followJob } from "./job-watch.ts";
@@ -20,7 +21,7 @@ export async function submitJob(command: Command): Promise<number> {
   const { idempotencyKey } = flags;
   const told = await context.heddle.jobs.create(spec, { idempotencyKey });
   const { data, format } = context;
-  data.write(format === "json" ? `${JSON.stringify(told, null, 2)}\n` : `${told.job_id}\n`);
+  printRecord(told, told.job_id, format, data);
   if (flags.watch) return followJob(context, told.job_id);
   return flags.wait ? endOfJob(context, told.job_id) : 0;
 }

@@ -5,6 +5,7 @@ import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../command-context.ts";
 import { watchInterrupts } from "../interrupt.ts";
 import { JobProgressView } from "../output/job-progress.ts";
+import { printChange } from "../output/rows.ts";
 import type { Terminal } from "../output/terminal.ts";
 
 /** The exit code of a command that waited for a job which did not succeed. */
@@ -75,7 +76,7 @@ async function tellResults({ heddle, messages }: CommandContext, id: string): Pr
 
 /** Waits without a word until the job has ended; then prints it. */
 export async function endOfJob(context: CommandContext, id: string): Promise<number> {
-  const { heddle, data, messages, format } = context;
+  const { heddle, messages, format } = context;
   const interrupts = watchInterrupts();
   let job: Job;
   try {
@@ -83,9 +84,8 @@ export async function endOfJob(context: CommandContext, id: string): Promise<num
   } finally {
     interrupts.release();
   }
-  if (format === "json") data.write(`${JSON.stringify(job, null, 2)}\n`);
-  else messages.write(`${job.name} ${job.state}\n`);
-  if (job.failure && format !== "json") tellFailure(job.failure, messages);
+  printChange(job, `${job.name} ${job.state}`, context);
+  if (job.failure && format !== "json" && format !== "yaml") tellFailure(job.failure, messages);
   return job.state === "succeeded" ? 0 : JOB_FAILED;
 }
 

@@ -137,13 +137,23 @@ function exitText({ exit_code: code, signal, reason }: NonNullable<Job["task_lis
   return [reason ?? "", code === null ? "" : String(code), signal ?? ""].filter(Boolean).join(" ");
 }
 
-/** `heddle jobs cancel|suspend|resume <id...>`; goes through all, and fails as the first that does. */
+/**
+ * `heddle jobs cancel|suspend|resume <id...>`: one after the other until one fails; of all that were
+ * changed a list for programs.
+ */
 export function jobChange(verb: "cancel" | "suspend" | "resume") {
   return async (command: Command): Promise<number> => {
-    const { heddle, messages } = commandContext(command);
-    for (const id of command.args) {
-      const job = await heddle.jobs[verb](id);
-      messages.write(`${job.id} is ${job.state}\n`);
+    const { heddle, messages, data, format } = commandContext(command);
+    const isRecord = format === "json" || format === "yaml";
+    const changed: Job[] = [];
+    try {
+      for (const id of command.args) {
+        const job = await heddle.jobs[verb](id);
+        changed.push(job);
+        if (!isRecord) messages.write(`${job.id} is ${job.state}\n`);
+      }
+    } finally {
+      if (isRecord) printRecord(changed, "", format, data);
     }
     return 0;
   };

@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { type Connection, dataDirectory, readCredentials } from "../connection.ts";
 import { fieldsOf, type JsonFields, listOf, textOf } from "../http/json-fields.ts";
-import { type Column, printRows, toYaml } from "../output/rows.ts";
+import { type Column, printChange, printRecord, printRows } from "../output/rows.ts";
 import { DataDirectory } from "../up/data-directory.ts";
 
 const COLUMNS: readonly Column<JsonFields>[] = [
@@ -38,7 +38,7 @@ export async function createKey(command: Command): Promise<number> {
     messages.write(`warning: no model \`${id}\` is registered; the key may call it once one is\n`);
     messages.write("  (`heddle models list` shows those that are)\n");
   }
-  if (format === "json" || format === "yaml") data.write(structured(key, format));
+  if (format === "json" || format === "yaml") printRecord(key, "", format, data);
   else {
     messages.write(`key ${textOf(key["id"])}; its text is not kept and is shown only now:\n`);
     data.write(`${textOf(key["key"])}\n`);
@@ -56,7 +56,7 @@ export async function rotateKey(command: Command): Promise<number> {
   const key = fieldsOf(await client.json(path, { method: "POST", body }));
   const keptIn = keepInstead(connection, id, textOf(key["key"]));
   if (keptIn) messages.write(`${keptIn} keeps the new key from now on, for \`heddle up\` too\n`);
-  if (format === "json" || format === "yaml") data.write(structured(key, format));
+  if (format === "json" || format === "yaml") printRecord(key, "", format, data);
   else {
     const ends = textOf(fieldsOf(key["replaces"])["expires_at"]);
     messages.write(`key ${textOf(key["id"])} takes the place of ${id}, which ends at ${ends};\n`);
@@ -77,10 +77,6 @@ function keepInstead(connection: Connection, id: string, apiKey: string): string
   return path;
 }
 
-function structured(key: JsonFields, format: "json" | "yaml"): string {
-  return `${format === "json" ? JSON.stringify(key, null, 2) : toYaml(key)}\n`;
-}
-
 const UNIT_S = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
 
 /** `90`, `90s`, `15m`, `24h` or `7d` as seconds. */
@@ -93,10 +89,11 @@ function seconds(text: string): number {
 
 /** `heddle keys revoke <id>`. */
 export async function revokeKey(command: Command): Promise<number> {
-  const { client, messages } = commandContext(command);
+  const context = commandContext(command);
   const id = command.args[0] ?? "";
-  await client.json(`/api/v1/keys/${encodeURIComponent(id)}`, { method: "DELETE" });
-  messages.write(`key ${id} is revoked\n`);
+  const path = `/api/v1/keys/${encodeURIComponent(id)}`;
+  const revoked = fieldsOf(await context.client.json(path, { method: "DELETE" }));
+  printChange(revoked, `key ${id} is revoked`, context);
   return 0;
 }
 

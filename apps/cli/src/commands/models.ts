@@ -18,7 +18,7 @@ import {
 import { isReady, listModels } from "../http/model-list.ts";
 import { watchInterrupts } from "../interrupt.ts";
 import { PullProgressView } from "../output/progress.ts";
-import { printRows } from "../output/rows.ts";
+import { printChange, printRecord, printRows } from "../output/rows.ts";
 
 /** A worker may try several sources before the first byte comes. */
 const PULL_START_TIMEOUT_MS = 120_000;
@@ -131,16 +131,17 @@ export async function registerModel(command: Command): Promise<number> {
   };
   // What no flag names is left out; what is wrong with the rest, the cluster says.
   const model = await heddle.models.register(JSON.parse(JSON.stringify(body)) as ModelSpec);
-  data.write(format === "json" ? `${JSON.stringify(model, null, 2)}\n` : `${model.id}\n`);
+  printRecord(model, model.id, format, data);
   return 0;
 }
 
 /** `heddle models remove <id>`. */
 export async function removeModel(command: Command): Promise<number> {
-  const { client, messages } = commandContext(command);
+  const context = commandContext(command);
   const id = command.args[0] ?? "";
-  await client.json(`/api/v1/models/${encodeURIComponent(id)}`, { method: "DELETE" });
-  messages.write(`model ${id} is removed\n`);
+  const path = `/api/v1/models/${encodeURIComponent(id)}`;
+  const removed = await context.client.json(path, { method: "DELETE" });
+  printChange(removed, `model ${id} is removed`, context);
   return 0;
 }
 
@@ -166,12 +167,14 @@ async function expectLoaded(client: ApiClient, id: string, signal: AbortSignal):
 
 /** `heddle models pull <id>`: has a worker fetch the weights, with a progress bar. */
 export async function pullModel(command: Command): Promise<number> {
-  const { client, data, messages } = commandContext(command);
+  const { client, data, messages, format } = commandContext(command);
   const id = command.args[0] ?? "";
+  const path = `/api/v1/models/${encodeURIComponent(id)}`;
+  const isRecord = format === "json" || format === "yaml";
   const interrupts = watchInterrupts();
   const progress = new PullProgressView(messages, `pulling ${id}`);
   try {
-    const response = await client.stream(`/api/v1/models/${encodeURIComponent(id)}/pull`, {
+    const response = await client.stream(`${path}/pull`, {
       method: "POST",
       signal: interrupts.signal,
       timeoutMs: PULL_START_TIMEOUT_MS,
@@ -181,8 +184,9 @@ export async function pullModel(command: Command): Promise<number> {
       if (total !== undefined) progress.update(numberOf(event["pulled_bytes"]) ?? 0, total);
     }
     progress.end();
-    data.write(`${id} is pulled\n`);
+    if (!isRecord) data.write(`${id} is pulled\n`);
     await expectLoaded(client, id, interrupts.signal);
+    if (isRecord) printRecord(await client.json(path), id, format, data);
     return 0;
   } finally {
     progress.end();

@@ -9,7 +9,7 @@ import { runUp } from "../up/run-up.ts";
 export async function up(command: Command): Promise<number> {
   const options = parseUpOptions(command.opts<UpFlags>());
   const output = { data: terminal(process.stdout), messages: terminal(process.stderr) };
-  const interrupts = watchInterrupts({ brokenPipe: true });
+  const interrupts = watchInterrupts({ untilLeft: true });
   try {
     return await runUp(options, WORKSPACE_PROGRAMS, output, {
       stop: interrupts.signal,

@@ -3,7 +3,7 @@ import type { Heddle } from "@heddle/client/heddle";
 import type { Worker } from "@heddle/client/views";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
-import { type Column, printRecord, printRows } from "../output/rows.ts";
+import { type Column, printChange, printRecord, printRows } from "../output/rows.ts";
 
 const COLUMNS: readonly Column<Worker>[] = [
   { header: "ID", value: ({ id }) => id },
@@ -38,23 +38,27 @@ export async function getWorker(command: Command): Promise<number> {
 
 /** `heddle workers drain <worker>`. */
 export async function drainWorker(command: Command): Promise<number> {
-  const { heddle, messages } = commandContext(command);
+  const context = commandContext(command);
+  const { heddle } = context;
   const { deadline } = command.opts() as { deadline?: string };
   if (deadline !== undefined && !/^\d{1,6}(\.\d+)?$/.test(deadline)) {
     throw new AppError("invalid_value", `--deadline "${deadline}": give seconds, as 600.`);
   }
   const id = await idOf(heddle, command.args[0] ?? "");
   const deadlineSeconds = deadline === undefined ? undefined : Number(deadline);
-  const { name, status, jobs } = await heddle.workers.drain(id, { deadlineSeconds });
-  messages.write(`${name} is ${status}; what still runs is ended at ${jobs?.drain_by ?? "once"}\n`);
+  const worker = await heddle.workers.drain(id, { deadlineSeconds });
+  const { name, status, jobs } = worker;
+  const end = jobs?.drain_by ?? "once";
+  printChange(worker, `${name} is ${status}; what still runs is ended at ${end}`, context);
   return 0;
 }
 
 /** `heddle workers resume <worker>`. */
 export async function resumeWorker(command: Command): Promise<number> {
-  const { heddle, messages } = commandContext(command);
-  const { name, status } = await heddle.workers.resume(await idOf(heddle, command.args[0] ?? ""));
-  messages.write(`${name} is ${status}\n`);
+  const context = commandContext(command);
+  const { heddle } = context;
+  const worker = await heddle.workers.resume(await idOf(heddle, command.args[0] ?? ""));
+  printChange(worker, `${worker.name} is ${worker.status}`, context);
   return 0;
 }
 

@@ -136,9 +136,16 @@ function unreachable(connection: Connection, error: unknown): AppError {
     const message = `${endpoint} (from ${endpointSource}) was not asked: browsers and fetch refuse to connect to this port, which the Fetch standard blocks. Have the master listen on another one.`;
     return new AppError("unavailable", message, { cause: error });
   }
-  const message = `No answer from ${endpoint} (${why}; the address is from ${endpointSource}).`;
+  const hint = HINTS.find(([text]) => why.includes(text))?.[1] ?? "";
+  const message = `No answer from ${endpoint} (${why}; the address is from ${endpointSource}).${hint}`;
   return new AppError("unavailable", message, { cause: error });
 }
+
+/** What is behind some of the words of the libraries below `fetch`. */
+const HINTS = [
+  ["WRONG_VERSION_NUMBER", " It speaks no TLS: is its address http://, and not https://?"],
+  ["HTTP/1.1 protocol", " It speaks no HTTP/1.1: is it a port of gRPC, for nodes alone?"],
+] as const;
 
 async function readText(response: Response, path: string): Promise<string> {
   try {

@@ -32,15 +32,35 @@ export function printRows<T>(
     );
 }
 
-/** Prints one record whole, or its name alone. */
+/** Prints one record whole as `json` and `yaml`, else its name alone. */
 export function printRecord(
   record: unknown,
   name: string,
-  format: Exclude<OutputFormat, "table" | "wide">,
+  format: OutputFormat,
   out: Terminal,
 ): void {
   if (format === "json") out.write(`${JSON.stringify(record, null, 2)}\n`);
   else out.write(`${format === "yaml" ? toYaml(record) : name}\n`);
+}
+
+/** Where a command writes, and how. */
+interface Printing {
+  readonly format: OutputFormat;
+  readonly data: Terminal;
+  readonly messages: Terminal;
+}
+
+/**
+ * Prints what a change has made: for programs the record as the cluster gave it, else one sentence as
+ * a message, since there is nothing to read further.
+ */
+export function printChange(
+  record: unknown,
+  sentence: string,
+  { format, data, messages }: Printing,
+): void {
+  if (format === "json" || format === "yaml") printRecord(record, "", format, data);
+  else messages.write(`${sentence}\n`);
 }
 
 function table<T>(rows: readonly T[], columns: readonly Column<T>[], out: Terminal): string {

@@ -12,7 +12,7 @@ const programs = {
   worker: program("scripted-worker"),
   "parameter-server": program("scripted-worker"),
 };
-const interrupts = watchInterrupts({ brokenPipe: true });
+const interrupts = watchInterrupts({ untilLeft: true });
 try {
   const options = parseUpOptions(JSON.parse(process.argv[2] ?? "{}"));
   const output = { data: terminal(process.stdout), messages: terminal(process.stderr) };

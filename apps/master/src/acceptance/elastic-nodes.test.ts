@@ -28,7 +28,7 @@ async function startNode(name: string, devices: number, pool = name): Promise<Ch
     const { data } = (await reply.json()) as { data: { name: string; jobs: object | null }[] };
     return data.some((each) => each.name === name && each.jobs !== null);
   };
-  await cluster.until(isKnown, `${name} takes jobs`, 30_000);
+  await cluster.until(isKnown, `${name} takes jobs`, 60_000);
   return worker;
 }
 

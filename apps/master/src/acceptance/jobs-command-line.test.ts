@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { buffer, text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventually } from "../../test/master-group.ts";
 
@@ -23,6 +23,7 @@ beforeAll(async () => {
     return JSON.parse(stdout || "[]")[0]?.jobs?.state === "ready";
   });
 }, 120_000);
+afterEach((context) => cluster.clear(context));
 afterAll(() => cluster.close());
 
 /** `as` bytes, the caller reads standard output itself. */
@@ -132,7 +133,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect(waited.code).toBe(8);
     expect(waited.stderr).toMatch(/bad failed\nExitCode \(exit code 3, rank 0, on \S+\)/);
     expect((await heddle(["jobs", "watch", id])).code).toBe(8);
-    const long = await submit({ name: "long", command: "sleep 60" });
+    const long = await submit({ name: "long", command: "sleep 600" });
     const watching = start(["jobs", "watch", long]);
     let seen = "";
     watching.child.stdout.on("data", (piece) => {
@@ -155,7 +156,7 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     expect(dry.stdout.match(/^BLOCKER/gm)).toHaveLength(1);
     const holder = await submit({
       name: "holder",
-      command: "sleep 60",
+      command: "sleep 600",
       resources: { ...SMALL, gpu_count: 3 },
     });
     await eventually("it runs", async () => (await stateOf(holder)) === "running");

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventually } from "../../test/master-group.ts";
 
@@ -27,6 +27,7 @@ beforeAll(async () => {
   });
   await cluster.reaches(id, "succeeded");
 });
+afterEach((context) => cluster.clear(context));
 afterAll(() => cluster.close());
 
 async function get(path: string, headers: Record<string, string> = {}, master = "master-1") {

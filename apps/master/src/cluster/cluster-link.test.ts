@@ -218,7 +218,21 @@ test("SIGTERM lets the open answer end, sends nothing more to the worker, and ex
   expect(textOf(events)).toBe(scriptedText(100));
   expect(events.at(-1)).toMatchObject({ type: "done" });
   expect(await exited).toEqual([0, null]);
-  expect(cluster.link.directory.nodes()).toEqual([]);
+  await eventually("it has left", () => cluster.link.directory.nodes().length === 0);
+});
+
+test("SIGTERM waits for a reader that is behind its engine, and loses nothing of the answer", async () => {
+  const worker = await cluster.startWorker();
+  await cluster.workersReady("m", 1);
+  const answer = await cluster.start("m", "@tokens=3000");
+  await eventually("its engine is done", () => {
+    return cluster.link.directory.nodes()[0]?.replicas[0]?.load.generatedTokens === 3_000;
+  });
+  const exited = once(worker, "exit");
+  worker.kill("SIGTERM");
+  await eventually("it has left", () => cluster.link.directory.nodes().length === 0);
+  expect(textOf(await collect(answer.events))).toBe(scriptedText(3_000));
+  expect(await exited).toEqual([0, null]);
 });
 
 test("a worker that stops reporting gets no new calls and is dropped, but for its silence", async () => {
@@ -244,7 +258,7 @@ test("the directory tells the node's machine, address and replicas", async () =>
   expect(node).toMatchObject({ kind: "worker", name: "worker-1", version: "test" });
   expect(node?.cpuCount).toBeGreaterThan(0);
   expect(node?.memoryBytes).toBeGreaterThan(node?.memoryUsedBytes ?? 0);
-  expect(Math.abs(Date.now() - (node?.lastSeenMs ?? 0))).toBeLessThan(5_000);
+  expect(Math.abs(Date.now() - (node?.lastSeenMs ?? 0))).toBeLessThan(60_000);
   expect(node?.replicas[0]?.info?.engine).toBe("scripted");
 });
 

@@ -71,7 +71,7 @@ export class EnrollmentService {
     }
     const id = joinSecretId(secret);
     const isShared = role !== "master" && this.#isClusterToken(secret);
-    if (!isShared) this.#checkKnown(id, role);
+    if (!isShared) await this.#checkKnown(id, role);
     // Signed before the token is used up, so that a bad request does not cost it.
     const certificate = await signNode(authority, csr, { role, name }, certificateLifetimeMs);
     if (!isShared) await this.#useUp(id, role);
@@ -96,9 +96,16 @@ export class EnrollmentService {
     return timingSafeEqual(digest(secret), digest(this.#options.clusterToken));
   }
 
-  /** Spares the log what a guess would cost; a master that is behind says no too early, rarely. */
-  #checkKnown(id: string, role: NodeRole): void {
-    if (this.#running.state.joins.get(id)?.role !== role) throw refusal(role);
+  /**
+   * Spares the log what a guess would cost. The token may have been made through another master a moment
+   * ago: before it says no, this one hears of all that was made by now.
+   */
+  async #checkKnown(id: string, role: NodeRole): Promise<void> {
+    const { state, group } = this.#running;
+    const isKnown = () => state.joins.get(id)?.role === role;
+    if (isKnown()) return;
+    await group?.readBarrier();
+    if (!isKnown()) throw refusal(role);
   }
 
   async #useUp(id: string, role: NodeRole): Promise<void> {

@@ -55,15 +55,32 @@ test("what nobody asks for and what is too many is unloaded, the readiest is kep
   ]);
 });
 
-test("a replica that failed is moved to a worker without it, or tried again where there is none", () => {
+test("a replica that failed is tried on a worker without it, and stays to tell why until one is ready", () => {
   const wanted = new Map([deployment("m", 1)]);
   expect(planPlacement(wanted, [worker("a", { m: "failed" }), worker("b")])).toEqual([
     { type: "load", worker: "b", deployment: "m" },
+  ]);
+  const failed = worker("a", { m: "failed" });
+  expect(planPlacement(wanted, [failed, worker("b", { m: "loading" })])).toEqual([]);
+  expect(planPlacement(wanted, [failed, worker("b", { m: "ready" })])).toEqual([
     { type: "unload", worker: "a", deployment: "m" },
   ]);
-  expect(planPlacement(wanted, [worker("a", { m: "failed" })])).toEqual([
-    { type: "load", worker: "a", deployment: "m" },
+  expect(planPlacement(new Map([deployment("m", 0)]), [failed])).toEqual([
+    { type: "unload", worker: "a", deployment: "m" },
   ]);
+});
+
+test("where it has failed on every worker, it is tried again where it has failed the fewest times", () => {
+  const failedTimes = (id: string, failures: number): PlacementWorker => ({
+    ...worker(id),
+    replicas: [{ deployment: "m", phase: "failed", failures }],
+  });
+  const wanted = new Map([deployment("m", 1)]);
+  const triedOn = (...workers: PlacementWorker[]) => planPlacement(wanted, workers);
+  const on = (worker: string) => [{ type: "load", worker, deployment: "m" }];
+  expect(triedOn(failedTimes("a", 0))).toEqual(on("a"));
+  expect(triedOn(failedTimes("a", 1), failedTimes("b", 1))).toEqual(on("a"));
+  expect(triedOn(failedTimes("a", 2), failedTimes("b", 1))).toEqual(on("b"));
 });
 
 test("replicas that the scheduler places run where it has put them and nowhere else", () => {

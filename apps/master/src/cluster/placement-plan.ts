@@ -5,7 +5,14 @@ import type { DeploymentRecord } from "@heddle/control/state";
 export interface PlacementWorker {
   readonly id: string;
   readonly memoryBytes: number;
-  readonly replicas: readonly { readonly deployment: string; readonly phase: ReplicaPhase }[];
+  readonly replicas: readonly PlacedReplica[];
+}
+
+interface PlacedReplica {
+  readonly deployment: string;
+  readonly phase: ReplicaPhase;
+  /** Times that it has failed here in a row; 0 where absent. */
+  readonly failures?: number | undefined;
 }
 
 /** What is to be done now; doing it twice does no harm. */
@@ -18,7 +25,8 @@ export interface PlacementAction {
 /**
  * What makes the workers run what is asked: each deployment on every worker or on a number of them,
  * keeping replicas where they are, adding them where the fewest deployments are, and taking away
- * what nobody asks for. The replicas of a deployment that is named in `places` (by deployment, then
+ * what nobody asks for. One that failed stays, and tells why, until as many as are wanted are ready
+ * elsewhere: taken away, it would be tried anew there as if it had never failed. The replicas of a deployment that is named in `places` (by deployment, then
  * worker) run where the scheduler has put them and nowhere else. Deterministic: the same view gives
  * the same actions.
  */
@@ -37,12 +45,14 @@ export function planPlacement(
     }
     const wanted = replicas === "every-worker" ? workers.length : replicas;
     const ranked = rankWorkers(workers, deployment, counts);
+    const ready = workers.filter((worker) => phaseOn(worker, deployment) === "ready").length;
     for (const [index, worker] of ranked.entries()) {
       const phase = phaseOn(worker, deployment);
       if (index < wanted && (phase === undefined || phase === "failed")) {
         actions.push({ type: "load", worker: worker.id, deployment });
         if (phase === undefined) counts.set(worker.id, (counts.get(worker.id) ?? 0) + 1);
       } else if (index >= wanted && phase !== undefined && phase !== "unloading") {
+        if (phase === "failed" && ready < wanted) continue;
         actions.push({ type: "unload", worker: worker.id, deployment });
       }
     }
@@ -65,7 +75,10 @@ function scheduled(
   });
 }
 
-/** The further on the way a replica is, the rather it is kept; a failed one comes after an empty worker. */
+/**
+ * The further on the way a replica is, the rather it is kept; a failed one comes after an empty worker,
+ * and before one that has failed more often.
+ */
 const keepOrder: Record<ReplicaPhase | "none", number> = {
   ready: 0,
   loading: 1,
@@ -84,6 +97,7 @@ function rankWorkers(
   return workers.toSorted(
     (a, b) =>
       order(a) - order(b) ||
+      failuresOn(a, deployment) - failuresOn(b, deployment) ||
       (counts.get(a.id) ?? 0) - (counts.get(b.id) ?? 0) ||
       b.memoryBytes - a.memoryBytes ||
       (a.id < b.id ? -1 : 1),
@@ -91,7 +105,16 @@ function rankWorkers(
 }
 
 function phaseOn(worker: PlacementWorker, deployment: string): ReplicaPhase | undefined {
-  return worker.replicas.find((replica) => replica.deployment === deployment)?.phase;
+  return replicaOn(worker, deployment)?.phase;
+}
+
+function failuresOn(worker: PlacementWorker, deployment: string): number {
+  const replica = replicaOn(worker, deployment);
+  return replica?.phase === "failed" ? (replica.failures ?? 0) : 0;
+}
+
+function replicaOn({ replicas }: PlacementWorker, deployment: string): PlacedReplica | undefined {
+  return replicas.find((replica) => replica.deployment === deployment);
 }
 
 function unwanted(

@@ -2,6 +2,7 @@ import type { ReplicaPhase } from "@heddle/contracts/engine";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
 import { expect, test } from "vitest";
 import { TestControl } from "../../test/test-cluster.ts";
+import type { ControlGroup, GroupStatus } from "../ports.ts";
 import { AttachedNode } from "./attached-node.ts";
 import type { RegistryChange } from "./node-registry.ts";
 import { Placement } from "./placement.ts";
@@ -12,6 +13,8 @@ class Bench {
   readonly control = new TestControl();
   /** When each load was commanded, in milliseconds. */
   readonly loads: number[] = [];
+  /** The deployment of each unload that was commanded. */
+  readonly unloads: string[] = [];
   nowMs = 0;
   isHeard = true;
   readonly #node: AttachedNode;
@@ -22,10 +25,14 @@ class Bench {
       this.loads.push(this.nowMs);
       return Promise.resolve();
     };
+    const unload = (deployment: string) => {
+      this.unloads.push(deployment);
+      return Promise.resolve();
+    };
     const register = { nodeId: "w1", incarnation: "i1", kind: "NODE_KIND_WORKER" };
     this.#node = new AttachedNode(
       register as unknown as Register__Output,
-      { load, taken: { sequences: () => 0 } } as unknown as WorkerLink,
+      { load, unload, taken: { sequences: () => 0 } } as unknown as WorkerLink,
       0,
     );
     const nodes = {
@@ -44,10 +51,15 @@ class Bench {
     this.control.deploy("m");
   }
 
+  /** What this master knows of the group from now on. */
+  knows(status: Pick<GroupStatus, "leads" | "leader">): void {
+    this.control.group = { status: () => status } as unknown as ControlGroup;
+  }
+
   /** Reports the phase every half second until so much time has passed. */
-  async report(phase: ReplicaPhase | undefined, forMs: number): Promise<void> {
+  async report(phase: ReplicaPhase | undefined, forMs: number, deployment = "m"): Promise<void> {
     const replica = {
-      deployment: "m",
+      deployment,
       phase,
       message: "",
       failureCode: "",
@@ -98,4 +110,32 @@ test("a worker that is silent for a while keeps its rest", async () => {
   expect(bench.loads).toHaveLength(length);
   await bench.report("failed", 2_000);
   expect(bench.loads).toHaveLength(length + 1);
+});
+
+test("a master that follows takes nothing away that the leader has had loaded and it has not heard of", async () => {
+  const bench = new Bench();
+  bench.knows({ leads: false, leader: 2 });
+  await bench.report("loading", 2_000, "of-the-leader");
+  expect(bench.unloads).toEqual([]);
+  expect(bench.loads).toEqual([]);
+  // It is elected, and has not applied what the leader before it has committed.
+  bench.knows({ leads: false, leader: 1 });
+  await bench.report("ready", 2_000, "of-the-leader");
+  expect(bench.unloads).toEqual([]);
+  bench.knows({ leads: true, leader: 1 });
+  await bench.report("ready", 1_000, "of-the-leader");
+  expect(bench.unloads).toEqual(["of-the-leader"]);
+  expect(bench.loads).toHaveLength(1);
+});
+
+test("a worker loads once what it lacks, and keeps what it has, while a majority of the masters is gone", async () => {
+  const bench = new Bench();
+  bench.knows({ leads: false, leader: undefined });
+  // An election takes no longer.
+  await bench.report(undefined, 9_000);
+  expect(bench.loads).toEqual([]);
+  await bench.report("ready", 5_000, "unknown-here");
+  await bench.report(undefined, 10_000);
+  expect(bench.unloads).toEqual([]);
+  expect(bench.loads).toEqual([10_500]);
 });

@@ -6,14 +6,17 @@ import type { DeploymentSpec } from "@heddle/contracts/engine";
 import { type ReplicaRecord, replicaKey } from "@heddle/control/jobs/records";
 import { wantedReplicas } from "@heddle/control/jobs/replica-claims";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import { leads } from "../jobs/leader-loop.ts";
 import type { ControlPlane } from "../ports.ts";
 import type { AttachedNode } from "./attached-node.ts";
 import type { NodeRegistry } from "./node-registry.ts";
-import { type PlacementAction, planPlacement } from "./placement-plan.ts";
+import { type PlacementAction, type PlacementWorker, planPlacement } from "./placement-plan.ts";
 
 const retry = { baseMs: 1_000, maxMs: 60_000 };
 /** What was done in a process is remembered so long after it was last attached: it may come again. */
 const rememberedMs = 600_000;
+/** Without a leader for so long a majority of the masters is gone; an election takes a few seconds. */
+const leaderlessMs = 10_000;
 
 /** What placement needs to know of the nodes. */
 type PlacedNodes = Pick<NodeRegistry, "workers" | "incarnations" | "onChange">;
@@ -25,6 +28,8 @@ interface Attempt {
   notBeforeMs: number;
   /** The rest after the replica's last failure has begun: it counts from there, not from the load. */
   isResting: boolean;
+  /** Rests that have begun since it was ready, or since another specification was sent. */
+  failures: number;
   /** When the process was last attached. */
   seenAtMs: number;
   /** Nothing is done before the worker has reported so often: its reports lag the command. */
@@ -42,7 +47,12 @@ interface PlacedSpec {
 /**
  * Makes the workers run what the replicated state asks for: on every report and every applied
  * command the wanted is held against the reported, and what differs is commanded. It keeps no state
- * that matters: a new master comes to the same commands, and they are idempotent.
+ * that matters: a new leader comes to the same commands, and they are idempotent.
+ *
+ * The leader alone commands. Another master may not have applied yet what the leader has had loaded,
+ * which to it nobody asks for; one that was away for a day knows nothing of what was deployed since.
+ * Where a majority of the masters is gone nothing is decided any more: then each that is left has workers
+ * load what they lack, once a process, and takes nothing away.
  */
 export class Placement {
   readonly #registry: PlacedNodes;
@@ -57,6 +67,8 @@ export class Placement {
   #places: ReturnType<typeof wantedReplicas> = new Map();
   /** By the devices of a place: the same object for the same place, so that a change of it shows. */
   readonly #placedSpecs = new WeakMap<ReplicaRecord["devices"], PlacedSpec>();
+  /** Since when no leader is known; undefined where one is. */
+  #leaderlessFromMs: number | undefined;
   #queued = false;
   #closed = false;
 
@@ -93,6 +105,8 @@ export class Placement {
   }
 
   #reconcile(): void {
+    const isLeader = leads(this.#control);
+    if (!isLeader && !this.#isLeaderless()) return;
     const { deployments } = this.#control.state;
     this.#places = wantedReplicas(this.#control.state);
     // A worker that has not reported yet might run anything.
@@ -100,18 +114,40 @@ export class Placement {
     this.#forgetGone();
     const plan = planPlacement(
       deployments,
-      workers.map(({ id, register, replicas }) => ({
-        id,
-        memoryBytes: register.hardware?.memoryBytes ?? 0,
-        replicas,
-      })),
+      workers.map((worker) => this.#view(worker)),
       this.#places,
     );
     const byId = new Map(workers.map((worker) => [worker.id, worker]));
-    for (const action of [...plan, ...this.#changedSpecs(workers)]) {
+    for (const action of isLeader ? [...plan, ...this.#changedSpecs(workers)] : plan) {
       const worker = byId.get(action.worker);
-      if (worker && !this.#servesUntold(worker, action)) this.#command(worker, action);
+      if (!worker || this.#servesUntold(worker, action)) continue;
+      if (isLeader || this.#isFirstLoad(worker, action)) this.#command(worker, action);
     }
+  }
+
+  /** Whether no leader has been known here for long. */
+  #isLeaderless(): boolean {
+    const { group, fault } = this.#control;
+    const nowMs = this.#clock.monotonicMs();
+    if (fault || group?.status().leader !== undefined) this.#leaderlessFromMs = undefined;
+    else this.#leaderlessFromMs ??= nowMs;
+    return this.#leaderlessFromMs !== undefined && nowMs - this.#leaderlessFromMs >= leaderlessMs;
+  }
+
+  /** Whether this master has not had the process load the deployment yet. */
+  #isFirstLoad(worker: AttachedNode, { type, deployment }: PlacementAction): boolean {
+    return type === "load" && !this.#attempts.get(attemptKey(worker, deployment))?.sent;
+  }
+
+  #view(worker: AttachedNode): PlacementWorker {
+    return {
+      id: worker.id,
+      memoryBytes: worker.register.hardware?.memoryBytes ?? 0,
+      replicas: worker.replicas.map(({ deployment, phase }) => {
+        const failures = this.#attempts.get(attemptKey(worker, deployment))?.failures;
+        return { deployment, phase, failures };
+      }),
+    };
   }
 
   /**
@@ -132,7 +168,10 @@ export class Placement {
       for (const { deployment, phase } of worker.replicas) {
         const spec = this.#specFor(worker, deployment);
         const attempt = this.#attempts.get(attemptKey(worker, deployment));
-        if (phase === "ready") attempt?.backoff.reset();
+        if (attempt && phase === "ready") {
+          attempt.backoff.reset();
+          attempt.failures = 0;
+        }
         if (attempt && phase !== "failed") attempt.isResting = false;
         if (!spec || phase === "failed" || phase === "unloading") continue;
         if (attempt?.sent !== spec) actions.push({ type: "load", worker: worker.id, deployment });
@@ -150,6 +189,7 @@ export class Placement {
       const hasFailed = worker.replica(action.deployment)?.phase === "failed";
       const isChanged = attempt.sent !== undefined && attempt.sent !== spec;
       if (hasFailed && !isChanged && this.#rest(attempt, nowMs)) return;
+      if (isChanged) attempt.failures = 0;
       attempt.sent = spec;
       attempt.isResting = false;
     }
@@ -161,6 +201,7 @@ export class Placement {
   #rest(attempt: Attempt, nowMs: number): boolean {
     if (attempt.isResting) return false;
     attempt.isResting = true;
+    attempt.failures += 1;
     attempt.notBeforeMs = nowMs + attempt.backoff.nextMs();
     return true;
   }
@@ -205,7 +246,7 @@ export class Placement {
     if (!attempt) {
       const backoff = new Backoff(retry, this.#random);
       attempt = {
-        ...{ backoff, notBeforeMs: 0, notBeforeHeartbeat: 0, isResting: false },
+        ...{ backoff, notBeforeMs: 0, notBeforeHeartbeat: 0, isResting: false, failures: 0 },
         ...{ seenAtMs: this.#clock.monotonicMs(), sent: undefined },
       };
       this.#attempts.set(key, attempt);

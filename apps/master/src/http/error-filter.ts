@@ -3,7 +3,7 @@ import type { Logger } from "@heddle/observability/logger";
 import { type ArgumentsHost, Catch, type ExceptionFilter, HttpException } from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { errorReply, shownPath } from "./error-reply.ts";
-import { allowedMethods, type RouteInfo } from "./route-table.ts";
+import { allowedMethods, isAtBase, pathAtBase, type RouteInfo } from "./route-table.ts";
 
 /** Turns whatever a route, the router or the body parser threw into the answer of its API. */
 @Catch()
@@ -45,10 +45,21 @@ export class ErrorFilter implements ExceptionFilter {
     const allowed = allowedMethods(this.#routes, path);
     if (allowed.length === 0) {
       const route = `${method} ${shownPath(path)}`;
-      return new AppError("not_found", `Unknown route: ${route}. See /api/v1/endpoints.`);
+      return new AppError("not_found", `Unknown route: ${route}. ${this.#whereElse(path)}`);
     }
     const message = `${method} is not allowed on ${path}; use ${allowed.join(" or ")}.`;
     return new AppError("method_not_allowed", message);
+  }
+
+  /** A wrong base URL is what most of those did who ask for a route that there is not. */
+  #whereElse(path: string): string {
+    const meant = pathAtBase(this.#routes, path);
+    if (meant === undefined) {
+      const base = isAtBase(path) ? "" : "All of the API lies under /api/v1. ";
+      return `${base}GET /api/v1/endpoints lists the routes.`;
+    }
+    if (!isAtBase(meant)) return `It is ${shownPath(meant)} here.`;
+    return `It is ${shownPath(meant)} here: a base URL ends in /api/v1, as http://127.0.0.1:8080/api/v1.`;
   }
 }
 

@@ -158,6 +158,24 @@ describe("malformed requests", () => {
     expect(models.headers.get("allow")?.split(", ").sort()).toEqual(["GET", "POST"]);
   });
 
+  it.each([
+    ["POST", "/v1/chat/completions", "It is /api/v1/chat/completions here: a base URL ends in"],
+    ["POST", "/chat/completions", "It is /api/v1/chat/completions here"],
+    ["POST", "/api/v1/chat/completions/chat/completions", "It is /api/v1/chat/completions here"],
+    ["GET", "/api/v1/api/v1/models", "It is /api/v1/models here"],
+    ["GET", "/openai/v1/models/FamilyA-1-2B", "It is /api/v1/models/FamilyA-1-2B here"],
+    ["GET", "/api/v1/healthz", "It is /healthz here."],
+    ["POST", "/v1/embeddings", "All of the API lies under /api/v1. GET /api/v1/endpoints lists"],
+    ["POST", "/api/v1/embeddings", "/api/v1/embeddings. GET /api/v1/endpoints lists the routes."],
+    ["GET", `/v1/models/${"a".repeat(9_000)}`, `It is /api/v1/models/${"a".repeat(100)}`],
+  ])("%s %s is 404 and says where that is", async (method, path, hint) => {
+    const reply = await raw(path, { method });
+    expect(reply.status).toBe(404);
+    const message = String((await errorOf(reply))["message"]);
+    expect(message).toContain(hint);
+    expect(message.length).toBeLessThan(700);
+  });
+
   it("an unknown model is 404 model_not_found", async () => {
     const reply = await postChat(server, { ...hello, model: "nope" });
     expect(reply.status).toBe(404);

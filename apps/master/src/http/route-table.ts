@@ -23,6 +23,30 @@ export function allowedMethods(routes: readonly RouteInfo[], path: string): stri
   return [...new Set(found.map((route) => route.method))];
 }
 
+/** Where both APIs lie; what operators ask for lies beside it. */
+const API_BASE = "/api/v1";
+/** Of a path, the last parts that are looked at: no route has more. */
+const MAX_ROUTE_PARTS = 6;
+
+/**
+ * The path of a route that was asked for at a wrong base: as `/v1/models`, `/models`, or below the
+ * path of another route. Undefined where no end of the path is a route's.
+ */
+export function pathAtBase(routes: readonly RouteInfo[], path: string): string | undefined {
+  const parts = path.split("/").filter(Boolean).slice(-MAX_ROUTE_PARTS);
+  for (let from = 0; from < parts.length; from++) {
+    const end = `/${parts.slice(from).join("/")}`;
+    const found = [API_BASE + end, end].find((at) => allowedMethods(routes, at).length > 0);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** Whether the path lies where both APIs do. */
+export function isAtBase(path: string): boolean {
+  return path === API_BASE || path.startsWith(`${API_BASE}/`);
+}
+
 function routesOf(controller: Type): RouteInfo[] {
   const base = String(Reflect.getMetadata("path", controller) ?? "");
   const prototype = controller.prototype as Record<string, unknown>;

@@ -267,10 +267,12 @@ describe("what is not honoured is 400 and names the parameter", () => {
   });
 
   it.each([
-    [7, "expected string or array"],
-    ["", "Too small: expected string to have >=1 characters"],
-    [["a", "b", "c", "d", "e"], "Too big: expected array to have <=4 items"],
-  ])("a stop of %j is told what is allowed", async (stop, allowed) => {
+    ["a number", 7, "expected string or array"],
+    ["an empty text", "", "Too small: expected string to have >=1 characters"],
+    ["five texts", ["a", "b", "c", "d", "e"], "Too big: expected array to have <=4 items"],
+    // More than a text may have characters: zod holds the list against that bound, too.
+    ["2,000 texts", Array(2_000).fill("a"), "Too big: expected array to have <=4 items"],
+  ])("a stop of %s is told what is allowed", async (_what, stop, allowed) => {
     const reply = await postChat(server, { ...base, stop });
     const message = `Invalid value for 'stop': ${allowed}.`;
     expect(await reply.json()).toMatchObject({ error: { message } });

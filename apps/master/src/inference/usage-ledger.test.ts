@@ -24,7 +24,7 @@ it("rows reach the disk while the ledger is open, also after a time without any"
   await delay(600);
   for (let rows = 1; rows <= 2; rows++) {
     ledger.record(row);
-    for (let waited = 0; (await written()) < rows && waited < 5000; waited += 20) await delay(20);
+    for (let waited = 0; (await written()) < rows && waited < 30_000; waited += 20) await delay(20);
     expect(await written()).toBe(rows);
   }
   ledger.record(row);

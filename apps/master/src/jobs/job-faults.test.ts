@@ -1,7 +1,8 @@
+import { randomUUID } from "node:crypto";
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { readEvents } from "../../test/event-reader.ts";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventually } from "../../test/master-group.ts";
@@ -21,6 +22,7 @@ beforeAll(async () => {
   }
   for (const name of workers) await cluster.takesJobs(name);
 }, 120_000);
+afterEach((context) => cluster.clear(context));
 afterAll(() => cluster.close());
 
 /** Runs until it is asked to checkpoint; once the gate is there, if it has one, it names what it saved. */
@@ -125,7 +127,7 @@ test("with no spare node a drain puts its job back to pending, from where it goe
 });
 
 test("a drain that is cancelled midway leaves the node ready, and its jobs run on", async () => {
-  const gate = join(cluster.masters.folder, "gate");
+  const gate = join(cluster.masters.folder, randomUUID());
   const grace = { checkpoint_config: { grace_seconds: 600 } };
   const resources = { ...small, gpu_count: 4 };
   const ids = await Promise.all(
@@ -236,7 +238,7 @@ test("a job of a higher priority takes the places of one that saves its work fir
     const lines = (await cluster.logs(low, "attempt=1")).trim().split("\n");
     return lines.length === 2;
   });
-  const go = join(cluster.masters.folder, "go");
+  const go = join(cluster.masters.folder, randomUUID());
   const high = await cluster.submit({
     ...{ name: "high", tasks: 2, command: `until [ -e ${go} ]; do sleep 0.1; done` },
     resources: { ...resources, priority: 10 },

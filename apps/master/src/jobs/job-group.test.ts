@@ -14,7 +14,7 @@ beforeEach(async () => {
 afterAll(() => group.close());
 
 async function submit(master: string, name: string): Promise<string> {
-  const reply = await group.request(master, "POST", "/api/v1/jobs", { name, command: "true" });
+  const reply = await group.change(master, "POST", "/api/v1/jobs", { name, command: "true" });
   if (reply.status !== 202) throw new Error(`${reply.status}: ${await reply.text()}`);
   return ((await reply.json()) as { job_id: string }).job_id;
 }
@@ -25,7 +25,7 @@ async function stateOf(master: string, id: string): Promise<string | undefined> 
 }
 
 async function names(master: string): Promise<string[]> {
-  const reply = await group.request(master, "GET", "/api/v1/jobs?limit=1000&consistency=strong");
+  const reply = await group.change(master, "GET", "/api/v1/jobs?limit=1000&consistency=strong");
   return ((await reply.json()) as { data: { name: string }[] }).data.map((job) => job.name);
 }
 
@@ -47,7 +47,10 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
     );
     await group.end(watched, "SIGKILL");
     const next = group.runningNames[0]!;
-    for (const id of ids) await group.request(next, "DELETE", `/api/v1/jobs/${id}`);
+    for (const id of ids) {
+      await eventually("it waits", async () => (await stateOf(next, id)) === "pending");
+      await group.change(next, "DELETE", `/api/v1/jobs/${id}`);
+    }
     const rest = await readEvents(url(next), group.adminKey, first.at(-1)?.id, isAllCancelled);
     const events = [...first, ...rest].filter(({ type }) => type === "job");
     expect(new Set(events.map(({ id }) => id)).size).toBe(events.length);
@@ -99,7 +102,7 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
       undefined,
       () => false,
     );
-    await group.request(leader, "DELETE", path);
+    await group.change(leader, "DELETE", path);
     expect(await (await waiting).json()).toMatchObject({ state: "cancelled" });
     expect((await stream).map(({ data }) => data.phase)).toEqual([
       ...["ACCEPTED", "PENDING", "CANCELLING", "CANCELLED"],

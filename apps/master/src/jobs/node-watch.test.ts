@@ -7,7 +7,7 @@ import { replicaOn } from "../../test/fixtures.ts";
 import { VolatileControl } from "../../test/test-master.ts";
 import { propose } from "../control/propose.ts";
 import type { GpuView, NodeView } from "../ports.ts";
-import { gpuTypeOf } from "./node-offer.ts";
+import { gpuTypeOf, nodeOfferOf } from "./node-offer.ts";
 import { NodeWatch } from "./node-watch.ts";
 
 const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
@@ -129,6 +129,22 @@ test("a device that was taken back is not taken out by an earlier word of its wo
   expect(quarantined()).toEqual([0]);
 });
 
+test("what was heard before this master led says nothing: another leader may have heard later", async () => {
+  const watched = new Watched(["a"]);
+  await watched.pass(1_000);
+  watched.watch.reset();
+  // The worker was started anew and is attached to the leader of now; the stream here is of before.
+  watched.silent.add("a");
+  const offer = nodeOfferOf({ ...view("a"), offer: { ...view("a").offer!, incarnation: "2" } })!;
+  await propose(watched.control, { type: "node.join", atMs: watched.nowMs, offer });
+  watched.nowMs += 5_000;
+  await watched.pass(5_000);
+  expect(watched.control.state.nodes.get("a")?.offer.incarnation).toBe("2");
+  watched.silent.delete("a");
+  await watched.pass(1_000);
+  expect(watched.control.state.nodes.get("a")?.offer.incarnation).not.toBe("2");
+});
+
 test("a silent node is lost after 30 s, its tasks fenced after the lease, and joins again", async () => {
   const watched = new Watched(["a", "b", "c"]);
   await watched.pass(1_000);
@@ -212,6 +228,14 @@ test("time in which this process stood still is no node's silence", async () => 
   watched.nowMs += 60_000;
   await watched.watch.look();
   expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready" });
+  // Nor are many short times of it together.
+  for (let stall = 0; stall < 20; stall++) {
+    watched.nowMs += 2_000;
+    await watched.watch.look();
+  }
+  expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready" });
+  await watched.pass(30_000);
+  expect(watched.states).toEqual({ a: "lost", b: "ready", c: "ready" });
 });
 
 test.each([

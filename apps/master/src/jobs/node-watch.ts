@@ -1,7 +1,8 @@
 import type { Clock } from "@heddle/base/clock";
 import { ERROR_TABLE } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
-import { type NodeRecord, replicaKey } from "@heddle/control/jobs/records";
+import { isOldWord } from "@heddle/control/jobs/devices";
+import { replicaKey } from "@heddle/control/jobs/records";
 import { wantedReplicas } from "@heddle/control/jobs/replica-claims";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { propose } from "../control/propose.ts";
@@ -51,7 +52,10 @@ export class NodeWatch {
   /** One look, and what follows from it in the log. */
   async look(): Promise<void> {
     const { control, directory } = this.#options;
-    const attached = new Map(directory.nodes().map((view) => [view.id, view]));
+    this.#silences.begin();
+    // Of the others another leader may have heard later, as of a process that was started since.
+    const heard = directory.nodes().filter((view) => this.#silences.isHeard(view));
+    const attached = new Map(heard.map((view) => [view.id, view]));
     for (const view of attached.values()) {
       for (const command of this.#changesOf(view)) await propose(control, command);
     }
@@ -81,12 +85,14 @@ export class NodeWatch {
     if (JSON.stringify(serving) !== JSON.stringify(known?.serving ?? [])) {
       commands.push({ type: "node.update", atMs, nodeId: view.id, serving });
     }
-    if (known && isOldWord(known, view)) return commands;
+    const asOf = { incarnation: view.incarnation, reading: view.deviceReadings };
+    if (known && isOldWord(known, asOf)) return commands;
     for (const { index: device, fault } of view.gpus) {
       const sick = known?.quarantined.some((entry) => entry.device === device) ?? false;
       // A device that was taken out stays out until somebody says that it is well.
       if (fault !== "" && !sick) {
-        commands.push({ type: "node.quarantine", atMs, nodeId: view.id, device, why: fault });
+        const sickness = { nodeId: view.id, device, why: fault, asOf };
+        commands.push({ type: "node.quarantine", atMs, ...sickness });
       }
     }
     return commands;
@@ -98,8 +104,8 @@ export class NodeWatch {
     const atMs = clock.wallMs();
     const commands: ControlCommand[] = [];
     for (const { deployment, nodeId, grantedAtMs, failure } of control.state.replicas.values()) {
-      if (failure || atMs - grantedAtMs < FAILURE_SETTLES_MS) continue;
-      const replicas = attached.get(nodeId)?.replicas ?? [];
+      const { replicas = [], lastSeenMs = 0 } = attached.get(nodeId) ?? {};
+      if (failure || lastSeenMs - grantedAtMs < FAILURE_SETTLES_MS) continue;
       const replica = replicas.find((each) => each.deployment === deployment);
       // A load that was cancelled did not fail of itself.
       const code = replica?.failureCode === "cancelled" ? undefined : replica?.failureCode;
@@ -152,7 +158,6 @@ export class NodeWatch {
    */
   #lostNodes(attached: ReadonlyMap<string, NodeView>): string[] {
     const { control, clock, log, nodeLostMs, leaseMs } = this.#options;
-    this.#silences.begin();
     const watched = [...control.state.nodes.values()].filter(({ state }) => state !== "lost");
     const silences = watched.map((node) => ({
       id: node.offer.id,
@@ -182,9 +187,4 @@ export class NodeWatch {
     const fencedAtMs = atMs + leaseMs + FENCE_MARGIN_MS;
     await propose(control, { type: "node.lost", atMs, nodeIds, fencedAtMs });
   }
-}
-
-/** Whether this master has not heard yet what the master that took devices back had heard of them. */
-function isOldWord({ wellAsOf }: NodeRecord, { incarnation, deviceReadings }: NodeView): boolean {
-  return wellAsOf?.incarnation === incarnation && deviceReadings < wellAsOf.reading;
 }

@@ -36,7 +36,7 @@ async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Prom
     peers: new Map([["m1", server.address]]),
     snapshotEntries: 20,
   });
-  await eventually(() => plane.status().role === "leader", 30_000);
+  await eventually(() => plane.status().role === "leader", 90_000);
   // What the log holds from an earlier start is applied once the new term has committed.
   await plane.readBarrier();
   const directoryOfNodes = new ListedNodes();
@@ -63,8 +63,8 @@ test("jobs are placed through the log, and a restarted master goes on from the s
       await plane.propose({ type: "job.submit", atMs: 1, jobId: jobId(n), spec });
     }
     const isPlaced = () => states(plane).filter(([state]) => state === "scheduled").length === 8;
-    await eventually(isPlaced, 30_000);
-    await eventually(() => states(plane).every(([state]) => state !== "accepted"), 30_000);
+    await eventually(isPlaced, 90_000);
+    await eventually(() => states(plane).every(([state]) => state !== "accepted"), 90_000);
   });
   await withMaster(async (plane) => {
     expect(states(plane).map(([, attempt]) => attempt)).toEqual([
@@ -81,7 +81,7 @@ test("jobs are placed through the log, and a restarted master goes on from the s
     const report = { jobId: jobId(0), attempt: 1, rank: 0, phase: "exited", exit } as const;
     const { nodeId } = task;
     await plane.propose({ type: "tasks.report", atMs: 2, nodeId, reports: [report] });
-    await eventually(() => plane.state.jobs.get(jobId(8))?.state === "scheduled", 30_000);
+    await eventually(() => plane.state.jobs.get(jobId(8))?.state === "scheduled", 90_000);
     expect(plane.state.jobs.get(jobId(0))?.state).toBe("cancelled");
   });
-}, 120_000);
+}, 300_000);

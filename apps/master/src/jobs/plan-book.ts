@@ -4,7 +4,11 @@ import type { JobRecord, TaskRecord } from "@heddle/control/jobs/records";
 import { RECOVERY_SUFFIX } from "@heddle/control/jobs/recovery";
 import { claimId, replicaClaim, runsWithoutGpu } from "@heddle/control/jobs/replica-claims";
 import { leavesByMs, queuedFrom, queuedJob, tasksOf } from "@heddle/control/jobs/scheduling-input";
-import { type SpecChange, specChanges } from "@heddle/control/jobs/spec-changes";
+import {
+  type PromiseBefore,
+  type SpecChange,
+  specChanges,
+} from "@heddle/control/jobs/spec-changes";
 import { fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
 import { explain, variantFitter } from "@heddle/scheduler/explain";
 import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
@@ -221,16 +225,11 @@ export class PlanBook {
     const fits = variantFitter(standing, plan, job);
     const isPossible = (changed: SubmitJob): boolean =>
       this.satisfiability.neverFits(standing, variant(changed)).length === 0;
-    const head = standing.queue.find((each) => each.id === plan.reservation?.jobId);
     return specChanges(spec, {
       fits: (changed) => fits(variant(changed)),
       isPossible: isPossible(spec) ? undefined : isPossible,
       boundHours: runtimeBoundMs(job, standing.settings) / MS_PER_HOUR,
-      promise: head && {
-        qosLevel: head.qosLevel,
-        priority: head.priority,
-        inHours: (plan.reservation!.startAtMs - standing.nowMs) / MS_PER_HOUR,
-      },
+      promises: promisesBefore(standing, plan, id),
       starts: (changed) => {
         const { starts } = decide({ ...standing, queue: [...others, variant(changed)] });
         return starts.some(({ jobId }) => jobId === id);
@@ -251,4 +250,14 @@ export class PlanBook {
     this.publish(standing, decide(standing));
     return this.#latest!;
   }
+}
+
+/** The promises that were made before the job's turn. */
+function promisesBefore({ queue, nowMs }: Standing, plan: Plan, id: string): PromiseBefore[] {
+  const pending = plan.pending.find(({ jobId }) => jobId === id);
+  return plan.reservations.slice(0, pending?.promisesAhead ?? 0).flatMap(({ jobId, startAtMs }) => {
+    const holder = queue.find((each) => each.id === jobId);
+    const inHours = (startAtMs - nowMs) / MS_PER_HOUR;
+    return holder ? [{ qosLevel: holder.qosLevel, priority: holder.priority, inHours }] : [];
+  });
 }

@@ -19,7 +19,7 @@ async function logOfReplaced(
   workers: readonly string[],
   onTestFinished: TestContext["onTestFinished"],
 ) {
-  const cluster = new JobCluster(1, { leaseMs, nodeLostMs: 4_000 });
+  const cluster = new JobCluster(1, { leaseMs, nodeLostMs: 6_000 });
   onTestFinished(() => cluster.close());
   await cluster.masters.startAll();
   await Promise.all(workers.map((name) => cluster.startWorker(name, { simulatedGpus })));

@@ -1,4 +1,4 @@
-import type { CommitPlanCommand } from "@heddle/control/jobs/commands";
+import type { CommitPlanCommand, PlannedPlace } from "@heddle/control/jobs/commands";
 import { RECOVERY_SUFFIX } from "@heddle/control/jobs/recovery";
 import { claimedDeployment } from "@heddle/control/jobs/replica-claims";
 import { algorithmFault } from "@heddle/control/jobs/task-request";
@@ -95,11 +95,6 @@ function commandOf(
   plan: Plan,
   rest: Pick<CommitPlanCommand, "admitted" | "unsatisfiable">,
 ): CommitPlanCommand {
-  const { reservation } = plan;
-  const isOfJob =
-    reservation &&
-    !reservation.jobId.endsWith(RECOVERY_SUFFIX) &&
-    claimedDeployment(reservation.jobId) === undefined;
   const { overcommitRatio, jobTimeoutMs, maxConcurrentJobs } = settings;
   return {
     type: "plan.commit",
@@ -115,10 +110,16 @@ function commandOf(
     })),
     preemptions: plan.preemptions.map(({ victimId, forJobId }) => ({ victimId, forJobId })),
     expired: plan.expired,
-    promise: isOfJob
-      ? { jobId: reservation.jobId, startAtMs: Math.ceil(reservation.startAtMs) }
-      : undefined,
+    line: lineOf(plan),
   };
+}
+
+/** Only jobs keep their places: a replica's claim and tasks that rejoin are made anew each time. */
+function lineOf({ line, reservations }: Plan): PlannedPlace[] {
+  const startAtMs = new Map(reservations.map((each) => [each.jobId, Math.ceil(each.startAtMs)]));
+  return line
+    .filter((id) => !id.endsWith(RECOVERY_SUFFIX) && claimedDeployment(id) === undefined)
+    .map((jobId) => ({ jobId, startAtMs: startAtMs.get(jobId) }));
 }
 
 /** The plan as entries of the log: the first has everything but the further starts. */
@@ -133,13 +134,21 @@ function entriesOf(command: CommitPlanCommand): CommitPlanCommand[] {
 }
 
 function changesSomething({ state, jobs }: ControlPlane, command: CommitPlanCommand): boolean {
-  const { admitted, unsatisfiable, starts, preemptions, expired, promise } = command;
+  const { admitted, unsatisfiable, starts, preemptions, expired, line = [] } = command;
   const lists = [admitted, unsatisfiable, starts, preemptions, expired];
-  if (lists.some(({ length }) => length > 0)) return true;
-  if (promise?.jobId !== jobs.promised) return true;
-  const held = state.jobs.get(jobs.promised ?? "")?.promisedStartMs;
-  if (promise === undefined || held === undefined) return false;
-  return Math.abs(promise.startAtMs - held) > PROMISE_SLACK_MS;
+  if (lists.some(({ length }) => length > 0) || line.length !== jobs.line.size) return true;
+  let last = -1;
+  return line.some(({ jobId, startAtMs }) => {
+    const { promisedStartMs, placeInLine = -1 } = state.jobs.get(jobId) ?? {};
+    const isBehind = placeInLine > last;
+    last = placeInLine;
+    return !isBehind || isMoved(promisedStartMs, startAtMs);
+  });
+}
+
+function isMoved(held: number | undefined, planned: number | undefined): boolean {
+  if (held === undefined || planned === undefined) return held !== planned;
+  return Math.abs(planned - held) > PROMISE_SLACK_MS;
 }
 
 /** The next moment at which time alone changes what a plan says: a backoff or a bound is over. */

@@ -76,6 +76,22 @@ test("another process of a server is told to the state at once", async () => {
   expect(control.state.servers.get("p")).toMatchObject({ incarnation: "2", state: "ready" });
 });
 
+test("a stream of an earlier process does not bring it back when its master is elected", async () => {
+  attach("w", "worker");
+  attach("p", "parameter-server", { incarnation: "1" });
+  await pass(1_000);
+  watch.reset();
+  const server = { id: "p", name: "p", address: "p:1", incarnation: "2" };
+  await control.propose({ type: "server.join", atMs: nowMs, server });
+  for (let look = 0; look < 5; look++) {
+    nowMs += 1_000;
+    await watch.look();
+  }
+  expect(control.state.servers.get("p")?.incarnation).toBe("2");
+  await pass(1_000);
+  expect(control.state.servers.get("p")?.incarnation).toBe("1");
+});
+
 test("where no worker is heard of either, no server is held for lost", async () => {
   attach("w", "worker");
   attach("p", "parameter-server");

@@ -30,8 +30,9 @@ export class ServerWatch {
   /** One look, and what follows from it in the log. */
   async look(): Promise<void> {
     const { control, directory, clock } = this.#options;
-    const nodes = directory.nodes();
     this.#silences.begin();
+    // Of the others another leader may have heard later, as of a process that was started since.
+    const nodes = directory.nodes().filter((view) => this.#silences.isHeard(view));
     const servers = new Map(
       nodes.filter(({ kind }) => kind === "parameter-server").map((view) => [view.id, view]),
     );

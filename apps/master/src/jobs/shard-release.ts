@@ -1,9 +1,12 @@
+import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type {
   CloseShardReply,
   CloseShardReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/CloseShardReply";
 import type { ShardId, ShardId__Output } from "@heddle/contracts/generated/heddle/v1/ShardId";
+import { isTerminal } from "@heddle/control/jobs/lifecycle";
+import type { JobRecord } from "@heddle/control/jobs/records";
 import { fragmentsWanted } from "@heddle/control/jobs/task-request";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
@@ -20,11 +23,14 @@ const closeMs = 5_000;
 /** Servers that are spoken to at once, and calls to one of them, which go over one connection. */
 const maxServers = 16;
 const maxCalls = 8;
+/** What ended so long before this master led may still be on the servers: the one before it may have died with it. */
+const latelyMs = 600_000;
 
 export interface ShardReleaseOptions {
   readonly control: ControlPlane;
   readonly credentials: NodeCredentials;
   readonly log: NodeLog;
+  readonly clock: Clock;
   /** Called when jobs have no shards any more, as when they have ended. */
   readonly onFreed: () => void;
 }
@@ -40,20 +46,26 @@ interface Held {
 /**
  * The leader's step that has parameter servers free the shards of jobs of which no task is left: a
  * trainer that ended in order has done so itself, one that was killed has not. Nothing waits for it:
- * a server that does not answer is lost, and a later attempt takes its shards over.
+ * a server that does not answer is lost, and a later attempt takes its shards over. What was over a
+ * while before this master led is freed at the beginning, as its predecessor may not have come to it.
  */
 export class ShardRelease {
   readonly #options: ShardReleaseOptions;
-  #held = new Map<string, Held>();
+  #held: ReadonlyMap<string, Held> = new Map();
+  /** In which this master was last seen to lead. */
+  #term: number | undefined;
 
   constructor(options: ShardReleaseOptions) {
     this.#options = options;
   }
 
   async step(): Promise<undefined> {
-    const before = this.#held;
-    this.#held = this.#find();
-    const over = [...before].filter(([key]) => !this.#held.has(key)).map(([, held]) => held);
+    const term = this.#options.control.group?.status().term ?? 1;
+    const before = term === this.#term ? this.#held : this.#lately();
+    this.#term = term;
+    const held = this.#find();
+    this.#held = held;
+    const over = [...before].filter(([key]) => !held.has(key)).map(([, each]) => each);
     const byServer = Map.groupBy(over, ({ serverId }) => serverId);
     await inTurns(byServer, maxServers, ([id, held]) => this.#close(id, held));
     if (over.length > 0) this.#options.onFreed();
@@ -66,17 +78,36 @@ export class ShardRelease {
     for (const [serverId, holders] of jobs.shardsByServer) {
       for (const jobId of holders.keys()) {
         const job = state.jobs.get(jobId);
-        const all = job?.shards ?? [];
-        const spec = state.specs.get(jobId);
-        const count = all.length * (spec ? fragmentsWanted(spec) : 1);
-        const shards = Array.from({ length: count }, (_, shard) => shard).filter(
-          (shard) => all[shard % all.length] === serverId,
-        );
-        const attempt = job?.attempt ?? 0;
-        found.set(`${serverId}/${jobId}/${attempt}`, { serverId, jobId, attempt, shards });
+        if (job) this.#add(found, serverId, job);
       }
     }
     return found;
+  }
+
+  /** Of the latest attempts of all jobs that live or have ended of late. */
+  #lately(): Map<string, Held> {
+    const { control, clock } = this.#options;
+    const found = new Map<string, Held>();
+    const sinceMs = clock.wallMs() - latelyMs;
+    for (const job of control.state.jobs.values()) {
+      if (isTerminal(job.state) && (job.endedAtMs ?? 0) < sinceMs) continue;
+      for (const serverId of new Set(job.shards)) this.#add(found, serverId, job);
+    }
+    return found;
+  }
+
+  #add(
+    found: Map<string, Held>,
+    serverId: string,
+    { id: jobId, attempt, shards }: JobRecord,
+  ): void {
+    const all = shards ?? [];
+    const spec = this.#options.control.state.specs.get(jobId);
+    const count = all.length * (spec ? fragmentsWanted(spec) : 1);
+    const own = Array.from({ length: count }, (_, shard) => shard).filter(
+      (shard) => all[shard % all.length] === serverId,
+    );
+    found.set(`${serverId}/${jobId}/${attempt}`, { serverId, jobId, attempt, shards: own });
   }
 
   async #close(serverId: string, over: readonly Held[]): Promise<void> {

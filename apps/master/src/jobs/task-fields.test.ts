@@ -1,6 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventually } from "../../test/master-group.ts";
 
@@ -16,6 +16,7 @@ beforeAll(async () => {
   await cluster.startWorker("worker-1");
   await cluster.takesJobs("worker-1");
 }, 120_000);
+afterEach((context) => cluster.clear(context));
 afterAll(() => cluster.close());
 
 /** Runs the job to its end and gives what it wrote to its standard output. */
@@ -27,7 +28,7 @@ async function outputOf(spec: Readonly<Record<string, unknown>>): Promise<string
 
 test("a program's arguments, variables and folder are those of the spec", async () => {
   const folder = join(cluster.masters.folder, "a folder");
-  mkdirSync(folder);
+  mkdirSync(folder, { recursive: true });
   const list = outputOf({ name: "list", command: ["printf", "%s|", "a b", "$HOME", ""] });
   const line = outputOf({
     ...{ name: "line", command: 'echo "$A, $HEDDLE_RANK"; pwd', working_directory: folder },

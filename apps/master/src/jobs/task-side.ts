@@ -98,7 +98,7 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
     step: () => checkpoints.step(systemClock.wallMs()),
   });
   const onFreed = () => forgetting.poke();
-  const release = new ShardRelease({ control, credentials, log, onFreed });
+  const release = new ShardRelease({ control, credentials, log, onFreed, clock: systemClock });
   const releasing = new LeaderLoop({
     ...{ control, log, clock: systemClock, name: "freeing shards", pauseMs: releasePauseMs },
     concerns: (command) => command === undefined || MOVES_SHARDS.has(command.type),

@@ -18,6 +18,12 @@ function newCluster(onTestFinished: OnEnd, ...args: ConstructorParameters<typeof
 }
 type OnEnd = TestContext["onTestFinished"];
 
+/** A file that a job waits for, so that it does not end before the test has looked; `open` makes it. */
+function gateOf(cluster: JobCluster) {
+  const path = join(cluster.masters.folder, "gate");
+  return { wait: `until [ -e ${path} ]; do sleep 0.05; done`, open: () => writeFileSync(path, "") };
+}
+
 test.concurrent("a command of two tasks runs through a master and workers; its logs and end are told", async ({
   onTestFinished,
 }) => {
@@ -49,17 +55,25 @@ test.concurrent("follow over a leader's and a worker's death loses and repeats n
   await cluster.startWorker("worker-1");
   const leader = await cluster.masters.leader();
   const [reader = "", other = ""] = cluster.masters.names.filter((name) => name !== leader);
-  const line = "i=0; while [ $i -lt 250 ]; do i=$((i+1)); echo line $i; sleep 0.03; done";
+  const gate = gateOf(cluster);
+  const upTo = (n: number) =>
+    `while [ $i -lt ${n} ]; do i=$((i+1)); echo line $i; sleep 0.03; done`;
+  const line = ["i=0", upTo(125), gate.wait, upTo(250)].join("; ");
   const id = await cluster.submit({ name: "lines", command: line, resources: small }, reader);
   await cluster.reaches(id, "running");
   const followed = cluster.follow(id, reader);
   await eventually("lines come", async () => followed.lines.length > 20);
   await cluster.masters.end(leader, "SIGKILL");
   await eventually("a new leader has it", async () => (await cluster.masters.leader()) !== leader);
+  gate.open();
   await followed.ended;
   const wanted = Array.from({ length: 250 }, (_, i) => `line ${i + 1}`);
   expect(followed.lines).toEqual(wanted);
-  expect(await cluster.job(id, other)).toMatchObject({ state: "succeeded", attempt: 1 });
+  // Each master hears of the end at its own time.
+  await eventually("the other one knows the end as well", async () => {
+    return (await cluster.job(id, other)).state === "succeeded";
+  });
+  expect(await cluster.job(id, other)).toMatchObject({ attempt: 1 });
   await cluster.end("worker-1", "SIGKILL");
   expect(await cluster.logs(id, "stream=stdout", other)).toBe(`${wanted.join("\n")}\n`);
   // Resumed from any cursor on another master, the rest follows to the byte.
@@ -79,13 +93,17 @@ test.concurrent("a worker that is killed and comes back within its lease loses n
   const cluster = newCluster(onTestFinished, 1, { leaseMs: 60_000, nodeLostMs: 20_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1");
+  const gate = gateOf(cluster);
+  const upTo = (n: number) =>
+    `while [ $i -lt ${n} ]; do i=$((i+1)); echo line $i; sleep 0.05; done`;
   const id = await cluster.submit({
     ...{ name: "kept", resources: small },
-    command: "i=0; while [ $i -lt 80 ]; do i=$((i+1)); echo line $i; sleep 0.05; done",
+    command: ["i=0", upTo(60), gate.wait, upTo(80)].join("; "),
   });
   await cluster.reaches(id, "running");
   await cluster.end("worker-1", "SIGKILL");
   await cluster.startWorker("worker-1");
+  gate.open();
   expect(await cluster.reaches(id, "succeeded")).toMatchObject({ attempt: 1 });
   const wanted = Array.from({ length: 80 }, (_, i) => `line ${i + 1}\n`).join("");
   expect(await cluster.logs(id, "stream=stdout&follow=true")).toBe(wanted);
@@ -97,23 +115,22 @@ test.concurrent("a partition of all workers that is shorter than the lease kills
   const cluster = newCluster(onTestFinished, 1, { leaseMs: 30_000, nodeLostMs: 2_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1");
-  const id = await cluster.submit({
-    name: "kept",
-    command: "sleep 9; echo done",
-    resources: small,
-  });
+  const gate = gateOf(cluster);
+  const command = `${gate.wait}; echo done`;
+  const id = await cluster.submit({ name: "kept", command, resources: small });
   await cluster.reaches(id, "running");
   // A stopped master is one that no worker reaches; its own watch must not take that for theirs.
   cluster.masters.signal("master-1", "SIGSTOP");
   await new Promise((resolve) => setTimeout(resolve, 5_000));
   cluster.masters.signal("master-1", "SIGCONT");
+  gate.open();
   expect(await cluster.reaches(id, "succeeded")).toMatchObject({ attempt: 1, failure: null });
 });
 
 test.concurrent("a rank that ends because another's machine is gone uses up no retry; one that ends of itself does", async ({
   onTestFinished,
 }) => {
-  const cluster = newCluster(onTestFinished, 1, { leaseMs: 30_000, nodeLostMs: 4_000 });
+  const cluster = newCluster(onTestFinished, 1, { leaseMs: 30_000, nodeLostMs: 8_000 });
   await cluster.masters.startAll();
   for (const name of ["worker-1", "worker-2"]) {
     await cluster.startWorker(name, { simulatedGpus: simulatedGpus("1xH100-80GB") });
@@ -124,12 +141,12 @@ test.concurrent("a rank that ends because another's machine is gone uses up no r
   const own = await cluster.submit({ ...gang, name: "own", command: rankOne("exit 1") });
   const failed = await cluster.reaches(own, "failed");
   expect(failed).toMatchObject({ failures: 1, failure: { reason: "ExitCode" } });
-  const gate = join(cluster.masters.folder, "gate");
-  const command = rankOne(`until [ -e ${gate} ]; do sleep 0.05; done; exit 1`);
+  const gate = gateOf(cluster);
+  const command = rankOne(`${gate.wait}; exit 1`);
   const id = await cluster.submit({ ...gang, name: "torn", command });
   const { task_list: tasks, losses } = await cluster.reaches(id, "running");
   cluster.signal(tasks[0]?.node_name ?? "", "SIGSTOP");
-  writeFileSync(gate, "");
+  gate.open();
   await eventually("it is known what happened", async () => {
     return (await cluster.job(id)).losses > losses;
   });
@@ -183,32 +200,36 @@ test.concurrent("progress is live in the status and the stream of every master, 
 test("a worker that is stopped past its lease is replaced; it wakes, kills its task and adds nothing", async ({
   onTestFinished,
 }) => {
-  const cluster = newCluster(onTestFinished, 1, { leaseMs: 3_000, nodeLostMs: 2_000 });
+  const cluster = newCluster(onTestFinished, 1, { leaseMs: 4_000, nodeLostMs: 3_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1");
   await cluster.startWorker("worker-2", { labels: { spare: "yes" } });
   await cluster.startWorker("worker-3", { labels: { spare: "yes" } });
+  const gate = gateOf(cluster);
   const id = await cluster.submit({
     ...{ name: "moved", resources: { ...small, node_anti_affinity: { never: "x" } } },
-    command:
-      'i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo "$HEDDLE_ATTEMPT $HEDDLE_NODE $i"; sleep 0.05; done',
+    command: `i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo "$HEDDLE_ATTEMPT $HEDDLE_NODE $i"; sleep 0.05; done; ${gate.wait}`,
   });
   await cluster.reaches(id, "running");
-  const holder = /^1 (worker-\d)/.exec(await cluster.someLog(id))?.[1] ?? "";
+  await cluster.someLog(id);
+  // The first attempt, unless the machine stood still for longer than the lease.
+  const { attempt: first, task_list: tasks } = await cluster.reaches(id, "running");
+  const holder = tasks[0]?.node_name ?? "";
   cluster.signal(holder, "SIGSTOP");
-  await eventually("the second attempt runs", async () => {
+  await eventually("the next attempt runs", async () => {
     const job = await cluster.job(id);
-    return job.attempt === 2 && job.state === "running";
+    return job.attempt > first && job.state === "running";
   });
-  const before = await cluster.logs(id, "attempt=1");
+  const before = await cluster.logs(id, `attempt=${first}`);
   cluster.signal(holder, "SIGCONT");
   await eventually("its task is dead", async () =>
     (cluster.output.get(holder) ?? "").includes("a task is killed"),
   );
-  const done = await cluster.reaches(id, "succeeded");
-  expect(done.attempt).toBe(2);
-  const after = (await cluster.logs(id, "attempt=1")).trim().split("\n");
+  gate.open();
+  const { attempt: last } = await cluster.reaches(id, "succeeded");
+  const after = (await cluster.logs(id, `attempt=${first}`)).trim().split("\n");
   // A poll or two may have been on their way when it was stopped; what came later is not there.
   expect(after.length).toBeLessThan(before.trim().split("\n").length + 10);
-  expect((await cluster.logs(id, "attempt=2&stream=stdout")).trim().split("\n")).toHaveLength(120);
+  const lines = await cluster.logs(id, `attempt=${last}&stream=stdout&follow=true`);
+  expect(lines.trim().split("\n")).toHaveLength(120);
 });

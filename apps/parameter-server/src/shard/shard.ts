@@ -173,6 +173,8 @@ export class Shard {
   async member(rank: number, leaves: boolean, incarnation = 0): Promise<number> {
     let clock = 0;
     await this.#alone(async () => {
+      // An update would wait for the parts of one more than there are.
+      if (!leaves && rank >= this.#spec.workers) throw this.#stranger(rank);
       const present = this.#incarnations.get(rank) ?? 0;
       if (!leaves) this.#incarnations.set(rank, Math.max(present, incarnation));
       if (leaves && incarnation < present) {
@@ -321,7 +323,7 @@ export class Shard {
     const [first] = parts.toSorted((a, b) => a.rank - b.rank);
     if (!first) throw new Error("an update has no part");
     const weights = parts.reduce((sum, { weight }) => sum + weight, 0);
-    const scale = (await this.#clipping(first, weights)) / weights;
+    const scale = (await this.#clipping(first, weights).catch(this.#giveUp)) / weights;
     const rate = first.learningRate * this.#spec.learningRate;
     const update = { rate, scale, step: this.#clock.version };
     await this.#gate.update(() => {
@@ -330,6 +332,18 @@ export class Shard {
     }, this.#closed.signal);
     this.#watchStragglers();
   }
+
+  /**
+   * An update that is due and cannot be made: its parts count as taken, so that nobody sends them again,
+   * and nothing of this attempt can go on. All who wait, and all who come, are told why.
+   */
+  readonly #giveUp = (cause: unknown): never => {
+    const { code, message } = toAppError(cause);
+    const what = `update ${this.#clock.version} of shard ${this.#spec.shard} cannot be made`;
+    const reason = new AppError(code, `${what}: ${message}`, { cause });
+    this.#closed.abort(reason);
+    throw reason;
+  };
 
   /** How much of the gradient its greatest norm leaves; the same on all shards. */
   async #clipping(first: PendingPush, weights: number): Promise<number> {

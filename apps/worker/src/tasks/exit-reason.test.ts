@@ -13,6 +13,9 @@ test("a task that could not write a file, or failed otherwise, ends in the words
     "the trainer failed (unavailable): cannot write the artifact a: ENOSPC; is the disk full?";
   const judged = { reason: "ExitCode", message: words };
   expect(judge({ exitCode: 74, saysWhy: true }, ["x", words], undefined)).toEqual(judged);
+  // Of two streams that are read by themselves the other's last line may be the last of all.
+  const late = ["a", words, "resumed from checkpoint a1-r000005-s1"];
+  expect(judge({ exitCode: 74, saysWhy: true }, late, undefined)).toEqual(judged);
   const silent = { reason: "ExitCode", message: "the program ended with exit code 70" };
   expect(judge({ exitCode: 70, saysWhy: true }, [], undefined)).toEqual(silent);
 });

@@ -21,12 +21,12 @@ export function judge(
     return { reason: "OutOfMemory", message: `the system ended it: ${outOfMemoryAdvice}` };
   }
   if (end.exitCode === 0) return { reason: "", message: "" };
-  if (end.lostNode) return { reason: "NodeLost", message: lastLines.at(-1) ?? exitText(end) };
-  if (end.isUnusable) {
-    return { reason: "Unsatisfiable", message: lastLines.at(-1) ?? exitText(end) };
-  }
+  // Two streams are read by themselves: a line that was said before may come after.
+  const said = lastLines.findLast((line) => line.startsWith(trainersWord)) ?? lastLines.at(-1);
+  if (end.lostNode) return { reason: "NodeLost", message: said ?? exitText(end) };
+  if (end.isUnusable) return { reason: "Unsatisfiable", message: said ?? exitText(end) };
   if (end.isCheckpointCorrupt) {
-    return { reason: "CheckpointCorrupt", message: lastLines.at(-1) ?? exitText(end) };
+    return { reason: "CheckpointCorrupt", message: said ?? exitText(end) };
   }
   const text = lastLines.join("\n");
   if (gpuMemory.test(text)) {
@@ -37,9 +37,12 @@ export function judge(
   if (hostMemory.test(text)) {
     return { reason: "OutOfMemory", message: `its last lines say so: ${outOfMemoryAdvice}` };
   }
-  const message = end.saysWhy ? lastLines.at(-1) : undefined;
+  const message = end.saysWhy ? said : undefined;
   return { reason: "ExitCode", message: message ?? exitText(end) };
 }
+
+/** With what the line begins that says why a trainer failed. */
+const trainersWord = "the trainer failed (";
 
 /** What to do about a task that ran out of memory. */
 export const outOfMemoryAdvice = "memory ran out; ask for more with `resources.memory_gb`";

@@ -76,7 +76,7 @@ test("a group is a task's only as long as one in it carries the task's mark", as
     process.kill(-(child.pid as number), "SIGKILL");
   });
   await expect
-    .poll(() => processesOf(leader, "node-1/job_C/1/0").length, { timeout: 15_000 })
+    .poll(() => processesOf(leader, "node-1/job_C/1/0").length, { timeout: 50_000 })
     .toBe(2);
   expect(processesOf(leader, "node-1/job_D/1/0")).toEqual([]);
   expect(processesOf(leader, "node-1/job_D/1/0", true)).toHaveLength(2);

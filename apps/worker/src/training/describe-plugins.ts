@@ -2,16 +2,20 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { AppError } from "@heddle/base/errors";
+import { z } from "zod";
+
+const names = z.array(z.string());
+const namesSchema = z.object({
+  algorithms: names,
+  environments: names,
+  /** By algorithm, as JSON: the schemas that masters check configs by. */
+  schemas: z.record(z.string(), z.string()),
+  /** Algorithms whose configs are checked by their trainers alone, since their schemas are too large. */
+  unchecked: names,
+});
 
 /** What plugins add to what a worker can run. */
-export interface PluginNames {
-  readonly algorithms: readonly string[];
-  readonly environments: readonly string[];
-  /** By algorithm, as JSON: the schemas that masters check configs by. */
-  readonly schemas: Readonly<Record<string, string>>;
-  /** Algorithms whose configs are checked by their trainers alone, since their schemas are too large. */
-  readonly unchecked: readonly string[];
-}
+export type PluginNames = z.output<typeof namesSchema>;
 
 /** Of a worker without plugins. */
 export const NO_PLUGINS: PluginNames = {
@@ -22,30 +26,41 @@ export const NO_PLUGINS: PluginNames = {
 };
 
 const DESCRIBE_MS = 60_000;
+/** Schemas are 64 KiB at most; the rest is what plugins print to standard error. */
+const MAX_OUTPUT = 16 * 2 ** 20;
 const run = promisify(execFile);
 
 /**
  * Asks a trainer's process what is in these plugins: their code never runs in the worker's own.
  * Rejects with an AppError `invalid_value` that says which file cannot be used and why.
  */
-export async function describePlugins(files: readonly string[]): Promise<PluginNames> {
+export async function describePlugins(
+  files: readonly string[],
+  limitMs = DESCRIBE_MS,
+): Promise<PluginNames> {
   if (files.length === 0) return NO_PLUGINS;
   const program = fileURLToPath(
     new URL(`./plugin-names${import.meta.url.slice(-3)}`, import.meta.url),
   );
+  // One that will not hear, as it computes for ever, must not keep the worker from its start.
+  const options = { timeout: limitMs, killSignal: "SIGKILL", maxBuffer: MAX_OUTPUT } as const;
+  const told = await run(process.execPath, [program, ...files], options).catch((cause: unknown) => {
+    throw describeFault(files, cause, limitMs);
+  });
   try {
-    const { stdout } = await run(process.execPath, [program, ...files], { timeout: DESCRIBE_MS });
-    // A plugin may print lines of its own before.
-    return JSON.parse(stdout.trimEnd().split("\n").at(-1) ?? "") as PluginNames;
+    return namesSchema.parse(JSON.parse(told.stdout));
   } catch (cause) {
-    const { stderr = "", killed } = cause as {
-      readonly stderr?: string;
-      readonly killed?: boolean;
-    };
-    const late = `describing the plugins ${files.join(", ")} took longer than ${DESCRIBE_MS} ms`;
-    const why = killed ? late : stderr.trim().split("\n").at(-1);
-    throw new AppError("invalid_value", why || `plugins cannot be read: ${String(cause)}`, {
-      cause,
-    });
+    const what = `what the plugins ${files.join(", ")} have could not be read`;
+    const message = `${what}: a plugin must not end its process, nor write to descriptors of it`;
+    throw new AppError("invalid_value", message, { cause });
   }
+}
+
+function describeFault(files: readonly string[], cause: unknown, limitMs: number): AppError {
+  const { stderr = "", killed } = cause as { readonly stderr?: string; readonly killed?: boolean };
+  const bounds = `longer than ${limitMs} ms, or printed more than ${MAX_OUTPUT} bytes`;
+  const late = `describing the plugins ${files.join(", ")} took ${bounds}`;
+  const why = killed ? late : stderr.trim().split("\n").at(-1);
+  const message = why || `plugins cannot be read: ${String(cause)}`;
+  return new AppError("invalid_value", message, { cause });
 }

@@ -1,4 +1,4 @@
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { PluginTraining } from "@heddle/contracts/training";
 import { validate } from "@heddle/contracts/validation";
@@ -6,7 +6,7 @@ import type { Backend } from "@heddle/training/backend";
 import type { PluginAlgorithm, PluginPlan } from "@heddle/training/plugins/plugin";
 import type { TrainingLoop } from "@heddle/training/training-loop";
 import { z } from "zod";
-import { checkPlan } from "./check-plan.ts";
+import { checkArtifacts, checkPlan, checkReport } from "./check-plan.ts";
 import type { LoadedPlugins } from "./load-plugins.ts";
 import { PluginError, pluginError } from "./plugin-error.ts";
 import { environmentNamed, type TaskPlace } from "./ppo-plan.ts";
@@ -39,7 +39,7 @@ export function pluginPlan(
   const { parameters, servers, rounds, pushesPerRound, fragments } = plan;
   return {
     ...{ parameters, servers, rounds, pushesPerRound, fragments },
-    stepAfter: (round) => plan.stepAfter(round),
+    stepAfter: (round) => stepAfter(whose, plan, round),
     run: (loop) => runChecked(whose, plan, loop),
     writeArtifacts: (directory, end) => leave(whose, plan, directory, end),
   };
@@ -49,6 +49,7 @@ export function pluginPlan(
 async function runChecked(whose: string, plan: PluginPlan, loop: TrainingLoop): Promise<void> {
   let reports = 0;
   const report: TrainingLoop["report"] = (round) => {
+    checkReport(whose, round, plan.rounds);
     reports++;
     return loop.report(round);
   };
@@ -94,12 +95,15 @@ async function leave(
   directory: string,
   parameters: Parameters<NonNullable<PluginPlan["artifacts"]>>[0],
 ): Promise<void> {
-  for (const [name, bytes] of Object.entries(
-    told(whose, () => plan.artifacts?.(parameters)) ?? {},
-  )) {
-    if (basename(name) !== name || name.startsWith(".")) {
-      throw new AppError("invalid_value", `the plugin names an artifact "${name}": no plain name`);
-    }
+  const artifacts: unknown = told(whose, () => plan.artifacts?.(parameters)) ?? {};
+  checkArtifacts(whose, artifacts);
+  for (const [name, bytes] of Object.entries(artifacts)) {
     await writeArtifact(join(directory, name), bytes);
   }
+}
+
+function stepAfter(whose: string, plan: PluginPlan, round: number): number {
+  const step: unknown = told(whose, () => plan.stepAfter(round));
+  if (typeof step === "number" && Number.isFinite(step)) return step;
+  throw new PluginError(`${whose} gives ${String(step)} as its \`stepAfter\` ${round} rounds`);
 }

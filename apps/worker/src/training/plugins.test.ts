@@ -16,6 +16,7 @@ import type { RoundReport } from "@heddle/training/training-loop";
 import { afterEach, beforeEach, expect, it, test } from "vitest";
 import { algorithmSchemas } from "./algorithm-schemas.ts";
 import { describePlugins, NO_PLUGINS } from "./describe-plugins.ts";
+import { EXIT_UNUSABLE } from "./exit-codes.ts";
 import type { Lineage } from "./lineage.ts";
 import { loadPlugins } from "./load-plugins.ts";
 import { pluginPlan } from "./plugin-plan.ts";
@@ -186,6 +187,22 @@ it.each([
     { servers: { optimizer: ADAM, learningRate: 1, maxGradientNorm: -1 } },
     /`servers\.maxGradientNorm` -1/,
   ],
+  [
+    { servers: { optimizer: { kind: "adam" }, learningRate: 1 } },
+    /`servers\.optimizer\.beta1` undefined: give a number from 0 to below 1/,
+  ],
+  [
+    { servers: { optimizer: { ...ADAM, epsilon: 0 }, learningRate: 1 } },
+    /`servers\.optimizer\.epsilon` 0: give a number above 0/,
+  ],
+  [
+    { servers: { optimizer: { kind: "sgd", momentum: "x" }, learningRate: 1 } },
+    /`servers\.optimizer\.momentum` "x"/,
+  ],
+  [
+    { fragments: 2, servers: { optimizer: ADAM, learningRate: 1, maxGradientNorm: 1 } },
+    /has `fragments` and `servers\.maxGradientNorm`: .* leave one of them out/,
+  ],
   [{ rounds: 0 }, /has `rounds` 0: give a whole number above 0/],
   [{ pushesPerRound: Number.NaN }, /has `pushesPerRound` NaN/],
   [{ fragments: 33 }, /has `fragments` 33: leave it out, or give 1 to 32/],
@@ -213,6 +230,69 @@ test("a plugin's run that does nothing fails, and what it throws is told as its 
     code: "invalid_value",
     message: "the plugin's algorithm mine failed: TypeError: no such wave",
   });
+});
+
+test.each([
+  [() => Number.NaN, "the plugin's algorithm mine gives NaN as its `stepAfter` 3 rounds"],
+  [() => Promise.resolve(3), /gives \[object Promise\] as its `stepAfter`/],
+  [
+    () => {
+      throw new Error("no steps");
+    },
+    "the plugin's algorithm mine failed: Error: no steps",
+  ],
+])("steps that a plugin cannot tell are its fault: %s", (stepAfter, told) => {
+  const plan = planOf({ stepAfter });
+  expect(() => plan.stepAfter(3)).toThrow(told);
+});
+
+const REPORT = { round: 1, step: 1, loss: 0, metrics: {}, state: {} };
+it.each([
+  [undefined, /reports undefined: give \{round, step, loss, metrics, state\}/],
+  [{ ...REPORT, round: 4 }, /`round` 4: give 1 to its plan's `rounds`, 3/],
+  [{ ...REPORT, round: undefined }, /`round` undefined/],
+  [{ ...REPORT, step: "one" }, /`step` "one"/],
+  [{ ...REPORT, loss: null }, /without a number as its `loss`/],
+  [{ ...REPORT, reward: "good" }, /`reward` "good"/],
+  [{ ...REPORT, metrics: null }, /`metrics`/],
+  [{ ...REPORT, state: { a: [1] } }, /object of Float32Arrays as its `state`/],
+])("a round that a plugin reports as %o is refused", async (round, told) => {
+  const run: PluginPlan["run"] = async (loop) => void (await loop.report(round as RoundReport));
+  await expect(runPlan(planOf({ run }))).rejects.toMatchObject({
+    code: "invalid_value",
+    message: expect.stringMatching(told),
+  });
+});
+
+it.each([
+  ["a promise", () => Promise.resolve({}), /gives a promise as its `artifacts`/],
+  ["a text", () => ({ "a.txt": "text" }), /gives no Uint8Array as its artifact "a\.txt"/],
+  ["a name that leads out", () => ({ "../a": new Uint8Array(1) }), /name "\.\.\/a": no plain/],
+  ["our own file", () => ({ "lineage.json": new Uint8Array(1) }), /the trainer writes itself/],
+])("artifacts that are %s are refused", async (_, artifacts, told) => {
+  const leaving = planOf({ artifacts }).writeArtifacts(folder, {}, {} as Lineage);
+  await expect(leaving).rejects.toMatchObject({
+    code: "invalid_value",
+    message: expect.stringMatching(told),
+  });
+});
+
+it.each([
+  ["ends the process", "process.exit(0);", /ended with exit code 0 before its task was done: a/],
+  ["waits for ever", "await new Promise(() => {});", /exit code 13 .* wait for what never comes/],
+  [
+    "rejects where nobody waits",
+    `Promise.reject(new Error("lost at sea")); await new Promise((go) => setTimeout(go, 9_999));`,
+    /\(invalid_value\): the plugin .*rude\.mjs failed: Error: lost at sea$/,
+  ],
+])("a trainer whose plugin %s has failed, and says so in its last line", (_, text, told) => {
+  const file = join(folder, "rude.mjs");
+  writeFileSync(file, `${text}\nexport default { ${good}, setup() {} };`);
+  const main = fileURLToPath(new URL("../../dist/training/trainer-main.js", import.meta.url));
+  const input = JSON.stringify({ plugins: [file], algorithm: "mine", config: {} });
+  const { status, stderr } = spawnSync(process.execPath, [main], { input, encoding: "utf8" });
+  expect(stderr.trim().split("\n").at(-1)).toMatch(told);
+  expect(status).toBe(EXIT_UNUSABLE);
 });
 
 it.each([
@@ -278,6 +358,19 @@ test("a worker learns what plugins have from a process of their own", async () =
   await expect(describePlugins([missing])).rejects.toThrow(
     /missing\.mjs cannot be used: Cannot find/,
   );
+});
+
+test("a plugin that prints, or leaves a timer, is told as any other; one that ends the process or never ends is refused", async () => {
+  const told = async (text: string, limitMs?: number) => {
+    const file = join(folder, `${text.length}.mjs`);
+    writeFileSync(file, `${text}\nexport default { ${good}, setup() {} };`);
+    return describePlugins([file], limitMs);
+  };
+  const prints = `setInterval(() => {}, 1e6); console.log("x".repeat(3e6)); process.on("exit", () => console.log("[]"));`;
+  expect(await told(prints)).toEqual(NO_PLUGINS);
+  await expect(told("process.exit(0);")).rejects.toThrow(/must not end its process/);
+  const deaf = `process.on("SIGTERM", () => {}); for (;;);`;
+  await expect(told(deaf, 2_000)).rejects.toThrow(/took longer than 2000 ms/);
 });
 
 test("schemas are told as long as there is room for them, and none of the example's is left out", async () => {

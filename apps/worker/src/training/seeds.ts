@@ -2,6 +2,15 @@ import { type Random, seededRandom } from "@heddle/base/random";
 
 /** Draws of their own for each use of a job's seed, told apart by numbers, as by rank and round. */
 export function drawsFor(seed: number, ...uses: readonly number[]): Random {
+  return seededRandom(seedFor(seed, uses));
+}
+
+/** As `drawsFor`, behind the first so many draws. */
+export function drawsBehind(passed: number, seed: number, ...uses: readonly number[]): Random {
+  return seededRandom(seedFor(seed, uses), passed);
+}
+
+function seedFor(seed: number, uses: readonly number[]): number {
   let mixed = seed >>> 0;
   for (const use of uses) {
     // The finalizer of MurmurHash3 (Appleby, 2011).
@@ -10,5 +19,5 @@ export function drawsFor(seed: number, ...uses: readonly number[]): Random {
     mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
     mixed = (mixed ^ (mixed >>> 16)) >>> 0;
   }
-  return seededRandom(mixed);
+  return mixed;
 }

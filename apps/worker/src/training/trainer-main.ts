@@ -1,7 +1,6 @@
 import { text } from "node:stream/consumers";
-import { AppError, toAppError } from "@heddle/base/errors";
-import { exitCodeOf } from "./exit-codes.ts";
-import { PluginError } from "./plugin-error.ts";
+import { AppError } from "@heddle/base/errors";
+import { end, endWith, expectPlugins, ownAllEnds } from "./own-all-ends.ts";
 import type { TrainerOrders } from "./trainer-orders.ts";
 
 // The process of one task of a training job. It blocks while it computes, and nothing else lives in
@@ -16,6 +15,7 @@ const leaving = new AbortController();
 let takeCheckpoint: (() => void) | undefined;
 let isCheckpointAsked = false;
 
+ownAllEnds();
 for (const signal of CHECKPOINT_SIGNALS) {
   process.on(signal, () => {
     isCheckpointAsked = true;
@@ -29,7 +29,9 @@ const say = (line: string) => process.stdout.write(`${line}\n`);
 try {
   // Loaded only now, since signals that come meanwhile are to be heard.
   const { runTrainer } = await import("./trainer.ts");
-  await runTrainer(JSON.parse(await text(process.stdin)) as TrainerOrders, {
+  const orders = JSON.parse(await text(process.stdin)) as TrainerOrders;
+  expectPlugins(orders.plugins ?? []);
+  await runTrainer(orders, {
     signal: leaving.signal,
     say,
     onCheckpointRequest: (take) => {
@@ -40,17 +42,9 @@ try {
 } catch (error) {
   if (leaving.signal.aborted) {
     say("left, as it was asked to");
-    process.exit(LEFT);
+    end(LEFT);
   }
-  const { code, message } = toAppError(error);
-  const thrown = error instanceof PluginError ? error.cause : error;
-  // Before the message, since the last line is what the job's failure tells.
-  if (thrown instanceof Error && !(thrown instanceof AppError)) {
-    process.stderr.write(`${thrown.stack}\n`);
-  }
-  const [line = ""] = message.split("\n");
-  process.stderr.write(`the trainer failed (${code}): ${line}\n`);
-  process.exit(exitCodeOf(error));
+  endWith(error);
 }
 // What a library left open, as a connection that is kept alive, is not to keep the task from ending.
-process.exit(0);
+end(0);

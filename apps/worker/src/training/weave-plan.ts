@@ -17,7 +17,7 @@ import { runWeaveWorker, type WeaveProgress } from "@heddle/training/weave/weave
 import { joinText, readTrainingData, type TrainingData } from "./data-files.ts";
 import { exportLanguageModel } from "./export-language-model.ts";
 import type { TaskPlace } from "./ppo-plan.ts";
-import { drawsFor } from "./seeds.ts";
+import { drawsBehind } from "./seeds.ts";
 import { readTable, splitTable } from "./table-data.ts";
 import { type TextTokenizer, textTokenizer } from "./text-tokenizer.ts";
 import { tokenizerJson } from "./tokenizer-json.ts";
@@ -155,10 +155,8 @@ function supervised(config: SupervisedTraining, data: TrainingData, place: TaskP
 
 /** The same for all ranks, and after `done` rounds just what a run without a break has then. */
 function drawsAfter(config: WeaveTraining, { tasks }: TaskPlace, done: number) {
-  const random = drawsFor(config.seed, DATA_DRAWS);
   const steps = weaveSchedule(config).stepAfter(done);
-  for (let left = steps * config.batch_size * tasks; left > 0; left--) random();
-  return random;
+  return drawsBehind(steps * config.batch_size * tasks, config.seed, DATA_DRAWS);
 }
 
 function innerOptimizer(config: WeaveTraining): Optimizer {

@@ -74,7 +74,17 @@ export interface CommitPlanCommand {
   readonly preemptions: readonly { readonly victimId: string; readonly forJobId: string }[];
   /** Running jobs past their bound. */
   readonly expired: readonly string[];
+  /** The jobs that keep their places in the queue, in order. */
+  readonly line?: readonly PlannedPlace[] | undefined;
+  /** The one promise of a plan in logs of earlier versions, which have no line. */
   readonly promise?: { readonly jobId: string; readonly startAtMs: number } | undefined;
+}
+
+/** A job that keeps its place in the queue until it starts. */
+export interface PlannedPlace {
+  readonly jobId: string;
+  /** The start that it is promised; absent for one that a promise behind it passes over. */
+  readonly startAtMs?: number | undefined;
 }
 
 export interface PlanLimits {
@@ -217,6 +227,8 @@ export interface QuarantineDeviceCommand {
   readonly device: number;
   /** Absent: the device is well again. */
   readonly why?: string | undefined;
+  /** The reading that it is sick by; nothing comes of one before that by which it was taken back. */
+  readonly asOf?: DeviceReading | undefined;
 }
 
 /** A parameter server has attached; as another process than before, it has lost its shards. */

@@ -61,8 +61,8 @@ export class JobIndex {
   /** Ended jobs of which no task is left, the longest ended first. */
   readonly ended: JobRecord[] = [];
   readonly events: EventLog;
-  /** The job that holds the promise of a start. */
-  promised: string | undefined;
+  /** Live jobs with the promise of a start, or with a place in the line. */
+  readonly line = new Set<string>();
   /** Requests by job; equal ones are the same object. */
   readonly #requests = new Map<string, { readonly tasks: number; readonly request: TaskRequest }>();
   readonly #interned = new Map<string, TaskRequest>();
@@ -135,8 +135,9 @@ export class JobIndex {
     const waitsFor = isLive ? after.waitingFor : [];
     if (waitedFor !== waitsFor) this.#setWaiting(job.id, waitedFor, waitsFor);
     this.#setShards(job.id, shardsHeld(before), shardsHeld(after));
-    if (isLive && job.promisedStartMs !== undefined) this.promised = job.id;
-    else if (this.promised === job.id) this.promised = undefined;
+    const isInLine = job.promisedStartMs !== undefined || job.placeInLine !== undefined;
+    if (isLive && isInLine) this.line.add(job.id);
+    else this.line.delete(job.id);
     this.#setUnregistered(job.id, after);
     if (!before) this.byName.set(nameKey(job), job.id);
     if (!after) this.#forget(job);

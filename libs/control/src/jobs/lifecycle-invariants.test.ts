@@ -145,8 +145,9 @@ function checkShards(state: JobsState, job: JobRecord): void {
   }
 }
 
-/** Every rank of a job that has its places is there: held, or ended well. */
+/** Every rank of a job that has its places is there: held, or ended well, but not all of them. */
 function checkGang(state: JobsState, job: JobRecord): void {
+  if (job.liveTasks === 0) throw new Error(`${job.id} is ${job.state}, and nothing of it goes on`);
   for (let rank = 0; rank < job.tasks; rank++) {
     const task = state.tasks.get(`${job.id}/${job.attempt}/${rank}`);
     const isThere = task && task.phase !== "lost" && task.exit?.reason === undefined;
@@ -259,4 +260,5 @@ test(`the lifecycle's invariants hold at every index of ${SEQUENCES} random sequ
   for (const state of [...states, ...rare, ...ends]) {
     expect(reached.get(state) ?? 0, state).toBeGreaterThan(SEQUENCES / 1_000);
   }
-}, 480_000);
+  // It computes and waits for nothing: only a machine that does much else is slow here.
+}, 3_600_000);

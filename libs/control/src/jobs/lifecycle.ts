@@ -139,9 +139,12 @@ function enter(
   };
 }
 
+/** What waits no more is promised nothing. */
+const OUT_OF_LINE = { promisedStartMs: undefined, placeInLine: undefined };
+
 function end(job: JobRecord, state: JobState, now: Moment, failure?: JobFailure): JobRecord {
   const change = failure ? { failure, endedAtMs: now.atMs } : { endedAtMs: now.atMs };
-  return enter(job, state, now, { ...change, notBeforeMs: undefined, promisedStartMs: undefined });
+  return enter(job, state, now, { ...change, notBeforeMs: undefined, ...OUT_OF_LINE });
 }
 
 function taskOver(job: JobRecord, now: Moment): JobRecord {
@@ -164,7 +167,7 @@ function reserve(
     shards,
     dueMs: byMs,
     notBeforeMs: undefined,
-    promisedStartMs: undefined,
+    ...OUT_OF_LINE,
     startedAtMs: undefined,
   };
   return [enter(job, "scheduled", now, change)];
@@ -190,9 +193,7 @@ function leave(job: JobRecord, leaving: Leaving, byMs: number, now: Moment): rea
   if (isUnderWay(job.state)) return settle([left(job, leaving, now)], now);
   if (!isSuspend || job.state === "cancelling" || job.state === "suspended") return [];
   const from = job.state === "accepted" ? job.state : undefined;
-  return [
-    enter(job, "suspended", now, { leaving: { ...leaving, from }, promisedStartMs: undefined }),
-  ];
+  return [enter(job, "suspended", now, { leaving: { ...leaving, from }, ...OUT_OF_LINE })];
 }
 
 /** Also one that recovers: the tasks that it has not lost may have much to save. */
@@ -292,6 +293,10 @@ function suspect(
 
 /** A job whose tasks ended before all were seen to run has run all the same. */
 function succeed(job: JobRecord, now: Moment): readonly JobRecord[] {
+  if (job.state === "scheduled") {
+    const starting = enter(job, "starting", now);
+    return [starting, ...succeed(starting, now)];
+  }
   if (job.state === "starting" || job.state === "recovering") {
     const trail = rendezvous(job, now);
     return [...trail, end(trail[0]!, "succeeded", now)];

@@ -63,3 +63,21 @@ test("a job that recovers and must leave has its grace for a checkpoint, as one 
   cluster.do({ type: "clock.tick" });
   expect(cluster.job(1)).toMatchObject({ state: "suspended", liveTasks: 2 });
 });
+
+test("a word of a device's fault that comes to the log after a later one that it is well counts for nothing", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a", { gpuCount: 1 });
+  const told = (reading: number, incarnation = "i") => ({ incarnation, reading });
+  const sick = { type: "node.quarantine", nodeId: "a", device: 0, why: "Xid 79" };
+  const quarantined = () => cluster.control.state.nodes.get("a")?.quarantined.length;
+  cluster.do({ ...sick, asOf: told(7) });
+  cluster.do({ type: "node.resume", nodeId: "a", wellDevices: [0], wellAsOf: told(8) });
+  // The leader proposed it before it had applied the resume.
+  cluster.do({ ...sick, asOf: told(7) });
+  expect(quarantined()).toBe(0);
+  cluster.do({ ...sick, asOf: told(8) });
+  expect(quarantined()).toBe(1);
+  cluster.do({ type: "node.resume", nodeId: "a", wellDevices: [0], wellAsOf: told(9) });
+  cluster.do({ ...sick, asOf: told(1, "the next process") });
+  expect(quarantined()).toBe(1);
+});

@@ -89,7 +89,7 @@ test("without a parameter server a job waits and is told so with numbers, until 
   submit(1, 2);
   const blocker = { reason: "AffinityNoMatch", resource: "parameter_server_shards" };
   const blockers = [{ ...blocker, requested: 2, free: 0, limit: 0 }];
-  expect(plan()).toEqual([{ jobId: jobId(1), blockers }]);
+  expect(plan()).toEqual([{ jobId: jobId(1), blockers, promisesAhead: 0 }]);
   expect(job(1).state).not.toBe("scheduled");
   serverJoins("p");
   expect(plan()).toEqual([]);

@@ -2,7 +2,7 @@ import type { Refusal as CapacityRefusal } from "@heddle/scheduler/capacity-book
 import { runtimeBoundMs } from "@heddle/scheduler/precedence";
 import { type ControlReply, OK, type RefusedStart } from "../command.ts";
 import type { Change } from "./change.ts";
-import type { CommitPlanCommand, PlannedStart } from "./commands.ts";
+import type { CommitPlanCommand, PlannedPlace, PlannedStart } from "./commands.ts";
 import { isUnderWay } from "./lifecycle.ts";
 import { QuotaCheck, type QuotaRefusal } from "./quota-check.ts";
 import { type JobRecord, type TaskRecord } from "./records.ts";
@@ -44,7 +44,7 @@ export function commitPlan(change: Change, plan: CommitPlanCommand): ControlRepl
     const why = startJob(change, plan, start, quotas);
     if (why) refused.push({ jobId: start.jobId, why });
   }
-  setPromise(change, plan.promise);
+  setLine(change, plan);
   return refused.length > 0 ? { ok: true, refused } : OK;
 }
 
@@ -183,14 +183,27 @@ function mayStart({ now }: Change, job: JobRecord): boolean {
   return (job.notBeforeMs ?? 0) <= now.atMs;
 }
 
-/** At most one job holds a promise. */
-function setPromise(change: Change, promise: CommitPlanCommand["promise"]): void {
+/** Who is not in the plan's line is promised nothing any more. */
+function setLine(change: Change, { line, promise }: CommitPlanCommand): void {
   const { jobs } = change.state;
-  const holder = jobs.get(change.index.promised ?? "");
-  if (holder && holder.id !== promise?.jobId) {
-    change.putJob({ ...holder, promisedStartMs: undefined });
+  const planned: readonly PlannedPlace[] = line ?? (promise ? [promise] : []);
+  const stay = new Set(planned.map(({ jobId }) => jobId));
+  for (const id of [...change.index.line].sort()) {
+    const job = jobs.get(id);
+    if (job && !stay.has(id)) {
+      change.putJob({ ...job, promisedStartMs: undefined, placeInLine: undefined });
+    }
   }
-  const job = jobs.get(promise?.jobId ?? "");
-  if (job?.state !== "pending" || job.promisedStartMs === promise?.startAtMs) return;
-  change.putJob({ ...job, promisedStartMs: promise?.startAtMs, changedIndex: change.now.index });
+  let last = -1;
+  for (const { jobId, startAtMs } of planned) {
+    const job = jobs.get(jobId);
+    if (job?.state !== "pending") continue;
+    // Who has a place keeps it as long as it is behind the one before.
+    const placeInLine = line && Math.max(job.placeInLine ?? 0, last + 1);
+    last = placeInLine ?? last;
+    const isMoved = job.promisedStartMs !== startAtMs;
+    if (!isMoved && job.placeInLine === placeInLine) continue;
+    const changedIndex = isMoved ? change.now.index : job.changedIndex;
+    change.putJob({ ...job, promisedStartMs: startAtMs, placeInLine, changedIndex });
+  }
 }

@@ -56,6 +56,8 @@ export interface JobRecord {
     | undefined;
   /** The start that a plan promised to it. */
   readonly promisedStartMs?: number | undefined;
+  /** In the line of those that go before others of their level: the lower, the sooner. */
+  readonly placeInLine?: number | undefined;
   /** Ids of dependencies that have not succeeded yet. */
   readonly waitingFor: readonly string[];
 }
@@ -92,6 +94,8 @@ export interface CheckpointRecord {
 /** The latest progress line, as far as it is of use to a client. */
 export interface ProgressRecord {
   readonly atMs: number;
+  /** Of the tasks that told it; the log notes it. */
+  readonly attempt?: number | undefined;
   readonly step?: number | undefined;
   readonly totalSteps?: number | undefined;
   /** 0..1 */

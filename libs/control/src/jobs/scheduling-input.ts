@@ -87,7 +87,7 @@ export function queuedJob(state: JobsState, index: JobIndex, job: JobRecord): Qu
 export function queuedFrom(
   spec: SubmitJob,
   job: Pick<JobRecord, "id" | "project" | "queue" | "tasks" | "submittedAtMs" | "waitingFor"> &
-    Partial<Pick<JobRecord, "notBeforeMs" | "promisedStartMs">>,
+    Partial<Pick<JobRecord, "notBeforeMs" | "promisedStartMs" | "placeInLine">>,
   request: TaskRequest,
 ): QueuedJob {
   const { resources, max_runtime_hours: hours } = spec;
@@ -108,6 +108,7 @@ export function queuedFrom(
     notBeforeMs: job.notBeforeMs ?? 0,
     sameRack: resources.same_rack,
     promisedStartMs: job.promisedStartMs,
+    placeInLine: job.placeInLine,
   };
 }
 

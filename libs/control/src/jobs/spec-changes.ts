@@ -28,12 +28,12 @@ export interface SpecTrial {
   readonly isPossible?: ((spec: SubmitJob) => boolean) | undefined;
   /** How long the job may run at most, by its own bound or by the cluster's. */
   readonly boundHours: number;
-  /** The promise to the head job, which those behind it must not delay. */
-  readonly promise?: HeadPromise | undefined;
+  /** The promises to jobs before it, which it must not delay. */
+  readonly promises: readonly PromiseBefore[];
 }
 
-/** Where the job that holds the promise stands, and when it is to start. */
-interface HeadPromise {
+/** Where a job that holds a promise stands, and when it is to start. */
+export interface PromiseBefore {
   readonly qosLevel: Resources["qos_level"];
   readonly priority: number;
   readonly inHours: number;
@@ -49,7 +49,7 @@ type Fits = (spec: SubmitJob) => boolean;
 const DROPPED_CONSTRAINT_COST = 0.5;
 const MAX_PRIORITY = 1_000;
 const QOS_LEVELS = ["best_effort", "standard", "guaranteed"] as const;
-/** Of the time until the head job's start, what a job that is to end before is to take. */
+/** Of the time until a promised start, what a job that is to end before is to take. */
 const SHARE_UNTIL_PROMISE = 0.95;
 /** A run is proposed in hundredths of an hour. */
 const RUNS_PER_HOUR = 100;
@@ -93,7 +93,7 @@ export function specChanges(spec: SubmitJob, trial: SpecTrial): SpecChange[] {
   const starting = changesUnder(spec, trial);
   const { isPossible } = trial;
   const possible = isPossible
-    ? changesUnder(spec, { fits: isPossible, starts: isPossible, boundHours: trial.boundHours })
+    ? changesUnder(spec, { ...trial, fits: isPossible, starts: isPossible, promises: [] })
     : [];
   const further = possible.filter(
     ({ field, to }) => !starting.some((each) => each.field === field && each.to === to),
@@ -202,8 +202,12 @@ function shardChanges(spec: SubmitJob, fits: Fits): Candidate[] {
   return to === undefined ? [] : [changed(to)];
 }
 
-/** The longest run that is within the quota of GPU-hours, and that ends before the head starts. */
-function shorterRuns(spec: SubmitJob, fits: Fits, { boundHours, promise }: SpecTrial): Candidate[] {
+/** The longest runs that are within the quota of GPU-hours, and that end before a promised start. */
+function shorterRuns(
+  spec: SubmitJob,
+  fits: Fits,
+  { boundHours, promises }: SpecTrial,
+): Candidate[] {
   const changed = (hundredths: number): Candidate => {
     const to = hundredths / RUNS_PER_HOUR;
     return {
@@ -213,7 +217,8 @@ function shorterRuns(spec: SubmitJob, fits: Fits, { boundHours, promise }: SpecT
       cost: (boundHours - to) / boundHours,
     };
   };
-  const most = [boundHours, ...(promise ? [promise.inHours * SHARE_UNTIL_PROMISE] : [])]
+  const starts = promises.map(({ inHours }) => inHours * SHARE_UNTIL_PROMISE);
+  const most = [boundHours, ...starts.sort((a, b) => b - a)]
     .map((hours) => Math.ceil(hours * RUNS_PER_HOUR) - 1)
     .filter((hundredths) => hundredths < boundHours * RUNS_PER_HOUR);
   const runs = most
@@ -222,19 +227,21 @@ function shorterRuns(spec: SubmitJob, fits: Fits, { boundHours, promise }: SpecT
   return [...new Set(runs)].map(changed);
 }
 
-/** What would have it go before the job that holds the promise: just above it, or a level up. */
-function earlierTurns({ resources }: SubmitJob, { promise }: SpecTrial): Candidate[] {
-  if (!promise) return [];
+/** What would have it go before a job that holds a promise: just above it, or a level up. */
+function earlierTurns({ resources }: SubmitJob, { promises }: SpecTrial): Candidate[] {
+  if (promises.length === 0) return [];
   const { qos_level: level, priority: from } = resources;
   const cost = DROPPED_CONSTRAINT_COST;
-  const turns: Candidate[] = QOS_LEVELS.slice(QOS_LEVELS.indexOf(level) + 1).map((to) => {
+  const levels: Candidate[] = QOS_LEVELS.slice(QOS_LEVELS.indexOf(level) + 1).map((to) => {
     return { field: "qos_level", from: level, to, cost };
   });
-  const to = promise.priority + 1;
-  if (promise.qosLevel === level && to > from && to <= MAX_PRIORITY) {
-    turns.push({ field: "priority", from, to, cost });
-  }
-  return turns;
+  const turns = promises
+    .filter(({ qosLevel }) => qosLevel === level)
+    .map(({ priority }) => priority + 1)
+    .filter((to) => to > from && to <= MAX_PRIORITY)
+    .sort((a, b) => a - b)
+    .map((to): Candidate => ({ field: "priority", from, to, cost }));
+  return [...levels, ...turns];
 }
 
 /** Less is never harder to place, hence the binary search; undefined where even 1 is not placed. */

@@ -9,7 +9,13 @@ import type {
 } from "./commands.ts";
 import { quarantineDevice } from "./devices.ts";
 import { isUnderWay } from "./lifecycle.ts";
-import { type JobRecord, type TaskPhase, type TaskRecord, taskKey } from "./records.ts";
+import {
+  type JobFailure,
+  type JobRecord,
+  type TaskPhase,
+  type TaskRecord,
+  taskKey,
+} from "./records.ts";
 import { crashLoop, earlyCrashes } from "./recovery.ts";
 import { failureOf, isLost, lossOf, rootCause, suspicionOf, waitsForWord } from "./root-cause.ts";
 import { shardsWanted } from "./task-request.ts";
@@ -107,6 +113,10 @@ function review(change: Change, job: JobRecord, wordMs: number | undefined): Job
   if (failure) {
     return change.move(job, { type: "failed", failure, retryLimit: spec.retry_limit });
   }
+  const stopped = isUnderWay(job.state) ? tasks.find(isStopped) : undefined;
+  if (stopped) {
+    return change.move(job, { type: "nodesLost", within: false, failure: stopOf(stopped) });
+  }
   const failed = rootCause(tasks);
   if (failed && waitsForWord(job, tasks, failed, wordMs)) {
     const byMs = change.now.atMs + (wordMs ?? 0);
@@ -145,17 +155,38 @@ function isDone({ phase, exit, asked }: TaskRecord): boolean {
   return phase === "exited" && exit?.reason === undefined && !asked;
 }
 
-/** The latest progress and checkpoint of running jobs; of older attempts they mean nothing. */
+/** Ended well, but because it was asked to: of a job that is to go on, nobody who goes by the log asks that. */
+function isStopped({ phase, exit, asked }: TaskRecord): boolean {
+  return phase === "exited" && exit?.reason === undefined && asked === true;
+}
+
+function stopOf({ rank, nodeId }: TaskRecord): JobFailure {
+  const message = `rank ${rank} was ended on the node ${nodeId}, though the job was to go on`;
+  return { reason: "NodeLost", message, rank, nodeId };
+}
+
+/**
+ * The latest progress and checkpoint of running jobs; of older attempts they mean nothing. A leader that
+ * was just elected may have heard less than the one before it put into the log: what is earlier than
+ * what is known is passed over.
+ */
 export function reportProgress(change: Change, command: ReportProgressCommand): ControlReply {
-  for (const { jobId, attempt, progress, checkpoint } of command.entries) {
+  for (const { jobId, attempt, ...told } of command.entries) {
     const job = change.state.jobs.get(jobId);
     if (!job || job.attempt !== attempt || job.liveTasks === 0) continue;
-    change.putJob({
-      ...job,
-      changedIndex: change.now.index,
-      progress: progress ?? job.progress,
-      checkpoint: checkpoint ?? job.checkpoint,
-    });
+    const progress = later(job.progress, told.progress && { ...told.progress, attempt });
+    const checkpoint = later(job.checkpoint, told.checkpoint);
+    if (progress === job.progress && checkpoint === job.checkpoint) continue;
+    change.putJob({ ...job, changedIndex: change.now.index, progress, checkpoint });
   }
   return OK;
+}
+
+/** What is told, unless the same attempt has told later what is known. */
+function later<Told extends { readonly attempt?: number | undefined; readonly atMs: number }>(
+  known: Told | undefined,
+  told: Told | undefined,
+): Told | undefined {
+  if (!known || !told) return told ?? known;
+  return told.attempt === known.attempt && told.atMs < known.atMs ? known : told;
 }

@@ -13,6 +13,7 @@ import { type Sequence, TokenList } from "./sequence.ts";
 import { StepReport } from "./step-report.ts";
 import type { StepRing } from "./step-ring.ts";
 import {
+  ENDED_BROKEN,
   ENDED_LENGTH,
   ENDED_STOP,
   ENDS_GENERATION,
@@ -295,6 +296,8 @@ export class BatchLoop {
 
   #sample(sequence: Sequence, logits: Float32Array): void {
     const { request, sampler, grammar } = sequence;
+    // Where the model's state is no number, neither is the score of any token.
+    const isBroken = Number.isNaN(logits[0]);
     const raw = request.topLogprobs >= 0 ? captureRow(logits, request.topLogprobs) : undefined;
     sampler.adjust(logits);
     const drawn =
@@ -303,9 +306,9 @@ export class BatchLoop {
         : grammar.draw(logits, (left) => sampler.draw(left));
     // Where no token fits the grammar, the text is complete and the vocabulary cannot say so.
     const token = drawn < 0 ? this.#model.eosToken : drawn;
-    const end = this.#endOf(sequence, token, drawn < 0);
+    const end = isBroken ? ENDED_BROKEN : this.#endOf(sequence, token, drawn < 0);
     sampler.accept(token);
-    if (end !== ENDED_STOP) grammar?.accept(token);
+    if (end === GOES_ON || end === ENDED_LENGTH) grammar?.accept(token);
     sequence.sampled++;
     sequence.tokens.push(token);
     this.#totals.generated++;

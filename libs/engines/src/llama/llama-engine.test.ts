@@ -306,6 +306,40 @@ describe("a model file that says something else", () => {
     });
   });
 
+  it.each([0, 2 ** 32 - 1])("of a context of %d tokens is refused for that", async (tokens) => {
+    const key = "llama.context_length";
+    const path = await patched((bytes) => {
+      bytes.writeUInt32LE(tokens, bytes.indexOf(key) + key.length + 4);
+    });
+    await expect(TestSession.open({}, path)).rejects.toMatchObject({
+      code: "invalid_value",
+      message: expect.stringContaining(`patched.gguf says that its context has ${tokens} tokens`),
+    });
+  });
+
+  it("of its weights, no numbers, fails its requests in place of empty answers", async () => {
+    // The output matrix comes last, and has fewer bytes: no score is a number then.
+    const path = await patched((bytes) => bytes.fill(0xff, bytes.length - 100_000));
+    const session = await TestSession.open({}, path);
+    for (const ask of [
+      { sampling: { temperature: 0 } },
+      { sampling: { temperature: 1 }, choices: 3, topLogprobs: 2 },
+      { format: "json_object" as const },
+    ]) {
+      const { error, order, texts } = await session.ask({ prompt: PROMPT, ...ask });
+      expect(order).toEqual(["started", "failed"]);
+      expect(error).toMatchObject({
+        code: "engine_failed",
+        message: expect.stringMatching(/^the model's scores .* are no numbers: .*damaged/),
+        usage: { completionTokens: 0 },
+      });
+      expect(texts.join("")).toBe("");
+    }
+    expect(session.engine.load()).toMatchObject({ running: 0, waiting: 0 });
+    expect(session.crashes).toEqual([]);
+    await session.close();
+  });
+
   it("of how it cuts text into words survives a run of 100,000 letters", async () => {
     // As BLOOM is cut, by patterns that call themselves for each character; the name is as long.
     const path = await patched((bytes) => {

@@ -158,8 +158,14 @@ function limitsOf(llama: Llama, model: Pointer, start: ThreadStart, canShare: bo
       llama.model_n_head_kv(model) *
       llama.model_n_embd(model)) /
     Math.max(1, llama.model_n_head(model));
+  const trainedTokens = llama.model_n_ctx_train(model);
+  if (trainedTokens < 1) {
+    // The library reads what is larger than 2^31 as a negative number.
+    const message = `the model ${basename(start.modelPath)} says that its context has ${trainedTokens >>> 0} tokens, which cannot be; give another file`;
+    throw new AppError("invalid_value", message);
+  }
   const facts = {
-    trainedTokens: llama.model_n_ctx_train(model),
+    trainedTokens,
     bytesPerToken,
     freeBytes: process.availableMemory(),
     onCpu: start.device === "cpu",

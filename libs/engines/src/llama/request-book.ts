@@ -4,11 +4,12 @@ import { JSON_OBJECT_GRAMMAR } from "./grammar.ts";
 import { LiveRequest } from "./live-request.ts";
 import { LongPrompts } from "./long-prompts.ts";
 import type { PromptReader } from "./prompt-reader.ts";
-import type {
-  ThreadCommand,
-  ThreadStep,
-  ThreadSubmit,
-  VocabularyTable,
+import {
+  ENDED_BROKEN,
+  type ThreadCommand,
+  type ThreadStep,
+  type ThreadSubmit,
+  type VocabularyTable,
 } from "./thread-messages.ts";
 import { TokenPieces } from "./token-pieces.ts";
 
@@ -24,6 +25,9 @@ interface BookOptions {
   /** Takes events that come outside of a step. */
   readonly emit: (events: readonly EngineEvent[]) => void;
 }
+
+const BROKEN =
+  "the model's scores for the next token are no numbers: its weights are damaged, or its arithmetic overflows; pull it again, or give another file";
 
 const MAX_CHOICES = 128;
 /** Handles stay in int32; far more than can live at once. */
@@ -55,7 +59,7 @@ export class RequestBook {
     const { maxQueued } = this.#options;
     if (this.#waiting >= maxQueued) {
       const message = `${this.#waiting} requests wait for this model and at most ${maxQueued} may; try again later`;
-      this.#emitFailure(id, new AppError("overloaded", message));
+      this.#options.emit([failedEvent(id, new AppError("overloaded", message))]);
       return;
     }
     const live = new LiveRequest(id, request, options, this.#pieces);
@@ -90,6 +94,10 @@ export class RequestBook {
       const handle = step.handles[i] as number;
       const live = this.#byHandle.get(handle);
       if (live === undefined) continue;
+      if (step.ends[i] === ENDED_BROKEN) {
+        events.push(this.#failure(live, new AppError("engine_failed", BROKEN)));
+        continue;
+      }
       const choice = handle - live.firstHandle;
       const token = step.tokens[i] as number;
       if (live.token(choice, token, step.ends[i] as number, step.logprobs?.[i], events)) {
@@ -151,16 +159,15 @@ export class RequestBook {
 
   #fail(live: LiveRequest, error: AppError): void {
     if (!this.#live.has(live.id)) return;
+    this.#options.emit([this.#failure(live, error)]);
+  }
+
+  /** Ends the request; its last event, which is to be sent, tells why. */
+  #failure(live: LiveRequest, error: AppError): EngineEvent {
     const handles = live.openHandles;
     if (handles.length > 0) this.#options.command({ kind: "end", handles });
     this.#forget(live);
-    this.#emitFailure(live.id, error, live);
-  }
-
-  #emitFailure(id: number, { code, message, param }: AppError, live?: LiveRequest): void {
-    const usage = live?.started ? { usage: live.usage } : {};
-    const error = { code, message, ...(param === undefined ? {} : { param }), ...usage };
-    this.#options.emit([{ type: "failed", id, error }]);
+    return failedEvent(live.id, error, live);
   }
 
   #forget(live: LiveRequest): void {
@@ -173,6 +180,16 @@ export class RequestBook {
       this.#byHandle.delete(live.firstHandle + choice);
     }
   }
+}
+
+function failedEvent(
+  id: number,
+  { code, message, param }: AppError,
+  live?: LiveRequest,
+): EngineEvent {
+  const usage = live?.started ? { usage: live.usage } : {};
+  const error = { code, message, ...(param === undefined ? {} : { param }), ...usage };
+  return { type: "failed", id, error };
 }
 
 function validate(request: GenerateRequest, vocabularySize: number): void {

@@ -110,6 +110,8 @@ export const GOES_ON = 0;
 export const ENDED_STOP = 1;
 /** The token is the last that the limits allow. */
 export const ENDED_LENGTH = 2;
+/** In ThreadStep.ends: the model has no numbers for the next token; the one that is told means nothing. */
+export const ENDED_BROKEN = 3;
 
 /** What one step of the engine brought; the three arrays have one entry per sampled token. */
 export interface ThreadStep {

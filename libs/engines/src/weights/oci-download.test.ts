@@ -82,7 +82,7 @@ function pull(reference = "team/model:1.0", more: Partial<WeightsSpec> = {}, ver
     { key: "m", file: "model.gguf", sources, sha256, ...more },
     {
       cacheDirectory: cache,
-      signal: AbortSignal.timeout(10_000),
+      signal: AbortSignal.timeout(50_000),
       allowedHosts: ["127.0.0.1"],
       allowUnverified: !verified,
       env: {},

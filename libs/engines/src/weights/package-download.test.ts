@@ -190,7 +190,8 @@ describe("a package source", () => {
     };
     const options = { runTool: sleeping, signal: controller.signal };
     await expect(pull(source, content, options)).rejects.toMatchObject({ code: "cancelled" });
-    expect(performance.now() - started).toBeLessThan(5_000);
+    // It would end by itself after a minute.
+    expect(performance.now() - started).toBeLessThan(30_000);
     expect(await readdir(join(cache, "m"))).toEqual([]);
   });
 

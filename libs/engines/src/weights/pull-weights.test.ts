@@ -99,7 +99,7 @@ const quick = { retryBaseMs: 1, retryMaxMs: 5, connectTimeoutMs: 500, idleTimeou
 function pull(spec: WeightsSpec, options: Partial<PullOptions> = {}): Promise<string> {
   return pullWeights(spec, {
     cacheDirectory: cache,
-    signal: AbortSignal.timeout(20_000),
+    signal: AbortSignal.timeout(50_000),
     env: { HF_ENDPOINT: endpoint },
     limits: quick,
     ...options,
@@ -298,10 +298,11 @@ describe("pullWeights", () => {
         "https://127.0.0.1:9/model.gguf",
         pathToFileURL(local).href,
       ]),
-      { allowedHosts: ["weights.invalid", "127.0.0.1"], limits: { connectTimeoutMs: 1_000 } },
+      { allowedHosts: ["weights.invalid", "127.0.0.1"], limits: { connectTimeoutMs: 60_000 } },
     );
     expect(path).toBe(local);
-    expect(performance.now() - started).toBeLessThan(3_000);
+    // Far less than a try that waits for an answer takes.
+    expect(performance.now() - started).toBeLessThan(30_000);
   });
 
   it("lists every source, why it failed and what to do, where none works", async () => {

@@ -46,9 +46,13 @@ export interface SaidMembers {
 }
 
 /**
- * Keeps a node attached to one master: registers, reports at the interval the master asks for and
- * at once on `report()`, and attaches anew for ever when the stream ends. One that says that it was
- * removed from its group is looked for seldom, and without a word.
+ * Keeps a node attached to one master: registers, reports at once, at the interval the master asks for
+ * and on `report()`, and attaches anew for ever when the stream ends. One that says that it was removed
+ * from its group is looked for seldom, and without a word.
+ *
+ * The beats have a random phase: a thousand nodes that attach to a master that has just started must not
+ * report in lockstep ever after. Those of one node to its masters differ too, so that what one master
+ * has heard, and another has yet to hear, shows in every run.
  */
 export class Attachment {
   readonly #options: AttachmentOptions;
@@ -135,7 +139,11 @@ export class Attachment {
       clearTimeout(timer);
       const beat = () => stream.write({ heartbeat: heartbeat() });
       this.#report = beat;
-      timer = setInterval(beat, Math.max(50, reply.heartbeatIntervalMs));
+      const intervalMs = Math.max(50, reply.heartbeatIntervalMs);
+      timer = setTimeout(() => {
+        beat();
+        timer = setInterval(beat, intervalMs);
+      }, Math.random() * intervalMs);
       log.info({ master, masterId: reply.masterId }, "attached");
       onAttached();
       beat();

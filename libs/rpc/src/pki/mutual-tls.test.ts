@@ -134,13 +134,14 @@ test("plaintext finds no server under TLS", async () => {
 });
 
 test("a certificate that expires ends no open stream, but admits no further call", async () => {
-  const brief = await identity(ours, "worker", 3_000);
+  // Longer than a loaded machine stands still before the first call.
+  const brief = await identity(ours, "worker", 7_000);
   const peer = dial(brief);
   const stream = peer.duplex(attachMethod);
   const next = () => new Promise((resolve) => stream.once("data", resolve));
   stream.write({ register: {} });
   await next();
-  await delay(5_000);
+  await delay(9_000);
   stream.write({ heartbeat: {} });
   await next();
   const other = peer.duplex(attachMethod);
@@ -150,7 +151,7 @@ test("a certificate that expires ends no open stream, but admits no further call
   ).rejects.toMatchObject({ details: expect.stringContaining("expired") });
   stream.cancel();
   stream.on("error", () => undefined);
-}, 30_000);
+}, 60_000);
 
 test("renewal under open streams: they go on, and new connections show the new certificate", async () => {
   const first = serverTls.material.certificate;
@@ -180,7 +181,7 @@ test("renewal under open streams: they go on, and new connections show the new c
   expect(serverTls.material.certificate).not.toBe(first);
   stream.cancel();
   stream.on("error", () => undefined);
-}, 30_000);
+}, 60_000);
 
 test("a joining node shows its secret to the authority that its token names, and to nobody else", async () => {
   const options = { master: server.address, role: "worker" as const, name: "w" };

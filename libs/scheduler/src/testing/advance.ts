@@ -10,12 +10,13 @@ export function advance(input: SchedulingInput, plan: Plan, toMs: number): Sched
     const eviction = leaving.get(job.id);
     return eviction ? { ...job, evicting: { forJobId: eviction.forJobId, byMs } } : job;
   });
-  const promised = plan.reservation;
+  const promised = new Map(plan.reservations.map(({ jobId, startAtMs }) => [jobId, startAtMs]));
   const queue = input.queue
     .filter(({ id }) => !starts.has(id))
     .map((job) => ({
       ...job,
-      promisedStartMs: promised?.jobId === job.id ? promised.startAtMs : undefined,
+      promisedStartMs: promised.get(job.id),
+      placeInLine: plan.line.includes(job.id) ? plan.line.indexOf(job.id) : undefined,
     }));
   for (const job of input.queue) {
     const start = starts.get(job.id);

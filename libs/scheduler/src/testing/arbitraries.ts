@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import type { NodeSnapshot, QueuedJob, Strategy, TaskRequest } from "../model.ts";
+import type { LabelSelector, NodeSnapshot, QueuedJob, Strategy, TaskRequest } from "../model.ts";
 import { HOUR_MS, node, queued, request } from "./scenarios.ts";
 
 /** Random small clusters and queues, tight enough that jobs compete and some never fit. */
@@ -34,7 +34,7 @@ export const nodes: fc.Arbitrary<NodeSnapshot[]> = fc
         },
         rack,
         fabric,
-        labels: { zone },
+        labels: { zone, host: `n${i}` },
         state: state as NodeSnapshot["state"],
       }),
     ),
@@ -47,16 +47,17 @@ export const requests: fc.Arbitrary<TaskRequest> = fc
     memoryMib: fc.constantFrom(512, 16_384),
     gpuTypes: fc.constantFrom([], [], ["A"], ["A", "B"]),
     zone: fc.constantFrom("", "", "x"),
+    hosts: fc.constantFrom([], [], [], ["n0"], ["n1"], ["n0", "n1"], ["n1", "n2", "n3"]),
     infiniband: fc.constantFrom(false, false, false, true),
     gpuIndex: fc.constantFrom(undefined, undefined, undefined, 0, 1),
   })
-  .map(({ gpu, zone, gpuIndex, ...rest }) =>
+  .map(({ gpu, zone, hosts, gpuIndex, ...rest }) =>
     request({
       ...rest,
       gpus: gpu[0]!,
       gpuMilli: gpu[1]!,
       ...(gpu[0] === 1 && gpu[1] === 1000 && { gpuIndex }),
-      nodeAffinity: zone ? [{ key: "zone", operator: "in", values: [zone] }] : [],
+      nodeAffinity: [...labelIn("zone", zone ? [zone] : []), ...labelIn("host", hosts)],
     }),
   );
 
@@ -81,6 +82,52 @@ export const queues: fc.Arbitrary<QueuedJob[]> = fc
         ...kind,
         qosLevel: kind.qosLevel as QueuedJob["qosLevel"],
         kind: kind.kind as QueuedJob["kind"],
+        submittedAtMs: i,
+        maxRuntimeMs: hours * HOUR_MS,
+      }),
+    ),
+  );
+
+/** No selector where any value will do. */
+function labelIn(key: string, values: readonly string[]): LabelSelector[] {
+  return values.length > 0 ? [{ key, operator: "in", values }] : [];
+}
+
+/** Jobs of several priorities that may each run on a few hosts alone; sets meet, or do not. */
+export const pinnedQueues: fc.Arbitrary<QueuedJob[]> = fc
+  .array(
+    fc.record({
+      request: requests,
+      hosts: fc.subarray(["n0", "n1", "n2", "n3", "n4"], { minLength: 1, maxLength: 2 }),
+      tasks: fc.constantFrom(1, 1, 2),
+      priority: fc.integer({ min: -2, max: 2 }),
+      project: fc.constantFrom("p1", "p2"),
+      hours: fc.integer({ min: 1, max: 5 }),
+    }),
+    { minLength: 2, maxLength: 12 },
+  )
+  .map((kinds) =>
+    kinds.map(({ request: asked, hosts, hours, ...kind }, i) =>
+      queued(`h${String(i).padStart(3, "0")}`, {
+        ...kind,
+        request: { ...asked, nodeAffinity: labelIn("host", hosts) },
+        submittedAtMs: i,
+        maxRuntimeMs: hours * HOUR_MS,
+      }),
+    ),
+  );
+
+/** Evictable jobs without a home, enough to fill such a cluster for long. */
+export const fillers: fc.Arbitrary<QueuedJob[]> = fc
+  .array(fc.record({ request: requests, hours: fc.integer({ min: 1, max: 20 }) }), {
+    minLength: 15,
+    maxLength: 40,
+  })
+  .map((kinds) =>
+    kinds.map(({ request: asked, hours }, i) =>
+      queued(`f${String(i).padStart(3, "0")}`, {
+        request: { ...asked, nodeAffinity: [], gpuIndex: undefined },
+        qosLevel: "best_effort",
         submittedAtMs: i,
         maxRuntimeMs: hours * HOUR_MS,
       }),

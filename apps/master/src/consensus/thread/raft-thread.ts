@@ -281,7 +281,7 @@ class RaftThread {
     const { nextMemberId, members: roster } = this.#replica;
     const counts = this.#counter.view();
     const status = { ...this.#replica.status(), nextMemberId, roster, connected, counts };
-    const isAlone = status.role === "leader" && status.members.length === 1;
+    const isAlone = status.leads && status.members.length === 1;
     this.#ticks?.wakeEvery(isAlone ? TICKS_A_WAKE_ALONE : 1);
     const text = JSON.stringify(status);
     if (text === this.#lastStatus && this.#ticksSinceStatus < ALIVE_TICKS) return;

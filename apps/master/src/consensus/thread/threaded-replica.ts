@@ -67,6 +67,8 @@ export class ThreadedReplica<Reply> {
   /** Reads of one turn share a question; those that come while it is asked share the next one. */
   #read: Promise<void> | undefined;
   #status: ThreadStatus | undefined;
+  /** The latest term in which the state here had all that the leader of that term must know. */
+  #leadsTerm = 0;
   /** When the thread said something last; of the monotonic clock. */
   #heardAtMs = performance.now();
   /** Of when the status is that was heard last, by `machineMs`. */
@@ -137,10 +139,12 @@ export class ThreadedReplica<Reply> {
    */
   status(): ThreadStatus {
     if (!this.#status) throw new Error("the replica is used before it was opened");
+    const { commit, leads, term } = this.#status;
     return {
       ...this.#status,
+      leads: leads && this.#leadsTerm === term,
       isBehind: this.#isBehind || performance.now() - this.#heardAtMs > SILENT_MS,
-      commit: Math.max(this.#status.commit, this.#applied),
+      commit: Math.max(commit, this.#applied),
       applied: this.#applied,
     };
   }
@@ -281,7 +285,10 @@ export class ThreadedReplica<Reply> {
     }
   }
 
-  /** What the thread counts as applied, and so not behind any more, may still wait for its turn here. */
+  /**
+   * What the thread counts as applied may still wait for its turn here: that the lead is lost, and that
+   * the state is behind, counts at once; the opposite when all is applied that was handed over.
+   */
   #onStatus(status: ThreadStatus, atMs: number): void {
     this.#status = status;
     this.#toldAtMs = atMs;
@@ -289,6 +296,7 @@ export class ThreadedReplica<Reply> {
     this.#tasks.afterwards(() => {
       this.#applied = Math.max(this.#applied, status.applied);
       if (this.#status === status) this.#isBehind = status.isBehind;
+      if (status.leads) this.#leadsTerm = status.term;
     });
   }
 

@@ -57,6 +57,10 @@ export class PlannedCluster {
       starts: plan.starts,
       preemptions: plan.preemptions,
       expired: plan.expired,
+      line: plan.line.map((id) => {
+        const startAtMs = plan.reservations.find(({ jobId: of }) => of === id)?.startAtMs;
+        return { jobId: id, startAtMs };
+      }),
     });
     return { plan, reply };
   }

@@ -1,6 +1,6 @@
 import type { Random } from "@heddle/base/random";
 import type { ControlCommand } from "../../command.ts";
-import type { JobsCommand, PlannedStart, TaskReportEntry } from "../commands.ts";
+import type { CommitPlanCommand, JobsCommand, PlannedStart, TaskReportEntry } from "../commands.ts";
 import { type JobRecord, type JobsState, type TaskRecord, taskKey } from "../records.ts";
 import { missingRanks, RECOVERY_SUFFIX } from "../recovery.ts";
 import { jobId, jobSpec, nodeOffer, scheduledModel } from "./specs.ts";
@@ -135,8 +135,19 @@ export class RandomCommands {
       starts,
       preemptions: some(10).map((victimId) => ({ victimId, forJobId })),
       expired: some(isLate ? 3 : 60),
-      promise: this.#below(4) === 0 ? { jobId: forJobId, startAtMs: this.#atMs + 5 } : undefined,
+      ...this.#line(forJobId),
     };
+  }
+
+  /** In one of four plans the promise of an earlier version; else a line in any order. */
+  #line(jobId: string): Partial<CommitPlanCommand> {
+    const promise = { jobId, startAtMs: this.#atMs + 5 };
+    if (this.#below(4) === 0) return { promise };
+    const ids = [...this.#state.jobs.keys()].filter(() => this.#below(4) === 0);
+    const line = [jobId, ...ids.filter((id) => id !== jobId).reverse()].map((id) =>
+      this.#below(2) === 0 ? { jobId: id } : { ...promise, jobId: id },
+    );
+    return { line: this.#below(4) === 0 ? [] : line };
   }
 
   /** Bounds that some starts pass and some do not; now and then below what is held. */

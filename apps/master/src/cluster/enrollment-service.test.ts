@@ -1,0 +1,50 @@
+import type { Server } from "@grpc/grpc-js";
+import { createAuthority, requestCertificate } from "@heddle/rpc/pki/certificate-authority";
+import { joinSecretId, newJoinSecret } from "@heddle/rpc/pki/join-token";
+import type { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
+import { expect, test } from "vitest";
+import { VolatileControl } from "../../test/test-master.ts";
+import type { ControlGroup } from "../ports.ts";
+import { EnrollmentService } from "./enrollment-service.ts";
+
+type Answer = (error: { details?: string } | null, certificates?: unknown) => void;
+interface Calls {
+  join(call: { request: object }, answer: Answer): void;
+}
+
+/** A follower, which hears of what was made through others when it asks the leader where the log is. */
+class Follower extends VolatileControl {
+  readonly coming: Parameters<VolatileControl["propose"]>[0][] = [];
+  readonly group = {
+    readBarrier: async () => {
+      for (const command of this.coming.splice(0)) await this.propose(command);
+    },
+  } as unknown as ControlGroup;
+}
+
+test("a token that was made through another master a moment ago is good, and only once", async () => {
+  const control = new Follower();
+  let calls: Calls | undefined;
+  const server = { addService: (_: unknown, handlers: Calls) => (calls = handlers) };
+  const service = new EnrollmentService(server as unknown as Server, {
+    authority: await createAuthority(),
+    tls: undefined as unknown as TlsIdentity,
+    ...{ clusterToken: "of the cluster", certificateLifetimeMs: 3_600_000 },
+    log: { info() {}, warn() {}, error() {} },
+  });
+  service.serve(control);
+  const secret = newJoinSecret();
+  const { csr } = await requestCertificate();
+  const join = (role: string) =>
+    new Promise<string>((resolve) => {
+      calls?.join({ request: { secret, role, name: "w", csr } }, (error) => {
+        resolve(error ? (error.details ?? `${error}`) : "joined");
+      });
+    });
+  const made = { role: "worker" as const, createdAtMs: Date.now(), expiresAtMs: Date.now() + 1e6 };
+  control.coming.push({
+    ...{ type: "join.create", atMs: Date.now(), id: joinSecretId(secret), join: made },
+  });
+  expect(await join("worker")).toBe("joined");
+  expect(await join("worker")).toMatch(/unknown, used, expired/);
+});
