@@ -14,6 +14,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { freePort } from "@heddle/base/testing/free-ports";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DrivenProcess } from "./testing/driven-process.ts";
 
@@ -73,6 +74,7 @@ const CLUSTER = {
   nodes: [{ ...NODE, name: "w1", kind: "worker", state: "ready", gpus: GPUS }],
 };
 const WORKER = { id: "w1", name: "worker-1", kind: "worker", status: "ready", gpus: [] };
+const SILENT = { ...WORKER, id: "w2", name: "worker-2", status: "suspect", silent_seconds: 45 };
 const KEY = { id: "abcdefgh", name: "ci", scopes: ["jobs:read"], key: "hdl_live_abcdefgh_x" };
 
 const ROTATED = {
@@ -109,7 +111,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   } else if (url === "/api/v1/cluster/status") json(CLUSTER);
   else if (url.startsWith("/api/v1/cluster/")) json(CLUSTER, 202);
   else if (url === "/health") json({ status: "ok", version: "0.1.0", uptime: 12.3 });
-  else if (url === "/api/v1/workers") json({ data: [WORKER] });
+  else if (url === "/api/v1/workers") json({ data: [WORKER, SILENT] });
   else if (url === "/api/v1/keys" && method === "POST")
     json({ ...KEY, unknown_models: ["later"] }, 201);
   else if (url === "/api/v1/keys") json({ data: [KEY] });
@@ -166,8 +168,10 @@ describe("the command line", () => {
   });
 
   it("lists workers, endpoints and health", async () => {
-    expect((await heddle(["workers", "list"])).stdout).toMatch(/w1 +worker-1 +ready +worker +0/);
-    expect((await heddle(["workers", "list", "-o", "name"])).stdout).toBe("w1\n");
+    const { stdout } = await heddle(["workers", "list"]);
+    expect(stdout).toMatch(/w1 +worker-1 +ready +worker +0/);
+    expect(stdout).toMatch(/w2 +worker-2 +suspect \(silent for 45 s\) +worker +0/);
+    expect((await heddle(["workers", "list", "-o", "name"])).stdout).toBe("w1\nw2\n");
     expect((await heddle(["health"])).stdout).toMatch(/ok +0\.1\.0 +12 s/);
     const endpoints = await heddle(["endpoints", "list", "--endpoint", "http://flag:1"]);
     expect(endpoints.stdout).toMatch(/http:\/\/flag:1 +--endpoint +yes/);
@@ -206,6 +210,21 @@ describe("the command line", () => {
       code: 2,
       stderr: expect.stringContaining('--overlap "soon": give a whole number'),
     });
+  });
+
+  it("asks the next of the masters that `heddle up` has started where the first is gone", async () => {
+    const data = mkdtempSync(join(tmpdir(), "heddle-masters-"));
+    const gone = `http://127.0.0.1:${await freePort()}`;
+    const credentials = { endpoint: gone, endpoints: [gone, endpoint], api_key: KEY.key };
+    writeFileSync(join(data, "credentials.json"), JSON.stringify(credentials));
+    const env = { HEDDLE_DATA: data, HEDDLE_ENDPOINT: "", HEDDLE_API_KEY: "" };
+    for (const what of ["workers", "models"]) {
+      expect(await heddle([what, "list", "-o", "name"], env)).toMatchObject({
+        code: 0,
+        stderr: "",
+      });
+    }
+    rmSync(data, { recursive: true });
   });
 
   it("rotates the key that it works with itself, and keeps the new one for the next start", async () => {

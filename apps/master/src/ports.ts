@@ -50,6 +50,8 @@ export interface Once {
 /** The masters as a group, as this one sees it. */
 export interface ControlGroup {
   status(): GroupStatus;
+  /** The same, also right after this process was stopped; resolves at once where it was not. */
+  statusAfterPauses(): Promise<GroupStatus>;
   /** How far each member is, which only the leader knows; rejects where it does not answer. */
   progress(): Promise<readonly MemberProgress[]>;
   /** Resolves when this master's state holds every change made before the call. */
@@ -106,7 +108,10 @@ export interface GroupStatus {
   readonly commit: number;
   readonly applied: number;
   readonly snapshotIndex: number;
-  /** True where this master has long not applied what it knows to be committed: reads may be stale. */
+  /**
+   * True where this master has long not applied what it knows to be committed, or was away and has not
+   * heard since what is, or was removed: reads may be stale.
+   */
   readonly isBehind: boolean;
   /** Commands applied since the cluster began, and a hash of the state that they led to. */
   readonly commands: number;
@@ -246,6 +251,8 @@ export interface PullProgress {
 /** The nodes attached to this master now; volatile, never in the replicated state. */
 export interface NodeDirectory {
   nodes(): readonly NodeView[];
+  /** For how long this master has not heard of the node; at most since it began, where it never has. */
+  silentMs(nodeId: string): number;
   /** Every replica of a deployment, as last reported; costs no look at other nodes. */
   replicasOf(deployment: string): readonly ReplicaStatus[];
   /**

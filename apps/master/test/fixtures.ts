@@ -4,8 +4,13 @@ import type { NodeDirectory, NodeView } from "../src/ports.ts";
 /** Lists the nodes that a test sets, and pulls ten bytes in two steps. */
 export class ListedNodes implements NodeDirectory {
   views: NodeView[] = [];
+  /** By node; others are heard of all the time. */
+  readonly silences = new Map<string, number>();
   nodes(): readonly NodeView[] {
     return this.views;
+  }
+  silentMs(nodeId: string): number {
+    return this.silences.get(nodeId) ?? 0;
   }
   replicasOf(deployment: string) {
     const all = this.views.flatMap(({ replicas }) => replicas);

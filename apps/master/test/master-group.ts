@@ -16,6 +16,7 @@ export const masterProgram = fileURLToPath(new URL("../dist/main.js", import.met
 /** What GET /api/v1/cluster/status tells of the group. */
 export interface GroupView {
   readonly leader: string | null;
+  readonly may_be_stale?: boolean;
   readonly term: number;
   readonly applied: number;
   readonly snapshot_index: number;

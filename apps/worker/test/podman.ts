@@ -1,4 +1,4 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import {
   copyFileSync,
   existsSync,
@@ -38,6 +38,21 @@ export function preparePodman(): string {
   return "";
 }
 
+/**
+ * Removes what a worker that has ended left of its containers, as where it was killed while the engine
+ * was at it: no other worker ever comes that would.
+ */
+export function removeContainers(nodeId: string): void {
+  const own = ["--filter", `label=heddle.node=${nodeId}`, "--format", "{{.Names}}"];
+  const names = execFileSync("podman", ["ps", "--all", ...own], quiet)
+    .toString()
+    .split("\n");
+  const left = names.filter((name) => name !== "");
+  if (left.length === 0) return;
+  console.log(`a worker has left containers, which are removed: ${left.join(", ")}`);
+  execFileSync("podman", ["rm", "--force", "--ignore", ...left], quiet);
+}
+
 /** Removes what `preparePodman` has made; the image stays for the next time. */
 export function forgetPodman(): void {
   const settings = process.env["CONTAINERS_CONF"];
@@ -65,10 +80,14 @@ function importImage(busybox: string): void {
 
 function tryRun(options: readonly string[]): string {
   const how = ["--rm", "--network", "host", "--memory", "64m", "--pids-limit", "64", ...limits];
+  const name = `heddle-test-${process.pid}`;
+  how.push("--name", name);
   try {
     execFileSync("podman", [...options, "run", ...how, image, "/bin/sh", "-c", "exit 0"], quiet);
     return "";
   } catch (error) {
+    // One that was late has not removed it.
+    spawnSync("podman", ["rm", "--force", "--ignore", name], quiet);
     const { stderr } = error as { stderr?: Buffer };
     return (stderr?.toString().trim() || String(error)).slice(0, 300);
   }

@@ -10,6 +10,7 @@ export interface NodeEvent {
   readonly type: "node";
   readonly id: string;
   readonly node: string;
+  readonly node_name: string | null;
   readonly state: string;
   readonly why: string | null;
   readonly at: string;

@@ -56,6 +56,8 @@ export interface Request {
 
 const DEFAULT_TIMEOUT_MS = 30_000;
 const DEFAULT_RETRIES = 2;
+/** How long a master may leave a read without an answer where there are others to ask. */
+const ASK_ANOTHER_MS = 10_000;
 
 /** Sends requests, again where that is worth it. Everything that fails is a HeddleError. */
 export class Transport {
@@ -107,7 +109,8 @@ export class Transport {
     const isIdempotent =
       method === "GET" || request.isRepeatable === true || named?.["idempotency-key"] !== undefined;
     for (let attempt = 1; ; attempt++) {
-      const outcome = await this.#try(request, read);
+      const isLast = attempt > retries || attempt >= this.#bases.length;
+      const outcome = await this.#try(request, read, isLast);
       if ("value" in outcome) return outcome.value;
       const { error, response } = outcome;
       const isWorth: boolean = response
@@ -117,7 +120,8 @@ export class Transport {
       if (!isWorth || attempt > retries || waitMs === undefined) throw error;
       // Another master may be well where this one is not.
       if (!response || response.status >= 500) this.next();
-      await pause(waitMs, request.signal);
+      // One that was not asked yet need not be waited for.
+      if (response || isLast) await pause(waitMs, request.signal);
       if (request.signal?.aborted) throw aborted();
     }
   }
@@ -125,9 +129,11 @@ export class Transport {
   async #try<T>(
     request: Request,
     read: (response: Response) => Promise<T>,
+    isLast: boolean,
   ): Promise<{ value: T } | { error: HeddleError; response?: Response }> {
-    const { signal } = request;
-    const timeoutMs = this.#options.timeout ?? DEFAULT_TIMEOUT_MS;
+    const { signal, method } = request;
+    const { timeout = DEFAULT_TIMEOUT_MS } = this.#options;
+    const timeoutMs = isLast || method !== "GET" ? timeout : Math.min(timeout, ASK_ANOTHER_MS);
     const base = this.#bases[this.#base]!;
     const deadline = new AbortController();
     const timer = setTimeout(() => deadline.abort(), timeoutMs);

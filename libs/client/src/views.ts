@@ -23,6 +23,8 @@ export interface JobFailure {
   readonly signal: string | null;
   readonly rank: number | null;
   readonly node: string | null;
+  /** Null also where the cluster has forgotten the node. */
+  readonly node_name: string | null;
   readonly last_lines: readonly string[];
 }
 
@@ -207,8 +209,11 @@ export interface Worker {
   readonly name: string;
   readonly address: string;
   readonly version: string | null;
+  /** `suspect`: the master that answers does not hear of it, and the cluster does not hold it for lost yet. */
   readonly status: string;
   readonly attached: boolean;
+  /** For how long the master that answers has not heard of it. */
+  readonly silent_seconds: number;
   readonly cpu_percent: number | null;
   readonly cpu_count: number | null;
   readonly memory_bytes: number | null;

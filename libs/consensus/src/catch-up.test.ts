@@ -38,3 +38,39 @@ it("a follower that takes ever new entries is not behind", async () => {
     }
   }
 });
+
+it("a member that was away counts as behind until it has heard how far the group is", async () => {
+  const group = new ReplicaGroup(3);
+  await group.startAll();
+  const leader = await group.elect();
+  await group.settle(leader.running.propose(Buffer.from("x")));
+  for (const { running } of group.members.values()) {
+    // Nobody else can have been elected in so short a time.
+    running.tick(8);
+    expect(running.status().isBehind).toBe(false);
+    running.tick(9);
+    // A leader too takes itself for one still.
+    expect(running.status().isBehind).toBe(true);
+    await group.until("it has heard", () => !running.status().isBehind);
+  }
+  const away = await group.elect();
+  group.drop = ({ from, to }) => [from, to].includes(away.member.id);
+  away.running.tick(9);
+  await group.until("another leads", () => {
+    const others = [...group.members.values()].filter((member) => member !== away);
+    return others.some(({ running }) => running.status().role === "leader");
+  });
+  await group.turns(250);
+  expect(away.running.status().isBehind).toBe(true);
+  group.drop = () => false;
+  await group.until("it has heard", () => !away.running.status().isBehind);
+});
+
+it("a member that is alone has missed nothing while it was away", async () => {
+  const group = new ReplicaGroup(1);
+  await group.startAll();
+  const { running } = await group.elect();
+  running.tick(100);
+  await group.turns(1);
+  expect(running.status().isBehind).toBe(false);
+});

@@ -5,6 +5,7 @@ import { APPEND_THREAD, isStorageThread, type Message } from "@heddle/raft/messa
 import { RawNode } from "@heddle/raft/raw-node";
 import { EMPTY_CONF_STATE, NO_NODE, type Snapshot } from "@heddle/raft/state";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
+import { Absence } from "./absence.ts";
 import { Applier } from "./applier.ts";
 import { CatchUp } from "./catch-up.ts";
 import { DurableLog } from "./durable-log.ts";
@@ -43,6 +44,7 @@ export class RaftReplica<Reply> {
   readonly #handOvers: HandOvers;
   readonly #reads: PendingReads;
   readonly #catchUp: CatchUp;
+  readonly #absence: Absence;
   readonly #applier: Applier<Reply>;
   readonly #snapshots: SnapshotTaker;
   readonly #snapshotSender: SnapshotSender;
@@ -66,6 +68,7 @@ export class RaftReplica<Reply> {
     this.#reads = new PendingReads(options.incarnation);
     this.#handOvers = new HandOvers(options);
     this.#catchUp = new CatchUp(options.electionTicks);
+    this.#absence = new Absence(options, () => this.readBarrier());
     this.#raw = new RawNode({
       id: options.id,
       electionTicks: options.electionTicks,
@@ -147,7 +150,7 @@ export class RaftReplica<Reply> {
     return describeReplica(this.#raw.status(), this.#applier.membership, {
       ...{ applied, appliedTerm },
       snapshotIndex: this.#log.snapshotIndex,
-      isBehind: this.#catchUp.isBehind(applied, this.#tick),
+      isBehind: this.#absence.lasts || this.#catchUp.isBehind(applied, this.#tick),
       isMemberBehind: (id, match) => this.#catchUp.isMemberBehind(id, match, this.#tick),
     });
   }
@@ -156,6 +159,7 @@ export class RaftReplica<Reply> {
   tick(elapsedTicks = 1): void {
     if (this.#stopped) return;
     this.#tick += elapsedTicks;
+    this.#absence.tick(elapsedTicks);
     this.#pump(() => {
       this.#raw.tick(elapsedTicks);
       for (const pending of this.#pending) pending.rejectExpired(this.#tick);

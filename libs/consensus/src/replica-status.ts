@@ -17,7 +17,7 @@ export interface ReplicaStatus {
   readonly commit: number;
   readonly applied: number;
   readonly snapshotIndex: number;
-  /** True where it has long not applied what it knows to be committed. */
+  /** True where it has long not applied what it knows to be committed, or was away and may know nothing of it. */
   readonly isBehind: boolean;
   readonly members: readonly MemberStatus[];
 }

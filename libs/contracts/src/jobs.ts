@@ -4,11 +4,9 @@ import { isImageReference } from "./image-reference.ts";
 /** The body of POST /jobs. Unknown fields are refused: none is silently ignored. */
 
 /** UTF-8 has no lone surrogates. */
-const wellFormed = (max: number) =>
-  z
-    .string()
-    .max(max)
-    .refine((given) => given.isWellFormed(), "expected text without lone surrogates");
+const wellFormed = z
+  .string()
+  .refine((given) => given.isWellFormed(), "expected text without lone surrogates");
 /** Controls of the direction of writing, and characters without a width: they hide or turn what is read. */
 const MISLEADING =
   /[\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\u00ad\u180e]|\p{Zl}|\p{Zp}/u;
@@ -30,7 +28,8 @@ const WRITTEN_JOINERS = new RegExp(
 );
 /** Text of one line that is not shown as something else than it is. */
 const line = (max: number) =>
-  wellFormed(max)
+  wellFormed
+    .max(max)
     .refine(
       (given) => !/\p{Cc}/u.test(given),
       "expected text without NUL and other control characters",
@@ -53,7 +52,7 @@ function systemBytes(strings: readonly string[]): number {
 }
 
 /** The system takes no string with NUL in it. */
-const programText = wellFormed(65_536)
+const programText = wellFormed
   .refine((given) => !given.includes("\0"), "expected text without NUL characters")
   .refine(
     (given) => systemBytes([given]) <= MAX_STRING_BYTES,

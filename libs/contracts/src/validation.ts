@@ -52,15 +52,25 @@ export class RequestFaults extends Error {
 type Issue = z.core.$ZodIssue;
 
 /**
- * Without the bounds of a value that is of the wrong type: zod holds an array against those of a
- * text, as both have a length.
+ * Without the bounds of a value that is of the wrong type (zod holds an array against those of a text,
+ * as both have a length), and without the wider of two that it breaks, as a whole number's own and its
+ * field's.
  */
 function told(issues: readonly Issue[]): Issue[] {
-  return issues.filter(({ path, code }, i) => {
-    const before = issues[i - 1];
-    const isBound = code === "too_big" || code === "too_small";
-    return !(isBound && before?.code === "invalid_type" && isSamePath(before.path, path));
+  return issues.filter((issue, i) => {
+    const [before, after] = [issues[i - 1], issues[i + 1]].map((other) => {
+      return other && isSamePath(other.path, issue.path) ? other : undefined;
+    });
+    const isBound = issue.code === "too_big" || issue.code === "too_small";
+    if (isBound && before?.code === "invalid_type") return false;
+    return ![before, after].some((other) => other && isNarrower(other, issue));
   });
+}
+
+function isNarrower(one: Issue, other: Issue): boolean {
+  if (one.code === "too_big" && other.code === "too_big") return one.maximum < other.maximum;
+  const areSmall = one.code === "too_small" && other.code === "too_small";
+  return areSmall && one.minimum > other.minimum;
 }
 
 function isSamePath(path: readonly PropertyKey[], other: readonly PropertyKey[]): boolean {

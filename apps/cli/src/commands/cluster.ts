@@ -33,7 +33,10 @@ export async function clusterStatus(command: Command): Promise<number> {
   const status = fieldsOf(await client.json(`${PATH}/status`));
   printRows([status], STATUS, format, data);
   if (status["may_be_stale"] === true) {
-    messages.write("there is no leader: changes are refused, and this may be out of date\n");
+    const why = textOf(status["leader"])
+      ? `${textOf(status["answered_by"])} does not catch up with the leader`
+      : "there is no leader: changes are refused";
+    messages.write(`${why}; this may be out of date\n`);
   }
   return 0;
 }

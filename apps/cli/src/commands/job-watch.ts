@@ -91,13 +91,13 @@ export async function endOfJob(context: CommandContext, id: string): Promise<num
 
 /** Why it failed, where, and its last words. */
 export function tellFailure(failure: JobFailure, out: Terminal): void {
-  const { reason, cause, message, rank, node, exit_code: code, signal } = failure;
+  const { reason, cause, message, rank, node, node_name: name, exit_code: code, signal } = failure;
   const facts = [
     ...(cause === null ? [] : [`after ${cause}`]),
     ...(code === null ? [] : [`exit code ${code}`]),
     ...(signal === null ? [] : [signal]),
     ...(rank === null ? [] : [`rank ${rank}`]),
-    ...(node === null ? [] : [`on ${node}`]),
+    ...(node === null ? [] : [name ? `on ${name}, ${node}` : `on ${node}`]),
   ];
   const place = facts.length > 0 ? ` (${facts.join(", ")})` : "";
   out.writeForeign(`${reason}${place}: ${message}\n`);

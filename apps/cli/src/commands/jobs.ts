@@ -122,7 +122,8 @@ function printTasks(job: Job, { format, data }: Pick<CommandContext, "format" | 
       { header: "NODE", value: (task) => task.node_name ?? task.node },
       {
         header: "DEVICES",
-        value: (task) => task.devices.join(",") + (task.simulated ? " (simulated)" : ""),
+        value: ({ devices, simulated }) =>
+          devices.join(",") + (simulated && devices.length > 0 ? " (simulated)" : ""),
       },
       { header: "PHASE", value: (task) => task.phase },
       { header: "EXIT", value: (task) => (task.exit ? exitText(task.exit) : "") },

@@ -8,7 +8,7 @@ import { type Column, printChange, printRecord, printRows } from "../output/rows
 const COLUMNS: readonly Column<Worker>[] = [
   { header: "ID", value: ({ id }) => id },
   { header: "NAME", value: ({ name }) => name },
-  { header: "STATUS", value: ({ status }) => status },
+  { header: "STATUS", value: status },
   { header: "KIND", value: ({ kind }) => kind },
   { header: "GPUS", value: gpus },
   { header: "CPU", value: (worker) => percent(worker.cpu_percent) },
@@ -73,6 +73,11 @@ async function idOf(heddle: Heddle, given: string): Promise<string> {
       ? `No worker has the id or name ${given}. \`heddle workers list\` shows them.`
       : `${named.length} workers have the name ${given}: give an id.`;
   throw new AppError(named.length === 0 ? "not_found" : "conflict", message);
+}
+
+/** Of one that is not heard of it is told for how long. */
+function status({ status: word, silent_seconds: seconds }: Worker): string {
+  return word === "suspect" || word === "lost" ? `${word} (silent for ${seconds} s)` : word;
 }
 
 /** Devices that do not exist are said to be so, and sick ones are counted. */

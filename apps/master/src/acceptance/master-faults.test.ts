@@ -77,6 +77,12 @@ describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
       });
       await workload.progress(15);
       await delay(random() * 500);
+      // No client of the workload writes this one.
+      const other = "/api/v1/cluster/settings/overcommit_ratio";
+      const changed = await group.request(next, "PUT", other, { value: 1 + random() });
+      const newest = ((await changed.json()) as { version: number }).version;
+      const labelled = Array.from({ length: 4 }, () => group.request(stopped, "GET", other));
+      const status = group.status(stopped);
       // Reads that were sent while it slept are the first that it answers.
       const early = Array.from({ length: 8 }, () =>
         group.request(stopped, "GET", "/api/v1/cluster/settings/job_timeout?consistency=strong"),
@@ -93,6 +99,12 @@ describe("a history stays linearizable", { timeout: FAULT_TIMEOUT_MS }, () => {
         if (reply.status === 200) expect(seen.version).toBeGreaterThanOrEqual(version);
         else expect(reply.status).toBe(503);
       }
+      for (const reply of await Promise.all(labelled)) {
+        const isNew = ((await reply.json()) as { version: number }).version >= newest;
+        expect(isNew || reply.headers.get("x-may-be-stale") === "true").toBe(true);
+      }
+      const { term, may_be_stale: mayBeStale } = await status;
+      expect(term > ledTerm || mayBeStale).toBe(true);
       // It may have been elected again since, in a later term.
       await group.leader();
       expect((await group.status(stopped)).term).toBeGreaterThan(ledTerm);

@@ -235,11 +235,16 @@ test("SIGTERM waits for a reader that is behind its engine, and loses nothing of
   expect(await exited).toEqual([0, null]);
 });
 
-test("a worker that stops reporting gets no new calls and is dropped", async () => {
+test("a worker that stops reporting gets no new calls and is dropped, but for its silence", async () => {
   const worker = await cluster.startWorker();
   await cluster.workersReady("m", 1);
+  const { directory } = cluster.link;
+  const { id } = directory.nodes()[0]!;
   worker.kill("SIGSTOP");
-  await eventually("the silent node is dropped", () => cluster.link.directory.nodes().length === 0);
+  await eventually("the silent node is dropped", () => directory.nodes().length === 0);
+  expect(directory.silentMs(id)).toBeGreaterThan(0);
+  // One that never attached is silent since this master began.
+  expect(directory.silentMs(id)).toBeLessThan(directory.silentMs("another"));
   // It may be on its way back, so that a call waits for it.
   const waiting = cluster.start("m", "@tokens=1");
   worker.kill("SIGCONT");

@@ -43,6 +43,9 @@ export class NodeRegistry implements NodeDirectory {
   readonly #options: RegistryOptions;
   readonly #nodes = new Map<string, { node: AttachedNode; stream: AttachStream }>();
   readonly #index = new ReplicaIndex();
+  /** When nodes that left were last heard of, the latest to leave last. */
+  readonly #lastSeenMs = new Map<string, number>();
+  readonly #startedAtMs: number;
   /** Links of nodes that left with answers under way, by incarnation. */
   readonly #retired = new Map<string, WorkerLink>();
   readonly #listeners = new Set<(change: RegistryChange) => void>();
@@ -56,7 +59,8 @@ export class NodeRegistry implements NodeDirectory {
 
   constructor(options: RegistryOptions) {
     this.#options = options;
-    this.#workerLeftAtMs = options.clock.monotonicMs();
+    this.#startedAtMs = options.clock.monotonicMs();
+    this.#workerLeftAtMs = this.#startedAtMs;
     this.#sweep = setInterval(() => {
       this.#dropSilent();
       this.#tellMembers();
@@ -74,6 +78,12 @@ export class NodeRegistry implements NodeDirectory {
     const { clock } = this.#options;
     const offsetMs = clock.wallMs() - clock.monotonicMs();
     return [...this.#nodes.values()].map(({ node }) => node.view(offsetMs));
+  }
+
+  silentMs(nodeId: string): number {
+    const attached = this.#nodes.get(nodeId)?.node.lastSeenMs;
+    const lastSeenMs = attached ?? this.#lastSeenMs.get(nodeId) ?? this.#startedAtMs;
+    return this.#options.clock.monotonicMs() - lastSeenMs;
   }
 
   /** The workers whose heartbeats come. */
@@ -242,6 +252,7 @@ export class NodeRegistry implements NodeDirectory {
     if (this.#nodes.get(node.id)?.stream !== stream) return;
     this.#nodes.delete(node.id);
     this.#index.remove(node);
+    this.#noteLastSeen(node);
     this.#options.log.info({ node: node.id, name: node.register.name }, "a node left");
     if (node.link) this.#workerLeftAtMs = this.#options.clock.monotonicMs();
     node.link?.retire();
@@ -265,6 +276,13 @@ export class NodeRegistry implements NodeDirectory {
       this.#remove(node, stream);
       refuse(stream, "no heartbeat came in time: attach anew");
     }
+  }
+
+  #noteLastSeen({ id, lastSeenMs }: AttachedNode): void {
+    this.#lastSeenMs.delete(id);
+    this.#lastSeenMs.set(id, lastSeenMs);
+    const [oldest] = this.#lastSeenMs.keys();
+    if (oldest !== undefined && this.#lastSeenMs.size > maxNodes) this.#lastSeenMs.delete(oldest);
   }
 
   #changed(change: RegistryChange): void {

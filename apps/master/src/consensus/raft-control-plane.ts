@@ -30,6 +30,7 @@ import { memberChanges } from "./member-changes.ts";
 import { RaftService } from "./raft-service.ts";
 import { RemovalWatch } from "./removal-watch.ts";
 import { ReplicaCounts } from "./replica-counts.ts";
+import type { ThreadStatus } from "./thread/thread-protocol.ts";
 import { ThreadedReplica } from "./thread/threaded-replica.ts";
 
 export interface RaftControlPlaneOptions {
@@ -160,10 +161,22 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   status(): GroupStatus {
-    const { connected, roster: _, nextMemberId: __, counts: ___, ...rest } = this.#running.status();
+    return this.#view(this.#running.status());
+  }
+
+  async statusAfterPauses(): Promise<GroupStatus> {
+    return this.#view(await this.#running.statusAfterPauses());
+  }
+
+  #view(told: ThreadStatus): GroupStatus {
+    const { connected, roster: _, nextMemberId: __, counts: ___, ...rest } = told;
     const isConnected = (member: number) => member === rest.id || connected.includes(member);
+    const wasRemoved = this.#fault?.code === "member_removed";
     return {
       ...rest,
+      // Nobody tells a removed member who leads, or what is committed.
+      leader: wasRemoved ? undefined : rest.leader,
+      isBehind: rest.isBehind || wasRemoved,
       cluster: this.#identity.cluster,
       stateHash: this.#machine.control.hash,
       commands: this.#machine.control.commands,
@@ -237,8 +250,9 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     }
     const changed = this.#running.changeMembers([{ type: "removeNode", nodeId: member.id }]);
     // Of its own removal it may hear from the others only, and never by its log.
+    const removed = this.#removed.promise;
     await (member.id === this.#identity.id
-      ? Promise.race([changed, this.#removed.promise])
+      ? Promise.race([changed.then(() => removed), removed])
       : changed);
   }
 

@@ -32,7 +32,7 @@ export class Consistency implements NestInterceptor {
     const reply = http.getResponse<FastifyReply>();
     reply.header("x-consistency", wanted);
     if (group) {
-      const { applied, leader, isBehind } = group.status();
+      const { applied, leader, isBehind } = await group.statusAfterPauses();
       reply.header("x-raft-index", String(applied));
       // Without a leader nothing tells whether others have gone on.
       const mayBeStale = leader === undefined || isBehind;

@@ -164,7 +164,8 @@ function viewEvent(state: ControlState, event: EventRecord) {
   const head = { id: positionText(event), object: "event", at: new Date(atMs).toISOString() };
   if (what.type === "node") {
     const { nodeId, state: nodeState, why } = what;
-    return { ...head, type: "node", node: nodeId, state: nodeState, why: why ?? null };
+    const node_name = state.nodes.get(nodeId)?.offer.name ?? null;
+    return { ...head, type: "node", node: nodeId, node_name, state: nodeState, why: why ?? null };
   }
   const job = state.jobs.get(what.jobId);
   const isEnd = what.state === "failed";
@@ -180,7 +181,7 @@ function viewEvent(state: ControlState, event: EventRecord) {
     from: what.from ?? null,
     attempt: what.attempt,
     why: what.why ?? null,
-    failure: failure ? viewFailure(failure) : null,
+    failure: failure ? viewFailure(state, failure) : null,
   };
 }
 

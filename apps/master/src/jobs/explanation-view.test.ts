@@ -22,8 +22,8 @@ test("a backoff is told as the time that is left and when it ends", () => {
 test("an amount is told under its field in the spec and in that field's units", () => {
   const memory = { resource: "memory_mib", requested: 95_368, free: 954, limit: 4_096 };
   expect(viewBlocker({ reason: "InsufficientMemory", ...memory })).toMatchObject({
-    ...{ resource: "memory_gb", requested: 100.001, free: 1, limit: 4.295 },
-    message: "InsufficientMemory: 100.001 GB of memory (`memory_gb`) requested, 1 free of 4.295",
+    ...{ resource: "memory_gb", requested: 100, free: 1, limit: 4.294 },
+    message: "InsufficientMemory: 100 GB of memory (`memory_gb`) requested, 1 free of 4.294",
   });
   const network = { resource: "network_mbps", requested: 500_000, free: 0, limit: 100_000 };
   expect(viewBlocker({ reason: "InsufficientCpu", ...network })).toMatchObject({
@@ -32,4 +32,12 @@ test("an amount is told under its field in the spec and in that field's units", 
   const cpu = { resource: "cpu_milli", requested: 1_500, free: 100, limit: 1_000 };
   expect(blockerText({ reason: "Fragmented", ...cpu })).toMatch(/^Fragmented: 1.5 CPU cores/);
   expect(viewBlocker({ reason: "InsufficientCpu", ...cpu }).resource).toBe("cpu_cores");
+});
+
+test("an amount of memory that was rounded up is told as it was asked for", () => {
+  for (const asked of [0.001, 0.5, 1, 1.25, 7.077, 100, 65_536.4, 1e9]) {
+    const requested = Math.ceil((asked * 1e9) / 2 ** 20);
+    const memory = { resource: "memory_mib", requested, free: 0, limit: 0 };
+    expect(viewBlocker({ reason: "InsufficientMemory", ...memory }).requested).toBe(asked);
+  }
 });

@@ -32,8 +32,8 @@ export function viewExplanation(explanation: WaitingExplanation) {
 /** The resource under its name in the spec, its amounts in that field's units. */
 export function viewBlocker(blocker: Blocker) {
   const { resource, requested, free, limit } = blocker;
-  const { field, times } = unitOf(resource);
-  const [asked, left, most] = [requested, free, limit].map((value) => rounded(value * times));
+  const { field } = unitOf(resource);
+  const [asked, left, most] = [requested, free, limit].map((value) => number(resource, value));
   const amounts = { resource: field, requested: asked!, free: left!, limit: most! };
   return { ...blocker, ...amounts, message: blockerText(blocker) };
 }
@@ -107,7 +107,18 @@ function amount(resource: string, value: number): string {
 }
 
 function number(resource: string, value: number): number {
-  return rounded(value * unitOf(resource).times);
+  const { times, isRoundedUp } = unitOf(resource);
+  return isRoundedUp ? shortest(value, times) : rounded(value * times);
+}
+
+/** The shortest number, down to thousandths, that the scheduler rounds up to so many of its own units. */
+function shortest(value: number, times: number): number {
+  const exact = value * times;
+  for (const scale of [1, 10, 100]) {
+    const shorter = Math.floor(exact * scale) / scale;
+    if (Math.ceil(shorter / times) === value) return shorter;
+  }
+  return Math.floor(exact * 1_000) / 1_000;
 }
 
 /** What the scheduler counts in units of its own: the spec's field, and how many of it one is. */
@@ -116,7 +127,12 @@ const UNITS: Readonly<Record<string, Unit>> = {
   gpu_milli_in_one_rack: { field: "gpu_count_in_one_rack", times: 0.001 },
   gpu_milli_on_one_fabric: { field: "gpu_count_on_one_fabric", times: 0.001 },
   cpu_milli: { field: "cpu_cores", unit: "CPU cores", times: 0.001 },
-  memory_mib: { field: "memory_gb", unit: "GB of memory", times: 1_048_576 / 1e9 },
+  memory_mib: {
+    field: "memory_gb",
+    unit: "GB of memory",
+    times: 1_048_576 / 1e9,
+    isRoundedUp: true,
+  },
   local_ssd_gb: { field: "local_ssd_gb", unit: "GB of local SSD", times: 1 },
   shared_storage_gb: { field: "shared_storage_gb", unit: "GB of shared storage", times: 1 },
   io_operations_per_sec: {
@@ -135,6 +151,8 @@ interface Unit {
   readonly field: string;
   readonly unit?: string;
   readonly times: number;
+  /** One of the scheduler's is more than a thousandth of the field's, and what was asked for was rounded up. */
+  readonly isRoundedUp?: boolean;
 }
 
 function unitOf(resource: string): Unit {

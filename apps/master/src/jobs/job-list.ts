@@ -34,7 +34,7 @@ export function listJobs(
       const next = sealCursor(last!.submittedIndex, filters, pepper);
       return { object: "list", data, has_more: true, next_cursor: next };
     }
-    data.push(viewJob(job, spec, progress.of(job)));
+    data.push(viewJob(state, job, progress.of(job)));
     last = job;
   }
   return { object: "list", data, has_more: false, next_cursor: null };

@@ -16,7 +16,8 @@ import type { SeenProgress } from "./progress-book.ts";
 import { viewProgress } from "./progress-view.ts";
 
 /** A job in a list; times are ISO 8601 UTC. */
-export function viewJob(job: JobRecord, spec: SubmitJob, seen: SeenProgress | undefined) {
+export function viewJob(state: ControlState, job: JobRecord, seen: SeenProgress | undefined) {
+  const spec = state.specs.get(job.id)!;
   return {
     id: job.id,
     object: "job",
@@ -38,7 +39,7 @@ export function viewJob(job: JobRecord, spec: SubmitJob, seen: SeenProgress | un
     started_at: isoOrNull(job.startedAtMs),
     ended_at: isoOrNull(job.endedAtMs),
     progress: seen ? viewProgress(job, seen) : null,
-    failure: job.failure ? viewFailure(job.failure) : null,
+    failure: job.failure ? viewFailure(state, job.failure) : null,
   };
 }
 
@@ -46,7 +47,7 @@ export function viewJob(job: JobRecord, spec: SubmitJob, seen: SeenProgress | un
 export function viewWholeJob(state: ControlState, job: JobRecord, seen: SeenProgress | undefined) {
   const spec = state.specs.get(job.id)!;
   return {
-    ...viewJob(job, spec, seen),
+    ...viewJob(state, job, seen),
     index: job.changedIndex,
     failures: job.failures,
     losses: job.losses,
@@ -135,7 +136,8 @@ function viewExit({ reason, exitCode, signal, message, endedAtMs }: TaskExitReco
 }
 
 /** A failure with the last lines of the task that failed, where they are at hand. */
-export function viewFailure(failure: JobFailure) {
+export function viewFailure({ nodes }: ControlState, failure: JobFailure) {
+  const { nodeId } = failure;
   return {
     reason: failure.reason,
     cause: failure.cause ?? null,
@@ -143,7 +145,8 @@ export function viewFailure(failure: JobFailure) {
     exit_code: failure.exitCode ?? null,
     signal: failure.signal ?? null,
     rank: failure.rank ?? null,
-    node: failure.nodeId ?? null,
+    node: nodeId ?? null,
+    node_name: (nodeId !== undefined && nodes.get(nodeId)?.offer.name) || null,
     last_lines: failure.lastLines ?? [],
   };
 }

@@ -31,6 +31,18 @@ test("a drained worker's job moves to another, and a resumed worker takes work a
   expect((await api.call("POST", "/workers/x/drain")).status).toBe(404);
 });
 
+test("a worker that is not heard of is suspect, and says for how long, until the cluster knows better", async () => {
+  const { silences } = api.master.directory;
+  const seen = async () => (await api.call("GET", "/workers/a")).body;
+  expect(await seen()).toMatchObject({ status: "ready", silent_seconds: 0 });
+  silences.set("a", 45_900);
+  expect(await seen()).toMatchObject({ status: "suspect", silent_seconds: 45 });
+  const { body } = await api.call("GET", "/workers");
+  expect(body?.data).toMatchObject([{ status: "suspect", silent_seconds: 45 }]);
+  await api.propose({ type: "node.lost", nodeIds: ["a"], fencedAtMs: Date.now() });
+  expect(await seen()).toMatchObject({ status: "lost", silent_seconds: 45 });
+});
+
 test("a device that ends a task is taken out in the same entry: the next attempt has another", async () => {
   const id = await api.submit();
   await api.run(id);

@@ -6,7 +6,7 @@ let api: JobApi;
 
 beforeEach(async () => {
   api = await JobApi.start();
-  await api.join("a");
+  await api.join("a", { name: "worker-1" });
 });
 
 afterEach(() => api.close());
@@ -101,6 +101,9 @@ describe("POST /jobs", () => {
       "#/environment_variables",
     ],
     ["too large a command", { command: Array(10).fill("x".repeat(60_000)) }, 400, "#/command"],
+    ["too long a shell line", { command: "x".repeat(120_000) }, 400, "#/command"],
+    ["a number beyond all bounds", { retry_limit: 1e99 }, 400, "#/retry_limit"],
+    ["a number below all bounds", { retry_limit: -1e99 }, 400, "#/retry_limit"],
     ["values that `exists` ignores", affinity("exists"), 400, "#/resources/node_affinity/0/values"],
     [
       "values that `not_exists` ignores",
@@ -141,6 +144,13 @@ describe("POST /jobs", () => {
     expect(reply.status).toBe(status);
     expect(reply.headers.get("content-type")).toContain("application/problem+json");
     expect(reply.body?.errors).toMatchObject([{ pointer }]);
+  });
+
+  it.each([
+    ["a shell line of 119,000 bytes", "x".repeat(119_000)],
+    ["arguments of 250 KiB in all", Array(5).fill("x".repeat(50 * 1024))],
+  ])("takes %s, as it says that it does", async (_what, command) => {
+    expect((await api.call("POST", "/jobs", { name: "n", command })).status).toBe(202);
   });
 
   it("tells all faults of a body at once: those of single fields and those of several", async () => {
@@ -395,7 +405,8 @@ test("a job that fails tells why once, with rank, node, exit code and its last l
   const failed = (body?.data ?? []).filter((event) => event.phase === "FAILED");
   expect(failed).toHaveLength(1);
   expect(failed[0]?.failure).toMatchObject({
-    ...{ reason: "ExitCode", exit_code: 3, rank: 0, node: "a", last_lines: ["a", "b"] },
+    ...{ reason: "ExitCode", exit_code: 3, rank: 0, last_lines: ["a", "b"] },
+    ...{ node: "a", node_name: "worker-1" },
   });
 });
 

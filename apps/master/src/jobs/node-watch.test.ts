@@ -24,7 +24,12 @@ class Watched {
   nowMs = 1_000_000;
   readonly watch = new NodeWatch({
     control: this.control,
-    directory: { nodes: () => this.#views(), pull: () => raise(), replicasOf: () => [] },
+    directory: {
+      nodes: () => this.#views(),
+      silentMs: () => raise(),
+      pull: () => raise(),
+      replicasOf: () => [],
+    },
     clock: { wallMs: () => this.nowMs, monotonicMs: () => this.nowMs },
     log: silentLog,
     nodeLostMs: 30_000,

@@ -17,7 +17,12 @@ beforeEach(() => {
   nowMs = 1_000_000;
   watch = new ServerWatch({
     control,
-    directory: { nodes: () => [...nodes.values()], pull: () => raise(), replicasOf: () => [] },
+    directory: {
+      nodes: () => [...nodes.values()],
+      silentMs: () => raise(),
+      pull: () => raise(),
+      replicasOf: () => [],
+    },
     clock: { wallMs: () => nowMs, monotonicMs: () => nowMs },
     log: silentLog,
     serverLostMs: 10_000,

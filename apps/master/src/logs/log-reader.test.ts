@@ -44,18 +44,23 @@ function openStore(directory: string): LogStore {
   return store;
 }
 
-function readerOf(store: LogStore): LogReader {
+function readerOf(store: LogStore, known = state): LogReader {
   const repair = new LogRepair({
     store,
     credentials: { clusterToken: "t" },
     sources: () => [],
     log: silent,
   });
-  return new LogReader({ store, repair, state: () => state, isAttached: () => false });
+  return new LogReader({ store, repair, state: () => known, isAttached: () => known !== state });
 }
 
 /** All that is there now for the query, and the cursor after it, as its text. */
-async function readAll(store: LogStore, query: Partial<LogQuery> = {}, cursor?: string) {
+async function readAll(
+  store: LogStore,
+  query: Partial<LogQuery> = {},
+  cursor?: string,
+  known = state,
+) {
   const items: LogItem[] = [];
   let after = cursor;
   const asked: LogQuery = {
@@ -63,7 +68,7 @@ async function readAll(store: LogStore, query: Partial<LogQuery> = {}, cursor?: 
     ...query,
     cursor: cursor === undefined ? undefined : readCursor(cursor, "job_A", pepper),
   };
-  for await (const batch of await readerOf(store).read(asked, never)) {
+  for await (const batch of await readerOf(store, known).read(asked, never)) {
     items.push(...batch.items);
     after = writeCursor(batch.cursor, pepper);
   }
@@ -173,6 +178,32 @@ test("tail, since and until choose lines by number and by the time of their firs
   expect(await lines({ untilMs: 1_500 })).toEqual(["a1", "a2", "long line"]);
   expect(await lines({ sinceMs: 1_500, untilMs: 2_500 })).toEqual(["b1"]);
   expect(await lines({ streams: ["stderr"] })).toEqual([]);
+});
+
+test("what an ended job's worker still ships is part of its log, also for who does not follow", async () => {
+  const job = { id: "job_A", state: "succeeded", attempt: 1, tasks: 1 };
+  const task = { jobId: "job_A", attempt: 1, rank: 0, nodeId: "a", phase: "exited" };
+  const known = {
+    ...new ReplicatedControl().state,
+    jobs: new Map([["job_A", job]]),
+    tasks: new Map([["job_A/1/0", task]]),
+  } as unknown as JobsState;
+  const store = openStore("a");
+  const query: Partial<LogQuery> = { streams: ["stdout"] };
+  await put(store, 0, "one\n", 1);
+  const whole = readAll(store, query, undefined, known);
+  const tail = readAll(store, { ...query, tail: 1 }, undefined, known);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  await put(store, 4, "two\n", 2);
+  await store.append(name, {
+    offset: 8,
+    data: Buffer.alloc(0),
+    times: [],
+    complete: true,
+    first: 0,
+  });
+  expect(textOf((await whole).items)).toBe("one\ntwo\n");
+  expect(textOf((await tail).items)).toBe("two\n");
 });
 
 test("lines of several tasks come in the order of their times, each task's in its own", async () => {

@@ -20,6 +20,10 @@ const repairEveryMs = 5_000;
 const repairWaitMs = 2_000;
 /** A log whose worker is gone may never be complete: after the job's end it is waited for so long. */
 const settleMs = 3_000;
+/** Who does not follow gets what an ended job's worker still ships: while it comes, and not for longer. */
+const arrivalQuietMs = 2_500;
+const maxArrivalMs = 7_000;
+const arrivalPollMs = 50;
 
 export interface LogQuery {
   readonly jobId: string;
@@ -136,6 +140,7 @@ class Reading {
       if (!cursor && attempt === undefined && !allAttempts) reading.#fromAttempt = latest;
     }
     await Promise.race([reading.#repair().catch(() => {}), delay(repairWaitMs)]);
+    if (!query.follow) await reading.#arrival();
     await reading.refresh();
     if (cursor) return reading;
     for (const lines of reading.#logs.values()) {
@@ -144,6 +149,38 @@ class Reading {
     }
     if (tail !== undefined) await reading.#chooseTail(tail);
     return reading;
+  }
+
+  /** Of a job that has ended nothing is held back that its workers are about to ship. */
+  async #arrival(): Promise<void> {
+    const { store } = this.#options;
+    const { jobId } = this.#query;
+    const job = this.#options.state().jobs.get(jobId);
+    if (!job || !isTerminal(job.state)) return;
+    const startedMs = performance.now();
+    let grownMs = startedMs;
+    const unsubscribe = store.onGrown((name) => {
+      if (name.jobId === jobId) grownMs = performance.now();
+    });
+    try {
+      while (await this.#isOnItsWay()) {
+        const nowMs = performance.now();
+        if (nowMs - grownMs > arrivalQuietMs || nowMs - startedMs > maxArrivalMs) return;
+        await delay(arrivalPollMs);
+      }
+    } finally {
+      unsubscribe();
+    }
+  }
+
+  async #isOnItsWay(): Promise<boolean> {
+    const { store, state, isAttached } = this.#options;
+    for (const name of await this.#names()) {
+      const task = state().tasks.get(taskKey(name.jobId, name.attempt, name.rank));
+      const isShipped = task !== undefined && isAttached(task.nodeId);
+      if (isShipped && !(await store.state(name)).complete) return true;
+    }
+    return false;
   }
 
   /** Finds logs that have come since, and asks others for those that do not come by themselves. */

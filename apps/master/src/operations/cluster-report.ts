@@ -72,7 +72,7 @@ export class ClusterReport {
   /** The masters as this one sees them; a master outside a group is its own leader. */
   async #group() {
     const { control, masterId } = this.#parts;
-    const group = control.group?.status();
+    const group = await control.group?.statusAfterPauses();
     if (!group) return aloneReport(masterId);
     // Where the leader does not answer, the rest is worth showing all the same.
     const progress = (await control.group?.progress().catch(() => undefined)) ?? [];

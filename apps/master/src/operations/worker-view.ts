@@ -8,15 +8,25 @@ import type { ControlPlane, NodeView } from "../ports.ts";
 
 export type WorkerView = ReturnType<typeof viewWorker>;
 
+/** Silence of a node after which it is told; heartbeats come every second. */
+const SILENT_MS = 5_000;
+
+/** What this master hears of a node: its heartbeats, and for how long none has come. */
+interface Heard {
+  readonly node: NodeView | undefined;
+  readonly silentMs: number;
+}
+
 /** A node as this master sees it and as the cluster's state has it; `jobs` is null on one that runs none. */
 export function viewWorker(
   id: string,
-  node: NodeView | undefined,
+  { node, silentMs }: Heard,
   { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
 ) {
   const record = state.nodes.get(id);
   const server = state.servers.get(id);
   const { name = id, address = "" } = node ?? record?.offer ?? server ?? {};
+  const status = record?.state ?? server?.state ?? node?.state ?? "ready";
   return {
     id,
     object: "worker",
@@ -24,8 +34,10 @@ export function viewWorker(
     name,
     address,
     version: node?.version ?? null,
-    status: record?.state ?? server?.state ?? node?.state ?? "ready",
+    // As the cluster has it, which holds a node for lost later than it is missed here.
+    status: status === "ready" && silentMs > SILENT_MS ? "suspect" : status,
     attached: node !== undefined,
+    silent_seconds: Math.floor(silentMs / 1_000),
     ...viewAttached(node),
     jobs: record ? viewRecord(id, record, state, jobs) : null,
     shards: server ? { held: shardsOn(jobs, id), places: MAX_SHARDS_PER_SERVER } : null,

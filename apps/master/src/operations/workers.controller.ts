@@ -18,7 +18,13 @@ import { type CallerRequest, Permit } from "../http/access.ts";
 import { Consistency } from "../http/consistency.ts";
 import { IdempotentChanges } from "../http/idempotent-changes.ts";
 import { parseJsonBody } from "../http/json-body.ts";
-import { CONTROL_PLANE, type ControlPlane, NODE_DIRECTORY, type NodeDirectory } from "../ports.ts";
+import {
+  CONTROL_PLANE,
+  type ControlPlane,
+  NODE_DIRECTORY,
+  type NodeDirectory,
+  type NodeView,
+} from "../ports.ts";
 import { viewWorker, type WorkerView } from "./worker-view.ts";
 
 /** Nodes: those attached to this master, and those that the cluster has placed jobs on. */
@@ -47,7 +53,7 @@ export class WorkersController {
     const attached = new Map(this.#directory.nodes().map((node) => [node.id, node]));
     const { nodes, servers } = this.#control.state;
     const ids = new Set([...attached.keys(), ...nodes.keys(), ...servers.keys()]);
-    const data = [...ids].map((id) => viewWorker(id, attached.get(id), this.#control));
+    const data = [...ids].map((id) => this.#view(id, attached.get(id)));
     return { object: "list", data };
   }
 
@@ -60,7 +66,11 @@ export class WorkersController {
     if (!node && !nodes.has(id) && !servers.has(id)) {
       throw new AppError("not_found", `No node with the id ${id} is known.`);
     }
-    return viewWorker(id, node, this.#control);
+    return this.#view(id, node);
+  }
+
+  #view(id: string, node: NodeView | undefined): WorkerView {
+    return viewWorker(id, { node, silentMs: this.#directory.silentMs(id) }, this.#control);
   }
 
   @Post(":id/drain")

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
 import { afterAll, beforeAll, describe, expect, type TestContext, test, vi } from "vitest";
-import { forgetPodman, image, preparePodman } from "../../test/podman.ts";
-import { newLeader, TestLeader, type TestSession, taskId, until } from "../../test/test-leader.ts";
+import { forgetPodman, image, preparePodman, removeContainers } from "../../test/podman.ts";
+import { TestLeader, type TestSession, taskId, until } from "../../test/test-leader.ts";
 import { markedProcesses, readProcess } from "./process-tree.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
@@ -22,6 +22,20 @@ const sh = (line: string) => ({ ...spec, command: ["/bin/sh", "-c", line] });
 function processesOfTask(nodeId: string, rank: number): number[] {
   const own = `${nodeId}/job_A/1/${rank}`;
   return markedProcesses().flatMap(({ pid, mark }) => (mark === own ? [pid] : []));
+}
+
+/** A leader whose worker leaves no container behind. */
+async function newLeader({ onTestFinished }: TestContext): Promise<TestLeader> {
+  const leader = new TestLeader();
+  onTestFinished(() => closeLeader(leader));
+  await leader.listen();
+  return leader;
+}
+
+async function closeLeader(leader: TestLeader): Promise<void> {
+  const { nodeId } = leader;
+  await leader.close();
+  removeContainers(nodeId);
 }
 
 /** Engines are slow on a machine that does other things too. */
@@ -59,7 +73,7 @@ describe.skipIf(why !== "")("one worker", () => {
     await leader.startWorker();
     session = leader.open();
   });
-  afterAll(() => leader.close());
+  afterAll(() => closeLeader(leader));
 
   test.concurrent("a container has its environment, mounts and limits; code, last lines and log come back", async () => {
     const task = taskId(0);

@@ -224,8 +224,8 @@ function checkProgram(command: readonly string[], path: string, directory: strin
     ? [resolve(directory, program)]
     : path.split(":").map((folder) => resolve(directory, folder, program));
   if (candidates.some(isProgram)) return;
-  const where = program.includes("/") ? candidates[0] : `the folders of PATH (${path})`;
-  const message = `there is no program ${JSON.stringify(program)} that may be run in ${where} on this worker: install it there, name it by its full path, or give a \`container_image\` that has it`;
+  const where = program.includes("/") ? `at ${candidates[0]}` : `in the folders of PATH (${path})`;
+  const message = `there is no program ${JSON.stringify(program)} that may be run ${where} on this worker: install it there, name it by its full path, or give a \`container_image\` that has it`;
   throw new LaunchError("LaunchFailed", message);
 }
 

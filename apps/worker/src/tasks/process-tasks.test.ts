@@ -1,3 +1,5 @@
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
@@ -95,6 +97,22 @@ test.concurrent("kill -9 of the worker ends no task: the next process adopts it,
   expect(exit).toMatchObject({ exitCode: 3, reason: "ExitCode" });
   await until("the whole log came", () => leader.isComplete());
   expect(leader.log()).toBe("before\nafter\n");
+});
+
+test.concurrent("a worker that ends removes the sockets of processes that were killed", async (context) => {
+  const leader = await newLeader(context);
+  const worker = await leader.startWorker({}, { TMPDIR: leader.folder });
+  const listen = `require("node:net").createServer().listen(process.argv[1].replace("PID", process.pid), () => process.kill(process.pid, "SIGKILL"))`;
+  const { pid } = spawnSync(process.execPath, [
+    ...["--eval", listen],
+    join(leader.folder, "heddle-data-PID-a1.sock"),
+  ]);
+  const socket = join(leader.folder, `heddle-data-${pid}-a1.sock`);
+  expect(existsSync(socket)).toBe(true);
+  const exited = once(worker, "exit");
+  worker.kill("SIGTERM");
+  await exited;
+  expect(existsSync(socket)).toBe(false);
 });
 
 test.concurrent("a worker that comes back after its lease kills its old tasks and reports them lost", async (context) => {

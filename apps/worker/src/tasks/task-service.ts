@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Server, ServerWritableStream } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
+import { removeStaleSockets } from "@heddle/base/temporary-socket";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import type { LogChunk } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
@@ -162,6 +163,7 @@ export class TaskService {
   }
 
   #prune(): void {
+    void removeStaleSockets();
     this.#options.artifacts.prune().catch((error: unknown) => {
       this.#options.log.warn({ error: String(error) }, "old artifacts could not be removed");
     });
@@ -179,6 +181,8 @@ export class TaskService {
     this.#sessions.close();
     await Promise.all(this.#shippers.map((shipper) => shipper.close()));
     await this.#lease.close();
+    // Whoever was killed with its worker could not remove its sockets: no one may ever start here again.
+    await removeStaleSockets();
     process.off("exit", this.#onExit);
   }
 

@@ -57,7 +57,7 @@ export function isLost({ phase, exit }: TaskRecord): boolean {
 }
 
 export function lossOf({ rank, nodeId, exit }: TaskRecord): JobFailure {
-  const message = exit?.message || `the node ${nodeId} of rank ${rank} is lost`;
+  const message = exit?.message || `the node of rank ${rank} is lost`;
   return { reason: "NodeLost", message, rank, nodeId };
 }
 

@@ -16,6 +16,7 @@ import { ThreadCounter } from "./thread-counts.ts";
 import {
   type FromThread,
   fromPlain,
+  machineMs,
   type RaftThreadOptions,
   type ThreadCall,
   type ToThread,
@@ -244,6 +245,8 @@ class RaftThread {
       case "readBarrier":
         return this.#running.readBarrier();
       case "refresh":
+        // It may be that this process was stopped, and none of its timers has had its turn since.
+        this.#ticks?.catchUp();
         return;
       case "takeSnapshot":
         return this.#running.takeSnapshot();
@@ -271,6 +274,8 @@ class RaftThread {
   /** Tells where the replica stands: at each tick if anything changed, else where it matters. */
   #postStatus(always: boolean): void {
     if (!this.#replica || (!always && !this.#statusChanged)) return;
+    // After a pause of the process mail may be read before the timers have their turn.
+    this.#ticks?.catchUp();
     this.#statusChanged = false;
     const { connected } = this.#transport;
     const { nextMemberId, members: roster } = this.#replica;
@@ -282,9 +287,9 @@ class RaftThread {
     if (text === this.#lastStatus && this.#ticksSinceStatus < ALIVE_TICKS) return;
     this.#lastStatus = text;
     this.#ticksSinceStatus = 0;
-    // What counts as applied may have been gathered only.
+    // What it counts as applied crosses over before it says so.
     this.#machine.handOver();
-    this.#outbox.post({ kind: "status", status });
+    this.#outbox.post({ kind: "status", status, atMs: machineMs() });
   }
 
   async #locate(address: string): Promise<Endpoint> {

@@ -88,7 +88,8 @@ export interface ThreadStatus extends ReplicaStatus {
 export type FromThread =
   | { readonly kind: "opened"; readonly port: number }
   | { readonly kind: "openFailed"; readonly error: PlainError }
-  | { readonly kind: "status"; readonly status: ThreadStatus }
+  /** As of `atMs` by `machineMs`. */
+  | { readonly kind: "status"; readonly status: ThreadStatus; readonly atMs: number }
   | { readonly kind: "task"; readonly id: number; readonly task: MachineTask }
   /** A proposal that was refused, or whose outcome nobody knows. */
   | { readonly kind: "rejected"; readonly proposal: number; readonly error: PlainError }
@@ -102,6 +103,11 @@ export type FromThread =
       readonly fields: Readonly<Record<string, unknown>>;
       readonly message: string;
     };
+
+/** Milliseconds of a clock that all threads share, and that goes on while the process is stopped. */
+export function machineMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
+}
 
 export function toPlain(error: AppError): PlainError {
   const { code, message, retryAfterMs } = error;

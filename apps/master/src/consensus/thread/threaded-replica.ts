@@ -1,4 +1,5 @@
 import { extname } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Command, Member, StateMachine } from "@heddle/consensus/ports";
@@ -9,6 +10,7 @@ import { MachineTasks } from "./machine-tasks.ts";
 import {
   type FromThread,
   fromPlain,
+  machineMs,
   packProposals,
   type RaftThreadOptions,
   type ThreadCall,
@@ -38,6 +40,10 @@ interface Waiter<Result> {
 const MAX_OPEN = 20_000;
 /** The thread tells something each second; one that is silent for longer hangs, as on its disk. */
 const SILENT_MS = 3_000;
+/** What the thread told longer ago may be of before the others had another leader: below any election. */
+const FRESH_MS = 500;
+/** How long a status may wait for the thread's word, which is else taken to hang. */
+const WORD_MS = 1_000;
 
 /**
  * A Raft replica in a thread of its own, as the main thread sees it. What is said in one turn of the
@@ -65,8 +71,11 @@ export class ThreadedReplica<Reply> {
   #leadsTerm = 0;
   /** When the thread said something last; of the monotonic clock. */
   #heardAtMs = performance.now();
-  /** The index of the last command that was applied here. */
+  /** Of when the status is that was heard last, by `machineMs`. */
+  #toldAtMs = Number.NEGATIVE_INFINITY;
+  /** The index of the last entry that was applied here, and whether that is behind the group's. */
   #applied = 0;
+  #isBehind = false;
   #fault: AppError | undefined;
   #stopping = false;
 
@@ -130,19 +139,37 @@ export class ThreadedReplica<Reply> {
    */
   status(): ThreadStatus {
     if (!this.#status) throw new Error("the replica is used before it was opened");
-    const { commit, applied, isBehind, leads, term } = this.#status;
+    const { commit, leads, term } = this.#status;
     return {
       ...this.#status,
       leads: leads && this.#leadsTerm === term,
-      isBehind: isBehind || performance.now() - this.#heardAtMs > SILENT_MS,
+      isBehind: this.#isBehind || performance.now() - this.#heardAtMs > SILENT_MS,
       commit: Math.max(commit, this.#applied),
-      applied: Math.max(applied, this.#applied),
+      applied: this.#applied,
     };
   }
 
+  /**
+   * The same, as of after a pause of this process: both threads were stopped then, and what the other
+   * one told before may be long over.
+   */
+  async statusAfterPauses(): Promise<ThreadStatus> {
+    const isFresh = () => machineMs() - this.#toldAtMs <= FRESH_MS;
+    const status = this.status();
+    if (status.isBehind || status.members.length === 1 || isFresh()) return status;
+    await Promise.race([
+      this.refresh().catch(() => undefined),
+      delay(WORD_MS, undefined, { ref: false }),
+    ]);
+    const { isBehind, ...rest } = this.status();
+    return { ...rest, isBehind: isBehind || !isFresh() };
+  }
+
   /** Resolves when `status` is as of now. */
-  refresh(): Promise<void> {
-    return this.#call({ kind: "refresh" });
+  async refresh(): Promise<void> {
+    const askedAtMs = machineMs();
+    await this.#call({ kind: "refresh" });
+    this.#toldAtMs = Math.max(this.#toldAtMs, askedAtMs);
   }
 
   /** As RaftReplica.propose. */
@@ -227,7 +254,7 @@ export class ThreadedReplica<Reply> {
         this.#tasks.take(message.id, message.task);
         break;
       case "status":
-        this.#onStatus(message.status);
+        this.#onStatus(message.status, message.atMs);
         break;
       case "rejected":
         this.#settle(this.#proposals, message.proposal, fromPlain(message.error));
@@ -258,12 +285,18 @@ export class ThreadedReplica<Reply> {
     }
   }
 
-  /** That the lead is lost counts at once; that it is had, when all is applied that was handed over. */
-  #onStatus(status: ThreadStatus): void {
+  /**
+   * What the thread counts as applied may still wait for its turn here: that the lead is lost, and that
+   * the state is behind, counts at once; the opposite when all is applied that was handed over.
+   */
+  #onStatus(status: ThreadStatus, atMs: number): void {
     this.#status = status;
-    if (!status.leads || status.term === this.#leadsTerm) return;
+    this.#toldAtMs = atMs;
+    this.#isBehind ||= status.isBehind;
     this.#tasks.afterwards(() => {
-      this.#leadsTerm = status.term;
+      this.#applied = Math.max(this.#applied, status.applied);
+      if (this.#status === status) this.#isBehind = status.isBehind;
+      if (status.leads) this.#leadsTerm = status.term;
     });
   }
 

@@ -2,6 +2,8 @@
 export interface Ticks {
   /** From now on calls back at every so many intervals, with the ticks of all of them together. */
   wakeEvery(intervals: number): void;
+  /** Calls back at once, where at least one interval has passed. */
+  catchUp(): void;
   stop(): void;
 }
 
@@ -23,6 +25,9 @@ export function startTicks(intervalMs: number, onTicks: (ticks: number) => void)
       every = intervals;
       clearInterval(timer);
       timer = setInterval(wake, intervalMs * intervals);
+    },
+    catchUp: () => {
+      if (!isStopped) wake();
     },
     stop: () => {
       isStopped = true;
