@@ -163,7 +163,12 @@ describe("a training job", () => {
   });
 
   it("that needs more shards than all parameter servers hold is refused where it asks for them", async () => {
-    const tooMany = languageModel({ parameter_servers: 17, fragments: 32, local_steps: 32 });
+    const tooMany = languageModel({
+      parameter_servers: 17,
+      fragments: 32,
+      local_steps: 32,
+      total_steps: 32,
+    });
     for (const [body, pointer] of [
       [tooMany, "#/config/fragments"],
       [training("ppo", { parameter_servers: 513 }), "#/config/parameter_servers"],
