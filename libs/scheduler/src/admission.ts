@@ -11,9 +11,6 @@ export class Admission {
   /** By project; undefined for one that nobody has set up. */
   readonly #ledgers = new Map<string, QuotaLedger | undefined>();
   #runningJobs: number;
-  readonly #charged: QueuedJob[] = [];
-  /** The same with what is promised counted as started; made with the first promise. */
-  #withPromised: Admission | undefined;
 
   constructor(
     running: Layout["running"],
@@ -55,31 +52,10 @@ export class Admission {
     return [...blockers, ...(this.#ledger(job.project)?.blockers(job) ?? [])];
   }
 
-  /** Counts a job that starts. */
+  /** Counts a job that starts, or is promised its start: those behind it leave it the quota. */
   charge(job: QueuedJob): void {
     if (addsJob(job)) this.#runningJobs++;
     this.#ledger(job.project)?.charge(job);
-    this.#charged.push(job);
-    this.#withPromised?.charge(job);
-  }
-
-  /** Counts a job that is promised its start, for those that would be promised theirs too. */
-  promise(job: QueuedJob): void {
-    if (!this.#withPromised) {
-      this.#withPromised = new Admission(
-        this.#running,
-        this.#projectOf,
-        this.#nowMs,
-        this.#settings,
-      );
-      for (const charged of this.#charged) this.#withPromised.charge(charged);
-    }
-    this.#withPromised.charge(job);
-  }
-
-  /** Whether quotas and the limit leave it a start beside those that are promised theirs. */
-  admitsBesidePromised(job: QueuedJob): boolean {
-    return !this.#withPromised || this.#withPromised.quota(job).length === 0;
   }
 
   #ledger(name: string): QuotaLedger | undefined {

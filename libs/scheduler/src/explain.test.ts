@@ -287,6 +287,25 @@ describe("explain", () => {
     });
   });
 
+  it("a job of which a promise before it needs the quota starts when that one has ended", () => {
+    const busy = running("busy", [{ nodeId: "a", devices: [0] }], {
+      ...{ project: "p2", maxRuntimeMs: 2 * HOUR_MS, expectedEndMs: HOUR_MS },
+    });
+    const gpus = (count: number) => ({ request: request({ gpus: count }) });
+    const head = queued("head", { ...gpus(2), maxRuntimeMs: 3 * HOUR_MS });
+    const behind = queued("q", { submittedAtMs: 1, ...gpus(1), maxRuntimeMs: 9 * HOUR_MS });
+    const cluster = [node("a", { gpus: 2 }), node("b", { gpus: 1 })];
+    const start = (quota: object) => {
+      const projects = [project("p1", { quota, windowEndsMs: 20 * HOUR_MS })];
+      return explained(input({ nodes: cluster, projects, running: [busy] }, [head, behind]), "q")
+        .start;
+    };
+    const after = { earliestMs: HOUR_MS, likelyMs: 5 * HOUR_MS };
+    expect(start({ gpuMilli: 2_000 })).toMatchObject(after);
+    // The head is to use 6 of 14 hours: what is left is too little until the window turns.
+    expect(start({ gpuHours: 14 })).toMatchObject({ earliestMs: HOUR_MS, likelyMs: 20 * HOUR_MS });
+  });
+
   it("tells no job that the plan does not start that it may start now, and likely no later than late", () => {
     fc.assert(
       fc.property(nodes, queues, fc.nat(3), fc.nat(4), (cluster, queue, gpus, length) => {

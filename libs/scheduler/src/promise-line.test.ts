@@ -104,7 +104,43 @@ describe("a job that waits for its nodes", () => {
     expect(victims(given)).toEqual(["low-b for next"]);
   });
 
-  it("keeps the quota that it needs from those behind it", () => {
+  it("stands in nobody's way there either where another before it has nodes that it may use", () => {
+    const nodes = ["a", "b"].map((id) => node(id, { gpus: 2, labels: { host: id } }));
+    const services = ["a", "b"].map((id) =>
+      running(`service-${id}`, [{ nodeId: id, devices: [1] }], {
+        ...{ kind: "serving", preemptible: false, maxRuntimeMs: undefined },
+      }),
+    );
+    const both = request({
+      gpus: 2,
+      nodeAffinity: [{ key: "host", operator: "in", values: ["a", "b"] }],
+    });
+    const never = queued("never", { priority: 9, submittedAtMs: 1, request: both });
+    const busy = [...services, firm("a"), low("b")];
+    // The promise to the first has it stand before the other at the next look.
+    for (const submittedAtMs of [0, 2]) {
+      const queue = [{ ...urgent, submittedAtMs }, never, pinned("next", ["b"])];
+      expect(victims(at({ nodes, running: busy }, queue))).toEqual(["low-b for next"]);
+    }
+  });
+
+  it("keeps the quota that it is to start on from starts behind it", () => {
+    const projects = [project("p1", { quota: { gpuMilli: 2_000 } })];
+    const running = [{ ...firm("a"), project: "p2" }];
+    const queue = [
+      { ...pinned("first", ["a", "b"]), tasks: 2 },
+      pinned("long", ["c"], { submittedAtMs: 1, maxRuntimeMs: 9 * HOUR_MS }),
+      pinned("other", ["c"], { submittedAtMs: 2, project: "p2" }),
+    ];
+    const { starts, pending } = schedule(
+      at({ nodes: hosts("a", "b", "c"), running, projects }, queue),
+    );
+    expect(starts.map(({ jobId }) => jobId)).toEqual(["other"]);
+    const held = { reason: "QuotaExceeded", requested: 1_000, free: 0, limit: 2_000 };
+    expect(pending.find(({ jobId }) => jobId === "long")?.blockers[0]).toMatchObject(held);
+  });
+
+  it("keeps the quota that it needs from promises behind it", () => {
     const projects = [project("p1", { quota: { gpuMilli: 3_000 } })];
     const busy = [firm("a"), low("b")];
     const given = at({ nodes: hosts("a", "b"), running: busy, projects }, [

@@ -1,8 +1,8 @@
-import { type GangRequest, gangKey, usableNodes } from "./gang.ts";
+import { type GangRequest, gangFits, gangKey, usableNodes } from "./gang.ts";
 import type { Preemption, QueuedJob, SharedRequest } from "./model.ts";
 import { levelOf } from "./precedence.ts";
 import { chooseVictims, lostGpuSeconds, mayPreempt, type Victim } from "./preemption.ts";
-import { earliestStartMs, type Release, releaseUntil } from "./releases.ts";
+import { earliestStartMs, type Release, releaseAll, releaseUntil } from "./releases.ts";
 import { PromisedStarts } from "./reservation.ts";
 import type { Round } from "./round.ts";
 import { allFit, wantsTheSame } from "./shared-amounts.ts";
@@ -67,7 +67,6 @@ export class PromiseLine {
   add(job: QueuedJob, gang: GangRequest): void {
     if (this.promises.size >= MAX_PROMISES || this.#searches > MAX_SEARCHES) return;
     this.#enterLevel(levelOf(job));
-    if (!this.#round.admission.admitsBesidePromised(job)) return;
     const key = gangKey(gang);
     const refused = this.#refused.get(key) ?? this.#seek(job, gang);
     if (!refused) return;
@@ -90,7 +89,9 @@ export class PromiseLine {
     const passed = this.#passedOver(gang, ground);
     const hasPlace = this.line.length + passed.length < MAX_LINE;
     const isPromised = hasPlace && this.#promise(job, gang, ground);
-    if (!isPromised && hasPlace && ground.isWhole) return "hopeless";
+    if (!isPromised && hasPlace && (ground.isWhole || !this.#fitsOneDay(job, gang))) {
+      return "hopeless";
+    }
     for (let node = 0; node < ground.usable.length; node++) {
       if (ground.usable[node] === 1) this.#taken[node] = 1;
     }
@@ -98,7 +99,7 @@ export class PromiseLine {
     if (!isPromised) return "behind";
     this.line.push(...passed, job.id);
     this.#waiting = this.#waiting.filter(({ id }) => !passed.includes(id));
-    this.#round.admission.promise(job);
+    this.#round.admission.charge(job);
     this.#refused.clear();
     return undefined;
   }
@@ -153,6 +154,18 @@ export class PromiseLine {
     if (startAtMs === undefined) return false;
     const jobId = job.id;
     return this.promises.make({ jobId, gang: within, startAtMs, due: due(), isContested });
+  }
+
+  /** Whether it fits with all gone that have an end, and all that it may evict. */
+  #fitsOneDay(job: QueuedJob, gang: GangRequest): boolean {
+    const { placer, releases, layout } = this.#round;
+    const then = placer.ledger.clone();
+    releaseUntil(then, releases.values(), Number.MAX_VALUE);
+    for (const running of layout.running.values()) {
+      const release = releases.get(running.id)!;
+      if (!Number.isFinite(release.atMs) && mayPreempt(job, running)) releaseAll(then, release);
+    }
+    return gangFits(then, gang);
   }
 
   /** Whose going makes room besides those that are gone by then anyway; undefined where none do. */

@@ -6,7 +6,7 @@ import { byAge } from "./precedence.ts";
 import { gpuHours, QuotaLedger } from "./quota-ledger.ts";
 import type { Standing } from "./round.ts";
 
-/** A holder and when it is taken to end. */
+/** A holder, or a job that is promised its start, and when it is taken to end. */
 export interface Ending extends Holder {
   readonly endsMs: number;
 }
@@ -54,10 +54,13 @@ function quotaAt(standing: Standing, job: QueuedJob, own: readonly Ending[], atM
   const sinceMs = atMs < windowEndsMs ? standing.nowMs : windowEndsMs;
   let usedGpuHours = atMs < windowEndsMs ? project.usedGpuHours : 0;
   for (const { job: other, endsMs } of own) {
-    const heldMs = Math.max(0, Math.min(endsMs, atMs) - sinceMs);
+    const heldMs = Math.max(0, Math.min(endsMs, atMs) - Math.max(sinceMs, other.startedAtMs));
     usedGpuHours += gpuHours(holdings(other).gpuMilli, heldMs);
   }
-  const stay = own.filter(({ endsMs }) => endsMs > atMs).map(({ job: other }) => other);
+  // One that is only promised its start by then is charged its whole bound, as if it began.
+  const stay = own
+    .filter(({ endsMs }) => endsMs > atMs)
+    .map(({ job: other }) => ({ ...other, startedAtMs: Math.min(other.startedAtMs, atMs) }));
   const gpuMilli = stay.reduce((sum, other) => sum + holdings(other).gpuMilli, 0);
   const use = { usedGpuHours, gpuMilli, running: () => stay };
   return new QuotaLedger(project.quota, use, atMs, standing.settings).blockers(job);

@@ -30,6 +30,7 @@ interface Asked {
 
 /** What a job before it was promised. */
 interface Promised {
+  readonly holder: QueuedJob;
   readonly release: Release;
   readonly startMs: number;
   readonly gang: GangRequest;
@@ -72,7 +73,7 @@ function promisesBefore({ standing, layout }: Round, plan: Plan, job: QueuedJob)
     const tasks = [...locate(reservation.placements, layout.roster)];
     const startMs = reservation.startAtMs;
     const atMs = startMs + runtimeBoundMs(holder, standing.settings);
-    return { gang, startMs, release: { atMs, shape, tasks, shared } };
+    return { holder, gang, startMs, release: { atMs, shape, tasks, shared } };
   });
 }
 
@@ -99,10 +100,14 @@ function soonestMs(
 ): number | undefined {
   const { job } = asked;
   const { nowMs } = round.standing;
+  const promised = before.map(({ holder, startMs, release }) => {
+    const endsMs = release.atMs;
+    return { job: { ...holder, startedAtMs: startMs }, release, expectedEndMs: endsMs, endsMs };
+  });
   return latestOf([
     Math.max(nowMs, job.notBeforeMs),
     roomMs(round, asked, endings, before),
-    quotaAllowsMs(round.standing, job, endings),
+    quotaAllowsMs(round.standing, job, [...endings, ...promised]),
     queueAllowsMs(round, asked, endings),
   ]);
 }
