@@ -1,5 +1,5 @@
 import type { CommitPlanCommand, PlannedPlace } from "@heddle/control/jobs/commands";
-import { RECOVERY_SUFFIX } from "@heddle/control/jobs/recovery";
+import { plannedJobId } from "@heddle/control/jobs/recovery";
 import { claimedDeployment } from "@heddle/control/jobs/replica-claims";
 import { algorithmFault } from "@heddle/control/jobs/task-request";
 import type { Blocker, Plan } from "@heddle/scheduler/model";
@@ -114,11 +114,11 @@ function commandOf(
   };
 }
 
-/** Only jobs keep their places: a replica's claim and tasks that rejoin are made anew each time. */
+/** Only jobs keep their places: a replica's claim is made anew each time. */
 function lineOf({ line, reservations }: Plan): PlannedPlace[] {
   const startAtMs = new Map(reservations.map((each) => [each.jobId, Math.ceil(each.startAtMs)]));
   return line
-    .filter((id) => !id.endsWith(RECOVERY_SUFFIX) && claimedDeployment(id) === undefined)
+    .filter((id) => claimedDeployment(id) === undefined)
     .map((jobId) => ({ jobId, startAtMs: startAtMs.get(jobId) }));
 }
 
@@ -139,7 +139,7 @@ function changesSomething({ state, jobs }: ControlPlane, command: CommitPlanComm
   if (lists.some(({ length }) => length > 0) || line.length !== jobs.line.size) return true;
   let last = -1;
   return line.some(({ jobId, startAtMs }) => {
-    const { promisedStartMs, placeInLine = -1 } = state.jobs.get(jobId) ?? {};
+    const { promisedStartMs, placeInLine = -1 } = state.jobs.get(plannedJobId(jobId)) ?? {};
     const isBehind = placeInLine > last;
     last = placeInLine;
     return !isBehind || isMoved(promisedStartMs, startAtMs);

@@ -80,7 +80,7 @@ export interface CommitPlanCommand {
   readonly promise?: { readonly jobId: string; readonly startAtMs: number } | undefined;
 }
 
-/** A job that keeps its place in the queue until it starts. */
+/** A job, or lost tasks that rejoin theirs, with a place in the queue that is kept until they start. */
 export interface PlannedPlace {
   readonly jobId: string;
   /** The start that it is promised; absent for one that a promise behind it passes over. */

@@ -157,7 +157,8 @@ function reserve(
   now: Moment,
 ): readonly JobRecord[] {
   if (job.state === "recovering") {
-    return [{ ...job, liveTasks: job.liveTasks + tasks, changedIndex: now.index }];
+    const liveTasks = job.liveTasks + tasks;
+    return [{ ...job, ...OUT_OF_LINE, liveTasks, changedIndex: now.index }];
   }
   if (job.state !== "pending" || job.liveTasks > 0) return [];
   const change = {

@@ -129,3 +129,34 @@ test("who stands in no plan's line is promised nothing; an earlier version's pla
   for (const n of [3, 4, 5]) expect(cluster.job(n)).not.toHaveProperty("promisedStartMs");
   expect(cluster.control.jobs.line.size).toBe(0);
 });
+
+test("lost tasks that rejoin their job keep their place in the line, before who came later", () => {
+  const cluster = new PlannedCluster();
+  const on = (hosts: string[], priority: number, count = 1) => {
+    const here = { key: "name", operator: "in", values: hosts };
+    return { resources: { gpu_count: count, priority, node_affinity: [here] } };
+  };
+  for (const id of ["a", "b", "c", "d"]) cluster.join(id, { gpuCount: 1 });
+  cluster.submit(1, { ...on(["a", "b", "c"], 0, 2), tasks: 2, failure_tolerance: 1 });
+  cluster.run(1);
+  const nodesOf = (n: number) =>
+    [...cluster.control.state.tasks.values()]
+      .filter(({ jobId: id, phase }) => id === jobId(n) && phase !== "lost" && phase !== "exited")
+      .map(({ nodeId }) => nodeId);
+  const free = ["a", "b", "c"].find((id) => !nodesOf(1).includes(id))!;
+  cluster.submit(2, on([free], -1));
+  cluster.submit(3, on(["d"], -1));
+  for (const n of [2, 3]) cluster.run(n);
+  const lost = nodesOf(1)[0]!;
+  cluster.do({ type: "node.lost", nodeIds: [lost], fencedAtMs: cluster.atMs });
+  cluster.pass(1_000);
+  expect(cluster.job(1).state).toBe("recovering");
+  cluster.submit(4, on([free, "d"], 0));
+  cluster.plan();
+  expect(cluster.job(2)).toMatchObject({ leaving: { forJobId: `${jobId(1)}+recovery` } });
+  expect(cluster.job(3)).toMatchObject({ leaving: { forJobId: jobId(4) } });
+  expect([1, 4].map((n) => cluster.job(n).placeInLine)).toEqual([0, 1]);
+  cluster.report(2, "exited", { endedAtMs: 1 });
+  expect(cluster.plan().plan.starts).toMatchObject([{ jobId: `${jobId(1)}+recovery` }]);
+  expect([...cluster.control.jobs.line]).toEqual([jobId(4)]);
+});

@@ -6,7 +6,7 @@ import type { CommitPlanCommand, PlannedPlace, PlannedStart } from "./commands.t
 import { isUnderWay } from "./lifecycle.ts";
 import { QuotaCheck, type QuotaRefusal } from "./quota-check.ts";
 import { type JobRecord, type TaskRecord } from "./records.ts";
-import { crashesTakenOver, missingRanks, RECOVERY_SUFFIX } from "./recovery.ts";
+import { crashesTakenOver, missingRanks, plannedJobId, RECOVERY_SUFFIX } from "./recovery.ts";
 import { claimedDeployment, replicaClaim } from "./replica-claims.ts";
 import { leaveWithGrace } from "./requests.ts";
 import { runningEntry, sharedSupply } from "./scheduling-input.ts";
@@ -169,8 +169,7 @@ function waitingJob(
   plannedId: string,
 ): { readonly job: JobRecord; readonly ranks: readonly number[] } | undefined {
   const isRecovery = plannedId.endsWith(RECOVERY_SUFFIX);
-  const id = isRecovery ? plannedId.slice(0, -RECOVERY_SUFFIX.length) : plannedId;
-  const job = change.state.jobs.get(id);
+  const job = change.state.jobs.get(plannedJobId(plannedId));
   if (!job) return undefined;
   if (!isRecovery)
     return mayStart(change, job) ? { job, ranks: [...Array(job.tasks).keys()] } : undefined;
@@ -187,7 +186,7 @@ function mayStart({ now }: Change, job: JobRecord): boolean {
 function setLine(change: Change, { line, promise }: CommitPlanCommand): void {
   const { jobs } = change.state;
   const planned: readonly PlannedPlace[] = line ?? (promise ? [promise] : []);
-  const stay = new Set(planned.map(({ jobId }) => jobId));
+  const stay = new Set(planned.map(({ jobId }) => plannedJobId(jobId)));
   for (const id of [...change.index.line].sort()) {
     const job = jobs.get(id);
     if (job && !stay.has(id)) {
@@ -196,8 +195,8 @@ function setLine(change: Change, { line, promise }: CommitPlanCommand): void {
   }
   let last = -1;
   for (const { jobId, startAtMs } of planned) {
-    const job = jobs.get(jobId);
-    if (job?.state !== "pending") continue;
+    const job = jobs.get(plannedJobId(jobId));
+    if (job?.state !== "pending" && job?.state !== "recovering") continue;
     // Who has a place keeps it as long as it is behind the one before.
     const placeInLine = line && Math.max(job.placeInLine ?? 0, last + 1);
     last = placeInLine ?? last;

@@ -3,6 +3,12 @@ import type { JobFailure, JobRecord, TaskRecord } from "./records.ts";
 /** Ends the id under which the scheduler places a recovering job's lost tasks. */
 export const RECOVERY_SUFFIX = "+recovery";
 
+/** The id of the job that a plan means by this one. */
+export function plannedJobId(plannedId: string): string {
+  const isRecovery = plannedId.endsWith(RECOVERY_SUFFIX);
+  return isRecovery ? plannedId.slice(0, -RECOVERY_SUFFIX.length) : plannedId;
+}
+
 /** A rank that so often in a row is ended by a signal soon after its start is lost by its own fault. */
 const MAX_EARLY_CRASHES = 3;
 /** After its start, by the log: a crash is early before. */
