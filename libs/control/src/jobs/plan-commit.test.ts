@@ -160,3 +160,13 @@ test("lost tasks that rejoin their job keep their place in the line, before who 
   expect(cluster.plan().plan.starts).toMatchObject([{ jobId: `${jobId(1)}+recovery` }]);
   expect([...cluster.control.jobs.line]).toEqual([jobId(4)]);
 });
+
+test("a job whose start is refused, since its plan was of an older state, keeps its place", () => {
+  const cluster = inLine();
+  const starts = [{ jobId: jobId(3), placements: [{ nodeId: "a", devices: [0] }] }];
+  const line = [4, 5].map((n) => ({ jobId: jobId(n) }));
+  expect(plan(cluster, { starts, line })).toMatchObject({ refused: [{ jobId: jobId(3) }] });
+  expect([3, 4, 5].map((n) => cluster.job(n).placeInLine)).toEqual([0, 1, 2]);
+  plan(cluster, { line });
+  expect(cluster.job(3)).not.toHaveProperty("placeInLine");
+});

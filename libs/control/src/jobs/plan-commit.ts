@@ -183,10 +183,12 @@ function mayStart({ now }: Change, job: JobRecord): boolean {
 }
 
 /** Who is not in the plan's line is promised nothing any more. */
-function setLine(change: Change, { line, promise }: CommitPlanCommand): void {
+function setLine(change: Change, { line, promise, starts }: CommitPlanCommand): void {
   const { jobs } = change.state;
   const planned: readonly PlannedPlace[] = line ?? (promise ? [promise] : []);
-  const stay = new Set(planned.map(({ jobId }) => plannedJobId(jobId)));
+  // One whose start was just refused keeps its place for the next plan.
+  const kept = line ? [...line, ...starts] : planned;
+  const stay = new Set(kept.map(({ jobId }) => plannedJobId(jobId)));
   for (const id of [...change.index.line].sort()) {
     const job = jobs.get(id);
     if (job && !stay.has(id)) {
