@@ -125,7 +125,9 @@ function pinnedTo(job: QueuedJob, hosts: readonly string[]): QueuedJob {
 /** Whether it fits by then beside all that is promised before it, so that nobody need leave for it. */
 function findsRoomBeside(at: SchedulingInput, plan: Plan, job: QueuedJob, byMs: number): boolean {
   const { of, layout } = emptied(at);
-  const after = advance(at, plan, at.nowMs);
+  // What is backfilled behind it may take that room yet, and then it may evict at the next look.
+  const starts = plan.starts.filter(({ backfilled }) => !backfilled);
+  const after = advance(at, { ...plan, starts }, at.nowMs);
   const then = Ledger.ofCapacity(layout.roster, at.settings.overcommitRatio);
   const own = new Set(plan.preemptions.filter((each) => each.forJobId === job.id).map(victim));
   const turn = plan.reservations.findIndex(({ jobId }) => jobId === job.id);
