@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { toAppError } from "@heddle/base/errors";
-import { EXIT_UNUSABLE, exitCodeOf } from "./exit-codes.ts";
+import { AppError, toAppError } from "@heddle/base/errors";
+import { exitCodeOf } from "./exit-codes.ts";
 import { PluginError, pluginError } from "./plugin-error.ts";
 
 /** Whose code may run in this process beside our own; known once the orders are read. */
@@ -16,8 +16,9 @@ export function ownAllEnds(): void {
   process.on("uncaughtException", (error: unknown) => endWith(blamed(error)));
   process.on("exit", (code) => {
     if (isOver) return;
-    process.stderr.write(`${FAILED} (invalid_value): ${endedEarly(code)}\n`);
-    process.exitCode = EXIT_UNUSABLE;
+    const error = endedEarly(code);
+    process.stderr.write(`${FAILED} (${error.code}): ${error.message}\n`);
+    process.exitCode = exitCodeOf(error);
   });
 }
 
@@ -37,7 +38,7 @@ export function endWith(error: unknown): never {
   const { code, message } = toAppError(error);
   const thrown = error instanceof PluginError ? error.cause : error;
   // Before the message, since the last line is what the job's failure tells.
-  if (thrown instanceof Error && thrown.name !== "AppError") {
+  if (thrown instanceof Error && !(thrown instanceof AppError)) {
     process.stderr.write(`${thrown.stack}\n`);
   }
   const [line = ""] = message.split("\n");
@@ -54,8 +55,9 @@ function blamed(error: unknown): unknown {
   return whose === undefined ? error : pluginError(`the plugin ${whose}`, error);
 }
 
-function endedEarly(code: number): string {
+function endedEarly(code: number): AppError {
   const what = `the process ended with exit code ${code} before its task was done`;
-  if (plugins.length === 0) return what;
-  return `${what}: a plugin must not end it, nor wait for what never comes (${plugins.join(", ")})`;
+  if (plugins.length === 0) return new AppError("server_error", what);
+  const why = `a plugin must not end it, nor wait for what never comes (${plugins.join(", ")})`;
+  return new PluginError(`${what}: ${why}`);
 }
