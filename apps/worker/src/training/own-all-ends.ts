@@ -4,12 +4,15 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import { exitCodeOf } from "./exit-codes.ts";
 import { PluginError, pluginError } from "./plugin-error.ts";
 
+/** With which Node ends a process that waits for a promise that nothing can settle any more. */
+const NOTHING_TO_WAIT_FOR = 13;
+
 /** Whose code may run in this process beside our own; known once the orders are read. */
 let plugins: readonly string[] = [];
 let isOver = false;
 
 /**
- * Sees to it that a trainer's process ends with a code and words of ours, whatever a plugin does: a
+ * Sees to it that a trainer's process ends with words of ours, whatever a plugin does: a
  * `process.exit(0)` of its is no success, and what it throws where nobody waits is told.
  */
 export function ownAllEnds(): void {
@@ -18,7 +21,8 @@ export function ownAllEnds(): void {
     if (isOver) return;
     const error = endedEarly(code);
     process.stderr.write(`${FAILED} (${error.code}): ${error.message}\n`);
-    process.exitCode = exitCodeOf(error);
+    // What would pass for the task's own end, and nothing to wait for any more; a crash keeps its code.
+    if (code === 0 || code === NOTHING_TO_WAIT_FOR) process.exitCode = exitCodeOf(error);
   });
 }
 
