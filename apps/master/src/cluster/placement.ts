@@ -106,7 +106,8 @@ export class Placement {
 
   #reconcile(): void {
     const isLeader = leads(this.#control);
-    if (!isLeader && !this.#isLeaderless()) return;
+    const isLeaderless = this.#isLeaderless();
+    if (!isLeader && !isLeaderless) return;
     const { deployments } = this.#control.state;
     this.#places = wantedReplicas(this.#control.state);
     // A worker that has not reported yet might run anything.
