@@ -4,6 +4,9 @@ import { toAppError } from "@heddle/base/errors";
 import { EXIT_UNUSABLE, exitCodeOf } from "./exit-codes.ts";
 import { PluginError, pluginError } from "./plugin-error.ts";
 
+/** With which Node ends a process that waits for a promise that nothing can settle any more. */
+const NOTHING_TO_WAIT_FOR = 13;
+
 /** Whose code may run in this process beside our own; known once the orders are read. */
 let plugins: readonly string[] = [];
 let isOver = false;
@@ -17,7 +20,8 @@ export function ownAllEnds(): void {
   process.on("exit", (code) => {
     if (isOver) return;
     process.stderr.write(`${FAILED} (invalid_value): ${endedEarly(code)}\n`);
-    process.exitCode = EXIT_UNUSABLE;
+    // What would pass for the task's own end, and nothing to wait for any more; a crash keeps its code.
+    if (code === 0 || code === NOTHING_TO_WAIT_FOR) process.exitCode = EXIT_UNUSABLE;
   });
 }
 
