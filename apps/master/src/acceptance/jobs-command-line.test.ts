@@ -131,7 +131,9 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
     const id = await submit({ name: "bad", command: "echo last words >&2; exit 3" });
     const waited = await heddle(["jobs", "wait", id]);
     expect(waited.code).toBe(8);
-    expect(waited.stderr).toMatch(/bad failed\nExitCode \(exit code 3, rank 0, on worker-\d, \S+\)/);
+    expect(waited.stderr).toMatch(
+      /bad failed\nExitCode \(exit code 3, rank 0, on worker-\d, \S+\)/,
+    );
     expect((await heddle(["jobs", "watch", id])).code).toBe(8);
     const long = await submit({ name: "long", command: "sleep 600" });
     const watching = start(["jobs", "watch", long]);
