@@ -11,13 +11,17 @@ const child = spawn(node, args, { stdio: "inherit", env });
 // `heddle up` ends its processes in order; this one only passes signals on and waits. A Ctrl-C
 // reaches the child twice (from the terminal and from here), which it counts as one.
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
-  process.on(signal, () => child.kill(signal));
+  process.on(signal, () => {
+    // Of a whole group that is told to end, npm's shell is gone as well: that would be a second signal.
+    clearInterval(looking);
+    child.kill(signal);
+  });
 }
 // npm passes a SIGTERM to its shell alone, which dies of it and leaves this process another parent.
 const { ppid } = process;
 const look = () => {
   if (process.ppid === ppid) return;
-  clearInterval(looking); // A second signal would mean that the end is to be forced.
+  clearInterval(looking); // A later signal would mean that the end is to be forced.
   child.kill("SIGTERM");
 };
 const looking = process.env.npm_lifecycle_event && setInterval(look, 250).unref();

@@ -24,6 +24,23 @@ export function isWorthRetrying({ status, headers, isIdempotent }: RetryAdvice):
 }
 
 /**
+ * Whether no connection came about, by the error of a call: even a change may then be asked of another
+ * master. The code alone does not tell: a connection that stood may end with `EHOSTUNREACH` as well.
+ */
+export function wasNeverSent({ cause }: Error): boolean {
+  const { cause: why } = (cause ?? {}) as { readonly cause?: SystemError };
+  // A name with several addresses has an error for each.
+  const tries = why?.errors?.length ? why.errors : [why];
+  return tries.every((each) => each?.syscall === "connect");
+}
+
+/** As Node tells of what the system refused. */
+interface SystemError {
+  readonly syscall?: string | undefined;
+  readonly errors?: readonly SystemError[] | undefined;
+}
+
+/**
  * Milliseconds to wait before try `attempt` (1 is the first retry): as long as the cluster asked,
  * else doubling with a jitter of a quarter. Undefined where it asked for more than a minute.
  * `chance` is in 0..1.

@@ -133,10 +133,23 @@ describe("a call", () => {
   it("is made by another endpoint where nobody listens at the first, also a change without a key", async () => {
     const gone = await serve(hangUp);
     servers.pop()?.();
-    const live = await serve(json({ id: "w1" }));
+    const live = await serve(json({ deleted: true }));
     const heddle = new Heddle({ endpoint: [gone.endpoint, live.endpoint] });
-    expect(await heddle.workers.resume("w1")).toEqual({ id: "w1" });
-    expect(live.seen).toHaveLength(1);
+    await heddle.models.remove("m-1");
+    expect(live.seen).toMatchObject([{ method: "DELETE", url: "/api/v1/models/m-1" }]);
+    expect(live.seen[0]?.headers).not.toHaveProperty("idempotency-key");
+  });
+
+  it("is made by no other endpoint where the connection stood, and the change may have been made", async () => {
+    let asked = 0;
+    const fetch = () => {
+      asked++;
+      const lost = Object.assign(new Error("lost"), { code: "EHOSTUNREACH", syscall: "read" });
+      return Promise.reject(new TypeError("fetch failed", { cause: lost }));
+    };
+    const heddle = new Heddle({ endpoint: ["http://a:1", "http://b:1"], fetch });
+    await expect(heddle.models.remove("m-1")).rejects.toThrow("(EHOSTUNREACH)");
+    expect(asked).toBe(1);
   });
 
   it("ends at its time limit, at the caller's signal, and where nobody listens", async () => {

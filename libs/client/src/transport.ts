@@ -7,7 +7,7 @@ import {
   ServerError,
   TimeoutError,
 } from "./errors.ts";
-import { isWorthRetrying, pause, retryWaitMs } from "./retry.ts";
+import { isWorthRetrying, pause, retryWaitMs, wasNeverSent } from "./retry.ts";
 
 /** Where the cluster is, how to show who calls, and how patient to be. */
 export interface HeddleOptions {
@@ -115,7 +115,7 @@ export class Transport {
       const { error, response } = outcome;
       const isWorth: boolean = response
         ? isWorthRetrying({ status: response.status, headers: response.headers, isIdempotent })
-        : (isIdempotent && error.retryable) || wasRefused(error);
+        : (isIdempotent && error.retryable) || wasNeverSent(error);
       const waitMs = retryWaitMs(attempt, response?.headers, Math.random(), Date.now());
       if (!isWorth || attempt > retries || waitMs === undefined) throw error;
       // Another master may be well where this one is not.
@@ -206,12 +206,6 @@ function parsed(text: string, { url }: Response): unknown {
     const message = `${url} answered with something that is not JSON. Is it Heddle?`;
     throw new ServerError(message, { code: "unavailable", cause });
   }
-}
-
-/** Nothing was sent where no connection came about, so that even a change may be asked of another. */
-function wasRefused({ cause }: HeddleError): boolean {
-  const { code = "" } = (cause as { cause?: { code?: string } } | undefined)?.cause ?? {};
-  return ["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH"].includes(code);
 }
 
 /** The error of a call that its caller ended. */

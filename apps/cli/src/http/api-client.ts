@@ -1,4 +1,5 @@
 import { AppError, type ErrorCode, isErrorCode, toAppError } from "@heddle/base/errors";
+import { wasNeverSent } from "@heddle/client/retry";
 import type { Connection } from "../connection.ts";
 
 /** A refusal by the cluster: an operating error that also knows which request it was. */
@@ -84,9 +85,9 @@ export class ApiClient {
       try {
         return await this.#ask(next, path, isRead ? { ...options, timeoutMs } : options);
       } catch (error) {
-        const mayAskAnother =
-          wasRefused(error) || (isRead && toAppError(error).code === "deadline_exceeded");
-        if (!mayAskAnother) throw error;
+        const failure = toAppError(error);
+        const isLate = isRead && failure.code === "deadline_exceeded";
+        if (!isLate && !wasNeverSent(failure)) throw error;
       }
     }
     return this.#ask(all.at(-1) as string, path, options);
@@ -120,12 +121,6 @@ export class ApiClient {
       clearTimeout(timer);
     }
   }
-}
-
-/** True for an error that says that no connection came about, so that nothing was asked. */
-function wasRefused(error: unknown): boolean {
-  const cause = (error as AppError).cause as { cause?: { code?: string } } | undefined;
-  return ["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH"].includes(cause?.cause?.code ?? "");
 }
 
 function unreachable(connection: Connection, error: unknown): AppError {

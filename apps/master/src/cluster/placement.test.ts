@@ -139,3 +139,18 @@ test("a worker loads once what it lacks, and keeps what it has, while a majority
   expect(bench.unloads).toEqual([]);
   expect(bench.loads).toEqual([10_500]);
 });
+
+test("a master that has led waits out the election that follows, however long ago it knew of no leader", async () => {
+  const bench = new Bench();
+  bench.knows({ leads: false, leader: undefined });
+  await bench.report("ready", 2_000);
+  bench.knows({ leads: true, leader: 1 });
+  await bench.report("ready", 60_000);
+  const { length } = bench.loads;
+  bench.knows({ leads: false, leader: undefined });
+  bench.control.deploy("of-the-next-leader");
+  await bench.report("ready", 9_000);
+  expect(bench.loads).toHaveLength(length);
+  await bench.report("ready", 2_000);
+  expect(bench.loads).toHaveLength(length + 1);
+});

@@ -6,7 +6,7 @@ import type { DeploymentSpec } from "@heddle/contracts/engine";
 import { type ReplicaRecord, replicaKey } from "@heddle/control/jobs/records";
 import { wantedReplicas } from "@heddle/control/jobs/replica-claims";
 import type { NodeLog } from "@heddle/rpc/node/log";
-import { leads } from "../jobs/leader-loop.ts";
+import { leads } from "../control/leads.ts";
 import type { ControlPlane } from "../ports.ts";
 import type { AttachedNode } from "./attached-node.ts";
 import type { NodeRegistry } from "./node-registry.ts";
@@ -106,7 +106,8 @@ export class Placement {
 
   #reconcile(): void {
     const isLeader = leads(this.#control);
-    if (!isLeader && !this.#isLeaderless()) return;
+    const isLeaderless = this.#isLeaderless();
+    if (!isLeader && !isLeaderless) return;
     const { deployments } = this.#control.state;
     this.#places = wantedReplicas(this.#control.state);
     // A worker that has not reported yet might run anything.

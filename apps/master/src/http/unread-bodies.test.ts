@@ -117,6 +117,6 @@ describe("connections", () => {
 async function until(condition: () => Promise<boolean>): Promise<void> {
   const endMs = performance.now() + 50_000;
   while (!(await condition())) {
-    if (performance.now() > endMs) throw new Error(`not within 10 s: ${condition}`);
+    if (performance.now() > endMs) throw new Error(`not within 50 s: ${condition}`);
   }
 }

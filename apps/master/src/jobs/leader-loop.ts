@@ -2,6 +2,7 @@ import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import { leads } from "../control/leads.ts";
 import type { ControlPlane } from "../ports.ts";
 
 /** How often a loop looks whether its master leads now, and after a step that failed. */
@@ -21,15 +22,6 @@ export interface LeaderLoopOptions {
   readonly concerns: (command: ControlCommand | undefined) => boolean;
   /** One step; resolves with the wall-clock time at which to look again at the latest. */
   readonly step: () => Promise<number | undefined>;
-}
-
-/**
- * Whether this master is the one that acts for the group now. One that was elected a moment ago does
- * not yet: what its predecessor committed last may not be applied here, and a task of that plan, say,
- * would look like one that nobody asked for.
- */
-export function leads(control: ControlPlane): boolean {
-  return control.fault === undefined && (control.group?.status().leads ?? true);
 }
 
 /**

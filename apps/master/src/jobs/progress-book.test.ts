@@ -68,7 +68,9 @@ test("what is due for the log is due once, after its time or when its end is urg
   const book = new ProgressBook(10_000);
   book.take(word(1_000, { step: 1 }, { checkpoint: "c1", checkpointStep: 1 }));
   const first = book.due(0, new Set());
-  expect(first).toMatchObject([{ progress: { step: 1 }, checkpoint: { name: "c1", step: 1 } }]);
+  expect(first).toMatchObject([
+    { progress: { attempt: 2, step: 1 }, checkpoint: { name: "c1", step: 1 } },
+  ]);
   book.written(first, 0);
   expect(book.due(20_000, new Set())).toEqual([]);
   book.take(word(2_000, { step: 2 }));

@@ -66,7 +66,7 @@ export class ProgressBook {
     if (known && !isNews(known, { attempt, rank, atMs: progress.atUnixMs })) return;
     const line = parse(progress.line);
     if (!line) return;
-    const latest = progressOf(line, progress.atUnixMs);
+    const latest = { ...progressOf(line, progress.atUnixMs), attempt };
     const { checkpoint: name, checkpointUnixMs, checkpointStep: step } = progress;
     const checkpoint: CheckpointRecord = { name, attempt, step, atMs: checkpointUnixMs };
     const entry = { jobId, attempt, progress: latest, ...(name !== "" && { checkpoint }) };

@@ -181,7 +181,8 @@ test("tail, since and until choose lines by number and by the time of their firs
 });
 
 test("what an ended job's worker still ships is part of its log, also for who does not follow", async () => {
-  const job = { id: "job_A", state: "succeeded", attempt: 1, tasks: 1 };
+  const endedAtMs = Date.now();
+  const job = { id: "job_A", state: "succeeded", attempt: 1, tasks: 1, endedAtMs };
   const task = { jobId: "job_A", attempt: 1, rank: 0, nodeId: "a", phase: "exited" };
   const known = {
     ...new ReplicatedControl().state,
@@ -204,6 +205,25 @@ test("what an ended job's worker still ships is part of its log, also for who do
   });
   expect(textOf((await whole).items)).toBe("one\ntwo\n");
   expect(textOf((await tail).items)).toBe("two\n");
+});
+
+test("what has not come an hour after a job's end is waited for by nobody", async () => {
+  const endedAtMs = Date.now() - 3_600_000;
+  const job = { id: "job_A", state: "failed", attempt: 1, tasks: 1, endedAtMs };
+  const task = { jobId: "job_A", attempt: 1, rank: 0, nodeId: "a", phase: "exited" };
+  const known = {
+    ...new ReplicatedControl().state,
+    jobs: new Map([["job_A", job]]),
+    tasks: new Map([["job_A/1/0", task]]),
+  } as unknown as JobsState;
+  const store = openStore("a");
+  await put(store, 0, "one\n", 1);
+  const watched = vi.spyOn(store, "onGrown");
+  expect(textOf((await readAll(store, { streams: ["stdout"] }, undefined, known)).items)).toBe(
+    "one\n",
+  );
+  // The reading itself watches for what comes, and nothing else does.
+  expect(watched).toHaveBeenCalledTimes(1);
 });
 
 test("lines of several tasks come in the order of their times, each task's in its own", async () => {

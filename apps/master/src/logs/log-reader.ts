@@ -24,6 +24,8 @@ const settleMs = 3_000;
 const arrivalQuietMs = 2_500;
 const maxArrivalMs = 7_000;
 const arrivalPollMs = 50;
+/** What has not come so long after the job's end never may: nobody waits for that. */
+const arrivedAfterMs = 60_000;
 
 export interface LogQuery {
   readonly jobId: string;
@@ -68,7 +70,7 @@ export class LogReader {
 
   /** Rejects with `not_found` where neither the job nor a log of it is known. */
   async read(query: LogQuery, signal: AbortSignal): Promise<AsyncGenerator<LogBatch, void>> {
-    return this.#batches(await Reading.open(query, this.#options), query, signal);
+    return this.#batches(await Reading.open(query, this.#options, signal), query, signal);
   }
 
   async *#batches(
@@ -128,7 +130,11 @@ class Reading {
     this.#fromAttempt = query.cursor?.fromAttempt ?? first;
   }
 
-  static async open(query: LogQuery, options: LogReaderOptions): Promise<Reading> {
+  static async open(
+    query: LogQuery,
+    options: LogReaderOptions,
+    signal: AbortSignal,
+  ): Promise<Reading> {
     const reading = new Reading(query, options);
     const { jobId, cursor, attempt, allAttempts, tail, sinceMs } = query;
     const job = options.state().jobs.get(jobId);
@@ -140,7 +146,7 @@ class Reading {
       if (!cursor && attempt === undefined && !allAttempts) reading.#fromAttempt = latest;
     }
     await Promise.race([reading.#repair().catch(() => {}), delay(repairWaitMs)]);
-    if (!query.follow) await reading.#arrival();
+    if (!query.follow) await reading.#arrival(signal);
     await reading.refresh();
     if (cursor) return reading;
     for (const lines of reading.#logs.values()) {
@@ -152,18 +158,19 @@ class Reading {
   }
 
   /** Of a job that has ended nothing is held back that its workers are about to ship. */
-  async #arrival(): Promise<void> {
+  async #arrival(signal: AbortSignal): Promise<void> {
     const { store } = this.#options;
     const { jobId } = this.#query;
     const job = this.#options.state().jobs.get(jobId);
     if (!job || !isTerminal(job.state)) return;
+    if (Date.now() - (job.endedAtMs ?? 0) > arrivedAfterMs) return;
     const startedMs = performance.now();
     let grownMs = startedMs;
     const unsubscribe = store.onGrown((name) => {
       if (name.jobId === jobId) grownMs = performance.now();
     });
     try {
-      while (await this.#isOnItsWay()) {
+      while (!signal.aborted && (await this.#isOnItsWay())) {
         const nowMs = performance.now();
         if (nowMs - grownMs > arrivalQuietMs || nowMs - startedMs > maxArrivalMs) return;
         await delay(arrivalPollMs);

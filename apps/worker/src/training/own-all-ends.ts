@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { toAppError } from "@heddle/base/errors";
-import { EXIT_UNUSABLE, exitCodeOf } from "./exit-codes.ts";
+import { AppError, toAppError } from "@heddle/base/errors";
+import { exitCodeOf } from "./exit-codes.ts";
 import { PluginError, pluginError } from "./plugin-error.ts";
 
 /** With which Node ends a process that waits for a promise that nothing can settle any more. */
@@ -12,16 +12,17 @@ let plugins: readonly string[] = [];
 let isOver = false;
 
 /**
- * Sees to it that a trainer's process ends with a code and words of ours, whatever a plugin does: a
+ * Sees to it that a trainer's process ends with words of ours, whatever a plugin does: a
  * `process.exit(0)` of its is no success, and what it throws where nobody waits is told.
  */
 export function ownAllEnds(): void {
   process.on("uncaughtException", (error: unknown) => endWith(blamed(error)));
   process.on("exit", (code) => {
     if (isOver) return;
-    process.stderr.write(`${FAILED} (invalid_value): ${endedEarly(code)}\n`);
+    const error = endedEarly(code);
+    process.stderr.write(`${FAILED} (${error.code}): ${error.message}\n`);
     // What would pass for the task's own end, and nothing to wait for any more; a crash keeps its code.
-    if (code === 0 || code === NOTHING_TO_WAIT_FOR) process.exitCode = EXIT_UNUSABLE;
+    if (code === 0 || code === NOTHING_TO_WAIT_FOR) process.exitCode = exitCodeOf(error);
   });
 }
 
@@ -41,7 +42,7 @@ export function endWith(error: unknown): never {
   const { code, message } = toAppError(error);
   const thrown = error instanceof PluginError ? error.cause : error;
   // Before the message, since the last line is what the job's failure tells.
-  if (thrown instanceof Error && thrown.name !== "AppError") {
+  if (thrown instanceof Error && !(thrown instanceof AppError)) {
     process.stderr.write(`${thrown.stack}\n`);
   }
   const [line = ""] = message.split("\n");
@@ -58,8 +59,9 @@ function blamed(error: unknown): unknown {
   return whose === undefined ? error : pluginError(`the plugin ${whose}`, error);
 }
 
-function endedEarly(code: number): string {
+function endedEarly(code: number): AppError {
   const what = `the process ended with exit code ${code} before its task was done`;
-  if (plugins.length === 0) return what;
-  return `${what}: a plugin must not end it, nor wait for what never comes (${plugins.join(", ")})`;
+  if (plugins.length === 0) return new AppError("server_error", what);
+  const why = `a plugin must not end it, nor wait for what never comes (${plugins.join(", ")})`;
+  return new PluginError(`${what}: ${why}`);
 }

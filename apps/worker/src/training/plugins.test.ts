@@ -16,7 +16,7 @@ import type { RoundReport } from "@heddle/training/training-loop";
 import { afterEach, beforeEach, expect, it, test } from "vitest";
 import { algorithmSchemas } from "./algorithm-schemas.ts";
 import { describePlugins, NO_PLUGINS } from "./describe-plugins.ts";
-import { EXIT_UNUSABLE } from "./exit-codes.ts";
+import { EXIT_FAILED, EXIT_UNUSABLE } from "./exit-codes.ts";
 import type { Lineage } from "./lineage.ts";
 import { loadPlugins } from "./load-plugins.ts";
 import { pluginPlan } from "./plugin-plan.ts";
@@ -293,6 +293,17 @@ it.each([
   const { status, stderr } = spawnSync(process.execPath, [main], { input, encoding: "utf8" });
   expect(stderr.trim().split("\n").at(-1)).toMatch(told);
   expect(status).toBe(EXIT_UNUSABLE);
+});
+
+test("a trainer without plugins that ends early is no fault of its job, which another attempt may finish", () => {
+  const main = fileURLToPath(new URL("../../dist/training/trainer-main.js", import.meta.url));
+  const fault = `process.on("newListener", (name) => name === "exit" && queueMicrotask(() => process.exit(0)));`;
+  const args = ["--import", `data:text/javascript,${fault}`, main];
+  const { status, stderr } = spawnSync(process.execPath, args, { input: "{}", encoding: "utf8" });
+  expect(stderr.trim().split("\n").at(-1)).toBe(
+    "the trainer failed (server_error): the process ended with exit code 0 before its task was done",
+  );
+  expect(status).toBe(EXIT_FAILED);
 });
 
 it.each([

@@ -94,7 +94,7 @@ export interface CheckpointRecord {
 /** The latest progress line, as far as it is of use to a client. */
 export interface ProgressRecord {
   readonly atMs: number;
-  /** Of the tasks that told it; the log notes it. */
+  /** Of the tasks that told it; absent in logs of earlier versions. */
   readonly attempt?: number | undefined;
   readonly step?: number | undefined;
   readonly totalSteps?: number | undefined;

@@ -174,7 +174,7 @@ export function reportProgress(change: Change, command: ReportProgressCommand): 
   for (const { jobId, attempt, ...told } of command.entries) {
     const job = change.state.jobs.get(jobId);
     if (!job || job.attempt !== attempt || job.liveTasks === 0) continue;
-    const progress = later(job.progress, told.progress && { ...told.progress, attempt });
+    const progress = later(job.progress, told.progress);
     const checkpoint = later(job.checkpoint, told.checkpoint);
     if (progress === job.progress && checkpoint === job.checkpoint) continue;
     change.putJob({ ...job, changedIndex: change.now.index, progress, checkpoint });
@@ -182,11 +182,12 @@ export function reportProgress(change: Change, command: ReportProgressCommand): 
   return OK;
 }
 
-/** What is told, unless the same attempt has told later what is known. */
+/** What is told, unless the same attempt, where both name theirs, has told later what is known. */
 function later<Told extends { readonly attempt?: number | undefined; readonly atMs: number }>(
   known: Told | undefined,
   told: Told | undefined,
 ): Told | undefined {
   if (!known || !told) return told ?? known;
-  return told.attempt === known.attempt && told.atMs < known.atMs ? known : told;
+  const isOfOne = told.attempt !== undefined && told.attempt === known.attempt;
+  return isOfOne && told.atMs < known.atMs ? known : told;
 }
