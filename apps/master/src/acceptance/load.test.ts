@@ -90,22 +90,32 @@ describe("one slot", () => {
   );
 
   it("refuses what its queues cannot hold with 503 and Retry-After, and then serves on", async () => {
-    const aborts = Array.from({ length: ROOM }, () => new AbortController());
-    for (const { signal } of aborts) {
-      post({ ...endless, stream: true }, signal).catch(() => {});
+    const queued = () => cluster.metric("heddle_dispatch_queued_requests");
+    const oneTooMany = async () => {
+      const startedMs = performance.now();
+      const aborts = Array.from({ length: ROOM }, () => new AbortController());
+      for (const { signal } of aborts) {
+        post({ ...endless, stream: true }, signal).catch(() => {});
+      }
+      const isOver = () => performance.now() - startedMs > DEADLINE_MS;
+      const isFull = async () => isOver() || (await queued()) === 2;
+      await cluster.until(isFull, "two calls wait in the master", 50_000);
+      const answer = await short().catch((error: unknown) => error);
+      const ms = performance.now() - startedMs;
+      for (const abort of aborts) abort.abort();
+      const isIdle = async () => (await queued()) === 0 && (await running()) === 0;
+      await cluster.until(isIdle, "no call waits or runs", 50_000);
+      return { answer, ms };
+    };
+    // The machine may stand still until those that fill the queues are over, but not each time.
+    let { answer, ms } = await oneTooMany();
+    for (let again = 0; again < 4 && ms >= DEADLINE_MS; again++) {
+      ({ answer, ms } = await oneTooMany());
     }
-    await cluster.until(
-      async () => (await cluster.metric("heddle_dispatch_queued_requests")) === 2,
-      "two calls wait in the master",
-      2000,
-    );
-    const refused = await short().catch((error: unknown) => error);
-    expect(refused).toBeInstanceOf(OpenAI.InternalServerError);
-    const error = refused as APIError;
+    expect(answer).toBeInstanceOf(OpenAI.InternalServerError);
+    const error = answer as APIError;
     expect(error).toMatchObject({ status: 503, code: "overloaded" });
     expect(Number(error.headers?.get("retry-after"))).toBeGreaterThan(0);
-    for (const abort of aborts) abort.abort();
-    await runs(0);
     expect(await short()).toBe("kk");
   });
 

@@ -180,15 +180,17 @@ test("tail, since and until choose lines by number and by the time of their firs
   expect(await lines({ streams: ["stderr"] })).toEqual([]);
 });
 
-test("what an ended job's worker still ships is part of its log, also for who does not follow", async () => {
-  const endedAtMs = Date.now();
+/** With the job as ended at that time, on a node that is attached. */
+function stateOfEnded(endedAtMs: number): JobsState {
   const job = { id: "job_A", state: "succeeded", attempt: 1, tasks: 1, endedAtMs };
   const task = { jobId: "job_A", attempt: 1, rank: 0, nodeId: "a", phase: "exited" };
-  const known = {
-    ...new ReplicatedControl().state,
-    jobs: new Map([["job_A", job]]),
-    tasks: new Map([["job_A/1/0", task]]),
-  } as unknown as JobsState;
+  const { state: empty } = new ReplicatedControl();
+  const held = { jobs: new Map([["job_A", job]]), tasks: new Map([["job_A/1/0", task]]) };
+  return { ...empty, ...held } as unknown as JobsState;
+}
+
+test("what an ended job's worker still ships is part of its log, also for who does not follow", async () => {
+  const known = stateOfEnded(Date.now());
   const store = openStore("a");
   const query: Partial<LogQuery> = { streams: ["stdout"] };
   await put(store, 0, "one\n", 1);
@@ -208,14 +210,7 @@ test("what an ended job's worker still ships is part of its log, also for who do
 });
 
 test("what has not come an hour after a job's end is waited for by nobody", async () => {
-  const endedAtMs = Date.now() - 3_600_000;
-  const job = { id: "job_A", state: "failed", attempt: 1, tasks: 1, endedAtMs };
-  const task = { jobId: "job_A", attempt: 1, rank: 0, nodeId: "a", phase: "exited" };
-  const known = {
-    ...new ReplicatedControl().state,
-    jobs: new Map([["job_A", job]]),
-    tasks: new Map([["job_A/1/0", task]]),
-  } as unknown as JobsState;
+  const known = stateOfEnded(Date.now() - 3_600_000);
   const store = openStore("a");
   await put(store, 0, "one\n", 1);
   const watched = vi.spyOn(store, "onGrown");
