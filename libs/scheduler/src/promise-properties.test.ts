@@ -6,7 +6,7 @@ import type { Plan, QueuedJob } from "./model.ts";
 import { levelOf } from "./precedence.ts";
 import { gangOf, layOut, type SchedulingInput } from "./round.ts";
 import { schedule } from "./schedule.ts";
-import { advance, endMs } from "./testing/advance.ts";
+import { advance, endMs, nextChangeMs } from "./testing/advance.ts";
 import { fillers, nodes, pinnedQueues, queues, strategies } from "./testing/arbitraries.ts";
 import { HOUR_MS, input } from "./testing/scenarios.ts";
 
@@ -202,7 +202,7 @@ it("a promise is never given away to a job behind it: it moves only forward unti
         for (const id of promises.keys()) expect(now.has(id) || started.has(id)).toBe(true);
         promises.clear();
         for (const [id, startAtMs] of now) promises.set(id, startAtMs);
-        at = withoutEvicted(at, advance(at, plan, nextMs(at, plan)));
+        at = withoutEvicted(at, advance(at, plan, nextChangeMs(at, plan)));
         at = endedEarly(at, end);
         if (step === 0) at = { ...at, queue: [...at.queue, ...lowest(late, at.nowMs)] };
       }
@@ -233,17 +233,6 @@ function endedEarly(at: SchedulingInput, drawn: number): SchedulingInput {
   const gone = drawn % 3 === 0 ? drawn % Math.max(1, running.length) : -1;
   const left = running.filter((_, n) => n !== gone);
   return { ...at, snapshot: { ...at.snapshot, running: left } };
-}
-
-/** The next time at which anything changes by itself. */
-function nextMs({ snapshot, nowMs, settings }: SchedulingInput, plan: Plan): number {
-  const ends = [
-    ...snapshot.running.map((job) => job.evicting?.byMs ?? endMs(job)),
-    ...plan.starts.map(({ endsByMs }) => endsByMs ?? Number.POSITIVE_INFINITY),
-    ...plan.preemptions.map(() => nowMs + settings.preemptionGraceMs),
-  ];
-  const next = Math.min(...ends.filter((end) => end > nowMs));
-  return Number.isFinite(next) ? next : nowMs + HOUR_MS;
 }
 
 it("jobs of one level that come later never go before one in the line that may use the same", () => {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { schedule } from "./schedule.ts";
-import { advance, endMs } from "./testing/advance.ts";
+import { advance, nextChangeMs } from "./testing/advance.ts";
 import { nodes, queues, strategies } from "./testing/arbitraries.ts";
 import { HOUR_MS, input, node, queued, request, running } from "./testing/scenarios.ts";
 
@@ -36,7 +36,7 @@ describe("a promised start", () => {
             expect(startAtMs).toBeLessThanOrEqual(promises.get(jobId) ?? Number.POSITIVE_INFINITY);
             promises.set(jobId, startAtMs);
           }
-          const next = advance(at, plan, nextEndMs(at, plan));
+          const next = advance(at, plan, nextChangeMs(at, plan));
           const arrivals = step === 0 ? late.map((job) => ({ ...job, id: `late-${job.id}` })) : [];
           at = { ...next, queue: [...next.queue, ...arrivals] };
         }
@@ -111,17 +111,3 @@ describe("a promised start", () => {
     expect(schedule(at).reservations[0]?.jobId).toBe("next");
   });
 });
-
-/** The next time at which anything changes; an hour on where nothing will. */
-function nextEndMs(
-  { snapshot, nowMs, settings }: ReturnType<typeof input>,
-  plan: ReturnType<typeof schedule>,
-): number {
-  const ends = [
-    ...snapshot.running.map((job) => job.evicting?.byMs ?? endMs(job)),
-    ...plan.starts.map(({ endsByMs }) => endsByMs ?? Number.POSITIVE_INFINITY),
-    ...plan.preemptions.map(() => nowMs + settings.preemptionGraceMs),
-  ];
-  const next = Math.min(...ends.filter((end) => end > nowMs));
-  return Number.isFinite(next) ? next : nowMs + HOUR_MS;
-}

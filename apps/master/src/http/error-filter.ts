@@ -59,7 +59,7 @@ export class ErrorFilter implements ExceptionFilter {
       return `${base}GET /api/v1/endpoints lists the routes.`;
     }
     if (!isAtBase(meant)) return `It is ${shownPath(meant)} here.`;
-    return `It is ${shownPath(meant)} here: a base URL ends in /api/v1, as http://127.0.0.1:8080/api/v1.`;
+    return `It is ${shownPath(meant)} here: a base URL ends in /api/v1, after the host and port.`;
   }
 }
 

@@ -1,5 +1,6 @@
 import type { GangStart, Plan, QueuedJob, RunningJob } from "../model.ts";
 import type { SchedulingInput } from "../round.ts";
+import { HOUR_MS } from "./scenarios.ts";
 
 /** Applies a plan as the cluster would and moves the clock on: the loop around `schedule`. */
 export function advance(input: SchedulingInput, plan: Plan, toMs: number): SchedulingInput {
@@ -35,6 +36,17 @@ export function advance(input: SchedulingInput, plan: Plan, toMs: number): Sched
 /** When the job ends by itself. */
 export function endMs({ startedAtMs, maxRuntimeMs }: RunningJob): number {
   return startedAtMs + (maxRuntimeMs ?? Number.POSITIVE_INFINITY);
+}
+
+/** The next time at which anything changes by itself; an hour from now where nothing does. */
+export function nextChangeMs({ snapshot, nowMs, settings }: SchedulingInput, plan: Plan): number {
+  const ends = [
+    ...snapshot.running.map((job) => job.evicting?.byMs ?? endMs(job)),
+    ...plan.starts.map(({ endsByMs }) => endsByMs ?? Number.POSITIVE_INFINITY),
+    ...plan.preemptions.map(() => nowMs + settings.preemptionGraceMs),
+  ];
+  const next = Math.min(...ends.filter((end) => end > nowMs));
+  return Number.isFinite(next) ? next : nowMs + HOUR_MS;
 }
 
 /** Jobs of these tests hold nothing that belongs to no node. */
