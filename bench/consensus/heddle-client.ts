@@ -1,5 +1,4 @@
-import { Client, type ClientDuplexStream, credentials } from "@grpc/grpc-js";
-import { callMetadata } from "@heddle/rpc/credentials";
+import type { ClientDuplexStream } from "@grpc/grpc-js";
 import { Peer } from "@heddle/rpc/peer";
 import type { KvClient, MemberView } from "./kv-client.ts";
 import { decodeReplies, encodeRequests, type KvRequest } from "./kv-frames.ts";
@@ -16,7 +15,7 @@ interface Waiter {
 
 /** A client of one of our members: requests of one turn go out in one frame of one stream. */
 export class HeddleClient implements KvClient {
-  readonly #client: Client;
+  readonly #peer: Peer;
   readonly #stream: ClientDuplexStream<Buffer, Buffer>;
   readonly #open = new Map<number, Waiter>();
   #outgoing: KvRequest[] = [];
@@ -24,15 +23,8 @@ export class HeddleClient implements KvClient {
   #ended: Error | undefined;
 
   constructor(address: string) {
-    this.#client = new Client(address, credentials.createInsecure());
-    const { path, requestSerialize, responseDeserialize } = kvStreamMethod;
-    this.#stream = this.#client.makeBidiStreamRequest(
-      path,
-      requestSerialize,
-      responseDeserialize,
-      callMetadata(benchCredentials),
-      {},
-    );
+    this.#peer = new Peer(address, benchCredentials);
+    this.#stream = this.#peer.duplex(kvStreamMethod);
     this.#stream.on("data", (frame: Buffer) => this.#receive(frame));
     this.#stream.on("error", (error) => this.#fail(error));
     this.#stream.on("end", () => this.#fail(new Error("the stream ended")));
@@ -48,7 +40,7 @@ export class HeddleClient implements KvClient {
 
   close(): void {
     this.#stream.cancel();
-    this.#client.close();
+    this.#peer.close();
   }
 
   #request(op: KvRequest["op"], key: string, value: Uint8Array): Promise<void> {

@@ -27,6 +27,8 @@ export class Applier<Reply> {
   readonly #parts: ApplierParts<Reply>;
   membership: Membership;
   applied: { readonly index: number; readonly term: number };
+  /** Bytes of the entries applied since the newest snapshot was begun. */
+  bytesSinceSnapshot = 0;
   /** True after a member was added: it needs a snapshot that knows it. */
   wantsSnapshot = false;
   /** True where the newest snapshot's file is damaged: one is wanted even of the same entry. */
@@ -63,6 +65,7 @@ export class Applier<Reply> {
     await machine.restore(log.snapshots.chunks(snapshot));
     this.membership = new Membership(meta.detail as MembershipState);
     this.applied = { index: snapshot.index, term: snapshot.term };
+    this.bytesSinceSnapshot = 0;
     onMembersChanged();
     await log.dropReplaced(snapshot);
   }
@@ -78,6 +81,7 @@ export class Applier<Reply> {
     if (!membership || this.applied.index < oldest) return undefined;
     this.wantsSnapshot = false;
     this.renewsSnapshot = false;
+    this.bytesSinceSnapshot = 0;
     return log.compact(this.applied, membership, machine.snapshot());
   }
 
@@ -87,6 +91,7 @@ export class Applier<Reply> {
     const { machine, proposals, own } = this.#parts;
     const commands: Command[] = [];
     for (const { index, data } of entries) {
+      this.bytesSinceSnapshot += data.length;
       const command = commandOf(data);
       if (command) commands.push({ index, data: command, proposal: sequenceOf(data, own) });
     }

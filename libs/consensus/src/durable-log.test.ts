@@ -7,7 +7,7 @@ import { MemoryFiles } from "./testing/memory-files.ts";
 const confState = { ...EMPTY_CONF_STATE, voters: [1] };
 const membership = { confState, members: [], lastId: 1 };
 
-function open(files: MemoryFiles): Promise<DurableLog> {
+function open(files: MemoryFiles, change: object = {}): Promise<DurableLog> {
   return DurableLog.open({
     files,
     directory: "data",
@@ -17,6 +17,7 @@ function open(files: MemoryFiles): Promise<DurableLog> {
     onDamaged: (error) => {
       throw error;
     },
+    ...change,
   });
 }
 
@@ -46,6 +47,58 @@ test("a snapshot of its own never follows a newer one from the leader into the l
   expect(again.memory.lastIndex()).toBe(9);
 });
 
+/** An entry of 500 bytes. */
+const entry = (index: number, term = 1) => {
+  return { term, index, type: "EntryNormal" as const, data: new Uint8Array(500) };
+};
+
+test("durable log: what a start found after kill -9 survives a power cut", async () => {
+  const files = new MemoryFiles();
+  const log = await open(files);
+  await log.bootstrap(membership, []);
+  files.hold();
+  // Its write reaches the page cache, and nobody hears that it is on the disk.
+  void log.write(append({ term: 1, vote: 1, commit: 1, entries: [entry(2)] }));
+  await new Promise((resolve) => setImmediate(resolve));
+  files.kill();
+  files.release();
+  const second = await open(files);
+  expect(second.memory.lastIndex()).toBe(2);
+  files.crash("all");
+  expect((await open(files)).memory.lastIndex()).toBe(2);
+});
+
+test("durable log: the entries after the older snapshot are kept", async () => {
+  const files = new MemoryFiles();
+  const log = await open(files);
+  await log.bootstrap(membership, []);
+  for (let index = 2; index <= 60; index++) {
+    await log.write(append({ term: 1, vote: 1, commit: index - 1, entries: [entry(index)] }));
+    if (index % 20 === 0) await log.compact({ index, term: 1 }, membership, []);
+  }
+  await log.close();
+  const snapshots = files.paths().filter((path) => path.endsWith(".snap"));
+  expect(snapshots.length).toBe(2);
+  files.flipBit(snapshots[1] as string, 20, 0);
+  const damaged: string[] = [];
+  const again = await open(files, {
+    onDamaged: ({ message }: Error) => damaged.push(message),
+  });
+  expect(damaged.length).toBe(1);
+  expect([again.snapshotIndex, again.memory.lastIndex()]).toEqual([40, 60]);
+});
+
+test("durable log: flush makes a commit index durable that waited for a write", async () => {
+  const files = new MemoryFiles();
+  const log = await open(files);
+  await log.bootstrap(membership, []);
+  await log.write(append({ term: 1, vote: 1, commit: 1, entries: [entry(2)] }));
+  await log.write(append({ term: 1, vote: 1, commit: 2 }));
+  await log.flush();
+  files.crash("all");
+  expect((await open(files)).memory.initialState().hardState.commit).toBe(2);
+});
+
 test("a log whose first segment is gone is refused, with what is missing and the remedy", async () => {
   const files = new MemoryFiles();
   const log = await open(files);
@@ -65,4 +118,23 @@ test("a log whose first segment is gone is refused, with what is missing and the
       /^the log in data\/wal begins with entry \d+, but the snapshot before it ends at entry 1: .*empty the directory and start again/,
     ),
   });
+});
+
+test("a snapshot keeps trailing entries in memory by their number and by their bytes", async () => {
+  for (const change of [{ trailingEntries: 3 }, { trailingBytes: 1_600 }]) {
+    const files = new MemoryFiles();
+    const log = await open(files, change);
+    await log.bootstrap(membership, []);
+    for (let index = 2; index <= 10; index++) {
+      const data = new Uint8Array(500);
+      const entries = [{ term: 1, index, type: "EntryNormal" as const, data }];
+      await log.write(append({ term: 1, vote: 1, commit: index, entries }));
+    }
+    await log.compact({ index: 9, term: 1 }, membership, []);
+    expect([log.memory.firstIndex(), log.memory.lastIndex()]).toEqual([7, 10]);
+    await log.close();
+    const again = await open(files, change);
+    expect(again.memory.firstIndex()).toBe(7);
+    await again.close();
+  }
 });

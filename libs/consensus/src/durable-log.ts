@@ -20,6 +20,8 @@ export interface DurableLogOptions {
   readonly segmentBytes?: number | undefined;
   /** The entries before a snapshot that stay in memory for members that lag; 10,000. */
   readonly trailingEntries?: number | undefined;
+  /** Bytes that those entries may have in all; 64 MiB. */
+  readonly trailingBytes?: number | undefined;
   /** Makes the state machine take in a snapshot; a rejection means that it is damaged. */
   readonly restore: (meta: SnapshotMeta, chunks: AsyncIterable<Uint8Array>) => Promise<void>;
   /** Told of each snapshot that cannot be read, and of what becomes of its file. */
@@ -29,6 +31,8 @@ export interface DurableLogOptions {
 /** A file that cannot be read is kept under another name, or was gone before, or stays as it is. */
 export type SnapshotFate = "setAside" | "gone" | "left";
 
+const TRAILING_ENTRIES = 10_000;
+const TRAILING_BYTES = 64 * 2 ** 20;
 const NO_BYTES = new Uint8Array(0);
 
 /**
@@ -145,9 +149,7 @@ export class DurableLog {
     await this.#wal.append([snapshotRecord(id)]);
     if (id.index <= this.snapshotIndex) return;
     this.memory.createSnapshot(id.index, membership.confState, NO_BYTES);
-    const { trailingEntries = 10_000 } = this.#options;
-    const upTo = id.index - trailingEntries;
-    if (upTo >= this.memory.firstIndex()) this.memory.compact(upTo);
+    this.#keepTrailing(id.index);
     await this.dropReplaced(id);
   }
 
@@ -229,6 +231,15 @@ export class DurableLog {
     );
   }
 
+  /** Drops entries before the snapshot from memory, but for the last ones that members may lag by. */
+  #keepTrailing(snapshotIndex: number): void {
+    const { trailingEntries = TRAILING_ENTRIES, trailingBytes = TRAILING_BYTES } = this.#options;
+    const { memory } = this;
+    const oldest = Math.max(memory.firstIndex(), snapshotIndex - trailingEntries + 1);
+    const kept = memory.newestWithin(oldest, snapshotIndex, trailingBytes);
+    if (kept > memory.firstIndex()) memory.compact(kept - 1);
+  }
+
   #fillMemory(snapshot: Snapshot, entries: readonly Entry[]): void {
     const [first, ...rest] = entries;
     if (!first || first.index >= snapshot.index) {
@@ -236,13 +247,11 @@ export class DurableLog {
       this.memory.append(entries);
       return;
     }
-    const { trailingEntries = 10_000 } = this.#options;
     // The oldest entry at hand serves as the start of the log, since nothing before it is known.
     this.memory.applySnapshot({ ...snapshot, index: first.index, term: first.term });
     this.memory.append(rest);
     this.memory.createSnapshot(snapshot.index, snapshot.confState, NO_BYTES);
-    const upTo = snapshot.index - trailingEntries;
-    if (upTo >= this.memory.firstIndex()) this.memory.compact(upTo);
+    this.#keepTrailing(snapshot.index);
   }
 }
 

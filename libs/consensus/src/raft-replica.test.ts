@@ -1,6 +1,7 @@
 import { createMessage } from "@heddle/raft/message";
 import { describe, expect, it } from "vitest";
-import { ReplicaGroup, TextMachine } from "./testing/replica-group.ts";
+import { DurableLog } from "./durable-log.ts";
+import { ReplicaGroup, type TestMember, TextMachine } from "./testing/replica-group.ts";
 
 const bytes = (text: string) => Buffer.from(text);
 
@@ -89,6 +90,33 @@ describe("a replica", () => {
     expect(others.filter(({ running }) => running.status().leads)).toEqual([next]);
   });
 
+  it("status: members that answer are active at each tick, also after an election", async () => {
+    const { group, leader, others } = await groupOf(3);
+    const activeNow = (member: TestMember) =>
+      member.running.status().members.map(({ active }) => active);
+    for (let tick = 0; tick < 60; tick++) {
+      // Sampled before the heartbeats of these ticks are answered; three ticks a turn meet each quorum check.
+      for (const at of ["first", "second"]) {
+        leader.replica?.tick();
+        expect(activeNow(leader), `turn ${tick}, ${at} tick`).not.toContain(false);
+      }
+      await group.turns(1);
+    }
+    const lost = leader.member.id;
+    group.drop = ({ from, to }) => from === lost || to === lost;
+    const next = () => others.find(({ replica }) => replica?.status().role === "leader");
+    await group.until("another one leads", () => next() !== undefined);
+    const isActive = () =>
+      next()
+        ?.running.status()
+        .members.find(({ id }) => id === lost)?.active;
+    // It has had no time to answer the new leader: that is not known yet.
+    expect(isActive()).toBe(undefined);
+    await group.until("the lost one is found inactive", () => isActive() === false, 100);
+    group.drop = () => false;
+    await group.until("it is back", () => isActive() === true, 100);
+  });
+
   it("refuses a change, which was then not made, while there is no leader", async () => {
     const { group, others } = await groupOf(3, { requestTicks: 20 });
     for (const { member } of others) group.crash(member.id);
@@ -170,6 +198,23 @@ describe("a replica", () => {
     await group.until("it has it again", () => behind.machine.texts.length === 50);
   });
 
+  it("takes a snapshot by the bytes of what it applied", async () => {
+    const group = new ReplicaGroup(1, { snapshotBytes: 10_000 });
+    await group.startAll();
+    const only = await group.elect();
+    const propose = (size: number) =>
+      group.settle(only.running.propose(new Uint8Array(size).fill(0x61)));
+    await propose(9_000);
+    await group.turns(5);
+    const { snapshotIndex: first } = only.running.status();
+    await propose(2_000);
+    await group.until("a snapshot is taken", () => only.running.status().snapshotIndex > first);
+    const { snapshotIndex: second } = only.running.status();
+    await propose(5_000);
+    await group.turns(5);
+    expect(only.running.status().snapshotIndex).toBe(second);
+  });
+
   it("starts from the snapshot before where the newest is damaged", async () => {
     const group = new ReplicaGroup(1, { snapshotEntries: 10 });
     await group.startAll();
@@ -200,6 +245,23 @@ describe("a replica", () => {
     group.crash(gone as number);
     await group.settle(leader.running.propose(bytes("with three")));
     expect(leader.running.members.map(({ id }) => id)).not.toContain(gone);
+  });
+
+  it("applies a membership change when its commit index is durable", async () => {
+    const { group, leader, others } = await groupOf(3);
+    const [gone, stays] = others as [TestMember, TestMember];
+    const removal = [{ type: "removeNode" as const, nodeId: gone.member.id }];
+    await group.settle(leader.running.changeMembers(removal));
+    await group.until("the other one knows", () => stays.running.members.length === 2);
+    for (const { running, files, member } of [leader, stays]) {
+      const { applied } = running.status();
+      files.crash("all");
+      const owner = { cluster: "c", node: String(member.id) };
+      const onDamaged = ({ message }: Error) => expect(message).toBeUndefined();
+      const parts = { files, directory: "data", owner, restore: async () => {}, onDamaged };
+      const log = await DurableLog.open({ ...parts, segmentBytes: 64 * 1024 });
+      expect(log.memory.initialState().hardState.commit).toBe(applied);
+    }
   });
 
   it("of two voters gets the vote of the one that was removed, which must not end before", async () => {

@@ -26,6 +26,9 @@ import { SnapshotTaker } from "./snapshot-taker.ts";
 /** Bytes that are applied at a time: bounds how long the state machine holds the loop. */
 const MAX_APPLYING_BYTES = 256 * 1024;
 
+/** Bytes of applied entries after which a snapshot is taken. */
+const SNAPSHOT_BYTES = 64 * 2 ** 20;
+
 /**
  * One member of a replicated group: it drives a Raft node over a log, a transport and a state
  * machine. It reads no clock and draws no random number: time comes in by `tick`.
@@ -96,6 +99,7 @@ export class RaftReplica<Reply> {
       log,
       applier: this.#applier,
       snapshotEntries: options.snapshotEntries ?? 10_000,
+      snapshotBytes: options.snapshotBytes ?? SNAPSHOT_BYTES,
       betweenBatches: (run) => {
         this.#applies = this.#applies.then(run);
         return this.#applies;

@@ -24,6 +24,8 @@ export interface ReplicaOptions<Reply> {
   readonly requestTicks: number;
   /** Applied entries after which a snapshot is taken; 10,000. */
   readonly snapshotEntries?: number | undefined;
+  /** Bytes of applied entries after which one is taken; 64 MiB. */
+  readonly snapshotBytes?: number | undefined;
   /** Lets other work of the process go on; between two batches of commands. */
   readonly yieldToLoop: () => Promise<void>;
   /** Nothing can go on after a storage error; the owner must end the process. */

@@ -30,7 +30,10 @@ export interface MemberStatus {
   readonly votes: boolean;
   /** On the leader only: how far this member's log is known to agree with the leader's. */
   readonly match?: number | undefined;
-  /** On the leader only: whether it answered within the last election timeout. */
+  /**
+   * On the leader only: whether it answered since the quorum check before the last one, so within two
+   * election timeouts. Undefined for a member that has not answered before the first check of a term.
+   */
   readonly active?: boolean | undefined;
   /** On the leader only: true where its log has long lacked what is committed. */
   readonly isBehind?: boolean | undefined;
@@ -55,7 +58,8 @@ export function describeReplica(
     const known = { ...member, votes: voters.has(member.id) };
     const peer = progress.get(member.id);
     if (!peer) return known;
-    const { match, recentActive: active } = peer;
+    const { match, recentActive, wasActive } = peer;
+    const active = recentActive || wasActive;
     return { ...known, match, active, isBehind: isMemberBehind(member.id, match) };
   });
   return {

@@ -6,6 +6,8 @@ export interface SnapshotTakerParts {
   readonly applier: Applier<unknown>;
   /** Applied entries after which a snapshot is due. */
   readonly snapshotEntries: number;
+  /** Bytes of applied entries after which one is due, so that a log of large entries stays small. */
+  readonly snapshotBytes: number;
   /** Runs it between two batches of entries, when the state stands still; resolves after it. */
   readonly betweenBatches: (run: () => void) => Promise<void>;
   readonly isStopped: () => boolean;
@@ -50,8 +52,10 @@ export class SnapshotTaker {
 
   /** Begins one if it is due or wanted; to be called between two batches of entries. */
   maybeTake(): void {
-    const { applier, log, snapshotEntries, isStopped, fail, betweenBatches } = this.#parts;
-    const isDue = applier.applied.index - log.snapshotIndex >= snapshotEntries;
+    const { applier, log, snapshotEntries, snapshotBytes } = this.#parts;
+    const { isStopped, fail, betweenBatches } = this.#parts;
+    const entries = applier.applied.index - log.snapshotIndex;
+    const isDue = entries >= snapshotEntries || applier.bytesSinceSnapshot >= snapshotBytes;
     const isWanted = isDue || applier.wantsSnapshot || applier.renewsSnapshot;
     if (!isWanted || this.#taking || isStopped()) return;
     this.#taking = applier

@@ -53,7 +53,9 @@ function checkQuorum(raft: Raft): void {
     raft.becomeFollower(raft.term, NO_NODE);
   }
   for (const [id, progress] of raft.tracker.progress) {
-    if (id !== raft.id) progress.recentActive = false;
+    if (id === raft.id) continue;
+    progress.wasActive = progress.recentActive;
+    progress.recentActive = false;
   }
 }
 

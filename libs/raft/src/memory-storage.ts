@@ -91,6 +91,16 @@ export class MemoryStorage implements Storage {
     return true;
   }
 
+  /** The first of the newest entries in `from..last` that have at most so many bytes in all. */
+  newestWithin(from: number, last: number, maxBytes: number): number {
+    let first = last + 1;
+    for (let bytes = 0; first > from; first--) {
+      bytes += entryBytes(this.#entries[first - 1 - this.firstIndex()] as Entry);
+      if (bytes > maxBytes) break;
+    }
+    return first;
+  }
+
   /** Writes entries, which replace those stored at and after the first of them. */
   append(entries: readonly Entry[]): void {
     const first = this.firstIndex();

@@ -26,6 +26,8 @@ export class Progress {
   pendingSnapshot = 0;
   /** True if the follower was heard from since the last quorum check; always true on the leader. */
   recentActive: boolean;
+  /** `recentActive` as the last quorum check found it; undefined before the first one of a term. */
+  wasActive: boolean | undefined;
   /** True while appends wait for a reply or a heartbeat reply; see `paused`. */
   appendsPaused = false;
   isLearner: boolean;
@@ -45,6 +47,7 @@ export class Progress {
   /** A copy that shares the inflights, for building a configuration without touching this one. */
   clone(): Progress {
     const copy = new Progress(this);
+    copy.wasActive = this.wasActive;
     copy.state = this.state;
     copy.pendingSnapshot = this.pendingSnapshot;
     copy.appendsPaused = this.appendsPaused;

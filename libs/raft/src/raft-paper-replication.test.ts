@@ -101,6 +101,21 @@ describe(`replication (${RAFT}, section 5.3)`, () => {
   });
 
   it.each([
+    ["no entries", 2, 1, [], 2],
+    ["one entry that it has", 2, 1, [2], 3],
+    ["an entry in place of its own", 3, 2, [4], 4],
+  ])(
+    "a follower commits nothing beyond what it was sent: %s",
+    (_, index, logTerm, sent, commit) => {
+      // Behind what it is sent are entries of its own, which the leader may not have.
+      const node = new TestNode(1, { terms: [1, 2, 3, 3], term: 4, commit: 1 });
+      const append = { type: "MsgApp", to: 1, from: 2, term: 4, index, logTerm } as const;
+      node.take(createMessage({ ...append, entries: entries(index + 1, sent), commit: 9 }));
+      expect(node.status.commit).toBe(commit);
+    },
+  );
+
+  it.each([
     [1, 1, 3, undefined],
     [1, 2, 3, undefined],
     [2, 3, 4, undefined],

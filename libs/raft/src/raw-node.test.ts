@@ -192,6 +192,18 @@ describe("asynchronous storage", () => {
     expect(node.status()).toMatchObject({ role: "leader", term: 1 });
   });
 
+  it("takes a snapshot as applied although the term has grown since its write began", () => {
+    const node = follower();
+    const confState = { ...EMPTY_CONF_STATE, voters: [1, 2, 3] };
+    const snapshot = { index: 5, term: 2, confState, data: NO_DATA };
+    node.step(createMessage({ type: "MsgSnap", to: 1, from: 2, term: 2, snapshot }));
+    const write = node.ready().messages.find(({ to }) => to === APPEND_THREAD);
+    node.step(createMessage({ type: "MsgHeartbeat", to: 1, from: 3, term: 3 }));
+    expect(node.status()).toMatchObject({ term: 3, commit: 5, applied: 1 });
+    for (const response of write?.responses ?? []) if (response.to === 1) node.step(response);
+    expect(node.status()).toMatchObject({ term: 3, applied: 5 });
+  });
+
   it("has no use for advance", () => {
     expect(() => follower().advance()).toThrow("storage writes are asynchronous");
   });

@@ -1,27 +1,43 @@
+import type { Message } from "@heddle/raft/message";
 import { RawNode } from "@heddle/raft/raw-node";
 import type { Ready } from "@heddle/raft/ready";
 
-/** Sees each batch that a core hands to its driver. */
-export type ReadyWatcher = (id: number, raw: RawNode, ready: Ready) => void;
+/** Sees what goes into every core and what comes out of it. */
+export interface CoreWatcher {
+  /** A batch that the core hands to its driver. */
+  ready(id: number, raw: RawNode, ready: Ready): void;
+  /** A message that the core takes in. */
+  received(raw: RawNode, message: Message): void;
+  /** A read that the core's own driver asks for. */
+  asked(raw: RawNode, context: Uint8Array): void;
+}
 
 /**
- * Shows every batch of every core to the watcher until the returned function is called. It wraps
- * `RawNode.prototype.ready`, since a replica rightly shows its core to nobody.
+ * Shows every core to the watcher until the returned function is called. It wraps methods of
+ * `RawNode.prototype`, since a replica rightly shows its core to nobody.
  */
-export function watchCores(watcher: ReadyWatcher): () => void {
-  const original = RawNode.prototype.ready;
+export function watchCores(watcher: CoreWatcher): () => void {
+  const { ready, step, readIndex } = RawNode.prototype;
   const ids = new WeakMap<RawNode, number>();
   RawNode.prototype.ready = function (this: RawNode) {
-    const ready = original.call(this);
+    const batch = ready.call(this);
     let id = ids.get(this);
     if (id === undefined) {
       id = this.status().id;
       ids.set(this, id);
     }
-    watcher(id, this, ready);
-    return ready;
+    watcher.ready(id, this, batch);
+    return batch;
+  };
+  RawNode.prototype.step = function (this: RawNode, message) {
+    watcher.received(this, message);
+    return step.call(this, message);
+  };
+  RawNode.prototype.readIndex = function (this: RawNode, context) {
+    watcher.asked(this, context);
+    return readIndex.call(this, context);
   };
   return () => {
-    RawNode.prototype.ready = original;
+    Object.assign(RawNode.prototype, { ready, step, readIndex });
   };
 }

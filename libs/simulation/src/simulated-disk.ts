@@ -32,6 +32,8 @@ const SECTOR_BYTES = 64;
 interface Write {
   readonly position: number;
   readonly bytes: Buffer;
+  /** True once the process that wrote it was killed: it is in the page cache, and may be on the disk. */
+  isInherited?: true;
 }
 
 interface Inode {
@@ -72,19 +74,43 @@ export class SimulatedDisk implements StorageFiles {
     this.#ports = ports;
   }
 
-  /** The process is gone and so is what was not synced; returns the torn durable writes. */
-  crash(): Uint8Array[] {
+  /**
+   * The process is killed and the machine runs on: the next process reads all that this one wrote,
+   * though a later power cut may take what was not synced. Returns the writes that were under way.
+   */
+  kill(): Uint8Array[] {
+    this.#process++;
+    this.failed = 0;
+    const torn = this.#underWay();
+    for (const inode of new Set(this.#names.values())) {
+      for (const write of inode.pending) {
+        const end = write.position + write.bytes.length;
+        if (end > inode.view.length) inode.view = resized(inode.view, end);
+        write.bytes.copy(inode.view, write.position);
+        write.isInherited = true;
+      }
+      // What went astray is in the page cache as it is on the disk.
+      if (inode.astray) bringBack(inode, inode.astray);
+      inode.astray = undefined;
+    }
+    return torn;
+  }
+
+  /**
+   * The machine loses power, and with it some or all that was not synced. Returns the writes that were
+   * under way.
+   */
+  crash(loses: "some" | "all" = "some"): Uint8Array[] {
     this.#process++;
     this.failed = 0;
     const { dice } = this.#ports;
-    const kept = dice.whole(0, this.#nameChanges.length + 1);
+    const kept = loses === "all" ? 0 : dice.whole(0, this.#nameChanges.length + 1);
     for (const change of this.#nameChanges.slice(0, kept)) change(this.#stableNames);
     this.#nameChanges = [];
     this.#names = new Map(this.#stableNames);
-    const torn: Uint8Array[] = [];
+    const torn = this.#underWay();
     for (const inode of new Set(this.#names.values())) {
-      torn.push(...inode.pending.map(({ bytes }) => bytes));
-      for (const write of inode.pending) this.#tear(inode, write);
+      if (loses === "some") for (const write of inode.pending) this.#tear(inode, write);
       inode.pending = [];
       // Nothing shows that this write is missing: such damage no log can find, so it is undone.
       if (inode.astray) bringBack(inode, inode.astray);
@@ -92,6 +118,12 @@ export class SimulatedDisk implements StorageFiles {
       inode.view = Buffer.from(inode.stable);
     }
     return torn;
+  }
+
+  /** What the process that ends has written and not been told of. */
+  #underWay(): Uint8Array[] {
+    const pending = [...new Set(this.#names.values())].flatMap((inode) => inode.pending);
+    return pending.filter(({ isInherited }) => !isInherited).map(({ bytes }) => bytes);
   }
 
   /** The disk as a process of now sees it: what that asks for after the next crash never happens. */
@@ -113,8 +145,9 @@ export class SimulatedDisk implements StorageFiles {
     return [...this.#names.keys()].sort();
   }
 
+  /** As a process reads it. */
   content(path: string): Buffer {
-    return this.#names.get(path)?.stable ?? Buffer.alloc(0);
+    return this.#names.get(path)?.view ?? Buffer.alloc(0);
   }
 
   /** Flips one bit of a file, on the disk and in the cache. */
@@ -313,6 +346,8 @@ function lead(inode: Inode, write: Write, dice: Dice): void {
 }
 
 function bringBack(inode: Inode, { at, old, write }: NonNullable<Inode["astray"]>): void {
-  old.copy(inode.stable, at);
-  write.bytes.copy(inode.stable, write.position);
+  for (const bytes of [inode.view, inode.stable]) {
+    old.copy(bytes, at);
+    write.bytes.copy(bytes, write.position);
+  }
 }

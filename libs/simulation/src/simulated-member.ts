@@ -73,6 +73,8 @@ export class SimulatedMember {
   #torn: readonly Uint8Array[] = [];
   /** What could be read from the disk when the process started. */
   #found = new DurableShadow();
+  /** What the checker took for durable before that. */
+  #before = new DurableShadow();
 
   constructor(world: World, member: Member, firstMembers: readonly Member[] | undefined) {
     this.#world = world;
@@ -114,6 +116,7 @@ export class SimulatedMember {
     const incarnation = ++this.#incarnation;
     this.machine = this.#newMachine();
     this.#found = DurableShadow.ofSegments(this.#segments());
+    this.#before = this.#world.checker.member(this.id).shadow;
     // Of a damaged disk nothing is expected but that it is refused, or not relied on.
     if (incarnation > 1 && !this.isDamaged) this.#restart();
     this.#open(incarnation).then(
@@ -156,9 +159,10 @@ export class SimulatedMember {
     this.#world.checker.started(this.id, this.#found, lowestTouched(this.#torn));
   }
 
-  /** What the core of a new process knows must be what was durable. */
+  /** What the core of a new process knows must be what was durable, and is durable from now on. */
   #started(found: { term: number; commit: number; last: EntryId }): void {
     if (this.isDamaged) this.#restart();
+    this.#torn = [];
     this.#world.checker.recovered(this.id, found);
   }
 
@@ -209,20 +213,25 @@ export class SimulatedMember {
     });
   }
 
-  /** Ends the process without warning; the disk keeps what was synced and some of the rest. */
+  /** Ends the process without warning: by a power cut, or by a kill that leaves the page cache. */
   crash(): void {
     if (this.state === "lost" || this.state === "gone") return;
     this.end("down");
   }
 
   end(state: "down" | "lost" | "gone"): void {
-    this.#trace(() => `is ${state}`);
+    // What a start has found in the page cache need not be on the disk before it has told of it.
+    if (this.state === "starting") this.#world.checker.member(this.id).shadow = this.#before;
     this.#incarnation++;
     this.state = state;
     this.replica = undefined;
     this.#unread = [];
     this.#missedTicks = 0;
-    this.#torn = this.disk.crash();
+    const isKilled = this.#dice.chance(0.5);
+    this.#trace(() => `is ${state}, by a ${isKilled ? "kill" : "power cut"}`);
+    const torn = isKilled ? this.disk.kill() : this.disk.crash();
+    // Those of a process that never had started may be found by the next one, too.
+    this.#torn = [...this.#torn, ...torn];
     const ended = [...this.onEnd];
     this.onEnd.clear();
     for (const tell of ended) tell();

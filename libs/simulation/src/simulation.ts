@@ -5,6 +5,7 @@ import { EventQueue } from "./event-queue.ts";
 import { FAULTS, type Fault, Faults } from "./faults.ts";
 import { checkLinearizability } from "./linearizability.ts";
 import { Operator } from "./operator.ts";
+import { ReadChecker } from "./read-checker.ts";
 import { SafetyChecker, type Violation } from "./safety-checker.ts";
 import { plant, type SeededBug } from "./seeded-bug.ts";
 import { type MemberSettings, SimulatedMember, type World } from "./simulated-member.ts";
@@ -53,7 +54,17 @@ const HEAL_TICKS = 600;
 export async function simulate(options: SimulationOptions): Promise<SimulationResult> {
   const simulation = new Simulation(options);
   const { checker } = simulation.world;
-  const unwatch = watchCores((id, raw, ready) => checker.ready(id, raw, ready));
+  const reads = new ReadChecker((detail) =>
+    checker.demand(false, "a quorum confirms a read after it came", () => detail),
+  );
+  const unwatch = watchCores({
+    ready: (id, raw, ready) => {
+      checker.ready(id, raw, ready);
+      reads.ready(raw, ready);
+    },
+    received: (raw, message) => reads.received(raw, message),
+    asked: (raw, context) => reads.asked(raw, context),
+  });
   const uproot = plant(options.bug);
   try {
     return await simulation.run();

@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -90,4 +90,17 @@ test("a damaged snapshot is set aside under another name, the latest alone, and 
   });
   expect(await store.list()).toEqual([]);
   expect(await readdir(directory)).toEqual(["snapshot-0000000000000005-0000000002.snap.damaged"]);
+});
+
+test("snapshot file: bytes after its end are refused", async () => {
+  await store.write(metaOf(7), [Buffer.from("ab")]);
+  const path = join(directory, "snapshot-0000000000000007-0000000002.snap");
+  await writeFile(path, Buffer.concat([await readFile(path), Buffer.from([0])]));
+  await expect(contentOf(7)).rejects.toMatchObject({ code: "server_error" });
+});
+
+test("storage directory: made with its parents, for its owner alone, and once", async () => {
+  const nested = join(directory, "a", "b");
+  for (let time = 0; time < 2; time++) await nodeStorageFiles.makeDirectory(nested);
+  expect((await stat(nested)).mode & 0o777).toBe(0o700);
 });

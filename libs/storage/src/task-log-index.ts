@@ -1,4 +1,9 @@
-import { type FileHandle, open, rename } from "node:fs/promises";
+import { constants } from "node:fs";
+import type { FileHandle } from "node:fs/promises";
+import { relative } from "node:path";
+import { openFileBeneath, replaceFileBeneath } from "@heddle/base/beneath";
+
+const APPEND = constants.O_RDWR | constants.O_CREAT | constants.O_APPEND;
 
 /**
  * What is known of a log file's bytes, in the order of the bytes: when they were first seen, which
@@ -7,6 +12,7 @@ import { type FileHandle, open, rename } from "node:fs/promises";
  */
 export class TaskLogIndex {
   readonly #path: string;
+  readonly #root: string;
   #file: FileHandle;
   #spans: Span[] = [];
   #complete = false;
@@ -16,18 +22,19 @@ export class TaskLogIndex {
   #isRewritten = false;
   #writtenBytes: number;
 
-  private constructor(path: string, file: FileHandle, bytes: Buffer) {
+  private constructor(path: string, root: string, file: FileHandle, bytes: Buffer) {
     this.#path = path;
+    this.#root = root;
     this.#file = file;
     this.#writtenBytes = this.#load(bytes);
   }
 
-  /** Opens the index at `path`, or begins it. */
-  static async open(path: string): Promise<TaskLogIndex> {
-    const file = await open(path, "a+", 0o600);
+  /** Opens the index at `path`, or begins it. No link below `root` is followed. */
+  static async open(path: string, root: string): Promise<TaskLogIndex> {
+    const file = await openFileBeneath(root, relative(root, path), APPEND);
     try {
       const bytes = await file.readFile();
-      const index = new TaskLogIndex(path, file, bytes);
+      const index = new TaskLogIndex(path, root, file, bytes);
       if (index.#writtenBytes < bytes.byteLength) await file.truncate(index.#writtenBytes);
       return index;
     } catch (error) {
@@ -163,16 +170,10 @@ export class TaskLogIndex {
     );
     if (this.#mark) records.unshift(record(MARK, this.#mark.start, this.#mark.end, 0));
     if (this.#complete) records.push(record(COMPLETE, this.end, this.end, 0));
-    const draft = await open(`${this.#path}.new`, "w", 0o600);
-    try {
-      await draft.writeFile(Buffer.concat(records));
-      await draft.datasync();
-    } finally {
-      await draft.close();
-    }
-    await rename(`${this.#path}.new`, this.#path);
+    const path = relative(this.#root, this.#path);
+    await replaceFileBeneath(this.#root, path, Buffer.concat(records));
     const before = this.#file;
-    this.#file = await open(this.#path, "a+", 0o600);
+    this.#file = await openFileBeneath(this.#root, path, APPEND);
     await before.close();
     this.#writtenBytes = records.length * RECORD_BYTES;
     this.#isRewritten = false;

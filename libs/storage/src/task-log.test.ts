@@ -179,3 +179,14 @@ test("what a finished log's file has no more is gone, and the log still ends", a
     expect(ends.at(-1)).toEqual([13, 0, true]);
   }
 });
+
+test.each([0, 9, Number.NaN])("index: a record of the unknown kind %d ends it", async (kind) => {
+  appendFileSync(path, "one\ntwo\n");
+  await log.observe(() => 1_000);
+  await log.close();
+  const record = Buffer.alloc(32);
+  for (const [i, value] of [kind, 8, 12, 2_000].entries()) record.writeDoubleLE(value, i * 8);
+  appendFileSync(`${path}.index`, record);
+  log = await TaskLog.open(path);
+  expect(log.end).toBe(8);
+});

@@ -1,9 +1,14 @@
-import { type FileHandle, open, stat } from "node:fs/promises";
+import { spawn } from "node:child_process";
+import { constants } from "node:fs";
+import { type FileHandle, stat } from "node:fs/promises";
+import { dirname, relative } from "node:path";
+import { openFileBeneath } from "@heddle/base/beneath";
 import { TaskLogIndex } from "./task-log-index.ts";
 
 /** Bytes before the known end that tell whether the file is still the one that was seen. */
 const tailBytes = 64;
 const newline = 10;
+const PUNCH_TIMEOUT_MS = 10_000;
 /**
  * Begins with the end of the line that was under way; it is left out where there is none. An index knows
  * only where a mark lies: the length must stay as it is.
@@ -34,24 +39,26 @@ export interface LogPiece {
  */
 export class TaskLog {
   readonly path: string;
+  readonly #root: string;
   readonly #index: TaskLogIndex;
   readonly #data: FileHandle;
   /** The last bytes that `observe` saw, at their position in the file. */
   #tail: { readonly at: number; readonly bytes: Buffer } | undefined;
 
-  private constructor(path: string, index: TaskLogIndex, data: FileHandle) {
+  private constructor(path: string, root: string, index: TaskLogIndex, data: FileHandle) {
     this.path = path;
+    this.#root = root;
     this.#index = index;
     this.#data = data;
   }
 
-  /** Opens or creates the files; the folder must exist. */
-  static async open(path: string): Promise<TaskLog> {
-    const data = await open(path, "a", 0o600);
-    await data.close();
-    const index = await TaskLogIndex.open(indexPath(path));
+  /** Opens or creates the files; the folder must exist. No link below `root` is followed. */
+  static async open(path: string, root = dirname(path)): Promise<TaskLog> {
+    const index = await TaskLogIndex.open(indexPath(path), root);
     try {
-      return new TaskLog(path, index, await open(path, "r+"));
+      const flags = constants.O_RDWR | constants.O_CREAT;
+      const data = await openFileBeneath(root, relative(root, path), flags);
+      return new TaskLog(path, root, index, data);
     } catch (error) {
       await index.close();
       throw error;
@@ -93,6 +100,39 @@ export class TaskLog {
     if (isGrown || !this.#tail) this.#tail = await this.#lastBytes();
     await this.#index.flush(false);
     return isGrown;
+  }
+
+  /** Bytes that the file has now. */
+  async size(): Promise<number> {
+    return (await this.#data.stat()).size;
+  }
+
+  /** Writes at the end of the file, beside whatever else does. */
+  async appendText(text: string): Promise<void> {
+    const flags = constants.O_WRONLY | constants.O_APPEND;
+    const file = await openFileBeneath(this.#root, relative(this.#root, this.path), flags);
+    try {
+      await file.writeFile(text);
+    } finally {
+      await file.close();
+    }
+  }
+
+  /** Frees the first bytes of the file, which read as zeros from then on. */
+  punchHole(length: number): Promise<void> {
+    // The child has the open file as its descriptor 3: the name may be another file's by now.
+    const args = ["--punch-hole", "--offset", "0", "--length", String(length), "/proc/self/fd/3"];
+    return new Promise((resolve, reject) => {
+      const child = spawn("fallocate", args, {
+        stdio: ["ignore", "ignore", "ignore", this.#data.fd],
+        timeout: PUNCH_TIMEOUT_MS,
+      });
+      child.once("error", reject);
+      child.once("exit", (code) => {
+        if (code === 0) resolve();
+        else reject(new Error(`fallocate ended with ${code}`));
+      });
+    });
   }
 
   /** Nothing that comes later counts; so from the call on, on disk when it resolves. */

@@ -1,0 +1,126 @@
+import type { Message } from "@heddle/raft/message";
+import type { RawNode } from "@heddle/raft/raw-node";
+import type { Ready } from "@heddle/raft/ready";
+
+/** Reads and heartbeats that are remembered of one core; the oldest are forgotten first. */
+const MAX_REMEMBERED = 4_096;
+
+/** What a core has asked and heard, by the order in which it happened. */
+class WatchedCore {
+  term = 0;
+  #now = 0;
+  /** When each read came that waits for its answer. */
+  readonly #reads = new Map<string, number>();
+  /** When each context of a heartbeat was first sent. */
+  readonly #sent = new Map<string, number>();
+  /** The latest first sending of a context that each member has answered. */
+  readonly #heard = new Map<number, number>();
+
+  enter(term: number): void {
+    if (term === this.term) return;
+    this.term = term;
+    for (const known of [this.#reads, this.#sent, this.#heard]) known.clear();
+  }
+
+  read(read: string): void {
+    if (!this.#reads.has(read)) keep(this.#reads, read, ++this.#now);
+  }
+
+  send(context: string): void {
+    if (!this.#sent.has(context)) keep(this.#sent, context, ++this.#now);
+  }
+
+  hear(from: number, context: string): void {
+    const at = this.#sent.get(context) ?? 0;
+    this.#heard.set(from, Math.max(this.#heard.get(from) ?? 0, at));
+  }
+
+  /** The members that have answered a heartbeat sent after the read came; undefined: unknown read. */
+  confirmers(read: string): ReadonlySet<number> | undefined {
+    const at = this.#reads.get(read);
+    if (at === undefined) return undefined;
+    this.#reads.delete(read);
+    return new Set([...this.#heard].filter(([, heard]) => heard > at).map(([id]) => id));
+  }
+}
+
+/**
+ * Holds that a leader answers a read only when a quorum has answered heartbeats that were sent after
+ * the read came. It does not need a client that sees a stale value.
+ */
+export class ReadChecker {
+  readonly #cores = new WeakMap<RawNode, WatchedCore>();
+  readonly #onViolation: (detail: string) => void;
+
+  constructor(onViolation: (detail: string) => void) {
+    this.#onViolation = onViolation;
+  }
+
+  /** The core's own replica asks for a read. */
+  asked(raw: RawNode, context: Uint8Array): void {
+    this.#of(raw).read(readOf(raw.status().id, context));
+  }
+
+  /** The core takes in a message. */
+  received(raw: RawNode, { type, from, term, context, entries }: Message): void {
+    const core = this.#of(raw);
+    const [entry] = entries;
+    if (type === "MsgReadIndex" && entry) core.read(readOf(from, entry.data));
+    if (type === "MsgHeartbeatResp" && term === core.term) core.hear(from, textOf(context));
+  }
+
+  /** The core hands out a batch. */
+  ready(raw: RawNode, { messages, readStates }: Ready): void {
+    const core = this.#of(raw);
+    for (const { type, context } of messages) {
+      if (type === "MsgHeartbeat" && context.length > 0) core.send(textOf(context));
+    }
+    for (const { type, to, entries } of messages) {
+      const [entry] = entries;
+      if (type === "MsgReadIndexResp" && entry) this.#check(raw, core, readOf(to, entry.data));
+    }
+    if (raw.standing.role !== "leader") return;
+    for (const { context } of readStates) {
+      this.#check(raw, core, readOf(raw.status().id, context));
+    }
+  }
+
+  #check(raw: RawNode, core: WatchedCore, read: string): void {
+    const confirmers = core.confirmers(read);
+    if (!confirmers) return;
+    const { id, config } = raw.status();
+    const { incoming, outgoing } = config.voters;
+    const isQuorum = (voters: ReadonlySet<number>) => {
+      const count = [...voters].filter((voter) => voter === id || confirmers.has(voter)).length;
+      return voters.size === 0 || count > voters.size / 2;
+    };
+    if (isQuorum(incoming) && isQuorum(outgoing)) return;
+    const who = [...confirmers].join(", ") || "nobody";
+    this.#onViolation(`member ${id} answers a read of term ${core.term} confirmed by ${who}`);
+  }
+
+  #of(raw: RawNode): WatchedCore {
+    let core = this.#cores.get(raw);
+    if (!core) {
+      core = new WatchedCore();
+      this.#cores.set(raw, core);
+    }
+    core.enter(raw.standing.term);
+    return core;
+  }
+}
+
+function keep(map: Map<string, number>, key: string, at: number): void {
+  map.set(key, at);
+  const [oldest] = map.keys();
+  if (map.size > MAX_REMEMBERED && oldest !== undefined) map.delete(oldest);
+}
+
+/** Names a read: its context is unique for the member that asks alone. */
+function readOf(member: number, context: Uint8Array): string {
+  return `${member}:${textOf(context)}`;
+}
+
+function textOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("hex");
+}
