@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { CATALOG_PROFILES, catalogOf } from "./catalog.ts";
+import { CATALOG_PROFILES, type CatalogProfile, catalogOf } from "./catalog.ts";
 
 const IDS = ["FamilyA-1-2B", "FamilyA-1-4B", "FamilyA-1-8B", "FamilyB-1-2B", "FamilyB-1-8B"];
 
@@ -45,11 +45,20 @@ describe("the backing", () => {
   });
 
   it("asks for a GPU that holds the weights and one whole context, and on CPUs for none", () => {
-    const memory = (profile: "gpu" | "demo" | "tiny") =>
+    const memory = (profile: CatalogProfile) =>
       catalogOf(profile).deployments.map(({ gpuMemoryGb }) => gpuMemoryGb);
     // The 3B code model has no grouped heads: its keys and values alone are 43 GB.
     expect(memory("gpu")).toEqual([14, 24, 28, 47, 26]);
     expect([...memory("demo"), ...memory("tiny")]).toEqual([undefined, undefined]);
+  });
+
+  it("small: one deployment that is pulled from the hub, of less than 1 GB", () => {
+    const { models, deployments } = catalogOf("small");
+    expect(deployments.map(({ spec }) => spec.weights.sources)).toEqual([
+      [expect.stringMatching(/^hf:\/\/Qwen\//)],
+    ]);
+    expect(deployments[0]?.spec.weights.sizeBytes).toBeLessThan(1e9);
+    for (const { backing } of models) expect(backing).toMatch(/Qwen2.5 0.5B.*stands in/);
   });
 
   it("is one deployment for the demo, and says that it stands in and with how much context", () => {

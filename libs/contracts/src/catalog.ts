@@ -2,13 +2,17 @@ import type { DeploymentSpec, EngineOptions, WeightsSpec } from "./engine.ts";
 
 /**
  * The models that ship with the platform: five ids, and for each profile what really answers under
- * them. `gpu` is real open weights of the promised size and context; `demo` is one small real model
- * for a laptop; `tiny` is random weights, for tests.
+ * them. `gpu` is real open weights of the promised size and context; `small` is one real model of 0.5
+ * billion parameters; `demo` is one of 135 million, which is had almost anywhere; `tiny` is random
+ * weights, for tests.
  */
-export const CATALOG_PROFILES = ["gpu", "demo", "tiny"] as const;
+export const CATALOG_PROFILES = ["gpu", "small", "demo", "tiny"] as const;
 
 /** See CATALOG_PROFILES. */
 export type CatalogProfile = (typeof CATALOG_PROFILES)[number];
+
+/** Asked at the first start: the demo's weights answer it rightly at temperature 0. */
+export const FIRST_QUESTION = "In one sentence: what is the capital of France?";
 
 /** A model as the replicated state records it, less the time of its registration. */
 export interface CatalogModel {
@@ -45,6 +49,8 @@ export function catalogOf(profile: CatalogProfile): Catalog {
   switch (profile) {
     case "gpu":
       return catalogFrom(Object.values(GPU_BACKINGS), (id) => GPU_BACKINGS[id]);
+    case "small":
+      return catalogFrom([SMALL_BACKING], () => SMALL_BACKING);
     case "demo":
       return catalogFrom([DEMO_BACKING], () => DEMO_BACKING);
     case "tiny":
@@ -188,6 +194,25 @@ const GPU_BACKINGS: Readonly<Record<ModelId, Backing>> = {
     "IBM Granite 8B Code Instruct 128k (8.1 B parameters), a community conversion",
     { weightsBytes: 4.88e9, layers: 36, kvHeads: 8, headSize: 128 },
   ),
+};
+
+/** A model that answers at once: Qwen3's of this size reason for hundreds of tokens first. */
+const SMALL_BACKING: Backing = {
+  key: "qwen2.5-0.5b-instruct-q8_0",
+  weights: {
+    key: "qwen2.5-0.5b-instruct-q8_0",
+    file: "qwen2.5-0.5b-instruct-q8_0.gguf",
+    sources: [
+      "hf://Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q8_0.gguf@9217f5db79a29953eb74d5343926648285ec7e67",
+    ],
+    sha256: "ca59ca7f13d0e15a8cfa77bd17e65d24f6844b554a7b6c12e07a5f89ff76844e",
+    sizeBytes: 675_710_816,
+    license: "Apache-2.0",
+  },
+  options: { contextTokens: 16_384 },
+  words:
+    "Qwen2.5 0.5B Instruct (Q8_0, 16,384 tokens of context) stands in for this model, so that a laptop answers; expect the quality of a small model.",
+  standIn: true,
 };
 
 /** The hub's file and the one in the PyPI wheel are the same bytes. */

@@ -59,6 +59,9 @@ const metadata = z
   .refine((pairs) => Object.keys(pairs).length <= MAX_METADATA_PAIRS, {
     error: `at most ${MAX_METADATA_PAIRS} pairs are allowed`,
   });
+/** Beyond any vocabulary, and any context. */
+const MAX_VOCABULARY = 2 ** 31 - 1;
+const MAX_PRIORITY = 100;
 const tokenId = z.string().regex(/^\d{1,9}$/, "keys must be token ids");
 const stopText = z.string().min(1).max(1024);
 
@@ -90,6 +93,14 @@ const chatCompletionRequest = z.object({
   safety_identifier: z.string().max(512).nullish(),
   prompt_cache_key: z.string().max(512).nullish(),
   metadata: metadata.nullish(),
+  // vLLM's extras.
+  top_k: z.int().min(-1).max(MAX_VOCABULARY).nullish(),
+  min_p: z.number().min(0).max(1).nullish(),
+  repetition_penalty: z.number().min(0.01).max(100).nullish(),
+  min_tokens: z.int().min(0).max(MAX_VOCABULARY).nullish(),
+  ignore_eos: z.boolean().nullish(),
+  /** As vLLM's, larger goes later; a call may let others go first, not overtake them. */
+  priority: z.int().min(0).max(MAX_PRIORITY).nullish(),
   parallel_tool_calls: z.boolean().nullish(),
 });
 
@@ -152,6 +163,10 @@ function checkCombinations(request: ChatCompletionRequest): void {
   }
   if (request.stream_options != null && request.stream !== true) {
     throw invalid("stream_options", "it needs `stream: true`");
+  }
+  const most = max_completion_tokens ?? max_tokens;
+  if (request.min_tokens != null && most != null && request.min_tokens > most) {
+    throw invalid("min_tokens", `it is more than the ${most} tokens that are allowed`);
   }
   if (max_tokens != null && max_completion_tokens != null && max_tokens !== max_completion_tokens) {
     throw invalid("max_tokens", "it differs from max_completion_tokens; give one of them");

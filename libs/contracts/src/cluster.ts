@@ -43,6 +43,10 @@ export const clusterStatusReply = z.object({
   snapshot_index: count.optional(),
   commands: count.optional(),
   state_hash: z.string().optional(),
+  /** The version of the replicated state's rules; it rises when all masters support the next one. */
+  cluster_version: z.int().optional(),
+  /** The highest that the answering master supports. */
+  supported_cluster_version: z.int().optional(),
   masters: z.array(masterView),
   workers: z.object({ attached: count }),
   parameter_servers: z.object({ attached: count }),
@@ -59,6 +63,8 @@ export type ClusterStatusReply = z.infer<typeof clusterStatusReply>;
 /** The body of POST /cluster/join-tokens. */
 export const joinTokenRequest = z.strictObject({
   role: z.enum(["master", "worker", "parameter-server"]),
+  /** Whom it is for: the node's certificate, or a master's place in the group, bears the name. */
+  name: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/),
   ttl_seconds: z.int().min(10).max(86_400).default(3_600),
 });
 
@@ -126,6 +132,8 @@ export const clusterMetricsReply = z.object({
     generated_per_second: z.number().min(0),
   }),
   jobs: jobFigures,
+  /** What the masters' state takes in memory, by the kind of record, and what it may take. */
+  state: z.record(z.string(), z.object({ bytes, limit_bytes: bytes })),
   /** As the master that answers sees it; null outside a group. */
   raft: z
     .object({

@@ -32,6 +32,12 @@ export interface SamplingOptions {
   readonly temperature: number;
   /** Nucleus mass in (0, 1]; 1 switches it off. */
   readonly topP: number;
+  /** Likeliest tokens that are kept; absent for all. */
+  readonly topK?: number | undefined;
+  /** Share of the likeliest token's probability that others need, (0, 1]; absent for none. */
+  readonly minP?: number | undefined;
+  /** Of tokens in the prompt and the answer, as vLLM defines it; absent for none. */
+  readonly repetitionPenalty?: number | undefined;
   /** -2..2, as OpenAI defines it. */
   readonly presencePenalty: number;
   /** -2..2, as OpenAI defines it. */
@@ -52,6 +58,10 @@ export interface GenerateRequest {
   readonly choices: number;
   /** Output tokens per choice; absent means as many as the context leaves. */
   readonly maxTokens?: number | undefined;
+  /** Output tokens per choice before which no ending token is drawn. */
+  readonly minTokens?: number | undefined;
+  /** No ending token is drawn at all. */
+  readonly ignoreEnd?: boolean | undefined;
   /** Up to 4 strings; the text ends before the first of them. */
   readonly stop: readonly string[];
   /** Alternatives per token, 0..20; absent means no log-probabilities at all. */
@@ -212,6 +222,21 @@ export interface EngineLoad {
  */
 export type ReasoningStyle = "tagged" | "open";
 
+/**
+ * Where the chat template in use is from: the option, the model's file, the family whose control
+ * tokens the vocabulary has, or plain text where no family is known.
+ */
+export const CHAT_TEMPLATE_ORIGINS = [
+  "option",
+  "file",
+  "chatml",
+  "llama3",
+  "gemma",
+  "plain",
+] as const;
+
+export type ChatTemplateOrigin = (typeof CHAT_TEMPLATE_ORIGINS)[number];
+
 export interface EngineInfo {
   /** As `llama.cpp v0.5.0 (cpu zen4)`. */
   readonly engine: string;
@@ -222,6 +247,8 @@ export interface EngineInfo {
   readonly fileType: string;
   /** Absent where nothing tells that the model reasons. */
   readonly reasoning?: ReasoningStyle | undefined;
+  /** Absent where the worker is too old to report it. */
+  readonly chatTemplate?: ChatTemplateOrigin | undefined;
 }
 
 /** The engine port. Events of all requests come out of one sink, batched per engine step. */

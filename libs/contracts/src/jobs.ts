@@ -40,9 +40,52 @@ const line = (max: number) =>
     );
 const text = (max: number) => line(max).min(1).regex(/\S/, "expected more than white space");
 
+/** Entries of maps and lists whose names or items the caller chooses. */
+const MAX_LABELS = 64;
+const MAX_SELECTORS = 64;
+const MAX_VARIABLES = 1_024;
+const MAX_CONFIG_FIELDS = 1_024;
+const MAX_CONFIG_ITEMS = 16_384;
+
+/** A map with a maximum number of entries, which is checked before any of them. */
+function boundedRecord<Key extends z.ZodType<string>, Value extends z.ZodType>(
+  key: Key,
+  value: Value,
+  max: number,
+) {
+  return z
+    .any()
+    .refine((given) => entriesOf(given).length <= max, {
+      message: `expected at most ${max} entries`,
+      abort: true,
+    })
+    .pipe(z.record(key, value));
+}
+
+function entriesOf(given: unknown): readonly string[] {
+  return typeof given === "object" && given !== null && !Array.isArray(given)
+    ? Object.keys(given)
+    : [];
+}
+
+/** Whether the value is JSON, with each map and list in it within its maximum. */
+function isBoundedJson(value: unknown): boolean {
+  if (typeof value === "number") return Number.isFinite(value);
+  if (typeof value !== "object" || value === null) {
+    return value === null || typeof value === "string" || typeof value === "boolean";
+  }
+  if (Array.isArray(value)) return value.length <= MAX_CONFIG_ITEMS && value.every(isBoundedJson);
+  return entriesOf(value).length <= MAX_CONFIG_FIELDS && Object.values(value).every(isBoundedJson);
+}
+
+const boundedJson = z.custom<z.core.util.JSONType>(
+  isBoundedJson,
+  `expected JSON with at most ${MAX_CONFIG_FIELDS} fields in each object and ${MAX_CONFIG_ITEMS} items in each array`,
+);
+
 /** What Linux takes is 128 KiB for one string, and at least 2 MiB for environment and arguments. */
 const MAX_STRING_BYTES = 120_000;
-const MAX_ENVIRONMENT_BYTES = 768 * 1024;
+const MAX_ENVIRONMENT_BYTES = 192 * 1024;
 const MAX_COMMAND_BYTES = 256 * 1024;
 
 const utf8 = new TextEncoder();
@@ -71,25 +114,24 @@ const commandSchema = z.union([
     ),
 ]);
 
-const environmentSchema = z
-  .record(
-    z
-      .string()
-      .max(256)
-      .regex(
-        /^[A-Za-z_][A-Za-z0-9_]*$/,
-        "expected a variable's name: letters, digits and `_`, with no digit first",
-      )
-      .regex(
-        /^(?!HEDDLE_|(RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)$)/,
-        "HEDDLE_*, RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set by the platform",
-      ),
-    programText,
-  )
-  .refine(
-    (given) => systemBytes(Object.entries(given).flat()) <= MAX_ENVIRONMENT_BYTES,
-    `expected at most ${MAX_ENVIRONMENT_BYTES} bytes of UTF-8 in all, 18 more a variable`,
-  );
+const environmentSchema = boundedRecord(
+  z
+    .string()
+    .max(256)
+    .regex(
+      /^[A-Za-z_][A-Za-z0-9_]*$/,
+      "expected a variable's name: letters, digits and `_`, with no digit first",
+    )
+    .regex(
+      /^(?!HEDDLE_|(RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)$)/,
+      "HEDDLE_*, RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set by the platform",
+    ),
+  programText,
+  MAX_VARIABLES,
+).refine(
+  (given) => systemBytes(Object.entries(given).flat()) <= MAX_ENVIRONMENT_BYTES,
+  `expected at most ${MAX_ENVIRONMENT_BYTES} bytes of UTF-8 in all, 18 more a variable`,
+);
 const identifier = z
   .string()
   .regex(
@@ -104,7 +146,7 @@ const NEEDS_VALUES: ReadonlySet<string> = new Set(["in", "not_in"]);
 
 /** Label tests as a map (each must be equal) or as Kubernetes' match expressions. */
 const affinity = z.union([
-  z.record(text(128), line(256)),
+  boundedRecord(text(128), line(256), MAX_SELECTORS),
   z
     .array(
       z
@@ -122,7 +164,7 @@ const affinity = z.union([
           path: ["values"],
         }),
     )
-    .max(64),
+    .max(MAX_SELECTORS),
 ]);
 
 /**
@@ -178,15 +220,22 @@ export const submitJobRequest = z.strictObject({
   name: text(128),
   project: identifier.default("default"),
   queue: identifier.default("default"),
-  labels: z.record(text(63), line(256)).default({}),
+  labels: boundedRecord(text(63), line(256), MAX_LABELS).default({}),
   /** A training algorithm, with its hyperparameters in `config`; else `command` says what runs. */
   algorithm: identifier.optional(),
-  config: z.record(text(128), z.json()).default({}),
+  config: boundedRecord(text(128), boundedJson, MAX_CONFIG_FIELDS).default({}),
   container_image: text(512)
     .refine(
       isImageReference,
       "expected an image's reference, such as `registry.example:5000/team/name:tag` or `name@sha256:…`, the name in lower case",
     )
+    .optional(),
+  /** `network: host` takes the node's own network, which needs the permission `jobs:privileged`. */
+  container_options: z
+    .strictObject({
+      network: z.enum(["own", "host"]).optional(),
+      read_only: z.boolean().optional(),
+    })
     .optional(),
   /** A shell line, or a program and its arguments. */
   command: commandSchema.optional(),
@@ -204,6 +253,14 @@ export const submitJobRequest = z.strictObject({
   retry_limit: z.int().min(0).max(1000).default(0),
   /** Tasks that may be lost at once without the attempt ending. */
   failure_tolerance: z.int().min(0).max(4095).default(0),
+});
+
+/** Characters that follow a `generate_name`. */
+export const GENERATED_CHARACTERS = 6;
+/** What a body may have in place of `name`: the beginning of a name that nobody else has. */
+export const generateNameRequest = z.looseObject({
+  generate_name: text(128 - GENERATED_CHARACTERS),
+  name: z.undefined("expected either `name` or `generate_name`").optional(),
 });
 
 export type SubmitJob = z.output<typeof submitJobRequest>;

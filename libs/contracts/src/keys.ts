@@ -10,6 +10,7 @@ const PERMISSIONS = [
   "jobs:read",
   "jobs:create",
   "jobs:cancel",
+  "jobs:privileged",
   "cluster:read",
   "cluster:admin",
 ] as const;

@@ -46,9 +46,34 @@ export const CLUSTER_SETTINGS = {
     unit: "GB",
     description: "Storage that all nodes share, for the jobs that ask for some of it.",
   },
+  job_spec_kib: {
+    type: "integer",
+    minimum: 4,
+    maximum: 4_096,
+    default: 256,
+    unit: "KiB",
+    description: "How large the body of a job's submission may be.",
+  },
+  state_mib: {
+    type: "integer",
+    minimum: 16,
+    maximum: 1_048_576,
+    default: 1_024,
+    unit: "MiB",
+    description:
+      "Memory that the masters' state may take; a change that would need more is refused.",
+  },
 } as const satisfies Record<string, SettingSpec>;
 
 export type SettingName = keyof typeof CLUSTER_SETTINGS;
+
+/** The value of a setting: as it was set, or its default. */
+export function settingValue(
+  settings: ReadonlyMap<string, { readonly value: number }>,
+  name: SettingName,
+): number {
+  return settings.get(name)?.value ?? CLUSTER_SETTINGS[name].default;
+}
 
 export function isSettingName(name: string): name is SettingName {
   return Object.hasOwn(CLUSTER_SETTINGS, name);

@@ -86,6 +86,17 @@ test("a tokenizer is bytes, or is named by its type, or is given with its fields
   expect(of({ tokenizer: file })).toEqual(file);
 });
 
+test("weave: an empty config trains a language model on the text that is built in", () => {
+  expect(trainingFaults("weave", {})).toEqual([]);
+  expect(parseTrainingConfig("weave", {})).toMatchObject({
+    ...{ program: "language_model", data: [], total_steps: 300 },
+  });
+  expect(trainingFaults("weave", { program: "regression" })).toMatchObject([
+    { param: "config.data" },
+  ]);
+  expect(trainingFaults("weave", { program: "x" })).toMatchObject([{ param: "config.program" }]);
+});
+
 const TEXT = { program: "language_model", data: "a", total_steps: 1 };
 
 test.each([
@@ -180,7 +191,6 @@ test.each([
   ["ppo", { n_steps: 4, num_steps: 8 }, "config.n_steps", /another name of num_steps/],
   ["ppo", { staleness: 2, consistency: "asp" }, "config.staleness", /only `consistency: ssp`/],
   ["ppo", [], "config", /expected object/],
-  ["weave", {}, "config.program", /.+/],
   ["weave", { program: "regression", total_steps: 1 }, "config.data", /Missing/],
   [
     "weave",

@@ -76,12 +76,10 @@ const ppoSchema = z.strictObject({
 
 const weaveCommon = {
   ...common,
-  /** Files or folders as the workers see them. */
-  data: z.union([path, z.array(path).min(1).max(1024)]),
   /** Samples of one step of one worker. */
   batch_size: count(1_048_576).default(16),
   /** Steps of each worker. */
-  total_steps: count(1e9),
+  total_steps: count(1e9).default(300),
   /** H: steps between two exchanges with the parameter servers. */
   local_steps: count(65_536).default(1),
   /** F: parts of the model that are exchanged one by one, spread over the local steps. */
@@ -139,9 +137,14 @@ const tokenizerSchema = z.preprocess(
   ]),
 );
 
+/** Files or folders as the workers see them. */
+const dataSchema = z.union([path, z.array(path).min(1).max(1024)]);
+
 const languageModelSchema = z.strictObject({
   ...weaveCommon,
   program: z.literal("language_model"),
+  /** Text; where absent a text that the trainer makes itself (`sample-text.ts`). */
+  data: dataSchema.default([]),
   tokenizer: tokenizerSchema.default({ type: "byte" }),
   context_length: count(131_072).default(128),
   hidden_size: count(65_536).default(128),
@@ -164,6 +167,7 @@ const languageModelSchema = z.strictObject({
 
 const supervised = {
   ...weaveCommon,
+  data: dataSchema,
   /** Columns of a CSV file to predict; the last where absent. */
   target: z
     .union([z.string().min(1).max(256), z.array(z.string().min(1).max(256)).min(1).max(4096)])
@@ -172,7 +176,7 @@ const supervised = {
   hidden: z.array(count(1_048_576)).max(64).default([64]),
 };
 
-const weaveSchema = z.discriminatedUnion("program", [
+const weavePrograms = z.discriminatedUnion("program", [
   languageModelSchema,
   z.strictObject({
     ...supervised,
@@ -187,6 +191,15 @@ const weaveSchema = z.discriminatedUnion("program", [
     classes: z.int().min(2).max(1_048_576).optional(),
   }),
 ]);
+
+/** A config that names no program trains a language model. */
+const weaveSchema = z.preprocess(
+  (given) =>
+    typeof given === "object" && given !== null && !Object.hasOwn(given, "program")
+      ? { program: "language_model", ...given }
+      : given,
+  weavePrograms,
+);
 
 type Consistency = "bsp" | "ssp" | "asp";
 

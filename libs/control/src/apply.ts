@@ -1,4 +1,5 @@
 import { isSettingName, settingFault } from "@heddle/contracts/settings";
+import { HARDENED, versionOf } from "./cluster-version.ts";
 import { type CatalogCommand, type ControlReply, OK, refuse } from "./command.ts";
 import type {
   ApiKeyRecord,
@@ -12,13 +13,16 @@ import type {
 export const MAX_KEYS = 100_000;
 const MAX_MODELS = 10_000;
 const MAX_JOINS = 1_000;
+/** Settings that masters of the version before do not know. */
+const HARDENED_SETTINGS: ReadonlySet<string> = new Set(["job_spec_kib", "state_mib"]);
 /** Removed models that are remembered; the one removed first is forgotten first. */
 const MAX_REMOVED_MODELS = 1_000;
 
 /**
  * The only code that changes the keys and models of the state; jobs and nodes change in
  * jobs/job-board.ts. Deterministic: the reply and the new state
- * follow from the old state and the command alone. A refused command changes nothing.
+ * follow from the old state and the command alone. A refused command changes nothing. A rule that
+ * differs between cluster versions asks `versionOf(state)`.
  */
 export function apply(state: ControlState, command: CatalogCommand): ControlReply {
   switch (command.type) {
@@ -39,7 +43,10 @@ export function apply(state: ControlState, command: CatalogCommand): ControlRepl
     case "join.use":
       return applyJoin(state, command);
     default:
-      return unknownCommand(command);
+      return unknownRefusal(
+        `the command ${JSON.stringify((command as CatalogCommand).type)}`,
+        state,
+      );
   }
 }
 
@@ -60,13 +67,18 @@ export function emptyState(): ControlState {
     replicas: new Map(),
     events: new Map(),
     servers: new Map(),
+    cluster: new Map(),
   };
 }
 
-/** A newer master's command in an older log must not be skipped in silence by a reply of success. */
-function unknownCommand(command: never): ControlReply {
-  const type = JSON.stringify((command as { type?: unknown }).type);
-  return refuse("invalid_value", `this master does not know the command ${type}; update it`);
+/**
+ * Answers an entry or command that this build does not know. Since HARDENED whoever proposes a new one
+ * has raised the version before, so that to go on would only be to come apart from the other masters.
+ */
+export function unknownRefusal(what: string, state: ControlState): ControlReply {
+  const message = `this master does not know ${what}; update it`;
+  if (versionOf(state) >= HARDENED) throw new Error(message);
+  return refuse("invalid_value", message);
 }
 
 function createKey(state: ControlState, key: ApiKeyRecord): ControlReply {
@@ -245,7 +257,10 @@ function putSetting(
   state: ControlState,
   { name, value, ifVersion, atMs }: Extract<CatalogCommand, { type: "setting.put" }>,
 ): ControlReply {
-  if (!isSettingName(name)) return refuse("not_found", `no setting has the name ${name}`);
+  const isNew = HARDENED_SETTINGS.has(name) && versionOf(state) < HARDENED;
+  if (!isSettingName(name) || isNew) {
+    return refuse("not_found", `no setting has the name ${name}`);
+  }
   const fault = settingFault(name, value);
   if (fault) return refuse("invalid_value", `${name}: ${fault}, got ${value}`);
   const version = state.settings.get(name)?.version ?? 0;

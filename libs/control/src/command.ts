@@ -97,6 +97,8 @@ type RefusalCode = Extract<
   | "precondition_failed"
   | "insufficient_quota"
   | "overloaded"
+  | "insufficient_storage"
+  | "request_too_large"
 >;
 
 export const OK: Made = { ok: true };

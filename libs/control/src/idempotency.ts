@@ -1,3 +1,4 @@
+import { HARDENED } from "./cluster-version.ts";
 import type { ControlReply } from "./command.ts";
 import { HashedMap } from "./hashed-map.ts";
 
@@ -5,6 +6,8 @@ import { HashedMap } from "./hashed-map.ts";
 const KEPT_MS = 86_400_000;
 /** Requests that are remembered at once; the oldest makes room. */
 const MAX_REQUESTS = 50_000;
+/** About the memory that they take at once; the oldest makes room. */
+const MAX_ANSWERS_BYTES = 64 * 2 ** 20;
 /** Of one answer, in characters. */
 const MAX_ANSWER_CHARS = 16_384;
 
@@ -36,8 +39,14 @@ export class KeptAnswers {
   readonly map = new HashedMap<KeptAnswer>();
 
   /** Applies the request unless it was applied before; another one under its id is refused. */
-  once(request: IdempotentRequest, logTimeMs: number, apply: () => ControlReply): ControlReply {
-    this.#forgetOld(logTimeMs);
+  once(
+    request: IdempotentRequest,
+    logTimeMs: number,
+    apply: () => ControlReply,
+    version: number,
+  ): ControlReply {
+    const maxBytes = version >= HARDENED ? MAX_ANSWERS_BYTES : Number.POSITIVE_INFINITY;
+    this.#forgetOld(logTimeMs, maxBytes);
     const { id, fingerprint, answer } = request;
     const known = this.map.get(id);
     if (known) return known.fingerprint === fingerprint ? known.reply : differentRequest();
@@ -45,13 +54,14 @@ export class KeptAnswers {
     if (fault !== undefined) return { ok: false, code: "invalid_value", message: fault };
     const reply = apply();
     this.map.set(id, { fingerprint, atMs: logTimeMs, reply, answer });
-    this.#forgetOld(logTimeMs);
+    this.#forgetOld(logTimeMs, maxBytes);
     return reply;
   }
 
-  #forgetOld(logTimeMs: number): void {
+  #forgetOld(logTimeMs: number, maxBytes: number): void {
     for (const [id, { atMs }] of this.map) {
-      if (logTimeMs - atMs <= KEPT_MS && this.map.size <= MAX_REQUESTS) return;
+      const isWithin = this.map.size <= MAX_REQUESTS && this.map.bytes <= maxBytes;
+      if (logTimeMs - atMs <= KEPT_MS && isWithin) return;
       this.map.delete(id);
     }
   }

@@ -1,4 +1,10 @@
-import { apply, emptyState } from "./apply.ts";
+import { apply, emptyState, unknownRefusal } from "./apply.ts";
+import {
+  NEWEST_VERSION,
+  raiseVersion,
+  UnsupportedVersionError,
+  versionOf,
+} from "./cluster-version.ts";
 import type { ControlCommand, ControlReply } from "./command.ts";
 import { HashedMap, hashText } from "./hashed-map.ts";
 import { type IdempotentRequest, type KeptAnswer, KeptAnswers } from "./idempotency.ts";
@@ -7,6 +13,7 @@ import type { JobIndex } from "./jobs/job-index.ts";
 import type { MapSnapshot } from "./map-snapshot.ts";
 import { type SessionRequest, Sessions } from "./sessions.ts";
 import type { ControlState } from "./state.ts";
+import { BOUNDED_FROM, growthRefusal } from "./state-limits.ts";
 
 /** What stands in an entry of the log: a change, or what the group needs for itself. */
 export type LogCommand =
@@ -31,7 +38,9 @@ export type LogCommand =
       readonly node: number;
       readonly commands: number;
       readonly hash: string;
-    };
+    }
+  /** Every master supports this cluster version: from the next entry on, its rules hold. */
+  | { readonly type: "version.raise"; readonly atMs: number; readonly version: number };
 
 type ControlEntry = Extract<LogCommand, { type: "control" }>;
 
@@ -62,6 +71,8 @@ type SnapshotLine = readonly [map: string, key: string, value: unknown];
  */
 export class ReplicatedControl {
   readonly state: ControlState;
+  /** The highest cluster version that is supported. */
+  readonly newest: number;
   readonly #maps: ReadonlyMap<string, HashedMap<unknown>>;
   readonly #sessions = new Sessions();
   readonly #answers = new KeptAnswers();
@@ -71,7 +82,9 @@ export class ReplicatedControl {
   #logTimeMs = 0;
   #index = 0;
 
-  constructor() {
+  /** `newest`: the highest version to apply; tests of upgrades give an older one than this build's. */
+  constructor(newest: number = NEWEST_VERSION) {
+    this.newest = newest;
     const state: Record<string, HashedMap<unknown>> = {};
     for (const name of Object.keys(emptyState())) state[name] = new HashedMap();
     this.state = state as unknown as ControlState;
@@ -99,6 +112,11 @@ export class ReplicatedControl {
     return this.#jobs.index;
   }
 
+  /** The cluster version by whose rules the next command is applied. */
+  get version(): number {
+    return versionOf(this.state);
+  }
+
   secret(name: string): string | undefined {
     return this.#secrets.get(name);
   }
@@ -113,8 +131,15 @@ export class ReplicatedControl {
     return hashOf({ commands: this.#commands, logTimeMs: this.#logTimeMs }, this.#maps);
   }
 
-  /** Applies the entry that stands at `index` of the log. */
+  /**
+   * Applies the entry that stands at `index` of the log. Throws UnsupportedVersionError, before it has
+   * changed anything, where the entry raises the version above what this build supports.
+   */
   apply(entry: LogCommand, index: number): ControlReply {
+    if (entry.type === "version.raise" && entry.version > this.newest) {
+      const what = `the log from entry ${index} on`;
+      throw new UnsupportedVersionError(what, entry.version, this.newest);
+    }
     this.#commands++;
     this.#index = index;
     const atMs = entry.type === "control" ? entry.command.atMs : entry.atMs;
@@ -128,21 +153,30 @@ export class ReplicatedControl {
         return this.#keepSecret(entry.name, entry.value);
       case "hash.report":
         return { ok: true };
+      case "version.raise":
+        return raiseVersion(this.state, entry.version);
       default:
-        return unknownEntry(entry);
+        return unknownRefusal(
+          `the log entry ${JSON.stringify((entry as LogCommand).type)}`,
+          this.state,
+        );
     }
   }
 
   #applyControl({ command, session, idempotency }: ControlEntry, index: number): ControlReply {
     const change = () => this.#change(command, index);
     if (session) return this.#sessions.once(session, this.#logTimeMs, change);
-    if (idempotency) return this.#answers.once(idempotency, this.#logTimeMs, change);
+    const { version } = this;
+    if (idempotency) return this.#answers.once(idempotency, this.#logTimeMs, change, version);
     return change();
   }
 
   #change(command: ControlCommand, index: number): ControlReply {
+    const { version } = this;
+    const refusal = version >= BOUNDED_FROM ? growthRefusal(this.state, command) : undefined;
+    if (refusal) return refusal;
     if (!isJobsCommand(command)) return apply(this.state, command);
-    return this.#jobs.apply(command, { index, atMs: this.#logTimeMs });
+    return this.#jobs.apply(command, { index, atMs: this.#logTimeMs, version });
   }
 
   #keepSecret(name: string, value: string): ControlReply {
@@ -176,7 +210,7 @@ export class ReplicatedControl {
     const fresh = new Map([...this.#maps.keys()].map((name) => [name, new HashedMap<unknown>()]));
     let head: SnapshotHead | undefined;
     for await (const line of lines) {
-      if (head) putLine(fresh, JSON.parse(line) as SnapshotLine);
+      if (head) putLine(fresh, JSON.parse(line) as SnapshotLine, this.newest);
       else head = checkedHead(JSON.parse(line) as SnapshotHead);
     }
     const hash = head && hashOf(head, fresh);
@@ -214,9 +248,12 @@ function checkedHead(head: SnapshotHead): SnapshotHead {
   throw new Error(`a snapshot of layout ${head.version} needs a newer master`);
 }
 
-function putLine(maps: Maps, [name, key, value]: SnapshotLine): void {
+function putLine(maps: Maps, [name, key, value]: SnapshotLine, newest: number): void {
   const map = maps.get(name);
   if (!map) throw new Error(`a snapshot with the map ${name} needs a newer master`);
+  if (name === "cluster" && key === "version" && !((value as number) <= newest)) {
+    throw new UnsupportedVersionError("the snapshot", value as number, newest);
+  }
   map.set(key, value);
 }
 
@@ -255,11 +292,4 @@ class StateSnapshot implements IterableIterator<string> {
       this.#open.shift();
     }
   }
-}
-
-/** A newer master's entry in an older master's log must not pass as done. */
-function unknownEntry(entry: never): ControlReply {
-  const type = JSON.stringify((entry as { type?: unknown }).type);
-  const message = `this master does not know the log entry ${type}; update it`;
-  return { ok: false, code: "invalid_value", message };
 }

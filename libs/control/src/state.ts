@@ -19,15 +19,21 @@ export interface ControlState extends JobsState {
   readonly joins: Map<string, JoinRecord>;
   /** By id, models that an administrator took out: no start registers them anew by itself. */
   readonly removedModels: Map<string, RemovedModel>;
+  /** `version`: the cluster version, absent in a state that was never raised; see cluster-version.ts. */
+  readonly cluster: Map<"version", number>;
 }
 
 export interface RemovedModel {
   readonly atMs: number;
 }
 
-/** A single-use token with which a node gets its first certificate. */
+/** A single-use token with which a node gets its first certificate, or a master its place. */
 export interface JoinRecord {
   readonly role: "master" | "worker" | "parameter-server";
+  /** Whom it is for; absent in records of earlier versions, which are for nobody now. */
+  readonly name?: string | undefined;
+  /** Of a master that has its certificate: what is left is its place in the group. */
+  readonly enrolled?: boolean | undefined;
   readonly expiresAtMs: number;
 }
 

@@ -2,6 +2,9 @@ import type { Layout } from "./layout.ts";
 import type { Blocker, ProjectState, QueuedJob, SchedulerSettings } from "./model.ts";
 import { QuotaLedger } from "./quota-ledger.ts";
 
+/** Dependencies that a blocker names. */
+const MAX_NAMED_JOBS = 16;
+
 /** Keeps quotas and the number of running jobs, and says what they hold back. */
 export class Admission {
   readonly #running: Layout["running"];
@@ -11,6 +14,8 @@ export class Admission {
   /** By project; undefined for one that nobody has set up. */
   readonly #ledgers = new Map<string, QuotaLedger | undefined>();
   #runningJobs: number;
+  /** Jobs that wait without a promise, as far as the limit on running jobs counts them. */
+  #waitingJobs = 0;
 
   constructor(
     running: Layout["running"],
@@ -30,7 +35,8 @@ export class Admission {
     const blockers: Blocker[] = [];
     if (job.waitingFor.length > 0) {
       const unmet = job.waitingFor.length;
-      blockers.push(blocker("DependencyWait", "dependencies", unmet, 0, unmet));
+      const jobs = job.waitingFor.slice(0, MAX_NAMED_JOBS);
+      blockers.push({ ...blocker("DependencyWait", "dependencies", unmet, 0, unmet), jobs });
     }
     if (job.notBeforeMs > nowMs) {
       blockers.push(blocker("Backoff", "ms_to_wait", job.notBeforeMs - nowMs, 0, job.notBeforeMs));
@@ -56,6 +62,19 @@ export class Admission {
   charge(job: QueuedJob): void {
     if (addsJob(job)) this.#runningJobs++;
     this.#ledger(job.project)?.charge(job);
+  }
+
+  /** Whether quotas and the limit leave the job its start besides those that wait without a promise. */
+  hasRoomBesideWaiting(job: QueuedJob): boolean {
+    const { maxConcurrentJobs } = this.#settings;
+    if (addsJob(job) && this.#runningJobs + this.#waitingJobs >= maxConcurrentJobs) return false;
+    return this.#ledger(job.project)?.hasRoomBesideWaiting(job) ?? true;
+  }
+
+  /** Counts a job that waits without a promise: promises behind it leave it the quota. */
+  keepForWaiting(job: QueuedJob): void {
+    if (addsJob(job)) this.#waitingJobs++;
+    this.#ledger(job.project)?.keepForWaiting(job);
   }
 
   #ledger(name: string): QuotaLedger | undefined {

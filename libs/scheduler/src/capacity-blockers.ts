@@ -1,5 +1,5 @@
 import { blocker } from "./admission.ts";
-import { NODE_FILTERS, type NodeFilter, rejectedBy } from "./eligibility.ts";
+import { countAway, countRejected, NODE_FILTERS, type NodeFilter } from "./eligibility.ts";
 import { type GangRequest, nodesFit } from "./gang.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Blocker, NodeSnapshot, PendingReason } from "./model.ts";
@@ -9,9 +9,9 @@ import { SCALARS } from "./units.ts";
 const REASON_OF_SCALAR: Readonly<Record<(typeof SCALARS)[number], PendingReason>> = {
   cpuMilli: "InsufficientCpu",
   memoryMib: "InsufficientMemory",
-  localSsdGb: "InsufficientMemory",
-  ioOperationsPerSec: "InsufficientCpu",
-  networkMbps: "InsufficientCpu",
+  localSsdGb: "InsufficientLocalSsd",
+  ioOperationsPerSec: "InsufficientIo",
+  networkMbps: "InsufficientNetwork",
 };
 
 /** As blockers name them, with their units. */
@@ -62,37 +62,24 @@ function nodeBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Bloc
   const blockers = shortages(ledger, capacity, gang, eligible);
   if (blockers.length === 0) blockers.push(shapeBlocker(ledger, capacity, gang, eligible));
   for (const [reason, states] of AWAY) {
-    const away = awayNodes(ledger.roster.present(), gang, states);
+    const away = countAway(ledger.roster, shape, states);
     if (away === 0) continue;
     blockers.push(blocker(reason, "nodes", tasks, eligible.length, eligible.length + away));
   }
   return blockers;
 }
 
-/** How many nodes each static filter rejects, a node counted at its first. */
-export function rejectedNodes(
-  nodes: readonly NodeSnapshot[],
-  gang: GangRequest,
-): ReadonlyMap<NodeFilter, number> {
-  const counts = new Map<NodeFilter, number>();
-  for (const node of nodes) {
-    const filter = rejectedBy(gang.shape.request, node);
-    if (filter) counts.set(filter, (counts.get(filter) ?? 0) + 1);
-  }
-  return counts;
-}
-
 /** No node passes: one blocker a filter that rejected some. */
 function filterBlockers({ roster }: Ledger, gang: GangRequest): Blocker[] {
   const nodes = roster.present();
-  const rejected = rejectedNodes(nodes, gang);
+  const rejected = countRejected(roster, gang.shape);
   const blockers = NODE_FILTERS.filter((filter) => rejected.has(filter)).map((filter) => ({
     ...blocker(REASON_OF_FILTER[filter], filter, gang.tasks, 0, nodes.length),
     rejected: rejected.get(filter),
     ...offersOf(nodes, gang, filter),
   }));
   if (blockers.length > 0) return blockers;
-  return [blocker("InsufficientCpu", "nodes", gang.tasks, 0, 0)];
+  return [blocker("NoNodes", "nodes", gang.tasks, 0, 0)];
 }
 
 /** Of an executor or algorithm that is wanting: its name, and those that the nodes offer. */
@@ -158,16 +145,6 @@ function shapeBlocker(
 
 function withoutFabric({ shape }: GangRequest): GangRequest["shape"] {
   return { ...shape, request: { ...shape.request, infiniband: false } };
-}
-
-/** Nodes in these states that would be eligible if they took work. */
-function awayNodes(
-  nodes: readonly NodeSnapshot[],
-  { shape }: GangRequest,
-  states: readonly NodeSnapshot["state"][],
-): number {
-  const away = nodes.filter(({ state }) => states.includes(state));
-  return away.filter((node) => !rejectedBy(shape.request, { ...node, state: "ready" })).length;
 }
 
 function sum(nodes: readonly number[], amount: (node: number) => number): number {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { GangStart } from "./model.ts";
+import { schedule } from "./schedule.ts";
 import { refusals } from "./testing/refusals.ts";
 import { input, node, queued, request, running } from "./testing/scenarios.ts";
 
@@ -45,5 +46,53 @@ describe("the capacity book", () => {
     const at = input({ nodes: cluster }, [queued("one")]);
     const twice = [start("one", ["n", [0]]), start("one", ["n", [1]])];
     expect(refusals(at, twice)).toEqual([{ jobId: "one", problem: "unknown_job" }]);
+  });
+
+  it.each([
+    [400, undefined],
+    [401, "over_capacity"],
+  ])(
+    "device: a share of 600 leaves room for 400 and no thousandth more: %i",
+    (gpuMilli, problem) => {
+      const share = (milli: number) => request({ gpuMilli: milli });
+      const busy = running("busy", [{ nodeId: "n", devices: [0] }], { request: share(600) });
+      const queue = [queued("one", { request: share(gpuMilli) })];
+      const at = input({ nodes: [node("n", { gpus: 1 })], running: [busy] }, queue);
+      const expected = problem ? [{ jobId: "one", problem }] : [];
+      expect(refusals(at, [start("one", ["n", [0]])])).toEqual(expected);
+      expect(schedule(at).starts).toHaveLength(problem ? 0 : 1);
+    },
+  );
+
+  it.each([
+    ["cpuMilli", 1],
+    ["memoryMib", 1],
+    ["localSsdGb", 1],
+    ["ioOperationsPerSec", 1],
+    ["networkMbps", 1],
+  ] as const)("node: what is left of %s is given out, and not one unit more", (name, unit) => {
+    const left = 1_000;
+    const { capacity } = node("n");
+    const ask = (amount: number) => {
+      const scalars = { ...request().scalars, [name]: amount };
+      return request({ gpus: 0, scalars });
+    };
+    const busy = running("busy", [{ nodeId: "n", devices: [] }], {
+      request: ask(capacity[name] - left),
+    });
+    const cluster = [
+      node("n", {
+        capacity: { ...capacity, cpuMilli: 1e9, memoryMib: 1e9, [name]: capacity[name] },
+      }),
+    ];
+    for (const [amount, count] of [
+      [left, 1],
+      [left + unit, 0],
+    ] as const) {
+      const queue = [queued("one", { request: ask(amount) })];
+      const at = input({ nodes: cluster, running: [busy] }, queue);
+      expect(refusals(at, [start("one", ["n", []])])).toHaveLength(1 - count);
+      expect(schedule(at).starts).toHaveLength(count);
+    }
   });
 });

@@ -72,9 +72,8 @@ export class CapacityBook {
     if (!account?.node) return "unknown_node";
     const { node, scalars, gpuMilli } = account;
     if (rejectedBy(request, node)) return "node_not_eligible";
-    if (devices.length !== request.gpus || new Set(devices).size !== devices.length) {
-      return "wrong_devices";
-    }
+    if (devices.length !== request.gpus) return "wrong_devices";
+    if (devices.length > 1 && new Set(devices).size !== devices.length) return "wrong_devices";
     if (request.gpuIndex !== undefined && devices[0] !== request.gpuIndex) return "wrong_devices";
     const fits = SCALARS.every((name, column) => {
       const wanted = request.scalars[name];
@@ -89,8 +88,9 @@ export class CapacityBook {
 
   #move(request: TaskRequest, { nodeId, devices }: TaskPlacement, sign: 1 | -1): void {
     const { scalars, gpuMilli } = this.#account(nodeId);
-    for (const [column, name] of SCALARS.entries())
-      scalars[column]! += sign * request.scalars[name];
+    for (let column = 0; column < SCALARS.length; column++) {
+      scalars[column]! += sign * request.scalars[SCALARS[column]!];
+    }
     for (const device of devices) {
       gpuMilli[device] = (gpuMilli[device] ?? 0) + sign * request.gpuMilli;
     }

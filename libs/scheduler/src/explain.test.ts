@@ -59,9 +59,9 @@ describe("blockers", () => {
   });
 
   it.each([
-    ["localSsdGb", "local_ssd_gb", "InsufficientMemory"],
-    ["ioOperationsPerSec", "io_operations_per_sec", "InsufficientCpu"],
-    ["networkMbps", "network_mbps", "InsufficientCpu"],
+    ["localSsdGb", "local_ssd_gb", "InsufficientLocalSsd"],
+    ["ioOperationsPerSec", "io_operations_per_sec", "InsufficientIo"],
+    ["networkMbps", "network_mbps", "InsufficientNetwork"],
   ] as const)("a lack of %s is %s, %s", (name, resource, reason) => {
     const base = request();
     const job = queued("q", { request: { ...base, scalars: { ...base.scalars, [name]: 1e9 } } });
@@ -143,7 +143,10 @@ describe("blockers", () => {
     const job = queued("q", { waitingFor: ["x", "y"], notBeforeMs: 5_000, submittedAtMs: 1 });
     const at = input({ nodes: [node("n")], projects }, [queued("first"), job], { nowMs: 1_000 });
     expect(explained(at, "q").blockers).toEqual([
-      { reason: "DependencyWait", resource: "dependencies", requested: 2, free: 0, limit: 2 },
+      {
+        ...{ reason: "DependencyWait", resource: "dependencies", requested: 2, free: 0, limit: 2 },
+        jobs: ["x", "y"],
+      },
       { reason: "Backoff", resource: "ms_to_wait", requested: 4_000, free: 0, limit: 5_000 },
       { reason: "QueueFull", resource: "queue_position", requested: 2, free: 0, limit: 1 },
     ]);

@@ -1,5 +1,4 @@
-import { rejectedNodes } from "./capacity-blockers.ts";
-import type { NodeFilter } from "./eligibility.ts";
+import { countRejected, type NodeFilter } from "./eligibility.ts";
 import { gangFits, tasksThatFit } from "./gang.ts";
 import type { Blocker, Plan, QueuedJob } from "./model.ts";
 import { withOtherStarts } from "./other-starts.ts";
@@ -36,7 +35,7 @@ export function explain(standing: Standing, plan: Plan, job: QueuedJob): Explana
     jobId: job.id,
     blockers: plan.pending.find(({ jobId }) => jobId === job.id)?.blockers ?? [],
     nodes: ledger.roster.size,
-    rejectedByFilter: Object.fromEntries(rejectedNodes(ledger.roster.present(), gang)),
+    rejectedByFilter: Object.fromEntries(countRejected(ledger.roster, gang.shape)),
     rejectedByCapacity: eligible.filter((node) => !ledger.fits(node, gang.shape)).length,
     tasksThatFit: tasksThatFit(ledger, gang),
     start,

@@ -6,8 +6,7 @@ import type {
   Strategy,
   TaskPlacement,
 } from "./model.ts";
-import { bestByScan } from "./node-preference.ts";
-import { PlacementIndex } from "./placement-index.ts";
+import { PlacementIndex, pickWithin } from "./placement-index.ts";
 import { Scorer } from "./scorer.ts";
 import type { Shape } from "./shape.ts";
 import { sharedFits } from "./shared-amounts.ts";
@@ -70,9 +69,7 @@ export class GangPlacer {
     const { scorer } = this.#of(gang.strategy);
     const domain = tightestDomain(this.ledger, gang);
     if (!domain) return undefined;
-    return this.#placeTasks(gang, scorer, () =>
-      bestByScan(this.ledger, scorer, gang.shape, domain),
-    );
+    return this.#placeTasks(gang, scorer, pickWithin(this.ledger, scorer, gang.shape, domain));
   }
 
   #placeTasks(gang: GangRequest, scorer: Scorer, pick: () => number): PlacedTask[] | undefined {

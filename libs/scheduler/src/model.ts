@@ -245,6 +245,11 @@ export type PendingReason =
   | "InsufficientGpu"
   | "InsufficientCpu"
   | "InsufficientMemory"
+  | "InsufficientLocalSsd"
+  | "InsufficientIo"
+  | "InsufficientNetwork"
+  | "InsufficientSharedStorage"
+  | "NoNodes"
   | "Fragmented"
   | "TopologyUnavailable"
   | "PriorityBehind"
@@ -258,10 +263,7 @@ export type PendingReason =
   | "Backoff"
   | "PreemptionInProgress";
 
-/**
- * One thing that keeps a job from starting. `resource` names the amount and its unit: rates (CPU,
- * I/O, network) report as InsufficientCpu, capacities (memory, local SSD) as InsufficientMemory.
- */
+/** One thing that keeps a job from starting. `resource` names the amount and its unit. */
 export interface Blocker {
   readonly reason: PendingReason;
   readonly resource: string;
@@ -274,6 +276,8 @@ export interface Blocker {
   /** Where no node offers what the job runs by: its name, and what the nodes do offer. */
   readonly wanted?: string | undefined;
   readonly offered?: readonly string[] | undefined;
+  /** Ids of the jobs that it waits for; the first 16. */
+  readonly jobs?: readonly string[] | undefined;
 }
 
 export interface GangStart {

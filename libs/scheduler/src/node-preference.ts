@@ -1,6 +1,4 @@
 import type { Ledger } from "./ledger.ts";
-import type { Scorer } from "./scorer.ts";
-import type { Shape } from "./shape.ts";
 import { SCALARS } from "./units.ts";
 
 /**
@@ -48,28 +46,4 @@ function compareDevices(ledger: Ledger, a: number, b: number): number {
     if (left[d] !== right[d]) return left[d]! - right[d]!;
   }
   return 0;
-}
-
-/**
- * The best of the candidate nodes for one task, or -1, by looking at each: the definition that the
- * placement index must agree with, and the way to place within a small domain.
- */
-export function bestByScan(
-  ledger: Ledger,
-  scorer: Scorer,
-  shape: Shape,
-  candidates: Iterable<number>,
-): number {
-  let best = -1;
-  let bestScore = Number.NEGATIVE_INFINITY;
-  for (const node of candidates) {
-    if (shape.eligible[node] === 0 || !ledger.fits(node, shape)) continue;
-    const { score } = scorer.choose(node, shape);
-    const first = best === -1 || score > bestScore;
-    if (first || (score === bestScore && compareAlike(ledger, node, best) < 0)) {
-      best = node;
-      bestScore = score;
-    }
-  }
-  return best;
 }

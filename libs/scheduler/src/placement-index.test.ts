@@ -2,7 +2,6 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { GangPlacer } from "./gang.ts";
 import { Ledger } from "./ledger.ts";
-import { bestByScan } from "./node-preference.ts";
 import { PlacementIndex } from "./placement-index.ts";
 import { Roster } from "./roster.ts";
 import { Scorer } from "./scorer.ts";
@@ -10,6 +9,7 @@ import { ShapeTable } from "./shape.ts";
 import { Stranding } from "./stranding.ts";
 import { countTargets, targetMix } from "./targets.ts";
 import { nodes, requests, strategies } from "./testing/arbitraries.ts";
+import { bestByScan } from "./testing/best-by-scan.ts";
 import { node, request } from "./testing/scenarios.ts";
 
 describe("PlacementIndex", () => {

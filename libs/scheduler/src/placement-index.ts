@@ -38,6 +38,19 @@ export class PlacementIndex {
   }
 }
 
+/** Picks the best node of some for one task after the other; -1 where none fits. */
+export function pickWithin(
+  ledger: Ledger,
+  scorer: Scorer,
+  shape: Shape,
+  nodes: readonly number[],
+): () => number {
+  const eligible = new Uint8Array(ledger.nodes.length);
+  for (const node of nodes) eligible[node] = shape.eligible[node]!;
+  const tournament = new Tournament(ledger, scorer, { ...shape, eligible });
+  return () => tournament.best();
+}
+
 const NOBODY = -1;
 
 /** A winner tree: position 1 is the final, a leaf of node n is at `#leaves + n`. */

@@ -153,6 +153,36 @@ describe("a job that waits for its nodes", () => {
     expect(victims({ ...given, snapshot })).toEqual(["low-b for other"]);
   });
 
+  it("keeps the quota of a job that waits without a promise from promises behind it", () => {
+    const gang = { ...pinned("gang", ["a", "b"]), tasks: 2 };
+    const behind = pinned("behind", ["c"], { submittedAtMs: 1 });
+    const nodes = hosts("a", "b", "c");
+    const victimsUnder = (quota: object, settings = {}) => {
+      const projects = [project("p1", { quota })];
+      const snapshot = { nodes, running: [firm("a"), low("b"), low("c")], projects };
+      return victims(at(snapshot, [urgent, gang, behind], settings));
+    };
+    // Three are held, one is promised, and the gang needs two.
+    expect(victimsUnder({ gpuMilli: 6_000 })).toEqual([]);
+    expect(victimsUnder({ gpuMilli: 7_000 })).toEqual(["low-c for behind"]);
+    expect(victimsUnder({}, { maxConcurrentJobs: 5 })).toEqual([]);
+    expect(victimsUnder({}, { maxConcurrentJobs: 6 })).toEqual(["low-c for behind"]);
+  });
+
+  it("keeps no quota for a job of another project, nor for one that has no start", () => {
+    const nodes = hosts("a", "b", "c");
+    const gang = { ...pinned("gang", ["a", "b"]), tasks: 2 };
+    const projects = [project("p1", { quota: { gpuMilli: 5_000 } })];
+    const busy = [firm("a"), low("b"), low("c")];
+    const behind = pinned("behind", ["c"], { submittedAtMs: 1 });
+    const foreign = { ...gang, project: "p2" };
+    const snapshot = { nodes, running: busy, projects };
+    expect(victims(at(snapshot, [urgent, foreign, behind]))).toEqual(["low-c for behind"]);
+    const service = low("a", { kind: "serving", maxRuntimeMs: undefined });
+    const endless = { ...snapshot, running: [service, low("b"), low("c")] };
+    expect(victims(at(endless, [gang, behind]))).toEqual(["low-c for behind"]);
+  });
+
   it("holds its start, and each promise behind it, against backfill by its own time", () => {
     const nodes = [...hosts("a"), node("b", { gpus: 2, labels: { host: "b" } })];
     const firmB = running("firm-b", [{ nodeId: "b", devices: [0] }], {

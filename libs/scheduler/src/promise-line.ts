@@ -38,7 +38,8 @@ interface Waiting {
  * promised or made free by an eviction is of use to a job before, and no two promises meet.
  *
  * Whoever waits without a promise keeps those behind it off its nodes too, so that nobody evicts
- * there before its turn; but for a job that nothing can give a start, which stands in nobody's way.
+ * there before its turn, and leaves no quota to their promises that it needs; but for a job that
+ * nothing can give a start, which stands in nobody's way.
  */
 export class PromiseLine {
   readonly promises: PromisedStarts;
@@ -66,12 +67,17 @@ export class PromiseLine {
   /** The job's turn has come, quotas let it start, and there is no room for it. */
   add(job: QueuedJob, gang: GangRequest): void {
     if (this.promises.size >= MAX_PROMISES || this.#searches > MAX_SEARCHES) return;
+    const { admission } = this.#round;
+    // As one that its quota holds back, it stands in nobody's way.
+    if (!admission.hasRoomBesideWaiting(job)) return;
     this.#enterLevel(levelOf(job));
     const key = gangKey(gang);
     const refused = this.#refused.get(key) ?? this.#seek(job, gang);
     if (!refused) return;
     this.#refused.set(key, refused);
-    if (refused === "behind") this.#waiting.push({ id: job.id, gang });
+    if (refused === "hopeless") return;
+    this.#waiting.push({ id: job.id, gang });
+    admission.keepForWaiting(job);
   }
 
   #enterLevel(level: number): void {

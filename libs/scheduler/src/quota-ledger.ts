@@ -34,6 +34,8 @@ export class QuotaLedger {
   #heldGpuMilli: number;
   /** Used so far, plus what running jobs may still use up to their bounds. */
   #committedGpuHours: number;
+  /** What the jobs need that wait without a promise. */
+  #waiting = { gpuMilli: 0, gpuHours: 0 };
 
   constructor(quota: ProjectQuota, use: QuotaUse, nowMs: number, bounds: Bounds) {
     this.#quota = quota;
@@ -65,6 +67,25 @@ export class QuotaLedger {
       if (wanted > free) blockers.push(over);
     }
     return blockers;
+  }
+
+  /** Whether the quota is enough for the job besides those that wait without a promise. */
+  hasRoomBesideWaiting(job: JobTraits): boolean {
+    const { gpuMilli, gpuHours: hours } = this.#quota;
+    const requested = holdings(job).gpuMilli;
+    if (requested === 0) return true;
+    const milli = this.#heldGpuMilli + this.#waiting.gpuMilli + requested;
+    if (gpuMilli !== undefined && milli > gpuMilli) return false;
+    if (hours === undefined) return true;
+    const wanted = gpuHours(requested, chargedMs(job, this.#bounds));
+    return wanted <= hours - this.#committedGpuHours - this.#waiting.gpuHours;
+  }
+
+  /** Counts a job that waits without a promise. */
+  keepForWaiting(job: JobTraits): void {
+    const { gpuMilli } = holdings(job);
+    this.#waiting.gpuMilli += gpuMilli;
+    this.#waiting.gpuHours += gpuHours(gpuMilli, chargedMs(job, this.#bounds));
   }
 
   /** Counts a job that starts. */

@@ -102,6 +102,37 @@ describe("a promised start", () => {
     expect(schedule(at).starts.map(({ jobId }) => jobId)).toEqual(["long1", "short"]);
   });
 
+  it.each([
+    [0, ["behind"]],
+    [1, []],
+  ])("backfill: a job may end at the promised start, and %i ms later may not", (over, starts) => {
+    const startMs = 90 * 60_000 + 1;
+    const ends = (maxRuntimeMs: number, change: object) => ({
+      request: request({ gpus: 1 }),
+      ...change,
+      maxRuntimeMs,
+    });
+    const busy = running("busy", [{ nodeId: "n", devices: [0] }], { maxRuntimeMs: startMs });
+    const cluster = { nodes: [node("n", { gpus: 2 })], running: [busy] };
+    const behind = queued("behind", ends(startMs + over, { submittedAtMs: 1 }));
+    const plan = schedule(input(cluster, [queued("head", gang(2, 1)), behind]));
+    expect(plan.reservations).toMatchObject([{ jobId: "head", startAtMs: startMs }]);
+    expect(plan.starts.map(({ jobId }) => jobId)).toEqual(starts);
+    // The same where only shared storage is wanted, and where another place must be looked for.
+    const limit = { storageMb: 10, places: new Map() };
+    const free = { storageMb: 4, places: new Map() };
+    const shared = (storageMb: number) => ({ storageMb, shards: 0, placesPerShard: 1 });
+    const holds = { ...busy, shared: { storageMb: 6, places: new Map() } };
+    const stored = schedule(
+      input({ nodes: [node("n"), node("o")], running: [holds], shared: { limit, free } }, [
+        queued("head", { ...gang(2, 1), shared: shared(8) }),
+        { ...behind, shared: shared(3) },
+      ]),
+    );
+    expect(stored.reservations).toMatchObject([{ jobId: "head", startAtMs: startMs }]);
+    expect(stored.starts.map(({ jobId }) => jobId)).toEqual(starts);
+  });
+
   it("goes to the next job where the first can never start", () => {
     const busy = running("busy", [{ nodeId: "n", devices: [0] }]);
     const at = input({ nodes: [node("n", { gpus: 1 })], running: [busy] }, [

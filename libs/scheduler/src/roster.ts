@@ -50,6 +50,9 @@ export class Roster {
     return this.#slots;
   }
 
+  /** Whether no node is at the position now. */
+  readonly vacant = (position: number): boolean => this.#slots[position] === VACANT;
+
   /** How many nodes there are. */
   get size(): number {
     return this.#positions.size;

@@ -5,13 +5,13 @@ import type { Blocker, NodeSnapshot, QueuedJob, SchedulerSettings, TaskRequest }
 import type { Roster } from "./roster.ts";
 import { gangOf, type Standing } from "./round.ts";
 
-/** Verdicts kept at once; beyond that they are found anew. */
-const MAX_VERDICTS = 10_000;
+/** Verdicts kept of one request; beyond that they are found anew. */
+const MAX_VERDICTS = 64;
 
 /** Keeps the emptied cluster from one question to the next, and the verdicts on jobs alike. */
 export class Satisfiability {
-  readonly #verdicts = new Map<string, readonly Blocker[]>();
-  readonly #requestKeys = new WeakMap<TaskRequest, string>();
+  /** By request, which jobs alike share, then by what else a verdict hangs on. */
+  #verdicts = new WeakMap<TaskRequest, Map<string, readonly Blocker[]>>();
   #settings = "";
   #emptied: { readonly layout: Layout; readonly of: Roster; version: number } | undefined;
 
@@ -22,24 +22,26 @@ export class Satisfiability {
    */
   neverFits(standing: Standing, job: QueuedJob): readonly Blocker[] {
     const empty = this.#upToDate(standing);
-    const key = this.#keyOf(standing, job);
-    const known = this.#verdicts.get(key);
+    const key = keyOf(standing, job);
+    const ofRequest = this.#verdicts.get(job.request) ?? new Map<string, readonly Blocker[]>();
+    const known = ofRequest.get(key);
     if (known) return known;
-    if (this.#verdicts.size >= MAX_VERDICTS) this.#verdicts.clear();
+    if (ofRequest.size >= MAX_VERDICTS) ofRequest.clear();
     const verdict = judge(standing, empty, job);
-    this.#verdicts.set(key, verdict);
+    this.#verdicts.set(job.request, ofRequest.set(key, verdict));
     return verdict;
   }
 
   /** The emptied cluster; where a node or setting has changed, the verdicts count no more. */
-  #upToDate({ layout: { roster }, settings }: Standing): Layout {
+  #upToDate({ layout: { roster, running }, queue, settings }: Standing): Layout {
     const { overcommitRatio, jobTimeoutMs, maxConcurrentJobs } = settings;
     const relevant = `${overcommitRatio} ${jobTimeoutMs} ${maxConcurrentJobs}`;
     const known = this.#emptied;
-    const isKept = known?.of === roster && this.#settings === relevant;
+    const isWorn = known?.layout.shapes.isWorn(queue.length + running.jobs) === true;
+    const isKept = known?.of === roster && this.#settings === relevant && !isWorn;
     if (isKept && known.version === roster.version) return known.layout;
     this.#settings = relevant;
-    this.#verdicts.clear();
+    this.#verdicts = new WeakMap();
     const changed = isKept ? roster.changedSince(known.version) : undefined;
     if (isKept && changed) {
       for (const id of changed) follow(known.layout, id, roster.get(id));
@@ -50,21 +52,16 @@ export class Satisfiability {
     this.#emptied = { layout, of: roster, version: roster.version };
     return layout;
   }
+}
 
-  /** Jobs with the same key have the same verdict. */
-  #keyOf({ projectOf, shared }: Standing, job: QueuedJob): string {
-    const { request, tasks, sameRack, kind, maxRuntimeMs } = job;
-    let requestKey = this.#requestKeys.get(request);
-    if (requestKey === undefined) {
-      requestKey = JSON.stringify(request);
-      this.#requestKeys.set(request, requestKey);
-    }
-    const quota = projectOf(job.project)?.quota ?? {};
-    const { gpuMilli, gpuHours } = quota;
-    const bound = gpuHours === undefined ? "" : `${gpuHours} ${kind} ${maxRuntimeMs}`;
-    const storage = `${job.shared?.storageMb} ${shared.limit.storageMb}`;
-    return `${requestKey} ${tasks} ${sameRack} ${gpuMilli} ${bound} ${storage}`;
-  }
+/** Jobs with the same request and key have the same verdict. */
+function keyOf({ projectOf, shared }: Standing, job: QueuedJob): string {
+  const { tasks, sameRack, kind, maxRuntimeMs } = job;
+  const quota = projectOf(job.project)?.quota ?? {};
+  const { gpuMilli, gpuHours } = quota;
+  const bound = gpuHours === undefined ? "" : `${gpuHours} ${kind} ${maxRuntimeMs}`;
+  const storage = `${job.shared?.storageMb} ${shared.limit.storageMb}`;
+  return `${tasks} ${sameRack} ${gpuMilli} ${bound} ${storage}`;
 }
 
 /**

@@ -28,25 +28,47 @@ import {
  * 6. Say of every job that stays what blocks it.
  */
 export function decide(standing: Standing): Plan {
+  return inOneTurn(decideInSteps(standing));
+}
+
+/** Runs steps to their end at once. */
+function inOneTurn<T>(steps: Generator<void, T>): T {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
+/**
+ * The same job by job. Between two steps other work may be done, but for what reads or changes the
+ * layout. Steps that are given up must be told so by `return`.
+ */
+export function* decideInSteps(standing: Standing): Generator<void, Plan> {
   const round = openRound(standing);
   const expired = expiredJobs(standing);
   const { eligible, waiting } = setAside(round);
-  const outcome = startInOrder(round, eligible);
-  const { promises, preemptions, line } = outcome.line;
-  const pending = [
-    ...waiting.map((job) => ({ ...job, promisesAhead: promises.size })),
-    ...explainBlocked(round, outcome),
-  ];
-  giveBack(round, outcome);
-  return {
-    basedOnIndex: standing.index,
-    starts: outcome.starts,
-    preemptions,
-    reservations: promises.reservations,
-    line,
-    expired,
-    pending,
-  };
+  yield;
+  const outcome: Outcome = { starts: [], blocked: [], line: new PromiseLine(round) };
+  try {
+    yield* startInOrder(round, eligible, outcome);
+    const { promises, preemptions, line } = outcome.line;
+    const blocked = yield* explainBlocked(round, outcome);
+    const pending = [
+      ...waiting.map((job) => ({ ...job, promisesAhead: promises.size })),
+      ...blocked,
+    ];
+    return {
+      basedOnIndex: standing.index,
+      starts: outcome.starts,
+      preemptions,
+      reservations: promises.reservations,
+      line,
+      expired,
+      pending,
+    };
+  } finally {
+    giveBack(round, outcome);
+  }
 }
 
 /** The same on plain data, which is laid out first. */
@@ -101,12 +123,16 @@ function setAside({ standing, admission }: Round): {
   return { eligible, waiting };
 }
 
-function startInOrder(round: Round, jobs: readonly QueuedJob[]): Outcome {
-  const line = new PromiseLine(round);
+function* startInOrder(
+  round: Round,
+  jobs: readonly QueuedJob[],
+  outcome: Outcome,
+): Generator<void, void> {
+  const { line } = outcome;
   const { promises } = line;
-  const outcome: Outcome = { starts: [], blocked: [], line };
   let ahead = 0;
   for (const job of inFairOrder(jobs, round.fairShare)) {
+    yield;
     const quota = round.admission.quota(job);
     if (quota.length > 0) {
       outcome.blocked.push({ job, quota, ahead, promisesAhead: promises.size });
@@ -123,7 +149,6 @@ function startInOrder(round: Round, jobs: readonly QueuedJob[]): Outcome {
     ahead++;
     line.add(job, gang);
   }
-  return outcome;
 }
 
 function start(
@@ -147,10 +172,12 @@ function start(
 }
 
 /** Blockers of every job that stays; jobs alike in what they ask share one look at the cluster. */
-function explainBlocked(round: Round, outcome: Outcome): PendingJob[] {
+function* explainBlocked(round: Round, outcome: Outcome): Generator<void, PendingJob[]> {
   const known = new Map<string, readonly Blocker[]>();
   const before = new WantedBefore(round.layout.roster.slots.length);
-  return outcome.blocked.map(({ job, quota, ahead, promisesAhead }) => {
+  const pending: PendingJob[] = [];
+  for (const { job, quota, ahead, promisesAhead } of outcome.blocked) {
+    yield;
     const gang = gangOf(round.standing, job);
     const key = gangKey(gang);
     let capacity = known.get(key);
@@ -162,8 +189,9 @@ function explainBlocked(round: Round, outcome: Outcome): PendingJob[] {
     if (quota.length === 0) before.add(gang);
     const blockers = [...quota, ...capacity, ...orderBlockers(round, outcome, job, inItsWay)];
     if (blockers.length === 0) blockers.push(blocker("PriorityBehind", "jobs_ahead", 1, 0, ahead));
-    return { jobId: job.id, blockers, promisesAhead };
-  });
+    pending.push({ jobId: job.id, blockers, promisesAhead });
+  }
+  return pending;
 }
 
 /** What the jobs before one that wait for capacity may use. */

@@ -18,7 +18,14 @@ export interface Shape {
   readonly scalars: Float64Array;
   /** 1 for each node that passes the static filters, by the node's position. */
   readonly eligible: Uint8Array;
+  /** As in StaticFilter. */
+  readonly rejecting: Uint8Array;
 }
+
+/** Shapes, beside one a job, and filters of nodes that a table may know before it is worn. */
+const MAX_SHAPES = 20_000;
+const MIN_FILTERS = 256;
+const FILTERS_PER_JOB = 4;
 
 /** Interns requests, and follows the nodes that they may go to. */
 export class ShapeTable {
@@ -35,9 +42,13 @@ export class ShapeTable {
     this.#eligibility.follow(position);
   }
 
-  /** Shapes known so far. */
-  get size(): number {
-    return this.#byKey.size;
+  /**
+   * Whether most of it is of jobs long gone where so many live, so that a table made anew is worth its
+   * cost. It is not cleared: shapes in use follow the nodes through it.
+   */
+  isWorn(jobs: number): boolean {
+    const isGone = this.#eligibility.size > MIN_FILTERS + FILTERS_PER_JOB * jobs;
+    return isGone || this.#byKey.size > MAX_SHAPES + jobs;
   }
 
   of(request: TaskRequest): Shape {
@@ -79,6 +90,9 @@ function compile(request: TaskRequest, id: number, filter: StaticFilter): Shape 
     scalars: Float64Array.from(SCALARS, (name) => request.scalars[name]),
     get eligible() {
       return filter.eligible;
+    },
+    get rejecting() {
+      return filter.rejecting;
     },
   };
 }

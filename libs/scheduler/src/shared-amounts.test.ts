@@ -26,7 +26,7 @@ test("what is shared goes by the order of the queue, and only to jobs that could
   ]);
   const { starts, pending } = schedule(at);
   expect(starts.map(({ jobId }) => jobId)).toEqual(["urgent"]);
-  const blocker = { reason: "InsufficientMemory", resource: "shared_storage_gb" };
+  const blocker = { reason: "InsufficientSharedStorage", resource: "shared_storage_gb" };
   expect(pending.find(({ jobId }) => jobId === "old")?.blockers).toEqual([
     { ...blocker, requested: 0.008, free: 0.002, limit: 0.01 },
   ]);

@@ -106,7 +106,7 @@ export function sharedBlockers(
   const blockers: Blocker[] = [];
   if (!storageFits(free, wanted)) {
     blockers.push({
-      reason: "InsufficientMemory",
+      reason: "InsufficientSharedStorage",
       resource: "shared_storage_gb",
       requested: wanted.storageMb / MB_PER_GB,
       free: Math.max(0, free.storageMb) / MB_PER_GB,

@@ -1,3 +1,4 @@
+import { BOUNDED_FROM, hasTooManyEvents } from "../state-limits.ts";
 import { AccountChanges } from "./account-changes.ts";
 import { positionText } from "./event-log.ts";
 import type { JobIndex } from "./job-index.ts";
@@ -35,6 +36,11 @@ export class Change {
     this.index = index;
     this.now = now;
     this.#accounts = new AccountChanges(state.projects, now.atMs);
+  }
+
+  /** The cluster version by whose rules the command is applied; see cluster-version.ts. */
+  get version(): number {
+    return this.now.version;
   }
 
   /** Lets something happen to the job, as the lifecycle has it. Returns the job after it. */
@@ -84,6 +90,7 @@ export class Change {
 
   /** Forgets the tasks of an attempt of which none is left. */
   dropTasks(job: JobRecord): void {
+    if (job.attempt === 0) return;
     for (let rank = 0; rank < job.tasks; rank++) {
       this.state.tasks.delete(taskKey(job.id, job.attempt, rank));
     }
@@ -93,7 +100,7 @@ export class Change {
   startTask(job: JobRecord, task: TaskRecord): void {
     const key = taskKey(task.jobId, task.attempt, task.rank);
     // Deleted first: a replacement stands where it would stand after a snapshot.
-    this.state.tasks.delete(key);
+    if (task.incarnation !== undefined) this.state.tasks.delete(key);
     this.state.tasks.set(key, task);
     this.index.onTask(key, undefined, task);
     this.#accounts.hold(job.project, this.index.requestOf(job), 1);
@@ -207,12 +214,22 @@ export class Change {
     });
   }
 
+  /** The oldest events make room where all of them take too much. */
+  #boundEvents(): void {
+    const { events } = this.state;
+    while (events.size > 1 && hasTooManyEvents(this.state)) {
+      const oldest = this.index.events.shift();
+      if (oldest) events.delete(positionText(oldest));
+    }
+  }
+
   #emit(what: EventRecord["what"]): void {
     const { index, atMs } = this.now;
     const event: EventRecord = { index, ordinal: this.#ordinal++, atMs, what };
     this.state.events.set(positionText(event), event);
     const oldest = this.index.events.push(event);
     if (oldest) this.state.events.delete(positionText(oldest));
+    if (this.version >= BOUNDED_FROM) this.#boundEvents();
   }
 }
 

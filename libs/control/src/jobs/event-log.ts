@@ -20,7 +20,12 @@ export class EventLog {
   /** Adds the newest event. Returns the one that makes room for it, if one must. */
   push(event: EventRecord): EventRecord | undefined {
     this.#events.push(event);
-    if (this.#events.length - this.#first <= MAX_EVENTS) return undefined;
+    return this.#events.length - this.#first > MAX_EVENTS ? this.shift() : undefined;
+  }
+
+  /** Drops the oldest event and returns it. */
+  shift(): EventRecord | undefined {
+    if (this.#first >= this.#events.length) return undefined;
     const oldest = this.#events[this.#first++];
     if (this.#first > SLACK) {
       this.#events = this.#events.slice(this.#first);
@@ -32,8 +37,9 @@ export class EventLog {
   /** Whether events after the position may be gone. */
   isCompacted(after: Position): boolean {
     const oldest = this.#events[this.#first];
-    if (!oldest || this.#events.length - this.#first < MAX_EVENTS) return false;
-    return comparePositions(after, oldest) < 0;
+    if (!oldest || comparePositions(after, oldest) >= 0) return false;
+    // A position is that of an event, but for the one before all.
+    return after.index > 0 || this.#events.length - this.#first >= MAX_EVENTS;
   }
 
   /** Every kept event after the position, oldest first. */

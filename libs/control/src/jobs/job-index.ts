@@ -27,6 +27,13 @@ interface NodeSeen extends Pick<NodeRecord, "offer" | "state" | "quarantined"> {
   readonly snapshot: NodeSnapshot;
 }
 
+/** A request, and how many jobs it is of. */
+interface SharedTaskRequest {
+  readonly key: string;
+  readonly request: TaskRequest;
+  jobs: number;
+}
+
 /**
  * What follows from the jobs' state and would be slow to find in it. It is no part of what is
  * replicated: it is kept beside the state and built anew after a snapshot. Where its order decides
@@ -64,8 +71,12 @@ export class JobIndex {
   /** Live jobs with the promise of a start, or with a place in the line. */
   readonly line = new Set<string>();
   /** Requests by job; equal ones are the same object. */
-  readonly #requests = new Map<string, { readonly tasks: number; readonly request: TaskRequest }>();
-  readonly #interned = new Map<string, TaskRequest>();
+  readonly #requests = new Map<
+    string,
+    { readonly tasks: number; readonly shared: SharedTaskRequest }
+  >();
+  /** By their JSON; those of jobs that are not forgotten. */
+  readonly #interned = new Map<string, SharedTaskRequest>();
   readonly #snapshots = new Map<string, NodeSeen>();
   readonly #watchers = new Set<IndexWatcher>();
 
@@ -180,15 +191,21 @@ export class JobIndex {
   /** What one task of the job needs. */
   requestOf(job: JobRecord): TaskRequest {
     const known = this.#requests.get(job.id);
-    if (known?.tasks === job.tasks) return known.request;
+    if (known?.tasks === job.tasks) return known.shared.request;
+    this.#releaseRequest(job.id);
     const made = taskRequest(this.#state.specs.get(job.id)!, job.tasks);
     const key = JSON.stringify(made);
-    // Requests are few kinds; should they be many, sharing begins anew.
-    if (this.#interned.size > MAX_INTERNED) this.#interned.clear();
-    const request = this.#interned.get(key) ?? made;
-    this.#interned.set(key, request);
-    this.#requests.set(job.id, { tasks: job.tasks, request });
-    return request;
+    const shared = this.#interned.get(key) ?? { key, request: made, jobs: 0 };
+    shared.jobs++;
+    this.#interned.set(key, shared);
+    this.#requests.set(job.id, { tasks: job.tasks, shared });
+    return shared.request;
+  }
+
+  #releaseRequest(jobId: string): void {
+    const { shared } = this.#requests.get(jobId) ?? {};
+    if (shared && --shared.jobs === 0) this.#interned.delete(shared.key);
+    this.#requests.delete(jobId);
   }
 
   /** The node as the scheduler sees it; the same object as long as that is the same. */
@@ -268,7 +285,7 @@ export class JobIndex {
   }
 
   #forget(job: JobRecord): void {
-    this.#requests.delete(job.id);
+    this.#releaseRequest(job.id);
     const name = nameKey(job);
     if (this.byName.get(name) === job.id) this.byName.delete(name);
   }
@@ -287,9 +304,6 @@ export class JobIndex {
 }
 
 const WHOLE_DEVICE_MILLI = 1_000;
-
-/** Kinds of request that are shared before sharing begins anew. */
-const MAX_INTERNED = 10_000;
 
 /** The key of a job's name among those of its project. */
 export function nameKey({ project, name }: Pick<JobRecord, "project" | "name">): string {

@@ -1,9 +1,10 @@
 import { FAILURE_REASONS, JOB_STATES, type JobState } from "@heddle/contracts/jobs";
 import { describe, expect, it, test } from "vitest";
+import { NEWEST_VERSION } from "../cluster-version.ts";
 import { advance, isTerminal, type JobEvent, MAX_LOSSES } from "./lifecycle.ts";
 import type { JobFailure, JobRecord } from "./records.ts";
 
-const NOW = { index: 9, atMs: 5_000 };
+const NOW = { index: 9, atMs: 5_000, version: NEWEST_VERSION };
 
 function job(state: JobState, change: Partial<JobRecord> = {}): JobRecord {
   return {

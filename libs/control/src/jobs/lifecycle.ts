@@ -36,10 +36,12 @@ export type JobEvent =
   | { readonly type: "cancel" }
   | { readonly type: "resume" };
 
-/** When, by the log. */
+/** When, by the log, and by which version's rules. */
 export interface Moment {
   readonly index: number;
   readonly atMs: number;
+  /** The cluster version; see cluster-version.ts. */
+  readonly version: number;
 }
 
 /** Losses of nodes and devices until the job is given up as NodeLost. */

@@ -17,8 +17,6 @@ import {
 
 /** Jobs that may have changed between two looks before all are looked at anew. */
 const MAX_CHANGED = 200_000;
-/** Shapes of request that a layout may know before it is made anew, without those long gone. */
-const MAX_SHAPES = 20_000;
 /** Positions that forgotten nodes have left, beside a quarter of those in use. */
 const MIN_WORN = 64;
 
@@ -80,7 +78,8 @@ export class LiveStanding implements IndexWatcher {
 
   #upToDate(overcommitRatio: number): Layout {
     const layout = this.#layout;
-    const isKept = layout?.overcommitRatio === overcommitRatio && !isWorn(layout);
+    const isKept =
+      layout?.overcommitRatio === overcommitRatio && !isWorn(layout, this.index.live.size);
     if (!isKept) return this.#layOutAnew(overcommitRatio);
     for (const id of this.#droppedNodes) {
       this.#followServing(layout, id);
@@ -154,7 +153,7 @@ export class LiveStanding implements IndexWatcher {
 }
 
 /** Whether so much of what a layout has learned is gone that one made anew is worth its cost. */
-function isWorn({ shapes, roster }: Layout): boolean {
+function isWorn({ shapes, roster }: Layout, jobs: number): boolean {
   const vacant = roster.slots.length - roster.size;
-  return shapes.size > MAX_SHAPES || vacant > MIN_WORN + roster.size / 4;
+  return shapes.isWorn(jobs) || vacant > MIN_WORN + roster.size / 4;
 }

@@ -170,3 +170,38 @@ test("a job whose start is refused, since its plan was of an older state, keeps 
   plan(cluster, { line });
   expect(cluster.job(3)).not.toHaveProperty("placeInLine");
 });
+
+test("apply: a job whose dependencies have not succeeded is not started by a plan", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a");
+  cluster.submit(1, { resources: { gpu_count: 1 } });
+  cluster.submit(2, { resources: { gpu_count: 1 }, dependencies: ["n1"] });
+  const starts = [{ jobId: jobId(2), placements: [{ nodeId: "a", devices: [0] }] }];
+  const admitted = [jobId(1), jobId(2)];
+  const refused = [{ jobId: jobId(2), why: "not_waiting" }];
+  expect(plan(cluster, { admitted, starts })).toEqual({ ok: true, refused });
+  expect(cluster.job(2)).toMatchObject({ state: "pending", attempt: 0, liveTasks: 0 });
+  expect(cluster.control.state.tasks.size).toBe(0);
+  cluster.run(1);
+  cluster.report(1, "exited", { endedAtMs: 1 });
+  expect(plan(cluster, { starts })).toEqual({ ok: true });
+  expect(cluster.job(2)).toMatchObject({ state: "scheduled", attempt: 1 });
+});
+
+test("apply: a job that is not preemptible is not evicted by a plan, whatever its state", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a", { gpuCount: 1 });
+  cluster.submit(1, { resources: { gpu_count: 1, preemptible: false } });
+  cluster.plan();
+  cluster.submit(2, { resources: { gpu_count: 1, priority: 9 } });
+  const preemptions = [{ victimId: jobId(1), forJobId: jobId(2) }];
+  const refused = [{ jobId: jobId(2), why: "victim" }];
+  for (const phase of ["leased", "running"] as const) {
+    const before = cluster.job(1);
+    expect(plan(cluster, { preemptions })).toEqual({ ok: true, refused });
+    expect(cluster.job(1)).toBe(before);
+    cluster.report(1, phase);
+  }
+  expect(plan(cluster, { preemptions })).toEqual({ ok: true, refused });
+  expect(cluster.job(1)).toMatchObject({ state: "running", preemptions: 0 });
+});

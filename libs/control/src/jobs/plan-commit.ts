@@ -1,6 +1,7 @@
 import type { Refusal as CapacityRefusal } from "@heddle/scheduler/capacity-book";
 import { runtimeBoundMs } from "@heddle/scheduler/precedence";
 import { type ControlReply, OK, type RefusedStart } from "../command.ts";
+import { BOUNDED_FROM, hasRoomForTasks } from "../state-limits.ts";
 import type { Change } from "./change.ts";
 import type { CommitPlanCommand, PlannedPlace, PlannedStart } from "./commands.ts";
 import { isUnderWay } from "./lifecycle.ts";
@@ -89,6 +90,7 @@ type StartRefusal =
   | QuotaRefusal
   | "not_waiting"
   | "no_parameter_servers"
+  | "state_full"
   | "shared_storage";
 
 /** Starts the job, or says why not and changes nothing. */
@@ -109,6 +111,9 @@ function startJob(
   const shards = isRecovery ? job.shards : placeShards(change, job);
   if (shards === "none") return "no_parameter_servers";
   if (!isRecovery && lacksStorage(change, job)) return "shared_storage";
+  if (change.version >= BOUNDED_FROM && !hasRoomForTasks(change.state, ranks.length)) {
+    return "state_full";
+  }
   const { capacity } = change.index;
   const why =
     quotas?.refusal(job, ranks.length) ??

@@ -83,20 +83,24 @@ export interface JobFailure {
   readonly lastLines?: readonly string[] | undefined;
 }
 
-export interface CheckpointRecord {
+/** What a task tells of its attempt, by the clock of its node. */
+export interface TaskReading {
+  readonly atMs: number;
+  /** Absent in logs of earlier versions, as are `rank` and `incarnation`. */
+  readonly attempt?: number | undefined;
+  readonly rank?: number | undefined;
+  readonly incarnation?: number | undefined;
+  readonly step?: number | undefined;
+}
+
+export interface CheckpointRecord extends TaskReading {
   /** What the task named it; empty where only its time is known. */
   readonly name: string;
   readonly attempt: number;
-  readonly step?: number | undefined;
-  readonly atMs: number;
 }
 
 /** The latest progress line, as far as it is of use to a client. */
-export interface ProgressRecord {
-  readonly atMs: number;
-  /** Of the tasks that told it; absent in logs of earlier versions. */
-  readonly attempt?: number | undefined;
-  readonly step?: number | undefined;
+export interface ProgressRecord extends TaskReading {
   readonly totalSteps?: number | undefined;
   /** 0..1 */
   readonly progress?: number | undefined;
@@ -179,6 +183,7 @@ export interface NodeOffer {
   /** Changes with each start of its process. */
   readonly incarnation: string;
   readonly cpuMilli: number;
+  /** Its share of its machine's memory, without what the system and replicas have. */
   readonly memoryMib: number;
   readonly localSsdGb: number;
   readonly ioOperationsPerSec: number;
@@ -199,6 +204,8 @@ export interface NodeOffer {
   readonly algorithms?: readonly string[] | undefined;
   /** What its `ppo` can train in; absent where the worker has not said. */
   readonly environments?: readonly string[] | undefined;
+  /** The same on all nodes of a machine; absent where the node does not say. */
+  readonly hostId?: string | undefined;
 }
 
 export interface NodeRecord {

@@ -35,7 +35,7 @@ test("shared storage goes by the order of the queue, and the others are told wha
   cluster.submit(3, { resources: { shared_storage_gb: 50.5, priority: 1 } });
   const { plan } = cluster.plan();
   expect(plan.starts.map((start) => start.jobId)).toEqual([jobId(3)]);
-  const blocker = { reason: "InsufficientMemory", resource: "shared_storage_gb" };
+  const blocker = { reason: "InsufficientSharedStorage", resource: "shared_storage_gb" };
   const behind = { reason: "PriorityBehind", resource: "jobs_ahead" };
   expect(plan.pending).toMatchObject([
     { jobId: jobId(1), blockers: [{ ...blocker, requested: 60, free: 49.5, limit: 100 }] },

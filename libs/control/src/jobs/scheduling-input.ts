@@ -1,5 +1,5 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
-import { CLUSTER_SETTINGS, type SettingName } from "@heddle/contracts/settings";
+import { settingValue } from "@heddle/contracts/settings";
 import {
   DEFAULT_SETTINGS,
   type ProjectState,
@@ -67,15 +67,11 @@ export function schedulerSettings(state: ControlState): SchedulerSettings {
   for (const { name, strategy } of state.queues.values()) strategies[name] = { strategy };
   return {
     ...DEFAULT_SETTINGS,
-    maxConcurrentJobs: settingOf(state, "max_concurrent_jobs"),
-    overcommitRatio: settingOf(state, "overcommit_ratio"),
-    jobTimeoutMs: settingOf(state, "job_timeout") * 1_000,
+    maxConcurrentJobs: settingValue(state.settings, "max_concurrent_jobs"),
+    overcommitRatio: settingValue(state.settings, "overcommit_ratio"),
+    jobTimeoutMs: settingValue(state.settings, "job_timeout") * 1_000,
     queues: strategies,
   };
-}
-
-function settingOf(state: JobsState, name: SettingName): number {
-  return state.settings.get(name)?.value ?? CLUSTER_SETTINGS[name].default;
 }
 
 /** The job as the scheduler places it: the whole gang, or a recovering one's lost tasks. */
@@ -219,7 +215,7 @@ export function tasksOf(state: JobsState, job: JobRecord): TaskRecord[] {
 
 /** What there is of shared storage and places on parameter servers, and what is free of it. */
 export function sharedSupply(state: JobsState, index: JobIndex): SharedSupply {
-  const storageMb = Math.floor(sharedStorageMb(settingOf(state, "shared_storage_gb")));
+  const storageMb = Math.floor(sharedStorageMb(settingValue(state.settings, "shared_storage_gb")));
   const shards = shardSupply(state, index);
   return {
     limit: { storageMb, places: shards.limit },

@@ -22,8 +22,8 @@ interface Candidate {
 export interface SpecTrial {
   /** Whether all that it asks for is free now and within quotas; asked often. */
   fits(spec: SubmitJob): boolean;
-  /** Whether the scheduler would start it now, with all that stands in its way. */
-  starts(spec: SubmitJob): boolean;
+  /** Whether the scheduler would start it now, with all that stands in its way; in steps. */
+  starts(spec: SubmitJob): Steps<boolean>;
   /** Whether it could run on the emptied cluster; only where the job as it is never can. */
   readonly isPossible?: ((spec: SubmitJob) => boolean) | undefined;
   /** How long the job may run at most, by its own bound or by the cluster's. */
@@ -40,7 +40,9 @@ export interface PromiseBefore {
 }
 
 type Resources = SubmitJob["resources"];
-type Fits = (spec: SubmitJob) => boolean;
+/** Work between the steps of which other work may be done. */
+type Steps<T> = Generator<void, T>;
+type Fits = (spec: SubmitJob) => Steps<boolean>;
 
 /**
  * What giving up a constraint weighs beside giving up a share of an amount; so does going before
@@ -57,6 +59,9 @@ const RUNS_PER_HOUR = 100;
 const UNIT = 1_000;
 /** Values of a field that is not the harder the larger it is, tried from the asked one on. */
 const MAX_SCANNED = 128;
+/** Questions of either kind that one explanation asks at most; what was found until then is told. */
+const MAX_FITS = 2_000;
+const MAX_STARTS = 64;
 /** Scales of all amounts together that are tried in earnest. */
 const MAX_SCALES_STARTED = 4;
 
@@ -89,45 +94,77 @@ const OPTIONAL = [
  * which it could and would wait. Empty where nothing helps. Each is tried on the changed spec as a
  * whole, split over its tasks anew.
  */
-export function specChanges(spec: SubmitJob, trial: SpecTrial): SpecChange[] {
-  const starting = changesUnder(spec, trial);
+export function* specChanges(spec: SubmitJob, given: SpecTrial): Steps<SpecChange[]> {
+  const trial = bounded(given);
+  const starting = yield* changesUnder(spec, trial);
   const { isPossible } = trial;
   const possible = isPossible
-    ? changesUnder(spec, { ...trial, fits: isPossible, starts: isPossible, promises: [] })
+    ? yield* changesUnder(spec, {
+        ...trial,
+        fits: isPossible,
+        starts: inOneStep(isPossible),
+        promises: [],
+      })
     : [];
   const further = possible.filter(
     ({ field, to }) => !starting.some((each) => each.field === field && each.to === to),
   );
-  const outcomeOf = (change: Candidate) =>
-    trial.starts(withChange(spec, change)) ? "would_start" : "would_wait";
-  return [
-    ...starting.map((change): SpecChange => ({ ...change, outcome: "would_start" })),
-    ...further.map((change): SpecChange => ({ ...change, outcome: outcomeOf(change) })),
-  ].sort((a, b) => a.cost - b.cost || (a.field < b.field ? -1 : 1));
+  const changes = starting.map((change): SpecChange => ({ ...change, outcome: "would_start" }));
+  for (const change of further) {
+    const isStart = yield* trial.starts(withChange(spec, change));
+    changes.push({ ...change, outcome: isStart ? "would_start" : "would_wait" });
+  }
+  return changes.sort((a, b) => a.cost - b.cost || (a.field < b.field ? -1 : 1));
+}
+
+/** The trial, which says no once it was asked so often that what was found must do. */
+function bounded(trial: SpecTrial): SpecTrial {
+  let fits = 0;
+  let starts = 0;
+  const { isPossible } = trial;
+  const isFit = (test: (spec: SubmitJob) => boolean) => (spec: SubmitJob) =>
+    fits++ < MAX_FITS && test(spec);
+  return {
+    ...trial,
+    fits: isFit((spec) => trial.fits(spec)),
+    isPossible: isPossible && isFit(isPossible),
+    *starts(spec) {
+      return starts++ < MAX_STARTS && (yield* trial.starts(spec));
+    },
+  };
+}
+
+function inOneStep(test: (spec: SubmitJob) => boolean) {
+  return function* (spec: SubmitJob): Steps<boolean> {
+    yield;
+    return test(spec);
+  };
 }
 
 /** The changes of a single field that the trial is content with, or else of all amounts together. */
-function changesUnder(spec: SubmitJob, trial: SpecTrial): Candidate[] {
-  const fits: Fits = (changed) => specFaults(changed).length === 0 && trial.fits(changed);
+function* changesUnder(spec: SubmitJob, trial: SpecTrial): Steps<Candidate[]> {
+  const fits: Fits = inOneStep(
+    (changed) => specFaults(changed).length === 0 && trial.fits(changed),
+  );
   const isFree = trial.fits(spec);
   // Where all that it asks for is free, it waits for its turn, and less of it is no help.
   const candidates = isFree
-    ? [...shorterRuns(spec, fits, trial), ...earlierTurns(spec, trial)]
+    ? [...(yield* shorterRuns(spec, fits, trial)), ...earlierTurns(spec, trial)]
     : [
-        ...taskChanges(spec, fits),
-        ...gpuChanges(spec, fits),
-        ...amountChanges(spec, fits),
-        ...shardChanges(spec, fits),
-        ...shorterRuns(spec, fits, trial),
-        ...droppedConstraints(spec, fits),
+        ...(yield* taskChanges(spec, fits)),
+        ...(yield* gpuChanges(spec, fits)),
+        ...(yield* amountChanges(spec, fits)),
+        ...(yield* shardChanges(spec, fits)),
+        ...(yield* shorterRuns(spec, fits, trial)),
+        ...(yield* droppedConstraints(spec, fits)),
       ];
   const changes: Candidate[] = [];
   for (const change of candidates) {
     // The first of a field that helps is the smallest.
     if (changes.some(({ field }) => field === change.field)) continue;
-    if (trial.starts(withChange(spec, change))) changes.push(change);
+    if (yield* trial.starts(withChange(spec, change))) changes.push(change);
   }
-  if (changes.length === 0 && !isFree) changes.push(...scaledDown(spec, fits, trial));
+  if (changes.length === 0 && !isFree) changes.push(...(yield* scaledDown(spec, fits, trial)));
   return changes;
 }
 
@@ -144,70 +181,73 @@ function withChange(spec: SubmitJob, { field, to }: Candidate): SubmitJob {
 }
 
 /** The nearest other number of tasks over which what is asked for fits. */
-function taskChanges(spec: SubmitJob, fits: Fits): Candidate[] {
+function* taskChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
   const from = spec.tasks;
   if (from === undefined) return [];
   for (let step = 1; step <= MAX_SCANNED; step++) {
     for (const to of [from - step, from + step]) {
       const change = { field: "tasks", from, to, cost: step / Math.max(from, to) };
-      if (to >= 1 && to <= 4_096 && fits(withChange(spec, change))) return [change];
+      if (to < 1 || to > 4_096) continue;
+      if (yield* fits(withChange(spec, change))) return [change];
     }
   }
   return [];
 }
 
 /** The most GPUs below what is asked for that can be split and fit. */
-function gpuChanges(spec: SubmitJob, fits: Fits): Candidate[] {
+function* gpuChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
   const { gpu_count: from } = spec.resources;
   const changed = (to: number): Candidate => {
     return { field: "gpu_count", from, to, cost: (from - to) / from };
   };
-  const fitsWith = (to: number): boolean => fits(withChange(spec, changed(to)));
+  const fitsWith = (to: number) => fits(withChange(spec, changed(to)));
   const tasks = spec.tasks ?? 1;
   const at = (level: number): number => (splitLevel(level) * tasks) / UNIT;
   let below = 0;
   for (let step = 2 ** 20; step >= 1; step /= 2) if (at(below + step) < from) below += step;
-  const level = largestThatFits(below, (each) => fitsWith(at(each)));
+  const level = yield* largestThatFits(below, (each) => fitsWith(at(each)));
   if (level === undefined) return [];
   const found = at(level);
   // Without `tasks` their number hangs on the GPUs, and more may fit where fewer do not.
   const most = spec.tasks === undefined ? Math.min(Math.ceil(from) - 1, found + MAX_SCANNED) : 0;
-  for (let to = most; to > found; to--) if (fitsWith(to)) return [changed(to)];
+  for (let to = most; to > found; to--) if (yield* fitsWith(to)) return [changed(to)];
   return [changed(found)];
 }
 
 /** For each amount, the largest smaller value that fits, the others as they are. */
-function amountChanges(spec: SubmitJob, fits: Fits): Candidate[] {
-  return AMOUNTS.flatMap((field) => {
+function* amountChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
+  const changes: Candidate[] = [];
+  for (const field of AMOUNTS) {
     const from = spec.resources[field];
-    if (from === undefined) return [];
+    if (from === undefined) continue;
     const changed = (thousandths: number): Candidate => {
       const to = thousandths / UNIT;
       return { field, from, to, cost: (from - to) / from };
     };
     const most = Math.ceil(from * UNIT) - 1;
-    const to = largestThatFits(most, (each) => fits(withChange(spec, changed(each))));
-    return to === undefined ? [] : [changed(to)];
-  });
+    const to = yield* largestThatFits(most, (each) => fits(withChange(spec, changed(each))));
+    if (to !== undefined) changes.push(changed(to));
+  }
+  return changes;
 }
 
 /** Fewer shards, where the parameter servers have no room for all. */
-function shardChanges(spec: SubmitJob, fits: Fits): Candidate[] {
+function* shardChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
   const { parameter_servers: from } = spec.config;
   if (typeof from !== "number") return [];
   const changed = (to: number): Candidate => {
     return { field: SHARDS, from, to, cost: (from - to) / from };
   };
-  const to = largestThatFits(from - 1, (each) => fits(withChange(spec, changed(each))));
+  const to = yield* largestThatFits(from - 1, (each) => fits(withChange(spec, changed(each))));
   return to === undefined ? [] : [changed(to)];
 }
 
 /** The longest runs that are within the quota of GPU-hours, and that end before a promised start. */
-function shorterRuns(
+function* shorterRuns(
   spec: SubmitJob,
   fits: Fits,
   { boundHours, promises }: SpecTrial,
-): Candidate[] {
+): Steps<Candidate[]> {
   const changed = (hundredths: number): Candidate => {
     const to = hundredths / RUNS_PER_HOUR;
     return {
@@ -221,10 +261,12 @@ function shorterRuns(
   const most = [boundHours, ...starts.sort((a, b) => b - a)]
     .map((hours) => Math.ceil(hours * RUNS_PER_HOUR) - 1)
     .filter((hundredths) => hundredths < boundHours * RUNS_PER_HOUR);
-  const runs = most
-    .map((each) => largestThatFits(each, (run) => fits(withChange(spec, changed(run)))))
-    .filter((run) => run !== undefined);
-  return [...new Set(runs)].map(changed);
+  const runs = new Set<number>();
+  for (const each of most) {
+    const run = yield* largestThatFits(each, (length) => fits(withChange(spec, changed(length))));
+    if (run !== undefined) runs.add(run);
+  }
+  return [...runs].map(changed);
 }
 
 /** What would have it go before a job that holds a promise: just above it, or a level up. */
@@ -245,19 +287,22 @@ function earlierTurns({ resources }: SubmitJob, { promises }: SpecTrial): Candid
 }
 
 /** Less is never harder to place, hence the binary search; undefined where even 1 is not placed. */
-function largestThatFits(most: number, fits: (value: number) => boolean): number | undefined {
-  if (most < 1 || !fits(1)) return undefined;
+function* largestThatFits(
+  most: number,
+  fits: (value: number) => Steps<boolean>,
+): Steps<number | undefined> {
+  if (most < 1 || !(yield* fits(1))) return undefined;
   let low = 1;
   let high = most;
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
-    if (fits(middle)) low = middle;
+    if (yield* fits(middle)) low = middle;
     else high = middle - 1;
   }
   return low;
 }
 
-function droppedConstraints(spec: SubmitJob, fits: Fits): Candidate[] {
+function* droppedConstraints(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
   const { resources } = spec;
   const cost = DROPPED_CONSTRAINT_COST;
   const flags = (["same_rack", "infiniband_required"] as const)
@@ -266,20 +311,24 @@ function droppedConstraints(spec: SubmitJob, fits: Fits): Candidate[] {
   const fields = OPTIONAL.filter((field) => resources[field] !== undefined).map(
     (field): Candidate => ({ field, from: shown(resources[field]), to: null, cost }),
   );
-  return [...flags, ...fields].filter((change) => fits(withChange(spec, change)));
+  const changes: Candidate[] = [];
+  for (const change of [...flags, ...fields]) {
+    if (yield* fits(withChange(spec, change))) changes.push(change);
+  }
+  return changes;
 }
 
 function shown(value: unknown): string | number {
   return typeof value === "number" || typeof value === "string" ? value : JSON.stringify(value);
 }
 
-function scaledDown(spec: SubmitJob, fits: Fits, trial: SpecTrial): Candidate[] {
+function* scaledDown(spec: SubmitJob, fits: Fits, trial: SpecTrial): Steps<Candidate[]> {
   let tried = 0;
   for (let percent = 99; percent >= 1 && tried < MAX_SCALES_STARTED; percent--) {
     const scaled = scaledTo(spec, percent);
-    if (!fits(scaled)) continue;
+    if (!(yield* fits(scaled))) continue;
     tried++;
-    if (!trial.starts(scaled)) continue;
+    if (!(yield* trial.starts(scaled))) continue;
     const cost = 1 - percent / 100;
     return [{ field: "all_amounts", from: "100 %", to: `${percent} %`, cost }];
   }

@@ -25,6 +25,13 @@ function programFaults(spec: SubmitJob): SpecFault[] {
       reads: ["command", "container_image", "algorithm"],
     });
   }
+  if (image === undefined && spec.container_options !== undefined) {
+    faults.push({
+      param: "container_options",
+      detail: "they are options of a container, and no `container_image` is named",
+      reads: ["container_options", "container_image"],
+    });
+  }
   if (algorithm === undefined && Object.keys(config).length > 0) {
     faults.push({
       param: "config",

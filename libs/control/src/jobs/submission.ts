@@ -1,5 +1,6 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import { type ControlReply, OK, type Refusal, refuse } from "../command.ts";
+import { BOUNDED_FROM, submissionRefusal } from "../state-limits.ts";
 import type { Change } from "./change.ts";
 import type { SubmitJobCommand } from "./commands.ts";
 import { nameKey } from "./job-index.ts";
@@ -27,7 +28,7 @@ export function submitJob(change: Change, command: SubmitJobCommand): ControlRep
 
 /** Whether the job would be taken in now, and what it would wait for. Changes nothing. */
 export function checkSubmission(
-  change: Pick<Change, "state" | "index">,
+  change: State,
   { jobId, spec }: Pick<SubmitJobCommand, "jobId" | "spec">,
 ):
   | { readonly ok: true; readonly waitingFor: readonly string[] }
@@ -45,7 +46,7 @@ export function checkSubmission(
   return { ok: true, waitingFor };
 }
 
-type State = Pick<Change, "state" | "index">;
+type State = Pick<Change, "state" | "index" | "version">;
 
 function idRefusal({ state }: State, jobId: string): Refusal | undefined {
   if (!JOB_ID.test(jobId)) return refuse("invalid_value", "expected `job_` and a ULID", "id");
@@ -78,7 +79,8 @@ function newJob(
   };
 }
 
-function roomRefusal({ state, index }: State, { queue }: SubmitJob): Refusal | undefined {
+function roomRefusal({ state, index, version }: State, spec: SubmitJob): Refusal | undefined {
+  const { queue } = spec;
   if (index.live.size >= MAX_LIVE_JOBS) {
     return refuse("overloaded", `the cluster holds ${MAX_LIVE_JOBS} jobs that have not ended`);
   }
@@ -91,7 +93,9 @@ function roomRefusal({ state, index }: State, { queue }: SubmitJob): Refusal | u
     );
   }
   const length = index.queueLengths.get(queue) ?? 0;
-  if (known?.maxLength === undefined || length < known.maxLength) return undefined;
+  if (known?.maxLength === undefined || length < known.maxLength) {
+    return version >= BOUNDED_FROM ? submissionRefusal(state, spec) : undefined;
+  }
   const message = `the queue ${queue} holds ${length} jobs, and its bound is ${known.maxLength}`;
   return refuse("insufficient_quota", message, "queue");
 }

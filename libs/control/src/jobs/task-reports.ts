@@ -1,4 +1,5 @@
 import type { SubmitJob } from "@heddle/contracts/jobs";
+import { HARDENED } from "../cluster-version.ts";
 import { type ControlReply, OK } from "../command.ts";
 import type { Change } from "./change.ts";
 import type {
@@ -13,6 +14,7 @@ import {
   type JobFailure,
   type JobRecord,
   type TaskPhase,
+  type TaskReading,
   type TaskRecord,
   taskKey,
 } from "./records.ts";
@@ -174,20 +176,33 @@ export function reportProgress(change: Change, command: ReportProgressCommand): 
   for (const { jobId, attempt, ...told } of command.entries) {
     const job = change.state.jobs.get(jobId);
     if (!job || job.attempt !== attempt || job.liveTasks === 0) continue;
-    const progress = later(job.progress, told.progress);
-    const checkpoint = later(job.checkpoint, told.checkpoint);
+    const progress = later(change, job.progress, told.progress);
+    const checkpoint = later(change, job.checkpoint, told.checkpoint);
     if (progress === job.progress && checkpoint === job.checkpoint) continue;
     change.putJob({ ...job, changedIndex: change.now.index, progress, checkpoint });
   }
   return OK;
 }
 
-/** What is told, unless the same attempt, where both name theirs, has told later what is known. */
-function later<Told extends { readonly attempt?: number | undefined; readonly atMs: number }>(
+/** What is told, unless it is earlier than what is known. Version 1 went by the nodes' clocks alone. */
+function later<Told extends TaskReading>(
+  { version }: Change,
   known: Told | undefined,
   told: Told | undefined,
 ): Told | undefined {
   if (!known || !told) return told ?? known;
   const isOfOne = told.attempt !== undefined && told.attempt === known.attempt;
-  return isOfOne && told.atMs < known.atMs ? known : told;
+  if (!isOfOne || told.atMs >= known.atMs) return told;
+  return version < HARDENED || isEarlier(told, known) ? known : told;
+}
+
+/**
+ * Whether a reading is earlier than another one of the same attempt. The clocks of two nodes say
+ * nothing where the steps or the tasks differ: then a higher step is later, else what comes later.
+ */
+export function isEarlier(told: TaskReading, known: TaskReading): boolean {
+  if (told.atMs >= known.atMs) return false;
+  const isSameTask = told.rank === known.rank && told.incarnation === known.incarnation;
+  if (told.step === undefined || known.step === undefined) return isSameTask;
+  return told.step < known.step || (isSameTask && told.step === known.step);
 }

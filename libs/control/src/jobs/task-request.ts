@@ -89,7 +89,7 @@ export function sharedRequest(spec: SubmitJob): SharedRequest | undefined {
 
 /** In MB, without what only binary fractions make of it. */
 export function sharedStorageMb(gb: number): number {
-  return Number((gb * MB_PER_GB).toFixed(6));
+  return gb === 0 ? 0 : Number((gb * MB_PER_GB).toFixed(6));
 }
 
 /** Shards that the job needs on parameter servers; 0 for one that does not train. */
@@ -200,12 +200,17 @@ function gpuMilliPerTask(gpuCount: number, tasks: number): number {
   return Math.abs(milli - rounded) < 1e-6 ? rounded : milli;
 }
 
+/** By the map that they were made of, so that the variants of a spec share them. */
+const selectorsOfMaps = new WeakMap<object, readonly LabelSelector[]>();
+
 function selectorsOf(affinity: SubmitJob["resources"]["node_affinity"]): readonly LabelSelector[] {
   if (affinity === undefined) return [];
   if (Array.isArray(affinity)) return affinity;
-  return Object.entries(affinity).map(([key, value]) => ({
-    key,
-    operator: "in",
-    values: [value],
-  }));
+  const made =
+    selectorsOfMaps.get(affinity) ??
+    Object.entries(affinity).map(([key, value]): LabelSelector => {
+      return { key, operator: "in", values: [value] };
+    });
+  selectorsOfMaps.set(affinity, made);
+  return made;
 }

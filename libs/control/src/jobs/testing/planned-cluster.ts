@@ -1,5 +1,6 @@
 import { schedule } from "@heddle/scheduler/schedule";
-import { ReplicatedControl } from "../../replicated-control.ts";
+import type { ReplicatedControl } from "../../replicated-control.ts";
+import { newestControl } from "../../testing/newest-control.ts";
 import { nextDueMs } from "../clock.ts";
 import type { JobsCommand, TaskReportEntry } from "../commands.ts";
 import { schedulingInput } from "../scheduling-input.ts";
@@ -7,8 +8,12 @@ import { jobId, jobSpec, nodeOffer } from "./specs.ts";
 
 /** A cluster whose commands follow each other by one second. */
 export class PlannedCluster {
-  readonly control = new ReplicatedControl();
+  readonly control: ReplicatedControl;
   atMs = 0;
+
+  constructor(control = newestControl()) {
+    this.control = control;
+  }
 
   do(command: Record<string, unknown>) {
     this.atMs += 1_000;

@@ -10,6 +10,7 @@ export interface EngineInfo {
   'parameters'?: (number | string | Long);
   'fileType'?: (string);
   'reasoning'?: (string);
+  'chatTemplate'?: (string);
 }
 
 export interface EngineInfo__Output {
@@ -20,4 +21,5 @@ export interface EngineInfo__Output {
   'parameters': (number);
   'fileType': (string);
   'reasoning': (string);
+  'chatTemplate': (string);
 }

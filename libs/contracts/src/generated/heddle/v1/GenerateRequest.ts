@@ -19,6 +19,11 @@ export interface GenerateRequest {
   'frequencyPenalty'?: (number | string);
   'seed'?: (number);
   'logitBias'?: (_heddle_v1_LogitBias)[];
+  'topK'?: (number);
+  'minP'?: (number | string);
+  'repetitionPenalty'?: (number | string);
+  'minTokens'?: (number);
+  'ignoreEnd'?: (boolean);
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";
@@ -40,6 +45,11 @@ export interface GenerateRequest__Output {
   'frequencyPenalty': (number);
   'seed'?: (number);
   'logitBias': (_heddle_v1_LogitBias__Output)[];
+  'topK': (number);
+  'minP': (number);
+  'repetitionPenalty': (number);
+  'minTokens': (number);
+  'ignoreEnd': (boolean);
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";

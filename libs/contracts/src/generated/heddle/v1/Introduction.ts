@@ -7,6 +7,8 @@ export interface Introduction {
   'address'?: (string);
   'peers'?: (string)[];
   'member'?: (number);
+  'supports'?: (number);
+  'admission'?: (Buffer | Uint8Array | string);
 }
 
 export interface Introduction__Output {
@@ -15,4 +17,6 @@ export interface Introduction__Output {
   'address': (string);
   'peers': (string)[];
   'member': (number);
+  'supports': (number);
+  'admission': (Buffer);
 }

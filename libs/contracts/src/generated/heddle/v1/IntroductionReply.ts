@@ -11,6 +11,7 @@ export interface IntroductionReply {
   'members'?: (_heddle_v1_GroupMember)[];
   'lastId'?: (number);
   'votes'?: (boolean);
+  'supports'?: (number);
 }
 
 export interface IntroductionReply__Output {
@@ -22,4 +23,5 @@ export interface IntroductionReply__Output {
   'members': (_heddle_v1_GroupMember__Output)[];
   'lastId': (number);
   'votes': (boolean);
+  'supports': (number);
 }

@@ -19,6 +19,7 @@ export interface Register {
   'algorithms'?: (string)[];
   'environments'?: (string)[];
   'algorithmSchemas'?: ({[key: string]: string});
+  'taskIsolation'?: (string);
 }
 
 export interface Register__Output {
@@ -37,4 +38,5 @@ export interface Register__Output {
   'algorithms': (string)[];
   'environments': (string)[];
   'algorithmSchemas': ({[key: string]: string});
+  'taskIsolation': (string);
 }

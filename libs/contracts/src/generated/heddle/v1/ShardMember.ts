@@ -7,6 +7,7 @@ export interface ShardMember {
   'rank'?: (number);
   'leaves'?: (boolean);
   'incarnation'?: (number);
+  'certificate'?: (string);
 }
 
 export interface ShardMember__Output {
@@ -14,4 +15,5 @@ export interface ShardMember__Output {
   'rank': (number);
   'leaves': (boolean);
   'incarnation': (number);
+  'certificate': (string);
 }

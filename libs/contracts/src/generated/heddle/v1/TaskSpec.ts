@@ -25,6 +25,8 @@ export interface TaskSpec {
   'progressIntervalMs'?: (number);
   'resumeFrom'?: (string);
   'failureTolerance'?: (number);
+  'hostNetwork'?: (boolean);
+  'readOnly'?: (boolean);
 }
 
 export interface TaskSpec__Output {
@@ -50,4 +52,6 @@ export interface TaskSpec__Output {
   'progressIntervalMs': (number);
   'resumeFrom': (string);
   'failureTolerance': (number);
+  'hostNetwork': (boolean);
+  'readOnly': (boolean);
 }

@@ -1,0 +1,110 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
+import { expect, test } from "vitest";
+import { HARDENED, NEWEST_VERSION } from "./cluster-version.ts";
+import { type LogCommand, ReplicatedControl } from "./replicated-control.ts";
+
+/** A log of one version with what came of it; made by `npm run golden:logs`, never made anew. */
+interface GoldenLog {
+  readonly entries: readonly LogCommand[];
+  /** SHA-256 of the replies, one line of JSON each. */
+  readonly replies: string;
+  readonly hash: string;
+  readonly snapshot: readonly string[];
+}
+
+function goldenLogs(version: number): GoldenLog[] {
+  const file = new URL(`../testdata/logs-v${version}.jsonl.gz`, import.meta.url);
+  const lines = gunzipSync(readFileSync(file)).toString().trimEnd().split("\n");
+  return lines.map((line) => JSON.parse(line) as GoldenLog);
+}
+
+/** An entry, or a command of the catalog, of a build to come. */
+const STRANGERS = [
+  { type: "robot.join", atMs: 0 },
+  { type: "control", command: { type: "robot.join", atMs: 0 } },
+] as unknown as LogCommand[];
+
+const raise = (version: number): LogCommand => ({ type: "version.raise", atMs: 0, version });
+
+test("golden logs: those of version 1 replay to the same replies, hash and snapshot", () => {
+  const logs = goldenLogs(1);
+  for (const [at, { entries, replies, hash, snapshot }] of logs.entries()) {
+    const control = new ReplicatedControl();
+    const digest = createHash("sha256");
+    for (const [before, entry] of entries.entries()) {
+      digest.update(`${JSON.stringify(control.apply(entry, before + 1))}\n`);
+    }
+    expect([...control.snapshot()], `log ${at}`).toEqual(snapshot);
+    expect(control.hash, `log ${at}`).toBe(hash);
+    expect(digest.digest("hex"), `log ${at}`).toBe(replies);
+  }
+  expect(logs.length).toBe(100);
+});
+
+test("golden logs: the snapshots of version 1 restore to the same hash", async () => {
+  for (const { snapshot, hash } of goldenLogs(1)) {
+    const control = new ReplicatedControl();
+    await control.restore(snapshot);
+    expect(control.hash).toBe(hash);
+    expect(control.version).toBe(1);
+  }
+});
+
+test("cluster version: a raise holds from the next entry on and counts in the hash", () => {
+  const [raised, other] = [new ReplicatedControl(), new ReplicatedControl()];
+  expect(raised.version).toBe(1);
+  expect(raised.apply(raise(HARDENED), 1)).toEqual({ ok: true });
+  other.apply(raise(1), 1);
+  expect([raised.version, other.version]).toEqual([HARDENED, 1]);
+  expect(raised.hash).not.toBe(other.hash);
+});
+
+test("cluster version: it never falls, and a malformed raise is refused", () => {
+  const control = new ReplicatedControl();
+  control.apply(raise(HARDENED), 1);
+  expect(control.apply(raise(1), 2)).toEqual({ ok: true });
+  expect(control.version).toBe(HARDENED);
+  for (const bad of [0, -1, 1.5, Number.NaN, "2"]) {
+    const reply = control.apply(raise(bad as number), 3);
+    expect(reply, String(bad)).toMatchObject({ ok: false, code: "invalid_value" });
+  }
+  expect(control.version).toBe(HARDENED);
+});
+
+test("cluster version: a snapshot keeps it", async () => {
+  const control = new ReplicatedControl();
+  control.apply(raise(HARDENED), 1);
+  const restored = new ReplicatedControl();
+  await restored.restore(control.snapshot());
+  expect([restored.version, restored.hash]).toEqual([HARDENED, control.hash]);
+});
+
+test("cluster version: a log of an unknown version is refused before it changes anything", () => {
+  const control = new ReplicatedControl();
+  const before = control.hash;
+  const text = /log from entry 7 on has the cluster version 3.*Start this master with the build/;
+  expect(() => control.apply(raise(NEWEST_VERSION + 1), 7)).toThrow(text);
+  expect([control.hash, control.commands, control.index]).toEqual([before, 0, 0]);
+});
+
+test("cluster version: a snapshot of an unknown version is refused", async () => {
+  const control = new ReplicatedControl();
+  control.apply(raise(HARDENED), 1);
+  const lines = [...control.snapshot()].map((line) =>
+    line === `["cluster","version",${HARDENED}]` ? '["cluster","version",99]' : line,
+  );
+  const restored = new ReplicatedControl();
+  await expect(restored.restore(lines)).rejects.toThrow(/the snapshot has the cluster version 99/);
+  expect(restored.version).toBe(1);
+});
+
+test("cluster version: an unknown entry ends the master from version 2 on", () => {
+  for (const entry of STRANGERS) {
+    const control = new ReplicatedControl();
+    expect(control.apply(entry, 1)).toMatchObject({ ok: false, code: "invalid_value" });
+    control.apply(raise(HARDENED), 2);
+    expect(() => control.apply(entry, 3)).toThrow(/does not know .*"robot.join"; update it/);
+  }
+});

@@ -1,0 +1,41 @@
+import { type ControlReply, OK, refuse } from "./command.ts";
+import type { ControlState } from "./state.ts";
+
+/**
+ * The version of the rules of apply. It stands in the replicated state, and a log entry raises it once
+ * every master supports the next one. A rule that a later version changed keeps its old form for the
+ * logs of the version before, so that these give the same state when they are replayed.
+ */
+
+/** The version of a state that was never raised. */
+const FIRST_VERSION = 1;
+/** Bounds on the state in bytes, and the other rules that apply got together with them. */
+export const HARDENED = 2;
+/** The highest version that this build supports. */
+export const NEWEST_VERSION = HARDENED;
+
+/** A version of the state, a log or a snapshot that this build does not support. */
+export class UnsupportedVersionError extends Error {
+  constructor(what: string, version: number, newest: number) {
+    super(
+      `${what} has the cluster version ${version}, and this build supports versions up to ${newest}. Start this master with the build that the other masters run, or a newer one.`,
+    );
+    this.name = "UnsupportedVersionError";
+  }
+}
+
+type Versioned = Pick<ControlState, "cluster">;
+
+/** The cluster version of a state. */
+export function versionOf({ cluster }: Versioned): number {
+  return cluster.get("version") ?? FIRST_VERSION;
+}
+
+/** Raises the version of the state; one that it has already succeeds and changes nothing. */
+export function raiseVersion(state: Versioned, version: number): ControlReply {
+  if (!(Number.isSafeInteger(version) && version >= FIRST_VERSION)) {
+    return refuse("invalid_value", `a cluster version is a whole number from 1 on, got ${version}`);
+  }
+  if (version > versionOf(state)) state.cluster.set("version", version);
+  return OK;
+}

@@ -1,0 +1,112 @@
+import { expect, test } from "vitest";
+import { PlannedCluster } from "./jobs/testing/planned-cluster.ts";
+import { jobId, nodeOffer } from "./jobs/testing/specs.ts";
+import { ReplicatedControl } from "./replicated-control.ts";
+import { stateUse } from "./state-limits.ts";
+
+const KIB = 1_024;
+
+/** A cluster whose state may take so many MiB. */
+function cluster(stateMib: number): PlannedCluster {
+  const made = new PlannedCluster();
+  made.do({ type: "setting.put", name: "state_mib", value: stateMib });
+  return made;
+}
+
+const large = (n: number) => ({
+  algorithm: "own",
+  config: { text: `${n}`.padEnd(200 * KIB, "x") },
+});
+
+/** Submits until it is refused; how many were taken in. */
+function fill(made: PlannedCluster): { taken: number; refusal: unknown } {
+  for (let n = 1; ; n++) {
+    const reply = made.submit(n, large(n));
+    if (!reply.ok) return { taken: n - 1, refusal: reply };
+  }
+}
+
+test("state: a job is refused before its share of the state is full", () => {
+  const made = cluster(16);
+  const { taken, refusal } = fill(made);
+  expect(refusal).toMatchObject({ ok: false, code: "insufficient_storage" });
+  expect(taken).toBe(45);
+  const { jobs } = stateUse(made.control.state);
+  expect(jobs.bytes).toBeLessThan(jobs.limit);
+  // The same submission again is answered as before.
+  expect(made.submit(1, large(1))).toEqual({ ok: true, wasThere: true });
+  // What was taken in can still run and end, and makes room when it is forgotten.
+  made.join("a", { executors: ["process"], algorithms: ["own"] });
+  made.do({ type: "job.request", jobId: jobId(1), request: "cancel" });
+  expect(made.job(1).state).toBe("cancelled");
+  made.pass(8 * 24 * 3_600_000);
+  expect(made.submit(9_999, large(9_999))).toEqual({ ok: true });
+});
+
+test("state: the limit holds what structure takes beside text", () => {
+  const made = cluster(16);
+  const config = { list: Array.from({ length: 16_000 }, () => []) };
+  for (let n = 1; n < 1_000; n++) {
+    if (!made.submit(n, { algorithm: "own", config }).ok) break;
+  }
+  const { jobs } = stateUse(made.control.state);
+  // An empty array takes about 50 bytes.
+  expect(made.control.state.specs.size).toBeLessThan((16 * 2 ** 20) / (16_000 * 40));
+  expect(jobs.bytes).toBeLessThan(jobs.limit);
+});
+
+test("state: a start is refused where its tasks have no room", () => {
+  const made = cluster(16);
+  made.join("a", { cpuMilli: 1e9, memoryMib: 1e9 });
+  const resources = { gpu_count: 0, cpu_cores: 5, memory_gb: 5 };
+  for (let n = 1; n <= 16; n++) made.submit(n, { tasks: 4_096, resources });
+  const { reply } = made.plan();
+  const refused = "refused" in reply ? reply.refused : [];
+  expect(refused?.length).toBeGreaterThan(0);
+  expect(new Set(refused?.map(({ why }) => why))).toEqual(new Set(["state_full"]));
+  const { jobs } = stateUse(made.control.state);
+  expect(jobs.bytes).toBeLessThan(jobs.limit);
+});
+
+test("state: the oldest events make room by their bytes", () => {
+  const made = cluster(16);
+  made.join("a");
+  for (let n = 1; n <= 6_000; n++) {
+    made.submit(n);
+    made.do({ type: "job.request", jobId: jobId(n), request: "cancel" });
+  }
+  const { events, settings } = made.control.state;
+  expect(events.size).toBeLessThan(12_000);
+  expect(stateUse({ events, settings }).jobs.bytes).toBeLessThan(16 * 0.7 * 0.1 * 2 ** 20);
+  const { events: log } = made.control.jobs;
+  expect(log.isCompacted({ index: 2, ordinal: 0 })).toBe(true);
+  expect([...log.after({ index: 0, ordinal: 0 })]).toHaveLength(events.size);
+});
+
+test("state: a new node is refused where the share of nodes is full, a known one is not", () => {
+  const made = cluster(16);
+  let refusal: unknown;
+  for (let n = 0; n < 10_000 && !refusal; n++) {
+    const offer = nodeOffer(`n${n}`, { labels: { text: "x".repeat(10 * KIB) } });
+    const reply = made.do({ type: "node.join", offer });
+    if (!reply.ok) refusal = reply;
+  }
+  expect(refusal).toMatchObject({ code: "insufficient_storage" });
+  expect(made.do({ type: "node.join", offer: nodeOffer("n0") })).toEqual({ ok: true });
+});
+
+test("state: masters agree on the bytes after a snapshot", async () => {
+  const made = cluster(16);
+  made.join("a");
+  for (let n = 1; n <= 20; n++) made.submit(n, large(n));
+  made.plan();
+  const restored = new ReplicatedControl();
+  await restored.restore([...made.control.snapshot()]);
+  expect(stateUse(restored.state)).toEqual(stateUse(made.control.state));
+});
+
+test("state: the version before has no such limit and not these settings", () => {
+  const control = new ReplicatedControl();
+  const put = { type: "setting.put", atMs: 0, name: "state_mib", value: 16 } as const;
+  expect(control.apply({ type: "control", command: put }, 1)).toMatchObject({ code: "not_found" });
+});
