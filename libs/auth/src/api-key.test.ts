@@ -9,9 +9,25 @@ describe("API keys", () => {
     expect(parseApiKey(key.text)).toEqual({ ok: true, id: key.id, environment: "live" });
   });
 
+  it("have the CRC-32 in base 62, high digits first, as their checksum", () => {
+    // A change of it would refuse every key that was made before.
+    const body = "hdl_live_AbCdEf12_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg";
+    expect(parseApiKey(`${body}1T1h8V`)).toMatchObject({ ok: true, id: "AbCdEf12" });
+  });
+
   it("differ each time", () => {
     const texts = new Set(Array.from({ length: 1000 }, () => createApiKey("live").text));
     expect(texts.size).toBe(1000);
+  });
+
+  it("draw every letter as often as any other", () => {
+    const letters = Array.from({ length: 1000 }, () => createApiKey("live").text.slice(9, 61)).join(
+      "",
+    );
+    // 256 is no multiple of 62: the first 8 letters would be 15.6 % instead of 12.9 %.
+    const first = letters.replaceAll(/[^0-7]/g, "").length / letters.replaceAll("_", "").length;
+    expect(first).toBeGreaterThan(0.12);
+    expect(first).toBeLessThan(0.14);
   });
 
   it("refuse an environment that would break the shape", () => {

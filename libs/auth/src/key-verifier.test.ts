@@ -44,6 +44,14 @@ describe("KeyVerifier", () => {
     expect(expired.verifier.verify(expired.text)).toMatchObject({ message: /expired/ });
   });
 
+  it("begins every message as OpenAI does, since clients look for it", () => {
+    const { text, verifier } = setUp({ revokedAtMs: 5 });
+    for (const given of [text, `${text}x`, "sk-123", createApiKey("live").text]) {
+      const result = verifier.verify(given);
+      expect(result.ok ? "" : result.message).toMatch(/^Incorrect API key provided: `/);
+    }
+  });
+
   it("refuses a remembered key at once when it is revoked, expires or is replaced", () => {
     const { id, text, keys, clock, verifier } = setUp({ expiresAtMs: 2_000 });
     const record = keys.get(id) as StoredKey;
@@ -56,6 +64,52 @@ describe("KeyVerifier", () => {
     expect(reasonOf(verifier.verify(text))).toBe("expired");
     keys.set(id, { ...record, expiresAtMs: undefined, hash: "00".repeat(32) });
     expect(reasonOf(verifier.verify(text))).toBe("unknown");
+  });
+
+  it("hashes a text once while it is remembered, and remembers 10,000 of them", () => {
+    const { text } = createApiKey("live");
+    const others = Array.from({ length: 10_000 }, () => createApiKey("live").text);
+    const keys = new Map(
+      [text, ...others].map((each) => [each.slice(9, 17), hashApiKey(each, pepper)]),
+    );
+    let hashed = 0;
+    const verifier = new KeyVerifier<StoredKey>({
+      lookup: (id) => ({ id, hash: keys.get(id) ?? "" }),
+      now: () => 0,
+      get pepper() {
+        hashed++;
+        return pepper;
+      },
+    });
+    const hashesOf = (texts: readonly string[]) => {
+      hashed = 0;
+      expect(texts.every((each) => verifier.verify(each).ok)).toBe(true);
+      return hashed;
+    };
+    expect(hashesOf([text, text])).toBe(1);
+    expect(hashesOf(others.slice(0, 9_999))).toBe(9_999);
+    expect(hashesOf([text])).toBe(0);
+    expect(hashesOf([...others.slice(9_999), ...others])).toBe(1);
+    expect(hashesOf([text])).toBe(1);
+  });
+
+  it("refuses a key whose stored hash has another length", () => {
+    const { id, text, keys, verifier } = setUp();
+    keys.set(id, { id, hash: "00" });
+    expect(reasonOf(verifier.verify(text))).toBe("unknown");
+  });
+
+  it("names a key by what stands before its secret, and foreign texts by four letters", () => {
+    const { id, text, verifier } = setUp({ revokedAtMs: 1 });
+    const messageOf = (given: string) => {
+      const result = verifier.verify(given);
+      return result.ok ? "" : result.message.split("`")[1];
+    };
+    expect(messageOf(text)).toBe(`hdl_*_${id}_...`);
+    expect(messageOf(`${text}x`)).toBe(`hdl_live_${id}_...`);
+    expect(messageOf(`x${text}`)).toBe("xhdl...");
+    expect(messageOf("hdl_live_short_x")).toBe("hdl_...");
+    expect(messageOf("s\u0000~\u007fsecret")).toBe("s?~?...");
   });
 
   it("never repeats a secret in a message", () => {

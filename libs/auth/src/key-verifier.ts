@@ -85,8 +85,13 @@ const MESSAGES = {
   expired: "has expired. Ask an administrator for a new key.",
 } as const;
 
+/** Begins as OpenAI's message does, since clients look for it. */
 function refuse(reason: keyof typeof MESSAGES, text: string): Verification<never> {
-  return { ok: false, reason, message: `The API key ${masked(text)} ${MESSAGES[reason]}` };
+  return {
+    ok: false,
+    reason,
+    message: `Incorrect API key provided: ${masked(text)}. It ${MESSAGES[reason]}`,
+  };
 }
 
 /** At most the part before the secret, so that no message carries one. */

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { LIMIT_CEILING, RateLimiter, Reservation } from "./rate-limiter.ts";
+import { LIMIT_CEILING, RateLimiter, Reservation, shareOfLimits } from "./rate-limiter.ts";
 
 function setUp(maxKeys = 100) {
   const clock = { now: 1_000_000 };
@@ -91,6 +91,131 @@ describe("RateLimiter", () => {
     expect(limiter.admit("c", {}, 0).ok).toBe(true);
     expect(limiter.size).toBe(2);
     running.finish(0);
+  });
+
+  it("lets a whole burst through although its sum is rounded up", () => {
+    const { limiter } = setUp();
+    // 19 times 60,000 / 19 is more than 60,000 in floating point.
+    for (let i = 0; i < 19; i++) {
+      expect(limiter.admit("k", { requestsPerMinute: 19 }, 0).ok, `call ${i + 1}`).toBe(true);
+    }
+    expect(limiter.admit("k", { requestsPerMinute: 19 }, 0).ok).toBe(false);
+  });
+
+  it("remembers a key until its tokens are paid for, to the millisecond", () => {
+    const { clock, limiter } = setUp(1);
+    admitted(limiter.admit("a", { tokensPerMinute: 60 }, 60)).finish(60);
+    clock.now += 59_999;
+    expect(limiter.admit("b", {}, 0)).toEqual({
+      ...{ ok: false, limitedBy: "keys", limit: 1, retryAfterMs: 1000 },
+    });
+    clock.now += 1;
+    expect(limiter.admit("b", {}, 0).ok).toBe(true);
+  });
+
+  it("tells how long to wait where a call fits the limit but not what is left", () => {
+    const { limiter } = setUp();
+    const limits = { tokensPerMinute: 100 };
+    admitted(limiter.admit("k", limits, 50)).finish(50);
+    expect(limiter.admit("k", limits, 100)).toEqual({
+      ...{ ok: false, limitedBy: "tokens", limit: 100, retryAfterMs: 30_000 },
+    });
+  });
+
+  it("shows what is left without using it, and the ceilings of a key without limits", () => {
+    const { clock, limiter } = setUp();
+    const limits = { requestsPerMinute: 60, tokensPerMinute: 600 };
+    const call = admitted(limiter.admit("k", limits, 60));
+    const left = {
+      requests: { limit: 60, remaining: 59, resetMs: 1000 },
+      tokens: { limit: 600, remaining: 540, resetMs: 6000 },
+    };
+    for (let i = 0; i < 2; i++) {
+      expect(call.view()).toEqual(left);
+      expect(limiter.view("k", limits)).toEqual(left);
+    }
+    clock.now += 60_000;
+    expect(limiter.view("k", limits).tokens).toEqual({ limit: 600, remaining: 600, resetMs: 0 });
+    const { requestsPerMinute: requests, tokensPerMinute: tokens } = LIMIT_CEILING;
+    expect(limiter.view("never seen", {})).toEqual({
+      requests: { limit: requests, remaining: requests, resetMs: 0 },
+      tokens: { limit: tokens, remaining: tokens, resetMs: 0 },
+    });
+    expect(limiter.size).toBe(1);
+  });
+
+  it("corrects a running call's tokens by the difference, and an ended one's not at all", () => {
+    const { limiter } = setUp();
+    const limits = { tokensPerMinute: 1000 };
+    const remaining = () => limiter.view("k", limits).tokens.remaining;
+    const call = admitted(limiter.admit("k", limits, 500));
+    call.correct(200);
+    expect(remaining()).toBe(800);
+    call.correct(300);
+    expect(remaining()).toBe(700);
+    call.finish(400);
+    call.correct(900);
+    expect(remaining()).toBe(600);
+  });
+
+  it("a cancelled call gives back its request, its tokens and its place, once", () => {
+    const { clock, limiter } = setUp();
+    const limits = { requestsPerMinute: 6, tokensPerMinute: 600, concurrency: 2 };
+    const kept = admitted(limiter.admit("k", limits, 100));
+    const before = limiter.view("k", limits);
+    const call = admitted(limiter.admit("k", limits, 200));
+    expect([kept.reservedTokens, call.reservedTokens]).toEqual([100, 200]);
+    for (let time = 0; time < 2; time++) {
+      call.cancel();
+      expect(limiter.view("k", limits)).toEqual(before);
+    }
+    admitted(limiter.admit("k", limits, 0));
+    expect(limiter.admit("k", limits, 0)).toMatchObject({ limitedBy: "concurrency" });
+    clock.now += 120_000;
+    expect(limiter.view("k", limits).requests.remaining).toBe(6);
+  });
+
+  it("a limit of 0 refuses every call, and waiting cannot help", () => {
+    const { limiter } = setUp();
+    const refused = { ok: false, limit: 0, retryAfterMs: undefined };
+    expect(limiter.admit("k", { concurrency: 0 })).toEqual({
+      ...{ ...refused, limitedBy: "concurrency" },
+    });
+    expect(limiter.admit("k", { requestsPerMinute: 0 })).toEqual({
+      ...{ ...refused, limitedBy: "requests" },
+    });
+    expect(limiter.admit("k", { tokensPerMinute: 0 }, 1)).toEqual({
+      ...{ ...refused, limitedBy: "tokens" },
+    });
+    expect(limiter.admit("k", { tokensPerMinute: 0 }, 0).ok).toBe(true);
+  });
+
+  it("shares of all masters sum to the limits, the first have one more", () => {
+    const limits = { requestsPerMinute: 8, tokensPerMinute: 9, concurrency: 1 };
+    const share = (rank: number) => Object.values(shareOfLimits(limits, { rank, count: 3 }));
+    expect([0, 1, 2, 3, 4].map(share)).toEqual([
+      ...[
+        [3, 3, 1],
+        [3, 3, 0],
+        [2, 3, 0],
+        [0, 0, 0],
+        [0, 0, 0],
+      ],
+    ]);
+    expect(shareOfLimits({}, { rank: 5, count: 3 })).toEqual({});
+  });
+
+  it("tells what refuses a call, whole, and when it may come again", () => {
+    const { limiter } = setUp();
+    const limits = { concurrency: 1, requestsPerMinute: 2 };
+    const call = admitted(limiter.admit("k", limits, 0));
+    const concurrency = { ok: false, limitedBy: "concurrency", limit: 1, retryAfterMs: 1000 };
+    expect(limiter.admit("k", limits, 0)).toEqual(concurrency);
+    call.finish(0);
+    admitted(limiter.admit("k", limits, 0)).finish(0);
+    expect(limiter.admit("k", limits, 0)).toEqual({
+      ...{ ok: false, limitedBy: "requests", limit: 2, retryAfterMs: 30_000 },
+    });
   });
 
   it("never lets more tokens through in a minute than twice the limit, in any order of events", () => {

@@ -1,8 +1,27 @@
-/** What one key may use; absent means the ceiling that holds for everyone. */
+/** What one key may use; absent means the ceiling that holds for everyone, 0 that it may use none. */
 export interface RateLimits {
   readonly requestsPerMinute?: number | undefined;
   readonly tokensPerMinute?: number | undefined;
   readonly concurrency?: number | undefined;
+}
+
+/** A master's place among those that divide each limit: 0 is the first; from `count` on it has none. */
+export interface LimitShare {
+  readonly rank: number;
+  readonly count: number;
+}
+
+/** The part of the limits that one master counts: over all masters they sum to exactly the limits. */
+export function shareOfLimits(limits: RateLimits, { rank, count }: LimitShare): RateLimits {
+  const part = (limit: number | undefined) => {
+    if (limit === undefined) return undefined;
+    return rank < count ? Math.floor(limit / count) + (rank < limit % count ? 1 : 0) : 0;
+  };
+  return {
+    requestsPerMinute: part(limits.requestsPerMinute),
+    tokensPerMinute: part(limits.tokensPerMinute),
+    concurrency: part(limits.concurrency),
+  };
 }
 
 /** How much of a limit is left, and when it is whole again. */
@@ -57,7 +76,7 @@ export class RateLimiter {
   }
 
   /** Admits a call and reserves its tokens, or says what limit stands against it. */
-  admit(id: string, limits: RateLimits, tokens: number): Reservation | Refusal {
+  admit(id: string, limits: RateLimits, tokens = 0): Reservation | Refusal {
     const now = this.#options.now();
     const usage = this.#usageOf(id, now);
     if (!usage)
@@ -66,18 +85,12 @@ export class RateLimiter {
     if (refused) return refused;
     const requestLimit = limits.requestsPerMinute ?? LIMIT_CEILING.requestsPerMinute;
     const tokenLimit = limits.tokensPerMinute ?? LIMIT_CEILING.tokensPerMinute;
-    const tokenWaitMs = waitMs(usage.tokensUntilMs, now, tokenLimit, tokens);
-    if (tokenWaitMs > 0) return refusal("tokens", tokenLimit, tokens, tokenWaitMs);
     usage.requestsUntilMs = Math.max(usage.requestsUntilMs, now) + WINDOW_MS / requestLimit;
-    usage.tokensUntilMs = Math.max(usage.tokensUntilMs, now) + (tokens * WINDOW_MS) / tokenLimit;
     usage.running++;
-    return new Reservation(usage, requestLimit, tokenLimit, tokens, this.#options.now);
-  }
-
-  /** What stands against one more call of the key, however few tokens it asks for; uses nothing. */
-  refusalOf(id: string, limits: RateLimits): Refusal | undefined {
-    const usage = this.#usage.get(id);
-    return usage && refusedCall(usage, limits, this.#options.now());
+    const reservation = new Reservation(usage, requestLimit, tokenLimit, this.#options.now);
+    const lacking = tokens > 0 ? reservation.reserve(tokens) : undefined;
+    if (lacking) reservation.cancel();
+    return lacking ?? reservation;
   }
 
   /** What is left for a key, without using any of it. */
@@ -126,26 +139,33 @@ export class Reservation {
   readonly #requestLimit: number;
   readonly #tokenLimit: number;
   readonly #now: () => number;
-  #reservedTokens: number;
+  #reservedTokens = 0;
   #finished = false;
 
-  constructor(
-    usage: KeyUsage,
-    requestLimit: number,
-    tokenLimit: number,
-    tokens: number,
-    now: () => number,
-  ) {
+  constructor(usage: KeyUsage, requestLimit: number, tokenLimit: number, now: () => number) {
     this.#usage = usage;
     this.#requestLimit = requestLimit;
     this.#tokenLimit = tokenLimit;
-    this.#reservedTokens = tokens;
     this.#now = now;
+  }
+
+  get reservedTokens(): number {
+    return this.#reservedTokens;
+  }
+
+  /** Reserves the call's tokens, once; or says why not, and has reserved none then. */
+  reserve(tokens: number): Refusal | undefined {
+    const now = this.#now();
+    const tokenWaitMs = waitMs(this.#usage.tokensUntilMs, now, this.#tokenLimit, tokens);
+    if (tokenWaitMs > 0) return refusal("tokens", this.#tokenLimit, tokens, tokenWaitMs);
+    this.#usage.tokensUntilMs = Math.max(this.#usage.tokensUntilMs, now);
+    this.correct(tokens);
+    return undefined;
   }
 
   /** Replaces the reserved number of tokens by a better one, up or down. */
   correct(tokens: number): void {
-    if (this.#finished) return;
+    if (this.#finished || tokens === this.#reservedTokens) return;
     const differenceMs = ((tokens - this.#reservedTokens) * WINDOW_MS) / this.#tokenLimit;
     this.#usage.tokensUntilMs = Math.max(0, this.#usage.tokensUntilMs + differenceMs);
     this.#reservedTokens = tokens;
@@ -157,6 +177,14 @@ export class Reservation {
     this.correct(tokens);
     this.#finished = true;
     this.#usage.running--;
+  }
+
+  /** Takes the call back as if it had never been admitted. */
+  cancel(): void {
+    if (this.#finished) return;
+    this.finish(0);
+    const untilMs = this.#usage.requestsUntilMs - WINDOW_MS / this.#requestLimit;
+    this.#usage.requestsUntilMs = Math.max(0, untilMs);
   }
 
   view(): { requests: LimitView; tokens: LimitView } {
@@ -171,7 +199,8 @@ export class Reservation {
 function refusedCall(usage: KeyUsage, limits: RateLimits, now: number): Refusal | undefined {
   const concurrency = limits.concurrency ?? LIMIT_CEILING.concurrency;
   if (usage.running >= concurrency) {
-    return { ok: false, limitedBy: "concurrency", limit: concurrency, retryAfterMs: 1000 };
+    const retryAfterMs = concurrency > 0 ? 1000 : undefined;
+    return { ok: false, limitedBy: "concurrency", limit: concurrency, retryAfterMs };
   }
   const requestLimit = limits.requestsPerMinute ?? LIMIT_CEILING.requestsPerMinute;
   const requestWaitMs = waitMs(usage.requestsUntilMs, now, requestLimit, 1);
@@ -179,6 +208,7 @@ function refusedCall(usage: KeyUsage, limits: RateLimits, now: number): Refusal 
 }
 
 function waitMs(untilMs: number, now: number, limit: number, cost: number): number {
+  if (limit === 0) return Number.POSITIVE_INFINITY;
   const usedMs = Math.max(untilMs, now) + (cost * WINDOW_MS) / limit - now;
   return usedMs > WINDOW_MS + SLACK_MS ? usedMs - WINDOW_MS : 0;
 }

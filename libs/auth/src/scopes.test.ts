@@ -12,6 +12,9 @@ describe("grants", () => {
     [["cluster:admin"], "jobs:read", false],
     [["cluster:read"], "cluster:admin", false],
     [[], "models:read", false],
+    [["models:admin"], "modelsx:read", false],
+    [["jobs:admin"], "jobs:create", true],
+    [["models:read"], "undefined:read", false],
     [["jobs:read", "models:read"], "models:read", true],
   ])("%j grants %s: %s", (scopes, permission, expected) => {
     expect(grants(scopes, permission)).toBe(expected);

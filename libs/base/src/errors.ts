@@ -41,6 +41,8 @@ export const ERROR_TABLE = {
   model_loading: { http: 503, grpc: 14, exit: 7, retryable: true },
   /** Its file is damaged, not as promised or not to be had: it fails again until that is mended. */
   model_failed: { http: 503, grpc: 9, exit: 1, retryable: false },
+  /** The replicated state has no room left for what was asked for. */
+  insufficient_storage: { http: 507, grpc: 8, exit: 7, retryable: false },
   deadline_exceeded: { http: 504, grpc: 4, exit: 7, retryable: true },
 } as const satisfies Record<
   string,

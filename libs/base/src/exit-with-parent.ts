@@ -1,3 +1,5 @@
+import { endProcess } from "./end-process.ts";
+
 /** A supervisor sets this to `stdin` where the child's standard input is a pipe it holds open. */
 export const PARENT_PIPE_VARIABLE = "HEDDLE_PARENT_PIPE";
 
@@ -11,13 +13,19 @@ const ORDERLY_END_MS = 5_000;
  * where no supervisor asked for it, so a process started by hand lives on its own.
  */
 export function exitWithParent(): void {
-  if (process.connected) process.once("disconnect", end);
-  if (process.env[PARENT_PIPE_VARIABLE] !== "stdin") return;
+  if (process.connected) {
+    process.once("disconnect", end);
+    process.channel?.unref(); // Watching the parent must not be what keeps this process alive.
+  }
+  const isSupervised = process.env[PARENT_PIPE_VARIABLE] === "stdin";
+  // What this process starts has another standard input.
+  delete process.env[PARENT_PIPE_VARIABLE];
+  if (!isSupervised) return;
   process.stdin.once("end", end).once("error", end).resume();
-  process.stdin.unref(); // Watching the parent must not be what keeps this process alive.
+  process.stdin.unref();
 }
 
 function end(): void {
-  setTimeout(() => process.exit(1), ORDERLY_END_MS).unref();
+  setTimeout(() => void endProcess(1), ORDERLY_END_MS).unref();
   process.kill(process.pid, "SIGTERM");
 }

@@ -50,7 +50,10 @@ test("memory that threads share is encoded as other memory is", () => {
 });
 
 test("chunks that gRPC is given in one turn come as they were, though they are written in one place", async () => {
-  const own = { clusterToken: "the token of this test" };
+  const own = {
+    clusterToken: "the token of this test",
+    node: { role: "parameter-server", name: "p" },
+  } as const;
   const { server, address } = await bindServer({ host: "127.0.0.1", port: 0, credentials: own });
   const sizes = [9, 200_000, 0, 40_000, 3];
   server.addService(partSourceService, {
@@ -61,7 +64,7 @@ test("chunks that gRPC is given in one turn come as they were, though they are w
       call.end();
     },
   });
-  const peer = new Peer(address, own, "worker");
+  const peer = new Peer(address, own, "parameter-server");
   const take = method<TakePart, TakePart__Output, ParameterChunk, ParameterChunk__Output>(
     partSourceService,
     "Take",

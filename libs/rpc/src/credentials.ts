@@ -1,87 +1,172 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { readFileSync } from "node:fs";
 import {
+  type ChannelCredentials,
+  credentials as grpc,
   Metadata,
   ServerInterceptingCall,
   type ServerInterceptor,
   type ServerListener,
 } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
-import type { NodeRole } from "./pki/node-name.ts";
-import type { TlsIdentity } from "./pki/tls-identity.ts";
+import { CALLERS, type Callers } from "./callers.ts";
+import { type JobCredentials, TICKET_SCHEME, type TicketVerifier } from "./job-ticket.ts";
+import { type NodeClaim, type NodeRole, readClaim, writeClaim } from "./pki/node-name.ts";
+import { TlsIdentity, type TlsMaterial } from "./pki/tls-identity.ts";
 import { toStatus } from "./status.ts";
+import { TOKEN_MISMATCH } from "./token/handshake.ts";
+import { TokenChannelCredentials } from "./token/token-channel.ts";
 
 /** What a node proves itself with: its certificate where TLS is on, else the shared token. */
 export interface NodeCredentials {
   readonly clusterToken: string;
   readonly tls?: TlsIdentity | undefined;
+  /** Without TLS: who this node says that it is. The token does not prove it. */
+  readonly node?: NodeClaim | undefined;
 }
 
-/** Probes carry no credentials; these paths tell nothing but that the process serves. */
-const publicPrefix = "/grpc.health.v1.Health/";
-/** Its request carries a join token, and is refused without. */
-const joinPath = "/heddle.v1.Enrollment/Join";
-
-/** Who may call a service; every other one is for masters. */
-const CALLERS: readonly (readonly [prefix: string, roles: readonly NodeRole[]])[] = [
-  ["/heddle.v1.Cluster/", ["worker", "parameter-server"]],
-  ["/heddle.v1.ParameterShards/", ["master", "worker", "parameter-server"]],
-  ["/heddle.v1.PartSource/", ["parameter-server"]],
-  ["/heddle.v1.TaskLogs/Ship", ["worker"]],
-  ["/heddle.v1.TaskArtifacts/", ["master", "worker"]],
-  ["/heddle.v1.Enrollment/", ["master", "worker", "parameter-server"]],
-];
-
-/** Refuses every call whose caller may not make it, before its first message is read. */
-export function requireCaller(
-  own: NodeCredentials,
-  onRefused: () => void = () => undefined,
-): ServerInterceptor {
-  return own.tls ? requireRole(own.tls, onRefused) : requireToken(own.clusterToken, onRefused);
+/** What a server shows a task whose parts it takes: the attempt's token, and the task's certificate. */
+export interface PartCredentials {
+  /** Hexadecimal. */
+  readonly jobToken: string;
+  /** PEM, of the task itself; absent where nodes do not speak TLS. */
+  readonly certificate?: string | undefined;
 }
 
-function requireRole(tls: TlsIdentity, onRefused: () => void): ServerInterceptor {
-  return ({ path }, call) => {
-    const isOpen = path === joinPath || path.startsWith(publicPrefix);
-    const roles = CALLERS.find(([prefix]) => path.startsWith(prefix))?.[1] ?? ["master"];
-    const listener: ServerListener = {
-      onReceiveMetadata: (metadata, next) => {
-        const shown = call.getAuthContext().sslPeerCertificate;
-        const fault = isOpen ? undefined : tls.peerFault(shown, roles);
-        if (!fault) return next(metadata);
-        onRefused();
-        call.sendStatus(toStatus(fault));
-      },
-    };
-    return new ServerInterceptingCall(call, { start: (next) => next(listener) });
-  };
+/** What a call is made with. */
+export type CallerCredentials = NodeCredentials | JobCredentials | PartCredentials;
+
+/** Credentials in the form in which they go to a thread or a process. */
+export interface PlainCredentials extends Omit<NodeCredentials, "tls"> {
+  readonly tls?: TlsMaterial | undefined;
 }
 
-/** The metadata of every call between nodes; a certificate needs none. */
-export function callMetadata({ clusterToken, tls }: NodeCredentials): Metadata {
-  const metadata = new Metadata();
-  if (!tls) metadata.set("authorization", `Bearer ${clusterToken}`);
-  return metadata;
+export function toPlainCredentials({ tls, clusterToken, node }: NodeCredentials): PlainCredentials {
+  return { clusterToken, node, tls: tls?.material };
+}
+
+export function fromPlainCredentials({ tls, ...rest }: PlainCredentials): NodeCredentials {
+  return { ...rest, tls: tls && new TlsIdentity(tls) };
+}
+
+/** Set on each call by this process alone; what a caller sends under the name is dropped. */
+const CALLER_KEY = "heddle-caller";
+
+interface CallerChecks {
+  /** Who has proved that it has the token, by the address at the other end of its connection. */
+  readonly claimOf: (peer: string) => NodeClaim | undefined;
+  readonly onRefused?: (() => void) | undefined;
+  /** With them tasks of jobs may call where jobs may. */
+  readonly tickets?: TicketVerifier | undefined;
+  /** Whether the token comes with each call, as under TLS to a server that is no node. */
+  readonly takesBearer: boolean;
 }
 
 /**
- * Refuses every call that lacks the cluster token, before its first message is read. The comparison
- * takes the same time whatever the token: digests of equal length are compared.
+ * Refuses every call whose caller may not make it, before its first message is read, and names the
+ * node that calls to the handler of each other one.
  */
-function requireToken(clusterToken: string, onRefused: () => void): ServerInterceptor {
-  const expected = digest(`Bearer ${clusterToken}`);
-  return (method, call) => {
-    const isPublic = method.path.startsWith(publicPrefix);
+export function requireCaller(own: NodeCredentials, checks: CallerChecks): ServerInterceptor {
+  return ({ path }, call) => {
+    const callers = CALLERS[path] ?? ["master"];
     const listener: ServerListener = {
       onReceiveMetadata: (metadata, next) => {
-        const given = metadata.get("authorization")[0] ?? "";
-        if (isPublic || timingSafeEqual(digest(String(given)), expected)) return next(metadata);
-        onRefused();
-        call.sendStatus(toStatus(refusal()));
+        metadata.remove(CALLER_KEY);
+        try {
+          const caller =
+            callers === "anyone" ? undefined : identify(own, checks, callers, metadata, call);
+          if (caller) metadata.set(CALLER_KEY, writeClaim(caller));
+          next(metadata);
+        } catch (error) {
+          checks.onRefused?.();
+          call.sendStatus(toStatus(error));
+        }
       },
     };
     return new ServerInterceptingCall(call, { start: (next) => next(listener) });
   };
+}
+
+/** The node that calls; undefined for a task of a job. Throws where the caller may not call. */
+function identify(
+  own: NodeCredentials,
+  { claimOf, tickets, takesBearer }: CallerChecks,
+  callers: Exclude<Callers, "anyone">,
+  metadata: Metadata,
+  call: Parameters<ServerInterceptor>[1],
+): NodeClaim | undefined {
+  const authorization = metadata.get("authorization")[0];
+  const takesTickets = callers.includes("job");
+  if (tickets?.claimsOf(authorization)) {
+    if (takesTickets) return undefined;
+    throw new AppError("permission_denied", "a job's ticket does not allow this call");
+  }
+  const roles = callers.filter((caller) => caller !== "job");
+  if (own.tls) return own.tls.peerName(call.getAuthContext().sslPeerCertificate, roles);
+  if (!takesBearer) {
+    return checkedClaim(claimOf(call.getPeer()), takesTickets ? [...roles, "worker"] : roles);
+  }
+  if (isBearer(String(authorization), own.clusterToken)) return undefined;
+  throw new AppError("invalid_api_key", `the call ${TOKEN_MISMATCH}`);
+}
+
+/** The comparison takes the same time whatever the token: digests of equal length are compared. */
+function isBearer(authorization: string, token: string): boolean {
+  return timingSafeEqual(digest(authorization), digest(`Bearer ${token}`));
+}
+
+function digest(text: string): Buffer {
+  return createHash("sha256").update(text).digest();
+}
+
+/** The metadata of every call; what a connection has proved needs none. */
+export function callMetadata(own: CallerCredentials): Metadata {
+  const metadata = new Metadata();
+  if ("ticket" in own) metadata.set("authorization", `${TICKET_SCHEME}${own.ticket}`);
+  else if ("jobToken" in own && own.certificate !== undefined) {
+    metadata.set("authorization", `Bearer ${own.jobToken}`);
+  }
+  return metadata;
+}
+
+/** Of connections to a node of that role, or to the task that has the certificate. */
+export function channelOf(own: CallerCredentials, role: NodeRole): ChannelCredentials {
+  if ("ticket" in own) {
+    const material = { authority: own.authority ?? "", certificate: "", privateKey: "" };
+    return isEncrypted(own)
+      ? new TlsIdentity(material).channelCredentials(role)
+      : grpc.createInsecure();
+  }
+  if (!("jobToken" in own)) {
+    return own.tls?.channelCredentials(role) ?? new TokenChannelCredentials(own, role);
+  }
+  if (own.certificate === undefined) {
+    const node = { role: "parameter-server", name: "server" } as const;
+    return new TokenChannelCredentials({ clusterToken: own.jobToken, node }, role);
+  }
+  // Whoever has the key of this one certificate is the task, whatever it is called.
+  const unnamed = { checkServerIdentity: () => undefined };
+  return grpc.createSsl(Buffer.from(own.certificate), null, null, unnamed);
+}
+
+/** Whether nodes speak TLS, so that nothing may go in the clear from one machine to another. */
+export function isEncrypted(own: CallerCredentials): boolean {
+  if ("ticket" in own) return own.authority !== undefined;
+  return "jobToken" in own ? own.certificate !== undefined : own.tls !== undefined;
+}
+
+function checkedClaim(claim: NodeClaim | undefined, roles: readonly NodeRole[]): NodeClaim {
+  if (!claim) throw new AppError("invalid_api_key", `the call ${TOKEN_MISMATCH}`);
+  if (roles.includes(claim.role)) return claim;
+  const message = `${claim.name} is a ${claim.role}; this is for a ${roles.join(" or ")}`;
+  throw new AppError("permission_denied", message);
+}
+
+/** The node that makes a call, by its certificate or, without TLS, by what it says under the token. */
+export function callerOf({ metadata }: { readonly metadata: Metadata }): NodeClaim {
+  const caller = readClaim(String(metadata.get(CALLER_KEY)[0] ?? ""));
+  if (caller) return caller;
+  throw new AppError("invalid_api_key", "the call names no node that made it");
 }
 
 /** Reads the token that the nodes of a cluster share; surrounding white space does not count. */
@@ -100,16 +185,5 @@ export function readClusterToken(path: string): string {
   throw new AppError(
     "invalid_value",
     `the cluster token in ${path} has ${text.length} characters: it needs at least 16`,
-  );
-}
-
-function digest(text: string): Buffer {
-  return createHash("sha256").update(text).digest();
-}
-
-function refusal(): AppError {
-  return new AppError(
-    "invalid_api_key",
-    "the call carries no valid cluster token: start the node with the token file of its masters",
   );
 }

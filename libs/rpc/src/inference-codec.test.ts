@@ -92,6 +92,9 @@ const sampling = merged(
     logitBias: fc.array(fc.record({ token: uint32, bias: real }), { maxLength: 3 }),
   }),
   optional("seed", uint32),
+  optional("topK", fc.integer({ min: 1, max: 2 ** 32 - 1 })),
+  optional("minP", fc.constantFrom(0.05, 1)),
+  optional("repetitionPenalty", fc.constantFrom(0.5, 1, 1.1)),
 );
 const request = merged(
   fc.record({
@@ -102,6 +105,8 @@ const request = merged(
     format: fc.constantFrom("text", "json_object"),
   }),
   optional("maxTokens", uint32),
+  optional("minTokens", fc.integer({ min: 1, max: 2 ** 32 - 1 })),
+  optional("ignoreEnd", fc.constant(true)),
   optional("topLogprobs", uint32),
 ) as fc.Arbitrary<GenerateRequest>;
 

@@ -92,6 +92,11 @@ export function encodeRequest(request: GenerateRequest): WireRequest {
     frequencyPenalty: sampling.frequencyPenalty,
     seed: sampling.seed,
     logitBias: [...sampling.logitBias],
+    topK: sampling.topK,
+    minP: sampling.minP,
+    repetitionPenalty: sampling.repetitionPenalty,
+    minTokens: request.minTokens,
+    ignoreEnd: request.ignoreEnd,
   };
 }
 
@@ -106,11 +111,16 @@ export function decodeRequest(message: GenerateRequest__Output): GenerateRequest
       frequencyPenalty: message.frequencyPenalty,
       logitBias: message.logitBias.map(({ token, bias }) => ({ token, bias })),
       ...(message.seed !== undefined && { seed: message.seed }),
+      ...(message.topK > 0 && { topK: message.topK }),
+      ...(message.minP > 0 && { minP: message.minP }),
+      ...(message.repetitionPenalty > 0 && { repetitionPenalty: message.repetitionPenalty }),
     },
     choices: message.choices,
     stop: message.stop,
     format: outputFormat(message.format),
     ...(message.maxTokens !== undefined && { maxTokens: message.maxTokens }),
+    ...(message.minTokens > 0 && { minTokens: message.minTokens }),
+    ...(message.ignoreEnd && { ignoreEnd: true }),
     ...(message.topLogprobs !== undefined && { topLogprobs: message.topLogprobs }),
   };
 }

@@ -1,4 +1,8 @@
-import type { DeploymentSpec, ReplicaStatus } from "@heddle/contracts/engine";
+import {
+  CHAT_TEMPLATE_ORIGINS,
+  type DeploymentSpec,
+  type ReplicaStatus,
+} from "@heddle/contracts/engine";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
@@ -30,14 +34,18 @@ const load = fc.record({
   residentBytes: uint53,
   restarts: uint32,
 });
-const info = fc.record({
-  engine: fc.string(),
-  device: fc.string(),
-  contextTokens: uint32,
-  vocabularySize: uint32,
-  parameters: uint53,
-  fileType: fc.string(),
-});
+const info = merged(
+  fc.record({
+    engine: fc.string(),
+    device: fc.string(),
+    contextTokens: uint32,
+    vocabularySize: uint32,
+    parameters: uint53,
+    fileType: fc.string(),
+  }),
+  optional("reasoning", fc.constantFrom("tagged", "open")),
+  optional("chatTemplate", fc.constantFrom(...CHAT_TEMPLATE_ORIGINS)),
+);
 const replica = merged(
   fc.record({
     deployment: fc.string(),

@@ -1,12 +1,13 @@
 import { AppError, isErrorCode } from "@heddle/base/errors";
-import type {
-  DeploymentSpec,
-  EngineInfo,
-  EngineLoad,
-  EngineOptions,
-  ReplicaPhase,
-  ReplicaStatus,
-  WeightsSpec,
+import {
+  CHAT_TEMPLATE_ORIGINS,
+  type DeploymentSpec,
+  type EngineInfo,
+  type EngineLoad,
+  type EngineOptions,
+  type ReplicaPhase,
+  type ReplicaStatus,
+  type WeightsSpec,
 } from "@heddle/contracts/engine";
 import type {
   Deployment,
@@ -131,10 +132,12 @@ function decodeLoad(message: EngineLoad__Output): EngineLoad {
 function decodeInfo(message: EngineInfo__Output): EngineInfo {
   const { engine, device, contextTokens, vocabularySize, parameters, fileType } = message;
   const { reasoning } = message;
+  const chatTemplate = CHAT_TEMPLATE_ORIGINS.find((origin) => origin === message.chatTemplate);
   return {
     ...{ engine, device, contextTokens, vocabularySize, parameters, fileType },
     // A style that this version does not know is none: the tags are then only looked for in front.
     ...((reasoning === "tagged" || reasoning === "open") && { reasoning }),
+    ...(chatTemplate && { chatTemplate }),
   };
 }
 

@@ -4,12 +4,11 @@ import {
   Client,
   type ClientDuplexStream,
   type ClientReadableStream,
-  credentials,
   type Metadata,
 } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import { clientChannelOptions } from "./channel-options.ts";
-import { callMetadata, type NodeCredentials } from "./credentials.ts";
+import { type CallerCredentials, callMetadata, channelOf, isEncrypted } from "./credentials.ts";
 import type { NodeRole } from "./pki/node-name.ts";
 import type { RpcMethod } from "./proto.ts";
 import { fromStatus } from "./status.ts";
@@ -23,14 +22,14 @@ export class Peer {
   /** `role` is what the other side must be, where TLS is on; `more` are options of the connection. */
   constructor(
     address: string,
-    own: NodeCredentials,
+    own: CallerCredentials,
     role: NodeRole = "master",
     more: ChannelOptions = {},
   ) {
     this.address = address;
-    const channel = own.tls?.channelCredentials(role) ?? credentials.createInsecure();
+    const channel = channelOf(own, role);
     // Nodes are known by their certificates' URIs: no host name is asked for, nor an address.
-    const options = own.tls ? { "grpc.ssl_target_name_override": "heddle.node" } : {};
+    const options = isEncrypted(own) ? { "grpc.ssl_target_name_override": "heddle.node" } : {};
     this.#client = new Client(address, channel, { ...clientChannelOptions, ...more, ...options });
     this.#metadata = callMetadata(own);
   }

@@ -1,5 +1,6 @@
 import { Metadata, type ServiceError, type StatusObject, status } from "@grpc/grpc-js";
 import { AppError, ERROR_TABLE, isErrorCode, toAppError } from "@heddle/base/errors";
+import { TOKEN_MISMATCH } from "./token/handshake.ts";
 
 /** The trailer that carries our error code beside the coarser gRPC status. */
 const errorCodeKey = "heddle-error-code";
@@ -27,8 +28,11 @@ export function fromStatus(error: unknown, peer: string): AppError {
     error.code === status.UNIMPLEMENTED
       ? "it does not serve this yet: it is starting, or of another version"
       : error.message;
+  // Of a connection that was refused grpc-js passes on the text alone.
+  const isStranger = error.code === status.UNAVAILABLE && error.details.includes(TOKEN_MISMATCH);
+  const fitting = isStranger ? "invalid_api_key" : codeOfStatus(error.code);
   return new AppError(
-    isErrorCode(code) ? code : codeOfStatus(error.code),
+    isErrorCode(code) ? code : fitting,
     isErrorCode(code) ? error.details : `the call to ${peer} failed: ${why}`,
     {
       cause: error,

@@ -32,6 +32,31 @@ const nodeFlags = {
   "insecure-bind": { type: "boolean" },
 } as const satisfies ParseArgsOptionsConfig;
 
+/** What a flag takes, empty where it takes nothing, and its help. */
+export type FlagHelp = readonly [value: string, help: string];
+
+const nodeHelp = {
+  data: ["DIR", "directory that this node keeps; required"],
+  name: ["NAME", "this node's name in the cluster (else one that is kept in DIR)"],
+  "grpc-host": ["HOST", "address that this node listens on (127.0.0.1)"],
+  "grpc-port": ["PORT", "port that this node listens on (0 takes a free one)"],
+  advertise: ["HOST:PORT", "where the other nodes reach this one (else where it listens)"],
+  masters: ["HOST:PORT,...", "the gRPC addresses of all masters; required"],
+  "cluster-token-file": ["FILE", "file with the masters' token; required without --tls"],
+  "join-token-file": ["FILE", "under --tls: file with a token for this node's first start"],
+  tls: ["", "prove who this node is by a certificate, and encrypt"],
+  "insecure-bind": ["", "allow addresses beyond loopback without TLS"],
+} as const satisfies Record<keyof typeof nodeFlags, FlagHelp>;
+
+/** The text that --help prints; `extra` are the flags of the node's kind. */
+export function nodeUsage(program: string, extra: Readonly<Record<string, FlagHelp>> = {}): string {
+  const rows = Object.entries<FlagHelp>({ ...nodeHelp, ...extra, help: ["", "print this text"] });
+  const flags = rows.map(([name, [value]]) => `--${name} ${value}`.trimEnd());
+  const width = Math.max(...flags.map(({ length }) => length));
+  const lines = rows.map(([, [, help]], at) => `  ${flags[at]?.padEnd(width)}  ${help}`);
+  return `Usage: ${program} [flags]\n${lines.join("\n")}\n`;
+}
+
 /**
  * Reads the flags of a node; `extra` are those of its kind, all strings, returned by name. Throws an
  * AppError that names the flag and what it takes.
@@ -47,9 +72,9 @@ export function readNodeFlags(
     return typeof value === "string" ? value : undefined;
   };
   const masters = Array.isArray(values["masters"]) ? values["masters"].map(String) : [];
-  const tls = values["tls"] === true;
   const grpcHost = text("grpc-host") ?? "127.0.0.1";
-  if (!tls && values["insecure-bind"] !== true) checkStaysHere(grpcHost, masterAddresses(masters));
+  const staysHere = isAllLoopback(grpcHost, masterAddresses(masters));
+  const tls = values["tls"] === true || !(staysHere || values["insecure-bind"] === true);
   return {
     flags: {
       dataDirectory: required(text("data"), "--data DIR, a directory that this node keeps"),
@@ -66,13 +91,10 @@ export function readNodeFlags(
   };
 }
 
-/** The token would cross the network in the clear, and so would prompts and answers. */
-function checkStaysHere(grpcHost: string, masters: readonly string[]): void {
+/** Off loopback nodes speak TLS unless they are told to speak in the clear. */
+function isAllLoopback(grpcHost: string, masters: readonly string[]): boolean {
   const hosts = [grpcHost, ...masters.map((address) => address.replace(/:\d+$/, ""))];
-  const outside = hosts.find((host) => !isLoopback(host.replace(/^\[|\]$/g, "")));
-  if (outside === undefined) return;
-  const message = `${outside} is on another machine, and nothing is encrypted without TLS: give --tls and --join-token-file, or --insecure-bind to allow it`;
-  throw new AppError("invalid_value", message);
+  return hosts.every((host) => isLoopback(host.replace(/^\[|\]$/g, "")));
 }
 
 function isLoopback(host: string): boolean {

@@ -1,6 +1,7 @@
 import { hostname } from "node:os";
+import { AppError } from "@heddle/base/errors";
 import { nodeCredentials, type RunningCredentials } from "../pki/node-credentials.ts";
-import type { NodeRole } from "../pki/node-name.ts";
+import { NODE_NAME, type NodeRole } from "../pki/node-name.ts";
 import type { NodeLog } from "./log.ts";
 import type { NodeFlags } from "./node-flags.ts";
 
@@ -11,7 +12,14 @@ export async function ownCredentials(
   log: NodeLog,
 ): Promise<RunningCredentials> {
   const { dataDirectory, masters, joinToken, clusterToken } = flags;
-  if (!flags.tls) return { clusterToken, close: () => {} };
-  const name = flags.name ?? hostname();
+  const name = nodeNameFor(flags);
+  if (!flags.tls) return { clusterToken, node: { role, name }, close: () => {} };
   return nodeCredentials({ dataDirectory, role, name, masters, joinToken, log });
+}
+
+/** The name that a node goes by: what it was told, or its machine's. */
+export function nodeNameFor({ name = hostname() }: Pick<NodeFlags, "name">): string {
+  if (NODE_NAME.test(name)) return name;
+  const message = `a node's name has 1 to 63 letters, digits, ".", "_" or "-", not ${JSON.stringify(name)}: give --name`;
+  throw new AppError("invalid_value", message);
 }

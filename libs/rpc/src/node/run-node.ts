@@ -1,3 +1,4 @@
+import { endProcess } from "@heddle/base/end-process";
 import { ERROR_TABLE, toAppError } from "@heddle/base/errors";
 import type { NodeLog } from "./log.ts";
 
@@ -27,12 +28,12 @@ export async function runNode(start: () => Promise<RunningNode>, log: NodeLog): 
   }
   let stopping = false;
   const stop = async () => {
-    if (stopping) process.exit(1);
+    if (stopping) return endProcess(1);
     stopping = true;
     log.info({ drainMs }, "stopping");
-    setTimeout(() => process.exit(1), drainMs + exitMs).unref();
+    setTimeout(() => void endProcess(1), drainMs + exitMs).unref();
     await node.close(drainMs);
-    process.exit(0);
+    return endProcess(0);
   };
   process.on("SIGTERM", () => void stop());
   process.on("SIGINT", () => void stop());

@@ -46,6 +46,25 @@ export async function createAuthority(): Promise<CertificateAuthority> {
   return { certificate: certificate.toString("pem"), privateKey: await pemOf(keys.privateKey) };
 }
 
+/** A key and a certificate that no authority has signed, for whoever is told the certificate itself. */
+export async function createOwnCertificate(): Promise<CertificateAuthority> {
+  const lib = await x509();
+  const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ["sign", "verify"]);
+  const certificate = await lib.X509CertificateGenerator.createSelfSigned({
+    serialNumber: serialNumber(),
+    name: "CN=heddle task",
+    notBefore: new Date(Date.now() - CLOCK_SKEW_MS),
+    notAfter: new Date(Date.now() + YEAR_MS),
+    signingAlgorithm: ALGORITHM,
+    keys,
+    extensions: [
+      new lib.KeyUsagesExtension(lib.KeyUsageFlags.digitalSignature, true),
+      new lib.ExtendedKeyUsageExtension([lib.ExtendedKeyUsage.serverAuth]),
+    ],
+  });
+  return { certificate: certificate.toString("pem"), privateKey: await pemOf(keys.privateKey) };
+}
+
 /** Makes a node's key and the request for its certificate. */
 export async function requestCertificate(): Promise<CertificateRequest> {
   const lib = await x509();

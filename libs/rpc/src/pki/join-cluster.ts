@@ -36,6 +36,10 @@ export interface Joined {
  */
 export async function joinCluster(options: JoinOptions): Promise<Joined> {
   const token = parseJoinToken(options.token);
+  if (token.authorityHash === undefined) {
+    const message = "the join token is of a cluster without TLS, which gives no certificates";
+    throw new AppError("invalid_value", message);
+  }
   const authority = await fetchAuthority(options.master, token.authorityHash);
   const { privateKey, csr } = await requestCertificate();
   // With nothing to show yet: only the other side proves who it is.

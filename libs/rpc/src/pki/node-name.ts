@@ -1,12 +1,35 @@
 /** What a node may do to others follows from its role. */
 export type NodeRole = "master" | "worker" | "parameter-server";
 
-/** Whom a certificate names. */
-export interface NodeName {
-  /** The first 32 hexadecimal digits of the SHA-256 of the authority's certificate. */
-  readonly domain: string;
+/** What a node may be called. */
+export const NODE_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/;
+
+export const NODE_ROLES: readonly NodeRole[] = ["master", "worker", "parameter-server"];
+
+/** Who a node is within its cluster. */
+export interface NodeClaim {
   readonly role: NodeRole;
   readonly name: string;
+}
+
+/** Whom a certificate names. */
+export interface NodeName extends NodeClaim {
+  /** The first 32 hexadecimal digits of the SHA-256 of the authority's certificate. */
+  readonly domain: string;
+}
+
+const CLAIM = /^(master|worker|parameter-server)\/([A-Za-z0-9][A-Za-z0-9._-]{0,62})$/;
+
+/** `role/name`. */
+export function writeClaim({ role, name }: NodeClaim): string {
+  return `${role}/${name}`;
+}
+
+/** Undefined for a text that names no node. */
+export function readClaim(text: string): NodeClaim | undefined {
+  const [, role, name] = CLAIM.exec(text) ?? [];
+  if (role === undefined || name === undefined) return undefined;
+  return { role: role as NodeRole, name };
 }
 
 const FORM =

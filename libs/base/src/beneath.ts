@@ -1,0 +1,275 @@
+import { closeSync, constants, fstatSync, openSync, type Stats } from "node:fs";
+import { type FileHandle, mkdir, open, readdir, rename, rmdir, unlink } from "node:fs/promises";
+import { join } from "node:path";
+import { AppError } from "./errors.ts";
+
+/**
+ * Files below a directory whose content a task controls. Each component is opened by itself, relative to
+ * the descriptor of the one before, and no link is followed: a directory that is replaced by a link between
+ * check and use is an error. Only regular files are opened, and never with a wait for a pipe's other end.
+ *
+ * Relative opens go through /proc. Where there is none (macOS, Windows) the path is used, so that a
+ * component that is replaced during the walk is not noticed.
+ */
+
+const { O_DIRECTORY, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
+const FOLDER = O_RDONLY | O_DIRECTORY;
+const LINKLESS = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+const hasProc = process.platform === "linux";
+/** Entries that are looked at below one directory. */
+const MAX_ENTRIES = 100_000;
+const MAX_DEPTH = 64;
+
+/** A regular file below a directory, by its path from there. */
+export interface FileBeneath {
+  readonly name: string;
+  readonly bytes: number;
+}
+
+/** Opens a regular file; throws `invalid_value` for a pipe or a device, EISDIR for a directory, ELOOP or ENOTDIR for a link. */
+export async function openFileBeneath(
+  root: string,
+  path: string,
+  flags: number = O_RDONLY,
+  mode = 0o600,
+): Promise<FileHandle> {
+  const { parent, name } = split(path);
+  return inFolder(root, parent, async (folder) => {
+    const file = await open(folder.at(name), flags | LINKLESS, mode);
+    try {
+      const found = await file.stat();
+      if (!found.isFile()) throw notRegular(path, found);
+      return file;
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+  });
+}
+
+/** The same for who may block; gives the descriptor, which is the caller's to close. */
+export function openFileBeneathSync(
+  root: string,
+  path: string,
+  flags: number = O_RDONLY,
+  mode = 0o600,
+): number {
+  const { parent, name } = split(path);
+  let at = openSync(root, FOLDER);
+  let place = root;
+  try {
+    for (const segment of parent) {
+      const next = openSync(childOf(at, place, segment), FOLDER | LINKLESS);
+      closeSync(at);
+      at = next;
+      place = join(place, segment);
+    }
+    const file = openSync(childOf(at, place, name), flags | LINKLESS, mode);
+    const found = fstatSync(file);
+    if (found.isFile()) return file;
+    closeSync(file);
+    throw notRegular(path, found);
+  } finally {
+    closeSync(at);
+  }
+}
+
+/** Makes the directory and those above it, up to the root, which exists. */
+export async function makeDirectoryBeneath(
+  root: string,
+  path: string,
+  mode = 0o700,
+): Promise<void> {
+  let folder = await OpenFolder.open(root);
+  try {
+    for (const segment of segmentsOf(path)) {
+      await mkdir(folder.at(segment), { mode }).catch(unless("EEXIST"));
+      const next = await folder.child(segment);
+      await folder.close();
+      folder = next;
+    }
+  } finally {
+    await folder.close();
+  }
+}
+
+/**
+ * Works on one entry of a directory below the root, given as a path that stays in that directory whatever
+ * becomes of its name: to rename, remove or chmod.
+ */
+export function atEntryBeneath<Result>(
+  root: string,
+  path: string,
+  work: (entry: string) => Promise<Result>,
+): Promise<Result> {
+  const { parent, name } = split(path);
+  return inFolder(root, parent, (folder) => work(folder.at(name)));
+}
+
+/** Writes the file whole or not at all; it is on disk when this resolves. */
+export function replaceFileBeneath(
+  root: string,
+  path: string,
+  content: string | Uint8Array,
+): Promise<void> {
+  return atEntryBeneath(root, path, async (entry) => {
+    const draft = `${entry}.new`;
+    // With "wx" nothing that is there is written to or through.
+    await unlink(draft).catch(unless("ENOENT"));
+    const file = await open(draft, "wx", 0o600);
+    try {
+      await file.writeFile(content);
+      await file.datasync();
+    } finally {
+      await file.close();
+    }
+    await rename(draft, entry);
+  });
+}
+
+/** All regular files below a directory, in the order of their names; links and the like do not count. */
+export async function filesBeneath(root: string, path: string): Promise<FileBeneath[]> {
+  const found: FileBeneath[] = [];
+  let entries = 0;
+  const walk = async (folder: OpenFolder, prefix: string, depth: number): Promise<void> => {
+    if (depth > MAX_DEPTH) throw tooMuch(path, `folders ${MAX_DEPTH} deep`);
+    for (const entry of (await folder.entries()).sort((a, b) => (a.name < b.name ? -1 : 1))) {
+      if (++entries > MAX_ENTRIES) throw tooMuch(path, `${MAX_ENTRIES} entries`);
+      const name = `${prefix}${entry.name}`;
+      if (entry.isDirectory()) {
+        await within(await folder.child(entry.name), (child) =>
+          walk(child, `${name}/`, depth + 1),
+        ).catch(unless("ENOENT", "ENOTDIR", "ELOOP"));
+      } else if (entry.isFile()) {
+        const bytes = await folder.sizeOf(entry.name);
+        if (bytes !== undefined) found.push({ name, bytes });
+      }
+    }
+  };
+  await inFolder(root, segmentsOf(path), (folder) => walk(folder, "", 0));
+  return found;
+}
+
+/** Removes an entry and all below it; one that is not there is removed. Links are removed, not followed. */
+export async function removeBeneath(root: string, path: string): Promise<void> {
+  const { parent, name } = split(path);
+  await inFolder(root, parent, (folder) => remove(folder, name, 0)).catch(unless("ENOENT"));
+}
+
+async function remove(folder: OpenFolder, name: string, depth: number): Promise<void> {
+  if (depth > MAX_DEPTH) throw tooMuch(name, `folders ${MAX_DEPTH} deep`);
+  const child = await folder.child(name).catch(unless("ENOENT", "ENOTDIR", "ELOOP"));
+  if (!child) return unlink(folder.at(name)).catch(unless("ENOENT"));
+  await within(child, async () => {
+    for (const entry of await child.entries()) await remove(child, entry.name, depth + 1);
+  });
+  await rmdir(folder.at(name)).catch(unless("ENOENT"));
+}
+
+/** A directory that is open. */
+class OpenFolder {
+  readonly #handle: FileHandle;
+  readonly #path: string;
+
+  private constructor(handle: FileHandle, path: string) {
+    this.#handle = handle;
+    this.#path = path;
+  }
+
+  /** The root is the operator's: links in its own path are followed. */
+  static async open(path: string): Promise<OpenFolder> {
+    return new OpenFolder(await open(path, FOLDER), path);
+  }
+
+  at(name: string): string {
+    return childOf(this.#handle.fd, this.#path, name);
+  }
+
+  async child(name: string): Promise<OpenFolder> {
+    const handle = await open(this.at(name), FOLDER | LINKLESS);
+    return new OpenFolder(handle, join(this.#path, name));
+  }
+
+  entries() {
+    return readdir(hasProc ? `/proc/self/fd/${this.#handle.fd}` : this.#path, {
+      withFileTypes: true,
+    });
+  }
+
+  /** Undefined where it is no regular file any more. */
+  async sizeOf(name: string): Promise<number | undefined> {
+    const file = await open(this.at(name), O_RDONLY | LINKLESS).catch(() => undefined);
+    try {
+      const found = await file?.stat();
+      return found?.isFile() ? found.size : undefined;
+    } finally {
+      await file?.close();
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#handle.close();
+  }
+}
+
+async function within<Result>(
+  folder: OpenFolder,
+  work: (folder: OpenFolder) => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await work(folder);
+  } finally {
+    await folder.close();
+  }
+}
+
+async function inFolder<Result>(
+  root: string,
+  segments: readonly string[],
+  work: (folder: OpenFolder) => Promise<Result>,
+): Promise<Result> {
+  let folder = await OpenFolder.open(root);
+  try {
+    for (const segment of segments) {
+      const next = await folder.child(segment);
+      await folder.close();
+      folder = next;
+    }
+    return await work(folder);
+  } finally {
+    await folder.close();
+  }
+}
+
+function childOf(descriptor: number, path: string, name: string): string {
+  return hasProc ? `/proc/self/fd/${descriptor}/${name}` : join(path, name);
+}
+
+function split(path: string): { parent: readonly string[]; name: string } {
+  const segments = segmentsOf(path);
+  return { parent: segments.slice(0, -1), name: segments.at(-1) as string };
+}
+
+function segmentsOf(path: string): readonly string[] {
+  const segments = path.split("/");
+  if (segments.every((each) => each !== "" && each !== "." && each !== ".." && !/\0/.test(each)))
+    return segments;
+  const message = `${JSON.stringify(path)} is no path below a directory: give names with / between`;
+  throw new AppError("invalid_value", message);
+}
+
+function notRegular(path: string, found: Stats): Error {
+  if (found.isDirectory()) return Object.assign(new Error(`EISDIR: ${path}`), { code: "EISDIR" });
+  return new AppError("invalid_value", `${path} is no regular file`);
+}
+
+function tooMuch(path: string, most: string): AppError {
+  return new AppError("invalid_value", `${path} has more than ${most}`);
+}
+
+function unless(...codes: readonly string[]): (error: unknown) => undefined {
+  return (error) => {
+    if (!codes.includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
+    return undefined;
+  };
+}

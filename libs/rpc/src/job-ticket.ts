@@ -1,0 +1,139 @@
+import { createHmac, sign, timingSafeEqual, verify, X509Certificate } from "node:crypto";
+import { AppError } from "@heddle/base/errors";
+import type { NodeCredentials } from "./credentials.ts";
+import { domainOf } from "./pki/certificate-authority.ts";
+import { nodeNameOf } from "./pki/node-name.ts";
+
+/**
+ * What a task of a job proves itself with to parameter servers. Its worker issues it: signed with the key
+ * of its certificate where nodes speak TLS, else with a key that is derived from the cluster token. It
+ * gives access to the shards of one attempt of one job on the servers it names, and to nothing else.
+ */
+export interface JobClaims {
+  readonly jobId: string;
+  readonly attempt: number;
+  /** Addresses by shard, without fragments: each fragment has a shard on each of them. */
+  readonly servers: readonly string[];
+  readonly issuedUnixMs: number;
+  readonly expiresUnixMs: number;
+}
+
+/** A ticket, as the task holds it; `authority` is the cluster's certificate where nodes speak TLS. */
+export interface JobCredentials {
+  readonly ticket: string;
+  readonly authority?: string | undefined;
+}
+
+/** Before a ticket in the `authorization` of a call. */
+export const TICKET_SCHEME = "Job ";
+const MAX_TICKET_LENGTH = 16_384;
+/** Tickets that were checked are remembered, up to so many: a signature takes longer than most calls. */
+const MAX_KNOWN = 1_024;
+
+/** Signs a ticket in the name of this node. */
+export function issueTicket(own: NodeCredentials, claims: JobClaims): string {
+  const payload = Buffer.from(JSON.stringify(claims));
+  const { tls } = own;
+  const parts = tls
+    ? [payload, sign("sha256", payload, tls.material.privateKey), certificateOf(tls.material)]
+    : [payload, macOf(own.clusterToken, payload)];
+  return parts.map((part) => part.toString("base64url")).join(".");
+}
+
+/** Checks the tickets of calls. */
+export class TicketVerifier {
+  readonly #own: NodeCredentials;
+  readonly #known = new Map<string, JobClaims>();
+
+  constructor(own: NodeCredentials) {
+    this.#own = own;
+  }
+
+  /**
+   * What the ticket in a call's `authorization` claims; undefined where it has none. Throws an AppError
+   * `invalid_api_key` for one that nobody of this cluster has signed, or that has expired.
+   */
+  claimsOf(authorization: unknown): JobClaims | undefined {
+    if (typeof authorization !== "string" || !authorization.startsWith(TICKET_SCHEME)) {
+      return undefined;
+    }
+    const ticket = authorization.slice(TICKET_SCHEME.length);
+    const claims = this.#known.get(ticket) ?? this.#checked(ticket);
+    if (Date.now() > claims.expiresUnixMs) {
+      throw new AppError("invalid_api_key", `the ticket of job ${claims.jobId} has expired`);
+    }
+    return claims;
+  }
+
+  #checked(ticket: string): JobClaims {
+    const parts = ticket.split(".").map((part) => Buffer.from(part, "base64url"));
+    const [payload, signature, certificate] = parts;
+    const isOurs =
+      ticket.length <= MAX_TICKET_LENGTH &&
+      payload !== undefined &&
+      signature !== undefined &&
+      this.#isSigned(payload, signature, certificate);
+    if (!isOurs) throw new AppError("invalid_api_key", "the job's ticket is not of this cluster");
+    const claims = JSON.parse(payload.toString()) as JobClaims;
+    const oldest = this.#known.keys().next().value;
+    if (this.#known.size >= MAX_KNOWN && oldest !== undefined) this.#known.delete(oldest);
+    this.#known.set(ticket, claims);
+    return claims;
+  }
+
+  #isSigned(payload: Buffer, signature: Buffer, der: Buffer | undefined): boolean {
+    const { tls, clusterToken } = this.#own;
+    if (!tls) {
+      const expected = macOf(clusterToken, payload);
+      return signature.length === expected.length && timingSafeEqual(signature, expected);
+    }
+    try {
+      return der !== undefined && isWorkerSigned(tls.material.authority, payload, signature, der);
+    } catch {
+      return false;
+    }
+  }
+}
+
+function isWorkerSigned(authority: string, payload: Buffer, signature: Buffer, der: Buffer) {
+  const issuer = new X509Certificate(authority);
+  const certificate = new X509Certificate(der);
+  if (!certificate.checkIssued(issuer) || !certificate.verify(issuer.publicKey)) return false;
+  const node = nodeNameOf(certificate.subjectAltName);
+  if (node?.role !== "worker" || node.domain !== domainOf(authority)) return false;
+  if (!verify("sha256", payload, certificate.publicKey, signature)) return false;
+  // A certificate is renewed more often than a job ends: it counts when the ticket was issued.
+  const { issuedUnixMs } = JSON.parse(payload.toString()) as JobClaims;
+  const { validFrom, validTo } = certificate;
+  return Date.parse(validFrom) <= issuedUnixMs && issuedUnixMs <= Date.parse(validTo);
+}
+
+/** Throws an AppError `permission_denied` for a job's call that is for another job, attempt or server. */
+export function checkClaims(
+  claims: JobClaims | undefined,
+  asked: {
+    readonly jobId: string;
+    readonly attempt?: number | undefined;
+    readonly shard?: number | undefined;
+  },
+  server?: string,
+): void {
+  if (!claims) return;
+  const { jobId, attempt, servers } = claims;
+  const isOwn = asked.jobId === jobId && (asked.attempt ?? attempt) === attempt;
+  const place = servers[(asked.shard ?? 0) % servers.length];
+  if (isOwn && (server === undefined || place === server)) return;
+  const what = `attempt ${asked.attempt ?? ""} of job ${asked.jobId}, shard ${asked.shard ?? ""} here`;
+  const message = `the ticket is of attempt ${attempt} of job ${jobId}, and not for ${what}`;
+  throw new AppError("permission_denied", message);
+}
+
+function macOf(clusterToken: string, payload: Buffer): Buffer {
+  const key = createHmac("sha256", clusterToken).update("heddle job ticket").digest();
+  return createHmac("sha256", key).update(payload).digest();
+}
+
+/** The node's own certificate, without those that follow it. */
+function certificateOf({ certificate }: { readonly certificate: string }): Buffer {
+  return new X509Certificate(certificate).raw;
+}

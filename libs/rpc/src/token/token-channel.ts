@@ -1,0 +1,49 @@
+import type { Socket } from "node:net";
+import { CallCredentials, ChannelCredentials } from "@grpc/grpc-js";
+import { AppError } from "@heddle/base/errors";
+import type { NodeRole } from "../pki/node-name.ts";
+import { proveToListener, type TokenHolder } from "./handshake.ts";
+
+type SecureConnector = ReturnType<ChannelCredentials["_createSecureConnector"]>;
+
+/** Plain connections that begin with the handshake of the cluster token. */
+export class TokenChannelCredentials extends ChannelCredentials {
+  readonly #own: TokenHolder;
+  readonly #role: NodeRole;
+
+  /** `role` is what the other side must say that it is. */
+  constructor(own: TokenHolder, role: NodeRole) {
+    super();
+    this.#own = own;
+    this.#role = role;
+  }
+
+  override _isSecure(): boolean {
+    return false;
+  }
+
+  override _equals(other: ChannelCredentials): boolean {
+    return this === other;
+  }
+
+  override _createSecureConnector(): SecureConnector {
+    const none = CallCredentials.createEmpty();
+    return {
+      connect: async (socket) => {
+        await this.#prove(socket);
+        return { socket, secure: false };
+      },
+      waitForReady: () => Promise.resolve(),
+      getCallCredentials: () => none,
+      destroy: () => undefined,
+    };
+  }
+
+  async #prove(socket: Socket): Promise<void> {
+    // Whoever uses the connection meets errors; one that comes in between must not end the process.
+    socket.on("error", () => undefined);
+    const { role, name } = await proveToListener(socket, this.#own);
+    if (role === this.#role) return;
+    throw new AppError("permission_denied", `${name} is a ${role}; this is for a ${this.#role}`);
+  }
+}
