@@ -8,7 +8,10 @@ import { Child } from "../support/child-process.ts";
 import { benchFolder, repositoryRoot } from "../support/command-line.ts";
 import { processTree } from "../support/proc-files.ts";
 
-const credentials = { clusterToken: "the token of this benchmark" };
+const credentials = {
+  clusterToken: "the token of this benchmark",
+  node: { role: "worker", name: "trainer" },
+} as const;
 
 /** One of our parameter servers. */
 export interface ParameterProcess {

@@ -8,7 +8,7 @@ import { checkedFeed } from "./checked-feed.ts";
 // The runtime reads this once, when it is loaded: else it reports what it runs to its makers and
 // leaves a log of that in the temporary directory.
 process.env["ORT_DISABLE_TELEMETRY"] = "1";
-const { InferenceSession, Tensor } = await import("onnxruntime-node");
+const { InferenceSession, Tensor } = await import("onnxruntime-node").catch(notInstalled);
 
 export interface OnnxOptions {
   /** `cpu`, or `cuda` and the device's index. Nothing falls back: what cannot be had is an error. */
@@ -27,6 +27,13 @@ export function onnxBackend(options: OnnxOptions): Backend {
     device: options.device,
     compile: (executable) => compile(executable, options),
   };
+}
+
+/** npm leaves the package out where its install script fails, as it does without a way to nuget.org. */
+function notInstalled(cause: unknown): never {
+  const message =
+    "ONNX Runtime cannot be loaded. Install Heddle again with ONNXRUNTIME_NODE_INSTALL=skip in the environment of npm install.";
+  throw new AppError("unavailable", message, { cause });
 }
 
 async function compile(executable: Executable, options: OnnxOptions): Promise<CompiledProgram> {

@@ -1,6 +1,6 @@
 import { timingSafeEqual } from "node:crypto";
 import { once } from "node:events";
-import { rmSync } from "node:fs";
+import { chmodSync, rmSync } from "node:fs";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { AppError, toAppError } from "@heddle/base/errors";
 import {
@@ -65,6 +65,8 @@ export class DataListener {
   async listenUnix(path: string): Promise<string> {
     rmSync(path, { force: true });
     await this.#listen({ path });
+    // Trainers may be other users. Whoever connects must show the job's token.
+    chmodSync(path, 0o666);
     return `unix:${path}`;
   }
 

@@ -1,15 +1,19 @@
-import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
+import type { JobCredentials } from "@heddle/rpc/job-ticket";
 import type { Parameters, PushTerms } from "@heddle/training/parameter-client";
 import type { NodeGroup } from "./node-group.ts";
 import type { ParameterTraffic } from "./parameter-server-client.ts";
 import type { DataPath } from "./part-source.ts";
 import type { ShardSetSpec } from "./shard-spec.ts";
 
+/** Of a program that is no task, as a bench; threads are given no certificates of nodes. */
+interface TokenCredentials {
+  readonly clusterToken: string;
+}
+
 /** What the thread of a task's exchanges is started with. */
 export interface ExchangeStart {
   readonly spec: ShardSetSpec;
-  readonly clusterToken: string;
-  readonly tls: TlsMaterial | undefined;
+  readonly credentials: JobCredentials | TokenCredentials;
   /** Of the node. */
   readonly rank: number;
   readonly host: string;

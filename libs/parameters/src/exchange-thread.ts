@@ -1,5 +1,4 @@
 import { parentPort, workerData } from "node:worker_threads";
-import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import type { ExchangeApi, ExchangeStart, ExchangeTraffic } from "./exchange-api.ts";
 import { joinNode, type NodeClient } from "./node-group.ts";
 import type { ParameterTraffic } from "./parameter-server-client.ts";
@@ -12,8 +11,7 @@ const start = workerData as ExchangeStart;
 const port = parentPort;
 if (!port) throw new Error("the thread of exchanges is started by a training task");
 
-const { clusterToken, tls, groups, shared, part, ...options } = start;
-const credentials = { clusterToken, tls: tls && new TlsIdentity(tls) };
+const { credentials, groups, shared, part, ...options } = start;
 const ended = new AbortController();
 let clients: readonly NodeClient[] = [];
 

@@ -53,13 +53,13 @@ export class NodeFollower implements ParameterClient {
     options: ParameterServerClientOptions,
     group: NodeGroup,
   ): Promise<NodeFollower> {
-    const { spec, credentials, host, signal } = options;
+    const { spec, host, signal } = options;
     const { attempt, jobToken } = spec;
     const leader = await DataConnection.open(`unix:${group.socketPath}`, jobToken, signal);
     const socketPath = `${group.socketPath}.${group.member}`;
     const paths = ["unix"] as const;
     const source = await PartSource.start({
-      ...{ attempt, jobToken, credentials, host, paths, socketPath },
+      ...{ attempt, jobToken, isEncrypted: false, host, paths, socketPath },
     });
     return new NodeFollower(options, group, source, leader);
   }

@@ -3,7 +3,7 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import { ownSocketPath } from "@heddle/base/temporary-socket";
 import type { ShardStatus__Output } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
 import { bulkChannelOptions } from "@heddle/rpc/channel-options";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { type CallerCredentials, isEncrypted } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
 import { DataRoute } from "./data-route.ts";
@@ -23,8 +23,8 @@ export interface ParameterServerClientOptions {
   readonly rank: number;
   /** Of the task, where it has taken another's place; 0 where absent. */
   readonly incarnation?: number | undefined;
-  /** What this node proves itself with to the servers. */
-  readonly credentials: NodeCredentials;
+  /** What this task proves itself with to the servers. */
+  readonly credentials: CallerCredentials;
   /** An address of this machine that servers reach; a private one. */
   readonly host: string;
   /** The fragment that it exchanges, from 0; of a job without fragments the whole model. */
@@ -59,7 +59,7 @@ const PATHS: readonly DataPath[] = ["unix", "tcp", "grpc"];
 /** Where nodes speak TLS nothing goes in the clear from one machine to another. */
 function usable({ paths, credentials }: ParameterServerClientOptions): readonly DataPath[] {
   return PATHS.filter(
-    (path) => (paths?.includes(path) ?? true) && !(path === "tcp" && credentials.tls),
+    (path) => (paths?.includes(path) ?? true) && !(path === "tcp" && isEncrypted(credentials)),
   );
 }
 
@@ -110,7 +110,8 @@ export async function connectParameters(
   const { spec, credentials } = options;
   const links = openLinks(options);
   const source = await PartSource.start({
-    ...{ attempt: spec.attempt, jobToken: spec.jobToken, credentials, host: options.host },
+    ...{ attempt: spec.attempt, jobToken: spec.jobToken, host: options.host },
+    isEncrypted: isEncrypted(credentials),
     paths: usable(options),
     socketPath: ownSocketPath("data"),
   });
@@ -167,7 +168,8 @@ export class ParameterServerClient implements ParameterClient {
   async join(): Promise<void> {
     const clocks = await this.#each(async ({ shard, peer }) => {
       const { rank, incarnation = 0 } = this.#options;
-      const request = { id: this.#id(shard), rank, leaves: false, incarnation };
+      const { certificate } = this.#source;
+      const request = { id: this.#id(shard), rank, leaves: false, incarnation, certificate };
       return (await peer.unary(shardMethods.changeMember, request, this.#brief())).clock;
     });
     await this.#each((link) => this.#locate(link));

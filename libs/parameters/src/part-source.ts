@@ -3,7 +3,7 @@ import type { Server, ServerWritableStream } from "@grpc/grpc-js";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ParameterChunk } from "@heddle/contracts/generated/heddle/v1/ParameterChunk";
 import type { TakePart__Output } from "@heddle/contracts/generated/heddle/v1/TakePart";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { createOwnCertificate } from "@heddle/rpc/pki/certificate-authority";
 import { partSourceService } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { toStatus } from "@heddle/rpc/status";
@@ -17,7 +17,8 @@ export type DataPath = "unix" | "tcp" | "grpc";
 export interface PartSourceOptions {
   readonly attempt: number;
   readonly jobToken: Uint8Array;
-  readonly credentials: NodeCredentials;
+  /** Where nodes speak TLS it serves gRPC with a certificate of its own. */
+  readonly isEncrypted: boolean;
   /** An address of this machine that servers reach; a private one. */
   readonly host: string;
   /** A new socket file's path, of at most 100 bytes. */
@@ -30,6 +31,7 @@ export class PartSource {
   readonly #options: PartSourceOptions;
   readonly #listener: DataListener;
   #grpc: Server | undefined;
+  #certificate = "";
   #clock = -1;
   #parts: ReadonlyMap<number, EncodedPart> = new Map();
   #addresses: readonly string[] = [];
@@ -55,6 +57,11 @@ export class PartSource {
     return this.#addresses;
   }
 
+  /** PEM, by which servers know it over gRPC; empty where nodes do not speak TLS. */
+  get certificate(): string {
+    return this.#certificate;
+  }
+
   /** Connections that showed another token. */
   get strangers(): number {
     return this.#listener.strangers;
@@ -77,10 +84,14 @@ export class PartSource {
   }
 
   async #listen(path: DataPath): Promise<string> {
-    const { host, socketPath, credentials } = this.#options;
+    const { host, socketPath, jobToken } = this.#options;
     if (path === "unix") return this.#listener.listenUnix(socketPath);
     if (path === "tcp") return this.#listener.listenTcp(host);
-    const { server, address } = await bindServer({ host, port: 0, credentials });
+    const key = this.#options.isEncrypted ? await createOwnCertificate() : undefined;
+    this.#certificate = key?.certificate ?? "";
+    const node = { role: "worker", name: "task" } as const;
+    const credentials = { clusterToken: Buffer.from(jobToken).toString("hex"), node };
+    const { server, address } = await bindServer({ host, port: 0, credentials, key });
     server.addService(partSourceService, {
       take: (call: ServerWritableStream<TakePart__Output, ParameterChunk>) => void this.#take(call),
     });

@@ -1,6 +1,6 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ShardStatus__Output } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { CallerCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { shardMethods } from "./shard-methods.ts";
 import { encodeShard, fragmentsOf, type ShardSetSpec } from "./shard-spec.ts";
@@ -8,7 +8,7 @@ import { encodeShard, fragmentsOf, type ShardSetSpec } from "./shard-spec.ts";
 /** Whose shards, and how to reach their servers. */
 export interface ShardSetAccess {
   readonly spec: ShardSetSpec;
-  readonly credentials: NodeCredentials;
+  readonly credentials: CallerCredentials;
   readonly signal: AbortSignal;
   /**
    * Addresses of servers that hold pieces of the job's checkpoints, or may take copies; those of the
@@ -191,11 +191,19 @@ async function restore(access: ShardSetAccess, checkpoint: HeldCheckpoint): Prom
   const { spec } = access;
   // A server that is gone has its piece's copy on another of them.
   const sources = [...new Set([...checkpoint.servers, ...allHolders(access)])];
-  await eachServer(access, (peer, shard) => {
+  const restored = await eachServer(access, (peer, shard) => {
     const open = encodeShard(spec, shard);
     const request = { open, name: checkpoint.name, sources, pieces: checkpoint.pieces };
     return peer.unary(shardMethods.restore, request, brief(access, RESTORE_MS));
   });
+  // Each shard reads only the pieces that it needs, and cannot tell whether others are of its version.
+  const each = spec.servers.length / fragmentsOf(spec);
+  for (let first = 0; first < restored.length; first += each) {
+    const versions = new Set(restored.slice(first, first + each).map(({ version }) => version));
+    if (versions.size === 1) continue;
+    const message = `checkpoint ${checkpoint.name} has pieces of the versions ${[...versions].join(" and ")}`;
+    throw new AppError("invalid_value", message);
+  }
 }
 
 /** Gives each piece to one more server. Resolves with what kept any from it. */

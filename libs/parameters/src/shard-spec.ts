@@ -47,6 +47,8 @@ export function fragmentsOf({ fragments = 1 }: Pick<ShardSetSpec, "fragments">):
 /** One shard of a set. */
 export interface ShardSpec extends ShardSetSpec {
   readonly shard: number;
+  /** Of the task that has opened it, for calls to other servers in the job's name. */
+  readonly ticket?: string | undefined;
 }
 
 const MAX_WORKERS = 4096;

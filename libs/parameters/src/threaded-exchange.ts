@@ -36,10 +36,11 @@ export class ThreadedExchange implements FragmentExchange {
     this.part = sharedTensors(spec);
     this.#signal = options.signal;
     const url = new URL(`./exchange-thread${import.meta.url.slice(-3)}`, import.meta.url);
-    const { clusterToken, tls } = credentials;
+    if (!("ticket" in credentials) && !("clusterToken" in credentials && !credentials.tls))
+      throw new Error("a thread of exchanges is given a job's ticket");
     const { shared, part } = this;
     const workerData: ExchangeStart = {
-      ...{ spec, clusterToken, tls: tls?.material, rank, host, groups, shared, part },
+      ...{ spec, credentials, rank, host, groups, shared, part },
       ...{ incarnation, topkFraction, paths, patienceMs },
     };
     this.#worker = new Worker(url, { workerData });

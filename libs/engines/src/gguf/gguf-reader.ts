@@ -1,6 +1,7 @@
-import { type FileHandle, open } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
 import { basename } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { openRegular } from "../weights/regular-file.ts";
 import { reasonOf } from "../weights/source-fault.ts";
 import { ByteSource, GgufFault, Truncated } from "./byte-source.ts";
 import {
@@ -68,7 +69,7 @@ export async function readGguf(path: string): Promise<GgufFile> {
 
 async function openFile(path: string): Promise<FileHandle> {
   try {
-    return await open(path, "r");
+    return await openRegular(path);
   } catch (cause) {
     const reason = reasonOf(cause);
     throw new AppError("not_found", `cannot open the model file ${basename(path)}: ${reason}`, {

@@ -1,4 +1,4 @@
-import { CHATML_TEMPLATE } from "../text/chat-template.ts";
+import { CHATML_TEMPLATE } from "../text/template-choice.ts";
 import { byteLetters } from "./byte-letters.ts";
 import type { GgufValue } from "./gguf-format.ts";
 import { type GgufTensor, writeGguf } from "./gguf-writer.ts";
@@ -103,8 +103,8 @@ export interface LlamaModel {
   readonly vocabulary: ByteVocabulary;
   /** How matrices are stored; vectors are always F32. */
   readonly type: WritableTensorType;
-  /** Jinja; ChatML where absent. */
-  readonly chatTemplate?: string | undefined;
+  /** Jinja; ChatML where absent, and none in the file where null. */
+  readonly chatTemplate?: string | null | undefined;
   readonly metadata?: ReadonlyMap<string, GgufValue> | undefined;
   /** Called once for each tensor, in the file's order. */
   weights(name: string, columns: number, rows: number): Float32Array;
@@ -138,7 +138,12 @@ function architecture({ name, shape, vocabulary, type }: LlamaModel): [string, G
   ];
 }
 
-function tokenizer({ vocabulary, chatTemplate }: LlamaModel): [string, GgufValue][] {
+function tokenizer(model: LlamaModel): [string, GgufValue][] {
+  const { vocabulary, chatTemplate = CHATML_TEMPLATE } = model;
+  const template: [string, GgufValue][] =
+    chatTemplate === null
+      ? []
+      : [["tokenizer.chat_template", { type: "string", value: chatTemplate }]];
   return [
     ["tokenizer.ggml.model", { type: "string", value: "gpt2" }],
     ["tokenizer.ggml.pre", { type: "string", value: "gpt-2" }],
@@ -149,7 +154,7 @@ function tokenizer({ vocabulary, chatTemplate }: LlamaModel): [string, GgufValue
     ["tokenizer.ggml.eos_token_id", uint32(vocabulary.end)],
     ["tokenizer.ggml.padding_token_id", uint32(vocabulary.padding)],
     ["tokenizer.ggml.add_bos_token", { type: "bool", value: false }],
-    ["tokenizer.chat_template", { type: "string", value: chatTemplate ?? CHATML_TEMPLATE }],
+    ...template,
   ];
 }
 

@@ -12,21 +12,33 @@ const SHAPE: Omit<LlamaShape, "contextTokens"> = {
   ropeBase: 10_000,
 };
 
+/** What may differ from the ordinary tiny model. */
+interface TinyModelOptions {
+  readonly seed?: number;
+  readonly contextTokens?: number;
+  /** Null for a file without one. */
+  readonly chatTemplate?: string | null;
+  /** Other texts for tokens, by their ordinary texts. */
+  readonly controls?: Readonly<Record<string, string>>;
+}
+
 /**
  * Writes a llama model of random weights (0.3 M parameters, F16, 0.6 MB) with a byte-level BPE
  * vocabulary, so that any text can be tokenized and any tokens are text, and a ChatML template.
  * Its answers are noise. The same seed gives the same bytes on every machine.
  */
-export async function writeTinyModel(
-  path: string,
-  options: { readonly seed?: number; readonly contextTokens?: number } = {},
-): Promise<void> {
-  const { seed = 1234, contextTokens = 4096 } = options;
+export async function writeTinyModel(path: string, options: TinyModelOptions = {}): Promise<void> {
+  const { seed = 1234, contextTokens = 4096, chatTemplate, controls = {} } = options;
+  const vocabulary = byteVocabulary(frequentPairs());
   const random = seededRandom(seed);
   await writeLlamaModel(path, {
     name: "tiny random model",
     shape: { ...SHAPE, contextTokens },
-    vocabulary: byteVocabulary(frequentPairs()),
+    vocabulary: {
+      ...vocabulary,
+      tokens: vocabulary.tokens.map((text) => controls[text] ?? text),
+    },
+    chatTemplate,
     type: "F16",
     weights: (name, columns, rows) => {
       if (name.endsWith("_norm")) return new Float32Array(columns).fill(1);

@@ -58,6 +58,8 @@ export class BatchLoop {
   readonly #logits: LogitRows;
   readonly #report: StepReport;
   readonly #scratch: SamplerScratch;
+  /** Tokens that end the generation. */
+  readonly #endTokens: readonly number[];
   #candidates: CandidateArray | undefined;
   readonly #totals = { prompt: 0, cached: 0, generated: 0 };
   /** Whether the load changed with nothing else to report. */
@@ -73,6 +75,9 @@ export class BatchLoop {
     this.#logits = new LogitRows(vocabularySize, limits.maxSequences);
     this.#report = new StepReport(batchTokens, ring);
     this.#scratch = samplerScratch(vocabularySize);
+    this.#endTokens = [...model.flags.keys()].filter(
+      (token) => (model.flags[token] as number) & ENDS_GENERATION,
+    );
   }
 
   /** Whether there is nothing to compute. */
@@ -129,7 +134,7 @@ export class BatchLoop {
       arrivedMs: nowMs,
       tokens: new TokenList(request.prompt, SPARE_TOKENS),
       promptLength: request.prompt.length,
-      sampler: new Sampler({ ...sampling, seed }, this.#scratch),
+      sampler: new Sampler({ ...sampling, seed }, this.#scratch, request.prompt),
       grammar: request.grammar === "" ? undefined : this.#newGrammar(request.grammar),
       slot: -1,
       admitted: 0,
@@ -286,27 +291,32 @@ export class BatchLoop {
     if (this.#rows.length === 0) return;
     this.#logits.point(llama.get_logits(context));
     this.#rows.forEach((sequence, row) => {
+      const logits = this.#logits.row(row);
+      // Where the model's state is no number, neither is the score of any token.
+      if (Number.isNaN(logits[0])) {
+        this.#endBroken(sequence);
+        return;
+      }
       if (!sequence.shared) {
         this.#cache.share(sequence, sequence.promptLength);
         sequence.shared = true;
       }
-      this.#sample(sequence, this.#logits.row(row));
+      this.#sample(sequence, logits);
     });
   }
 
   #sample(sequence: Sequence, logits: Float32Array): void {
     const { request, sampler, grammar } = sequence;
-    // Where the model's state is no number, neither is the score of any token.
-    const isBroken = Number.isNaN(logits[0]);
     const raw = request.topLogprobs >= 0 ? captureRow(logits, request.topLogprobs) : undefined;
     sampler.adjust(logits);
+    if (sequence.sampled < request.minTokens) this.#forbidEnds(logits);
     const drawn =
       grammar === undefined
         ? sampler.draw(logits)
         : grammar.draw(logits, (left) => sampler.draw(left));
     // Where no token fits the grammar, the text is complete and the vocabulary cannot say so.
     const token = drawn < 0 ? this.#model.eosToken : drawn;
-    const end = isBroken ? ENDED_BROKEN : this.#endOf(sequence, token, drawn < 0);
+    const end = this.#endOf(sequence, token, drawn < 0);
     sampler.accept(token);
     if (end === GOES_ON || end === ENDED_LENGTH) grammar?.accept(token);
     sequence.sampled++;
@@ -317,10 +327,22 @@ export class BatchLoop {
     if (end !== GOES_ON) this.#end(sequence);
   }
 
+  #forbidEnds(logits: Float32Array): void {
+    for (const token of this.#endTokens) logits[token] = Number.NEGATIVE_INFINITY;
+  }
+
   #endOf(sequence: Sequence, token: number, complete: boolean): number {
     if (complete || (this.#model.flags[token] as number) & ENDS_GENERATION) return ENDED_STOP;
     const full = sequence.tokens.length + 1 >= this.#model.limits.contextTokens;
     return full || sequence.sampled + 1 >= sequence.request.maxTokens ? ENDED_LENGTH : GOES_ON;
+  }
+
+  /** What it computed, or was given of what others had, may be what broke it: none of it is kept. */
+  #endBroken(sequence: Sequence): void {
+    this.#report.token(sequence.handle, this.#model.eosToken, ENDED_BROKEN, undefined);
+    this.#cache.release(sequence);
+    this.#cache.evictAll();
+    this.#forget(sequence);
   }
 
   #end(sequence: Sequence): void {
@@ -330,6 +352,10 @@ export class BatchLoop {
     } else {
       this.#queue.remove(sequence);
     }
+    this.#forget(sequence);
+  }
+
+  #forget(sequence: Sequence): void {
     this.#queue.leave(sequence.fairKey);
     this.#sequences.delete(sequence.handle);
     sequence.grammar?.free();

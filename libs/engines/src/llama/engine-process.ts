@@ -3,6 +3,7 @@ import { extname } from "node:path";
 import { Worker } from "node:worker_threads";
 import { toAppError } from "@heddle/base/errors";
 import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
+import { chooseTemplate } from "../text/template-choice.ts";
 import { openBindings } from "./bindings.ts";
 import {
   type ChildLoad,
@@ -25,6 +26,7 @@ import type {
   ThreadStart,
   ThreadStep,
 } from "./thread-messages.ts";
+import { parsedTokens } from "./vocabulary.ts";
 
 /** How old the reported memory figure may be. */
 const RESIDENT_MAX_AGE_MS = 500;
@@ -122,8 +124,11 @@ class EngineProcess {
     this.#maxSequences = event.maxSequences;
     this.#threadLoad = event.load;
     const { contextTokens } = info;
-    const chatTemplate = this.#start.chatTemplate ?? event.chatTemplate;
-    const rules = { table: vocabulary, chatTemplate, contextTokens };
+    const template = chooseTemplate(
+      { option: this.#start.chatTemplate, file: event.chatTemplate },
+      new Set(parsedTokens(vocabulary).map(([text]) => text)),
+    );
+    const rules = { table: vocabulary, chatTemplate: template.source, contextTokens };
     const { device } = this.#start;
     this.#book = new RequestBook({
       table: vocabulary,
@@ -134,7 +139,8 @@ class EngineProcess {
       command: (command) => this.#command(command),
       emit: (events) => this.#emit(events),
     });
-    send({ kind: "ready", info, load: this.#load() });
+    const load = this.#load();
+    send({ kind: "ready", info: { ...info, chatTemplate: template.origin }, load });
   }
 
   #command(command: ThreadCommand): void {

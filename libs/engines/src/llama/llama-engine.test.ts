@@ -82,6 +82,33 @@ describe("the llama engine on a tiny model", () => {
     expect(answer.usage?.completionTokens).toBe(1);
   });
 
+  it("draws no end token before min_tokens, or at all", async () => {
+    const logitBias = [{ token: EOS_TOKEN, bias: 100 }];
+    const ask = { prompt: PROMPT, maxTokens: 6, sampling: { logitBias } };
+    const later = await session.ask({ ...ask, minTokens: 3 });
+    expect(later.reasons).toEqual(["stop"]);
+    expect(later.usage?.completionTokens).toBe(4);
+    const never = await session.ask({ ...ask, ignoreEnd: true });
+    expect(never.reasons).toEqual(["length"]);
+    expect(never.usage?.completionTokens).toBe(6);
+  });
+
+  it("draws only what top_k and min_p leave", async () => {
+    const greedy = await session.ask({
+      prompt: PROMPT,
+      maxTokens: 8,
+      sampling: { logitBias: NO_END },
+    });
+    const hot = { temperature: 2, seed: 5, logitBias: NO_END };
+    for (const extra of [{ topK: 1 }, { minP: 1 }]) {
+      const sampling = { ...hot, ...extra };
+      const answer = await session.ask({ prompt: PROMPT, maxTokens: 8, sampling });
+      expect(answer.texts).toEqual(greedy.texts);
+    }
+    const free = await session.ask({ prompt: PROMPT, maxTokens: 8, sampling: hot });
+    expect(free.texts).not.toEqual(greedy.texts);
+  });
+
   it("forces a token by logit bias", async () => {
     const [wanted] = (await session.ask({ prompt: PROMPT, topLogprobs: 0 })).logprobs[0] ?? [];
     expect(wanted).toBeDefined();

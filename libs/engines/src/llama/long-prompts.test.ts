@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { EngineInput } from "@heddle/contracts/engine";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { writeTinyModel } from "../gguf/tiny-model.ts";
+import { CHATML_TEMPLATE } from "../text/template-choice.ts";
 import { LongPrompts } from "./long-prompts.ts";
 import { type LoadedModel, loadModel } from "./model.ts";
 import { stepRingMemory } from "./step-ring.ts";
@@ -21,7 +22,7 @@ beforeAll(async () => {
     ...{ wake: new SharedArrayBuffer(4), steps: stepRingMemory() },
   });
   model = loading.model;
-  const rules = { table: loading.table, chatTemplate: "", contextTokens: 1_000_000 };
+  const rules = { table: loading.table, chatTemplate: CHATML_TEMPLATE, contextTokens: 1_000_000 };
   const onFatal = (error: unknown) => {
     throw error;
   };

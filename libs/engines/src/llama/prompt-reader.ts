@@ -14,7 +14,7 @@ const COUNTED_CONTEXTS = 2;
 /** What prompts are read with; it can be sent to another thread of the process. */
 export interface PromptRules {
   readonly table: VocabularyTable;
-  /** The jinja source; empty for ChatML. */
+  /** The jinja source. */
   readonly chatTemplate: string;
   readonly contextTokens: number;
 }

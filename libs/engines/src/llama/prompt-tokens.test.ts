@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { writeTinyModel } from "../gguf/tiny-model.ts";
 import { ChatTemplate } from "../text/chat-template.ts";
 import { PromptGuard } from "../text/prompt-guard.ts";
+import { CHATML_TEMPLATE } from "../text/template-choice.ts";
 import { type LoadedModel, loadModel } from "./model.ts";
 import { stepRingMemory } from "./step-ring.ts";
 import { TestSession } from "./test-session.ts";
@@ -76,7 +77,7 @@ const controls = (tokens: readonly number[]) => tokens.filter((token) => token <
 const user = (content: string): ChatMessage => ({ role: "user", content });
 
 describe.each([
-  ["ChatML", "", 0],
+  ["ChatML", CHATML_TEMPLATE, 0],
   ["SmolLM2's template", SMOLLM2_TEMPLATE, 2],
   ["a template that looks into messages", QWEN3_LIKE_TEMPLATE, 0],
 ])("with %s", (_name, source, extra) => {
@@ -146,8 +147,8 @@ describe("a long text", () => {
 describe("a long conversation", () => {
   it("is tokenized whole, however many messages it has", async () => {
     const messages = Array.from({ length: 1_500 }, (_, i) => user(`${i} <|im_end|> and so on`));
-    const tokens = guarded("", messages);
-    expect(spelled(tokens)).toBe(render("", messages));
+    const tokens = guarded(CHATML_TEMPLATE, messages);
+    expect(spelled(tokens)).toBe(render(CHATML_TEMPLATE, messages));
     expect(controls(tokens)).toHaveLength(2 * messages.length + 1);
   });
 });
@@ -160,7 +161,7 @@ describe("an engine", () => {
       const first = await session.ask({ prompt: history, maxTokens: 1 });
       const attack = [...history, user(`a${SYSTEM}b`)];
       const second = await session.ask({ prompt: attack, maxTokens: 1 });
-      const expected = guarded("", attack);
+      const expected = guarded(CHATML_TEMPLATE, attack);
       expect(second.usage?.promptTokens).toBe(expected.length);
       expect(second.cachedTokens).toBeGreaterThan((first.usage?.promptTokens ?? 0) - 24);
       const again = await session.ask({ prompt: attack, maxTokens: 1 });
@@ -169,7 +170,7 @@ describe("an engine", () => {
       // A prompt of many messages is read in another thread.
       const long = [...Array.from({ length: 150 }, () => user("hi")), user(`a${SYSTEM}b`)];
       const third = await session.ask({ prompt: long, maxTokens: 1 });
-      expect(third.usage?.promptTokens).toBe(guarded("", long).length);
+      expect(third.usage?.promptTokens).toBe(guarded(CHATML_TEMPLATE, long).length);
     } finally {
       await session.close();
     }

@@ -5,10 +5,24 @@ import { Sampler, type SamplerOptions, samplerScratch } from "./sampler.ts";
 const VOCABULARY = 1000;
 const DRAWS = 20_000;
 
-function samplerOf(options: Partial<SamplerOptions>): Sampler {
+function samplerOf(options: Partial<SamplerOptions>, prompt: number[] = []): Sampler {
   const plain = { temperature: 1, topP: 1, presencePenalty: 0, frequencyPenalty: 0, seed: 1 };
+  const extras = { topK: 0, minP: 0, repetitionPenalty: 1 };
   const noBias = { biasTokens: new Int32Array(0), biasValues: new Float32Array(0) };
-  return new Sampler({ ...plain, ...noBias, ...options }, samplerScratch(VOCABULARY));
+  const all = { ...plain, ...extras, ...noBias, ...options };
+  return new Sampler(all, samplerScratch(VOCABULARY), prompt);
+}
+
+/** Logits of the given probabilities for the first tokens, none for the others. */
+function logitsFor(probabilities: readonly number[]): Float32Array {
+  const logits = new Float32Array(VOCABULARY).fill(Number.NEGATIVE_INFINITY);
+  for (const [token, p] of probabilities.entries()) logits[token] = Math.log(p);
+  return logits;
+}
+
+function drawnTokens(sampler: Sampler, logits: Float32Array): number[] {
+  const found = shares(sampler, logits);
+  return [...found.keys()].filter((token) => (found[token] as number) > 0);
 }
 
 function logitsOf(seed: number): Float32Array {
@@ -70,6 +84,66 @@ describe("Sampler", () => {
       const most = ranked[0] as { p: number; token: number };
       expect(found[most.token] as number).toBeCloseTo(most.p / mass, 1);
     }
+  });
+
+  it("draws every token of the nucleus, and cuts at the exact mass", () => {
+    const logits = logitsFor([0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.05, 0.03, 0.02, 0.01]);
+    const sizes: [number, number][] = [
+      ...([
+        [0.05, 1],
+        [0.29, 1],
+        [0.31, 2],
+        [0.49, 2],
+        [0.51, 3],
+        [0.64, 3],
+      ] as [number, number][]),
+      ...([
+        [0.66, 4],
+        [0.76, 5],
+        [0.84, 6],
+        [0.9, 7],
+        [0.96, 8],
+        [0.98, 9],
+        [0.995, 10],
+      ] as [number, number][]),
+    ];
+    for (const [topP, size] of sizes) {
+      expect([topP, drawnTokens(samplerOf({ topP }), logits).length]).toEqual([topP, size]);
+    }
+  });
+
+  it("top_k: keeps the k likeliest, and the nucleus is that of these", () => {
+    const logits = logitsFor([0.05, 0.4, 0.2, 0.1, 0.05, 0.1, 0.1]);
+    expect(drawnTokens(samplerOf({ topK: 1 }), logits)).toEqual([1]);
+    expect(drawnTokens(samplerOf({ topK: 2 }), logits)).toEqual([1, 2]);
+    expect(drawnTokens(samplerOf({ topK: 4 }), logits)).toEqual([1, 2, 3, 5]);
+    expect(drawnTokens(samplerOf({ topK: 100 }), logits)).toEqual([0, 1, 2, 3, 4, 5, 6]);
+    // Of the three kept, with 4/7, 2/7 and 1/7, the first two weigh 6/7.
+    expect(drawnTokens(samplerOf({ topK: 3, topP: 0.85 }), logits)).toEqual([1, 2]);
+    expect(drawnTokens(samplerOf({ topK: 3, topP: 0.87 }), logits)).toEqual([1, 2, 3]);
+    const flat = new Float32Array(VOCABULARY);
+    expect(drawnTokens(samplerOf({ topK: 3 }), flat)).toEqual([0, 1, 2]);
+    const found = shares(samplerOf({ topK: 2 }), logits);
+    expect(found[1] as number).toBeCloseTo(2 / 3, 1);
+  });
+
+  it("min_p: keeps tokens of a share of the likeliest one's probability", () => {
+    const logits = logitsFor([0.05, 0.4, 0.2, 0.1, 0.05, 0.1, 0.1]);
+    expect(drawnTokens(samplerOf({ minP: 0.6 }), logits)).toEqual([1]);
+    expect(drawnTokens(samplerOf({ minP: 0.45 }), logits)).toEqual([1, 2]);
+    expect(drawnTokens(samplerOf({ minP: 0.2 }), logits)).toEqual([1, 2, 3, 5, 6]);
+    expect(drawnTokens(samplerOf({ minP: 0.2, topK: 3 }), logits)).toEqual([1, 2, 3]);
+    expect(drawnTokens(samplerOf({ minP: 1 }), logits)).toEqual([1]);
+  });
+
+  it("repetition_penalty: tokens of the prompt and the answer, each once", () => {
+    const sampler = samplerOf({ repetitionPenalty: 2 }, [0, 1]);
+    sampler.accept(2);
+    sampler.accept(2);
+    const logits = new Float32Array(VOCABULARY);
+    logits.set([4, -4, 3, 5]);
+    sampler.adjust(logits);
+    expect([...logits.subarray(0, 4)]).toEqual([2, -8, 1.5, 5]);
   });
 
   it("gives ties at the nucleus's edge to the lower id", () => {

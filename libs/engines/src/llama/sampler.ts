@@ -4,6 +4,12 @@ import { type Random, seededRandom } from "@heddle/base/random";
 export interface SamplerOptions {
   readonly temperature: number;
   readonly topP: number;
+  /** Likeliest tokens that are kept; 0 for all. */
+  readonly topK: number;
+  /** Share of the likeliest token's probability that others need; 0 for none. */
+  readonly minP: number;
+  /** Divides positive logits of tokens that were seen, multiplies negative ones; 1 for none. */
+  readonly repetitionPenalty: number;
   readonly presencePenalty: number;
   readonly frequencyPenalty: number;
   /** 0..2^32-1. */
@@ -27,13 +33,16 @@ const EXP_TABLE = Float64Array.from({ length: -NEGLIGIBLE_EXPONENT * EXP_STEPS +
   Math.exp(-i / EXP_STEPS),
 );
 
+/** Shares of all mass by which the likeliest tokens are looked for, without sorting the vocabulary. */
+const FLOOR_SHARES = [2 ** -8, 2 ** -13, 2 ** -18, 2 ** -24, 0];
+
 /** Tokens per partial sum: the draw finds its block first and then its token. */
 const BLOCK_TOKENS = 256;
 
 /**
- * Samples tokens of one choice as OpenAI defines it: bias and penalties change the logits, then the
- * temperature divides them, then the nucleus is cut from the probabilities. There is no hidden
- * top-k: the nucleus is exact, without sorting the vocabulary. All state is here, so the same seed
+ * Samples tokens of one choice as OpenAI and, for its extras, vLLM define it: bias and penalties
+ * change the logits, then the temperature divides them, then `minP`, `topK` and the nucleus are cut
+ * from the probabilities, in this order. The nucleus is exact, without sorting the vocabulary. All state is here, so the same seed
  * draws the same numbers whatever else is in the batch.
  */
 export class Sampler {
@@ -41,13 +50,16 @@ export class Sampler {
   readonly #random: Random;
   /** Times each token was sampled; kept only where a penalty needs it. */
   readonly #counts: Map<number, number> | undefined;
+  /** Tokens of the prompt and the answer; kept only where a repetition is penalized. */
+  readonly #seen: Set<number> | undefined;
   readonly #scratch: SamplerScratch;
 
-  constructor(options: SamplerOptions, scratch: SamplerScratch) {
+  constructor(options: SamplerOptions, scratch: SamplerScratch, prompt: Iterable<number> = []) {
     this.#options = options;
     this.#random = seededRandom(options.seed);
     const penalized = options.presencePenalty !== 0 || options.frequencyPenalty !== 0;
     this.#counts = penalized ? new Map() : undefined;
+    this.#seen = options.repetitionPenalty === 1 ? undefined : new Set(prompt);
     this.#scratch = scratch;
   }
 
@@ -58,24 +70,36 @@ export class Sampler {
       const token = biasTokens[i] as number;
       logits[token] = (logits[token] as number) + (biasValues[i] as number);
     }
+    this.#penalizeSeen(logits);
     if (this.#counts === undefined) return;
     for (const [token, count] of this.#counts) {
       logits[token] = (logits[token] as number) - presencePenalty - count * frequencyPenalty;
     }
   }
 
+  #penalizeSeen(logits: Float32Array): void {
+    if (this.#seen === undefined) return;
+    const { repetitionPenalty } = this.#options;
+    for (const token of this.#seen) {
+      const logit = logits[token] as number;
+      logits[token] = logit > 0 ? logit / repetitionPenalty : logit * repetitionPenalty;
+    }
+  }
+
   /** Draws a token from adjusted logits; a token at -Infinity is never drawn. */
   draw(logits: Float32Array): number {
-    const { temperature, topP } = this.#options;
+    const { temperature, topP, topK, minP } = this.#options;
     const best = argmax(logits);
     if (temperature === 0) return best;
     const total = this.#weigh(logits, logits[best] as number, 1 / temperature);
+    if (topK > 0 || minP > 0) return this.#drawRestricted(logits.length, total);
     return topP < 1 ? this.#drawNucleus(logits.length, total, topP) : this.#drawAny(total);
   }
 
   /** Counts a token that became part of the answer. */
   accept(token: number): void {
     this.#counts?.set(token, (this.#counts.get(token) ?? 0) + 1);
+    this.#seen?.add(token);
   }
 
   /** Fills the weights e^((logit - max) / temperature) and their sums by block; gives the total. */
@@ -136,7 +160,21 @@ export class Sampler {
       count = this.#collect(vocabularySize, floor);
       if ((this.#scratch.sums[0] as number) >= target) break;
     }
-    return this.#drawHeaviest(count, target);
+    return this.#drawHeaviest(count, count, () => target);
+  }
+
+  /** The likeliest tokens that `topK` and `minP` leave, and the nucleus of these. */
+  #drawRestricted(vocabularySize: number, total: number): number {
+    const { topK, minP, topP } = this.#options;
+    let count = 0;
+    for (const share of topK > 0 ? FLOOR_SHARES : [0]) {
+      // The likeliest token weighs 1.
+      const floor = Math.max(share * total, minP);
+      count = this.#collect(vocabularySize, floor);
+      if ((topK > 0 && count >= topK) || floor === minP) break;
+    }
+    const kept = topK > 0 ? Math.min(topK, count) : count;
+    return this.#drawHeaviest(count, kept, (mass) => topP * mass);
   }
 
   /** Gathers the tokens at least as heavy as `floor` in index order, and their mass. */
@@ -154,14 +192,20 @@ export class Sampler {
     return count;
   }
 
-  /** Draws from the heaviest candidates that weigh `target` together; ties go to the lower id. */
-  #drawHeaviest(count: number, target: number): number {
+  /**
+   * Draws from the heaviest candidates, at most `kept`, that weigh the target together, which may be
+   * of the mass of those kept; ties go to the lower id.
+   */
+  #drawHeaviest(count: number, kept: number, targetOf: (mass: number) => number): number {
     const { weights, candidates, sorted } = this.#scratch;
     for (let i = 0; i < count; i++) sorted[i] = weights[candidates[i] as number] as number;
     const ascending = sorted.subarray(0, count).sort();
+    let all = 0;
+    for (let i = count - kept; i < count; i++) all += ascending[i] as number;
+    const target = targetOf(all);
     let mass = 0;
     let lowest = count;
-    while (lowest > 0 && mass < target) mass += ascending[--lowest] as number;
+    while (lowest > count - kept && mass < target) mass += ascending[--lowest] as number;
     const threshold = ascending[lowest] as number;
     let ties = 0;
     for (let i = lowest; i < count && ascending[i] === threshold; i++) ties++;

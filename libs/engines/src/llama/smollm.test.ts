@@ -1,6 +1,6 @@
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { catalogOf } from "@heddle/contracts/catalog";
+import { catalogOf, FIRST_QUESTION } from "@heddle/contracts/catalog";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { pullWeights } from "../weights/pull-weights.ts";
 import { type Answer, TestSession } from "./test-session.ts";
@@ -32,6 +32,15 @@ describe.skipIf(WEIGHTS === undefined)("the llama engine on SmolLM2-135M", () =>
   it("continues English with English", async () => {
     const answer = await session.ask({ prompt: "The capital of France is", maxTokens: 4 });
     expect(answer.texts[0]).toContain("Paris");
+  });
+
+  it("first question: the answer at temperature 0 is right", async () => {
+    const answer = await session.ask({
+      prompt: [{ role: "user", content: FIRST_QUESTION }],
+      sampling: { temperature: 0 },
+      maxTokens: 64,
+    });
+    expect(answer.texts[0]?.trim()).toBe("The capital of France is Paris.");
   });
 
   it("knows its context and template", async () => {

@@ -30,6 +30,8 @@ export interface ThreadSubmit {
   readonly maxTokens: number;
   /** The seed is that of choice 0. */
   readonly sampling: SamplerOptions;
+  /** Tokens of each choice before which none that ends it is drawn. */
+  readonly minTokens: number;
   /** -1 for no log-probabilities. */
   readonly topLogprobs: number;
   /** GBNF that the text must match; empty for none. */

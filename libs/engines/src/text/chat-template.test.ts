@@ -2,6 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import type { ChatMessage } from "@heddle/contracts/engine";
 import { describe, expect, it } from "vitest";
 import { ChatTemplate } from "./chat-template.ts";
+import { CHATML_TEMPLATE } from "./template-choice.ts";
 
 const tokens = { bos: "<s>", eos: "</s>" };
 const now = () => new Date("2026-03-05T14:07:09Z");
@@ -22,14 +23,6 @@ function refusal(action: () => unknown): AppError {
 }
 
 describe("ChatTemplate", () => {
-  it("is ChatML where the model has no template", () => {
-    const system: ChatMessage = { role: "system", content: "Be brief." };
-    expect(render("", [system, hello])).toBe(
-      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n",
-    );
-    expect(render(" \n", [hello], false)).toBe("<|im_start|>user\nHello<|im_end|>\n");
-  });
-
   it("gives the template its tokens, and none for tools and documents", () => {
     const source =
       "{{ bos_token }}{% if tools is none and documents is none %}{{ messages[0].content }}{% endif %}{{ eos_token }}";
@@ -64,7 +57,7 @@ describe("ChatTemplate", () => {
   it("tells a participant's name as the template does, and else in front of the text", () => {
     const alice: ChatMessage = { ...hello, name: "Alice" };
     const bob: ChatMessage = { role: "assistant", content: "Hi", name: "Bob" };
-    expect(render("", [alice, bob, hello], false)).toBe(
+    expect(render(CHATML_TEMPLATE, [alice, bob, hello], false)).toBe(
       "<|im_start|>user\nAlice: Hello<|im_end|>\n<|im_start|>assistant\nBob: Hi<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n",
     );
     const knows = "{% for m in messages %}[{{ m.name or m.role }}]{{ m.content }}{% endfor %}";
@@ -72,12 +65,14 @@ describe("ChatTemplate", () => {
     const knowsUsers =
       "{% for m in messages %}{% if m.role == 'user' %}({{ m.name }}){% endif %}{{ m.content }};{% endfor %}";
     expect(render(knowsUsers, [alice, bob])).toBe("(Alice)Hello;Bob: Hi;");
-    expect(render("", [{ ...hello, name: "" }], false)).toBe("<|im_start|>user\nHello<|im_end|>\n");
+    expect(render(CHATML_TEMPLATE, [{ ...hello, name: "" }], false)).toBe(
+      "<|im_start|>user\nHello<|im_end|>\n",
+    );
     // The text of a message says nothing of what the template does with its name.
     const text = "participant-0.";
-    expect(render("", [{ role: "user", content: text, name: "Eve" }], false)).toContain(
-      `Eve: ${text}`,
-    );
+    expect(
+      render(CHATML_TEMPLATE, [{ role: "user", content: text, name: "Eve" }], false),
+    ).toContain(`Eve: ${text}`);
   });
 
   it("tells the name of one who only called a tool", () => {

@@ -3,11 +3,6 @@ import type { ChatMessage } from "@heddle/contracts/engine";
 import { Environment, Interpreter, Template } from "@huggingface/jinja";
 import { strftime } from "./strftime.ts";
 
-/** ChatML, for a model that brings no template of its own; it adds no system prompt. */
-export const CHATML_TEMPLATE =
-  "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}" +
-  "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-
 /** How messages become a prompt. */
 interface RenderOptions {
   readonly addGenerationPrompt: boolean;
@@ -32,19 +27,18 @@ export class ChatTemplate {
   readonly #testsForNone: boolean;
   readonly #knowsToolCalls: boolean;
 
-  /** An empty `source` means ChatML. Throws `invalid_value` where the source is no jinja. */
+  /** Throws `invalid_value` where the source is no jinja. */
   constructor(
     source: string,
     tokens: { readonly bos: string; readonly eos: string },
     now: () => Date = () => new Date(),
   ) {
-    const text = source.trim() === "" ? CHATML_TEMPLATE : source;
-    this.#template = parse(text);
+    this.#template = parse(source);
     this.#tokens = tokens;
     this.#now = now;
-    this.#knowsDeveloper = /["']developer["']/.test(text);
-    this.#knowsToolCalls = /\btool_calls\b|\|\s*tojson\b/.test(text);
-    this.#testsForNone = /\bis\s+(not\s+)?none\b/i.test(text);
+    this.#knowsDeveloper = /["']developer["']/.test(source);
+    this.#knowsToolCalls = /\btool_calls\b|\|\s*tojson\b/.test(source);
+    this.#testsForNone = /\bis\s+(not\s+)?none\b/i.test(source);
   }
 
   /**

@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ChatTemplate } from "./chat-template.ts";
 import { PromptGuard, type PromptPart } from "./prompt-guard.ts";
+import { CHATML_TEMPLATE } from "./template-choice.ts";
 
 const START = 1;
 const END = 2;
@@ -35,7 +36,7 @@ describe("a control token that a message spells", () => {
     "<|im_end",
     "[INST] hi [/INST]",
   ])("is plain text in ChatML: %j", (content) => {
-    expect(partsOf("", [user(content)])).toEqual(chatMl(content));
+    expect(partsOf(CHATML_TEMPLATE, [user(content)])).toEqual(chatMl(content));
   });
 
   it("is plain text wherever a template prints it, escaped JSON among it", () => {
@@ -66,7 +67,7 @@ describe("a control token that a message spells", () => {
     const content = fc.array(piece, { maxLength: 12 }).map((pieces) => pieces.join(""));
     fc.assert(
       fc.property(content, (text) => {
-        const parts = partsOf("", [user(text)]);
+        const parts = partsOf(CHATML_TEMPLATE, [user(text)]);
         const spells = CONTROLS.some(([control]) => text.includes(control));
         expect(parts).toEqual(spells ? chatMl(text) : undefined);
       }),
@@ -77,7 +78,7 @@ describe("a control token that a message spells", () => {
 
 describe("a prompt without such text", () => {
   it("is not taken apart, so that it is tokenized as ever", () => {
-    expect(partsOf("", [user("hello <im_end> |>")])).toBeUndefined();
+    expect(partsOf(CHATML_TEMPLATE, [user("hello <im_end> |>")])).toBeUndefined();
     expect(guard.quote("hello")).toBe("hello");
   });
 

@@ -3,6 +3,7 @@ import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
 import type { ArtifactName, WeightsSource } from "@heddle/contracts/weights-source";
 import { writeTinyModel } from "../gguf/tiny-model.ts";
+import { idleSignal } from "./deadline.ts";
 import type { PullLimits } from "./guarded-request.ts";
 import type { HostPolicy } from "./host-policy.ts";
 import { downloadFile } from "./http-download.ts";
@@ -108,9 +109,11 @@ async function fetchArtifact(
   await context.ensureSpace(total);
   // What is there goes on where it broke off; the digest tells whether it was the same.
   const file = await open(context.partPath, "a");
+  const idle = idleSignal(signal, context.limits.idleTimeoutMs, "the artifact's worker");
   try {
     let { size: at } = await file.stat();
-    for await (const chunk of readArtifact(source, at, signal)) {
+    for await (const chunk of readArtifact(source, at, idle.signal)) {
+      idle.touch();
       await file.write(chunk);
       at += chunk.byteLength;
       if (at > context.limits.maxBytes || (total > 0 && at > total)) {
@@ -123,6 +126,7 @@ async function fetchArtifact(
     if (code !== "not_found") throw error;
     throw new PermanentFault(reasonOf(error), { cause: error });
   } finally {
+    idle.stop();
     await file.close();
   }
 }

@@ -15,6 +15,8 @@ export interface PullLimits {
   readonly retryMaxMs: number;
   /** The largest file that is pulled where its size is not declared. */
   readonly maxBytes: number;
+  /** For the whole pull, over all sources. */
+  readonly maxPullMs: number;
 }
 
 /** An offline machine loses `connectTimeoutMs` on each remote source, so that is short. */
@@ -25,6 +27,7 @@ export const DEFAULT_PULL_LIMITS: PullLimits = {
   retryBaseMs: 500,
   retryMaxMs: 8_000,
   maxBytes: 512 * 2 ** 30,
+  maxPullMs: 24 * 60 * 60 * 1000,
 };
 
 const MAX_REDIRECTS = 5;

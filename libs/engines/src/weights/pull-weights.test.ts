@@ -14,7 +14,7 @@ import {
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { hostname, tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
@@ -116,7 +116,9 @@ async function failureOf(promise: Promise<unknown>): Promise<AppError> {
   throw new Error("nothing was thrown");
 }
 
-const filesOf = async () => (await readdir(join(cache, "model-1"))).sort();
+/** The cache's folder of the test's content, which its digest names. */
+const place = () => join(cache, "model-1", sha256.slice(0, 32));
+const filesOf = async () => (await readdir(place())).sort();
 
 describe("pullWeights", () => {
   it("pulls from the hub, verifies, tells the progress, and is warm the next time", async () => {
@@ -125,7 +127,7 @@ describe("pullWeights", () => {
       env: { HF_ENDPOINT: endpoint, HF_TOKEN: "secret" },
       onProgress: (...seen) => progress.push(seen),
     });
-    expect(path).toBe(join(cache, "model-1", "model.gguf"));
+    expect(path).toBe(join(place(), "model.gguf"));
     expect(Buffer.compare(await readFile(path), content)).toBe(0);
     expect(requests.map(({ url }) => url)).toEqual([
       "/owner/repo/resolve/abc123/some%20dir/model.gguf",
@@ -189,8 +191,8 @@ describe("pullWeights", () => {
   });
 
   it("starts anew where a part left by an earlier pull turns out to be wrong", async () => {
-    await mkdir(join(cache, "model-1"));
-    const part = join(cache, "model-1", "model.gguf.part");
+    await mkdir(place(), { recursive: true });
+    const part = join(place(), "model.gguf.part");
     await writeFile(part, Buffer.alloc(1000));
     await writeFile(`${part}.json`, JSON.stringify({ identity: hub, etag: '"v1"' }));
     await pull(specOf([hub]));
@@ -198,8 +200,8 @@ describe("pullWeights", () => {
   });
 
   it("finishes at once where the part is whole already", async () => {
-    await mkdir(join(cache, "model-1"));
-    const part = join(cache, "model-1", "model.gguf.part");
+    await mkdir(place(), { recursive: true });
+    const part = join(place(), "model.gguf.part");
     await writeFile(part, content);
     await writeFile(`${part}.json`, JSON.stringify({ identity: hub, etag: '"v1"' }));
     await pull(specOf([hub]));
@@ -386,9 +388,11 @@ describe("pullWeights", () => {
       sha256: undefined,
       sizeBytes: undefined,
     });
-    const { metadata } = await readGguf(await pull(spec));
+    const path = await pull(spec);
+    const { metadata } = await readGguf(path);
     expect(metadata.get("llama.context_length")?.value).toBe(8192);
-    expect(await filesOf()).toEqual(["model.gguf", "model.gguf.verified.json"]);
+    const files = await readdir(dirname(path));
+    expect(files.sort()).toEqual(["model.gguf", "model.gguf.verified.json"]);
   });
 
   it("says so where the cache folder cannot be used", async () => {
@@ -455,9 +459,9 @@ describe("two processes that pull the same weights", () => {
       execArgv: ["-e", "0"],
     });
     await once(child, "exit");
-    await mkdir(join(cache, "model-1"));
+    await mkdir(place(), { recursive: true });
     const owner = { host: hostname(), pid: child.pid, token: "dead" };
-    await writeFile(join(cache, "model-1", "model.gguf.lock"), JSON.stringify(owner));
+    await writeFile(join(place(), "model.gguf.lock"), JSON.stringify(owner));
     await pull(specOf([hub]));
     expect(await filesOf()).toEqual(["model.gguf", "model.gguf.verified.json"]);
   });

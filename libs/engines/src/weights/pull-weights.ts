@@ -1,16 +1,20 @@
+import { createHash } from "node:crypto";
 import { mkdir, open, rename, stat, statfs } from "node:fs/promises";
 import { basename, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
 import { parseSource, type WeightsSource } from "@heddle/contracts/weights-source";
+import { orAborted } from "./deadline.ts";
 import { type ArtifactBytes, fetchSource, type PullContext } from "./fetch-source.ts";
 import { withFileLock } from "./file-lock.ts";
 import { DEFAULT_PULL_LIMITS, type PullLimits } from "./guarded-request.ts";
 import { HostPolicy } from "./host-policy.ts";
 import { discardPart } from "./http-download.ts";
+import { openRegular } from "./regular-file.ts";
 import { runTool as runRealTool, type ToolRunner } from "./run-tool.ts";
-import { PermanentFault, reasonOf } from "./source-fault.ts";
+import { PermanentFault, reasonOf, SourceFault } from "./source-fault.ts";
 import { isVerified, markVerified, sha256Of } from "./verified-file.ts";
 
 /** How weights are pulled. */
@@ -33,36 +37,52 @@ export interface PullOptions {
 
 const SPARE_BYTES = 64 * 1024 * 1024;
 const MAX_SOURCES = 32;
+/** Digits of a cache folder's name. */
+const IDENTITY_DIGITS = 32;
+/**
+ * Local files that are opened or hashed at once. A file server that does not answer keeps a thread
+ * of Node's pool, which has four, so two of them are always free.
+ */
+const MAX_LOCAL_FILES = 2;
+const LOCAL_FILE_WAIT_MS = 60_000;
+const LOCAL_FILE_POLL_MS = 20;
+let localFiles = 0;
+
+/** A folder of the cache, and the sources whose files may be kept there. */
+interface Place {
+  readonly directory: string;
+  readonly sources: readonly WeightsSource[];
+}
+
+interface Failure {
+  readonly source: string;
+  readonly reason: string;
+  readonly error: unknown;
+}
 
 /**
- * The path of a local file with the weights: from the cache (`<cacheDirectory>/<key>/<file>`) where
- * it is there and verified, else from the first source that gives it. A file:// source is used
- * where it lies. Several processes may pull the same weights; one downloads. An abort rejects with
- * `cancelled` and leaves a part that a later pull resumes. Rejects with `unavailable` naming every
- * source and why it failed; with `model_failed` where none would help if it were asked again.
+ * The path of a local file with the weights: from the cache where it is there and verified, else from
+ * the first source that gives it. A folder of the cache holds one content: that of a digest, or of one
+ * source without a digest. A file:// source is used where it lies. Several processes may pull the same
+ * weights; one downloads. An abort rejects with `cancelled` and leaves a part that a later pull
+ * resumes. Rejects with `unavailable` naming every source and why it failed, or when the pull took too
+ * long; with `model_failed` where none would help if it were asked again.
  */
 export async function pullWeights(spec: WeightsSpec, options: PullOptions): Promise<string> {
   const sources = checkSpec(spec);
-  const directory = join(options.cacheDirectory, spec.key);
-  const path = join(directory, spec.file);
-  const { signal } = options;
+  const { maxPullMs } = { ...DEFAULT_PULL_LIMITS, ...options.limits };
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(), maxPullMs);
+  const signal = AbortSignal.any([options.signal, late.signal]);
   try {
-    signal.throwIfAborted();
-    await mkdir(directory, { recursive: true });
-    if (await isVerified(path, markerOf(path), spec, signal)) return path;
-    return await withFileLock(
-      `${path}.lock`,
-      signal,
-      () => tellWaiting(path, spec, options),
-      async () => {
-        // The process that held the lock before may have pulled them.
-        if (await isVerified(path, markerOf(path), spec, signal)) return path;
-        return await pullFirst(sources, spec, directory, options);
-      },
-    );
+    return await orAborted(pullAny(sources, spec, { ...options, signal }), signal);
   } catch (error) {
-    if (signal.aborted) {
+    if (options.signal.aborted) {
       throw new AppError("cancelled", `the pull of ${spec.key} was cancelled`, { cause: error });
+    }
+    if (late.signal.aborted) {
+      const message = `the pull of ${spec.key} was not finished within ${maxPullMs} ms`;
+      throw new AppError("unavailable", message, { cause: error });
     }
     if (error instanceof AppError) throw error;
     throw new AppError(
@@ -70,16 +90,77 @@ export async function pullWeights(spec: WeightsSpec, options: PullOptions): Prom
       `cannot use the worker's weights cache for ${spec.key}: ${reasonOf(error)}. Make it writable, or set another one (--models-cache).`,
       { cause: error },
     );
+  } finally {
+    clearTimeout(timer);
   }
 }
 
-async function pullFirst(
+async function pullAny(
   sources: readonly WeightsSource[],
   spec: WeightsSpec,
-  directory: string,
   options: PullOptions,
 ): Promise<string> {
-  const failures: { source: string; reason: string; error: unknown }[] = [];
+  const ofKey = join(options.cacheDirectory, spec.key);
+  const placed = join(ofKey, spec.file);
+  // Put there by hand, or by a release that kept one file per key.
+  const isPlaced =
+    spec.sha256 !== undefined && (await isVerified(placed, markerOf(placed), spec, options.signal));
+  if (isPlaced) return placed;
+  const failures: Failure[] = [];
+  for (const place of placesOf(ofKey, sources, spec.sha256)) {
+    const path = await pullInto(place, spec, options, failures);
+    if (path !== undefined) return path;
+  }
+  throw noSource(spec, failures);
+}
+
+/** One folder for a digest, whatever the source; without one, what another source gives may differ. */
+function placesOf(
+  ofKey: string,
+  sources: readonly WeightsSource[],
+  sha256: string | undefined,
+): Place[] {
+  if (sha256 !== undefined) {
+    return [{ directory: join(ofKey, sha256.slice(0, IDENTITY_DIGITS)), sources }];
+  }
+  return sources.map((source) => {
+    const identity = createHash("sha256").update(source.text).digest("hex");
+    return { directory: join(ofKey, identity.slice(0, IDENTITY_DIGITS)), sources: [source] };
+  });
+}
+
+/** The file's path, or undefined where no source of the place gives it. */
+async function pullInto(
+  place: Place,
+  spec: WeightsSpec,
+  options: PullOptions,
+  failures: Failure[],
+): Promise<string | undefined> {
+  const { directory, sources } = place;
+  const { signal } = options;
+  const path = join(directory, spec.file);
+  const isInPlace = spec.sha256 === undefined && sources.every(({ kind }) => kind === "file");
+  if (isInPlace) return await pullFirst(place, spec, options, failures);
+  await mkdir(directory, { recursive: true });
+  if (await isVerified(path, markerOf(path), spec, signal)) return path;
+  return await withFileLock(
+    `${path}.lock`,
+    signal,
+    () => tellWaiting(path, spec, options),
+    async () => {
+      // The process that held the lock before may have pulled them.
+      if (await isVerified(path, markerOf(path), spec, signal)) return path;
+      return await pullFirst(place, spec, options, failures);
+    },
+  );
+}
+
+async function pullFirst(
+  { directory, sources }: Place,
+  spec: WeightsSpec,
+  options: PullOptions,
+  failures: Failure[],
+): Promise<string | undefined> {
   for (const source of sources) {
     try {
       return await pullFrom(source, contextOf(source, spec, directory, options), options);
@@ -88,13 +169,20 @@ async function pullFirst(
       failures.push({ source: publicName(source), reason: reasonOf(error), error });
     }
   }
+  return undefined;
+}
+
+function noSource({ key, file, sha256 }: WeightsSpec, failures: readonly Failure[]): AppError {
   const list = failures.map(({ source, reason }) => `\n  - ${source}: ${reason}`).join("");
   const isHopeless = failures.every(({ error }) => error instanceof PermanentFault);
-  throw new AppError(
+  const byHand =
+    sha256 === undefined
+      ? ""
+      : ` or put the file into the worker's weights cache as ${key}/${file} (sha256 ${sha256}),`;
+  return new AppError(
     isHopeless ? "model_failed" : "unavailable",
-    `could not get the weights ${spec.key} (${spec.file}) from any of their ${failures.length} sources:${list}\n` +
-      `Make one of them reachable, or put the file into the worker's weights cache as ${spec.key}/${spec.file}` +
-      `${spec.sha256 ? ` (sha256 ${spec.sha256})` : ""}, or name a local GGUF file as the model's source (file:///path/to/model.gguf).`,
+    `could not get the weights ${key} (${file}) from any of their ${failures.length} sources:${list}\n` +
+      `Make one of them reachable,${byHand} or name a local GGUF file as the model's source (file:///path/to/model.gguf).`,
     { cause: failures.at(-1)?.error },
   );
 }
@@ -145,13 +233,31 @@ async function useInPlace(
   source: Extract<WeightsSource, { kind: "file" }>,
   context: PullContext,
 ): Promise<string> {
+  const endMs = performance.now() + LOCAL_FILE_WAIT_MS;
+  while (localFiles >= MAX_LOCAL_FILES) {
+    if (performance.now() > endMs) throw new SourceFault("other local files take long to read");
+    await sleep(LOCAL_FILE_POLL_MS, undefined, { signal: context.signal });
+  }
+  localFiles += 1;
+  // Counted until it has ended, which may be never: an abort does not free its thread.
+  const checked = checkInPlace(source, context).finally(() => {
+    localFiles -= 1;
+  });
+  return await orAborted(checked, context.signal);
+}
+
+async function checkInPlace(
+  source: Extract<WeightsSource, { kind: "file" }>,
+  context: PullContext,
+): Promise<string> {
   const { spec, signal } = context;
   let path: string;
   let size: number;
   try {
     path = fileURLToPath(source.url);
-    size = (await stat(path)).size;
-    await (await open(path, "r")).close();
+    const file = await openRegular(path);
+    size = (await file.stat()).size;
+    await file.close();
   } catch (cause) {
     throw new PermanentFault(`it cannot be read: ${reasonOf(cause)}`, { cause });
   }

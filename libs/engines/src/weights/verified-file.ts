@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import { createReadStream } from "node:fs";
 import { readFile, rename, stat, writeFile } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
+import { openRegular } from "./regular-file.ts";
 
 /** Says that a file of this size and modification time had this digest. */
 interface Marker {
@@ -52,7 +52,8 @@ export async function markVerified(
 /** The file's SHA-256 in lower-case hexadecimal. */
 export async function sha256Of(path: string, signal: AbortSignal): Promise<string> {
   const hash = createHash("sha256");
-  await pipeline(createReadStream(path, { highWaterMark: 1024 * 1024 }), hash, { signal });
+  const file = await openRegular(path);
+  await pipeline(file.createReadStream({ highWaterMark: 1024 * 1024 }), hash, { signal });
   return hash.digest("hex");
 }
 
