@@ -5,7 +5,7 @@ import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import {
-  credentials,
+  asMaster,
   type ServerProcess,
   startServer,
   stopServers,
@@ -32,7 +32,7 @@ const releaseMethod = method<LostWorker, LostWorker, LostWorkerReply, LostWorker
 async function release({ spec }: ShardSetAccess, rank: number, incarnation: number) {
   const { jobId, attempt } = spec;
   for (const address of new Set(spec.servers)) {
-    const peer = new Peer(address, credentials);
+    const peer = new Peer(address, asMaster, "parameter-server");
     await peer.unary(releaseMethod, { jobId, attempt, rank, incarnation }, { deadlineMs: 5_000 });
     peer.close();
   }

@@ -166,6 +166,27 @@ test.each([
   expect(end).toEqual(expected);
 });
 
+test.each([2, 3])(
+  "a checkpoint with pieces of two versions is found out on %i shards",
+  async (shards) => {
+    const servers = await runningServers(shards);
+    whole ??= undisturbed(addresses(servers).slice(0, 2));
+    const { used, refused } = await interrupted(servers.slice(0, 2), async (jobId) => {
+      await servers[0]?.kill();
+      for (const { dataDirectory } of servers.slice(0, 2)) {
+        const pieceOf = (name: string) =>
+          join(dataDirectory, "checkpoints", jobId, name, "1.shard");
+        writeFileSync(pieceOf("v4"), readFileSync(pieceOf("v2")));
+      }
+      return [await replacement(servers[0]?.dataDirectory), ...addresses(servers.slice(1))];
+    });
+    expect(used).toMatchObject({ name: "v2", version: 2 });
+    expect(refused).toEqual([
+      expect.stringMatching(/^v4: .*checkpoint v4 has pieces of the versions (4 and 2|2 and 4)/),
+    ]);
+  },
+);
+
 test("one server with many shards of a job takes each checkpoint and keeps the latest, whole", async () => {
   const [server] = await runningServers(1);
   const shards = 12;

@@ -1,15 +1,15 @@
 import "reflect-metadata";
 import { randomUUID } from "node:crypto";
-import { hostname } from "node:os";
 import type { Server } from "@grpc/grpc-js";
 import { removeStaleSockets } from "@heddle/base/temporary-socket";
 import { Health } from "@heddle/rpc/health";
+import { TicketVerifier } from "@heddle/rpc/job-ticket";
 import { Attachments } from "@heddle/rpc/node/attachments";
 import { nodeIdentity } from "@heddle/rpc/node/identity";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Machine } from "@heddle/rpc/node/machine";
 import type { NodeFlags } from "@heddle/rpc/node/node-flags";
-import { ownCredentials } from "@heddle/rpc/node/own-credentials";
+import { nodeNameFor, ownCredentials } from "@heddle/rpc/node/own-credentials";
 import type { RunningNode } from "@heddle/rpc/node/run-node";
 import { bindServer } from "@heddle/rpc/server";
 import { Module } from "@nestjs/common";
@@ -54,16 +54,21 @@ export async function startParameterServer(
   const machine = new Machine(flags.dataDirectory);
   await machine.start();
   const refusals = new RefusalCounts();
+  const tickets = new TicketVerifier(credentials);
   const { server, address } = await bindServer({
     host: flags.grpcHost,
     port: flags.grpcPort,
     credentials,
     onRefused: () => refusals.add("strangers"),
+    tickets,
   });
   const health = new Health();
   await removeStaleSockets();
   const shards = new ShardRegistry({ credentials, host: flags.grpcHost, refusals });
-  const service = new ParameterShardsService(shards, flags.dataDirectory, credentials);
+  const service = new ParameterShardsService(shards, flags.dataDirectory, {
+    ...{ credentials, tickets },
+    address: flags.advertise ?? address,
+  });
   const app = await NestFactory.createMicroservice(ParameterServerModule, {
     strategy: new BoundGrpcTransport(server, health, service),
     logger: ["error", "warn", "fatal"],
@@ -73,7 +78,7 @@ export async function startParameterServer(
     nodeId,
     incarnation: randomUUID(),
     kind: "NODE_KIND_PARAMETER_SERVER" as const,
-    name: flags.name ?? hostname(),
+    name: nodeNameFor(flags),
     address: flags.advertise ?? address,
     version,
     hardware: machine.hardware(),

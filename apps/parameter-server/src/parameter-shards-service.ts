@@ -1,5 +1,11 @@
 import { once } from "node:events";
-import type { Server, ServerUnaryCall, ServerWritableStream, sendUnaryData } from "@grpc/grpc-js";
+import type {
+  Metadata,
+  Server,
+  ServerUnaryCall,
+  ServerWritableStream,
+  sendUnaryData,
+} from "@grpc/grpc-js";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { CheckpointShard__Output } from "@heddle/contracts/generated/heddle/v1/CheckpointShard";
 import type { CloseShardReply } from "@heddle/contracts/generated/heddle/v1/CloseShardReply";
@@ -24,9 +30,15 @@ import type { ShardMemberClock } from "@heddle/contracts/generated/heddle/v1/Sha
 import type { ShardStatus } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
 import { parameterChunks } from "@heddle/parameters/data-route";
 import { shardMethods } from "@heddle/parameters/shard-methods";
-import { decodeShard } from "@heddle/parameters/shard-spec";
+import { decodeShard, type ShardSpec } from "@heddle/parameters/shard-spec";
 import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
+import {
+  checkClaims,
+  type JobClaims,
+  TICKET_SCHEME,
+  type TicketVerifier,
+} from "@heddle/rpc/job-ticket";
 import { Peer } from "@heddle/rpc/peer";
 import { parameterShardsService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
@@ -50,45 +62,69 @@ import type { ShardKey, ShardRegistry } from "./shard-registry.ts";
 /** A receiver that has not taken all by then is cut. */
 const SEND_MS = 120_000;
 
+/** What a server proves itself with, where others reach it, and what it checks tickets by. */
+interface ServerIdentity {
+  readonly credentials: NodeCredentials;
+  readonly address: string;
+  readonly tickets: TicketVerifier;
+}
+
+/** Who makes a call: a task of a job, or a node where there is no ticket. */
+interface Caller {
+  readonly claims: JobClaims | undefined;
+  readonly ticket: string | undefined;
+}
+
+/** Where a request says which job and attempt it is for. */
+interface JobRequest {
+  readonly id?: ShardId__Output | null;
+  readonly open?: { readonly id: ShardId__Output | null } | null;
+  readonly jobId?: string;
+  readonly attempt?: number | undefined;
+}
+
 /** The gRPC service ParameterShards of one server, over the threads of its shards. */
 export class ParameterShardsService {
   readonly #shards: ShardRegistry;
   readonly #dataDirectory: string;
-  readonly #credentials: NodeCredentials;
+  readonly #own: ServerIdentity;
   readonly #norms = new NormExchange();
   #forgetting: Promise<void> = Promise.resolve();
 
-  constructor(shards: ShardRegistry, dataDirectory: string, credentials: NodeCredentials) {
+  constructor(shards: ShardRegistry, dataDirectory: string, own: ServerIdentity) {
     this.#shards = shards;
     this.#dataDirectory = dataDirectory;
-    this.#credentials = credentials;
+    this.#own = own;
   }
 
   addTo(server: Server): void {
+    const { unary, streamed, nodes } = this.#handlers();
     server.addService(parameterShardsService, {
-      open: unary((request: OpenShard__Output) => this.#open(request)),
+      open: unary((request: OpenShard__Output, _signal, caller) => this.#open(request, caller)),
       status: unary((id: ShardId__Output) => this.#status(this.#shards.find(id))),
       close: unary((id: ShardId__Output) => this.#close(id)),
       changeMember: unary((request: ShardMember__Output) => this.#changeMember(request)),
-      releaseWorker: unary((request: LostWorker__Output) => this.#releaseWorker(request)),
+      releaseWorker: nodes((request: LostWorker__Output) => this.#releaseWorker(request)),
       checkpoint: unary((request: CheckpointShard__Output, signal) =>
         this.#checkpoint(request, signal),
       ),
       listCheckpoints: unary(async ({ jobId }: ListShardCheckpoints__Output) => ({
         names: await checkpointNames(this.#dataDirectory, jobId),
       })),
-      listCheckpointJobs: unary(async () => ({
+      listCheckpointJobs: nodes(async () => ({
         jobs: await checkpointedJobs(this.#dataDirectory),
       })),
-      forgetJob: unary(async ({ jobId }: ForgetJobCheckpoints__Output) => {
+      forgetJob: nodes(async ({ jobId }: ForgetJobCheckpoints__Output) => {
         await this.#inTurn(() => forgetJob(this.#dataDirectory, jobId));
         return {};
       }),
-      restore: unary((request: RestoreShard__Output, signal) => this.#restore(request, signal)),
+      restore: unary((request: RestoreShard__Output, signal, caller) =>
+        this.#restore(request, signal, caller),
+      ),
       push: unary((request: PushParameters__Output, signal) => this.#push(request, signal)),
       addNorm: unary((request: NormPart__Output, signal) => this.#addNorm(request, signal)),
-      replicate: unary((request: ReplicateShard__Output, signal) =>
-        this.#replicate(request, signal),
+      replicate: unary((request: ReplicateShard__Output, signal, caller) =>
+        this.#replicate(request, signal, caller),
       ),
       pull: streamed((call: ServerWritableStream<PullParameters__Output, ParameterChunk>, signal) =>
         this.#pull(call, signal),
@@ -99,8 +135,49 @@ export class ParameterShardsService {
     });
   }
 
-  async #open(request: OpenShard__Output): Promise<ShardStatus> {
-    return this.#status(await this.#shards.open(decodeShard(request)));
+  /** Every method goes through one of these, which hold a job's ticket against what it asks for. */
+  #handlers() {
+    const callerOf = (metadata: Metadata): Caller => {
+      const shown = metadata.get("authorization")[0];
+      const claims = this.#own.tickets.claimsOf(shown);
+      return { claims, ticket: claims && String(shown).slice(TICKET_SCHEME.length) };
+    };
+    const admit = (request: JobRequest, metadata: Metadata): Caller => {
+      const caller = callerOf(metadata);
+      const { jobId = "", attempt }: JobRequest = request.open?.id ?? request.id ?? request;
+      checkClaims(caller.claims, { jobId, attempt });
+      return caller;
+    };
+    const unary = <Request extends object, Reply>(
+      answer: (request: Request, signal: AbortSignal, caller: Caller) => Promise<Reply>,
+    ) =>
+      unaryCall<Request, Reply>((request, signal, metadata) =>
+        answer(request, signal, admit(request, metadata)),
+      );
+    const nodes = <Request extends object, Reply>(answer: (request: Request) => Promise<Reply>) =>
+      unaryCall<Request, Reply>(async (request, _signal, metadata) => {
+        if (!callerOf(metadata).claims) return answer(request);
+        throw new AppError("permission_denied", "this is for masters, not for tasks of jobs");
+      });
+    const streamed = <Request extends object, Reply>(
+      answer: (call: ServerWritableStream<Request, Reply>, signal: AbortSignal) => Promise<void>,
+    ) =>
+      streamedCall<Request, Reply>(async (call, signal) => {
+        admit(call.request, call.metadata);
+        await answer(call, signal);
+      });
+    return { unary, nodes, streamed };
+  }
+
+  async #open(request: OpenShard__Output, caller: Caller): Promise<ShardStatus> {
+    return this.#status(await this.#shards.open(this.#specFor(request, caller)));
+  }
+
+  /** A job opens shards only where it was given them. */
+  #specFor(request: OpenShard__Output | null, { claims, ticket }: Caller): ShardSpec {
+    const spec = decodeShard(request);
+    checkClaims(claims, spec, this.#own.address);
+    return { ...spec, ticket };
   }
 
   async #status({ calls, spec }: ShardHandle): Promise<ShardStatus> {
@@ -141,8 +218,9 @@ export class ParameterShardsService {
   async #restore(
     { open, name, sources, pieces }: RestoreShard__Output,
     signal: AbortSignal,
+    caller: Caller,
   ): Promise<ShardStatus> {
-    const handle = await this.#shards.open(decodeShard(open));
+    const handle = await this.#shards.open(this.#specFor(open, caller));
     await handle.calls.call("restore", { name, sources, pieces }, signal);
     return this.#status(handle);
   }
@@ -166,10 +244,17 @@ export class ParameterShardsService {
   async #replicate(
     { id, checkpoint, source, keep }: ReplicateShard__Output,
     signal: AbortSignal,
+    { ticket }: Caller,
   ): Promise<ShardCheckpoint> {
     const key = keyOf(id);
     const path = piecePath(this.#dataDirectory, key.jobId, checkpoint, key.shard);
-    const peer = new Peer(source, this.#credentials, "parameter-server", bulkChannelOptions);
+    // The job tells where the piece is: nothing of this node may go there.
+    const { credentials } = this.#own;
+    const shown =
+      ticket === undefined
+        ? credentials
+        : { ticket, authority: credentials.tls?.material.authority };
+    const peer = new Peer(source, shown, "parameter-server", bulkChannelOptions);
     try {
       const limited = AbortSignal.any([signal, AbortSignal.timeout(SEND_MS)]);
       const chunks = peer.serverStream(shardMethods.exportShard, { id: key, checkpoint }, limited);
@@ -273,14 +358,14 @@ async function write(call: ChunkStream, chunk: ParameterChunk, signal: AbortSign
 }
 
 /** A call of one reply; its signal is aborted when the caller gives up or dies. */
-function unary<Request, Reply>(
-  answer: (request: Request, signal: AbortSignal) => Promise<Reply>,
+function unaryCall<Request, Reply>(
+  answer: (request: Request, signal: AbortSignal, metadata: Metadata) => Promise<Reply>,
 ): (call: ServerUnaryCall<Request, Reply>, reply: sendUnaryData<Reply>) => void {
   return (call, reply) => {
     const signal = cancellation(call);
     // What throws at once is told as what rejects is.
     Promise.resolve()
-      .then(() => answer(call.request, signal))
+      .then(() => answer(call.request, signal, call.metadata))
       .then(
         (value) => reply(null, value),
         (error: unknown) => reply(toStatus(toAppError(error))),
@@ -288,7 +373,7 @@ function unary<Request, Reply>(
   };
 }
 
-function streamed<Request, Reply>(
+function streamedCall<Request, Reply>(
   answer: (call: ServerWritableStream<Request, Reply>, signal: AbortSignal) => Promise<void>,
 ): (call: ServerWritableStream<Request, Reply>) => void {
   return (call) => {

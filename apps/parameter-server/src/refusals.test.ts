@@ -9,6 +9,7 @@ import { PartSource } from "@heddle/parameters/part-source";
 import { shardMethods } from "@heddle/parameters/shard-methods";
 import { closeShards, openShards, shardStatuses } from "@heddle/parameters/shard-set";
 import { encodeShard } from "@heddle/parameters/shard-spec";
+import { issueTicket } from "@heddle/rpc/job-ticket";
 import { Peer } from "@heddle/rpc/peer";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { credentials, startServer, stopServers } from "./testing/server-processes.ts";
@@ -106,12 +107,12 @@ test("a tensor of another length is refused before it is sent, and a part of ano
   await expect(pull).rejects.toThrow(/all workers of a job must have the same model/);
   // One that holds the right plan and gives other bytes.
   const source = await PartSource.start({
-    ...{ attempt: 1, jobToken: job.spec.jobToken, credentials, host: "127.0.0.1" },
+    ...{ attempt: 1, jobToken: job.spec.jobToken, isEncrypted: false, host: "127.0.0.1" },
     ...{ paths: ["tcp"], socketPath: "" },
   });
   const pieces = [new Uint8Array(400)];
   source.keep(1, new Map([0, 1].map((shard) => [shard, { bytes: 400, pieces }])));
-  const peer = new Peer(servers[0] ?? "", credentials);
+  const peer = new Peer(servers[0] ?? "", credentials, "parameter-server");
   const id = { jobId: job.spec.jobId, attempt: 1, shard: 0 };
   const request = { id, rank: 0, clock: 1, ...terms, sources: [...source.addresses] };
   const short = peer.unary(shardMethods.push, { ...request, plan: planDigest(job.spec) }, deadline);
@@ -202,6 +203,54 @@ test("a stale attempt is refused and counted, and cannot harm the one that took 
   expect(refused.reduce((sum, count) => sum + count)).toBeGreaterThanOrEqual(3);
 });
 
+test("stale attempt: no method and no connection of before serves it", async () => {
+  const { job } = await twoWorkers();
+  const { jobId, jobToken } = job.spec;
+  const claims = { jobId, attempt: 1, servers, issuedUnixMs: Date.now() };
+  const ticket = issueTicket(credentials, { ...claims, expiresUnixMs: Date.now() + 3_600_000 });
+  const peer = new Peer(servers[0] ?? "", { ticket }, "parameter-server");
+  const id = { jobId, attempt: 1, shard: 0 };
+  const { dataSocket } = await peer.unary(shardMethods.status, id, deadline);
+  const early = await DataConnection.open(dataSocket, jobToken, signal);
+  const later = jobOn(servers, { ...job.spec, attempt: 2, jobToken: randomBytes(32) });
+  await openShards(later);
+  const [first, second] = [await joinJob(later, 0), await joinJob(later, 1)];
+  const plan = planDigest(job.spec);
+  const open = encodeShard(job.spec, 0);
+  const push = { id, rank: 0, clock: 1, ...terms, sources: [], plan };
+  const calls = {
+    open: () => peer.unary(shardMethods.open, open, deadline),
+    restore: () => peer.unary(shardMethods.restore, { open, name: "x", pieces: 2 }, deadline),
+    status: () => peer.unary(shardMethods.status, id, deadline),
+    close: () => peer.unary(shardMethods.close, id, deadline),
+    leave: () => peer.unary(shardMethods.changeMember, { id, rank: 1, leaves: true }, deadline),
+    join: () => peer.unary(shardMethods.changeMember, { id, rank: 0 }, deadline),
+    checkpoint: () => peer.unary(shardMethods.checkpoint, { id, name: "a1-r000001-s2" }, deadline),
+    addNorm: () => peer.unary(shardMethods.addNorm, { id, squares: 1 }, deadline),
+    push: () => peer.unary(shardMethods.push, push, deadline),
+    pull: () => drained(peer.serverStream(shardMethods.pull, { id, rank: 0, plan }, signal)),
+    export: () => drained(peer.serverStream(shardMethods.exportShard, { id }, signal)),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    await expect(call(), name).rejects.toMatchObject({ code: "precondition_failed" });
+  }
+  const pull = { rank: 0, clock: 0, held: 0, plan };
+  const place = new Uint8Array(65_536);
+  const into = { begin: () => undefined, space: () => place, filled: () => undefined };
+  await expect(early.request(pull, into, signal)).rejects.toThrow();
+  const late = await DataConnection.open(dataSocket, jobToken, signal);
+  await expect(late.request(pull, into, signal)).rejects.toThrow();
+  for (const { workers, departures, version } of await shardStatuses(later)) {
+    expect({ workers, departures, version }).toEqual({ workers: 2, departures: 0, version: 0 });
+  }
+  await expectUpdate({ job: later, first, second }, 0);
+  peer.close();
+});
+
+async function drained(stream: AsyncIterable<unknown>): Promise<void> {
+  for await (const _ of stream);
+}
+
 test("a push that is sent again is applied once; one that skips a number is out of order", async () => {
   const workers = await twoWorkers();
   const { job, first, second } = workers;
@@ -209,7 +258,7 @@ test("a push that is sent again is applied once; one that skips a number is out 
   // A client that begins anew as the same rank goes on behind what was taken already.
   const again = await joinJob(job, 0);
   expect(again.clock).toBe(1);
-  const peer = new Peer(servers[0] ?? "", credentials);
+  const peer = new Peer(servers[0] ?? "", credentials, "parameter-server");
   const id = { jobId: job.spec.jobId, attempt: 1, shard: 0 };
   const plan = planDigest(job.spec);
   const push = (clock: number) =>
@@ -227,7 +276,7 @@ test("an attempt that is opened with another plan is refused", async () => {
   const { job } = await twoWorkers();
   const other = { ...job, spec: { ...job.spec, learningRate: 0.5 } };
   await expect(openShards(other)).rejects.toMatchObject({ code: "conflict" });
-  const peer = new Peer(servers[0] ?? "", credentials);
+  const peer = new Peer(servers[0] ?? "", credentials, "parameter-server");
   const open = { ...encodeShard(job.spec, 0), jobToken: Buffer.from("short") };
   const call = peer.unary(shardMethods.open, open, deadline);
   await expect(call).rejects.toThrow(/job_token needs 32 bytes/);
@@ -260,7 +309,7 @@ test.each([
   async (code, _how) => {
     const { job, first, second } = await twoWorkers({ maxGradientNorm: 1 });
     const patient = { deadlineMs: 60_000 };
-    const peers = servers.map((address) => new Peer(address, credentials));
+    const peers = servers.map((address) => new Peer(address, credentials, "parameter-server"));
     const [zero, one] = peers;
     const id = { jobId: job.spec.jobId, attempt: 1, shard: 0 };
     const later = { ...job.spec, attempt: 2, jobToken: randomBytes(32) };
@@ -296,7 +345,7 @@ test("a worker that is killed in the middle of its part leaves the update to the
   const { job, first, second } = workers;
   await first.push(ones, terms);
   const program = fileURLToPath(new URL("./testing/lost-worker.ts", import.meta.url));
-  const peers = servers.map((address) => new Peer(address, credentials));
+  const peers = servers.map((address) => new Peer(address, credentials, "parameter-server"));
   for (const [shard, peer] of peers.entries()) {
     const [status] = (await shardStatuses(job)).slice(shard);
     const child = spawn(process.execPath, [program, String((status?.elements ?? 0) * 4)]);

@@ -164,7 +164,12 @@ function differentPlan({ jobId, attempt }: ShardSpec): AppError {
 
 /** Whether the slab and the rules are the same; token and attempt may differ. */
 function isSamePlan(left: ShardSpec, right: ShardSpec): boolean {
-  const plan = ({ attempt: _attempt, jobToken: _token, servers, ...rest }: ShardSpec) =>
-    JSON.stringify({ ...rest, shards: servers.length });
+  const plan = ({
+    attempt: _attempt,
+    jobToken: _token,
+    ticket: _ticket,
+    servers,
+    ...rest
+  }: ShardSpec) => JSON.stringify({ ...rest, shards: servers.length });
   return plan(left) === plan(right);
 }

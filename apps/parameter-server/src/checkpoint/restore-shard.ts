@@ -3,7 +3,7 @@ import { type Segment, shardLayouts } from "@heddle/parameters/shard-layout";
 import { shardMethods } from "@heddle/parameters/shard-methods";
 import { fragmentsOf, type ShardSpec } from "@heddle/parameters/shard-spec";
 import { bulkChannelOptions } from "@heddle/rpc/channel-options";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { CallerCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import type { ShardSlab } from "../shard/shard-slab.ts";
 import {
@@ -23,7 +23,7 @@ export interface RestoreSource {
   readonly sources: readonly string[];
   /** Shards of the set that wrote it. */
   readonly pieces: number;
-  readonly credentials: NodeCredentials;
+  readonly credentials: CallerCredentials;
 }
 
 /** One piece must come within this. */

@@ -3,7 +3,6 @@ import { type CopyingSink, DataRoute } from "@heddle/parameters/data-route";
 import { takeMethod } from "@heddle/parameters/shard-methods";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
 import { bulkChannelOptions } from "@heddle/rpc/channel-options";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 
 /** A part that a worker has announced. */
@@ -17,16 +16,28 @@ export interface AnnouncedPart {
 /** A part that does not come within this is given up, and may be pushed again. */
 const TAKE_MS = 120_000;
 const TRIES = 2;
+const MAX_CERTIFICATE_LENGTH = 4_096;
 
 /** Takes parts from workers: one route to each, by unix socket, TCP or gRPC, whichever works. */
 export class PartTaker {
-  readonly #credentials: NodeCredentials;
+  /** By rank: how a worker's gRPC is known where nodes speak TLS. */
+  readonly #certificates = new Map<number, string>();
+  readonly #isEncrypted: boolean;
   readonly #routes = new Map<number, DataRoute>();
   readonly #peers = new Map<string, Peer>();
   #path = "";
 
-  constructor(credentials: NodeCredentials) {
-    this.#credentials = credentials;
+  constructor(isEncrypted: boolean) {
+    this.#isEncrypted = isEncrypted;
+  }
+
+  /** A rank has joined, whose server has this certificate (PEM). */
+  trust(rank: number, certificate: string): void {
+    if (certificate.length > MAX_CERTIFICATE_LENGTH) {
+      const message = `a task's certificate has ${certificate.length} characters: ${MAX_CERTIFICATE_LENGTH} are the most`;
+      throw new AppError("invalid_value", message);
+    }
+    this.#certificates.set(rank, certificate);
   }
 
   /** How the latest part came. */
@@ -57,7 +68,8 @@ export class PartTaker {
           signal: limited,
           overGrpc: (address, abort) => {
             const request = { id: { jobId, attempt, shard }, clock: part.clock };
-            return this.#peer(address).serverStream(takeMethod, request, abort);
+            const peer = this.#peer(address, part.rank, spec.jobToken);
+            return peer.serverStream(takeMethod, request, abort);
           },
         });
         this.#path = route.path;
@@ -83,11 +95,23 @@ export class PartTaker {
     return known;
   }
 
-  #peer(address: string): Peer {
-    const known =
-      this.#peers.get(address) ??
-      new Peer(address, this.#credentials, "worker", bulkChannelOptions);
-    this.#peers.set(address, known);
-    return known;
+  /** Of a task, not of a node: it is shown the attempt's token and nothing of this server's. */
+  #peer(address: string, rank: number, jobToken: Uint8Array): Peer {
+    const certificate = this.#isEncrypted ? (this.#certificates.get(rank) ?? "") : undefined;
+    if (certificate === "") {
+      throw new AppError("precondition_failed", `rank ${rank} has told no certificate of its own`);
+    }
+    const shown = { jobToken: Buffer.from(jobToken).toString("hex"), certificate };
+    const key = [rank, address, shown.jobToken, certificate].join();
+    for (const [other, peer] of this.#peers) {
+      if (other === key) return peer;
+      // An earlier task of the rank: nothing of it is taken any more.
+      if (!other.startsWith(`${rank},`)) continue;
+      peer.close();
+      this.#peers.delete(other);
+    }
+    const peer = new Peer(address, shown, "worker", bulkChannelOptions);
+    this.#peers.set(key, peer);
+    return peer;
   }
 }

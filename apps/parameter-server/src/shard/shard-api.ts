@@ -1,5 +1,6 @@
 import type { PushArgument, PushResult } from "@heddle/parameters/push-announcement";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { PlainCredentials } from "@heddle/rpc/credentials";
 import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
 
 export interface ShardFigures {
@@ -49,6 +50,8 @@ export interface ShardApi {
     readonly rank: number;
     readonly leaves: boolean;
     readonly incarnation: number;
+    /** PEM, of a task's own server; empty where nodes do not speak TLS. */
+    readonly certificate?: string;
   }): Promise<number>;
   checkpoint(
     argument: { readonly path: string; readonly version: number },
@@ -67,8 +70,7 @@ export interface ShardApi {
 /** What a shard's thread is started with. */
 export interface ShardStart {
   readonly spec: ShardSpec;
-  readonly clusterToken: string;
-  readonly tls: TlsMaterial | undefined;
+  readonly credentials: PlainCredentials;
   readonly host: string;
   readonly socketPath: string;
   /** Of the server's RefusalCounts. */

@@ -6,7 +6,7 @@ import { ownSocketPath } from "@heddle/base/temporary-socket";
 import type { KernelMemory } from "@heddle/kernels/kernels";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
 import { ThreadCalls } from "@heddle/parameters/thread-calls";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { type NodeCredentials, toPlainCredentials } from "@heddle/rpc/credentials";
 import type { RefusalCounts } from "../refusal-counts.ts";
 import { FreedSlabs } from "./freed-slabs.ts";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
@@ -41,11 +41,9 @@ export async function startShard(
   ShardSlab.check(plan);
   const socketPath = ownSocketPath("ps");
   const url = new URL(`./shard-thread${import.meta.url.slice(-3)}`, import.meta.url);
-  const { clusterToken } = credentials;
   const workerData: ShardStart = {
     spec,
-    clusterToken,
-    tls: credentials.tls?.material,
+    credentials: toPlainCredentials(credentials),
     host,
     socketPath,
     refusals: refusals.memory,

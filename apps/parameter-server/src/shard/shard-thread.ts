@@ -6,9 +6,8 @@ import { pushAnswer, readPush } from "@heddle/parameters/push-announcement";
 import { shardMethods } from "@heddle/parameters/shard-methods";
 import type { ShardSpec } from "@heddle/parameters/shard-spec";
 import { answerCalls } from "@heddle/parameters/thread-calls";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { type CallerCredentials, fromPlainCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
-import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import { pieceBytes } from "../checkpoint/checkpoint-format.ts";
 import { writePiece } from "../checkpoint/checkpoint-store.ts";
 import { restoreShard } from "../checkpoint/restore-shard.ts";
@@ -28,15 +27,15 @@ if (!port) throw new Error("a shard's thread is started by the parameter server"
 
 const NORM_MS = 60_000;
 const slab = new ShardSlab(slabPlan(start.spec));
-const tls = start.tls && new TlsIdentity(start.tls);
-const credentials: NodeCredentials = { clusterToken: start.clusterToken, tls };
-const taker = new PartTaker(credentials);
+const credentials = fromPlainCredentials(start.credentials);
+const { tls } = credentials;
+const taker = new PartTaker(tls !== undefined);
 const refusals = new RefusalCounts(start.refusals);
 const onInvalid = () => refusals.add("invalid");
 const shard = new Shard(start.spec, slab, { taker, exchangeNorm, onInvalid });
 const leases = new Map<number, Release>();
 let lastLease = 0;
-let first: Peer | undefined;
+let first: { readonly peer: Peer; readonly attempt: number } | undefined;
 
 const listener = new DataListener({
   token: start.spec.jobToken,
@@ -79,7 +78,11 @@ const api: ShardApi = {
     leases.delete(lease);
     shard.counts.bytesPulled += bytes;
   },
-  member: ({ rank, leaves, incarnation }) => shard.member(rank, leaves, incarnation),
+  member: async ({ rank, leaves, incarnation, certificate = "" }) => {
+    const clock = await shard.member(rank, leaves, incarnation);
+    if (!leaves && certificate !== "") taker.trust(rank, certificate);
+    return clock;
+  },
   checkpoint: async ({ path, version }, signal) => {
     const { release } = await shard.readAt(version, signal);
     try {
@@ -89,7 +92,9 @@ const api: ShardApi = {
     }
   },
   restore: (source, signal) =>
-    shard.restore(() => restoreShard(shard.spec, slab, { ...source, credentials }, signal)),
+    shard.restore(() =>
+      restoreShard(shard.spec, slab, { ...source, credentials: callingFor(shard.spec) }, signal),
+    ),
 };
 answerCalls(port, api);
 port.postMessage({ call: 0, result: slab.memory });
@@ -120,20 +125,30 @@ async function answerPull(
   return { version, bytes, pieces, release };
 }
 
+/**
+ * What other servers are shown in a job's name: its own ticket. The job tells where they are, so that
+ * nothing of this node may go there.
+ */
+function callingFor({ ticket }: ShardSpec): CallerCredentials {
+  if (ticket !== undefined) return { ticket, authority: tls?.material.authority };
+  return credentials;
+}
+
 /** Shard 0's server adds up; while it cannot be reached the update waits. */
 async function exchangeNorm(
-  { jobId, attempt, shard: index, servers }: ShardSpec,
+  spec: ShardSpec,
   version: number,
   squares: number,
   signal: AbortSignal,
 ): Promise<number> {
+  const { jobId, attempt, shard: index, servers } = spec;
   if (servers.length === 1) return squares;
   const backoff = new Backoff({ baseMs: 20, maxMs: 1_000 });
   const request = { id: { jobId, attempt, shard: index }, version, squares };
   for (;;) {
     try {
       const options = { deadlineMs: NORM_MS, signal };
-      const peer = firstServer(servers[0] ?? "");
+      const peer = firstServer(servers[0] ?? "", spec);
       return (await peer.unary(shardMethods.addNorm, request, options)).squares;
     } catch (error) {
       signal.throwIfAborted();
@@ -144,9 +159,10 @@ async function exchangeNorm(
 }
 
 /** One connection, kept as long as the job's first server is the same. */
-function firstServer(address: string): Peer {
-  if (first?.address === address) return first;
-  first?.close();
-  first = new Peer(address, credentials, "parameter-server");
-  return first;
+function firstServer(address: string, spec: ShardSpec): Peer {
+  if (first?.peer.address === address && first.attempt === spec.attempt) return first.peer;
+  first?.peer.close();
+  const peer = new Peer(address, callingFor(spec), "parameter-server");
+  first = { peer, attempt: spec.attempt };
+  return peer;
 }

@@ -6,7 +6,9 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
-export const credentials = { clusterToken: "the token of these tests" };
+const clusterToken = "the token of these tests";
+export const credentials = { clusterToken, node: { role: "worker", name: "trainer" } } as const;
+export const asMaster = { clusterToken, node: { role: "master", name: "leader" } } as const;
 const main = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
 
 /** A parameter server as a process of its own. */
