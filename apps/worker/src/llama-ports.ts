@@ -1,4 +1,4 @@
-import { join } from "node:path";
+import { relative } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { Engine } from "@heddle/contracts/engine";
 import { type GgufFile, readGguf } from "@heddle/engines/gguf/gguf-reader";
@@ -20,9 +20,9 @@ export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions):
   return {
     startEngine: async ({ spec, modelPath, ...start }) => {
       // Read by us first: a damaged file gets a reason here, and the native reader never sees it.
-      const cachedPath = join(cacheDirectory, spec.weights.key, spec.weights.file);
-      const { metadata } = await readWeights(modelPath, modelPath === cachedPath);
-      const template = spec.options.chatTemplate ?? templateOf(metadata);
+      const isCached = !relative(cacheDirectory, modelPath).startsWith("..");
+      const { metadata } = await readWeights(modelPath, isCached);
+      const template = templateOf(spec.options.chatTemplate, metadata);
       // The engine comes to it last, after minutes where the file is large.
       checkTemplate(template);
       const engine = await startLlamaEngine({ ...start, modelPath, options: spec.options });
@@ -40,7 +40,9 @@ export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions):
   };
 }
 
-function templateOf(metadata: GgufFile["metadata"]): string {
+/** The option's template or the file's; blank where there is neither. */
+function templateOf(option: string | undefined, metadata: GgufFile["metadata"]): string {
+  if (option !== undefined && option.trim() !== "") return option;
   const entry = metadata.get("tokenizer.chat_template");
   return entry?.type === "string" ? entry.value : "";
 }

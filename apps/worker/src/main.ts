@@ -3,30 +3,36 @@ import { join } from "node:path";
 import { exitWithParent } from "@heddle/base/exit-with-parent";
 import type { EngineOptions } from "@heddle/contracts/engine";
 import { jsonLog } from "@heddle/rpc/node/log";
-import { readNodeFlags, wholeNumber } from "@heddle/rpc/node/node-flags";
+import { type FlagHelp, nodeUsage, readNodeFlags, wholeNumber } from "@heddle/rpc/node/node-flags";
 import { runNode } from "@heddle/rpc/node/run-node";
 import { llamaPorts } from "./llama-ports.ts";
 import { OFFER_FLAGS, readOffer } from "./offer-flags.ts";
 import { startWorker } from "./worker.ts";
 
 /** The worker's own flags: the weights' cache and hosts, and what engines get by default. */
-const workerFlags = [
-  "models-cache",
-  "weights-hosts",
-  "threads",
-  "context",
-  "max-sequences",
-  "device",
-  "gpu-layers",
+const workerFlags = {
+  "models-cache": ["DIR", "where weights are kept (else in the data directory)"],
+  "weights-hosts": ["HOST,...", "further hosts that weights may come from"],
+  threads: ["N", "CPU threads of an engine"],
+  context: ["TOKENS", "context of each sequence"],
+  "max-sequences": ["N", "sequences that an engine runs at once"],
+  device: ["DEVICE", "device of the engines: cpu, or a GPU's index"],
+  "gpu-layers": ["N", "layers that an engine puts on the GPU"],
   ...OFFER_FLAGS,
-] as const;
+} as const satisfies Record<string, FlagHelp>;
 
 const log = jsonLog("worker");
 const manifest = readFileSync(new URL("../package.json", import.meta.url), "utf8");
 
-exitWithParent();
-await runNode(async () => {
-  const { flags, extra } = readNodeFlags(process.argv.slice(2), workerFlags);
+if (process.argv.includes("--help")) {
+  process.stdout.write(nodeUsage("heddle-worker", workerFlags));
+} else {
+  exitWithParent();
+  await runNode(start, log);
+}
+
+async function start() {
+  const { flags, extra } = readNodeFlags(process.argv.slice(2), Object.keys(workerFlags));
   const ports = llamaPorts({
     cacheDirectory: extra["models-cache"] ?? join(flags.dataDirectory, "models"),
     allowedHosts: (extra["weights-hosts"] ?? "").split(",").filter((host) => host !== ""),
@@ -35,10 +41,10 @@ await runNode(async () => {
   const engines = engineDefaults(extra);
   const options = { ...flags, ...readOffer(extra), version, engineDefaults: engines };
   return startWorker(options, ports, log);
-}, log);
+}
 
 function engineDefaults(flags: Readonly<Record<string, string | undefined>>): EngineOptions {
-  const number = (flag: (typeof workerFlags)[number], max: number) =>
+  const number = (flag: keyof typeof workerFlags, max: number) =>
     wholeNumber(flag, flags[flag], 1, max);
   return {
     threads: number("threads", 1_024),

@@ -77,7 +77,7 @@ export class ModelsController {
         },
       })
         .then(async () => {
-          await this.#replicas.retry(weights.key);
+          await this.#replicas.retry(weights);
           subscriber.next({ ...last, done: true });
           subscriber.complete();
         })

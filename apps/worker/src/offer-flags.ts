@@ -1,25 +1,34 @@
 import { resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
-import { wholeNumber } from "@heddle/rpc/node/node-flags";
+import { type FlagHelp, wholeNumber } from "@heddle/rpc/node/node-flags";
 import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
+import { parseTaskUsers, type UserRange } from "./tasks/isolation/task-users.ts";
 
 /** The flags of a worker that say what it offers to jobs. */
-export const OFFER_FLAGS = [
-  "simulate-gpus",
-  "labels",
-  "taints",
-  "rack",
-  "fabric",
-  "local-ssd-gb",
-  "io-operations-per-sec",
-  "network-gbps",
-  "checkpoints",
-  "task-log-mib",
-  "plugins",
-  "artifacts-mib",
-  "artifacts-hours",
-] as const;
+export const OFFER_FLAGS = {
+  "simulate-gpus": ["SPEC", "GPUs to pretend to have, as 8xH100-80GB"],
+  labels: ["NAME=VALUE,...", "labels that jobs may ask for"],
+  taints: ["NAME,...", "taints that jobs must tolerate"],
+  rack: ["NAME", "the rack that this machine is in"],
+  fabric: ["NAME", "the fast network that this machine is on"],
+  "local-ssd-gb": ["GB", "local SSD that jobs may use"],
+  "io-operations-per-sec": ["N", "disk operations per second that jobs may use"],
+  "network-gbps": ["GBPS", "network bandwidth that jobs may use"],
+  checkpoints: ["DIR", "where checkpoints are kept (else with the tasks)"],
+  "task-log-mib": ["MIB", "what is kept of each stream of a task"],
+  plugins: ["FILE,...", "plugins with algorithms and environments for training"],
+  "artifacts-mib": ["MIB", "what tasks that ended may leave here together"],
+  "artifacts-hours": ["HOURS", "how long that is kept"],
+  "artifacts-replica": ["DIR", "a directory that workers share, for a second copy of it"],
+  "task-users": [
+    "FIRST-LAST",
+    "user ids of tasks, or own (a range of its own where it may switch)",
+  ],
+  "task-isolation": ["KIND", "required, or optional: runs tasks that nothing isolates too"],
+  "task-hidden": ["PATH,...", "what tasks of the worker's own user cannot read"],
+  "task-writable": ["PATH,...", "what tasks of the worker's own user may write to"],
+} as const satisfies Record<string, FlagHelp>;
 
 /** What a worker offers to jobs, and how it runs them. */
 export interface WorkerOffer {
@@ -39,13 +48,21 @@ export interface WorkerOffer {
   readonly maxLogBytes?: number | undefined;
   /** What tasks that ended may leave here together, and for how long. */
   readonly maxArtifactBytes?: number | undefined;
+  readonly artifactReplica?: string | undefined;
   readonly maxArtifactAgeMs?: number | undefined;
+  /** Users of tasks; `own`: the worker's. Absent: a default range where the worker may switch users. */
+  readonly taskUsers?: UserRange | "own" | undefined;
+  /** Runs tasks also where nothing isolates them. */
+  readonly isIsolationOptional?: boolean | undefined;
+  /** Paths that tasks of the worker's own user do not read, and those that they may write to. */
+  readonly hiddenPaths?: readonly string[] | undefined;
+  readonly writablePaths?: readonly string[] | undefined;
 }
 
 /** Throws an AppError `invalid_value` that names the flag and what it takes. */
 export function readOffer(flags: Readonly<Record<string, string | undefined>>): WorkerOffer {
   const simulate = flags["simulate-gpus"];
-  const number = (flag: (typeof OFFER_FLAGS)[number], max: number) =>
+  const number = (flag: keyof typeof OFFER_FLAGS, max: number) =>
     wholeNumber(flag, flags[flag], 1, max);
   const localSsdGb = number("local-ssd-gb", 10_000_000);
   const networkGbps = number("network-gbps", 100_000);
@@ -65,9 +82,24 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
     // Trainers run in folders of their own.
     plugins: listOf("plugins", flags["plugins"] ?? "", /^.{1,4096}$/).map((file) => resolve(file)),
     maxLogBytes: logMib && logMib * 2 ** 20,
+    artifactReplica: flags["artifacts-replica"] && resolve(flags["artifacts-replica"]),
     maxArtifactBytes: artifactsMib && artifactsMib * 2 ** 20,
     maxArtifactAgeMs: artifactsHours && artifactsHours * 3_600_000,
+    taskUsers: parseTaskUsers(flags["task-users"]),
+    isIsolationOptional: isOptional(flags["task-isolation"]),
+    hiddenPaths: pathsOf("task-hidden", flags["task-hidden"]),
+    writablePaths: pathsOf("task-writable", flags["task-writable"]),
   };
+}
+
+function pathsOf(flag: string, text = ""): string[] {
+  return listOf(flag, text, /^.{1,4096}$/).map((path) => resolve(path));
+}
+
+function isOptional(text = "required"): boolean {
+  if (text === "required" || text === "optional") return text === "optional";
+  const message = `--task-isolation takes required or optional, not ${text}`;
+  throw new AppError("invalid_value", message);
 }
 
 function readLabels(text: string): Record<string, string> {
@@ -84,6 +116,10 @@ function listOf(flag: string, text: string, form: RegExp): string[] {
   const parts = text.split(",").filter((part) => part !== "");
   const wrong = parts.find((part) => !form.test(part));
   if (wrong === undefined) return parts;
-  const takes = flag === "plugins" ? "FILE,..." : flag === "labels" ? "NAME=VALUE,..." : "NAME,...";
+  const takes = /^(plugins|task-)/.test(flag)
+    ? "FILE,..."
+    : flag === "labels"
+      ? "NAME=VALUE,..."
+      : "NAME,...";
   throw new AppError("invalid_value", `--${flag} takes ${takes}, not ${wrong}`);
 }

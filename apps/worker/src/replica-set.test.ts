@@ -130,11 +130,11 @@ test("a file whose loads fail five times in a row is given up until it is anothe
   writeFileSync(path, "as absurd");
   for (let times = 6; times <= 10; times++) await fails(times);
   await fails(10);
-  await fails(11, () => replicas.retry(spec.weights.key));
+  await fails(11, () => replicas.retry(spec.weights));
   for (let times = 12; times <= 15; times++) await fails(times);
-  await fails(15, () => replicas.retry("others"));
+  await fails(15, () => replicas.retry({ ...spec.weights, sources: ["file:///other.gguf"] }));
   isMended = true;
-  await replicas.retry(spec.weights.key);
+  await replicas.retry(spec.weights);
   await vi.waitFor(() => expect(status()?.phase).toBe("ready"), patience);
   await replicas.close();
   rmSync(folder, { recursive: true });

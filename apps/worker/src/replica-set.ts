@@ -7,6 +7,7 @@ import type {
   GenerateRequest,
   ReplicaStatus,
   SubmitOptions,
+  WeightsSpec,
 } from "@heddle/contracts/engine";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { EnginePorts } from "./engine-ports.ts";
@@ -69,9 +70,9 @@ export class ReplicaSet {
    * An operator has had these weights pulled: what could not be loaded of them is tried anew at once,
    * also what was given up.
    */
-  async retry(weightsKey: string): Promise<void> {
+  async retry(weights: WeightsSpec): Promise<void> {
     const failed = [...this.#replicas.values()].filter(
-      ({ phase, spec }) => phase === "failed" && spec.weights.key === weightsKey,
+      ({ phase, spec }) => phase === "failed" && isDeepStrictEqual(spec.weights, weights),
     );
     for (const { spec } of failed) {
       await this.unload(spec.key);

@@ -1,6 +1,5 @@
 import "reflect-metadata";
 import { randomUUID } from "node:crypto";
-import { hostname } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Server } from "@grpc/grpc-js";
@@ -13,13 +12,14 @@ import { nodeIdentity } from "@heddle/rpc/node/identity";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Machine } from "@heddle/rpc/node/machine";
 import type { NodeFlags } from "@heddle/rpc/node/node-flags";
-import { ownCredentials } from "@heddle/rpc/node/own-credentials";
+import { nodeNameFor, ownCredentials } from "@heddle/rpc/node/own-credentials";
 import type { RunningNode } from "@heddle/rpc/node/run-node";
 import { encodeReplica } from "@heddle/rpc/node-codec";
 import { workerInferenceService } from "@heddle/rpc/proto";
 import { bindServer } from "@heddle/rpc/server";
 import { type DynamicModule, type INestMicroservice, Module } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
+import { ArtifactReplica } from "./artifacts/artifact-replica.ts";
 import { artifactSource } from "./artifacts/artifact-source.ts";
 import { ArtifactStore } from "./artifacts/artifact-store.ts";
 import type { EnginePorts } from "./engine-ports.ts";
@@ -66,11 +66,11 @@ export async function startWorker(
   log: NodeLog,
 ): Promise<RunningNode> {
   const nodeId = nodeIdentity(options.dataDirectory);
-  const name = options.name ?? hostname();
+  const name = nodeNameFor(options);
   const credentials = await ownCredentials(options, "worker", log);
   const machine = new Machine(options.dataDirectory, options);
   await machine.start();
-  const artifacts = storeOf(options);
+  const artifacts = storeOf(options, log);
   const ports = withArtifacts(given, artifactSource({ ...options, store: artifacts, credentials }));
   let attachments: Attachments | undefined;
   const engines = withSimulatedGpus(ports, () => machine.gpus());
@@ -153,11 +153,15 @@ function withArtifacts(ports: EnginePorts, readArtifact: ArtifactBytes): EngineP
   };
 }
 
-function storeOf({ dataDirectory, maxArtifactBytes, maxArtifactAgeMs }: WorkerOptions) {
+function storeOf(options: WorkerOptions, log: NodeLog) {
+  const { dataDirectory, maxArtifactBytes, artifactReplica } = options;
+  const maxAgeMs = options.maxArtifactAgeMs ?? defaultMaxArtifactAgeMs;
   return new ArtifactStore({
     root: join(dataDirectory, "artifacts"),
     maxBytes: maxArtifactBytes ?? defaultMaxArtifactBytes,
-    maxAgeMs: maxArtifactAgeMs ?? defaultMaxArtifactAgeMs,
+    maxAgeMs,
+    replica: artifactReplica ? new ArtifactReplica(artifactReplica, maxAgeMs) : undefined,
+    onUncopied: (error) => log.warn({ error: String(error) }, "artifacts have no second copy yet"),
   });
 }
 
@@ -185,6 +189,7 @@ function registration(
     algorithms: tasks.algorithms,
     environments: tasks.environments,
     algorithmSchemas: tasks.schemas,
+    taskIsolation: tasks.isolation,
   };
 }
 

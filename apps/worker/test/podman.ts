@@ -11,8 +11,8 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-export const image = "localhost/heddle-busybox:1";
-const tools = ["sh", "sleep", "tail", "cat", "ls", "pwd", "kill", "echo"];
+export const image = "localhost/heddle-busybox:2";
+const tools = ["sh", "sleep", "tail", "cat", "ls", "pwd", "kill", "echo", "nc"];
 const limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"];
 const quiet = { stdio: "pipe", timeout: 60_000 } as const;
 

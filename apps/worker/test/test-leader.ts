@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -28,7 +28,7 @@ const workerProgram = fileURLToPath(new URL("scripted-worker.ts", import.meta.ur
 
 /** The least of a master that a worker's tasks need: it attaches, leases are given, logs are taken. */
 export class TestLeader {
-  readonly folder = mkdtempSync(join(tmpdir(), "heddle-tasks-"));
+  readonly folder = openFolder("heddle-tasks-");
   readonly #workers = new Set<ChildProcess>();
   readonly #sessions = new Set<TestSession>();
   readonly #logs = new Map<string, Buffer>();
@@ -77,7 +77,7 @@ export class TestLeader {
 
   /** Of a node that comes to this leader. */
   get credentials(): NodeCredentials {
-    return { clusterToken };
+    return { clusterToken, node: { role: "worker", name: "worker-1" } };
   }
 
   /** What has been shipped of a stream. */
@@ -195,7 +195,7 @@ export class TestSession {
   readonly #stream: ClientDuplexStream<TaskCommand, TaskReport__Output>;
 
   constructor(address: string, term: number, leaseMs: number) {
-    this.#peer = new Peer(address, { clusterToken });
+    this.#peer = new Peer(address, { clusterToken }, "worker");
     this.#stream = this.#peer.duplex(taskSessionMethod);
     this.#stream.on("error", (error: Error) => {
       this.error = error;
@@ -260,6 +260,13 @@ export class TestSession {
 
 function statusKey({ jobId, attempt, rank, incarnation = 0 }: TaskId): string {
   return `${jobId}/${attempt}/${rank}/${incarnation}`;
+}
+
+/** A temporary folder that tasks can write to, whatever user they have. */
+export function openFolder(prefix: string): string {
+  const folder = mkdtempSync(join(tmpdir(), prefix));
+  chmodSync(folder, 0o777);
+  return folder;
 }
 
 /** One that listens, and is closed when the test ends. */

@@ -13,11 +13,14 @@ import {
 } from "@heddle/parameters/parameter-server-client";
 import { type ShardSetAccess, shardStatuses } from "@heddle/parameters/shard-set";
 import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
+import { issueTicket } from "@heddle/rpc/job-ticket";
 import type { TrainerOrders } from "../dist/training/trainer-orders.js";
 import { until } from "./test-leader.ts";
 
 /** What a test's nodes prove themselves with; the same as a TestLeader's. */
 const clusterToken = "a-token-for-tests-only";
+const credentials = { clusterToken, node: { role: "worker", name: "trainer" } } as const;
+export const asMaster = { clusterToken, node: { role: "master", name: "leader" } } as const;
 const serverProgram = fileURLToPath(
   new URL("../../parameter-server/dist/main.js", import.meta.url),
 );
@@ -43,12 +46,12 @@ export class TrainingCluster {
   readonly #clients: ParameterServerClient[] = [];
 
   /** Starts a parameter server; its master is one that is not there, which does not keep it from serving. */
-  async startServer(name: string): Promise<RunningServer> {
+  async startServer(name: string, port = 0): Promise<RunningServer> {
     const dataDirectory = join(this.folder, name);
     mkdirSync(dataDirectory, { recursive: true });
     const tokenFile = join(dataDirectory, "token");
     writeFileSync(tokenFile, clusterToken);
-    const flags = ["--data", dataDirectory, "--masters", "127.0.0.1:9"];
+    const flags = ["--data", dataDirectory, "--masters", "127.0.0.1:9", "--grpc-port", `${port}`];
     const args = [serverProgram, ...flags, "--cluster-token-file", tokenFile];
     const child = this.#spawn(args, "ignore");
     const { promise, resolve, reject } = Promise.withResolvers<string>();
@@ -81,7 +84,7 @@ export class TrainingCluster {
   ): TrainingJob {
     return new TrainingJob(this, {
       jobToken: randomBytes(32).toString("hex"),
-      ...{ clusterToken, jobId: `job_${randomUUID()}`, jobName: "test", algorithm, config },
+      ...{ ticket: "", jobId: `job_${randomUUID()}`, jobName: "test", algorithm, config },
       ...{ attempt: 1, rank: 0, tasks: 1, nodes: [], resumeFrom: "", keepCheckpoints: 3 },
       ...{ host: "127.0.0.1", threads: 1, hasGpu: false, release: "0.0.0" },
       ...{ checkpointDirectory: "", artifactDirectory: "", progressFile: "" },
@@ -97,7 +100,7 @@ export class TrainingCluster {
     this.#trainers.add(child);
     // A process that is killed at once closes its end first.
     child.stdin?.on("error", () => undefined);
-    child.stdin?.end(JSON.stringify(orders));
+    child.stdin?.end(JSON.stringify({ ...orders, ticket: ticketOf(orders) }));
     return new RunningTrainer(orders, child);
   }
 
@@ -176,7 +179,7 @@ export class TrainingJob {
       jobToken: Buffer.from(jobToken, "hex"),
       ...own,
     };
-    return { spec, credentials: { clusterToken }, signal: AbortSignal.timeout(WAIT_MS) };
+    return { spec, credentials, signal: AbortSignal.timeout(WAIT_MS) };
   }
 
   /** Joins the job in this process, when its shards are open. */
@@ -197,6 +200,13 @@ export class TrainingJob {
     const tasks = changes.tasks ?? this.#orders.tasks;
     return Array.from({ length: tasks }, (_, rank) => this.start({ ...changes, rank }));
   }
+}
+
+/** As its worker would issue it. */
+function ticketOf({ jobId, attempt, parameterServers: servers }: TrainerOrders): string {
+  const issuedUnixMs = Date.now();
+  const claims = { jobId, attempt, servers, issuedUnixMs, expiresUnixMs: issuedUnixMs + 3_600_000 };
+  return issueTicket({ clusterToken }, claims);
 }
 
 /** One task's process. */

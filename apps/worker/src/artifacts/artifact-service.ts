@@ -1,6 +1,8 @@
 import type { Server, ServerWritableStream } from "@grpc/grpc-js";
+import { AppError } from "@heddle/base/errors";
 import type { ArtifactChunk } from "@heddle/contracts/generated/heddle/v1/ArtifactChunk";
 import type { ArtifactRange__Output } from "@heddle/contracts/generated/heddle/v1/ArtifactRange";
+import { callerOf } from "@heddle/rpc/credentials";
 import { taskArtifactsService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
 import { writeAll } from "@heddle/rpc/write-all";
@@ -15,6 +17,11 @@ type ReadStream = ServerWritableStream<ArtifactRange__Output, ArtifactChunk>;
 export function serveArtifacts(server: Server, store: ArtifactStore): void {
   server.addService(taskArtifactsService, {
     read: (stream: ReadStream) => {
+      // Workers ask the masters, which know what each may have.
+      if (callerOf(stream).role !== "master") {
+        stream.emit("error", toStatus(new AppError("permission_denied", "this is for masters")));
+        return;
+      }
       writeAll(stream, chunksOf(store, stream.request)).catch((error: unknown) =>
         stream.emit("error", toStatus(error)),
       );

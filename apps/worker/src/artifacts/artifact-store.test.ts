@@ -1,7 +1,18 @@
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { ArtifactReplica } from "./artifact-replica.ts";
 import { readArtifact } from "./artifact-service.ts";
 import { ArtifactStore } from "./artifact-store.ts";
 
@@ -24,7 +35,7 @@ function left(job: string, files: Readonly<Record<string, string>>): string {
   const work = join(folder, job);
   mkdirSync(work, { recursive: true });
   for (const [name, text] of Object.entries(files)) writeFileSync(join(work, name), text);
-  return work;
+  return job;
 }
 
 function age(job: string, ms: number) {
@@ -33,22 +44,22 @@ function age(job: string, ms: number) {
 }
 
 test("what was kept already is told again, as after a crash between keeping and telling", async () => {
-  const work = left("a", { x: "one" });
-  const first = await store().keep(idOf("a"), work);
+  left("a", { x: "one" });
+  const first = await store().keep(idOf("a"), folder, "a");
   expect(first).toMatchObject([{ name: "x", bytes: 3 }]);
-  mkdirSync(work);
-  expect(await store().keep(idOf("a"), work)).toEqual(first);
+  mkdirSync(join(folder, "a"));
+  expect(await store().keep(idOf("a"), folder, "a")).toEqual(first);
 });
 
 test("a task that left nothing leaves no folder", async () => {
-  expect(await store().keep(idOf("a"), left("a", {}))).toEqual([]);
+  expect(await store().keep(idOf("a"), folder, left("a", {}))).toEqual([]);
   expect(readdirSync(folder)).toEqual(["a"]);
 });
 
 test("beyond the bound on bytes the oldest go, whole", async () => {
   const kept = store({ maxBytes: 250 });
   for (const [at, job] of ["a", "b", "c"].entries()) {
-    await kept.keep(idOf(job), left(job, { x: "x".repeat(100) }));
+    await kept.keep(idOf(job), folder, left(job, { x: "x".repeat(100) }));
     age(job, (3 - at) * 60_000);
   }
   await kept.prune();
@@ -63,8 +74,8 @@ test("what is older than the bound goes; a task that wrote long before its end i
   const kept = store();
   const work = left("a", { x: "1" });
   const longAgo = new Date(Date.now() - 9 * HOUR_MS);
-  utimesSync(work, longAgo, longAgo);
-  await kept.keep(idOf("a"), work);
+  utimesSync(join(folder, work), longAgo, longAgo);
+  await kept.keep(idOf("a"), folder, "a");
   expect(readdirSync(root())).toEqual(["a"]);
   age("a", 2 * HOUR_MS);
   await kept.prune();
@@ -72,17 +83,17 @@ test("what is older than the bound goes; a task that wrote long before its end i
 });
 
 test("more than the worker keeps, too many files and names that lead elsewhere are refused", async () => {
-  const big = store({ maxBytes: 5 }).keep(idOf("a"), left("a", { x: "too much" }));
+  const big = store({ maxBytes: 5 }).keep(idOf("a"), folder, left("a", { x: "too much" }));
   await expect(big).rejects.toThrow(/8 bytes, and this worker keeps 5 \(--artifacts-mib\)/);
   const many = Object.fromEntries(Array.from({ length: 257 }, (_, i) => [`f${i}`, ""]));
-  await expect(store().keep(idOf("b"), left("b", many))).rejects.toThrow(/257 files/);
+  await expect(store().keep(idOf("b"), folder, left("b", many))).rejects.toThrow(/257 files/);
   for (const name of ["../../x", "a//b", "/etc/passwd", ".", "a/..", "x".repeat(300), ""]) {
     await expect(store().open(idOf("a"), name)).rejects.toMatchObject({ code: "not_found" });
   }
 });
 
 test("a part of an artifact is read from its offset", async () => {
-  await store().keep(idOf("a"), left("a", { x: "0123456789" }));
+  await store().keep(idOf("a"), folder, left("a", { x: "0123456789" }));
   const read = async (offset: number, maxBytes: number) => {
     const chunks: Buffer[] = [];
     for await (const chunk of readArtifact(store(), idOf("a"), "x", offset, maxBytes)) {
@@ -94,4 +105,92 @@ test("a part of an artifact is read from its offset", async () => {
   expect(await read(4, 3)).toBe("456");
   expect(await read(8, 50)).toBe("89");
   expect(await read(20, 0)).toBe("");
+});
+
+test("artifacts: a task that replaces its folder by a link publishes nothing", async () => {
+  const secrets = join(folder, "secrets");
+  mkdirSync(secrets);
+  writeFileSync(join(secrets, "key"), "secret");
+  symlinkSync(secrets, join(folder, "a"));
+  await expect(store().keep(idOf("a"), folder, "a")).rejects.toThrow("replaced by a link");
+  left("b", { x: "1" });
+  symlinkSync(join(secrets, "key"), join(folder, "b/key"));
+  execFileSync("mkfifo", [join(folder, "b/pipe")]);
+  expect(await store().keep(idOf("b"), folder, "b")).toMatchObject([{ name: "x" }]);
+  for (const name of ["key", "pipe"]) {
+    await expect(store().open(idOf("b"), name)).rejects.toMatchObject({ code: "not_found" });
+  }
+  // A process that outlived its task swaps what is kept.
+  rmSync(join(root(), "b"), { recursive: true });
+  mkdirSync(join(root(), "b"));
+  symlinkSync(secrets, join(root(), "b/1.0"));
+  await expect(store().open(idOf("b"), "key")).rejects.toMatchObject({ code: "not_found" });
+  await expect(store().keep(idOf("b"), folder, "b")).rejects.toThrow("replaced by a link");
+  await store({ maxAgeMs: -1 }).prune();
+  expect(readFileSync(join(secrets, "key"), "utf8")).toBe("secret");
+});
+
+/** Replaces the folder by the link and back, without a pause. */
+const SWAP = `
+  const fs = require("node:fs");
+  const [own, link, spare] = process.argv.slice(1);
+  for (;;) {
+    try { fs.renameSync(own, spare); fs.renameSync(link, own); } catch {}
+    try { fs.renameSync(own, link); fs.renameSync(spare, own); } catch {}
+  }`;
+
+test("artifacts: a folder swapped with a link while it is kept never publishes what is there", async () => {
+  const secrets = join(folder, "secrets");
+  mkdirSync(secrets);
+  writeFileSync(join(secrets, "x"), "secret");
+  for (let i = 0; i < 12; i++) {
+    const job = `s${i}`;
+    left(job, { x: "own" });
+    const link = join(folder, `${job}.link`);
+    symlinkSync(secrets, link);
+    const swapper = spawn(process.execPath, ["-e", SWAP, join(folder, job), link, `${link}.spare`]);
+    await new Promise((resolve) => setTimeout(resolve, 60));
+    for (let tries = 0; tries < 20; tries++) {
+      const kept = await store()
+        .keep(idOf(job), folder, job)
+        .catch(() => []);
+      for (const { bytes } of kept) expect(bytes).toBe(3);
+      const { file } = await store()
+        .open(idOf(job), "x")
+        .catch(() => ({ file: undefined }));
+      if (!file) continue;
+      expect(await file.readFile("utf8")).toBe("own");
+      await file.close();
+    }
+    swapper.kill("SIGKILL");
+    await new Promise((resolve) => swapper.once("close", resolve));
+  }
+});
+
+test("artifacts: a second copy outlives the worker, appears as a whole and is made later where it failed", async () => {
+  const shared = join(folder, "shared");
+  const uncopied: unknown[] = [];
+  const options = { root: root(), maxBytes: 1_000, maxAgeMs: HOUR_MS };
+  const withCopy = new ArtifactStore({
+    ...{ ...options, replica: new ArtifactReplica(shared, HOUR_MS) },
+    onUncopied: (error) => uncopied.push(error),
+  });
+  writeFileSync(shared, "in the way");
+  await withCopy.keep(idOf("a"), folder, left("a", { x: "0123456789" }));
+  expect(uncopied).toHaveLength(1);
+  rmSync(shared);
+  await withCopy.replicate();
+  expect(readdirSync(shared)).toEqual(["a"]);
+  await withCopy.keep(idOf("b"), folder, left("b", { y: "b" }));
+  expect(readdirSync(shared).sort()).toEqual(["a", "b"]);
+  rmSync(root(), { recursive: true });
+  const other = new ArtifactStore({
+    ...{ ...options, root: join(folder, "other") },
+    replica: new ArtifactReplica(shared, HOUR_MS),
+  });
+  const { file, bytes } = await other.open(idOf("a"), "x");
+  expect([bytes, await file.readFile("utf8")]).toEqual([10, "0123456789"]);
+  await file.close();
+  await new ArtifactReplica(shared, -1).prune();
+  expect(readdirSync(shared)).toEqual([]);
 });

@@ -1,19 +1,19 @@
 import { createHash } from "node:crypto";
-import {
-  type FileHandle,
-  mkdir,
-  open,
-  readdir,
-  rename,
-  rm,
-  rmdir,
-  stat,
-  utimes,
-} from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
+import { lstat, lutimes, mkdir, open, readdir, rename, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import {
+  atEntryBeneath,
+  type FileBeneath,
+  filesBeneath,
+  makeDirectoryBeneath,
+  openFileBeneath,
+  removeBeneath,
+} from "@heddle/base/beneath";
 import { AppError } from "@heddle/base/errors";
 import type { Artifact } from "@heddle/contracts/generated/heddle/v1/Artifact";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
+import type { ArtifactReplica } from "./artifact-replica.ts";
 
 /** Files that one task may leave; their list goes into the masters' log. */
 const maxFiles = 256;
@@ -28,6 +28,10 @@ export interface ArtifactStoreOptions {
   /** What tasks that ended may leave here together; the oldest go first. */
   readonly maxBytes: number;
   readonly maxAgeMs: number;
+  /** A second place, which outlives this worker. */
+  readonly replica?: ArtifactReplica | undefined;
+  /** Told of a copy that could not be made; it is tried again with each `prune`. */
+  readonly onUncopied?: ((error: unknown) => void) | undefined;
 }
 
 /** What tasks have left on this worker's disk, as `JOB/ATTEMPT.RANK/NAME`, and how long it stays. */
@@ -39,39 +43,72 @@ export class ArtifactStore {
   }
 
   /**
-   * Takes over the folder in which a task that has ended well left its files, and resolves with them
-   * once they are on the disk. Asked again it says the same. Throws an AppError that tells what
-   * must be otherwise.
+   * Takes over the folder below `root` in which a task that has ended well left its files, and resolves
+   * with them once they are on the disk. Asked again it says the same. No link is followed, also where one
+   * takes a folder's place meanwhile. Throws an AppError that tells what must be otherwise.
    */
-  async keep(id: TaskId__Output, folder: string): Promise<Artifact[]> {
-    const kept = this.#folderOf(id);
-    if (!(await exists(kept))) {
-      const names = await fileNames(folder);
-      if (names.length === 0) return [];
-      await this.#check(folder, names);
-      await mkdir(dirname(kept), { recursive: true, mode: 0o700 });
-      // Its age counts from now, not from when the task began to write.
-      await utimes(folder, new Date(), new Date());
-      await rename(folder, kept);
-      await syncFolder(dirname(kept));
+  async keep(id: TaskId__Output, root: string, folder: string): Promise<Artifact[]> {
+    const kept = this.#nameOf(id);
+    if (!(await exists(join(this.#options.root, kept)))) {
+      const files = await filesBeneath(root, folder).catch(refuseLink);
+      if (files.length === 0) return [];
+      this.#check(files);
+      await this.#take(root, folder, kept);
     }
-    const artifacts: Artifact[] = [];
-    for (const name of (await fileNames(kept)).sort()) {
-      artifacts.push(await describe(kept, name));
+    try {
+      const artifacts: Artifact[] = [];
+      for (const { name } of await filesBeneath(this.#options.root, kept)) {
+        artifacts.push(await this.#describe(kept, name));
+      }
+      await this.prune();
+      await this.#copy(kept);
+      return artifacts;
+    } catch (error) {
+      await removeBeneath(this.#options.root, kept);
+      return refuseLink(error);
     }
-    await this.prune();
-    return artifacts;
+  }
+
+  async #take(root: string, folder: string, kept: string): Promise<void> {
+    const store = this.#options.root;
+    await mkdir(store, { recursive: true, mode: 0o700 });
+    await makeDirectoryBeneath(store, dirname(kept));
+    await atEntryBeneath(root, folder, (from) =>
+      atEntryBeneath(store, kept, async (to) => {
+        await rename(from, to);
+        // Its age counts from now, not from when the task began to write.
+        await lutimes(to, new Date(), new Date());
+        await syncFolder(dirname(to));
+      }),
+    );
   }
 
   /** A file to read, whose handle is the caller's to close. Throws `not_found`. */
   async open(id: TaskId__Output, name: string): Promise<{ file: FileHandle; bytes: number }> {
-    const path = isName(name) ? join(this.#folderOf(id), name) : undefined;
-    const file = path && (await open(path, "r").catch(() => undefined));
+    const file = isName(name) ? await this.#find(`${this.#nameOf(id)}/${name}`) : undefined;
     if (!file) {
       const message = `this worker has no artifact ${name} of job ${id.jobId}: it may be older than it keeps them`;
       throw new AppError("not_found", message);
     }
     return { file, bytes: (await file.stat()).size };
+  }
+
+  async #find(path: string): Promise<FileHandle | undefined> {
+    const { root, replica } = this.#options;
+    const own = await openFileBeneath(root, path).catch(() => undefined);
+    return own ?? (replica && (await openFileBeneath(replica.root, path).catch(() => undefined)));
+  }
+
+  async #copy(name: string): Promise<void> {
+    const { root, replica, onUncopied = () => undefined } = this.#options;
+    await replica?.copy(root, name).catch(onUncopied);
+  }
+
+  /** Copies what has no copy yet, and removes copies that are too old. */
+  async replicate(): Promise<void> {
+    if (!this.#options.replica) return;
+    for (const { name } of await this.#kept()) await this.#copy(name);
+    await this.#options.replica.prune();
   }
 
   /** Removes what is too old, and the oldest of what is too much. */
@@ -82,85 +119,91 @@ export class ArtifactStore {
     for (const folder of kept.sort((a, b) => a.atMs - b.atMs)) {
       if (bytes <= maxBytes && Date.now() - folder.atMs <= maxAgeMs) return;
       bytes -= folder.bytes;
-      await rm(folder.path, { recursive: true, force: true });
+      await removeBeneath(this.#options.root, folder.name);
       // Only an empty one can be removed so.
-      await rmdir(dirname(folder.path)).catch(() => {});
+      await rmdir(join(this.#options.root, dirname(folder.name))).catch(() => {});
     }
   }
 
-  async #check(folder: string, names: readonly string[]): Promise<void> {
-    const refuse = (what: string) => new AppError("invalid_value", `its artifacts: ${what}`);
-    if (names.length > maxFiles) {
-      throw refuse(`it left ${names.length} files, and at most ${maxFiles} are kept: pack them`);
+  #check(files: readonly FileBeneath[]): void {
+    if (files.length > maxFiles) {
+      throw refusal(`it left ${files.length} files, and at most ${maxFiles} are kept: pack them`);
     }
-    const wrong = names.find((name) => !isName(name));
+    const wrong = files.find(({ name }) => !isName(name));
     if (wrong !== undefined) {
       const form = `1 to ${maxNameLength} letters, digits, spaces and _.@+=()-`;
-      throw refuse(`${JSON.stringify(wrong)} is no name for one: use ${form}`);
+      throw refusal(`${JSON.stringify(wrong.name)} is no name for one: use ${form}`);
     }
     const { maxBytes } = this.#options;
-    const bytes = await sizeOf(folder, names);
+    const bytes = sizeOf(files);
     if (bytes > maxBytes) {
-      throw refuse(`they have ${bytes} bytes, and this worker keeps ${maxBytes} (--artifacts-mib)`);
+      throw refusal(
+        `they have ${bytes} bytes, and this worker keeps ${maxBytes} (--artifacts-mib)`,
+      );
     }
   }
 
   async #kept() {
-    const found: { path: string; bytes: number; atMs: number }[] = [];
-    for (const job of await readdir(this.#options.root).catch(() => [])) {
-      for (const task of await readdir(join(this.#options.root, job)).catch(() => [])) {
-        const path = join(this.#options.root, job, task);
-        const atMs = (await stat(path).catch(() => undefined))?.mtimeMs;
-        if (atMs === undefined) continue;
-        found.push({ path, bytes: await sizeOf(path, await fileNames(path)), atMs });
+    const { root } = this.#options;
+    const found: { name: string; bytes: number; atMs: number }[] = [];
+    for (const job of await readdir(root).catch(() => [])) {
+      for (const task of await readdir(join(root, job)).catch(() => [])) {
+        const name = `${job}/${task}`;
+        const files = await filesBeneath(root, name).catch(() => undefined);
+        const atMs = (await lstat(join(root, name)).catch(() => undefined))?.mtimeMs;
+        if (files && atMs !== undefined) found.push({ name, bytes: sizeOf(files), atMs });
       }
     }
     return found;
   }
 
-  #folderOf({ jobId, attempt, rank }: TaskId__Output): string {
-    return join(this.#options.root, jobId, `${attempt}.${rank}`);
+  /** Reads the file once, so that what is told of it is what is on the disk. */
+  async #describe(folder: string, name: string): Promise<Artifact> {
+    const file = await openFileBeneath(this.#options.root, `${folder}/${name}`);
+    try {
+      const hash = createHash("sha256");
+      const chunk = Buffer.alloc(hashChunkBytes);
+      let bytes = 0;
+      for (;;) {
+        const { bytesRead } = await file.read(chunk, 0, hashChunkBytes, bytes);
+        if (bytesRead === 0) break;
+        hash.update(chunk.subarray(0, bytesRead));
+        bytes += bytesRead;
+      }
+      await file.sync();
+      return { name, bytes, sha256: hash.digest("hex") };
+    } finally {
+      await file.close();
+    }
   }
+
+  /** A task's folder, from the root. */
+  #nameOf({ jobId, attempt, rank }: TaskId__Output): string {
+    return `${jobId}/${attempt}.${rank}`;
+  }
+}
+
+function refusal(what: string): AppError {
+  return new AppError("invalid_value", `its artifacts: ${what}`);
+}
+
+/** Says what is wrong where a link or something else stands in a folder's or a file's place. */
+function refuseLink(cause: unknown): never {
+  const { code = "", message } = cause as NodeJS.ErrnoException;
+  if (code !== "ENOTDIR" && code !== "ELOOP" && code !== "ENOENT") throw cause;
+  throw new AppError(
+    "invalid_value",
+    `its artifacts: their folder, or something in it, was removed or replaced by a link or a file: ${message}`,
+    { cause },
+  );
 }
 
 function isName(name: string): boolean {
   return name.length <= maxNameLength && nameForm.test(name);
 }
 
-/** The regular files below the folder, by their paths from it; links and the like do not count. */
-async function fileNames(folder: string): Promise<string[]> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
-  return entries
-    .filter((entry) => entry.isFile())
-    .map(({ parentPath, name }) => join(parentPath, name).slice(folder.length + 1));
-}
-
-async function sizeOf(folder: string, names: readonly string[]): Promise<number> {
-  let bytes = 0;
-  for (const name of names) {
-    bytes += (await stat(join(folder, name)).catch(() => ({ size: 0 }))).size;
-  }
-  return bytes;
-}
-
-/** Reads the file once, so that what is told of it is what is on the disk. */
-async function describe(folder: string, name: string): Promise<Artifact> {
-  const file = await open(join(folder, name), "r");
-  try {
-    const hash = createHash("sha256");
-    const chunk = Buffer.alloc(hashChunkBytes);
-    let bytes = 0;
-    for (;;) {
-      const { bytesRead } = await file.read(chunk, 0, hashChunkBytes, bytes);
-      if (bytesRead === 0) break;
-      hash.update(chunk.subarray(0, bytesRead));
-      bytes += bytesRead;
-    }
-    await file.sync();
-    return { name, bytes, sha256: hash.digest("hex") };
-  } finally {
-    await file.close();
-  }
+function sizeOf(files: readonly FileBeneath[]): number {
+  return files.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
 async function syncFolder(path: string): Promise<void> {
@@ -173,7 +216,7 @@ async function syncFolder(path: string): Promise<void> {
 }
 
 async function exists(path: string): Promise<boolean> {
-  return stat(path).then(
+  return lstat(path).then(
     () => true,
     () => false,
   );

@@ -1,4 +1,4 @@
-import { appendFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { appendFileSync, readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { TaskLog } from "@heddle/storage/task-log";
@@ -22,22 +22,32 @@ afterEach(() => leader.close());
 
 /** The size of the file that the task writes; 0 where there is none. */
 function sizeOf(stream: string): number {
-  const path = join(leader.folder, "worker/jobs/job_A/1.0/logs", stream);
-  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  return statSync(logFile(stream), { throwIfNoEntry: false })?.size ?? 0;
 }
 
-test("a task that truncates the file of its output while the masters are behind has the rest of it shipped, also by the next worker", async () => {
+function logFile(stream: string): string {
+  return join(leader.folder, "worker/jobs/job_A/1.0/logs", stream);
+}
+
+test("an output file truncated while the masters are behind: the rest is shipped, also by the next worker", async () => {
   const worker = await leader.startWorker();
   const session = leader.open();
-  const [go, end] = [join(leader.folder, "go"), join(leader.folder, "end")];
+  const file = (name: string) => join(leader.folder, name);
+  const [go, emptied, end] = [file("go"), file("emptied"), file("end")];
   const wait = (path: string) => `until [ -e ${path} ]; do sleep 0.05; done`;
-  const write = `echo first; ${wait(go)}; seq 900000; sleep 2; : > ../logs/stdout; echo after`;
+  const write = `echo first; ${wait(go)}; seq 900000; ${wait(emptied)}; echo after`;
   await session.start(shell(`${write}; ${wait(end)}; echo end`));
   await until("the first line came", () => leader.log() === "first\n");
   leader.stall();
   writeFileSync(go, "");
   await until("much was written", () => sizeOf("stdout") > 6_000_000);
-  await until("it was emptied", () => sizeOf("stdout") < 100);
+  await until("all was written", () => {
+    const size = sizeOf("stdout");
+    return size > 6_000_000 && readFileSync(logFile("stdout"), "latin1").endsWith("\n900000\n");
+  });
+  await delay(500);
+  truncateSync(logFile("stdout"));
+  writeFileSync(emptied, "");
   leader.unstall();
   await until("what follows has come", () => leader.log().endsWith("after\n"));
   // The leader has tildes for what is lost.

@@ -55,7 +55,7 @@ test("lines that a full disk has lost are marked, and a task that finds no room 
   rmSync(full);
   const mark = /^\[heddle: the worker's disk was full: .* may be lost\]$/m;
   await until("the stream says so", () => mark.test(leader.log()));
-  expect(leader.log(0, "stderr")).toMatch(mark);
+  await until("the other stream says so", () => mark.test(leader.log(0, "stderr")));
   const lost = /^\[heddle: a part of this output could not be written .* is lost\]$/m;
   await until("it says where, too", () => lost.test(leader.log()));
   writeFileSync(more, "");

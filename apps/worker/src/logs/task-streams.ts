@@ -1,5 +1,4 @@
-import { execFile } from "node:child_process";
-import { appendFile, stat, statfs } from "node:fs/promises";
+import { statfs } from "node:fs/promises";
 import { TaskLog } from "@heddle/storage/task-log";
 import type { StreamName, TaskDirectory } from "../tasks/task-directory.ts";
 import { STREAMS } from "../tasks/task-directory.ts";
@@ -12,7 +11,6 @@ const droppedShare = 1 / 16;
 const newline = 10;
 /** Holes are a whole number of the file system's blocks. */
 const blockBytes = 4_096;
-const punchTimeoutMs = 10_000;
 /** A disk with less free space than this is full: what tasks write may be lost. */
 const minFreeBytes = 64 * 1024;
 const fullDiskMark =
@@ -38,9 +36,9 @@ export class TaskStreams {
 
   /** `maxBytes` of each stream are kept; of older ones those that the masters have are given back. */
   static async open(directory: TaskDirectory, maxBytes: number): Promise<TaskStreams> {
-    const stdout = await TaskLog.open(directory.stream("stdout"));
+    const stdout = await TaskLog.open(directory.stream("stdout"), directory.root);
     try {
-      const stderr = await TaskLog.open(directory.stream("stderr"));
+      const stderr = await TaskLog.open(directory.stream("stderr"), directory.root);
       return new TaskStreams({ stdout, stderr }, maxBytes);
     } catch (error) {
       await stdout.close();
@@ -110,9 +108,9 @@ export class TaskStreams {
   async #markIn(log: TaskLog): Promise<void> {
     const isCut = log.end > 0 && (await log.read(log.end - 1, 1)).data[0] !== newline;
     // After the end what the task wrote counts no more, nor would what comes behind it.
-    const isFenced = this.#sealed && log.base + (await stat(log.path)).size > log.end;
+    const isFenced = this.#sealed && log.base + (await log.size()) > log.end;
     if (isFenced) return;
-    await appendFile(log.path, `${isCut ? "\n" : ""}${fullDiskMark}`);
+    await log.appendText(`${isCut ? "\n" : ""}${fullDiskMark}`);
     if (this.#sealed) await log.observe(() => Date.now());
   }
 
@@ -142,17 +140,8 @@ export class TaskStreams {
     const first = Math.floor(keepFrom / blockBytes) * blockBytes;
     if (first <= log.first) return;
     await log.dropBefore(first);
-    if (first > log.base) await punchHole(log.path, first - log.base);
+    if (first > log.base) await log.punchHole(first - log.base);
   }
-}
-
-/** Frees the first `length` bytes of the file, which read as zeros from then on. */
-function punchHole(path: string, length: number): Promise<void> {
-  const args = ["--punch-hole", "--offset", "0", "--length", String(length), path];
-  const options = { timeout: punchTimeoutMs };
-  return new Promise((resolve, reject) => {
-    execFile("fallocate", args, options, (error) => (error ? reject(error) : resolve()));
-  });
 }
 
 async function lastLinesOf(log: TaskLog): Promise<{ text: string; unixMs: number }[]> {

@@ -14,7 +14,7 @@ const CONTROLLERS = ["memory", "cpu", "pids"] as const;
 /** What `cpu.max` is measured over. */
 const cpuPeriodUs = 100_000;
 /** Processes and threads that one task may have. */
-export const maxProcesses = 32_768;
+const maxProcesses = 32_768;
 
 /** Where a worker is that is alone in its cgroup. */
 const workerLeaf = "heddle-worker";
@@ -34,13 +34,13 @@ export interface CgroupLimits {
  */
 export class CgroupBranch {
   readonly #own: string;
-  readonly #path: string;
+  readonly path: string;
   /** The controllers that tasks' leaves have. */
   readonly controllers: ReadonlySet<string>;
 
   private constructor(own: string, path: string, controllers: ReadonlySet<string>) {
     this.#own = own;
-    this.#path = path;
+    this.path = path;
     this.controllers = controllers;
   }
 
@@ -77,9 +77,9 @@ export class CgroupBranch {
 
   /** Makes the task's leaf; its first process has to enter it by itself. */
   leaf(name: string, limits: CgroupLimits): Cgroup {
-    const leaf = new Cgroup(join(this.#path, name));
+    const leaf = new Cgroup(join(this.path, name));
     // The branch went with the last leaf before.
-    if (mkdirSync(this.#path, { recursive: true }) !== undefined) delegate(this.#own, this.#path);
+    if (mkdirSync(this.path, { recursive: true }) !== undefined) delegate(this.#own, this.path);
     mkdirSync(leaf.path, { recursive: true });
     const bound = (controller: string, file: string, value: string) => {
       if (this.controllers.has(controller)) writeFileSync(join(leaf.path, file), value);
@@ -98,12 +98,12 @@ export class CgroupBranch {
 
   /** The names of all leaves, those of earlier processes of this worker too. */
   leaves(): string[] {
-    return foldersIn(this.#path);
+    return foldersIn(this.path);
   }
 
   /** The leaf that an earlier process of this worker made, if it is still there. */
   find(name: string): Cgroup | undefined {
-    const path = join(this.#path, name);
+    const path = join(this.path, name);
     return existsSync(path) ? new Cgroup(path) : undefined;
   }
 }

@@ -1,5 +1,6 @@
-import { lstat, readdir, readFile, rename, rm, rmdir, writeFile } from "node:fs/promises";
+import { lstat, readdir, rename, rmdir } from "node:fs/promises";
 import { join } from "node:path";
+import { openFileBeneath, removeBeneath, replaceFileBeneath } from "@heddle/base/beneath";
 import type { NodeLog } from "@heddle/rpc/node/log";
 
 const jobFolder = /^job_[A-Za-z0-9]{1,60}$/;
@@ -44,10 +45,9 @@ export class CheckpointFolders {
   /** Notes in the job's folder that it is this cluster's, whoever's it was before. */
   async claim(jobId: string): Promise<void> {
     if (this.cluster === "" || !jobFolder.test(jobId)) return;
-    const path = join(this.#root, jobId, claimFile);
     if ((await this.#ownerOf(jobId)) === this.cluster) return;
     try {
-      await writeFile(path, this.cluster, { mode: 0o600 });
+      await replaceFileBeneath(this.#root, `${jobId}/${claimFile}`, this.cluster);
     } catch (error) {
       // The folder is kept then, whatever becomes of its job.
       this.#log.warn({ job: jobId, error: String(error) }, "a checkpoint folder was not claimed");
@@ -56,7 +56,13 @@ export class CheckpointFolders {
 
   /** The cluster that has claimed the job's folder. */
   async #ownerOf(jobId: string): Promise<string | undefined> {
-    return await readFile(join(this.#root, jobId, claimFile), "utf8").catch(() => undefined);
+    const path = `${jobId}/${claimFile}`;
+    const file = await openFileBeneath(this.#root, path).catch(() => undefined);
+    try {
+      return await file?.readFile("utf8").catch(() => undefined);
+    } finally {
+      await file?.close();
+    }
   }
 
   /** Ids of such jobs, in turn where they are many, once what was to be removed is gone. */
@@ -65,7 +71,7 @@ export class CheckpointFolders {
     const names = await readdir(this.#root).catch(() => []);
     // What an earlier process has begun to remove.
     for (const name of names.filter((each) => each.startsWith(overPrefix))) {
-      await rm(join(this.#root, name), { recursive: true, force: true }).catch(() => undefined);
+      await removeBeneath(this.#root, name).catch(() => undefined);
     }
     const idle = names.filter((name) => jobFolder.test(name) && !this.#runs(name)).sort();
     const from = idle.findIndex((name) => name > this.#last);
@@ -88,9 +94,16 @@ export class CheckpointFolders {
     const { cluster } = this;
     this.#removing = this.#removing.then(async () => {
       for (const id of jobIds) {
-        await this.#remove(id, (folder) => rm(folder, { recursive: true, force: true }));
+        await this.#remove(id, () => removeBeneath(this.#root, id));
       }
-      for (const id of emptyJobIds) await this.#remove(id, removeIfEmpty);
+      for (const id of emptyJobIds) {
+        await this.#remove(id, async (folder) => {
+          const names = await readdir(folder);
+          const isEmpty = names.every((name) => name === claimFile);
+          if (isEmpty) await removeBeneath(this.#root, `${id}/${claimFile}`);
+          await rmdir(folder);
+        });
+      }
       for (const id of unknownJobIds) await this.#removeUnknown(id, cluster);
     });
   }
@@ -106,7 +119,7 @@ export class CheckpointFolders {
       // Away at once, so that a job that takes the name anew begins with a folder of its own.
       const away = join(this.#root, `${overPrefix}${id}`);
       await rename(folder, away);
-      await rm(away, { recursive: true, force: true });
+      await removeBeneath(this.#root, `${overPrefix}${id}`);
       this.#log.info(
         { job: id },
         "checkpoints of a job that the masters have forgotten are removed",
@@ -136,13 +149,6 @@ export class CheckpointFolders {
       this.#log.warn({ job: id, error: String(error) }, "checkpoints could not be removed");
     }
   }
-}
-
-/** Removes a folder in which nothing is but its claim. */
-async function removeIfEmpty(folder: string): Promise<void> {
-  const names = await readdir(folder);
-  if (names.every((name) => name === claimFile)) await rm(join(folder, claimFile), { force: true });
-  await rmdir(folder);
 }
 
 /** When the folder or something right in it was changed last; never, where too much is in it. */

@@ -28,7 +28,7 @@ test("names that lead out of a job's folder remove nothing, not through a task's
   writeFileSync(join(root, "others/file"), "kept");
   symlinkSync(join(root, "others"), join(root, "job_A/link"));
   mkdirSync(join(root, "job_A/folder/inner"), { recursive: true });
-  const ledger = new CheckpointLedger(join(root, "job_A"), 0, 1);
+  const ledger = new CheckpointLedger(root, { jobId: "job_A", rank: 0 }, 1);
   await ledger.add(["../others/file", "link/file", "folder/inner", "last"]);
   expect(readFileSync(join(root, "others/file"), "utf8")).toBe("kept");
   expect(existsSync(join(root, "job_A/folder/inner"))).toBe(false);
@@ -42,7 +42,7 @@ test("the list is not written through a link that a task has put in its place", 
   writeFileSync(foreign, "kept");
   symlinkSync(foreign, own);
   symlinkSync(foreign, `${own}.new`);
-  await new CheckpointLedger(join(root, "job_A"), 0, 2).add(["a", "b", "c"]);
+  await new CheckpointLedger(root, { jobId: "job_A", rank: 0 }, 2).add(["a", "b", "c"]);
   expect(readFileSync(foreign, "utf8")).toBe("kept");
   expect(JSON.parse(readFileSync(own, "utf8"))).toEqual(["b", "c"]);
 });
@@ -50,8 +50,8 @@ test("the list is not written through a link that a task has put in its place", 
 test("what a task puts in the place of its list or its progress holds nobody up", async () => {
   const path = join(root, "job_A/.heddle-rank-0.json");
   execFileSync("mkfifo", [path]);
-  const ledger = () => new CheckpointLedger(join(root, "job_A"), 0, 2);
-  expect(await new ProgressFile(path).read()).toEqual([]);
+  const ledger = () => new CheckpointLedger(root, { jobId: "job_A", rank: 0 }, 2);
+  expect(await new ProgressFile(root, "job_A/.heddle-rank-0.json").read()).toEqual([]);
   await ledger().add(["a"]);
   expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(["a"]);
   truncateSync(path, 17 * 2 ** 20);

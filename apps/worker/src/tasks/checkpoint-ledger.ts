@@ -1,5 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { makeDirectoryBeneath } from "@heddle/base/beneath";
 import { LaunchError } from "./executor.ts";
 import { pruneCheckpoints } from "./prune-checkpoints.ts";
 import { readJson, writeJson } from "./task-directory.ts";
@@ -9,29 +10,41 @@ import { readJson, writeJson } from "./task-directory.ts";
  * them, so that each attempt goes on with that of the one before.
  */
 export class CheckpointLedger {
-  readonly #directory: string;
+  readonly #root: string;
+  readonly #jobId: string;
+  /** From the root. */
   readonly #path: string;
   readonly #keep: number;
   readonly #claim: () => Promise<void>;
   #names: string[] | undefined;
 
-  /** `keep`: how many of the rank stay; `claim`: called when the folder is there. */
-  constructor(directory: string, rank: number, keep: number, claim = async () => {}) {
+  /**
+   * `root`: of all jobs' checkpoints, below which no link is followed; `keep`: how many of the rank stay;
+   * `claim`: called when the folder is there.
+   */
+  constructor(
+    root: string,
+    { jobId, rank }: { readonly jobId: string; readonly rank: number },
+    keep: number,
+    claim = async () => {},
+  ) {
     this.#claim = claim;
-    this.#directory = directory;
-    this.#path = join(directory, `.heddle-rank-${rank}.json`);
+    this.#root = root;
+    this.#jobId = jobId;
+    this.#path = `${jobId}/.heddle-rank-${rank}.json`;
     this.#keep = keep;
   }
 
   /** Where something else has its name no worker that shares it can do better: a LaunchError. */
   async makeDirectory(): Promise<void> {
-    const path = this.#directory;
     try {
-      await mkdir(path, { recursive: true, mode: 0o700 });
+      await mkdir(this.#root, { recursive: true, mode: 0o700 });
+      await makeDirectoryBeneath(this.#root, this.#jobId);
     } catch (cause) {
       const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
-      if (code !== "EEXIST" && code !== "ENOTDIR") throw cause;
-      const message = `its checkpoints need the folder ${path}, but there is a file: remove it`;
+      if (code !== "EEXIST" && code !== "ENOTDIR" && code !== "ELOOP") throw cause;
+      const path = join(this.#root, this.#jobId);
+      const message = `its checkpoints need the folder ${path}, but there is a file or a link: remove it`;
       throw new LaunchError("LaunchFailed", message, cause);
     }
     await this.#claim();
@@ -40,12 +53,12 @@ export class CheckpointLedger {
   /** Takes in names of durable checkpoints, the latest last, and removes what is beyond the bound. */
   async add(names: readonly string[]): Promise<void> {
     const known = this.#names ?? (await this.#read());
-    this.#names = await pruneCheckpoints(this.#directory, [...known, ...names], this.#keep);
-    await writeJson(this.#path, this.#names);
+    this.#names = await pruneCheckpoints(this.#root, this.#jobId, [...known, ...names], this.#keep);
+    await writeJson(this.#root, this.#path, this.#names);
   }
 
   async #read(): Promise<string[]> {
-    const kept = await readJson(this.#path);
+    const kept = await readJson(this.#root, this.#path);
     return Array.isArray(kept) ? kept.filter((name) => typeof name === "string") : [];
   }
 }

@@ -11,11 +11,18 @@ const probeTimeoutMs = 15_000;
 /** As podman tells that the container stands and has no such program, and that it cannot be made. */
 const [noSuchProgram, notMade] = [127, 126];
 
-interface ContainerEngine {
+export interface ContainerEngine {
   readonly cli: ContainerCli;
   /** Whether a container can be given files to write to; else a client carries what it writes. */
   readonly writesItself: boolean;
+  /** Whether it can give a container a network of its own; else a container has none. */
+  readonly hasNetwork: boolean;
 }
+
+/** What no container has, whoever's job it is: the engine's default seccomp filter stays as well. */
+export const CONFINED: readonly string[] = [
+  ...["--cap-drop", "all", "--security-opt", "no-new-privileges"],
+];
 
 /** The first engine that works here; why none does where one is installed is logged. */
 export async function findContainerEngine(log: NodeLog): Promise<ContainerEngine | undefined> {
@@ -37,21 +44,27 @@ async function probe(name: string): Promise<Verdict> {
   const cli = new ContainerCli(name);
   try {
     if (name === "podman") {
-      const code = await probeRun(cli);
-      if (code === noSuchProgram) return { cli, writesItself: true };
+      const isWhole = (code: number | undefined) => code === noSuchProgram;
+      const code = await probeRun(cli, []).catch(() => undefined);
+      if (isWhole(code)) return { cli, writesItself: true, hasNetwork: true };
+      if (isWhole(await probeRun(cli, ["--network", "none"])))
+        return { cli, writesItself: true, hasNetwork: false };
     }
     await cli.run(["info"], { timeoutMs: probeTimeoutMs });
-    return { cli, writesItself: false };
+    return { cli, writesItself: false, hasNetwork: true };
   } catch (error) {
     return { name, error: error instanceof Error ? error.message : String(error) };
   }
 }
 
 /** The exit code of what must fail. Rejects where no container can be made, with the engine's words. */
-async function probeRun(cli: ContainerCli): Promise<number | undefined> {
+async function probeRun(
+  cli: ContainerCli,
+  network: readonly string[],
+): Promise<number | undefined> {
   const folder = await mkdtemp(join(tmpdir(), "heddle-probe-"));
   const limits = ["--memory", "64m", "--pids-limit", "64", "--cpus", "0.5", ...ownLimits()];
-  const how = ["--rm", "--network", "host", "--log-driver", "passthrough", ...limits];
+  const how = ["--rm", ...network, ...CONFINED, "--log-driver", "passthrough", ...limits];
   try {
     await cli.run(["run", ...how, "--rootfs", folder, "/no-program"], {
       timeoutMs: probeTimeoutMs,

@@ -1,9 +1,13 @@
 import { chmod, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { NodeLog } from "@heddle/rpc/node/log";
-import { maxProcesses } from "./cgroup.ts";
 import { CliError, type ContainerCli } from "./container-cli.ts";
-import { findContainerEngine, ownLimits } from "./container-engine.ts";
+import {
+  CONFINED,
+  type ContainerEngine,
+  findContainerEngine,
+  ownLimits,
+} from "./container-engine.ts";
 import { attachClient, startByItself, startWithClient } from "./container-start.ts";
 import { ContainerTask } from "./container-task.ts";
 import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
@@ -14,6 +18,8 @@ import { keyOf, type TaskPlan } from "./task-plan.ts";
 
 const commandTimeoutMs = 60_000;
 const pullTimeoutMs = 30 * 60_000;
+/** Processes and threads of one container. */
+const maxContainerProcesses = 4_096;
 const nodeLabel = "heddle.node";
 /** A line of a file of variables may be no longer for every CLI. */
 const maxFileLine = 32_000;
@@ -24,17 +30,15 @@ export class ContainerExecutor implements Executor {
   readonly #cli: ContainerCli;
   /** Whether containers write to the task's pipes by themselves, or a client carries what they write. */
   readonly #writesItself: boolean;
+  readonly #hasNetwork: boolean;
   readonly #nodeId: string;
   readonly #log: NodeLog;
   #trouble = "";
 
-  private constructor(
-    engine: { readonly cli: ContainerCli; readonly writesItself: boolean },
-    nodeId: string,
-    log: NodeLog,
-  ) {
+  private constructor(engine: ContainerEngine, nodeId: string, log: NodeLog) {
     this.#cli = engine.cli;
     this.#writesItself = engine.writesItself;
+    this.#hasNetwork = engine.hasNetwork;
     this.#nodeId = nodeId;
     this.#log = log;
   }
@@ -47,6 +51,11 @@ export class ContainerExecutor implements Executor {
   /** Undefined where no container CLI is installed, or none can run a container, which is logged. */
   static async find(nodeId: string, log: NodeLog): Promise<ContainerExecutor | undefined> {
     const engine = await findContainerEngine(log);
+    if (engine?.hasNetwork === false) {
+      const advice =
+        "only jobs with `container_options.network: host` have one: install netavark or the CNI plugins";
+      log.warn({ cli: engine.cli.name, advice }, "containers have no network here");
+    }
     return engine && new ContainerExecutor(engine, nodeId, log);
   }
 
@@ -92,13 +101,9 @@ export class ContainerExecutor implements Executor {
   }
 
   async sweep(known: ReadonlySet<string>): Promise<number> {
-    const filter = ["--filter", `label=${nodeLabel}=${this.#nodeId}`, "--format", "{{.Names}}"];
     const kept = new Set([...known].map((key) => this.#nameOf(key)));
     try {
-      const names = (await this.#run("ps", "--all", ...filter)).split("\n");
-      const strays = names.filter((name) => name !== "" && !kept.has(name));
-      for (const name of strays) await this.#run("rm", "--force", name);
-      return strays.length;
+      return await removeContainers(this.#cli, this.#nodeId, kept);
     } catch (error) {
       // Their processes carry marks and are ended by these; what is left are files of the engine's.
       this.#log.warn({ error: wordsOf(error) }, "containers of before could not be removed");
@@ -154,8 +159,10 @@ export class ContainerExecutor implements Executor {
     const [program, ...args] = command;
     return [
       ...["--label", `${nodeLabel}=${this.#nodeId}`],
-      // The tasks of a gang find each other by the addresses of their nodes.
-      ...["--network", "host", "--pids-limit", String(maxProcesses)],
+      ...[...CONFINED, "--pids-limit", String(maxContainerProcesses)],
+      ...this.#networkArguments(plan, launch.environment),
+      // Programs expect to write there.
+      ...(plan.spec.readOnly ? ["--read-only", "--tmpfs", "/tmp"] : []),
       ...(memoryBytes > 0 ? ["--memory", `${memoryBytes}b`] : []),
       ...(cpuMilli > 0 ? ["--cpus", String(cpuMilli / 1_000)] : []),
       ...(this.#cli.name === "podman" ? ownLimits() : []),
@@ -169,6 +176,18 @@ export class ContainerExecutor implements Executor {
       ...(program === undefined ? [] : ["--entrypoint", program]),
       ...[containerImage, ...args],
     ];
+  }
+
+  /** The tasks of a gang reach each other by their rendezvous ports, which their nodes pass on. */
+  #networkArguments(
+    { spec, id }: TaskPlan,
+    environment: Readonly<Record<string, string>>,
+  ): readonly string[] {
+    if (spec.hostNetwork) return ["--network", "host"];
+    if (!this.#hasNetwork) return ["--network", "none"];
+    const own = environment["HEDDLE_PEERS"]?.split(",")[id.rank] ?? "";
+    const port = own.slice(own.lastIndexOf(":") + 1);
+    return spec.tasks > 1 && port !== "" ? ["--publish", `${port}:${port}`] : [];
   }
 
   #gpuArguments(plan: TaskPlan, environment: Readonly<Record<string, string>>): string[] {
@@ -238,6 +257,20 @@ export class ContainerExecutor implements Executor {
   #run(...args: string[]): Promise<string> {
     return this.#cli.run(args, { timeoutMs: commandTimeoutMs });
   }
+}
+
+/** Removes the worker's containers but those with the names to keep; gives how many. */
+export async function removeContainers(
+  cli: ContainerCli,
+  nodeId: string,
+  kept: ReadonlySet<string>,
+): Promise<number> {
+  const options = { timeoutMs: commandTimeoutMs };
+  const filter = ["--filter", `label=${nodeLabel}=${nodeId}`, "--format", "{{.Names}}"];
+  const names = (await cli.run(["ps", "--all", ...filter], options)).split("\n");
+  const strays = names.filter((name) => name !== "" && !kept.has(name));
+  for (const name of strays) await cli.run(["rm", "--force", name], options);
+  return strays.length;
 }
 
 function wordsOf(error: unknown): string {

@@ -1,7 +1,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import { closeSync, constants, fstatSync, readSync } from "node:fs";
+import { relative } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { openFileBeneathSync } from "@heddle/base/beneath";
 import { CliError, type ContainerCli, lastLine } from "./container-cli.ts";
 import type { TaskLaunch } from "./executor.ts";
 import { type OutputCopier, OutputPipes } from "./output-copier.ts";
@@ -83,13 +85,15 @@ export async function attachClient(
   return { pid, startTime: readProcess(pid)?.startTime ?? 0 };
 }
 
-function openStreams({ stdout, stderr }: TaskLaunch): [stdout: number, stderr: number] {
-  return [openSync(stdout, "a", 0o600), openSync(stderr, "a", 0o600)];
+function openStreams({ root, stdout, stderr }: TaskLaunch): [stdout: number, stderr: number] {
+  const append = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND;
+  const open = (path: string) => openFileBeneathSync(root, relative(root, path), append);
+  return [open(stdout), open(stderr)];
 }
 
 /** What stands at the end of what the client has said. */
-function lastWords({ stderr }: TaskLaunch): string {
-  const file = openSync(stderr, "r");
+function lastWords({ root, stderr }: TaskLaunch): string {
+  const file = openFileBeneathSync(root, relative(root, stderr));
   try {
     const { size } = fstatSync(file);
     const bytes = Buffer.alloc(Math.min(maxWordsBytes, size));

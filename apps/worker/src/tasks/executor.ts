@@ -29,6 +29,9 @@ export interface Executor {
 /** All that a start needs beside the plan. */
 export interface TaskLaunch {
   readonly plan: TaskPlan;
+  /** The directory of all tasks, below which no link is followed. */
+  readonly root: string;
+  readonly jobId: string;
   /** The task's own directory, where an executor may keep files. */
   readonly directory: string;
   /** Where the program begins; exists. */
@@ -39,6 +42,8 @@ export interface TaskLaunch {
   readonly stderr: string;
   /** All that a task which has its own file system sees of this worker's, under the same paths. */
   readonly mounts: readonly TaskMount[];
+  /** Of the job, shared by its tasks. */
+  readonly checkpointDirectory: string;
   /** Of a training job: gRPC addresses of the parameter servers by shard; else empty. */
   readonly parameterServers: readonly string[];
   /** Likewise of all parameter servers that are ready. */

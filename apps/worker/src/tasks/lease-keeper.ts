@@ -2,8 +2,10 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { bootClock, Lease } from "./lease.ts";
+import type { GuardOrders, LeaseGuard } from "./lease-guard.ts";
 import { readJson, writeJson } from "./task-directory.ts";
 
+const FILE = "lease.json";
 /** How often the lease is looked at while tasks hang on it; it also is at each thing that needs it. */
 const checkMs = 100;
 
@@ -11,6 +13,8 @@ interface Kept {
   readonly boot: string;
   readonly expiresAtMs: number;
   readonly term: number;
+  /** Whose terms these are; absent in files of earlier versions. */
+  readonly cluster?: string | undefined;
 }
 
 /**
@@ -18,28 +22,31 @@ interface Kept {
  * whether it is live makes sure thereby that the tasks of a lease that is over have been ended.
  */
 export class LeaseKeeper {
-  readonly #path: string;
+  readonly #directory: string;
   readonly #boot: string;
   readonly #lease: Lease;
   readonly #listeners = new Set<() => void>();
+  #guard: LeaseGuard | undefined;
   #isNeeded: () => boolean = () => false;
   #timer: NodeJS.Timeout | undefined;
   #term: number;
+  #cluster: string | undefined;
   #wasLive: boolean;
   #saving: Promise<void> = Promise.resolve();
 
-  private constructor(path: string, boot: string, kept: Kept | undefined) {
-    this.#path = path;
+  private constructor(directory: string, boot: string, kept: Kept | undefined) {
+    this.#directory = directory;
     this.#boot = boot;
     // The clock began anew when the machine did, and no task has outlived that.
     this.#lease = new Lease(bootClock, kept?.boot === boot ? kept.expiresAtMs : undefined);
     this.#term = kept?.term ?? 0;
+    this.#cluster = kept?.cluster;
     this.#wasLive = this.#lease.isLive;
   }
 
   static async open(directory: string): Promise<LeaseKeeper> {
-    const path = join(directory, "lease.json");
-    return new LeaseKeeper(path, bootId(), (await readJson(path)) as Kept | undefined);
+    const kept = await readJson(directory, FILE);
+    return new LeaseKeeper(directory, bootId(), kept as Kept | undefined);
   }
 
   get isLive(): boolean {
@@ -55,6 +62,17 @@ export class LeaseKeeper {
     return this.#lease.renewEveryMs;
   }
 
+  /** What the guard of this lease must know of it. */
+  get guardOrders(): Pick<GuardOrders, "leaseFile" | "boot"> {
+    return { leaseFile: join(this.#directory, FILE), boot: this.#boot };
+  }
+
+  /** From now on the guard ends what hangs on the lease where this process cannot. */
+  guardBy(guard: LeaseGuard): void {
+    this.#guard = guard;
+    if (this.#timer) guard.guard(this.#lease.expiresAtMs);
+  }
+
   onExpired(listener: () => void): void {
     this.#listeners.add(listener);
   }
@@ -62,7 +80,9 @@ export class LeaseKeeper {
   /** Looks at the lease from now on, until nothing hangs on it: an idle worker is not woken. */
   watchWhile(isNeeded: () => boolean): void {
     this.#isNeeded = isNeeded;
-    this.#timer ??= setInterval(() => this.#look(), checkMs).unref();
+    if (this.#timer) return;
+    this.#timer = setInterval(() => this.#look(), checkMs).unref();
+    this.#guard?.guard(this.#lease.expiresAtMs);
   }
 
   #look(): void {
@@ -70,17 +90,27 @@ export class LeaseKeeper {
     if (this.#isNeeded()) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
+    this.#guard?.end();
   }
 
-  /** Throws `precondition_failed` for a leader of a term that is over. */
-  async begin(term: number, leaseMs: number): Promise<void> {
-    if (term < this.#term) {
+  /**
+   * Throws `precondition_failed` for a leader of a term that is over. Terms of two clusters say nothing of
+   * each other: a restore or a recovery makes another cluster, and the tasks of the one before are ended.
+   */
+  async begin(cluster: string, term: number, leaseMs: number): Promise<void> {
+    const isOther = this.#cluster !== undefined && this.#cluster !== cluster;
+    if (isOther) {
+      this.#lease.revoke();
+      // Ends the tasks before the new leader hears of any.
+      void this.isLive;
+    } else if (term < this.#term) {
       const message = `a leader of term ${this.#term} has been heard here: term ${term} is over`;
       throw new AppError("precondition_failed", message);
     }
     this.#lease.begin(leaseMs);
-    if (term === this.#term) return;
+    if (term === this.#term && cluster === this.#cluster) return;
     this.#term = term;
+    this.#cluster = cluster;
     await this.#save();
   }
 
@@ -93,21 +123,25 @@ export class LeaseKeeper {
     void this.isLive;
     this.#lease.renew(request);
     this.#wasLive = this.#lease.isLive;
+    if (this.#timer) this.#guard?.guard(this.#lease.expiresAtMs);
     // On a disk that takes nothing the lease holds for this process alone: a later one ends the tasks.
     await this.#save().catch(() => {});
   }
 
   async close(): Promise<void> {
     clearInterval(this.#timer);
+    this.#timer = undefined;
+    this.#guard?.end();
     await this.#saving;
   }
 
   #save(): Promise<void> {
     const write = () =>
-      writeJson(this.#path, {
+      writeJson(this.#directory, FILE, {
         boot: this.#boot,
         expiresAtMs: this.#lease.expiresAtMs,
         term: this.#term,
+        cluster: this.#cluster,
       } satisfies Kept);
     this.#saving = this.#saving.then(write, write);
     return this.#saving;

@@ -40,6 +40,12 @@ export class Lease {
     this.#asked.clear();
   }
 
+  /** Ends it now, whatever is left of it. */
+  revoke(): void {
+    this.#expiresAtMs = Number.NEGATIVE_INFINITY;
+    this.#asked.clear();
+  }
+
   /** The number of a new request, which is sent now. */
   ask(): number {
     const request = this.#nextRequest++;

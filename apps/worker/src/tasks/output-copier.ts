@@ -1,9 +1,9 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, constants, openSync, readSync, rmSync } from "node:fs";
-import { appendFile } from "node:fs/promises";
-import { join } from "node:path";
+import { closeSync, constants, mkdirSync, openSync, readSync, rmSync } from "node:fs";
+import { join, relative } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { openFileBeneath, openFileBeneathSync } from "@heddle/base/beneath";
 import { LaunchError, type TaskLaunch } from "./executor.ts";
 import { markedProcesses, signalProcess } from "./process-tree.ts";
 import { STREAMS } from "./task-directory.ts";
@@ -36,9 +36,15 @@ const lostMark =
 const leftMark =
   "\n[heddle: a process of this task that could not be ended still has its output open: what it writes from here on is not kept]\n";
 
-/** Where what a task writes goes to. */
-type LogFiles = Pick<TaskLaunch, "stdout" | "stderr">;
+/** Where the pipes of a task have their names while they are made. */
+export function pipesFolder(directory: string): string {
+  return join(directory, "pipes");
+}
 
+/** Where what a task writes goes to. */
+type LogFiles = Pick<TaskLaunch, "root" | "stdout" | "stderr">;
+
+const APPEND = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND;
 /** How long what a task has left in its pipes may take to come to the files. */
 const maxDrainMs = 10_000;
 const drainPollMs = 50;
@@ -64,8 +70,10 @@ export class OutputPipes {
 
   /** Makes them in the folder, which has no trace of them after that. Rejects with a LaunchError. */
   static async open(directory: string): Promise<OutputPipes> {
-    const paths = STREAMS.map((name) => join(directory, `${name}.pipe`));
+    const folder = pipesFolder(directory);
+    const paths = STREAMS.map((name) => join(folder, `${name}.pipe`));
     try {
+      mkdirSync(folder, { recursive: true, mode: 0o700 });
       for (const path of paths) rmSync(path, { force: true });
       await makePipes(paths);
       return new OutputPipes(paths.map(openBothEnds));
@@ -91,7 +99,10 @@ export class OutputPipes {
    * Rejects with a LaunchError.
    */
   async copyTo(launch: LogFiles, mark: string): Promise<OutputCopier> {
-    const files = STREAMS.map((name) => openSync(launch[name], "a", 0o600));
+    const { root } = launch;
+    const files = STREAMS.map((name) =>
+      openFileBeneathSync(root, relative(root, launch[name]), APPEND),
+    );
     const [readOut, readErr] = this.#readEnds;
     const child = spawn("/bin/sh", ["-c", COPIER, "heddle-output", lostMark], {
       cwd: "/",
@@ -107,7 +118,7 @@ export class OutputPipes {
       throw new LaunchError("LaunchFailed", message, cause);
     }
     child.unref();
-    return new OutputCopier(launch.stderr, mark, child);
+    return new OutputCopier(launch, mark, child);
   }
 
   /** Once the task and the copier have their ends: the pipes end with the last process that writes. */
@@ -118,21 +129,21 @@ export class OutputPipes {
 
 /** The processes that carry what one task writes from its pipes to its files. */
 export class OutputCopier {
-  readonly #stderr: string;
+  readonly #files: LogFiles;
   readonly #mark: string;
   /** Absent where an earlier process of this worker started it. */
   readonly #ended: Promise<boolean> | undefined;
 
-  constructor(stderr: string, mark: string, child: ChildProcess | undefined) {
-    this.#stderr = stderr;
+  constructor(files: LogFiles, mark: string, child: ChildProcess | undefined) {
+    this.#files = files;
     this.#mark = mark;
     // One that was killed may have left its half of the work to a process below it.
     this.#ended = child && once(child, "exit").then(([code]) => code === 0);
   }
 
   /** That of a task which an earlier process of this worker started; there may be none left. */
-  static find({ stderr }: LogFiles, mark: string): OutputCopier {
-    return new OutputCopier(stderr, mark, undefined);
+  static find(files: LogFiles, mark: string): OutputCopier {
+    return new OutputCopier(files, mark, undefined);
   }
 
   /** Ends those of tasks of this worker that are not named by `known`: nobody reads what they write. */
@@ -161,7 +172,17 @@ export class OutputCopier {
   async #giveUp(left: readonly { readonly pid: number }[]): Promise<void> {
     for (const { pid } of left) signalProcess(pid, "SIGKILL");
     // A disk that does not take this either keeps nobody from learning of the task's end.
-    await appendFile(this.#stderr, leftMark).catch(() => undefined);
+    await this.#tellLeft().catch(() => undefined);
+  }
+
+  async #tellLeft(): Promise<void> {
+    const { root, stderr } = this.#files;
+    const file = await openFileBeneath(root, relative(root, stderr), APPEND);
+    try {
+      await file.writeFile(leftMark);
+    } finally {
+      await file.close();
+    }
   }
 }
 
@@ -177,7 +198,8 @@ async function within(ms: number, work: Promise<boolean>): Promise<boolean> {
 function makePipes(paths: readonly string[]): Promise<void> {
   const options = { timeout: makeTimeoutMs };
   return new Promise((resolve, reject) => {
-    execFile("mkfifo", ["-m", "600", ...paths], options, (error, _stdout, stderr) => {
+    // The task may be another user. Nobody else reaches the folder, and the names are soon gone.
+    execFile("mkfifo", ["-m", "666", ...paths], options, (error, _stdout, stderr) => {
       if (error) reject(new Error(stderr.trim() || error.message, { cause: error }));
       else resolve();
     });

@@ -1,8 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { accessSync, closeSync, constants, openSync, statSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { closeSync, openSync } from "node:fs";
+import { join } from "node:path";
 import type { CgroupBranch } from "./cgroup.ts";
 import { type Executor, LaunchError, type TaskHandle, type TaskLaunch } from "./executor.ts";
+import type { Isolated, Isolation } from "./isolation/isolation.ts";
+import type { LaunchOrders } from "./isolation/launch-orders.ts";
+import { giveOrders, LAUNCHER } from "./isolation/start-launcher.ts";
 import { OutputCopier, OutputPipes } from "./output-copier.ts";
 import { ProcessTask, wordsOf } from "./process-task.ts";
 import {
@@ -16,14 +19,12 @@ import {
 import { keyOf } from "./task-plan.ts";
 
 /**
- * The few lines that stand between this worker and the program: they enter the cgroup, set the
- * limits that a process sets for itself, and keep the exit status in a file, so that a worker that
- * was restarted meanwhile still learns it. They outlive signals to the whole group: the traps are
- * the shell's own and are back at their defaults in the program. What the shell says of the program's
- * end, which it does of a signal and not of an exit code, goes to a file of its own.
+ * The shell between this worker and the launcher. It runs with the worker's rights and a clean
+ * environment, sets limits, and keeps the exit status in a file for a worker that was restarted. It
+ * ignores signals to its group; the shell's words on the program's end go to a file of their own.
  */
 const WRAPPER = [
-  'status=$1 cgroup=$2 data=$3; shift 3; [ -z "$cgroup" ] || echo $$ > "$cgroup" || exit 125',
+  "status=$1 data=$2; shift 2",
   'ulimit -c 0; [ -z "$data" ] || ulimit -d "$data"',
   "trap : TERM INT HUP QUIT USR1 USR2",
   // As sh, bash says nothing; in another shell that would be its end.
@@ -31,6 +32,8 @@ const WRAPPER = [
   'exec 4>&2 2>&3 3>&-; (exec "$@" 2>&4 4>&-)',
   'code=$?; echo $code > "$status.new" && mv "$status.new" "$status"; exit $code',
 ].join("\n");
+/** Of the wrapper and the launcher, which run with the worker's rights. */
+const ownPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /**
  * Where memory is not bounded by a cgroup, a process may allocate so much beyond the task's bound
@@ -46,15 +49,17 @@ interface TaskProgram {
   readonly input?: string | undefined;
 }
 
-/** Runs tasks as processes of this machine, as the user that the worker is. */
+/** Runs tasks as processes of this machine, isolated as far as the machine permits. */
 export class ProcessExecutor implements Executor {
   readonly name = "process";
   readonly #nodeId: string;
   readonly #branch: CgroupBranch | undefined;
+  readonly #isolation: Isolation;
 
-  constructor(nodeId: string, branch: CgroupBranch | undefined) {
+  constructor(nodeId: string, branch: CgroupBranch | undefined, isolation: Isolation) {
     this.#nodeId = nodeId;
     this.#branch = branch;
+    this.#isolation = isolation;
   }
 
   async prepare(): Promise<void> {}
@@ -65,46 +70,58 @@ export class ProcessExecutor implements Executor {
 
   /** Runs a program of the worker's own choice in the task's place. */
   async startProgram(launch: TaskLaunch, program: TaskProgram): Promise<TaskHandle> {
+    const isolated = this.#isolation.prepare(launch);
+    try {
+      const handle = await this.#startIsolated(launch, program, isolated);
+      void handle.exited.finally(isolated.release);
+      return handle;
+    } catch (error) {
+      isolated.release();
+      throw error;
+    }
+  }
+
+  async #startIsolated(
+    launch: TaskLaunch,
+    program: TaskProgram,
+    { confinement, environment }: Isolated,
+  ): Promise<ProcessTask> {
     const { plan, directory, workingDirectory } = launch;
     const mark = `${this.#nodeId}/${keyOf(plan.id)}`;
-    const environment = { ...launch.environment, [MARK_VARIABLE]: mark };
-    checkDirectory(workingDirectory);
-    checkProgram(program.command, launch.environment["PATH"] ?? "", workingDirectory);
     const { memoryBytes, cpuMilli } = plan.spec;
     const leaf = this.#branch?.leaf(leafName(launch), { memoryBytes, cpuMilli });
     const isBound = this.#branch?.controllers.has("memory") ?? false;
     const dataKib = Math.ceil((memoryBytes * 2 + dataSlackBytes) / 1024);
     const statusFile = join(directory, "exit-status");
     const args = [
-      ...["-c", WRAPPER, "heddle-task", statusFile, leaf?.entry ?? ""],
-      ...[isBound || memoryBytes === 0 ? "" : String(dataKib), ...program.command],
+      ...["-c", WRAPPER, "heddle-task", statusFile],
+      ...[isBound || memoryBytes === 0 ? "" : String(dataKib), ...LAUNCHER],
     ];
-    const how = {
-      workingDirectory,
-      environment,
-      input: program.input,
-      wordsFile: wordsOf(statusFile),
+    const orders: LaunchOrders = {
+      ...{ command: program.command, workingDirectory, confinement, cgroup: leaf?.entry ?? "" },
+      environment: { ...environment, [MARK_VARIABLE]: mark },
     };
+    const wordsFile = wordsOf(statusFile);
     const { child, copier } = await startWithOutput(launch, mark, (output) =>
-      spawnDetached(args, { ...how, output }),
+      spawnDetached(args, { mark, input: program.input, wordsFile, output }),
     );
     const pid = child.pid as number;
-    const startTime = readProcess(pid)?.startTime ?? 0;
-    const record: ProcessRecord = { pid, startTime };
-    return new ProcessTask({
-      record,
-      mark,
-      leaf,
-      statusFile,
-      memoryLimitBytes: memoryBytes,
-      child,
-      copier,
-    });
+    const record: ProcessRecord = { pid, startTime: readProcess(pid)?.startTime ?? 0 };
+    const options = { record, mark, leaf, statusFile, child, copier };
+    const task = new ProcessTask({ ...options, memoryLimitBytes: memoryBytes });
+    try {
+      await giveOrders(child, orders);
+    } catch (cause) {
+      await task.kill();
+      throw new LaunchError("LaunchFailed", (cause as Error).message, cause);
+    }
+    return task;
   }
 
   async adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
     const mark = `${this.#nodeId}/${keyOf(launch.plan.id)}`;
-    return new ProcessTask({
+    const release = this.#isolation.adopt(launch);
+    const task = new ProcessTask({
       record: checkedRecord(record, mark),
       mark,
       leaf: this.#branch?.find(leafName(launch)),
@@ -113,6 +130,8 @@ export class ProcessExecutor implements Executor {
       child: undefined,
       copier: OutputCopier.find(launch, mark),
     });
+    void task.exited.finally(release);
+    return task;
   }
 
   async sweep(known: ReadonlySet<string>): Promise<number> {
@@ -177,8 +196,7 @@ async function startWithOutput(
 function spawnDetached(
   args: readonly string[],
   task: {
-    readonly workingDirectory: string;
-    readonly environment: Readonly<Record<string, string>>;
+    readonly mark: string;
     readonly input: string | undefined;
     readonly output: OutputPipes["writeEnds"];
     /** Where the wrapper's shell says what it has to say. */
@@ -187,10 +205,10 @@ function spawnDetached(
 ): Promise<ChildProcess> {
   const words = openSync(task.wordsFile, "w", 0o600);
   const child = spawn("/bin/sh", [...args], {
-    cwd: task.workingDirectory,
-    env: task.environment,
+    cwd: "/",
+    env: { PATH: ownPath, [MARK_VARIABLE]: task.mark },
     detached: true,
-    stdio: [task.input === undefined ? "ignore" : "pipe", ...task.output, words],
+    stdio: [task.input === undefined ? "ignore" : "pipe", ...task.output, words, "ignore", "pipe"],
   });
   closeSync(words);
   // A program that ends before it has read its input is told by its exit status.
@@ -203,37 +221,4 @@ function spawnDetached(
       reject(new LaunchError("LaunchFailed", message, cause));
     });
   });
-}
-
-function checkDirectory(path: string): void {
-  try {
-    if (statSync(path).isDirectory()) return;
-  } catch (cause) {
-    const message = `the working directory ${path} does not exist on this worker: create it there, or leave \`working_directory\` out for an empty one`;
-    throw new LaunchError("LaunchFailed", message, cause);
-  }
-  throw new LaunchError("LaunchFailed", `the working directory ${path} is no directory`);
-}
-
-function checkProgram(command: readonly string[], path: string, directory: string): void {
-  const program = command[0];
-  if (program === undefined || program === "") {
-    throw new LaunchError("LaunchFailed", "the job names no program: give a `command`");
-  }
-  const candidates = program.includes("/")
-    ? [resolve(directory, program)]
-    : path.split(":").map((folder) => resolve(directory, folder, program));
-  if (candidates.some(isProgram)) return;
-  const where = program.includes("/") ? `at ${candidates[0]}` : `in the folders of PATH (${path})`;
-  const message = `there is no program ${JSON.stringify(program)} that may be run ${where} on this worker: install it there, name it by its full path, or give a \`container_image\` that has it`;
-  throw new LaunchError("LaunchFailed", message);
-}
-
-function isProgram(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return statSync(path).isFile();
-  } catch {
-    return false;
-  }
 }

@@ -1,8 +1,9 @@
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { readFile, stat } from "node:fs/promises";
 import { constants } from "node:os";
+import { basename, dirname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { openFileBeneath } from "@heddle/base/beneath";
 import type { Cgroup } from "./cgroup.ts";
 import type { TaskEnd, TaskHandle, TaskUsage } from "./executor.ts";
 import type { OutputCopier } from "./output-copier.ts";
@@ -24,6 +25,8 @@ const pollMs = 200;
 const killRoundMs = 20;
 /** Processes that are still there after this, as in an uninterruptible read, are left behind. */
 const maxKillMs = 10_000;
+/** An exit status has three digits at most. */
+const maxStatusBytes = 16;
 
 export interface ProcessTaskOptions {
   readonly record: ProcessRecord;
@@ -145,17 +148,23 @@ export function wordsOf(statusFile: string): string {
 }
 
 async function readStatus(path: string): Promise<number | undefined> {
+  const bytes = Buffer.alloc(maxStatusBytes);
+  const file = await openFileBeneath(dirname(path), basename(path)).catch(() => undefined);
   try {
-    return Number((await readFile(path, "utf8")).trim());
-  } catch {
-    return undefined; // The wrapper was killed with the rest.
+    const read = await file?.read(bytes, 0, maxStatusBytes, 0);
+    // Without a file the wrapper was killed with the rest.
+    return read && Number(bytes.toString("latin1", 0, read.bytesRead).trim());
+  } finally {
+    await file?.close();
   }
 }
 
 /** Undefined of a task that an earlier release has started. */
 async function sizeOf(path: string): Promise<number | undefined> {
-  return stat(path).then(
-    ({ size }) => size,
-    () => undefined,
-  );
+  const file = await openFileBeneath(dirname(path), basename(path)).catch(() => undefined);
+  try {
+    return (await file?.stat())?.size;
+  } finally {
+    await file?.close();
+  }
 }

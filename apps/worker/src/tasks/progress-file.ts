@@ -18,13 +18,16 @@ const documented: ReadonlySet<string> = new Set(Object.keys(progressLine.shape))
  * line is counted and passed over; a file that was cut or replaced is read from its beginning.
  */
 export class ProgressFile {
+  readonly #root: string;
   readonly #path: string;
   #offset = 0;
   #rest = "";
   /** Lines that were no JSON of the documented shape. */
   malformed = 0;
 
-  constructor(path: string) {
+  /** The path is from the root, below which no link is followed. */
+  constructor(root: string, path: string) {
+    this.#root = root;
     this.#path = path;
   }
 
@@ -53,7 +56,7 @@ export class ProgressFile {
   }
 
   async #readNew(): Promise<string> {
-    const file = await openToRead(this.#path);
+    const file = await openToRead(this.#root, this.#path);
     if (!file) return "";
     try {
       const { size } = await file.stat();

@@ -1,5 +1,5 @@
-import { realpath, rm } from "node:fs/promises";
-import { dirname, isAbsolute, join, normalize, sep } from "node:path";
+import { isAbsolute, normalize } from "node:path";
+import { removeBeneath } from "@heddle/base/beneath";
 
 /**
  * Removes all but the `keep` latest of the named checkpoints, oldest first in the list, and returns
@@ -7,7 +7,8 @@ import { dirname, isAbsolute, join, normalize, sep } from "node:path";
  * made there, is none of ours and is left alone.
  */
 export async function pruneCheckpoints(
-  directory: string,
+  root: string,
+  jobId: string,
   names: readonly string[],
   keep: number,
 ): Promise<string[]> {
@@ -19,16 +20,12 @@ export async function pruneCheckpoints(
     const isWithin = !isAbsolute(path) && path !== "." && !path.startsWith("..");
     // What a kept checkpoint lies in, or is named after, must stay too.
     if (!isWithin || kept.some((other) => normalize(other).startsWith(`${path}/`))) continue;
-    const target = join(directory, path);
-    if (await isBelow(directory, target)) await rm(target, { recursive: true, force: true });
+    await removeBeneath(root, `${jobId}/${path.replace(/\/$/, "")}`).catch(unlessLink);
   }
   return kept;
 }
 
-/** Whether the folder that the path is in lies in the directory once links are followed; false where there is none. */
-async function isBelow(directory: string, path: string): Promise<boolean> {
-  const real = (folder: string) => realpath(folder).catch(() => undefined);
-  const [root, parent] = await Promise.all([real(directory), real(dirname(path))]);
-  if (root === undefined || parent === undefined) return false;
-  return parent === root || parent.startsWith(`${root}${sep}`);
+function unlessLink(error: unknown): void {
+  const { code = "" } = error as NodeJS.ErrnoException;
+  if (code !== "ENOTDIR" && code !== "ELOOP") throw error;
 }

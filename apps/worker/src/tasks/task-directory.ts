@@ -1,31 +1,37 @@
-import {
-  constants,
-  type FileHandle,
-  mkdir,
-  open,
-  readdir,
-  rename,
-  rm,
-  writeFile,
-} from "node:fs/promises";
+import { type FileHandle, mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
+import {
+  makeDirectoryBeneath,
+  openFileBeneath,
+  removeBeneath,
+  replaceFileBeneath,
+} from "@heddle/base/beneath";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 
 export const STREAMS = ["stdout", "stderr"] as const;
 export type StreamName = (typeof STREAMS)[number];
 
-/** Where one task keeps what it has on this worker's disk. */
+/**
+ * Where one task keeps what it has on this worker's disk. Its content may be the task's own work: this
+ * worker follows no link below the root.
+ */
 export class TaskDirectory {
+  /** Of all tasks. */
+  readonly root: string;
   readonly path: string;
+  /** From the root. */
+  readonly #name: string;
 
-  private constructor(path: string) {
-    this.path = path;
+  private constructor(root: string, name: string) {
+    this.root = root;
+    this.path = join(root, name);
+    this.#name = name;
   }
 
   static of(root: string, { jobId, attempt, rank, incarnation }: TaskId__Output): TaskDirectory {
     // The files of the task that this one replaces, on the same worker, may still be read from.
     const life = incarnation ? `.${incarnation}` : "";
-    return new TaskDirectory(join(root, jobId, `${attempt}.${rank}${life}`));
+    return new TaskDirectory(root, `${jobId}/${attempt}.${rank}${life}`);
   }
 
   /** The directories of all tasks under `root` that have a record. */
@@ -33,7 +39,7 @@ export class TaskDirectory {
     const found: TaskDirectory[] = [];
     for (const job of await names(root)) {
       for (const task of await names(join(root, job))) {
-        if (/^\d+\.\d+(\.\d+)?$/.test(task)) found.push(new TaskDirectory(join(root, job, task)));
+        if (/^\d+\.\d+(\.\d+)?$/.test(task)) found.push(new TaskDirectory(root, `${job}/${task}`));
       }
     }
     return found;
@@ -63,31 +69,45 @@ export class TaskDirectory {
 
   /** Makes the directories of a task that begins. */
   async create(): Promise<void> {
-    await mkdir(this.work, { recursive: true, mode: 0o700 });
-    await mkdir(this.artifacts, { recursive: true, mode: 0o700 });
-    await mkdir(join(this.path, "logs"), { recursive: true, mode: 0o700 });
+    await mkdir(this.root, { recursive: true, mode: 0o700 });
+    for (const name of ["work", "artifacts", "logs"]) {
+      await makeDirectoryBeneath(this.root, this.#in(name));
+    }
   }
 
   async writeConfig(json: string): Promise<void> {
-    await writeFile(this.config, `${json}\n`, { mode: 0o600 });
+    await replaceFileBeneath(this.root, this.#in("config.json"), `${json}\n`);
   }
 
   async readRecord(): Promise<unknown> {
-    return readJson(join(this.path, "task.json"));
+    return readJson(this.root, this.#in("task.json"));
   }
 
   async writeRecord(record: unknown): Promise<void> {
-    await writeJson(join(this.path, "task.json"), record);
+    await writeJson(this.root, this.#in("task.json"), record);
   }
 
   /** Removes what only the program needed; its logs stay. */
   async removeWork(): Promise<void> {
-    await rm(this.work, { recursive: true, force: true });
-    await rm(this.artifacts, { recursive: true, force: true });
+    await removeBeneath(this.root, this.#in("work"));
+    await removeBeneath(this.root, this.#in("artifacts"));
   }
 
   async remove(): Promise<void> {
-    await rm(this.path, { recursive: true, force: true });
+    await removeBeneath(this.root, this.#name);
+  }
+
+  /** The artifacts' path from the root. */
+  get artifactsName(): string {
+    return this.#in("artifacts");
+  }
+
+  get progressName(): string {
+    return this.#in("progress.jsonl");
+  }
+
+  #in(name: string): string {
+    return `${this.#name}/${name}`;
   }
 }
 
@@ -95,8 +115,8 @@ export class TaskDirectory {
 const MAX_JSON_BYTES = 16 * 2 ** 20;
 
 /** The parsed file, or undefined where it is missing, torn, too large, or a pipe. */
-export async function readJson(path: string): Promise<unknown> {
-  const file = await openToRead(path);
+export async function readJson(root: string, path: string): Promise<unknown> {
+  const file = await openToRead(root, path).catch(() => undefined);
   try {
     const size = (await file?.stat())?.size ?? 0;
     return file && size <= MAX_JSON_BYTES ? JSON.parse(await file.readFile("utf8")) : undefined;
@@ -107,26 +127,17 @@ export async function readJson(path: string): Promise<unknown> {
   }
 }
 
-/**
- * Undefined where there is nothing to open. A pipe that a task has put in the file's place holds up none
- * of the few threads by which this process reads its files.
- */
-export function openToRead(path: string): Promise<FileHandle | undefined> {
-  return open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch(() => undefined);
+/** Undefined where there is no file, a link on the way to it, or a pipe; rejects for a directory. */
+export function openToRead(root: string, path: string): Promise<FileHandle | undefined> {
+  return openFileBeneath(root, path).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === "EISDIR") throw error;
+    return undefined;
+  });
 }
 
 /** Writes the file whole or not at all; it is on disk when this resolves. */
-export async function writeJson(path: string, value: unknown): Promise<void> {
-  // A task may have put a link in the draft's place where it can write too: it is not written through.
-  await rm(`${path}.new`, { force: true });
-  const file = await open(`${path}.new`, "wx", 0o600);
-  try {
-    await file.writeFile(JSON.stringify(value));
-    await file.datasync();
-  } finally {
-    await file.close();
-  }
-  await rename(`${path}.new`, path);
+export function writeJson(root: string, path: string, value: unknown): Promise<void> {
+  return replaceFileBeneath(root, path, JSON.stringify(value));
 }
 
 async function names(folder: string): Promise<string[]> {

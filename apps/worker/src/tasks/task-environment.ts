@@ -1,3 +1,4 @@
+import { isTrainerVariable } from "@heddle/contracts/trainer-environment";
 import type { TaskPlan } from "./task-plan.ts";
 
 /** What a task gets from this worker's own environment; the rest may hold secrets. */
@@ -39,7 +40,7 @@ export function taskEnvironment(facts: EnvironmentFacts): Record<string, string>
   const [host, port] = splitAddress(peers[0] ?? "");
   return {
     ...Object.fromEntries(inherited),
-    ...spec.environment,
+    ...jobVariables(spec),
     HEDDLE_JOB_ID: id.jobId,
     HEDDLE_JOB_NAME: spec.jobName,
     HEDDLE_PROJECT: spec.project,
@@ -65,6 +66,14 @@ export function taskEnvironment(facts: EnvironmentFacts): Record<string, string>
     MASTER_PORT: port,
     ...gpuEnvironment(facts),
   };
+}
+
+/** Of the trainer only those that it may have: submission refuses others, a log of before may hold some. */
+function jobVariables({ executor, environment }: TaskPlan["spec"]): Record<string, string> {
+  if (executor !== "training") return environment;
+  return Object.fromEntries(
+    Object.entries(environment).filter(([name]) => isTrainerVariable(name)),
+  );
 }
 
 function gpuEnvironment({ plan, gpus }: EnvironmentFacts): Record<string, string> {

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { isProcessAlive } from "@heddle/base/process-alive";
 import { expect, onTestFinished, test } from "vitest";
 import type { TaskLaunch } from "./executor.ts";
+import { Isolation } from "./isolation/isolation.ts";
 import { ProcessExecutor } from "./process-executor.ts";
 import { processesOf, readProcess } from "./process-tree.ts";
 import { TaskDirectory } from "./task-directory.ts";
@@ -45,7 +46,11 @@ test("a forged record makes the worker kill no process that is not the task's", 
   const other = sleeper({ PATH, HEDDLE_TASK: "node-1/job_B/1/0" });
   const own = sleeper({ PATH, HEDDLE_TASK: "node-1/job_A/1/0" });
   const pids = [victim, other, own].map(({ pid }) => pid as number);
-  const executor = new ProcessExecutor("node-1", undefined);
+  const isolation = await Isolation.find({
+    ...{ dataDirectory: folder, checkpointRoot: join(folder, "checkpoints"), programs: [] },
+    taskUsers: "own",
+  });
+  const executor = new ProcessExecutor("node-1", undefined, isolation);
   const launch = { plan, directory: folder } as unknown as TaskLaunch;
   const records = pids.slice(0, 2).map((pid) => readProcess(pid));
   const forged = [

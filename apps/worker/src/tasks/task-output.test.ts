@@ -88,16 +88,18 @@ test.concurrent("who keeps a task's pipe open does not hold up its end for ever,
 }) => {
   const folder = mkdtempSync(join(tmpdir(), "heddle-output-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
-  const files = { stdout: join(folder, "out"), stderr: join(folder, "err") };
+  const streams = { stdout: join(folder, "out"), stderr: join(folder, "err") };
+  const files = { root: folder, ...streams };
   const pipes = await OutputPipes.open(folder);
   const copier = await pipes.copyTo(files, `${folder}/a`);
-  expect(readdirSync(folder).sort()).toEqual(["err", "out"]);
+  expect(readdirSync(folder).sort()).toEqual(["err", "out", "pipes"]);
+  expect(readdirSync(join(folder, "pipes"))).toEqual([]);
   const stray = openSync(`/proc/self/fd/${pipes.writeEnds[0]}`, constants.O_WRONLY);
   for (const end of pipes.writeEnds) writeSync(end, "said\n");
   pipes.close();
   const read = (path: string) => readFileSync(path, "utf8");
   await until("both are copied", () =>
-    Object.values(files).every((path) => read(path) === "said\n"),
+    Object.values(streams).every((path) => read(path) === "said\n"),
   );
   await copier.drained(100);
   await until("nobody copies", () => copiers({ nodeId: folder }) === 0);
@@ -111,7 +113,8 @@ test.concurrent("a copier that another process has started is waited for until a
 }) => {
   const folder = mkdtempSync(join(tmpdir(), "heddle-output-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
-  const files = { stdout: join(folder, "out"), stderr: join(folder, "err") };
+  const streams = { stdout: join(folder, "out"), stderr: join(folder, "err") };
+  const files = { root: folder, ...streams };
   const marks = ["a", "b"].map((name) => `${folder}/${name}`);
   const all = await Promise.all(marks.map(() => OutputPipes.open(mkdtempSync(`${folder}/`))));
   for (const [i, pipes] of all.entries()) await pipes.copyTo(files, marks[i] ?? "");

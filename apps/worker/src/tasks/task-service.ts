@@ -21,6 +21,9 @@ import type { TaskStreams } from "../logs/task-streams.ts";
 import { CgroupBranch } from "./cgroup.ts";
 import { ContainerExecutor } from "./container-executor.ts";
 import type { Executor } from "./executor.ts";
+import { Isolation, type IsolationLevel } from "./isolation/isolation.ts";
+import type { UserRange } from "./isolation/task-users.ts";
+import { LeaseGuard } from "./lease-guard.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
 import { ProcessExecutor } from "./process-executor.ts";
 import { Task } from "./task.ts";
@@ -54,13 +57,26 @@ export interface TaskServiceOptions {
   /** Files of plugins for training jobs; none where absent. */
   readonly plugins?: readonly string[] | undefined;
   readonly maxLogBytes?: number | undefined;
+  readonly taskUsers?: UserRange | "own" | undefined;
+  readonly isIsolationOptional?: boolean | undefined;
+  readonly hiddenPaths?: readonly string[] | undefined;
+  readonly writablePaths?: readonly string[] | undefined;
   readonly artifacts: ArtifactStore;
   gpus(): readonly Gpu[];
   readonly log: NodeLog;
 }
 
+interface Opened {
+  readonly table: TaskTable;
+  readonly lease: LeaseKeeper;
+  readonly executors: ReadonlyMap<string, Executor>;
+  readonly isolation: IsolationLevel;
+}
+
 /** All of a worker that has to do with jobs: tasks, lease, sessions with leaders, and logs. */
 export class TaskService {
+  /** How its tasks are isolated, as it tells the masters. */
+  readonly isolation: IsolationLevel;
   readonly #table: TaskTable;
   readonly #lease: LeaseKeeper;
   readonly #sessions: TaskSessions;
@@ -74,13 +90,9 @@ export class TaskService {
   readonly #durable = new WeakMap<object, Map<string, number>>();
   readonly #onExit = () => this.#table.killNow();
 
-  private constructor(
-    options: TaskServiceOptions,
-    table: TaskTable,
-    lease: LeaseKeeper,
-    executors: ReadonlyMap<string, Executor>,
-  ) {
+  private constructor(options: TaskServiceOptions, { table, lease, executors, isolation }: Opened) {
     this.#options = options;
+    this.isolation = isolation;
     this.#pruning = setInterval(() => this.#prune(), pruneEveryMs);
     this.#pruning.unref();
     this.#table = table;
@@ -99,11 +111,20 @@ export class TaskService {
   /** `host`: under which the other nodes reach this one. */
   static async open(options: TaskServiceOptions, host: string): Promise<TaskService> {
     const root = join(options.dataDirectory, "jobs");
-    const executors = await findExecutors(options, host);
+    const checkpointRoot =
+      options.checkpointDirectory ?? join(options.dataDirectory, "checkpoints");
+    const isolation = await findIsolation(options, checkpointRoot);
+    const branch = CgroupBranch.open(options.nodeId);
+    const executors = await findExecutors(options, host, { branch, isolation });
     const lease = await LeaseKeeper.open(options.dataDirectory);
+    const containers = executors.get("container");
+    const containerCli = containers instanceof ContainerExecutor ? containers.cli : "";
+    const cgroup = branch?.path ?? "";
+    const guarded = { nodeId: options.nodeId, cgroup, containerCli };
+    lease.guardBy(new LeaseGuard({ ...guarded, ...lease.guardOrders }));
     const table = await TaskTable.open({
       root,
-      checkpointRoot: options.checkpointDirectory ?? join(options.dataDirectory, "checkpoints"),
+      checkpointRoot,
       nodeId: options.nodeId,
       nodeName: options.nodeName,
       host,
@@ -117,7 +138,7 @@ export class TaskService {
         })),
       log: options.log,
     });
-    return new TaskService(options, table, lease, executors);
+    return new TaskService(options, { table, lease, executors, isolation: isolation.level });
   }
 
   /** What this worker can run, as it tells the masters. */
@@ -164,8 +185,10 @@ export class TaskService {
 
   #prune(): void {
     void removeStaleSockets();
-    this.#options.artifacts.prune().catch((error: unknown) => {
-      this.#options.log.warn({ error: String(error) }, "old artifacts could not be removed");
+    const { artifacts, log } = this.#options;
+    const tidied = artifacts.prune().then(() => artifacts.replicate());
+    tidied.catch((error: unknown) => {
+      log.warn({ error: String(error) }, "old artifacts could not be removed, or not copied");
     });
   }
 
@@ -290,18 +313,46 @@ export class TaskService {
   }
 }
 
+/** What it is goes to the log, with what is missing and how to get it. */
+async function findIsolation(
+  options: TaskServiceOptions,
+  checkpointRoot: string,
+): Promise<Isolation> {
+  const { log, dataDirectory, isIsolationOptional } = options;
+  const {
+    taskUsers,
+    hiddenPaths: hidden,
+    writablePaths: writable,
+    plugins: programs = [],
+  } = options;
+  const how = { dataDirectory, checkpointRoot, taskUsers, hidden, writable, programs };
+  const isolation = await Isolation.find(how);
+  const { level, reasons } = isolation;
+  const isRefused = level === "none" && isIsolationOptional !== true;
+  if (isRefused) {
+    const advice =
+      "no job of processes or training comes to this worker: run it as root, use Linux 5.13 or newer with Landlock, or allow it with --task-isolation optional";
+    log.warn({ isolation: level, reasons, advice }, "tasks could read this worker's secrets");
+  } else if (reasons.length > 0) log.warn({ isolation: level, reasons }, "how tasks are isolated");
+  else log.info({ isolation: level }, "how tasks are isolated");
+  return isolation;
+}
+
 async function findExecutors(
   options: TaskServiceOptions,
   host: string,
+  { branch, isolation }: { branch: CgroupBranch | undefined; isolation: Isolation },
 ): Promise<Map<string, Executor>> {
   const { nodeId, log } = options;
-  const branch = CgroupBranch.open(nodeId);
   log.info(CgroupBranch.words(branch), "how tasks are bounded");
-  const processes = new ProcessExecutor(nodeId, branch);
-  const found: Executor[] = [processes];
+  const processes = new ProcessExecutor(nodeId, branch, isolation);
+  const isAllowed = isolation.level !== "none" || options.isIsolationOptional === true;
+  const found: Executor[] = isAllowed ? [processes] : [];
   const [container, training] = await Promise.all([
     ContainerExecutor.find(nodeId, log),
-    TrainingExecutor.find(processes, { ...options, plugins: options.plugins ?? [], host }),
+    isAllowed
+      ? TrainingExecutor.find(processes, { ...options, plugins: options.plugins ?? [], host })
+      : undefined,
   ]);
   if (training) found.push(training);
   if (container) {

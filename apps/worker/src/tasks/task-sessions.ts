@@ -32,7 +32,7 @@ export class TaskSessions {
 
   serve(stream: TaskSessionStream): void {
     const session = new TaskSession(stream, this.#table, this.#lease, async (hello) => {
-      await this.#lease.begin(hello.term, hello.leaseMs);
+      await this.#lease.begin(hello.cluster, hello.term, hello.leaseMs);
       const earlier = this.#current;
       this.#current = session;
       earlier?.end(new AppError("precondition_failed", "a later session has taken its place"));

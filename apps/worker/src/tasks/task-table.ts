@@ -289,7 +289,11 @@ export class TaskTable {
     // What still runs of it carries its mark, and is ended by the sweep.
     if (!memory || !executors.has(memory.plan.spec.executor)) return directory.remove();
     const key = keyOf(memory.plan.id);
-    const task = await this.#create(memory.plan, directory);
+    const task = await this.#create(memory.plan, directory).catch((error: unknown) => {
+      // A task may have put a link or a folder in the place of its own log.
+      log.error({ task: key, error: toAppError(error).message }, "a task of before is given up");
+    });
+    if (!task) return directory.remove();
     if (memory.forgotten) this.#retired.set(key, task);
     else this.#tasks.set(key, task);
     this.#watchLease();
@@ -312,7 +316,7 @@ export class TaskTable {
       nodeName,
       host,
       checkpointDirectory,
-      checkpoints: new CheckpointLedger(checkpointDirectory, plan.id.rank, keep, () =>
+      checkpoints: new CheckpointLedger(checkpointRoot, plan.id, keep, () =>
         this.checkpoints.claim(plan.id.jobId),
       ),
       artifacts: this.#options.artifacts,

@@ -78,7 +78,7 @@ export class Task {
     this.directory = directory;
     this.streams = streams;
     this.#around = around;
-    this.#progressFile = new ProgressFile(directory.progress);
+    this.#progressFile = new ProgressFile(directory.root, directory.progressName);
     this.#hold = new OutputHold(streams);
   }
 
@@ -246,6 +246,9 @@ export class Task {
     });
     return {
       plan,
+      root: directory.root,
+      jobId: plan.id.jobId,
+      checkpointDirectory,
       directory: directory.path,
       workingDirectory: resolve(directory.work, plan.spec.workingDirectory),
       environment,
@@ -434,7 +437,11 @@ export class Task {
   async #keepArtifacts(): Promise<Artifact[]> {
     const { artifacts, isLeaseLive } = this.#around;
     try {
-      const kept = await artifacts.keep(this.plan.id, this.directory.artifacts);
+      const kept = await artifacts.keep(
+        this.plan.id,
+        this.directory.root,
+        this.directory.artifactsName,
+      );
       // It may have taken long: files of gigabytes are read for their digests.
       if (!isLeaseLive()) this.#verdict ??= { reason: "NodeLost", message: "its lease is over" };
       return kept;

@@ -88,6 +88,28 @@ test("a worker offers training; a job runs to its artifacts, with no secret in i
   expect(JSON.parse(progress?.line ?? "{}")).toMatchObject({ backend: "onnx", device: "cpu" });
 });
 
+test("a trainer: no variable of its job runs code in it", async () => {
+  await leader.startWorker();
+  const session = leader.open();
+  const stolen = join(leader.folder, "stolen");
+  const thief = join(leader.folder, "thief.cjs");
+  writeFileSync(thief, `require("node:fs").writeFileSync(${JSON.stringify(stolen)}, "ran");`);
+  const environment = {
+    ...{ NODE_OPTIONS: `--require ${thief}`, LD_PRELOAD: "/none.so", ENV: thief, PATH: "/none" },
+    PLUGIN_LEVEL: "3",
+  };
+  await start(session, { ...training("ppo", { total_timesteps: 20_000 }), environment });
+  await until("the trainer runs", () => trainers().length === 1, waitMs);
+  const variables = environmentOf(trainers()[0] ?? 0).split("\0");
+  const { exit } = await session.reaches("exited", taskId(), waitMs);
+  expect(exit).toMatchObject({ exitCode: 0, reason: "" });
+  expect(variables).toContain("PLUGIN_LEVEL=3");
+  expect(
+    variables.filter((each) => /^(NODE_OPTIONS|LD_PRELOAD|ENV|PATH=\/none)/.test(each)),
+  ).toEqual([]);
+  expect(existsSync(stolen)).toBe(false);
+});
+
 test.each([
   ["weave", 4],
   ["ppo", 256],
@@ -146,7 +168,11 @@ test("a trainer that went with its whole node is lost where others may go on wit
   worker.kill("SIGKILL");
   await until("the worker is gone", () => worker.signalCode !== null);
   // The shell around the trainer first, so that it keeps no exit status of it.
-  const shells = ourProcesses().filter((pid) => commandOf(pid)[0] === "/bin/sh");
+  const isOurs = (args: string[]) =>
+    args.includes("heddle-task") && args.some((each) => each.startsWith(leader.folder));
+  const shells = readdirSync("/proc")
+    .filter((pid) => isOurs(commandOf(pid)))
+    .map(Number);
   expect(shells).toHaveLength(1);
   for (const pid of [...shells, ...trainers()]) process.kill(pid, "SIGKILL");
   await leader.startWorker();

@@ -5,6 +5,7 @@ import { toAppError } from "@heddle/base/errors";
 import { removeStaleSockets } from "@heddle/base/temporary-socket";
 import { trainingFaults } from "@heddle/contracts/training-faults";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { issueTicket, type JobClaims } from "@heddle/rpc/job-ticket";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import { describePlugins, NO_PLUGINS, type PluginNames } from "../training/describe-plugins.ts";
@@ -35,6 +36,9 @@ interface TrainerSurroundings {
   readonly log: NodeLog;
 }
 
+/** The ticket of an attempt without a `max_runtime_hours` expires after that; the next one gets another. */
+const TICKET_MS = 90 * 24 * 3_600_000;
+const TICKET_SLACK_MS = 3_600_000;
 /** How long a device may take to show that it can be computed on. */
 const checkMs = 120_000;
 const cpuAdvice = "give `config.device` auto, which takes the CPU there and says so";
@@ -151,8 +155,8 @@ export class TrainingExecutor implements Executor {
       // A task that others go through could not be lost alone.
       nodes: spec.failureTolerance > 0 ? [] : nodes,
       jobToken: Buffer.from(jobToken).toString("hex"),
-      clusterToken: credentials.clusterToken,
-      tls: credentials.tls?.material,
+      ticket: issueTicket(credentials, ticketFor(plan, parameterServers)),
+      authority: credentials.tls?.material.authority,
       resumeFrom: spec.resumeFrom,
       keepCheckpoints: spec.keepCheckpoints,
       threads: Math.max(1, Math.min(availableParallelism(), Math.floor(spec.cpuMilli / 1_000))),
@@ -168,6 +172,15 @@ export class TrainingExecutor implements Executor {
     const indexes = new Set(real.map(({ index }) => index));
     return devices.length > 0 && devices.every((index) => indexes.has(index));
   }
+}
+
+/** Of one attempt: what it may do ends with its longest run. */
+function ticketFor({ id, spec }: TaskPlan, servers: readonly string[]): JobClaims {
+  const issuedUnixMs = Date.now();
+  const { maxRuntimeMs, graceMs } = spec;
+  const runMs = maxRuntimeMs > 0 ? maxRuntimeMs + graceMs + TICKET_SLACK_MS : TICKET_MS;
+  const { jobId, attempt } = id;
+  return { jobId, attempt, servers, issuedUnixMs, expiresUnixMs: issuedUnixMs + runMs };
 }
 
 /**

@@ -1,6 +1,15 @@
 import { createHash } from "node:crypto";
-import { type Dirent, readdirSync, readFileSync, type Stats, statSync } from "node:fs";
-import { join } from "node:path";
+import {
+  closeSync,
+  type Dirent,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  type Stats,
+  statSync,
+} from "node:fs";
+import { join, parse, relative } from "node:path";
+import { openFileBeneathSync } from "@heddle/base/beneath";
 import { AppError } from "@heddle/base/errors";
 import type { Lineage } from "./lineage.ts";
 
@@ -34,7 +43,7 @@ export function readTrainingData(paths: readonly string[]): TrainingData {
       const most = `${MAX_DATA_BYTES / 2 ** 20} MiB`;
       throw fault(path, `makes the data larger than ${most}, the most that a job reads`);
     }
-    const bytes = read(path, () => readFileSync(path));
+    const bytes = read(path, () => readRegular(path));
     whole.update(bytes);
     return { path, bytes };
   });
@@ -108,6 +117,18 @@ function filesBelow(path: string, depth: number): string[] {
     .filter((entry) => !entry.name.startsWith(".") && (entry.isFile() || entry.isDirectory()))
     .toSorted((a, b) => (a.name < b.name ? -1 : 1))
     .flatMap(({ name }) => filesBelow(join(path, name), depth + 1));
+}
+
+/** The path is followed as it is now: what is put in its place meanwhile is not. */
+function readRegular(path: string): Buffer {
+  const real = realpathSync(path);
+  const { root } = parse(real);
+  const file = openFileBeneathSync(root, relative(root, real));
+  try {
+    return readFileSync(file);
+  } finally {
+    closeSync(file);
+  }
 }
 
 function kindOf(found: Stats): string {

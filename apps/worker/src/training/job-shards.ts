@@ -17,7 +17,7 @@ import {
 } from "@heddle/parameters/shard-set";
 import { fragmentsOf, type ShardSetSpec } from "@heddle/parameters/shard-spec";
 import { ThreadedExchange } from "@heddle/parameters/threaded-exchange";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { JobCredentials } from "@heddle/rpc/job-ticket";
 import type { ParameterClient, Parameters } from "@heddle/training/parameter-client";
 import type { FragmentExchange } from "@heddle/training/weave/fragment-exchange";
 import { checkpointName, earlierCheckpoints } from "./checkpoint-names.ts";
@@ -119,7 +119,7 @@ export interface JobShardsOptions {
     TrainingPlan,
     "parameters" | "servers" | "pushesPerRound" | "fragments" | "tokenizer" | "data"
   >;
-  readonly credentials: NodeCredentials;
+  readonly credentials: JobCredentials;
   readonly signal: AbortSignal;
   /** A line for the job's log. */
   readonly say: (line: string) => void;
@@ -227,19 +227,21 @@ export class JobShards {
   async #open(): Promise<void> {
     const { orders, say } = this.#options;
     // What an earlier attempt has left is behind its checkpoint, or never had one.
-    await closeShards(this.#access);
+    // Each step is retried by itself: to close again what this attempt has opened would end it.
+    await this.#persist(() => closeShards(this.#access));
     if (orders.resumeFrom === "") {
-      await openShards(this.#access);
+      await this.#persist(() => openShards(this.#access));
       return;
     }
-    const found = await listCheckpoints(this.#access);
+    const found = await this.#persist(() => listCheckpoints(this.#access));
     const names = earlierCheckpoints([...found.keys()], orders.resumeFrom);
     const candidates = names.map(({ name, pieces }) => ({
       name,
       pieces,
       servers: found.get(name) ?? [],
     }));
-    const { used, refused } = await restoreShards(this.#access, candidates).catch((cause) => {
+    const restored = this.#persist(() => restoreShards(this.#access, candidates));
+    const { used, refused } = await restored.catch((cause) => {
       throw this.#restoreFault(cause);
     });
     for (const why of refused) say(`a checkpoint was passed over: ${why}`);
@@ -335,8 +337,8 @@ export class JobShards {
 
 /** Whether what was asked could not be reached, however that was told on. */
 function isAway(error: unknown): boolean {
-  for (let at = error; at instanceof Error; at = at.cause)
-    if (toAppError(at).retryable) return true;
+  // Under them lies an error of gRPC, whatever the server answered.
+  for (let at = error; at instanceof AppError; at = at.cause) if (at.retryable) return true;
   return false;
 }
 

@@ -35,6 +35,24 @@ test.concurrent("a parameter server that is killed while rank 0 waits for others
   expect(await first.ended()).toBe(75);
 });
 
+test.concurrent("opening shards: a parameter server that is away for a moment is tried again", async () => {
+  const server = await cluster.startServer("s2");
+  const steps = { total_steps: 20, warm_start_steps: 0 };
+  const job = cluster.job("weave", { ...config, ...steps }, [server]);
+  await server.kill();
+  const trainer = job.start();
+  await delay(6_000);
+  expect(trainer.child.exitCode).toBeNull();
+  await cluster.startServer("s2", Number(server.address.split(":")[1]));
+  await trainer.succeeded();
+});
+
+test.concurrent("opening shards: a parameter server that stays away is a lost node", async () => {
+  const server = await cluster.startServer("s3");
+  await server.kill();
+  expect(await cluster.job("weave", config, [server]).start().ended()).toBe(75);
+});
+
 test.concurrent("tasks of one node whose parameter server is lost end alike, and as no fault of theirs", async () => {
   const server = await cluster.startServer("s1");
   const tasks = cluster.job("weave", config, [server], { tasks: 2, nodes: ["n", "n"] }).startAll();

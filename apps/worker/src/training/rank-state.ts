@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
-import { mkdir, open, readdir, readFile, rename, rm, rmdir } from "node:fs/promises";
+import { mkdir, open, readdir, rename, rm, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { openFileBeneath } from "@heddle/base/beneath";
 import { AppError } from "@heddle/base/errors";
 import type { RankState } from "@heddle/training/training-loop";
 import { parseCheckpointName } from "./checkpoint-names.ts";
@@ -95,7 +96,7 @@ export async function findRankState(
     (a, b) => distance(a.round) - distance(b.round) || b.attempt - a.attempt,
   );
   for (const { name, round: at } of nearest) {
-    const state = await readState(stateFile(directory, name, rank));
+    const state = await readState(directory, stateFile("", name, rank));
     if (state) return { round: at, state };
   }
   return undefined;
@@ -114,8 +115,9 @@ function stateFile(directory: string, checkpoint: string, rank: number): string 
 }
 
 /** Undefined where it is missing or damaged: another one is as good. */
-async function readState(path: string): Promise<RankState | undefined> {
-  const bytes = await readFile(path).catch(() => undefined);
+async function readState(directory: string, path: string): Promise<RankState | undefined> {
+  const file = await openFileBeneath(directory, path).catch(() => undefined);
+  const bytes = await file?.readFile().finally(() => file.close());
   if (!bytes || bytes.length <= DIGEST_BYTES) return undefined;
   const body = bytes.subarray(0, -DIGEST_BYTES);
   if (!createHash("sha256").update(body).digest().equals(bytes.subarray(-DIGEST_BYTES))) {

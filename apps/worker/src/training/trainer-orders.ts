@@ -1,13 +1,12 @@
-import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
-
 /**
  * All that a trainer's process is told. It comes over standard input, which nobody else can read,
- * because it holds what the node proves itself with.
+ * because it holds what the task proves itself with. Nothing of the node's is among it.
  */
 export interface TrainerOrders {
-  readonly clusterToken: string;
-  /** Where nodes speak TLS. */
-  readonly tls?: TlsMaterial | undefined;
+  /** For the parameter servers: of this attempt alone. */
+  readonly ticket: string;
+  /** The cluster's certificate (PEM), where nodes speak TLS. */
+  readonly authority?: string | undefined;
   /** What data connections of this attempt must show, in hexadecimal. */
   readonly jobToken: string;
   readonly jobId: string;

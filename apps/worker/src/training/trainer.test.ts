@@ -152,6 +152,15 @@ test("weave under asp: rank 0 takes a checkpoint while it waits for others' last
   );
 });
 
+test("weave without a config learns the text that is built in", async () => {
+  const trainer = cluster.job("weave", { total_steps: 12, batch_size: 4 }, servers).start();
+  await trainer.succeeded();
+  const losses = trainer.metrics().map(({ loss = 0 }) => loss);
+  expect(losses.at(-1)).toBeLessThan((losses[0] ?? 0) - 0.3);
+  const { data } = JSON.parse(readFileSync(trainer.artifact("lineage.json"), "utf8"));
+  expect(data.files).toMatchObject([{ path: "built-in:sample-text", bytes: 256 * 1024 }]);
+});
+
 test("a regression is learned from CSV, a classification from another, each to a model.onnx", async () => {
   const rows = Array.from({ length: 64 }, (_, i) => [Math.sin(i), Math.cos(i * 3)] as const);
   const line = join(cluster.folder, "line.csv");

@@ -10,8 +10,6 @@ import {
   type TrainingConfig,
 } from "@heddle/contracts/training";
 import { trainingFaults } from "@heddle/contracts/training-faults";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
-import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import type { Backend } from "@heddle/training/backend";
 import { initialParameters } from "@heddle/training/initialize";
 import { elementCount } from "@heddle/training/ir/value";
@@ -57,7 +55,8 @@ export async function runTrainer(orders: TrainerOrders, control: TrainerControl)
   const backend = await chooseBackend(config, orders, control.say);
   const plan = planFor(config, plugins, backend, orders);
   const { signal, say } = control;
-  const credentials = credentialsOf(orders);
+  const { ticket, authority } = orders;
+  const credentials = { ticket, authority };
   const shards = new JobShards({ orders, config, plan, credentials, signal, say });
   say(greeting(orders, plan, backend));
   const initial = () => initialParameters(plan.parameters, seededRandom(config.seed));
@@ -264,10 +263,6 @@ function planFor(
   }
   const place = nodePlace(nodes, rank, tasks);
   return weavePlan(config, backend, { rank, tasks, nodes: place.nodes });
-}
-
-function credentialsOf({ clusterToken, tls }: TrainerOrders): NodeCredentials {
-  return { clusterToken, tls: tls && new TlsIdentity(tls) };
 }
 
 async function progressOf({ orders, plan, backend, client }: Run): Promise<ProgressWriter> {

@@ -17,6 +17,7 @@ import { runWeaveWorker, type WeaveProgress } from "@heddle/training/weave/weave
 import { joinText, readTrainingData, type TrainingData } from "./data-files.ts";
 import { exportLanguageModel } from "./export-language-model.ts";
 import type { TaskPlace } from "./ppo-plan.ts";
+import { sampleData } from "./sample-text.ts";
 import { drawsBehind } from "./seeds.ts";
 import { readTable, splitTable } from "./table-data.ts";
 import { type TextTokenizer, textTokenizer } from "./text-tokenizer.ts";
@@ -48,7 +49,7 @@ export function weavePlan(
   backend: Backend,
   place: TaskPlace & { readonly nodes: number },
 ): TrainingPlan {
-  const data = readTrainingData(config.data);
+  const data = config.data.length === 0 ? sampleData() : readTrainingData(config.data);
   const subject =
     config.program === "language_model"
       ? languageModel(config, data, place)

@@ -1,0 +1,266 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import {
+  lchownSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { AppError } from "@heddle/base/errors";
+import type { TaskLaunch } from "../executor.ts";
+import { pipesFolder } from "../output-copier.ts";
+import type { Confinement } from "./launch-orders.ts";
+import { giveOrders, LAUNCHER } from "./start-launcher.ts";
+import { codePaths, letPass, realPath, viewFor } from "./task-paths.ts";
+import { defaultRange, TaskUsers, type UserRange } from "./task-users.ts";
+
+/** How tasks are kept from what is not theirs, the strongest first. */
+const LEVELS = ["own user, mounts and processes", "own user", "Landlock", "none"] as const;
+export type IsolationLevel = (typeof LEVELS)[number];
+
+export interface IsolationOptions {
+  readonly dataDirectory: string;
+  readonly checkpointRoot: string;
+  /** `own`: the worker's own user. Absent: the default range where the worker may switch users. */
+  readonly taskUsers?: UserRange | "own" | undefined;
+  /** Further paths of which tasks of the worker's own user read nothing. */
+  readonly hidden?: readonly string[] | undefined;
+  /** Further paths to which they write. */
+  readonly writable?: readonly string[] | undefined;
+  /** Files of the operator's that tasks load, as plugins. */
+  readonly programs: readonly string[];
+}
+
+/** Where every program may keep what is not to stay, and the devices. */
+const temporaryFolders = ["/tmp", "/var/tmp", "/run/lock", "/dev"];
+const probeTimeoutMs = 60_000;
+const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
+const probe = fileURLToPath(new URL(`./probe-main${extension}`, import.meta.url));
+/** CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_KILL, CAP_SETGID and CAP_SETUID. */
+const switchCapabilities = [0n, 1n, 3n, 5n, 6n, 7n];
+
+/** What a task that begins is given by its isolation. */
+export interface Isolated {
+  readonly confinement: Confinement;
+  readonly environment: Readonly<Record<string, string>>;
+  /** To be called when nothing of the task runs any more. */
+  release(): void;
+}
+
+/** What of a launch the isolation depends on. */
+type IsolatedLaunch = Pick<
+  TaskLaunch,
+  "jobId" | "environment" | "mounts" | "directory" | "checkpointDirectory"
+>;
+
+/** How this worker isolates its tasks. The level is that of a trial at the worker's start. */
+export class Isolation {
+  readonly level: IsolationLevel;
+  /** Why no stronger level is there. */
+  readonly reasons: readonly string[];
+  readonly #options: IsolationOptions;
+  readonly #users: TaskUsers | undefined;
+
+  private constructor(
+    level: IsolationLevel,
+    reasons: readonly string[],
+    options: IsolationOptions,
+    users: TaskUsers | undefined,
+  ) {
+    this.level = level;
+    this.reasons = reasons;
+    this.#options = options;
+    this.#users = users;
+  }
+
+  /** Tries the levels, the strongest first, with a program that looks for what it must not read. */
+  static async find(options: IsolationOptions): Promise<Isolation> {
+    const range = usersOf(options);
+    const reasons: string[] = [];
+    for (const level of LEVELS) {
+      const users = isOwnUser(level) && range ? new TaskUsers(range) : undefined;
+      if (isOwnUser(level) && !users) {
+        if (reasons.length === 0) reasons.push(noUsersReason(options));
+        continue;
+      }
+      const found = new Isolation(level, reasons, options, users);
+      if (level === "none") return found;
+      try {
+        await found.#try();
+        return found;
+      } catch (error) {
+        reasons.push(`${level}: ${error instanceof Error ? error.message : String(error)}`);
+      }
+    }
+    throw new Error("the last level needs no trial");
+  }
+
+  /** Gives the task what is its own, and says how the launcher is to confine it. */
+  prepare(launch: IsolatedLaunch): Isolated {
+    const { environment, mounts } = launch;
+    if (!this.#users) return { confinement: this.#sameUser(launch), environment, release() {} };
+    const { jobId, checkpointDirectory } = launch;
+    const id = this.#users.acquire(jobId, checkpointDirectory);
+    const release = () => this.#users?.release(jobId);
+    try {
+      for (const { path } of mounts) giveTo(id, path);
+      const confinement = { kind: "user", uid: id, gid: id, view: this.#view(launch, id) } as const;
+      return { confinement, environment: withOwnHome(environment, mounts), release };
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+
+  /** A task that an earlier process of this worker prepared. Returns what `prepare` gives as `release`. */
+  adopt({ jobId, checkpointDirectory }: IsolatedLaunch): () => void {
+    this.#users?.acquire(jobId, checkpointDirectory);
+    return () => this.#users?.release(jobId);
+  }
+
+  #view({ mounts }: IsolatedLaunch, id: number) {
+    const { dataDirectory, checkpointRoot, programs } = this.#options;
+    if (this.level === "own user, mounts and processes") {
+      const code = codePaths(programs).map((path) => ({ path, isReadOnly: true }));
+      return viewFor([...mounts, ...code], id);
+    }
+    for (const { path } of mounts) {
+      letPass(dataDirectory, join(path, ".."));
+      letPass(checkpointRoot, join(path, ".."));
+    }
+    return undefined;
+  }
+
+  #sameUser({ mounts, directory }: IsolatedLaunch): Confinement {
+    if (this.level === "none") return { kind: "none" };
+    const { dataDirectory, checkpointRoot, programs } = this.#options;
+    const { hidden = [], writable = [] } = this.#options;
+    const data = process.env["HEDDLE_DATA"];
+    const secret = [dataDirectory, checkpointRoot, ...hidden, join(homedir(), ".heddle")];
+    return {
+      kind: "landlock",
+      hidden: [...secret, ...(data ? [data] : [])].map(realPath),
+      readable: [
+        ...codePaths(programs),
+        ...mounts.filter(({ isReadOnly }) => isReadOnly).map(({ path }) => path),
+      ],
+      writable: [
+        ...mounts.filter(({ isReadOnly }) => !isReadOnly).map(({ path }) => path),
+        ...[pipesFolder(directory), ...temporaryFolders, ...writable],
+      ].map(realPath),
+    };
+  }
+
+  /** Throws where a program that is isolated so cannot work, or reads what it must not. */
+  async #try(): Promise<void> {
+    const root = join(this.#options.dataDirectory, "jobs");
+    mkdirSync(root, { recursive: true, mode: 0o700 });
+    const folder = mkdtempSync(join(root, ".probe-"));
+    const [work, secret] = [join(folder, "work"), join(folder, "secret")];
+    try {
+      mkdirSync(work, { mode: 0o700 });
+      writeFileSync(secret, "secret", { mode: 0o600 });
+      const isolated = this.prepare({
+        ...{ environment: {}, mounts: [{ path: work, isReadOnly: false }], directory: folder },
+        ...{ jobId: "probe", checkpointDirectory: work },
+      });
+      const result = join(work, "result");
+      const command = [process.execPath, probe, result, String(process.pid), secret];
+      await runProbe(isolated, command, work);
+      isolated.release();
+      const read = JSON.parse(readFileSync(result, "utf8")) as string[];
+      if (read.length > 0) throw new Error(`a task could read ${read.join(", ")}`);
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  }
+}
+
+function isOwnUser(level: IsolationLevel): boolean {
+  return level.startsWith("own user");
+}
+
+/** Undefined where the tasks run as the worker's user. Throws where users are asked for that cannot be had. */
+function usersOf({ taskUsers }: IsolationOptions): UserRange | undefined {
+  if (taskUsers === "own") return undefined;
+  if (maySwitch()) return taskUsers ?? defaultRange();
+  if (taskUsers === undefined) return undefined;
+  const message =
+    "--task-users needs a worker that may switch users: run it as root, or with the capabilities CAP_SETUID, CAP_SETGID, CAP_CHOWN, CAP_FOWNER, CAP_DAC_OVERRIDE and CAP_KILL";
+  throw new AppError("invalid_value", message);
+}
+
+function noUsersReason({ taskUsers }: IsolationOptions): string {
+  return taskUsers === "own"
+    ? "own user: switched off by --task-users own"
+    : "own user: this worker may not switch users (it runs neither as root nor with CAP_SETUID)";
+}
+
+function maySwitch(): boolean {
+  try {
+    const status = readFileSync("/proc/self/status", "utf8");
+    const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
+    return switchCapabilities.every((each) => (effective >> each) & 1n);
+  } catch {
+    return false; // No Linux.
+  }
+}
+
+/** The worker's home and name are another user's. */
+function withOwnHome(
+  environment: TaskLaunch["environment"],
+  mounts: TaskLaunch["mounts"],
+): Record<string, string> {
+  const { HOME, USER, ...others } = environment;
+  const home = HOME === process.env["HOME"] ? mounts[0]?.path : HOME;
+  const user = USER === process.env["USER"] ? undefined : USER;
+  return { ...others, ...(home && { HOME: home }), ...(user && { USER: user }) };
+}
+
+/** The folders are this worker's own until now, so that nothing in them can be exchanged meanwhile. */
+function giveTo(id: number, path: string): void {
+  const stat = lstatSync(path, { throwIfNoEntry: false });
+  if (!stat) writeFileSync(path, "", { flag: "ax", mode: 0o600 });
+  const isOurs = stat === undefined || stat.uid === process.getuid?.();
+  // Of a job that ran here before tasks had users of their own.
+  if (isOurs && stat?.isDirectory()) {
+    for (const each of readdirSync(path, { recursive: true, withFileTypes: true })) {
+      lchownSync(join(each.parentPath, each.name), id, id);
+    }
+  }
+  if (stat?.uid !== id || stat.gid !== id) lchownSync(path, id, id);
+}
+
+async function runProbe(
+  isolated: Isolated,
+  command: readonly string[],
+  work: string,
+): Promise<void> {
+  const [program = "", ...args] = LAUNCHER;
+  const child = spawn(program, args, {
+    cwd: "/",
+    env: {},
+    stdio: ["ignore", "ignore", "pipe", "ignore", "ignore", "pipe"],
+    timeout: probeTimeoutMs,
+    killSignal: "SIGKILL",
+  });
+  let said = "";
+  child.stderr?.on("data", (piece: Buffer) => {
+    said = `${said}${piece.toString("utf8")}`.slice(-2_000);
+  });
+  const ended = once(child, "close") as Promise<[number | null, string | null]>;
+  await giveOrders(child, {
+    ...{ command, environment: isolated.environment, workingDirectory: work, cgroup: "" },
+    confinement: isolated.confinement,
+  });
+  const [code] = await ended;
+  if (code !== 0)
+    throw new Error(`a program could not run: ${said.trim().split("\n").at(-1) ?? code}`);
+}

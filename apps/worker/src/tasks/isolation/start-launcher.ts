@@ -1,0 +1,38 @@
+import type { ChildProcess } from "node:child_process";
+import type { Socket } from "node:net";
+import { fileURLToPath } from "node:url";
+import { LAUNCHER_READY, type LaunchOrders, ORDERS_FD } from "./launch-orders.ts";
+
+/** A launcher that gives no answer is killed after that. */
+const launchTimeoutMs = 60_000;
+const maxAnswerBytes = 8_192;
+
+const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
+const launcher = fileURLToPath(new URL(`./launcher-main${extension}`, import.meta.url));
+
+/** The launcher's command line. Its memory is small, and it reads no options from the environment. */
+export const LAUNCHER: readonly string[] = [process.execPath, "--max-old-space-size=64", launcher];
+
+/**
+ * Gives the launcher its orders over its descriptor. Resolves when it is about to become the program.
+ * Rejects with an Error that says why it cannot.
+ */
+export async function giveOrders(child: ChildProcess, orders: LaunchOrders): Promise<void> {
+  const pipe = (child.stdio as readonly unknown[])[ORDERS_FD] as Socket;
+  const answer = new Promise<string>((resolve) => {
+    let text = "";
+    const finish = () => resolve(text.trim());
+    pipe.on("data", (piece: Buffer) => {
+      text += piece.toString("utf8");
+      if (text.includes("\n") || text.length > maxAnswerBytes) finish();
+    });
+    pipe.once("end", finish).once("error", finish).once("close", finish);
+    child.once("exit", finish);
+    setTimeout(finish, launchTimeoutMs).unref();
+  });
+  pipe.end(JSON.stringify(orders));
+  const text = await answer;
+  pipe.destroy();
+  if (text === LAUNCHER_READY) return;
+  throw new Error(text || "the launcher of the task ended without a word");
+}
