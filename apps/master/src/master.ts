@@ -11,7 +11,7 @@ import { NestFactory } from "@nestjs/core";
 import type { NestFastifyApplication } from "@nestjs/platform-fastify";
 import type { Registry } from "prom-client";
 import { ArtifactReader } from "./artifacts/artifact-reader.ts";
-import { AccessCheck, type AccessGate } from "./http/access.ts";
+import { AccessCheck, type OnLimited } from "./http/access.ts";
 import { ErrorFilter } from "./http/error-filter.ts";
 import { HEARTBEAT_MS } from "./http/event-stream.ts";
 import { createHttpAdapter, type HttpLimits } from "./http/fastify-server.ts";
@@ -19,7 +19,7 @@ import { IdempotentChanges } from "./http/idempotent-changes.ts";
 import { LastUsed } from "./http/last-used.ts";
 import { listRoutes } from "./http/route-table.ts";
 import { Accounting, type UsageSink } from "./inference/accounting.ts";
-import { ChatCompletions } from "./inference/chat-completions.ts";
+import { ChatCompletions, type ChatCompletionsParts } from "./inference/chat-completions.ts";
 import { InFlight } from "./inference/in-flight.ts";
 import { EventWatch } from "./jobs/event-watch.ts";
 import { JobFigures } from "./jobs/job-figures.ts";
@@ -30,6 +30,7 @@ import { PluginConfigs } from "./jobs/plugin-configs.ts";
 import { ProgressBook } from "./jobs/progress-book.ts";
 import { StateChanges } from "./jobs/state-changes.ts";
 import { exposeTrainingMetrics } from "./jobs/training-metrics.ts";
+import { KeyLimits } from "./keys/key-limits.ts";
 import { PEPPER } from "./keys/keys.controller.ts";
 import type { LogReader } from "./logs/log-reader.ts";
 import { CONTROLLERS, masterModule } from "./master.module.ts";
@@ -114,10 +115,12 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
   const report = reportFor(options, inFlight);
   const waitsFor = (deployment: string) => plans.replicaBlockers(deployment);
   const models = new ModelCatalog(options.control, options.directory, waitsFor);
-  const chat = chatFor(options, report, models, inFlight);
-  const gates = new Map<string, AccessGate>([
-    ["inference:create", (key, reply) => chat.checkCaller(key, reply)],
-  ]);
+  const limits = limitsFor(options);
+  const metrics = new InferenceMetrics(options.registry, () => report.load());
+  const chat = chatFor(options, { limits, metrics, models, inFlight });
+  const onLimited: OnLimited = (permission, { code }) => {
+    if (permission === "inference:create") metrics.failed("", code);
+  };
   const app = await NestFactory.create<NestFastifyApplication>(
     masterModule(controllers, [
       ...partsFor(options, inFlight),
@@ -130,7 +133,7 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
       { provide: LastUsed, useValue: lastUsed },
       { provide: ROUTES, useValue: listRoutes(controllers) },
     ]),
-    createHttpAdapter(options.http, new AccessCheck(verifier, lastUsed, gates)),
+    createHttpAdapter(options.http, new AccessCheck(verifier, lastUsed, limits, onLimited)),
     { bodyParser: false, logger: false, abortOnError: false, forceCloseConnections: true },
   );
   app.useGlobalFilters(new ErrorFilter(listRoutes(controllers), options.logger));
@@ -167,18 +170,23 @@ function reportFor(options: MasterOptions, inFlight: InFlight): ClusterReport {
   return new ClusterReport({ control, directory, inFlight, masterId, version, dataDirectory });
 }
 
+function limitsFor({ control }: MasterOptions): KeyLimits {
+  const now = () => performance.now();
+  const limiter = new RateLimiter({ now, maxKeys: MAX_KEYS });
+  const { group } = control;
+  return new KeyLimits({ limiter, now, group: group && (() => group.status()) });
+}
+
 function chatFor(
   options: MasterOptions,
-  report: ClusterReport,
-  models: ModelCatalog,
-  inFlight: InFlight,
+  parts: Pick<ChatCompletionsParts, "limits" | "models" | "inFlight"> & {
+    readonly metrics: InferenceMetrics;
+  },
 ): ChatCompletions {
-  const metrics = new InferenceMetrics(options.registry, () => report.load());
+  const { metrics, ...rest } = parts;
   return new ChatCompletions({
-    models,
-    limiter: new RateLimiter({ now: () => performance.now(), maxKeys: MAX_KEYS }),
+    ...rest,
     accounting: new Accounting(metrics, options.usageSink),
-    inFlight,
     dispatch: options.dispatch,
     deadlineMs: options.deadlineMs,
     heartbeatMs: options.heartbeatMs ?? HEARTBEAT_MS,

@@ -116,6 +116,9 @@ export interface GroupStatus {
   /** Commands applied since the cluster began, and a hash of the state that they led to. */
   readonly commands: number;
   readonly stateHash: string;
+  /** By whose rules commands are applied, and the highest that this master supports. */
+  readonly clusterVersion: number;
+  readonly supportedVersion: number;
   readonly members: readonly GroupMember[];
 }
 
@@ -132,7 +135,7 @@ export interface MemberProgress {
   readonly id: number;
   /** Up to here its log is known to agree with the leader's. */
   readonly match: number;
-  /** Whether it answered within the last election timeout. */
+  /** Whether it answered within the last two election timeouts, or is connected to a new leader. */
   readonly active: boolean;
   /** Whether its log has long lacked what is committed; absent from a master of an earlier version. */
   readonly behind?: boolean | undefined;
@@ -170,6 +173,8 @@ export interface NodeView {
   readonly name: string;
   readonly address: string;
   readonly version: string;
+  /** How a worker isolates its tasks; absent or empty where it does not say. */
+  readonly taskIsolation?: string | undefined;
   /** Changes with each start of its process. */
   readonly incarnation: string;
   /** `suspect` has missed its last heartbeats and gets no new work. */

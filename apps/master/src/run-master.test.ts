@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -149,12 +150,17 @@ describe("the master's process", () => {
     blocker.close();
   });
 
-  it("refuses a bootstrap key that is mistyped, and bad flags", async () => {
+  it("refuses a malformed bootstrap key and model file before Raft, and bad flags", async () => {
     const keyFile = join(data, "typo");
     await writeFile(keyFile, "hdl_live_nonsense");
     const typo = run(["--bootstrap-key-file", keyFile]);
     expect(await typo.exited()).toBe(1);
     expect(typo.output.err).toMatch(/typo holds no API key/);
+    const model = run(["--model-file", join(data, "model.bin")]);
+    expect(await model.exited()).toBe(1);
+    expect(model.output.err).toMatch(/--model-file must end in \.gguf/);
+    // Neither has begun a log: they ended before Raft started.
+    expect(existsSync(join(data, "control"))).toBe(false);
     const open = run(["--http-host", "0.0.0.0"]);
     expect(await open.exited()).toBe(1);
     expect(open.output.err).toMatch(/--insecure-bind/);

@@ -1,3 +1,4 @@
+import { existsSync, readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
@@ -13,7 +14,7 @@ import type { ClusterLink, ClusterLinkOptions } from "./cluster/cluster-link.ts"
 import { EnrollmentService } from "./cluster/enrollment-service.ts";
 import { openMasterTls } from "./cluster/master-credentials.ts";
 import { type MasterConfig, readConfig, usageText } from "./config/config.ts";
-import { readClusterToken } from "./config/secrets.ts";
+import { checkBootstrapKey, readClusterToken } from "./config/secrets.ts";
 import { VERSION } from "./config/version.ts";
 import { lockDirectory } from "./consensus/directory-lock.ts";
 import { prepareCluster } from "./consensus/prepare-cluster.ts";
@@ -37,11 +38,13 @@ export type StartClusterLink = (options: ClusterLinkOptions) => ClusterLink;
  * The master's process: reads the configuration, starts all parts, says `ready` in one log line,
  * and ends with code 0 after SIGTERM or SIGINT. A start that fails says why in one line on standard
  * error and ends with code 1. One that was removed from its group ends with code 8, and must not be
- * started again on its data.
+ * started again on its data. `newestVersion` is the highest cluster version to support, where tests of
+ * upgrades want an older one than this build's.
  */
 export async function runMaster(
   args: readonly string[],
   startClusterLink: StartClusterLink,
+  newestVersion?: number,
 ): Promise<void> {
   if (args.includes("--help")) {
     process.stdout.write(usageText());
@@ -50,7 +53,10 @@ export async function runMaster(
   try {
     const config = readConfig(args, process.env);
     const removed = Promise.withResolvers<AppError>();
-    const running = await startMaster(config, startClusterLink, removed.resolve);
+    const running = await startMaster(config, startClusterLink, {
+      onRemoved: removed.resolve,
+      newestVersion,
+    });
     endOnSignals(running);
     endWhenRemoved(running, removed.promise);
     // Only now: who reads it may send a signal at once.
@@ -71,26 +77,27 @@ interface Running {
 async function startMaster(
   config: MasterConfig,
   startClusterLink: StartClusterLink,
-  onRemoved: (error: AppError) => void,
+  group: Pick<RaftControlPlaneOptions, "onRemoved" | "newestVersion">,
 ): Promise<Running> {
   const logger = createLogger({ service: "master", level: config.logLevel });
   const registry = createRegistry("master");
   checkNoRecoveryUnderWay(config.dataDirectory);
+  // All that may be wrong with what it was told, before it takes part in a group.
+  await checkBootstrapKey(config.bootstrapKeyFile);
+  const seed = seedOf(config);
   const directory = join(config.dataDirectory, "control");
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const lock = await lockDirectory(directory);
-  const { credentials, authority, clusterToken } = await openCredentials(config, logger);
+  const { credentials, authority } = await openCredentials(config, logger);
   const { grpcHost: host, grpcPort: port, masterId, maxQueued, maxWaitMs } = config;
   const server = await bindServer({ host, port, credentials });
-  const enrollment =
-    authority && enroll(config, server, { credentials, authority, clusterToken }, logger);
+  const enrollment = authority && enroll(config, server, { credentials, authority }, logger);
   const control = await openControl(config, {
-    ...{ directory, lock, server, credentials, logger, onRemoved },
+    ...{ directory, lock, server, credentials, logger, ...group },
   });
   enrollment?.serve(control);
   const prepared = {
-    bootstrapKeyFile: config.bootstrapKeyFile,
-    seed: seedOf(config),
+    ...{ bootstrapKeyFile: config.bootstrapKeyFile, seed },
     authority: authority && formatAuthority(authority),
   };
   const { pepper, shownKey } = await prepareCluster(control, prepared, logger);
@@ -136,20 +143,23 @@ function seedOf({ profile, modelFile }: MasterConfig): CatalogSeed | undefined {
 interface OwnCredentials {
   readonly credentials: RunningCredentials;
   readonly authority: CertificateAuthority | undefined;
-  readonly clusterToken: string;
 }
 
 /** With TLS this master's certificate; else the token that all nodes share. */
 async function openCredentials(config: MasterConfig, log: Logger): Promise<OwnCredentials> {
   const { dataDirectory, masterId: name, authorityFile, joinTokenFile, peers } = config;
-  const clusterToken = await readClusterToken(config.clusterTokenFile);
   if (!config.tls) {
-    return { credentials: { clusterToken, close: () => {} }, authority: undefined, clusterToken };
+    const clusterToken = await readClusterToken(config.clusterTokenFile);
+    return { credentials: plainCredentials(name, clusterToken), authority: undefined };
   }
   const others = [...peers].flatMap(([peer, address]) => (peer === name ? [] : [address]));
   const { certificateLifetimeMs } = config;
   const own = { dataDirectory, name, authorityFile, joinTokenFile, certificateLifetimeMs };
-  return { ...(await openMasterTls({ ...own, others, log })), clusterToken };
+  return openMasterTls({ ...own, others, log });
+}
+
+function plainCredentials(name: string, clusterToken: string): RunningCredentials {
+  return { clusterToken, node: { role: "master", name }, close: () => {} };
 }
 
 function enroll(
@@ -158,11 +168,11 @@ function enroll(
   own: OwnCredentials & { readonly authority: CertificateAuthority },
   log: Logger,
 ): EnrollmentService {
-  const { authority, clusterToken } = own;
+  const { authority } = own;
   if (!own.credentials.tls) throw new Error("there is an authority, but no certificate");
   const { tls } = own.credentials;
   return new EnrollmentService(server, {
-    ...{ authority, tls, clusterToken, certificateLifetimeMs, log },
+    ...{ authority, tls, certificateLifetimeMs, log },
   });
 }
 
@@ -170,7 +180,7 @@ function openControl(
   config: MasterConfig,
   parts: Pick<
     RaftControlPlaneOptions,
-    "directory" | "lock" | "server" | "credentials" | "logger" | "onRemoved"
+    "directory" | "lock" | "server" | "credentials" | "logger" | "onRemoved" | "newestVersion"
   >,
 ): Promise<RaftControlPlane> {
   const { masterId: name, peers, walSegmentBytes, snapshotEntries, raftPort } = config;
@@ -181,11 +191,20 @@ function openControl(
     segmentBytes: walSegmentBytes,
     snapshotEntries,
     raftPort,
+    joinToken: joinTokenReader(config),
     onFatal: (error) => {
       parts.logger.fatal({ err: error }, error.message);
       process.exit(1);
     },
   });
+}
+
+/** The token comes when an administrator has added this master, which may be while it waits. */
+function joinTokenReader({ joinTokenFile }: MasterConfig): () => string | undefined {
+  return () => {
+    if (joinTokenFile === undefined || !existsSync(joinTokenFile)) return undefined;
+    return readFileSync(joinTokenFile, "utf8").trim() || undefined;
+  };
 }
 
 interface Started {
@@ -230,8 +249,9 @@ function listen(config: MasterConfig, started: Started): Promise<Master> {
   });
 }
 
-function httpLimitsOf({ maxBodyBytes, maxReadingBytes, maxConnections }: MasterConfig) {
-  return { maxBodyBytes, maxReadingBytes, maxConnections };
+function httpLimitsOf(config: MasterConfig) {
+  const { maxBodyBytes, maxReadingBytes, maxConnections, corsOrigins } = config;
+  return { maxBodyBytes, maxReadingBytes, maxConnections, corsOrigins };
 }
 
 /** The first signal drains; a second one ends at once. */

@@ -56,7 +56,8 @@ export function replicaOn(
   const load = { running: 2, waiting: 1, maxSequences: 4, maxQueued: 8, kvUsedTokens: 25 };
   const totals = { promptTokens: 0, cachedTokens: 0, generatedTokens: 0, residentBytes: 0 };
   const engine = { engine: "llama.cpp", device: "cpu", vocabularySize: 1, parameters: 1 };
-  const info = contextTokens ? { ...engine, contextTokens, fileType: "F32" } : undefined;
+  const file = { fileType: "F32", chatTemplate: "plain" } as const;
+  const info = contextTokens ? { ...engine, contextTokens, ...file } : undefined;
   return {
     id,
     kind: "worker",

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -22,6 +22,7 @@ export interface GroupView {
   readonly snapshot_index: number;
   readonly commands: number;
   readonly state_hash: string;
+  readonly cluster_version: number;
   readonly masters: readonly {
     readonly id: string;
     readonly member: number;
@@ -70,6 +71,8 @@ export class MasterGroup {
   readonly #printed = new Map<string, string>();
   #choosing: Promise<void> = Promise.resolve();
   readonly #children = new Set<ChildProcess>();
+  /** Whether a master that is new to a group that runs is added to it before its start. */
+  adds = true;
 
   constructor(
     count: number,
@@ -77,6 +80,8 @@ export class MasterGroup {
     place: (name: string) => Placement = () => ({}),
     program = scriptedProgram,
   ) {
+    // Tasks of workers below it are other users.
+    chmodSync(this.folder, 0o777);
     this.names = Array.from({ length: count }, (_, at) => `master-${at + 1}`);
     this.#flags = flags;
     this.#place = place;
@@ -122,6 +127,8 @@ export class MasterGroup {
 
   /** Resolves when the master says that it is ready; rejects with its output where it ends. */
   async start(name: string): Promise<void> {
+    const isAdded = this.adds && this.#isNew(name) && this.runningNames.length > 0;
+    if (isAdded) await this.add(name);
     const { wrap = [], env = {} } = this.#place(name);
     const line = [...wrap, process.execPath, this.#program, ...(await this.#args(name))];
     const child = spawn(line[0] as string, line.slice(1), { env: { ...process.env, ...env } });
@@ -150,6 +157,22 @@ export class MasterGroup {
       http: string;
     };
     this.#running.set(name, { child, url: http });
+  }
+
+  #joinTokenFile(name: string): string {
+    return join(this.folder, `${name}.join-token`);
+  }
+
+  /** As an administrator does: gives the master the token with which it joins. */
+  async add(name: string): Promise<void> {
+    const by = this.runningNames.find((each) => each !== name) ?? "";
+    const path = "/api/v1/cluster/join-tokens";
+    const reply = await this.change(by, "POST", path, { role: "master", name });
+    writeFileSync(this.#joinTokenFile(name), ((await reply.json()) as { token: string }).token);
+  }
+
+  #isNew(name: string): boolean {
+    return !existsSync(join(this.directory(name), "control", "identity.json"));
   }
 
   printed(name: string): string {
@@ -189,6 +212,7 @@ export class MasterGroup {
       ...(this.#ports.size > 1 ? ["--peers", peers.join(",")] : []),
       ...["--cluster-token-file", this.tokenFile],
       ...["--bootstrap-key-file", join(this.folder, "admin-key"), "--profile", "tiny"],
+      ...["--join-token-file", this.#joinTokenFile(name)],
       ...["--wal-segment-mib", "1", "--drain-ms", "100", ...this.#flags],
     ];
   }

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { chmod, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -62,6 +62,8 @@ export class ProcessCluster {
   /** Resolves when every worker can answer. */
   static async start(options: ClusterOptions = {}): Promise<ProcessCluster> {
     const data = await mkdtemp(join(tmpdir(), "heddle-cluster-"));
+    // Tasks of workers below it are other users.
+    await chmod(data, 0o755);
     const cluster = new ProcessCluster(data, options);
     await cluster.startMaster();
     for (let i = 0; i < (options.workers ?? 1); i++) await cluster.startWorker();
@@ -243,4 +245,10 @@ export interface UsageLine {
 export function childrenOf(pid: number | undefined): number[] {
   const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
   return text.split(" ").filter(Boolean).map(Number);
+}
+
+/** The processes below a process, nearest first: the shell and launcher of a task before its program. */
+export function descendantsOf(pid: number | undefined): number[] {
+  const children = childrenOf(pid);
+  return [...children, ...children.flatMap(descendantsOf)];
 }

@@ -22,9 +22,11 @@ export interface Background {
   readonly child: ChildProcess;
   /** Its HTTP address, where it is a master. */
   readonly url: string;
+  /** What it has printed so far. */
+  readonly output: { readonly text: string };
 }
 
-/** A page of docs/runbooks whose commands are run one after the other, as they stand there. */
+/** A page of docs/ whose commands are run one after the other, as they stand there. */
 export class Runbook {
   readonly env: NodeJS.ProcessEnv;
   readonly #page: string;
@@ -32,13 +34,13 @@ export class Runbook {
   readonly #steps: Step[];
   readonly #children = new Set<ChildProcess>();
 
-  /** `env` gives the page's settings; commands run in `folder`. */
+  /** `env` gives the page's settings; commands run in `folder`. With a `PATH` it gives the programs. */
   constructor(page: string, folder: string, env: NodeJS.ProcessEnv) {
     this.#page = page;
     this.#folder = folder;
-    const text = readFileSync(join(repository, "docs", "runbooks", `${page}.md`), "utf8");
+    const text = readFileSync(join(repository, "docs", `${page}.md`), "utf8");
     this.#steps = stepsOf(text);
-    const path = `${commandFolder(folder)}${delimiter}${process.env["PATH"]}`;
+    const path = env["PATH"] ?? `${commandFolder(folder)}${delimiter}${process.env["PATH"]}`;
     const { NODE_COMPILE_CACHE } = process.env;
     this.env = { HOME: folder, NODE_COMPILE_CACHE, ...env, PATH: path };
   }
@@ -61,11 +63,11 @@ export class Runbook {
     const ended = once(child, "close");
     for (;;) {
       const ready = output.text.split("\n").find((line) => line.includes('"msg":"ready"'));
-      if (ready) return { child, url: (JSON.parse(ready) as { http: string }).http };
-      if (output.text.includes("Ctrl-C stops everything")) return { child, url: "" };
+      if (ready) return { child, url: (JSON.parse(ready) as { http: string }).http, output };
+      if (output.text.includes("Ctrl-C stops everything")) return { child, url: "", output };
       const more = once(child.stdout as NodeJS.ReadableStream, "data");
-      const told = once(child.stderr as NodeJS.ReadableStream, "data");
-      const isOver = await Promise.race([ended.then(() => true), more, told]);
+      const complaint = once(child.stderr as NodeJS.ReadableStream, "data");
+      const isOver = await Promise.race([ended.then(() => true), more, complaint]);
       if (isOver === true) throw new Error(`${text}\nended:\n${output.text}`);
     }
   }

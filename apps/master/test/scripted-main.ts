@@ -1,4 +1,5 @@
 import { runMaster } from "../dist/run-master.js";
+import type { ClusterLink, ClusterLinkOptions } from "../src/cluster/cluster-link.ts";
 import { ListedNodes } from "./fixtures.ts";
 import { ScriptedDispatch } from "./scripted-dispatch.ts";
 
@@ -8,8 +9,10 @@ process.on("SIGUSR2", () => {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, blockedMs);
 });
 
-/** The master's whole process, with a scripted dispatch in place of attached workers. */
-await runMaster(process.argv.slice(2), ({ server }) => {
+/** In tests of upgrades this build stands in for one that supports older cluster versions alone. */
+const newest = process.env["HEDDLE_TEST_NEWEST_VERSION"];
+
+function startScriptedLink({ server }: ClusterLinkOptions): ClusterLink {
   const dispatch = new ScriptedDispatch();
   dispatch.script.tokenDelayMs = Number(process.env["SCRIPT_TOKEN_DELAY_MS"] ?? 0);
   return {
@@ -19,4 +22,7 @@ await runMaster(process.argv.slice(2), ({ server }) => {
     stats: () => ({ queued: 0, started: 0, retries: 0, overloaded: 0, workerLost: 0 }),
     close: () => {},
   };
-});
+}
+
+/** The master's whole process, with a scripted dispatch in place of attached workers. */
+await runMaster(process.argv.slice(2), startScriptedLink, newest ? Number(newest) : undefined);

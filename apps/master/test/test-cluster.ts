@@ -14,8 +14,9 @@ import type {
   GenerateRequest,
 } from "@heddle/contracts/engine";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
-import { ReplicatedControl } from "@heddle/control/replicated-control";
+import type { NodeRecord } from "@heddle/control/jobs/records";
 import type { DeploymentRecord } from "@heddle/control/state";
+import { newestControl } from "@heddle/control/testing/newest-control";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import {
@@ -36,7 +37,7 @@ const parameterServerProgram = join(apps, "parameter-server/dist/main.js");
 
 /** The replicated state of one master, changed by the test at will. */
 export class TestControl implements ControlPlane {
-  readonly #replicated = new ReplicatedControl();
+  readonly #replicated = newestControl();
   readonly state = this.#replicated.state;
   readonly jobs = this.#replicated.jobs;
   readonly appliedIndex = 0;
@@ -71,6 +72,12 @@ export class TestControl implements ControlPlane {
     const weights = { key: weightsKey, file: "model.gguf", sources };
     const spec: DeploymentSpec = { key, engine: "llama", weights, options };
     this.state.deployments.set(key, { spec, replicas });
+    this.#applied();
+  }
+
+  /** As the state has it of a node on which no task runs. */
+  drain(nodeId: string, state: "draining" | "drained", drainByMs: number): void {
+    this.state.nodes.set(nodeId, { state, drainByMs } as unknown as NodeRecord);
     this.#applied();
   }
 

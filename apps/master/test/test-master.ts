@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
 import type { ControlCommand } from "@heddle/control/command";
 import type { JobIndex } from "@heddle/control/jobs/job-index";
-import { ReplicatedControl } from "@heddle/control/replicated-control";
 import type { ApiKeyRecord } from "@heddle/control/state";
+import { newestControl } from "@heddle/control/testing/newest-control";
 import { createLogger } from "@heddle/observability/logger";
 import { Registry } from "prom-client";
 import { ArtifactReader } from "../src/artifacts/artifact-reader.ts";
@@ -36,7 +36,7 @@ export const PEPPER = Buffer.alloc(32, 7);
 
 /** A control plane without a disk: the real apply on every proposal, at once. */
 export class VolatileControl implements ControlPlane {
-  readonly #replicated = new ReplicatedControl();
+  readonly #replicated = newestControl();
   readonly state = this.#replicated.state;
   readonly #listeners = new Set<(command: ControlCommand) => void>();
 

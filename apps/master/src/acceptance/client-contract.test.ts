@@ -162,7 +162,7 @@ describe("the client library and the table of routes", () => {
     expectTypeOf<ReturnType<typeof viewJob>>().toExtend<Loose<JobSummary>>();
     expectTypeOf<Whole>().toExtend<Loose<Job>>();
     expectTypeOf<ReturnType<typeof viewExplanation>>().toExtend<JobExplanation>();
-    expectTypeOf<ReturnType<typeof dryRun>>().toExtend<Loose<DryRun>>();
+    expectTypeOf<Awaited<ReturnType<typeof dryRun>>>().toExtend<Loose<DryRun>>();
     expectTypeOf<ToldJob>().toExtend<SubmittedJob>();
     expectTypeOf<WorkerView>().toExtend<Loose<Worker>>();
     expectTypeOf<ModelView>().toExtend<Model>();

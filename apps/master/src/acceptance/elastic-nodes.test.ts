@@ -2,7 +2,7 @@ import type { ChildProcess } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { childrenOf, ProcessCluster } from "../../test/process-cluster.ts";
+import { descendantsOf, ProcessCluster } from "../../test/process-cluster.ts";
 
 // A whole node that is killed under training jobs that may lose tasks: real processes, over HTTP.
 
@@ -69,12 +69,6 @@ async function until(id: string, what: string, holds: (job: Job) => boolean): Pr
   return job as Job;
 }
 
-/** The processes below this one, nearest first: the shells around tasks before what they run. */
-function processesBelow(pid: number | undefined): number[] {
-  const children = childrenOf(pid);
-  return [...children, ...children.flatMap(processesBelow)];
-}
-
 const stepOf = ({ progress }: Job) => progress?.step ?? 0;
 
 test("a node is killed with its tasks: one lost of two is replaced in its attempt, two lost end theirs", async () => {
@@ -87,7 +81,7 @@ test("a node is killed with its tasks: one lost of two is replaced in its attemp
     return job.state === "running" && stepOf(job) > 0;
   });
   await until(beyond, "it has a checkpoint", ({ checkpoint }) => checkpoint !== null);
-  const below = processesBelow(lost.pid);
+  const below = descendantsOf(lost.pid);
   await cluster.stop(lost, "SIGKILL");
   for (const pid of below) process.kill(pid, "SIGKILL");
   await startNode("c", 3, "spare");

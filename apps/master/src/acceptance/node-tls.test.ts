@@ -16,7 +16,7 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     const { cluster, token, mint } = await start(onTestFinished);
     await mint("parameter-server");
     const join1 = ["--tls", "--join-token-file", token, "--name", "w"];
-    await expect(cluster.startWorker(join1, "other-role")).rejects.toThrow(/not for a worker/);
+    await expect(cluster.startWorker(join1, "other-role")).rejects.toThrow(/not for the worker w/);
     await mint("worker");
     const worker = await cluster.startWorker(join1, "one");
     await cluster.replicasReady(1, 60_000);
@@ -30,6 +30,7 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     });
     expect(choices).toHaveLength(1);
     const attached = await attachedAt(cluster);
+    writeFileSync(join(cluster.data, "token"), "a-token-of-another-cluster");
     await expect(cluster.startWorker([], "plain")).resolves.toBeDefined();
     expect(Math.abs((await attachedAt(cluster)) - attached)).toBeLessThan(5_000);
   });
@@ -58,8 +59,8 @@ async function start(onTestFinished: OnEnd, ...masterFlags: string[]) {
   });
   onTestFinished(() => cluster.close());
   const token = join(cluster.data, "join-token");
-  const mint = async (role: string) => {
-    const reply = await cluster.request("POST", "/api/v1/cluster/join-tokens", { role });
+  const mint = async (role: string, name = "w") => {
+    const reply = await cluster.request("POST", "/api/v1/cluster/join-tokens", { role, name });
     writeFileSync(token, ((await reply.json()) as { token: string }).token);
   };
   return { cluster, token, mint };
@@ -81,10 +82,11 @@ describe.concurrent("masters under TLS", { timeout: 300_000 }, () => {
     const group = new MasterGroup(1, flags);
     onTestFinished(() => group.close());
     const token = join(group.folder, "join-token");
+    group.adds = false;
     await group.startAll();
     flags.push("--join-token-file", token);
     for (const name of ["master-2", "master-3"]) {
-      await mintFor(group, token);
+      await mintFor(group, token, name);
       await group.start(name);
       await eventually(`${name} votes`, async () =>
         (await group.status("master-1")).masters.some(
@@ -112,6 +114,7 @@ describe.concurrent("masters under TLS", { timeout: 300_000 }, () => {
     const flags = ["--tls"];
     const group = new MasterGroup(1, flags);
     onTestFinished(() => group.close());
+    group.adds = false;
     await group.startAll();
     flags.pop();
     await expect(startBriefly(group, "master-2")).rejects.toThrow("still waits");
@@ -123,9 +126,9 @@ describe.concurrent("masters under TLS", { timeout: 300_000 }, () => {
   });
 });
 
-async function mintFor(group: MasterGroup, file: string): Promise<void> {
+async function mintFor(group: MasterGroup, file: string, name: string): Promise<void> {
   const path = "/api/v1/cluster/join-tokens";
-  const reply = await group.request("master-1", "POST", path, { role: "master" });
+  const reply = await group.request("master-1", "POST", path, { role: "master", name });
   writeFileSync(file, ((await reply.json()) as { token: string }).token);
 }
 

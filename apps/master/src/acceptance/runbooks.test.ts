@@ -19,7 +19,7 @@ afterEach(async () => {
 
 /** The page, with what all its commands need. */
 async function open(page: string, settings: NodeJS.ProcessEnv): Promise<void> {
-  runbook = new Runbook(page, group.folder, {
+  runbook = new Runbook(`runbooks/${page}`, group.folder, {
     HEDDLE_API_KEY: group.adminKey,
     HEDDLE_HTTP_PORT: "0",
     HEDDLE_DRAIN_MS: "100",

@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
@@ -39,6 +39,8 @@ let folder = "";
 let cluster: ProcessCluster;
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "heddle-crashes-"));
+  // A trainer reads its plugins as another user.
+  chmodSync(folder, 0o755);
   const plugin = join(folder, "deaths.mjs");
   writeFileSync(plugin, PLUGIN);
   cluster = await ProcessCluster.start({ workers: 1, workerFlags: ["--plugins", plugin] });

@@ -14,7 +14,7 @@ import type {
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { childrenOf, ProcessCluster } from "../../test/process-cluster.ts";
+import { descendantsOf, ProcessCluster } from "../../test/process-cluster.ts";
 
 // The whole way of training jobs, over HTTP: a master, workers and parameter servers as processes.
 
@@ -258,7 +258,11 @@ async function shardFault(
   attempt: number,
 ): Promise<string | undefined> {
   const clusterToken = readFileSync(join(cluster.data, "token"), "utf8").trim();
-  const peer = new Peer(address, { clusterToken }, "parameter-server");
+  const peer = new Peer(
+    address,
+    { clusterToken, node: { role: "worker", name: "w" } },
+    "parameter-server",
+  );
   try {
     await peer.unary(statusMethod, { jobId, attempt, shard: 0 }, { deadlineMs: 10_000 });
     return undefined;
@@ -314,7 +318,7 @@ test("a trainer that is killed within failure_tolerance: the same attempt goes o
   });
   const stepOf = ({ progress }: Job) => progress?.step ?? 0;
   const before = await until(id, "it runs", (job) => job.state === "running" && stepOf(job) > 0);
-  const trainers = childrenOf(cluster.workers[0]?.pid).filter((pid) =>
+  const trainers = descendantsOf(cluster.workers[0]?.pid).filter((pid) =>
     readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("trainer-main"),
   );
   expect(trainers).toHaveLength(2);

@@ -21,12 +21,42 @@ const ask = (content: string, extra: object = {}) => ({
   ...{ max_tokens: 20, logprobs: true, logit_bias: NO_END, ...extra },
 });
 
-type Params = OpenAI.ChatCompletionCreateParamsNonStreaming;
+type Params = ReturnType<typeof ask>;
+
+/** What the client saw of each call, from which the bill is worked out without any count of a server. */
+interface Seen {
+  readonly id: string;
+  readonly promptTokens: number;
+  /** Tokens with text, and one for each choice that ended by itself. */
+  readonly completionTokens: number;
+  /** Choices of a call that succeeded. */
+  readonly choices: number;
+  /** What is still under way when the client hangs up is billed too. */
+  readonly hungUp: boolean;
+}
+const seen: Seen[] = [];
+
+/**
+ * Of the tiny model each capital letter is a token, each frequent pair of small letters, each control
+ * token and each end of a line.
+ */
+function promptTokens({ messages: [message] }: Params): number {
+  const before = ["<|im_start|>", "us", "er", "\n"];
+  const after = ["<|im_end|>", "\n", "<|im_start|>", "as", "si", "st", "an", "t", "\n"];
+  expect(message?.content).toMatch(/^[A-Z]+$/);
+  return before.length + message!.content.length + after.length;
+}
 
 async function whole(params: Params) {
   const { data, request_id } = await cluster.openai.chat.completions.create(params).withResponse();
   const said = data.choices.flatMap(({ logprobs }) => logprobs?.content ?? []).length;
-  return { usage: data.usage, said, id: request_id ?? "" };
+  const ended = data.choices.filter(({ finish_reason }) => finish_reason === "stop").length;
+  const id = request_id ?? "";
+  seen.push({
+    ...{ id, promptTokens: promptTokens(params), completionTokens: said + ended },
+    ...{ choices: data.choices.length, hungUp: false },
+  });
+  return { usage: data.usage, said, id };
 }
 
 /** Reads a stream; after `stopAfter` tokens it does what it is told and reads on if it can. */
@@ -50,6 +80,16 @@ async function streamed(
   } catch (thrown) {
     error = thrown;
   }
+  const hungUp = data.controller.signal.aborted;
+  const choices = hungUp || error ? 0 : 1;
+  const prompt = promptTokens(params);
+  seen.push({
+    id: request_id ?? "",
+    promptTokens: prompt,
+    completionTokens: said,
+    choices,
+    hungUp,
+  });
   return { usage, said, error, id: request_id ?? "" };
 }
 
@@ -85,15 +125,15 @@ describe("usage", () => {
   });
 
   it("counts all choices, and the ending token that has no text", async () => {
-    const several = await whole(ask("n", { n: 3 }));
+    const several = await whole(ask("N", { n: 3 }));
     expect([several.said, several.usage?.completion_tokens]).toEqual([60, 60]);
-    const ended = await whole(ask("end", { logit_bias: { "2": 100 } }));
+    const ended = await whole(ask("END", { logit_bias: { "2": 100 } }));
     expect([ended.said, ended.usage?.completion_tokens]).toEqual([0, 1]);
     expect(await rowOf(ended.id)).toMatchObject({ completionTokens: 1 });
   });
 
   it("of a call whose client hung up is what was said to it and a little in flight", async () => {
-    const call = await streamed(ask("abort", { max_tokens: 4000 }), 10, (abort) => abort());
+    const call = await streamed(ask("ABORT", { max_tokens: 4000 }), 10, (abort) => abort());
     const row = await rowOf(call.id);
     expect(row.errorCode).toBe("cancelled");
     expect(row.promptTokens).toBeGreaterThan(SECRET.length);
@@ -103,7 +143,7 @@ describe("usage", () => {
 
   it("of a call whose engine died is what was said", async () => {
     const [engine] = childrenOf(cluster.workers[0]?.pid);
-    const call = await streamed(ask("die", { max_tokens: 4000 }), 10, () => {
+    const call = await streamed(ask("DIE", { max_tokens: 4000 }), 10, () => {
       if (engine) process.kill(engine, "SIGKILL");
     });
     expect(call.error).toMatchObject({ code: "engine_failed" });
@@ -122,19 +162,32 @@ describe("usage", () => {
     });
   });
 
-  it("adds up in the ledger to what the metrics say", async () => {
+  it("is in the ledger and the metrics what the clients saw, call by call and in sum", async () => {
     const rows = cluster.usageRows();
-    const sum = (name: "promptTokens" | "cachedTokens" | "completionTokens") =>
-      rows.reduce((total, row) => total + row[name], 0);
-    expect(await cluster.metric("vllm:prompt_tokens_total")).toBe(sum("promptTokens"));
-    expect(await cluster.metric("vllm:generation_tokens_total")).toBe(sum("completionTokens"));
-    expect(await cluster.metric("vllm:prefix_cache_queries_total")).toBe(sum("promptTokens"));
-    expect(await cluster.metric("vllm:prefix_cache_hits_total")).toBe(sum("cachedTokens"));
-    expect(await cluster.metric("vllm:e2e_request_latency_seconds_count")).toBe(rows.length);
-    const failed = rows.filter(({ errorCode }) => errorCode !== undefined).length;
+    const billed = new Map(rows.map((row) => [row.requestId, row]));
+    // The refused prompt was the one call that no engine took.
+    expect(rows).toHaveLength(seen.length + 1);
+    let prompt = 0;
+    let completion = 0;
+    let choices = 0;
+    for (const call of seen) {
+      const row = billed.get(call.id);
+      expect(row?.promptTokens).toBe(call.promptTokens);
+      const isMore = call.hungUp && row!.completionTokens > call.completionTokens;
+      if (!isMore) expect(row?.completionTokens).toBe(call.completionTokens);
+      prompt += call.promptTokens;
+      completion += isMore ? row!.completionTokens : call.completionTokens;
+      choices += call.choices;
+    }
+    expect(await cluster.metric("vllm:prompt_tokens_total")).toBe(prompt);
+    expect(await cluster.metric("vllm:generation_tokens_total")).toBe(completion);
+    expect(await cluster.metric("vllm:prefix_cache_queries_total")).toBe(prompt);
+    const cached = rows.reduce((total, row) => total + row.cachedTokens, 0);
+    expect(await cluster.metric("vllm:prefix_cache_hits_total")).toBe(cached);
+    expect(await cluster.metric("vllm:e2e_request_latency_seconds_count")).toBe(seen.length + 1);
+    const failed = 1 + seen.filter((call) => call.choices === 0).length;
     expect(await cluster.metric("heddle_requests_failed_total")).toBe(failed);
-    // Seven choices of five calls: three of them are of one.
-    expect(await cluster.metric("vllm:request_success_total")).toBe(rows.length - failed + 2);
+    expect(await cluster.metric("vllm:request_success_total")).toBe(choices);
   });
 });
 

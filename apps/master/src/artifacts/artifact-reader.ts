@@ -22,6 +22,9 @@ export interface ByteRange {
   readonly maxBytes: number;
 }
 
+/** Workers that are asked for a copy of what lies on one that is away. */
+const MAX_ASKED = 8;
+
 /** What tasks have left: the state knows what there is, their workers have it. */
 export class ArtifactReader {
   readonly #options: ArtifactReaderOptions;
@@ -69,12 +72,35 @@ export class ArtifactReader {
     range: ByteRange,
     signal: AbortSignal,
   ): AsyncGenerator<Buffer, void> {
-    const holder = { address: this.#addressOf(task, artifact), role: "worker" } as const;
     const request = {
       task: { jobId: task.jobId, attempt: task.attempt, rank: task.rank },
       ...{ name: artifact.name, offset: range.offset, maxBytes: range.maxBytes },
     };
+    for (const address of this.#others(task)) {
+      const holder = { address, role: "worker" } as const;
+      let isBegun = false;
+      try {
+        const bytes = streamArtifact(holder, this.#options.credentials, request, signal);
+        for await (const data of bytes) {
+          isBegun = true;
+          yield data;
+        }
+        return;
+      } catch (error) {
+        signal.throwIfAborted();
+        if (isBegun) throw error;
+      }
+    }
+    const holder = { address: this.#addressOf(task, artifact), role: "worker" } as const;
     yield* streamArtifact(holder, this.#options.credentials, request, signal);
+  }
+
+  /** Workers that may have a second copy, where the task's own is away. */
+  #others({ nodeId }: TaskRecord): string[] {
+    const nodes = this.#options.directory.nodes();
+    if (nodes.some(({ id, state }) => id === nodeId && state === "ready")) return [];
+    const others = nodes.filter(({ kind, state }) => kind === "worker" && state === "ready");
+    return others.slice(0, MAX_ASKED).map(({ address }) => address);
   }
 
   #addressOf({ nodeId }: TaskRecord, { name }: ArtifactRecord): string {

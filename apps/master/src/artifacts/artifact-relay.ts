@@ -2,6 +2,10 @@ import type { Server, ServerWritableStream } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { ArtifactChunk } from "@heddle/contracts/generated/heddle/v1/ArtifactChunk";
 import type { ArtifactRange__Output } from "@heddle/contracts/generated/heddle/v1/ArtifactRange";
+import { parseSource } from "@heddle/contracts/weights-source";
+import type { ControlState } from "@heddle/control/state";
+import { callerOf } from "@heddle/rpc/credentials";
+import type { NodeClaim } from "@heddle/rpc/pki/node-name";
 import { taskArtifactsService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
 import { writeAll } from "@heddle/rpc/write-all";
@@ -15,10 +19,12 @@ type ReadStream = ServerWritableStream<ArtifactRange__Output, ArtifactChunk>;
 /** TaskArtifacts of proto/tasks.proto on a master: passes on what the worker that has it sends. */
 export class ArtifactRelay {
   readonly #artifacts: ArtifactReader;
+  readonly #state: () => ControlState;
   #relays = 0;
 
-  constructor(server: Server, artifacts: ArtifactReader) {
+  constructor(server: Server, artifacts: ArtifactReader, state: () => ControlState) {
     this.#artifacts = artifacts;
+    this.#state = state;
     server.addService(taskArtifactsService, {
       read: (stream: ReadStream) => {
         this.#relay(stream).catch((error: unknown) => stream.emit("error", toStatus(error)));
@@ -30,6 +36,7 @@ export class ArtifactRelay {
     if (this.#relays >= maxRelays) {
       throw new AppError("overloaded", `this master passes on ${maxRelays} artifacts already`);
     }
+    checkMayRead(this.#state(), callerOf(stream), stream.request);
     this.#relays += 1;
     const gone = new AbortController();
     stream.once("cancelled", () => gone.abort());
@@ -53,4 +60,25 @@ export class ArtifactRelay {
       yield { data };
     }
   }
+}
+
+/** A worker has the artifacts that deployments are made of, and no others. */
+function checkMayRead(
+  { deployments }: ControlState,
+  { role, name: worker }: NodeClaim,
+  { task, name }: ArtifactRange__Output,
+): void {
+  if (role === "master") return;
+  const isAsked = (text: string) => {
+    const source = text.startsWith("artifact:") ? parseSource(text) : undefined;
+    if (source?.kind !== "artifact" || source.jobId !== task?.jobId) return false;
+    return source.attempt === task.attempt && source.rank === task.rank && source.name === name;
+  };
+  for (const { spec } of deployments.values()) {
+    if (spec.weights.sources.some(isAsked)) return;
+  }
+  throw new AppError(
+    "permission_denied",
+    `no model is made of the artifact ${name} of ${task?.jobId}, so ${worker} may not have it`,
+  );
 }

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { readdirSync, writeFileSync } from "node:fs";
+import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
@@ -16,7 +16,7 @@ const resources = { cpu_cores: 0.2, memory_gb: 0.2 };
 beforeAll(async () => {
   cluster = new JobCluster(3, { leaseMs: 30_000, nodeLostMs: 4_000 });
   await cluster.masters.startAll();
-  await cluster.startWorker("worker-1");
+  await cluster.startWorker("worker-1", { artifactReplica: replica() });
   id = await cluster.submit({
     ...{ name: "leaves", resources, tasks: 2 },
     command: [
@@ -29,6 +29,9 @@ beforeAll(async () => {
 });
 afterEach((context) => cluster.clear(context));
 afterAll(() => cluster.close());
+
+/** The directory that workers share. */
+const replica = () => join(cluster.masters.folder, "shared");
 
 async function get(path: string, headers: Record<string, string> = {}, master = "master-1") {
   return fetch(`${cluster.masters.url(master)}/api/v1/jobs/${id}/artifacts${path}`, {
@@ -139,6 +142,26 @@ test("outlive their worker's process, and while it is away the error names it", 
     return text.includes("not attached");
   });
   expect(text).toMatch(/The artifact greeting.txt lies on the worker worker-1 \(/);
-  await cluster.startWorker("worker-1");
+  await cluster.startWorker("worker-1", { artifactReplica: replica() });
   await eventually("it is back", async () => (await get("/greeting.txt")).status === 200);
+});
+
+test("artifacts: those of a worker that is lost with its disk come from the second copy", async () => {
+  await cluster.startWorker("worker-2", { artifactReplica: replica() });
+  await cluster.takesJobs("worker-2");
+  const lost = await cluster.submit({
+    ...{ name: "leaves-again", command: "echo kept > $HEDDLE_ARTIFACT_DIR/x" },
+    resources: { ...resources, node_affinity: { name: "worker-2" } },
+  });
+  await cluster.reaches(lost, "succeeded");
+  await cluster.end("worker-2", "SIGKILL");
+  rmSync(join(cluster.masters.folder, "worker-2"), { recursive: true, force: true });
+  const path = `/api/v1/jobs/${lost}/artifacts/x`;
+  await eventually("every master has it", async () => {
+    const replies = await Promise.all(
+      cluster.masters.names.map((name) => cluster.masters.request(name, "GET", path)),
+    );
+    const texts = await Promise.all(replies.map((reply) => reply.text()));
+    return texts.every((text) => text === "kept\n");
+  });
 });

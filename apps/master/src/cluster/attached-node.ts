@@ -9,6 +9,9 @@ import type { WorkerLink } from "./worker-link.ts";
 /** After so many intervals without a heartbeat a node gets no new work. */
 export const SUSPECT_INTERVALS = 3;
 
+/** The characters of a machine's id that count; a boot id has 36. */
+const MAX_HOST_ID = 128;
+
 /** What a master knows of one node while its Attach stream stands. */
 export class AttachedNode {
   readonly register: Register__Output;
@@ -88,11 +91,12 @@ export class AttachedNode {
       name: register.name,
       address: register.address,
       version: register.version,
+      taskIsolation: register.taskIsolation,
       incarnation: register.incarnation,
       state: this.silentIntervals > SUSPECT_INTERVALS ? "suspect" : "ready",
       attachedAtMs: Math.round(this.attachedAtMs + wallOffsetMs),
       lastSeenMs: Math.round(this.lastSeenMs + wallOffsetMs),
-      hostId: register.hardware?.hostId,
+      hostId: register.hardware?.hostId.slice(0, MAX_HOST_ID),
       diskId: register.hardware?.diskId,
       cpuPercent: heartbeat?.cpuPercent ?? 0,
       cpuCount: register.hardware?.cpuCount ?? 0,

@@ -38,7 +38,7 @@ test("a worker process answers a call over gRPC, from its first event to done", 
 test("kill -9 of a worker fails its answer with worker_lost; others serve at once", async () => {
   const first = await cluster.startWorker();
   await cluster.workersReady("m", 1);
-  const answer = await cluster.start("m", "@tokens=1000 @every=5");
+  const answer = await cluster.start("m", "@tokens=100000 @every=5");
   await cluster.startWorker();
   await cluster.workersReady("m", 2);
   setTimeout(() => first.kill("SIGKILL"), 50);
@@ -81,6 +81,8 @@ test("a new process is attached under its old id, and its old answers are not wa
   expect(textOf(await collect(answer.events))).toBe(scriptedText(2));
 });
 
+const asServer = { clusterToken, node: { role: "parameter-server", name: "ps-1" } } as const;
+
 test("a node leaves a master that was removed in silence, and finds the one in its place", async () => {
   const said: string[] = [];
   const say = (_fields: object, fact: string) => void said.push(fact);
@@ -90,7 +92,7 @@ test("a node leaves a master that was removed in silence, and finds the one in i
     ...{ name: "ps-1", address: "127.0.0.1:1", version: "1" },
   };
   const attachment = new Attachment({
-    ...{ master, register, credentials: { clusterToken }, removedRestMs: 20 },
+    ...{ master, register, credentials: asServer, removedRestMs: 20 },
     heartbeat: () => ({ replicas: [] }),
     log: { info: say, warn: say, error: say },
   });
@@ -132,7 +134,7 @@ test("a node drops the address of a master that was removed while it was gone, u
     ...{ name: "ps-1", address: "127.0.0.1:1", version: "1" },
   };
   const attachments = new Attachments({
-    ...{ masters: [gone, stays], register, credentials: { clusterToken } },
+    ...{ masters: [gone, stays], register, credentials: asServer },
     heartbeat: () => ({ replicas: [] }),
     log: { info: say, warn: say, error: say },
   });
@@ -166,7 +168,7 @@ test("workers attach again to a master that restarts, and answer it", async () =
   const worker = await cluster.startWorker();
   await cluster.workersReady("m", 1);
   const port = Number(cluster.link.grpcAddress.split(":")[1]);
-  const answer = await cluster.start("m", "@tokens=1000 @every=5");
+  const answer = await cluster.start("m", "@tokens=100000 @every=5");
   await cluster.stopMaster();
   const events = await collect(answer.events);
   expect(events.at(-1)).toMatchObject({ type: "failed", error: { code: "worker_lost" } });

@@ -58,6 +58,7 @@ export function startClusterLink(options: ClusterLinkOptions): ClusterLink {
         .members.map(({ name }) => name)
         .sort() ?? [],
     credentials,
+    control,
     heartbeatIntervalMs,
     progress: options.progress,
     clock,

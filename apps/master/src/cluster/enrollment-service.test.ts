@@ -29,22 +29,23 @@ test("a token that was made through another master a moment ago is good, and onl
   const service = new EnrollmentService(server as unknown as Server, {
     authority: await createAuthority(),
     tls: undefined as unknown as TlsIdentity,
-    ...{ clusterToken: "of the cluster", certificateLifetimeMs: 3_600_000 },
+    certificateLifetimeMs: 3_600_000,
     log: { info() {}, warn() {}, error() {} },
   });
   service.serve(control);
   const secret = newJoinSecret();
   const { csr } = await requestCertificate();
-  const join = (role: string) =>
+  const join = (role: string, name = "w") =>
     new Promise<string>((resolve) => {
-      calls?.join({ request: { secret, role, name: "w", csr } }, (error) => {
+      calls?.join({ request: { secret, role, name, csr } }, (error) => {
         resolve(error ? (error.details ?? `${error}`) : "joined");
       });
     });
-  const made = { role: "worker" as const, createdAtMs: Date.now(), expiresAtMs: Date.now() + 1e6 };
+  const made = { role: "worker" as const, name: "w", expiresAtMs: Date.now() + 1e6 };
   control.coming.push({
     ...{ type: "join.create", atMs: Date.now(), id: joinSecretId(secret), join: made },
   });
+  expect(await join("worker", "another")).toMatch(/not for the worker another/);
   expect(await join("worker")).toBe("joined");
   expect(await join("worker")).toMatch(/unknown, used, expired/);
 });

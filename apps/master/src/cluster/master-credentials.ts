@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { AppError } from "@heddle/base/errors";
 import type { NodeLog } from "@heddle/rpc/node/log";
@@ -53,7 +54,7 @@ async function findAuthority(options: MasterTlsOptions): Promise<CertificateAuth
   const { authorityFile, joinTokenFile, others, name, dataDirectory, log } = options;
   const known = await readAuthority(authorityFile);
   if (known) return known;
-  if (joinTokenFile !== undefined) {
+  if (joinTokenFile !== undefined && existsSync(joinTokenFile)) {
     const joinToken = await readToken(joinTokenFile);
     const node = { dataDirectory, role: "master" as const, name, masters: others, joinToken, log };
     const { authority } = await joinAny(node);

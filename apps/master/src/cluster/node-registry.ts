@@ -6,11 +6,13 @@ import type { AttachReply } from "@heddle/contracts/generated/heddle/v1/AttachRe
 import type { NodeReport__Output } from "@heddle/contracts/generated/heddle/v1/NodeReport";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { callerOf, type NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import type { NodeClaim } from "@heddle/rpc/pki/node-name";
 import { toStatus } from "@heddle/rpc/status";
-import type { NodeDirectory, NodeView, PullProgress } from "../ports.ts";
+import type { ControlPlane, NodeDirectory, NodeView, PullProgress } from "../ports.ts";
 import { AttachedNode, SUSPECT_INTERVALS } from "./attached-node.ts";
+import { checkOwnsNode, ownsTask } from "./ownership.ts";
 import { ReplicaIndex } from "./replica-index.ts";
 import { WorkerLink } from "./worker-link.ts";
 
@@ -31,6 +33,8 @@ export interface RegistryOptions {
   /** The names of all masters of the group. */
   readonly members: () => readonly string[];
   readonly credentials: NodeCredentials;
+  /** Whose nodes and tasks are whose. */
+  readonly control: Pick<ControlPlane, "state">;
   readonly heartbeatIntervalMs: number;
   /** Hears what heartbeats say of running tasks. */
   readonly progress?: { take(status: TaskStatus__Output): void } | undefined;
@@ -155,7 +159,7 @@ export class NodeRegistry implements NodeDirectory {
       try {
         if (report.register && !node) {
           clearTimeout(unregistered);
-          node = this.#add(report.register, stream);
+          node = this.#add(report.register, callerOf(stream), stream);
         } else if (report.heartbeat && node) this.#onHeartbeat(node, report.heartbeat);
         else refuse(stream, "the first message must be `register`, the others `heartbeat`");
       } catch (error) {
@@ -186,11 +190,12 @@ export class NodeRegistry implements NodeDirectory {
     this.#retired.clear();
   }
 
-  #add(register: Register__Output, stream: AttachStream): AttachedNode {
+  #add(register: Register__Output, caller: NodeClaim, stream: AttachStream): AttachedNode {
     const { log, clock } = this.#options;
     if (register.nodeId === "" || register.kind === "NODE_KIND_UNSPECIFIED") {
       throw new AppError("invalid_value", "a node registers with its node_id and kind");
     }
+    this.#checkIdentity(register, caller);
     const previous = this.#nodes.get(register.nodeId);
     if (!previous && this.#nodes.size >= maxNodes) {
       throw new AppError("overloaded", `${maxNodes} nodes are attached to this master`);
@@ -207,6 +212,17 @@ export class NodeRegistry implements NodeDirectory {
     stream.write(this.#reply());
     this.#changed("nodes");
     return node;
+  }
+
+  /** A node registers as what it has shown to be, and under an id that is no other's. */
+  #checkIdentity({ kind, name, nodeId }: Register__Output, caller: NodeClaim): void {
+    const role = kind === "NODE_KIND_WORKER" ? "worker" : "parameter-server";
+    const attached = this.#nodes.get(nodeId)?.node.register;
+    if (caller.role !== role || caller.name !== name || (attached && attached.name !== name)) {
+      const message = `${caller.role} ${caller.name} cannot attach as ${role} ${name} with the node id ${nodeId}`;
+      throw new AppError("permission_denied", message);
+    }
+    checkOwnsNode(this.#options.control.state, caller, nodeId);
   }
 
   #reply(): AttachReply {
@@ -244,7 +260,10 @@ export class NodeRegistry implements NodeDirectory {
   #onHeartbeat(node: AttachedNode, heartbeat: NonNullable<NodeReport__Output["heartbeat"]>): void {
     node.onHeartbeat(heartbeat, this.#options.clock.monotonicMs());
     this.#index.update(node);
-    for (const status of heartbeat.tasks) this.#options.progress?.take(status);
+    const { progress, control } = this.#options;
+    for (const status of heartbeat.tasks) {
+      if (status.task && ownsTask(control.state, node.id, status.task)) progress?.take(status);
+    }
     this.#changed("nodes");
   }
 

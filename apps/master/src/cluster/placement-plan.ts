@@ -6,6 +6,8 @@ export interface PlacementWorker {
   readonly id: string;
   readonly memoryBytes: number;
   readonly replicas: readonly PlacedReplica[];
+  /** Set while it is drained: it gets no replica, and loses those that others have. */
+  readonly leaving?: "draining" | "drained" | undefined;
 }
 
 interface PlacedReplica {
@@ -32,17 +34,19 @@ export interface PlacementAction {
  */
 export function planPlacement(
   deployments: ReadonlyMap<string, DeploymentRecord>,
-  workers: readonly PlacementWorker[],
+  all: readonly PlacementWorker[],
   places: ReadonlyMap<string, ReadonlyMap<string, unknown>> = new Map(),
 ): PlacementAction[] {
   const actions: PlacementAction[] = [];
+  const workers = all.filter((worker) => worker.leaving === undefined);
   const counts = new Map(workers.map(({ id, replicas }) => [id, replicas.length]));
   for (const [deployment, { replicas }] of deployments) {
     const own = places.get(deployment);
     if (own) {
-      actions.push(...scheduled(deployment, workers, own));
+      actions.push(...scheduled(deployment, all, own));
       continue;
     }
+    actions.push(...leavers(deployment, all));
     const wanted = replicas === "every-worker" ? workers.length : replicas;
     const ranked = rankWorkers(workers, deployment, counts);
     const ready = workers.filter((worker) => phaseOn(worker, deployment) === "ready").length;
@@ -57,7 +61,19 @@ export function planPlacement(
       }
     }
   }
-  return [...actions, ...unwanted(deployments, workers)];
+  return [...actions, ...unwanted(deployments, all)];
+}
+
+/** Replicas that go with their workers; one that alone is ready stays as long as its worker drains. */
+function leavers(deployment: string, all: readonly PlacementWorker[]): PlacementAction[] {
+  const isReady = (worker: PlacementWorker) => phaseOn(worker, deployment) === "ready";
+  const isServed = all.some((worker) => worker.leaving === undefined && isReady(worker));
+  return all.flatMap((worker): PlacementAction[] => {
+    const phase = phaseOn(worker, deployment);
+    if (worker.leaving === undefined || phase === undefined || phase === "unloading") return [];
+    if (worker.leaving === "draining" && phase === "ready" && !isServed) return [];
+    return [{ type: "unload", worker: worker.id, deployment }];
+  });
 }
 
 function scheduled(

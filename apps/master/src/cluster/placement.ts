@@ -9,6 +9,7 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { leads } from "../control/leads.ts";
 import type { ControlPlane } from "../ports.ts";
 import type { AttachedNode } from "./attached-node.ts";
+import { leaving } from "./leaving.ts";
 import type { NodeRegistry } from "./node-registry.ts";
 import { type PlacementAction, type PlacementWorker, planPlacement } from "./placement-plan.ts";
 
@@ -122,6 +123,7 @@ export class Placement {
     for (const action of isLeader ? [...plan, ...this.#changedSpecs(workers)] : plan) {
       const worker = byId.get(action.worker);
       if (!worker || this.#servesUntold(worker, action)) continue;
+      if (this.#finishesCalls(worker, action)) continue;
       if (isLeader || this.#isFirstLoad(worker, action)) this.#command(worker, action);
     }
   }
@@ -143,6 +145,7 @@ export class Placement {
   #view(worker: AttachedNode): PlacementWorker {
     return {
       id: worker.id,
+      leaving: leaving(this.#control.state, worker.id),
       memoryBytes: worker.register.hardware?.memoryBytes ?? 0,
       replicas: worker.replicas.map(({ deployment, phase }) => {
         const failures = this.#attempts.get(attemptKey(worker, deployment))?.failures;
@@ -160,6 +163,18 @@ export class Placement {
     const key = replicaKey({ deployment, nodeId: worker.id });
     const place = this.#control.state.replicas.get(key);
     return place !== undefined && !place.failure && !place.evicted && !place.readyAtMs;
+  }
+
+  /** True for a replica that is to leave a drained worker and has calls, until the drain's time is over. */
+  #finishesCalls(worker: AttachedNode, { type, deployment }: PlacementAction): boolean {
+    const { state } = this.#control;
+    if (type !== "unload" || !state.deployments.has(deployment)) return false;
+    if (!leaving(state, worker.id)) return false;
+    const byMs = state.nodes.get(worker.id)?.drainByMs;
+    if (byMs === undefined || this.#clock.wallMs() >= byMs) return false;
+    const replica = worker.replica(deployment);
+    if (!replica) return false;
+    return replica.load.running + replica.load.waiting + worker.openCalls(replica) > 0;
   }
 
   /** Replicas whose deployment's specification is not the one that was sent to them last. */

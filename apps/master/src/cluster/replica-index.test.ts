@@ -17,6 +17,7 @@ function worker(id: number, deployments: readonly string[]): AttachedNode {
       algorithms: [],
       environments: [],
       algorithmSchemas: {},
+      taskIsolation: "",
     },
   };
   const node = new AttachedNode(register, undefined, 0);

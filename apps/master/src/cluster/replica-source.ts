@@ -3,6 +3,7 @@ import type { ReplicaStatus } from "@heddle/contracts/engine";
 import type { Outlook, ReadyReplica, ReplicaSource } from "../dispatch/inference-dispatch.ts";
 import type { ControlPlane } from "../ports.ts";
 import type { AttachedNode } from "./attached-node.ts";
+import { leaving } from "./leaving.ts";
 import type { NodeRegistry } from "./node-registry.ts";
 
 /** Dispatch's view of the attached nodes and of what the cluster is asked to run. */
@@ -17,11 +18,13 @@ export class RegistryReplicas implements ReplicaSource {
 
   ready(deployment: string): readonly ReadyReplica[] {
     const found: ReadyReplica[] = [];
+    const draining: ReadyReplica[] = [];
     for (const node of this.#registry.holders(deployment).heard) {
-      const replica = readyReplica(node, deployment);
-      if (replica) found.push(replica);
+      const how = leaving(this.#control.state, node.id);
+      const replica = how === "drained" ? undefined : readyReplica(node, deployment);
+      if (replica) (how === "draining" ? draining : found).push(replica);
     }
-    return found;
+    return found.length > 0 ? found : draining;
   }
 
   outlook(deployment: string): Outlook {
@@ -29,7 +32,8 @@ export class RegistryReplicas implements ReplicaSource {
       const message = `no deployment ${deployment} is registered`;
       return { known: false, loading: false, message };
     }
-    const { heard, silent } = this.#registry.holders(deployment);
+    const { heard: holders, silent } = this.#registry.holders(deployment);
+    const heard = holders.filter(({ id }) => leaving(this.#control.state, id) !== "drained");
     if (silent[0]) {
       const message = `worker ${silent[0].id}, which runs ${deployment}, does not report`;
       return { known: true, loading: true, message };
@@ -52,6 +56,11 @@ export class RegistryReplicas implements ReplicaSource {
       const message = `${deployment} could not be brought up: ${failed[0].message}`;
       const broken = failed.every((state) => state && isPermanent(state));
       return { known: true, loading: false, broken, message };
+    }
+    const workers = this.#registry.workers();
+    if (workers.length > 0 && workers.every(({ id }) => leaving(this.#control.state, id))) {
+      const message = `every worker that could run ${deployment} is drained: end a drain, or start another worker`;
+      return { known: true, loading: false, message };
     }
     if (!this.#registry.expectsWorkers()) {
       const message = `no worker is attached that could run ${deployment}: start one`;

@@ -31,8 +31,11 @@ describe("readConfig", () => {
     "refuses to listen on %s without TLS unless that is allowed",
     (host) => {
       expect(() => readConfig(["--http-host", host], {})).toThrow(/--insecure-bind/);
-      expect(() => readConfig(["--grpc-host", host], {})).toThrow(/--insecure-bind/);
       expect(readConfig(["--http-host", host, "--insecure-bind"], {}).httpHost).toBe(host);
+      expect(readConfig(["--grpc-host", host], {}).tls).toBe(true);
+      expect(readConfig(["--grpc-host", host, "--insecure-bind"], {}).tls).toBe(false);
+      const peers = ["--peers", `master-1=127.0.0.1:1,b=${host}:1`];
+      expect(readConfig(peers, {}).tls).toBe(true);
     },
   );
 

@@ -4,6 +4,7 @@ import { parseArgs } from "node:util";
 import { AppError } from "@heddle/base/errors";
 import { CATALOG_PROFILES, type CatalogProfile } from "@heddle/contracts/catalog";
 import type { LogLevel } from "@heddle/observability/logger";
+import { isOrigin } from "../http/cors.ts";
 
 /** How this process runs. Flags beat environment variables, which beat the defaults. */
 export interface MasterConfig {
@@ -46,6 +47,8 @@ export interface MasterConfig {
   readonly maxBodyBytes: number;
   /** Bytes of bodies that are being read at once, and connections at once. */
   readonly maxReadingBytes: number;
+  /** Origins whose pages' scripts may read answers. */
+  readonly corsOrigins: readonly string[];
   readonly maxConnections: number;
   /** How long running calls may go on after SIGTERM. */
   readonly drainMs: number;
@@ -72,10 +75,14 @@ const SETTINGS = {
   "raft-port": ["HEDDLE_RAFT_PORT", "0", "port for the other masters; 0 takes a free one"],
   "cluster-token-file": ["HEDDLE_CLUSTER_TOKEN_FILE", "", "file with the token of the nodes"],
   "ca-file": ["HEDDLE_CA_FILE", "", "file with the key and certificate that sign the nodes' own"],
-  "join-token-file": ["HEDDLE_JOIN_TOKEN_FILE", "", "file with a token to join with, under --tls"],
+  "join-token-file": [
+    "HEDDLE_JOIN_TOKEN_FILE",
+    "",
+    "file with the join token of a master that is new",
+  ],
   "certificate-seconds": ["HEDDLE_CERTIFICATE_SECONDS", "86400", "life of a node's certificate"],
   "bootstrap-key-file": ["HEDDLE_BOOTSTRAP_KEY_FILE", "", "file with the first admin key"],
-  profile: ["HEDDLE_PROFILE", "", "what answers for the shipped models: demo, gpu or tiny"],
+  profile: ["HEDDLE_PROFILE", "", "what answers for the shipped models: demo, small, gpu or tiny"],
   "model-file": ["HEDDLE_MODEL_FILE", "", "GGUF file that answers for them instead of a profile"],
   name: ["HEDDLE_NAME", "master-1", "this master's name in the cluster"],
   peers: ["HEDDLE_PEERS", "", "all masters, this one too: name=host:port,... (gRPC)"],
@@ -91,6 +98,7 @@ const SETTINGS = {
   "max-body-bytes": ["HEDDLE_MAX_BODY_BYTES", "4194304", "largest request body"],
   "max-reading-bytes": ["HEDDLE_MAX_READING_BYTES", "268435456", "request bodies read at once"],
   "max-connections": ["HEDDLE_MAX_CONNECTIONS", "16384", "HTTP connections at once"],
+  "cors-origins": ["HEDDLE_CORS_ORIGINS", "", "origins of pages that may call: https://a,... or *"],
   "drain-ms": ["HEDDLE_DRAIN_MS", "10000", "time for running calls after SIGTERM"],
   "lease-ms": ["HEDDLE_LEASE_MS", "150000", "how long a worker's tasks outlive its last word"],
   "node-lost-ms": ["HEDDLE_NODE_LOST_MS", "30000", "silence after which a worker is lost"],
@@ -114,7 +122,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     return value;
   };
   const dataDirectory = resolve(values.data);
-  const config: MasterConfig = {
+  const read: MasterConfig = {
     dataDirectory,
     httpHost: values["http-host"],
     httpPort: whole("http-port", 0, 65_535),
@@ -134,7 +142,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     walSegmentBytes: whole("wal-segment-mib", 1, 1024) * 2 ** 20,
     snapshotEntries: whole("snapshot-entries", 1, 10_000_000),
     insecureBind,
-    tls,
+    tls: false,
     authorityFile: values["ca-file"] || join(dataDirectory, "cluster-ca.pem"),
     joinTokenFile: values["join-token-file"] || undefined,
     certificateLifetimeMs: whole("certificate-seconds", 3, 31_536_000) * 1_000,
@@ -146,6 +154,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     maxBodyBytes: whole("max-body-bytes", 1024, 1_073_741_824),
     maxReadingBytes: whole("max-reading-bytes", 1024, 274_877_906_944),
     maxConnections: whole("max-connections", 1, 1_000_000),
+    corsOrigins: readOrigins(values["cors-origins"], faults),
     drainMs: whole("drain-ms", 0, 3_600_000),
     jobTimes: {
       leaseMs: whole("lease-ms", 100, 86_400_000),
@@ -153,9 +162,20 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
       acknowledgeMs: whole("acknowledge-ms", 100, 3_600_000),
     },
   };
+  // Off loopback nodes speak TLS unless they are told to speak in the clear.
+  const config = { ...read, tls: tls || (leavesLoopback(read) && !insecureBind) };
   faults.push(...choiceFaults(config), ...bindFaults(config));
   if (faults.length > 0) throw new AppError("invalid_value", `${faults.join("; ")}.`);
   return config;
+}
+
+function readOrigins(text: string, faults: string[]): string[] {
+  const origins = text.split(",").filter(Boolean);
+  for (const origin of origins) {
+    if (isOrigin(origin)) continue;
+    faults.push(`--cors-origins takes https://host,... or *, got "${origin}"`);
+  }
+  return origins;
 }
 
 /** `a=host:1,b=host:2` as a map; what is wrong with it is added to the faults. */
@@ -181,8 +201,8 @@ export function usageText(): string {
     return `  --${name.padEnd(20)} ${help} [${variable}${fallback ? `, ${fallback}` : ""}]`;
   });
   lines.push(
-    "  --tls                  certificates and TLS between nodes [HEDDLE_TLS]",
-    "  --insecure-bind        allow addresses beyond loopback without TLS [HEDDLE_INSECURE_BIND]",
+    "  --tls                  certificates and TLS between nodes; always beyond loopback [HEDDLE_TLS]",
+    "  --insecure-bind        speak in the clear beyond loopback, unless --tls [HEDDLE_INSECURE_BIND]",
   );
   return `Usage: heddle-master [flags]\n${lines.join("\n")}\n`;
 }
@@ -241,7 +261,7 @@ function choiceFaults(config: MasterConfig): string[] {
 }
 
 /** Keys and tokens would cross the network in the clear. */
-function bindFaults({ httpHost, grpcHost, insecureBind, tls }: MasterConfig): string[] {
+function bindFaults({ httpHost, insecureBind }: MasterConfig): string[] {
   if (insecureBind) return [];
   const faults: string[] = [];
   if (!isLoopback(httpHost)) {
@@ -249,12 +269,13 @@ function bindFaults({ httpHost, grpcHost, insecureBind, tls }: MasterConfig): st
       `--http-host ${httpHost} is reachable from outside without TLS; give --insecure-bind to allow it`,
     );
   }
-  if (!tls && !isLoopback(grpcHost)) {
-    faults.push(
-      `--grpc-host ${grpcHost} is reachable from outside without TLS; give --tls, or --insecure-bind to allow it`,
-    );
-  }
   return faults;
+}
+
+/** Whether nodes of other machines can be, or are to be, reached. */
+function leavesLoopback({ grpcHost, peers }: MasterConfig): boolean {
+  const hosts = [...peers.values()].map((address) => address.replace(/:\d+$/, ""));
+  return [grpcHost, ...hosts].some((host) => !isLoopback(host.replace(/^\[|\]$/g, "")));
 }
 
 function isLoopback(host: string): boolean {

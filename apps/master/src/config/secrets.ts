@@ -42,19 +42,28 @@ export async function bootstrapAdminKey(
   if (control.state.keys.size > 0) return undefined;
   const create = (): string => createApiKey("live").text;
   const text = file === undefined ? create() : await readOrCreate(file, create);
-  const parsed = parseApiKey(text);
-  if (!parsed.ok) {
-    const why = parsed.reason === "checksum" ? "its checksum does not match" : "its form is wrong";
-    throw new AppError("invalid_value", `${file} holds no API key: ${why}. Remove it to make one.`);
-  }
+  const id = keyIdOf(text, file);
   const hash = hashApiKey(text, pepper);
   try {
-    await untilSettled(control, () => proposeKey(control, parsed.id, hash));
+    await untilSettled(control, () => proposeKey(control, id, hash));
   } catch (error) {
     // Another master with the same file may have been faster.
-    if (control.state.keys.get(parsed.id)?.hash !== hash) throw error;
+    if (control.state.keys.get(id)?.hash !== hash) throw error;
   }
   return file === undefined ? text : undefined;
+}
+
+/** Throws `invalid_value` for a file that is there and holds no API key; before the master takes part. */
+export async function checkBootstrapKey(file: string | undefined): Promise<void> {
+  const text = file === undefined ? undefined : await readIfThere(file);
+  if (text !== undefined) keyIdOf(text, file);
+}
+
+function keyIdOf(text: string, file: string | undefined): string {
+  const parsed = parseApiKey(text);
+  if (parsed.ok) return parsed.id;
+  const why = parsed.reason === "checksum" ? "its checksum does not match" : "its form is wrong";
+  throw new AppError("invalid_value", `${file} holds no API key: ${why}. Remove it to make one.`);
 }
 
 async function proposeKey(control: ControlPlane, id: string, hash: string): Promise<void> {

@@ -11,12 +11,17 @@ export type AppliedListener = (entry: LogCommand | undefined) => void;
 
 /** The replicated control state as the state machine of the log; entries are JSON. */
 export class ControlMachine implements StateMachine<ControlReply> {
-  readonly control = new ReplicatedControl();
+  readonly control: ReplicatedControl;
   readonly #onApplied: AppliedListener;
   readonly #onSnapshot: () => void;
 
   /** `onSnapshot` is told when a snapshot is begun. */
-  constructor(onApplied: AppliedListener, onSnapshot: () => void = () => undefined) {
+  constructor(
+    onApplied: AppliedListener,
+    onSnapshot: () => void = () => undefined,
+    newestVersion?: number,
+  ) {
+    this.control = new ReplicatedControl(newestVersion);
     this.#onApplied = onApplied;
     this.#onSnapshot = onSnapshot;
   }

@@ -7,10 +7,12 @@ import type {
   IntroductionReply,
   IntroductionReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
+import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { introduceMethod } from "@heddle/rpc/proto";
+import { admissionProof } from "./admission.ts";
 import { type Beginning, type FullIdentity, type Identity, writeIdentity } from "./identity.ts";
 
 const askAgainMs = 200;
@@ -19,6 +21,8 @@ const askDeadlineMs = 2_000;
 const reportEveryMs = 10_000;
 /** Longer than a connection outlives the machine at its other end. */
 const namesakePatienceMs = 10_000;
+/** Another master of the name that runs, or a join token that is missing: neither may pass by itself. */
+const FINAL: ReadonlySet<string> = new Set(["conflict", "permission_denied"]);
 
 export interface FormationOptions {
   readonly directory: string;
@@ -26,8 +30,12 @@ export interface FormationOptions {
   /** host:port by name of all masters, this one's among them. */
   readonly peers: ReadonlyMap<string, string>;
   readonly credentials: NodeCredentials;
+  /** Read at each try: it may come while this master waits. */
+  readonly joinToken?: (() => string | undefined) | undefined;
   readonly log: NodeLog;
   readonly signal: AbortSignal;
+  /** The highest cluster version that this master supports; this build's newest. */
+  readonly newestVersion?: number | undefined;
   /** How long the group may say that the master of this one's name runs; 10 s. */
   readonly patienceMs?: number | undefined;
 }
@@ -53,7 +61,8 @@ export class Formation {
 
   /**
    * Resolves when the identity is complete and on the disk. Rejects with `conflict` where another
-   * master of this name is in the group and lives.
+   * master of this name is in the group and lives, with `permission_denied` where the group has no
+   * join token for this one.
    */
   async find(): Promise<FullIdentity> {
     const { peers, identity, signal, log } = this.#options;
@@ -80,7 +89,7 @@ export class Formation {
         const errors = asked.flatMap((reply) => (reply instanceof AppError ? reply.message : []));
         log.info({ errors }, "waiting for the other masters to find or form the group");
       }
-      const refusal = asked.find((reply) => reply instanceof AppError && reply.code === "conflict");
+      const refusal = asked.find((reply) => reply instanceof AppError && FINAL.has(reply.code));
       refusedMs = refusal ? refusedMs + askAgainMs : 0;
       if (refusal && refusedMs > patienceMs) throw refusal;
       sinceReportMs += askAgainMs;
@@ -102,11 +111,15 @@ export class Formation {
   }
 
   async #ask(address: string): Promise<IntroductionReply__Output | AppError> {
-    const { identity, peers, credentials, signal } = this.#options;
+    const { identity, peers, credentials, joinToken, signal } = this.#options;
     const own = peers.get(identity.name) ?? "";
     const peer = new Peer(address, credentials);
     const { name, nonce } = identity;
-    const request = { name, nonce, address: own, peers: sortedNames(peers) };
+    const { newestVersion: supports = NEWEST_VERSION } = this.#options;
+    const token = joinToken?.();
+    const admission = token && admissionProof(token, { name, nonce, address: own });
+    const shown = admission ? { admission } : {};
+    const request = { name, nonce, address: own, peers: sortedNames(peers), supports, ...shown };
     try {
       return await peer.unary(introduceMethod, request, { deadlineMs: askDeadlineMs, signal });
     } catch (error) {

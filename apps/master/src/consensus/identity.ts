@@ -3,6 +3,7 @@ import { open, readdir, readFile, rename } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { Member } from "@heddle/consensus/ports";
+import { NEWEST_VERSION, UnsupportedVersionError } from "@heddle/control/cluster-version";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 
 /** Who the owner of a data directory is in its group. */
@@ -16,6 +17,8 @@ export interface Identity {
   readonly id?: number | undefined;
   /** How often a member was started; tells its processes apart. */
   readonly incarnation: number;
+  /** The cluster version, once it was raised: a build that does not support it must not start. */
+  readonly clusterVersion?: number | undefined;
   /** Until the log has its first content: how it comes to it. */
   readonly beginning?: Beginning | undefined;
 }
@@ -38,11 +41,19 @@ export function isFull(identity: Identity): identity is FullIdentity {
  * Reads the directory's identity and counts this start; a new directory gets a nonce. Rejects, with
  * nothing written, for another master's directory and for one whose identity was lost.
  */
-export async function startIdentity(directory: string, name: string): Promise<Identity> {
+export async function startIdentity(
+  directory: string,
+  name: string,
+  newestVersion = NEWEST_VERSION,
+): Promise<Identity> {
   const known = await readIdentity(directory);
   if (known && known.name !== name) {
     const message = `${directory} belongs to the master ${known.name}, not to ${name}. Give --name ${known.name}, or another --data.`;
     throw new AppError("conflict", message);
+  }
+  if (known?.clusterVersion !== undefined && known.clusterVersion > newestVersion) {
+    const { clusterVersion } = known;
+    throw new UnsupportedVersionError(directory, clusterVersion, newestVersion);
   }
   if (!known || !isFull(known)) await checkHoldsNoLog(directory);
   const nonce = known?.nonce ?? randomBytes(16).toString("hex");
@@ -123,7 +134,8 @@ function checksum(identity: Identity): string {
 }
 
 const FIELDS: ReadonlySet<string> = new Set<keyof Identity>([
-  ...(["version", "name", "nonce", "cluster", "id", "incarnation", "beginning"] as const),
+  ...(["version", "name", "nonce", "cluster", "id", "incarnation"] as const),
+  ...(["clusterVersion", "beginning"] as const),
 ]);
 
 function identityPath(directory: string): string {

@@ -5,16 +5,23 @@ import type { IntroductionReply } from "@heddle/contracts/generated/heddle/v1/In
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { FullIdentity } from "./identity.ts";
 import type { ThreadedReplica } from "./thread/threaded-replica.ts";
+import { supportedBy } from "./version-raise.ts";
 
 interface Surroundings {
+  /** The cluster version now, and the highest that this master supports. */
+  readonly versions: { readonly current: number; readonly newest: number };
   readonly log: NodeLog;
   /** Whether the member is connected here, or has answered the leader of late. */
   readonly isActive: (id: number) => Promise<boolean>;
+  /** Uses up the join token of a new master; rejects where it shows none that is for it. */
+  readonly admit: (
+    from: Introduction__Output,
+  ) => Promise<{ readonly takeBack: () => Promise<void> }>;
 }
 
 /**
  * Answers a master without state that asks a member for its place. One that the group knows gets its
- * id. Any other one that shows the cluster token joins under a new id, as a learner at first; it
+ * id. Any other one needs a join token of its name, and joins under a new id as a learner; it
  * takes the place of the member of its name, whose data is gone. It asks again until it is in. A
  * member that asks whether it still is one is only told. Rejects with `conflict` where the member of
  * its name is active, so that it is another master and not that one's successor.
@@ -23,14 +30,14 @@ export async function memberChanges<Reply>(
   own: FullIdentity,
   replica: ThreadedReplica<Reply>,
   from: Introduction__Output,
-  { log, isActive }: Surroundings,
+  { log, isActive, admit, versions }: Surroundings,
 ): Promise<IntroductionReply> {
   // Two that join one after the other must not be given one id.
   await replica.refresh();
   const { name, nonce, cluster } = own;
   const members = [...replica.members];
   const lastId = replica.nextMemberId - 1;
-  const reply = { name, nonce, cluster, members, lastId };
+  const reply = { name, nonce, cluster, members, lastId, supports: versions.newest };
   if (from.member !== 0) {
     const votes = replica.status().members.some(({ id, votes }) => id === own.id && votes);
     const id = members.some((member) => member.id === from.member) ? from.member : 0;
@@ -41,6 +48,7 @@ export async function memberChanges<Reply>(
   if (namesake?.nonce === from.nonce) {
     return { ...reply, id: namesake.id, members: votersOf(replica) };
   }
+  if (supportedBy(from) < versions.current) throw tooOld(from, versions.current);
   // A member that has not caught up with the group yet cannot tell who belongs to it.
   if (members.length === 0) return reply;
   if (namesake && (await isActive(namesake.id))) {
@@ -48,6 +56,7 @@ export async function memberChanges<Reply>(
     log.warn({ name: from.name, address: from.address }, "a second master of one name is refused");
     throw new AppError("conflict", message);
   }
+  const admission = await admit(from);
   const id = replica.nextMemberId;
   const joined = { id, name: from.name, address: from.address, nonce: from.nonce };
   const changes = [
@@ -61,10 +70,16 @@ export async function memberChanges<Reply>(
     return { ...reply, id, lastId: id };
   } catch (error) {
     const why = toAppError(error).message;
+    await admission.takeBack();
     // Several that join through several masters at once may be given one id: the first keeps it.
     log.warn({ name: from.name, error: why }, "a master could not join yet, and asks again");
     return reply;
   }
+}
+
+function tooOld(from: Introduction__Output, version: number): AppError {
+  const message = `${from.name} supports cluster versions up to ${supportedBy(from)}, and this cluster has version ${version}. Start it with the build that the other masters run, or a newer one.`;
+  return new AppError("conflict", message);
 }
 
 /**

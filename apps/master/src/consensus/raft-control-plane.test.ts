@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { connect as connectTls } from "node:tls";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { createLogger } from "@heddle/observability/logger";
@@ -12,11 +13,13 @@ import {
   requestCertificate,
   signNode,
 } from "@heddle/rpc/pki/certificate-authority";
+import { formatJoinToken, joinSecretId, newJoinSecret } from "@heddle/rpc/pki/join-token";
 import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import { introduceMethod, locateMethod } from "@heddle/rpc/proto";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { eventually } from "../../test/master-group.ts";
+import { admissionProof } from "./admission.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { Formation } from "./formation.ts";
 import { startIdentity } from "./identity.ts";
@@ -53,7 +56,12 @@ async function open(
   name: string,
   server: BoundServer,
   peers: ReadonlyMap<string, string>,
-  { directoryName = name, signal = new AbortController().signal, credentials = byToken } = {},
+  {
+    directoryName = name,
+    signal = new AbortController().signal,
+    credentials = byToken,
+    joinToken = (): string | undefined => undefined,
+  } = {},
 ): Promise<Opened> {
   const directory = join(folder, directoryName);
   await mkdir(directory, { recursive: true });
@@ -61,7 +69,8 @@ async function open(
   const faults: string[] = [];
   const onFatal = (error: Error) => faults.push(error.message);
   const onRemoved = onFatal;
-  const parts = { directory, lock, name, peers, credentials, server, logger, onFatal, onRemoved };
+  const given = { directory, lock, name, peers, credentials, joinToken };
+  const parts = { ...given, server, logger, onFatal, onRemoved };
   try {
     const limits = { segmentBytes: 2 ** 20, hashEveryCommands: 10 };
     const plane = await RaftControlPlane.open({ ...parts, ...limits }, signal);
@@ -112,20 +121,76 @@ test("a request of a session is applied once, through whatever master it comes a
   expect(left?.plane.state.keys.size).toBe(1);
 });
 
+test("progress: connected masters are active, whenever and whoever is asked", async () => {
+  const group = await openGroup(3);
+  for (const { plane } of group) await plane.readBarrier();
+  const inactive: string[] = [];
+  for (let asked = 0; asked < 40; asked++) {
+    for (const { name, plane } of group) {
+      const active = (await plane.progress()).map((member) => member.active);
+      if (`${active}` !== "true,true,true") inactive.push(`${name}, ask ${asked}: ${active}`);
+    }
+    await delay(20);
+  }
+  expect(inactive).toEqual([]);
+});
+
+/** As an administrator does; gives the token with which that master joins. */
+async function add(plane: RaftControlPlane, name: string): Promise<string> {
+  const secret = newJoinSecret();
+  const join = { role: "master" as const, name, expiresAtMs: Date.now() + 600_000 };
+  const id = joinSecretId(secret);
+  expect(await plane.propose({ type: "join.create", atMs: Date.now(), id, join })).toEqual({
+    ok: true,
+  });
+  return formatJoinToken({ authorityHash: undefined, secret });
+}
+
+test("a stranger with the cluster token is let in by no means but a token of its name, once", async () => {
+  const [only] = await openGroup(1);
+  if (!only) throw new Error("one was to start");
+  await only.plane.readBarrier();
+  const peers = new Map([["m1", only.server.address]]);
+  const find = async (name: string, token?: string) => {
+    const directory = await mkdtemp(join(folder, "stranger-"));
+    const identity = await startIdentity(directory, name);
+    const { signal } = new AbortController();
+    const all = new Map([...peers, [name, "127.0.0.1:1"]]);
+    const known = { directory, identity, peers: all, credentials: byToken, joinToken: () => token };
+    return new Formation({ ...known, log: logger, signal, patienceMs: 300 }).find();
+  };
+  const refused = { code: "permission_denied", message: expect.stringMatching(/cluster add/) };
+  await expect(find("m2")).rejects.toMatchObject(refused);
+  const token = await add(only.plane, "m2");
+  await expect(find("m3", token)).rejects.toMatchObject(refused);
+  const guessed = formatJoinToken({ authorityHash: undefined, secret: newJoinSecret() });
+  await expect(find("m2", guessed)).rejects.toMatchObject(refused);
+  expect(only.plane.status().members).toHaveLength(1);
+  expect(await find("m2", token)).toMatchObject({ id: 2 });
+  expect(only.plane.state.joins.size).toBe(0);
+  // It never started, so its vote is not asked for: a learner that does not catch up costs nothing.
+  expect(only.plane.status().members).toMatchObject([{ votes: true }, { votes: false }]);
+  // At first the member of that name counts as one that runs.
+  const again = { code: expect.stringMatching(/^(permission_denied|conflict)$/) };
+  await expect(find("m2", token)).rejects.toMatchObject(again);
+  expect(await only.plane.propose(create("aaaaaaaa"))).toEqual({ ok: true });
+});
+
 test("a second master of a name in use is refused, and the one that runs stays", async () => {
   const group = await openGroup(3);
   const members = () => group.map(({ plane }) => plane.status().members.map(({ id }) => id));
   await group[0]?.plane.readBarrier();
   const peers = new Map(group.map(({ name, server }) => [name, server.address]));
-  const find = async (own: string) => {
+  const find = async (own: string, token?: string) => {
     const directory = await mkdtemp(join(folder, "second-"));
     const identity = await startIdentity(directory, "m3");
     const { signal } = new AbortController();
     const all = new Map([...peers, ["m3", own]]);
     const known = { directory, identity, peers: all, credentials: byToken };
-    return new Formation({ ...known, log: logger, signal, patienceMs: 400 }).find();
+    const shown = { ...known, joinToken: () => token };
+    return new Formation({ ...shown, log: logger, signal, patienceMs: 400 }).find();
   };
-  const [, , third] = group as [Opened, Opened, Opened];
+  const [first, , third] = group as [Opened, Opened, Opened];
   await expect(find(third.server.address)).rejects.toMatchObject({
     code: "conflict",
     message: expect.stringMatching(/--peers gives \S+ as this master, m3, but another master/),
@@ -140,7 +205,11 @@ test("a second master of a name in use is refused, and the one that runs stays",
   );
   await close(third);
   opened = opened.filter((each) => each !== third);
-  await eventually("its successor is let in", async () => (await find("127.0.0.1:1")).id === 4);
+  const token = await add(first.plane, "m3");
+  await eventually("its successor is let in", async () => {
+    const found = await find("127.0.0.1:1", token).catch(() => undefined);
+    return found?.id === 4;
+  });
 });
 
 test("a master that was let in and did not hear it asks again, and begins no log of its own", async () => {
@@ -160,10 +229,11 @@ test("a master that was let in and did not hear it asks again, and begins no log
     address: "127.0.0.1:1",
     peers: ["m1", "m2"],
   };
+  const admission = admissionProof(await add(only.plane, "m2"), request);
   // The answer to this one is lost.
-  expect(await peer.unary(introduceMethod, request, { deadlineMs: 10_000 })).toMatchObject({
-    id: 2,
-  });
+  expect(
+    await peer.unary(introduceMethod, { ...request, admission }, { deadlineMs: 10_000 }),
+  ).toMatchObject({ id: 2 });
   peer.close();
   const { signal } = new AbortController();
   const known = { directory, identity, peers, credentials: byToken, log: logger, signal };
@@ -190,7 +260,9 @@ test("a master whose state came apart from the others' ends", async () => {
 test("a master joins a group although another one that looks for it was given another list", async () => {
   const bind = () => bindServer({ host: "127.0.0.1", port: 0, credentials: byToken });
   const [one, two, three] = [await bind(), await bind(), await bind()];
-  await open("m1", one, new Map([["m1", one.address]]));
+  const { plane } = await open("m1", one, new Map([["m1", one.address]]));
+  await plane.readBarrier();
+  const token = await add(plane, "m3");
   const stop = new AbortController();
   const nowhere = new Map([
     ["m1", "127.0.0.1:1"],
@@ -202,7 +274,7 @@ test("a master joins a group although another one that looks for it was given an
     ["m2", two.address],
     ["m3", three.address],
   ]);
-  const joined = await open("m3", three, all);
+  const joined = await open("m3", three, all, { joinToken: () => token });
   await joined.plane.readBarrier();
   expect(joined.plane.status().members.map(({ name }) => name)).toEqual(["m1", "m3"]);
   stop.abort();

@@ -1,7 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { AppError } from "@heddle/base/errors";
+import { AppError, toAppError } from "@heddle/base/errors";
 import { noLeader } from "@heddle/consensus/pending-proposals";
 import type { Member } from "@heddle/consensus/ports";
+import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
 import type { KeptAnswer } from "@heddle/control/idempotency";
@@ -13,6 +14,7 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { progressMethod } from "@heddle/rpc/proto";
 import type { BoundServer } from "@heddle/rpc/server";
+import { propose } from "../control/propose.ts";
 import type {
   ControlGroup,
   ControlPlane,
@@ -21,10 +23,17 @@ import type {
   Once,
   RaftCounts,
 } from "../ports.ts";
+import { findAdmission } from "./admission.ts";
 import { ControlMachine, controlCommandOf, encodeLogCommand } from "./control-machine.ts";
 import type { DirectoryLock } from "./directory-lock.ts";
 import { Formation } from "./formation.ts";
-import { type FullIdentity, isFull, startIdentity, writeIdentity } from "./identity.ts";
+import {
+  type FullIdentity,
+  type Identity,
+  isFull,
+  startIdentity,
+  writeIdentity,
+} from "./identity.ts";
 import { type Backup, takeBackup } from "./live-backup.ts";
 import { memberChanges } from "./member-changes.ts";
 import { RaftService } from "./raft-service.ts";
@@ -32,6 +41,7 @@ import { RemovalWatch } from "./removal-watch.ts";
 import { ReplicaCounts } from "./replica-counts.ts";
 import type { ThreadStatus } from "./thread/thread-protocol.ts";
 import { ThreadedReplica } from "./thread/threaded-replica.ts";
+import { VersionRaise } from "./version-raise.ts";
 
 export interface RaftControlPlaneOptions {
   /** The directory, which this process holds by `lock`; both are let go of at the end. */
@@ -41,6 +51,8 @@ export interface RaftControlPlaneOptions {
   /** host:port by name of all masters, this one's among them. */
   readonly peers: ReadonlyMap<string, string>;
   readonly credentials: NodeCredentials;
+  /** The join token with which a new master enters a group, read when it is needed. */
+  readonly joinToken?: (() => string | undefined) | undefined;
   readonly server: BoundServer;
   /** Where the other masters' connections are taken, on the server's host; 0 for any free port. */
   readonly raftPort?: number | undefined;
@@ -54,6 +66,8 @@ export interface RaftControlPlaneOptions {
   readonly snapshotEntries?: number | undefined;
   /** Commands between two comparisons of the masters' state hashes; 1,000. */
   readonly hashEveryCommands?: number | undefined;
+  /** The highest cluster version to support; tests of upgrades give an older one than this build's. */
+  readonly newestVersion?: number | undefined;
 }
 
 const progressDeadlineMs = 1_000;
@@ -75,6 +89,10 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   readonly #machine: ControlMachine;
   #replica: ThreadedReplica<ControlReply> | undefined;
   #watch: RemovalWatch | undefined;
+  #raise: VersionRaise | undefined;
+  /** What identity.json says, or will once it is written. */
+  #stored: Identity;
+  #storing: Promise<void> = Promise.resolve();
   #fault: AppError | undefined;
   #isClosed = false;
   readonly #removed = Promise.withResolvers<void>();
@@ -83,9 +101,11 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
     this.#options = options;
     this.#identity = identity;
+    this.#stored = identity;
     this.#machine = new ControlMachine(
       (entry) => this.#onEntry(entry),
       () => this.#counts.snapshotsTaken++,
+      options.newestVersion,
     );
   }
 
@@ -98,7 +118,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     signal: AbortSignal = new AbortController().signal,
   ): Promise<RaftControlPlane> {
     const service = new RaftService(options.server.server);
-    const started = await startIdentity(options.directory, options.name);
+    const { directory, name, newestVersion } = options;
+    const started = await startIdentity(directory, name, newestVersion);
     const identity = isFull(started) ? started : await findGroup(options, started, service, signal);
     const plane = new RaftControlPlane(options, identity);
     await plane.#start(service);
@@ -180,6 +201,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       cluster: this.#identity.cluster,
       stateHash: this.#machine.control.hash,
       commands: this.#machine.control.commands,
+      clusterVersion: this.#machine.control.version,
+      supportedVersion: this.#machine.control.newest,
       members: rest.members.map((member) => ({ ...member, connected: isConnected(member.id) })),
     };
   }
@@ -192,16 +215,38 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   async #ownProgress(): Promise<MemberProgress[]> {
     await this.#running.refresh();
-    const { role, members } = this.#running.status();
+    const { role, members, connected } = this.#running.status();
     if (role !== "leader") throw new AppError("unavailable", "this master does not lead");
-    return members.flatMap(({ id, match, active, isBehind: behind }) =>
-      match === undefined ? [] : [{ id, match, active: active === true, behind }],
+    // Until the first quorum check of a term, Raft cannot tell: the connection does.
+    return members.flatMap(({ id, match, active = connected.includes(id), isBehind: behind }) =>
+      match === undefined ? [] : [{ id, match, active, behind }],
     );
   }
 
   async #isActive(id: number): Promise<boolean> {
     if (id === this.#identity.id || this.#running.status().connected.includes(id)) return true;
     return (await this.progress()).some((member) => member.id === id && member.active);
+  }
+
+  /** The token may have been made through another master a moment ago, and not be known here yet. */
+  async #admit(from: Introduction__Output) {
+    const find = () => findAdmission(this.state.joins, from, Date.now());
+    if (find() === undefined) await this.readBarrier();
+    const id = find();
+    const join = id === undefined ? undefined : this.state.joins.get(id);
+    if (id === undefined || !join) {
+      const message = `${from.name} shows no join token that is valid: an administrator adds a master by heddle cluster add ${from.name}, which gives it its --join-token-file`;
+      throw new AppError("permission_denied", message);
+    }
+    await propose(this, { type: "join.use", atMs: Date.now(), id, role: "master" });
+    const takeBack = () => propose(this, { type: "join.create", atMs: Date.now(), id, join });
+    return {
+      takeBack: () =>
+        takeBack().then(
+          () => undefined,
+          () => undefined,
+        ),
+    };
   }
 
   async #askProgress(leader: number): Promise<readonly MemberProgress[]> {
@@ -259,7 +304,9 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#watch?.stop();
+    this.#raise?.stop();
     await this.#replica?.stop();
+    await this.#storing;
     await this.#options.lock.close();
   }
 
@@ -284,12 +331,18 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     this.#replica = replica;
     // From here on an empty log would be a lost one; a joining member may be empty once more.
     if (this.#identity.beginning?.kind === "first") {
-      await writeIdentity(directory, { ...this.#identity, beginning: undefined });
+      await this.#store({ beginning: undefined });
     }
-    const around = { log: logger, isActive: (id: number) => this.#isActive(id) };
+    const { control } = this.#machine;
+    const around = () => ({
+      log: logger,
+      isActive: (id: number) => this.#isActive(id),
+      admit: (from: Introduction__Output) => this.#admit(from),
+      versions: { current: control.version, newest: control.newest },
+    });
     service.serve({
       port,
-      introduce: (from) => memberChanges(this.#identity, replica, from, around),
+      introduce: (from) => memberChanges(this.#identity, replica, from, around()),
       progress: () => this.#ownProgress(),
     });
     this.#watch = new RemovalWatch({
@@ -299,6 +352,29 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       others: () => this.#othersNow(),
       onRemoved: () => this.#onRemoved(),
     });
+    this.#raise = new VersionRaise({
+      identity: this.#identity,
+      ...{ credentials, log: logger, supported: control.newest },
+      version: () => control.version,
+      leads: () => replica.status().leads,
+      others: () => this.#othersNow(),
+      raise: (version) => this.#propose({ type: "version.raise", atMs: Date.now(), version }),
+    });
+  }
+
+  /** Changes what identity.json says; one change after the other. */
+  #store(change: Partial<Identity>): Promise<void> {
+    this.#stored = { ...this.#stored, ...change };
+    const { directory } = this.#options;
+    this.#storing = this.#storing.then(() => writeIdentity(directory, this.#stored));
+    return this.#storing;
+  }
+
+  /** Keeps builds that do not support the version from starting on this directory. */
+  #storeVersion(): void {
+    const { version: clusterVersion } = this.#machine.control;
+    if (clusterVersion <= (this.#stored.clusterVersion ?? 1)) return;
+    this.#store({ clusterVersion }).catch((error: unknown) => this.#fail(toAppError(error)));
   }
 
   /** The other members, each with the address at which it is reached now. */
@@ -348,6 +424,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   #onEntry(entry: LogCommand | undefined): void {
+    if (!entry || entry.type === "version.raise") this.#storeVersion();
     if (!entry && this.#replica) this.#counts.snapshotsInstalled++;
     const command = controlCommandOf(entry);
     if (command || !entry) for (const listener of this.#listeners) listener(command);
@@ -391,8 +468,9 @@ async function findGroup(
   service: RaftService,
   signal: AbortSignal,
 ): Promise<FullIdentity> {
-  const { directory, peers, credentials, logger: log } = options;
-  const formation = new Formation({ directory, identity, peers, credentials, log, signal });
+  const { directory, peers, credentials, joinToken, logger: log, newestVersion } = options;
+  const parts = { directory, identity, peers, credentials, joinToken, log, signal, newestVersion };
+  const formation = new Formation(parts);
   service.serve({ introduce: (from) => formation.introduce(from) });
   return formation.find();
 }

@@ -68,3 +68,45 @@ test("all leave once: by priority, in order within a key, and no key twice while
     }),
   );
 });
+
+test("fair queue: a ticket that leaves before its turn keeps its key's turn", () => {
+  const queue = new FairQueue<Ticket>(10);
+  const tickets = [0, 1].map((order) => ({ fairKey: "a", priority: 0, order }));
+  const other = { fairKey: "b", priority: 0, order: 2 };
+  for (const ticket of [...tickets, other]) queue.push(ticket);
+  expect(queue.remove(tickets[1] as Ticket)).toBe(true);
+  expect(queue.remove(tickets[1] as Ticket)).toBe(false);
+  expect(queue.size).toBe(2);
+  expect(queue.tickets()).toEqual([tickets[0], other]);
+  expect(queue.peek()).toBe(tickets[0]);
+});
+
+test("fair queue: a ticket that was never in it is not removed", () => {
+  const queue = new FairQueue<Ticket>(10);
+  const ticket = { fairKey: "a", priority: 0, order: 0 };
+  expect(queue.remove(ticket)).toBe(false);
+  queue.push(ticket);
+  expect(queue.remove({ ...ticket, fairKey: "b" })).toBe(false);
+  expect(queue.remove({ ...ticket, priority: 1 })).toBe(false);
+  expect(queue.remove({ ...ticket })).toBe(false);
+  expect(queue.size).toBe(1);
+});
+
+test("fair queue: empty, it has no head, no ticket and nothing that crowds", () => {
+  const queue = new FairQueue<Ticket>(10);
+  expect([queue.peek(), queue.heads(), queue.tickets()]).toEqual([undefined, [], []]);
+  expect(queue.crowding("a", 0)).toBeUndefined();
+});
+
+test("fair queue: heads are of the highest priority, what crowds is of the lowest", () => {
+  const queue = new FairQueue<Ticket>(10);
+  for (const order of [0, 1, 2]) queue.push({ fairKey: "low", priority: 0, order });
+  for (const order of [3, 4, 5, 6]) queue.push({ fairKey: "high", priority: 1, order });
+  expect(queue.heads().map(({ order }) => order)).toEqual([3]);
+  expect(queue.crowding("new", 1)?.order).toBe(2);
+  // One of two is kept: the other key would have as many then.
+  for (const ticket of queue.tickets().filter(({ order }) => order === 2)) queue.remove(ticket);
+  expect(queue.crowding("new", 0)?.order).toBe(1);
+  for (const ticket of queue.tickets().filter(({ order }) => order === 1)) queue.remove(ticket);
+  expect(queue.crowding("new", 0)).toBeUndefined();
+});

@@ -1,5 +1,8 @@
+import type { GenerateRequest } from "@heddle/contracts/engine";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { collect, eventually, scriptedText, TestCluster, textOf } from "../../test/test-cluster.ts";
+import { atLeastFourOfFive } from "../../test/tries.ts";
+import { type ReadyReplica, ReplicaDispatch } from "./inference-dispatch.ts";
 
 let cluster: TestCluster;
 
@@ -36,17 +39,14 @@ function load(): { running: number; waiting: number; generatedTokens: number } {
 describe("cancellation", () => {
   test("leaving the answer frees its slot within a second", async () => {
     await start({ workers: 1 });
-    const freedAfterMs = async () => {
+    // A machine that stands still may make one try of five late.
+    await atLeastFourOfFive(async () => {
       const answer = await cluster.start("m", "@tokens=100000 @every=2");
       for await (const event of answer.events) if (event.type === "delta") break;
       const leftMs = performance.now();
       await eventually("the slot is free", () => load().running === 0);
-      return performance.now() - leftMs;
-    };
-    // The machine may stand still meanwhile, but not each time.
-    let ms = await freedAfterMs();
-    for (let again = 0; again < 4 && ms >= 1_000; again++) ms = await freedAfterMs();
-    expect(ms).toBeLessThan(1_000);
+      expect(performance.now() - leftMs).toBeLessThan(1_000);
+    });
   });
 
   test("the signal ends the answer with a cancelled event and frees the slot", async () => {
@@ -101,6 +101,47 @@ describe("bounds", () => {
     expect(last).toMatchObject({ type: "failed", error: { code: "deadline_exceeded" } });
     const hung = cluster.start("m", "@hang", { deadlineMs: 50 });
     await expect(hung).rejects.toMatchObject({ code: "deadline_exceeded" });
+  });
+
+  test("a worker gets what the wait in the queue has left of the deadline", async () => {
+    const room = { used: 1 };
+    const given: number[] = [];
+    let changed: () => void = () => undefined;
+    const replica: ReadyReplica = {
+      ...{ node: "n", holder: "h", reports: 1, calls: 1, maxSequences: 1, maxQueued: 0 },
+      get used() {
+        return room.used;
+      },
+      usedBy: () => 0,
+      start: (_call, deadlineMs) => {
+        given.push(deadlineMs);
+        return (async function* () {
+          yield { type: "failed", id: 1, error: { code: "invalid_value", message: "enough" } };
+        })();
+      },
+    };
+    const clock = { nowMs: 0 };
+    const dispatch = new ReplicaDispatch({
+      replicas: {
+        ready: () => [replica],
+        outlook: () => ({ known: true, loading: false, message: "" }),
+        onChange: (listener) => {
+          changed = listener;
+          return () => undefined;
+        },
+      },
+      clock: { monotonicMs: () => clock.nowMs, wallMs: () => clock.nowMs },
+      random: () => 0.5,
+      ...{ maxQueued: 8, maxWaitMs: 60_000, maxLoadingWaitMs: 60_000 },
+    });
+    const request = { choices: 1, input: { kind: "text", text: "x" } } as GenerateRequest;
+    const call = { requestId: "r", deployment: "m", request, fairKey: "k", priority: 0 };
+    const waiting = dispatch.start({ ...call, deadlineMs: 10_000 }, new AbortController().signal);
+    clock.nowMs += 7_500;
+    room.used = 0;
+    changed();
+    await expect(waiting).rejects.toMatchObject({ code: "invalid_value" });
+    expect(given).toEqual([2_500]);
   });
 
   test("64 answers stream at once, each whole and its own", async () => {
@@ -165,14 +206,10 @@ describe("bounds", () => {
 
 describe("failures", () => {
   test("an engine that fails at once is tried on another replica, then its code is told", async () => {
-    await start({ workers: 2 });
-    const failing = () => cluster.start("m", "@fail=oops");
-    await expect(failing()).rejects.toMatchObject({ code: "engine_failed", model: "m" });
-    // One that stands still at this moment is no other replica.
-    for (let again = 0; again < 4 && cluster.link.stats().retries === 0; again++) {
-      await cluster.workersReady("m", 2);
-      await expect(failing()).rejects.toMatchObject({ code: "engine_failed", model: "m" });
-    }
+    // Ten missed heartbeats take a worker away: here 10 s instead of the 1 s of other tests.
+    await start({ workers: 2, master: { heartbeatIntervalMs: 1_000 } });
+    const failing = cluster.start("m", "@fail=oops");
+    await expect(failing).rejects.toMatchObject({ code: "engine_failed", model: "m" });
     expect(cluster.link.stats().retries).toBe(1);
   });
 

@@ -2,7 +2,7 @@ import { seededRandom } from "@heddle/base/random";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
-import { type Candidate, chooseReplica } from "./routing.ts";
+import { type Candidate, chooseReplica, isFull } from "./routing.ts";
 
 const KEY = "k";
 const candidate = fc.record({
@@ -118,6 +118,47 @@ describe("the choice of a replica", () => {
   });
 });
 
+describe("the choice of a replica: bounds", () => {
+  const replica = (more: Partial<Candidate>): Candidate => ({
+    ...{ holder: "a", used: 0, calls: 0, maxSequences: 4, maxQueued: 100, usedBy: () => 0 },
+    ...more,
+  });
+  const choose = (all: readonly Candidate[], sequences = 1) =>
+    chooseReplica(all, call(sequences), { chunks: 0, matched: new Map() }, () => 0)?.holder;
+
+  test("replicas are full when each holds four more batches, or what it queues", () => {
+    const [full, free] = [replica({ used: 20 }), replica({ used: 19 })];
+    expect([isFull([]), isFull([full]), isFull([free]), isFull([full, free])]).toEqual([
+      ...[true, true, false, false],
+    ]);
+    expect(isFull([replica({ used: 5, maxQueued: 1 })])).toBe(true);
+    expect(isFull([replica({ used: 4, maxQueued: 1 })])).toBe(false);
+  });
+
+  test("an idle replica takes a call of more choices than it has room for", () => {
+    expect(choose([replica({ maxSequences: 1, maxQueued: 0 })], 128)).toBe("a");
+    expect(choose([replica({ maxSequences: 1, maxQueued: 0, used: 1, calls: 1 })])).toBeUndefined();
+  });
+
+  test("load counts by the size of the batch", () => {
+    const [small, large] = [replica({ used: 1 }), { ...replica({ used: 2 }), holder: "b" }];
+    expect(choose([small, { ...large, maxSequences: 16 }])).toBe("b");
+    expect(choose([small, large])).toBe("a");
+    expect(choose([large, small])).toBe("a");
+  });
+
+  test("a half-cached prompt outweighs half a batch, and less does not", () => {
+    const chosen = (matched: number) =>
+      chooseReplica(
+        [replica({ used: 2 }), { ...replica({}), holder: "b" }],
+        call(1),
+        { chunks: 100, matched: new Map([["a", matched]]) },
+        ({ holder }) => (holder === "a" ? 1 : 0),
+      )?.holder;
+    expect([chosen(24), chosen(25), chosen(26)]).toEqual(["b", "b", "a"]);
+  });
+});
+
 describe("the index of prefixes", () => {
   test("finds how much of a prompt each replica served, as a plain comparison does", () => {
     const word = fc.constantFrom("a".repeat(64), "b".repeat(64), "c".repeat(64));
@@ -149,6 +190,46 @@ describe("the index of prefixes", () => {
     expect(index.match(prompt("a")).get("x")).toBe(4);
     expect(index.match(prompt("b")).get("x")).toBeUndefined();
     expect(index.match(prompt("c")).get("x")).toBe(4);
+  });
+
+  test("remembers the eight latest replicas of a chunk", () => {
+    const index = new PrefixIndex(10);
+    const prompt = chunks("p".repeat(64));
+    for (let i = 0; i < 9; i += 1) index.remember(prompt, `r${i}`);
+    index.remember(prompt, "r3");
+    const held = [...index.match(prompt).keys()];
+    expect(held).toEqual(["r3", "r8", "r7", "r6", "r5", "r4", "r2", "r1"]);
+  });
+
+  test("whole chunks count alone: 64 characters, 16 tokens, and 1,024 chunks at most", () => {
+    const counts = [0, 63, 64, 127, 128, 64 * 1_024 + 64].map((n) => chunks("x".repeat(n)).length);
+    expect(counts).toEqual([0, 0, 1, 1, 2, 1_024]);
+    const tokens = [15, 16, 16 * 1_025].map(
+      (length) => promptChunks({ kind: "tokens", tokens: Array(length).fill(7) }).length,
+    );
+    expect(tokens).toEqual([0, 1, 1_024]);
+  });
+
+  test("equal prefixes have equal chunks, and one unit makes all that follow differ", () => {
+    const text = "abcdefgh".repeat(32);
+    const whole = chunks(text);
+    expect(chunks(text.slice(0, 200))).toEqual(whole.slice(0, 3));
+    const other = chunks(`${text.slice(0, 70)}X${text.slice(71)}`);
+    expect(other.map((key, i) => key === whole[i])).toEqual([true, false, false, false]);
+    expect(whole.every(Number.isSafeInteger)).toBe(true);
+  });
+
+  test("chat messages that differ in a name or a tool call are different prompts", () => {
+    const message = { role: "user", content: "x".repeat(100) } as const;
+    const call = { id: "c", name: "f", arguments: "{}" };
+    const keys = [
+      message,
+      { ...message, name: "n" },
+      { ...message, content: "y".repeat(100) },
+      { ...message, toolCalls: [call] },
+      { ...message, toolCallId: "c" },
+    ].map((each) => promptChunks({ kind: "chat", messages: [each, message] }).join());
+    expect(new Set(keys).size).toBe(keys.length);
   });
 
   test("random prompts of equal chunks do not collide (seed 7)", () => {

@@ -1,16 +1,21 @@
 import type { KeyVerifier } from "@heddle/auth/key-verifier";
+import type { Reservation } from "@heddle/auth/rate-limiter";
 import { grants } from "@heddle/auth/scopes";
-import { AppError } from "@heddle/base/errors";
+import { AppError, toAppError } from "@heddle/base/errors";
 import type { Permission } from "@heddle/contracts/keys";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { RouteConfig } from "@nestjs/platform-fastify";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { KeyLimits } from "../keys/key-limits.ts";
 import type { LastUsed } from "./last-used.ts";
 import type { RouteInput } from "./route-input.ts";
 
-/** A request after the access check: `apiKey` is who calls, null on public routes only. */
+/** A request after the access check; both are null on public routes only. */
 export interface CallerRequest extends FastifyRequest {
+  /** Who calls. */
   apiKey: ApiKeyRecord | null;
+  /** The call's share of its key's limits; it ends with the answer unless tokens are reserved in it. */
+  reservation: Reservation | null;
 }
 
 /** What a route's Fastify config says of who may call it, and with what. */
@@ -19,8 +24,8 @@ export interface AccessConfig {
   readonly input?: RouteInput;
 }
 
-/** Refuses a call whose key is known by throwing, before its body is read. */
-export type AccessGate = (key: ApiKeyRecord, reply: FastifyReply) => void;
+/** Hears of a call of a route with that permission that its key's limits refuse. */
+export type OnLimited = (permission: string | undefined, error: AppError) => void;
 
 const PERMISSION = Symbol("heddle.permission");
 
@@ -57,30 +62,46 @@ export function permissionOf(handler: object): { permission: string | undefined;
 export class AccessCheck {
   readonly #verifier: KeyVerifier<ApiKeyRecord>;
   readonly #lastUsed: LastUsed;
-  readonly #gates: ReadonlyMap<string, AccessGate>;
+  readonly #limits: KeyLimits;
+  readonly #onLimited: OnLimited;
 
-  /** `gates` hold further conditions, by the permission whose routes they stand before. */
   constructor(
     verifier: KeyVerifier<ApiKeyRecord>,
     lastUsed: LastUsed,
-    gates: ReadonlyMap<string, AccessGate> = new Map(),
+    limits: KeyLimits,
+    onLimited: OnLimited,
   ) {
     this.#verifier = verifier;
     this.#lastUsed = lastUsed;
-    this.#gates = gates;
+    this.#limits = limits;
+    this.#onLimited = onLimited;
   }
 
   /** The check of the routes that need a permission; it throws what a call is refused with. */
   of(permission: string | undefined): (request: CallerRequest, reply: FastifyReply) => void {
     if (permission === "public") return () => undefined;
-    const gate = permission === undefined ? undefined : this.#gates.get(permission);
     return (request, reply) => {
       const key = this.#authenticate(request.headers.authorization);
+      const reservation = this.#admit(key, permission, reply);
+      reply.raw.once("close", () => {
+        if (reservation.reservedTokens === 0) reservation.finish(0);
+      });
       authorize(key, permission);
-      gate?.(key, reply);
       request.apiKey = key;
+      request.reservation = reservation;
       this.#lastUsed.touch(key.id);
     };
+  }
+
+  /** Whatever becomes of the call, it counts against its key's limits from here on. */
+  #admit(key: ApiKeyRecord, permission: string | undefined, reply: FastifyReply): Reservation {
+    try {
+      return this.#limits.admit(key);
+    } catch (thrown) {
+      reply.headers(this.#limits.headersOf(key));
+      this.#onLimited(permission, toAppError(thrown));
+      throw thrown;
+    }
   }
 
   #authenticate(header: string | undefined): ApiKeyRecord {

@@ -6,6 +6,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { AccessCheck, AccessConfig, CallerRequest } from "./access.ts";
 import { BodyReader } from "./body-reader.ts";
 import { answerBrokenRequest, answerUnservable } from "./broken-requests.ts";
+import { answerCors } from "./cors.ts";
 import { errorReply, isOrchestration, shownPath } from "./error-reply.ts";
 import { answerHalfClosed } from "./half-closed.ts";
 import { forgiveOwnStalls } from "./own-stalls.ts";
@@ -21,6 +22,8 @@ export interface HttpLimits {
   /** How long a client may take to send its headers, and its whole request. */
   readonly headersTimeoutMs: number;
   readonly requestTimeoutMs: number;
+  /** Origins whose pages' scripts may read answers, or `*`; none where empty. */
+  readonly corsOrigins: readonly string[];
 }
 
 export const DEFAULT_HTTP_LIMITS: HttpLimits = {
@@ -29,6 +32,7 @@ export const DEFAULT_HTTP_LIMITS: HttpLimits = {
   maxConnections: 16_384,
   headersTimeoutMs: 10_000,
   requestTimeoutMs: 60_000,
+  corsOrigins: [],
 };
 
 /** The longest part of a path, as a model's id. */
@@ -54,8 +58,10 @@ export function createHttpAdapter(limits: HttpLimits, access: AccessCheck): Fast
   });
   const instance = adapter.getInstance<FastifyInstance>();
   instance.decorateRequest("apiKey", null);
+  instance.decorateRequest("reservation", null);
   instance.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
+    if (answerCors(request, reply, limits.corsOrigins)) return;
     done(refusalByHead(request));
   });
   answerUnservable(instance.server);

@@ -15,6 +15,8 @@ export interface UsageRow {
   readonly errorCode: string | undefined;
   /** The caller's own user, as it named one. */
   readonly endUser: string | undefined;
+  /** The caller's own labels of the call. */
+  readonly metadata?: Readonly<Record<string, string>> | undefined;
   readonly durationMs: number;
 }
 

@@ -12,6 +12,7 @@ export interface CallParts {
   readonly reservation: Reservation;
   readonly accounting: Accounting;
   readonly endUser: string | undefined;
+  readonly metadata: Readonly<Record<string, string>> | undefined;
   /** Output tokens reserved over all choices. */
   readonly reservedOutputTokens: number;
 }
@@ -130,6 +131,7 @@ export class InferenceCall {
       ...this.#counted,
       errorCode: error?.code,
       endUser: this.#parts.endUser,
+      metadata: this.#parts.metadata,
       durationMs: performance.now() - this.#startedAtMs,
     };
     this.#parts.accounting.record(this, row, this.#finishReasons);

@@ -1,19 +1,20 @@
 import type { ServerResponse } from "node:http";
-import type { RateLimiter } from "@heddle/auth/rate-limiter";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { type ChatCompletionRequest, parseChatCompletionRequest } from "@heddle/contracts/chat";
 import type { EngineEvent, ReasoningStyle } from "@heddle/contracts/engine";
-import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
+import type { ModelRecord } from "@heddle/control/state";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../http/access.ts";
 import { envelopeBody } from "../http/error-reply.ts";
 import { EventStream } from "../http/event-stream.ts";
 import { parseJsonBody } from "../http/json-body.ts";
 import { uniqueSuffix } from "../http/request-id.ts";
+import type { KeyLimits } from "../keys/key-limits.ts";
+import { rateLimitHeaders } from "../keys/rate-limit-headers.ts";
 import type { ModelCatalog } from "../models/model-catalog.ts";
 import type { InferenceAnswer, InferenceDispatch } from "../ports.ts";
 import type { Accounting } from "./accounting.ts";
-import { admit, boundOutput, checkCalls } from "./admission.ts";
+import { boundOutput } from "./bound-output.ts";
 import { InferenceCall } from "./call.ts";
 import { type ChatChoice, type ChatIdentity, ChunkWriter, completionBody } from "./chat-format.ts";
 import { estimatePromptTokens, toGenerateRequest } from "./chat-request.ts";
@@ -22,7 +23,7 @@ import { ReasoningSplitter, type SplitDelta } from "./reasoning.ts";
 
 export interface ChatCompletionsParts {
   readonly models: ModelCatalog;
-  readonly limiter: RateLimiter;
+  readonly limits: KeyLimits;
   readonly accounting: Accounting;
   readonly inFlight: InFlight;
   readonly dispatch: InferenceDispatch;
@@ -50,15 +51,6 @@ export class ChatCompletions {
 
   constructor(parts: ChatCompletionsParts) {
     this.#parts = parts;
-  }
-
-  /** Throws what a call of the key is refused with whatever its body says. */
-  checkCaller(key: ApiKeyRecord, reply: FastifyReply): void {
-    const { limiter, accounting } = this.#parts;
-    checkCalls(limiter, key, ({ code }, headers) => {
-      reply.headers(headers);
-      accounting.metrics.failed("", code);
-    });
   }
 
   /** Answers the request. Throws an AppError only while nothing of an answer has been sent. */
@@ -107,31 +99,37 @@ export class ChatCompletions {
   }
 
   #prepare(http: CallerRequest, reply: FastifyReply): Prepared {
-    const { models, limiter, accounting } = this.#parts;
-    const key = http.apiKey;
-    if (!key) throw new Error("no call gets here without a key");
+    const { models, limits, accounting } = this.#parts;
+    const { apiKey: key, reservation } = http;
+    if (!key || !reservation) throw new Error("no call gets here without a key");
     const request = parseChatCompletionRequest(parseJsonBody(http.body as Buffer));
     const model = models.resolve(request.model, key);
     const choices = request.n ?? 1;
     const promptTokens = estimatePromptTokens(request);
     const asked = askedTokens(request, model, models);
-    const maxTokens = boundOutput(key, asked, promptTokens, choices);
+    const { tokensPerMinute } = limits.limitsOf(key);
+    const maxTokens = boundOutput(tokensPerMinute, asked, promptTokens, choices);
     const outputTokens = (maxTokens ?? model.contextWindow) * choices;
-    const admitted = admit(limiter, key, { promptTokens, outputTokens }, ({ code }, headers) => {
-      reply.headers(headers);
-      accounting.metrics.failed(model.id, code);
-    });
+    try {
+      limits.reserve(reservation, key, promptTokens + outputTokens);
+    } catch (thrown) {
+      reply.headers(limits.headersOf(key));
+      accounting.metrics.failed(model.id, toAppError(thrown).code);
+      throw thrown;
+    }
+    const headers = rateLimitHeaders(reservation.view());
     const call = new InferenceCall({
       requestId: http.id,
       key,
       model,
       accounting,
-      reservation: admitted.reservation,
+      reservation,
+      metadata: request.metadata ?? undefined,
       endUser: request.safety_identifier ?? request.user ?? undefined,
       reservedOutputTokens: outputTokens,
     });
     const reasoning = models.reasoningStyle(model);
-    return { request, model, call, maxTokens, headers: admitted.headers, reasoning };
+    return { request, model, call, maxTokens, headers, reasoning };
   }
 
   /** Resolves with the failure of an answer that had begun, or nothing. */
@@ -150,7 +148,7 @@ export class ChatCompletions {
         request: toGenerateRequest(request, maxTokens),
         fairKey: http.apiKey?.id ?? "",
         deadlineMs: this.#parts.deadlineMs,
-        priority: 0,
+        priority: 0 - (request.priority ?? 0),
       },
       signal,
     );

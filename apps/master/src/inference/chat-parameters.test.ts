@@ -22,6 +22,24 @@ async function requestFor(extra: Record<string, unknown>) {
 }
 
 describe("an honoured parameter reaches the engine", () => {
+  it("priority: larger goes later, as in vLLM, and none overtakes ordinary calls", async () => {
+    await requestFor({ priority: 7 });
+    expect(server.dispatch.calls.at(-1)?.priority).toBe(-7);
+    await requestFor({});
+    expect(server.dispatch.calls.at(-1)?.priority).toBe(0);
+    const reply = await postChat(server, { ...base, priority: -1 });
+    expect([reply.status, (await reply.text()).includes('"param":"priority"')]).toEqual([
+      400,
+      true,
+    ]);
+  });
+
+  it("metadata: goes to the row of usage", async () => {
+    const metadata = { team: "search", run: "17" };
+    await requestFor({ metadata });
+    expect(server.rows.at(-1)).toMatchObject({ metadata });
+  });
+
   it("with OpenAI's defaults where it is absent or null", async () => {
     const defaults = {
       sampling: {
@@ -59,6 +77,12 @@ describe("an honoured parameter reaches the engine", () => {
     [{ temperature: 2 }, { sampling: { temperature: 2 } }],
     [{ top_p: 0.5 }, { sampling: { topP: 0.5 } }],
     [{ top_p: 0 }, { sampling: { topP: 1e-6 } }],
+    [{ top_k: 40 }, { sampling: { topK: 40 } }],
+    [{ top_k: -1 }, { sampling: { topK: undefined } }],
+    [{ min_p: 0.05 }, { sampling: { minP: 0.05 } }],
+    [{ repetition_penalty: 1.1 }, { sampling: { repetitionPenalty: 1.1 } }],
+    [{ min_tokens: 2, max_tokens: 4 }, { minTokens: 2 }],
+    [{ ignore_eos: true }, { ignoreEnd: true }],
     [{ max_tokens: 3 }, { maxTokens: 3 }],
     [{ max_completion_tokens: 4 }, { maxTokens: 4 }],
     [{ n: 2, max_tokens: 1 }, { choices: 2 }],

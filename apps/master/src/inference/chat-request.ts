@@ -12,6 +12,10 @@ export function toGenerateRequest(
       temperature: request.temperature ?? 1,
       // The engine's nucleus is never empty: the smallest mass leaves the likeliest token alone.
       topP: Math.max(request.top_p ?? 1, 1e-6),
+      // vLLM takes -1 and 0 for all tokens.
+      topK: (request.top_k ?? 0) > 0 ? (request.top_k ?? undefined) : undefined,
+      minP: request.min_p || undefined,
+      repetitionPenalty: request.repetition_penalty ?? undefined,
       presencePenalty: request.presence_penalty ?? 0,
       frequencyPenalty: request.frequency_penalty ?? 0,
       seed: request.seed == null ? undefined : foldSeed(request.seed),
@@ -19,6 +23,8 @@ export function toGenerateRequest(
     },
     choices: request.n ?? 1,
     maxTokens,
+    minTokens: request.min_tokens || undefined,
+    ignoreEnd: request.ignore_eos || undefined,
     stop: stopsOf(request.stop),
     topLogprobs: request.logprobs === true ? (request.top_logprobs ?? 0) : undefined,
     format: request.response_format?.type === "json_object" ? "json_object" : "text",

@@ -5,6 +5,8 @@ import type { UsageRow } from "./accounting.ts";
 
 /** Rows that may wait for the disk; beyond it rows are lost and counted, never memory. */
 const MAX_WAITING_ROWS = 100_000;
+/** Characters that callers' labels of waiting rows may have; labels beyond it are left out. */
+const MAX_WAITING_LABEL_CHARS = 16 * 1024 * 1024;
 const FLUSH_MS = 500;
 /**
  * So many rows are written without waiting for the time: under load, rows that lie for half a second
@@ -21,6 +23,7 @@ export class UsageLedger {
   readonly #logger: Logger;
   readonly #timer: NodeJS.Timeout;
   #rows: UsageRow[] = [];
+  #labelChars = 0;
   #lost = 0;
   #flushing: Promise<void> | undefined;
   #file: { readonly day: string; readonly handle: FileHandle } | undefined;
@@ -34,7 +37,14 @@ export class UsageLedger {
   record(row: UsageRow): void {
     if (this.#rows.length >= MAX_WAITING_ROWS) this.#lost++;
     // Where rows could not be written they stay, and are tried again when it is time.
-    else if (this.#rows.push(row) === FLUSH_ROWS) this.#startFlush();
+    else if (this.#rows.push(this.#bounded(row)) === FLUSH_ROWS) this.#startFlush();
+  }
+
+  #bounded(row: UsageRow): UsageRow {
+    const chars = labelChars(row);
+    if (this.#labelChars + chars > MAX_WAITING_LABEL_CHARS) return { ...row, metadata: undefined };
+    this.#labelChars += chars;
+    return row;
   }
 
   /** Writes what waits. */
@@ -64,6 +74,7 @@ export class UsageLedger {
       }
       if (this.#lost > 0) this.#logger.error({ lost: this.#lost }, "usage rows were lost");
       this.#lost = 0;
+      for (const row of rows) this.#labelChars -= labelChars(row);
       return true;
     } catch (error) {
       this.#rows = [...rows, ...this.#rows].slice(0, MAX_WAITING_ROWS);
@@ -80,6 +91,12 @@ export class UsageLedger {
     this.#file = { day, handle };
     return handle;
   }
+}
+
+function labelChars({ metadata = {} }: UsageRow): number {
+  let chars = 0;
+  for (const [key, value] of Object.entries(metadata)) chars += key.length + value.length;
+  return chars;
 }
 
 const DAY_MS = 86_400_000;

@@ -117,10 +117,10 @@ export class EventWatch {
     // The place where the stream begins, so that a client that got nothing can resume all the same.
     stream.write(`id: ${positionText(from)}\nretry: 1000\n\n`);
     let position = from;
-    let progressAtMs = 0;
+    let progressAtMs: number | undefined;
     const tellProgress = (job: JobRecord | undefined) => {
       const seen = job && this.#progress.of(job);
-      if (!seen || seen.latest.atMs <= progressAtMs) return;
+      if (!seen || seen.latest.atMs === progressAtMs) return;
       progressAtMs = seen.latest.atMs;
       // Without an id: progress is no event, and is not told again.
       const data = JSON.stringify({ job_id: job.id, ...viewProgress(job, seen) });

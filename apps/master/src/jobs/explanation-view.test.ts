@@ -26,7 +26,7 @@ test("an amount is told under its field in the spec and in that field's units", 
     message: "InsufficientMemory: 100 GB of memory (`memory_gb`) requested, 1 free of 4.294",
   });
   const network = { resource: "network_mbps", requested: 500_000, free: 0, limit: 100_000 };
-  expect(viewBlocker({ reason: "InsufficientCpu", ...network })).toMatchObject({
+  expect(viewBlocker({ reason: "InsufficientNetwork", ...network })).toMatchObject({
     ...{ resource: "network_bandwidth_gbps", requested: 500, free: 0, limit: 100 },
   });
   const cpu = { resource: "cpu_milli", requested: 1_500, free: 100, limit: 1_000 };

@@ -69,6 +69,8 @@ const AWAY: ReadonlyMap<Blocker["reason"], string> = new Map([
 /** A blocker in words: `InsufficientGpu: 8 GPUs requested, 2 free of 4`. */
 export function blockerText(blocker: Blocker): string {
   const { reason, resource, requested, free, limit, rejected, wanted, offered } = blocker;
+  if (reason === "NoNodes") return `${reason}: no worker has joined the cluster`;
+  if (reason === "DependencyWait") return `${reason}: ${dependenciesText(blocker)}`;
   if (offered) {
     const list = offered.length > 0 ? offered.join(", ") : "none";
     return `${reason}: no node that may run the job offers the ${resource} ${wanted}; the nodes offer: ${list}`;
@@ -96,6 +98,12 @@ export function blockerText(blocker: Blocker): string {
     return `${reason}: ${requested / 1_000} s to wait after the last failure, until ${isoOrNull(limit)}`;
   }
   return `${reason}: ${amount(resource, requested)} requested, ${number(resource, free)} free of ${number(resource, limit)}`;
+}
+
+function dependenciesText({ jobs = [], requested }: Blocker): string {
+  const rest = requested - jobs.length;
+  const more = rest > 0 ? ` and ${rest} more` : "";
+  return `waits for ${jobs.join(", ")}${more} to succeed`;
 }
 
 /** An amount as its asker wrote it: GPUs, where the scheduler counts thousandths of one. */

@@ -1,6 +1,9 @@
 import { AppError } from "@heddle/base/errors";
+import { settingValue } from "@heddle/contracts/settings";
 import type { RequestJobCommand } from "@heddle/control/jobs/commands";
+import { isTerminal } from "@heddle/control/jobs/lifecycle";
 import type { JobRecord } from "@heddle/control/jobs/records";
+import { registrationOf } from "@heddle/control/jobs/registration";
 import type { ControlState } from "@heddle/control/state";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../http/access.ts";
@@ -73,21 +76,32 @@ export class JobService {
   /** Resolves when the job is in the log of a majority. */
   submit(request: CallerRequest, reply: FastifyReply): Promise<SubmittedJob> {
     const submitter = this.#submitter(request);
-    const requested = () => requestedSubmission(parseJsonBody(request.body as Buffer), submitter);
+    const body = this.#specBody(request);
+    const requested = () => requestedSubmission(parseJsonBody(body), submitter);
     return this.#changes.make(request, reply, requested, (told, { wasThere }) =>
       wasThere ? submitted(this.find(told.job_id)) : told,
     );
   }
 
   dryRun(request: CallerRequest) {
-    const body = parseJsonBody(request.body as Buffer);
+    const body = parseJsonBody(this.#specBody(request));
     return dryRun(this.#control, this.#plans, body, this.#submitter(request));
+  }
+
+  /** The body, unless it is larger than a job's spec may be. */
+  #specBody(request: CallerRequest): Buffer {
+    const body = request.body as Buffer;
+    const maxBytes = settingValue(this.state.settings, "job_spec_kib") * 1_024;
+    if (body.length <= maxBytes) return body;
+    const message = `The body has ${body.length} bytes, and a job's may have ${maxBytes}. Put large data into files, or raise the cluster setting job_spec_kib.`;
+    throw new AppError("request_too_large", message);
   }
 
   #submitter(request: CallerRequest): Submitter {
     const { nodes, servers, models } = this.state;
-    const scopes = request.apiKey?.scopes ?? [];
-    return { scopes, nodes, servers, models, pluginConfigs: this.#pluginConfigs };
+    const key = request.apiKey;
+    if (!key) throw new Error("no call gets here without a key");
+    return { key, nodes, servers, models, pluginConfigs: this.#pluginConfigs };
   }
 
   find(id: string): JobRecord {
@@ -96,7 +110,7 @@ export class JobService {
     return job;
   }
 
-  /** The job once it is not as it was seen, or as it is when the time is over. */
+  /** The job once it is not as it was seen, once it changes no more, or when the time is over. */
   async changed(
     id: string,
     seen: string | undefined,
@@ -109,9 +123,18 @@ export class JobService {
     for (;;) {
       const job = this.find(id);
       const leftMs = untilMs - performance.now();
-      if (signal.aborted || leftMs <= 0 || known !== `"${job.changedIndex}"`) return job;
+      const isDone = leftMs <= 0 || this.#isFinal(job);
+      if (signal.aborted || isDone || known !== `"${job.changedIndex}"`) return job;
       await this.#waits.next(leftMs, signal);
     }
+  }
+
+  /** Whether the job has ended, and the model that it was to leave is there or never comes. */
+  #isFinal({ id, state, model }: JobRecord): boolean {
+    if (!isTerminal(state)) return false;
+    const spec = this.state.specs.get(id);
+    const leavesModel = state === "succeeded" && spec !== undefined && registrationOf(spec);
+    return !leavesModel || model !== undefined;
   }
 
   async request(
@@ -124,9 +147,9 @@ export class JobService {
   }
 
   /** The whole of a job, with the reasons why it waits where it does. */
-  view(job: JobRecord) {
+  async view(job: JobRecord) {
     const view = viewWholeJob(this.state, job, this.#progress.of(job));
-    const explanation = WAITING.has(job.state) ? this.#plans.explain(job) : undefined;
+    const explanation = WAITING.has(job.state) ? await this.#plans.explain(job) : undefined;
     return { ...view, explanation: explanation ? viewExplanation(explanation) : null };
   }
 }

@@ -17,6 +17,10 @@ const affinity = (operator: string) => ({
   resources: { node_affinity: [{ key: "zone", operator, values: ["a"] }] },
 });
 
+/** So many entries. */
+const map = (size: number) =>
+  Object.fromEntries(Array.from({ length: size }, (_, at) => [`k${at}`, "v"]));
+
 describe("POST /jobs", () => {
   it("answers 202 with the id, the state and the time, and where the job is", async () => {
     const { status, headers, body } = await api.call("POST", "/jobs", { name: "n", command: "x" });
@@ -38,6 +42,30 @@ describe("POST /jobs", () => {
     const other = await api.call("POST", "/jobs", { name: "m", command: "x" }, once);
     expect(other.status).toBe(422);
     expect(api.master.control.state.jobs.size).toBe(1);
+  });
+
+  it("gives the node's network to keys with jobs:privileged only, also in a dry run", async () => {
+    const body = { name: "n", container_image: "a:1", container_options: { network: "host" } };
+    const few = await api.master.addKey({ scopes: ["jobs:create"] });
+    const more = await api.master.addKey({ scopes: ["jobs:create", "jobs:privileged"] });
+    for (const path of ["/jobs", "/jobs?dry_run=true"]) {
+      const refused = await api.call("POST", path, body, {}, few.text);
+      expect(refused.status).toBe(403);
+      expect(refused.body?.detail).toContain("jobs:privileged");
+    }
+    const own = { ...body, container_options: { network: "own", read_only: true } };
+    expect((await api.call("POST", "/jobs?dry_run=true", own, {}, few.text)).status).toBe(200);
+    expect((await api.call("POST", "/jobs?dry_run=true", body, {}, more.text)).status).toBe(200);
+  });
+
+  it("refuses a body beyond the setting job_spec_kib with 413", async () => {
+    const body = { name: "n", command: "x", algorithm: "own", config: { a: "x".repeat(270_000) } };
+    const large = await api.call("POST", "/jobs", body);
+    expect([large.status, large.body]).toMatchObject([413, { code: "request_too_large" }]);
+    const dry = await api.call("POST", "/jobs?dry_run=true", body);
+    expect(dry.status).toBe(413);
+    await api.call("PUT", "/cluster/settings/job_spec_kib", { value: 300 });
+    expect((await api.call("POST", "/jobs", body)).status).toBe(202);
   });
 
   it.each([
@@ -94,13 +122,30 @@ describe("POST /jobs", () => {
       "too large an environment",
       {
         environment_variables: Object.fromEntries(
-          Array.from({ length: 60 }, (_, n) => [`A${n}`, "x".repeat(60_000)]),
+          Array.from({ length: 4 }, (_, n) => [`A${n}`, "x".repeat(60_000)]),
         ),
       },
       400,
       "#/environment_variables",
     ],
-    ["too large a command", { command: Array(10).fill("x".repeat(60_000)) }, 400, "#/command"],
+    ["too large a command", { command: Array(1_024).fill("x".repeat(250)) }, 400, "#/command"],
+    ["65 labels", { labels: map(65) }, 400, "#/labels"],
+    ["1,025 variables", { environment_variables: map(1_025) }, 400, "#/environment_variables"],
+    ["65 selectors", { resources: { node_affinity: map(65) } }, 400, "#/resources/node_affinity"],
+    [
+      "65 selectors against",
+      { resources: { node_anti_affinity: map(65) } },
+      400,
+      "#/resources/node_anti_affinity",
+    ],
+    ["1,025 hyperparameters", { algorithm: "own", config: map(1_025) }, 400, "#/config"],
+    ["1,025 inner fields", { algorithm: "own", config: { a: [map(1_025)] } }, 400, "#/config/a"],
+    [
+      "16,385 inner items",
+      { algorithm: "own", config: { a: { b: Array(16_385).fill(0) } } },
+      400,
+      "#/config/a",
+    ],
     ["too long a shell line", { command: "x".repeat(120_000) }, 400, "#/command"],
     ["a number beyond all bounds", { retry_limit: 1e99 }, 400, "#/retry_limit"],
     ["a number below all bounds", { retry_limit: -1e99 }, 400, "#/retry_limit"],
@@ -187,6 +232,64 @@ describe("POST /jobs", () => {
     expect(body?.detail).toMatch(words);
   });
 
+  it("refuses a training job's variables that loaders and runtimes take code from", async () => {
+    const trainer = { name: "t", algorithm: "ppo", config: { total_timesteps: 1_000 } };
+    const loaders = [
+      ...[
+        "NODE_OPTIONS",
+        "NODE_PATH",
+        "NODE_EXTRA_CA_CERTS",
+        "LD_PRELOAD",
+        "LD_AUDIT",
+        "PATH",
+        "ENV",
+      ],
+      ...["DYLD_INSERT_LIBRARIES", "GCONV_PATH", "OPENSSL_CONF", "SSL_CERT_FILE", "GLIBC_TUNABLES"],
+    ];
+    const asked = Object.fromEntries(loaders.map((name) => [name, "x"]));
+    const refused = await api.call("POST", "/jobs", { ...trainer, environment_variables: asked });
+    expect(refused.status).toBe(422);
+    const pointers = refused.body?.errors?.map(({ pointer }) => pointer);
+    expect(pointers).toEqual(loaders.map((name) => VARIABLES(name)));
+    expect(refused.body?.detail).toMatch(/Heddle's own trainer, which takes no such variable/);
+    const harmless = { PLUGIN_LEVEL: "3", OMP_NUM_THREADS: "1", LC_ALL: "C" };
+    const taken = await api.call("POST", "/jobs", { ...trainer, environment_variables: harmless });
+    expect(taken.status).toBe(202);
+    const own = { name: "p", command: "x", environment_variables: asked };
+    expect((await api.call("POST", "/jobs", own)).status).toBe(202);
+  });
+
+  it("takes the least body of each training algorithm", async () => {
+    for (const algorithm of ["ppo", "weave"]) {
+      const body = { name: `least-${algorithm}`, algorithm, resources: { gpu_count: 1 } };
+      expect((await api.call("POST", "/jobs", body)).status).toBe(202);
+    }
+  });
+
+  it("makes a name of generate_name that no other job has", async () => {
+    const body = { generate_name: "sweep-", command: "x" };
+    const names: string[] = [];
+    for (let i = 0; i < 2; i++) {
+      const { body: told } = await api.call("POST", "/jobs", body);
+      names.push(api.master.control.state.jobs.get(String(told?.job_id))?.name ?? "");
+    }
+    for (const name of names) expect(name).toMatch(/^sweep-[0-9a-z]{6}$/);
+    expect(new Set(names).size).toBe(2);
+    const own = { id: jobId(8), ...body };
+    for (let i = 0; i < 2; i++) expect((await api.call("POST", "/jobs", own)).status).toBe(202);
+    const refused = [
+      { ...body, name: "n" },
+      { ...body, generate_name: "" },
+      { ...body, generate_name: 3 },
+      { ...body, generate_name: "x".repeat(123) },
+    ];
+    for (const each of refused) {
+      const { status, body: told } = await api.call("POST", "/jobs", each);
+      expect(status).toBe(400);
+      expect(told?.errors?.[0]?.pointer).toMatch(/^#\/(generate_)?name$/);
+    }
+  });
+
   it("answers to a client's own id, sent again, with the job that is there", async () => {
     const body = { id: jobId(7), name: "own", command: "x" };
     const first = await api.call("POST", "/jobs", body);
@@ -271,128 +374,6 @@ describe("POST /jobs", () => {
     const jobs = Array.from({ length: 200 }, (_, n) => api.submit({ name: `n${n}` }));
     expect(new Set(await Promise.all(jobs)).size).toBe(200);
     expect(api.master.control.state.jobs.size).toBe(200);
-  });
-});
-
-describe("GET /jobs", () => {
-  it("lists newest first, page by page, under its filters and with a cursor nobody can make", async () => {
-    for (let n = 0; n < 5; n++) {
-      await api.submit({ name: `n${n}`, labels: { odd: String(n % 2) }, algorithm: "ppo" });
-    }
-    const first = await api.call("GET", "/jobs?limit=2&label=odd=0&algorithm=ppo");
-    const names = (reply: typeof first) => reply.body?.data?.map((job) => job.name);
-    expect(names(first)).toEqual(["n4", "n2"]);
-    const cursor = first.body?.next_cursor;
-    const rest = await api.call("GET", `/jobs?limit=2&label=odd=0&algorithm=ppo&cursor=${cursor}`);
-    expect(names(rest)).toEqual(["n0"]);
-    expect(rest.body).toMatchObject({ has_more: false, next_cursor: null });
-    expect((await api.call("GET", `/jobs?limit=2&cursor=${cursor}`)).status).toBe(400);
-    expect((await api.call("GET", "/jobs?cursor=AAAA")).status).toBe(400);
-    expect((await api.call("GET", "/jobs?state=asleep")).status).toBe(400);
-    expect((await api.call("GET", "/jobs?colour=red")).status).toBe(400);
-    expect(names(await api.call("GET", "/jobs?state=failed,cancelled"))).toEqual([]);
-    expect(names(await api.call("GET", "/jobs?since=2999-01-01T00:00:00Z"))).toEqual([]);
-  });
-});
-
-describe("GET /jobs/{id}/events", () => {
-  it("ends at once from beyond a job's end, without progress that was told before", async () => {
-    const id = await api.submit({ name: "over" });
-    await api.run(id);
-    const progress = { atMs: Date.now(), step: 3 };
-    await api.propose({ type: "jobs.progress", entries: [{ jobId: id, attempt: 1, progress }] });
-    expect(api.master.control.state.jobs.get(id)?.progress).toMatchObject({ step: 3 });
-    await api.report(id, "exited", { endedAtMs: 1 });
-    await api.reached(id, "succeeded");
-    const stream = async (after: string) => {
-      const headers = {
-        authorization: `Bearer ${api.master.adminKey}`,
-        ...{ accept: "text/event-stream", "last-event-id": after },
-      };
-      return (await fetch(`${api.master.url}/api/v1/jobs/${id}/events`, { headers })).text();
-    };
-    expect(await stream("0.0")).toContain("event: progress");
-    await api.propose({ type: "setting.put", name: "job_timeout", value: 90_000 });
-    const beyond = `${api.master.control.appliedIndex}.0`;
-    expect(await stream(beyond)).toBe(`id: ${beyond}\nretry: 1000\n\n`);
-  });
-});
-
-describe("GET /jobs/{id}", () => {
-  it("explains a job that waits: blockers with numbers, nodes, an estimate, the smallest change", async () => {
-    await api.run(await api.submit({ resources: { gpu_count: 3 }, max_runtime_hours: 1 }));
-    const id = await api.submit({ name: "big", tasks: 1, resources: { gpu_count: 4 } });
-    await api.reached(id, "pending");
-    const { body } = await api.call("GET", `/jobs/${id}`);
-    expect(body).toMatchObject({ state: "pending", phase: "PENDING", attempt: 0 });
-    expect(body?.explanation).toMatchObject({
-      blockers: [{ reason: "InsufficientGpu", requested: 4, free: 1, limit: 4 }],
-      nodes: { total: 1 },
-      start_estimate: { likely: expect.stringContaining("T") },
-    });
-    expect(body?.explanation?.changes[0]).toMatchObject({ field: "gpu_count", to: 1 });
-  });
-
-  it("answers 304 to its ETag, and waits for a change with ?wait", async () => {
-    const id = await api.submit({ dependencies: [], resources: { gpu_count: 4 } });
-    await api.run(id);
-    const seen = await api.call("GET", `/jobs/${id}`);
-    const etag = seen.headers.get("etag")!;
-    const none = { "if-none-match": etag };
-    expect((await api.call("GET", `/jobs/${id}`, undefined, none)).status).toBe(304);
-    expect((await api.call("GET", `/jobs/${id}?wait=0.05`, undefined, none)).status).toBe(304);
-    const waiting = api.call("GET", `/jobs/${id}?wait=30`, undefined, none);
-    await api.report(id, "exited", { endedAtMs: 1 });
-    expect((await waiting).body).toMatchObject({ state: "succeeded" });
-    expect((await api.call("GET", `/jobs/${id}?wait=61`)).status).toBe(400);
-  });
-
-  it("is 404 for what it does not know, on every route of a job", async () => {
-    const path = `/jobs/${jobId(9)}`;
-    expect((await api.call("GET", path)).status).toBe(404);
-    expect((await api.call("GET", `${path}/events`)).status).toBe(404);
-    expect((await api.call("DELETE", path)).status).toBe(404);
-    expect((await api.call("POST", `${path}/suspend`)).status).toBe(404);
-  });
-});
-
-describe("requests to a job", () => {
-  it("cancel one that waits at once, twice alike, and refuse it where If-Match is old", async () => {
-    const id = await api.submit({ dependencies: [jobId(7)] });
-    const stale = { "if-match": '"1"' };
-    expect((await api.call("DELETE", `/jobs/${id}`, undefined, stale)).status).toBe(412);
-    await api.reached(id, "pending");
-    const { headers: now } = await api.call("GET", `/jobs/${id}`);
-    const seen = { "if-match": now.get("etag")! };
-    const done = await api.call("DELETE", `/jobs/${id}`, undefined, seen);
-    expect(done.body).toMatchObject({ state: "cancelled" });
-    expect((await api.call("DELETE", `/jobs/${id}`)).status).toBe(202);
-    expect((await api.call("POST", `/jobs/${id}/resume`)).status).toBe(409);
-  });
-
-  it("suspend has it checkpoint and leave; resume starts it again as another attempt", async () => {
-    const id = await api.submit();
-    await api.run(id);
-    const leaving = await api.call("POST", `/jobs/${id}/suspend`);
-    expect(leaving.body).toMatchObject({ state: "checkpointing", leaving: { why: "suspend" } });
-    await api.report(id, "stopping");
-    await api.report(id, "exited", { endedAtMs: 1 });
-    await api.reached(id, "suspended");
-    expect((await api.call("POST", `/jobs/${id}/resume`)).status).toBe(202);
-    await api.reached(id, "scheduled");
-    expect((await api.call("GET", `/jobs/${id}`)).body).toMatchObject({ attempt: 2, failures: 0 });
-  });
-
-  it("need their permissions", async () => {
-    const { text } = await api.master.addKey({ scopes: ["jobs:read"] });
-    const id = await api.submit();
-    const as = (method: string, path: string, body?: unknown) =>
-      api.call(method, path, body, {}, text).then(({ status }) => status);
-    expect(await as("GET", `/jobs/${id}`)).toBe(200);
-    expect(await as("POST", "/jobs", { name: "n", command: "x" })).toBe(403);
-    expect(await as("DELETE", `/jobs/${id}`)).toBe(403);
-    expect(await as("PUT", "/queues/q", {})).toBe(403);
-    expect(await as("POST", "/workers/a/drain")).toBe(403);
   });
 });
 

@@ -36,8 +36,8 @@ async function lostNode(change: object) {
   }
   await act({ type: "node.lost", nodeIds: ["b"], fencedAtMs: atMs + FENCE_MS });
   const plans = new PlanBook(control);
-  const explanation = (n: number) => {
-    const made = plans.explain(control.state.jobs.get(jobId(n))!);
+  const explanation = async (n: number) => {
+    const made = await plans.explain(control.state.jobs.get(jobId(n))!);
     return made && viewExplanation(made);
   };
   return { control, plans, act, atMs, explanation };
@@ -46,28 +46,34 @@ async function lostNode(change: object) {
 test("a job that retries tells what it waits for until the lost node is fenced, and when that is", async () => {
   const { control, act, atMs, explanation } = await lostNode({});
   expect(control.state.jobs.get(jobId(1))?.state).toBe("retrying");
-  expect(explanation(1)?.blockers.map(({ reason, requested }) => [reason, requested])).toEqual([
+  expect(
+    (await explanation(1))?.blockers.map(({ reason, requested }) => [reason, requested]),
+  ).toEqual([
     ["NodesLost", 1],
     ["PreemptionInProgress", 1],
   ]);
   const report = { jobId: jobId(1), attempt: 1, rank: 0, phase: "exited", exit: { endedAtMs: 1 } };
   await act({ type: "tasks.report", nodeId: "a", reports: [report] });
-  expect(explanation(1)?.blockers).toMatchObject([
+  expect((await explanation(1))?.blockers).toMatchObject([
     { reason: "NodesLost", resource: "tasks_to_fence", requested: 1, limit: 2 },
   ]);
   // Eight GPUs are not there without the lost node.
-  expect(explanation(1)?.start_estimate).toEqual({ earliest: null, likely: null, latest: null });
+  expect((await explanation(1))?.start_estimate).toEqual({
+    earliest: null,
+    likely: null,
+    latest: null,
+  });
   await act({ type: "node.join", offer: nodeOffer("c", { gpuCount: 4 }) });
-  const likely = Date.parse(explanation(1)?.start_estimate.likely ?? "");
+  const likely = Date.parse((await explanation(1))?.start_estimate.likely ?? "");
   expect(likely).toBe(atMs + FENCE_MS);
 });
 
 test("a recovering job tells that a lost task is fenced first, then what its replacement lacks", async () => {
   const { control, act, atMs, explanation } = await lostNode({ failure_tolerance: 1 });
   expect(control.state.jobs.get(jobId(1))?.state).toBe("recovering");
-  expect(explanation(1)?.blockers).toMatchObject([{ reason: "NodesLost", requested: 1 }]);
+  expect((await explanation(1))?.blockers).toMatchObject([{ reason: "NodesLost", requested: 1 }]);
   await act({ type: "clock.tick", atMs: atMs + FENCE_MS + 1 });
-  expect(explanation(1)?.blockers).toMatchObject([
+  expect((await explanation(1))?.blockers).toMatchObject([
     { reason: "InsufficientGpu", requested: 4, free: 0, limit: 4 },
     { reason: "NodesLost", message: "NodesLost: 1 of 2 nodes that the job could run on are lost" },
   ]);

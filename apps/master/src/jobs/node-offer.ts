@@ -2,14 +2,16 @@ import type { NodeOffer, ServingHold } from "@heddle/control/jobs/records";
 import type { NodeView } from "../ports.ts";
 
 const BYTES_PER_GB = 1e9;
-const BYTES_PER_MIB = 2 ** 20;
 
 /** Names of devices as jobs ask for them (`gpu_type`), the longer before those they begin with. */
 const GPU_TYPE =
   /\b(GB[23]00|B[123]00|GH200|H[128]00|H20|A800|A100|A40|A30|A10G|A10|A16|A2|L40S|L40|L20|L4|V100S?|T4|P100|P40|P4|K80|RTX ?[A-Z]?\d{3,4}(?: ?Ti)?|MI\d{2,3}[AX]?)\b/i;
 
-/** What an attached worker offers to jobs, as the replicated state keeps it; undefined for none. */
-export function nodeOfferOf(view: NodeView): NodeOffer | undefined {
+/**
+ * What an attached worker offers to jobs, as the replicated state keeps it; undefined for none.
+ * `memoryMib` is its share of the machine's memory.
+ */
+export function nodeOfferOf(view: NodeView, memoryMib: number): NodeOffer | undefined {
   const { offer, gpus } = view;
   if (!offer) return undefined;
   const memoryBytes = gpus.length === 0 ? 0 : Math.min(...gpus.map((gpu) => gpu.memoryBytes));
@@ -19,7 +21,7 @@ export function nodeOfferOf(view: NodeView): NodeOffer | undefined {
     address: view.address,
     incarnation: offer.incarnation,
     cpuMilli: view.cpuCount * 1_000,
-    memoryMib: Math.floor(view.memoryBytes / BYTES_PER_MIB),
+    memoryMib,
     localSsdGb: Math.floor(offer.localSsdBytes / BYTES_PER_GB),
     ioOperationsPerSec: offer.ioOperationsPerSec,
     networkMbps: offer.networkMbps,
@@ -33,6 +35,7 @@ export function nodeOfferOf(view: NodeView): NodeOffer | undefined {
     fabric: offer.fabric,
     executors: offer.executors,
     algorithms: offer.algorithms,
+    ...(view.hostId ? { hostId: view.hostId } : {}),
     ...(offer.environments.length > 0 ? { environments: offer.environments } : {}),
   };
 }

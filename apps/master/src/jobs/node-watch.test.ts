@@ -93,7 +93,7 @@ test("nodes that attach join once, and one whose device is sick has that device 
   await watched.pass(5_000);
   expect(watched.control.appliedIndex).toBe(index);
   expect(watched.control.state.nodes.get("a")?.offer).toMatchObject({
-    ...{ cpuMilli: 8_000, memoryMib: 16_384, gpuType: "H100", gpuMemoryGb: 85, gpuCount: 1 },
+    ...{ cpuMilli: 8_000, memoryMib: 15_360, gpuType: "H100", gpuMemoryGb: 85, gpuCount: 1 },
   });
   watched.nodes.set("a", { ...view("a"), gpus: [{ ...gpu, fault: "Xid 79" }] });
   await watched.pass(1_000);
@@ -135,7 +135,8 @@ test("what was heard before this master led says nothing: another leader may hav
   watched.watch.reset();
   // The worker was started anew and is attached to the leader of now; the stream here is of before.
   watched.silent.add("a");
-  const offer = nodeOfferOf({ ...view("a"), offer: { ...view("a").offer!, incarnation: "2" } })!;
+  const next = { ...view("a"), offer: { ...view("a").offer!, incarnation: "2" } };
+  const offer = nodeOfferOf(next, 15_360)!;
   await propose(watched.control, { type: "node.join", atMs: watched.nowMs, offer });
   watched.nowMs += 5_000;
   await watched.pass(5_000);

@@ -7,6 +7,7 @@ import { wantedReplicas } from "@heddle/control/jobs/replica-claims";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
+import { memoryOffers } from "./memory-offers.ts";
 import { nodeOfferOf, servingHoldsOf } from "./node-offer.ts";
 import { Silences } from "./silences.ts";
 
@@ -56,8 +57,11 @@ export class NodeWatch {
     // Of the others another leader may have heard later, as of a process that was started since.
     const heard = directory.nodes().filter((view) => this.#silences.isHeard(view));
     const attached = new Map(heard.map((view) => [view.id, view]));
+    await this.#lowerMemory(heard);
+    const memory = memoryOffers(heard, control);
     for (const view of attached.values()) {
-      for (const command of this.#changesOf(view)) await propose(control, command);
+      const memoryMib = memory.get(view.id) ?? 0;
+      for (const command of this.#changesOf(view, memoryMib)) await propose(control, command);
     }
     for (const command of this.#goneReplicas(attached)) await propose(control, command);
     for (const command of this.#failedReplicas(attached)) await propose(control, command);
@@ -66,9 +70,21 @@ export class NodeWatch {
     if (lost.length > 0) await this.#lose(lost);
   }
 
-  #changesOf(view: NodeView): ControlCommand[] {
+  /** Memory is taken from one worker before another of the machine gets it. */
+  async #lowerMemory(heard: readonly NodeView[]): Promise<void> {
+    const { control } = this.#options;
+    const memory = memoryOffers(heard, control);
+    for (const view of heard) {
+      const memoryMib = memory.get(view.id) ?? 0;
+      const knownMib = control.state.nodes.get(view.id)?.offer.memoryMib ?? 0;
+      if (memoryMib >= knownMib) continue;
+      for (const command of this.#changesOf(view, memoryMib)) await propose(control, command);
+    }
+  }
+
+  #changesOf(view: NodeView, memoryMib: number): ControlCommand[] {
     const { control, clock } = this.#options;
-    const offer = nodeOfferOf(view);
+    const offer = nodeOfferOf(view, memoryMib);
     if (!offer) return [];
     const atMs = clock.wallMs();
     const known = control.state.nodes.get(view.id);

@@ -1,3 +1,4 @@
+import { toAppError } from "@heddle/base/errors";
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import { LiveStanding } from "@heddle/control/jobs/live-standing";
 import type { JobRecord, TaskRecord } from "@heddle/control/jobs/records";
@@ -15,11 +16,12 @@ import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
 import { runtimeBoundMs } from "@heddle/scheduler/precedence";
 import type { Standing } from "@heddle/scheduler/round";
 import { Satisfiability, withDecisive } from "@heddle/scheduler/satisfiability";
-import { decide } from "@heddle/scheduler/schedule";
+import { decideInSteps } from "@heddle/scheduler/schedule";
 import type { ControlPlane } from "../ports.ts";
 import { blockerText, type WaitingExplanation } from "./explanation-view.ts";
 import { PlanRefusals } from "./plan-refusals.ts";
 import { RoundFigures } from "./round-figures.ts";
+import { StepQueue, type Steps } from "./step-queue.ts";
 
 /** A plan is shown for so long before it is made anew, where no scheduling loop brings new ones. */
 const MAX_AGE_MS = 2_000;
@@ -39,6 +41,8 @@ const ON_CPU =
   "InsufficientGpu: no node of the cluster has GPUs; it runs on a CPU, slowly, until a node with GPUs joins";
 
 interface Entry {
+  /** Counts the plans: what is kept of an older one must not keep that alive. */
+  readonly number: number;
   readonly plan: Plan;
   readonly atMs: number;
   readonly blockers: ReadonlyMap<string, readonly Blocker[]>;
@@ -49,8 +53,15 @@ interface Explained {
   readonly explanation: WaitingExplanation;
   /** The job as it was. */
   readonly of: string;
-  readonly plan: Plan;
+  readonly planNumber: number;
   readonly freshUntilMs: number;
+}
+
+/** What would become of a job. */
+export interface Trial {
+  readonly plan: Plan;
+  readonly explanation: WaitingExplanation;
+  readonly neverFits: readonly Blocker[];
 }
 
 /**
@@ -64,6 +75,9 @@ export class PlanBook {
   readonly rounds = new RoundFigures();
   readonly refusals = new PlanRefusals();
   readonly satisfiability = new Satisfiability();
+  /** All that looks at the standing: the layout in it is one for all, and changed on the way. */
+  readonly work = new StepQueue();
+  #isRefreshing = false;
   #live: LiveStanding | undefined;
   #latest: Entry | undefined;
   /** By job id, the latest last. */
@@ -73,7 +87,7 @@ export class PlanBook {
     this.#control = control;
   }
 
-  /** What the scheduler decides on now; it holds until the state changes or the next call. */
+  /** What the scheduler decides on now; to be asked for in `work` alone, it holds until the next call. */
   view(nowMs: number): Standing {
     const { state, jobs, appliedIndex: index } = this.#control;
     // After a restore there is another index, and what was kept is of no use.
@@ -84,6 +98,7 @@ export class PlanBook {
 
   publish({ nowMs: atMs }: Standing, plan: Plan): void {
     this.#latest = {
+      number: (this.#latest?.number ?? 0) + 1,
       plan,
       atMs,
       blockers: new Map(plan.pending.map(({ jobId, blockers }) => [jobId, blockers])),
@@ -92,7 +107,7 @@ export class PlanBook {
 
   /** What holds the job back by the latest plan; empty for one that the plan starts. */
   blockers(job: JobRecord): readonly Blocker[] {
-    return this.#entry(job.changedIndex).blockers.get(job.id) ?? [];
+    return this.#entry(job.changedIndex)?.blockers.get(job.id) ?? [];
   }
 
   /** In words, what holds back the next replica of the deployment; empty where none waits. */
@@ -106,7 +121,7 @@ export class PlanBook {
 
   /** By job, what holds it back. */
   allBlockers(): ReadonlyMap<string, readonly Blocker[]> {
-    return this.#entry(0).blockers;
+    return this.#entry(0)?.blockers ?? new Map();
   }
 
   /**
@@ -114,24 +129,30 @@ export class PlanBook {
    * made anew for a new plan; on a large cluster, as long as the job is the same, so seldom that
    * explaining a job takes a twentieth of the time, however often it is asked for.
    */
-  explain(job: JobRecord): WaitingExplanation | undefined {
+  explain(job: JobRecord): Promise<WaitingExplanation | undefined> {
+    return this.work.run(() => this.#explain(job));
+  }
+
+  *#explain(job: JobRecord): Steps<WaitingExplanation | undefined> {
     const lost = this.#tasks(job, "lost");
     const of = `${job.changedIndex} ${job.liveTasks} ${lost}`;
     const known = this.#explained.get(job.id);
     const isSame = known?.of === of;
     if (isSame && Date.now() < known.freshUntilMs) return known.explanation;
-    const entry = this.#entry(job.changedIndex);
+    const entry = yield* this.#entryInSteps(job.changedIndex);
     const isLeft = job.state === "recovering" ? lost > 0 : job.liveTasks > 0;
     // What it waits for while tasks of it are left hangs on nodes, which no plan need follow.
-    const isTold = known?.plan === entry.plan && !(isLeft && this.#isSmall);
+    const isTold = known?.planNumber === entry.number && !(isLeft && this.#isSmall);
     if (isSame && isTold) return known.explanation;
     const startedMs = performance.now();
-    const made = isLeft ? this.#explainUntilLeft(job, entry) : this.#explainWaiting(job, entry);
+    const made = isLeft
+      ? this.#explainUntilLeft(job, entry)
+      : yield* this.#explainWaiting(job, entry);
     if (!made) return undefined;
     const costMs = performance.now() - startedMs;
     const keptMs = this.#isSmall ? 0 : Math.min(MAX_KEPT_MS, KEPT_FOR_COST * costMs);
     this.#keep(job.id, {
-      ...{ explanation: made, of, plan: entry.plan },
+      ...{ explanation: made, of, planNumber: entry.number },
       freshUntilMs: Date.now() + keptMs,
     });
     return made;
@@ -149,19 +170,22 @@ export class PlanBook {
     if (this.#explained.size > MAX_EXPLAINED && !oldest.done) this.#explained.delete(oldest.value);
   }
 
-  #explainWaiting(job: JobRecord, entry: Entry): WaitingExplanation | undefined {
+  *#explainWaiting(job: JobRecord, entry: Entry): Steps<WaitingExplanation | undefined> {
     const id = job.state === "recovering" ? `${job.id}${RECOVERY_SUFFIX}` : job.id;
     const standing = this.view(Date.now());
     const queued = standing.queue.find((each) => each.id === id) ?? this.#queuedAs(job);
     if (!queued) return undefined;
+    yield;
     const made = explain(standing, entry.plan, queued);
+    yield;
     // What runs already, and what waits for the first node, is not for ever without a place.
     const isJudged = !queued.joinsRunning && standing.layout.roster.size > 0;
     const never = isJudged ? this.satisfiability.neverFits(standing, queued) : [];
     const blockers = withDecisive(never, entry.blockers.get(id) ?? []);
-    const spec = this.#control.state.specs.get(job.id)!;
-    // What runs already keeps its spec.
-    const changes = queued.joinsRunning ? [] : this.#changes(standing, entry.plan, spec, queued);
+    const spec = this.#control.state.specs.get(job.id);
+    // What runs already keeps its spec; one may be forgotten meanwhile.
+    const isFixed = queued.joinsRunning || !spec;
+    const changes = isFixed ? [] : yield* this.#changes(standing, entry.plan, spec, queued);
     return { ...made, blockers, changes };
   }
 
@@ -191,19 +215,16 @@ export class PlanBook {
   }
 
   /** What would become of a job that were submitted now, without a change. */
-  tryOut(
-    queued: QueuedJob,
-    spec: SubmitJob,
-  ): {
-    readonly plan: Plan;
-    readonly explanation: WaitingExplanation;
-    readonly neverFits: readonly Blocker[];
-  } {
+  tryOut(queued: QueuedJob, spec: SubmitJob): Promise<Trial> {
+    return this.work.run(() => this.#tryOut(queued, spec));
+  }
+
+  *#tryOut(queued: QueuedJob, spec: SubmitJob): Steps<Trial> {
     const standing = this.view(Date.now());
     const withJob = { ...standing, queue: [...standing.queue, queued] };
-    const plan = decide(withJob);
+    const plan = yield* decideInSteps(withJob);
     const neverFits = this.satisfiability.neverFits(standing, queued);
-    const changes = this.#changes(withJob, plan, spec, queued);
+    const changes = yield* this.#changes(withJob, plan, spec, queued);
     const made = explain(withJob, plan, queued);
     const blockers = withDecisive(neverFits, made.blockers);
     return { plan, explanation: { ...made, blockers, changes }, neverFits };
@@ -213,7 +234,7 @@ export class PlanBook {
    * What of the spec would have the job start now, or make one possible that can never run; empty for
    * one that the plan starts.
    */
-  #changes(standing: Standing, plan: Plan, spec: SubmitJob, job: QueuedJob): SpecChange[] {
+  *#changes(standing: Standing, plan: Plan, spec: SubmitJob, job: QueuedJob): Steps<SpecChange[]> {
     const { id, waitingFor, notBeforeMs } = job;
     if (plan.starts.some(({ jobId }) => jobId === id)) return [];
     if (waitingFor.length > 0 || notBeforeMs > standing.nowMs) return [];
@@ -225,13 +246,14 @@ export class PlanBook {
     const fits = variantFitter(standing, plan, job);
     const isPossible = (changed: SubmitJob): boolean =>
       this.satisfiability.neverFits(standing, variant(changed)).length === 0;
-    return specChanges(spec, {
+    return yield* specChanges(spec, {
       fits: (changed) => fits(variant(changed)),
       isPossible: isPossible(spec) ? undefined : isPossible,
       boundHours: runtimeBoundMs(job, standing.settings) / MS_PER_HOUR,
       promises: promisesBefore(standing, plan, id),
-      starts: (changed) => {
-        const { starts } = decide({ ...standing, queue: [...others, variant(changed)] });
+      *starts(changed) {
+        const queue = [...others, variant(changed)];
+        const { starts } = yield* decideInSteps({ ...standing, queue });
         return starts.some(({ jobId }) => jobId === id);
       },
     });
@@ -241,13 +263,33 @@ export class PlanBook {
     return queuedJob(this.#control.state, this.#control.jobs, job);
   }
 
+  /** The latest plan; where it is old, one is made for those who ask later. */
+  #entry(index: number): Entry | undefined {
+    const isNew = this.#latest && Date.now() - this.#latest.atMs < MAX_AGE_MS;
+    if (isNew && this.#latest!.plan.basedOnIndex >= index) return this.#latest;
+    if (!this.#isRefreshing) {
+      this.#isRefreshing = true;
+      void this.refresh(index).finally(() => (this.#isRefreshing = false));
+    }
+    return this.#latest;
+  }
+
+  /** Resolves when the latest plan is new and knows the log up to the index, or too much is asked. */
+  async refresh(index = 0): Promise<void> {
+    try {
+      await this.work.run(() => this.#entryInSteps(index));
+    } catch (error) {
+      if (toAppError(error).code !== "overloaded") throw error;
+    }
+  }
+
   /** The latest plan, made anew where it is old or does not know the job as it is. */
-  #entry(index: number): Entry {
+  *#entryInSteps(index: number): Steps<Entry> {
     const nowMs = Date.now();
     const known = this.#latest;
     if (known && nowMs - known.atMs < MAX_AGE_MS && known.plan.basedOnIndex >= index) return known;
     const standing = this.view(nowMs);
-    this.publish(standing, decide(standing));
+    this.publish(standing, yield* decideInSteps(standing));
     return this.#latest!;
   }
 }

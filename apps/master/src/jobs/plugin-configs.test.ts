@@ -30,6 +30,7 @@ function attach(...schemas: readonly (string | undefined)[]): void {
       ...{ rack: "", fabric: "", executors: ["training"], environments: [] },
       algorithms: ["ppo", "evolution"],
       algorithmSchemas: told,
+      taskIsolation: "",
     };
     return new AttachedNode(register, undefined, 0).view(0);
   });

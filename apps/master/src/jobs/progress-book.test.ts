@@ -14,18 +14,19 @@ const JOB: JobRecord = {
 interface Told {
   readonly attempt?: number;
   readonly rank?: number;
+  readonly incarnation?: number;
   readonly checkpoint?: string;
   readonly checkpointStep?: number;
 }
 
 function word(atMs: number, line: unknown, told: Told = {}) {
-  const { attempt = 2, rank = 0, checkpoint = "", checkpointStep } = told;
+  const { attempt = 2, rank = 0, incarnation = 0, checkpoint = "", checkpointStep } = told;
   const progress = {
     ...{ line: JSON.stringify(line), atUnixMs: START_MS + atMs },
     ...{ checkpoint, checkpointUnixMs: START_MS + atMs },
     ...(checkpointStep !== undefined && { checkpointStep }),
   };
-  return { task: { jobId: "job_A", attempt, rank, incarnation: 0 }, progress };
+  return { task: { jobId: "job_A", attempt, rank, incarnation }, progress };
 }
 
 test("the lowest rank speaks, a later attempt counts alone, and what is repeated is no news", () => {
@@ -47,8 +48,32 @@ test("the lowest rank speaks, a later attempt counts alone, and what is repeated
   }
   expect(book.of(JOB)?.latest.step).toBe(2);
   expect(heard).toBe(3);
-  book.take(word(31_501, { step: 4 }, { rank: 1 }));
+  book.take(word(31_501, { step: 4 }, { rank: 1 }), performance.now() + 31_000);
   expect(book.of(JOB)?.latest.step).toBe(4);
+});
+
+test("a rank whose clock is behind speaks after 30 s of silence, with what is new", () => {
+  const book = new ProgressBook();
+  const stepAt = (heardMs: number, ...told: Parameters<typeof word>) => {
+    book.take(word(...told), heardMs);
+    return book.of(JOB)?.latest.step;
+  };
+  expect(stepAt(0, 3_600_000, { step: 9 })).toBe(9);
+  expect(stepAt(1_000, 100, { step: 8 }, { rank: 1 })).toBe(9);
+  // A repeated line is nothing new, however long the other rank is silent.
+  expect(stepAt(31_000, 100, { step: 8 }, { rank: 1 })).toBe(9);
+  expect(stepAt(31_000, 200, { step: 10 }, { rank: 1 })).toBe(10);
+  expect(stepAt(31_500, 3_600_000, { step: 9 })).toBe(10);
+  // The replacement of rank 0 runs where the clock is behind; its predecessor speaks no more.
+  expect(stepAt(32_000, 300, { step: 11 }, { incarnation: 1 })).toBe(11);
+  expect(stepAt(32_500, 3_601_000, { step: 12 })).toBe(11);
+  const logged = { rank: 0, incarnation: 0, atMs: START_MS + 3_600_000 };
+  for (const before of [
+    { ...logged, attempt: 2, step: 9 },
+    { ...logged, attempt: 1, step: 99 },
+  ]) {
+    expect(book.of({ ...JOB, progress: before })?.latest.step).toBe(11);
+  }
 });
 
 test("of the log's word and the workers' the fresher counts, and of an attempt its own alone", () => {

@@ -3,6 +3,7 @@ import { progressLine } from "@heddle/contracts/jobs";
 import type { ReportProgressCommand } from "@heddle/control/jobs/commands";
 import { isTerminal } from "@heddle/control/jobs/lifecycle";
 import type { CheckpointRecord, JobRecord, ProgressRecord } from "@heddle/control/jobs/records";
+import { isEarlier } from "@heddle/control/jobs/task-reports";
 
 type ProgressEntry = ReportProgressCommand["entries"][number];
 
@@ -12,7 +13,7 @@ const maxJobs = 10_000;
 const logEveryMs = 10_000;
 /** The same where there is a new checkpoint: a later attempt begins at the last one in the log. */
 const logCheckpointEveryMs = 1_000;
-/** After so long without a word of the rank that spoke, a higher one speaks for the job. */
+/** After so long without new progress of the rank that spoke, a higher one speaks for the job. */
 const silentRankMs = 30_000;
 const maxBatch = 256;
 const maxMessage = 1_024;
@@ -26,11 +27,21 @@ export interface SeenProgress {
   readonly first?: ProgressRecord | undefined;
 }
 
+/** The task that told something, and when by the clock of its node. */
+interface Told {
+  readonly incarnation: number;
+  readonly atMs: number;
+}
+
 interface Held {
   readonly entry: ProgressEntry;
   readonly latest: ProgressRecord;
   readonly first: ProgressRecord;
   readonly rank: number;
+  /** When it was heard, by this master's clock: those of two nodes can not be compared. */
+  readonly heardMs: number;
+  /** The last progress of each rank of the attempt; as many as it has tasks at most. */
+  readonly told: Map<number, Told>;
   isNew: boolean;
 }
 
@@ -58,20 +69,30 @@ export class ProgressBook {
   }
 
   /** The lowest rank that reports speaks for its job; what was told before is passed over. */
-  take({ task, progress }: Pick<TaskStatus__Output, "task" | "progress">): void {
+  take(
+    { task, progress }: Pick<TaskStatus__Output, "task" | "progress">,
+    heardMs = performance.now(),
+  ): void {
     if (!task || !progress) return;
-    const { jobId, attempt, rank } = task;
-    const known = this.#jobs.get(jobId);
-    if (!known && this.#jobs.size >= maxJobs) return;
-    if (known && !isNews(known, { attempt, rank, atMs: progress.atUnixMs })) return;
+    const { jobId, attempt, rank, incarnation } = task;
+    const held = this.#jobs.get(jobId);
+    if (!held && this.#jobs.size >= maxJobs) return;
+    if (held && held.entry.attempt > attempt) return;
+    const known = held?.entry.attempt === attempt ? held : undefined;
+    const told = known?.told ?? new Map<number, Told>();
+    if (isRepeated(told.get(rank), incarnation, progress.atUnixMs)) return;
+    told.set(rank, { incarnation, atMs: progress.atUnixMs });
+    if (known && rank > known.rank && heardMs - known.heardMs <= silentRankMs) return;
     const line = parse(progress.line);
     if (!line) return;
-    const latest = { ...progressOf(line, progress.atUnixMs), attempt };
+    const speaker = { attempt, rank, incarnation };
+    const latest = { ...progressOf(line, progress.atUnixMs), ...speaker };
     const { checkpoint: name, checkpointUnixMs, checkpointStep: step } = progress;
-    const checkpoint: CheckpointRecord = { name, attempt, step, atMs: checkpointUnixMs };
+    const checkpoint: CheckpointRecord = { name, ...speaker, step, atMs: checkpointUnixMs };
     const entry = { jobId, attempt, progress: latest, ...(name !== "" && { checkpoint }) };
-    const first = known?.entry.attempt === attempt ? known.first : latest;
-    this.#jobs.set(jobId, { entry, latest, first, rank, isNew: true });
+    const isSameTask = known?.rank === rank && known.latest.incarnation === incarnation;
+    const first = isSameTask ? known.first : latest;
+    this.#jobs.set(jobId, { entry, latest, first, rank, heardMs, told, isNew: true });
     for (const listener of this.#listeners) listener();
   }
 
@@ -80,7 +101,8 @@ export class ProgressBook {
     const held = isTerminal(state) ? undefined : this.#jobs.get(id);
     if (held?.entry.attempt !== attempt) return progress && { latest: progress };
     const { latest, first } = held;
-    return { latest: progress && progress.atMs > latest.atMs ? progress : latest, first };
+    const logged = (progress?.attempt ?? attempt) === attempt ? progress : undefined;
+    return logged && isEarlier(latest, logged) ? { latest: logged } : { latest, first };
   }
 
   /** What is to go into the log now: of jobs whose turn it is, and of those named. */
@@ -120,14 +142,10 @@ export class ProgressBook {
   }
 }
 
-/** Whether a later attempt, a lower rank, the same rank later, or one instead of a silent one speaks. */
-function isNews(
-  { entry, latest, rank }: Held,
-  told: { readonly attempt: number; readonly rank: number; readonly atMs: number },
-): boolean {
-  if (told.attempt !== entry.attempt) return told.attempt > entry.attempt;
-  if (told.rank > rank) return told.atMs - latest.atMs > silentRankMs;
-  return told.rank < rank || told.atMs > latest.atMs;
+/** Whether the rank has told this before, or has told something later. */
+function isRepeated(last: Told | undefined, incarnation: number, atMs: number): boolean {
+  if (!last || incarnation > last.incarnation) return false;
+  return incarnation < last.incarnation || atMs <= last.atMs;
 }
 
 type Line = ReturnType<typeof progressLine.parse>;

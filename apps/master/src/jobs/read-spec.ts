@@ -1,5 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import { type SubmitJob, submitJobRequest } from "@heddle/contracts/jobs";
+import { isTrainerVariable, TRAINER_VARIABLES } from "@heddle/contracts/trainer-environment";
 import { trainingFaults } from "@heddle/contracts/training-faults";
 import { check, type Fault, RequestFaults } from "@heddle/contracts/validation";
 import { offerFaults } from "@heddle/control/jobs/offer-faults";
@@ -8,6 +9,9 @@ import { type SpecFault, specFaults } from "@heddle/control/jobs/spec-faults";
 import { executorOf } from "@heddle/control/jobs/task-request";
 import type { ControlState } from "@heddle/control/state";
 import type { PluginConfigs } from "./plugin-configs.ts";
+
+/** Variables that are told as refused; further ones are not. */
+const MAX_VARIABLE_FAULTS = 16;
 
 /**
  * The spec that a body of POST /jobs holds. Throws with all that is wrong with it: the fields that are
@@ -39,8 +43,27 @@ function misfitsOf(spec: SubmitJob, { nodes, servers, pluginConfigs }: Known): S
   const config = configFaults(spec, pluginConfigs);
   // A number that is none is told once.
   const shards = config.length === 0 ? shardFaults(spec, servers) : [];
-  const found = [...specFaults(spec), ...offerFaults(spec, nodes), ...shards].map(words);
+  const own = [
+    ...specFaults(spec),
+    ...variableFaults(spec),
+    ...offerFaults(spec, nodes),
+    ...shards,
+  ];
+  const found = own.map(words);
   return [...found, ...config];
+}
+
+/** Variables that would run code in Heddle's own trainer, or may. */
+function variableFaults(spec: SubmitJob): SpecFault[] {
+  if (spec.algorithm === undefined || executorOf(spec) !== "training") return [];
+  const refused = Object.keys(spec.environment_variables).filter(
+    (name) => !isTrainerVariable(name),
+  );
+  return refused.slice(0, MAX_VARIABLE_FAULTS).map((name) => ({
+    param: `environment_variables.${name}`,
+    detail: `a job without a \`command\` runs in Heddle's own trainer, which takes no such variable: it takes ${TRAINER_VARIABLES}. Give a setting of a plugin a name that begins with PLUGIN_`,
+    reads: ["algorithm", "command", "container_image", "environment_variables"],
+  }));
 }
 
 /** What is wrong with the hyperparameters of a job that our own trainer runs. */

@@ -4,11 +4,12 @@ import { claimedDeployment } from "@heddle/control/jobs/replica-claims";
 import { algorithmFault } from "@heddle/control/jobs/task-request";
 import type { Blocker, Plan } from "@heddle/scheduler/model";
 import type { Standing } from "@heddle/scheduler/round";
-import { decide } from "@heddle/scheduler/schedule";
+import { decideInSteps } from "@heddle/scheduler/schedule";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane } from "../ports.ts";
 import { blockerText } from "./explanation-view.ts";
 import type { PlanBook } from "./plan-book.ts";
+import type { Steps } from "./step-queue.ts";
 
 /** A promise that moves by less is not written anew. */
 const PROMISE_SLACK_MS = 10_000;
@@ -25,17 +26,28 @@ export interface SchedulingStepOptions {
 /** Makes one plan of the state as it is and proposes what it changes. Returns when to look again. */
 export async function schedulingStep(options: SchedulingStepOptions): Promise<number | undefined> {
   const { control, plans } = options;
-  const nowMs = Date.now();
+  const { command, nextMs } = await plans.work.run(() => planInSteps(options), true);
+  if (changesSomething(control, command)) await commit(options, command);
+  return nextMs;
+}
+
+interface Planned {
+  readonly command: CommitPlanCommand;
+  readonly nextMs: number | undefined;
+}
+
+function* planInSteps(options: SchedulingStepOptions): Steps<Planned> {
+  const { plans } = options;
   const startedMs = performance.now();
-  const { standing, unsatisfiable, admitted } = admit(options, plans.view(nowMs));
-  const plan = decide(standing);
+  const { standing, unsatisfiable, admitted } = yield* admit(options, plans.view(Date.now()));
+  const plan = yield* decideInSteps(standing);
   plans.publish(standing, plan);
   const nextMs = nextLookMs(standing);
   const command = commandOf(options, standing, plan, { admitted, unsatisfiable });
   const durationMs = performance.now() - startedMs;
   plans.rounds.record({ durationMs, starts: command.starts.length });
-  if (changesSomething(control, command)) await commit(options, command);
-  return nextMs;
+  yield;
+  return { command, nextMs };
 }
 
 /** Proposes the plan and remembers what apply refused of it. */
@@ -67,13 +79,14 @@ interface Admission {
 }
 
 /** Tells accepted jobs that may run one day from those that never will. */
-function admit({ control, plans }: SchedulingStepOptions, standing: Standing): Admission {
+function* admit({ control, plans }: SchedulingStepOptions, standing: Standing): Steps<Admission> {
   const { state } = control;
   const isAccepted = (id: string) => state.jobs.get(id)?.state === "accepted";
   const unsatisfiable: { jobId: string; message: string }[] = [];
   // A cluster that no node has joined yet says nothing of what will fit.
   for (const job of standing.layout.roster.size > 0 ? standing.queue : []) {
     if (!isAccepted(job.id)) continue;
+    yield;
     const blockers = plans.satisfiability.neverFits(standing, job);
     if (blockers.length === 0) continue;
     const message = algorithmFault(state, job.id) ?? neverText(blockers);

@@ -7,13 +7,19 @@ import { expect, onTestFinished, test } from "vitest";
 import type { ControlPlane } from "../ports.ts";
 import { ShardRelease } from "./shard-release.ts";
 
-const credentials = { clusterToken: "the token of these tests" };
+const clusterToken = "the token of these tests";
+const credentials = { clusterToken };
+const asServer = { clusterToken, node: { role: "parameter-server", name: "s" } } as const;
 const nowMs = 100_000_000;
 const log = { info() {}, warn() {}, error() {} };
 
 /** A parameter server that takes in nothing but what is to be freed. */
 async function startServer(closed: string[]): Promise<string> {
-  const { server, address } = await bindServer({ host: "127.0.0.1", port: 0, credentials });
+  const { server, address } = await bindServer({
+    host: "127.0.0.1",
+    port: 0,
+    credentials: asServer,
+  });
   server.addService(parameterShardsService, {
     close: ({ request }: { request: ShardId__Output }, reply: sendUnaryData<object>) => {
       const { jobId, attempt, shard } = request;

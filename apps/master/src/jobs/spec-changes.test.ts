@@ -24,7 +24,7 @@ async function clusterOf(offers: Offers, commands: readonly object[] = []) {
   const pluginConfigs = new PluginConfigs(new ListedNodes());
   return (body: object) => {
     const runs = "algorithm" in body ? {} : { command: "x" };
-    const submitter = { scopes: [], pluginConfigs, ...control.state };
+    const submitter = { key: { id: "k", scopes: [], models: [] }, pluginConfigs, ...control.state };
     return dryRun(control, plans, { name: "n", ...runs, ...body }, submitter);
   };
 }
@@ -52,11 +52,12 @@ function following(spec: SubmitJob, { field, to }: SpecChange): object {
 /** Follows each change that a dry run proposes, and asks again. */
 async function followed(offers: Offers, body: object, commands: readonly object[] = []) {
   const ask = await clusterOf(offers, commands);
-  const { verdict, explanation } = ask(body);
+  const { verdict, explanation } = await ask(body);
   const spec = submitJobRequest.parse({ name: "n", command: "x", ...body });
-  const changes = explanation.changes.map((change) => {
-    return { ...change, verdict: ask(following(spec, change)).verdict };
-  });
+  const changes: (SpecChange & { verdict: string })[] = [];
+  for (const change of explanation.changes) {
+    changes.push({ ...change, verdict: (await ask(following(spec, change))).verdict });
+  }
   const { blockers, start_estimate: start } = explanation;
   return { verdict, blockers, changes, start };
 }
@@ -159,7 +160,7 @@ test("a job that can never run is told why on the emptied cluster too, and each 
         waiting += changes.filter(({ outcome }) => outcome === "would_wait").length;
         if (verdict !== "unsatisfiable") return;
         hopeless++;
-        const emptied = (await clusterOf(nodes))(body);
+        const emptied = await (await clusterOf(nodes))(body);
         expect(emptied.verdict).toBe("unsatisfiable");
         expect(blockers).toEqual(expect.arrayContaining(emptied.never_fits));
         expect(emptied.explanation.blockers).toEqual(emptied.never_fits);
@@ -226,7 +227,7 @@ test("an executor or algorithm that no node offers is a reason of its own, with 
   const trainers = [{ executors: ["training"], algorithms: ["ppo", "weave"] }];
   // One that has not told what it has keeps the job from being refused at once.
   const ask = await clusterOf([...trainers, { executors: ["training"], algorithms: undefined }]);
-  expect(ask({ algorithm: "nope" }).never_fits).toMatchObject([
+  expect((await ask({ algorithm: "nope" })).never_fits).toMatchObject([
     { reason: "AlgorithmUnavailable", wanted: "nope", offered: ["ppo", "weave"] },
   ]);
 });
@@ -237,12 +238,14 @@ test("a node is found by its name and by its id", async () => {
     { name: "second" },
     { name: "third", labels: { name: "own" } },
   ]);
-  const placed = (affinity: object) =>
-    ask({ resources: { node_affinity: affinity } }).placement.map(({ node }) => node);
-  expect(placed({ name: "second" })).toEqual(["n1"]);
-  expect(placed({ "heddle/node": "n0" })).toEqual(["n0"]);
-  expect(placed({ name: "own" })).toEqual(["n2"]);
-  expect(placed({ name: "third" })).toEqual([]);
+  const placed = async (affinity: object) => {
+    const { placement } = await ask({ resources: { node_affinity: affinity } });
+    return placement.map(({ node }) => node);
+  };
+  expect(await placed({ name: "second" })).toEqual(["n1"]);
+  expect(await placed({ "heddle/node": "n0" })).toEqual(["n0"]);
+  expect(await placed({ name: "own" })).toEqual(["n2"]);
+  expect(await placed({ name: "third" })).toEqual([]);
 });
 
 test("blockers say in words how many nodes lack what", async () => {

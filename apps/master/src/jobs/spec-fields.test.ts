@@ -207,6 +207,24 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
       expect((await dryRun({ ...image, ...elsewhere })).verdict).toBe("unsatisfiable");
     },
   },
+  "container_options.network": {
+    refused: "bridge",
+    effect: async () => {
+      const image = { container_image: "alpine:3" };
+      const spec = await lease({ ...image, container_options: { network: "host" } });
+      expect(spec).toMatchObject({ hostNetwork: true });
+      expect(await lease(image)).toMatchObject({ hostNetwork: false });
+    },
+  },
+  "container_options.read_only": {
+    refused: "yes",
+    effect: async () => {
+      const image = { container_image: "alpine:3" };
+      const spec = await lease({ ...image, container_options: { read_only: true } });
+      expect(spec).toMatchObject({ readOnly: true });
+      expect(await lease(image)).toMatchObject({ readOnly: false });
+    },
+  },
   command: {
     refused: [],
     effect: async () => {
@@ -228,7 +246,12 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
       const next = await api.submit(bodyOf({ dependencies: [first["name"]] }));
       await api.reached(next, "pending");
       const { body } = await api.call("GET", `/jobs/${next}`);
-      expect(body?.explanation?.blockers).toMatchObject([{ reason: "DependencyWait" }]);
+      expect(body?.explanation?.blockers).toMatchObject([
+        {
+          ...{ reason: "DependencyWait", jobs: [id] },
+          message: `DependencyWait: waits for ${id} to succeed`,
+        },
+      ]);
       await over(id);
       await api.reached(next, "scheduled");
       await api.call("DELETE", `/jobs/${next}`);

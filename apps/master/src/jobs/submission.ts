@@ -1,14 +1,22 @@
 import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
-import type { JobState, SubmitJob } from "@heddle/contracts/jobs";
+import {
+  GENERATED_CHARACTERS,
+  generateNameRequest,
+  type JobState,
+  type SubmitJob,
+} from "@heddle/contracts/jobs";
+import { validate } from "@heddle/contracts/validation";
+import { versionOf } from "@heddle/control/cluster-version";
 import type { JobRecord } from "@heddle/control/jobs/records";
 import { registrationOf } from "@heddle/control/jobs/registration";
 import { queuedFrom } from "@heddle/control/jobs/scheduling-input";
 import { checkSubmission } from "@heddle/control/jobs/submission";
 import { fewestTasks, taskRequest } from "@heddle/control/jobs/task-request";
-import type { ControlState } from "@heddle/control/state";
+import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
 import { refusalError } from "../control/propose.ts";
 import type { RequestedChange } from "../http/idempotent-changes.ts";
+import { requireListed } from "../models/model-catalog.ts";
 import type { ControlPlane } from "../ports.ts";
 import { viewBlocker, viewExplanation } from "./explanation-view.ts";
 import { newJobId } from "./job-id.ts";
@@ -29,12 +37,26 @@ export function requestedSubmission(
   body: Record<string, unknown>,
   submitter: Submitter,
 ): RequestedChange<SubmittedJob> {
-  const { id, ...spec } = readSpec(body, submitter);
-  checkModel(spec, submitter);
   const atMs = Date.now();
-  const jobId = id ?? newJobId(atMs);
+  const made = newJobId(atMs);
+  const { id, ...spec } = readSpec(withName(body, made), submitter);
+  checkPrivileges(spec, submitter);
+  checkModel(spec, submitter);
+  const jobId = id ?? made;
   const told = submitted({ id: jobId, state: "accepted", submittedAtMs: atMs });
   return { command: { type: "job.submit", atMs, jobId, spec }, told };
+}
+
+/**
+ * The body with a name, where it has a `generate_name`: that and the end of the job's id, so that a body
+ * with an `id` has the same name when it is sent again.
+ */
+function withName(body: Record<string, unknown>, madeId: string): Record<string, unknown> {
+  if (!Object.hasOwn(body, "generate_name")) return body;
+  const { generate_name } = validate(generateNameRequest, body);
+  const { generate_name: _, ...rest } = body;
+  const id = typeof body["id"] === "string" ? body["id"] : madeId;
+  return { ...rest, name: `${generate_name}${id.slice(-GENERATED_CHARACTERS).toLowerCase()}` };
 }
 
 /** What is told of a job that is in the log. */
@@ -48,22 +70,28 @@ export function submitted({
 
 /** Who submits, and the workers, parameter servers and models that there are. */
 export interface Submitter extends Pick<ControlState, "nodes" | "servers" | "models"> {
-  readonly scopes: readonly string[];
+  readonly key: Pick<ApiKeyRecord, "id" | "scopes" | "models">;
   readonly pluginConfigs: PluginConfigs;
 }
 
+/** The node's own network reaches what listens on its loopback, as the node's other processes do. */
+function checkPrivileges(spec: SubmitJob, { key }: Pick<Submitter, "key">): void {
+  if (spec.container_options?.network !== "host" || grants(key.scopes, "jobs:privileged")) return;
+  const message =
+    "The API key lacks the permission jobs:privileged, which the network `host` of a container needs.";
+  throw new AppError("permission_denied", message, { param: "container_options.network" });
+}
+
 /** A job that is to be served needs a name that is free, and a key that may deploy. */
-function checkModel(
-  spec: SubmitJob,
-  { scopes, models }: Pick<Submitter, "scopes" | "models">,
-): void {
+function checkModel(spec: SubmitJob, { key, models }: Pick<Submitter, "key" | "models">): void {
   const wanted = registrationOf(spec);
   if (!wanted) return;
   const param = "config.register_as";
-  if (!grants(scopes, "models:deploy")) {
+  if (!grants(key.scopes, "models:deploy")) {
     const message = "The API key lacks the permission models:deploy, which `register_as` needs.";
     throw new AppError("permission_denied", message, { param });
   }
+  requireListed(wanted.modelId, key, param);
   const known = models.get(wanted.modelId);
   if (!known || (wanted.replaces && known.lineage)) return;
   const how = known.lineage
@@ -74,23 +102,27 @@ function checkModel(
 }
 
 /** What would become of the job if it were submitted now; nothing is changed. */
-export function dryRun(
+export async function dryRun(
   control: ControlPlane,
   plans: PlanBook,
   body: Record<string, unknown>,
   submitter: Submitter,
 ) {
-  const { id, ...spec } = readSpec(body, submitter);
+  const made = newJobId(Date.now());
+  const { id, ...spec } = readSpec(withName(body, made), submitter);
+  checkPrivileges(spec, submitter);
   checkModel(spec, submitter);
-  const jobId = id ?? newJobId(Date.now());
-  const checked = checkSubmission({ state: control.state, index: control.jobs }, { jobId, spec });
+  const jobId = id ?? made;
+  const { state, jobs: index } = control;
+  const version = versionOf(state);
+  const checked = checkSubmission({ state, index, version }, { jobId, spec });
   if (!checked.ok) throw refusalError(checked.refusal);
   const tasks = spec.tasks ?? fewestTasks(spec, control.state.nodes.values());
   const { project, queue } = spec;
   const { waitingFor } = checked;
   const job = { id: jobId, project, queue, tasks, submittedAtMs: Date.now(), waitingFor };
   const queued = queuedFrom(spec, job, taskRequest(spec, tasks));
-  const { plan, explanation, neverFits } = plans.tryOut(queued, spec);
+  const { plan, explanation, neverFits } = await plans.tryOut(queued, spec);
   const start = plan.starts.find((each) => each.jobId === jobId);
   const fits = start ? "would_start" : "would_wait";
   return {

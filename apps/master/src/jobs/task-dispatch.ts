@@ -4,6 +4,7 @@ import type { TaskReportEntry } from "@heddle/control/jobs/commands";
 import { type TaskRecord, taskKey } from "@heddle/control/jobs/records";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import { ownsTask } from "../cluster/ownership.ts";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
 import { checkpointsOver } from "./checkpoints-over.ts";
@@ -128,7 +129,10 @@ export class TaskDispatch {
         ...{ node, address, credentials, masterId, term, cluster, leaseMs, log },
         mayRenew: () => this.#mayRenew(node, term),
         onReport: () => this.#queueRound(),
-        onProgress: (status) => this.#progress.take(status),
+        onProgress: (status) => {
+          if (status.task && ownsTask(control.state, node, status.task))
+            this.#progress.take(status);
+        },
         checkpointsOver: (jobIds) =>
           checkpointsOver(control.state, jobIds, this.#options.clock.wallMs()),
       });

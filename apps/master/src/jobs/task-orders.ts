@@ -119,7 +119,7 @@ function exitOf({ exit }: TaskStatus__Output): TaskExitRecord {
     ...(exit?.exitCode !== undefined && { exitCode: exit.exitCode }),
     ...(exit?.signal && { signal: exit.signal }),
     ...(exit?.message && { message: exit.message.slice(0, maxMessage) }),
-    lastLines: (exit?.lastLines ?? []).slice(-maxLines),
+    lastLines: (exit?.lastLines ?? []).slice(-maxLines).map((line) => line.slice(0, maxLine)),
     endedAtMs: exit?.endedUnixMs ?? 0,
     ...(exit && exit.artifacts.length > 0 && { artifacts: exit.artifacts.slice(0, maxArtifacts) }),
   };
@@ -127,6 +127,7 @@ function exitOf({ exit }: TaskStatus__Output): TaskExitRecord {
 
 /** What of a task's end goes into the log. */
 const maxLines = 50;
+const maxLine = 4_096;
 const maxMessage = 2_048;
 const maxArtifacts = 256;
 const maxSickDevices = 64;
@@ -174,6 +175,8 @@ function leaseOf(
       project: spec.project,
       executor: executorOf(spec),
       containerImage: spec.container_image ?? "",
+      hostNetwork: spec.container_options?.network === "host",
+      readOnly: spec.container_options?.read_only === true,
       command: typeof command === "string" ? ["/bin/sh", "-c", command] : (command ?? []),
       workingDirectory: spec.working_directory ?? "",
       environment: spec.environment_variables,

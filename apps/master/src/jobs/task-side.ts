@@ -78,7 +78,7 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
       directory.nodes().some(({ id, state }) => id === nodeId && state === "ready"),
   });
   const artifacts = new ArtifactReader({ control, directory, credentials });
-  new ArtifactRelay(options.server, artifacts);
+  new ArtifactRelay(options.server, artifacts, () => control.state);
   const dispatch = new TaskDispatch({
     ...{ control, directory, credentials, log, progress: options.progress },
     masterId: options.masterId,

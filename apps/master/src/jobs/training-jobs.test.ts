@@ -250,5 +250,11 @@ describe("a job that is to be served", () => {
     expect(status).toBe(403);
     const without = await api.call("POST", "/jobs", languageModel(), {}, text);
     expect(without.status).toBe(202);
+    const listed = await api.master.addKey({
+      scopes: ["jobs:create", "models:deploy"],
+      models: ["mine"],
+    });
+    const off = await api.call("POST", "/jobs", body, {}, listed.text);
+    expect([off.status, off.body?.detail]).toEqual([403, expect.stringContaining("`other`")]);
   });
 });

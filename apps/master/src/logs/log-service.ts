@@ -4,8 +4,11 @@ import type { LogAck } from "@heddle/contracts/generated/heddle/v1/LogAck";
 import type { LogChunk, LogChunk__Output } from "@heddle/contracts/generated/heddle/v1/LogChunk";
 import type { LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
 import { type JobsState, taskKey } from "@heddle/control/jobs/records";
+import { callerOf } from "@heddle/rpc/credentials";
+import type { NodeClaim } from "@heddle/rpc/pki/node-name";
 import { taskLogsService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
+import { checkOwnsNode } from "../cluster/ownership.ts";
 import { type LogName, logFileOf, logNameOf } from "./log-name.ts";
 import type { LogStore } from "./log-store.ts";
 
@@ -41,6 +44,7 @@ export class LogService {
   #ship(stream: ShipStream): void {
     let pendingBytes = 0;
     let ended = false;
+    const caller = callerOf(stream);
     const fail = (error: unknown) => {
       if (!ended) stream.emit("error", toStatus(error));
       ended = true;
@@ -48,7 +52,7 @@ export class LogService {
     stream.on("data", (chunk: LogChunk__Output) => {
       pendingBytes += chunk.data.byteLength;
       if (pendingBytes > maxPendingBytes) stream.pause();
-      this.#take(chunk)
+      this.#take(chunk, caller)
         .then((ack) => {
           pendingBytes -= chunk.data.byteLength;
           if (pendingBytes <= maxPendingBytes) stream.resume();
@@ -67,12 +71,14 @@ export class LogService {
     stream.once("error", leave);
   }
 
-  async #take(chunk: LogChunk__Output): Promise<LogAck> {
+  async #take(chunk: LogChunk__Output, caller: NodeClaim): Promise<LogAck> {
     const name = logNameOf(chunk.file);
     const file = logFileOf(name);
     if (chunk.data.byteLength > maxChunkBytes) {
       throw new AppError("request_too_large", `a chunk has at most ${maxChunkBytes} bytes`);
     }
+    checkOwnsNode(this.#state(), caller, chunk.nodeId);
+    this.#checkIsKnown(name);
     if (this.#isFenced(name, chunk.nodeId)) {
       this.fenced += 1;
       return { file, durable: 0, fenced: true };
@@ -84,9 +90,23 @@ export class LogService {
     return { file, durable: end, complete: isComplete };
   }
 
+  /** Who owns a task that is yet to come is not known: nobody writes its log ahead of it. */
+  #checkIsKnown({ jobId, attempt, rank, incarnation = 0 }: LogName): void {
+    const { jobs, tasks } = this.#state();
+    const job = jobs.get(jobId);
+    if (!job) return;
+    if (attempt > job.attempt) {
+      throw new AppError("unavailable", `this master has not heard of attempt ${attempt} yet`);
+    }
+    const task = tasks.get(taskKey(jobId, attempt, rank));
+    if (!task || incarnation <= (task.incarnation ?? 0)) return;
+    const message = `this master has not heard of incarnation ${incarnation} of rank ${rank} yet`;
+    throw new AppError("unavailable", message);
+  }
+
   /**
    * A task of the state is written by its own node only. What the state has forgotten, or replaced,
-   * is past harm: it has its log to itself. So has one that this master's state has yet to hear of.
+   * is past harm: it has its log to itself. So has a job that this master's state has yet to hear of.
    */
   #isFenced({ jobId, attempt, rank, incarnation = 0 }: LogName, nodeId: string): boolean {
     const task = this.#state().tasks.get(taskKey(jobId, attempt, rank));

@@ -29,10 +29,7 @@ export class ModelCatalog {
       const message = `The model \`${id}\` does not exist. GET /api/v1/models lists those that do.`;
       throw new AppError("model_not_found", message, { param: "model", model: id });
     }
-    if (!mayUse(key, id)) {
-      const message = `The API key ${key.id} may not use the model \`${id}\`.`;
-      throw new AppError("permission_denied", message, { param: "model", model: id });
-    }
+    requireListed(id, key);
     return model;
   }
 
@@ -76,6 +73,17 @@ export class ModelCatalog {
   }
 }
 
-function mayUse(key: ApiKeyRecord, model: string): boolean {
+/** Throws `permission_denied` where the key has a list of models and the id is not on it. */
+export function requireListed(
+  id: string,
+  key: Pick<ApiKeyRecord, "id" | "models">,
+  param = "model",
+): void {
+  if (mayUse(key, id)) return;
+  const message = `The API key ${key.id} may not use the model \`${id}\`.`;
+  throw new AppError("permission_denied", message, { param, model: id });
+}
+
+function mayUse(key: Pick<ApiKeyRecord, "models">, model: string): boolean {
   return key.models.length === 0 || key.models.includes(model);
 }

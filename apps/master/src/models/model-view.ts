@@ -1,4 +1,4 @@
-import type { ReplicaStatus } from "@heddle/contracts/engine";
+import type { ChatTemplateOrigin, ReplicaStatus } from "@heddle/contracts/engine";
 import type { ReplicaRecord } from "@heddle/control/jobs/records";
 import type { DeploymentRecord, ModelLineage, ModelRecord } from "@heddle/control/state";
 import type { NodeView } from "../ports.ts";
@@ -14,6 +14,8 @@ export interface ModelView {
   readonly context_window: number;
   /** What every ready replica really serves, in tokens; null while none tells. */
   readonly served_context_tokens: number | null;
+  /** Where the chat template of the ready replicas is from; null while none tells. */
+  readonly chat_template: ChatTemplateOrigin | null;
   readonly availability: string;
   readonly intended_use: string;
   readonly capabilities: readonly string[];
@@ -59,6 +61,7 @@ export interface ReplicaView {
   readonly engine: string | null;
   readonly device: string | null;
   readonly context_tokens: number | null;
+  readonly chat_template: ChatTemplateOrigin | null;
 }
 
 /** What keeps a deployment's replicas from serving. */
@@ -89,6 +92,7 @@ export function viewModel(
     family: model.family,
     context_window: model.contextWindow,
     served_context_tokens: servedContextTokens(held.map(({ replica }) => replica)) ?? null,
+    chat_template: chatTemplateOf(replicas),
     availability: model.availability,
     intended_use: model.intendedUse,
     capabilities: model.capabilities,
@@ -108,6 +112,12 @@ export function viewModel(
         }
       : null,
   };
+}
+
+/** Replicas of a deployment have the same file and options; one of an older worker tells nothing. */
+function chatTemplateOf(replicas: readonly ReplicaView[]): ChatTemplateOrigin | null {
+  const telling = replicas.find((replica) => replica.phase === "ready" && replica.chat_template);
+  return telling?.chat_template ?? null;
 }
 
 function viewLineage(lineage: ModelLineage): LineageView {
@@ -143,6 +153,7 @@ export function viewReplica(node: string, replica: ReplicaStatus): ReplicaView {
     engine: replica.info?.engine ?? null,
     device: replica.info?.device ?? null,
     context_tokens: replica.info?.contextTokens ?? null,
+    chat_template: replica.info?.chatTemplate ?? null,
   };
 }
 

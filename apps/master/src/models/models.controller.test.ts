@@ -28,6 +28,7 @@ describe("models", () => {
       owned_by: "heddle",
       family: "A",
       context_window: 131_072,
+      chat_template: null,
       availability: "Free (Beta)",
       intended_use: "tests",
       backing: "tiny random model (cpu)",
@@ -52,6 +53,21 @@ describe("models", () => {
         { node: "w1", phase: "pulling", pulled_bytes: 3, total_bytes: 9 },
         { node: "w2", phase: "ready" },
       ],
+    });
+    server.directory.views = [];
+  });
+
+  it("show where the chat template in use is from, once a replica is ready", async () => {
+    const show = async () => (await send(server, "GET", "/api/v1/models/FamilyA-1-2B")).json();
+    server.directory.views = [replicaOn("w1", "tiny", "loading", 512)];
+    expect(await show()).toMatchObject({ chat_template: null });
+    server.directory.views = [
+      replicaOn("w1", "tiny", "ready"),
+      replicaOn("w2", "tiny", "ready", 512),
+    ];
+    expect(await show()).toMatchObject({
+      chat_template: "plain",
+      replicas: [{ chat_template: null }, { chat_template: "plain" }],
     });
     server.directory.views = [];
   });
@@ -106,6 +122,30 @@ describe("models", () => {
     expect(await reply.json()).toMatchObject({ error: { code: "conflict" } });
   });
 
+  it("off a key's list can be neither registered nor removed with it", async () => {
+    const scopes = ["models:read", "models:deploy"];
+    const made = await send(server, "POST", "/api/v1/keys", {
+      ...{ name: "deployer", scopes, models: ["mine"] },
+    });
+    expect(made.status).toBe(200);
+    const { key } = (await made.json()) as { key: string };
+    const source = "builtin://tiny?seed=21";
+    for (const [method, path, body] of [
+      ["POST", "/api/v1/models", { id: "yours", source }],
+      ["DELETE", "/api/v1/models/FamilyA-1-2B", undefined],
+      ["POST", "/api/v1/models/FamilyA-1-2B/pull", undefined],
+    ] as const) {
+      const reply = await send(server, method, path, body, { key });
+      expect([method, path, reply.status]).toEqual([method, path, 403]);
+      expect(await reply.json()).toMatchObject({ error: { code: "permission_denied" } });
+    }
+    expect(server.control.state.models.has("FamilyA-1-2B")).toBe(true);
+    const mine = await send(server, "POST", "/api/v1/models", { id: "mine", source }, { key });
+    expect(mine.status).toBe(200);
+    const removed = await send(server, "DELETE", "/api/v1/models/mine", undefined, { key });
+    expect(removed.status).toBe(200);
+  });
+
   it("take the file's name from a source that is pinned to a commit", async () => {
     const sources = ["hf://org/repo/Some-Q4.gguf@0123abc"];
     const reply = await register({ id: "pinned", weights: { sources, sha256: "cd".repeat(32) } });
@@ -149,10 +189,10 @@ describe("models", () => {
     const resources = { gpu_count: 1, gpu_type: "H100" };
     const reply = await register({ id: "on-gpu", source: "builtin://tiny", resources });
     expect(reply.status).toBe(200);
-    const shown = await send(server, "GET", "/api/v1/models/on-gpu");
-    expect(await shown.json()).toMatchObject({
+    const onGpu = async () => (await send(server, "GET", "/api/v1/models/on-gpu")).json();
+    await expect.poll(onGpu, { timeout: 30_000 }).toMatchObject({
       status: "unplaced",
-      waiting_for: ["InsufficientCpu: nodes 1 requested, 0 free of 0"],
+      waiting_for: ["NoNodes: no worker has joined the cluster"],
     });
     const offer = nodeOffer("gpu-node");
     await server.control.propose({ type: "node.join", atMs: 1, offer });
@@ -164,8 +204,7 @@ describe("models", () => {
       ...{ type: "plan.commit", atMs: 1, basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1 },
       ...{ admitted: [], unsatisfiable: [], starts, preemptions: [], expired: [] },
     });
-    const placed = await send(server, "GET", "/api/v1/models/on-gpu");
-    expect(await placed.json()).toMatchObject({ waiting_for: [] });
+    await expect.poll(onGpu, { timeout: 30_000 }).toMatchObject({ waiting_for: [] });
     const worker = await send(server, "GET", `/api/v1/workers/${offer.id}`);
     expect(await worker.json()).toMatchObject({
       jobs: { serving: [{ deployment, devices: [3] }] },

@@ -21,7 +21,7 @@ import { Consistency } from "../http/consistency.ts";
 import { IdempotentChanges, type RequestedChange } from "../http/idempotent-changes.ts";
 import { parseJsonBody } from "../http/json-body.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../ports.ts";
-import { ModelCatalog } from "./model-catalog.ts";
+import { ModelCatalog, requireListed } from "./model-catalog.ts";
 import { ModelPulls } from "./model-pulls.ts";
 import type { ModelView } from "./model-view.ts";
 import { toRecords } from "./registration.ts";
@@ -73,6 +73,7 @@ export class ModelsController {
 
   #registration(request: CallerRequest): RequestedChange<ModelView> {
     const body = validate(registerModelRequest, parseJsonBody(request.body as Buffer));
+    requireListed(body.id, callerOf(request));
     const known = this.#control.state.models.get(body.id);
     // Repeating a registration must give the same record, its time included.
     const createdAtMs = known?.createdAtMs ?? Date.now();
@@ -83,7 +84,11 @@ export class ModelsController {
 
   @Delete(":id")
   @Permit("models:deploy", "Removes a model, and its replicas where no other model uses them.")
-  async remove(@Param("id") id: string): Promise<{ id: string; object: string; deleted: boolean }> {
+  async remove(
+    @Req() request: CallerRequest,
+    @Param("id") id: string,
+  ): Promise<{ id: string; object: string; deleted: boolean }> {
+    requireListed(id, callerOf(request));
     await propose(this.#control, { type: "model.remove", atMs: Date.now(), id });
     return { id, object: "model", deleted: true };
   }

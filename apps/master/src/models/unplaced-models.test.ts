@@ -14,8 +14,11 @@ function join(control: VolatileControl, id: string, change: Partial<NodeOffer>) 
 }
 
 /** What each deployment waits for, each told anew. */
-const waits = (control: VolatileControl, deployment: string) =>
-  new PlanBook(control).replicaBlockers(deployment);
+async function waits(control: VolatileControl, deployment: string) {
+  const plans = new PlanBook(control);
+  await plans.refresh();
+  return plans.replicaBlockers(deployment);
+}
 
 test("the models of the profile gpu say what they wait for, and that they run on CPUs", async () => {
   const control = new VolatileControl();
@@ -24,12 +27,12 @@ test("the models of the profile gpu say what they wait for, and that they run on
     (id) => control.state.models.get(id)!.deployment,
   );
   await join(control, "cpu", noGpus);
-  expect(waits(control, large!)).toEqual([
+  expect(await waits(control, large!)).toEqual([
     "InsufficientGpu: no node of the cluster has GPUs; it runs on a CPU, slowly, until a node with GPUs joins",
   ]);
   await join(control, "t4", { gpuCount: 1, gpuType: "T4", gpuMemoryGb: 16 });
-  expect(waits(control, small!)).toEqual([]);
-  expect(waits(control, large!)).toEqual([
+  expect(await waits(control, small!)).toEqual([]);
+  expect(await waits(control, large!)).toEqual([
     "InsufficientGpu: 1 of 2 nodes have no GPUs",
     "InsufficientGpu: 1 of 2 nodes have GPUs with less memory than `gpu_memory_gb`",
   ]);
@@ -40,7 +43,7 @@ test("a model on a device that no node has says so", async () => {
   await control.propose(modelOnDevice("m", "7", 1, 1));
   await join(control, "cpu", noGpus);
   await join(control, "four", { gpuCount: 4 });
-  expect(waits(control, "m")).toEqual([
+  expect(await waits(control, "m")).toEqual([
     "InsufficientGpu: 1 of 2 nodes have no GPUs",
     "InsufficientGpu: 1 of 2 nodes have fewer GPUs than the named device's index asks for",
   ]);

@@ -119,12 +119,31 @@ const FIGURES: readonly Figure[] = [
     read: ({ jobs }) => largest(jobs.gpu_hours),
   },
   {
+    name: "state_bytes",
+    help: "Memory that the masters' state takes.",
+    label: "kind",
+    read: ({ state }) => mapped(state, ({ bytes }) => bytes),
+  },
+  {
+    name: "state_limit_bytes",
+    help: "Memory that the masters' state may take; changes that need more are refused.",
+    label: "kind",
+    read: ({ state }) => mapped(state, ({ limit_bytes }) => limit_bytes),
+  },
+  {
     name: "scheduling_round_seconds",
     help: "Durations of the latest rounds of scheduling that this master led.",
     label: "quantile",
     read: ({ jobs }) => secondsOf(jobs.scheduler.round_ms),
   },
 ];
+
+function mapped<T>(
+  values: Readonly<Record<string, T>>,
+  read: (value: T) => number,
+): Record<string, number> {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, read(value)]));
+}
 
 /** Projects that have a series of their own. */
 const MAX_PROJECTS = 1_000;

@@ -1,4 +1,5 @@
 import type { ClusterMetricsReply } from "@heddle/contracts/cluster";
+import { stateUse } from "@heddle/control/state-limits";
 import type { JobFigures } from "../jobs/job-figures.ts";
 import type { ControlGroup, ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
 import { clusterResources } from "./cluster-resources.ts";
@@ -16,6 +17,14 @@ export interface ClusterMetricsParts {
 }
 
 export type ClusterFigures = Omit<ClusterMetricsReply, "raft">;
+
+/** How much of its limit each kind of record takes. */
+function stateFigures({ state }: ControlPlane): ClusterMetricsReply["state"] {
+  const kinds = Object.entries(stateUse(state));
+  return Object.fromEntries(
+    kinds.map(([kind, { bytes, limit }]) => [kind, { bytes, limit_bytes: limit }]),
+  );
+}
 
 /** The cluster's figures as of now; GET /cluster/metrics and /metrics both show these. */
 export class ClusterMetrics {
@@ -68,6 +77,7 @@ export class ClusterMetrics {
         generated_per_second: round(rates.generatedTokensPerSecond),
       },
       jobs: jobs.figures(Date.now()),
+      state: stateFigures(control),
     };
   }
 

@@ -91,6 +91,8 @@ export class ClusterReport {
       snapshot_index: group.snapshotIndex,
       commands: group.commands,
       state_hash: group.stateHash,
+      cluster_version: group.clusterVersion,
+      supported_cluster_version: group.supportedVersion,
       masters: group.members.map((member) => {
         const { match = null, behind } = progress.find(({ id }) => id === member.id) ?? {};
         return {
@@ -137,6 +139,9 @@ export class ClusterReport {
     return {
       api: inFlight.closing ? "shutting down" : undefined,
       control: control.fault?.message,
+      quorum: hasQuorum(control)
+        ? undefined
+        : "there is no leader that a majority of masters follows",
     };
   }
 
@@ -220,10 +225,13 @@ function percent(part: number, whole: number): number {
   return whole > 0 ? Math.round((part / whole) * 1000) / 10 : 0;
 }
 
-/** Without a leader inference goes on and changes are refused: that is not ready's business. */
 function workerHealth(attached: number) {
   if (attached > 0) return { status: "ok", detail: "" };
   return { status: "degraded", detail: "no worker is attached: no model can answer" };
+}
+
+function hasQuorum({ group }: ControlPlane): boolean {
+  return group === undefined || group.status().leader !== undefined;
 }
 
 function controlHealth({ fault, group }: ControlPlane) {

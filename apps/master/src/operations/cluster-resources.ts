@@ -38,7 +38,7 @@ export function clusterResources(
     totals: {
       nodes: nodes.length,
       cpu_cores: inAll(counted, "cpu_cores", hostOf),
-      memory_bytes: inAll(counted, "memory_bytes", hostOf),
+      memory_bytes: inAll(counted, "memory_bytes", hostOf, sum),
       local_ssd_bytes: inAll(counted, "local_ssd_bytes", diskOf),
       gpus: mergePools(mergeDevices(counted.flatMap(({ devices }) => devices))),
       shared_storage_gb: sharedStorage(control),
@@ -206,22 +206,29 @@ function mergePools(pools: readonly GpuPool[]): GpuPool[] {
   return [...merged.values()].sort((a, b) => a.type.localeCompare(b.type));
 }
 
-/** The amounts of all; those that share an owner offer, measure and have left what one of them has. */
+/**
+ * The amounts of all; those that share an owner offer and measure what one of them does. What is left
+ * is that of one too, or the sum where they divide the amount.
+ */
 function inAll(
   counted: readonly Counted[],
   field: AmountField,
   ownerOf: (node: NodeView) => string,
+  joinLeft = largest,
 ): Amount {
   const owners = [...Map.groupBy(counted, ({ node }) => ownerOf(node)).values()];
   const total = (of: keyof Amount, join: (values: readonly number[]) => number) =>
     rounded(sum(owners.map((nodes) => join(nodes.map(({ view }) => view[field][of])))));
-  const largest = (values: readonly number[]) => Math.max(...values);
   return {
     offered: total("offered", largest),
     in_use: total("in_use", sum),
-    available: total("available", largest),
+    available: total("available", joinLeft),
     measured: total("measured", largest),
   };
+}
+
+function largest(values: readonly number[]): number {
+  return Math.max(...values);
 }
 
 function sum(values: readonly number[]): number {

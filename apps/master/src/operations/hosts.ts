@@ -24,6 +24,6 @@ export function diskOf(node: NodeView): string {
  * The name of the machine that a node runs on: what it has is there once, however many nodes tell of
  * it. A node that does not say where it runs has a machine of its own.
  */
-export function hostOf({ hostId, id }: NodeView): string {
+export function hostOf({ hostId, id }: Pick<NodeView, "hostId" | "id">): string {
   return hostId ? `host ${hostId}` : `node ${id}`;
 }

@@ -27,26 +27,33 @@ export class JoinTokensController {
 
   @Post()
   @HttpCode(200)
-  @Permit("cluster:admin", "Makes a token with which one node of a role may join, once.", {
-    body: true,
-  })
+  @Permit(
+    "cluster:admin",
+    "Makes a token with which one node, by its role and name, may join, once.",
+    {
+      body: true,
+    },
+  )
   async create(@Req() request: CallerRequest) {
     const body = validate(joinTokenRequest, parseJsonBody(request.body as Buffer));
-    const authorityHash = this.#authorityHash;
-    if (authorityHash === null) {
-      const message = "The masters run without TLS: nodes join with the cluster token.";
+    const authorityHash = this.#authorityHash ?? undefined;
+    if (authorityHash === undefined && body.role !== "master") {
+      const message = `The masters run without TLS: a ${body.role} joins with the cluster token.`;
       throw new AppError("precondition_failed", message);
     }
     const secret = newJoinSecret();
     const now = Date.now();
     const expiresAtMs = now + body.ttl_seconds * 1000;
-    const join = { role: body.role, expiresAtMs };
+    const { role, name } = body;
+    const join = { role, name, expiresAtMs };
     await propose(this.#control, {
       ...{ type: "join.create", atMs: now, id: joinSecretId(secret), join },
     });
     return {
       object: "cluster.join_token",
-      role: body.role,
+      role,
+      name,
+      tls: authorityHash !== undefined,
       token: formatJoinToken({ authorityHash, secret }),
       expires_at: new Date(expiresAtMs).toISOString(),
     };

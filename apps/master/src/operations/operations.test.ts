@@ -50,7 +50,9 @@ describe("operational paths", () => {
     expect((await fetch(`${server.url}/healthz`, { method: "HEAD" })).status).toBe(200);
     expect(await publicText("/livez")).toBe("ok\n");
     expect(await publicText("/readyz")).toBe("ok\n");
-    expect(await publicText("/readyz?verbose")).toBe("[+]api ok\n[+]control ok\nok\n");
+    expect(await publicText("/readyz?verbose")).toBe(
+      "[+]api ok\n[+]control ok\n[+]quorum ok\nok\n",
+    );
   });
 
   it("/metrics has vLLM's names, and sums to the usage rows", async () => {

@@ -34,6 +34,7 @@ export function viewWorker(
     name,
     address,
     version: node?.version ?? null,
+    task_isolation: node?.taskIsolation || null,
     // As the cluster has it, which holds a node for lost later than it is missed here.
     status: status === "ready" && silentMs > SILENT_MS ? "suspect" : status,
     attached: node !== undefined,

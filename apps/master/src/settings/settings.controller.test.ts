@@ -50,6 +50,8 @@ describe("the cluster's settings", () => {
       "job_timeout",
       "overcommit_ratio",
       "shared_storage_gb",
+      "job_spec_kib",
+      "state_mib",
     ]);
   });
 

@@ -3,10 +3,9 @@ import { type AppError, toAppError } from "@heddle/base/errors";
 import type { SnapshotFate } from "@heddle/consensus/durable-log";
 import type { Transport } from "@heddle/consensus/ports";
 import { RaftReplica } from "@heddle/consensus/raft-replica";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { fromPlainCredentials, type NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
-import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import { locateMethod } from "@heddle/rpc/proto";
 import { dedicatedStorageFiles } from "@heddle/storage/storage-files";
 import { RaftTransport } from "../transport/raft-transport.ts";
@@ -101,8 +100,10 @@ class RaftThread {
   constructor(options: RaftThreadOptions, outbox: Outbox) {
     this.#options = options;
     this.#outbox = outbox;
-    const { clusterToken, tls } = options;
-    this.#credentials = { clusterToken, tls: tls && new TlsIdentity(tls) };
+    this.#credentials = fromPlainCredentials({
+      ...options.credentials,
+      node: { role: "master", name: options.identity.name },
+    });
     this.#machine = new RemoteMachine((id, task) => outbox.post({ kind: "task", id, task }));
     this.#transport = new RaftTransport({
       identity: options.identity,

@@ -8,6 +8,7 @@ import {
 import type { Command, Member } from "@heddle/consensus/ports";
 import type { ReplicaStatus } from "@heddle/consensus/replica-status";
 import type { ConfChange } from "@heddle/raft/conf-change";
+import type { PlainCredentials } from "@heddle/rpc/credentials";
 import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
 import type { FullIdentity } from "../identity.ts";
 import type { ThreadCounts } from "./thread-counts.ts";
@@ -17,9 +18,8 @@ export interface RaftThreadOptions {
   readonly identity: FullIdentity;
   /** Of the log and the snapshots. */
   readonly directory: string;
-  readonly clusterToken: string;
-  /** Where TLS is on: what this master shows; a `certificate` message replaces it. */
-  readonly tls?: TlsMaterial | undefined;
+  /** Under TLS a `certificate` message replaces what this master shows. */
+  readonly credentials: PlainCredentials;
   /** host:port of the masters' gRPC servers by name. */
   readonly addresses: ReadonlyMap<string, string>;
   /** Where to take the other masters' connections; port 0 for any free one. */

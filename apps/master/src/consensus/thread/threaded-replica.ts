@@ -4,7 +4,7 @@ import { Worker } from "node:worker_threads";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Command, Member, StateMachine } from "@heddle/consensus/ports";
 import type { ConfChange } from "@heddle/raft/conf-change";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { type NodeCredentials, toPlainCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { MachineTasks } from "./machine-tasks.ts";
 import {
@@ -18,8 +18,7 @@ import {
   type ToThread,
 } from "./thread-protocol.ts";
 
-export interface ThreadedReplicaOptions<Reply>
-  extends Omit<RaftThreadOptions, "clusterToken" | "tls"> {
+export interface ThreadedReplicaOptions<Reply> extends Omit<RaftThreadOptions, "credentials"> {
   /** With TLS the thread hears of each renewal of the certificate. */
   readonly credentials: NodeCredentials;
   /** Lives on this thread, and is only called between turns of its event loop. */
@@ -81,8 +80,8 @@ export class ThreadedReplica<Reply> {
 
   private constructor(options: ThreadedReplicaOptions<Reply>) {
     const { machine, log, onFatal, onRemoved, credentials, ...rest } = options;
-    const { clusterToken, tls } = credentials;
-    const workerData = { ...rest, clusterToken, tls: tls?.material };
+    const { tls } = credentials;
+    const workerData = { ...rest, credentials: toPlainCredentials(credentials) };
     this.#options = options;
     const path = `./raft-thread${extname(import.meta.url)}`;
     this.#worker = new Worker(new URL(path, import.meta.url), {

@@ -1,7 +1,5 @@
-import { createHash, timingSafeEqual } from "node:crypto";
 import { AppError, isErrorCode } from "@heddle/base/errors";
 import type { Member } from "@heddle/consensus/ports";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { FullIdentity } from "../identity.ts";
 import { FRAME_KINDS, type Frame, frameOf } from "./frames.ts";
 
@@ -15,8 +13,6 @@ export interface Hello {
   /** Which start of that member this is; an older process of it is refused. */
   readonly incarnation: number;
   readonly purpose: "messages" | "snapshot";
-  /** The cluster token; empty under TLS, where a certificate has said more. */
-  readonly token: string;
 }
 
 export function helloFrame(hello: Hello): Buffer {
@@ -50,20 +46,16 @@ function parse({ body }: Frame): object {
 }
 
 /**
- * Throws where the other side is not who may speak to this member. Under TLS its certificate's name
- * must be that of the member for which it speaks: no master's key lets it vote for another.
+ * Throws where the other side is not who may speak to this member. The name that it has shown must be
+ * that of the member for which it speaks: no master's certificate lets it vote for another.
  */
 export function checkHello(
   hello: Hello,
-  own: { readonly identity: FullIdentity; readonly credentials: NodeCredentials },
+  identity: FullIdentity,
   members: readonly Member[],
-  shownName: string | undefined,
+  shownName: string,
 ): void {
-  const { identity, credentials } = own;
   const { cluster, from, to } = hello;
-  if (!credentials.tls && !isToken(hello.token, credentials.clusterToken)) {
-    throw new AppError("invalid_api_key", "the other master has another cluster token");
-  }
   if (cluster !== identity.cluster) {
     const message = `the master at the other end belongs to the cluster ${cluster}, this one to ${identity.cluster}`;
     throw new AppError("precondition_failed", message);
@@ -74,20 +66,12 @@ export function checkHello(
   }
   // A member that is new knows nobody; whom nobody knows yet has a higher id than all.
   const known = members.find(({ id }) => id === from);
-  if (known && shownName !== undefined && known.name !== shownName) {
-    const message = `the certificate of ${shownName} does not speak for member ${from}, which is ${known.name}`;
+  if (known && known.name !== shownName) {
+    const message = `${shownName} does not speak for member ${from}, which is ${known.name}`;
     throw new AppError("permission_denied", message);
   }
   const newest = Math.max(identity.id, ...members.map(({ id }) => id));
   if (!known && members.length > 0 && from < newest) {
     throw new AppError("precondition_failed", `member ${from} was removed from the group`);
   }
-}
-
-function isToken(shown: unknown, clusterToken: string): boolean {
-  return timingSafeEqual(digest(String(shown)), digest(clusterToken));
-}
-
-function digest(text: string): Buffer {
-  return createHash("sha256").update(text).digest();
 }

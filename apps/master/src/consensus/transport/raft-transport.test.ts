@@ -3,6 +3,7 @@ import type { Member } from "@heddle/consensus/ports";
 import { createMessage, type Message } from "@heddle/raft/message";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import { proveToListener, type TokenHolder } from "@heddle/rpc/token/handshake";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { afterEach, expect, test } from "vitest";
 import { eventually } from "../../../test/master-group.ts";
@@ -13,6 +14,7 @@ import { SocketFrames } from "./socket-frames.ts";
 
 const clusterToken = "a-token-for-tests-only";
 const byToken = { clusterToken };
+const named = (name: string) => ({ clusterToken, node: { role: "master" as const, name } });
 const silent = { info: () => undefined, warn: () => undefined, error: () => undefined };
 const members: readonly Member[] = [1, 2, 4].map((id) => ({
   ...{ id, name: `m${id}`, address: `m${id}`, nonce: "" },
@@ -49,7 +51,7 @@ async function open(
     ...{ version: 1 as const, name: `m${id}`, nonce: "", cluster: "c", id, incarnation: 1 },
   };
   const transport = new RaftTransport({
-    ...{ identity, credentials, addresses: new Map(), log },
+    ...{ identity, credentials: { ...named(`m${id}`), ...credentials }, addresses: new Map(), log },
     locate: async (address) => {
       lookedFor.push(address);
       return { host: "127.0.0.1", port: ports.get(address) ?? 1 };
@@ -115,9 +117,10 @@ test("what cannot be read ends the connection, and says so", async () => {
   const error = (fields: object, message: string) => errors.push({ ...fields, message });
   const { port } = await open(4, byToken, { ...silent, error });
   const socket = connect(port, "127.0.0.1");
+  await proveToListener(socket, named("m1"));
   const frames = new SocketFrames(socket);
   const hello = { format: 1 as const, cluster: "c", from: 1, to: 4, incarnation: 7 };
-  socket.write(helloFrame({ ...hello, purpose: "messages", token: clusterToken }));
+  socket.write(helloFrame({ ...hello, purpose: "messages" }));
   await frames.next();
   socket.resume();
   socket.write(frameOf(FRAME_KINDS.messages, Buffer.from([255, 255, 255])));
@@ -129,16 +132,22 @@ test("what cannot be read ends the connection, and says so", async () => {
 test("strangers, removed members and older processes are told why they may not speak", async () => {
   const { port } = await open(4);
   const hello: Hello = {
-    ...{ format: 1, cluster: "c", from: 1, to: 4, incarnation: 7 },
-    ...{ purpose: "messages", token: clusterToken },
+    ...{ format: 1, cluster: "c", from: 1, to: 4, incarnation: 7, purpose: "messages" },
   };
-  const ask = async (frame: Buffer): Promise<Hello> => {
+  const ask = async (frame: Buffer, shown: TokenHolder = named("m1")): Promise<Hello> => {
     const socket = connect(port, "127.0.0.1");
+    await proveToListener(socket, shown);
     socket.write(frame);
     const next = await new SocketFrames(socket).next();
     return readHello(next.done ? undefined : next.value);
   };
-  await expect(ask(helloFrame({ ...hello, token: "another" }))).rejects.toThrow(/cluster token/);
+  const another = { ...named("m1"), clusterToken: "another" };
+  await expect(ask(helloFrame(hello), another)).rejects.toThrow(/cluster token/);
+  const worker = { clusterToken, node: { role: "worker", name: "m1" } } as const;
+  await expect(ask(helloFrame(hello), worker)).rejects.toThrow(/not shown that it is a master/);
+  await expect(ask(helloFrame(hello), named("m2"))).rejects.toThrow(
+    /m2 does not speak for member 1/,
+  );
   await expect(ask(helloFrame({ ...hello, cluster: "d" }))).rejects.toThrow(/the cluster d/);
   await expect(ask(helloFrame({ ...hello, to: 2 }))).rejects.toThrow(/this is member 4/);
   await expect(ask(helloFrame({ ...hello, from: 3 }))).rejects.toThrow(/member 3 was removed/);

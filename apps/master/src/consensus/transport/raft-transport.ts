@@ -14,7 +14,7 @@ import { decodeMessages } from "./message-codec.ts";
 import { PeerLink } from "./peer-link.ts";
 import { decodeSnapshotHead, snapshotChunks, writeSnapshot } from "./snapshot-frames.ts";
 import { SocketFrames } from "./socket-frames.ts";
-import { createPeerServer, dialPeer, type Endpoint, shownBy } from "./sockets.ts";
+import { createPeerServer, dialPeer, type Endpoint, type PeerSocket } from "./sockets.ts";
 
 const reconnect = { baseMs: 50, maxMs: 1_000 };
 /** A connection that ends sooner counts as an attempt that failed. */
@@ -92,12 +92,12 @@ export class RaftTransport implements Transport {
   /** Takes connections from now on and hands on what they bring; resolves with the port. */
   listen({ host, port }: Endpoint, receiver: RaftReceiver): Promise<number> {
     this.#receiver = receiver;
-    const { tls } = this.#options.credentials;
-    const server = createPeerServer(tls, (socket, fault) => {
-      if (fault) refuse(socket, fault);
-      else void this.#serve(socket);
-    });
-    // Before the handshake of TLS too, so that `close` ends them all.
+    const server = createPeerServer(
+      this.#options.credentials,
+      (peer) => void this.#serve(peer),
+      refuse,
+    );
+    // Before the handshake too, so that `close` ends them all.
     server.on("connection", (socket: Socket) => this.#track(socket));
     this.#server = server;
     return new Promise((resolve, reject) => {
@@ -176,15 +176,13 @@ export class RaftTransport implements Transport {
 
   #hello(to: number, purpose: Hello["purpose"]): Hello {
     const { cluster, id: from, incarnation } = this.#options.identity;
-    const { tls, clusterToken } = this.#options.credentials;
-    const token = tls ? "" : clusterToken;
-    return { format: 1, cluster, from, to, incarnation, purpose, token };
+    return { format: 1, cluster, from, to, incarnation, purpose };
   }
 
   /** Throws where the other side is not who may speak to us. */
-  #welcome(hello: Hello, shownName: string | undefined): Remote {
+  #welcome(hello: Hello, shownName: string): Remote {
     if (this.#closed) throw new AppError("unavailable", "this master is shutting down");
-    checkHello(hello, this.#options, this.#members, shownName);
+    checkHello(hello, this.#options.identity, this.#members, shownName);
     const { from, incarnation } = hello;
     const remote = this.#remote(from);
     if (incarnation < remote.incarnation) {
@@ -196,9 +194,10 @@ export class RaftTransport implements Transport {
   }
 
   /** A connection that another master has dialled. */
-  async #serve(socket: Socket): Promise<void> {
+  async #serve(peer: PeerSocket): Promise<void> {
+    const { socket } = peer;
     try {
-      const conversation = await this.#begin(socket);
+      const conversation = await this.#begin(peer);
       const { hello, frames } = conversation;
       const { from, purpose } = hello;
       socket.write(helloFrame(this.#hello(from, purpose)));
@@ -217,16 +216,15 @@ export class RaftTransport implements Transport {
   }
 
   /** Reads the other side's hello; rejects, with the socket left as it is, where it may not speak. */
-  async #begin(socket: Socket): Promise<Conversation> {
+  async #begin({ socket, name, validMs }: PeerSocket): Promise<Conversation> {
     this.#track(socket);
     const frames = new SocketFrames(socket);
     const unnamed = setTimeout(() => socket.destroy(), helloTimeoutMs);
     try {
       const { value, done } = await frames.next();
       const hello = readHello(done ? undefined : value);
-      const shown = shownBy(socket, this.#options.credentials.tls);
-      const remote = this.#welcome(hello, shown?.name);
-      if (shown) endAfter(socket, shown.validMs);
+      const remote = this.#welcome(hello, name);
+      endAfter(socket, validMs);
       frames.reader.maxBytes = MAX_FRAME_BYTES;
       return { socket, frames, hello, remote };
     } finally {
@@ -325,10 +323,11 @@ export class RaftTransport implements Transport {
 
   async #connect(to: number, remote: Remote, purpose: Hello["purpose"]): Promise<Conversation> {
     const { locate, credentials } = this.#options;
-    const socket = await dialPeer(await locate(remote.address, to), credentials.tls);
+    const peer = await dialPeer(await locate(remote.address, to), credentials);
+    const { socket } = peer;
     socket.write(helloFrame(this.#hello(to, purpose)));
     try {
-      return await this.#begin(socket);
+      return await this.#begin(peer);
     } catch (error) {
       socket.destroy();
       throw error;
@@ -338,6 +337,7 @@ export class RaftTransport implements Transport {
 
 /** No connection outlives the certificate that it was opened with; a new one shows the renewed one. */
 function endAfter(socket: Socket, validMs: number): void {
+  if (validMs === Infinity) return;
   const timer = setTimeout(() => socket.destroy(), Math.min(Math.max(validMs, 0), MAX_TIMER_MS));
   socket.once("close", () => clearTimeout(timer));
 }

@@ -1,8 +1,10 @@
 import { once } from "node:events";
 import { createServer, connect as dialPlain, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, connect as dialTls, type TLSSocket } from "node:tls";
-import { AppError } from "@heddle/base/errors";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
+import { checkDialler, proveToListener } from "@heddle/rpc/token/handshake";
 
 /** Where a member listens for the others. */
 export interface Endpoint {
@@ -15,36 +17,64 @@ const HANDSHAKE_MS = 5_000;
 /** Nodes are known by their certificates' URIs; this is the host name that gRPC asks for too. */
 const SERVER_NAME = "heddle.node";
 
+/** A connection to another master, which has shown who it is. */
+export interface PeerSocket {
+  readonly socket: Socket;
+  readonly name: string;
+  /** How long what it has shown holds. */
+  readonly validMs: number;
+}
+
 /**
- * A server for the other masters' connections. Under TLS it hands on those only whose certificate
- * has passed, with why it does not do for a master.
+ * A server for the other masters' connections: hands on those whose other side has shown that it is a
+ * master, by its certificate or by the cluster token, and tells of each other one why it is not.
  */
 export function createPeerServer(
-  tls: TlsIdentity | undefined,
-  onSocket: (socket: Socket, fault?: AppError) => void,
+  credentials: NodeCredentials,
+  onPeer: (peer: PeerSocket) => void,
+  onRefused: (socket: Socket, fault: AppError) => void,
 ): Server {
-  if (!tls) return createServer({ noDelay: true }, (socket) => onSocket(socket));
+  const { tls } = credentials;
+  if (!tls) {
+    return createServer({ noDelay: true }, (socket) => {
+      socket.on("error", () => undefined);
+      checkDialler(socket, credentials).then(
+        (claim) => {
+          if (claim?.role === "master") onPeer({ socket, name: claim.name, validMs: Infinity });
+          else onRefused(socket, notMaster());
+        },
+        (error: unknown) => onRefused(socket, toAppError(error)),
+      );
+    });
+  }
   const checks = { requestCert: true, rejectUnauthorized: true, handshakeTimeout: HANDSHAKE_MS };
-  const server = createTlsServer({ ...tls.secureContext, ...checks, noDelay: true }, (socket) =>
-    onSocket(socket, tls.peerFault(socket.getPeerCertificate(), ["master"])),
-  );
+  const server = createTlsServer({ ...tls.secureContext, ...checks, noDelay: true }, (socket) => {
+    const fault = tls.peerFault(socket.getPeerCertificate(), ["master"]);
+    if (fault) onRefused(socket, fault);
+    else onPeer(shownBy(socket, tls));
+  });
   const forget = tls.onUpdate(() => server.setSecureContext(tls.secureContext));
   return server.once("close", forget);
 }
 
-/** Dials a master. Under TLS it resolves when the other side's certificate has passed as one's. */
+/** Dials a master; resolves when the other side has shown that it is one. */
 export async function dialPeer(
   { host, port }: Endpoint,
-  tls: TlsIdentity | undefined,
-): Promise<Socket> {
+  credentials: NodeCredentials,
+): Promise<PeerSocket> {
+  const { tls } = credentials;
   const socket = tls ? dialMaster(host, port, tls) : dialPlain({ host, port });
   socket.setNoDelay(true);
   // Whoever reads or writes meets errors; one that comes in between must not end the process.
   socket.on("error", () => undefined);
-  if (!tls) return socket;
   try {
-    await once(socket, "secureConnect", { signal: AbortSignal.timeout(HANDSHAKE_MS) });
-    return socket;
+    if (tls) {
+      await once(socket, "secureConnect", { signal: AbortSignal.timeout(HANDSHAKE_MS) });
+      return shownBy(socket as TLSSocket, tls);
+    }
+    const claim = await proveToListener(socket, credentials);
+    if (claim.role !== "master") throw notMaster();
+    return { socket, name: claim.name, validMs: Infinity };
   } catch (error) {
     socket.destroy();
     if (error instanceof AppError) throw error;
@@ -54,18 +84,17 @@ export async function dialPeer(
   }
 }
 
-/** Who is at the other end by its certificate, and until when that holds; undefined without TLS. */
-export function shownBy(
-  socket: Socket,
-  tls: TlsIdentity | undefined,
-): { readonly name: string; readonly validMs: number } | undefined {
-  if (!tls) return undefined;
-  const certificate = (socket as TLSSocket).getPeerCertificate();
-  const { name } = tls.peerName(certificate, ["master"]);
-  return { name, validMs: Date.parse(certificate.valid_to) - Date.now() };
+function notMaster(): AppError {
+  return new AppError("permission_denied", "what connected has not shown that it is a master");
 }
 
-function dialMaster(host: string, port: number, tls: TlsIdentity): Socket {
+function shownBy(socket: TLSSocket, tls: TlsIdentity): PeerSocket {
+  const certificate = socket.getPeerCertificate();
+  const { name } = tls.peerName(certificate, ["master"]);
+  return { socket, name, validMs: Date.parse(certificate.valid_to) - Date.now() };
+}
+
+function dialMaster(host: string, port: number, tls: TlsIdentity): TLSSocket {
   return dialTls({
     ...{ host, port, ...tls.secureContext, servername: SERVER_NAME },
     checkServerIdentity: (_host, shown) => tls.peerFault(shown, ["master"]),

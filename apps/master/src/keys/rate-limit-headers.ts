@@ -16,7 +16,7 @@ export function rateLimitHeaders(view: {
 }
 
 /** A duration as OpenAI writes it: `120ms`, `1s`, `8.64s`, `6m0s`, `1h0m0s`. */
-export function durationText(durationMs: number): string {
+function durationText(durationMs: number): string {
   const wholeMs = Math.ceil(durationMs);
   if (wholeMs < 1000) return wholeMs === 0 ? "0s" : `${wholeMs}ms`;
   const seconds = (wholeMs % 60_000) / 1000;

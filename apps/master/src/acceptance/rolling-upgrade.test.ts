@@ -1,0 +1,66 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
+import { eventually } from "../../test/master-group.ts";
+
+// Three masters as processes whose cluster version is raised by an upgrade. This build stands in for
+// the older one: it is told to support version 1 alone. So the rules of version 1 as this build has
+// them are run here, and not the older build's own code.
+
+const OLD = 1;
+const NEW = 2;
+
+const newestOf = new Map<string, number>();
+let run: FaultRun;
+
+beforeAll(async () => {
+  const newest = (name: string) => String(newestOf.get(name) ?? OLD);
+  const place = (name: string) => ({ env: { HEDDLE_TEST_NEWEST_VERSION: newest(name) } });
+  run = await startFaultRun({ title: "rolling upgrade", place });
+}, FAULT_TIMEOUT_MS);
+afterAll(() => run?.close());
+
+async function versions(): Promise<number[]> {
+  const { group } = run;
+  const statuses = await Promise.all(group.runningNames.map((name) => group.status(name)));
+  return statuses.map((status) => status.cluster_version);
+}
+
+async function restart(name: string, newest: number): Promise<void> {
+  await run.group.end(name, "SIGTERM");
+  newestOf.set(name, newest);
+  await run.group.start(name);
+}
+
+it("a rolling upgrade loses no change, and raises the version at its end", {
+  timeout: FAULT_TIMEOUT_MS,
+}, async () => {
+  const { group, workload } = run;
+  await workload.progress(60);
+  const leader = await group.leader();
+  const order = [...group.names.filter((name) => name !== leader), leader];
+  for (const name of order) {
+    expect(await versions()).toEqual([OLD, OLD, OLD]);
+    await restart(name, NEW);
+    await workload.progress(60);
+  }
+  await eventually("all masters have the new version", async () =>
+    (await versions()).every((version) => version === NEW),
+  );
+  await workload.progress(60);
+  await run.finish();
+});
+
+it("a master that is too old is refused, with its data and without", {
+  timeout: FAULT_TIMEOUT_MS,
+}, async () => {
+  const { group } = run;
+  const [name = ""] = group.names;
+  const refused = /could not start: .*cluster version.* Start .* with the build that the other/;
+  await expect(restart(name, OLD)).rejects.toThrow(refused);
+  group.wipe(name);
+  await expect(restart(name, OLD)).rejects.toThrow(refused);
+  await restart(name, NEW);
+  await eventually("it has taken over the version", async () =>
+    (await versions()).every((version) => version === NEW),
+  );
+});

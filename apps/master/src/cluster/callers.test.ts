@@ -1,0 +1,129 @@
+import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
+import { CALLERS } from "@heddle/rpc/callers";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { Peer } from "@heddle/rpc/peer";
+import {
+  createAuthority,
+  requestCertificate,
+  signNode,
+} from "@heddle/rpc/pki/certificate-authority";
+import { NODE_ROLES, type NodeRole } from "@heddle/rpc/pki/node-name";
+import { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
+import { attachMethod, packageDefinition, type RpcMethod } from "@heddle/rpc/proto";
+import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
+import { fromStatus } from "@heddle/rpc/status";
+import { afterEach, expect, test } from "vitest";
+import { clusterToken, TestCluster } from "../../test/test-cluster.ts";
+
+// Who may call what: every method of proto/ with every role.
+
+const closing: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close();
+});
+
+const METHODS = Object.values(packageDefinition).flatMap((definition) =>
+  "format" in definition ? [] : Object.values(definition as ServiceDefinition),
+);
+
+/** A server of masters that serves every method with nothing, and says how often it was called. */
+async function serveAll(credentials: NodeCredentials): Promise<BoundServer> {
+  const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials });
+  for (const definition of Object.values(packageDefinition)) {
+    if ("format" in definition) continue;
+    const service = definition as ServiceDefinition;
+    const handlers = Object.entries(service).map(([name, method]) => [name, handler(method)]);
+    bound.server.addService(service, Object.fromEntries(handlers));
+  }
+  closing.push(() => closeServer(bound.server, 0));
+  return bound;
+}
+
+function handler({ requestStream, responseStream }: MethodDefinition<unknown, unknown>) {
+  if (!responseStream)
+    return (_call: unknown, reply: (e: null, v: object) => void) => reply(null, {});
+  if (!requestStream) return (call: { end(): void }) => call.end();
+  return (call: { end(): void; resume(): void }) => {
+    call.resume();
+    call.end();
+  };
+}
+
+async function outcome(peer: Peer, method: (typeof METHODS)[number]): Promise<string> {
+  const rpc = method as unknown as RpcMethod<object, object, object, object>;
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const stream = peer.duplex(rpc);
+  stream.on("data", () => undefined);
+  stream.on("end", () => resolve("served"));
+  stream.on("error", (error) => resolve(fromStatus(error, "the server").code));
+  stream.write({});
+  stream.end();
+  return promise;
+}
+
+async function expectTable(server: string, as: (role: NodeRole) => NodeCredentials): Promise<void> {
+  for (const role of NODE_ROLES) {
+    const peer = new Peer(server, as(role));
+    closing.push(() => peer.close());
+    for (const method of METHODS) {
+      const callers = CALLERS[method.path];
+      // Without TLS a worker issues tickets by the token that it has.
+      const isIssuer = role === "worker" && !as(role).tls && callers?.includes("job");
+      const isLetIn = callers === "anyone" || isIssuer || callers?.includes(role);
+      const expected = isLetIn ? "served" : "permission_denied";
+      expect(await outcome(peer, method), `${role} calls ${method.path}`).toBe(expected);
+    }
+  }
+}
+
+test("callers: each method of proto/ says who may call it", () => {
+  expect(Object.keys(CALLERS).sort()).toEqual(METHODS.map(({ path }) => path).sort());
+});
+
+test("callers: by token each role is refused what is not for it", async () => {
+  const as = (role: NodeRole) => ({ clusterToken, node: { role, name: "n" } });
+  const { address } = await serveAll(as("master"));
+  await expectTable(address, as);
+});
+
+test("callers: by certificate each role is refused what is not for it", async () => {
+  const authority = await createAuthority();
+  const certified = async (role: NodeRole): Promise<NodeCredentials> => {
+    const { privateKey, csr } = await requestCertificate();
+    const certificate = await signNode(authority, csr, { role, name: "n" }, 3_600_000);
+    const material = { authority: authority.certificate, certificate, privateKey };
+    return { clusterToken: "", tls: new TlsIdentity(material) };
+  };
+  const all = new Map<NodeRole, NodeCredentials>();
+  for (const role of NODE_ROLES) all.set(role, await certified(role));
+  const as = (role: NodeRole) => all.get(role) as NodeCredentials;
+  const { address } = await serveAll(as("master"));
+  await expectTable(address, as);
+});
+
+test("callers: a node attaches as what it has shown to be, and under no other's id", async () => {
+  const cluster = new TestCluster();
+  await cluster.startMaster({ heartbeatIntervalMs: 10_000 });
+  closing.push(() => cluster.close());
+  const attach = (role: NodeRole, name: string, register: object) => {
+    const peer = new Peer(cluster.link.grpcAddress, { clusterToken, node: { role, name } });
+    closing.push(() => peer.close());
+    const stream = peer.duplex(attachMethod);
+    const { promise, resolve } = Promise.withResolvers<string>();
+    stream.on("data", () => resolve("attached"));
+    stream.on("error", (error) => resolve(fromStatus(error, "the master").code));
+    const common = { incarnation: "1", address: "127.0.0.1:1", version: "1" };
+    stream.write({ register: { ...common, ...register } });
+    return promise;
+  };
+  const worker = { nodeId: "node-1", kind: "NODE_KIND_WORKER", name: "worker-1" };
+  expect(await attach("worker", "worker-1", worker)).toBe("attached");
+  const refused = "permission_denied";
+  expect(await attach("parameter-server", "worker-1", worker)).toBe(refused);
+  expect(await attach("worker", "worker-2", worker)).toBe(refused);
+  expect(await attach("worker", "worker-2", { ...worker, name: "worker-2" })).toBe(refused);
+  const server = { ...worker, kind: "NODE_KIND_PARAMETER_SERVER" };
+  expect(await attach("worker", "worker-1", server)).toBe(refused);
+  const own = { nodeId: "node-2", kind: "NODE_KIND_WORKER", name: "worker-2" };
+  expect(await attach("worker", "worker-2", own)).toBe("attached");
+});
