@@ -3,23 +3,15 @@
 // JavaScript without dependencies, because it runs before anything is installed, on Node 20 too.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { chooseNode } from "../bin/launch.mjs";
 
 export const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const MODULES = join(ROOT, "node_modules");
 const STAMP = join(MODULES, ".heddle-setup");
 const MAIN = join(ROOT, "apps", "cli", "dist", "main.js");
-const OLDEST_NODE = [22, 12];
 
 /** Installs and compiles what is out of date; ends the process with one clear line on failure. */
 export function setUp() {
@@ -82,22 +74,6 @@ function install() {
   say(`packages are installed (${seconds(startedAtMs)})`);
 }
 
-/** The workspace's own Node 24, or the running one where that platform has none. */
-function chooseNode() {
-  const own = join(MODULES, ".bin", process.platform === "win32" ? "node.exe" : "node");
-  if (existsSync(own)) return own;
-  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
-  const [oldestMajor, oldestMinor] = OLDEST_NODE;
-  if (major > oldestMajor || (major === oldestMajor && minor >= oldestMinor)) {
-    return process.execPath;
-  }
-  return fail(
-    `Node ${process.versions.node} is too old, and no packaged Node 24 was installed for ` +
-      `${process.platform}-${process.arch}. Install Node ${OLDEST_NODE.join(".")} or newer ` +
-      "from https://nodejs.org, then run this command again.",
-  );
-}
-
 function compile(node) {
   const startedAtMs = Date.now();
   const tsc = join(MODULES, "typescript", "bin", "tsc");
@@ -112,13 +88,7 @@ function compile(node) {
     env: childEnvironment(),
   });
   if (status !== 0) fail("the TypeScript build failed; its errors are above.");
-  makeExecutable();
   if (first) say(`compiled (${seconds(startedAtMs)})`);
-}
-
-/** `node_modules/.bin/heddle` links to the compiled file, which tsc writes as any other. */
-function makeExecutable() {
-  chmodSync(MAIN, 0o755);
 }
 
 function seconds(sinceMs) {
@@ -134,13 +104,10 @@ function fail(line) {
   process.exit(1);
 }
 
-/** True once a set-up went through, be it out of date by now. */
-function isSetUp() {
-  return existsSync(join(MODULES, ".package-lock.json")) && existsSync(MAIN);
+/** For commands that must not wait for a compiler each time: sets up only what was never set up. */
+export function setUpIfMissing() {
+  const isSetUp = existsSync(join(MODULES, ".package-lock.json")) && existsSync(MAIN);
+  if (!isSetUp) setUp();
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  // `npm run heddle` must not wait for a compiler each time, so it asks only for what is missing.
-  if (!process.argv.includes("--if-missing") || !isSetUp()) setUp();
-  else makeExecutable();
-}
+if (process.argv[1] === fileURLToPath(import.meta.url)) setUp();

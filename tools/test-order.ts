@@ -35,6 +35,7 @@ const LONG = [
   "apps/worker/src/tasks/process-tasks.test.ts",
   "apps/master/src/acceptance/jobs-command-line.test.ts",
   "apps/cli/src/main.test.ts",
+  "tools/installed-package.test.ts",
   "apps/cli/src/up/up-masters.test.ts",
   "apps/cli/src/up/up-tls.test.ts",
   "apps/cli/src/up/whole-cluster.test.ts",

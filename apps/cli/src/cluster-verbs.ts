@@ -35,17 +35,18 @@ function addViews(cluster: Command, lazy: Lazy): void {
 function addMembership(cluster: Command, lazy: Lazy): void {
   cluster
     .command("add")
-    .description("say how to start a further master, which then joins by itself")
+    .description("add a further master, or a lost one anew, and say how to start it")
     .argument("<master>", "its name")
     .requiredOption("--address <host:port>", "where the other masters will reach its gRPC")
     .option("--data <dir>", "its data directory, for the command that is printed", "DIR")
     .option("--cluster-token-file <file>", "its copy of the cluster token", "TOKEN_FILE")
-    .option("--join-token-file <file>", "under TLS: where to write its join token")
+    .option("--join-token-file <file>", "where to write its join token", "join-token")
     .action(lazy(async () => (await import("./commands/cluster-add.ts")).addMaster));
   cluster
     .command("join-token")
     .description("under TLS: make a token with which one node may join, within the hour")
     .requiredOption("--role <role>", "master, worker or parameter-server")
+    .requiredOption("--name <name>", "the node's name, which its certificate bears")
     .action(lazy(async () => (await import("./commands/cluster-add.ts")).createJoinToken));
   cluster
     .command("remove")

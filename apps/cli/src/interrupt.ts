@@ -1,9 +1,6 @@
 /** Two deliveries of one Ctrl-C (from the terminal and from a parent) come closer than this. */
 const SAME_PRESS_MS = 500;
 
-/** How often a process that npm runs looks whether its parent is still there. */
-const PARENT_LOOK_MS = 250;
-
 interface Interrupts {
   /** Aborts at the first SIGINT, SIGTERM or SIGHUP; on demand where nobody is left to run for, too. */
   readonly signal: AbortSignal;
@@ -15,8 +12,7 @@ interface Interrupts {
 
 /**
  * Turns the process's signals into an abort, so that a command can end what it started. With
- * `untilLeft` it also aborts once nobody reads standard output or standard error any more, and where
- * npm runs it, once its parent is gone: npm passes a SIGTERM to its shell alone, which dies of it.
+ * `untilLeft` it also aborts once nobody reads standard output or standard error any more.
  */
 export function watchInterrupts(options: { readonly untilLeft?: boolean } = {}): Interrupts {
   const controller = new AbortController();
@@ -38,12 +34,6 @@ export function watchInterrupts(options: { readonly untilLeft?: boolean } = {}):
   };
   const pipes = options.untilLeft ? [process.stdout, process.stderr] : [];
   for (const pipe of pipes) pipe.on("error", onPipeError);
-  const { ppid } = process;
-  const onLook = () => {
-    if (process.ppid !== ppid) controller.abort();
-  };
-  const isOfNpm = options.untilLeft && process.env["npm_lifecycle_event"] !== undefined;
-  const looking = isOfNpm ? setInterval(onLook, PARENT_LOOK_MS).unref() : undefined;
   return {
     signal: controller.signal,
     onNext: (listener) => {
@@ -51,7 +41,6 @@ export function watchInterrupts(options: { readonly untilLeft?: boolean } = {}):
     },
     release: () => {
       for (const signal of signals) process.off(signal, onSignal);
-      clearInterval(looking);
       // The pipes keep theirs: a line written last may break one after this.
     },
   };

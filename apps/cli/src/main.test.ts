@@ -36,6 +36,7 @@ const MODELS = {
       id: "m-2",
       status: "ready",
       context_window: 4096,
+      chat_template: "plain",
       replicas: [{ node: "w1", phase: "ready" }],
       waiting_for: ["InsufficientGpu: one", "NodesLost: two"],
     },
@@ -51,6 +52,8 @@ const GROUP = {
   applied: 20,
   snapshot_index: 11,
   state_hash: "00ff",
+  cluster_version: 1,
+  supported_cluster_version: 2,
   health: "degraded",
   quorum: { voters: 2, required: 2, reachable: 1, has_quorum: false },
   masters: [
@@ -160,11 +163,25 @@ describe("the command line", () => {
       /m-1 +pulling +8192 +a small model \(a stand-in\) +A +w1:pulling 50%/,
     );
     expect(table.stdout).toMatch(
-      /m-2 +ready +4096 .*w1:ready +InsufficientGpu: one; NodesLost: two/,
+      /m-2 +ready +4096 .*w1:ready +plain \(none in the file\) +InsufficientGpu: one; NodesLost: two/,
     );
     expect((await heddle(["models", "list", "-o", "name"])).stdout).toBe("m-1\nm-2\n");
     const json = await heddle(["-o", "json", "models", "list"]);
     expect(JSON.parse(json.stdout)).toEqual(MODELS.data);
+  });
+
+  it("-o json: one record is an object, and no array", async () => {
+    for (const verb of ["status", "metrics"]) {
+      const { stdout } = await heddle(["cluster", verb, "-o", "json"]);
+      expect(JSON.parse(stdout), verb).toMatchObject({ leader: "master-2" });
+    }
+    const health = await heddle(["health", "-o", "json"]);
+    expect(JSON.parse(health.stdout)).toMatchObject({ status: "ok" });
+  });
+
+  it("--help of a verb shows the global options", async () => {
+    const { stdout } = await heddle(["models", "list", "--help"]);
+    expect(stdout).toMatch(/Global Options:.*--endpoint.*--api-key.*--output/s);
   });
 
   it("lists workers, endpoints and health", async () => {
@@ -181,7 +198,7 @@ describe("the command line", () => {
   it("shows the masters as a group, and has one hand over, shorten its log or leave", async () => {
     const status = await heddle(["cluster", "status"]);
     expect(status.stdout).toMatch(
-      /master-2 +degraded +1\/2 \(needs 2\) +7 +20 +20 +00ff +master-1/,
+      /master-2 +degraded +1\/2 \(needs 2\) +7 +20 +20 +00ff +1 \(supports 2\) +master-1/,
     );
     const members = await heddle(["cluster", "members"]);
     expect(members.stdout).toMatch(/master-1 +1 +follower +yes +3 +h:1\nmaster-2 +2 +leader/);
@@ -398,9 +415,9 @@ describe("the command line", () => {
       expect(impossible, address).toMatchObject({ code: 2, stdout: "" });
       expect(impossible.stderr).toContain("a port from 1 to 65535");
     }
-    const made = await heddle(["cluster", "join-token", "--role", "worker"]);
+    const made = await heddle(["cluster", "join-token", "--role", "worker", "--name", "w-1"]);
     expect(made.stdout).toBe("hdlj_made\n");
-    expect(calls.at(-1)).toMatchObject({ body: { role: "worker" } });
+    expect(calls.at(-1)).toMatchObject({ body: { role: "worker", name: "w-1" } });
   });
 
   it("shows the cluster's figures and resources as tables and whole", async () => {

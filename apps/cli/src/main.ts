@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 import { readFileSync, writeSync } from "node:fs";
 import { Command, CommanderError, Option } from "commander";
 import { addCluster, type Lazy } from "./cluster-verbs.ts";
@@ -19,6 +18,7 @@ async function main(): Promise<number> {
         .choices(["table", "wide", "json", "yaml", "name"])
         .default("table"),
     )
+    .configureHelp({ showGlobalOptions: true })
     .showHelpAfterError("(--help shows how)")
     .exitOverride()
     .hook("preAction", (_, command) => refuseEmptyOptions(command));
@@ -71,9 +71,20 @@ function addUp(program: Command, lazy: Lazy): void {
       "where weights are kept (else HEDDLE_MODELS_CACHE, else DIR/models)",
     )
     .option("--model <file>", "a GGUF file to serve")
-    .option("--profile <name>", "demo (small real model), gpu (the full catalog), tiny (noise)")
+    .option("--profile <name>", "demo (tiny real model), small (0.5B), gpu (all), tiny (noise)")
     .option("--simulate-gpus <spec>", "GPUs that each worker is to pretend to have, as 8xH100-80GB")
+    .option("--labels <name=value,...>", "labels of each worker, which jobs may ask for")
+    .option("--taints <name,...>", "taints of each worker, which jobs must tolerate")
+    .option("--rack <name>", "the rack that this machine is in")
+    .option("--fabric <name>", "the fast network that this machine is on")
+    .option("--local-ssd-gb <gb>", "local SSD that each worker offers to jobs")
+    .option("--io-operations-per-sec <n>", "disk operations per second that each worker offers")
+    .option("--network-gbps <gbps>", "network bandwidth that each worker offers")
+    .option("--device <device>", "what models run on: cpu, or a GPU's index (else cpu)")
     .option("--plugins <files>", "plugins for training jobs, separated by commas")
+    .option("--task-users <range>", "user ids of tasks, as 200000-200999, or own")
+    .option("--task-isolation <kind>", "required or optional: whether jobs run unisolated")
+    .option("--task-writable <paths>", "what isolated tasks may write to besides their own")
     .option("--tls", "certificates and TLS between the processes")
     .option("--once", "stop after the self-check; exit 0 if it went well")
     .option("--verbose", "the same as --log-level info")
@@ -177,6 +188,8 @@ function endAtBrokenPipe(stream: NodeJS.WriteStream): void {
   });
 }
 
+// Only the launcher that started this process on another Node holds a channel to it.
+if (process.connected) (await import("@heddle/base/exit-with-parent")).exitWithParent();
 endAtBrokenPipe(process.stdout);
 endAtBrokenPipe(process.stderr);
 process.exitCode = await main();

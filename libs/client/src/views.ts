@@ -108,6 +108,8 @@ export interface JobBlocker {
   /** Where no node offers what the job runs by: its name, and what the nodes do offer. */
   readonly wanted?: string;
   readonly offered?: readonly string[];
+  /** Ids of the jobs that it waits for; the first 16. */
+  readonly jobs?: readonly string[];
   readonly message: string;
 }
 
@@ -209,6 +211,8 @@ export interface Worker {
   readonly name: string;
   readonly address: string;
   readonly version: string | null;
+  /** How a worker isolates its tasks; null where it is not attached or does not say. */
+  readonly task_isolation: string | null;
   /** `suspect`: the master that answers does not hear of it, and the cluster does not hold it for lost yet. */
   readonly status: string;
   readonly attached: boolean;

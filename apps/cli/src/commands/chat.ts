@@ -1,4 +1,3 @@
-import { createInterface } from "node:readline/promises";
 import { text as readAll } from "node:stream/consumers";
 import { AppError } from "@heddle/base/errors";
 import type { Command } from "commander";
@@ -12,8 +11,9 @@ import {
 } from "../http/chat-stream.ts";
 import { defaultModel, listModels } from "../http/model-list.ts";
 import { watchInterrupts } from "../interrupt.ts";
-import { toYaml } from "../output/rows.ts";
+import { printRecord } from "../output/rows.ts";
 import { reportError } from "../report-error.ts";
+import { TurnReader } from "../turn-reader.ts";
 
 interface ChatFlags {
   readonly model?: string;
@@ -51,7 +51,7 @@ async function readQuestion(prompt: string | undefined): Promise<string> {
   const question = (isPiped ? await readAll(process.stdin) : prompt).trim();
   if (question !== "") return question;
   const source = isPiped ? "standard input" : "the prompt";
-  const fix = 'Give one, as in: heddle chat "Say hello."';
+  const fix = 'Give one, as in: heddle chat "What is a loom?"';
   throw new AppError("invalid_value", `There is no question: ${source} is empty. ${fix}`);
 }
 
@@ -75,8 +75,7 @@ async function answer(
     const write = (text: string) => isRecord || data.writeForeign(text);
     const result = await streamChat(context.client, request, write, interrupts.signal);
     if (isRecord) {
-      const record = answerRecord(settings.model, result);
-      data.write(`${format === "json" ? JSON.stringify(record, null, 2) : toYaml(record)}\n`);
+      printRecord(answerRecord(settings.model, result), "", format, data);
       return result.text;
     }
     data.write("\n");
@@ -100,42 +99,53 @@ function answerRecord(model: string, result: ChatResult) {
   };
 }
 
-/** A conversation: an empty line is skipped; Ctrl-D or /exit ends it; Ctrl-C stops an answer. */
+const HELP = `/help   show this
+/clear  forget what was said
+/exit   end; Ctrl-D does too
+Up recalls earlier lines. A paste of several lines is one question, which Enter sends. Ctrl-C stops an answer.
+`;
+
+/** A conversation: an empty turn is skipped; Ctrl-D or /exit ends it; Ctrl-C stops an answer. */
 async function converse(
   context: CommandContext,
   settings: ChatSettings,
-  turns: ChatTurn[],
+  system: readonly ChatTurn[],
 ): Promise<number> {
   const { messages: out } = context;
-  out.write(`${out.paint("dim", `talking to ${settings.model}; /exit or Ctrl-D ends`)}\n`);
+  out.write(`${out.paint("dim", `talking to ${settings.model}; /help shows what you can do`)}\n`);
+  const reader = new TurnReader();
+  let turns = [...system];
   for (;;) {
-    const line = await readTurn();
-    if (line === undefined || line.trim() === "/exit") return 0;
-    if (line.trim() === "") continue;
-    turns.push({ role: "user", content: line });
     try {
-      turns.push({ role: "assistant", content: await answer(context, settings, turns) });
+      const text = await reader.next();
+      const word = commandOf(text ?? "/exit");
+      if (word === "/exit") return 0;
+      if (word === "/help") out.write(HELP);
+      else if (word === "/clear") {
+        turns = [...system];
+        out.write("what was said is forgotten\n");
+      } else if (word !== undefined) out.write(`there is no command ${word}; /help shows them\n`);
+      else if (text?.trim()) turns = await exchange(context, settings, turns, text);
     } catch (error) {
-      // One failed answer does not end the conversation; the question is taken back.
-      turns.pop();
+      // What fails is taken back and does not end the conversation.
       reportError(error);
     }
   }
 }
 
-/** The next line; undefined at the end of the input. A reader of its own leaves Ctrl-C to answers. */
-async function readTurn(): Promise<string | undefined> {
-  const reader = createInterface({ input: process.stdin, output: process.stderr });
-  const ended = new AbortController();
-  reader.once("close", () => ended.abort());
-  try {
-    return await reader.question("> ", { signal: ended.signal });
-  } catch (error) {
-    if (ended.signal.aborted) return undefined;
-    throw error;
-  } finally {
-    reader.close();
-  }
+/** The command that a turn is: a word after a slash, and nothing else. */
+function commandOf(text: string): string | undefined {
+  return /^\s*(\/[a-z]+)\s*$/.exec(text)?.[1];
+}
+
+async function exchange(
+  context: CommandContext,
+  settings: ChatSettings,
+  turns: readonly ChatTurn[],
+  question: string,
+): Promise<ChatTurn[]> {
+  const asked = [...turns, { role: "user", content: question } as const];
+  return [...asked, { role: "assistant", content: await answer(context, settings, asked) }];
 }
 
 function numberFlag(

@@ -5,7 +5,7 @@ import { checkMemberAddress, checkMemberName } from "@heddle/base/member-address
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import type { ApiClient } from "../http/api-client.ts";
-import { fieldsOf, type JsonFields, recordsOf, textOf } from "../http/json-fields.ts";
+import { fieldsOf, recordsOf, textOf } from "../http/json-fields.ts";
 import { printRecord } from "../output/rows.ts";
 
 const JOIN_TOKENS = "/api/v1/cluster/join-tokens";
@@ -26,17 +26,20 @@ export async function addMaster(command: Command): Promise<number> {
   checkMemberAddress(address);
   const status = fieldsOf(await client.json("/api/v1/cluster/status"));
   const masters = recordsOf(status["masters"]);
-  if (masters.some((master) => master["id"] === name)) {
-    const message = `A master ${name} belongs to the group. To replace it, start it again with an empty data directory, or remove it first: heddle cluster remove ${name}`;
+  const namesake = masters.find((master) => master["id"] === name);
+  if (namesake && namesake["connected"] !== false) {
+    const message = `A master ${name} belongs to the group and runs. Stop it first if its data is to be made anew, or remove it: heddle cluster remove ${name}`;
     throw new AppError("conflict", message);
   }
-  const known = masters.map((master) => `${textOf(master["id"])}=${textOf(master["address"])}`);
+  const others = masters.filter((master) => master !== namesake);
+  const known = others.map((master) => `${textOf(master["id"])}=${textOf(master["address"])}`);
   const peers = [...known, `${name}=${address}`].join(",");
   const [host, port] = splitAddress(address);
-  const proof = (await joinFlags(client, command)) ?? [
-    ...(isLoopback(host) ? [] : ["--insecure-bind"]),
-    ...["--cluster-token-file", clusterTokenFile],
-  ];
+  const proof = await joinFlags(client, command);
+  if (!proof.includes("--tls")) {
+    if (!isLoopback(host)) proof.unshift("--insecure-bind");
+    proof.push("--cluster-token-file", clusterTokenFile);
+  }
   const flags = [
     ...["--name", name, "--peers", peers, "--grpc-host", host, "--grpc-port", port],
     ...[...proof, "--data", directory],
@@ -52,30 +55,24 @@ export async function addMaster(command: Command): Promise<number> {
   return 0;
 }
 
-/** `heddle cluster join-token --role ROLE`: the token alone on standard output. */
+/** `heddle cluster join-token --role ROLE --name NAME`: the token alone on standard output. */
 export async function createJoinToken(command: Command): Promise<number> {
   const { client, data, messages, format } = commandContext(command);
-  const { role } = command.opts<{ role: string }>();
-  const token = fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body: { role } }));
+  const { role, name } = command.opts<{ role: string; name: string }>();
+  const token = fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body: { role, name } }));
   printRecord(token, textOf(token["token"]), format, data);
-  messages.write(`for one ${role}, once, until ${textOf(token["expires_at"])}\n`);
+  messages.write(`for the ${role} ${name}, once, until ${textOf(token["expires_at"])}\n`);
   return 0;
 }
 
-/** Writes a new master's join token to its file; undefined where the masters run without TLS. */
-async function joinFlags(client: ApiClient, command: Command): Promise<string[] | undefined> {
+/** Adds the master: writes its join token to its file. */
+async function joinFlags(client: ApiClient, command: Command): Promise<string[]> {
   const { joinTokenFile } = command.opts<AddFlags>();
-  let reply: JsonFields;
-  try {
-    const body = { role: "master" };
-    reply = fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body }));
-  } catch (error) {
-    if (error instanceof AppError && error.code === "precondition_failed") return undefined;
-    throw error;
-  }
+  const body = { role: "master", name: command.args[0] };
+  const reply = fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body }));
   const path = resolve(joinTokenFile ?? "join-token");
   writeFileSync(path, `${textOf(reply["token"])}\n`, { mode: 0o600 });
-  return ["--tls", "--join-token-file", path];
+  return [...(reply["tls"] === false ? [] : ["--tls"]), "--join-token-file", path];
 }
 
 function splitAddress(address: string): [host: string, port: string] {

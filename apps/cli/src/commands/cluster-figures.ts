@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { fieldsOf, type JsonFields, numberOf, recordsOf, textOf } from "../http/json-fields.ts";
-import { type Column, printRecord, printRows } from "../output/rows.ts";
+import { type Column, printRecord, printRow, printRows } from "../output/rows.ts";
 
 const METRICS: readonly Column<JsonFields>[] = [
   { header: "WORKERS", value: (all) => states(fieldsOf(all["workers"])) },
@@ -41,8 +41,7 @@ const RESOURCES: readonly Column<JsonFields>[] = [
 export async function clusterMetrics(command: Command): Promise<number> {
   const { client, data, format } = commandContext(command);
   const metrics = fieldsOf(await client.json("/api/v1/cluster/metrics"));
-  if (format === "json" || format === "yaml") printRecord(metrics, "", format, data);
-  else printRows([metrics], METRICS, format, data);
+  printRow(metrics, METRICS, format, data);
   return 0;
 }
 

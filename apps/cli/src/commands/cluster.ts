@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { fieldsOf, type JsonFields, numberOf, recordsOf, textOf } from "../http/json-fields.ts";
-import { type Column, printChange, printRows } from "../output/rows.ts";
+import { type Column, printChange, printRow, printRows } from "../output/rows.ts";
 
 const PATH = "/api/v1/cluster";
 
@@ -14,6 +14,7 @@ const STATUS: readonly Column<JsonFields>[] = [
   { header: "APPLIED", value: (status) => figure(status["applied"]) },
   { header: "SNAPSHOT", value: (status) => figure(status["snapshot_index"]), wide: true },
   { header: "STATE", value: (status) => textOf(status["state_hash"]) },
+  { header: "VERSION", value: clusterVersion },
   { header: "CLUSTER", value: (status) => textOf(status["cluster"]), wide: true },
   { header: "ANSWERED BY", value: (status) => textOf(status["answered_by"]) },
 ];
@@ -31,7 +32,7 @@ const MEMBERS: readonly Column<JsonFields>[] = [
 export async function clusterStatus(command: Command): Promise<number> {
   const { client, data, format, messages } = commandContext(command);
   const status = fieldsOf(await client.json(`${PATH}/status`));
-  printRows([status], STATUS, format, data);
+  printRow(status, STATUS, format, data);
   if (status["may_be_stale"] === true) {
     const why = textOf(status["leader"])
       ? `${textOf(status["answered_by"])} does not catch up with the leader`
@@ -85,6 +86,13 @@ function quorum(status: JsonFields): string {
   const { reachable, voters, required } = fieldsOf(status["quorum"]);
   if (voters === undefined) return "";
   return `${figure(reachable)}/${figure(voters)} (needs ${figure(required)})`;
+}
+
+/** The highest that the answering master supports is shown while it is not reached. */
+function clusterVersion(status: JsonFields): string {
+  const version = figure(status["cluster_version"]);
+  const supported = figure(status["supported_cluster_version"]);
+  return version === supported ? version : `${version} (supports ${supported})`;
 }
 
 function figure(value: unknown): string {

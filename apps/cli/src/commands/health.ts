@@ -1,7 +1,7 @@
 import { AppError, ERROR_TABLE } from "@heddle/base/errors";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
-import { printRows } from "../output/rows.ts";
+import { printRow } from "../output/rows.ts";
 
 interface Health {
   readonly status: string;
@@ -16,8 +16,8 @@ export async function health(command: Command): Promise<number> {
   if (typeof body?.status !== "string") {
     throw new AppError("unavailable", `${client.endpoint}/health is not Heddle's.`);
   }
-  printRows(
-    [body],
+  printRow(
+    body,
     [
       { header: "STATUS", value: ({ status }) => status ?? "" },
       { header: "VERSION", value: ({ version }) => version ?? "" },

@@ -42,6 +42,7 @@ export async function listModelsCommand(command: Command): Promise<number> {
       { header: "BACKING", value: backing },
       { header: "FAMILY", value: (model) => textOf(model["family"]), wide: true },
       { header: "REPLICAS", value: replicas, wide: true },
+      { header: "CHAT TEMPLATE", value: chatTemplate, wide: true },
       { header: "WAITING FOR", value: waitingFor, wide: true },
       { header: "LINEAGE", value: lineage, wide: true },
     ],
@@ -79,6 +80,13 @@ function context(model: JsonFields): string {
 
 function backing(model: JsonFields): string {
   return textOf(model["backing"]) + (model["stand_in"] === true ? " (a stand-in)" : "");
+}
+
+/** Where the chat template in use is from, and that the file has none where it is a fallback. */
+function chatTemplate(model: JsonFields): string {
+  const origin = textOf(model["chat_template"]);
+  if (origin === "" || origin === "file" || origin === "option") return origin;
+  return `${origin} (none in the file)`;
 }
 
 /** What holds back a replica that the scheduler is to place. */

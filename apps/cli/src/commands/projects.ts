@@ -2,7 +2,7 @@ import type { Project } from "@heddle/client/views";
 import type { Command } from "commander";
 import { amountOf } from "../amount-flag.ts";
 import { commandContext } from "../command-context.ts";
-import { type Column, printRecord, printRows } from "../output/rows.ts";
+import { type Column, printRow, printRows } from "../output/rows.ts";
 
 const COLUMNS: readonly Column<Project>[] = [
   { header: "NAME", value: ({ name }) => name },
@@ -26,8 +26,7 @@ export async function listProjects(command: Command): Promise<number> {
 export async function getProject(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const project = await heddle.projects.get(command.args[0] ?? "");
-  if (format === "table" || format === "wide") printRows([project], COLUMNS, format, data);
-  else printRecord(project, project.name, format, data);
+  printRow(project, COLUMNS, format, data);
   return 0;
 }
 
@@ -43,7 +42,7 @@ export async function setProject(command: Command): Promise<number> {
   };
   const settings = { ...(weight === undefined ? {} : { weight }), quota };
   const project = await heddle.projects.set(command.args[0] ?? "", settings);
-  printRows([project], COLUMNS, format, data);
+  printRow(project, COLUMNS, format, data);
   return 0;
 }
 

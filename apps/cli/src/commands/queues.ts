@@ -3,7 +3,7 @@ import type { QueueSettings } from "@heddle/client/queues";
 import type { Queue } from "@heddle/client/views";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
-import { type Column, printRows } from "../output/rows.ts";
+import { type Column, printRow, printRows } from "../output/rows.ts";
 
 const COLUMNS: readonly Column<Queue>[] = [
   { header: "NAME", value: ({ name }) => name },
@@ -31,6 +31,6 @@ export async function setQueue(command: Command): Promise<number> {
   }
   const max = maxLength === undefined ? {} : { max_length: Number(maxLength) };
   const settings = { ...(strategy === undefined ? {} : { strategy }), ...max };
-  printRows([await heddle.queues.set(command.args[0] ?? "", settings)], COLUMNS, format, data);
+  printRow(await heddle.queues.set(command.args[0] ?? "", settings), COLUMNS, format, data);
   return 0;
 }

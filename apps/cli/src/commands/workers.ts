@@ -3,7 +3,7 @@ import type { Heddle } from "@heddle/client/heddle";
 import type { Worker } from "@heddle/client/views";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
-import { type Column, printChange, printRecord, printRows } from "../output/rows.ts";
+import { type Column, printChange, printRecord, printRow, printRows } from "../output/rows.ts";
 
 const COLUMNS: readonly Column<Worker>[] = [
   { header: "ID", value: ({ id }) => id },
@@ -17,6 +17,7 @@ const COLUMNS: readonly Column<Worker>[] = [
   { header: "SHARDS", value: ({ shards }) => (shards ? String(shards.held) : "") },
   { header: "ADDRESS", value: ({ address }) => address, wide: true },
   { header: "VERSION", value: ({ version }) => version ?? "", wide: true },
+  { header: "ISOLATION", value: ({ task_isolation: level }) => level ?? "", wide: true },
   { header: "DRAINED BY", value: ({ jobs }) => jobs?.drain_by ?? "", wide: true },
 ];
 
@@ -31,8 +32,8 @@ export async function listWorkers(command: Command): Promise<number> {
 export async function getWorker(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const worker = await heddle.workers.get(await idOf(heddle, command.args[0] ?? ""));
-  if (format === "table" || format === "wide") printRows([worker], COLUMNS, format, data);
-  else printRecord(worker, worker.id, format, data);
+  if (format === "name") printRecord(worker, worker.id, format, data);
+  else printRow(worker, COLUMNS, format, data);
   return 0;
 }
 

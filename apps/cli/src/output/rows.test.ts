@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type OutputFormat, printRows, toYaml } from "./rows.ts";
+import { type OutputFormat, printRecord, printRows } from "./rows.ts";
 import type { Terminal } from "./terminal.ts";
 
 const ROWS = [
@@ -7,9 +7,10 @@ const ROWS = [
   { id: "long-id", size: 22, tags: [] },
 ];
 
-function print(format: OutputFormat): string {
+/** What is written to a terminal that is none. */
+function written(write: (out: Terminal) => void): string {
   let text = "";
-  const out: Terminal = {
+  write({
     isTty: false,
     columns: 80,
     write: (piece) => {
@@ -17,14 +18,17 @@ function print(format: OutputFormat): string {
     },
     writeForeign: () => {},
     paint: (_style, piece) => piece,
-  };
+  });
+  return text;
+}
+
+function print(format: OutputFormat): string {
   const columns = [
     { header: "ID", value: (row: (typeof ROWS)[0]) => row.id },
     { header: "SIZE", value: (row: (typeof ROWS)[0]) => String(row.size) },
     { header: "TAGS", value: (row: (typeof ROWS)[0]) => row.tags.join(), wide: true },
   ];
-  printRows(ROWS, columns, format, out);
-  return text;
+  return written((out) => printRows(ROWS, columns, format, out));
 }
 
 describe("printed rows", () => {
@@ -45,6 +49,8 @@ describe("printed rows", () => {
     expect(print("yaml")).toBe(
       '- id: "a"\n  size: 1\n  tags:\n    - "x: y"\n    - "no"\n- id: "long-id"\n  size: 22\n  tags: []\n',
     );
-    expect(toYaml({ "a b": { c: null, d: {} } })).toBe('"a b":\n  c: null\n  d: {}');
+    const record = { "a b": { c: null, d: {} } };
+    const yaml = written((out) => printRecord(record, "", "yaml", out));
+    expect(yaml).toBe('"a b":\n  c: null\n  d: {}\n');
   });
 });

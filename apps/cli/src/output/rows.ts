@@ -32,6 +32,17 @@ export function printRows<T>(
     );
 }
 
+/** Prints one record: whole as `json` and `yaml`, else as a table of one row. */
+export function printRow<T>(
+  row: T,
+  columns: readonly Column<T>[],
+  format: OutputFormat,
+  out: Terminal,
+): void {
+  if (format === "json" || format === "yaml") printRecord(row, "", format, out);
+  else printRows([row], columns, format, out);
+}
+
 /** Prints one record whole as `json` and `yaml`, else its name alone. */
 export function printRecord(
   record: unknown,
@@ -78,7 +89,7 @@ function table<T>(rows: readonly T[], columns: readonly Column<T>[], out: Termin
 }
 
 /** YAML 1.2 in block style; scalars are JSON, which YAML includes, so that no text is misread. */
-export function toYaml(value: unknown, indent = ""): string {
+function toYaml(value: unknown, indent = ""): string {
   if (Array.isArray(value)) {
     if (value.length === 0) return "[]";
     return value.map((item) => `${indent}- ${toYaml(item, `${indent}  `).trimStart()}`).join("\n");

@@ -55,6 +55,7 @@ function masterSpec(layout: ClusterLayout, index: number): ProcessSpec {
     ...["--grpc-host", LOOPBACK, "--grpc-port", String(own.grpc)],
     ...["--cluster-token-file", secrets.clusterTokenFile],
     ...["--bootstrap-key-file", secrets.bootstrapKeyFile],
+    ...["--join-token-file", data.joinTokenFile(name)],
     ...(tls ? ["--tls", "--ca-file", tls.authorityFile] : []),
     ...(layout.profile ? ["--profile", layout.profile] : modelFileFlag(layout.options)),
     ...(ports.length > 1 ? ["--peers", peers] : []),
@@ -71,12 +72,12 @@ function nodeSpecs(
   count: number,
 ): ProcessSpec[] {
   const { data, ports, secrets, tls } = layout;
-  const proof = tls
-    ? ["--tls", "--join-token-file", tls.joinTokenFile]
-    : ["--cluster-token-file", secrets.clusterTokenFile];
   const masters = ports.map(({ grpc }) => `${LOOPBACK}:${grpc}`).join(",");
   return Array.from({ length: count }, (_, index) => {
     const name = `${kind}-${index + 1}`;
+    const proof = tls
+      ? ["--tls", "--join-token-file", data.joinTokenFile(name)]
+      : ["--cluster-token-file", secrets.clusterTokenFile];
     return spec(layout, kind, name, [
       ...["--data", data.subdirectory(name), "--name", name],
       ...["--grpc-host", LOOPBACK, "--grpc-port", "0", "--masters", masters],
@@ -91,6 +92,7 @@ function workerFlags({ data, options }: ClusterLayout): string[] {
   return [
     ...["--models-cache", options.modelsCache, "--checkpoints", data.subdirectory("checkpoints")],
     ...(options.simulatedGpus ? ["--simulate-gpus", options.simulatedGpus] : []),
+    ...["--task-hidden", data.path, ...options.workerFlags],
     ...(options.plugins.length > 0 ? ["--plugins", options.plugins.join(",")] : []),
   ];
 }

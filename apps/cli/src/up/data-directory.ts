@@ -31,8 +31,6 @@ export interface ClusterSecrets {
 export interface TlsFiles {
   /** For masters: what signs the nodes' certificates. */
   readonly authorityFile: string;
-  /** For the other nodes: a token that this cluster takes as often as it is shown. */
-  readonly joinTokenFile: string;
 }
 
 /** Who holds a data directory. */
@@ -184,18 +182,21 @@ export class DataDirectory {
   }
 
   /** Reads what signs the nodes' certificates, or makes it at the first start with TLS. */
-  async tlsFiles({ clusterTokenFile }: ClusterSecrets): Promise<TlsFiles> {
+  async tlsFiles(): Promise<TlsFiles> {
     const { ensureAuthority } = await import("@heddle/rpc/pki/tls-files");
-    const { authorityHash } = await import("@heddle/rpc/pki/certificate-authority");
-    const { formatJoinToken } = await import("@heddle/rpc/pki/join-token");
     const authorityFile = join(this.path, "cluster-ca.pem");
-    const joinTokenFile = join(this.path, "join-token");
     this.#adoptAuthority(authorityFile);
-    const { certificate } = await ensureAuthority(authorityFile);
-    const secret = readFileSync(clusterTokenFile, "utf8").trim();
-    const token = formatJoinToken({ authorityHash: authorityHash(certificate), secret });
-    writeSecret(joinTokenFile, `${token}\n`);
-    return { authorityFile, joinTokenFile };
+    await ensureAuthority(authorityFile);
+    return { authorityFile };
+  }
+
+  /** Where a node finds the join token with which its cluster adds it. */
+  joinTokenFile(name: string): string {
+    return join(this.subdirectory("join-tokens"), name);
+  }
+
+  writeJoinToken(name: string, token: string): void {
+    writeSecret(this.joinTokenFile(name), `${token}\n`);
   }
 
   /** A master that was restored from a backup brings its cluster's authority in its own directory. */

@@ -29,6 +29,19 @@ describe("the flags of heddle up", () => {
   it("refuse a profile beside a file, of which one would be served in vain", () => {
     expect(() => parsed({ profile: "tiny", model: "m.gguf" })).toThrow(/exclude each other/);
   });
+
+  it("offers: each is passed to the workers; a device that none can be is refused", () => {
+    const offers = {
+      ...{ labels: "zone=a,disk=nvme", taints: "spot", rack: "r1", fabric: "nvlink" },
+      ...{ localSsdGb: "500", ioOperationsPerSec: "9000", networkGbps: "100", device: "0" },
+    };
+    expect(parsed(offers).workerFlags).toEqual([
+      ...["--labels", "zone=a,disk=nvme", "--taints", "spot", "--rack", "r1", "--fabric", "nvlink"],
+      ...["--local-ssd-gb", "500", "--io-operations-per-sec", "9000", "--network-gbps", "100"],
+      ...["--device", "0"],
+    ]);
+    expect(() => parsed({ device: "gpu" })).toThrow(/--device "gpu": give cpu or a GPU's index/);
+  });
 });
 
 it("the blocked ports are those that fetch refuses", async () => {

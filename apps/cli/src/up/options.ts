@@ -2,6 +2,7 @@ import { accessSync, constants, existsSync, statSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { CATALOG_PROFILES, type CatalogProfile } from "@heddle/contracts/catalog";
 import { dataDirectory } from "../connection.ts";
 import { isBlockedPort } from "../http/blocked-ports.ts";
 
@@ -22,6 +23,8 @@ export interface UpOptions {
   readonly simulatedGpus: string | undefined;
   /** Files of plugins for training jobs, of every worker. */
   readonly plugins: readonly string[];
+  /** Flags of every worker on its tasks, its offers and its device, which the worker checks. */
+  readonly workerFlags: readonly string[];
   /** Certificates and TLS between the processes. */
   readonly tls: boolean;
   /** Stop after the self-check. */
@@ -30,7 +33,7 @@ export interface UpOptions {
   readonly logLevel: LogLevel;
 }
 
-export type Profile = "demo" | "gpu" | "tiny";
+export type Profile = CatalogProfile;
 export type LogLevel = "debug" | "info" | "warn" | "error";
 
 /** The flags as typed. */
@@ -45,13 +48,23 @@ export interface UpFlags {
   readonly profile?: string;
   readonly simulateGpus?: string;
   readonly plugins?: string;
+  readonly taskUsers?: string;
+  readonly taskIsolation?: string;
+  readonly taskWritable?: string;
+  readonly labels?: string;
+  readonly taints?: string;
+  readonly rack?: string;
+  readonly fabric?: string;
+  readonly localSsdGb?: string;
+  readonly ioOperationsPerSec?: string;
+  readonly networkGbps?: string;
+  readonly device?: string;
   readonly tls?: boolean;
   readonly once?: boolean;
   readonly verbose?: boolean;
   readonly logLevel: string;
 }
 
-const PROFILES = ["demo", "gpu", "tiny"] as const;
 const LOG_LEVELS = ["debug", "info", "warn", "error"] as const;
 const MAX_MASTERS = 5;
 const MAX_NODES = 64;
@@ -74,6 +87,7 @@ export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
     modelFile: flags.model === undefined ? undefined : modelFile(flags.model),
     simulatedGpus: simulatedGpus(flags.simulateGpus),
     plugins: pluginFiles(flags.plugins ?? ""),
+    workerFlags: workerFlags(flags),
     tls: flags.tls ?? false,
     once: flags.once ?? false,
     logLevel: flags.verbose ? "info" : oneOf("--log-level", flags.logLevel, LOG_LEVELS),
@@ -95,8 +109,33 @@ function chooseProfile(flags: UpFlags): Profile | undefined {
     const message = "--profile and --model exclude each other: a profile's models or that file.";
     throw new AppError("invalid_value", message);
   }
-  if (flags.profile !== undefined) return oneOf("--profile", flags.profile, PROFILES);
+  if (flags.profile !== undefined) return oneOf("--profile", flags.profile, CATALOG_PROFILES);
   return flags.model === undefined ? "demo" : undefined;
+}
+
+function workerFlags(flags: UpFlags): string[] {
+  const passed = {
+    "task-users": flags.taskUsers,
+    "task-isolation": flags.taskIsolation,
+    "task-writable": flags.taskWritable,
+    labels: flags.labels,
+    taints: flags.taints,
+    rack: flags.rack,
+    fabric: flags.fabric,
+    "local-ssd-gb": flags.localSsdGb,
+    "io-operations-per-sec": flags.ioOperationsPerSec,
+    "network-gbps": flags.networkGbps,
+    device: device(flags.device),
+  };
+  return Object.entries(passed).flatMap(([name, value]) =>
+    value === undefined ? [] : [`--${name}`, value],
+  );
+}
+
+/** An engine that has no such device fails when it loads, long after the start. */
+function device(text: string | undefined): string | undefined {
+  if (text === undefined || /^(cpu|\d{1,3})$/.test(text)) return text;
+  throw wrong("--device", text, "cpu or a GPU's index, as 0");
 }
 
 function simulatedGpus(text: string | undefined): string | undefined {

@@ -20,7 +20,7 @@ afterEach(() => {
 });
 afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 
-async function up(flags: object, env: NodeJS.ProcessEnv = {}, before: readonly string[] = []) {
+async function up(flags: object, env: NodeJS.ProcessEnv = {}) {
   const data = join(scratch, `data-${++directories}`);
   const port = await freePort();
   const defaults = {
@@ -28,8 +28,7 @@ async function up(flags: object, env: NodeJS.ProcessEnv = {}, before: readonly s
     ...{ profile: "demo", logLevel: "warn" },
   };
   const all = { ...defaults, ...flags };
-  const [program, ...args] = [...before, process.execPath, DRIVER, JSON.stringify(all)];
-  const driven = new DrivenProcess([program ?? "", ...args], env);
+  const driven = new DrivenProcess([process.execPath, DRIVER, JSON.stringify(all)], env);
   started.push(driven);
   return { driven, data: all.data, port: Number(all.port) };
 }
@@ -122,20 +121,6 @@ describe("heddle up", () => {
     await allGone(pids, 5_000);
     expect(pids).toHaveLength(2);
     for (const pid of grandchildren) process.kill(pid, "SIGKILL");
-  });
-
-  it("ends in order when npm is told to end, which tells its shell alone", async () => {
-    const shell = ["/bin/sh", "-c", '"$0" "$@"; true'];
-    const { driven, data } = await up({}, { npm_lifecycle_event: "start" }, shell);
-    await driven.printed(/Ctrl-C stops everything/);
-    const [own = 0] = await childPids(driven.child.pid ?? 0);
-    const pids = await childPids(own);
-    driven.child.kill("SIGTERM");
-    await driven.end();
-    expect(driven.stderr).toMatch(/stopped\.\n$/);
-    await allGone([own, ...pids], 5_000);
-    expect(pids).toHaveLength(2);
-    expect(existsSync(join(data, "lock"))).toBe(false);
   });
 
   it("takes a lock over from one that was killed", async () => {

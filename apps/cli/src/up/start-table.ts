@@ -1,5 +1,7 @@
+import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { FIRST_QUESTION } from "@heddle/contracts/catalog";
 import { failureOf, hasFailed, isReady, type ModelView } from "../http/model-list.ts";
 import { type Terminal, visibleWidth } from "../output/terminal.ts";
 import type { ClusterSecrets } from "./data-directory.ts";
@@ -21,6 +23,11 @@ interface StartFacts {
 }
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "..", "..");
+/** False in an installed package, where `heddle` is a command and the OpenAI SDK is not there. */
+const IS_CLONE = existsSync(join(ROOT, "tools", "setup.mjs"));
+
+/** What starts a cluster here, to be followed by flags. */
+export const START_COMMAND = IS_CLONE ? "npm start --" : "heddle up";
 
 const ONCE_IS_OVER =
   "Everything ends now, since --once was given. Start the cluster for good with the same command without --once.";
@@ -112,23 +119,26 @@ function tryTable(facts: StartFacts, model: string, out: Terminal): string {
 function tryCommands(
   facts: Pick<StartFacts, "options" | "masters" | "secrets" | "dataIsDefault">,
   model: string,
-): { readonly curl: string; readonly Node: string; readonly CLI: string } {
+): Readonly<Record<string, string>> {
   const base = `http://${LOOPBACK}:${facts.masters[0]?.http}/api/v1`;
   const key = `$(cat ${quote(facts.secrets.bootstrapKeyFile)})`;
-  const messages = [{ role: "user", content: "Say hello." }];
+  const messages = [{ role: "user", content: FIRST_QUESTION }];
   // A small model that is left to draw freely may go on at random until its context is full.
   const body = JSON.stringify({ model, messages, temperature: 0, max_tokens: 64 });
+  const curl = `curl ${base}/chat/completions -H "Authorization: Bearer ${key}" -H "Content-Type: application/json" -d ${quote(body)}`;
+  const data = facts.dataIsDefault ? "" : `HEDDLE_DATA=${quote(facts.options.dataDir)} `;
+  const chat = `chat --model ${quote(model)} --temperature 0 --max-tokens 64 ${quote(FIRST_QUESTION)}`;
+  if (!IS_CLONE) return { curl, CLI: `${data}heddle ${chat}` };
   const script = [
     'import OpenAI from "openai";',
     `const client = new OpenAI({ baseURL: ${JSON.stringify(base)}, apiKey: process.env.HEDDLE_API_KEY });`,
     `const answer = await client.chat.completions.create(${body});`,
     "console.log(answer.choices[0].message.content);",
   ].join(" ");
-  const data = facts.dataIsDefault ? "" : `HEDDLE_DATA=${quote(facts.options.dataDir)} `;
   return {
-    curl: `curl ${base}/chat/completions -H "Authorization: Bearer ${key}" -H "Content-Type: application/json" -d ${quote(body)}`,
+    curl,
     Node: `(cd ${quote(ROOT)} && HEDDLE_API_KEY="${key}" node --input-type=module -e ${quote(script)})`,
-    CLI: `(cd ${quote(ROOT)} && ${data}npm run --silent heddle -- chat --model ${quote(model)} --temperature 0 --max-tokens 64 "Say hello.")`,
+    CLI: `(cd ${quote(ROOT)} && ${data}npm run --silent heddle -- ${chat})`,
   };
 }
 

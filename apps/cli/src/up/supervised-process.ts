@@ -14,6 +14,8 @@ export interface ProcessSpec {
   /** The program and its arguments. */
   readonly command: readonly [string, ...string[]];
   readonly env: NodeJS.ProcessEnv;
+  /** What comes before its first start. */
+  readonly after?: (() => Promise<void>) | undefined;
 }
 
 /** What a process tells its supervisor. */

@@ -21,6 +21,7 @@ const STOP_ORDER: readonly { readonly kind: ProcessKind; readonly graceMs: numbe
 /** All processes of one local cluster. They start together and end in order. */
 export class Supervisor {
   readonly #processes: readonly SupervisedProcess[];
+  #isStopping = false;
   /** Processes that have been ready; never goes back. */
   readyCount = 0;
 
@@ -38,7 +39,9 @@ export class Supervisor {
    */
   async start(): Promise<void> {
     for (const supervised of this.#processes) {
-      supervised.start();
+      const { after } = supervised.spec;
+      if (after) void after().then(() => this.#isStopping || supervised.start());
+      else supervised.start();
       // Of one that gives up its other waiters are told.
       supervised.ready.then(
         () => this.readyCount++,
@@ -63,6 +66,7 @@ export class Supervisor {
 
   /** Resolves when every process is gone. */
   async stop(): Promise<void> {
+    this.#isStopping = true;
     for (const { kind, graceMs } of STOP_ORDER) {
       const group = this.#processes.filter(({ spec }) => spec.kind === kind);
       await Promise.all(group.map((supervised) => supervised.stop(graceMs)));

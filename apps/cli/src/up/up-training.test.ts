@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -17,6 +17,8 @@ const PLUGINS = ["grid-world", "evolution-strategies"].map((name) =>
 /** How long a small job may take on a machine that does other things too. */
 const WAIT_MS = 200_000;
 const scratch = mkdtempSync(join(tmpdir(), "heddle-up-training-"));
+// Tasks have users of their own, and read the training data from here.
+chmodSync(scratch, 0o755);
 const resources = { cpu_cores: 0.2, memory_gb: 0.5 };
 let cluster: DrivenProcess;
 let port = 0;

@@ -1,8 +1,12 @@
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { freePort } from "@heddle/base/testing/free-ports";
+import { catalogOf } from "@heddle/contracts/catalog";
 import { writeTinyModel } from "@heddle/engines/gguf/tiny-model";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
@@ -15,6 +19,7 @@ const started: DrivenProcess[] = [];
 const IDS = ["FamilyA-1-2B", "FamilyA-1-4B", "FamilyA-1-8B", "FamilyB-1-2B", "FamilyB-1-8B"];
 /** What the file says of itself; not what a registration has by default. */
 const TINY_CONTEXT = 8192;
+const SMALL_BYTES = catalogOf("small").deployments[0]?.spec.weights.sizeBytes ?? 0;
 /** The tiny model's tokens that end a text; banned, an answer runs to its bound. */
 const NO_END = { "0": -100, "1": -100, "2": -100, "3": -100 };
 
@@ -28,10 +33,15 @@ afterEach(async () => {
 afterAll(() => rmSync(scratch, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 }));
 
 async function up(data: string, ...flags: string[]) {
+  return upWith({}, data, ...flags);
+}
+
+async function upWith(env: NodeJS.ProcessEnv, data: string, ...flags: string[]) {
   const port = await freePort();
   const place = ["--data", join(scratch, data), "--port", String(port)];
   const driven = new DrivenProcess([process.execPath, MAIN, "up", ...place, ...flags], {
     HEDDLE_DRAIN_MS: "300",
+    ...env,
   });
   started.push(driven);
   const request = (method: string, path: string, body?: object) => {
@@ -49,10 +59,49 @@ async function up(data: string, ...flags: string[]) {
   return { driven, request, models };
 }
 
+/** A hub that has the first bytes of a file, and then, once it is told to end, nothing. */
+async function brokenHub(bytes: number) {
+  const paths: string[] = [];
+  const open = new Set<ServerResponse>();
+  const server = createServer((request, response) => {
+    paths.push(request.url ?? "");
+    if (paths.length > 1) {
+      response.writeHead(404).end();
+      return;
+    }
+    response.writeHead(200, { "content-length": SMALL_BYTES });
+    response.write(Buffer.alloc(bytes));
+    open.add(response);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const end = () => {
+    for (const response of open) response.destroy();
+    server.close();
+  };
+  return { url: `http://127.0.0.1:${port}`, paths, breakOff: () => [...open][0]?.destroy(), end };
+}
+
 /** Three starts of five processes each, on a machine that may have little time for them. */
 const PATIENCE_MS = 120_000;
 
 describe("a whole cluster", { timeout: PATIENCE_MS }, () => {
+  it("--profile small: pulls from the hub with progress, and says why it cannot", async () => {
+    const hub = await brokenHub(Math.ceil(SMALL_BYTES * 0.02));
+    try {
+      const { driven } = await upWith({ HF_ENDPOINT: hub.url }, "small", "--profile", "small");
+      await driven.printed(/pulling qwen2\.5-0\.5b-instruct-q8_0\.gguf [12] %/);
+      hub.breakOff();
+      await driven.printed(/Ctrl-C stops everything/);
+      expect(driven.stderr).toMatch(/The model could not be loaded: .*404.*without --profile/s);
+      expect(hub.paths[0]).toMatch(
+        /^\/Qwen\/Qwen2\.5-0\.5B-Instruct-GGUF\/resolve\/[0-9a-f]{40}\/qwen2\.5-0\.5b-instruct-q8_0\.gguf$/,
+      );
+    } finally {
+      hub.end();
+    }
+  });
+
   it("at one Ctrl-C tells a running stream that it shuts down, and ends with 0", async () => {
     const { driven, request } = await up("stop", "--profile", "tiny");
     await driven.printed(/Ctrl-C stops everything/);
@@ -83,7 +132,7 @@ describe("a whole cluster", { timeout: PATIENCE_MS }, () => {
 
   it("on a file of one's own has the five ids too; later starts go by what they are told", async () => {
     const file = join(scratch, "my own.gguf");
-    await writeTinyModel(file, { contextTokens: TINY_CONTEXT });
+    await writeTinyModel(file, { contextTokens: TINY_CONTEXT, chatTemplate: null });
     const own = await up("file", "--model", file);
     await own.driven.printed(/Ctrl-C stops everything/);
     expect(own.driven.stderr).toContain("asking my-own");
@@ -91,6 +140,7 @@ describe("a whole cluster", { timeout: PATIENCE_MS }, () => {
     expect(mine).toMatchObject({
       context_window: TINY_CONTEXT,
       served_context_tokens: TINY_CONTEXT,
+      chat_template: "chatml",
     });
     const backing = "my-own.gguf, the file that the start was given, in place of this model.";
     const listed = await own.models();

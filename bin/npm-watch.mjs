@@ -1,0 +1,57 @@
+// npm starts a script through a shell. A signal to npm, or its death, ends neither the shell nor the
+// script, so the script has to look.
+import { spawnSync } from "node:child_process";
+import { readFileSync, readlinkSync, realpathSync } from "node:fs";
+
+const LOOK_MS = { linux: 250, other: 2_000 };
+
+/** Calls `onGone` once when the npm that runs this process is gone; never where none does. */
+export function watchNpm(onGone) {
+  const isLinux = process.platform === "linux";
+  const canLook = process.platform !== "win32" && process.env.npm_lifecycle_event !== undefined;
+  if (!canLook) return { stop: () => {} };
+  const { ppid } = process;
+  const shell = isNpm(ppid) ? undefined : { pid: ppid, parent: parentOf(ppid) };
+  const timer = setInterval(
+    () => {
+      const isThere =
+        process.ppid === ppid && (shell === undefined || parentOf(shell.pid) === shell.parent);
+      if (isThere) return;
+      clearInterval(timer);
+      onGone();
+    },
+    isLinux ? LOOK_MS.linux : LOOK_MS.other,
+  ).unref();
+  return { stop: () => clearInterval(timer) };
+}
+
+/** True where npm started this process without a shell between; npm runs on the Node that it names. */
+function isNpm(pid) {
+  const node = process.env.npm_node_execpath;
+  if (node === undefined) return false;
+  try {
+    if (process.platform === "linux")
+      return readlinkSync(`/proc/${pid}/exe`) === realpathSync(node);
+    return ps("comm", pid).startsWith("npm");
+  } catch {
+    return false;
+  }
+}
+
+/** The id of a process's parent; undefined where the process is gone. */
+function parentOf(pid) {
+  try {
+    if (process.platform !== "linux") return Number(ps("ppid", pid)) || undefined;
+    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+    // The program's name may have spaces and parentheses in it.
+    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+  } catch {
+    return undefined;
+  }
+}
+
+function ps(field, pid) {
+  return spawnSync("ps", ["-o", `${field}=`, "-p", String(pid)], {
+    encoding: "utf8",
+  }).stdout.trim();
+}

@@ -1,0 +1,127 @@
+import { execFile, execFileSync } from "node:child_process";
+import { randomInt } from "node:crypto";
+import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { DrivenProcess } from "../apps/cli/src/testing/driven-process.ts";
+import { Runbook } from "../apps/master/test/runbook.ts";
+
+// `npm pack` here, `npm install -g` of the tarball into an empty folder, and what comes of it.
+
+const ROOT = join(import.meta.dirname, "..");
+const run = promisify(execFile);
+const folder = mkdtempSync(join(tmpdir(), "heddle-installed-"));
+const prefix = join(folder, "prefix");
+/** The machine's own Node and npm, and not those of this workspace. */
+const PATH = (process.env["PATH"] ?? "")
+  .split(delimiter)
+  .filter((path) => !path.includes("node_modules"))
+  .join(delimiter);
+const ENV = {
+  PATH: `${join(prefix, "bin")}${delimiter}${PATH}`,
+  HOME: process.env["HOME"],
+  ONNXRUNTIME_NODE_INSTALL: "skip",
+};
+const NO_REGISTRY = /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ENETUNREACH|ENOTCACHED/;
+const COMMANDS = ["heddle", "heddle-master", "heddle-worker", "heddle-parameter-server"];
+
+let noRegistry: string | undefined;
+
+beforeAll(async () => {
+  const empty = join(folder, "empty");
+  mkdirSync(empty);
+  await run("npm", ["pack", "--pack-destination", folder], { cwd: ROOT, env: ENV });
+  const [tarball = ""] = globSync("*.tgz", { cwd: folder });
+  const args = ["install", "-g", "--prefix", prefix, "--prefer-offline", join(folder, tarball)];
+  try {
+    await run("npm", args, { cwd: empty, env: ENV, maxBuffer: 2 ** 24 });
+  } catch (error) {
+    const { stderr } = error as { stderr: string };
+    if (!NO_REGISTRY.test(stderr)) throw error;
+    noRegistry = `no registry is reachable: ${NO_REGISTRY.exec(stderr)?.[0]}`;
+  }
+}, 300_000);
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+interface Manifest {
+  readonly dependencies?: Readonly<Record<string, string>>;
+  readonly optionalDependencies?: Readonly<Record<string, string>>;
+}
+
+const manifestOf = (path: string) => JSON.parse(readFileSync(join(ROOT, path), "utf8")) as Manifest;
+
+/** Asks again until there is something. */
+async function found<T>(look: () => T | null | Promise<T | null>): Promise<T> {
+  for (;;) {
+    const value = await look();
+    if (value !== null) return value;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+async function get(env: NodeJS.ProcessEnv, path: string): Promise<string> {
+  const headers = { authorization: `Bearer ${env["HEDDLE_API_KEY"]}` };
+  return (await fetch(`${env["HEDDLE_ENDPOINT"]}${path}`, { headers })).text();
+}
+
+describe.skipIf(process.platform === "win32")("the installed package", () => {
+  it("declares every dependency of the packages compiled into it", () => {
+    const { dependencies, optionalDependencies } = manifestOf("package.json");
+    const needed = globSync("{apps,libs}/*/package.json", { cwd: ROOT })
+      .map(manifestOf)
+      .flatMap((own) => Object.entries({ ...own.dependencies, ...own.optionalDependencies }))
+      .filter(([name]) => !name.startsWith("@heddle/"));
+    const declared = { ...dependencies, ...optionalDependencies };
+    expect(declared).toMatchObject(Object.fromEntries(needed));
+  });
+
+  it.for(COMMANDS)("has %s --help, on the machine's own Node", (name, { skip }) => {
+    skip(noRegistry !== undefined, noRegistry);
+    const text = execFileSync(name, ["--help"], { cwd: folder, env: ENV, encoding: "utf8" });
+    expect(text).toContain(`Usage: ${name} `);
+  });
+
+  it("several machines: the page's commands run as they stand", { timeout: 240_000 }, async (t) => {
+    t.skip(noRegistry !== undefined, noRegistry);
+    const machines = `127.${randomInt(1, 255)}.${randomInt(1, 255)}`;
+    const data = join(folder, "data");
+    mkdirSync(data);
+    const page = new Runbook("several-machines", folder, {
+      ...ENV,
+      ...{ MACHINE_1: `${machines}.1`, MACHINE_2: `${machines}.2`, MACHINE_3: `${machines}.3` },
+      ...{ DATA: data, PROFILE: "tiny", HEDDLE_WAL_SEGMENT_MIB: "1", HEDDLE_DRAIN_MS: "100" },
+      HOME: folder,
+      HEDDLE_HTTP_HOST: `${machines}.1`,
+      HEDDLE_ENDPOINT: `http://${machines}.1:8080`,
+    });
+    const others: DrivenProcess[] = [];
+    try {
+      expect((await page.run()).output).toMatch(/^\d+\.\d+\.\d+$/m);
+      const { output: printed } = await page.start();
+      const [, key = ""] = await found(() => /shown once: (\S+)/.exec(printed.text));
+      page.env["HEDDLE_API_KEY"] = key;
+      expect((await page.run()).output).toContain("master-1");
+      await page.run();
+      await page.start();
+      await found(async () => /"worker-1"/.exec(await get(page.env, "/api/v1/workers")));
+      expect((await page.run()).output).toContain("worker-1");
+      await page.run();
+      await page.start();
+      expect((await page.run()).output).toContain("FamilyA-1-2B is pulled");
+      expect((await page.run()).output).toMatch(/tokens in/);
+      const { output } = await page.run();
+      const command = output.split("\n").find((line) => line.startsWith("heddle-master")) ?? "";
+      const env = { ...page.env, HEDDLE_HTTP_HOST: `${machines}.2` };
+      const second = new DrivenProcess(["bash", "-c", `exec ${command}`], env);
+      others.push(second);
+      await second.printed(/"msg":"ready"/);
+      page.end();
+    } finally {
+      for (const { child } of others) child.kill("SIGTERM");
+      await Promise.all(others.map((other) => other.end()));
+      await page.close();
+    }
+  });
+});

@@ -1,0 +1,72 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { afterAll, afterEach, describe, expect, it } from "vitest";
+import { allGone, DrivenProcess } from "../apps/cli/src/testing/driven-process.ts";
+
+// The real npm runs the real launcher; only the program below it is small.
+
+const folder = mkdtempSync(join(tmpdir(), "heddle-launch-"));
+const moduleOf = (path: string) =>
+  JSON.stringify(pathToFileURL(join(import.meta.dirname, "..", path)).href);
+const started: DrivenProcess[] = [];
+
+writeFileSync(
+  join(folder, "package.json"),
+  JSON.stringify({ name: "launch-test", private: true, scripts: { start: "node start.mjs" } }),
+);
+writeFileSync(
+  join(folder, "start.mjs"),
+  `import { runChild } from ${moduleOf("bin/launch.mjs")};
+   console.log("launcher", process.pid);
+   runChild(${JSON.stringify(process.execPath)}, ["program.mjs"], process.env);`,
+);
+writeFileSync(
+  join(folder, "program.mjs"),
+  `import { writeFileSync } from "node:fs";
+   import { exitWithParent } from ${moduleOf("libs/base/dist/exit-with-parent.js")};
+   exitWithParent();
+   let signals = 0;
+   process.on("SIGTERM", () => {
+     writeFileSync("signals", String(++signals));
+     setTimeout(() => process.exit(0), 600);
+   });
+   setInterval(() => {}, 1_000);
+   console.log("program", process.pid);`,
+);
+
+afterEach(() => {
+  for (const { child } of started.splice(0)) child.kill("SIGKILL");
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+async function npmStart() {
+  rmSync(join(folder, "signals"), { force: true });
+  const npm = new DrivenProcess(["npm", "start", "--prefix", folder]);
+  started.push(npm);
+  const [, program] = await npm.printed(/program (\d+)/);
+  const [, launcher] = await npm.printed(/launcher (\d+)/);
+  return { npm: npm.child, program: Number(program), launcher: Number(launcher) };
+}
+
+const signalsTaken = () => readFileSync(join(folder, "signals"), "utf8");
+
+describe.skipIf(process.platform === "win32")("a program that npm starts", () => {
+  it.each(["SIGKILL", "SIGTERM"] as const)(
+    "ends in order, told once, after %s of npm",
+    async (signal) => {
+      const { npm, program, launcher } = await npmStart();
+      npm.kill(signal);
+      await allGone([program, launcher], 10_000);
+      expect(signalsTaken()).toBe("1");
+    },
+  );
+
+  it("ends in order after SIGKILL of the launcher", async () => {
+    const { program, launcher } = await npmStart();
+    process.kill(launcher, "SIGKILL");
+    await allGone([program], 10_000);
+    expect(signalsTaken()).toBe("1");
+  });
+});

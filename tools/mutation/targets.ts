@@ -1,0 +1,37 @@
+/** Code that is held by mutation testing, and the tests that are to kill its mutants. */
+export interface MutationTarget {
+  /** Its directory. */
+  readonly name: string;
+  readonly tests: readonly string[];
+  /** Settings of tests that take long. */
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+export const TARGETS: readonly MutationTarget[] = [
+  // Scripts hold what a node says step by step.
+  {
+    name: "libs/raft",
+    tests: ["libs/raft/src/**/*.test.ts", "tools/raft-script.test.ts"],
+    env: { HEDDLE_RAFT_SEEDS: "3" },
+  },
+  ...["consensus", "storage", "control", "scheduler", "training"].map(library),
+  // The client of the parameter servers is tested with real servers.
+  {
+    name: "libs/parameters",
+    tests: ["libs/parameters/src/**/*.test.ts", "apps/parameter-server/src/**/*.test.ts"],
+  },
+  library("auth"),
+  { name: "apps/master/src/dispatch", tests: ["apps/master/src/dispatch/**/*.test.ts"] },
+];
+
+/** Throws an Error that names all targets. */
+export function targetOf(name: string): MutationTarget {
+  const target = TARGETS.find((each) => each.name === name);
+  if (target) return target;
+  const all = TARGETS.map((each) => each.name).join(", ");
+  throw new Error(`there is no package "${name}": use one of ${all}`);
+}
+
+function library(name: string): MutationTarget {
+  return { name: `libs/${name}`, tests: [`libs/${name}/src/**/*.test.ts`] };
+}
