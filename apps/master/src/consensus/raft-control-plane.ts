@@ -208,6 +208,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   async progress(): Promise<readonly MemberProgress[]> {
+    // The status that is kept here may be from before the election.
+    await this.#running.refresh();
     const { leader, role } = this.#running.status();
     if (role === "leader") return this.#ownProgress();
     return leader === undefined ? [] : this.#askProgress(leader);
