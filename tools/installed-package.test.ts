@@ -42,7 +42,7 @@ beforeAll(async () => {
     if (!NO_REGISTRY.test(stderr)) throw error;
     noRegistry = `no registry is reachable: ${NO_REGISTRY.exec(stderr)?.[0]}`;
   }
-}, 300_000);
+}, 600_000);
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 interface Manifest {

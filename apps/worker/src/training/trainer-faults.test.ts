@@ -272,10 +272,7 @@ test("two tasks and their checkpoint: one is killed, the next attempt goes on wh
   const run = cluster.job("weave", sgd, servers, tasks).startAll();
   for (const trainer of run) await trainer.succeeded();
   const unbroken = await weightsOf(run[0]?.artifact("model.gguf") ?? "");
-  const job = cluster.job("weave", sgd, servers, tasks);
-  const [first, killed] = job.startAll();
-  await first?.reachesRound(30);
-  await killed?.kill();
+  const { job, first } = await withoutRank1(() => cluster.job("weave", sgd, servers, tasks));
   // Rank 0 waits for a part that never comes, and takes the checkpoint all the same.
   const resumeFrom = (await first?.checkpoint()) ?? "";
   first?.child.kill("SIGTERM");
@@ -286,6 +283,23 @@ test("two tasks and their checkpoint: one is killed, the next attempt goes on wh
   expect(again?.metrics()[0]?.round).toBe(roundOf(resumeFrom) + 1);
   expect(distance(await weightsOf(again?.artifact("model.gguf") ?? ""), unbroken)).toBe(0);
 });
+
+/**
+ * A job whose rank 1 was killed between two pushes. One that is killed while it pushes may leave the
+ * shards at different versions: then there is nothing to take a checkpoint of, and another is begun.
+ */
+async function withoutRank1(newJob: () => ReturnType<typeof cluster.job>) {
+  for (;;) {
+    const job = newJob();
+    const [first, killed] = job.startAll();
+    await first?.reachesRound(30);
+    await killed?.kill();
+    await delay(1_000);
+    const statuses = await shardStatuses(job.access());
+    if (new Set(statuses.map(({ version }) => version)).size === 1) return { job, first };
+    await cluster.endTrainers();
+  }
+}
 
 const LINE = [
   { name: "dense.0.weight", shape: [1, 1], type: "f32" },
