@@ -1,5 +1,11 @@
 import { type Random, seededRandom } from "@heddle/base/random";
-import { byteVocabulary, type LlamaShape, writeLlamaModel } from "./llama-model.ts";
+import type { GgufValue } from "./gguf-format.ts";
+import {
+  type ByteVocabulary,
+  byteVocabulary,
+  type LlamaShape,
+  writeLlamaModel,
+} from "./llama-model.ts";
 
 /** The shape of the model; the same as no real one. */
 const SHAPE: Omit<LlamaShape, "contextTokens"> = {
@@ -20,6 +26,9 @@ interface TinyModelOptions {
   readonly chatTemplate?: string | null;
   /** Other texts for tokens, by their ordinary texts. */
   readonly controls?: Readonly<Record<string, string>>;
+  /** Another vocabulary, and what the file says of it in place of what it says of bytes with merges. */
+  readonly vocabulary?: ByteVocabulary;
+  readonly metadata?: ReadonlyMap<string, GgufValue>;
 }
 
 /**
@@ -29,7 +38,7 @@ interface TinyModelOptions {
  */
 export async function writeTinyModel(path: string, options: TinyModelOptions = {}): Promise<void> {
   const { seed = 1234, contextTokens = 4096, chatTemplate, controls = {} } = options;
-  const vocabulary = byteVocabulary(frequentPairs());
+  const vocabulary = options.vocabulary ?? byteVocabulary(frequentPairs());
   const random = seededRandom(seed);
   await writeLlamaModel(path, {
     name: "tiny random model",
@@ -39,6 +48,7 @@ export async function writeTinyModel(path: string, options: TinyModelOptions = {
       tokens: vocabulary.tokens.map((text) => controls[text] ?? text),
     },
     chatTemplate,
+    metadata: options.metadata,
     type: "F16",
     weights: (name, columns, rows) => {
       if (name.endsWith("_norm")) return new Float32Array(columns).fill(1);

@@ -58,6 +58,7 @@ export interface Llama {
   model_n_params(model: Pointer): number | bigint;
   model_size(model: Pointer): number | bigint;
   model_desc(model: Pointer, buffer: Uint8Array, size: number): number;
+  model_meta_val_str(model: Pointer, key: string, buffer: Uint8Array, size: number): number;
   model_chat_template(model: Pointer, name: string | null): string | null;
   model_is_recurrent(model: Pointer): boolean;
   model_is_hybrid(model: Pointer): boolean;
@@ -136,6 +137,7 @@ const LLAMA_SIGNATURES = [
   "uint64_t llama_model_n_params(void* model)",
   "uint64_t llama_model_size(void* model)",
   "int32_t llama_model_desc(void* model, void* buf, size_t size)",
+  "int32_t llama_model_meta_val_str(void* model, const char* key, void* buf, size_t size)",
   "const char* llama_model_chat_template(void* model, const char* name)",
   "bool llama_model_is_recurrent(void* model)",
   "bool llama_model_is_hybrid(void* model)",

@@ -128,7 +128,7 @@ function makeContext(
     );
   }
   const vocabulary = llama.model_get_vocab(model);
-  const table = readVocabulary(llama, vocabulary);
+  const table = readVocabulary(llama, model);
   const vocabularySize = table.flags.length;
   return {
     table,

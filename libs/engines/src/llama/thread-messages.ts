@@ -48,6 +48,22 @@ interface ThreadEnd {
 
 export type ThreadCommand = ThreadSubmit | ThreadEnd;
 
+/** Where a text may be cut so that the tokens of its pieces are those of the whole. */
+export interface TextCuts {
+  /** Before the space that begins a word. */
+  readonly atSpaces: boolean;
+  /** Before a symbol or a line's end that follows a letter. */
+  readonly atSymbols: boolean;
+  /** Anywhere, though the tokens differ there, in a text that has no good place for thousands of characters. */
+  readonly anywhere: boolean;
+  /** Before a character that no token has: a bit for each code point that some token has. */
+  readonly known: Uint8Array | undefined;
+  /** Between the groups of three, from its end, in which a run of digits is read. */
+  readonly inDigits: boolean;
+  /** Tokens of the space that the library puts before each text; 0 where it puts none. */
+  readonly spaceTokens: number;
+}
+
 /** What the model's file says about its tokens; the arrays are in shared memory. */
 export interface VocabularyTable {
   /** The bytes of all tokens, special ones as they are written, one after another. */
@@ -58,8 +74,7 @@ export interface VocabularyTable {
   readonly flags: Uint8Array;
   /** 1 for each byte of text that some token spells however it is tokenized, 0 for what may be dropped. */
   readonly kept: Uint8Array;
-  /** Whether long texts may be tokenized in pieces that end where words do. */
-  readonly isCut: boolean;
+  readonly cuts: TextCuts;
   readonly bos: string;
   readonly eos: string;
   /** The native vocabulary, for tokenizing in another thread of this process. */

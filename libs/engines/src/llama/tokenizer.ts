@@ -1,6 +1,6 @@
 import type { PromptPart } from "../text/prompt-guard.ts";
 import type { Llama } from "./bindings.ts";
-import { MAX_PIECE_CHARS, textPieces } from "./text-pieces.ts";
+import { isCut, textPieces } from "./text-pieces.ts";
 import type { VocabularyTable } from "./thread-messages.ts";
 
 /** The tokens of a prompt; not of the whole of it where the first of them were too many. */
@@ -32,7 +32,7 @@ export class Tokenizer {
 
   /** Whether a text is to be taken apart at its control tokens, since it is tokenized in pieces. */
   takesApart(text: string): boolean {
-    return this.#table.isCut && text.length > MAX_PIECE_CHARS;
+    return isCut(text, this.#table.cuts);
   }
 
   /** The tokens. The vocabulary's own begin token comes first, once. */
@@ -61,9 +61,22 @@ export class Tokenizer {
   }
 
   *#part(part: PromptPart): Generator<Int32Array, void> {
-    if (typeof part === "number") yield Int32Array.of(part);
-    else if (!this.#table.isCut) yield this.#read(part, PLAIN);
-    else for (const piece of textPieces(part)) yield this.#read(piece, PLAIN);
+    if (typeof part === "number") {
+      yield Int32Array.of(part);
+      return;
+    }
+    let isFirst = true;
+    for (const piece of textPieces(part, this.#table.cuts)) {
+      yield isFirst ? this.#read(piece, PLAIN) : this.#readOn(piece);
+      isFirst = false;
+    }
+  }
+
+  /** A piece that goes on: its own space is the one that the library adds, or that one is no part of it. */
+  #readOn(piece: string): Int32Array {
+    const { spaceTokens } = this.#table.cuts;
+    if (spaceTokens > 0 && piece.startsWith(" ")) return this.#read(piece.slice(1), PLAIN);
+    return this.#read(piece, PLAIN).subarray(spaceTokens);
   }
 
   /** The begin token, where the vocabulary adds one and the parts do not begin with it. */
