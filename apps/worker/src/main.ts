@@ -4,9 +4,9 @@ import { exitWithParent } from "@heddle/base/exit-with-parent";
 import type { EngineOptions } from "@heddle/contracts/engine";
 import { jsonLog } from "@heddle/rpc/node/log";
 import { type FlagHelp, nodeUsage, readNodeFlags, wholeNumber } from "@heddle/rpc/node/node-flags";
+import { OFFER_FLAGS, readDevice, readOffer } from "@heddle/rpc/node/offer-flags";
 import { runNode } from "@heddle/rpc/node/run-node";
 import { llamaPorts } from "./llama-ports.ts";
-import { OFFER_FLAGS, readOffer } from "./offer-flags.ts";
 import { startWorker } from "./worker.ts";
 
 /** The worker's own flags: the weights' cache and hosts, and what engines get by default. */
@@ -51,6 +51,6 @@ function engineDefaults(flags: Readonly<Record<string, string | undefined>>): En
     contextTokens: number("context", 16_777_216),
     maxSequences: number("max-sequences", 4_096),
     gpuLayers: number("gpu-layers", 10_000),
-    device: flags["device"],
+    device: readDevice(flags["device"]),
   };
 }

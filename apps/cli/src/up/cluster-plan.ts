@@ -91,7 +91,6 @@ function nodeSpecs(
 function workerFlags({ data, options }: ClusterLayout): string[] {
   return [
     ...["--models-cache", options.modelsCache, "--checkpoints", data.subdirectory("checkpoints")],
-    ...(options.simulatedGpus ? ["--simulate-gpus", options.simulatedGpus] : []),
     ...["--task-hidden", data.path, ...options.workerFlags],
     ...(options.plugins.length > 0 ? ["--plugins", options.plugins.join(",")] : []),
   ];

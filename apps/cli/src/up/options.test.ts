@@ -30,7 +30,7 @@ describe("the flags of heddle up", () => {
     expect(() => parsed({ profile: "tiny", model: "m.gguf" })).toThrow(/exclude each other/);
   });
 
-  it("offers: each is passed to the workers; a device that none can be is refused", () => {
+  it("offers: each is passed to the workers", () => {
     const offers = {
       ...{ labels: "zone=a,disk=nvme", taints: "spot", rack: "r1", fabric: "nvlink" },
       ...{ localSsdGb: "500", ioOperationsPerSec: "9000", networkGbps: "100", device: "0" },
@@ -40,7 +40,23 @@ describe("the flags of heddle up", () => {
       ...["--local-ssd-gb", "500", "--io-operations-per-sec", "9000", "--network-gbps", "100"],
       ...["--device", "0"],
     ]);
-    expect(() => parsed({ device: "gpu" })).toThrow(/--device "gpu": give cpu or a GPU's index/);
+  });
+
+  it.each([
+    [{ device: "gpu" }, "--device takes cpu or a GPU's index, as 0, not gpu"],
+    [{ labels: "zone" }, "--labels takes NAME=VALUE,..., not zone"],
+    [{ taints: "a b" }, "--taints takes NAME,..., not a b"],
+    [{ rack: "r 1" }, /--rack takes a name of 1 to 128 .*, not r 1/],
+    [{ fabric: "x".repeat(129) }, /--fabric takes a name of 1 to 128/],
+    [{ localSsdGb: "0" }, "--local-ssd-gb takes a whole number 1..10000000, not 0"],
+    [{ localSsdGb: "1.5" }, "--local-ssd-gb takes a whole number 1..10000000, not 1.5"],
+    [{ ioOperationsPerSec: "many" }, /--io-operations-per-sec takes a whole number .*, not many/],
+    [{ networkGbps: "-1" }, "--network-gbps takes a whole number 1..100000, not -1"],
+    [{ taskUsers: "9-1" }, /--task-users takes FIRST-LAST .*, not 9-1/],
+    [{ taskIsolation: "off" }, "--task-isolation takes required or optional, not off"],
+    [{ simulateGpus: "4xH100" }, /--simulate-gpus takes COUNTxNAME-MEMORYGB, .*, not 4xH100/],
+  ])("offers: %j is refused before anything starts", (offer, message) => {
+    expect(() => parsed(offer)).toThrow(message);
   });
 });
 

@@ -3,6 +3,7 @@ import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { CATALOG_PROFILES, type CatalogProfile } from "@heddle/contracts/catalog";
+import { type OFFER_FLAGS, readDevice, readOffer } from "@heddle/rpc/node/offer-flags";
 import { dataDirectory } from "../connection.ts";
 import { isBlockedPort } from "../http/blocked-ports.ts";
 
@@ -19,11 +20,11 @@ export interface UpOptions {
   readonly modelFile: string | undefined;
   /** The models to start with; undefined where a file is served instead. */
   readonly profile: Profile | undefined;
-  /** Devices that each worker pretends to have, for jobs to be placed on. */
+  /** Devices that each worker pretends to have; told in the table. */
   readonly simulatedGpus: string | undefined;
   /** Files of plugins for training jobs, of every worker. */
   readonly plugins: readonly string[];
-  /** Flags of every worker on its tasks, its offers and its device, which the worker checks. */
+  /** Flags of every worker on its tasks, its offers and its device. */
   readonly workerFlags: readonly string[];
   /** Certificates and TLS between the processes. */
   readonly tls: boolean;
@@ -85,7 +86,7 @@ export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
     modelsCache: cache ? resolve(cache) : join(dataDir, "models"),
     profile: chooseProfile(flags),
     modelFile: flags.model === undefined ? undefined : modelFile(flags.model),
-    simulatedGpus: simulatedGpus(flags.simulateGpus),
+    simulatedGpus: flags.simulateGpus,
     plugins: pluginFiles(flags.plugins ?? ""),
     workerFlags: workerFlags(flags),
     tls: flags.tls ?? false,
@@ -113,8 +114,10 @@ function chooseProfile(flags: UpFlags): Profile | undefined {
   return flags.model === undefined ? "demo" : undefined;
 }
 
+/** Checked as each worker checks them, before anything starts. */
 function workerFlags(flags: UpFlags): string[] {
-  const passed = {
+  const offer = {
+    "simulate-gpus": flags.simulateGpus,
     "task-users": flags.taskUsers,
     "task-isolation": flags.taskIsolation,
     "task-writable": flags.taskWritable,
@@ -125,23 +128,12 @@ function workerFlags(flags: UpFlags): string[] {
     "local-ssd-gb": flags.localSsdGb,
     "io-operations-per-sec": flags.ioOperationsPerSec,
     "network-gbps": flags.networkGbps,
-    device: device(flags.device),
-  };
+  } as const satisfies Partial<Record<keyof typeof OFFER_FLAGS, string | undefined>>;
+  readOffer(offer);
+  const passed = { ...offer, device: readDevice(flags.device) };
   return Object.entries(passed).flatMap(([name, value]) =>
     value === undefined ? [] : [`--${name}`, value],
   );
-}
-
-/** An engine that has no such device fails when it loads, long after the start. */
-function device(text: string | undefined): string | undefined {
-  if (text === undefined || /^(cpu|\d{1,3})$/.test(text)) return text;
-  throw wrong("--device", text, "cpu or a GPU's index, as 0");
-}
-
-function simulatedGpus(text: string | undefined): string | undefined {
-  if (text === undefined || /^[1-9]\d{0,3}x[A-Za-z][\w.]{0,31}-[1-9]\d{0,3}GB$/.test(text))
-    return text;
-  throw wrong("--simulate-gpus", text, "COUNTxNAME-MEMORYGB, as 8xH100-80GB");
 }
 
 /** A file that is missing is told here, and not first in a worker's log. */

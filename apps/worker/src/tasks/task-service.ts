@@ -11,6 +11,7 @@ import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatu
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { Attachments } from "@heddle/rpc/node/attachments";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import type { UserRange } from "@heddle/rpc/node/offer-flags";
 import { taskLogsService, workerTasksService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
 import type { TaskLog } from "@heddle/storage/task-log";
@@ -22,7 +23,6 @@ import { CgroupBranch } from "./cgroup.ts";
 import { ContainerExecutor } from "./container-executor.ts";
 import type { Executor } from "./executor.ts";
 import { Isolation, type IsolationLevel } from "./isolation/isolation.ts";
-import type { UserRange } from "./isolation/task-users.ts";
 import { LeaseGuard } from "./lease-guard.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
 import { ProcessExecutor } from "./process-executor.ts";

@@ -14,12 +14,13 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
+import type { UserRange } from "@heddle/rpc/node/offer-flags";
 import type { TaskLaunch } from "../executor.ts";
 import { pipesFolder } from "../output-copier.ts";
 import type { Confinement } from "./launch-orders.ts";
 import { giveOrders, LAUNCHER } from "./start-launcher.ts";
 import { codePaths, letPass, realPath, viewFor } from "./task-paths.ts";
-import { defaultRange, TaskUsers, type UserRange } from "./task-users.ts";
+import { defaultRange, TaskUsers } from "./task-users.ts";
 
 /** How tasks are kept from what is not theirs, the strongest first. */
 const LEVELS = ["own user, mounts and processes", "own user", "Landlock", "none"] as const;

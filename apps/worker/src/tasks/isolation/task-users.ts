@@ -1,29 +1,11 @@
 import { createHash } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
-import { AppError } from "@heddle/base/errors";
-
-/** User ids, which are group ids as well, from the first to the last. */
-export interface UserRange {
-  readonly first: number;
-  readonly last: number;
-}
+import type { UserRange } from "@heddle/rpc/node/offer-flags";
 
 /** Free on usual systems: above the ranges of systemd and containers, and below 2^31. */
 const wideRange: UserRange = { first: 1_900_000_000, last: 1_900_999_999 };
 /** Within the 65,536 ids that a container without the host's users usually has. */
 const narrowRange: UserRange = { first: 61_184, last: 65_519 };
-const maxId = 4_294_967_294;
-
-/** Throws an AppError `invalid_value`. `own`: the tasks run as the worker's user. */
-export function parseTaskUsers(text: string | undefined): UserRange | "own" | undefined {
-  if (text === undefined || text === "own") return text;
-  const [, first = "", last = first] = /^(\d{1,10})(?:-(\d{1,10}))?$/.exec(text) ?? [];
-  const range = { first: Number(first), last: Number(last) };
-  if (first !== "" && range.first > 0 && range.first <= range.last && range.last <= maxId)
-    return range;
-  const message = `--task-users takes FIRST-LAST or one user id, as 200000-200999, or \`own\`, not ${text}`;
-  throw new AppError("invalid_value", message);
-}
 
 /** The first of the default ranges whose ids exist here. */
 export function defaultRange(): UserRange | undefined {

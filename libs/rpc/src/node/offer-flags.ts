@@ -1,9 +1,8 @@
 import { resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
-import { type FlagHelp, wholeNumber } from "@heddle/rpc/node/node-flags";
-import { simulatedGpus } from "@heddle/rpc/node/simulated-gpus";
-import { parseTaskUsers, type UserRange } from "./tasks/isolation/task-users.ts";
+import { type FlagHelp, wholeNumber } from "./node-flags.ts";
+import { simulatedGpus } from "./simulated-gpus.ts";
 
 /** The flags of a worker that say what it offers to jobs. */
 export const OFFER_FLAGS = {
@@ -29,6 +28,16 @@ export const OFFER_FLAGS = {
   "task-hidden": ["PATH,...", "what tasks of the worker's own user cannot read"],
   "task-writable": ["PATH,...", "what tasks of the worker's own user may write to"],
 } as const satisfies Record<string, FlagHelp>;
+
+const maxUserId = 4_294_967_294;
+/** Labels, taints, racks and fabrics; jobs name them. */
+const nameForm = /^[\w./=:-]{1,128}$/;
+
+/** User ids, which are group ids as well, from the first to the last. */
+export interface UserRange {
+  readonly first: number;
+  readonly last: number;
+}
 
 /** What a worker offers to jobs, and how it runs them. */
 export interface WorkerOffer {
@@ -72,9 +81,9 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
   return {
     ...(simulate !== undefined && { simulatedGpus: simulatedGpus(simulate) }),
     labels: readLabels(flags["labels"] ?? ""),
-    taints: listOf("taints", flags["taints"] ?? "", /^[\w./=:-]{1,128}$/),
-    rack: flags["rack"] ?? "",
-    fabric: flags["fabric"] ?? "",
+    taints: listOf("taints", flags["taints"] ?? "", nameForm),
+    rack: nameOf("rack", flags["rack"]),
+    fabric: nameOf("fabric", flags["fabric"]),
     localSsdBytes: localSsdGb && localSsdGb * 1e9,
     ioOperationsPerSec: number("io-operations-per-sec", 1_000_000_000),
     networkMbps: networkGbps && networkGbps * 1_000,
@@ -90,6 +99,28 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
     hiddenPaths: pathsOf("task-hidden", flags["task-hidden"]),
     writablePaths: pathsOf("task-writable", flags["task-writable"]),
   };
+}
+
+/** An engine that has no such device fails when it loads, long after the start. */
+export function readDevice(text: string | undefined): string | undefined {
+  if (text === undefined || /^(cpu|\d{1,3})$/.test(text)) return text;
+  throw new AppError("invalid_value", `--device takes cpu or a GPU's index, as 0, not ${text}`);
+}
+
+function parseTaskUsers(text: string | undefined): UserRange | "own" | undefined {
+  if (text === undefined || text === "own") return text;
+  const [, first = "", last = first] = /^(\d{1,10})(?:-(\d{1,10}))?$/.exec(text) ?? [];
+  const range = { first: Number(first), last: Number(last) };
+  if (first !== "" && range.first > 0 && range.first <= range.last && range.last <= maxUserId)
+    return range;
+  const message = `--task-users takes FIRST-LAST or one user id, as 200000-200999, or \`own\`, not ${text}`;
+  throw new AppError("invalid_value", message);
+}
+
+function nameOf(flag: string, text = ""): string {
+  if (text === "" || nameForm.test(text)) return text;
+  const form = "a name of 1 to 128 letters, digits and _./=:-";
+  throw new AppError("invalid_value", `--${flag} takes ${form}, not ${text.slice(0, 200)}`);
 }
 
 function pathsOf(flag: string, text = ""): string[] {
