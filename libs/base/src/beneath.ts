@@ -47,7 +47,29 @@ export async function openFileBeneath(
   });
 }
 
-/** The same for who may block; gives the descriptor, which is the caller's to close. */
+/** The content of a regular file; undefined where it has more bytes, or grows meanwhile. */
+export async function readFileBeneath(
+  root: string,
+  path: string,
+  maxBytes: number,
+): Promise<Buffer | undefined> {
+  const file = await openFileBeneath(root, path);
+  try {
+    const { size } = await file.stat();
+    if (size > maxBytes) return undefined;
+    const bytes = Buffer.alloc(size + 1);
+    for (let length = 0; length <= size; ) {
+      const { bytesRead } = await file.read(bytes, length, bytes.byteLength - length, length);
+      if (bytesRead === 0) return bytes.subarray(0, length);
+      length += bytesRead;
+    }
+    return undefined;
+  } finally {
+    await file.close();
+  }
+}
+
+/** The same as `openFileBeneath` for who may block; gives the descriptor, which is the caller's to close. */
 export function openFileBeneathSync(
   root: string,
   path: string,

@@ -59,6 +59,33 @@ test("what a task puts in the place of its list or its progress holds nobody up"
   expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(["b"]);
 });
 
+test("checkpoints: a list that a task has filled with names costs no more than a short one", async () => {
+  const path = join(root, "job_A/.heddle-rank-0.json");
+  const ledger = () => new CheckpointLedger(root, { jobId: "job_A", rank: 0 }, 2);
+  // Nearly all that is read of a list: comparing each with each would take minutes.
+  const names = (count: number) => Array.from({ length: count }, (_, i) => `n${i}`);
+  for (const count of [50_000, 1_500_000]) {
+    writeFileSync(path, JSON.stringify(names(count)));
+    await ledger().add(["a"]);
+    const last = count === 50_000 ? ["n49999"] : [];
+    expect(JSON.parse(readFileSync(path, "utf8"))).toEqual([...last, "a"]);
+  }
+  await ledger().add(names(300_000));
+  expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(["n299998", "n299999"]);
+});
+
+test("progress: of many lines at once the latest are read, and checkpoints before them", async () => {
+  const progress = new ProgressFile(root, "others/progress");
+  const steps = (count: number) => Array.from({ length: count }, (_, step) => `{"step":${step}}\n`);
+  const lines = [...steps(2_000), '{"checkpoint":"c1"}\n', ...steps(10_000)];
+  writeFileSync(join(root, "others/progress"), lines.join(""));
+  const read = await progress.read();
+  expect(read.length).toBe(501);
+  expect(read[0]).toEqual({ checkpoint: "c1" });
+  expect(read.at(-1)).toEqual({ step: 9_999 });
+  expect(await progress.read()).toEqual([]);
+});
+
 test("folders are named once those that were to be removed are gone", async () => {
   for (const job of ["job_B", "job_C", "job_D"]) mkdirSync(join(root, job));
   for (let i = 0; i < 200; i++) writeFileSync(join(root, "job_B", `${i}`), "saved");

@@ -7,7 +7,10 @@ export type ProgressLine = z.output<typeof progressLine>;
 /** A longer line is passed over. */
 const maxLineBytes = 64 * 1024;
 /** Read at once; a program that wrote more has the latest of it read, for the latest counts. */
-const maxReadBytes = 1024 * 1024;
+const maxReadBytes = 256 * 1024;
+/** Lines that are taken of it: the latest, and of those before them the latest that speak of checkpoints. */
+const maxLines = 500;
+const maxEarlierLines = 100;
 
 /** A line that is told is no longer than this; of a longer one the documented fields are told. */
 const maxToldLength = 2_048;
@@ -41,7 +44,9 @@ export class ProgressFile {
       this.#rest = "";
       this.malformed += 1;
     }
-    return lines.flatMap((line) => this.#parse(line));
+    const earlier = lines.slice(0, -maxLines).filter((line) => line.includes('"checkpoint'));
+    const taken = [...earlier.slice(-maxEarlierLines), ...lines.slice(-maxLines)];
+    return taken.flatMap((line) => this.#parse(line));
   }
 
   #parse(line: string): ProgressLine[] {

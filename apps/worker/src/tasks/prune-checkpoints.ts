@@ -12,7 +12,7 @@ export async function pruneCheckpoints(
   names: readonly string[],
   keep: number,
 ): Promise<string[]> {
-  const latest = names.filter((name, i) => names.lastIndexOf(name) === i);
+  const latest = [...new Set(names.toReversed())].reverse();
   const old = latest.slice(0, Math.max(0, latest.length - keep));
   const kept = latest.slice(old.length);
   for (const name of old) {

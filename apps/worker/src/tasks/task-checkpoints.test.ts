@@ -98,3 +98,23 @@ test.concurrent("a job whose checkpoints cannot be pruned any more goes on; the 
   expect(exit?.reason).toBe("LaunchFailed");
   expect(exit?.message).toMatch(/checkpoints\/job_A, but there is a file or a link: remove it/);
 });
+
+test.concurrent("a task that fills its list and its progress with names holds up no other", async (context) => {
+  const leader = await newLeader(context);
+  await leader.startWorker();
+  const session = leader.open();
+  const program = `
+    const fs = require("node:fs");
+    const names = (count) => Array.from({ length: count }, (_, i) => "n" + i);
+    const { HEDDLE_CHECKPOINT_DIR: folder, HEDDLE_PROGRESS_FILE: progress } = process.env;
+    fs.writeFileSync(folder + "/.heddle-rank-0.json", JSON.stringify(names(1_500_000)));
+    const lines = names(30_000).map((checkpoint) => JSON.stringify({ checkpoint }));
+    fs.writeFileSync(progress, lines.join("\\n") + "\\n");
+    setInterval(() => fs.appendFileSync(progress, lines.slice(-9_000).join("\\n") + "\\n"), 100);`;
+  await session.start({ command: [process.execPath, "-e", program] });
+  await until("it has named one", () => Boolean(session.status(taskId())?.progress?.checkpoint));
+  await session.start(shell("echo there"), { ...taskId(), jobId: "job_B" });
+  const { exit } = await session.reaches("exited", { ...taskId(), jobId: "job_B" });
+  expect(exit).toMatchObject({ exitCode: 0 });
+  expect(session.status(taskId())?.phase).toBe("running");
+});

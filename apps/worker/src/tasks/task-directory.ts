@@ -3,6 +3,7 @@ import { join } from "node:path";
 import {
   makeDirectoryBeneath,
   openFileBeneath,
+  readFileBeneath,
   removeBeneath,
   replaceFileBeneath,
 } from "@heddle/base/beneath";
@@ -115,15 +116,16 @@ export class TaskDirectory {
 const MAX_JSON_BYTES = 16 * 2 ** 20;
 
 /** The parsed file, or undefined where it is missing, torn, too large, or a pipe. */
-export async function readJson(root: string, path: string): Promise<unknown> {
-  const file = await openToRead(root, path).catch(() => undefined);
+export async function readJson(
+  root: string,
+  path: string,
+  maxBytes = MAX_JSON_BYTES,
+): Promise<unknown> {
   try {
-    const size = (await file?.stat())?.size ?? 0;
-    return file && size <= MAX_JSON_BYTES ? JSON.parse(await file.readFile("utf8")) : undefined;
+    const bytes = await readFileBeneath(root, path, maxBytes);
+    return bytes && JSON.parse(bytes.toString("utf8"));
   } catch {
     return undefined;
-  } finally {
-    await file?.close();
   }
 }
 

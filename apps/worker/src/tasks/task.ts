@@ -274,6 +274,7 @@ export class Task {
       await this.#observe();
       if (!this.#around.isLeaseLive()) this.fence("it ended after the lease was over");
       await this.#readProgress();
+      await this.#around.checkpoints.settled();
       await this.#onEnd(end);
     } catch (error) {
       await this.#onUnwatched(handle, error);
@@ -335,11 +336,11 @@ export class Task {
   async #readProgress(watch?: TaskWatch): Promise<void> {
     const lines = await this.#progressFile.read();
     if (!this.#around.isLeaseLive()) return;
-    if (lines.length > 0) await this.#hear(lines, watch);
+    if (lines.length > 0) this.#hear(lines, watch);
     this.#tellProgress(watch === undefined);
   }
 
-  async #hear(lines: readonly ProgressLine[], watch: TaskWatch | undefined): Promise<void> {
+  #hear(lines: readonly ProgressLine[], watch: TaskWatch | undefined): void {
     const atUnixMs = Date.now();
     const named: string[] = [];
     let { checkpoint, checkpointUnixMs, checkpointStep } = this.#heard ?? {};
@@ -355,7 +356,7 @@ export class Task {
     const latest = { checkpoint, checkpointUnixMs, checkpointStep };
     this.#heard = { line: progressText(lines.at(-1)), atUnixMs, ...latest };
     // A list that cannot be kept, as on a full disk, takes nothing from what was saved, nor from the task.
-    if (named.length > 0) await this.#around.checkpoints.add(named).catch(this.#around.onFault);
+    if (named.length > 0) this.#around.checkpoints.add(named).catch(this.#around.onFault);
   }
 
   /** As often as the job's `monitoring_config` says; a checkpoint and the last word at once. */
