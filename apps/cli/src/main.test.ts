@@ -78,6 +78,7 @@ const CLUSTER = {
 };
 const WORKER = { id: "w1", name: "worker-1", kind: "worker", status: "ready", gpus: [] };
 const SILENT = { ...WORKER, id: "w2", name: "worker-2", status: "suspect", silent_seconds: 45 };
+const HEALTH = { status: "ok", version: "0.1.0", uptime: 12.3, detail: "" };
 const KEY = { id: "abcdefgh", name: "ci", scopes: ["jobs:read"], key: "hdl_live_abcdefgh_x" };
 
 const ROTATED = {
@@ -113,7 +114,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
     json(calls.some((call) => call.url === "/api/v1/models/m-3/pull") ? WITH_BROKEN : MODELS);
   } else if (url === "/api/v1/cluster/status") json(CLUSTER);
   else if (url.startsWith("/api/v1/cluster/")) json(CLUSTER, 202);
-  else if (url === "/health") json({ status: "ok", version: "0.1.0", uptime: 12.3 });
+  else if (url === "/health") json(HEALTH);
   else if (url === "/api/v1/workers") json({ data: [WORKER, SILENT] });
   else if (url === "/api/v1/keys" && method === "POST")
     json({ ...KEY, unknown_models: ["later"] }, 201);
@@ -190,6 +191,10 @@ describe("the command line", () => {
     expect(stdout).toMatch(/w2 +worker-2 +suspect \(silent for 45 s\) +worker +0/);
     expect((await heddle(["workers", "list", "-o", "name"])).stdout).toBe("w1\nw2\n");
     expect((await heddle(["health"])).stdout).toMatch(/ok +0\.1\.0 +12 s/);
+    Object.assign(HEALTH, { status: "degraded", detail: "a node refuses the leader" });
+    const degraded = await heddle(["health"]);
+    expect(degraded).toMatchObject({ code: 7, stderr: "a node refuses the leader\n" });
+    Object.assign(HEALTH, { status: "ok", detail: "" });
     const endpoints = await heddle(["endpoints", "list", "--endpoint", "http://flag:1"]);
     expect(endpoints.stdout).toMatch(/http:\/\/flag:1 +--endpoint +yes/);
     expect(endpoints.stdout).toMatch(/HEDDLE_ENDPOINT +no/);

@@ -177,8 +177,13 @@ export interface NodeView {
   readonly taskIsolation?: string | undefined;
   /** Changes with each start of its process. */
   readonly incarnation: string;
-  /** `suspect` has missed its last heartbeats and gets no new work. */
-  readonly state: "ready" | "suspect";
+  /**
+   * `suspect` has missed its last heartbeats and gets no new work; `refusing` does not work for this
+   * master's cluster or its leader.
+   */
+  readonly state: "ready" | "suspect" | "refusing";
+  /** Why it is refusing. */
+  readonly refusesLeader?: string | undefined;
   readonly attachedAtMs: number;
   readonly lastSeenMs: number;
   /** Of the machine, the same for all nodes on it; absent or empty where it is not known. */

@@ -95,7 +95,7 @@ export class TestControl implements ControlPlane {
 /** A master's cluster link with worker processes, all on loopback; `close` ends everything. */
 export class TestCluster {
   readonly control = new TestControl();
-  readonly #folder = mkdtempSync(join(tmpdir(), "heddle-wire-"));
+  readonly folder = mkdtempSync(join(tmpdir(), "heddle-wire-"));
   readonly #processes = new Set<ChildProcess>();
   #link: ClusterLink | undefined;
   #server: BoundServer | undefined;
@@ -139,7 +139,7 @@ export class TestCluster {
   ): Promise<ChildProcess> {
     const name = settings.name ?? `worker-${this.#nextWorker++}`;
     const argument = JSON.stringify({
-      dataDirectory: join(this.#folder, name),
+      dataDirectory: join(this.folder, name),
       masters: [this.link.grpcAddress],
       clusterToken,
       ...settings,
@@ -154,14 +154,14 @@ export class TestCluster {
 
   /** A worker as it is shipped, with real engines. */
   startRealWorker(name: string): Promise<ChildProcess> {
-    const cache = ["--models-cache", join(this.#folder, "models")];
+    const cache = ["--models-cache", join(this.folder, "models")];
     return this.#spawn([realWorkerProgram, ...this.#flags(name), ...cache]);
   }
 
   #flags(name: string): string[] {
-    const tokenFile = join(this.#folder, "token");
+    const tokenFile = join(this.folder, "token");
     writeFileSync(tokenFile, clusterToken);
-    const flags = ["--data", join(this.#folder, name), "--name", name];
+    const flags = ["--data", join(this.folder, name), "--name", name];
     return [...flags, "--masters", this.link.grpcAddress, "--cluster-token-file", tokenFile];
   }
 
@@ -218,7 +218,7 @@ export class TestCluster {
       child.kill("SIGKILL");
       await exited;
     }
-    rmSync(this.#folder, { recursive: true });
+    rmSync(this.folder, { recursive: true });
   }
 }
 

@@ -10,6 +10,7 @@ import {
 import { encodeShard } from "@heddle/parameters/shard-spec";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { issueTicket, TicketVerifier } from "@heddle/rpc/job-ticket";
+import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
 import { Peer } from "@heddle/rpc/peer";
 import {
   createAuthority,
@@ -196,8 +197,10 @@ test("ticket: with TLS a task needs no key of its node, and a parameter server n
   const shards = new ShardRegistry({
     ...{ credentials: own, host: "127.0.0.1", refusals: new RefusalCounts() },
   });
-  const identity = { credentials: own, tickets, address: bound.address };
-  new ParameterShardsService(shards, temporaryFolder(), identity).addTo(bound.server);
+  const data = temporaryFolder();
+  const followed = new FollowedCluster(data);
+  const identity = { credentials: own, tickets, followed, address: bound.address };
+  new ParameterShardsService(shards, data, identity).addTo(bound.server);
   try {
     const job = ticketed([bound.address], { by: worker });
     await openShards(job);

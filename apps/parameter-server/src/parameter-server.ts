@@ -5,6 +5,7 @@ import { removeStaleSockets } from "@heddle/base/temporary-socket";
 import { Health } from "@heddle/rpc/health";
 import { TicketVerifier } from "@heddle/rpc/job-ticket";
 import { Attachments } from "@heddle/rpc/node/attachments";
+import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
 import { nodeIdentity } from "@heddle/rpc/node/identity";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Machine } from "@heddle/rpc/node/machine";
@@ -65,8 +66,10 @@ export async function startParameterServer(
   const health = new Health();
   await removeStaleSockets();
   const shards = new ShardRegistry({ credentials, host: flags.grpcHost, refusals });
+  const followed = new FollowedCluster(flags.dataDirectory);
+  followed.onChange(() => void shards.leaveCluster());
   const service = new ParameterShardsService(shards, flags.dataDirectory, {
-    ...{ credentials, tickets },
+    ...{ credentials, tickets, followed },
     address: flags.advertise ?? address,
   });
   const app = await NestFactory.createMicroservice(ParameterServerModule, {
@@ -87,6 +90,7 @@ export async function startParameterServer(
     masters: flags.masters,
     credentials,
     register,
+    followed,
     heartbeat: () => ({ ...machine.usage(), replicas: [], refusals: refusals.totals }),
     log,
   });

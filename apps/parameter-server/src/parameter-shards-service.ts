@@ -39,6 +39,7 @@ import {
   TICKET_SCHEME,
   type TicketVerifier,
 } from "@heddle/rpc/job-ticket";
+import type { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
 import { Peer } from "@heddle/rpc/peer";
 import { parameterShardsService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
@@ -67,6 +68,7 @@ interface ServerIdentity {
   readonly credentials: NodeCredentials;
   readonly address: string;
   readonly tickets: TicketVerifier;
+  readonly followed: FollowedCluster;
 }
 
 /** Who makes a call: a task of a job, or a node where there is no ticket. */
@@ -140,6 +142,7 @@ export class ParameterShardsService {
     const callerOf = (metadata: Metadata): Caller => {
       const shown = metadata.get("authorization")[0];
       const claims = this.#own.tickets.claimsOf(shown);
+      this.#checkCluster(claims?.cluster);
       return { claims, ticket: claims && String(shown).slice(TICKET_SCHEME.length) };
     };
     const admit = (request: JobRequest, metadata: Metadata): Caller => {
@@ -167,6 +170,18 @@ export class ParameterShardsService {
         await answer(call, signal);
       });
     return { unary, nodes, streamed };
+  }
+
+  /** Throws `precondition_failed` for a task of an incarnation of the cluster that is over. */
+  #checkCluster(cluster = ""): void {
+    const { followed } = this.#own;
+    const refusal = followed.refusalOf(cluster);
+    if (refusal !== undefined) {
+      this.#shards.refuseStale();
+      throw new AppError("precondition_failed", refusal);
+    }
+    // Its worker may have heard of a restore first. What the disk does not take holds for this process.
+    followed.follow(cluster).catch(() => {});
   }
 
   async #open(request: OpenShard__Output, caller: Caller): Promise<ShardStatus> {

@@ -111,6 +111,22 @@ export class ShardRegistry {
     });
   }
 
+  /**
+   * Ends all shards and forgets all attempts: those of another incarnation of the cluster have the same
+   * numbers. Opens wait for it.
+   */
+  leaveCluster(): Promise<void> {
+    return this.#alone(async () => {
+      await this.closeAll();
+      this.#jobs.clear();
+    });
+  }
+
+  /** Counts a call that was for an incarnation of the cluster that is over. */
+  refuseStale(): void {
+    this.#options.refusals.add("stale");
+  }
+
   async closeAll(): Promise<void> {
     const handles = [...this.#jobs.values()].flatMap(({ shards }) => [...shards.values()]);
     await Promise.all(handles.map((handle) => handle.close()));

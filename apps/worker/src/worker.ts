@@ -4,10 +4,12 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Server } from "@grpc/grpc-js";
 import type { EngineOptions } from "@heddle/contracts/engine";
+import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
 import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
 import { Health } from "@heddle/rpc/health";
 import { Attachments } from "@heddle/rpc/node/attachments";
+import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
 import { nodeIdentity } from "@heddle/rpc/node/identity";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Machine } from "@heddle/rpc/node/machine";
@@ -83,9 +85,10 @@ export async function startWorker(
     credentials,
   });
   const advertised = options.advertise ?? address;
+  const followed = new FollowedCluster(options.dataDirectory);
   const tasks = await TaskService.open(
     {
-      ...{ ...options, credentials, nodeId, nodeName: name, artifacts, log },
+      ...{ ...options, credentials, nodeId, nodeName: name, artifacts, followed, log },
       gpus: () => machine.gpus(),
       removals: removalsOf(() => attachments),
     },
@@ -98,10 +101,8 @@ export async function startWorker(
     masters: options.masters,
     credentials,
     register,
-    heartbeat: () => {
-      const loaded = replicas.statuses().map(encodeReplica);
-      return { ...machine.usage(), replicas: loaded, tasks: tasks.progress() };
-    },
+    followed,
+    heartbeat: () => heartbeatOf(machine, replicas, tasks),
     log,
   });
   endTasksOnFaults(machine, tasks, log, report);
@@ -119,6 +120,15 @@ export async function startWorker(
     credentials.close();
   };
   return { nodeId, address: advertised, close };
+}
+
+function heartbeatOf(machine: Machine, replicas: ReplicaSet, tasks: TaskService): Heartbeat {
+  return {
+    ...machine.usage(),
+    replicas: replicas.statuses().map(encodeReplica),
+    tasks: tasks.progress(),
+    refusesLeader: tasks.refusal,
+  };
 }
 
 /** What is known of removed masters; nothing before the attachments are there. */

@@ -218,6 +218,8 @@ export interface Worker {
   readonly attached: boolean;
   /** For how long the master that answers has not heard of it. */
   readonly silent_seconds: number;
+  /** Why a node with the status `refusing` does not work for this cluster or its leader; null on others. */
+  readonly refuses_leader: string | null;
   readonly cpu_percent: number | null;
   readonly cpu_count: number | null;
   readonly memory_bytes: number | null;

@@ -109,6 +109,8 @@ export const clusterMetricsReply = z.object({
   window_seconds: z.number().min(0),
   workers: z.object({ total: count, by_state: z.record(z.string(), count) }),
   parameter_servers: z.object({ total: count }),
+  /** Attached nodes that do not work for the answering master's cluster or its leader. */
+  nodes_refusing: z.object({ worker: count, parameter_server: count }),
   gpus: z.object({
     total: count,
     /** Devices of the total that do not exist. */

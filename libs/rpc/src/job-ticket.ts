@@ -16,6 +16,8 @@ export interface JobClaims {
   readonly servers: readonly string[];
   readonly issuedUnixMs: number;
   readonly expiresUnixMs: number;
+  /** The id of the cluster whose attempt it is; absent in tickets of earlier versions. */
+  readonly cluster?: string | undefined;
 }
 
 /** A ticket, as the task holds it; `authority` is the cluster's certificate where nodes speak TLS. */

@@ -7,6 +7,8 @@ interface Health {
   readonly status: string;
   readonly version: string;
   readonly uptime: number;
+  /** Why it is not well, where it says so. */
+  readonly detail?: string;
 }
 
 /** `heddle health`: exit code 0 only when the cluster says that it is well. */
@@ -27,5 +29,6 @@ export async function health(command: Command): Promise<number> {
     format,
     data,
   );
+  if (body.detail) process.stderr.write(`${body.detail}\n`);
   return /^(ok|healthy|up|pass)$/i.test(body.status) ? 0 : ERROR_TABLE.unavailable.exit;
 }

@@ -18,6 +18,7 @@ const COLUMNS: readonly Column<Worker>[] = [
   { header: "ADDRESS", value: ({ address }) => address, wide: true },
   { header: "VERSION", value: ({ version }) => version ?? "", wide: true },
   { header: "ISOLATION", value: ({ task_isolation: level }) => level ?? "", wide: true },
+  { header: "REFUSES", value: ({ refuses_leader: why }) => why ?? "", wide: true },
   { header: "DRAINED BY", value: ({ jobs }) => jobs?.drain_by ?? "", wide: true },
 ];
 

@@ -11,6 +11,8 @@ export const SUSPECT_INTERVALS = 3;
 
 /** The characters of a machine's id that count; a boot id has 36. */
 const MAX_HOST_ID = 128;
+/** Likewise of why it refuses the leader. */
+const MAX_REFUSAL = 1_024;
 
 /** What a master knows of one node while its Attach stream stands. */
 export class AttachedNode {
@@ -56,6 +58,16 @@ export class AttachedNode {
     );
   }
 
+  /** Why it does not work for this master's cluster or its leader; undefined where it does. */
+  get refusesLeader(): string | undefined {
+    return this.#heartbeat?.refusesLeader.slice(0, MAX_REFUSAL) || undefined;
+  }
+
+  #state(): NodeView["state"] {
+    if (this.silentIntervals > SUSPECT_INTERVALS) return "suspect";
+    return this.refusesLeader === undefined ? "ready" : "refusing";
+  }
+
   replica(deployment: string): ReplicaStatus | undefined {
     return this.#byDeployment.get(deployment);
   }
@@ -93,7 +105,8 @@ export class AttachedNode {
       version: register.version,
       taskIsolation: register.taskIsolation,
       incarnation: register.incarnation,
-      state: this.silentIntervals > SUSPECT_INTERVALS ? "suspect" : "ready",
+      state: this.#state(),
+      refusesLeader: this.refusesLeader,
       attachedAtMs: Math.round(this.attachedAtMs + wallOffsetMs),
       lastSeenMs: Math.round(this.lastSeenMs + wallOffsetMs),
       hostId: register.hardware?.hostId.slice(0, MAX_HOST_ID),

@@ -3,6 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import { Attachment } from "@heddle/rpc/node/attachment";
 import { Attachments } from "@heddle/rpc/node/attachments";
+import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import {
   clusterToken,
@@ -93,6 +94,7 @@ test("a node leaves a master that was removed in silence, and finds the one in i
   };
   const attachment = new Attachment({
     ...{ master, register, credentials: asServer, removedRestMs: 20 },
+    followed: new FollowedCluster(cluster.folder),
     heartbeat: () => ({ replicas: [] }),
     log: { info: say, warn: say, error: say },
   });
@@ -135,6 +137,7 @@ test("a node drops the address of a master that was removed while it was gone, u
   };
   const attachments = new Attachments({
     ...{ masters: [gone, stays], register, credentials: asServer },
+    followed: new FollowedCluster(cluster.folder),
     heartbeat: () => ({ replicas: [] }),
     log: { info: say, warn: say, error: say },
   });

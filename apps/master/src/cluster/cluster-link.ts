@@ -57,6 +57,7 @@ export function startClusterLink(options: ClusterLinkOptions): ClusterLink {
         ?.status()
         .members.map(({ name }) => name)
         .sort() ?? [],
+    cluster: () => control.group?.status().cluster ?? "",
     credentials,
     control,
     heartbeatIntervalMs,

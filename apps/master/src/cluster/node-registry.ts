@@ -32,6 +32,8 @@ export interface RegistryOptions {
   readonly masterId: string;
   /** The names of all masters of the group. */
   readonly members: () => readonly string[];
+  /** The id of the cluster; empty for a master without a group. */
+  readonly cluster: () => string;
   readonly credentials: NodeCredentials;
   /** Whose nodes and tasks are whose. */
   readonly control: Pick<ControlPlane, "state">;
@@ -90,10 +92,12 @@ export class NodeRegistry implements NodeDirectory {
     return this.#options.clock.monotonicMs() - lastSeenMs;
   }
 
-  /** The workers whose heartbeats come. */
+  /** The workers whose heartbeats come, and that work for this cluster. */
   workers(): AttachedNode[] {
     const found: AttachedNode[] = [];
-    for (const { node } of this.#nodes.values()) if (isHeard(node)) found.push(node);
+    for (const { node } of this.#nodes.values()) {
+      if (isHeard(node) && node.refusesLeader === undefined) found.push(node);
+    }
     return found;
   }
 
@@ -226,8 +230,8 @@ export class NodeRegistry implements NodeDirectory {
   }
 
   #reply(): AttachReply {
-    const { heartbeatIntervalMs, masterId, members } = this.#options;
-    return { heartbeatIntervalMs, masterId, members: [...members()] };
+    const { heartbeatIntervalMs, masterId, members, cluster } = this.#options;
+    return { heartbeatIntervalMs, masterId, members: [...members()], cluster: cluster() };
   }
 
   /** A node that knows who was removed stops looking for it, though it was gone before it could say so. */
@@ -258,13 +262,24 @@ export class NodeRegistry implements NodeDirectory {
   }
 
   #onHeartbeat(node: AttachedNode, heartbeat: NonNullable<NodeReport__Output["heartbeat"]>): void {
+    const before = node.refusesLeader;
     node.onHeartbeat(heartbeat, this.#options.clock.monotonicMs());
+    this.#tellRefusal(node, before);
     this.#index.update(node);
     const { progress, control } = this.#options;
     for (const status of heartbeat.tasks) {
       if (status.task && ownsTask(control.state, node.id, status.task)) progress?.take(status);
     }
     this.#changed("nodes");
+  }
+
+  #tellRefusal({ id, register, refusesLeader }: AttachedNode, before: string | undefined): void {
+    if (refusesLeader === before) return;
+    const { log } = this.#options;
+    const { name } = register;
+    if (refusesLeader === undefined)
+      log.info({ node: id, name }, "a node follows the leader again");
+    else log.warn({ node: id, name, why: refusesLeader }, "a node refuses the leader");
   }
 
   #remove(node: AttachedNode, stream: AttachStream): void {

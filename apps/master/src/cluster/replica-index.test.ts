@@ -36,10 +36,8 @@ function report(node: AttachedNode, deployments: readonly string[]): void {
   };
   const replicas = deployments.map((deployment) => ({ deployment, ...state, load: emptyLoad }));
   const usage = { cpuPercent: 0, memoryUsedBytes: 0, diskFreeBytes: 0, diskTotalBytes: 0 };
-  node.onHeartbeat(
-    { ...usage, gpus: [], deviceReadings: 0, tasks: [], replicas, refusals: null },
-    0,
-  );
+  const rest = { gpus: [], deviceReadings: 0, tasks: [], refusals: null, refusesLeader: "" };
+  node.onHeartbeat({ ...usage, ...rest, replicas }, 0);
 }
 
 function ids(index: ReplicaIndex, deployment: string): string[] {

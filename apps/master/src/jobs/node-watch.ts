@@ -54,8 +54,11 @@ export class NodeWatch {
   async look(): Promise<void> {
     const { control, directory } = this.#options;
     this.#silences.begin();
-    // Of the others another leader may have heard later, as of a process that was started since.
-    const heard = directory.nodes().filter((view) => this.#silences.isHeard(view));
+    // Of the others another leader may have heard later, as of a process that was started since. One that
+    // refuses this leader is lost to it as one that is silent.
+    const heard = directory
+      .nodes()
+      .filter((view) => view.refusesLeader === undefined && this.#silences.isHeard(view));
     const attached = new Map(heard.map((view) => [view.id, view]));
     await this.#lowerMemory(heard);
     const memory = memoryOffers(heard, control);

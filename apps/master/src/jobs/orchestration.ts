@@ -3,6 +3,7 @@ import { nextDueMs } from "@heddle/control/jobs/clock";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { JobTimes } from "../config/config.ts";
 import { leads } from "../control/leads.ts";
+import { LeaseHold } from "../control/lease-hold.ts";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
 import { LeaderLoop } from "./leader-loop.ts";
@@ -39,7 +40,7 @@ const SERVER_LOST_SHARE = 1 / 3;
 export function startOrchestration(options: OrchestrationOptions): Orchestration {
   const { control, directory, logger: log, clock = systemClock } = options;
   const { nodeLostMs, leaseMs, acknowledgeMs } = options.times;
-  const plans = new PlanBook(control);
+  const plans = new PlanBook(control, new LeaseHold(control, clock, leaseMs));
   const scheduling = new LeaderLoop({
     ...{ control, clock, log, name: "scheduling", pauseMs: PLAN_PAUSE_MS },
     concerns: (command) => command === undefined || !IRRELEVANT.has(command.type),

@@ -3,7 +3,12 @@ import type { SubmitJob } from "@heddle/contracts/jobs";
 import { LiveStanding } from "@heddle/control/jobs/live-standing";
 import type { JobRecord, TaskRecord } from "@heddle/control/jobs/records";
 import { RECOVERY_SUFFIX } from "@heddle/control/jobs/recovery";
-import { claimId, replicaClaim, runsWithoutGpu } from "@heddle/control/jobs/replica-claims";
+import {
+  claimedDeployment,
+  claimId,
+  replicaClaim,
+  runsWithoutGpu,
+} from "@heddle/control/jobs/replica-claims";
 import { leavesByMs, queuedFrom, queuedJob, tasksOf } from "@heddle/control/jobs/scheduling-input";
 import {
   type PromiseBefore,
@@ -17,6 +22,7 @@ import { runtimeBoundMs } from "@heddle/scheduler/precedence";
 import type { Standing } from "@heddle/scheduler/round";
 import { Satisfiability, withDecisive } from "@heddle/scheduler/satisfiability";
 import { decideInSteps } from "@heddle/scheduler/schedule";
+import type { LeaseHold } from "../control/lease-hold.ts";
 import type { ControlPlane } from "../ports.ts";
 import { blockerText, type WaitingExplanation } from "./explanation-view.ts";
 import { PlanRefusals } from "./plan-refusals.ts";
@@ -71,6 +77,7 @@ export interface Trial {
  */
 export class PlanBook {
   readonly #control: ControlPlane;
+  readonly #hold: Pick<LeaseHold, "untilMs"> | undefined;
   /** What the rounds of scheduling on this master were like. */
   readonly rounds = new RoundFigures();
   readonly refusals = new PlanRefusals();
@@ -83,8 +90,9 @@ export class PlanBook {
   /** By job id, the latest last. */
   readonly #explained = new Map<string, Explained>();
 
-  constructor(control: ControlPlane) {
+  constructor(control: ControlPlane, hold?: Pick<LeaseHold, "untilMs">) {
     this.#control = control;
+    this.#hold = hold;
   }
 
   /** What the scheduler decides on now; to be asked for in `work` alone, it holds until the next call. */
@@ -93,7 +101,18 @@ export class PlanBook {
     // After a restore there is another index, and what was kept is of no use.
     if (this.#live?.index !== jobs) this.#live = new LiveStanding(state, jobs);
     const standing = this.#live.view({ index, nowMs });
-    return { ...standing, queue: this.refusals.delay(standing.queue) };
+    return { ...standing, queue: this.#held(this.refusals.delay(standing.queue)) };
+  }
+
+  /** After a restore jobs wait as after a failure; replicas of models do not. */
+  #held(queue: readonly QueuedJob[]): readonly QueuedJob[] {
+    const untilMs = this.#hold?.untilMs;
+    if (untilMs === undefined) return queue;
+    return queue.map((job) =>
+      claimedDeployment(job.id) === undefined && job.notBeforeMs < untilMs
+        ? { ...job, notBeforeMs: untilMs }
+        : job,
+    );
   }
 
   publish({ nowMs: atMs }: Standing, plan: Plan): void {

@@ -32,7 +32,9 @@ export class ServerWatch {
     const { control, directory, clock } = this.#options;
     this.#silences.begin();
     // Of the others another leader may have heard later, as of a process that was started since.
-    const nodes = directory.nodes().filter((view) => this.#silences.isHeard(view));
+    const nodes = directory
+      .nodes()
+      .filter((view) => view.refusesLeader === undefined && this.#silences.isHeard(view));
     const servers = new Map(
       nodes.filter(({ kind }) => kind === "parameter-server").map((view) => [view.id, view]),
     );

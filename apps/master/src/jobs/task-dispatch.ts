@@ -5,6 +5,7 @@ import { type TaskRecord, taskKey } from "@heddle/control/jobs/records";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { ownsTask } from "../cluster/ownership.ts";
+import { LeaseHold } from "../control/lease-hold.ts";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
 import { checkpointsOver } from "./checkpoints-over.ts";
@@ -48,6 +49,7 @@ export class TaskDispatch {
   readonly #options: TaskDispatchOptions;
   readonly #links = new Map<string, TaskLink>();
   readonly #progress: ProgressBook;
+  readonly #hold: LeaseHold;
   readonly #unsubscribe: () => void;
   readonly #timer: NodeJS.Timeout;
   /** Workers whose word is on its way into the log. */
@@ -63,6 +65,7 @@ export class TaskDispatch {
   constructor(options: TaskDispatchOptions) {
     this.#options = options;
     this.#progress = options.progress;
+    this.#hold = new LeaseHold(options.control, options.clock, options.leaseMs);
     this.#unsubscribe = options.control.onApplied(() => this.#queueRound());
     this.#timer = setInterval(() => this.#round(), roundMs);
     this.#timer.unref();
@@ -113,7 +116,10 @@ export class TaskDispatch {
     const { term = 1, cluster = "" } = control.group?.status() ?? {};
     // What a node said before it was lost counts no more: when it is back, it is asked anew.
     const isLost = (id: string) => (control.state.nodes.get(id)?.state ?? "lost") === "lost";
-    const workers = directory.nodes().filter(({ id, kind }) => kind === "worker" && !isLost(id));
+    // One that refuses the leader is lost by that, and asked on until it lets it in.
+    const workers = directory
+      .nodes()
+      .filter(({ id, kind, refusesLeader }) => kind === "worker" && (!isLost(id) || refusesLeader));
     const addresses = new Map(workers.map(({ id, address }) => [id, address]));
     for (const [node, link] of this.#links) {
       // A worker that is not attached may still be spoken to, and leave its tasks in order.
@@ -154,11 +160,13 @@ export class TaskDispatch {
     const { state } = control;
     const wallMs = clock.wallMs();
     const nowMs = clock.monotonicMs();
+    const isHeld = this.#hold.untilMs !== undefined;
     for (const [key, record] of this.#tasksOf(link)) {
       const status = link.statuses.get(key);
       const command = record
         ? orderFor(state, record, status, wallMs, pepper)
         : status && orderForStranger(status);
+      if (isHeld && (command?.lease || command?.start)) continue;
       if (command) link.order(key, command, nowMs);
       else link.settle(key);
       if (command?.forget) link.forget(key);
@@ -214,12 +222,17 @@ export class TaskDispatch {
   }
 
   /** The tasks of a worker: those of the state, and those that only the worker knows, without a record. */
-  #tasksOf({ node, statuses }: TaskLink): Map<string, TaskRecord | undefined> {
+  #tasksOf({ node, statuses, cluster }: TaskLink): Map<string, TaskRecord | undefined> {
     const { state, jobs } = this.#options.control;
     const tasks = new Map<string, TaskRecord | undefined>();
-    for (const key of jobs.tasksByNode.get(node) ?? []) {
-      const record = state.tasks.get(key);
-      if (record?.nodeId === node) tasks.set(statusKey(record), record);
+    for (const recordKey of jobs.tasksByNode.get(node) ?? []) {
+      const record = state.tasks.get(recordKey);
+      if (record?.nodeId !== node) continue;
+      const key = statusKey(record);
+      // What was leased before a restore is not the task that is to be leased now, though it has its name.
+      const leasedBy = statuses.get(key)?.cluster || cluster;
+      const isEarlier = leasedBy !== cluster && record.phase === "reserved";
+      tasks.set(key, isEarlier ? undefined : record);
     }
     for (const [key, { task }] of statuses) {
       if (tasks.has(key) || !task) continue;

@@ -62,6 +62,10 @@ export class TaskLink {
     return this.#options.node;
   }
 
+  get cluster(): string {
+    return this.#options.cluster;
+  }
+
   get address(): string {
     return this.#options.address;
   }

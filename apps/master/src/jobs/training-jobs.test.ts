@@ -195,7 +195,8 @@ describe("a training job", () => {
     const { state } = api.master.control;
     const record = state.tasks.get(taskKey(id, 1, 0));
     const named = { ...task, incarnation: 0 };
-    const status = { task: named, phase: "leased", rendezvous: "h:1", exit: null, progress: null };
+    const none = { exit: null, progress: null, cluster: "" };
+    const status = { task: named, phase: "leased", rendezvous: "h:1", ...none };
     const order = record && orderFor(state, record, status, Date.now(), Buffer.alloc(32));
     expect(order?.start?.parameterServers).toHaveLength(1);
     expect(order?.start?.readyServers).toEqual(["p:1", "q:1", "r:1"]);

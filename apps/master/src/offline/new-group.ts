@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { nextClusterId } from "@heddle/base/cluster-id";
 import type { OfflineState } from "@heddle/consensus/offline-state";
 import { foundGroup } from "@heddle/consensus/offline-state";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
@@ -8,6 +9,8 @@ import { writeIdentity } from "../consensus/identity.ts";
 export interface NewGroup {
   /** Will hold the identity, the log and the snapshots; empty or missing. */
   readonly directory: string;
+  /** The id of the cluster whose state it is. */
+  readonly before: string;
   readonly name: string;
   /** host:port where masters that join reach it. */
   readonly address: string;
@@ -17,12 +20,13 @@ export interface NewGroup {
 }
 
 /**
- * Makes the files of a group of one that goes on from a known state. Its cluster id and its nonce
- * are new, so that no member of the group before is ever taken for one of this one. Returns the id.
+ * Makes the files of a group of one that goes on from a known state. It is the
+ * next incarnation of the cluster, and its nonce is new: no member of the group before is ever taken for
+ * one of this one, and nodes that have heard of this one refuse that one. Returns the cluster's id.
  */
 export async function makeNewGroup(group: NewGroup): Promise<string> {
-  const { directory, name, address, last, machine } = group;
-  const cluster = randomBytes(16).toString("hex");
+  const { directory, before, name, address, last, machine } = group;
+  const cluster = nextClusterId(before, Date.now(), randomBytes(8).toString("hex"));
   const nonce = randomBytes(16).toString("hex");
   const owner = { cluster, node: "1" };
   const onDamaged = () => undefined;

@@ -35,17 +35,18 @@ export async function recoverGroup(options: RecoverOptions): Promise<RecoverOutc
     const warning = consequences(member);
     if (!confirmed)
       return { done: false, text: `${warning}\nNothing was done. Give --yes to do it.` };
-    const { name } = member.identity;
+    const { name, cluster: before } = member.identity;
     const known = member.state.members.find((each) => each.name === name)?.address;
     const address = options.address ?? known ?? "";
     const { machine } = member;
     await rm(paths.draft, { recursive: true, force: true });
     const last = { ...member.state.last };
-    const cluster = await makeNewGroup({ directory: paths.draft, name, address, last, machine });
+    const group = { directory: paths.draft, before, name, address, last, machine };
+    const cluster = await makeNewGroup(group);
     await rename(paths.draft, paths.ready);
-    const before = `${paths.current}.before-${cluster.slice(0, 8)}`;
-    await rename(paths.current, before);
-    aside = before;
+    const kept = `${paths.current}.before-${cluster.slice(-8)}`;
+    await rename(paths.current, kept);
+    aside = kept;
     await rename(paths.ready, paths.current);
     await nodeStorageFiles.syncDirectory(dataDirectory);
     return { done: true, text: `${warning}\n${report(member, cluster, aside)}` };

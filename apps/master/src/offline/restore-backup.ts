@@ -28,12 +28,13 @@ export async function restoreBackup(options: RestoreOptions): Promise<string> {
   const machine = new ControlMachine(() => undefined);
   const meta = await readSnapshotMeta(nodeStorageFiles, file);
   await machine.restore(readSnapshotChunks(nodeStorageFiles, file));
-  const { index, term } = meta;
+  const { index, term, cluster: before } = meta;
   const directory = join(dataDirectory, "control");
   const draft = `${directory}.restoring`;
   await mkdir(dataDirectory, { recursive: true, mode: 0o700 });
   try {
-    const group = { directory: draft, name, address, last: { index, term }, machine };
+    const last = { index, term };
+    const group = { directory: draft, before, name, address, last, machine };
     const cluster = await makeNewGroup(group);
     const authority = machine.control.secret("authority");
     if (authority)

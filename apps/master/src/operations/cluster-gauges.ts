@@ -21,6 +21,12 @@ const FIGURES: readonly Figure[] = [
     help: "Parameter servers attached to this master.",
     read: ({ parameter_servers }) => parameter_servers.total,
   },
+  {
+    name: "nodes_refusing",
+    help: "Attached nodes that refuse this master's cluster or its leader.",
+    label: "kind",
+    read: ({ nodes_refusing }) => nodes_refusing,
+  },
   { name: "gpus", help: "GPUs of the attached nodes.", read: ({ gpus }) => gpus.total },
   {
     name: "gpus_simulated",

@@ -18,6 +18,10 @@ export interface ClusterMetricsParts {
 
 export type ClusterFigures = Omit<ClusterMetricsReply, "raft">;
 
+function isRefusing({ refusesLeader }: NodeView): boolean {
+  return refusesLeader !== undefined;
+}
+
 /** How much of its limit each kind of record takes. */
 function stateFigures({ state }: ControlPlane): ClusterMetricsReply["state"] {
   const kinds = Object.entries(stateUse(state));
@@ -58,6 +62,10 @@ export class ClusterMetrics {
       window_seconds: round(rates.windowSeconds),
       workers: { total: workers.length, by_state: countBy(workers.map(({ state }) => state)) },
       parameter_servers: { total: nodes.length - workers.length },
+      nodes_refusing: {
+        worker: workers.filter(isRefusing).length,
+        parameter_server: nodes.filter((node) => node.kind !== "worker" && isRefusing(node)).length,
+      },
       gpus: gpuFigures(nodes, sum(totals.gpus.map(({ in_use }) => in_use))),
       cpu: { cores: totals.cpu_cores.offered, used_cores: totals.cpu_cores.measured },
       memory: {

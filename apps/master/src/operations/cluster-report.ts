@@ -115,8 +115,10 @@ export class ClusterReport {
     const disk = await statfs(dataDirectory);
     const control = controlHealth(this.#parts.control);
     const attached = workerHealth(workers.length);
+    const nodes = this.#nodeHealth();
+    const parts = [control, attached, nodes];
     return {
-      status: control.status === "ok" ? attached.status : control.status,
+      status: parts.find(({ status }) => status !== "ok")?.status ?? "ok",
       timestamp: new Date().toISOString(),
       version,
       uptime_seconds: this.uptimeSeconds,
@@ -124,6 +126,7 @@ export class ClusterReport {
         api: { status: inFlight.closing ? "draining" : "ok", in_flight: inFlight.size },
         control,
         workers: { ...attached, attached: workers.length },
+        nodes,
       },
       resource_usage: {
         cpu_percent: this.#sampleCpu(),
@@ -131,6 +134,23 @@ export class ClusterReport {
         disk_percent: percent(disk.blocks - disk.bfree, disk.blocks),
       },
     };
+  }
+
+  /** What `GET /health` tells without naming anybody. */
+  briefHealth() {
+    const { status, refusing, detail } = this.#nodeHealth();
+    const why = refusing > 0 ? { refusing_nodes: refusing, detail } : {};
+    return { status, version: this.version, uptime: this.uptimeSeconds, ...why };
+  }
+
+  /** Nodes that are attached and refuse this master's cluster or its leader. */
+  #nodeHealth() {
+    const nodes = this.#parts.directory.nodes();
+    const refusing = nodes.filter(({ refusesLeader }) => refusesLeader !== undefined).length;
+    if (refusing === 0) return { status: "ok", detail: "", refusing };
+    // Anybody may read this: which they are, and why, is for those who may list them.
+    const detail = `nodes refuse this master's cluster or its leader: ${refusing}; heddle workers list -o wide says why`;
+    return { status: "degraded", detail, refusing };
   }
 
   /** Why this master should get no calls; each check by name, undefined where it passes. */

@@ -22,10 +22,12 @@ export class HealthController {
   }
 
   @Get("health")
-  @Permit("public", "Shows whether this master runs, its version and uptime in seconds.")
+  @Permit(
+    "public",
+    "Shows this master's version and uptime; degraded where nodes refuse its leader.",
+  )
   health() {
-    const { version, uptimeSeconds } = this.#report;
-    return { status: "ok", version, uptime: uptimeSeconds };
+    return this.#report.briefHealth();
   }
 
   @Get("health/detailed")

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../test/fixtures.ts";
 import { eventually, postChat, send } from "../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
+import type { NodeView } from "../ports.ts";
 
 let server: TestMaster;
 beforeAll(async () => {
@@ -20,6 +21,28 @@ describe("operational paths", () => {
   it("/health has status, version and uptime", async () => {
     const health = JSON.parse(await publicText("/health")) as Record<string, unknown>;
     expect(health).toEqual({ status: "ok", version: "0.0.0-test", uptime: expect.any(Number) });
+  });
+
+  it("health, metrics and the list of nodes show a node that refuses the leader", async () => {
+    const [known] = server.directory.views;
+    const why = "this node follows a later incarnation";
+    const refusing = { ...replicaOn("w2", "tiny", "ready"), state: "refusing", refusesLeader: why };
+    server.directory.views = [...server.directory.views, refusing as NodeView];
+    const detail = expect.stringContaining("refuse this master's cluster or its leader: 1");
+    expect(JSON.parse(await publicText("/health"))).toMatchObject({
+      ...{ status: "degraded", refusing_nodes: 1, detail },
+    });
+    expect(JSON.parse(await publicText("/health/detailed"))).toMatchObject({
+      status: "degraded",
+      components: { nodes: { status: "degraded", refusing: 1 } },
+    });
+    const metrics = await publicText("/metrics");
+    expect(metrics).toMatch(/heddle_cluster_nodes_refusing\{.*kind="worker".*\} 1\n/);
+    expect(metrics).toMatch(/heddle_cluster_nodes_refusing\{.*kind="parameter_server".*\} 0\n/);
+    const one = await send(server, "GET", "/api/v1/workers/w2");
+    expect(await one.json()).toMatchObject({ status: "refusing", refuses_leader: why });
+    server.directory.views = known ? [known] : [];
+    expect(JSON.parse(await publicText("/health"))).toMatchObject({ status: "ok" });
   });
 
   it("/health/detailed has real figures", async () => {

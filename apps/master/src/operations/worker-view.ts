@@ -26,7 +26,8 @@ export function viewWorker(
   const record = state.nodes.get(id);
   const server = state.servers.get(id);
   const { name = id, address = "" } = node ?? record?.offer ?? server ?? {};
-  const status = record?.state ?? server?.state ?? node?.state ?? "ready";
+  const known = record?.state ?? server?.state ?? node?.state ?? "ready";
+  const status = node?.refusesLeader === undefined ? known : "refusing";
   return {
     id,
     object: "worker",
@@ -39,6 +40,7 @@ export function viewWorker(
     status: status === "ready" && silentMs > SILENT_MS ? "suspect" : status,
     attached: node !== undefined,
     silent_seconds: Math.floor(silentMs / 1_000),
+    refuses_leader: node?.refusesLeader ?? null,
     ...viewAttached(node),
     jobs: record ? viewRecord(id, record, state, jobs) : null,
     shards: server ? { held: shardsOn(jobs, id), places: MAX_SHARDS_PER_SERVER } : null,

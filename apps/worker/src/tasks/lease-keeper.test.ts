@@ -1,6 +1,8 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { nextClusterId } from "@heddle/base/cluster-id";
+import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { LeaseKeeper } from "./lease-keeper.ts";
 
@@ -10,27 +12,76 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(directory, { recursive: true }));
 
+const formed = "0123456789abcdef0123456789abcdef";
+const restored = nextClusterId(formed, 20, "ab");
+
+const open = () => LeaseKeeper.open(directory, new FollowedCluster(directory));
+
 test("lease: a leader of a restored cluster is followed at a lower term, also after a restart", async () => {
-  const before = await LeaseKeeper.open(directory);
-  await before.begin("old", 7, 60_000);
+  const before = await open();
+  await before.begin(formed, 7, 60_000);
   await before.renew(before.ask());
   await before.close();
-  const keeper = await LeaseKeeper.open(directory);
+  const keeper = await open();
   let ended = 0;
   keeper.onExpired(() => ended++);
   expect(keeper.isLive).toBe(true);
-  await expect(keeper.begin("old", 6, 60_000)).rejects.toThrow(/term 6 is over/);
+  await expect(keeper.begin(formed, 6, 60_000)).rejects.toThrow(/term 6 is over/);
   expect(ended).toBe(0);
-  await keeper.begin("restored", 2, 60_000);
+  await keeper.begin(restored, 2, 60_000);
   // What ran under the cluster before is ended, so that nothing runs twice.
   expect([ended, keeper.isLive]).toEqual([1, false]);
   await keeper.renew(keeper.ask());
   expect(keeper.isLive).toBe(true);
-  await keeper.begin("restored", 3, 60_000);
+  await keeper.begin(restored, 3, 60_000);
   expect([ended, keeper.isLive]).toEqual([1, true]);
-  await expect(keeper.begin("restored", 2, 60_000)).rejects.toThrow(/term 2 is over/);
+  await expect(keeper.begin(restored, 2, 60_000)).rejects.toThrow(/term 2 is over/);
   await keeper.close();
-  const after = await LeaseKeeper.open(directory);
-  await expect(after.begin("restored", 2, 60_000)).rejects.toThrow(/term 2 is over/);
+  const after = await open();
+  await expect(after.begin(restored, 2, 60_000)).rejects.toThrow(/term 2 is over/);
   await after.close();
+});
+
+test("lease: once a later incarnation was followed an earlier one never is, at whatever term", async () => {
+  const keeper = await open();
+  await keeper.begin(formed, 7, 60_000);
+  await keeper.begin(restored, 2, 60_000);
+  await keeper.renew(keeper.ask());
+  for (const earlier of [
+    formed,
+    nextClusterId(formed, 10, "cd"),
+    nextClusterId(formed, 20, "ef"),
+  ]) {
+    await expect(keeper.begin(earlier, 99, 60_000)).rejects.toMatchObject({
+      code: "precondition_failed",
+    });
+  }
+  expect(keeper.isLive).toBe(true);
+  await keeper.close();
+  const later = await open();
+  await expect(later.begin(formed, 99, 60_000)).rejects.toThrow(/later incarnation/);
+  await later.begin(nextClusterId(restored, 30, "cd"), 1, 60_000);
+  await later.close();
+});
+
+test("lease: the master of a later incarnation ends it, before that one has a leader", async () => {
+  const followed = new FollowedCluster(directory);
+  const keeper = await LeaseKeeper.open(directory, followed);
+  await keeper.begin(formed, 7, 60_000);
+  await keeper.renew(keeper.ask());
+  await followed.follow(restored);
+  expect(keeper.isLive).toBe(false);
+  await keeper.close();
+  const after = await open();
+  expect(after.isLive).toBe(false);
+  await after.begin(restored, 1, 60_000);
+  await after.close();
+});
+
+test("lease: a term that was kept without its cluster is not compared", async () => {
+  const kept = { boot: "another", expiresAtMs: 0, term: 9 };
+  writeFileSync(join(directory, "lease.json"), JSON.stringify(kept));
+  const keeper = await open();
+  await keeper.begin(restored, 2, 60_000);
+  await keeper.close();
 });

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import type { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
 import { bootClock, Lease } from "./lease.ts";
 import type { GuardOrders, LeaseGuard } from "./lease-guard.ts";
 import { readJson, writeJson } from "./task-directory.ts";
@@ -13,7 +14,7 @@ interface Kept {
   readonly boot: string;
   readonly expiresAtMs: number;
   readonly term: number;
-  /** Whose terms these are; absent in files of earlier versions. */
+  /** Whose term it is; a file of an earlier version does not tell, so that its term says nothing. */
   readonly cluster?: string | undefined;
 }
 
@@ -25,6 +26,7 @@ export class LeaseKeeper {
   readonly #directory: string;
   readonly #boot: string;
   readonly #lease: Lease;
+  readonly #followed: FollowedCluster;
   readonly #listeners = new Set<() => void>();
   #guard: LeaseGuard | undefined;
   #isNeeded: () => boolean = () => false;
@@ -34,19 +36,25 @@ export class LeaseKeeper {
   #wasLive: boolean;
   #saving: Promise<void> = Promise.resolve();
 
-  private constructor(directory: string, boot: string, kept: Kept | undefined) {
+  private constructor(directory: string, followed: FollowedCluster, kept: Kept | undefined) {
+    const boot = bootId();
     this.#directory = directory;
+    this.#followed = followed;
     this.#boot = boot;
     // The clock began anew when the machine did, and no task has outlived that.
     this.#lease = new Lease(bootClock, kept?.boot === boot ? kept.expiresAtMs : undefined);
-    this.#term = kept?.term ?? 0;
+    this.#term = kept?.cluster === undefined ? 0 : kept.term;
     this.#cluster = kept?.cluster;
     this.#wasLive = this.#lease.isLive;
+    followed.onChange(() => this.#leave());
+    this.#leave();
   }
 
-  static async open(directory: string): Promise<LeaseKeeper> {
-    const kept = await readJson(directory, FILE);
-    return new LeaseKeeper(directory, bootId(), kept as Kept | undefined);
+  static async open(directory: string, followed: FollowedCluster): Promise<LeaseKeeper> {
+    const kept = (await readJson(directory, FILE)) as Kept | undefined;
+    // Files of earlier versions of this worker know alone which cluster that was.
+    if (followed.id === undefined && kept?.cluster) await followed.follow(kept.cluster);
+    return new LeaseKeeper(directory, followed, kept);
   }
 
   get isLive(): boolean {
@@ -94,16 +102,12 @@ export class LeaseKeeper {
   }
 
   /**
-   * Throws `precondition_failed` for a leader of a term that is over. Terms of two clusters say nothing of
-   * each other: a restore or a recovery makes another cluster, and the tasks of the one before are ended.
+   * Throws `precondition_failed` for a leader of a term that is over, or of an incarnation of the cluster
+   * that is. Terms of two clusters say nothing of each other.
    */
   async begin(cluster: string, term: number, leaseMs: number): Promise<void> {
-    const isOther = this.#cluster !== undefined && this.#cluster !== cluster;
-    if (isOther) {
-      this.#lease.revoke();
-      // Ends the tasks before the new leader hears of any.
-      void this.isLive;
-    } else if (term < this.#term) {
+    await this.#followed.follow(cluster);
+    if (term < this.#term) {
       const message = `a leader of term ${this.#term} has been heard here: term ${term} is over`;
       throw new AppError("precondition_failed", message);
     }
@@ -112,6 +116,17 @@ export class LeaseKeeper {
     this.#term = term;
     this.#cluster = cluster;
     await this.#save();
+  }
+
+  /** The lease and the term of the cluster before are over, and so are its tasks. */
+  #leave(): void {
+    const cluster = this.#followed.id ?? "";
+    if (this.#cluster === undefined || this.#cluster === cluster) return;
+    this.#lease.revoke();
+    // Ends the tasks before the new leader hears of any.
+    void this.isLive;
+    this.#cluster = cluster;
+    this.#term = 0;
   }
 
   ask(): number {

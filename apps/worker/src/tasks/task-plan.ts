@@ -10,12 +10,17 @@ export interface TaskPlan {
   /** Indexes of this node's devices, and thousandths of each. */
   readonly devices: readonly number[];
   readonly gpuMilli: number;
+  /** The id of the cluster whose leader has leased it; absent in records of earlier versions. */
+  readonly cluster?: string | undefined;
 }
 
 /** Throws an AppError `invalid_value` on a lease that lacks something. */
-export function planOf({ task, spec, devices, gpuMilli }: LeaseTask__Output): TaskPlan {
+export function planOf(
+  { task, spec, devices, gpuMilli }: LeaseTask__Output,
+  cluster: string,
+): TaskPlan {
   if (!spec) throw new AppError("invalid_value", "the lease of a task has no spec");
-  return { id: checkedId(task), spec, devices, gpuMilli };
+  return { id: checkedId(task), spec, devices, gpuMilli, cluster };
 }
 
 /** The id, which becomes part of paths and of names. Throws an AppError `invalid_value`. */

@@ -10,6 +10,7 @@ import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskI
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { Attachments } from "@heddle/rpc/node/attachments";
+import type { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { UserRange } from "@heddle/rpc/node/offer-flags";
 import { taskLogsService, workerTasksService } from "@heddle/rpc/proto";
@@ -62,6 +63,7 @@ export interface TaskServiceOptions {
   readonly hiddenPaths?: readonly string[] | undefined;
   readonly writablePaths?: readonly string[] | undefined;
   readonly artifacts: ArtifactStore;
+  readonly followed: FollowedCluster;
   gpus(): readonly Gpu[];
   readonly log: NodeLog;
 }
@@ -116,7 +118,7 @@ export class TaskService {
     const isolation = await findIsolation(options, checkpointRoot);
     const branch = CgroupBranch.open(options.nodeId);
     const executors = await findExecutors(options, host, { branch, isolation });
-    const lease = await LeaseKeeper.open(options.dataDirectory);
+    const lease = await LeaseKeeper.open(options.dataDirectory, options.followed);
     const containers = executors.get("container");
     const containerCli = containers instanceof ContainerExecutor ? containers.cli : "";
     const cgroup = branch?.path ?? "";
@@ -165,6 +167,11 @@ export class TaskService {
   /** What heartbeats say of running tasks: older progress has reached the log by way of the leader. */
   progress(): TaskStatus[] {
     return this.#table.progressSince(Date.now() - freshProgressMs);
+  }
+
+  /** Why no leader runs tasks here; empty where one does, or none came. */
+  get refusal(): string {
+    return this.#sessions.refusal;
   }
 
   addTo(server: Server): void {

@@ -1,5 +1,5 @@
 import { Metadata, type ServerDuplexStream } from "@grpc/grpc-js";
-import { AppError } from "@heddle/base/errors";
+import { AppError, toAppError } from "@heddle/base/errors";
 import type { SessionHello__Output } from "@heddle/contracts/generated/heddle/v1/SessionHello";
 import type { TaskCommand__Output } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
 import type { TaskReport } from "@heddle/contracts/generated/heddle/v1/TaskReport";
@@ -16,6 +16,8 @@ export type TaskSessionStream = ServerDuplexStream<TaskCommand__Output, TaskRepo
 /** How often a leader is told of jobs whose checkpoints are kept here, and how soon after a task's end. */
 const foldersMs = 60_000;
 const foldersSoonMs = 500;
+/** Without a session for so long, that a leader was refused is told: in an election that says nothing. */
+const refusalMs = 10_000;
 
 /** WorkerTasks of proto/tasks.proto: the one session that counts is that of the latest leader. */
 export class TaskSessions {
@@ -23,6 +25,9 @@ export class TaskSessions {
   readonly #lease: LeaseKeeper;
   readonly #log: NodeLog;
   #current: TaskSession | undefined;
+  /** What the latest leader was told that was not let in. */
+  #refusal = "";
+  #heardAtMs = performance.now();
 
   constructor(table: TaskTable, lease: LeaseKeeper, log: NodeLog) {
     this.#table = table;
@@ -32,12 +37,28 @@ export class TaskSessions {
 
   serve(stream: TaskSessionStream): void {
     const session = new TaskSession(stream, this.#table, this.#lease, async (hello) => {
-      await this.#lease.begin(hello.cluster, hello.term, hello.leaseMs);
+      await this.#begin(hello);
       const earlier = this.#current;
       this.#current = session;
       earlier?.end(new AppError("precondition_failed", "a later session has taken its place"));
       this.#log.info({ master: hello.masterId, term: hello.term }, "a leader runs tasks here");
     });
+  }
+
+  async #begin({ cluster, term, leaseMs }: SessionHello__Output): Promise<void> {
+    try {
+      await this.#lease.begin(cluster, term, leaseMs);
+      this.#refusal = "";
+    } catch (error) {
+      this.#refusal = toAppError(error).message;
+      throw error;
+    }
+  }
+
+  /** Why no leader is followed, where that has lasted; empty else. */
+  get refusal(): string {
+    if (this.isOpen) this.#heardAtMs = performance.now();
+    return performance.now() - this.#heardAtMs > refusalMs ? this.#refusal : "";
   }
 
   /** Whether a leader listens. */
@@ -64,6 +85,7 @@ class TaskSession {
   #telling: NodeJS.Timeout | undefined;
   #flushQueued = false;
   #isOpen = false;
+  #cluster = "";
   #ended = false;
 
   constructor(
@@ -116,7 +138,7 @@ class TaskSession {
     if (renew) {
       await this.#lease.renew(renew.request);
       this.#scheduleAsking();
-    } else if (lease) await this.#table.lease(planOf(lease));
+    } else if (lease) await this.#table.lease(planOf(lease, this.#cluster));
     else if (start) this.#table.start(checkedId(start.task), start);
     else if (stop) this.#table.stop(checkedId(stop.task), stop);
     else if (forget) {
@@ -132,6 +154,7 @@ class TaskSession {
     await this.#admit(hello);
     if (this.#ended || this.#isOpen) return;
     this.#isOpen = true;
+    this.#cluster = hello.cluster;
     this.#table.checkpoints.cluster = hello.cluster;
     this.#stream.write({ inventory: { tasks: this.#table.statuses() } });
     this.#unsubscribe = this.#table.onChange((task, what) => {

@@ -135,6 +135,8 @@ export class TaskTable {
     this.#leasing.add(key);
     this.#watchLease();
     try {
+      // The cluster before a restore may have had the same attempt: of that only the log is left.
+      await this.#remove(key);
       const task = await this.#take(plan);
       this.#tasks.set(key, task);
       this.#options.log.info({ task: key, devices: [...plan.devices] }, "a task is leased");
@@ -351,7 +353,8 @@ export class TaskTable {
       endedUnixMs: Date.now(),
       asked: true,
     };
-    const status: TaskStatus = { task: id, phase: "exited", rendezvous: "", exit };
+    const { cluster } = this.checkpoints;
+    const status: TaskStatus = { task: id, phase: "exited", rendezvous: "", exit, cluster };
     this.#tombstones.set(keyOf(id), status);
     const oldest = this.#tombstones.keys().next().value;
     if (this.#tombstones.size > maxTombstones && oldest) this.#tombstones.delete(oldest);

@@ -98,6 +98,7 @@ export class Task {
       rendezvous: this.#rendezvous,
       exit: this.#exit,
       progress: this.#hold.told(this.#progress),
+      cluster: this.plan.cluster,
     };
   }
 

@@ -175,12 +175,13 @@ export class TrainingExecutor implements Executor {
 }
 
 /** Of one attempt: what it may do ends with its longest run. */
-function ticketFor({ id, spec }: TaskPlan, servers: readonly string[]): JobClaims {
+function ticketFor({ id, spec, cluster }: TaskPlan, servers: readonly string[]): JobClaims {
   const issuedUnixMs = Date.now();
   const { maxRuntimeMs, graceMs } = spec;
   const runMs = maxRuntimeMs > 0 ? maxRuntimeMs + graceMs + TICKET_SLACK_MS : TICKET_MS;
   const { jobId, attempt } = id;
-  return { jobId, attempt, servers, issuedUnixMs, expiresUnixMs: issuedUnixMs + runMs };
+  const expiresUnixMs = issuedUnixMs + runMs;
+  return { jobId, attempt, servers, issuedUnixMs, expiresUnixMs, cluster };
 }
 
 /**

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Backoff } from "@heddle/base/backoff";
-import type { AppError } from "@heddle/base/errors";
+import { type AppError, toAppError } from "@heddle/base/errors";
 import type { AttachReply__Output } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
@@ -8,6 +8,7 @@ import type { NodeCredentials } from "../credentials.ts";
 import { Peer } from "../peer.ts";
 import { attachMethod } from "../proto.ts";
 import { fromStatus } from "../status.ts";
+import type { FollowedCluster } from "./followed-cluster.ts";
 import type { NodeLog } from "./log.ts";
 
 /** A master that does not answer `register` in this time is left and tried again. */
@@ -29,6 +30,8 @@ export interface AttachmentOptions {
   readonly register: Register;
   /** The node's state at the moment of the call. */
   readonly heartbeat: () => Heartbeat;
+  /** Which cluster the node works for: it tells a master of one that is over that it refuses it. */
+  readonly followed: FollowedCluster;
   readonly log: NodeLog;
   /** 10,000 where absent. */
   readonly removedRestMs?: number;
@@ -113,9 +116,16 @@ export class Attachment {
     else log.info({ master, error: message }, fact);
   }
 
+  #follow(cluster: string): void {
+    const { master, followed, log } = this.#options;
+    followed.follow(cluster).catch((error: unknown) => {
+      log.warn({ master, error: toAppError(error).message }, "the cluster of a master is refused");
+    });
+  }
+
   /** Resolves with the reason when the stream has ended. */
   #attachOnce(onAttached: () => void): Promise<AppError> {
-    const { master, credentials, register, heartbeat, log } = this.#options;
+    const { master, credentials, register, heartbeat, followed, log } = this.#options;
     const peer = new Peer(master, credentials);
     const stream = peer.duplex(attachMethod);
     const { promise, resolve } = Promise.withResolvers<AppError>();
@@ -137,7 +147,11 @@ export class Attachment {
       // What comes later tells of the members alone.
       if (this.#report) return;
       clearTimeout(timer);
-      const beat = () => stream.write({ heartbeat: heartbeat() });
+      this.#follow(reply.cluster);
+      const beat = () => {
+        const refusesLeader = followed.refusalOf(reply.cluster);
+        stream.write({ heartbeat: { ...heartbeat(), ...(refusesLeader && { refusesLeader }) } });
+      };
       this.#report = beat;
       const intervalMs = Math.max(50, reply.heartbeatIntervalMs);
       timer = setTimeout(() => {

@@ -5,10 +5,12 @@ export interface AttachReply {
   'heartbeatIntervalMs'?: (number);
   'masterId'?: (string);
   'members'?: (string)[];
+  'cluster'?: (string);
 }
 
 export interface AttachReply__Output {
   'heartbeatIntervalMs': (number);
   'masterId': (string);
   'members': (string)[];
+  'cluster': (string);
 }

@@ -16,6 +16,7 @@ export interface Heartbeat {
   'tasks'?: (_heddle_v1_TaskStatus)[];
   'refusals'?: (_heddle_v1_Refusals | null);
   'deviceReadings'?: (number | string | Long);
+  'refusesLeader'?: (string);
 }
 
 export interface Heartbeat__Output {
@@ -28,4 +29,5 @@ export interface Heartbeat__Output {
   'tasks': (_heddle_v1_TaskStatus__Output)[];
   'refusals': (_heddle_v1_Refusals__Output | null);
   'deviceReadings': (number);
+  'refusesLeader': (string);
 }

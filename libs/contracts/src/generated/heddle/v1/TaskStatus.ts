@@ -10,6 +10,7 @@ export interface TaskStatus {
   'rendezvous'?: (string);
   'exit'?: (_heddle_v1_TaskExit | null);
   'progress'?: (_heddle_v1_TaskProgress | null);
+  'cluster'?: (string);
 }
 
 export interface TaskStatus__Output {
@@ -18,4 +19,5 @@ export interface TaskStatus__Output {
   'rendezvous': (string);
   'exit': (_heddle_v1_TaskExit__Output | null);
   'progress': (_heddle_v1_TaskProgress__Output | null);
+  'cluster': (string);
 }

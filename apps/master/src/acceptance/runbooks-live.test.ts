@@ -1,0 +1,336 @@
+import { cpSync, existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { freePort } from "@heddle/base/testing/free-ports";
+import { afterEach, describe, expect, it } from "vitest";
+import { LiveNodes } from "../../test/live-nodes.ts";
+import { type GroupView, MasterGroup, masterProgram } from "../../test/master-group.ts";
+import { TINY } from "../../test/process-cluster.ts";
+import { Runbook } from "../../test/runbook.ts";
+
+// The runbooks of backup and of forced recovery under a command that runs, a model that answers and a
+// job that trains: all of it real processes, and the pages' commands as they stand there.
+
+const LEASE_MS = 20_000;
+const TIMES = ["--lease-ms", String(LEASE_MS), "--node-lost-ms", "18000"];
+
+let group: MasterGroup;
+const started: LiveNodes[] = [];
+let runbook: Runbook;
+/** Of the master that is asked. */
+let url = "";
+
+afterEach(async () => {
+  await runbook?.close();
+  await Promise.all(started.splice(0).map((nodes) => nodes.close()));
+  await group?.close();
+});
+
+/** Nodes that attach to these masters. */
+function nodesOf(...masters: readonly string[]): LiveNodes {
+  const nodes = new LiveNodes(group, masters);
+  started.push(nodes);
+  return nodes;
+}
+
+interface Job {
+  readonly job_id: string;
+  readonly name: string;
+  readonly state: string;
+  readonly attempt: number;
+  readonly failures: number;
+  readonly failure: unknown;
+  readonly progress: { readonly step: number | null } | null;
+  readonly checkpoint: { readonly attempt: number; readonly step: number | null } | null;
+}
+
+async function call<T>(method: string, path: string, body?: unknown): Promise<T> {
+  const headers = {
+    authorization: `Bearer ${group.adminKey}`,
+    "content-type": "application/json",
+  };
+  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+  const reply = await fetch(url + path, { method, headers, ...sent });
+  const text = await reply.text();
+  if (!reply.ok) throw new Error(`${method} ${path}: ${reply.status}: ${text}`);
+  return JSON.parse(text) as T;
+}
+
+async function submit(body: Record<string, unknown>): Promise<string> {
+  const job = { resources: { cpu_cores: 0.2, memory_gb: 0.5 }, ...body };
+  return (await call<Job>("POST", "/api/v1/jobs", job)).job_id;
+}
+
+const jobOf = (id: string) => call<Job>("GET", `/api/v1/jobs/${id}`);
+
+/** For what takes a lease and some starts of processes. */
+async function patiently(what: () => string, holds: () => Promise<boolean>): Promise<void> {
+  for (const end = performance.now() + 180_000; !(await holds()); await delay(100)) {
+    if (performance.now() > end) throw new Error(`it never came true: ${what()}`);
+  }
+}
+
+/** Waits until the job is as it should be; one that fails says why. */
+async function until(id: string, what: string, holds: (job: Job) => boolean): Promise<Job> {
+  let job = await jobOf(id);
+  await patiently(
+    () => `${what}: ${JSON.stringify(job)}`,
+    async () => {
+      job = await jobOf(id);
+      if (job.state === "failed") throw new Error(`${what}: ${JSON.stringify(job.failure)}`);
+      return holds(job);
+    },
+  );
+  return job;
+}
+
+/** Of a command: writes who it is, over and over, to a file that all of the job's attempts share. */
+const BEATS = `run="$HEDDLE_ATTEMPT $(cat /proc/sys/kernel/random/uuid)"
+beat() { echo "$run" >> "$HEDDLE_CHECKPOINT_DIR/beats"; sleep 0.1; }`;
+const FOREVER = `${BEATS}\nwhile :; do beat; done`;
+const UNTIL_TOLD = `${BEATS}\nuntil [ -e "$HEDDLE_CHECKPOINT_DIR/told" ]; do beat; done`;
+
+const sharedFile = (id: string, name: string) => join(group.folder, "checkpoints", id, name);
+
+/** The runs of a command, in the order in which they began; one that goes on under another is there twice. */
+function runsOf(id: string): string[] {
+  const path = sharedFile(id, "beats");
+  const lines = existsSync(path) ? readFileSync(path, "utf8").trim().split("\n") : [];
+  return lines.filter((line, at) => line !== lines[at - 1]);
+}
+
+/** The attempt of each run: the one before had ended when it began. */
+const attemptsOf = (id: string) => runsOf(id).map((run) => Number(run.split(" ")[0]));
+
+async function awaitRuns(id: string, attempts: readonly number[]): Promise<void> {
+  await patiently(
+    () => `runs of ${attempts}: ${attemptsOf(id)}`,
+    async () => `${attemptsOf(id)}` === `${attempts}`,
+  );
+}
+
+async function suspend(id: string): Promise<void> {
+  await call("POST", `/api/v1/jobs/${id}/suspend`);
+  await until(id, "it is suspended", ({ state }) => state === "suspended");
+}
+
+/** A job that trains for longer than any test, and checkpoints every second. */
+const TRAINING = {
+  ...{ name: "trains", algorithm: "ppo" },
+  config: { total_timesteps: 50_000_000, num_envs: 4, num_steps: 64 },
+  checkpoint_config: { interval_seconds: 1, grace_seconds: 30 },
+};
+
+const hasCheckpoint = ({ checkpoint, attempt }: Job) =>
+  checkpoint?.attempt === attempt && (checkpoint.step ?? 0) > 0;
+
+async function answers(): Promise<void> {
+  let told = "";
+  await patiently(
+    () => `the model answers: ${told}`,
+    async () => {
+      const messages = [{ role: "user", content: "a heddle" }];
+      const body = { model: TINY, messages, max_tokens: 4 };
+      const reply = await call("POST", "/api/v1/chat/completions", body).catch((error) => error);
+      told = reply instanceof Error ? reply.message : "";
+      return told === "";
+    },
+  );
+}
+
+interface Health {
+  readonly status: string;
+  readonly components: { readonly nodes: { readonly refusing: number } };
+}
+
+async function isWell(): Promise<void> {
+  let told: unknown;
+  await patiently(
+    () => `all is well: ${JSON.stringify(told)}`,
+    async () => {
+      const health = await call<Health>("GET", "/health/detailed");
+      const { data } = await call<{ data: { name: string; status: string }[] }>(
+        "GET",
+        "/api/v1/workers",
+      );
+      const states = data.filter(({ name }) => name !== "far").map(({ status }) => status);
+      told = { health, states };
+      return health.status === "ok" && states.every((status) => status === "ready");
+    },
+  );
+  const cluster = await call<{ health: string }>("GET", "/api/v1/cluster/status");
+  expect(cluster.health).toBe("ok");
+}
+
+async function open(page: string, settings: NodeJS.ProcessEnv): Promise<void> {
+  runbook = new Runbook(`runbooks/${page}`, group.folder, {
+    HEDDLE_API_KEY: group.adminKey,
+    HEDDLE_HTTP_PORT: "0",
+    HEDDLE_DRAIN_MS: "100",
+    HEDDLE_WAL_SEGMENT_MIB: "1",
+    HEDDLE_LEASE_MS: String(LEASE_MS),
+    HEDDLE_NODE_LOST_MS: "18000",
+    HEDDLE_BOOTSTRAP_KEY_FILE: join(group.folder, "admin-key"),
+    HEDDLE_ENDPOINT: url,
+    TOKEN_FILE: group.tokenFile,
+    ...settings,
+  });
+}
+
+async function logsOf(id: string): Promise<string> {
+  const headers = { authorization: `Bearer ${group.adminKey}` };
+  return (await fetch(`${url}/api/v1/jobs/${id}/logs?attempt=all`, { headers })).text();
+}
+
+describe("the runbook, under load", { timeout: 900_000 }, () => {
+  it("backup: jobs, models and training go on from a restore, and nothing runs twice", async () => {
+    group = new MasterGroup(1, TIMES, () => ({}), masterProgram);
+    await group.startAll();
+    url = group.url("master-1") ?? "";
+    const old = await group.address("master-1");
+    const address = `127.0.0.1:${await freePort()}`;
+    const nodes = nodesOf(old, address);
+    const far = nodesOf(old);
+    const pool = ["--labels", "pool=far"];
+    await Promise.all([
+      nodes.startWorker("near"),
+      nodes.startParameterServer("p"),
+      far.startWorker("far", pool),
+    ]);
+    await answers();
+    const steady = await submit({ name: "steady", command: FOREVER });
+    const ends = await submit({ name: "ends", command: UNTIL_TOLD });
+    const trains = await submit(TRAINING);
+    const paused = await submit({
+      ...{ name: "paused", command: FOREVER, node_affinity: { pool: "far" } },
+    });
+    await Promise.all([steady, ends, paused].map((id) => awaitRuns(id, [1])));
+    await suspend(paused);
+    const atBackup = await until(trains, "it has a checkpoint", hasCheckpoint);
+    await open("backup", {
+      DATA: group.directory("master-1"),
+      NEW_DATA: join(group.folder, "new"),
+      MASTER_1: address,
+    });
+    await runbook.run();
+    await runbook.run();
+
+    // What the backup does not hold: an end, a further attempt, a start elsewhere and a job.
+    writeFileSync(sharedFile(ends, "told"), "");
+    await until(ends, "it has succeeded", ({ state }) => state === "succeeded");
+    await suspend(steady);
+    for (const id of [steady, paused]) await call("POST", `/api/v1/jobs/${id}/resume`);
+    await Promise.all([steady, paused].map((id) => awaitRuns(id, [1, 2])));
+    const later = await submit({ name: "later", command: FOREVER });
+    await awaitRuns(later, [1]);
+    await group.end("master-1", "SIGKILL");
+    cpSync(group.directory("master-1"), join(group.folder, "copy"), { recursive: true });
+
+    await runbook.run();
+    expect((await runbook.run()).output).toContain("holds a new cluster");
+    url = (await runbook.start()).url;
+    runbook.env["HEDDLE_ENDPOINT"] = url;
+    await runbook.run();
+    runbook.end();
+    // A worker that has heard of no restore runs the job that this cluster does not know to run.
+    await nodesOf(address).startWorker("further", pool);
+    await call("POST", `/api/v1/jobs/${paused}/resume`);
+    await answers();
+    await Promise.all([steady, paused].map((id) => awaitRuns(id, [1, 2, 2])));
+    await until(ends, "it has succeeded again", ({ state }) => state === "succeeded");
+    const trained = await until(trains, "training goes on", (job) => {
+      return job.attempt > atBackup.attempt && hasCheckpoint(job);
+    });
+    expect(trained.failures).toBe(0);
+    expect(trained.checkpoint?.step).toBeGreaterThan(atBackup.checkpoint?.step ?? Infinity);
+    expect(await logsOf(trains)).toMatch(/resumed from checkpoint/);
+    await expect(jobOf(later)).rejects.toThrow(/404/);
+    await isWell();
+    expect([steady, paused, later].map(attemptsOf)).toEqual([[1, 2, 2], [1, 2, 2], [1]]);
+    // The file that it waits for is there: it ends before it writes a line.
+    expect(attemptsOf(ends)).toEqual([1]);
+
+    // The page's first step was not heeded: the masters of before run beside the new one.
+    await far.close();
+    const port = Number(old.split(":")[1]);
+    const beside = await nodes.startMaster(join(group.folder, "copy"), port);
+    const headers = { authorization: `Bearer ${group.adminKey}` };
+    await patiently(
+      () => "the old master says who refuses it",
+      async () => {
+        const reply = await fetch(`${beside}/health`);
+        const { status, refusing_nodes } = (await reply.json()) as Record<string, unknown>;
+        return status === "degraded" && refusing_nodes === 2;
+      },
+    );
+    const { data } = (await (await fetch(`${beside}/api/v1/workers`, { headers })).json()) as {
+      data: { name: string; status: string; refuses_leader: string | null }[];
+    };
+    const told = data.find(({ name }) => name === "near");
+    expect(told).toMatchObject({
+      ...{ status: "refusing", refuses_leader: expect.stringMatching(/later incarnation/) },
+    });
+    await isWell();
+    expect(attemptsOf(steady)).toEqual([1, 2, 2]);
+  });
+
+  it("forced recovery: one survivor of three goes on with jobs, models and training", async () => {
+    group = new MasterGroup(3, TIMES, () => ({}), masterProgram);
+    await group.startAll();
+    url = group.url("master-3") ?? "";
+    const addresses = await Promise.all(group.names.map((name) => group.address(name)));
+    const nodes = nodesOf(...addresses);
+    await Promise.all([nodes.startWorker("near"), nodes.startParameterServer("p")]);
+    await answers();
+    const steady = await submit({ name: "steady", command: FOREVER });
+    const ends = await submit({ name: "ends", command: UNTIL_TOLD });
+    const trains = await submit(TRAINING);
+    await Promise.all([steady, ends].map((id) => awaitRuns(id, [1])));
+    const before = await until(trains, "it has a checkpoint", hasCheckpoint);
+    await patiently(
+      () => "the survivor knows it",
+      async () =>
+        (await group.status("master-3")).leader !== null && hasCheckpoint(await jobOf(trains)),
+    );
+    await Promise.all(["master-1", "master-2"].map((name) => group.end(name, "SIGKILL")));
+    await patiently(
+      () => "there is no leader",
+      async () => (await group.status("master-3")).leader === null,
+    );
+    writeFileSync(sharedFile(ends, "told"), "");
+    const [one, two, three] = addresses;
+    await open("forced-recovery", {
+      DATA: group.directory("master-3"),
+      DATA_2: group.directory("master-2"),
+      MASTER_2: two,
+      MASTER_3: three,
+      PEERS: `master-1=${one},master-2=${two},master-3=${three}`,
+    });
+    await runbook.run();
+    await group.end("master-3", "SIGKILL");
+    expect((await runbook.run(2)).output).toContain("Nothing was done");
+    await runbook.run();
+    url = (await runbook.start()).url;
+    runbook.env["HEDDLE_ENDPOINT"] = url;
+    await answers();
+    await awaitRuns(steady, [1, 2]);
+    await until(ends, "it has succeeded", ({ state }) => state === "succeeded");
+    const trained = await until(trains, "training goes on", (job) => {
+      return job.attempt > before.attempt && hasCheckpoint(job);
+    });
+    expect(trained.failures).toBe(0);
+    expect(await logsOf(trains)).toMatch(/resumed from checkpoint/);
+    await runbook.run();
+    await runbook.start();
+    await patiently(
+      () => "the other master joins",
+      async () => {
+        const { masters } = await call<GroupView>("GET", "/api/v1/cluster/status");
+        return masters.some(({ id, role }) => id === "master-2" && role === "follower");
+      },
+    );
+    await isWell();
+    await answers();
+    expect([steady, ends].map(attemptsOf)).toEqual([[1, 2], [1]]);
+  });
+});

@@ -1,0 +1,66 @@
+import { nextClusterId } from "@heddle/base/cluster-id";
+import { Attachments } from "@heddle/rpc/node/attachments";
+import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { clusterToken, eventually, TestCluster } from "../../test/test-cluster.ts";
+import type { ControlGroup } from "../ports.ts";
+
+// The masters of before a restore run beside those of after it, and a node is attached to both.
+
+const formed = "0123456789abcdef0123456789abcdef";
+let before: TestCluster;
+let after: TestCluster;
+let attachments: Attachments | undefined;
+
+beforeEach(async () => {
+  [before, after] = [new TestCluster(), new TestCluster()];
+  await Promise.all([before.startMaster(), after.startMaster()]);
+});
+
+afterEach(async () => {
+  await attachments?.close();
+  await Promise.all([before.close(), after.close()]);
+});
+
+function isOf(master: TestCluster, cluster: string): void {
+  const status = () => ({ members: [{ name: "master-1" }], cluster });
+  master.control.group = { status } as unknown as ControlGroup;
+}
+
+/** As a process of the node that begins with what the one before has kept. */
+function attach(): void {
+  attachments = new Attachments({
+    masters: [before.link.grpcAddress, after.link.grpcAddress],
+    credentials: { clusterToken, node: { role: "worker", name: "w" } },
+    register: {
+      ...{ nodeId: "w", incarnation: "1", kind: "NODE_KIND_WORKER" as const, name: "w" },
+      ...{ address: "127.0.0.1:1", version: "1" },
+    },
+    followed: new FollowedCluster(before.folder),
+    heartbeat: () => ({ replicas: [] }),
+    log: { info: () => {}, warn: () => {}, error: () => {} },
+  });
+}
+
+const stateAt = ({ link }: TestCluster) => link.directory.nodes()[0]?.state;
+
+test("refusing: a node works for the later incarnation alone, and tells the other why", async () => {
+  isOf(before, formed);
+  isOf(after, nextClusterId(formed, 20, "ab"));
+  attach();
+  await eventually("it is known which is over", () => stateAt(before) === "refusing");
+  await eventually("it works for the other", () => stateAt(after) === "ready");
+  expect(before.link.directory.nodes()[0]?.refusesLeader).toMatch(/a later incarnation/);
+  expect(after.link.directory.nodes()[0]?.refusesLeader).toBeUndefined();
+});
+
+test("refusing: two restores of one moment are told apart by who came first, for ever", async () => {
+  isOf(after, nextClusterId(formed, 20, "ab"));
+  const followed = new FollowedCluster(before.folder);
+  await followed.follow(nextClusterId(formed, 20, "ab"));
+  isOf(before, nextClusterId(formed, 20, "cd"));
+  attach();
+  await eventually("the other is refused", () => stateAt(before) === "refusing");
+  await eventually("the first is not", () => stateAt(after) === "ready");
+  expect(before.link.directory.nodes()[0]?.refusesLeader).toMatch(/at the same moment/);
+});

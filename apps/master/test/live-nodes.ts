@@ -1,0 +1,79 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { eventually, type MasterGroup, masterProgram } from "./master-group.ts";
+
+/** Other apps are run as processes, never imported. */
+const programOf = (app: string) =>
+  fileURLToPath(new URL(`../../${app}/dist/main.js`, import.meta.url));
+
+/** Real nodes for a group of masters, and masters that are none of it; `close` ends all. */
+export class LiveNodes {
+  readonly #group: MasterGroup;
+  readonly #masters: readonly string[];
+  readonly #children: ChildProcess[] = [];
+
+  /** `masters`: host:port of all that the nodes attach to. */
+  constructor(group: MasterGroup, masters: readonly string[]) {
+    this.#group = group;
+    this.#masters = masters;
+  }
+
+  async startWorker(name: string, flags: readonly string[] = []): Promise<void> {
+    const shared = (part: string) => join(this.#group.folder, part);
+    const folders = ["--models-cache", shared("cache"), "--checkpoints", shared("checkpoints")];
+    const all = [...this.#flags(name), ...folders, "--threads", "1", ...flags];
+    await this.#start(programOf("worker"), all);
+  }
+
+  async startParameterServer(name: string): Promise<void> {
+    await this.#start(programOf("parameter-server"), this.#flags(name));
+  }
+
+  /** A master on files that were another's, at the address; resolves with that of its HTTP. */
+  async startMaster(directory: string, grpcPort: number): Promise<string> {
+    const ports = ["--http-port", "0", "--grpc-port", String(grpcPort)];
+    const token = ["--cluster-token-file", this.#group.tokenFile];
+    const keys = ["--bootstrap-key-file", join(this.#group.folder, "admin-key")];
+    return this.#start(masterProgram, ["--data", directory, ...ports, ...token, ...keys]);
+  }
+
+  async close(): Promise<void> {
+    for (const child of this.#children.reverse()) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      const ended = once(child, "exit");
+      child.kill("SIGTERM");
+      await ended;
+    }
+  }
+
+  #flags(name: string): string[] {
+    return [
+      ...["--data", join(this.#group.folder, name), "--name", name],
+      ...["--grpc-host", "127.0.0.1", "--grpc-port", "0", "--masters", this.#masters.join(",")],
+      ...["--cluster-token-file", this.#group.tokenFile],
+    ];
+  }
+
+  /** Resolves when it is ready, with its HTTP address where it is a master. */
+  async #start(program: string, flags: readonly string[]): Promise<string> {
+    const child = spawn(process.execPath, [program, ...flags]);
+    this.#children.push(child);
+    let printed = "";
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding("utf8").on("data", (text: string) => {
+        printed += text;
+      });
+    }
+    const ready = () => printed.split("\n").find((line) => line.includes('"msg":"ready"'));
+    await eventually(
+      () => `it is ready: ${printed}`,
+      async () => {
+        if (child.exitCode !== null) throw new Error(printed);
+        return ready() !== undefined;
+      },
+    );
+    return (JSON.parse(ready() ?? "{}") as { http?: string }).http ?? "";
+  }
+}

@@ -1,0 +1,64 @@
+import { nextClusterId } from "@heddle/base/cluster-id";
+import { openShards, shardStatuses } from "@heddle/parameters/shard-set";
+import { issueTicket } from "@heddle/rpc/job-ticket";
+import { afterAll, afterEach, expect, test, vi } from "vitest";
+import {
+  credentials,
+  type ServerProcess,
+  startServer,
+  stopServers,
+} from "./testing/server-processes.ts";
+import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
+
+// A restored cluster counts the attempts of its jobs from the backup on: the numbers are those of before.
+
+vi.setConfig({ testTimeout: 120_000 });
+
+const formed = "0123456789abcdef0123456789abcdef";
+const restored = nextClusterId(formed, 20, "ab");
+const refused = { code: "precondition_failed", message: expect.stringMatching(/incarnation/) };
+
+afterEach(closeClients);
+afterAll(stopServers);
+
+function attemptOf(cluster: string, jobId: string, { address }: ServerProcess, attempt = 1) {
+  const job = jobOn([address], { jobId, attempt });
+  const issuedUnixMs = Date.now();
+  const times = { issuedUnixMs, expiresUnixMs: issuedUnixMs + 3_600_000 };
+  const claims = { jobId, attempt, servers: [address], cluster, ...times };
+  return { ...job, credentials: { ticket: issueTicket(credentials, claims) } };
+}
+
+test("incarnations: attempts of a restored cluster begin anew, and those of before are refused", async () => {
+  const server = await startServer();
+  const before = attemptOf(formed, "job-a", server, 3);
+  await openShards(before);
+  const old = await joinJob(before, 0);
+  await old.initialize(tensors(() => 5));
+  // The lower number is of the later cluster, and finds nothing of what the other has left.
+  const after = attemptOf(restored, "job-a", server, 2);
+  await openShards(after);
+  const [status] = await shardStatuses(after);
+  expect(status).toMatchObject({ version: 0, ready: false });
+  await expect(openShards(before)).rejects.toMatchObject(refused);
+  await expect(shardStatuses(before)).rejects.toMatchObject(refused);
+  await expect(old.pull(tensors(() => 0))).rejects.toThrow();
+  const trainer = await joinJob(after, 0);
+  await trainer.initialize(tensors(() => 1));
+  const into = tensors(() => 0);
+  await trainer.pull(into);
+  expect(into.weight[0]).toBe(1);
+});
+
+test("incarnations: a parameter server that was killed knows which cluster it worked for", async () => {
+  const first = await startServer();
+  await openShards(attemptOf(restored, "job-a", first));
+  await first.kill();
+  const second = await startServer(first.dataDirectory);
+  await expect(openShards(attemptOf(formed, "job-a", second, 9))).rejects.toMatchObject(refused);
+  const tied = nextClusterId(formed, 20, "cd");
+  await expect(openShards(attemptOf(tied, "job-a", second, 9))).rejects.toMatchObject({
+    message: expect.stringMatching(/the same moment/),
+  });
+  await openShards(attemptOf(nextClusterId(restored, 30, "ef"), "job-a", second));
+});
