@@ -14,10 +14,11 @@ export function checkpointName({ attempt, round, pieces }: CheckpointPlace): str
 
 /**
  * The named checkpoint and those before it, newest first; an attempt goes on from a checkpoint of
- * those before it, so that a later attempt's are newer. Names of another form are passed over; none
- * where the named one is of another form itself.
+ * those before it, so that a later attempt's are newer. After them those that are newer than the job
+ * knows, newest first: after a restore from a backup no other may be left. Names of another form are
+ * passed over; where the named one has another form itself, all count as before it.
  */
-export function earlierCheckpoints(
+export function checkpointChoices(
   names: readonly string[],
   latest: string,
 ): (CheckpointPlace & { readonly name: string })[] {
@@ -26,12 +27,11 @@ export function earlierCheckpoints(
     return place ? [{ name, ...place }] : [];
   });
   const newestFirst = known.toSorted((a, b) => b.attempt - a.attempt || b.round - a.round);
-  return newestFirst.slice(
-    Math.max(
-      0,
-      newestFirst.findIndex(({ name }) => name === latest),
-    ),
+  const at = Math.max(
+    0,
+    newestFirst.findIndex(({ name }) => name === latest),
   );
+  return [...newestFirst.slice(at), ...newestFirst.slice(0, at)];
 }
 
 /** Undefined for a name of another form. */

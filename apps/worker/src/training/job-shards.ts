@@ -20,7 +20,7 @@ import { ThreadedExchange } from "@heddle/parameters/threaded-exchange";
 import type { JobCredentials } from "@heddle/rpc/job-ticket";
 import type { ParameterClient, Parameters } from "@heddle/training/parameter-client";
 import type { FragmentExchange } from "@heddle/training/weave/fragment-exchange";
-import { checkpointName, earlierCheckpoints } from "./checkpoint-names.ts";
+import { checkpointChoices, checkpointName } from "./checkpoint-names.ts";
 import { DamagedCheckpoints } from "./exit-codes.ts";
 import type { TrainerOrders } from "./trainer-orders.ts";
 import type { TrainingPlan } from "./training-plan.ts";
@@ -234,7 +234,7 @@ export class JobShards {
       return;
     }
     const found = await this.#persist(() => listCheckpoints(this.#access));
-    const names = earlierCheckpoints([...found.keys()], orders.resumeFrom);
+    const names = checkpointChoices([...found.keys()], orders.resumeFrom);
     const candidates = names.map(({ name, pieces }) => ({
       name,
       pieces,
