@@ -12,7 +12,7 @@ import { checkpointsOver } from "./checkpoints-over.ts";
 import { judgedFailures } from "./judged-failures.ts";
 import type { ProgressBook } from "./progress-book.ts";
 import { statusKey, TaskLink } from "./task-link.ts";
-import { lostWord, newsOf, orderFor, orderForStranger } from "./task-orders.ts";
+import { isOfEarlierCluster, lostWord, newsOf, orderFor, orderForStranger } from "./task-orders.ts";
 
 /** Rounds come at least so often, and after a change no sooner than this. */
 const roundMs = 250;
@@ -229,10 +229,8 @@ export class TaskDispatch {
       const record = state.tasks.get(recordKey);
       if (record?.nodeId !== node) continue;
       const key = statusKey(record);
-      // What was leased before a restore is not the task that is to be leased now, though it has its name.
-      const leasedBy = statuses.get(key)?.cluster || cluster;
-      const isEarlier = leasedBy !== cluster && record.phase === "reserved";
-      tasks.set(key, isEarlier ? undefined : record);
+      const isStranger = isOfEarlierCluster(record, statuses.get(key), cluster);
+      tasks.set(key, isStranger ? undefined : record);
     }
     for (const [key, { task }] of statuses) {
       if (tasks.has(key) || !task) continue;

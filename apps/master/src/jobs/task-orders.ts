@@ -71,6 +71,18 @@ function attemptToken(secret: Uint8Array, { jobId, attempt }: TaskRecord): Buffe
   return createHmac("sha256", secret).update(`job token ${jobId}/${attempt}`).digest();
 }
 
+/**
+ * Whether a worker's task was leased before a restore, and so is not the one of that name that is to be
+ * leased now. What the backup has as leased is the very task.
+ */
+export function isOfEarlierCluster(
+  { phase }: Pick<TaskRecord, "phase">,
+  status: Pick<TaskStatus__Output, "cluster"> | undefined,
+  cluster: string,
+): boolean {
+  return phase === "reserved" && status !== undefined && !["", cluster].includes(status.cluster);
+}
+
 /** What to tell a worker about a task that the state does not hold at all. */
 export function orderForStranger(status: TaskStatus__Output): TaskCommand | undefined {
   const { task } = status;
