@@ -10,6 +10,7 @@ import type { IdempotentRequest, KeptAnswer } from "@heddle/control/idempotency"
 import type { JobIndex } from "@heddle/control/jobs/job-index";
 import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
+import type { StateKind } from "@heddle/control/state-limits";
 import type { Backup } from "./consensus/live-backup.ts";
 
 /** The joints between the master's HTTP side, its dispatch and its replicated state. */
@@ -77,6 +78,8 @@ export interface RaftCounts {
   readonly proposalsFailed: number;
   /** Seconds from a proposal to its reply, over those that succeeded. */
   readonly proposalSeconds: number;
+  /** Changes that it proposed and that the state had no room for, by the kind of their records. */
+  readonly refusedForRoom: Readonly<Record<StateKind, number>>;
   /** Times that it stood for election. */
   readonly elections: number;
   readonly snapshotsTaken: number;

@@ -19,6 +19,7 @@ import { VERSION } from "./config/version.ts";
 import { lockDirectory } from "./consensus/directory-lock.ts";
 import { prepareCluster } from "./consensus/prepare-cluster.ts";
 import { RaftControlPlane, type RaftControlPlaneOptions } from "./consensus/raft-control-plane.ts";
+import { stateRoomMib } from "./consensus/state-memory.ts";
 import { DEFAULT_HTTP_LIMITS } from "./http/fastify-server.ts";
 import { UsageLedger } from "./inference/usage-ledger.ts";
 import { startOrchestration } from "./jobs/orchestration.ts";
@@ -30,6 +31,8 @@ import { createMaster, type Master } from "./master.ts";
 import { type CatalogSeed, fileSeed, profileSeed } from "./models/seed.ts";
 import { checkNoRecoveryUnderWay } from "./offline/recover-group.ts";
 import { exposeDispatchMetrics } from "./operations/dispatch-metrics.ts";
+import { goOnWithoutMemory } from "./operations/halted-server.ts";
+import { keepStateRoom } from "./settings/state-room.ts";
 
 /** `startClusterLink`, or another link with the same ports. */
 export type StartClusterLink = (options: ClusterLinkOptions) => ClusterLink;
@@ -52,13 +55,18 @@ export async function runMaster(
   }
   try {
     const config = readConfig(args, process.env);
+    const logger = createLogger({ service: "master", level: config.logLevel });
+    const goOn = (error: AppError) => goOnWithoutMemory(error, config, logger);
     const removed = Promise.withResolvers<AppError>();
-    const running = await startMaster(config, startClusterLink, {
-      onRemoved: removed.resolve,
-      newestVersion,
-    });
+    const full = Promise.withResolvers<AppError>();
+    const group = { onRemoved: removed.resolve, onFull: full.resolve, newestVersion };
+    const running = await startMaster(config, startClusterLink, logger, group).catch((error) =>
+      isFull(error) ? goOn(error) : Promise.reject(error),
+    );
+    if (!running) return;
     endOnSignals(running);
     endWhenRemoved(running, removed.promise);
+    void full.promise.then((error) => running.close().then(() => goOn(error)));
     // Only now: who reads it may send a signal at once.
     running.logger.info({ ...running.addresses, version: VERSION }, "ready");
   } catch (thrown) {
@@ -67,20 +75,29 @@ export async function runMaster(
   }
 }
 
+interface GroupEvents extends Pick<RaftControlPlaneOptions, "onRemoved" | "newestVersion"> {
+  /** Called when a master that runs has no memory for what the state has become. */
+  readonly onFull: (error: AppError) => void;
+}
+
 interface Running {
   readonly logger: Logger;
   readonly addresses: { readonly http: string; readonly grpc: string };
   close(): Promise<void>;
 }
 
-/** Starts the parts in the order of their needs; `close` ends them in the reverse order. */
+/** True where this master's memory does not hold the state. */
+function isFull(error: unknown): boolean {
+  return toAppError(error).code === "insufficient_memory";
+}
+
+/** Takes the data directory and starts the parts on it. */
 async function startMaster(
   config: MasterConfig,
   startClusterLink: StartClusterLink,
-  group: Pick<RaftControlPlaneOptions, "onRemoved" | "newestVersion">,
+  logger: Logger,
+  group: GroupEvents,
 ): Promise<Running> {
-  const logger = createLogger({ service: "master", level: config.logLevel });
-  const registry = createRegistry("master");
   checkNoRecoveryUnderWay(config.dataDirectory);
   // All that may be wrong with what it was told, before it takes part in a group.
   await checkBootstrapKey(config.bootstrapKeyFile);
@@ -88,13 +105,35 @@ async function startMaster(
   const directory = join(config.dataDirectory, "control");
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const lock = await lockDirectory(directory);
+  try {
+    return await startParts(config, startClusterLink, { directory, lock, logger, seed, ...group });
+  } catch (error) {
+    await lock.close();
+    throw error;
+  }
+}
+
+type Ground = Pick<RaftControlPlaneOptions, "directory" | "lock" | "logger"> &
+  GroupEvents & { readonly seed: CatalogSeed | undefined };
+
+/** Starts the parts in the order of their needs; `close` ends them in the reverse order. */
+async function startParts(
+  config: MasterConfig,
+  startClusterLink: StartClusterLink,
+  { seed, ...ground }: Ground,
+): Promise<Running> {
+  const { logger } = ground;
+  const registry = createRegistry("master");
   const { credentials, authority } = await openCredentials(config, logger);
   const { grpcHost: host, grpcPort: port, masterId, maxQueued, maxWaitMs } = config;
   const server = await bindServer({ host, port, credentials });
   const enrollment = authority && enroll(config, server, { credentials, authority }, logger);
-  const control = await openControl(config, {
-    ...{ directory, lock, server, credentials, logger, ...group },
-  });
+  const control = await openControl(config, { ...ground, server, credentials }).catch(
+    async (error: unknown) => {
+      await closeServer(server.server, 0);
+      throw error;
+    },
+  );
   enrollment?.serve(control);
   const prepared = {
     ...{ bootstrapKeyFile: config.bootstrapKeyFile, seed },
@@ -122,7 +161,10 @@ async function startMaster(
     authorityHash: authority && authorityHash(authority.certificate),
   });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);
+  const roomWatch = new AbortController();
+  void keepStateRoom(control, stateRoomMib(), logger, roomWatch.signal);
   const close = async (): Promise<void> => {
+    roomWatch.abort();
     await master.close(config.drainMs);
     orchestration.close();
     await tasks.close();
@@ -178,10 +220,7 @@ function enroll(
 
 function openControl(
   config: MasterConfig,
-  parts: Pick<
-    RaftControlPlaneOptions,
-    "directory" | "lock" | "server" | "credentials" | "logger" | "onRemoved" | "newestVersion"
-  >,
+  parts: Omit<Ground, "seed"> & Pick<RaftControlPlaneOptions, "server" | "credentials">,
 ): Promise<RaftControlPlane> {
   const { masterId: name, peers, walSegmentBytes, snapshotEntries, raftPort } = config;
   return RaftControlPlane.open({
@@ -193,6 +232,7 @@ function openControl(
     raftPort,
     joinToken: joinTokenReader(config),
     onFatal: (error) => {
+      if (isFull(error)) return parts.onFull(error);
       parts.logger.fatal({ err: error }, error.message);
       process.exit(1);
     },

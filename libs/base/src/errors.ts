@@ -43,6 +43,8 @@ export const ERROR_TABLE = {
   model_failed: { http: 503, grpc: 9, exit: 1, retryable: false },
   /** The replicated state has no room left for what was asked for. */
   insufficient_storage: { http: 507, grpc: 8, exit: 7, retryable: false },
+  /** A master whose memory does not hold the replicated state: it serves nothing until it has more. */
+  insufficient_memory: { http: 503, grpc: 8, exit: 1, retryable: false },
   deadline_exceeded: { http: 504, grpc: 4, exit: 7, retryable: true },
 } as const satisfies Record<
   string,

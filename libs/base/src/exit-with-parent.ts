@@ -6,6 +6,13 @@ export const PARENT_PIPE_VARIABLE = "HEDDLE_PARENT_PIPE";
 /** What is left to an orderly end once the parent is gone; past it the process just exits. */
 const ORDERLY_END_MS = 5_000;
 
+let isSupervised = false;
+
+/** What the environment must say for another program in this very process, with its standard input. */
+export function ownEnvironment(): NodeJS.ProcessEnv {
+  return { ...process.env, ...(isSupervised && { [PARENT_PIPE_VARIABLE]: "stdin" }) };
+}
+
 /**
  * Ends this process when the one that started it is gone, however it went: a killed parent cannot
  * tell its children, but the operating system closes its end of their pipes. The end is a SIGTERM to
@@ -17,7 +24,7 @@ export function exitWithParent(): void {
     process.once("disconnect", end);
     process.channel?.unref(); // Watching the parent must not be what keeps this process alive.
   }
-  const isSupervised = process.env[PARENT_PIPE_VARIABLE] === "stdin";
+  isSupervised = process.env[PARENT_PIPE_VARIABLE] === "stdin";
   // What this process starts has another standard input.
   delete process.env[PARENT_PIPE_VARIABLE];
   if (!isSupervised) return;

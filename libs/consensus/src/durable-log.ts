@@ -219,8 +219,11 @@ export class DurableLog {
         // They would pass for the snapshot before the next one, and this one be removed as too old.
         for (const [other, damage] of damaged) await this.setAside(other, damage);
         return { index: id.index, term: id.term, confState, data: NO_BYTES };
-      } catch (error) {
-        damaged.push([id, toAppError(error)]);
+      } catch (thrown) {
+        const error = toAppError(thrown);
+        // It is whole, and an older one would lead to the same state.
+        if (error.code === "insufficient_memory") throw error;
+        damaged.push([id, error]);
       }
     }
     // Not set aside: an earlier version of the program may be what cannot read them.

@@ -1,3 +1,4 @@
+import { AppError } from "@heddle/base/errors";
 import { apply, emptyState, unknownRefusal } from "./apply.ts";
 import {
   NEWEST_VERSION,
@@ -78,13 +79,19 @@ export class ReplicatedControl {
   readonly #answers = new KeptAnswers();
   readonly #secrets = new HashedMap<string>();
   readonly #jobs: JobBoard;
+  readonly #maxBytes: number;
   #commands = 0;
   #logTimeMs = 0;
   #index = 0;
 
-  /** `newest`: the highest version to apply; tests of upgrades give an older one than this build's. */
-  constructor(newest: number = NEWEST_VERSION) {
+  /**
+   * `newest`: the highest version to apply; tests of upgrades give an older one than this build's.
+   * `maxBytes`: what the state may take of this process's memory; beyond it, apply and restore throw
+   * `insufficient_memory`, and the state must not be used any more.
+   */
+  constructor(newest: number = NEWEST_VERSION, maxBytes: number = Number.POSITIVE_INFINITY) {
     this.newest = newest;
+    this.#maxBytes = maxBytes;
     const state: Record<string, HashedMap<unknown>> = {};
     for (const name of Object.keys(emptyState())) state[name] = new HashedMap();
     this.state = state as unknown as ControlState;
@@ -136,6 +143,12 @@ export class ReplicatedControl {
    * changed anything, where the entry raises the version above what this build supports.
    */
   apply(entry: LogCommand, index: number): ControlReply {
+    const reply = this.#apply(entry, index);
+    checkBytes(this.#maps, this.#maxBytes);
+    return reply;
+  }
+
+  #apply(entry: LogCommand, index: number): ControlReply {
     if (entry.type === "version.raise" && entry.version > this.newest) {
       const what = `the log from entry ${index} on`;
       throw new UnsupportedVersionError(what, entry.version, this.newest);
@@ -212,6 +225,7 @@ export class ReplicatedControl {
     for await (const line of lines) {
       if (head) putLine(fresh, JSON.parse(line) as SnapshotLine, this.newest);
       else head = checkedHead(JSON.parse(line) as SnapshotHead);
+      checkBytes(fresh, this.#maxBytes);
     }
     const hash = head && hashOf(head, fresh);
     if (!head || head.hash !== hash) {
@@ -226,6 +240,15 @@ export class ReplicatedControl {
 }
 
 type Maps = ReadonlyMap<string, HashedMap<unknown>>;
+
+function checkBytes(maps: Maps, most: number): void {
+  let bytes = 0;
+  for (const map of maps.values()) bytes += map.bytes;
+  if (bytes <= most) return;
+  const [has, room] = [bytes, most].map((each) => `${Math.floor(each / 2 ** 20)} MiB`);
+  const message = `the masters' state takes ${has} or more, and this master has memory for ${room} of it`;
+  throw new AppError("insufficient_memory", message);
+}
 
 /**
  * A map that came with a later version counts from its first entry on, so that the snapshots of

@@ -65,7 +65,7 @@ export function hasTooManyEvents(state: Bounded): boolean {
 
 /** Why a command that would make a new record of the catalog or the cluster cannot be applied. */
 export function growthRefusal(state: ControlState, command: ControlCommand): Refusal | undefined {
-  const kind = newRecordOf(state, command);
+  const kind = addsRecord(state, command) ? addedKind(command.type) : undefined;
   if (kind === undefined) return undefined;
   return refusalOf(state, kind, storedBytes(JSON.stringify(command)), 1);
 }
@@ -73,25 +73,42 @@ export function growthRefusal(state: ControlState, command: ControlCommand): Ref
 /** The version from which on the state is bounded in bytes. */
 export const BOUNDED_FROM = HARDENED;
 
-/** Of which kind is the record that the command would add; undefined where it adds none. */
-function newRecordOf(state: ControlState, command: ControlCommand): StateKind | undefined {
+const ADDED_KINDS: Partial<Record<ControlCommand["type"], StateKind>> = {
+  "job.submit": "jobs",
+  "key.create": "catalog",
+  "key.rotate": "catalog",
+  "join.create": "catalog",
+  "model.register": "catalog",
+  "node.join": "cluster",
+  "server.join": "cluster",
+  "project.set": "cluster",
+  "queue.set": "cluster",
+};
+
+/** Of which kind are the records that such commands add; undefined where they add none. */
+export function addedKind(type: ControlCommand["type"]): StateKind | undefined {
+  return ADDED_KINDS[type];
+}
+
+/** Whether the command would add a record of the catalog or the cluster; jobs are looked at as they come in. */
+function addsRecord(state: ControlState, command: ControlCommand): boolean {
   switch (command.type) {
     case "key.create":
     case "key.rotate":
     case "join.create":
-      return "catalog";
+      return true;
     case "model.register":
-      return state.models.has(command.model.id) ? undefined : "catalog";
+      return !state.models.has(command.model.id);
     case "node.join":
-      return state.nodes.has(command.offer.id) ? undefined : "cluster";
+      return !state.nodes.has(command.offer.id);
     case "server.join":
-      return state.servers.has(command.server.id) ? undefined : "cluster";
+      return !state.servers.has(command.server.id);
     case "project.set":
-      return state.projects.has(command.name) ? undefined : "cluster";
+      return !state.projects.has(command.name);
     case "queue.set":
-      return state.queues.has(command.queue.name) ? undefined : "cluster";
+      return !state.queues.has(command.queue.name);
     default:
-      return undefined;
+      return false;
   }
 }
 

@@ -307,7 +307,8 @@ function groupBytes(records: readonly WalRecord[]): number {
 async function readSegment(files: StorageFiles, directory: string, name: string) {
   const file = await files.open(`${directory}/${name}`, "buffered");
   try {
-    const bytes = Buffer.from(await file.read(await file.size(), 0));
+    const read = await file.read(await file.size(), 0);
+    const bytes = Buffer.from(read.buffer, read.byteOffset, read.byteLength);
     return { name, sequence: Number(name.slice(4, 20)), bytes };
   } finally {
     await file.close();

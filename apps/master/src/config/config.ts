@@ -50,6 +50,8 @@ export interface MasterConfig {
   /** Origins whose pages' scripts may read answers. */
   readonly corsOrigins: readonly string[];
   readonly maxConnections: number;
+  /** The largest heap to start again with where the state needs it; 0 for a share of the memory. */
+  readonly maxHeapMib: number;
   /** How long running calls may go on after SIGTERM. */
   readonly drainMs: number;
   readonly jobTimes: JobTimes;
@@ -99,6 +101,11 @@ const SETTINGS = {
   "max-reading-bytes": ["HEDDLE_MAX_READING_BYTES", "268435456", "request bodies read at once"],
   "max-connections": ["HEDDLE_MAX_CONNECTIONS", "16384", "HTTP connections at once"],
   "cors-origins": ["HEDDLE_CORS_ORIGINS", "", "origins of pages that may call: https://a,... or *"],
+  "max-heap-mib": [
+    "HEDDLE_MAX_HEAP_MIB",
+    "0",
+    "largest heap that the state may need; 0 for three quarters of the memory",
+  ],
   "drain-ms": ["HEDDLE_DRAIN_MS", "10000", "time for running calls after SIGTERM"],
   "lease-ms": ["HEDDLE_LEASE_MS", "150000", "how long a worker's tasks outlive its last word"],
   "node-lost-ms": ["HEDDLE_NODE_LOST_MS", "30000", "silence after which a worker is lost"],
@@ -155,6 +162,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     maxReadingBytes: whole("max-reading-bytes", 1024, 274_877_906_944),
     maxConnections: whole("max-connections", 1, 1_000_000),
     corsOrigins: readOrigins(values["cors-origins"], faults),
+    maxHeapMib: whole("max-heap-mib", 0, 100_000_000),
     drainMs: whole("drain-ms", 0, 3_600_000),
     jobTimes: {
       leaseMs: whole("lease-ms", 100, 86_400_000),

@@ -1,6 +1,7 @@
 import type { Command, StateMachine } from "@heddle/consensus/ports";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { type LogCommand, ReplicatedControl } from "@heddle/control/replicated-control";
+import { loadableBytes } from "./state-memory.ts";
 
 /** A piece of a snapshot has at least this many bytes, but for the last. */
 const CHUNK_BYTES = 64 * 1024;
@@ -21,7 +22,7 @@ export class ControlMachine implements StateMachine<ControlReply> {
     onSnapshot: () => void = () => undefined,
     newestVersion?: number,
   ) {
-    this.control = new ReplicatedControl(newestVersion);
+    this.control = new ReplicatedControl(newestVersion, loadableBytes());
     this.#onApplied = onApplied;
     this.#onSnapshot = onSnapshot;
   }

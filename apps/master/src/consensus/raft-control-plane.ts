@@ -39,6 +39,7 @@ import { memberChanges } from "./member-changes.ts";
 import { RaftService } from "./raft-service.ts";
 import { RemovalWatch } from "./removal-watch.ts";
 import { ReplicaCounts } from "./replica-counts.ts";
+import { checkLogFits } from "./state-memory.ts";
 import type { ThreadStatus } from "./thread/thread-protocol.ts";
 import { ThreadedReplica } from "./thread/threaded-replica.ts";
 import { VersionRaise } from "./version-raise.ts";
@@ -119,6 +120,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   ): Promise<RaftControlPlane> {
     const service = new RaftService(options.server.server);
     const { directory, name, newestVersion } = options;
+    await checkLogFits(directory);
     const started = await startIdentity(directory, name, newestVersion);
     const identity = isFull(started) ? started : await findGroup(options, started, service, signal);
     const plane = new RaftControlPlane(options, identity);
@@ -151,8 +153,10 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this;
   }
 
-  propose(command: ControlCommand, once: Once = {}): Promise<ControlReply> {
-    return this.#propose({ type: "control", command, ...once });
+  async propose(command: ControlCommand, once: Once = {}): Promise<ControlReply> {
+    const reply = await this.#propose({ type: "control", command, ...once });
+    this.#counts.answered(command, reply);
+    return reply;
   }
 
   keptAnswer(id: string): KeptAnswer | undefined {

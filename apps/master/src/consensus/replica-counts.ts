@@ -1,3 +1,5 @@
+import type { ControlCommand, ControlReply } from "@heddle/control/command";
+import { addedKind, type StateKind } from "@heddle/control/state-limits";
 import type { RaftCounts } from "../ports.ts";
 import type { ThreadCounts } from "./thread/thread-counts.ts";
 
@@ -6,6 +8,7 @@ export class ReplicaCounts {
   #proposals = 0;
   #proposalsFailed = 0;
   #proposalSeconds = 0;
+  readonly #refusedForRoom: Record<StateKind, number> = { jobs: 0, catalog: 0, cluster: 0 };
   snapshotsTaken = 0;
   snapshotsInstalled = 0;
 
@@ -16,6 +19,7 @@ export class ReplicaCounts {
       proposals: this.#proposals,
       proposalsFailed: this.#proposalsFailed,
       proposalSeconds: this.#proposalSeconds,
+      refusedForRoom: this.#refusedForRoom,
       snapshotsTaken: this.snapshotsTaken,
       snapshotsInstalled: this.snapshotsInstalled,
     };
@@ -32,6 +36,16 @@ export class ReplicaCounts {
     } catch (error) {
       this.#proposalsFailed++;
       throw error;
+    }
+  }
+
+  /** Counts what of a command the state had no room for. */
+  answered({ type }: ControlCommand, reply: ControlReply): void {
+    if (reply.ok) {
+      for (const { why } of reply.refused ?? [])
+        if (why === "state_full") this.#refusedForRoom.jobs++;
+    } else if (reply.code === "insufficient_storage") {
+      this.#refusedForRoom[addedKind(type) ?? "jobs"]++;
     }
   }
 }

@@ -67,6 +67,18 @@ export function exposeRaftMetrics(registry: Registry, group: ControlGroup): void
       },
     });
   }
+  new Counter({
+    name: "heddle_state_refusals_total",
+    help: "Changes that this master proposed and that the state had no room for.",
+    labelNames: ["kind"],
+    registers,
+    collect() {
+      this.reset();
+      for (const [kind, count] of Object.entries(group.counts().refusedForRoom)) {
+        this.inc({ kind }, count);
+      }
+    },
+  });
   new Gauge({
     name: "heddle_raft_peer_lag_entries",
     help: "Committed entries that another master is not known to have; on the leader only.",

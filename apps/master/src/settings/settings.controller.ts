@@ -9,6 +9,7 @@ import {
 import { validate } from "@heddle/contracts/validation";
 import { Controller, Get, Inject, Param, Put, Req, Res, UseInterceptors } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import { heapMibFor, stateRoomMib } from "../consensus/state-memory.ts";
 import { type CallerRequest, Permit } from "../http/access.ts";
 import { Consistency } from "../http/consistency.ts";
 import { IdempotentChanges, type RequestedChange } from "../http/idempotent-changes.ts";
@@ -89,7 +90,7 @@ function tagged(view: SettingView, reply: FastifyReply): SettingView {
 
 function requestedChange(name: SettingName, request: CallerRequest): RequestedChange<ToldSetting> {
   const { value } = validate(putSettingRequest, parseJsonBody(request.body as Buffer));
-  const fault = settingFault(name, value);
+  const fault = settingFault(name, value) ?? roomFault(name, value);
   if (fault !== undefined) {
     throw new AppError("invalid_value", `Invalid value for 'value': ${fault}.`, { param: "value" });
   }
@@ -97,6 +98,13 @@ function requestedChange(name: SettingName, request: CallerRequest): RequestedCh
   const atMs = Date.now();
   const command = { type: "setting.put" as const, atMs, name, value, ifVersion };
   return { command, told: { value, updatedAtMs: atMs } };
+}
+
+/** Why this master's memory does not allow the value; another one's may be smaller, and lowers it. */
+function roomFault(name: SettingName, value: number): string | undefined {
+  const room = stateRoomMib();
+  if (name !== "state_mib" || value <= room) return undefined;
+  return `this master's heap holds ${room} MiB at most; start the masters with more, by NODE_OPTIONS=--max-old-space-size=${heapMibFor(value)}`;
 }
 
 /** The version that an ETag holds; undefined where any will do. */

@@ -1,4 +1,4 @@
-import { toAppError } from "@heddle/base/errors";
+import { type AppError, toAppError } from "@heddle/base/errors";
 import type { Command, StateMachine } from "@heddle/consensus/ports";
 import { type MachineTask, type ToThread, toPlain, unpackCommands } from "./thread-protocol.ts";
 
@@ -16,28 +16,35 @@ export class MachineTasks<Reply> {
   readonly #machine: StateMachine<Reply>;
   readonly #onApplied: Applied<Reply>;
   readonly #answer: (answer: ToThread) => void;
+  readonly #onBroken: (error: AppError) => void;
   readonly #snapshots = new Map<number, AsyncIterator<Uint8Array> | Iterator<Uint8Array>>();
   #restoring: Restoring | undefined;
   #last: Promise<void> = Promise.resolve();
   /** Applied and not told of. */
   #unreportedBytes = 0;
 
+  /** `onBroken` is told when commands could not be applied, after which the state is unknown. */
   constructor(
     machine: StateMachine<Reply>,
     onApplied: Applied<Reply>,
     answer: (answer: ToThread) => void,
+    onBroken: (error: AppError) => void = () => undefined,
   ) {
     this.#machine = machine;
     this.#onApplied = onApplied;
     this.#answer = answer;
+    this.#onBroken = onBroken;
   }
 
   /** Queues a task; its answer goes out when it and all before it are done. */
   take(id: number, task: MachineTask): void {
     this.#last = this.#last
       .then(() => (task.kind === "apply" ? this.#apply(task.commands) : this.#do(id, task)))
-      .catch((error: unknown) => {
-        this.#answer({ kind: "failed", id, error: toPlain(toAppError(error)) });
+      .catch((thrown: unknown) => {
+        const error = toAppError(thrown);
+        // Before what waits for the state to be as of now: it never will be.
+        if (task.kind === "apply") this.#onBroken(error);
+        this.#answer({ kind: "failed", id, error: toPlain(error) });
       });
   }
 

@@ -24,7 +24,7 @@ export interface ThreadedReplicaOptions<Reply> extends Omit<RaftThreadOptions, "
   /** Lives on this thread, and is only called between turns of its event loop. */
   readonly machine: StateMachine<Reply>;
   readonly log: NodeLog;
-  /** The log cannot go on; the owner must end the process. */
+  /** The log cannot go on; the owner must end the process. While it is opened, `open` rejects instead. */
   readonly onFatal: (error: AppError) => void;
   /** As of RaftReplica. */
   readonly onRemoved?: (() => void) | undefined;
@@ -76,6 +76,7 @@ export class ThreadedReplica<Reply> {
   #applied = 0;
   #isBehind = false;
   #fault: AppError | undefined;
+  #isOpen = false;
   #stopping = false;
 
   private constructor(options: ThreadedReplicaOptions<Reply>) {
@@ -95,6 +96,7 @@ export class ThreadedReplica<Reply> {
       machine,
       (commands, replies) => this.#onApplied(commands, replies),
       (answer) => this.#post(answer),
+      (error) => this.#fail(error),
     );
     this.#worker.on("message", (messages: readonly FromThread[]) => {
       this.#heardAtMs = performance.now();
@@ -265,7 +267,10 @@ export class ThreadedReplica<Reply> {
         });
         break;
       case "opened":
-        this.#tasks.afterwards(() => this.#opened.resolve(message.port));
+        this.#tasks.afterwards(() => {
+          this.#isOpen = true;
+          this.#opened.resolve(message.port);
+        });
         break;
       case "openFailed":
         this.#opened.reject(fromPlain(message.error));
@@ -324,7 +329,7 @@ export class ThreadedReplica<Reply> {
     if (this.#fault) return;
     this.#opened.reject(error);
     this.#end(error);
-    if (!this.#stopping) this.#options.onFatal(error);
+    if (this.#isOpen && !this.#stopping) this.#options.onFatal(error);
   }
 
   #end(fault: AppError): void {

@@ -1,0 +1,54 @@
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { AppError } from "@heddle/base/errors";
+import type { Logger } from "@heddle/observability/logger";
+import type { MasterConfig } from "../config/config.ts";
+import { restartWithHeap } from "../consensus/larger-heap.ts";
+import { largestHeapMib, memoryAdvice } from "../consensus/state-memory.ts";
+import { errorReply } from "../http/error-reply.ts";
+import { requestIdOf } from "../http/request-id.ts";
+
+const TEXT = { "content-type": "text/plain; charset=utf-8" };
+
+/**
+ * Goes on where this master's memory does not hold the state: with a larger heap where there is one,
+ * else with a server that tells what to do, until a signal ends it. The data directory is let go of.
+ */
+export async function goOnWithoutMemory(
+  { message: why }: AppError,
+  { httpHost, httpPort, maxHeapMib }: MasterConfig,
+  log: Logger,
+): Promise<void> {
+  const mib = maxHeapMib || largestHeapMib();
+  restartWithHeap(mib, () => log.warn({ why, mib }, "starting again with a larger heap"));
+  const message = `This master serves nothing: ${why}. ${memoryAdvice()}`;
+  const server = await serveHalted(
+    new AppError("insufficient_memory", message),
+    httpHost,
+    httpPort,
+  );
+  const { address, port } = server.address() as AddressInfo;
+  log.fatal({ code: "insufficient_memory", http: `${address}:${port}` }, message);
+  const end = () => process.exit(0);
+  process.on("SIGTERM", end).on("SIGINT", end);
+}
+
+/** It lives, so that nobody starts it again and again; it is not ready, and every answer says why. */
+async function serveHalted(error: AppError, host: string, port: number): Promise<Server> {
+  const server = createServer((request, response) => {
+    const url = request.url ?? "/";
+    const [path] = url.split("?");
+    if (path === "/healthz" || path === "/livez") {
+      response.writeHead(200, TEXT).end("ok\n");
+    } else if (path === "/readyz") {
+      response.writeHead(503, TEXT).end(`[-]memory failed: ${error.message}\nnot ready\n`);
+    } else {
+      const { status, headers, body } = errorReply(error, requestIdOf(request), url);
+      response.writeHead(status, headers).end(body);
+    }
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject).listen(port, host, resolve);
+  });
+  return server;
+}

@@ -1,0 +1,49 @@
+import { setInterval as every } from "node:timers/promises";
+import { settingValue } from "@heddle/contracts/settings";
+import { versionOf } from "@heddle/control/cluster-version";
+import { BOUNDED_FROM } from "@heddle/control/state-limits";
+import type { Logger } from "@heddle/observability/logger";
+import type { ControlPlane } from "../ports.ts";
+
+const CHECK_MS = 1_000;
+
+/**
+ * Lowers the setting `state_mib` to what this master's heap holds, wherever it is higher: no master may
+ * take in more than the one with the least memory can replay. Resolves when the signal aborts.
+ */
+export async function keepStateRoom(
+  control: ControlPlane,
+  roomMib: number,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    for await (const _ of every(CHECK_MS, undefined, { signal, ref: false })) {
+      // Without a leader, or with another one, the next look sees what has come of it.
+      await lower(control, roomMib, log).catch(() => undefined);
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}
+
+async function lower(control: ControlPlane, roomMib: number, log: Logger): Promise<void> {
+  const { settings } = control.state;
+  const [value, version] = [
+    settingValue(settings, "state_mib"),
+    settings.get("state_mib")?.version ?? 0,
+  ];
+  if (value <= roomMib || versionOf(control.state) < BOUNDED_FROM) return;
+  const command = {
+    type: "setting.put",
+    atMs: Date.now(),
+    name: "state_mib",
+    value: roomMib,
+    ifVersion: version,
+  } as const;
+  if (!(await control.propose(command)).ok) return;
+  const text =
+    "the cluster setting state_mib is lowered to what this master's heap holds; NODE_OPTIONS=--max-old-space-size=N gives it more";
+  if (version > 0) log.warn({ from: value, to: roomMib }, text);
+  else log.info({ from: value, to: roomMib }, text);
+}
