@@ -1,9 +1,9 @@
-import { once } from "node:events";
 import {
   type ChannelOptions,
   Client,
   type ClientDuplexStream,
   type ClientReadableStream,
+  type ClientWritableStream,
   type Metadata,
 } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
@@ -105,13 +105,10 @@ export class Peer {
         else resolve(reply);
       },
     );
-    const ended = promise.then(
-      () => undefined,
-      () => undefined,
-    );
+    const drained = drainOf(call, promise);
     try {
       for await (const request of requests) {
-        if (!call.write(request)) await Promise.race([once(call, "drain"), ended]);
+        if (!call.write(request)) await drained();
         if (call.destroyed) break;
       }
       call.end();
@@ -142,4 +139,21 @@ export class Peer {
 
 function abandoned(path: string): AppError {
   return new AppError("cancelled", `the call ${path} was given up before it was sent`);
+}
+
+/** Waits until the call takes more, or has ended; nothing of a wait stays on the call's end. */
+function drainOf<Req>(call: ClientWritableStream<Req>, end: Promise<unknown>): () => Promise<void> {
+  let hasEnded = false;
+  let wake = () => {};
+  const settle = () => {
+    hasEnded = true;
+    wake();
+  };
+  end.then(settle, settle);
+  return () =>
+    new Promise((resolve) => {
+      wake = resolve;
+      if (hasEnded) resolve();
+      else call.once("drain", resolve);
+    });
 }

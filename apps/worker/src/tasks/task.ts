@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { toAppError } from "@heddle/base/errors";
+import { repeatedWait } from "@heddle/base/repeated-wait";
 import type { Artifact } from "@heddle/contracts/generated/heddle/v1/Artifact";
 import type { TaskExit } from "@heddle/contracts/generated/heddle/v1/TaskExit";
 import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskProgress";
@@ -297,8 +298,9 @@ export class Task {
     const watch = new TaskWatch(this.plan, this.directory.path, startedAtMs, performance.now());
     let progressAtMs = 0;
     let checkpointAtMs = performance.now();
+    const exited = repeatedWait(handle.exited);
     for (;;) {
-      const end = await Promise.race([handle.exited, delay(watchMs)]);
+      const end = await exited(watchMs);
       if (end) return end;
       await this.#observe();
       if (!this.#stop && (await this.#hold.look(handle))) this.#onHold();
