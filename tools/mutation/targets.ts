@@ -14,7 +14,11 @@ export const TARGETS: readonly MutationTarget[] = [
     tests: ["libs/raft/src/**/*.test.ts", "tools/raft-script.test.ts"],
     env: { HEDDLE_RAFT_SEEDS: "3" },
   },
-  ...["consensus", "storage", "control", "scheduler", "training"].map(library),
+  ...["consensus", "storage", "training"].map(library),
+  ...["control", "scheduler"].map((name) => ({
+    ...library(name),
+    env: { HEDDLE_PROPERTY_RUNS: "12" },
+  })),
   // The client of the parameter servers is tested with real servers.
   {
     name: "libs/parameters",

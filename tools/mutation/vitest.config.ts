@@ -1,5 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
+import { QuickestFirst } from "./quick-order.ts";
 import { targetOf } from "./targets.ts";
 
 // Stryker loads this in a copy of the repository. Tests of other packages see the mutated package's
@@ -25,6 +26,8 @@ export default defineConfig({
     include: [...tests],
     env,
     isolate: false,
+    sequence: { sequencer: QuickestFirst },
+    setupFiles: [`${root}tools/mutation/setup.ts`],
     server: { deps: { external: [/\/dist\//] } },
     testTimeout: 60_000,
     hookTimeout: 120_000,

@@ -8,7 +8,7 @@ import { decide } from "./schedule.ts";
 import { NOTHING_SHARED } from "./shared-amounts.ts";
 import { HOUR_MS, node, queued, request } from "./testing/scenarios.ts";
 
-const SEQUENCES = 60;
+const SEQUENCES = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 60);
 const STEPS = 40;
 
 /** A cluster that changes by chance, kept in a layout and beside it as plain data. */

@@ -9,7 +9,7 @@ import { schedulingInput } from "./scheduling-input.ts";
 import { RandomCommands } from "./testing/random-commands.ts";
 import { jobId, jobSpec, nodeOffer } from "./testing/specs.ts";
 
-const SEQUENCES = 200;
+const SEQUENCES = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 200);
 const COMMANDS = 60;
 
 /** All that a decision can see of a standing, in an order of its own. */

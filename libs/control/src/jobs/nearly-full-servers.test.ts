@@ -9,7 +9,7 @@ import { schedulingInput } from "./scheduling-input.ts";
 import { shardsOn } from "./shard-places.ts";
 import { jobId, jobSpec, nodeOffer } from "./testing/specs.ts";
 
-const SEQUENCES = 40;
+const SEQUENCES = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 40);
 const STEPS = 30;
 
 /** A cluster with places for tasks in plenty, and parameter servers that fill up. */
