@@ -37,8 +37,9 @@ process.chdir(root);
 mkdirSync(cache, { recursive: true });
 // Stryker starts its runners with this process's environment.
 for (const target of options.targets) {
+  const startMs = performance.now();
   const score = await tryMutants(target, options);
-  report(target, score, options);
+  report(target, score, options, (performance.now() - startMs) / 1000);
   const staleEntries = options.sample === undefined ? score.stale : [];
   if (score.percent < MIN_SCORE || staleEntries.length > 0) process.exitCode = 1;
 }
@@ -96,8 +97,9 @@ function explanations(): ExplainedMutant[] {
 
 function report(
   { name }: MutationTarget,
-  { detected, missed, explained, stale, percent }: MutationScore,
+  { detected, timedOut, missed, explained, stale, percent }: MutationScore,
   { sample, seed }: RunOptions,
+  seconds: number,
 ): void {
   for (const { file, line, code, replacement, covered } of missed) {
     if (covered || sample === undefined) {
@@ -111,8 +113,9 @@ function report(
   const survived = missed.filter(({ covered }) => covered).length;
   const tried = sample === undefined ? "" : `, a sample of ${sample} by seed ${seed}`;
   console.log(
-    `${name}: score ${percent.toFixed(1)} % (at least ${MIN_SCORE}): ${detected} detected, ` +
-      `${survived} survived, ${missed.length - survived} not covered, ${explained} explained${tried}`,
+    `${name}: score ${percent.toFixed(1)} % (at least ${MIN_SCORE}): ${detected} detected ` +
+      `(${timedOut} by time), ${survived} survived, ${missed.length - survived} not covered, ` +
+      `${explained} explained, in ${seconds.toFixed(0)} s${tried}`,
   );
 }
 

@@ -18,10 +18,10 @@ const score = (mutants: readonly TriedMutant[], explained = "nothing") =>
   );
 
 test("score: killed and timed-out mutants are detected, ignored ones count nowhere", () => {
-  const { detected, percent, missed } = score(
+  const { detected, timedOut, percent, missed } = score(
     statuses("Killed", "Timeout", "Killed", "Survived", "NoCoverage", "Ignored"),
   );
-  expect([detected, percent]).toEqual([3, 60]);
+  expect([detected, timedOut, percent]).toEqual([3, 1, 60]);
   expect(missed).toEqual([
     { file: FILE, line: 2, code: "a > 2", replacement: "true", covered: true },
     { file: FILE, line: 2, code: "a > 2", replacement: "true", covered: false },

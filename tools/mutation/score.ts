@@ -30,6 +30,7 @@ export interface MissedMutant extends Omit<ExplainedMutant, "reason"> {
 export interface MutationScore {
   /** Killed, or timed out. */
   readonly detected: number;
+  readonly timedOut: number;
   /** Survived or not covered, and not explained. */
   readonly missed: readonly MissedMutant[];
   readonly explained: number;
@@ -63,7 +64,7 @@ export function scoreOf(
   const uncovered = missed.length - survived;
   const files = new Set(mutants.map(({ fileName }) => fileName));
   return {
-    ...{ detected, missed, explained: all.length - missed.length },
+    ...{ detected, missed, timedOut: count("Timeout"), explained: all.length - missed.length },
     stale: explanations.filter(
       (each) => files.has(each.file) && !all.some((mutant) => isSame(each, mutant)),
     ),

@@ -19,13 +19,20 @@ export const TARGETS: readonly MutationTarget[] = [
     ...library(name),
     env: { HEDDLE_PROPERTY_RUNS: "12" },
   })),
-  // The client of the parameter servers is tested with real servers.
+  // The client of the parameter servers is tested with real servers, but for those that are processes.
   {
     name: "libs/parameters",
-    tests: ["libs/parameters/src/**/*.test.ts", "apps/parameter-server/src/**/*.test.ts"],
+    tests: [
+      "libs/parameters/src/**/*.test.ts",
+      "apps/parameter-server/src/{refusals,node-group,pull-compression,consistency,elastic}.test.ts",
+    ],
   },
   library("auth"),
-  { name: "apps/master/src/dispatch", tests: ["apps/master/src/dispatch/**/*.test.ts"] },
+  // Not those with workers and engines, which take minutes for what the others hold in seconds.
+  {
+    name: "apps/master/src/dispatch",
+    tests: ["apps/master/src/dispatch/!(inference-dispatch).test.ts"],
+  },
 ];
 
 /** Throws an Error that names all targets. */

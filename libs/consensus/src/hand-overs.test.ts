@@ -22,7 +22,7 @@ test("hand-over: each batch goes out under the next number, from this member to 
   expect(message).toMatchObject({ type: "MsgProp", from: 7, to: 7, entries: [entry] });
 });
 
-test("hand-over: what is sent back goes to whom it came from, without its entries, once", () => {
+test("hand-over: a refusal goes to whom the batch came from, without its entries", () => {
   const refusal = sentBack(handOvers());
   expect(refusal).toMatchObject({ type: "MsgProp", to: 7, reject: true, entries: [] });
   expect(isRefusal(refusal)).toBe(true);
@@ -39,7 +39,7 @@ test("hand-over: other messages and proposals without a number are no refusals",
   expect(refusalOf(createMessage({ type: "MsgProp", to: 1, entries: [entry] }))).toBeUndefined();
 });
 
-test("hand-over: a leader that refused gets nothing for a heartbeat, another or a later one does", () => {
+test("hand-over: a leader that refused gets nothing more for a heartbeat", () => {
   const own = handOvers();
   expect(own.isHeld(LEADER, 10)).toBe(false);
   expect(own.takeBack(sentBack(own), LEADER, 10)).toBe(1);
@@ -48,7 +48,7 @@ test("hand-over: a leader that refused gets nothing for a heartbeat, another or 
   expect(own.isHeld({ ...LEADER, lead: 3 }, 10)).toBe(false);
 });
 
-test("hand-over: a refusal of another member's or another start's batch means nothing here", () => {
+test("hand-over: a refusal of another process's batch means nothing", () => {
   for (const other of [handOvers(8), handOvers(7, 2)]) {
     const own = handOvers();
     expect(own.takeBack(sentBack(other), LEADER, 10)).toBeUndefined();

@@ -28,7 +28,7 @@ test("promotion: not of a voter, nor of one that is silent or has nothing yet", 
   expect(learnerToPromote(status, joined)).toBeUndefined();
 });
 
-test("promotion: not while a change is under way, nor of one whose joining is not applied", () => {
+test("promotion: not while a change is under way, nor before joining is applied", () => {
   expect(promoted({}, { ...joined, votersOutgoing: [1] })).toBeUndefined();
   expect(promoted({}, { ...joined, learners: [] })).toBeUndefined();
 });

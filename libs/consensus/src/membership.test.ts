@@ -21,7 +21,7 @@ const add = (nodeId: number) => ({ type: "addNode" as const, nodeId });
 const learn = (nodeId: number) => ({ type: "addLearnerNode" as const, nodeId });
 const remove = (nodeId: number) => ({ type: "removeNode" as const, nodeId });
 
-test("membership: the first one has all as voters, in order, and the highest id as the last", () => {
+test("membership: in the first one all vote, in order", () => {
   const { confState, lastId } = firstMembership([member(3), member(1), member(2)]);
   expect([confState.voters, lastId]).toEqual([[1, 2, 3], 3]);
   expect(three().nextId).toBe(5);
@@ -45,7 +45,7 @@ test("membership: a new member needs a name, one that is promoted does not", () 
   expect(three().refusal(change(add(2)), { members: [] })).toBeUndefined();
 });
 
-test("membership: one who joins twice is known by the nonce, and another under its id is not", () => {
+test("membership: one who joins twice is known by the nonce", () => {
   expect(three().refusal(change(add(2)), { members: [member(2)] })).toBeUndefined();
   const other = [member(2, { nonce: "other" })];
   expect(three().refusal(change(add(2)), { members: other })).toMatch(/given the id 2/);
@@ -79,7 +79,7 @@ test("membership: who leaves is gone when the configuration has left it, and for
   expect(membership.wasRemoved(5)).toBe(false);
 });
 
-test("membership: where the configuration is not known, the change itself tells who leaves", () => {
+test("membership: with no known configuration the change itself tells who leaves", () => {
   const membership = three();
   membership.apply(change(remove(3), learn(5)), { members: [member(5)] }, undefined);
   expect(membership.members.map(({ id }) => id)).toEqual([1, 2, 5]);
@@ -92,7 +92,7 @@ test("membership: one that knows of nobody has removed nobody", () => {
   expect(none.find("m1")).toBeUndefined();
 });
 
-test("membership: what a change tells of its members comes back; Raft's own tells nothing", () => {
+test("membership: what a change tells of its members comes back", () => {
   const proposal = { node: 1, incarnation: 2, sequence: 3 };
   expect(decodeContext(encodeContext(proposal, [member(5)]))).toEqual({
     ...{ proposal, members: [member(5)] },

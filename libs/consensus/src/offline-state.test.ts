@@ -51,7 +51,7 @@ async function stopped(entries: readonly Entry[], commit: number): Promise<Memor
   return files;
 }
 
-test("offline: the snapshot and the whole log are taken in, also what may not be committed", async () => {
+test("offline: the snapshot and the whole log are taken in", async () => {
   const leader: Entry = { term: 2, index: 2, type: "EntryNormal", data: new Uint8Array(0) };
   const files = await stopped([leader, command(3, "a"), command(4, "b"), command(5, "c")], 3);
   const machine = new TextMachine();
@@ -67,7 +67,7 @@ test("offline: a commit index behind the snapshot counts from that", async () =>
   expect(unconfirmed).toBe(1);
 });
 
-test("offline: changes of members count as they did, and those that were refused do not", async () => {
+test("offline: changes of members count unless they were refused", async () => {
   const files = await stopped(
     [joins(2, 2), joins(3, 2, "late"), joins(4, 3, "m1"), joins(5, 3)],
     5,
@@ -92,7 +92,7 @@ test("offline: an empty directory is empty", async () => {
   expect(isEmpty).toBe(true);
 });
 
-test("offline: a new group goes on after the given entry, once, with its one member", async () => {
+test("offline: a new group goes on after the given entry", async () => {
   const files = new MemoryFiles();
   const state = [Buffer.from("kept\n")];
   await foundGroup(storageOf(files), member(9), { index: 40, term: 7 }, state);

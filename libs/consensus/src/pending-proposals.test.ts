@@ -119,7 +119,7 @@ test("proposals: an end is told once", () => {
   expect(ends).toEqual(["1 done", "2 conflict"]);
 });
 
-test("proposals: a later term makes what was handed over before it unknown, and no more", () => {
+test("proposals: a later term makes what was handed over before it unknown", () => {
   const { pending, ends, add, handOver } = noted();
   add(1);
   handOver(1, 1);

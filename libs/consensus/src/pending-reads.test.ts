@@ -83,7 +83,7 @@ test("reads: answers of another start, another form or a second time serve nobod
   expect(ends).toEqual([]);
 });
 
-test("reads: after its time a question is asked anew, and the answer to the old one is late", async () => {
+test("reads: after its time a question is asked anew, and an old answer is late", async () => {
   const { reads, ends, asked, add, ask, answer, settled } = noted();
   add("a");
   ask(10);
@@ -103,7 +103,7 @@ test("reads: after its time a question is asked anew, and the answer to the old 
   expect(ends).toEqual(["a done"]);
 });
 
-test("reads: at their deadline they are refused, also those that only lack what is committed", async () => {
+test("reads: at their deadline they are refused, in whatever stage", async () => {
   const { reads, ends, add, ask, answer, settled } = noted();
   add("confirmed", 10);
   ask(9);

@@ -64,7 +64,7 @@ test("snapshot: one at a time; what is due meanwhile is begun with the next batc
   expect(begun).toHaveLength(2);
 });
 
-test("snapshot: one that is wanted while another is under way is begun after it by itself", async () => {
+test("snapshot: one that is wanted while another is under way follows by itself", async () => {
   const { one, applier, begun, end } = taker();
   void one.take();
   applier.wantsSnapshot = true;
@@ -85,7 +85,7 @@ test("snapshot: asked for, it resolves when it is in use", async () => {
   await Promise.all([taken, idle]);
 });
 
-test("snapshot: a damaged one is replaced, but not one that a newer has replaced meanwhile", async () => {
+test("snapshot: a damaged one is replaced, unless a newer has replaced it", async () => {
   const { one, begun, end, settled } = taker();
   const renewed = one.renew();
   await settled();

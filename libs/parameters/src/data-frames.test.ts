@@ -31,7 +31,7 @@ test("frames: a head tells version and bytes, of 4 GiB and more as well", () => 
   expect(parseHead(head)).toEqual({ failed: false, version: 2 ** 40, bytes: 2 ** 33 + 1 });
 });
 
-test("frames: a head whose number of bytes is none, or of an error too many, is refused", () => {
+test("frames: a head whose number of bytes is none or too many is refused", () => {
   for (const bytes of [-1, 1.5, Number.NaN, 2 ** 60]) {
     expect(() => parseHead(headFrame({ version: 0, bytes }))).toThrow(/broke its protocol/);
   }
@@ -51,13 +51,13 @@ test("frames: an error comes with its code, its text and whose it is", () => {
   expect(told).toMatchObject({ code: "not_found", message: "none", node: "unix:/x" });
 });
 
-test("frames: of a long error as much is told as there is room for, whatever its letters", () => {
+test("frames: of a long error as much is told as there is room for", () => {
   const frame = errorFrame(new AppError("conflict", "\u0001".repeat(5_000)));
   expect(() => parseHead(frame)).not.toThrow();
   expect(toldError(frame.subarray(HEAD_BYTES), "").message).toHaveLength(1_300);
 });
 
-test("frames: what is no error of ours is one of the protocol, with whatever it says", () => {
+test("frames: what is no error of ours is one of the protocol", () => {
   for (const text of ["{", "null", "3"]) {
     expect(toldError(Buffer.from(text), "p")).toMatchObject({
       code: "server_error",

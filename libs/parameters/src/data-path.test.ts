@@ -50,7 +50,7 @@ const answerOf = (...pieces: Uint8Array[]): DataAnswer => {
   return { version: 3, bytes: pieces.reduce((sum, { length }) => sum + length, 0), pieces };
 };
 
-test("data: requests get their answers in turn on one connection, released when they have left", async () => {
+test("data: requests of one connection get their answers in turn, then released", async () => {
   const asked: object[] = [];
   let released = 0;
   const { target } = await listening(async (request) => {
@@ -97,7 +97,7 @@ test("data: an answer without bytes ends with its head", async () => {
   expect(await connection.request({}, sinkOf(), never)).toMatchObject({ version: 3, bytes: 0 });
 });
 
-test("data: a refusal is told with its code and where it comes from, and the connection stays", async () => {
+test("data: a refusal is told with its code, and the connection stays", async () => {
   let isRefused = true;
   const { target } = await listening(async () => {
     if (isRefused) throw new AppError("not_found", "none is here");
@@ -210,7 +210,7 @@ test("data: who hangs up aborts what is asked in its name, and nothing of it is 
   await expect(asked).rejects.toMatchObject({ code: "cancelled" });
 });
 
-test("data: what is answered is released also where its receiver has gone", async () => {
+test("data: an answer is released also where its receiver has gone", async () => {
   const released = Promise.withResolvers<void>();
   const { path } = await listening(async () => {
     return { ...answerOf(new Uint8Array(2 ** 24)), release: () => released.resolve() };
@@ -299,7 +299,7 @@ test("data: nobody there is unavailable, and what is no address is invalid", asy
   }
 });
 
-test("data: a closed listener takes nobody and cuts whom it has; its socket file is anew", async () => {
+test("data: a closed listener takes nobody and cuts whom it has", async () => {
   const { listener, path, target } = await listening(async () => answerOf());
   const connection = await connected(target);
   await connection.request({}, sinkOf(), never);

@@ -25,7 +25,7 @@ test("chunks: of 1 MiB at most, short pieces gathered, each at its offset", () =
   expect(Math.max(...chunks.map(({ data }) => (data as Uint8Array).length))).toBeLessThan(2 * MIB);
 });
 
-test("chunks: there is one where there are no bytes, and none too many where they fill some", () => {
+test("chunks: there is one where there are no bytes, and none too many", () => {
   expect([...parameterChunks(1, 0, [])]).toHaveLength(1);
   expect([...parameterChunks(1, MIB, [new Uint8Array(MIB)])]).toHaveLength(1);
 });
@@ -78,7 +78,7 @@ function route(): DataRoute {
 
 const away = () => `unix:${ownSocketPath("data")}`;
 
-test("route: the first target that can be reached is taken, and kept where it is still one", async () => {
+test("route: the first target that can be reached is taken, and kept", async () => {
   const target = await listening();
   const one = route();
   expect(one.path).toBe("");
@@ -93,7 +93,7 @@ test("route: the first target that can be reached is taken, and kept where it is
   expect([one.path, without.addresses, without.sinks[0]?.got]).toEqual(["grpc", ["h:1"], [9, -1]]);
 });
 
-test("route: what is refused is final, and what cannot be reached at all is unavailable", async () => {
+test("route: what is refused is final, and what cannot be reached is unavailable", async () => {
   const target = await listening(async () => {
     throw new AppError("invalid_value", "no");
   });

@@ -3,7 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { nodeStorageFiles, type StorageFile, type StorageFiles } from "./storage-files.ts";
-import { WAL_KINDS, type WalRecord, walRecordBytes } from "./wal-record.ts";
+import {
+  decodeWalRecord,
+  encodeWalRecord,
+  WAL_KINDS,
+  type WalRecord,
+  walRecordBytes,
+} from "./wal-record.ts";
 import { type WalOptions, WriteAheadLog } from "./write-ahead-log.ts";
 
 /** Of format v1, which golden files will hold on to. */
@@ -207,6 +213,19 @@ describe("WriteAheadLog", () => {
       await writeFile(path, damaged);
       await expect(open(), `bit flipped in byte ${byte}`).rejects.toThrow(/corrupt in segment 0/);
     }
+  });
+
+  it("refuses a whole record that is not the one which was written there", async () => {
+    await write([[entry(1)], [entry(2)], [entry(3)], [entry(4)]]);
+    const path = await lastSegment();
+    const bytes = await readFile(path);
+    const start = endOfRecords(bytes) - 3 * walRecordBytes(40);
+    const stored = decodeWalRecord(bytes, start);
+    if (!stored) throw new Error("there is no record");
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    encodeWalRecord({ bytes, view }, start, { ...stored, payload: Buffer.alloc(40, 9) }, stored);
+    await writeFile(path, bytes);
+    await expect(open()).rejects.toThrow(/corrupt in segment 0/);
   });
 
   it("refuses a missing, a zeroed and a duplicated segment", async () => {

@@ -1,0 +1,137 @@
+import type { EngineEvent } from "@heddle/contracts/engine";
+import { vi } from "vitest";
+import {
+  type Outlook,
+  type ReadyReplica,
+  ReplicaDispatch,
+} from "../src/dispatch/inference-dispatch.ts";
+import type { InferenceAnswer, InferenceCall } from "../src/ports.ts";
+
+// A dispatch over replicas that are told what to answer, at times that are set by hand.
+
+/** To be called before each test, and `vi.useRealTimers` after it. */
+export function useTimesByHand(): void {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date"] });
+}
+
+export const DONE: EngineEvent = {
+  type: "done",
+  id: 1,
+  usage: { promptTokens: 1, completionTokens: 1, cachedTokens: 0 },
+} as EngineEvent;
+export const STARTED: EngineEvent = {
+  type: "started",
+  id: 1,
+  promptTokens: 1,
+  cachedTokens: 0,
+  queuedMs: 0,
+};
+export const failed = (code: string): EngineEvent =>
+  ({ type: "failed", id: 1, error: { code, message: `it is ${code}`, param: "p" } }) as EngineEvent;
+
+/** One replica; each call gets the next of its answers, and the last of them again and again. */
+export class Replica implements ReadyReplica {
+  readonly node: string;
+  readonly holder: string;
+  reports = 1;
+  used = 0;
+  calls = 0;
+  maxSequences = 1;
+  maxQueued = 0;
+  answers: readonly (readonly EngineEvent[] | "hangs")[] = [[STARTED, DONE]];
+  readonly deadlines: number[] = [];
+  left = 0;
+
+  constructor(name: string) {
+    this.node = name;
+    this.holder = `${name}/1`;
+  }
+
+  /** All of them are of the key "a". */
+  usedBy(fairKey: string): number {
+    return fairKey === "a" ? this.used : 0;
+  }
+
+  start(_: InferenceCall, deadlineMs: number): AsyncIterable<EngineEvent> {
+    const at = Math.min(this.deadlines.push(deadlineMs), this.answers.length) - 1;
+    const events = this.answers[at] ?? [];
+    const leave = () => this.left++;
+    return (async function* () {
+      try {
+        if (events === "hangs") await new Promise(() => undefined);
+        else yield* events;
+      } finally {
+        leave();
+      }
+    })();
+  }
+}
+
+const LOADING: Outlook = { known: true, loading: true, message: "it loads" };
+
+export function dispatchOver(
+  replicas: Replica[],
+  options: { maxQueued?: number; maxWaitMs?: number } = {},
+) {
+  const source = { replicas, outlook: LOADING };
+  const listeners = new Set<() => void>();
+  const dispatch = new ReplicaDispatch({
+    replicas: {
+      ready: () => source.replicas,
+      outlook: () => source.outlook,
+      onChange: (listener) => {
+        listeners.add(listener);
+        return () => listeners.delete(listener);
+      },
+    },
+    clock: { monotonicMs: () => Date.now(), wallMs: () => Date.now() },
+    random: () => 1,
+    ...{ maxQueued: 2, maxWaitMs: 1_000, maxLoadingWaitMs: 5_000, ...options },
+  });
+  /** What has become of a call, in a word, as far as it has. */
+  const start = (change: Partial<InferenceCall> = {}, signal = new AbortController().signal) => {
+    const told = {} as { answer?: InferenceAnswer; error?: Record<string, unknown> };
+    const request = { choices: 1, input: { kind: "tokens", tokens: [1] } };
+    const call = {
+      requestId: "r",
+      deployment: "m",
+      request,
+      fairKey: "a",
+      deadlineMs: 0,
+      priority: 0,
+    };
+    dispatch.start({ ...call, ...change } as InferenceCall, signal).then(
+      (answer) => {
+        told.answer = answer;
+      },
+      (error) => {
+        told.error = error;
+      },
+    );
+    return told;
+  };
+  const change = () => {
+    for (const listener of listeners) listener();
+    return soon();
+  };
+  return { dispatch, source, listeners, start, change };
+}
+
+/** Turns of the event loop, enough for what waits for nothing. */
+export async function soon(): Promise<void> {
+  for (let turn = 0; turn < 8; turn++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+export async function pass(ms: number): Promise<void> {
+  await vi.advanceTimersByTimeAsync(ms);
+  await soon();
+}
+
+export async function read({ answer }: { answer?: InferenceAnswer }): Promise<string[]> {
+  const types: string[] = [];
+  if (!answer) throw new Error("the call has no answer");
+  for await (const { type } of answer.events) types.push(type);
+  return types;
+}
+
+export const full = (name: string) => Object.assign(new Replica(name), { used: 1, calls: 1 });
