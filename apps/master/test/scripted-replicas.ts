@@ -89,7 +89,10 @@ export function dispatchOver(
     ...{ maxQueued: 2, maxWaitMs: 1_000, maxLoadingWaitMs: 5_000, ...options },
   });
   /** What has become of a call, in a word, as far as it has. */
-  const start = (change: Partial<InferenceCall> = {}, signal = new AbortController().signal) => {
+  const start = (
+    change: Partial<InferenceCall> = {},
+    signal: AbortSignal = new AbortController().signal,
+  ) => {
     const told = {} as { answer?: InferenceAnswer; error?: Record<string, unknown> };
     const request = { choices: 1, input: { kind: "tokens", tokens: [1] } };
     const call = {

@@ -138,3 +138,41 @@ test("a snapshot keeps trailing entries in memory by their number and by their b
     await again.close();
   }
 });
+
+test("durable log: term and vote are there after a power cut, each by itself", async () => {
+  const files = new MemoryFiles();
+  let log = await open(files);
+  await log.bootstrap(membership, []);
+  for (const state of [
+    { term: 2, vote: 0, commit: 1 },
+    { term: 2, vote: 3, commit: 1 },
+    { term: 5, vote: 3, commit: 1 },
+  ]) {
+    await log.write(append(state));
+    files.crash("all");
+    log = await open(files);
+    expect(log.memory.initialState().hardState).toEqual(state);
+  }
+});
+
+test("durable log: a commit index goes with the next write, and with none of its own", async () => {
+  const files = new MemoryFiles();
+  const log = await open(files);
+  await log.bootstrap(membership, []);
+  await log.write(append({ term: 1, vote: 1, commit: 1, entries: [entry(2)] }));
+  await log.write(append({ term: 1, vote: 1, commit: 2 }));
+  expect(log.memory.initialState().hardState.commit).toBe(1);
+  await log.write(append({ entries: [entry(3)] }));
+  files.crash("all");
+  expect((await open(files)).memory.initialState().hardState).toEqual({
+    ...{ term: 1, vote: 1, commit: 2 },
+  });
+});
+
+test("durable log: one that nothing was written to is empty, and one with a term is not", async () => {
+  const files = new MemoryFiles();
+  const log = await open(files);
+  expect(log.isEmpty).toBe(true);
+  await log.write(append({ term: 1, vote: 0, commit: 0 }));
+  expect(log.isEmpty).toBe(false);
+});

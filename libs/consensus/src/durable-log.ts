@@ -207,7 +207,7 @@ export class DurableLog {
 
   /** The newest snapshot that can be read and from which the log leads on. */
   async #restoreSnapshot(newest: SnapshotId, entries: readonly Entry[]): Promise<Snapshot> {
-    const ids = (await this.snapshots.list()).filter(({ index }) => index <= newest.index);
+    const ids = await this.snapshots.list();
     const firstIndex = entries[0]?.index ?? newest.index + 1;
     const damaged: [SnapshotId, AppError][] = [];
     for (const id of ids) {

@@ -88,8 +88,8 @@ test("offline: long entries are taken in piece by piece, each once", async () =>
 });
 
 test("offline: an empty directory is empty", async () => {
-  const { isEmpty } = await readOfflineState(storageOf(new MemoryFiles()), new TextMachine());
-  expect(isEmpty).toBe(true);
+  const state = await readOfflineState(storageOf(new MemoryFiles()), new TextMachine());
+  expect(state).toMatchObject({ isEmpty: true, members: [], last: { index: 0, term: 0 } });
 });
 
 test("offline: a new group goes on after the given entry", async () => {

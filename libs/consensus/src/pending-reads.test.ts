@@ -116,6 +116,8 @@ test("reads: at their deadline they are refused, in whatever stage", async () =>
   reads.tick(10, 100);
   await settled();
   expect(ends).toEqual(["waiting unavailable ", "confirmed unavailable late"]);
+  reads.tick(11, 100);
+  expect(reads.hasWaiting).toBe(false);
   reads.applied(50);
   reads.rejectAll("over");
   await settled();

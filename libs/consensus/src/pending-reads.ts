@@ -60,8 +60,9 @@ export class PendingReads {
 
   answered({ index, context }: ReadState): void {
     const number = this.#numberOf(context);
-    const round = number === undefined ? undefined : this.#rounds.get(number);
-    if (number === undefined || !round) return;
+    if (number === undefined) return;
+    const round = this.#rounds.get(number);
+    if (!round) return;
     this.#rounds.delete(number);
     this.#confirmed.push({ index, waiters: round.waiters });
   }

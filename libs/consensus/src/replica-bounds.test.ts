@@ -163,3 +163,39 @@ it("replica: a change of members that nobody answers ends at its deadline", asyn
     message: expect.stringMatching(/no majority of masters answered in time/),
   });
 });
+
+it("replica: a proposal needs no tick, and none of the group's members is oneself", async () => {
+  const { group, leader, others } = await groupOf(3);
+  const reply = leader.running.propose(bytes("x"));
+  let isDone = false;
+  reply.then(() => {
+    isDone = true;
+  });
+  for (let turn = 0; turn < 200 && !isDone; turn++) await new Promise((go) => setImmediate(go));
+  expect(isDone).toBe(true);
+  const known = group.known.get(leader.member.id)?.map(({ id }) => id);
+  expect(known).toEqual(others.map(({ member }) => member.id));
+});
+
+it("replica: the only voter leads at once, one of several waits for the others", async () => {
+  const alone = new ReplicaGroup(1);
+  const only = await alone.start(1);
+  await expect.poll(() => only.running.status().role).toBe("leader");
+  const several = new ReplicaGroup(3);
+  const first = await several.start(1);
+  expect(first.running.status().role).toBe("follower");
+});
+
+it("replica: one that has stopped sends no word of what it wrote last", async () => {
+  const { group, leader, others } = await groupOf(3);
+  const [stopping] = others;
+  stopping.files.hold();
+  const reply = leader.running.propose(bytes("x"));
+  await group.turns(1);
+  const stopped = stopping.running.stop();
+  group.sent.length = 0;
+  stopping.files.release();
+  await stopped;
+  expect(group.sent.filter(({ from }) => from === stopping.member.id)).toEqual([]);
+  expect(await group.settle(reply)).toBe(1);
+});

@@ -60,6 +60,8 @@ export class ReplicaGroup {
   /** Messages for which there is no link, which their sender is told. */
   unlinked: (message: Message) => boolean = () => false;
   readonly sent: Message[] = [];
+  /** By member, whom its transport was told of last. */
+  readonly known = new Map<number, readonly Member[]>();
   readonly #random = seededRandom(42);
   readonly #overrides: Partial<ReplicaOptions<number>>;
   readonly #first: readonly Member[];
@@ -134,7 +136,7 @@ export class ReplicaGroup {
         if (this.drop(message)) throw new Error("dropped");
         await this.members.get(to)?.running.receiveSnapshot(message, meta, chunks);
       },
-      setMembers: () => void id,
+      setMembers: (members) => void this.known.set(id, members),
     };
   }
 
