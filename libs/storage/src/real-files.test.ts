@@ -144,7 +144,15 @@ test("task log: bytes that are gone are a gap, which a later piece may fill", as
   expect(log.gaps).toEqual([]);
   const { data, times: told } = await log.read(0, 99);
   expect([data.toString(), told.map(({ at, unixMs }) => [at, unixMs])]).toEqual([
-    ...["abcdeXgh", [[0, 100], [2, 7], [4, 8], [6, 106]]],
+    ...[
+      "abcdeXgh",
+      [
+        [0, 100],
+        [2, 7],
+        [4, 8],
+        [6, 106],
+      ],
+    ],
   ]);
   await log.sync();
   await log.close();
@@ -184,7 +192,9 @@ test("task log: text is written at the end of the file, beside what the task wri
   await log.close();
 });
 
-test("task log: the first bytes of the file are given back, and the rest stays", async ({ skip }) => {
+test("task log: the first bytes of the file are given back, and the rest stays", async ({
+  skip,
+}) => {
   const path = join(directory, "out");
   await writeFile(path, Buffer.alloc(16_384, 1));
   const log = await TaskLog.open(path);
