@@ -141,23 +141,24 @@ async function startParts(
   };
   const { pepper, shownKey } = await prepareCluster(control, prepared, logger);
   const progress = new ProgressBook();
+  const speaker = { ...credentials, cluster: control.status().cluster };
   const link = startClusterLink({
-    ...{ server, credentials, masterId, control, progress, logger, maxQueued, maxWaitMs },
+    ...{ server, masterId, control, progress, logger, maxQueued, maxWaitMs },
+    credentials: speaker,
   });
   const orchestration = startOrchestration({
     ...{ control, directory: link.directory, logger, times: config.jobTimes },
   });
-  const { plans } = orchestration;
   const tasks = startTaskSide({
     ...config,
-    ...{ server: server.server, credentials, control, logger, progress, pepper },
+    ...{ server: server.server, credentials: speaker, control, logger, progress, pepper },
     ...{ directory: link.directory, leaseMs: config.jobTimes.leaseMs },
   });
-  const { logs, artifacts } = tasks;
   exposeDispatchMetrics(registry, () => link.stats());
   const ledger = new UsageLedger(join(config.dataDirectory, "usage"), logger);
   const master = await listen(config, {
-    ...{ control, link, plans, progress, logs, artifacts, pepper, logger, registry, ledger },
+    ...{ control, link, progress, pepper, logger, registry, ledger },
+    ...{ plans: orchestration.plans, logs: tasks.logs, artifacts: tasks.artifacts },
     authorityHash: authority && authorityHash(authority.certificate),
   });
   if (shownKey) process.stderr.write(`The administrator's API key, shown once: ${shownKey}\n`);

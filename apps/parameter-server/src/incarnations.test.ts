@@ -1,8 +1,19 @@
 import { nextClusterId } from "@heddle/base/cluster-id";
+import type {
+  ForgetJobCheckpoints,
+  ForgetJobCheckpoints__Output,
+} from "@heddle/contracts/generated/heddle/v1/ForgetJobCheckpoints";
+import type {
+  ForgetJobReply,
+  ForgetJobReply__Output,
+} from "@heddle/contracts/generated/heddle/v1/ForgetJobReply";
 import { openShards, shardStatuses } from "@heddle/parameters/shard-set";
 import { issueTicket } from "@heddle/rpc/job-ticket";
+import { Peer } from "@heddle/rpc/peer";
+import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { afterAll, afterEach, expect, test, vi } from "vitest";
 import {
+  asMaster,
   credentials,
   type ServerProcess,
   startServer,
@@ -16,7 +27,16 @@ vi.setConfig({ testTimeout: 120_000 });
 
 const formed = "0123456789abcdef0123456789abcdef";
 const restored = nextClusterId(formed, 20, "ab");
-const refused = { code: "precondition_failed", message: expect.stringMatching(/incarnation/) };
+const message = expect.stringMatching(/incarnation/);
+/** As where a server is lost: a task that is refused so has not failed. */
+const refused = { code: "shard_unavailable", message };
+
+const forgetMethod = method<
+  ForgetJobCheckpoints,
+  ForgetJobCheckpoints__Output,
+  ForgetJobReply,
+  ForgetJobReply__Output
+>(parameterShardsService, "ForgetJob");
 
 afterEach(closeClients);
 afterAll(stopServers);
@@ -61,4 +81,19 @@ test("incarnations: a parameter server that was killed knows which cluster it wo
     message: expect.stringMatching(/the same moment/),
   });
   await openShards(attemptOf(nextClusterId(restored, 30, "ef"), "job-a", second));
+});
+
+test("incarnations: the masters of before have no checkpoint deleted", async () => {
+  const server = await startServer();
+  await openShards(attemptOf(restored, "job-a", server));
+  const forgetAs = async (cluster: string) => {
+    const peer = new Peer(server.address, { ...asMaster, cluster }, "parameter-server");
+    try {
+      await peer.unary(forgetMethod, { jobId: "job-a" }, { deadlineMs: 30_000 });
+    } finally {
+      peer.close();
+    }
+  };
+  await expect(forgetAs(formed)).rejects.toMatchObject({ code: "precondition_failed", message });
+  await forgetAs(restored);
 });

@@ -56,17 +56,18 @@ export async function startParameterServer(
   await machine.start();
   const refusals = new RefusalCounts();
   const tickets = new TicketVerifier(credentials);
+  const followed = new FollowedCluster(flags.dataDirectory);
   const { server, address } = await bindServer({
     host: flags.grpcHost,
     port: flags.grpcPort,
     credentials,
+    followed,
     onRefused: () => refusals.add("strangers"),
     tickets,
   });
   const health = new Health();
   await removeStaleSockets();
   const shards = new ShardRegistry({ credentials, host: flags.grpcHost, refusals });
-  const followed = new FollowedCluster(flags.dataDirectory);
   followed.onChange(() => void shards.leaveCluster());
   const service = new ParameterShardsService(shards, flags.dataDirectory, {
     ...{ credentials, tickets, followed },

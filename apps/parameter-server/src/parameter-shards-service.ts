@@ -172,13 +172,16 @@ export class ParameterShardsService {
     return { unary, nodes, streamed };
   }
 
-  /** Throws `precondition_failed` for a task of an incarnation of the cluster that is over. */
+  /**
+   * Throws `shard_unavailable` for a task of an incarnation of the cluster that is over: its worker may not
+   * have heard of that yet, and must not take its end for a failure of its own.
+   */
   #checkCluster(cluster = ""): void {
     const { followed } = this.#own;
     const refusal = followed.refusalOf(cluster);
     if (refusal !== undefined) {
       this.#shards.refuseStale();
-      throw new AppError("precondition_failed", refusal);
+      throw new AppError("shard_unavailable", refusal);
     }
     // Its worker may have heard of a restore first. What the disk does not take holds for this process.
     followed.follow(cluster).catch(() => {});

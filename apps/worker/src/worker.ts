@@ -79,13 +79,10 @@ export async function startWorker(
   const report = () => attachments?.report();
   const replicas = new ReplicaSet(engines, options.engineDefaults, log, report);
   const health = new Health();
-  const { server, address } = await bindServer({
-    host: options.grpcHost,
-    port: options.grpcPort,
-    credentials,
-  });
-  const advertised = options.advertise ?? address;
   const followed = new FollowedCluster(options.dataDirectory);
+  const { grpcHost: host, grpcPort: port } = options;
+  const { server, address } = await bindServer({ host, port, credentials, followed });
+  const advertised = options.advertise ?? address;
   const tasks = await TaskService.open(
     {
       ...{ ...options, credentials, nodeId, nodeName: name, artifacts, followed, log },

@@ -11,6 +11,7 @@ import {
 import { AppError } from "@heddle/base/errors";
 import { CALLERS, type Callers } from "./callers.ts";
 import { type JobCredentials, TICKET_SCHEME, type TicketVerifier } from "./job-ticket.ts";
+import type { FollowedCluster } from "./node/followed-cluster.ts";
 import { type NodeClaim, type NodeRole, readClaim, writeClaim } from "./pki/node-name.ts";
 import { TlsIdentity, type TlsMaterial } from "./pki/tls-identity.ts";
 import { toStatus } from "./status.ts";
@@ -23,6 +24,8 @@ export interface NodeCredentials {
   readonly tls?: TlsIdentity | undefined;
   /** Without TLS: who this node says that it is. The token does not prove it. */
   readonly node?: NodeClaim | undefined;
+  /** Of a master: the id of the cluster that it speaks for. Nodes refuse calls for one that is over. */
+  readonly cluster?: string | undefined;
 }
 
 /** What a server shows a task whose parts it takes: the attempt's token, and the task's certificate. */
@@ -51,11 +54,15 @@ export function fromPlainCredentials({ tls, ...rest }: PlainCredentials): NodeCr
 
 /** Set on each call by this process alone; what a caller sends under the name is dropped. */
 const CALLER_KEY = "heddle-caller";
+/** The cluster that a master speaks for. */
+const CLUSTER_KEY = "heddle-cluster";
 
 interface CallerChecks {
   /** Who has proved that it has the token, by the address at the other end of its connection. */
   readonly claimOf: (peer: string) => NodeClaim | undefined;
   readonly onRefused?: (() => void) | undefined;
+  /** Of a node: which cluster it works for. */
+  readonly followed?: Pick<FollowedCluster, "refusalOf"> | undefined;
   /** With them tasks of jobs may call where jobs may. */
   readonly tickets?: TicketVerifier | undefined;
   /** Whether the token comes with each call, as under TLS to a server that is no node. */
@@ -72,6 +79,11 @@ export function requireCaller(own: NodeCredentials, checks: CallerChecks): Serve
     const listener: ServerListener = {
       onReceiveMetadata: (metadata, next) => {
         metadata.remove(CALLER_KEY);
+        const refusal = checks.followed?.refusalOf(String(metadata.get(CLUSTER_KEY)[0] ?? ""));
+        if (refusal !== undefined) {
+          call.sendStatus(toStatus(new AppError("precondition_failed", refusal)));
+          return;
+        }
         try {
           const caller =
             callers === "anyone" ? undefined : identify(own, checks, callers, metadata, call);
@@ -125,7 +137,7 @@ export function callMetadata(own: CallerCredentials): Metadata {
   if ("ticket" in own) metadata.set("authorization", `${TICKET_SCHEME}${own.ticket}`);
   else if ("jobToken" in own && own.certificate !== undefined) {
     metadata.set("authorization", `Bearer ${own.jobToken}`);
-  }
+  } else if ("clusterToken" in own && own.cluster) metadata.set(CLUSTER_KEY, own.cluster);
   return metadata;
 }
 

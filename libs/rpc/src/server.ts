@@ -4,6 +4,7 @@ import { AppError } from "@heddle/base/errors";
 import { serverChannelOptions } from "./channel-options.ts";
 import { type NodeCredentials, requireCaller } from "./credentials.ts";
 import type { TicketVerifier } from "./job-ticket.ts";
+import type { FollowedCluster } from "./node/followed-cluster.ts";
 import type { NodeClaim } from "./pki/node-name.ts";
 import { checkDialler } from "./token/handshake.ts";
 
@@ -24,19 +25,21 @@ interface BindOptions {
   readonly onRefused?: (() => void) | undefined;
   /** Where tasks of jobs may call too. */
   readonly tickets?: TicketVerifier | undefined;
+  /** Of a node: which cluster it works for. */
+  readonly followed?: FollowedCluster | undefined;
   /** Of a server that is no node: it has a key of its own, which its callers know by the certificate. */
   readonly key?: { readonly certificate: string; readonly privateKey: string } | undefined;
 }
 
 /** A server whose every call is of a node that may make it. Rejects where the port is taken. */
 export async function bindServer(options: BindOptions): Promise<BoundServer> {
-  const { host, credentials, onRefused, tickets, key } = options;
+  const { host, credentials, onRefused, tickets, followed, key } = options;
   const gate = new TokenGate(credentials, onRefused);
   const server = new NodeServer(gate, {
     ...serverChannelOptions,
     interceptors: [
       requireCaller(credentials, {
-        ...{ onRefused, tickets, takesBearer: key !== undefined },
+        ...{ onRefused, tickets, followed, takesBearer: key !== undefined },
         claimOf: (peer) => gate.claimOf(peer),
       }),
     ],
