@@ -1,17 +1,20 @@
-import { createHash, randomBytes } from "node:crypto";
+import { createHash } from "node:crypto";
 import { open, readdir, readFile, rename } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { Member } from "@heddle/consensus/ports";
 import { NEWEST_VERSION, UnsupportedVersionError } from "@heddle/control/cluster-version";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
+import { newMemberKey } from "./member-key.ts";
 
 /** Who the owner of a data directory is in its group. */
 export interface Identity {
   readonly version: 1;
   readonly name: string;
-  /** Drawn with the directory, so that a wiped one is told from the one before. */
+  /** Drawn with the directory, so that a wiped one is told from the one before: its public key. */
   readonly nonce: string;
+  /** The private key; absent from a directory of a build without keys. */
+  readonly key?: string | undefined;
   /** Both absent until the group is found or formed. */
   readonly cluster?: string | undefined;
   readonly id?: number | undefined;
@@ -56,9 +59,8 @@ export async function startIdentity(
     throw new UnsupportedVersionError(directory, clusterVersion, newestVersion);
   }
   if (!known || !isFull(known)) await checkHoldsNoLog(directory);
-  const nonce = known?.nonce ?? randomBytes(16).toString("hex");
   const incarnation = (known?.incarnation ?? 0) + 1;
-  const identity: Identity = { version: 1, ...known, name, nonce, incarnation };
+  const identity: Identity = { version: 1, ...(known ?? newMemberKey()), name, incarnation };
   await writeIdentity(directory, identity);
   return identity;
 }
@@ -134,7 +136,7 @@ function checksum(identity: Identity): string {
 }
 
 const FIELDS: ReadonlySet<string> = new Set<keyof Identity>([
-  ...(["version", "name", "nonce", "cluster", "id", "incarnation"] as const),
+  ...(["version", "name", "nonce", "key", "cluster", "id", "incarnation"] as const),
   ...(["clusterVersion", "beginning"] as const),
 ]);
 

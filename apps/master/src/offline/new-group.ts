@@ -5,6 +5,7 @@ import { foundGroup } from "@heddle/consensus/offline-state";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import type { ControlMachine } from "../consensus/control-machine.ts";
 import { writeIdentity } from "../consensus/identity.ts";
+import { newMemberKey } from "../consensus/member-key.ts";
 
 export interface NewGroup {
   /** Will hold the identity, the log and the snapshots; empty or missing. */
@@ -27,11 +28,11 @@ export interface NewGroup {
 export async function makeNewGroup(group: NewGroup): Promise<string> {
   const { directory, before, name, address, last, machine } = group;
   const cluster = nextClusterId(before, Date.now(), randomBytes(8).toString("hex"));
-  const nonce = randomBytes(16).toString("hex");
+  const { nonce, key } = newMemberKey();
   const owner = { cluster, node: "1" };
   const onDamaged = () => undefined;
   const storage = { files: nodeStorageFiles, directory, owner, onDamaged };
   await foundGroup(storage, { id: 1, name, address, nonce }, last, machine.snapshot());
-  await writeIdentity(directory, { version: 1, name, nonce, cluster, id: 1, incarnation: 0 });
+  await writeIdentity(directory, { version: 1, name, nonce, key, cluster, id: 1, incarnation: 0 });
   return cluster;
 }

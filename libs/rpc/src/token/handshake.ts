@@ -1,4 +1,4 @@
-import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Socket } from "node:net";
 import { AppError } from "@heddle/base/errors";
 import { type NodeClaim, readClaim, writeClaim } from "../pki/node-name.ts";
@@ -33,10 +33,16 @@ export interface TokenHolder {
   readonly node?: NodeClaim | undefined;
 }
 
+/** Whom the other side has named, and that it has the token. */
+export interface ProvenClaim extends NodeClaim {
+  /** The same at both ends, and of this connection alone: what is signed with it serves no other. */
+  readonly session: string;
+}
+
 const UNNAMED: NodeClaim = { role: "master", name: "unnamed" };
 
 /** The dialler's part. Resolves with the listener's name; rejects, with the socket left as it is. */
-export async function proveToListener(socket: Socket, own: TokenHolder): Promise<NodeClaim> {
+export async function proveToListener(socket: Socket, own: TokenHolder): Promise<ProvenClaim> {
   return within(socket, async () => {
     const claim = own.node ?? UNNAMED;
     const nonce = newNonce();
@@ -49,7 +55,7 @@ export async function proveToListener(socket: Socket, own: TokenHolder): Promise
     }
     socket.write(`${proofOf(own, "dialler", transcript)}\n`);
     wordsOf(await readLine(socket));
-    return peer;
+    return { ...peer, session: sessionOf(transcript) };
   });
 }
 
@@ -60,7 +66,7 @@ export async function proveToListener(socket: Socket, own: TokenHolder): Promise
 export async function checkDialler(
   socket: Socket,
   own: TokenHolder,
-): Promise<NodeClaim | undefined> {
+): Promise<ProvenClaim | undefined> {
   return within(socket, async () => {
     try {
       if (await beginsWithHttp2(socket)) return undefined;
@@ -76,7 +82,7 @@ export async function checkDialler(
       const [proof = ""] = wordsOf(await readLine(socket));
       if (!isProof(own, "dialler", transcript, proof)) throw tokenRefusal("the call");
       socket.write("ok\n");
-      return peer;
+      return { ...peer, session: sessionOf(transcript) };
     } catch (error) {
       if (error instanceof AppError && socket.writable) socket.write(`refused ${error.message}\n`);
       throw error;
@@ -95,6 +101,10 @@ function newNonce(): string {
 
 function isNonce(text: string): boolean {
   return /^[0-9a-f]{64}$/.test(text);
+}
+
+function sessionOf(transcript: readonly string[]): string {
+  return createHash("sha256").update(transcript.join("\n")).digest("hex");
 }
 
 function proofOf(

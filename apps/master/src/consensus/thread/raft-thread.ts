@@ -1,12 +1,12 @@
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { type AppError, toAppError } from "@heddle/base/errors";
 import type { SnapshotFate } from "@heddle/consensus/durable-log";
-import type { Transport } from "@heddle/consensus/ports";
+import type { Member, Transport } from "@heddle/consensus/ports";
 import { RaftReplica } from "@heddle/consensus/raft-replica";
 import { fromPlainCredentials, type NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
-import { locateMethod } from "@heddle/rpc/proto";
+import { introduceMethod, locateMethod } from "@heddle/rpc/proto";
 import { dedicatedStorageFiles } from "@heddle/storage/storage-files";
 import { RaftTransport } from "../transport/raft-transport.ts";
 import type { Endpoint } from "../transport/sockets.ts";
@@ -111,6 +111,7 @@ class RaftThread {
       addresses: options.addresses,
       log: this.#log(),
       locate: (address) => this.#locate(address),
+      findMember: (id) => this.#findMember(id),
       onConnections: () => this.#noteChange(),
     });
     outbox.beforeFlush = () => this.#postStatus(false);
@@ -301,6 +302,29 @@ class RaftThread {
     } finally {
       peer.close();
     }
+  }
+
+  /** The member of that id as those say who are known here, or who were given as this master's peers. */
+  async #findMember(id: number): Promise<Member | undefined> {
+    const { identity, addresses } = this.#options;
+    const { cluster, name, nonce, id: member } = identity;
+    const others = new Map([...addresses].filter(([each]) => each !== name));
+    for (const each of this.#replica?.members ?? []) {
+      if (each.id !== member && !others.has(each.name)) others.set(each.name, each.address);
+    }
+    const asked = [...others.values()].map(async (address) => {
+      const peer = new Peer(address, this.#credentials);
+      try {
+        const limits = { deadlineMs: locateDeadlineMs };
+        const reply = await peer.unary(introduceMethod, { name, nonce, member }, limits);
+        return reply.cluster === cluster ? reply.members : [];
+      } catch {
+        return []; // Whoever does not answer is asked again with the next connection.
+      } finally {
+        peer.close();
+      }
+    });
+    return (await Promise.all(asked)).flat().find((each) => each.id === id);
   }
 
   #log(): NodeLog {

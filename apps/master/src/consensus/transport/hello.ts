@@ -1,6 +1,7 @@
 import { AppError, isErrorCode } from "@heddle/base/errors";
 import type { Member } from "@heddle/consensus/ports";
 import type { FullIdentity } from "../identity.ts";
+import { isPublicKey, isSignedBy, signWith } from "../member-key.ts";
 import { FRAME_KINDS, type Frame, frameOf } from "./frames.ts";
 
 /** Who speaks on a connection, to whom, and what for; JSON on the wire. */
@@ -13,6 +14,32 @@ export interface Hello {
   /** Which start of that member this is; an older process of it is refused. */
   readonly incarnation: number;
   readonly purpose: "messages" | "snapshot";
+  /** Without TLS: the member's signature of the rest, for this connection. */
+  readonly proof?: string | undefined;
+}
+
+type Unsigned = Omit<Hello, "proof">;
+
+/** With the signature of who has a key; one without is told apart by its membership. */
+export function signedHello(hello: Unsigned, session: string, own: FullIdentity): Hello {
+  const { nonce, key } = own;
+  return key === undefined
+    ? hello
+    : { ...hello, proof: signWith({ nonce, key }, signed(hello, session)) };
+}
+
+function signed({ cluster, from, to, incarnation, purpose }: Unsigned, session: string): string {
+  return ["heddle raft hello", session, cluster, from, to, incarnation, purpose].join("\n");
+}
+
+/** Throws where the other side has not signed with the key of the member for which it speaks. */
+export function checkProof(hello: Hello, { id, name, nonce }: Member, session: string): void {
+  // A member of a build without keys; it is known by the cluster token alone.
+  if (!isPublicKey(nonce)) return;
+  const proof = typeof hello.proof === "string" ? hello.proof : "";
+  if (isSignedBy(nonce, signed(hello, session), proof)) return;
+  const message = `what connected has not the key of member ${id}, which is ${name}`;
+  throw new AppError("permission_denied", message);
 }
 
 export function helloFrame(hello: Hello): Buffer {

@@ -68,6 +68,7 @@ async function open(id: number, credentials: NodeCredentials): Promise<Node> {
     identity: { version: 1, name: `m${id}`, nonce: "", cluster: "c", id, incarnation: 1 },
     ...{ credentials, addresses: new Map(), log: { info: silent, error: silent, warn } },
     locate: async (address) => ({ host: "127.0.0.1", port: ports.get(address) ?? 1 }),
+    findMember: async () => undefined,
     onConnections: () => turns.push(transport.connected.length),
   });
   const received: Message[] = [];
@@ -239,6 +240,7 @@ test("without a certificate there must be a token", () => {
     new RaftTransport({
       ...{ identity, credentials: { clusterToken: "" }, addresses: new Map(), log: silent },
       locate: async () => ({ host: "127.0.0.1", port: 1 }),
+      findMember: async () => undefined,
     });
   expect(open).toThrow("need a cluster token");
 });

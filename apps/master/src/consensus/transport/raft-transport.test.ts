@@ -7,8 +7,9 @@ import { proveToListener, type TokenHolder } from "@heddle/rpc/token/handshake";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { afterEach, expect, test } from "vitest";
 import { eventually } from "../../../test/master-group.ts";
+import { type MemberKey, newMemberKey } from "../member-key.ts";
 import { FRAME_KINDS, frameOf } from "./frames.ts";
-import { type Hello, helloFrame, readHello } from "./hello.ts";
+import { type Hello, helloFrame, readHello, signedHello } from "./hello.ts";
 import { RaftTransport } from "./raft-transport.ts";
 import { SocketFrames } from "./socket-frames.ts";
 
@@ -16,9 +17,15 @@ const clusterToken = "a-token-for-tests-only";
 const byToken = { clusterToken };
 const named = (name: string) => ({ clusterToken, node: { role: "master" as const, name } });
 const silent = { info: () => undefined, warn: () => undefined, error: () => undefined };
-const members: readonly Member[] = [1, 2, 4].map((id) => ({
-  ...{ id, name: `m${id}`, address: `m${id}`, nonce: "" },
-}));
+const keys = new Map([1, 2, 3, 4, 7].map((id) => [id, newMemberKey()] as const));
+const keyOf = (id: number) => keys.get(id) as MemberKey;
+const memberOf = (id: number): Member => ({
+  ...{ id, name: `m${id}`, address: `m${id}`, nonce: keyOf(id).nonce },
+});
+const members: readonly Member[] = [1, 2, 4].map(memberOf);
+const identityOf = (id: number, own: { nonce: string; key?: string } = keyOf(id)) => ({
+  ...{ version: 1 as const, name: `m${id}`, ...own, cluster: "c", id, incarnation: 1 },
+});
 const confState = {
   ...{ voters: [1, 2, 4], learners: [], votersOutgoing: [], learnersNext: [], autoLeave: false },
 };
@@ -47,15 +54,14 @@ async function open(
   credentials: NodeCredentials = byToken,
   log: NodeLog = silent,
 ): Promise<Node> {
-  const identity = {
-    ...{ version: 1 as const, name: `m${id}`, nonce: "", cluster: "c", id, incarnation: 1 },
-  };
+  const identity = identityOf(id);
   const transport = new RaftTransport({
     ...{ identity, credentials: { ...named(`m${id}`), ...credentials }, addresses: new Map(), log },
     locate: async (address) => {
       lookedFor.push(address);
       return { host: "127.0.0.1", port: ports.get(address) ?? 1 };
     },
+    findMember: async (unknown) => (unknown === 7 ? memberOf(7) : undefined),
   });
   const received: Message[] = [];
   const snapshots: Node["snapshots"] = [];
@@ -117,10 +123,11 @@ test("what cannot be read ends the connection, and says so", async () => {
   const error = (fields: object, message: string) => errors.push({ ...fields, message });
   const { port } = await open(4, byToken, { ...silent, error });
   const socket = connect(port, "127.0.0.1");
-  await proveToListener(socket, named("m1"));
+  const { session } = await proveToListener(socket, named("m1"));
   const frames = new SocketFrames(socket);
   const hello = { format: 1 as const, cluster: "c", from: 1, to: 4, incarnation: 7 };
-  socket.write(helloFrame({ ...hello, purpose: "messages" }));
+  const signed = signedHello({ ...hello, purpose: "messages" }, session, identityOf(1));
+  socket.write(helloFrame(signed));
   await frames.next();
   socket.resume();
   socket.write(frameOf(FRAME_KINDS.messages, Buffer.from([255, 255, 255])));
@@ -129,18 +136,25 @@ test("what cannot be read ends the connection, and says so", async () => {
   expect(errors).toEqual([{ member: 1, error: expect.stringMatching(/./), message }]);
 });
 
+/** What a member answers whoever begins with that frame. */
+async function greet(
+  port: number,
+  frame: (session: string) => Buffer,
+  shown: TokenHolder = named("m1"),
+): Promise<Hello> {
+  const socket = connect(port, "127.0.0.1");
+  const { session } = await proveToListener(socket, shown);
+  socket.write(frame(session));
+  const next = await new SocketFrames(socket).next();
+  return readHello(next.done ? undefined : next.value);
+}
+
 test("strangers, removed members and older processes are told why they may not speak", async () => {
   const { port } = await open(4);
   const hello: Hello = {
     ...{ format: 1, cluster: "c", from: 1, to: 4, incarnation: 7, purpose: "messages" },
   };
-  const ask = async (frame: Buffer, shown: TokenHolder = named("m1")): Promise<Hello> => {
-    const socket = connect(port, "127.0.0.1");
-    await proveToListener(socket, shown);
-    socket.write(frame);
-    const next = await new SocketFrames(socket).next();
-    return readHello(next.done ? undefined : next.value);
-  };
+  const ask = (frame: Buffer, shown: TokenHolder = named("m1")) => greet(port, () => frame, shown);
   const another = { ...named("m1"), clusterToken: "another" };
   await expect(ask(helloFrame(hello), another)).rejects.toThrow(/cluster token/);
   const worker = { clusterToken, node: { role: "worker", name: "m1" } } as const;
@@ -151,8 +165,12 @@ test("strangers, removed members and older processes are told why they may not s
   await expect(ask(helloFrame({ ...hello, cluster: "d" }))).rejects.toThrow(/the cluster d/);
   await expect(ask(helloFrame({ ...hello, to: 2 }))).rejects.toThrow(/this is member 4/);
   await expect(ask(helloFrame({ ...hello, from: 3 }))).rejects.toThrow(/member 3 was removed/);
-  expect(await ask(helloFrame(hello))).toMatchObject({ from: 4, to: 1 });
-  await expect(ask(helloFrame({ ...hello, incarnation: 6 }))).rejects.toThrow(/newer process/);
+  const signed = (more: Partial<Hello> = {}) =>
+    greet(port, (session) =>
+      helloFrame(signedHello({ ...hello, ...more }, session, identityOf(1))),
+    );
+  expect(await signed()).toMatchObject({ from: 4, to: 1 });
+  await expect(signed({ incarnation: 6 })).rejects.toThrow(/newer process/);
   await expect(ask(frameOf(FRAME_KINDS.hello, Buffer.from("{")))).rejects.toThrow(/no master/);
   await expect(ask(frameOf(FRAME_KINDS.ping, Buffer.from("{}")))).rejects.toThrow(/this version/);
 });
@@ -166,4 +184,48 @@ test("a member that was removed while it was gone is looked for no more", async 
   const [gone, stays] = [times("m2"), times("m4")];
   await eventually("the other one is, as before", async () => times("m4") > stays + 3);
   expect(times("m2")).toBe(gone);
+});
+
+test("the cluster token alone: no member's name and no new member's id opens the port", async () => {
+  const { port } = await open(4);
+  const hello = { format: 1 as const, cluster: "c", to: 4, incarnation: 7 };
+  const as = (from: number, key: MemberKey | { nonce: string }) => (session: string) =>
+    helloFrame(
+      signedHello({ ...hello, from, purpose: "messages" }, session, identityOf(from, key)),
+    );
+  const { nonce } = keyOf(1);
+  const noKey = /has not the key of member 1, which is m1/;
+  await expect(greet(port, as(1, { nonce }))).rejects.toThrow(noKey);
+  await expect(greet(port, as(1, newMemberKey()))).rejects.toThrow(noKey);
+  const replayed = as(1, keyOf(1))("the session of another connection");
+  await expect(greet(port, () => replayed)).rejects.toThrow(noKey);
+  await expect(greet(port, as(99, newMemberKey()), named("m99"))).rejects.toThrow(
+    /the group has no member 99 of the name m99/,
+  );
+  await expect(greet(port, as(7, newMemberKey()), named("m7"))).rejects.toThrow(
+    /has not the key of member 7/,
+  );
+  expect(await greet(port, as(7, keyOf(7)), named("m7"))).toMatchObject({ from: 4, to: 7 });
+});
+
+test("a member of a build without keys is known by the token and its name", async () => {
+  const node = await open(4);
+  node.transport.setMembers([{ ...memberOf(1), nonce: "0123456789abcdef0123456789abcdef" }]);
+  const hello = { format: 1 as const, cluster: "c", from: 1, to: 4, incarnation: 7 };
+  const frame = helloFrame({ ...hello, purpose: "messages" });
+  expect(await greet(node.port, () => frame)).toMatchObject({ from: 4, to: 1 });
+});
+
+test("a member that speaks in another's name is cut off, but for what it forwards", async () => {
+  const errors: object[] = [];
+  const error = (fields: object) => errors.push(fields);
+  const [one, two] = [await open(1), await open(2, byToken, { ...silent, error })];
+  await eventually("it is connected", async () => one.transport.connected.includes(2));
+  one.transport.send(2, [createMessage({ type: "MsgReadIndex", to: 2, from: 4 })]);
+  await eventually("what is forwarded arrives", async () => two.received.length === 1);
+  one.transport.send(2, [createMessage({ type: "MsgApp", to: 2, from: 4, term: 9 })]);
+  await eventually("it says so", async () => errors.length > 0);
+  const what = "member 1 has sent MsgApp in the name of member 4";
+  expect(errors).toEqual([{ member: 1, error: what }]);
+  expect(two.received).toHaveLength(1);
 });

@@ -3,13 +3,21 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Member, OutgoingSnapshot, Transport } from "@heddle/consensus/ports";
-import type { Message } from "@heddle/raft/message";
+import type { Message, MessageType } from "@heddle/raft/message";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import type { FullIdentity } from "../identity.ts";
 import { FRAME_KINDS, frameOf, MAX_FRAME_BYTES } from "./frames.ts";
-import { checkHello, type Hello, helloFrame, readHello, refusalFrame } from "./hello.ts";
+import {
+  checkHello,
+  checkProof,
+  type Hello,
+  helloFrame,
+  readHello,
+  refusalFrame,
+  signedHello,
+} from "./hello.ts";
 import { decodeMessages } from "./message-codec.ts";
 import { PeerLink } from "./peer-link.ts";
 import { decodeSnapshotHead, snapshotChunks, writeSnapshot } from "./snapshot-frames.ts";
@@ -31,6 +39,12 @@ const maxSilentIntervals = 5;
 /** What a timer can wait at most; 24 days. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
+/** Members of which the others are asked at once; who asks for more is no member. */
+const MAX_LOOKUPS = 8;
+const FORWARDED: ReadonlySet<MessageType> = new Set<MessageType>([
+  ...(["MsgProp", "MsgReadIndex", "MsgTransferLeader"] as const),
+]);
+
 /** Where what arrives goes: the replica. */
 export interface RaftReceiver {
   receive(messages: readonly Message[]): void;
@@ -49,6 +63,8 @@ export interface RaftTransportOptions {
   readonly log: NodeLog;
   /** Asks the member at an address (host:port of its gRPC server) where its transport listens. */
   readonly locate: (address: string, to: number) => Promise<Endpoint>;
+  /** Asks the group for a member that is not known here yet. */
+  readonly findMember: (id: number) => Promise<Member | undefined>;
   /** A connection came or went. */
   readonly onConnections?: (() => void) | undefined;
 }
@@ -82,6 +98,7 @@ export class RaftTransport implements Transport {
   #receiver: RaftReceiver | undefined;
   #server: Server | undefined;
   #closed = false;
+  #lookups = 0;
 
   constructor(options: RaftTransportOptions) {
     const { tls, clusterToken } = options.credentials;
@@ -174,15 +191,18 @@ export class RaftTransport implements Transport {
     remote.link.finish();
   }
 
-  #hello(to: number, purpose: Hello["purpose"]): Hello {
-    const { cluster, id: from, incarnation } = this.#options.identity;
-    return { format: 1, cluster, from, to, incarnation, purpose };
+  #hello(to: number, purpose: Hello["purpose"], session: string | undefined): Hello {
+    const { identity } = this.#options;
+    const { cluster, id: from, incarnation } = identity;
+    const hello = { format: 1 as const, cluster, from, to, incarnation, purpose };
+    return session === undefined ? hello : signedHello(hello, session, identity);
   }
 
   /** Throws where the other side is not who may speak to us. */
-  #welcome(hello: Hello, shownName: string): Remote {
+  async #welcome(hello: Hello, { name, session }: PeerSocket): Promise<Remote> {
+    checkHello(hello, this.#options.identity, this.#members, name);
+    if (session !== undefined) checkProof(hello, await this.#member(hello.from, name), session);
     if (this.#closed) throw new AppError("unavailable", "this master is shutting down");
-    checkHello(hello, this.#options.identity, this.#members, shownName);
     const { from, incarnation } = hello;
     const remote = this.#remote(from);
     if (incarnation < remote.incarnation) {
@@ -193,6 +213,24 @@ export class RaftTransport implements Transport {
     return remote;
   }
 
+  /** Whoever speaks for a member that nobody here knows must be one by the others' word. */
+  async #member(id: number, shownName: string): Promise<Member> {
+    const member = this.#members.find((known) => known.id === id) ?? (await this.#lookUp(id));
+    if (member?.name === shownName) return member;
+    const message = `the group has no member ${id} of the name ${shownName}: an administrator adds a master by heddle cluster add`;
+    throw new AppError("permission_denied", message);
+  }
+
+  async #lookUp(id: number): Promise<Member | undefined> {
+    if (this.#lookups >= MAX_LOOKUPS) throw new AppError("overloaded", "too many unknown members");
+    this.#lookups++;
+    try {
+      return await this.#options.findMember(id);
+    } finally {
+      this.#lookups--;
+    }
+  }
+
   /** A connection that another master has dialled. */
   async #serve(peer: PeerSocket): Promise<void> {
     const { socket } = peer;
@@ -200,7 +238,7 @@ export class RaftTransport implements Transport {
       const conversation = await this.#begin(peer);
       const { hello, frames } = conversation;
       const { from, purpose } = hello;
-      socket.write(helloFrame(this.#hello(from, purpose)));
+      socket.write(helloFrame(this.#hello(from, purpose, peer.session)));
       if (purpose === "messages") {
         await this.#converse(conversation);
         return;
@@ -208,22 +246,24 @@ export class RaftTransport implements Transport {
       const head = await frames.next();
       const { cluster } = this.#options.identity;
       const { message, meta } = decodeSnapshotHead(head.done ? undefined : head.value, cluster);
+      checkSender(from, [message]);
       await this.#receiver?.receiveSnapshot(message, meta, snapshotChunks(frames));
-      socket.end(helloFrame(this.#hello(from, purpose)));
+      socket.end(helloFrame(this.#hello(from, purpose, peer.session)));
     } catch (error) {
       refuse(socket, toAppError(error));
     }
   }
 
   /** Reads the other side's hello; rejects, with the socket left as it is, where it may not speak. */
-  async #begin({ socket, name, validMs }: PeerSocket): Promise<Conversation> {
+  async #begin(peer: PeerSocket): Promise<Conversation> {
+    const { socket, validMs } = peer;
     this.#track(socket);
     const frames = new SocketFrames(socket);
     const unnamed = setTimeout(() => socket.destroy(), helloTimeoutMs);
     try {
       const { value, done } = await frames.next();
       const hello = readHello(done ? undefined : value);
-      const remote = this.#welcome(hello, name);
+      const remote = await this.#welcome(hello, peer);
       endAfter(socket, validMs);
       frames.reader.maxBytes = MAX_FRAME_BYTES;
       return { socket, frames, hello, remote };
@@ -266,7 +306,9 @@ export class RaftTransport implements Transport {
   /** Throws, which ends the connection, for what nobody can read; whoever looks for it finds it logged. */
   #receive(from: number, body: Buffer): void {
     try {
-      this.#receiver?.receive(decodeMessages(body));
+      const messages = decodeMessages(body);
+      checkSender(from, messages);
+      this.#receiver?.receive(messages);
     } catch (error) {
       const fields = { member: from, error: toAppError(error).message };
       this.#options.log.error(
@@ -325,7 +367,7 @@ export class RaftTransport implements Transport {
     const { locate, credentials } = this.#options;
     const peer = await dialPeer(await locate(remote.address, to), credentials);
     const { socket } = peer;
-    socket.write(helloFrame(this.#hello(to, purpose)));
+    socket.write(helloFrame(this.#hello(to, purpose, peer.session)));
     try {
       return await this.#begin(peer);
     } catch (error) {
@@ -333,6 +375,14 @@ export class RaftTransport implements Transport {
       throw error;
     }
   }
+}
+
+/** A member speaks for itself, but for what it forwards to the leader. */
+function checkSender(member: number, messages: readonly Message[]): void {
+  const other = messages.find(({ type, from }) => from !== member && !FORWARDED.has(type));
+  if (!other) return;
+  const message = `member ${member} has sent ${other.type} in the name of member ${other.from}`;
+  throw new AppError("permission_denied", message);
 }
 
 /** No connection outlives the certificate that it was opened with; a new one shows the renewed one. */

@@ -4,7 +4,7 @@ import { createServer as createTlsServer, connect as dialTls, type TLSSocket } f
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
-import { checkDialler, proveToListener } from "@heddle/rpc/token/handshake";
+import { checkDialler, type ProvenClaim, proveToListener } from "@heddle/rpc/token/handshake";
 
 /** Where a member listens for the others. */
 export interface Endpoint {
@@ -21,6 +21,8 @@ const SERVER_NAME = "heddle.node";
 export interface PeerSocket {
   readonly socket: Socket;
   readonly name: string;
+  /** Of a connection without TLS: what the other side must sign to speak for a member. */
+  readonly session?: string | undefined;
   /** How long what it has shown holds. */
   readonly validMs: number;
 }
@@ -40,7 +42,7 @@ export function createPeerServer(
       socket.on("error", () => undefined);
       checkDialler(socket, credentials).then(
         (claim) => {
-          if (claim?.role === "master") onPeer({ socket, name: claim.name, validMs: Infinity });
+          if (claim?.role === "master") onPeer(provenBy(socket, claim));
           else onRefused(socket, notMaster());
         },
         (error: unknown) => onRefused(socket, toAppError(error)),
@@ -74,7 +76,7 @@ export async function dialPeer(
     }
     const claim = await proveToListener(socket, credentials);
     if (claim.role !== "master") throw notMaster();
-    return { socket, name: claim.name, validMs: Infinity };
+    return provenBy(socket, claim);
   } catch (error) {
     socket.destroy();
     if (error instanceof AppError) throw error;
@@ -86,6 +88,10 @@ export async function dialPeer(
 
 function notMaster(): AppError {
   return new AppError("permission_denied", "what connected has not shown that it is a master");
+}
+
+function provenBy(socket: Socket, { name, session }: ProvenClaim): PeerSocket {
+  return { socket, name, session, validMs: Infinity };
 }
 
 function shownBy(socket: TLSSocket, tls: TlsIdentity): PeerSocket {
