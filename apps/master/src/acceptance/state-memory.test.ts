@@ -106,7 +106,7 @@ test(
   async () => {
     const first = new Master([]);
     const api = await first.ready();
-    await eventually(async () => (await api.setting()) < HEAP_MIB / 2, PATIENCE_MS);
+    await expect.poll(() => api.setting(), { timeout: PATIENCE_MS }).toBeLessThan(HEAP_MIB / 2);
     const raised = { value: HEAP_MIB };
     const path = "/api/v1/cluster/settings/state_mib";
     const refused = await api.call("PUT", path, raised);
