@@ -1,5 +1,6 @@
 import { execFileSync, spawn } from "node:child_process";
 import {
+  chownSync,
   constants,
   existsSync,
   mkdirSync,
@@ -11,6 +12,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import {
   atEntryBeneath,
@@ -21,6 +23,7 @@ import {
   removeBeneath,
 } from "./beneath.ts";
 
+const isRoot = process.getuid?.() === 0;
 let folder: string;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "heddle-beneath-"));
@@ -82,6 +85,30 @@ test("beneath: folders are made, files listed and trees removed, and links stay 
   await expect(removeBeneath(root(), "link/key")).rejects.toThrow("ENOTDIR");
   await removeBeneath(root(), "link");
   expect(existsSync(join(folder, "secret/key"))).toBe(true);
+});
+
+test("beneath: trees of any depth, mode and name are removed, also by a user without rights", async () => {
+  // Only a process that changes its directory makes a path this long.
+  const program = `
+    const { mkdirSync, writeFileSync, chmodSync } = require("node:fs");
+    const begin = process.cwd();
+    for (let i = 0; i < 500; i++) { mkdirSync("d"); process.chdir("d"); }
+    writeFileSync("big", "x");
+    process.chdir(begin);
+    writeFileSync(Buffer.from([0x61, 0xff]), "");
+    mkdirSync("barred/in", { recursive: true });
+    chmodSync("barred/in", 0o500);
+    chmodSync("barred", 0);
+    import(process.argv[1]).then(({ removeBeneath }) => removeBeneath(begin + "/..", "tree"));`;
+  mkdirSync(join(root(), "tree"));
+  if (isRoot)
+    for (const each of ["", "root", "root/tree"]) chownSync(join(folder, each), 65_534, 65_534);
+  const module = fileURLToPath(new URL("../dist/beneath.js", import.meta.url));
+  execFileSync(process.execPath, ["-e", program, module], {
+    ...{ cwd: join(root(), "tree"), stdio: ["ignore", "ignore", "inherit"] },
+    ...(isRoot && { uid: 65_534, gid: 65_534 }),
+  });
+  expect(existsSync(join(root(), "tree"))).toBe(false);
 });
 
 /** Replaces `root/a` by a link to `secret` and back, without a pause, until it is killed. */

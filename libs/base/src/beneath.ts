@@ -1,6 +1,17 @@
-import { closeSync, constants, fstatSync, openSync, type Stats } from "node:fs";
-import { type FileHandle, mkdir, open, readdir, rename, rmdir, unlink } from "node:fs/promises";
-import { join } from "node:path";
+import { randomUUID } from "node:crypto";
+import { closeSync, constants, type Dirent, fstatSync, openSync, type Stats } from "node:fs";
+import {
+  chmod,
+  type FileHandle,
+  lstat,
+  mkdir,
+  open,
+  opendir,
+  rename,
+  rmdir,
+  unlink,
+} from "node:fs/promises";
+import { join, sep } from "node:path";
 import { AppError } from "./errors.ts";
 
 /**
@@ -19,6 +30,16 @@ const hasProc = process.platform === "linux";
 /** Entries that are looked at below one directory. */
 const MAX_ENTRIES = 100_000;
 const MAX_DEPTH = 64;
+/** What lies deeper is moved up before it is removed: each level holds a descriptor. */
+const MAX_REMOVAL_DEPTH = 16;
+/** Times that a directory is looked through which is not empty after that: deep, or filled meanwhile. */
+const MAX_ROUNDS = 100_000;
+/** Opens a directory that may not be read, to change its mode. */
+const O_PATH = 0o10000000;
+const OWNER_MAY_ALL = 0o700;
+/** The unit of `stat`'s blocks, whatever the file system's are. */
+const BLOCK_BYTES = 512;
+const LIST_ENTRIES = 256;
 
 /** A regular file below a directory, by its path from there. */
 export interface FileBeneath {
@@ -152,40 +173,100 @@ export function replaceFileBeneath(
 /** All regular files below a directory, in the order of their names; links and the like do not count. */
 export async function filesBeneath(root: string, path: string): Promise<FileBeneath[]> {
   const found: FileBeneath[] = [];
-  let entries = 0;
+  await walkFiles({ root, path, maxEntries: MAX_ENTRIES }, (name, { size }) => {
+    found.push({ name, bytes: size });
+  });
+  return found;
+}
+
+/** Bytes that the files below a directory take on disk. Throws `invalid_value` where they are too many. */
+export async function diskUseBeneath(
+  root: string,
+  path: string,
+  maxEntries: number,
+): Promise<number> {
+  let bytes = 0;
+  await walkFiles({ root, path, maxEntries }, (_name, { blocks }) => {
+    bytes += blocks * BLOCK_BYTES;
+  });
+  return bytes;
+}
+
+async function walkFiles(
+  where: { readonly root: string; readonly path: string; readonly maxEntries: number },
+  visit: (name: string, found: Stats) => void,
+): Promise<void> {
+  const { root, path, maxEntries } = where;
+  let count = 0;
   const walk = async (folder: OpenFolder, prefix: string, depth: number): Promise<void> => {
-    if (depth > MAX_DEPTH) throw tooMuch(path, `folders ${MAX_DEPTH} deep`);
-    for (const entry of (await folder.entries()).sort((a, b) => (a.name < b.name ? -1 : 1))) {
-      if (++entries > MAX_ENTRIES) throw tooMuch(path, `${MAX_ENTRIES} entries`);
-      const name = `${prefix}${entry.name}`;
-      if (entry.isDirectory()) {
-        await within(await folder.child(entry.name), (child) =>
-          walk(child, `${name}/`, depth + 1),
+    if (depth > MAX_DEPTH) throw tooMuch(path, `${MAX_DEPTH} levels of folders`);
+    const entries: { name: string; isFolder: boolean }[] = [];
+    for await (const entry of folder.entries()) {
+      if (++count > maxEntries) throw tooMuch(path, `${maxEntries} entries`);
+      if (entry.isFile() || entry.isDirectory())
+        entries.push({ name: entry.name, isFolder: entry.isDirectory() });
+    }
+    for (const { name, isFolder } of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+      if (isFolder) {
+        await within(await folder.child(name), (child) =>
+          walk(child, `${prefix}${name}/`, depth + 1),
         ).catch(unless("ENOENT", "ENOTDIR", "ELOOP"));
-      } else if (entry.isFile()) {
-        const bytes = await folder.sizeOf(entry.name);
-        if (bytes !== undefined) found.push({ name, bytes });
+      } else {
+        const found = await lstat(folder.at(name)).catch(unless("ENOENT"));
+        if (found?.isFile()) visit(`${prefix}${name}`, found);
       }
     }
   };
   await inFolder(root, segmentsOf(path), (folder) => walk(folder, "", 0));
-  return found;
 }
 
-/** Removes an entry and all below it; one that is not there is removed. Links are removed, not followed. */
+/**
+ * Removes an entry and all below it, however deep and whatever its modes and names; one that is not there
+ * is removed. Links are removed, not followed.
+ */
 export async function removeBeneath(root: string, path: string): Promise<void> {
   const { parent, name } = split(path);
-  await inFolder(root, parent, (folder) => remove(folder, name, 0)).catch(unless("ENOENT"));
+  await inFolder(root, parent, (folder) => remove(folder, Buffer.from(name))).catch(
+    unless("ENOENT"),
+  );
 }
 
-async function remove(folder: OpenFolder, name: string, depth: number): Promise<void> {
-  if (depth > MAX_DEPTH) throw tooMuch(name, `folders ${MAX_DEPTH} deep`);
-  const child = await folder.child(name).catch(unless("ENOENT", "ENOTDIR", "ELOOP"));
-  if (!child) return unlink(folder.at(name)).catch(unless("ENOENT"));
-  await within(child, async () => {
-    for (const entry of await child.entries()) await remove(child, entry.name, depth + 1);
-  });
-  await rmdir(folder.at(name)).catch(unless("ENOENT"));
+/** `top`: what is removed in all, into which goes what lies too deep. */
+async function remove(
+  folder: OpenFolder,
+  name: Buffer,
+  top: OpenFolder | undefined = undefined,
+  depth = 0,
+): Promise<void> {
+  for (let round = 0; ; round++) {
+    const child = await folder.enter(name).catch(unless("ENOENT", "ENOTDIR", "ELOOP"));
+    if (!child) return unlink(folder.entry(name)).catch(unless("ENOENT"));
+    const isTooDeep = top !== undefined && depth > MAX_REMOVAL_DEPTH;
+    await within(child, async () => {
+      if (isTooDeep) return;
+      for await (const entry of child.rawEntries()) {
+        const isGone = !entry.isFolder && (await isUnlinked(child.entry(entry.name)));
+        if (!isGone) await remove(child, entry.name, top ?? child, depth + 1);
+      }
+    });
+    if (isTooDeep) return rename(folder.entry(name), top.at(`.deep-${randomUUID()}`));
+    try {
+      return await rmdir(folder.entry(name)).catch(unless("ENOENT"));
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if ((code !== "ENOTEMPTY" && code !== "EEXIST") || round >= MAX_ROUNDS) throw error;
+    }
+  }
+}
+
+/** False of what has become a directory meanwhile. */
+async function isUnlinked(path: Buffer): Promise<boolean> {
+  try {
+    await unlink(path);
+    return true;
+  } catch (error) {
+    return unless("EISDIR", "EPERM", "ENOENT")(error) !== undefined;
+  }
 }
 
 /** A directory that is open. */
@@ -212,26 +293,53 @@ class OpenFolder {
     return new OpenFolder(handle, join(this.#path, name));
   }
 
-  entries() {
-    return readdir(hasProc ? `/proc/self/fd/${this.#handle.fd}` : this.#path, {
-      withFileTypes: true,
+  /** A directory of this process's user is made readable for that. */
+  async enter(name: Buffer): Promise<OpenFolder> {
+    const flags = FOLDER | LINKLESS;
+    const path = this.entry(name);
+    const handle = await open(path, flags).catch(async (error: NodeJS.ErrnoException) => {
+      if (error.code !== "EACCES" || !hasProc) throw error;
+      const barred = await open(path, flags | O_PATH);
+      try {
+        await chmod(`/proc/self/fd/${barred.fd}`, OWNER_MAY_ALL);
+      } finally {
+        await barred.close();
+      }
+      return open(path, flags);
     });
+    const found = await handle.stat();
+    const isBarred = (found.mode & OWNER_MAY_ALL) !== OWNER_MAY_ALL;
+    if (isBarred && found.uid === process.getuid?.()) await handle.chmod(OWNER_MAY_ALL);
+    return new OpenFolder(handle, join(this.#path, name.toString()));
   }
 
-  /** Undefined where it is no regular file any more. */
-  async sizeOf(name: string): Promise<number | undefined> {
-    const file = await open(this.at(name), O_RDONLY | LINKLESS).catch(() => undefined);
-    try {
-      const found = await file?.stat();
-      return found?.isFile() ? found.size : undefined;
-    } finally {
-      await file?.close();
+  /** The path of an entry whose name need not be UTF-8. */
+  entry(name: Buffer): Buffer {
+    return Buffer.concat([Buffer.from(`${this.#place}${sep}`), name]);
+  }
+
+  entries() {
+    return listOf(this.#place, "utf8");
+  }
+
+  async *rawEntries(): AsyncGenerator<{ readonly name: Buffer; readonly isFolder: boolean }> {
+    for await (const entry of listOf(this.#place, "buffer" as BufferEncoding)) {
+      yield { name: entry.name as unknown as Buffer, isFolder: entry.isDirectory() };
     }
+  }
+
+  get #place(): string {
+    return hasProc ? `/proc/self/fd/${this.#handle.fd}` : this.#path;
   }
 
   close(): Promise<void> {
     return this.#handle.close();
   }
+}
+
+/** Piece by piece: a directory may have millions of entries. */
+async function* listOf(path: string, encoding: BufferEncoding): AsyncGenerator<Dirent> {
+  yield* await opendir(path, { encoding, bufferSize: LIST_ENTRIES });
 }
 
 async function within<Result>(

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { shell, TestLeader, taskId, until } from "../../test/test-leader.ts";
 import type { TaskHandle } from "../tasks/executor.ts";
+import { TaskDirectory } from "../tasks/task-directory.ts";
 import type { TaskPlan } from "../tasks/task-plan.ts";
 import { TaskWatch } from "../tasks/task-watch.ts";
 
@@ -86,7 +87,8 @@ test("a task whose output nobody takes is stopped at the bound, says so, goes on
 
 test("the time in which a task is stopped is not without steps", async () => {
   const spec = { maxRuntimeMs: 0, hangTimeoutMs: 1_000, memoryBytes: 0, diskBytes: 0 };
-  const watch = new TaskWatch({ spec } as unknown as TaskPlan, "", 0, 0);
+  const nowhere = TaskDirectory.of("/", { jobId: "job_A", attempt: 1, rank: 0, incarnation: 0 });
+  const watch = new TaskWatch({ spec } as unknown as TaskPlan, nowhere, 0, 0);
   const reasonAt = async (nowMs: number) =>
     (await watch.check(undefined as unknown as TaskHandle, nowMs))?.reason;
   watch.onHeld(5_000);

@@ -1,4 +1,4 @@
-import { lstat, readdir, rename, rmdir } from "node:fs/promises";
+import { lstat, opendir, readdir, rename, rmdir } from "node:fs/promises";
 import { join } from "node:path";
 import { openFileBeneath, removeBeneath, replaceFileBeneath } from "@heddle/base/beneath";
 import type { NodeLog } from "@heddle/rpc/node/log";
@@ -98,9 +98,8 @@ export class CheckpointFolders {
       }
       for (const id of emptyJobIds) {
         await this.#remove(id, async (folder) => {
-          const names = await readdir(folder);
-          const isEmpty = names.every((name) => name === claimFile);
-          if (isEmpty) await removeBeneath(this.#root, `${id}/${claimFile}`);
+          for await (const { name } of await opendir(folder)) if (name !== claimFile) return;
+          await removeBeneath(this.#root, `${id}/${claimFile}`);
           await rmdir(folder);
         });
       }
@@ -153,9 +152,12 @@ export class CheckpointFolders {
 
 /** When the folder or something right in it was changed last; never, where too much is in it. */
 async function lastChangeMs(folder: string): Promise<number> {
-  const names = await readdir(folder);
-  if (names.length > maxLookedAt) return Number.POSITIVE_INFINITY;
   let lastMs = (await lstat(folder)).mtimeMs;
-  for (const name of names) lastMs = Math.max(lastMs, (await lstat(join(folder, name))).mtimeMs);
+  let count = 0;
+  for await (const { name } of await opendir(folder, { encoding: "latin1" })) {
+    if (++count > maxLookedAt) return Number.POSITIVE_INFINITY;
+    const path = Buffer.concat([Buffer.from(`${folder}/`), Buffer.from(name, "latin1")]);
+    lastMs = Math.max(lastMs, (await lstat(path)).mtimeMs);
+  }
   return lastMs;
 }

@@ -1,6 +1,8 @@
-import { type FileHandle, mkdir, readdir } from "node:fs/promises";
+import { randomUUID } from "node:crypto";
+import { type FileHandle, mkdir, readdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import {
+  atEntryBeneath,
   makeDirectoryBeneath,
   openFileBeneath,
   readFileBeneath,
@@ -12,6 +14,9 @@ import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskI
 export const STREAMS = ["stdout", "stderr"] as const;
 export type StreamName = (typeof STREAMS)[number];
 
+/** Before the name of a directory that is being removed. */
+const OVER = ".over-";
+
 /**
  * Where one task keeps what it has on this worker's disk. Its content may be the task's own work: this
  * worker follows no link below the root.
@@ -21,12 +26,12 @@ export class TaskDirectory {
   readonly root: string;
   readonly path: string;
   /** From the root. */
-  readonly #name: string;
+  readonly name: string;
 
   private constructor(root: string, name: string) {
     this.root = root;
     this.path = join(root, name);
-    this.#name = name;
+    this.name = name;
   }
 
   static of(root: string, { jobId, attempt, rank, incarnation }: TaskId__Output): TaskDirectory {
@@ -94,8 +99,23 @@ export class TaskDirectory {
     await removeBeneath(this.root, this.#in("artifacts"));
   }
 
-  async remove(): Promise<void> {
-    await removeBeneath(this.root, this.#name);
+  /** Resolves when it is out of the way: what a task has left may take long to remove. */
+  async remove(onFault: (error: unknown) => void): Promise<void> {
+    const over = `${OVER}${randomUUID()}`;
+    try {
+      await atEntryBeneath(this.root, this.name, (entry) => rename(entry, join(this.root, over)));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
+      throw error;
+    }
+    removeBeneath(this.root, over).catch(onFault);
+  }
+
+  /** Removes what an earlier process has begun to remove, one after the other. */
+  static async removeRest(root: string): Promise<void> {
+    for (const name of await names(root)) {
+      if (name.startsWith(OVER)) await removeBeneath(root, name);
+    }
   }
 
   /** The artifacts' path from the root. */
@@ -108,7 +128,7 @@ export class TaskDirectory {
   }
 
   #in(name: string): string {
-    return `${this.#name}/${name}`;
+    return `${this.name}/${name}`;
   }
 }
 

@@ -61,6 +61,10 @@ export class TaskTable {
   readonly #listeners = new Set<(task: Task | TaskStatus, what: TaskChange) => void>();
   /** Where the checkpoints of jobs are that have no task here. */
   readonly checkpoints: CheckpointFolders;
+  readonly #onRemovalFault = (error: unknown) => {
+    const { message } = toAppError(error);
+    this.#options.log.warn({ error: message }, "what a task has left could not be removed");
+  };
   #closing = false;
   /** Commands of older attempts that were refused. */
   fenced = 0;
@@ -77,6 +81,7 @@ export class TaskTable {
   static async open(options: TaskTableOptions): Promise<TaskTable> {
     const table = new TaskTable(options);
     await mkdir(options.root, { recursive: true, mode: 0o700 });
+    TaskDirectory.removeRest(options.root).catch(table.#onRemovalFault);
     for (const directory of await TaskDirectory.all(options.root))
       await table.#tryRestore(directory);
     const known = new Set(
@@ -158,7 +163,7 @@ export class TaskTable {
       return task;
     } catch (error) {
       await task.abandon();
-      await task.directory.remove();
+      await task.directory.remove(this.#onRemovalFault);
       throw error;
     }
   }
@@ -190,7 +195,7 @@ export class TaskTable {
     await task.retire();
     this.#changed(task, "phase");
     const oldest = this.#retired.keys().next().value;
-    if (this.#retired.size > maxRetired && oldest) await this.#remove(oldest);
+    if (this.#retired.size > maxRetired && oldest) this.#remove(oldest).catch(this.#onRemovalFault);
   }
 
   /** The logs of the task are on the disks of a majority of the masters. */
@@ -281,7 +286,7 @@ export class TaskTable {
         for (const [key, task] of tasks)
           if (task.directory.path === directory.path) tasks.delete(key);
       }
-      await directory.remove();
+      await directory.remove(this.#onRemovalFault);
     }
   }
 
@@ -289,13 +294,14 @@ export class TaskTable {
     const { lease, log, executors, root } = this.#options;
     const memory = taskMemory(await directory.readRecord(), directory, root);
     // What still runs of it carries its mark, and is ended by the sweep.
-    if (!memory || !executors.has(memory.plan.spec.executor)) return directory.remove();
+    if (!memory || !executors.has(memory.plan.spec.executor))
+      return directory.remove(this.#onRemovalFault);
     const key = keyOf(memory.plan.id);
     const task = await this.#create(memory.plan, directory).catch((error: unknown) => {
       // A task may have put a link or a folder in the place of its own log.
       log.error({ task: key, error: toAppError(error).message }, "a task of before is given up");
     });
-    if (!task) return directory.remove();
+    if (!task) return directory.remove(this.#onRemovalFault);
     if (memory.forgotten) this.#retired.set(key, task);
     else this.#tasks.set(key, task);
     this.#watchLease();

@@ -1,13 +1,14 @@
-import { readdir, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { diskUseBeneath } from "@heddle/base/beneath";
+import { AppError } from "@heddle/base/errors";
 import type { TaskHandle } from "./executor.ts";
 import { outOfMemoryAdvice, type Verdict } from "./exit-reason.ts";
+import type { TaskDirectory } from "./task-directory.ts";
 import type { TaskPlan } from "./task-plan.ts";
 
 const memoryEveryMs = 500;
 const diskEveryMs = 5_000;
-/** Files of a task's directory that are counted; a task with more is held to have more bytes too. */
-const maxCountedFiles = 200_000;
+/** Entries of a task's directory that are counted; a task with more is held to have more bytes too. */
+const maxCountedEntries = 200_000;
 
 /**
  * Holds a running task to its bounds: time, memory, disk, and steps that must not stay out. It says
@@ -15,15 +16,16 @@ const maxCountedFiles = 200_000;
  */
 export class TaskWatch {
   readonly #plan: TaskPlan;
-  readonly #directory: string;
+  readonly #directory: TaskDirectory;
   readonly #startedAtMs: number;
   #lastStep = Number.NEGATIVE_INFINITY;
   #stepAtMs: number;
   #memoryAtMs: number;
   #diskAtMs: number;
+  #diskVerdict: Verdict | undefined;
 
   /** Times are this process's monotonic ones; `directory` is what counts as the task's disk. */
-  constructor(plan: TaskPlan, directory: string, startedAtMs: number, nowMs: number) {
+  constructor(plan: TaskPlan, directory: TaskDirectory, startedAtMs: number, nowMs: number) {
     this.#plan = plan;
     this.#directory = directory;
     this.#startedAtMs = startedAtMs;
@@ -49,7 +51,7 @@ export class TaskWatch {
     return (
       this.#timeVerdict(nowMs) ??
       (await this.#memoryVerdict(handle, nowMs)) ??
-      (await this.#diskVerdict(nowMs))
+      this.#lookAtDisk(nowMs)
     );
   }
 
@@ -76,33 +78,34 @@ export class TaskWatch {
     return { reason: "OutOfMemory", message };
   }
 
-  async #diskVerdict(nowMs: number): Promise<Verdict | undefined> {
+  /** Of the latest look, which may take long and is not waited for. */
+  #lookAtDisk(nowMs: number): Verdict | undefined {
     const { diskBytes } = this.#plan.spec;
-    if (diskBytes === 0 || nowMs - this.#diskAtMs < diskEveryMs) return undefined;
-    const used = await diskUse(this.#directory, { files: 0 });
-    this.#diskAtMs = performance.now();
-    if (used <= diskBytes) return undefined;
-    const message = `it wrote ${gigabytes(used)} of the ${gigabytes(diskBytes)} of disk that it asked for: ask for more with \`resources.local_ssd_gb\``;
-    return { reason: "ExitCode", message };
+    if (diskBytes === 0 || nowMs - this.#diskAtMs < diskEveryMs) return this.#diskVerdict;
+    this.#diskAtMs = Number.POSITIVE_INFINITY;
+    void wordsOnDisk(this.#directory, diskBytes).then((words) => {
+      const advice = "ask for more with `resources.local_ssd_gb`";
+      if (words) this.#diskVerdict = { reason: "ExitCode", message: `${words}: ${advice}` };
+      this.#diskAtMs = performance.now();
+    });
+    return this.#diskVerdict;
   }
 }
 
-/** Bytes that the files below a folder take on disk. */
-async function diskUse(folder: string, counted: { files: number }): Promise<number> {
-  const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
-  let bytes = 0;
-  for (const entry of entries) {
-    if (counted.files++ > maxCountedFiles) return Number.POSITIVE_INFINITY;
-    const path = join(folder, entry.name);
-    if (entry.isDirectory()) bytes += await diskUse(path, counted);
-    else if (entry.isFile())
-      bytes += statBlockBytes * ((await stat(path).catch(() => null))?.blocks ?? 0);
+/** What is wrong with the use of the disk; undefined where nothing is, or where it cannot be looked at. */
+async function wordsOnDisk(
+  { root, name }: TaskDirectory,
+  diskBytes: number,
+): Promise<string | undefined> {
+  const asked = `the ${gigabytes(diskBytes)} of disk that it asked for`;
+  try {
+    const used = await diskUseBeneath(root, name, maxCountedEntries);
+    return used > diskBytes ? `it wrote ${gigabytes(used)} of ${asked}` : undefined;
+  } catch (error) {
+    if (!(error instanceof AppError)) return undefined;
+    return `it wrote more than can be counted for ${asked} (${error.message})`;
   }
-  return bytes;
 }
-
-/** The unit of `stat`'s blocks, whatever the file system's are. */
-const statBlockBytes = 512;
 
 function seconds(ms: number): string {
   return `${ms / 1000} s`;

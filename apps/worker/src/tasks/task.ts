@@ -189,11 +189,11 @@ export class Task {
     this.stop({ checkpoint: graceMs > 0, graceMs, why: verdict.message });
   }
 
-  /** The masters need its status no more: what only its program needed goes, its logs stay. */
+  /** The masters need its status no more: what only its program needed goes meanwhile, its logs stay. */
   async retire(): Promise<void> {
     this.#forgotten = true;
-    await this.#inTurn(() => this.directory.removeWork());
     await this.#remember();
+    this.#inTurn(() => this.directory.removeWork()).catch(this.#around.onFault);
   }
 
   /** Nothing of it is needed any more. */
@@ -201,7 +201,7 @@ export class Task {
     return this.#inTurn(async () => {
       this.#removed = true;
       await this.streams.close();
-      await this.directory.remove();
+      await this.directory.remove(this.#around.onFault);
     });
   }
 
@@ -295,7 +295,7 @@ export class Task {
   async #watch(handle: TaskHandle): Promise<TaskEnd> {
     const awayMs = Date.now() - (this.#startedUnixMs ?? Date.now());
     const startedAtMs = performance.now() - awayMs;
-    const watch = new TaskWatch(this.plan, this.directory.path, startedAtMs, performance.now());
+    const watch = new TaskWatch(this.plan, this.directory, startedAtMs, performance.now());
     let progressAtMs = 0;
     let checkpointAtMs = performance.now();
     const exited = repeatedWait(handle.exited);
