@@ -149,8 +149,8 @@ export class TestLeader {
   }
 
   /** A session with the worker as the leader of that term. */
-  open(term = 1, leaseMs = 30_000): TestSession {
-    const session = new TestSession(this.register?.address ?? "", term, leaseMs);
+  open(term = 1, leaseMs = 30_000, cluster = ""): TestSession {
+    const session = new TestSession(this.register?.address ?? "", { term, leaseMs, cluster });
     this.#sessions.add(session);
     return session;
   }
@@ -194,14 +194,14 @@ export class TestSession {
   readonly #peer: Peer;
   readonly #stream: ClientDuplexStream<TaskCommand, TaskReport__Output>;
 
-  constructor(address: string, term: number, leaseMs: number) {
+  constructor(address: string, hello: { term: number; leaseMs: number; cluster: string }) {
     this.#peer = new Peer(address, { clusterToken }, "worker");
     this.#stream = this.#peer.duplex(taskSessionMethod);
     this.#stream.on("error", (error: Error) => {
       this.error = error;
     });
     this.#stream.on("data", (report: TaskReport__Output) => this.#receive(report));
-    this.send({ hello: { term, masterId: "test", leaseMs } });
+    this.send({ hello: { ...hello, masterId: "test" } });
   }
 
   send(command: TaskCommand): void {

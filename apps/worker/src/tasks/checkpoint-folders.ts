@@ -8,6 +8,7 @@ const jobFolder = /^job_[A-Za-z0-9]{1,60}$/;
 const maxNamed = 1_000;
 /** In a job's folder: the id of the cluster that has run the job last. */
 const claimFile = ".heddle-cluster";
+const maxClusterBytes = 256;
 /** Before the name of a folder that is being removed. */
 const overPrefix = ".over-";
 /**
@@ -58,8 +59,11 @@ export class CheckpointFolders {
   async #ownerOf(jobId: string): Promise<string | undefined> {
     const path = `${jobId}/${claimFile}`;
     const file = await openFileBeneath(this.#root, path).catch(() => undefined);
+    // The task can write it too: of what is longer than an id the beginning is no id of a cluster.
+    const bytes = Buffer.alloc(maxClusterBytes);
     try {
-      return await file?.readFile("utf8").catch(() => undefined);
+      const read = await file?.read(bytes, 0, maxClusterBytes, 0).catch(() => undefined);
+      return read && bytes.toString("utf8", 0, read.bytesRead);
     } finally {
       await file?.close();
     }

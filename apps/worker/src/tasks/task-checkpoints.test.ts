@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { newLeader, shell, taskId, until } from "../../test/test-leader.ts";
@@ -117,4 +117,23 @@ test.concurrent("a task that fills its list and its progress with names holds up
   const { exit } = await session.reaches("exited", { ...taskId(), jobId: "job_B" });
   expect(exit).toMatchObject({ exitCode: 0 });
   expect(session.status(taskId())?.phase).toBe("running");
+});
+
+test.concurrent("a note of its cluster that a task has blown up is neither read whole nor kept", async (context) => {
+  const leader = await newLeader(context);
+  const worker = await leader.startWorker();
+  const session = leader.open(1, 30_000, "ours");
+  const peak = () =>
+    Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${worker.pid}/status`, "utf8"))?.[1]);
+  const note = "$HEDDLE_CHECKPOINT_DIR/.heddle-cluster";
+  // The file has a hole and takes no space, but 500 MB of memory to read.
+  await session.start(shell(`rm -f ${note}; truncate -s 500M ${note}`));
+  await session.reaches("exited");
+  const path = join(leader.folder, "worker/checkpoints/job_A/.heddle-cluster");
+  expect(statSync(path).size).toBe(500 * 2 ** 20);
+  const before = peak();
+  await session.start(shell("true"), taskId(0, 2));
+  await session.reaches("exited", taskId(0, 2));
+  expect(peak() - before).toBeLessThan(200_000);
+  expect(readFileSync(path, "utf8")).toBe("ours");
 });
