@@ -22,6 +22,8 @@ const cache = join(root, "node_modules/.cache/heddle-mutations");
 
 /** Beyond this, plus half of what its tests usually take, a mutant counts as timed out. */
 const TIMEOUT_MS = 10_000;
+/** All tests once, with a count of what each one covers, on a machine that does much else. */
+const DRY_RUN_MINUTES = 30;
 /** A mutant that fills its heap ends; Stryker starts the runner again. */
 const MAX_HEAP_MB = 2048;
 
@@ -71,6 +73,7 @@ async function tryMutants(
     concurrency: 1,
     testRunnerNodeArgs: [`--max-old-space-size=${MAX_HEAP_MB}`],
     timeoutMS: TIMEOUT_MS,
+    dryRunTimeoutMinutes: DRY_RUN_MINUTES,
     disableTypeChecks: false,
     allowConsoleColors: false,
     reporters: ["progress-append-only"],

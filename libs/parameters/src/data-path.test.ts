@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { AppError } from "@heddle/base/errors";
 import { ownSocketPath } from "@heddle/base/temporary-socket";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { DataConnection } from "./data-connection.ts";
 import { HEAD_BYTES, helloFrame, requestFrame } from "./data-frames.ts";
 import { type DataAnswer, DataListener, type DataListenerOptions } from "./data-listener.ts";
@@ -310,4 +310,26 @@ test("data: a closed listener takes nobody and cuts whom it has", async () => {
   opened.push(next);
   await next.listenUnix(path);
   await (await connected(target)).request({}, sinkOf(), never);
+});
+
+test("data: who has not said who it is within five seconds is cut, and nobody else", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  try {
+    const { path, target } = await listening(async () => answerOf());
+    const silent = connect(path);
+    opened.push({ close: () => silent.destroy() });
+    await once(silent, "connect");
+    const connection = await connected(target);
+    await connection.request({}, sinkOf(), never);
+    vi.advanceTimersByTime(4_999);
+    expect(silent.destroyed).toBe(false);
+    const closed = once(silent, "close");
+    silent.resume();
+    vi.advanceTimersByTime(1);
+    await closed;
+    await connection.request({}, sinkOf(), never);
+    expect(connection.open).toBe(true);
+  } finally {
+    vi.useRealTimers();
+  }
 });

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type GangRequest, gangFits } from "./gang.ts";
 import { Ledger } from "./ledger.ts";
-import { chooseVictims, lostGpuSeconds, type Victim } from "./preemption.ts";
+import { chooseVictims, lostGpuSeconds, mayPreempt, type Victim } from "./preemption.ts";
 import { Roster } from "./roster.ts";
 import { schedule } from "./schedule.ts";
 import { ShapeTable } from "./shape.ts";
@@ -13,6 +13,17 @@ import { HOUR_MS, input, node, queued, request, running } from "./testing/scenar
 const high = { priority: 10 };
 
 describe("preemption", () => {
+  it("takes jobs of a lower level that may be evicted and do not leave yet", () => {
+    const place = [{ nodeId: "n", devices: [0] }];
+    const preemptor = queued("q", high);
+    const may = (change: object) => mayPreempt(preemptor, running("r", place, change));
+    expect([may({}), may({ priority: 9 }), may({ priority: 10 })]).toEqual([true, true, false]);
+    expect(may({ preemptible: false })).toBe(false);
+    expect(may({ evicting: { forJobId: "other", byMs: 1 } })).toBe(false);
+    expect(may({ kind: "serving" })).toBe(false);
+    expect(mayPreempt({ ...preemptor, kind: "serving" }, running("r", place, high))).toBe(true);
+  });
+
   it("takes the job whose checkpoint is youngest", () => {
     const old = running("old", [{ nodeId: "n", devices: [0] }], { checkpointedAtMs: 10_000 });
     const young = running("young", [{ nodeId: "n", devices: [1] }], { checkpointedAtMs: 50_000 });

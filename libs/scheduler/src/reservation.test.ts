@@ -133,6 +133,31 @@ describe("a promised start", () => {
     expect(stored.starts.map(({ jobId }) => jobId)).toEqual(starts);
   });
 
+  it("backfill: a promise binds all that is placed after it, whatever was tried before", () => {
+    const on = (name: string, gpus: number, hours: number, submittedAtMs: number) => ({
+      request: request({ gpus, nodeAffinity: [{ key: "n", operator: "in", values: [name] }] }),
+      ...{ maxRuntimeMs: hours * HOUR_MS, submittedAtMs },
+    });
+    const cluster = ["a", "b"].map((name) => node(name, { gpus: 2, labels: { n: name } }));
+    const busy = [["a", 10] as const, ["b", 5] as const].map(([nodeId, hours]) =>
+      running(nodeId, [{ nodeId, devices: [0] }], { maxRuntimeMs: hours * HOUR_MS }),
+    );
+    const plan = schedule(
+      input({ nodes: cluster, running: busy }, [
+        queued("head a", on("a", 2, 1, 0)),
+        queued("long a", on("a", 1, 12, 1)),
+        queued("head b", on("b", 2, 1, 2)),
+        queued("long b", on("b", 1, 7, 3)),
+        queued("short b", on("b", 1, 5, 4)),
+      ]),
+    );
+    expect(plan.reservations.map(({ jobId, startAtMs }) => [jobId, startAtMs / HOUR_MS])).toEqual([
+      ["head a", 10],
+      ["head b", 5],
+    ]);
+    expect(plan.starts.map(({ jobId }) => jobId)).toEqual(["short b"]);
+  });
+
   it("goes to the next job where the first can never start", () => {
     const busy = running("busy", [{ nodeId: "n", devices: [0] }]);
     const at = input({ nodes: [node("n", { gpus: 1 })], running: [busy] }, [

@@ -42,7 +42,6 @@ export class Circuit {
   /** An answer was complete. */
   onSuccess(): void {
     this.#failures = 0;
-    this.#probing = false;
     this.#backoff.reset();
   }
 
