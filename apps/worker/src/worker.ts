@@ -22,9 +22,9 @@ import { workerInferenceService } from "@heddle/rpc/proto";
 import { bindServer } from "@heddle/rpc/server";
 import { type DynamicModule, type INestMicroservice, Module } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
-import { ArtifactReplica } from "./artifacts/artifact-replica.ts";
 import { artifactSource } from "./artifacts/artifact-source.ts";
 import { ArtifactStore } from "./artifacts/artifact-store.ts";
+import { openReplica } from "./artifacts/open-replica.ts";
 import type { EnginePorts } from "./engine-ports.ts";
 import { BoundGrpcTransport } from "./grpc-transport.ts";
 import { InferenceSession } from "./inference-session.ts";
@@ -72,8 +72,11 @@ export async function startWorker(
   const credentials = await ownCredentials(options, "worker", log);
   const machine = new Machine(options.dataDirectory, options);
   await machine.start();
-  const artifacts = storeOf(options, log);
-  const ports = withArtifacts(given, artifactSource({ ...options, store: artifacts, credentials }));
+  const kept = keptFiles(options, log);
+  const ports = withArtifacts(
+    given,
+    artifactSource({ ...options, store: kept.artifacts, credentials }),
+  );
   let attachments: Attachments | undefined;
   const engines = withSimulatedGpus(ports, () => machine.gpus());
   const report = () => attachments?.report();
@@ -85,7 +88,7 @@ export async function startWorker(
   const advertised = options.advertise ?? address;
   const tasks = await TaskService.open(
     {
-      ...{ ...options, credentials, nodeId, nodeName: name, artifacts, followed, log },
+      ...{ ...options, credentials, nodeId, nodeName: name, ...kept, followed, log },
       gpus: () => machine.gpus(),
       removals: removalsOf(() => attachments),
     },
@@ -160,16 +163,17 @@ function withArtifacts(ports: EnginePorts, readArtifact: ArtifactBytes): EngineP
   };
 }
 
-function storeOf(options: WorkerOptions, log: NodeLog) {
-  const { dataDirectory, maxArtifactBytes, artifactReplica } = options;
+/** Where tasks' files are kept, here and in a second place. */
+function keptFiles(options: WorkerOptions, log: NodeLog) {
+  const { dataDirectory, maxArtifactBytes: maxBytes = defaultMaxArtifactBytes } = options;
   const maxAgeMs = options.maxArtifactAgeMs ?? defaultMaxArtifactAgeMs;
-  return new ArtifactStore({
-    root: join(dataDirectory, "artifacts"),
-    maxBytes: maxArtifactBytes ?? defaultMaxArtifactBytes,
-    maxAgeMs,
-    replica: artifactReplica ? new ArtifactReplica(artifactReplica, maxAgeMs) : undefined,
-    onUncopied: (error) => log.warn({ error: String(error) }, "artifacts have no second copy yet"),
-  });
+  const place = options.artifactReplica;
+  const replica = place ? openReplica(place, maxAgeMs) : undefined;
+  const root = join(dataDirectory, "artifacts");
+  const onUncopied = (error: unknown) =>
+    log.warn({ error: String(error) }, "artifacts have no second copy yet");
+  const artifacts = new ArtifactStore({ root, maxBytes, maxAgeMs, replica, onUncopied });
+  return { artifacts, replica, maxCopyBytes: maxBytes };
 }
 
 /** What the node says of itself to each master that it attaches to. */

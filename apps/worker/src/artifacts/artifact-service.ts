@@ -9,8 +9,6 @@ import { writeAll } from "@heddle/rpc/write-all";
 import { checkedId } from "../tasks/task-plan.ts";
 import type { ArtifactStore } from "./artifact-store.ts";
 
-const chunkBytes = 256 * 1024;
-
 type ReadStream = ServerWritableStream<ArtifactRange__Output, ArtifactChunk>;
 
 /** Serves TaskArtifacts of proto/tasks.proto: what this worker's tasks have left. */
@@ -48,16 +46,10 @@ export async function* readArtifact(
     maxBytes: number,
   ]
 ): AsyncGenerator<Buffer, void> {
-  const { file, bytes } = await store.open(id, name);
+  const file = await store.open(id, name);
   try {
-    const end = maxBytes === 0 ? bytes : Math.min(bytes, offset + maxBytes);
-    for (let at = offset; at < end; ) {
-      const chunk = Buffer.alloc(Math.min(chunkBytes, end - at));
-      const { bytesRead } = await file.read(chunk, 0, chunk.byteLength, at);
-      if (bytesRead === 0) return;
-      yield chunk.subarray(0, bytesRead);
-      at += bytesRead;
-    }
+    const end = maxBytes === 0 ? file.bytes : Math.min(file.bytes, offset + maxBytes);
+    yield* file.read(offset, end);
   } finally {
     await file.close();
   }

@@ -18,7 +18,7 @@ export function artifactSource(options: {
   return async function* bytes({ name, ...place }, offset, signal) {
     // Only a task that was not lost leaves any: they are known without its incarnation.
     const id = { ...place, incarnation: 0 };
-    const { file } = await store.open(id, name).catch(() => ({ file: undefined }));
+    const file = await store.open(id, name).catch(() => undefined);
     if (file) {
       await file.close();
       yield* readArtifact(store, id, name, offset, 0);

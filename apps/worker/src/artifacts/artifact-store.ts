@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import type { FileHandle } from "node:fs/promises";
 import { lstat, lutimes, mkdir, open, readdir, rename, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import {
@@ -13,7 +12,8 @@ import {
 import { AppError } from "@heddle/base/errors";
 import type { Artifact } from "@heddle/contracts/generated/heddle/v1/Artifact";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
-import type { ArtifactReplica } from "./artifact-replica.ts";
+import { openedFile } from "./opened-file.ts";
+import type { OpenedFile, Replica } from "./replica.ts";
 
 /** Files that one task may leave; their list goes into the masters' log. */
 const maxFiles = 256;
@@ -29,7 +29,7 @@ export interface ArtifactStoreOptions {
   readonly maxBytes: number;
   readonly maxAgeMs: number;
   /** A second place, which outlives this worker. */
-  readonly replica?: ArtifactReplica | undefined;
+  readonly replica?: Replica | undefined;
   /** Told of a copy that could not be made; it is tried again with each `prune`. */
   readonly onUncopied?: ((error: unknown) => void) | undefined;
 }
@@ -83,25 +83,29 @@ export class ArtifactStore {
     );
   }
 
-  /** A file to read, whose handle is the caller's to close. Throws `not_found`. */
-  async open(id: TaskId__Output, name: string): Promise<{ file: FileHandle; bytes: number }> {
-    const file = isName(name) ? await this.#find(`${this.#nameOf(id)}/${name}`) : undefined;
-    if (!file) {
-      const message = `this worker has no artifact ${name} of job ${id.jobId}: it may be older than it keeps them`;
-      throw new AppError("not_found", message);
-    }
-    return { file, bytes: (await file.stat()).size };
+  /** A file to read, to be closed by the caller. Throws `not_found`. */
+  async open(id: TaskId__Output, name: string): Promise<OpenedFile> {
+    const file = isName(name) ? await this.#find(this.#nameOf(id), name) : undefined;
+    if (file) return file;
+    const message = `this worker has no artifact ${name} of job ${id.jobId}: it may be older than it keeps them`;
+    throw new AppError("not_found", message);
   }
 
-  async #find(path: string): Promise<FileHandle | undefined> {
+  async #find(kept: string, name: string): Promise<OpenedFile | undefined> {
     const { root, replica } = this.#options;
-    const own = await openFileBeneath(root, path).catch(() => undefined);
-    return own ?? (replica && (await openFileBeneath(replica.root, path).catch(() => undefined)));
+    const own = await openFileBeneath(root, `${kept}/${name}`).catch(() => undefined);
+    return own ? openedFile(own) : await replica?.open(kept, name);
   }
 
   async #copy(name: string): Promise<void> {
     const { root, replica, onUncopied = () => undefined } = this.#options;
-    await replica?.copy(root, name).catch(onUncopied);
+    if (!replica) return;
+    try {
+      const files = await filesBeneath(root, name);
+      await replica.copy({ root, folder: name, files }, name);
+    } catch (error) {
+      onUncopied(error);
+    }
   }
 
   /** Copies what has no copy yet, and removes copies that are too old. */

@@ -29,6 +29,7 @@ export class CheckpointFolders {
   readonly #root: string;
   readonly #runs: (jobId: string) => boolean;
   readonly #log: NodeLog;
+  readonly #onOver: (jobId: string) => Promise<void>;
   /** The id of the cluster that this worker serves; empty until its leader has told it. */
   cluster = "";
   /** Jobs whose folders are nobody's, which was told. */
@@ -37,7 +38,14 @@ export class CheckpointFolders {
   #last = "";
   #removing: Promise<void> = Promise.resolve();
 
-  constructor(root: string, runs: (jobId: string) => boolean, log: NodeLog) {
+  /** `onOver` is called for each job that is over, once its folder is gone. */
+  constructor(
+    root: string,
+    runs: (jobId: string) => boolean,
+    log: NodeLog,
+    onOver = async (_jobId: string): Promise<void> => {},
+  ) {
+    this.#onOver = onOver;
     this.#root = root;
     this.#runs = runs;
     this.#log = log;
@@ -98,7 +106,10 @@ export class CheckpointFolders {
     const { cluster } = this;
     this.#removing = this.#removing.then(async () => {
       for (const id of jobIds) {
-        await this.#remove(id, () => removeBeneath(this.#root, id));
+        await this.#remove(id, async () => {
+          await removeBeneath(this.#root, id);
+          await this.#onOver(id);
+        });
       }
       for (const id of emptyJobIds) {
         await this.#remove(id, async (folder) => {

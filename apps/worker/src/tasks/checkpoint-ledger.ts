@@ -1,6 +1,8 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { makeDirectoryBeneath } from "@heddle/base/beneath";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { CheckpointCopies } from "./checkpoint-copies.ts";
 import { LaunchError } from "./executor.ts";
 import { pruneCheckpoints } from "./prune-checkpoints.ts";
 import { readJson, writeJson } from "./task-directory.ts";
@@ -9,6 +11,14 @@ import { readJson, writeJson } from "./task-directory.ts";
 const maxWaiting = 1_000;
 /** More than 100 names of 512 characters, as JSON. The task can write the list too. */
 const maxListBytes = 512 * 1024;
+/** Names without a copy of their own that are remembered to be removed. */
+const MAX_DROPPED = 1_000;
+
+interface LedgerHooks {
+  /** Called when the folder is there. */
+  readonly claim?: () => Promise<void>;
+  readonly copies?: CheckpointCopies | undefined;
+}
 
 /**
  * The checkpoints that a rank of a job has named, of whatever attempt and worker: the list lies beside
@@ -20,22 +30,31 @@ export class CheckpointLedger {
   /** From the root. */
   readonly #path: string;
   readonly #keep: number;
+  readonly #rank: number;
   readonly #claim: () => Promise<void>;
+  readonly #copies: CheckpointCopies | undefined;
   #names: string[] | undefined;
   #waiting: string[] = [];
   #pruning: Promise<void> | undefined;
+  /** How often names came, and which of these times has its second copy. */
+  #version = 0;
+  #copiedVersion = 0;
+  /** Names that are kept no more, whose copies go once the latest has its own. */
+  #dropped: string[] = [];
+  #copying: Promise<void> = Promise.resolve();
 
   /**
-   * `root`: of all jobs' checkpoints, below which no link is followed; `keep`: how many of the rank stay;
-   * `claim`: called when the folder is there.
+   * `root`: of all jobs' checkpoints, below which no link is followed; `keep`: how many of the rank stay.
    */
   constructor(
     root: string,
     { jobId, rank }: { readonly jobId: string; readonly rank: number },
     keep: number,
-    claim = async () => {},
+    { claim = async () => {}, copies }: LedgerHooks = {},
   ) {
     this.#claim = claim;
+    this.#copies = copies;
+    this.#rank = rank;
     this.#root = root;
     this.#jobId = jobId;
     this.#path = `${jobId}/.heddle-rank-${rank}.json`;
@@ -79,8 +98,54 @@ export class CheckpointLedger {
       const known = this.#names ?? (await this.#read());
       const names = [...known, ...this.#waiting];
       this.#waiting = [];
-      this.#names = await pruneCheckpoints(this.#root, this.#jobId, names, this.#keep);
-      await writeJson(this.#root, this.#path, this.#names);
+      const kept = await pruneCheckpoints(this.#root, this.#jobId, names, this.#keep);
+      this.#names = kept;
+      this.#version += 1;
+      this.#dropped = [...this.#dropped, ...names]
+        .filter((name) => !kept.includes(name))
+        .slice(-MAX_DROPPED);
+      await writeJson(this.#root, this.#path, kept);
+    }
+  }
+
+  /** Whether checkpoints get a second copy in another place. */
+  get hasCopies(): boolean {
+    return this.#copies !== undefined;
+  }
+
+  /**
+   * Makes the second copy of the latest checkpoint, one at a time: of those that are named meanwhile only
+   * the last is copied.
+   */
+  copyLatest(): Promise<void> {
+    const copied = this.#copying.then(() => this.#copyLatest());
+    this.#copying = copied.catch(() => undefined);
+    return copied;
+  }
+
+  async #copyLatest(): Promise<void> {
+    const copies = this.#copies;
+    const latest = this.#names?.at(-1);
+    const version = this.#version;
+    if (!copies || latest === undefined || version === this.#copiedVersion) return;
+    await copies.save(this.#jobId, this.#rank, latest);
+    this.#copiedVersion = version;
+    const dropped = this.#dropped;
+    this.#dropped = [];
+    for (const name of new Set(dropped)) {
+      if (!this.#names?.includes(name)) await copies.drop(this.#jobId, this.#rank, name);
+    }
+  }
+
+  /** Brings the checkpoint back from its second copy, where it is not here. */
+  async restore(name: string): Promise<void> {
+    if (name === "") return;
+    try {
+      await this.#copies?.restore(this.#jobId, name);
+    } catch (cause) {
+      const { code, message } = toAppError(cause);
+      const what = `its checkpoint ${name} could not be brought back from its second copy`;
+      throw new AppError(code, `${what}: ${message}`, { cause });
     }
   }
 

@@ -16,13 +16,18 @@ export async function pruneCheckpoints(
   const old = latest.slice(0, Math.max(0, latest.length - keep));
   const kept = latest.slice(old.length);
   for (const name of old) {
-    const path = normalize(name);
-    const isWithin = !isAbsolute(path) && path !== "." && !path.startsWith("..");
+    const path = checkpointPath(name);
     // What a kept checkpoint lies in, or is named after, must stay too.
-    if (!isWithin || kept.some((other) => normalize(other).startsWith(`${path}/`))) continue;
-    await removeBeneath(root, `${jobId}/${path.replace(/\/$/, "")}`).catch(unlessLink);
+    if (!path || kept.some((other) => normalize(other).startsWith(`${path}/`))) continue;
+    await removeBeneath(root, `${jobId}/${path}`).catch(unlessLink);
   }
   return kept;
+}
+
+/** Where a named checkpoint lies in its job's folder; undefined where the name leads out of it. */
+export function checkpointPath(name: string): string | undefined {
+  const path = normalize(name).replace(/\/$/, "");
+  return isAbsolute(path) || path === "." || path.startsWith("..") ? undefined : path;
 }
 
 function unlessLink(error: unknown): void {

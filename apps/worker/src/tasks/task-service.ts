@@ -18,9 +18,11 @@ import { toStatus } from "@heddle/rpc/status";
 import type { TaskLog } from "@heddle/storage/task-log";
 import { serveArtifacts } from "../artifacts/artifact-service.ts";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
+import type { Replica } from "../artifacts/replica.ts";
 import { LogShipper, type ShippedLog } from "../logs/log-shipper.ts";
 import type { TaskStreams } from "../logs/task-streams.ts";
 import { CgroupBranch } from "./cgroup.ts";
+import { CheckpointCopies } from "./checkpoint-copies.ts";
 import { ContainerExecutor } from "./container-executor.ts";
 import type { Executor } from "./executor.ts";
 import { Isolation, type IsolationLevel } from "./isolation/isolation.ts";
@@ -64,6 +66,9 @@ export interface TaskServiceOptions {
   readonly writablePaths?: readonly string[] | undefined;
   readonly artifacts: ArtifactStore;
   readonly followed: FollowedCluster;
+  /** For second copies of checkpoints, of which none has more bytes. */
+  readonly replica?: Replica | undefined;
+  readonly maxCopyBytes: number;
   gpus(): readonly Gpu[];
   readonly log: NodeLog;
 }
@@ -127,6 +132,9 @@ export class TaskService {
     const table = await TaskTable.open({
       root,
       checkpointRoot,
+      copies:
+        options.replica &&
+        new CheckpointCopies(checkpointRoot, options.replica, options.maxCopyBytes),
       nodeId: options.nodeId,
       nodeName: options.nodeName,
       host,
@@ -192,6 +200,7 @@ export class TaskService {
 
   #prune(): void {
     void removeStaleSockets();
+    for (const task of this.#table.tasks()) task.copyAgain();
     const { artifacts, log } = this.#options;
     const tidied = artifacts.prune().then(() => artifacts.replicate());
     tidied.catch((error: unknown) => {

@@ -6,6 +6,7 @@ import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatu
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { TaskStreams } from "../logs/task-streams.ts";
+import type { CheckpointCopies } from "./checkpoint-copies.ts";
 import { CheckpointFolders } from "./checkpoint-folders.ts";
 import { CheckpointLedger } from "./checkpoint-ledger.ts";
 import { type Executor, type GangPlaces, LaunchError } from "./executor.ts";
@@ -28,6 +29,8 @@ export interface TaskTableOptions {
   readonly root: string;
   /** Checkpoints are kept here by job; shared between workers where the file system is. */
   readonly checkpointRoot: string;
+  /** Their second copies, where there is a place for them. */
+  readonly copies?: CheckpointCopies | undefined;
   readonly nodeId: string;
   readonly nodeName: string;
   readonly host: string;
@@ -73,7 +76,8 @@ export class TaskTable {
     this.#options = options;
     const runs = (jobId: string) =>
       [...this.#tasks.values()].some(({ plan }) => plan.id.jobId === jobId);
-    this.checkpoints = new CheckpointFolders(options.checkpointRoot, runs, options.log);
+    const onOver = (jobId: string) => options.copies?.dropJob(jobId) ?? Promise.resolve();
+    this.checkpoints = new CheckpointFolders(options.checkpointRoot, runs, options.log, onOver);
     options.lease.onExpired(() => this.#fenceAll("the worker's lease is over"));
   }
 
@@ -324,9 +328,10 @@ export class TaskTable {
       nodeName,
       host,
       checkpointDirectory,
-      checkpoints: new CheckpointLedger(checkpointRoot, plan.id, keep, () =>
-        this.checkpoints.claim(plan.id.jobId),
-      ),
+      checkpoints: new CheckpointLedger(checkpointRoot, plan.id, keep, {
+        claim: () => this.checkpoints.claim(plan.id.jobId),
+        copies: this.#options.copies,
+      }),
       artifacts: this.#options.artifacts,
       gpus: () => this.#options.gpus(),
       isLeaseLive: () => lease.isLive,

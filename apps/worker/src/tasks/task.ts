@@ -4,7 +4,6 @@ import { toAppError } from "@heddle/base/errors";
 import { repeatedWait } from "@heddle/base/repeated-wait";
 import type { Artifact } from "@heddle/contracts/generated/heddle/v1/Artifact";
 import type { TaskExit } from "@heddle/contracts/generated/heddle/v1/TaskExit";
-import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskProgress";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import { OutputHold } from "../logs/output-hold.ts";
 import type { TaskStreams } from "../logs/task-streams.ts";
@@ -17,13 +16,14 @@ import {
 } from "./executor.ts";
 import { judge, type Verdict } from "./exit-reason.ts";
 import { PortReservation } from "./port-reservation.ts";
-import { ProgressFile, type ProgressLine, progressText } from "./progress-file.ts";
+import { ProgressFile } from "./progress-file.ts";
 import type { TaskDirectory } from "./task-directory.ts";
 import { taskEnvironment } from "./task-environment.ts";
 import type { TaskMemory, TaskPhaseName } from "./task-memory.ts";
 import type { TaskPlan } from "./task-plan.ts";
 import type { TaskSurroundings } from "./task-surroundings.ts";
 import { TaskWatch } from "./task-watch.ts";
+import { ToldProgress } from "./told-progress.ts";
 
 /** How often a running task's streams, progress and bounds are looked at. */
 const watchMs = 100;
@@ -32,6 +32,8 @@ const lastLineCount = 50;
 /** Of the grace for a checkpoint, this share is kept for leaving on SIGTERM. */
 const leaveShare = 0.2;
 const minLeaveMs = 1_000;
+/** How long a task that has ended by itself waits for the second copy of its last checkpoint. */
+const maxCopyMs = 60_000;
 
 /** A task that was taken over runs already: nobody tells it where the others are. */
 const NO_PLACES: GangPlaces = {
@@ -44,7 +46,7 @@ export class Task {
   readonly directory: TaskDirectory;
   readonly streams: TaskStreams;
   readonly #around: TaskSurroundings;
-  readonly #progressFile: ProgressFile;
+  readonly #progress: ToldProgress;
   readonly #ending = new AbortController();
   readonly #hold: OutputHold;
   #phase: TaskPhaseName = "leased";
@@ -53,16 +55,10 @@ export class Task {
   #handle: TaskHandle | undefined;
   #startedUnixMs: number | undefined;
   #exit: TaskExit | undefined;
-  /** The latest that the program wrote, and what of it the masters were told, which is seldomer. */
-  #heard: TaskProgress | undefined;
-  #progress: TaskProgress | undefined;
-  #toldAtMs = Number.NEGATIVE_INFINITY;
   #verdict: Verdict | undefined;
   #stopWhy: string | undefined;
   /** While it is stopping: monotonic time at which it is killed, and whether it may checkpoint. */
   #stop: { killAtMs: number; checkpoint: boolean } | undefined;
-  /** Checkpoints of another rank for which this one has said that it is ready to leave. */
-  #keptCount = 0;
   #work: Promise<void> = Promise.resolve();
   #forgotten = false;
   /** What is done to its directory: one after the other, until the directory is gone. */
@@ -79,7 +75,12 @@ export class Task {
     this.directory = directory;
     this.streams = streams;
     this.#around = around;
-    this.#progressFile = new ProgressFile(directory.root, directory.progressName);
+    this.#progress = new ToldProgress({
+      file: new ProgressFile(directory.root, directory.progressName),
+      checkpoints: around.checkpoints,
+      intervalMs: plan.spec.progressIntervalMs - progressMs / 2,
+      onFault: around.onFault,
+    });
     this.#hold = new OutputHold(streams);
   }
 
@@ -98,7 +99,7 @@ export class Task {
       phase: this.#phase,
       rendezvous: this.#rendezvous,
       exit: this.#exit,
-      progress: this.#hold.told(this.#progress),
+      progress: this.#hold.told(this.#progress.told),
       cluster: this.plan.cluster,
     };
   }
@@ -214,6 +215,7 @@ export class Task {
     this.#startedUnixMs = Date.now();
     try {
       const launch = await this.#launch(places);
+      await this.#around.checkpoints.restore(this.plan.spec.resumeFrom);
       await executor.prepare(this.plan, this.#ending.signal);
       await this.#port?.release();
       if (this.#ending.signal.aborted) return await this.#onEnd({});
@@ -277,6 +279,7 @@ export class Task {
       if (!this.#around.isLeaseLive()) this.fence("it ended after the lease was over");
       await this.#readProgress();
       await this.#around.checkpoints.settled();
+      if (this.#around.isLeaseLive()) await this.#copied();
       await this.#onEnd(end);
     } catch (error) {
       await this.#onUnwatched(handle, error);
@@ -324,10 +327,7 @@ export class Task {
 
   /** The masters are told that it is stopped, or that it goes on. */
   #onHold(): void {
-    if (!this.#hold.isHeld) {
-      this.#heard = { line: "{}", ...this.#heard, atUnixMs: Date.now() };
-      this.#progress = this.#heard;
-    }
+    if (!this.#hold.isHeld) this.#progress.goOn();
     this.#around.onChange("progress");
   }
 
@@ -337,41 +337,20 @@ export class Task {
   }
 
   async #readProgress(watch?: TaskWatch): Promise<void> {
-    const lines = await this.#progressFile.read();
-    if (!this.#around.isLeaseLive()) return;
-    if (lines.length > 0) this.#hear(lines, watch);
-    this.#tellProgress(watch === undefined);
+    const { isLeaseLive, onChange } = this.#around;
+    const onStep = (step: number) => watch?.onStep(step, performance.now());
+    if (await this.#progress.read(isLeaseLive, onStep, watch === undefined)) onChange("progress");
   }
 
-  #hear(lines: readonly ProgressLine[], watch: TaskWatch | undefined): void {
-    const atUnixMs = Date.now();
-    const named: string[] = [];
-    let { checkpoint, checkpointUnixMs, checkpointStep } = this.#heard ?? {};
-    for (const line of lines) {
-      if (line.checkpoint_kept) this.#keptCount++;
-      if (line.step !== undefined) watch?.onStep(line.step, performance.now());
-      if (line.checkpoint === undefined) continue;
-      checkpoint = line.checkpoint;
-      checkpointUnixMs = atUnixMs;
-      checkpointStep = line.checkpoint_step ?? line.step;
-      named.push(line.checkpoint);
-    }
-    const latest = { checkpoint, checkpointUnixMs, checkpointStep };
-    this.#heard = { line: progressText(lines.at(-1)), atUnixMs, ...latest };
-    // A list that cannot be kept, as on a full disk, takes nothing from what was saved, nor from the task.
-    if (named.length > 0) this.#around.checkpoints.add(named).catch(this.#around.onFault);
+  /** The last checkpoint is told once its second copy is made, or the time for that is over. */
+  async #copied(): Promise<void> {
+    const leftMs = this.#stop ? this.#stop.killAtMs - performance.now() : maxCopyMs;
+    if (await this.#progress.settle(leftMs)) this.#around.onChange("progress");
   }
 
-  /** As often as the job's `monitoring_config` says; a checkpoint and the last word at once. */
-  #tellProgress(isLast: boolean): void {
-    if (this.#heard === this.#progress) return;
-    const sinceMs = performance.now() - this.#toldAtMs;
-    const isDue = sinceMs >= this.plan.spec.progressIntervalMs - progressMs / 2;
-    const isDurable = this.#heard?.checkpointUnixMs !== this.#progress?.checkpointUnixMs;
-    if (!isLast && !isDue && !isDurable) return;
-    this.#progress = this.#heard;
-    this.#toldAtMs = performance.now();
-    this.#around.onChange("progress");
+  /** The second copy that could not be made before. */
+  copyAgain(): void {
+    void this.#around.checkpoints.copyLatest().catch(this.#around.onFault);
   }
 
   /** Checkpoint where asked for, then SIGTERM, then the end. */
@@ -395,14 +374,14 @@ export class Task {
   async #leaveWithCheckpoint(handle: TaskHandle): Promise<void> {
     const stop = this.#stop;
     if (!stop) return;
-    const before = this.#progress?.checkpointUnixMs;
-    const keptBefore = this.#keptCount;
+    const { told, keptCount } = this.#progress;
     const graceMs = stop.killAtMs - performance.now();
     const keepMs = Math.min(graceMs / 2, Math.max(minLeaveMs, graceMs * leaveShare));
     const signal = (this.plan.spec.checkpointSignal || "SIGUSR1") as NodeJS.Signals;
     if ((await handle.signal(signal, true)) === 0) return;
     while (this.#phase !== "exited" && stop.checkpoint) {
-      if (this.#progress?.checkpointUnixMs !== before || this.#keptCount > keptBefore) return;
+      const { told: now, keptCount: kept } = this.#progress;
+      if (now?.checkpointUnixMs !== told?.checkpointUnixMs || kept > keptCount) return;
       if (performance.now() >= stop.killAtMs - keepMs) return;
       await delay(watchMs / 2);
     }

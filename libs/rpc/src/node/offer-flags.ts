@@ -19,7 +19,10 @@ export const OFFER_FLAGS = {
   plugins: ["FILE,...", "plugins with algorithms and environments for training"],
   "artifacts-mib": ["MIB", "what tasks that ended may leave here together"],
   "artifacts-hours": ["HOURS", "how long that is kept"],
-  "artifacts-replica": ["DIR", "a directory that workers share, for a second copy of it"],
+  "artifacts-replica": [
+    "DIR|s3://BUCKET/PREFIX",
+    "a place that workers share, for a second copy of it and of checkpoints",
+  ],
   "task-users": [
     "FIRST-LAST",
     "user ids of tasks, or own (a range of its own where it may switch)",
@@ -57,6 +60,7 @@ export interface WorkerOffer {
   readonly maxLogBytes?: number | undefined;
   /** What tasks that ended may leave here together, and for how long. */
   readonly maxArtifactBytes?: number | undefined;
+  /** A directory or `s3://BUCKET/PREFIX`, for second copies of artifacts and checkpoints. */
   readonly artifactReplica?: string | undefined;
   readonly maxArtifactAgeMs?: number | undefined;
   /** Users of tasks; `own`: the worker's. Absent: a default range where the worker may switch users. */
@@ -91,7 +95,7 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
     // Trainers run in folders of their own.
     plugins: listOf("plugins", flags["plugins"] ?? "", /^.{1,4096}$/).map((file) => resolve(file)),
     maxLogBytes: logMib && logMib * 2 ** 20,
-    artifactReplica: flags["artifacts-replica"] && resolve(flags["artifacts-replica"]),
+    artifactReplica: flags["artifacts-replica"],
     maxArtifactBytes: artifactsMib && artifactsMib * 2 ** 20,
     maxArtifactAgeMs: artifactsHours && artifactsHours * 3_600_000,
     taskUsers: parseTaskUsers(flags["task-users"]),

@@ -1,0 +1,66 @@
+import { readFileSync } from "node:fs";
+import { AppError } from "@heddle/base/errors";
+
+/** Where an S3-compatible store is, and with which key it is asked. */
+export interface S3Settings {
+  /** Of the bucket, without a slash at its end. */
+  readonly url: string;
+  /** Before each key; empty, or with a slash at its end. */
+  readonly prefix: string;
+  readonly region: string;
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+  readonly sessionToken?: string | undefined;
+}
+
+const FORM = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:\/[\w.-]+)*)\/?$/;
+
+/** The variables are those of the AWS tools. Throws an AppError `invalid_value`. */
+export function readS3Settings(text: string, env: NodeJS.ProcessEnv): S3Settings {
+  const [, bucket, path = ""] = FORM.exec(text) ?? [];
+  if (bucket === undefined) {
+    throw wrong(`--artifacts-replica takes DIR or s3://BUCKET/PREFIX, not ${text}`);
+  }
+  const region = env["AWS_REGION"] || env["AWS_DEFAULT_REGION"] || "us-east-1";
+  const given = env["AWS_ENDPOINT_URL_S3"] || env["AWS_ENDPOINT_URL"];
+  const endpoint = given || `https://s3.${region}.amazonaws.com`;
+  if (!URL.canParse(endpoint) || !/^https?:$/.test(new URL(endpoint).protocol)) {
+    throw wrong(`AWS_ENDPOINT_URL_S3 takes an address, as http://127.0.0.1:9000, not ${endpoint}`);
+  }
+  const file = env["AWS_SHARED_CREDENTIALS_FILE"];
+  const stored = file ? credentialsOf(file, env["AWS_PROFILE"] || "default") : {};
+  const accessKeyId = env["AWS_ACCESS_KEY_ID"] || stored["aws_access_key_id"];
+  const secretAccessKey = env["AWS_SECRET_ACCESS_KEY"] || stored["aws_secret_access_key"];
+  if (!accessKeyId || !secretAccessKey) {
+    const how = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SHARED_CREDENTIALS_FILE";
+    throw wrong(`--artifacts-replica ${text} needs a key: ${how}`);
+  }
+  return {
+    ...{ url: `${endpoint.replace(/\/+$/, "")}/${bucket}`, region, accessKeyId, secretAccessKey },
+    prefix: path === "" ? "" : `${path.slice(1)}/`,
+    sessionToken: env["AWS_SESSION_TOKEN"] || stored["aws_session_token"],
+  };
+}
+
+/** One profile of a file of `[profile]` and `name = value` lines. */
+function credentialsOf(file: string, profile: string): Record<string, string> {
+  let text: string;
+  try {
+    text = readFileSync(file, "utf8");
+  } catch (cause) {
+    const why = (cause as Error).message;
+    throw wrong(`AWS_SHARED_CREDENTIALS_FILE cannot be read: ${why}`);
+  }
+  const values: Record<string, string> = {};
+  let section = "";
+  for (const line of text.split("\n")) {
+    section = /^\s*\[([^\]]+)\]/.exec(line)?.[1]?.trim() ?? section;
+    const [, name, value] = /^\s*(\w+)\s*=\s*(.*?)\s*$/.exec(line) ?? [];
+    if (section === profile && name !== undefined) values[name] = value ?? "";
+  }
+  return values;
+}
+
+function wrong(message: string): AppError {
+  return new AppError("invalid_value", message);
+}
