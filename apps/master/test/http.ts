@@ -41,9 +41,12 @@ export function eventsOf(text: string): { event: string | undefined; data: strin
 }
 
 /** Waits for a condition; throws where it does not come true in time. */
-export async function eventually(condition: () => boolean, timeoutMs = 30_000): Promise<void> {
+export async function eventually(
+  condition: () => boolean | Promise<boolean>,
+  timeoutMs = 30_000,
+): Promise<void> {
   const until = performance.now() + timeoutMs;
-  while (!condition()) {
+  while (!(await condition())) {
     if (performance.now() > until) throw new Error(`not within ${timeoutMs} ms: ${condition}`);
     await delay(5);
   }
