@@ -107,6 +107,8 @@ const chatCompletionRequest = z.object({
 export type ChatCompletionRequest = z.infer<typeof chatCompletionRequest>;
 export type ChatRequestMessage = ChatCompletionRequest["messages"][number];
 
+const GUIDED = "guided decoding is not supported; use response_format `json_object`";
+
 /** Parameters that are refused unless they say what would be done anyway. */
 const REFUSED: readonly (readonly [string, (value: unknown) => boolean, string])[] = [
   ["tools", isEmptyArray, "tools are not supported yet"],
@@ -127,6 +129,19 @@ const REFUSED: readonly (readonly [string, (value: unknown) => boolean, string])
   ],
   ["prompt_cache_retention", (value) => value === "in_memory", "caches are kept in memory only"],
   ["moderation", never, "inline moderation is not supported"],
+  // Extras of vLLM that would change the answer.
+  ["best_of", (value) => value === 1, "one answer is drawn; use `n`"],
+  ["use_beam_search", (value) => value === false, "beam search is not supported"],
+  ["length_penalty", (value) => value === 1, "it is for beam search, which is not supported"],
+  ["stop_token_ids", isEmptyArray, "tokens cannot stop an answer; use `stop` with texts"],
+  ["bad_words", isEmptyArray, "words cannot be forbidden; use `logit_bias` with tokens"],
+  ["allowed_token_ids", isEmptyArray, "tokens cannot be chosen; use `logit_bias`"],
+  ["chat_template", never, "a request cannot bring a template; the model's own is used"],
+  ["guided_json", never, GUIDED],
+  ["guided_regex", never, GUIDED],
+  ["guided_choice", never, GUIDED],
+  ["guided_grammar", never, GUIDED],
+  ["structured_outputs", never, GUIDED],
 ];
 
 /** The request that a body holds, or an AppError that names the first fault in `param`. */
