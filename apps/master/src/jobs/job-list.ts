@@ -4,7 +4,7 @@ import { type ListJobsQuery, listJobsQuery } from "@heddle/contracts/jobs";
 import { validate } from "@heddle/contracts/validation";
 import type { JobRecord } from "@heddle/control/jobs/records";
 import type { ControlState } from "@heddle/control/state";
-import type { Page } from "../keys/page.ts";
+import { jsonBytes, MAX_PAGE_BYTES, type Page } from "../keys/page.ts";
 import { viewJob } from "./job-view.ts";
 import type { ProgressBook } from "./progress-book.ts";
 
@@ -23,6 +23,7 @@ export function listJobs(
   const before = cursor === undefined ? undefined : openCursor(cursor, filters, pepper);
   const data: ReturnType<typeof viewJob>[] = [];
   let last: JobRecord | undefined;
+  let bytes = 0;
   // The map is in the order of submission.
   const jobs = [...state.jobs.values()];
   for (let at = jobs.length - 1; at >= 0; at--) {
@@ -30,11 +31,13 @@ export function listJobs(
     if (before !== undefined && job.submittedIndex >= before) continue;
     const spec = state.specs.get(job.id)!;
     if (!passes(job, spec, filters)) continue;
-    if (data.length === limit) {
+    if (data.length === limit || bytes >= MAX_PAGE_BYTES) {
       const next = sealCursor(last!.submittedIndex, filters, pepper);
       return { object: "list", data, has_more: true, next_cursor: next };
     }
-    data.push(viewJob(state, job, progress.of(job)));
+    const view = viewJob(state, job, progress.of(job));
+    data.push(view);
+    bytes += jsonBytes(view);
     last = job;
   }
   return { object: "list", data, has_more: false, next_cursor: null };

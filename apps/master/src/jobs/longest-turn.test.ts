@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
+import type { Page } from "../keys/page.ts";
 
 /** The longest turn of the event loop that any request may cause, in milliseconds of its CPU time. */
 const MAX_TURN_MS = 50;
@@ -96,6 +97,34 @@ async function turnsOf(name: string, change: object): Promise<number[]> {
   await api.call("DELETE", `/jobs/${id}`);
   return [dryMs, submittedMs, explainedMs];
 }
+
+test("event loop: pages of large jobs are short turns, and hold every job", async () => {
+  const large = { command: "x", labels: map(64, 256) };
+  const ids: unknown[] = [];
+  for (let at = 0; at < 70; at++) {
+    const { body } = await api.call("POST", "/jobs", { name: `large-${at}`, ...large });
+    ids.unshift(body?.job_id);
+  }
+  const turns: number[] = [];
+  for (let at = 0; at < 5; at++)
+    turns.push(await longestTurnMs(api.call("GET", "/jobs?limit=1000")));
+  expect(turns.sort((a, b) => a - b)[2]).toBeLessThan(MAX_TURN_MS);
+  const listed: unknown[] = [];
+  let query = "limit=1000";
+  for (let pages = 1; ; pages++) {
+    const { body } = await api.call("GET", `/jobs?${query}`);
+    expect(JSON.stringify(body).length).toBeLessThan(1024 * 1024);
+    const { data, next_cursor } = body as unknown as Page<{ readonly id: string }>;
+    listed.push(...data.map(({ id }) => id));
+    if (next_cursor === null) {
+      expect(pages).toBeGreaterThan(2);
+      break;
+    }
+    query = `limit=1000&cursor=${next_cursor}`;
+  }
+  expect(listed.filter((id) => ids.includes(id))).toEqual(ids);
+  for (const id of ids) await api.call("DELETE", `/jobs/${id}`);
+});
 
 test("event loop: no turn is longer than 50 ms, whatever a job asks for", async () => {
   const long: unknown[] = [];

@@ -8,6 +8,8 @@ export interface Page<T> {
   readonly next_cursor: string | null;
 }
 
+/** Of JSON, but for the last item's: a page is built and written in one turn of the event loop. */
+export const MAX_PAGE_BYTES = 512 * 1024;
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
 
@@ -18,11 +20,26 @@ export function pageOf<T extends { readonly id: string }>(
 ): Page<T> {
   const limit = limitOf(query["limit"]);
   const from = startOf(items, query["cursor"]);
-  const data = items.slice(from, from + limit);
-  const hasMore = from + limit < items.length;
+  const data = withinBytes(items.slice(from, from + limit));
+  const hasMore = from + data.length < items.length;
   const last = data.at(-1);
   const cursor = hasMore && last ? Buffer.from(`id:${last.id}`).toString("base64url") : null;
   return { object: "list", data, has_more: hasMore, next_cursor: cursor };
+}
+
+/** In UTF-8. */
+export function jsonBytes(item: unknown): number {
+  return Buffer.byteLength(JSON.stringify(item));
+}
+
+/** The first items, until one fills the page. */
+function withinBytes<T>(items: readonly T[]): T[] {
+  let bytes = 0;
+  const full = items.findIndex((item) => {
+    bytes += jsonBytes(item);
+    return bytes >= MAX_PAGE_BYTES;
+  });
+  return full < 0 ? [...items] : items.slice(0, full + 1);
 }
 
 function limitOf(given: unknown): number {
