@@ -3,6 +3,7 @@ import { mkdtemp, open, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { SnapshotStore } from "./snapshot-store.ts";
 import { dedicatedStorageFiles, nodeStorageFiles } from "./storage-files.ts";
 import { TaskLog } from "./task-log.ts";
 
@@ -99,6 +100,25 @@ test("files: after a slow write a dedicated thread leaves a second's to the pool
   nowMs = slowAtMs + 1_000;
   expect(await writes()).toBe(0);
   await file.close();
+});
+
+test("snapshots: the newest comes first, and removals are durable", async () => {
+  const store = await SnapshotStore.open(nodeStorageFiles, directory);
+  const ids = [[5, 1] as const, [5, 2] as const, [4, 3] as const, [3, 9] as const];
+  for (const [index, term] of ids) {
+    await store.write({ index, term, cluster: "c", detail: {} }, [Buffer.from("x")]);
+  }
+  const newest = [
+    { index: 5, term: 2 },
+    { index: 5, term: 1 },
+  ];
+  expect((await store.list()).slice(0, 2)).toEqual(newest);
+  synced = [];
+  expect(await store.prune({ index: 5, term: 2 })).toEqual(newest);
+  expect(synced.splice(0)).toEqual(["sync directory"]);
+  expect(await store.list()).toEqual(newest);
+  await store.prune({ index: 5, term: 2 });
+  expect(synced).toEqual([]);
 });
 
 const piece = (offset: number, text: string, change: object = {}) => {
