@@ -29,7 +29,8 @@ export default defineConfig({
     sequence: { sequencer: QuickestFirst },
     setupFiles: [`${root}tools/mutation/setup.ts`],
     server: { deps: { external: [/\/dist\//] } },
-    testTimeout: 60_000,
+    // Tests count what they cover, which slows some of them a hundredfold; Stryker ends what hangs.
+    testTimeout: 600_000,
     hookTimeout: 120_000,
   },
 });

@@ -1,9 +1,9 @@
-import { mkdtemp, readdir, rename, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { nodeStorageFiles } from "./storage-files.ts";
-import { WAL_KINDS, type WalRecord } from "./wal-record.ts";
+import { decodeWalRecord, WAL_KINDS, type WalRecord } from "./wal-record.ts";
 import { type WalOptions, WriteAheadLog } from "./write-ahead-log.ts";
 
 // What is released goes oldest first, and what must not be forgotten is in every later segment.
@@ -150,4 +150,26 @@ test("log: a missing segment in the middle is refused", async () => {
   const [, second = ""] = (await segments()).sort();
   await rename(join(directory, second), join(directory, "away"));
   await expect(open()).rejects.toThrow(/segment 1 is missing/);
+});
+
+test("log: a torn write is cut off whole, also where its last records are whole", async () => {
+  const { log } = await open();
+  await log.append([state(1)]);
+  await append(log, 1, 1);
+  await log.append([state(2), entry(2), snapshot(1)]);
+  await log.close();
+  const path = join(directory, (await segments())[0] ?? "");
+  const bytes = await readFile(path);
+  let at = 0;
+  for (let record = decodeWalRecord(bytes, 0); record?.term !== 2; ) {
+    at += record?.stride ?? bytes.length;
+    record = decodeWalRecord(bytes, at);
+  }
+  bytes.fill(0, at, at + 8);
+  await writeFile(path, bytes);
+  const { log: again, recovered } = await open();
+  expect(recovered.tornBytes).toBeGreaterThan(0);
+  expect([recovered.state?.term, recovered.entries.length]).toEqual([1, 1]);
+  await append(again, 2, 2, 3);
+  expect(await reopened(again)).toMatchObject({ first: 1, last: 2, term: 1 });
 });
