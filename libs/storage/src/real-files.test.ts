@@ -139,6 +139,9 @@ test("task log: the end is that of a piece which is here whole", async () => {
   const log = await TaskLog.open(join(directory, "out"));
   await log.append(piece(5, "f", { complete: true }));
   expect([log.complete, log.end]).toEqual([false, 0]);
+  await log.append(piece(0, "abc"));
+  await log.append(piece(0, "ab", { complete: true }));
+  expect(log.complete).toBe(false);
   await log.append(piece(0, "abc", { complete: true }));
   await log.append(piece(3, "def"));
   expect([log.complete, log.end]).toEqual([true, 3]);
