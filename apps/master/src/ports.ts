@@ -204,10 +204,21 @@ export interface NodeView {
   /** Counts the worker's readings of its devices since its process began: tells which word is later. */
   readonly deviceReadings: number;
   readonly replicas: readonly ReplicaStatus[];
+  /** What the control groups around the node allow it; 0 for no bound. */
+  readonly limits?: readonly ResourceLimitView[] | undefined;
+  /** The memory that the process of a parameter server holds. */
+  readonly residentBytes?: number | undefined;
   /** Of a parameter server: what it has not let in since its process began. */
   readonly refusals?: RefusalCounts | undefined;
   /** What it offers to jobs; absent on nodes that run none. */
   readonly offer?: NodeJobOffer | undefined;
+}
+
+export interface ResourceLimitView {
+  /** The same for all nodes in the group. */
+  readonly id: string;
+  readonly memoryBytes: number;
+  readonly cpuMilli: number;
 }
 
 /** What a parameter server has not let in. */

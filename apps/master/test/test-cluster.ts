@@ -110,11 +110,13 @@ export class TestCluster {
     settings: Partial<ClusterLinkOptions> & { readonly grpcPort?: number } = {},
   ): Promise<void> {
     const { grpcPort: port = 0, ...options } = settings;
-    this.#server = await bindServer({ host: "127.0.0.1", port, credentials: { clusterToken } });
+    const masterId = options.masterId ?? "master-1";
+    const credentials = { clusterToken, node: { role: "master", name: masterId } as const };
+    this.#server = await bindServer({ host: "127.0.0.1", port, credentials });
     this.#link = startClusterLink({
       server: this.#server,
-      credentials: { clusterToken },
-      masterId: "master-1",
+      credentials,
+      masterId,
       control: this.control,
       logger: silentLog,
       heartbeatIntervalMs: 100,

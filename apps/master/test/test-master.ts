@@ -10,6 +10,7 @@ import { Registry } from "prom-client";
 import { ArtifactReader } from "../src/artifacts/artifact-reader.ts";
 import { DEFAULT_HTTP_LIMITS } from "../src/http/fastify-server.ts";
 import type { UsageRow } from "../src/inference/accounting.ts";
+import { TaskSecrets } from "../src/jobs/task-secrets.ts";
 import { LogReader } from "../src/logs/log-reader.ts";
 import { LogRepair } from "../src/logs/log-repair.ts";
 import { LogStore } from "../src/logs/log-store.ts";
@@ -33,6 +34,7 @@ function noLogs(control: ControlPlane): LogReader {
 }
 
 export const PEPPER = Buffer.alloc(32, 7);
+export const SECRETS = new TaskSecrets(PEPPER, { clusterToken: "unused" }, () => "");
 
 /** A control plane without a disk: the real apply on every proposal, at once. */
 export class VolatileControl implements ControlPlane {

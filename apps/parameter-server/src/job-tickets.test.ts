@@ -33,7 +33,7 @@ import {
 } from "./testing/server-processes.ts";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
-// What a task of a job may do to parameter servers, which it proves by the ticket that its worker issued.
+// What a task of a job may do to parameter servers, which it proves by the ticket that a master issued.
 
 vi.setConfig({ testTimeout: 120_000 });
 
@@ -202,7 +202,7 @@ test("ticket: with TLS a task needs no key of its node, and a parameter server n
   const identity = { credentials: own, tickets, followed, address: bound.address };
   new ParameterShardsService(shards, data, identity).addTo(bound.server);
   try {
-    const job = ticketed([bound.address], { by: worker });
+    const job = ticketed([bound.address], { by: await nodeOf("master") });
     await openShards(job);
     const client = await joinJob(job, 0, { paths: ["grpc"] });
     await client.initialize(tensors(() => 0));
@@ -213,12 +213,13 @@ test("ticket: with TLS a task needs no key of its node, and a parameter server n
     const into = tensors(() => 0);
     expect(await client.pull(into)).toBe(1);
     expect(client.traffic.paths).toEqual([{ pull: "grpc", push: "grpc" }]);
-    // A worker's certificate alone opens nothing, nor does a ticket that no worker has signed.
+    // A worker's certificate opens nothing, neither shown nor under a ticket for a job that it may not have.
     const byNode = { ...job, credentials: worker };
     await expect(openShards(byNode)).rejects.toMatchObject(denied);
-    const forger = await nodeOf("parameter-server");
-    const unsigned = ticketed([bound.address], { by: forger });
-    await expect(openShards(unsigned)).rejects.toMatchObject({ code: "invalid_api_key" });
+    for (const by of [worker, await nodeOf("parameter-server")]) {
+      const forged = ticketed([bound.address], { by });
+      await expect(openShards(forged)).rejects.toMatchObject({ code: "invalid_api_key" });
+    }
   } finally {
     await closeClients();
     await shards.closeAll();

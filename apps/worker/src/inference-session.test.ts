@@ -44,7 +44,8 @@ beforeEach(async () => {
       new InferenceSession(call, replicas);
     },
   });
-  const peer = new Peer(address, { clusterToken });
+  const node = { role: "master", name: "master-1" } as const;
+  const peer = new Peer(address, { clusterToken, node });
   stream = peer.duplex(sessionMethod);
   frames = [];
   stream.on("data", (frame) => frames.push(frame.events.map(decodeEvent)));
@@ -62,10 +63,13 @@ beforeEach(async () => {
 
 afterEach(() => close());
 
+function wireOf(text: string, choices = 1) {
+  return encodeRequest({ ...request, choices, input: { kind: "text", text } });
+}
+
 function start(id: number, text = "@tokens=3", change: object = {}): void {
-  const wire = encodeRequest({ ...request, input: { kind: "text", text } });
   stream.write({
-    start: { id, deployment: "m", request: wire, fairKey: "k", window: 256, ...change },
+    start: { id, deployment: "m", request: wireOf(text), fairKey: "k", window: 256, ...change },
   });
 }
 
@@ -122,6 +126,16 @@ test("a cancelled request ends with failed and frees its slot, window or not", a
   await vi.waitFor(() => expect(isOver(1)).toBe(true));
   expect(lastOf(1)).toMatchObject({ type: "failed", error: { code: "cancelled" } });
   expect(running()).toBe(0);
+});
+
+test("a report counts the sequences of other masters' calls, until their engine is done", async () => {
+  const others = (master: string) => replicas.statuses(master)[0]?.others;
+  start(1, "", { request: wireOf("@tokens=100000 @every=1", 3) });
+  await vi.waitFor(() => expect(running()).toBe(1));
+  expect([others("master-1"), others("master-2")]).toEqual([0, 3]);
+  stream.write({ cancel: { id: 1 } });
+  await vi.waitFor(() => expect(isOver(1)).toBe(true));
+  expect(others("master-2")).toBe(0);
 });
 
 test("an id used twice at once ends the stream with an error and all its requests", async () => {

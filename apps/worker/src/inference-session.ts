@@ -6,6 +6,7 @@ import type { InferenceCommand__Output } from "@heddle/contracts/generated/heddl
 import type { InferenceEvent } from "@heddle/contracts/generated/heddle/v1/InferenceEvent";
 import type { InferenceEvents } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
 import type { Start__Output } from "@heddle/contracts/generated/heddle/v1/Start";
+import { callerOf } from "@heddle/rpc/credentials";
 import { decodeRequest, encodeEvent } from "@heddle/rpc/inference-codec";
 import { toStatus } from "@heddle/rpc/status";
 import { isLast, Outbox } from "./outbox.ts";
@@ -31,6 +32,8 @@ interface OpenRequest {
 export class InferenceSession {
   readonly #stream: SessionStream;
   readonly #replicas: ReplicaSet;
+  /** The master's name. */
+  readonly #master: string;
   readonly #open = new Map<number, OpenRequest>();
   readonly #dirty = new Set<number>();
   #flushQueued = false;
@@ -40,6 +43,7 @@ export class InferenceSession {
   constructor(stream: SessionStream, replicas: ReplicaSet) {
     this.#stream = stream;
     this.#replicas = replicas;
+    this.#master = callerOf(stream).name;
     stream.on("data", (command: InferenceCommand__Output) => this.#receive(command));
     stream.on("drain", () => {
       this.#writable = true;
@@ -101,7 +105,7 @@ export class InferenceSession {
       const call = this.#replicas.submit(
         deployment,
         decodeRequest(start.request),
-        { fairKey, deadlineMs, priority },
+        { fairKey, deadlineMs, priority, master: this.#master },
         (event) => this.#push(id, opened, event),
       );
       if ("refused" in call) return call.refused;

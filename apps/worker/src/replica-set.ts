@@ -6,12 +6,17 @@ import type {
   EngineOptions,
   GenerateRequest,
   ReplicaStatus,
-  SubmitOptions,
   WeightsSpec,
 } from "@heddle/contracts/engine";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { EnginePorts } from "./engine-ports.ts";
-import { type EventListener, type FailedTries, Replica, type ReplicaCall } from "./replica.ts";
+import {
+  type CallOptions,
+  type EventListener,
+  type FailedTries,
+  Replica,
+  type ReplicaCall,
+} from "./replica.ts";
 
 /** One worker runs at most this many deployments at once. */
 const maxReplicas = 64;
@@ -32,8 +37,9 @@ export class ReplicaSet {
     this.#onChange = onChange;
   }
 
-  statuses(): ReplicaStatus[] {
-    return [...this.#replicas.values()].map((replica) => replica.status());
+  /** As `master` is told. */
+  statuses(master?: string): ReplicaStatus[] {
+    return [...this.#replicas.values()].map((replica) => replica.status(master));
   }
 
   /** Requests that have not ended, over all deployments. */
@@ -98,7 +104,7 @@ export class ReplicaSet {
   submit(
     key: string,
     request: GenerateRequest,
-    options: SubmitOptions,
+    options: CallOptions,
     listener: EventListener,
   ): ReplicaCall | { readonly refused: EngineFailure } {
     const replica = this.#replicas.get(key);

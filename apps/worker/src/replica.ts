@@ -42,6 +42,17 @@ export interface ReplicaCall {
   cancel(): void;
 }
 
+/** How a request is run, and which master it is from. */
+export interface CallOptions extends SubmitOptions {
+  readonly master: string;
+}
+
+interface OpenCall {
+  readonly listener: EventListener;
+  readonly master: string;
+  readonly sequences: number;
+}
+
 export type EventListener = (event: EngineEvent) => void;
 
 /**
@@ -58,7 +69,7 @@ export class Replica {
   readonly #closing = new AbortController();
   readonly #backoff = new Backoff(restartBackoff);
   /** Requests in the engine by the id it knows them by. */
-  readonly #calls = new Map<number, EventListener>();
+  readonly #calls = new Map<number, OpenCall>();
   readonly #running: Promise<void>;
   #phase: ReplicaPhase = "pulling";
   #message = "";
@@ -119,7 +130,8 @@ export class Replica {
     return this.#calls.size;
   }
 
-  status(): ReplicaStatus {
+  /** As `master` is told. */
+  status(master = ""): ReplicaStatus {
     const load = this.#engine?.load() ?? emptyLoad;
     return {
       deployment: this.spec.key,
@@ -130,19 +142,26 @@ export class Replica {
       load: { ...load, restarts: load.restarts + this.#restarts },
       info: this.#engine?.info,
       failureCode: this.#failureCode,
+      others: this.#sequencesOfOthers(master),
     };
+  }
+
+  #sequencesOfOthers(master: string): number {
+    let sum = 0;
+    for (const call of this.#calls.values()) if (call.master !== master) sum += call.sequences;
+    return sum;
   }
 
   /** The listener gets every event of the request; a refusal is returned and nothing was started. */
   submit(
     request: GenerateRequest,
-    options: SubmitOptions,
+    { master, ...options }: CallOptions,
     listener: EventListener,
   ): ReplicaCall | { readonly refused: EngineFailure } {
     const engine = this.#engine;
     if (this.#phase !== "ready" || !engine) return { refused: this.#refusal() };
     const id = this.#nextId++;
-    this.#calls.set(id, listener);
+    this.#calls.set(id, { listener, master, sequences: request.choices });
     engine.submit(id, request, options);
     return { cancel: () => engine.cancel(id) };
   }
@@ -258,17 +277,17 @@ export class Replica {
 
   #dispatch(events: readonly EngineEvent[]): void {
     for (const event of events) {
-      const listener = this.#calls.get(event.id);
+      const call = this.#calls.get(event.id);
       if (event.type === "done" || event.type === "failed") this.#calls.delete(event.id);
       if (event.type === "done") this.#backoff.reset();
-      listener?.(event);
+      call?.listener(event);
     }
   }
 
   #failCalls(error: EngineFailure): void {
     const calls = [...this.#calls];
     this.#calls.clear();
-    for (const [id, listener] of calls) listener({ type: "failed", id, error });
+    for (const [id, { listener }] of calls) listener({ type: "failed", id, error });
   }
 
   #refusal(): EngineFailure {

@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Server } from "@grpc/grpc-js";
-import type { EngineOptions } from "@heddle/contracts/engine";
+import type { EngineOptions, ReplicaStatus } from "@heddle/contracts/engine";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
 import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
@@ -102,7 +102,7 @@ export async function startWorker(
     credentials,
     register,
     followed,
-    heartbeat: () => heartbeatOf(machine, replicas, tasks),
+    heartbeat: (master) => heartbeatOf(machine, replicas.statuses(master), tasks),
     log,
   });
   endTasksOnFaults(machine, tasks, log, report);
@@ -122,10 +122,14 @@ export async function startWorker(
   return { nodeId, address: advertised, close };
 }
 
-function heartbeatOf(machine: Machine, replicas: ReplicaSet, tasks: TaskService): Heartbeat {
+function heartbeatOf(
+  machine: Machine,
+  replicas: readonly ReplicaStatus[],
+  tasks: TaskService,
+): Heartbeat {
   return {
     ...machine.usage(),
-    replicas: replicas.statuses().map(encodeReplica),
+    replicas: replicas.map(encodeReplica),
     tasks: tasks.progress(),
     refusesLeader: tasks.refusal,
   };

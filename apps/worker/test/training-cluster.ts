@@ -100,7 +100,9 @@ export class TrainingCluster {
     this.#trainers.add(child);
     // A process that is killed at once closes its end first.
     child.stdin?.on("error", () => undefined);
-    child.stdin?.end(JSON.stringify({ ...orders, ticket: ticketOf(orders) }));
+    child.stdin?.end(
+      JSON.stringify({ ...orders, ticket: ticketOf(orders, orders.parameterServers) }),
+    );
     return new RunningTrainer(orders, child);
   }
 
@@ -202,8 +204,11 @@ export class TrainingJob {
   }
 }
 
-/** As its worker would issue it. */
-function ticketOf({ jobId, attempt, parameterServers: servers }: TrainerOrders): string {
+/** As a master would issue it. */
+export function ticketOf(
+  { jobId = "", attempt = 1 }: { readonly jobId?: string; readonly attempt?: number },
+  servers: readonly string[],
+): string {
   const issuedUnixMs = Date.now();
   const claims = { jobId, attempt, servers, issuedUnixMs, expiresUnixMs: issuedUnixMs + 3_600_000 };
   return issueTicket({ clusterToken }, claims);

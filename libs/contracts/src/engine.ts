@@ -196,6 +196,8 @@ export interface ReplicaStatus {
   readonly info?: EngineInfo | undefined;
   /** Of a failed one, for whoever must know whether it may come up by itself. */
   readonly failureCode?: ErrorCode | undefined;
+  /** Sequences of the calls that other masters have in the engine; absent where the worker does not count them. */
+  readonly others?: number | undefined;
 }
 
 export interface EngineLoad {

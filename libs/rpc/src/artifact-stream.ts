@@ -5,6 +5,11 @@ import { readArtifactMethod } from "./proto.ts";
 /** A stream over which nothing came for so long is given up. */
 const silenceMs = 30_000;
 
+/** A range of an artifact is checked by the digests of the pieces that it touches. */
+export const ARTIFACT_PIECE_BYTES = 2 ** 20;
+/** Of SHA-256. */
+export const PIECE_DIGEST_BYTES = 32;
+
 /** Whom to ask for the bytes of an artifact. */
 export interface ArtifactHolder {
   /** Its gRPC address. */

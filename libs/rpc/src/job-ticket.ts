@@ -5,9 +5,10 @@ import { domainOf } from "./pki/certificate-authority.ts";
 import { nodeNameOf } from "./pki/node-name.ts";
 
 /**
- * What a task of a job proves itself with to parameter servers. Its worker issues it: signed with the key
- * of its certificate where nodes speak TLS, else with a key that is derived from the cluster token. It
- * gives access to the shards of one attempt of one job on the servers it names, and to nothing else.
+ * What a task of a job proves itself with to parameter servers. The leading master issues it to the workers
+ * that it starts the attempt on: signed with the key of its certificate where nodes speak TLS, else with a
+ * key that is derived from the cluster token. It gives access to the shards of one attempt of one job on the
+ * servers it names, and to nothing else.
  */
 export interface JobClaims {
   readonly jobId: string;
@@ -32,7 +33,7 @@ const MAX_TICKET_LENGTH = 16_384;
 /** Tickets that were checked are remembered, up to so many: a signature takes longer than most calls. */
 const MAX_KNOWN = 1_024;
 
-/** Signs a ticket in the name of this node. */
+/** Signs a ticket in the name of this master. */
 export function issueTicket(own: NodeCredentials, claims: JobClaims): string {
   const payload = Buffer.from(JSON.stringify(claims));
   const { tls } = own;
@@ -90,19 +91,19 @@ export class TicketVerifier {
       return signature.length === expected.length && timingSafeEqual(signature, expected);
     }
     try {
-      return der !== undefined && isWorkerSigned(tls.material.authority, payload, signature, der);
+      return der !== undefined && isMasterSigned(tls.material.authority, payload, signature, der);
     } catch {
       return false;
     }
   }
 }
 
-function isWorkerSigned(authority: string, payload: Buffer, signature: Buffer, der: Buffer) {
+function isMasterSigned(authority: string, payload: Buffer, signature: Buffer, der: Buffer) {
   const issuer = new X509Certificate(authority);
   const certificate = new X509Certificate(der);
   if (!certificate.checkIssued(issuer) || !certificate.verify(issuer.publicKey)) return false;
   const node = nodeNameOf(certificate.subjectAltName);
-  if (node?.role !== "worker" || node.domain !== domainOf(authority)) return false;
+  if (node?.role !== "master" || node.domain !== domainOf(authority)) return false;
   if (!verify("sha256", payload, certificate.publicKey, signature)) return false;
   // A certificate is renewed more often than a job ends: it counts when the ticket was issued.
   const { issuedUnixMs } = JSON.parse(payload.toString()) as JobClaims;

@@ -56,6 +56,7 @@ const replica = merged(
     load,
   }),
   optional("info", info),
+  optional("others", uint32),
 ) as fc.Arbitrary<ReplicaStatus>;
 
 const options = merged(

@@ -50,6 +50,7 @@ export function decodeReplica(message: Replica__Output): ReplicaStatus {
     load: message.load ? decodeLoad(message.load) : emptyLoad,
     ...(info && { info: decodeInfo(info) }),
     ...(isErrorCode(message.failureCode) && { failureCode: message.failureCode }),
+    ...(message.others !== undefined && { others: message.others }),
   };
 }
 

@@ -1,6 +1,7 @@
 import OpenAI, { type APIError } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { NO_END, only, ProcessCluster, TINY } from "../../test/process-cluster.ts";
+import { atLeastFourOfFive } from "../../test/tries.ts";
 
 const messages = [{ role: "user" as const, content: "go on" }];
 /** Far more than one slot can say during a test. */
@@ -67,7 +68,8 @@ describe("one slot", () => {
   it.each([true, false])(
     "is free within a second after its client hangs up, stream %s",
     async (stream) => {
-      const freedAfterMs = async () => {
+      // A machine that stands still may make one try of five late.
+      await atLeastFourOfFive(async () => {
         const abort = new AbortController();
         const call = post({ ...endless, stream }, abort.signal);
         call.catch(() => {});
@@ -79,13 +81,8 @@ describe("one slot", () => {
         expect(await next).toBe("kk");
         const ms = performance.now() - startedMs;
         await runs(0);
-        return ms;
-      };
-      // One try of five is enough: it may be that a report that the worker sent before the client
-      // hung up counts the call until the next report, a second later.
-      let ms = await freedAfterMs();
-      for (let again = 0; again < 4 && ms >= 1_000; again++) ms = await freedAfterMs();
-      expect(ms).toBeLessThan(1_000);
+        expect(ms).toBeLessThan(1_000);
+      });
     },
   );
 

@@ -3,6 +3,7 @@ import { type ArtifactRecord, type TaskRecord, taskKey } from "@heddle/control/j
 import { streamArtifact } from "@heddle/rpc/artifact-stream";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { ControlPlane, NodeDirectory } from "../ports.ts";
+import { type ByteRange, checkedBytes, type RawRead } from "./checked-bytes.ts";
 
 export interface ArtifactReaderOptions {
   readonly control: Pick<ControlPlane, "state">;
@@ -14,12 +15,6 @@ export interface ArtifactReaderOptions {
 export interface KnownArtifact {
   readonly task: TaskRecord;
   readonly artifact: ArtifactRecord;
-}
-
-/** Which bytes of an artifact; `maxBytes` 0 is to its end. */
-export interface ByteRange {
-  readonly offset: number;
-  readonly maxBytes: number;
 }
 
 /** Workers that are asked for a copy of what lies on one that is away. */
@@ -64,17 +59,21 @@ export class ArtifactReader {
   }
 
   /**
-   * The bytes, as fast as they are taken. Throws `unavailable` that names the worker where it is not
-   * attached, and `not_found` where it keeps the file no more.
+   * The bytes as the task left them, as fast as they are taken; see `checkedBytes`. Throws `unavailable` that names
+   * the worker where it is not attached, and `not_found` where it keeps the file no more.
    */
-  async *read(
+  read(known: KnownArtifact, range: ByteRange, signal: AbortSignal): AsyncGenerator<Buffer, void> {
+    return checkedBytes(known.artifact, range, (asked) => this.#readRaw(known, asked, signal));
+  }
+
+  async *#readRaw(
     { task, artifact }: KnownArtifact,
-    range: ByteRange,
+    asked: Parameters<RawRead>[0],
     signal: AbortSignal,
   ): AsyncGenerator<Buffer, void> {
     const request = {
       task: { jobId: task.jobId, attempt: task.attempt, rank: task.rank },
-      ...{ name: artifact.name, offset: range.offset, maxBytes: range.maxBytes },
+      ...{ name: artifact.name, ...asked },
     };
     for (const address of this.#others(task)) {
       const holder = { address, role: "worker" } as const;

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
@@ -110,6 +110,51 @@ test("that were changed on the disk are refused and not passed on as what they w
   expect(await reply.text()).toContain("it was changed");
   writeFileSync(join(kept, "greeting.txt"), "hello");
   expect(await (await get("/greeting.txt")).text()).toBe("hello");
+});
+
+test("a range of an artifact that was changed on the disk is refused, and the rest is served", async () => {
+  const kept = join(cluster.masters.folder, "worker-1", "artifacts", id, "1.0");
+  const large = join(kept, "large.bin");
+  const left = readFileSync(large);
+  const piece = 2 ** 20;
+  const at = 3 * piece + 5;
+  const range = async (from: number, to: number) => {
+    const reply = await get("/large.bin", { range: `bytes=${from}-${to - 1}` });
+    const bytes = Buffer.from(await reply.arrayBuffer());
+    return reply.status === 206 ? bytes : reply.status;
+  };
+  expect(await range(at, at + 2 * piece)).toEqual(left.subarray(at, at + 2 * piece));
+  expect(await range(LARGE_BYTES - 7, LARGE_BYTES)).toEqual(left.subarray(-7));
+  const changed = Buffer.from(left);
+  changed[at] = (changed[at] ?? 0) ^ 1;
+  writeFileSync(large, changed);
+  expect(await range(at - 2, at + 2)).toBe(500);
+  expect(await range(0, 2 * piece)).toEqual(left.subarray(0, 2 * piece));
+  // Digests that fit what is there now are not those that the task left.
+  const [list = ""] = readdirSync(join(kept, "~digests"));
+  const digests = readFileSync(join(kept, "~digests", list));
+  createHash("sha256")
+    .update(changed.subarray(3 * piece, 4 * piece))
+    .digest()
+    .copy(digests, 3 * 32);
+  writeFileSync(join(kept, "~digests", list), digests);
+  expect(await range(at - 2, at + 2)).toBe(500);
+  writeFileSync(large, left);
+  expect(await range(at - 2, at + 2)).toBe(500);
+  createHash("sha256")
+    .update(left.subarray(3 * piece, 4 * piece))
+    .digest()
+    .copy(digests, 3 * 32);
+  writeFileSync(join(kept, "~digests", list), digests);
+  expect(await range(at - 2, at + 2)).toEqual(left.subarray(at - 2, at + 2));
+});
+
+test("a range of a small artifact that was changed on the disk is refused", async () => {
+  const kept = join(cluster.masters.folder, "worker-1", "artifacts", id, "1.0");
+  writeFileSync(join(kept, "greeting.txt"), "hellO");
+  expect((await get("/greeting.txt", { range: "bytes=0-1" })).status).toBe(500);
+  writeFileSync(join(kept, "greeting.txt"), "hello");
+  expect(await (await get("/greeting.txt", { range: "bytes=0-1" })).text()).toBe("he");
 });
 
 test("of a task that failed are not kept, and names that could not be had end their task", async () => {

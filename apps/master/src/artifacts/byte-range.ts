@@ -1,4 +1,4 @@
-import type { ByteRange } from "./artifact-reader.ts";
+import type { ByteRange } from "./checked-bytes.ts";
 
 /**
  * What a `Range` header asks of so many bytes: undefined for all of them, as for a header of another

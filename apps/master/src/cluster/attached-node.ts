@@ -14,6 +14,9 @@ const MAX_HOST_ID = 128;
 /** Likewise of why it refuses the leader. */
 const MAX_REFUSAL = 1_024;
 
+/** Control groups around a node that count. */
+const MAX_LIMITS = 16;
+
 /** What a master knows of one node while its Attach stream stands. */
 export class AttachedNode {
   readonly register: Register__Output;
@@ -28,8 +31,6 @@ export class AttachedNode {
   heartbeats = 0;
   #byDeployment: ReadonlyMap<string, ReplicaStatus> = new Map();
   #heartbeat: Heartbeat__Output | undefined;
-  /** What this master had in flight by deployment when the load was reported. */
-  #inFlightAtReport = new Map<string, number>();
 
   constructor(register: Register__Output, link: WorkerLink | undefined, nowMs: number) {
     this.register = register;
@@ -50,12 +51,6 @@ export class AttachedNode {
     this.lastSeenMs = nowMs;
     this.heartbeats += 1;
     this.silentIntervals = 0;
-    this.#inFlightAtReport = new Map(
-      this.replicas.map(({ deployment }) => [
-        deployment,
-        this.link?.taken.sequences(deployment) ?? 0,
-      ]),
-    );
   }
 
   /** Why it does not work for this master's cluster or its leader; undefined where it does. */
@@ -74,13 +69,11 @@ export class AttachedNode {
 
   /**
    * Sequences that the replica holds now: those of this master, which it knows at once, and those of
-   * the others, which are the reported ones less what was this master's at that time.
+   * the others, which the worker counts: a report in which both are one would be older than the first.
    */
-  usedSequences(replica: ReplicaStatus): number {
-    const { deployment, load } = replica;
-    const reported = load.running + load.waiting;
-    const own = this.#inFlightAtReport.get(deployment) ?? 0;
-    return Math.max(0, reported - own) + (this.link?.taken.sequences(deployment) ?? 0);
+  usedSequences({ deployment, load, others }: ReplicaStatus): number {
+    const own = this.link?.taken.sequences(deployment) ?? 0;
+    return own + (others ?? Math.max(0, load.running + load.waiting - own));
   }
 
   /**
@@ -111,6 +104,10 @@ export class AttachedNode {
       lastSeenMs: Math.round(this.lastSeenMs + wallOffsetMs),
       hostId: register.hardware?.hostId.slice(0, MAX_HOST_ID),
       diskId: register.hardware?.diskId,
+      limits: register.hardware?.limits.slice(0, MAX_LIMITS).map(({ id, ...limit }) => {
+        return { id: id.slice(0, MAX_HOST_ID), ...limit };
+      }),
+      residentBytes: heartbeat?.residentBytes,
       cpuPercent: heartbeat?.cpuPercent ?? 0,
       cpuCount: register.hardware?.cpuCount ?? 0,
       memoryBytes: register.hardware?.memoryBytes ?? 0,

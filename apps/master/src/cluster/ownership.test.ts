@@ -11,6 +11,7 @@ import { fromStatus } from "@heddle/rpc/status";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { eventually } from "../../test/http.ts";
 import { clusterToken, TestControl } from "../../test/test-cluster.ts";
+import { SECRETS } from "../../test/test-master.ts";
 import { ArtifactReader } from "../artifacts/artifact-reader.ts";
 import { ArtifactRelay } from "../artifacts/artifact-relay.ts";
 import { ProgressBook } from "../jobs/progress-book.ts";
@@ -51,7 +52,8 @@ beforeEach(async () => {
     ...{ directory: folder, log: silent, syncPauseMs: 0 },
     ...{ maxBytes: 2 ** 20, maxAgeMs: 3_600_000 },
   });
-  new LogService(bound.server, store, () => control.state);
+  const state = () => control.state;
+  new LogService({ server: bound.server, store, secrets: SECRETS, state });
   const artifacts = new ArtifactReader({ control, directory: link.directory, credentials });
   new ArtifactRelay(bound.server, artifacts, () => control.state);
   closing.push(
@@ -72,13 +74,13 @@ function peerOf(name: string): Peer {
 }
 
 /** What the master answers to one chunk: `kept`, `fenced`, or the error's code. */
-function ship(name: string, nodeId: string, task: object = TASK): Promise<string> {
+function ship(name: string, nodeId: string, task: object = TASK, grant = ""): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
   const stream = peerOf(name).duplex(shipLogsMethod);
   stream.on("data", ({ fenced }: LogAck__Output) => resolve(fenced ? "fenced" : "kept"));
   stream.on("error", (error) => resolve(fromStatus(error, "the master").code));
   const file = { task: { ...TASK, ...task }, stream: "stdout" };
-  stream.write({ file, offset: 0, data: Buffer.from(`of ${name}\n`), nodeId });
+  stream.write({ file, offset: 0, data: Buffer.from(`of ${name}\n`), nodeId, grant });
   return promise;
 }
 
@@ -96,6 +98,32 @@ test("logs: nobody writes a log of an attempt or incarnation that is to come", a
     expect(await ship("b", "b", ahead)).toBe("unavailable");
     expect(await store.read({ ...LOG, ...ahead }, 0, 100)).toBeUndefined();
   }
+});
+
+/** A task of before: of an attempt or incarnation that another has replaced, or of a forgotten job. */
+const EARLIER = [
+  { ...TASK, attempt: 0 },
+  { ...TASK, rank: 1 },
+  { ...TASK, jobId: jobId(9) },
+];
+
+test("logs: those of earlier attempts and forgotten jobs are their own worker's", async () => {
+  for (const task of EARLIER) {
+    const log = { ...LOG, ...task };
+    const grant = SECRETS.logGrant(task, "a");
+    const others = { ...task, rank: task.rank + 1 };
+    for (const wrong of ["", grant.replace(/^./, "x"), SECRETS.logGrant(others, "b"), grant]) {
+      expect(await ship("b", "b", task, wrong)).toBe("fenced");
+    }
+    expect(await ship("a", "a", task, SECRETS.logGrant(others, "a"))).toBe("fenced");
+    expect(await store.read(log, 0, 100)).toBeUndefined();
+    expect(await ship("a", "a", task, grant)).toBe("kept");
+    expect(`${(await store.read(log, 0, 100))?.data}`).toBe("of a\n");
+  }
+});
+
+test("logs: what a worker was given with a task is not enough once the task is another's", async () => {
+  expect(await ship("b", "b", TASK, SECRETS.logGrant(TASK, "b"))).toBe("fenced");
 });
 
 /** Attaches as the worker and reports a step of the job's task. */

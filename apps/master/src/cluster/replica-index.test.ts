@@ -36,7 +36,14 @@ function report(node: AttachedNode, deployments: readonly string[]): void {
   };
   const replicas = deployments.map((deployment) => ({ deployment, ...state, load: emptyLoad }));
   const usage = { cpuPercent: 0, memoryUsedBytes: 0, diskFreeBytes: 0, diskTotalBytes: 0 };
-  const rest = { gpus: [], deviceReadings: 0, tasks: [], refusals: null, refusesLeader: "" };
+  const rest = {
+    gpus: [],
+    deviceReadings: 0,
+    residentBytes: 0,
+    tasks: [],
+    refusals: null,
+    refusesLeader: "",
+  };
   node.onHeartbeat({ ...usage, ...rest, replicas }, 0);
 }
 

@@ -3,7 +3,7 @@ import { submitJobRequest } from "@heddle/contracts/jobs";
 import { taskKey } from "@heddle/control/jobs/records";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
-import { PEPPER } from "../../test/test-master.ts";
+import { SECRETS } from "../../test/test-master.ts";
 import { orderFor } from "./task-orders.ts";
 
 /**
@@ -86,7 +86,13 @@ async function lease(change: Record<string, unknown>): Promise<NonNullable<Lease
   const id = await api.submit(bodyOf(change));
   await api.reached(id, "scheduled");
   const { state } = api.master.control;
-  const order = orderFor(state, state.tasks.get(taskKey(id, 1, 0))!, undefined, Date.now(), PEPPER);
+  const order = orderFor(
+    state,
+    state.tasks.get(taskKey(id, 1, 0))!,
+    undefined,
+    Date.now(),
+    SECRETS,
+  );
   await api.call("DELETE", `/jobs/${id}`);
   await over(id);
   return order?.lease?.spec ?? {};

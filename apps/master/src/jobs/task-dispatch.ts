@@ -13,6 +13,7 @@ import { judgedFailures } from "./judged-failures.ts";
 import type { ProgressBook } from "./progress-book.ts";
 import { statusKey, TaskLink } from "./task-link.ts";
 import { isOfEarlierCluster, lostWord, newsOf, orderFor, orderForStranger } from "./task-orders.ts";
+import type { TaskSecrets } from "./task-secrets.ts";
 
 /** Rounds come at least so often, and after a change no sooner than this. */
 const roundMs = 250;
@@ -29,8 +30,7 @@ export interface TaskDispatchOptions {
   readonly directory: NodeDirectory;
   readonly credentials: NodeCredentials;
   readonly masterId: string;
-  /** The cluster's pepper, of which the tokens of jobs are made. */
-  readonly pepper: Uint8Array;
+  readonly secrets: TaskSecrets;
   readonly clock: Clock;
   readonly log: NodeLog;
   readonly leaseMs: number;
@@ -156,7 +156,7 @@ export class TaskDispatch {
 
   /** Tells the worker what the state wants otherwise. */
   #order(link: TaskLink): void {
-    const { control, clock, pepper } = this.#options;
+    const { control, clock, secrets } = this.#options;
     const { state } = control;
     const wallMs = clock.wallMs();
     const nowMs = clock.monotonicMs();
@@ -164,7 +164,7 @@ export class TaskDispatch {
     for (const [key, record] of this.#tasksOf(link)) {
       const status = link.statuses.get(key);
       const command = record
-        ? orderFor(state, record, status, wallMs, pepper)
+        ? orderFor(state, record, status, wallMs, secrets)
         : status && orderForStranger(status);
       if (isHeld && (command?.lease || command?.start)) continue;
       if (command) link.order(key, command, nowMs);

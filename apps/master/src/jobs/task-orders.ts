@@ -1,12 +1,14 @@
-import { createHmac } from "node:crypto";
 import type { LeaseTask } from "@heddle/contracts/generated/heddle/v1/LeaseTask";
+import type { StartTask } from "@heddle/contracts/generated/heddle/v1/StartTask";
 import type { TaskCommand } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
+import type { TaskExit__Output } from "@heddle/contracts/generated/heddle/v1/TaskExit";
 import type { TaskId } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { SubmitJob } from "@heddle/contracts/jobs";
 import { FAILURE_REASONS } from "@heddle/contracts/jobs";
 import type { TaskReportEntry } from "@heddle/control/jobs/commands";
 import {
+  type ArtifactRecord,
   type JobsState,
   type TaskExitRecord,
   type TaskRecord,
@@ -14,6 +16,7 @@ import {
 } from "@heddle/control/jobs/records";
 import { executorOf } from "@heddle/control/jobs/task-request";
 import { wantedOf } from "@heddle/control/jobs/wanted";
+import type { TaskSecrets } from "./task-secrets.ts";
 
 const BYTES_PER_GB = 1e9;
 /** What a task gets to end in order when nobody needs its checkpoint. */
@@ -23,15 +26,14 @@ const ORDER = ["reserved", "leased", "starting", "running", "stopping", "exited"
 
 /**
  * What to tell a worker about one task of its, given what the state wants and what the worker says;
- * undefined where both agree. `status` is undefined for a task that the worker does not have; of
- * `secret`, which masters alone have, the attempt's token is made.
+ * undefined where both agree. `status` is undefined for a task that the worker does not have.
  */
 export function orderFor(
   state: JobsState,
   record: TaskRecord,
   status: TaskStatus__Output | undefined,
   nowMs: number,
-  secret: Uint8Array,
+  secrets: TaskSecrets,
 ): TaskCommand | undefined {
   const task = idOf(record);
   const job = state.jobs.get(record.jobId);
@@ -52,23 +54,37 @@ export function orderFor(
   if (!status) {
     // A task that was leased once and is not there any more has ended (`lostWord`).
     if (record.phase !== "reserved") return undefined;
-    return { lease: leaseOf(record, spec, job.tasks, job.checkpoint?.name ?? "") };
+    const logGrant = secrets.logGrant(record, record.nodeId);
+    const lease = leaseOf(record, spec, job.tasks, job.checkpoint?.name ?? "");
+    return { lease: { ...lease, logGrant } };
   }
   if (wanted.order !== "start" || status.phase !== "leased") return undefined;
   const gang = gangOf(state, record, job.tasks);
-  if (!gang) return undefined;
-  const peers = gang.map(({ rendezvous = "" }) => rendezvous);
-  const nodes = gang.map(({ nodeId }) => nodeId);
-  // One whose server is gone is about to end for it.
-  const parameterServers = job.shards?.map((id) => state.servers.get(id)?.address ?? "");
-  const readyServers = job.shards && readyServersOf(state);
-  const jobToken = job.shards && attemptToken(secret, record);
-  return { start: { task, peers, nodes, parameterServers, readyServers, jobToken } };
+  return gang && { start: startOf(state, record, gang, secrets) };
 }
 
-/** The same from every master, so that a new leader goes on with a gang that is half started. */
-function attemptToken(secret: Uint8Array, { jobId, attempt }: TaskRecord): Buffer {
-  return createHmac("sha256", secret).update(`job token ${jobId}/${attempt}`).digest();
+function startOf(
+  state: JobsState,
+  record: TaskRecord,
+  gang: readonly TaskRecord[],
+  secrets: TaskSecrets,
+): StartTask {
+  const peers = gang.map(({ rendezvous = "" }) => rendezvous);
+  const nodes = gang.map(({ nodeId }) => nodeId);
+  const base = { task: idOf(record), peers, nodes };
+  const shards = state.jobs.get(record.jobId)?.shards;
+  if (!shards) return base;
+  // One whose server is gone is about to end for it.
+  const parameterServers = shards.map((id) => state.servers.get(id)?.address ?? "");
+  const spec = state.specs.get(record.jobId);
+  const graceMs = (spec?.checkpoint_config.grace_seconds ?? 0) * 1_000;
+  const maxRunMs = (spec?.max_runtime_hours ?? 0) * 3_600_000;
+  const runMs = maxRunMs > 0 ? maxRunMs + graceMs : 0;
+  return {
+    ...{ ...base, parameterServers, readyServers: readyServersOf(state) },
+    jobToken: secrets.attemptToken(record),
+    ticket: secrets.ticket(record, parameterServers, runMs),
+  };
 }
 
 /**
@@ -133,8 +149,19 @@ function exitOf({ exit }: TaskStatus__Output): TaskExitRecord {
     ...(exit?.message && { message: exit.message.slice(0, maxMessage) }),
     lastLines: (exit?.lastLines ?? []).slice(-maxLines).map((line) => line.slice(0, maxLine)),
     endedAtMs: exit?.endedUnixMs ?? 0,
-    ...(exit && exit.artifacts.length > 0 && { artifacts: exit.artifacts.slice(0, maxArtifacts) }),
+    ...(exit && exit.artifacts.length > 0 && { artifacts: artifactsOf(exit) }),
   };
+}
+
+function artifactsOf({ artifacts }: TaskExit__Output): ArtifactRecord[] {
+  return artifacts.slice(0, maxArtifacts).map(({ name, bytes, sha256, pieces }) => {
+    return {
+      name,
+      bytes,
+      sha256,
+      ...(pieces !== "" && { pieces: pieces.slice(0, sha256.length) }),
+    };
+  });
 }
 
 /** What of a task's end goes into the log. */

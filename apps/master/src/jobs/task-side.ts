@@ -19,6 +19,7 @@ import { LostWorkers } from "./lost-workers.ts";
 import type { ProgressBook } from "./progress-book.ts";
 import { ShardRelease } from "./shard-release.ts";
 import { TaskDispatch } from "./task-dispatch.ts";
+import { TaskSecrets } from "./task-secrets.ts";
 import { registerTrainedModels } from "./trained-models.ts";
 
 const registerPauseMs = 50;
@@ -67,7 +68,9 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
   const { control, directory, credentials, logger: log } = options;
   const logDirectory = join(options.dataDirectory, "task-logs");
   const store = new LogStore({ directory: logDirectory, ...options.taskLogs, log });
-  new LogService(options.server, store, () => control.state);
+  const cluster = () => control.group?.status().cluster ?? "";
+  const secrets = new TaskSecrets(options.pepper, credentials, cluster);
+  new LogService({ server: options.server, store, secrets, state: () => control.state });
   const sources = (name: LogName) => sourcesOf(name, control, directory);
   const repair = new LogRepair({ store, credentials, sources, log });
   const logs = new LogReader({
@@ -82,7 +85,7 @@ export function startTaskSide(options: TaskSideOptions): TaskSide {
   const dispatch = new TaskDispatch({
     ...{ control, directory, credentials, log, progress: options.progress },
     masterId: options.masterId,
-    pepper: options.pepper,
+    secrets,
     leaseMs: options.leaseMs,
     clock: systemClock,
     leads: () => leads(control),

@@ -5,6 +5,7 @@ import { freePort } from "@heddle/base/testing/free-ports";
 import { ReplicatedControl } from "@heddle/control/replicated-control";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { SECRETS } from "../../test/test-master.ts";
 import type { LogName } from "./log-name.ts";
 import { LogRepair } from "./log-repair.ts";
 import { LogService } from "./log-service.ts";
@@ -41,7 +42,7 @@ function openStore(directory: string): LogStore {
 async function serve(store: LogStore): Promise<string> {
   const bound = await bindServer({ host: "127.0.0.1", port: 0, credentials });
   servers.push(bound);
-  new LogService(bound.server, store, () => state);
+  new LogService({ server: bound.server, store, secrets: SECRETS, state: () => state });
   return bound.address;
 }
 

@@ -9,6 +9,7 @@ import type { NodeClaim } from "@heddle/rpc/pki/node-name";
 import { taskLogsService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
 import { checkOwnsNode } from "../cluster/ownership.ts";
+import type { TaskSecrets } from "../jobs/task-secrets.ts";
 import { type LogName, logFileOf, logNameOf } from "./log-name.ts";
 import type { LogStore } from "./log-store.ts";
 
@@ -22,16 +23,25 @@ const readChunkBytes = 64 * 1024;
 /** What one call of Read may ask for. */
 const maxReadBytes = 4 * 1024 * 1024;
 
+export interface LogServiceOptions {
+  readonly server: Server;
+  readonly store: LogStore;
+  readonly secrets: TaskSecrets;
+  /** The replicated one as it is now. */
+  readonly state: () => JobsState;
+}
+
 /** TaskLogs of proto/tasks.proto on a master. */
 export class LogService {
   readonly #store: LogStore;
+  readonly #secrets: TaskSecrets;
   readonly #state: () => JobsState;
   /** Chunks that were refused because their task is another node's. */
   fenced = 0;
 
-  /** `state`: the replicated one as it is now. */
-  constructor(server: Server, store: LogStore, state: () => JobsState) {
+  constructor({ server, store, secrets, state }: LogServiceOptions) {
     this.#store = store;
+    this.#secrets = secrets;
     this.#state = state;
     server.addService(taskLogsService, {
       ship: (stream: ShipStream) => this.#ship(stream),
@@ -78,8 +88,7 @@ export class LogService {
       throw new AppError("request_too_large", `a chunk has at most ${maxChunkBytes} bytes`);
     }
     checkOwnsNode(this.#state(), caller, chunk.nodeId);
-    this.#checkIsKnown(name);
-    if (this.#isFenced(name, chunk.nodeId)) {
+    if (!this.#mayWrite(name, chunk)) {
       this.fenced += 1;
       return { file, durable: 0, fenced: true };
     }
@@ -105,13 +114,16 @@ export class LogService {
   }
 
   /**
-   * A task of the state is written by its own node only. What the state has forgotten, or replaced,
-   * is past harm: it has its log to itself. So has a job that this master's state has yet to hear of.
+   * A task of the state is written by its own node only. Of one that the state has forgotten or replaced, or
+   * has yet to hear of, the node shows what the leader gave it with the lease.
    */
-  #isFenced({ jobId, attempt, rank, incarnation = 0 }: LogName, nodeId: string): boolean {
+  #mayWrite(name: LogName, { nodeId, grant }: LogChunk__Output): boolean {
+    const { jobId, attempt, rank, incarnation = 0 } = name;
     const task = this.#state().tasks.get(taskKey(jobId, attempt, rank));
-    const isSame = task !== undefined && (task.incarnation ?? 0) === incarnation;
-    return isSame && task.nodeId !== nodeId;
+    if (task && (task.incarnation ?? 0) === incarnation) return task.nodeId === nodeId;
+    if (this.#secrets.isLogGrant(grant, name, nodeId)) return true;
+    this.#checkIsKnown(name);
+    return false;
   }
 
   async #read(stream: ReadStream): Promise<void> {

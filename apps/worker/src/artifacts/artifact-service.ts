@@ -8,6 +8,7 @@ import { toStatus } from "@heddle/rpc/status";
 import { writeAll } from "@heddle/rpc/write-all";
 import { checkedId } from "../tasks/task-plan.ts";
 import type { ArtifactStore } from "./artifact-store.ts";
+import type { OpenedFile } from "./replica.ts";
 
 type ReadStream = ServerWritableStream<ArtifactRange__Output, ArtifactChunk>;
 
@@ -29,11 +30,11 @@ export function serveArtifacts(server: Server, store: ArtifactStore): void {
 
 async function* chunksOf(
   store: ArtifactStore,
-  { task, name, offset, maxBytes }: ArtifactRange__Output,
+  { task, name, offset, maxBytes, digests }: ArtifactRange__Output,
 ): AsyncGenerator<ArtifactChunk, void> {
-  for await (const data of readArtifact(store, checkedId(task), name, offset, maxBytes)) {
-    yield { data };
-  }
+  const id = checkedId(task);
+  const found = digests ? store.openDigests(id, name) : store.open(id, name);
+  for await (const data of chunksFrom(await found, offset, maxBytes)) yield { data };
 }
 
 /** The bytes of one artifact from an offset on; `maxBytes` 0 is to its end. */
@@ -46,7 +47,14 @@ export async function* readArtifact(
     maxBytes: number,
   ]
 ): AsyncGenerator<Buffer, void> {
-  const file = await store.open(id, name);
+  yield* chunksFrom(await store.open(id, name), offset, maxBytes);
+}
+
+async function* chunksFrom(
+  file: OpenedFile,
+  offset: number,
+  maxBytes: number,
+): AsyncGenerator<Buffer, void> {
   try {
     const end = maxBytes === 0 ? file.bytes : Math.min(file.bytes, offset + maxBytes);
     yield* file.read(offset, end);

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import type { FileHandle } from "node:fs/promises";
 import { lstat, lutimes, mkdir, open, readdir, rename, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import {
@@ -8,10 +9,12 @@ import {
   makeDirectoryBeneath,
   openFileBeneath,
   removeBeneath,
+  replaceFileBeneath,
 } from "@heddle/base/beneath";
 import { AppError } from "@heddle/base/errors";
 import type { Artifact } from "@heddle/contracts/generated/heddle/v1/Artifact";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
+import { ARTIFACT_PIECE_BYTES } from "@heddle/rpc/artifact-stream";
 import { openedFile } from "./opened-file.ts";
 import type { OpenedFile, Replica } from "./replica.ts";
 
@@ -20,7 +23,8 @@ const maxFiles = 256;
 const maxNameLength = 256;
 /** A path of plain names, none of them hidden in the sense of `..`. */
 const nameForm = /^(?!.*(?:^|\/)\.{1,2}(?:\/|$))[\w.@+= ()-]+(?:\/[\w.@+= ()-]+)*$/;
-const hashChunkBytes = 1024 * 1024;
+/** In a task's folder: the digests of pieces, by the digest of the file's name. No file of a task has such a name. */
+const digestFolder = "~digests";
 
 export interface ArtifactStoreOptions {
   /** On the file system of the tasks' directories. */
@@ -58,6 +62,7 @@ export class ArtifactStore {
     try {
       const artifacts: Artifact[] = [];
       for (const { name } of await filesBeneath(this.#options.root, kept)) {
+        if (name.startsWith(`${digestFolder}/`)) continue;
         artifacts.push(await this.#describe(kept, name));
       }
       await this.prune();
@@ -84,8 +89,17 @@ export class ArtifactStore {
   }
 
   /** A file to read, to be closed by the caller. Throws `not_found`. */
-  async open(id: TaskId__Output, name: string): Promise<OpenedFile> {
-    const file = isName(name) ? await this.#find(this.#nameOf(id), name) : undefined;
+  open(id: TaskId__Output, name: string): Promise<OpenedFile> {
+    return this.#open(id, name, name);
+  }
+
+  /** The digests of its pieces, one after the other; throws `not_found`, also where it is one piece. */
+  openDigests(id: TaskId__Output, name: string): Promise<OpenedFile> {
+    return this.#open(id, name, digestPath(name));
+  }
+
+  async #open(id: TaskId__Output, name: string, path: string): Promise<OpenedFile> {
+    const file = isName(name) ? await this.#find(this.#nameOf(id), path) : undefined;
     if (file) return file;
     const message = `this worker has no artifact ${name} of job ${id.jobId}: it may be older than it keeps them`;
     throw new AppError("not_found", message);
@@ -163,19 +177,24 @@ export class ArtifactStore {
 
   /** Reads the file once, so that what is told of it is what is on the disk. */
   async #describe(folder: string, name: string): Promise<Artifact> {
-    const file = await openFileBeneath(this.#options.root, `${folder}/${name}`);
+    const { root } = this.#options;
+    const file = await openFileBeneath(root, `${folder}/${name}`);
     try {
       const hash = createHash("sha256");
-      const chunk = Buffer.alloc(hashChunkBytes);
+      const digests: Buffer[] = [];
       let bytes = 0;
-      for (;;) {
-        const { bytesRead } = await file.read(chunk, 0, hashChunkBytes, bytes);
-        if (bytesRead === 0) break;
-        hash.update(chunk.subarray(0, bytesRead));
-        bytes += bytesRead;
+      for await (const piece of piecesOf(file)) {
+        hash.update(piece);
+        digests.push(createHash("sha256").update(piece).digest());
+        bytes += piece.byteLength;
       }
       await file.sync();
-      return { name, bytes, sha256: hash.digest("hex") };
+      const artifact = { name, bytes, sha256: hash.digest("hex") };
+      if (digests.length < 2) return artifact;
+      const list = Buffer.concat(digests);
+      await makeDirectoryBeneath(root, `${folder}/${digestFolder}`);
+      await replaceFileBeneath(root, `${folder}/${digestPath(name)}`, list);
+      return { ...artifact, pieces: createHash("sha256").update(list).digest("hex") };
     } finally {
       await file.close();
     }
@@ -185,6 +204,22 @@ export class ArtifactStore {
   #nameOf({ jobId, attempt, rank }: TaskId__Output): string {
     return `${jobId}/${attempt}.${rank}`;
   }
+}
+
+async function* piecesOf(file: FileHandle): AsyncGenerator<Buffer, void> {
+  const piece = Buffer.alloc(ARTIFACT_PIECE_BYTES);
+  for (let at = 0; ; at += piece.byteLength) {
+    let length = 0;
+    for (let read = 1; read > 0 && length < piece.byteLength; length += read) {
+      read = (await file.read(piece, length, piece.byteLength - length, at + length)).bytesRead;
+    }
+    if (length > 0) yield piece.subarray(0, length);
+    if (length < piece.byteLength) return;
+  }
+}
+
+function digestPath(name: string): string {
+  return `${digestFolder}/${createHash("sha256").update(name).digest("hex")}`;
 }
 
 function refusal(what: string): AppError {

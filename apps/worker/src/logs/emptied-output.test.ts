@@ -77,7 +77,7 @@ test("a file that has less than was seen of it is not read over and over", async
   const reads = vi.spyOn(log, "read");
   const shipper = new LogShipper({
     ...{ master: leader.address, credentials: leader.credentials, nodeId: "node" },
-    logs: () => [{ id, stream: "stdout", log }],
+    logs: () => [{ id, grant: "", stream: "stdout", log }],
     onDurable: () => {},
     onShipped: () => {},
     whileRemoved: () => Promise.resolve(),

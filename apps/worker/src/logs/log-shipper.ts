@@ -23,6 +23,8 @@ const reconnect = { baseMs: 100, maxMs: 3_000 };
 /** One stream of one task. */
 export interface ShippedLog {
   readonly id: TaskId__Output;
+  /** Of the task's lease. */
+  readonly grant: string;
   readonly stream: string;
   readonly log: TaskLog;
 }
@@ -161,15 +163,14 @@ class ShipSession {
   }
 
   async #send(shipped: ShippedLog): Promise<boolean> {
-    const { id, stream, log } = shipped;
-    const file = { task: id, stream };
-    const { nodeId } = this.#options;
+    const { id, grant, stream, log } = shipped;
+    const owned = { file: { task: id, stream }, nodeId: this.#options.nodeId, grant };
     const known = this.#progress.get(fileKey(shipped));
     if (!known) {
       this.#progress.set(fileKey(shipped), {
         ...{ sent: undefined, acked: 0, sentComplete: false, done: false },
       });
-      this.#stream.write({ file, offset: 0, first: 0, nodeId });
+      this.#stream.write({ ...owned, offset: 0, first: 0 });
       return true;
     }
     if (known.sent === undefined || known.done || known.sentComplete) return false;
@@ -182,7 +183,7 @@ class ShipSession {
     if (data.byteLength === 0 && offset === from && !complete) return false;
     // What follows the last acknowledged byte and was given back meanwhile never comes.
     const first = offset > from ? offset : 0;
-    this.#stream.write({ file, offset, data, times: [...times], complete, first, nodeId });
+    this.#stream.write({ ...owned, offset, data, times: [...times], complete, first });
     known.sent = offset + data.byteLength;
     known.sentComplete = complete;
     return true;

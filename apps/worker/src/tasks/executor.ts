@@ -50,6 +50,8 @@ export interface TaskLaunch {
   readonly readyServers: readonly string[];
   /** The secret of their data connections; empty on a task that was taken over, and of other jobs. */
   readonly jobToken: Uint8Array;
+  /** What the parameter servers let it in by; likewise. */
+  readonly ticket: string;
   /** Node ids by rank; empty on a task that was taken over from an earlier process. */
   readonly nodes: readonly string[];
 }
@@ -67,6 +69,7 @@ export interface GangPlaces {
   readonly parameterServers: readonly string[];
   readonly readyServers: readonly string[];
   readonly jobToken: Uint8Array;
+  readonly ticket: string;
   readonly nodes: readonly string[];
 }
 

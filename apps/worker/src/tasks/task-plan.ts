@@ -12,15 +12,15 @@ export interface TaskPlan {
   readonly gpuMilli: number;
   /** The id of the cluster whose leader has leased it; absent in records of earlier versions. */
   readonly cluster?: string | undefined;
+  /** Shown with its log; absent where it was leased before there were any. */
+  readonly logGrant?: string | undefined;
 }
 
 /** Throws an AppError `invalid_value` on a lease that lacks something. */
-export function planOf(
-  { task, spec, devices, gpuMilli }: LeaseTask__Output,
-  cluster: string,
-): TaskPlan {
+export function planOf({ task, spec, ...rest }: LeaseTask__Output, cluster: string): TaskPlan {
   if (!spec) throw new AppError("invalid_value", "the lease of a task has no spec");
-  return { id: checkedId(task), spec, devices, gpuMilli, cluster };
+  const { devices, gpuMilli, logGrant } = rest;
+  return { id: checkedId(task), spec, devices, gpuMilli, cluster, logGrant };
 }
 
 /** The id, which becomes part of paths and of names. Throws an AppError `invalid_value`. */

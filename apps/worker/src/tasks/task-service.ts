@@ -254,7 +254,8 @@ export class TaskService {
       STREAMS.map((stream) => {
         // A master that has left the group since may be one that was waited for.
         this.#tellShipped(streams, stream);
-        return { id: plan.id, stream, log: streams.logs[stream] };
+        const { id, logGrant: grant = "" } = plan;
+        return { id, grant, stream, log: streams.logs[stream] };
       }),
     );
   }

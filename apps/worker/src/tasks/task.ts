@@ -37,7 +37,8 @@ const maxCopyMs = 60_000;
 
 /** A task that was taken over runs already: nobody tells it where the others are. */
 const NO_PLACES: GangPlaces = {
-  ...{ peers: [], parameterServers: [], readyServers: [], nodes: [], jobToken: new Uint8Array() },
+  ...{ peers: [], parameterServers: [], readyServers: [], nodes: [] },
+  ...{ jobToken: new Uint8Array(), ticket: "" },
 };
 
 /** One task on this worker, from its lease to its end. */
@@ -267,6 +268,7 @@ export class Task {
       parameterServers: places.parameterServers,
       readyServers: places.readyServers,
       jobToken: places.jobToken,
+      ticket: places.ticket,
       nodes: places.nodes,
     };
   }

@@ -9,6 +9,7 @@ import {
   TEXT,
   TINY_MODEL,
   TrainingCluster,
+  ticketOf,
 } from "../../test/training-cluster.ts";
 
 // The executor of training jobs in a whole worker, with a real parameter server.
@@ -46,7 +47,8 @@ async function start(
   await session.lease(spec, task, [...devices]);
   const parameterServers = [server.address];
   const jobToken = randomBytes(32);
-  session.send({ start: { task, peers: [], parameterServers, nodes: ["n"], jobToken } });
+  const ticket = ticketOf(task, parameterServers);
+  session.send({ start: { task, peers: [], parameterServers, nodes: ["n"], jobToken, ticket } });
 }
 
 /** The trainer's processes: those that run its program. */
@@ -253,8 +255,9 @@ test.each([
     for (const task of tasks) await session.lease(spec, task, [0]);
     const parameterServers = [server.address];
     const jobToken = randomBytes(32);
+    const ticket = ticketOf(taskId(), parameterServers);
     for (const task of tasks)
-      session.send({ start: { task, peers: [], parameterServers, jobToken, nodes } });
+      session.send({ start: { task, peers: [], parameterServers, jobToken, ticket, nodes } });
     for (const task of tasks) {
       await until("it makes progress", () => !!session.status(task)?.progress?.line, waitMs);
     }

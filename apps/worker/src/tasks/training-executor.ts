@@ -5,7 +5,6 @@ import { toAppError } from "@heddle/base/errors";
 import { removeStaleSockets } from "@heddle/base/temporary-socket";
 import { trainingFaults } from "@heddle/contracts/training-faults";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import { issueTicket, type JobClaims } from "@heddle/rpc/job-ticket";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import { describePlugins, NO_PLUGINS, type PluginNames } from "../training/describe-plugins.ts";
@@ -36,9 +35,6 @@ interface TrainerSurroundings {
   readonly log: NodeLog;
 }
 
-/** The ticket of an attempt without a `max_runtime_hours` expires after that; the next one gets another. */
-const TICKET_MS = 90 * 24 * 3_600_000;
-const TICKET_SLACK_MS = 3_600_000;
 /** How long a device may take to show that it can be computed on. */
 const checkMs = 120_000;
 const cpuAdvice = "give `config.device` auto, which takes the CPU there and says so";
@@ -117,6 +113,11 @@ export class TrainingExecutor implements Executor {
   }
 
   async start(launch: TaskLaunch): Promise<TaskHandle> {
+    if (launch.ticket === "") {
+      const message =
+        "the leading master gave no ticket for the parameter servers: start masters of this version first";
+      throw new LaunchError("LaunchFailed", message);
+    }
     const command = [process.execPath, programOf("trainer-main")];
     const input = JSON.stringify(this.#orders(launch));
     const handle = await this.#processes.startProgram(launch, { command, input });
@@ -139,7 +140,7 @@ export class TrainingExecutor implements Executor {
 
   #orders({ plan, environment, ...places }: TaskLaunch): TrainerOrders {
     const { id, spec } = plan;
-    const { parameterServers, readyServers, jobToken, nodes } = places;
+    const { parameterServers, readyServers, jobToken, ticket, nodes } = places;
     const { credentials, host, version, plugins } = this.#around;
     const path = (name: string) => {
       const found = environment[name];
@@ -155,7 +156,7 @@ export class TrainingExecutor implements Executor {
       // A task that others go through could not be lost alone.
       nodes: spec.failureTolerance > 0 ? [] : nodes,
       jobToken: Buffer.from(jobToken).toString("hex"),
-      ticket: issueTicket(credentials, ticketFor(plan, parameterServers)),
+      ticket,
       authority: credentials.tls?.material.authority,
       resumeFrom: spec.resumeFrom,
       keepCheckpoints: spec.keepCheckpoints,
@@ -172,16 +173,6 @@ export class TrainingExecutor implements Executor {
     const indexes = new Set(real.map(({ index }) => index));
     return devices.length > 0 && devices.every((index) => indexes.has(index));
   }
-}
-
-/** Of one attempt: what it may do ends with its longest run. */
-function ticketFor({ id, spec, cluster }: TaskPlan, servers: readonly string[]): JobClaims {
-  const issuedUnixMs = Date.now();
-  const { maxRuntimeMs, graceMs } = spec;
-  const runMs = maxRuntimeMs > 0 ? maxRuntimeMs + graceMs + TICKET_SLACK_MS : TICKET_MS;
-  const { jobId, attempt } = id;
-  const expiresUnixMs = issuedUnixMs + runMs;
-  return { jobId, attempt, servers, issuedUnixMs, expiresUnixMs, cluster };
 }
 
 /**

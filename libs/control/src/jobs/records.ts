@@ -172,6 +172,8 @@ export interface ArtifactRecord {
   readonly bytes: number;
   /** Lower-case hexadecimal. */
   readonly sha256: string;
+  /** The SHA-256 of the SHA-256s of its pieces; absent where it is one piece, or of before they were told. */
+  readonly pieces?: string | undefined;
 }
 
 /** What a node offers to jobs; it says so itself when it attaches. */
@@ -206,6 +208,10 @@ export interface NodeOffer {
   readonly environments?: readonly string[] | undefined;
   /** The same on all nodes of a machine; absent where the node does not say. */
   readonly hostId?: string | undefined;
+  /** The control groups that bound it, as a container's; absent for none. */
+  readonly limitIds?: readonly string[] | undefined;
+  /** The memory that its replicas hold beside the offer; absent for none. */
+  readonly replicasMib?: number | undefined;
 }
 
 export interface NodeRecord {

@@ -28,8 +28,8 @@ export interface AttachmentOptions {
   readonly master: string;
   readonly credentials: NodeCredentials;
   readonly register: Register;
-  /** The node's state at the moment of the call. */
-  readonly heartbeat: () => Heartbeat;
+  /** The node's state at the moment of the call, as that master is told of it. */
+  readonly heartbeat: (masterName: string) => Heartbeat;
   /** Which cluster the node works for: it tells a master of one that is over that it refuses it. */
   readonly followed: FollowedCluster;
   readonly log: NodeLog;
@@ -150,7 +150,8 @@ export class Attachment {
       this.#follow(reply.cluster);
       const beat = () => {
         const refusesLeader = followed.refusalOf(reply.cluster);
-        stream.write({ heartbeat: { ...heartbeat(), ...(refusesLeader && { refusesLeader }) } });
+        const told = heartbeat(reply.masterId);
+        stream.write({ heartbeat: { ...told, ...(refusesLeader && { refusesLeader }) } });
       };
       this.#report = beat;
       const intervalMs = Math.max(50, reply.heartbeatIntervalMs);

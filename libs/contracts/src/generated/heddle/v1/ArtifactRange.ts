@@ -8,6 +8,7 @@ export interface ArtifactRange {
   'name'?: (string);
   'offset'?: (number | string | Long);
   'maxBytes'?: (number | string | Long);
+  'digests'?: (boolean);
 }
 
 export interface ArtifactRange__Output {
@@ -15,4 +16,5 @@ export interface ArtifactRange__Output {
   'name': (string);
   'offset': (number);
   'maxBytes': (number);
+  'digests': (boolean);
 }

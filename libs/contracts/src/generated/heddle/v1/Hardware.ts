@@ -1,6 +1,7 @@
 // Original file: proto/cluster.proto
 
 import type { Gpu as _heddle_v1_Gpu, Gpu__Output as _heddle_v1_Gpu__Output } from '../../heddle/v1/Gpu.ts';
+import type { ResourceLimit as _heddle_v1_ResourceLimit, ResourceLimit__Output as _heddle_v1_ResourceLimit__Output } from '../../heddle/v1/ResourceLimit.ts';
 import type { Long } from '@grpc/proto-loader';
 
 export interface Hardware {
@@ -14,6 +15,7 @@ export interface Hardware {
   'networkMbps'?: (number);
   'hostId'?: (string);
   'diskId'?: (string);
+  'limits'?: (_heddle_v1_ResourceLimit)[];
 }
 
 export interface Hardware__Output {
@@ -27,4 +29,5 @@ export interface Hardware__Output {
   'networkMbps': (number);
   'hostId': (string);
   'diskId': (string);
+  'limits': (_heddle_v1_ResourceLimit__Output)[];
 }

@@ -17,6 +17,7 @@ export interface Heartbeat {
   'refusals'?: (_heddle_v1_Refusals | null);
   'deviceReadings'?: (number | string | Long);
   'refusesLeader'?: (string);
+  'residentBytes'?: (number | string | Long);
 }
 
 export interface Heartbeat__Output {
@@ -30,4 +31,5 @@ export interface Heartbeat__Output {
   'refusals': (_heddle_v1_Refusals__Output | null);
   'deviceReadings': (number);
   'refusesLeader': (string);
+  'residentBytes': (number);
 }

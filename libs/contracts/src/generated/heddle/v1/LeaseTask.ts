@@ -8,6 +8,7 @@ export interface LeaseTask {
   'spec'?: (_heddle_v1_TaskSpec | null);
   'devices'?: (number)[];
   'gpuMilli'?: (number);
+  'logGrant'?: (string);
 }
 
 export interface LeaseTask__Output {
@@ -15,4 +16,5 @@ export interface LeaseTask__Output {
   'spec': (_heddle_v1_TaskSpec__Output | null);
   'devices': (number)[];
   'gpuMilli': (number);
+  'logGrant': (string);
 }

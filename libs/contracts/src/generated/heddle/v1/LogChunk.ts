@@ -12,6 +12,7 @@ export interface LogChunk {
   'complete'?: (boolean);
   'first'?: (number | string | Long);
   'nodeId'?: (string);
+  'grant'?: (string);
 }
 
 export interface LogChunk__Output {
@@ -22,4 +23,5 @@ export interface LogChunk__Output {
   'complete': (boolean);
   'first': (number);
   'nodeId': (string);
+  'grant': (string);
 }

@@ -13,6 +13,8 @@ export interface Replica {
   'load'?: (_heddle_v1_EngineLoad | null);
   'info'?: (_heddle_v1_EngineInfo | null);
   'failureCode'?: (string);
+  'others'?: (number);
+  '_others'?: "others";
 }
 
 export interface Replica__Output {
@@ -24,4 +26,6 @@ export interface Replica__Output {
   'load': (_heddle_v1_EngineLoad__Output | null);
   'info': (_heddle_v1_EngineInfo__Output | null);
   'failureCode': (string);
+  'others'?: (number);
+  '_others'?: "others";
 }

@@ -9,6 +9,7 @@ export interface StartTask {
   'nodes'?: (string)[];
   'jobToken'?: (Buffer | Uint8Array | string);
   'readyServers'?: (string)[];
+  'ticket'?: (string);
 }
 
 export interface StartTask__Output {
@@ -18,4 +19,5 @@ export interface StartTask__Output {
   'nodes': (string)[];
   'jobToken': (Buffer);
   'readyServers': (string)[];
+  'ticket': (string);
 }

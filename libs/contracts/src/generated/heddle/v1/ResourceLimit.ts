@@ -1,0 +1,15 @@
+// Original file: proto/cluster.proto
+
+import type { Long } from '@grpc/proto-loader';
+
+export interface ResourceLimit {
+  'id'?: (string);
+  'memoryBytes'?: (number | string | Long);
+  'cpuMilli'?: (number);
+}
+
+export interface ResourceLimit__Output {
+  'id': (string);
+  'memoryBytes': (number);
+  'cpuMilli': (number);
+}
