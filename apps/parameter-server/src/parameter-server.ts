@@ -2,6 +2,7 @@ import "reflect-metadata";
 import { randomUUID } from "node:crypto";
 import type { Server } from "@grpc/grpc-js";
 import { removeStaleSockets } from "@heddle/base/temporary-socket";
+import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import { Health } from "@heddle/rpc/health";
 import { TicketVerifier } from "@heddle/rpc/job-ticket";
 import { Attachments } from "@heddle/rpc/node/attachments";
@@ -92,7 +93,7 @@ export async function startParameterServer(
     credentials,
     register,
     followed,
-    heartbeat: () => ({ ...machine.usage(), replicas: [], refusals: refusals.totals }),
+    heartbeat: () => heartbeatOf(machine, refusals),
     log,
   });
   const close = async () => {
@@ -104,4 +105,9 @@ export async function startParameterServer(
     credentials.close();
   };
   return { nodeId, address: register.address, close };
+}
+
+function heartbeatOf(machine: Machine, { totals }: RefusalCounts): Heartbeat {
+  const residentBytes = process.memoryUsage.rss();
+  return { ...machine.usage(), replicas: [], refusals: totals, residentBytes };
 }

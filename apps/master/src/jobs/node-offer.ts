@@ -1,5 +1,6 @@
 import type { NodeOffer, ServingHold } from "@heddle/control/jobs/records";
 import type { NodeView } from "../ports.ts";
+import type { MachineShare } from "./machine-offers.ts";
 
 const BYTES_PER_GB = 1e9;
 
@@ -9,9 +10,9 @@ const GPU_TYPE =
 
 /**
  * What an attached worker offers to jobs, as the replicated state keeps it; undefined for none.
- * `memoryMib` is its share of the machine's memory.
+ * `share` is its part of what belongs to the machine.
  */
-export function nodeOfferOf(view: NodeView, memoryMib: number): NodeOffer | undefined {
+export function nodeOfferOf(view: NodeView, share: MachineShare): NodeOffer | undefined {
   const { offer, gpus } = view;
   if (!offer) return undefined;
   const memoryBytes = gpus.length === 0 ? 0 : Math.min(...gpus.map((gpu) => gpu.memoryBytes));
@@ -20,11 +21,11 @@ export function nodeOfferOf(view: NodeView, memoryMib: number): NodeOffer | unde
     name: view.name,
     address: view.address,
     incarnation: offer.incarnation,
-    cpuMilli: view.cpuCount * 1_000,
-    memoryMib,
-    localSsdGb: Math.floor(offer.localSsdBytes / BYTES_PER_GB),
-    ioOperationsPerSec: offer.ioOperationsPerSec,
-    networkMbps: offer.networkMbps,
+    cpuMilli: share.cpuMilli,
+    memoryMib: share.memoryMib,
+    localSsdGb: share.localSsdGb,
+    ioOperationsPerSec: share.ioOperationsPerSec,
+    networkMbps: share.networkMbps,
     gpuType: gpuTypeOf(gpus[0]?.name ?? ""),
     gpuMemoryGb: Math.floor(memoryBytes / BYTES_PER_GB),
     gpuCount: gpus.reduce((count, { index }) => Math.max(count, index + 1), 0),
@@ -37,6 +38,8 @@ export function nodeOfferOf(view: NodeView, memoryMib: number): NodeOffer | unde
     algorithms: offer.algorithms,
     ...(view.hostId ? { hostId: view.hostId } : {}),
     ...(offer.environments.length > 0 ? { environments: offer.environments } : {}),
+    ...(view.limits?.length ? { limitIds: view.limits.map(({ id }) => id) } : {}),
+    ...(share.replicasMib > 0 ? { replicasMib: share.replicasMib } : {}),
   };
 }
 

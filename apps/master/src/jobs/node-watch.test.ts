@@ -7,7 +7,7 @@ import { replicaOn } from "../../test/fixtures.ts";
 import { VolatileControl } from "../../test/test-master.ts";
 import { propose } from "../control/propose.ts";
 import type { GpuView, NodeView } from "../ports.ts";
-import { gpuTypeOf, nodeOfferOf } from "./node-offer.ts";
+import { gpuTypeOf } from "./node-offer.ts";
 import { NodeWatch } from "./node-watch.ts";
 
 const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
@@ -135,8 +135,8 @@ test("what was heard before this master led says nothing: another leader may hav
   watched.watch.reset();
   // The worker was started anew and is attached to the leader of now; the stream here is of before.
   watched.silent.add("a");
-  const next = { ...view("a"), offer: { ...view("a").offer!, incarnation: "2" } };
-  const offer = nodeOfferOf(next, 15_360)!;
+  const known = watched.control.state.nodes.get("a")!.offer;
+  const offer = { ...known, incarnation: "2" };
   await propose(watched.control, { type: "node.join", atMs: watched.nowMs, offer });
   watched.nowMs += 5_000;
   await watched.pass(5_000);

@@ -5,9 +5,11 @@ import { isOldWord } from "@heddle/control/jobs/devices";
 import { replicaKey } from "@heddle/control/jobs/records";
 import { wantedReplicas } from "@heddle/control/jobs/replica-claims";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import type { NodeScalars } from "@heddle/scheduler/model";
+import { SCALARS } from "@heddle/scheduler/units";
 import { propose } from "../control/propose.ts";
 import type { ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
-import { memoryOffers } from "./memory-offers.ts";
+import { type MachineShare, machineOffers } from "./machine-offers.ts";
 import { nodeOfferOf, servingHoldsOf } from "./node-offer.ts";
 import { Silences } from "./silences.ts";
 
@@ -60,11 +62,12 @@ export class NodeWatch {
       .nodes()
       .filter((view) => view.refusesLeader === undefined && this.#silences.isHeard(view));
     const attached = new Map(heard.map((view) => [view.id, view]));
-    await this.#lowerMemory(heard);
-    const memory = memoryOffers(heard, control);
+    await this.#lowerOffers(heard);
+    const shares = machineOffers(heard, control);
     for (const view of attached.values()) {
-      const memoryMib = memory.get(view.id) ?? 0;
-      for (const command of this.#changesOf(view, memoryMib)) await propose(control, command);
+      for (const command of this.#changesOf(view, shares.get(view.id))) {
+        await propose(control, command);
+      }
     }
     for (const command of this.#goneReplicas(attached)) await propose(control, command);
     for (const command of this.#failedReplicas(attached)) await propose(control, command);
@@ -73,21 +76,23 @@ export class NodeWatch {
     if (lost.length > 0) await this.#lose(lost);
   }
 
-  /** Memory is taken from one worker before another of the machine gets it. */
-  async #lowerMemory(heard: readonly NodeView[]): Promise<void> {
+  /** An amount is taken from one worker before another of the machine gets it. */
+  async #lowerOffers(heard: readonly NodeView[]): Promise<void> {
     const { control } = this.#options;
-    const memory = memoryOffers(heard, control);
+    const shares = machineOffers(heard, control);
     for (const view of heard) {
-      const memoryMib = memory.get(view.id) ?? 0;
-      const knownMib = control.state.nodes.get(view.id)?.offer.memoryMib ?? 0;
-      if (memoryMib >= knownMib) continue;
-      for (const command of this.#changesOf(view, memoryMib)) await propose(control, command);
+      const share = shares.get(view.id);
+      const known = control.state.nodes.get(view.id)?.offer;
+      if (!share || !known) continue;
+      const lowered = least(share, known);
+      if (SCALARS.every((amount) => lowered[amount] === known[amount])) continue;
+      for (const command of this.#changesOf(view, lowered)) await propose(control, command);
     }
   }
 
-  #changesOf(view: NodeView, memoryMib: number): ControlCommand[] {
+  #changesOf(view: NodeView, share: MachineShare | undefined): ControlCommand[] {
     const { control, clock } = this.#options;
-    const offer = nodeOfferOf(view, memoryMib);
+    const offer = share && nodeOfferOf(view, share);
     if (!offer) return [];
     const atMs = clock.wallMs();
     const known = control.state.nodes.get(view.id);
@@ -206,4 +211,10 @@ export class NodeWatch {
     const fencedAtMs = atMs + leaseMs + FENCE_MARGIN_MS;
     await propose(control, { type: "node.lost", atMs, nodeIds, fencedAtMs });
   }
+}
+
+/** Of each amount the smaller of both. */
+function least(share: MachineShare, known: NodeScalars): MachineShare {
+  const amounts = SCALARS.map((amount) => [amount, Math.min(share[amount], known[amount])]);
+  return { ...share, ...Object.fromEntries(amounts) };
 }

@@ -1,4 +1,6 @@
 import type { ResourceUse } from "@heddle/contracts/cluster";
+import type { NodeScalars } from "@heddle/scheduler/model";
+import { SCALARS } from "@heddle/scheduler/units";
 import type { ControlPlane } from "../ports.ts";
 
 const MEBIBYTE = 2 ** 20;
@@ -22,6 +24,18 @@ export function taskUses({ state, jobs }: ControlPlane, nodeId: string): Resourc
       },
     ];
   });
+}
+
+/** The same as the scheduler counts it, in sum. */
+export function scalarsHeld({ state, jobs }: ControlPlane, nodeId: string): NodeScalars {
+  const held = { cpuMilli: 0, memoryMib: 0, localSsdGb: 0, ioOperationsPerSec: 0, networkMbps: 0 };
+  for (const key of jobs.tasksByNode.get(nodeId) ?? []) {
+    const job = state.jobs.get(state.tasks.get(key)?.jobId ?? "");
+    if (!job) continue;
+    const { scalars } = jobs.requestOf(job);
+    for (const amount of SCALARS) held[amount] += scalars[amount];
+  }
+  return held;
 }
 
 /** What jobs that hold places have asked for of the storage that belongs to no node. */

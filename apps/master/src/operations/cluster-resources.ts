@@ -38,7 +38,7 @@ export function clusterResources(
     totals: {
       nodes: nodes.length,
       cpu_cores: inAll(counted, "cpu_cores", hostOf),
-      memory_bytes: inAll(counted, "memory_bytes", hostOf, sum),
+      memory_bytes: inAll(counted, "memory_bytes", hostOf),
       local_ssd_bytes: inAll(counted, "local_ssd_bytes", diskOf),
       gpus: mergePools(mergeDevices(counted.flatMap(({ devices }) => devices))),
       shared_storage_gb: sharedStorage(control),
@@ -207,14 +207,13 @@ function mergePools(pools: readonly GpuPool[]): GpuPool[] {
 }
 
 /**
- * The amounts of all; those that share an owner offer and measure what one of them does. What is left
- * is that of one too, or the sum where they divide the amount.
+ * The amounts of all. Those that share an owner offer and measure what one of them does, and divide what is left
+ * for jobs.
  */
 function inAll(
   counted: readonly Counted[],
   field: AmountField,
   ownerOf: (node: NodeView) => string,
-  joinLeft = largest,
 ): Amount {
   const owners = [...Map.groupBy(counted, ({ node }) => ownerOf(node)).values()];
   const total = (of: keyof Amount, join: (values: readonly number[]) => number) =>
@@ -222,7 +221,7 @@ function inAll(
   return {
     offered: total("offered", largest),
     in_use: total("in_use", sum),
-    available: total("available", joinLeft),
+    available: total("available", sum),
     measured: total("measured", largest),
   };
 }

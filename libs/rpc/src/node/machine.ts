@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import type { Hardware } from "@heddle/contracts/generated/heddle/v1/Hardware";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
+import { resourceLimits } from "./control-groups.ts";
 import { readDeviceFaults } from "./device-faults.ts";
 import { GpuProbe } from "./gpu-probe.ts";
 
@@ -84,6 +85,7 @@ export class Machine {
       ioOperationsPerSec: this.#options.ioOperationsPerSec ?? 0,
       networkMbps: this.#options.networkMbps ?? 0,
       hostId: hostId(),
+      limits: resourceLimits(),
       diskId: String(statSync(this.#dataDirectory, { throwIfNoEntry: false })?.dev ?? ""),
     };
   }

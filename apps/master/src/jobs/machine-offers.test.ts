@@ -29,10 +29,21 @@ function worker(id: string, replicaMib: number, hostId: string | undefined = "h"
     }),
     offer: {
       ...{ ...told, algorithms: [], environments: [], algorithmSchemas: {} },
-      ...{ localSsdBytes: 0, ioOperationsPerSec: 0, networkMbps: 0 },
+      ...{ localSsdBytes: 100e9, ioOperationsPerSec: 1_000, networkMbps: 10_000 },
     },
   };
 }
+
+/** A parameter server of the machine whose process holds so much memory. */
+function server(mib: number): NodeView {
+  const { offer: _, replicas: __, ...node } = worker("ps", 0);
+  return { ...node, kind: "parameter-server", replicas: [], residentBytes: mib * MIB };
+}
+
+const limited = (view: NodeView, id: string, mib: number, cpuMilli = 0): NodeView => {
+  const limits = [...(view.limits ?? []), { id, memoryBytes: mib * MIB, cpuMilli }];
+  return { ...view, limits };
+};
 
 function offers(): Record<string, number> {
   const { nodes } = api.master.control.state;
@@ -119,4 +130,63 @@ test("a silent worker of a machine: once it is lost, only its tasks keep memory"
   const fencedAtMs = Date.now() + 3_600_000;
   await api.propose({ type: "node.lost", nodeIds: ["b"], fencedAtMs });
   await offersBecome([worker("a", 0)], { b: USABLE_MIB / 2, a: USABLE_MIB - 4_096 });
+});
+
+/** One amount of each offer. */
+function amounts(amount: "cpuMilli" | "localSsdGb" | "ioOperationsPerSec" | "networkMbps") {
+  const { nodes } = api.master.control.state;
+  return Object.fromEntries([...nodes].map(([id, { offer }]) => [id, offer[amount]]));
+}
+
+test("two workers of one machine: they divide its cores, network and disk", async () => {
+  const views = [worker("a", 0), worker("b", 0), worker("c", 0, "other")];
+  await offersBecome(views, { a: USABLE_MIB / 2, b: USABLE_MIB / 2, c: USABLE_MIB });
+  expect(amounts("cpuMilli")).toEqual({ a: 1_000, b: 1_000, c: 2_000 });
+  expect(amounts("networkMbps")).toEqual({ a: 5_000, b: 5_000, c: 10_000 });
+  // On disks of their own each has all of its own.
+  expect(amounts("localSsdGb")).toEqual({ a: 100, b: 100, c: 100 });
+  const onDisk = views.map((view) => ({ ...view, diskId: "d" }));
+  api.master.directory.views = onDisk;
+  await eventually(() => amounts("localSsdGb")["a"] === 50, 5_000);
+  expect(amounts("localSsdGb")).toEqual({ a: 50, b: 50, c: 100 });
+  expect(amounts("ioOperationsPerSec")).toEqual({ a: 500, b: 500, c: 1_000 });
+  const { totals } = await resources();
+  expect(totals.cpu_cores).toMatchObject({ offered: 4, available: 4 });
+});
+
+test("a second worker of a machine: cores that tasks of the first hold are not offered again", async () => {
+  await offersBecome([worker("a", 0)], { a: USABLE_MIB });
+  const resources = { gpu_count: 0, cpu_cores: 1.5, memory_gb: 0.1 };
+  await api.run(await api.submit({ tasks: 1, resources }));
+  const half = { a: USABLE_MIB / 2, b: USABLE_MIB / 2 };
+  await offersBecome([worker("a", 0), worker("b", 0)], half);
+  expect(amounts("cpuMilli")).toEqual({ a: 1_500, b: 500 });
+});
+
+test("workers in containers: what these may use bounds what each offers", async () => {
+  // Less the reserve of a sixteenth, or half a GiB.
+  const views = [limited(worker("a", 0), "x", 4_096, 500), limited(worker("b", 1_024), "y", 4_096)];
+  await offersBecome(views, { a: 3_584, b: 2_560 });
+  expect(amounts("cpuMilli")).toEqual({ a: 500, b: 1_000 });
+  const together = [worker("a", 0), worker("b", 1_024)].map((view) => limited(view, "x", 8_192));
+  await offersBecome(together, { a: 3_328, b: 3_328 });
+});
+
+test("a parameter server of the machine: what its shards hold is not offered", async () => {
+  await offersBecome([worker("a", 0), server(256)], { a: USABLE_MIB });
+  await offersBecome([worker("a", 0), server(2_304)], { a: USABLE_MIB - 2_048 });
+  await offersBecome([worker("a", 0), server(100)], { a: USABLE_MIB });
+});
+
+test("a lost worker of a machine: its replicas keep memory as long as it is in use", async () => {
+  const views = [worker("a", 0), worker("b", 2_048)];
+  const half = (USABLE_MIB - 2_048) / 2;
+  await offersBecome(views, { a: half, b: half });
+  const [a] = views as [NodeView, NodeView];
+  const using = (mib: number) => [{ ...a, memoryUsedBytes: mib * MIB }];
+  api.master.directory.views = using(8_192);
+  await api.propose({ type: "node.lost", nodeIds: ["b"], fencedAtMs: Date.now() + 3_600_000 });
+  await offersBecome(using(8_192), { a: USABLE_MIB - 2_048, b: half });
+  // They have ended: the machine uses less than they held.
+  await offersBecome(using(512), { a: USABLE_MIB - 512, b: half });
 });

@@ -1,0 +1,76 @@
+import { existsSync, readFileSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+import type { ResourceLimit } from "@heddle/contracts/generated/heddle/v1/ResourceLimit";
+
+/** Where Linux shows the control groups of this process. */
+export interface ControlGroupFiles {
+  /** Names the group of this process in each hierarchy. */
+  readonly membership: string;
+  readonly root: string;
+}
+
+const FILES: ControlGroupFiles = { membership: "/proc/self/cgroup", root: "/sys/fs/cgroup" };
+/** Version 1 writes a number of this size for no limit. */
+const UNLIMITED_BYTES = 2 ** 60;
+
+/**
+ * The limits of the control groups that this process is in, as of a container or a service, of version 1
+ * and 2; empty where there are none.
+ */
+export function resourceLimits({ membership, root }: ControlGroupFiles = FILES): ResourceLimit[] {
+  const limits = new Map<string, ResourceLimit>();
+  for (const line of (read(membership) ?? "").split("\n")) {
+    const [, controllers = "", path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
+    if (path === undefined) continue;
+    for (const folder of hierarchiesOf(root, controllers)) {
+      for (const group of groupsAround(folder, path)) {
+        const limit = limitOf(group);
+        if (limit) limits.set(limit.id ?? "", { ...limits.get(limit.id ?? ""), ...limit });
+      }
+    }
+  }
+  return [...limits.values()];
+}
+
+/** Version 2 has one hierarchy without a list of controllers, beside those of version 1 or alone. */
+function hierarchiesOf(root: string, controllers: string): string[] {
+  if (controllers === "") return [root, join(root, "unified")];
+  const names = controllers.split(",").filter((name) => name === "memory" || name === "cpu");
+  return names.map((name) => join(root, name));
+}
+
+/** The group's directory and those above it. A container that sees its own group as the first has that alone. */
+function groupsAround(hierarchy: string, path: string): string[] {
+  const own = join(hierarchy, path);
+  const isSeen = !path.includes("..") && existsSync(own);
+  const groups: string[] = [];
+  for (let at = isSeen ? own : hierarchy; at.length >= hierarchy.length; at = dirname(at)) {
+    groups.push(at);
+  }
+  return groups;
+}
+
+function limitOf(group: string): ResourceLimit | undefined {
+  const memory = Number(
+    read(join(group, "memory.max")) ?? read(join(group, "memory.limit_in_bytes")),
+  );
+  const memoryBytes = memory > 0 && memory < UNLIMITED_BYTES ? memory : 0;
+  const [quota, period] = (read(join(group, "cpu.max")) ?? versionOneQuota(group)).split(" ");
+  const cores = Number(quota) / Number(period);
+  const cpuMilli = cores > 0 ? Math.max(1, Math.floor(cores * 1_000)) : 0;
+  const place = statSync(group, { throwIfNoEntry: false });
+  if (!place || (memoryBytes === 0 && cpuMilli === 0)) return undefined;
+  return { id: `${place.dev}:${place.ino}`, memoryBytes, cpuMilli };
+}
+
+function versionOneQuota(group: string): string {
+  return `${read(join(group, "cpu.cfs_quota_us"))} ${read(join(group, "cpu.cfs_period_us"))}`;
+}
+
+function read(path: string): string | undefined {
+  try {
+    return readFileSync(path, "utf8").trim();
+  } catch {
+    return undefined;
+  }
+}
