@@ -25,6 +25,7 @@ import { EventWatch } from "./jobs/event-watch.ts";
 import { JobFigures } from "./jobs/job-figures.ts";
 import { LOG_READER } from "./jobs/job-logs.controller.ts";
 import { JobService } from "./jobs/job-service.ts";
+import { loadBlockers } from "./jobs/machine-offers.ts";
 import { PlanBook } from "./jobs/plan-book.ts";
 import { PluginConfigs } from "./jobs/plugin-configs.ts";
 import { ProgressBook } from "./jobs/progress-book.ts";
@@ -113,7 +114,10 @@ export async function createMaster(options: MasterOptions): Promise<Master> {
     now: Date.now,
   });
   const report = reportFor(options, inFlight);
-  const waitsFor = (deployment: string) => plans.replicaBlockers(deployment);
+  const waitsFor = (deployment: string) => [
+    ...plans.replicaBlockers(deployment),
+    ...loadBlockers(deployment, options.directory.nodes(), options.control),
+  ];
   const models = new ModelCatalog(options.control, options.directory, waitsFor);
   const limits = limitsFor(options);
   const metrics = new InferenceMetrics(options.registry, () => report.load());

@@ -44,6 +44,20 @@ test("a number of replicas goes to the workers with the fewest deployments", () 
   ]);
 });
 
+test("a worker without room gets no replica, and another that has room gets it", () => {
+  const full = { ...worker("a"), hasRoom: () => false };
+  const load = (id: string) => ({ type: "load", worker: id, deployment: "m" });
+  expect(planPlacement(new Map([deployment("m", 1)]), [full, worker("b", { x: "ready" })])).toEqual(
+    [load("b"), { type: "unload", worker: "b", deployment: "x" }],
+  );
+  const everywhere = new Map([deployment("m", "every-worker")]);
+  expect(planPlacement(everywhere, [full, worker("b")])).toEqual([load("b")]);
+  const failed = { ...worker("a", { m: "failed" }), hasRoom: () => false };
+  expect(planPlacement(new Map([deployment("m", 1)]), [failed])).toEqual([]);
+  const serving = { ...worker("a", { m: "ready" }), hasRoom: () => false };
+  expect(planPlacement(new Map([deployment("m", 1)]), [serving, worker("b")])).toEqual([]);
+});
+
 test("what nobody asks for and what is too many is unloaded, the readiest is kept", () => {
   const plan = planPlacement(new Map([deployment("m", 1)]), [
     worker("a", { m: "loading" }),

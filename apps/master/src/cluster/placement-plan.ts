@@ -6,6 +6,8 @@ export interface PlacementWorker {
   readonly id: string;
   readonly memoryBytes: number;
   readonly replicas: readonly PlacedReplica[];
+  /** Whether its machine has memory for a replica of the deployment; absent: for each. */
+  readonly hasRoom?: ((deployment: string) => boolean) | undefined;
   /** Set while it is drained: it gets no replica, and loses those that others have. */
   readonly leaving?: "draining" | "drained" | undefined;
 }
@@ -50,12 +52,18 @@ export function planPlacement(
     const wanted = replicas === "every-worker" ? workers.length : replicas;
     const ranked = rankWorkers(workers, deployment, counts);
     const ready = workers.filter((worker) => phaseOn(worker, deployment) === "ready").length;
-    for (const [index, worker] of ranked.entries()) {
+    let placed = 0;
+    for (const worker of ranked) {
       const phase = phaseOn(worker, deployment);
-      if (index < wanted && (phase === undefined || phase === "failed")) {
+      const isMissing = phase === undefined || phase === "failed";
+      if (placed < wanted) {
+        // It is waited for, unless another has room.
+        if (isMissing && worker.hasRoom?.(deployment) === false) continue;
+        placed++;
+        if (!isMissing) continue;
         actions.push({ type: "load", worker: worker.id, deployment });
         if (phase === undefined) counts.set(worker.id, (counts.get(worker.id) ?? 0) + 1);
-      } else if (index >= wanted && phase !== undefined && phase !== "unloading") {
+      } else if (phase !== undefined && phase !== "unloading") {
         if (phase === "failed" && ready < wanted) continue;
         actions.push({ type: "unload", worker: worker.id, deployment });
       }

@@ -37,6 +37,7 @@ class Bench {
     );
     const nodes = {
       workers: () => (this.isHeard ? [this.#node] : []),
+      nodes: () => [],
       *incarnations() {
         yield "i1";
       },

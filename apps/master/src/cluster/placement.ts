@@ -7,6 +7,7 @@ import { type ReplicaRecord, replicaKey } from "@heddle/control/jobs/records";
 import { wantedReplicas } from "@heddle/control/jobs/replica-claims";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { leads } from "../control/leads.ts";
+import { type LoadBlocker, loadBlocker } from "../jobs/machine-offers.ts";
 import type { ControlPlane } from "../ports.ts";
 import type { AttachedNode } from "./attached-node.ts";
 import { leaving } from "./leaving.ts";
@@ -20,7 +21,7 @@ const rememberedMs = 600_000;
 const leaderlessMs = 10_000;
 
 /** What placement needs to know of the nodes. */
-type PlacedNodes = Pick<NodeRegistry, "workers" | "incarnations" | "onChange">;
+type PlacedNodes = Pick<NodeRegistry, "workers" | "nodes" | "incarnations" | "onChange">;
 
 /** What this master last did about one deployment in one process of a worker. */
 interface Attempt {
@@ -114,9 +115,14 @@ export class Placement {
     // A worker that has not reported yet might run anything.
     const workers = this.#registry.workers().filter(({ heartbeats }) => heartbeats > 0);
     this.#forgetGone();
+    let blocker: LoadBlocker | undefined;
+    const hasRoom = (nodeId: string, deployment: string) => {
+      blocker ??= loadBlocker(this.#registry.nodes(), this.#control);
+      return blocker(nodeId, deployment) === undefined;
+    };
     const plan = planPlacement(
       deployments,
-      workers.map((worker) => this.#view(worker)),
+      workers.map((worker) => this.#view(worker, hasRoom)),
       this.#places,
     );
     const byId = new Map(workers.map((worker) => [worker.id, worker]));
@@ -142,9 +148,13 @@ export class Placement {
     return type === "load" && !this.#attempts.get(attemptKey(worker, deployment))?.sent;
   }
 
-  #view(worker: AttachedNode): PlacementWorker {
+  #view(
+    worker: AttachedNode,
+    hasRoom: (nodeId: string, deployment: string) => boolean,
+  ): PlacementWorker {
     return {
       id: worker.id,
+      hasRoom: (deployment) => hasRoom(worker.id, deployment),
       leaving: leaving(this.#control.state, worker.id),
       memoryBytes: worker.register.hardware?.memoryBytes ?? 0,
       replicas: worker.replicas.map(({ deployment, phase }) => {

@@ -1,6 +1,7 @@
 import { ERROR_TABLE } from "@heddle/base/errors";
 import type { ReplicaStatus } from "@heddle/contracts/engine";
 import type { Outlook, ReadyReplica, ReplicaSource } from "../dispatch/inference-dispatch.ts";
+import { loadBlockers } from "../jobs/machine-offers.ts";
 import type { ControlPlane } from "../ports.ts";
 import type { AttachedNode } from "./attached-node.ts";
 import { leaving } from "./leaving.ts";
@@ -66,8 +67,13 @@ export class RegistryReplicas implements ReplicaSource {
       const message = `no worker is attached that could run ${deployment}: start one`;
       return { known: true, loading: false, message };
     }
-    // Workers without a replica: placement is about to give them one.
-    return { known: true, loading: true, message: `${deployment} is about to be placed` };
+    // Workers without a replica: placement is about to give them one, or waits for memory.
+    const [blocker = `${deployment} is about to be placed`] = loadBlockers(
+      deployment,
+      this.#registry.nodes(),
+      this.#control,
+    );
+    return { known: true, loading: true, message: blocker };
   }
 
   onChange(listener: () => void): () => void {

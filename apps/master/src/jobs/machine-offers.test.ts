@@ -1,7 +1,7 @@
 import { clusterResourcesReply } from "@heddle/contracts/cluster";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { replicaOn } from "../../test/fixtures.ts";
+import { DEPLOYMENT, MODEL, replicaOn } from "../../test/fixtures.ts";
 import { eventually } from "../../test/http.ts";
 import { JobApi } from "../../test/job-api.ts";
 import type { NodeView } from "../ports.ts";
@@ -189,4 +189,51 @@ test("a lost worker of a machine: its replicas keep memory as long as it is in u
   await offersBecome(using(8_192), { a: USABLE_MIB - 2_048, b: half });
   // They have ended: the machine uses less than they held.
   await offersBecome(using(512), { a: USABLE_MIB - 512, b: half });
+});
+
+/** Registers the model `large`, with weights of that size. */
+async function register(mib: number, options: { readonly device?: string }): Promise<void> {
+  const weights = { ...DEPLOYMENT.spec.weights, key: "large", sizeBytes: mib * MIB };
+  const spec = { ...DEPLOYMENT.spec, key: "large", weights, options };
+  const model = { ...MODEL, id: "large", deployment: "large" };
+  const deployment = { ...DEPLOYMENT, spec };
+  await api.propose({ type: "model.register", model, deployment });
+}
+
+/** What a model with weights of that size waits for on these workers. */
+async function waitsFor(mib: number, views: readonly NodeView[], options = { device: "cpu" }) {
+  await register(mib, options);
+  api.master.directory.views = [...views];
+  const { body } = await api.call("GET", "/models/large");
+  await api.propose({ type: "model.remove", id: "large" });
+  return (body as unknown as { readonly waiting_for: string[] }).waiting_for;
+}
+
+test("a model: it waits, with the reason, where jobs hold the memory that it needs", async () => {
+  const views = [worker("a", 2_048)];
+  await offersBecome(views, { a: USABLE_MIB - 2_048 });
+  const free = USABLE_MIB - 2_048 - 8_192;
+  await api.run(await api.submit(asks(8_192)));
+  expect(await waitsFor(free, views)).toEqual([]);
+  const full = `a has ${free} MiB of memory beside what jobs and other models hold, and large needs ${free + 1} MiB: end jobs there, or add a worker`;
+  expect(await waitsFor(free + 1, views)).toEqual([full]);
+  expect(await waitsFor(free + 1, [...views, worker("c", 0, "other")])).toEqual([full]);
+  // Where a GPU may take the weights the memory of the machine says nothing.
+  const gpu = { index: 0, uuid: "g", name: "H100", memoryBytes: 80e9, simulated: false, fault: "" };
+  const figures = {
+    memoryUsedBytes: 0,
+    utilizationPercent: 0,
+    temperatureCelsius: 0,
+    powerWatts: 0,
+  };
+  const withGpu = views.map((view) => ({ ...view, gpus: [{ ...gpu, ...figures }] }));
+  expect(await waitsFor(free + 1, withGpu, {} as never)).toEqual([]);
+});
+
+test("a replica that is being loaded: what it will hold is offered to no job", async () => {
+  await register(4_096, { device: "cpu" });
+  const view = worker("a", 0);
+  const loading = { deployment: "large", phase: "loading" } as const;
+  const replicas = view.replicas.map((each) => ({ ...each, ...loading }));
+  await offersBecome([{ ...view, replicas }], { a: USABLE_MIB - 4_096 });
 });

@@ -1,5 +1,7 @@
+import type { ReplicaStatus } from "@heddle/contracts/engine";
 import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import type { NodeOffer } from "@heddle/control/jobs/records";
+import { wantedReplicas } from "@heddle/control/jobs/replica-claims";
 import type { NodeScalars } from "@heddle/scheduler/model";
 import { diskOf, hostOf } from "../operations/hosts.ts";
 import type { ControlPlane, NodeView } from "../ports.ts";
@@ -13,6 +15,8 @@ const RESERVE_SHARE = 1 / 16;
 const MIN_RESERVE_MIB = 512;
 /** Memory of other processes counts in such steps: each change of an offer is an entry of the log. */
 const STEP_MIB = 256;
+/** Reasons that are told of one deployment. */
+const MAX_BLOCKERS = 8;
 /** A parameter server without shards. */
 const BARE_SERVER_BYTES = 256 * BYTES_PER_MIB;
 
@@ -76,7 +80,7 @@ export function machineOffers(
 /** Of each amount the least part that a worker has in a pool of it, and no more than it says that it has. */
 function sharesOf(machine: Sharing, control: ControlPlane): Map<string, Record<Amount, number>> {
   const shares = new Map(workersOf(machine).map((view) => [view.id, told(view)]));
-  for (const pool of poolsOf(machine)) {
+  for (const pool of poolsOf(machine, control)) {
     for (const [id, part] of divide(pool, control)) {
       const share = shares.get(id);
       if (share) share[pool.amount] = Math.min(share[pool.amount], part);
@@ -122,7 +126,7 @@ function steadyMib(
   const isUnknown =
     silent.some(({ isLost }) => !isLost) ||
     views.some((view) => view.lastSeenMs <= view.attachedAtMs);
-  const isVarying = replicasMib(views) + serversMib(views) + silent.length > 0;
+  const isVarying = replicasMib(views, control) + serversMib(views) + silent.length > 0;
   const variesMib = isUnknown ? Number.POSITIVE_INFINITY : isVarying ? STEP_MIB : 0;
   return shareMib - knownMib <= variesMib ? knownMib : shareMib;
 }
@@ -130,7 +134,7 @@ function steadyMib(
 /** It does not fall by what the next report may add. */
 function steadyReplicasMib(view: NodeView, control: ControlPlane): number {
   const knownMib = control.state.nodes.get(view.id)?.offer.replicasMib ?? 0;
-  const heldMib = replicasMib([view]);
+  const heldMib = replicasMib([view], control);
   return heldMib > 0 && heldMib === knownMib - STEP_MIB ? knownMib : heldMib;
 }
 
@@ -145,12 +149,12 @@ function told({ offer, cpuCount }: NodeView): Record<Amount, number> {
   };
 }
 
-function poolsOf(machine: Sharing): Pool[] {
+function poolsOf(machine: Sharing, control: ControlPlane): Pool[] {
   const { views, silent } = machine;
   const workers = workersOf(machine);
   const totalBytes = Math.min(...views.map(({ memoryBytes }) => memoryBytes));
   const pools: Pool[] = [
-    { ...machine, amount: "memoryMib", size: jobsMib(totalBytes, machine) },
+    { ...machine, amount: "memoryMib", size: jobsMib(totalBytes, machine, control) },
     { ...machine, amount: "cpuMilli", size: mostOf("cpuMilli", workers) },
     { ...machine, amount: "networkMbps", size: mostOf("networkMbps", workers) },
   ];
@@ -160,11 +164,11 @@ function poolsOf(machine: Sharing): Pool[] {
       pools.push({ views, silent, amount, size: mostOf(amount, views) });
     }
   }
-  return [...pools, ...limitedPools(machine)];
+  return [...pools, ...limitedPools(machine, control)];
 }
 
 /** Those of the control groups that bound memory or cores: the workers in one divide what it may have. */
-function limitedPools({ views, silent }: Sharing): Pool[] {
+function limitedPools({ views, silent }: Sharing, control: ControlPlane): Pool[] {
   const all = views.flatMap(({ limits = [] }) => limits.map((limit) => [limit.id, limit] as const));
   return [...new Map(all).values()].flatMap(({ id, memoryBytes, cpuMilli }) => {
     const inside: Sharing = {
@@ -173,7 +177,7 @@ function limitedPools({ views, silent }: Sharing): Pool[] {
     };
     const pools: Pool[] = [];
     if (memoryBytes > 0) {
-      pools.push({ ...inside, amount: "memoryMib", size: jobsMib(memoryBytes, inside) });
+      pools.push({ ...inside, amount: "memoryMib", size: jobsMib(memoryBytes, inside, control) });
     }
     if (cpuMilli > 0) pools.push({ ...inside, amount: "cpuMilli", size: cpuMilli });
     return pools;
@@ -204,20 +208,92 @@ function silentByHost(heard: readonly NodeView[], control: ControlPlane): Map<st
 }
 
 /** Of so much memory what is left for jobs beside the reserve, replicas and parameter servers. */
-function jobsMib(totalBytes: number, sharing: Sharing): number {
+function jobsMib(totalBytes: number, sharing: Sharing, control: ControlPlane): number {
   const { views } = sharing;
   const totalMib = totalBytes / BYTES_PER_MIB;
   const leastMib = Math.min(MIN_RESERVE_MIB, totalMib / 2);
   const usableMib = Math.floor(totalMib - Math.max(totalMib * RESERVE_SHARE, leastMib));
-  const othersMib = replicasMib(views) + serversMib(views) + silentReplicasMib(sharing);
+  const othersMib =
+    replicasMib(views, control) + serversMib(views) + silentReplicasMib(sharing, control);
   return Math.max(0, usableMib - othersMib);
 }
 
-function replicasMib(views: readonly NodeView[]): number {
-  const running = views
-    .flatMap(({ replicas }) => replicas)
-    .filter(({ phase }) => phase !== "failed");
-  return inSteps(running.reduce((sum, { load }) => sum + load.residentBytes, 0));
+function replicasMib(views: readonly NodeView[], control: ControlPlane): number {
+  const sizes = views.flatMap((view) =>
+    view.replicas.map((each) => replicaBytes(view, each, control)),
+  );
+  return inSteps(sizes.reduce((sum, bytes) => sum + bytes, 0));
+}
+
+/** What it holds, or will hold once it is loaded. */
+function replicaBytes(
+  view: NodeView,
+  { deployment, phase, load }: ReplicaStatus,
+  control: ControlPlane,
+): number {
+  if (phase === "failed") return 0;
+  const isComing = phase === "pulling" || phase === "loading";
+  return Math.max(load.residentBytes, isComing ? neededBytes(view, deployment, control) : 0);
+}
+
+/** What a replica needs at least: its weights; 0 where their size is not known, or a GPU may take them. */
+function neededBytes({ gpus }: NodeView, deployment: string, { state }: ControlPlane): number {
+  const spec = state.deployments.get(deployment)?.spec;
+  const mayUseGpu = spec?.options.device !== "cpu" && gpus.some(({ simulated }) => !simulated);
+  return mayUseGpu ? 0 : (spec?.weights.sizeBytes ?? 0);
+}
+
+/** Says why a worker has no room for a replica of a deployment; undefined where it has. */
+export type LoadBlocker = (nodeId: string, deployment: string) => string | undefined;
+
+/** Holds what replicas need against the memory that tasks and other replicas leave of the machines. */
+export function loadBlocker(heard: readonly NodeView[], control: ControlPlane): LoadBlocker {
+  const byId = new Map(heard.map((view) => [view.id, view]));
+  const byHost = Map.groupBy(heard, hostOf);
+  const silent = silentByHost(heard, control);
+  return (nodeId, deployment) => {
+    const view = byId.get(nodeId);
+    const neededMib = view && neededBytes(view, deployment, control) / BYTES_PER_MIB;
+    if (!neededMib) return undefined;
+    const host = hostOf(view);
+    const machine = { views: byHost.get(host) ?? [], silent: silent.get(host) ?? [] };
+    const pools = poolsOf(machine, control)
+      .filter(({ amount, views }) => amount === "memoryMib" && views.includes(view))
+      .map((pool) => ({ heldMib: heldIn(pool, control), size: pool.size }));
+    // Where no job holds any, a file that is larger than the memory is paged by the system.
+    const short = pools.find(({ heldMib, size }) => heldMib > 0 && size - heldMib < neededMib);
+    if (!short) return undefined;
+    const freeMib = Math.max(0, short.size - short.heldMib);
+    return `${view.name} has ${freeMib} MiB of memory beside what jobs and other models hold, and ${deployment} needs ${Math.ceil(neededMib)} MiB: end jobs there, or add a worker`;
+  };
+}
+
+/** The workers that a deployment's next replica may wait for. */
+export function loadBlockers(
+  deployment: string,
+  heard: readonly NodeView[],
+  control: ControlPlane,
+): string[] {
+  const { state } = control;
+  const wanted = state.deployments.get(deployment)?.replicas ?? 0;
+  // The scheduler has its own reasons.
+  if (wantedReplicas(state).has(deployment)) return [];
+  const runs = ({ replicas }: NodeView) =>
+    replicas.some((each) => each.deployment === deployment && each.phase !== "failed");
+  const workers = heard.filter(({ kind }) => kind === "worker");
+  const running = workers.filter(runs).length;
+  if (wanted !== "every-worker" && running >= wanted) return [];
+  const blocker = loadBlocker(heard, control);
+  return workers
+    .filter((view) => !runs(view))
+    .flatMap(({ id }) => blocker(id, deployment) ?? [])
+    .slice(0, MAX_BLOCKERS);
+}
+
+/** What the tasks of all workers of the pool hold of it. */
+function heldIn({ amount, views, silent }: Pool, control: ControlPlane): number {
+  const heard = workersOf({ views }).map(({ id }) => heldOn(control, id));
+  return [...heard, ...silent.map(({ held }) => held)].reduce((sum, held) => sum + held[amount], 0);
 }
 
 /** The memory of parameter servers; the reserve has room for what one needs without shards. */
@@ -230,13 +306,16 @@ function serversMib(views: readonly NodeView[]): number {
  * What replicas of silent workers may still hold: what they held when they were last heard of. Of those of lost workers,
  * which may have ended with them, no more than the machine is seen to use beside what is known.
  */
-function silentReplicasMib({ views, silent }: Sharing): number {
+function silentReplicasMib({ views, silent }: Sharing, control: ControlPlane): number {
   const heldMib = (isLost: boolean) =>
     silent
       .filter((each) => each.isLost === isLost)
       .reduce((sum, { offer }) => sum + (offer.replicasMib ?? 0), 0);
   const usedBytes = Math.max(0, ...views.map(({ memoryUsedBytes }) => memoryUsedBytes));
-  const unknownMib = Math.max(0, inSteps(usedBytes) - replicasMib(views) - serversMib(views));
+  const unknownMib = Math.max(
+    0,
+    inSteps(usedBytes) - replicasMib(views, control) - serversMib(views),
+  );
   return heldMib(false) + Math.min(heldMib(true), unknownMib);
 }
 
