@@ -4,7 +4,14 @@ import { ContainerCli } from "./container-cli.ts";
 import { removeContainers } from "./container-executor.ts";
 import { bootClock } from "./lease.ts";
 import { GUARD_END, type GuardOrders } from "./lease-guard.ts";
-import { markedProcesses, processesOf, readProcess, signalProcess } from "./process-tree.ts";
+import {
+  markedProcesses,
+  processesOf,
+  readProcess,
+  signalProcess,
+  straysOf,
+  usersOfTasks,
+} from "./process-tree.ts";
 
 // The process beside a worker that ends the worker's tasks when their lease is over. It lives as long as
 // the worker needs it, and after the worker's death until no task is left.
@@ -17,6 +24,8 @@ const orders = JSON.parse(process.argv[2] ?? "{}") as GuardOrders;
 let expiresAtMs = Number.NEGATIVE_INFINITY;
 let isOrphan = false;
 let isRemoving = false;
+/** Of the worker's tasks that lived once the worker was gone, or when the lease was over. */
+const users = new Set<number>();
 
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => undefined);
 const lines = createInterface({ input: process.stdin });
@@ -33,6 +42,10 @@ setInterval(look, checkMs);
 function look(): void {
   if (isOrphan) expiresAtMs = Math.max(expiresAtMs, keptExpiry());
   const overMs = bootClock.monotonicMs() - expiresAtMs;
+  if (isOrphan || overMs >= 0) {
+    for (const { user, mark } of usersOfTasks())
+      if (mark.startsWith(`${orders.nodeId}/`)) users.add(user);
+  }
   if (overMs < 0) return;
   const left = endProcesses();
   if (isRemoving) return;
@@ -75,6 +88,7 @@ function endProcesses(): number {
     for (const { pid } of processesOf(leader, mark)) found.add(pid);
   }
   for (const pid of found) signalProcess(pid, "SIGKILL");
+  for (const { pid } of straysOf(users)) if (signalProcess(pid, "SIGKILL")) found.add(pid);
   return found.size;
 }
 

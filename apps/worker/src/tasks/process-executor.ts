@@ -15,6 +15,7 @@ import {
   type ProcessRecord,
   readProcess,
   signalProcess,
+  USER_VARIABLE,
 } from "./process-tree.ts";
 import { keyOf } from "./task-plan.ts";
 
@@ -84,7 +85,7 @@ export class ProcessExecutor implements Executor {
   async #startIsolated(
     launch: TaskLaunch,
     program: TaskProgram,
-    { confinement, environment }: Isolated,
+    { confinement, environment, user }: Isolated,
   ): Promise<ProcessTask> {
     const { plan, directory, workingDirectory } = launch;
     const mark = `${this.#nodeId}/${keyOf(plan.id)}`;
@@ -103,11 +104,11 @@ export class ProcessExecutor implements Executor {
     };
     const wordsFile = wordsOf(statusFile);
     const { child, copier } = await startWithOutput(launch, mark, (output) =>
-      spawnDetached(args, { mark, input: program.input, wordsFile, output }),
+      spawnDetached(args, { mark, user, input: program.input, wordsFile, output }),
     );
     const pid = child.pid as number;
     const record: ProcessRecord = { pid, startTime: readProcess(pid)?.startTime ?? 0 };
-    const options = { record, mark, leaf, statusFile, child, copier };
+    const options = { record, mark, leaf, statusFile, child, copier, user };
     const task = new ProcessTask({ ...options, memoryLimitBytes: memoryBytes });
     try {
       await giveOrders(child, orders);
@@ -120,7 +121,7 @@ export class ProcessExecutor implements Executor {
 
   async adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
     const mark = `${this.#nodeId}/${keyOf(launch.plan.id)}`;
-    const release = this.#isolation.adopt(launch);
+    const { user, release } = this.#isolation.adopt(launch);
     const task = new ProcessTask({
       record: checkedRecord(record, mark),
       mark,
@@ -128,6 +129,7 @@ export class ProcessExecutor implements Executor {
       statusFile: join(launch.directory, "exit-status"),
       memoryLimitBytes: launch.plan.spec.memoryBytes,
       child: undefined,
+      user,
       copier: OutputCopier.find(launch, mark),
     });
     void task.exited.finally(release);
@@ -197,6 +199,7 @@ function spawnDetached(
   args: readonly string[],
   task: {
     readonly mark: string;
+    readonly user: number | undefined;
     readonly input: string | undefined;
     readonly output: OutputPipes["writeEnds"];
     /** Where the wrapper's shell says what it has to say. */
@@ -206,7 +209,10 @@ function spawnDetached(
   const words = openSync(task.wordsFile, "w", 0o600);
   const child = spawn("/bin/sh", [...args], {
     cwd: "/",
-    env: { PATH: ownPath, [MARK_VARIABLE]: task.mark },
+    env: {
+      ...{ PATH: ownPath, [MARK_VARIABLE]: task.mark },
+      ...(task.user !== undefined && { [USER_VARIABLE]: String(task.user) }),
+    },
     detached: true,
     stdio: [task.input === undefined ? "ignore" : "pipe", ...task.output, words, "ignore", "pipe"],
   });

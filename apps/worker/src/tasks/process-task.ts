@@ -16,6 +16,7 @@ import {
   processesOf,
   readProcess,
   signalProcess,
+  straysOf,
 } from "./process-tree.ts";
 import { signalOfStatus } from "./signal-of-status.ts";
 
@@ -38,6 +39,8 @@ export interface ProcessTaskOptions {
   readonly memoryLimitBytes: number;
   /** Absent where an earlier process of this worker started it. */
   readonly child: ChildProcess | undefined;
+  /** Its user, whom nobody but tasks of its job has. */
+  readonly user: number | undefined;
   /** Of what it writes. */
   readonly copier: OutputCopier;
 }
@@ -72,7 +75,7 @@ export class ProcessTask implements TaskHandle {
     const end = performance.now() + maxKillMs;
     for (;;) {
       this.killNow();
-      if (this.#members().length === 0) break;
+      if (this.#members().length === 0 && this.#strays().length === 0) break;
       if (performance.now() > end) break;
       await delay(killRoundMs);
     }
@@ -81,7 +84,7 @@ export class ProcessTask implements TaskHandle {
 
   killNow(): void {
     this.#options.leaf?.kill();
-    for (const { pid } of this.#members()) signalProcess(pid, "SIGKILL");
+    for (const { pid } of [...this.#members(), ...this.#strays()]) signalProcess(pid, "SIGKILL");
     // Where there is no /proc to look through, the group is all that can be reached.
     if (!this.#ended && this.#options.child) signalProcess(-this.record.pid, "SIGKILL");
   }
@@ -100,6 +103,12 @@ export class ProcessTask implements TaskHandle {
     const inLeaf = leaf?.members().flatMap((pid) => readProcess(pid) ?? []);
     // A process that just started may not have entered its cgroup yet.
     return inLeaf?.length ? inLeaf : processesOf(this.record, mark, child !== undefined);
+  }
+
+  /** A program may leave its session, its parents, its mark and, without cgroups, all but its user. */
+  #strays(): ProcessEntry[] {
+    const { user } = this.#options;
+    return user === undefined ? [] : straysOf(new Set([user]));
   }
 
   async #exited(): Promise<TaskEnd> {

@@ -3,6 +3,9 @@ import { readdirSync, readFileSync } from "node:fs";
 /** Each process of a task carries its mark here, also one that has left the task's group. */
 export const MARK_VARIABLE = "HEDDLE_TASK";
 
+/** What leads a task with a user of its own carries the user's id here. */
+export const USER_VARIABLE = "HEDDLE_TASK_USER";
+
 /** One look through /proc serves every task that is watched within this time. */
 const recentMs = 400;
 let recent: { readonly atMs: number; readonly processes: readonly ProcessEntry[] } = {
@@ -98,6 +101,32 @@ export function markedProcesses(
     const mark = markOf(pid, variable);
     return mark === undefined ? [] : [{ pid, mark }];
   });
+}
+
+/** The users of tasks that live on this machine, of whatever worker; tasks cannot add any. */
+export function usersOfTasks(): { readonly user: number; readonly mark: string }[] {
+  const own = process.getuid?.();
+  return markedProcesses(USER_VARIABLE)
+    .filter(({ pid }) => userOf(pid) === own)
+    .map(({ pid, mark }) => ({ user: Number(mark), mark: markOf(pid) ?? "" }));
+}
+
+/** The processes of users of whom no task lives any more: they have left it without a trace but that. */
+export function straysOf(users: ReadonlySet<number>): ProcessEntry[] {
+  if (users.size === 0) return [];
+  const live = new Set(usersOfTasks().map(({ user }) => user));
+  const isStray = (user = -1) => users.has(user) && !live.has(user);
+  return allProcesses().filter(({ pid }) => isStray(userOf(pid)));
+}
+
+/** The users of all processes. */
+export function usersOfProcesses(): Set<number> {
+  return new Set(allProcesses().flatMap(({ pid }) => userOf(pid) ?? []));
+}
+
+function userOf(pid: number): number | undefined {
+  const found = /^Uid:\s+(\d+)/m.exec(readText(`/proc/${pid}/status`) ?? "")?.[1];
+  return found === undefined ? undefined : Number(found);
 }
 
 /** Whether the process handles the signal itself, by its number. */

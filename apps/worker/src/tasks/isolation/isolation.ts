@@ -51,6 +51,8 @@ const switchCapabilities = [0n, 1n, 3n, 5n, 6n, 7n];
 export interface Isolated {
   readonly confinement: Confinement;
   readonly environment: Readonly<Record<string, string>>;
+  /** Whom nobody but tasks of the job has; undefined where there is none. */
+  readonly user: number | undefined;
   /** To be called when nothing of the task runs any more. */
   release(): void;
 }
@@ -86,7 +88,8 @@ export class Isolation {
     const range = usersOf(options);
     const reasons: string[] = [];
     for (const level of LEVELS) {
-      const users = isOwnUser(level) && range ? new TaskUsers(range) : undefined;
+      const users =
+        isOwnUser(level) && range ? new TaskUsers(range, options.checkpointRoot) : undefined;
       if (isOwnUser(level) && !users) {
         if (reasons.length === 0) reasons.push(noUsersReason(options));
         continue;
@@ -106,24 +109,29 @@ export class Isolation {
   /** Gives the task what is its own, and says how the launcher is to confine it. */
   prepare(launch: IsolatedLaunch): Isolated {
     const { environment, mounts } = launch;
-    if (!this.#users) return { confinement: this.#sameUser(launch), environment, release() {} };
+    if (!this.#users) {
+      const confinement = this.#sameUser(launch);
+      return { confinement, environment, user: undefined, release() {} };
+    }
     const { jobId, checkpointDirectory } = launch;
     const id = this.#users.acquire(jobId, checkpointDirectory);
     const release = () => this.#users?.release(jobId);
     try {
       for (const { path } of mounts) giveTo(id, path);
       const confinement = { kind: "user", uid: id, gid: id, view: this.#view(launch, id) } as const;
-      return { confinement, environment: withOwnHome(environment, mounts), release };
+      const user = this.#users.isExclusive ? id : undefined;
+      return { confinement, environment: withOwnHome(environment, mounts), user, release };
     } catch (error) {
       release();
       throw error;
     }
   }
 
-  /** A task that an earlier process of this worker prepared. Returns what `prepare` gives as `release`. */
-  adopt({ jobId, checkpointDirectory }: IsolatedLaunch): () => void {
-    this.#users?.acquire(jobId, checkpointDirectory);
-    return () => this.#users?.release(jobId);
+  /** A task that an earlier process of this worker prepared. */
+  adopt({ jobId, checkpointDirectory }: IsolatedLaunch): Pick<Isolated, "user" | "release"> {
+    const id = this.#users?.acquire(jobId, checkpointDirectory);
+    const user = this.#users?.isExclusive ? id : undefined;
+    return { user, release: () => this.#users?.release(jobId) };
   }
 
   #view({ mounts }: IsolatedLaunch, id: number) {

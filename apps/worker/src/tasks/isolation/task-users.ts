@@ -1,11 +1,25 @@
-import { createHash } from "node:crypto";
-import { readFileSync, statSync } from "node:fs";
+import { createHmac, randomBytes, randomUUID } from "node:crypto";
+import {
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
 import type { UserRange } from "@heddle/rpc/node/offer-flags";
+import { usersOfProcesses, usersOfTasks } from "../process-tree.ts";
 
 /** Free on usual systems: above the ranges of systemd and containers, and below 2^31. */
 const wideRange: UserRange = { first: 1_900_000_000, last: 1_900_999_999 };
 /** Within the 65,536 ids that a container without the host's users usually has. */
 const narrowRange: UserRange = { first: 61_184, last: 65_519 };
+/** Beside the jobs' folders of checkpoints; no task reads it. */
+const keyFile = ".task-users-key";
+const keyBytes = 32;
 
 /** The first of the default ranges whose ids exist here. */
 export function defaultRange(): UserRange | undefined {
@@ -28,14 +42,23 @@ function mappedIds(): UserRange[] {
 
 /**
  * The users of jobs. All tasks of a job have the same one, since they share the job's checkpoints. It
- * follows from the job's id, so that all workers that share checkpoints choose the same.
+ * follows from the job's id and a key that lies beside the checkpoints, so that all workers that share them
+ * choose the same and who submits a job, with whatever id, cannot choose.
  */
 export class TaskUsers {
   readonly #range: UserRange;
+  readonly #root: string;
   readonly #jobs = new Map<string, { readonly id: number; tasks: number }>();
 
-  constructor(range: UserRange) {
+  /** `root`: of the checkpoints of all jobs. */
+  constructor(range: UserRange, root: string) {
     this.#range = range;
+    this.#root = root;
+  }
+
+  /** Whether its users are the tasks' alone; one user for all may be somebody's. */
+  get isExclusive(): boolean {
+    return this.#range.last > this.#range.first;
   }
 
   /** `directory`: of the job's checkpoints, whose owner stays. To be released once for each call. */
@@ -59,12 +82,51 @@ export class TaskUsers {
     const owner = statSync(directory, { throwIfNoEntry: false })?.uid ?? -1;
     if (owner >= first && owner <= last && !used.has(owner)) return owner;
     const size = last - first + 1;
-    const start = createHash("sha256").update(jobId).digest().readUInt32LE() % size;
+    if (size === 1) return first;
+    mkdirSync(this.#root, { recursive: true, mode: 0o700 });
+    const taken = this.#taken(jobId);
+    for (const id of used) taken.add(id);
+    const start = createHmac("sha256", keyAt(this.#root)).update(jobId).digest().readUInt32LE();
     // In a range with fewer ids than jobs several jobs share one.
-    for (let step = 0; step < size && step <= used.size; step++) {
+    for (let step = 0; step < size && step <= taken.size; step++) {
       const id = first + ((start + step) % size);
-      if (!used.has(id)) return id;
+      if (!taken.has(id)) return id;
     }
-    return first + start;
+    return first + (start % size);
   }
+
+  /** Of other jobs: users of tasks on this machine, of what they left running, and of their checkpoints. */
+  #taken(jobId: string): Set<number> {
+    const taken = usersOfProcesses();
+    const jobOf = (mark: string) => mark.split("/")[1];
+    for (const { user, mark } of usersOfTasks()) {
+      if (jobOf(mark) === jobId) taken.delete(user);
+      else taken.add(user);
+    }
+    for (const name of readdirSync(this.#root)) {
+      const found = lstatSync(join(this.#root, name), { throwIfNoEntry: false });
+      if (found?.isDirectory() && name !== jobId) taken.add(found.uid);
+    }
+    return taken;
+  }
+}
+
+/** Made by the first worker that needs it. */
+function keyAt(root: string): Buffer {
+  const path = join(root, keyFile);
+  const draft = `${path}.${randomUUID()}`;
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  }
+  writeFileSync(draft, randomBytes(keyBytes), { flag: "wx", mode: 0o600 });
+  try {
+    linkSync(draft, path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  } finally {
+    rmSync(draft);
+  }
+  return readFileSync(path);
 }
