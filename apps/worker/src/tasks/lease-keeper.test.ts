@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { nextClusterId } from "@heddle/base/cluster-id";
@@ -84,4 +84,20 @@ test("lease: a term that was kept without its cluster is not compared", async ()
   const keeper = await open();
   await keeper.begin(restored, 2, 60_000);
   await keeper.close();
+});
+
+test("lease: what an earlier boot of the machine has kept ends with it", async () => {
+  const before = await open();
+  await before.begin(formed, 7, 60_000);
+  await before.renew(before.ask());
+  await before.close();
+  const path = join(directory, "lease.json");
+  const kept = JSON.parse(readFileSync(path, "utf8")) as { boot: string };
+  const same = await open();
+  expect(same.isLive).toBe(true);
+  await same.close();
+  writeFileSync(path, JSON.stringify({ ...kept, boot: "another" }));
+  const after = await open();
+  expect(after.isLive).toBe(false);
+  await after.close();
 });
