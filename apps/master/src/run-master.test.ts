@@ -143,10 +143,15 @@ describe("the master's process", () => {
     const blocker = createServer().listen(0, "127.0.0.1");
     await once(blocker, "listening");
     const { port } = blocker.address() as { port: number };
-    const started = run(["--http-port", String(port)]);
-    expect(await started.exited()).toBe(1);
-    expect(started.output.err.trim().split("\n")).toHaveLength(1);
-    expect(started.output.err).toContain(`127.0.0.1:${port} is in use`);
+    for (const option of ["--http-port", "--raft-port"]) {
+      const started = run([option, String(port)]);
+      expect(await started.exited()).toBe(1);
+      expect(started.output.err.trim().split("\n")).toHaveLength(1);
+      expect(started.output.err).toContain(`127.0.0.1:${port} is in use`);
+      expect(started.output.err).toContain(`another ${option}`);
+    }
+    // It took no part in a group, so that no leadership moved.
+    expect(existsSync(join(data, "control"))).toBe(false);
     blocker.close();
   });
 
@@ -159,7 +164,11 @@ describe("the master's process", () => {
     const model = run(["--model-file", join(data, "model.bin")]);
     expect(await model.exited()).toBe(1);
     expect(model.output.err).toMatch(/--model-file must end in \.gguf/);
-    // Neither has begun a log: they ended before Raft started.
+    await writeFile(join(data, "join"), "not-a-token");
+    const token = run(["--join-token-file", join(data, "join")]);
+    expect(await token.exited()).toBe(1);
+    expect(token.output.err).toMatch(/the join token is not of the form/);
+    // None has begun a log: they ended before Raft started.
     expect(existsSync(join(data, "control"))).toBe(false);
     const open = run(["--http-host", "0.0.0.0"]);
     expect(await open.exited()).toBe(1);

@@ -1,10 +1,13 @@
+import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
+import { createServer } from "node:net";
 import { join } from "node:path";
-import { type AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
+import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
 import { authorityHash, type CertificateAuthority } from "@heddle/rpc/pki/certificate-authority";
+import { parseJoinToken } from "@heddle/rpc/pki/join-token";
 import type { RunningCredentials } from "@heddle/rpc/pki/node-credentials";
 import { formatAuthority } from "@heddle/rpc/pki/tls-files";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
@@ -101,6 +104,10 @@ async function startMaster(
   checkNoRecoveryUnderWay(config.dataDirectory);
   // All that may be wrong with what it was told, before it takes part in a group.
   await checkBootstrapKey(config.bootstrapKeyFile);
+  const joinToken = joinTokenReader(config)();
+  if (joinToken !== undefined) parseJoinToken(joinToken);
+  await checkPort(config.httpHost, config.httpPort, "--http-port");
+  await checkPort(config.grpcHost, config.raftPort, "--raft-port");
   const seed = seedOf(config);
   const directory = join(config.dataDirectory, "control");
   await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -241,6 +248,21 @@ function openControl(
 }
 
 /** The token comes when an administrator has added this master, which may be while it waits. */
+/** Rejects where another process listens there; port 0 is any that is free. */
+async function checkPort(host: string, port: number, option: string): Promise<void> {
+  if (port === 0) return;
+  const probe = createServer();
+  try {
+    await once(probe.listen(port, host), "listening");
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== "EADDRINUSE") throw cause;
+    const message = `the address ${host}:${port} is in use. Stop what listens there, or choose another ${option}.`;
+    throw new AppError("unavailable", message, { cause });
+  }
+  probe.close();
+  await once(probe, "close");
+}
+
 function joinTokenReader({ joinTokenFile }: MasterConfig): () => string | undefined {
   return () => {
     if (joinTokenFile === undefined || !existsSync(joinTokenFile)) return undefined;
