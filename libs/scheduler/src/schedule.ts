@@ -147,6 +147,8 @@ function* startInOrder(
     }
     outcome.blocked.push({ job, quota, ahead, promisesAhead: promises.size });
     ahead++;
+    // To look for places and to promise some may each take long for a gang of thousands.
+    yield;
     line.add(job, gang);
   }
 }

@@ -1,3 +1,5 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { RefusedStart } from "@heddle/control/command";
 import type { CommitPlanCommand, PlannedPlace } from "@heddle/control/jobs/commands";
 import { plannedJobId } from "@heddle/control/jobs/recovery";
 import { claimedDeployment } from "@heddle/control/jobs/replica-claims";
@@ -13,8 +15,9 @@ import type { Steps } from "./step-queue.ts";
 
 /** A promise that moves by less is not written anew. */
 const PROMISE_SLACK_MS = 10_000;
-/** Starts in one entry of the log; a longer plan goes in several, which do not need each other. */
+/** Starts, and tasks of them, in one entry of the log; a longer plan goes in several, one at a time. */
 const MAX_STARTS = 500;
+const MAX_TASKS = 4_096;
 
 export interface SchedulingStepOptions {
   readonly control: ControlPlane;
@@ -55,9 +58,12 @@ async function commit(
   { control, plans }: SchedulingStepOptions,
   command: CommitPlanCommand,
 ): Promise<void> {
-  const entries = entriesOf(command);
-  const replies = await Promise.all(entries.map((entry) => propose(control, entry)));
-  const refused = replies.flatMap((reply) => reply.refused ?? []);
+  const refused: RefusedStart[] = [];
+  for (const entry of entriesOf(command)) {
+    refused.push(...((await propose(control, entry)).refused ?? []));
+    // To apply one may take most of what a turn may: what waits comes between.
+    await nextTurn();
+  }
   const planned = [...command.starts, ...command.preemptions.map(forJob)];
   plans.refusals.record(
     planned.map(({ jobId }) => jobId),
@@ -137,13 +143,24 @@ function lineOf({ line, reservations }: Plan): PlannedPlace[] {
 
 /** The plan as entries of the log: the first has everything but the further starts. */
 function entriesOf(command: CommitPlanCommand): CommitPlanCommand[] {
-  const { starts } = command;
-  const entries = [{ ...command, starts: starts.slice(0, MAX_STARTS) }];
-  const rest = { ...command, admitted: [], unsatisfiable: [], preemptions: [], expired: [] };
-  for (let from = MAX_STARTS; from < starts.length; from += MAX_STARTS) {
-    entries.push({ ...rest, starts: starts.slice(from, from + MAX_STARTS) });
+  const [first = [], ...rest] = partsOf(command.starts);
+  const more = { ...command, admitted: [], unsatisfiable: [], preemptions: [], expired: [] };
+  return [{ ...command, starts: first }, ...rest.map((starts) => ({ ...more, starts }))];
+}
+
+function partsOf(starts: CommitPlanCommand["starts"]): CommitPlanCommand["starts"][] {
+  const parts: CommitPlanCommand["starts"][number][][] = [];
+  let tasks = 0;
+  for (const start of starts) {
+    const part = parts.at(-1);
+    tasks += start.placements.length;
+    if (part && part.length < MAX_STARTS && tasks <= MAX_TASKS) part.push(start);
+    else {
+      parts.push([start]);
+      tasks = start.placements.length;
+    }
   }
-  return entries;
+  return parts;
 }
 
 function changesSomething({ state, jobs }: ControlPlane, command: CommitPlanCommand): boolean {

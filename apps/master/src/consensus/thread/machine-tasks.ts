@@ -1,9 +1,12 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { type AppError, toAppError } from "@heddle/base/errors";
 import type { Command, StateMachine } from "@heddle/consensus/ports";
 import { type MachineTask, type ToThread, toPlain, unpackCommands } from "./thread-protocol.ts";
 
 /** The Raft thread is told of so many applied bytes at once; far below what it lets wait. */
 const REPORT_BYTES = 256 * 1024;
+/** How long commands that come together may hold the event loop. */
+const TURN_MS = 10;
 
 /** Told what was applied, with a reply for each command. */
 export type Applied<Reply> = (commands: readonly Command[], replies: readonly Reply[]) => void;
@@ -22,6 +25,8 @@ export class MachineTasks<Reply> {
   #last: Promise<void> = Promise.resolve();
   /** Applied and not told of. */
   #unreportedBytes = 0;
+  /** What applying took since the event loop was let go on. */
+  #busyMs = 0;
 
   /** `onBroken` is told when commands could not be applied, after which the state is unknown. */
   constructor(
@@ -55,7 +60,13 @@ export class MachineTasks<Reply> {
 
   async #apply(packed: Uint8Array): Promise<void> {
     const commands = unpackCommands(packed);
+    const startedMs = performance.now();
     this.#onApplied(commands, await this.#machine.apply(commands));
+    this.#busyMs += performance.now() - startedMs;
+    if (this.#busyMs > TURN_MS) {
+      this.#busyMs = 0;
+      await nextTurn();
+    }
     this.#unreportedBytes += packed.byteLength;
     if (this.#unreportedBytes < REPORT_BYTES) return;
     this.#answer({ kind: "applied", bytes: this.#unreportedBytes });

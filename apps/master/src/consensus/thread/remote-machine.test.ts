@@ -3,7 +3,7 @@ import type { Command, StateMachine } from "@heddle/consensus/ports";
 import { beforeEach, expect, test } from "vitest";
 import { MachineTasks } from "./machine-tasks.ts";
 import { RemoteMachine } from "./remote-machine.ts";
-import { fromPlain, type ToThread } from "./thread-protocol.ts";
+import { fromPlain, packCommands, type ToThread } from "./thread-protocol.ts";
 
 /** Keeps texts; `broken` makes it refuse all, `held` keeps it from going on. */
 class TextMachine implements StateMachine<number> {
@@ -115,6 +115,26 @@ test("no more is handed over than the main thread may have before it", async () 
   await applying;
   await all(remote.snapshot());
   expect(machine.texts).toHaveLength(6);
+});
+
+test("commands that take long let the event loop go on between them", async () => {
+  const apply = machine.apply.bind(machine);
+  machine.apply = (commands) => {
+    const untilMs = performance.now() + 15;
+    while (performance.now() < untilMs);
+    return apply(commands);
+  };
+  const seen: number[] = [];
+  const look = () => {
+    seen.push(machine.texts.length);
+    if (machine.texts.length < 4) setImmediate(look);
+  };
+  setImmediate(look);
+  for (let id = 1; id <= 4; id++) {
+    tasks.take(id, { kind: "apply", commands: packCommands([command(id, "x")]) });
+  }
+  await new Promise<void>((resolve) => tasks.afterwards(resolve));
+  expect(seen).toEqual(expect.arrayContaining([1, 2, 3]));
 });
 
 test("a command that the state machine cannot apply is told as a failure of the state", async () => {
