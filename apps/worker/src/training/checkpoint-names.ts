@@ -14,8 +14,8 @@ export function checkpointName({ attempt, round, pieces }: CheckpointPlace): str
 
 /**
  * The named checkpoint and those before it, newest first; an attempt goes on from a checkpoint of
- * those before it, so that a later attempt's are newer. After them those that are newer than the job
- * knows, newest first: after a restore from a backup no other may be left. Names of another form are
+ * those before it, so that a later attempt's are newer. Where the named one is not there any more, as
+ * after a restore from a backup, those follow that are newer than the job knows, newest first. Names of another form are
  * passed over; where the named one has another form itself, all count as before it.
  */
 export function checkpointChoices(
@@ -31,7 +31,8 @@ export function checkpointChoices(
     0,
     newestFirst.findIndex(({ name }) => name === latest),
   );
-  return [...newestFirst.slice(at), ...newestFirst.slice(0, at)];
+  const newer = names.includes(latest) ? [] : newestFirst.slice(0, at);
+  return [...newestFirst.slice(at), ...newer];
 }
 
 /** Undefined for a name of another form. */
