@@ -10,6 +10,7 @@ import { createHash } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { type Random, seededRandom } from "@heddle/base/random";
+import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import type { ControlCommand } from "@heddle/control/command";
 import { RandomCommands } from "@heddle/control/jobs/testing/random-commands";
 import { modelOnDevice } from "@heddle/control/jobs/testing/specs";
@@ -19,6 +20,9 @@ import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
 const LOGS = 100;
 const ENTRIES = 60;
 const DAY_MS = 86_400_000;
+const SETTINGS = ["max_concurrent_jobs", "no_such_setting", "job_spec_kib", "state_mib"];
+/** A cluster's first entries: it begins with version 1. */
+const RAISE: LogCommand = { type: "version.raise", atMs: 0, version: NEWEST_VERSION };
 
 /** Draws entries of all kinds; the jobs' commands are those of the lifecycle's tests. */
 class RandomEntries {
@@ -108,7 +112,7 @@ class RandomEntries {
   }
 
   #setting(atMs: number): ControlCommand {
-    const name = this.#below(6) === 0 ? "no_such_setting" : "max_concurrent_jobs";
+    const name = SETTINGS[this.#below(SETTINGS.length)] as string;
     const ifVersion = this.#below(2) === 0 ? this.#below(3) : undefined;
     return { type: "setting.put", atMs, name, value: this.#below(20), ifVersion };
   }
@@ -171,7 +175,7 @@ function goldenLog(seed: number): string {
   const entries: LogCommand[] = [];
   const replies = createHash("sha256");
   for (let index = 1; index <= ENTRIES; index++) {
-    const entry = JSON.parse(JSON.stringify(draws.next())) as LogCommand;
+    const entry = index === 1 ? RAISE : (JSON.parse(JSON.stringify(draws.next())) as LogCommand);
     entries.push(entry);
     replies.update(`${JSON.stringify(control.apply(entry, index))}\n`);
   }

@@ -23,7 +23,7 @@ const keys = 5_000;
  * turn of its own. Between the pieces a job changes, as in a cluster at work.
  */
 export async function measureSnapshotStall(): Promise<StallFigures> {
-  const machine = new ControlMachine(() => undefined);
+  const machine = new ControlMachine();
   const { control } = machine;
   fill(control);
   let records = 0;

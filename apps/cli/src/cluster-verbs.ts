@@ -64,12 +64,18 @@ function addMembership(cluster: Command, lazy: Lazy): void {
     .action(lazy(async () => (await import("./commands/cluster.ts")).takeSnapshot));
 }
 
+/** For what is encrypted: the environment variable of the same name does as well. */
+const SECRETS_KEY = ["--secrets-key-file <file>", "file with the masters' secrets keys"] as const;
+
 function addStateFiles(cluster: Command, lazy: Lazy): void {
   cluster
     .command("backup")
-    .description("write the whole state to one file; it holds secrets")
+    .description(
+      "write the whole state to one file, encrypted where the masters have a secrets key",
+    )
     .argument("[file]", "where to (else heddle-CLUSTER-INDEX.backup)")
     .option("--data <dir>", "take it from a stopped master's data directory instead")
+    .option(...SECRETS_KEY)
     .option("--stale", "take what the master knows, even while there is no leader")
     .action(lazy(async () => (await import("./commands/cluster-backup.ts")).backupCluster));
   cluster
@@ -77,6 +83,7 @@ function addStateFiles(cluster: Command, lazy: Lazy): void {
     .description("make a new cluster of one master from a backup")
     .argument("<file>", "the backup")
     .requiredOption("--data <dir>", "the master's data directory: missing or empty")
+    .option(...SECRETS_KEY)
     .option("--name <name>", "the master's name", "master-1")
     .option("--address <host:port>", "where masters that join reach its gRPC", "127.0.0.1:8081")
     .action(lazy(async () => (await import("./commands/cluster-offline.ts")).restoreCluster));
@@ -84,6 +91,7 @@ function addStateFiles(cluster: Command, lazy: Lazy): void {
     .command("recover")
     .description("when a majority is lost for good: make one stopped master the whole group")
     .requiredOption("--data <dir>", "the stopped survivor's data directory")
+    .option(...SECRETS_KEY)
     .option("--address <host:port>", "where masters that join reach its gRPC (else as before)")
     .option("--yes", "do it; without this it only says what would be lost")
     .action(lazy(async () => (await import("./commands/cluster-offline.ts")).recoverCluster));

@@ -86,6 +86,7 @@ function addUp(program: Command, lazy: Lazy): void {
     .option("--task-isolation <kind>", "required or optional: whether jobs run unisolated")
     .option("--task-writable <paths>", "what isolated tasks may write to besides their own")
     .option("--tls", "certificates and TLS between the processes")
+    .option("--secrets-key-file <file>", "file with keys that encrypt what the masters keep")
     .option("--once", "stop after the self-check; exit 0 if it went well")
     .option("--verbose", "the same as --log-level info")
     .option("--log-level <level>", "the processes' lines to show: debug, info, warn, error", "warn")

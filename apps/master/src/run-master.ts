@@ -4,6 +4,7 @@ import { mkdir } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
+import { readSecretKeys, type SecretKeys } from "@heddle/base/secret-keys";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { createRegistry } from "@heddle/observability/registry";
 import { authorityHash, type CertificateAuthority } from "@heddle/rpc/pki/certificate-authority";
@@ -108,20 +109,26 @@ async function startMaster(
   if (joinToken !== undefined) parseJoinToken(joinToken);
   await checkPort(config.httpHost, config.httpPort, "--http-port");
   await checkPort(config.grpcHost, config.raftPort, "--raft-port");
+  const keys = readSecretKeys(config.secretsKeyFile, process.env);
   const seed = seedOf(config);
   const directory = join(config.dataDirectory, "control");
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const lock = await lockDirectory(directory);
+  const ground = { directory, lock, logger, seed, keys, ...group };
   try {
-    return await startParts(config, startClusterLink, { directory, lock, logger, seed, ...group });
+    return await startParts(config, startClusterLink, ground);
   } catch (error) {
     await lock.close();
     throw error;
   }
 }
 
-type Ground = Pick<RaftControlPlaneOptions, "directory" | "lock" | "logger"> &
-  GroupEvents & { readonly seed: CatalogSeed | undefined };
+interface Ground
+  extends Pick<RaftControlPlaneOptions, "directory" | "lock" | "logger">,
+    GroupEvents {
+  readonly seed: CatalogSeed | undefined;
+  readonly keys: SecretKeys;
+}
 
 /** Starts the parts in the order of their needs; `close` ends them in the reverse order. */
 async function startParts(
@@ -129,9 +136,9 @@ async function startParts(
   startClusterLink: StartClusterLink,
   { seed, ...ground }: Ground,
 ): Promise<Running> {
-  const { logger } = ground;
+  const { logger, keys } = ground;
   const registry = createRegistry("master");
-  const { credentials, authority } = await openCredentials(config, logger);
+  const { credentials, authority } = await openCredentials(config, keys, logger);
   const { grpcHost: host, grpcPort: port, masterId, maxQueued, maxWaitMs } = config;
   const server = await bindServer({ host, port, credentials });
   const enrollment = authority && enroll(config, server, { credentials, authority }, logger);
@@ -196,7 +203,11 @@ interface OwnCredentials {
 }
 
 /** With TLS this master's certificate; else the token that all nodes share. */
-async function openCredentials(config: MasterConfig, log: Logger): Promise<OwnCredentials> {
+async function openCredentials(
+  config: MasterConfig,
+  keys: SecretKeys,
+  log: Logger,
+): Promise<OwnCredentials> {
   const { dataDirectory, masterId: name, authorityFile, joinTokenFile, peers } = config;
   if (!config.tls) {
     const clusterToken = await readClusterToken(config.clusterTokenFile);
@@ -204,7 +215,7 @@ async function openCredentials(config: MasterConfig, log: Logger): Promise<OwnCr
   }
   const others = [...peers].flatMap(([peer, address]) => (peer === name ? [] : [address]));
   const { certificateLifetimeMs } = config;
-  const own = { dataDirectory, name, authorityFile, joinTokenFile, certificateLifetimeMs };
+  const own = { dataDirectory, name, authorityFile, joinTokenFile, certificateLifetimeMs, keys };
   return openMasterTls({ ...own, others, log });
 }
 

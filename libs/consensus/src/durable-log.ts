@@ -34,6 +34,8 @@ export type SnapshotFate = "setAside" | "gone" | "left";
 const TRAILING_ENTRIES = 10_000;
 const TRAILING_BYTES = 64 * 2 ** 20;
 const NO_BYTES = new Uint8Array(0);
+/** Why a snapshot that is not damaged cannot be taken in: there is no memory for it, or no key. */
+const WHOLE: ReadonlySet<string> = new Set(["insufficient_memory", "precondition_failed"]);
 
 /**
  * A member's durable state: what Raft must not forget goes to the write-ahead log, the state up to
@@ -163,6 +165,11 @@ export class DurableLog {
     await this.#wal.release((kept.at(-1) ?? newest).index + 1);
   }
 
+  /** Has the log go on in new files, and those before removed as snapshots replace them. */
+  renewFiles(): Promise<void> {
+    return this.#wal.renew();
+  }
+
   /** Takes a snapshot's damaged file out of use and tells of it, unless a newer one had replaced it. */
   async setAside(id: SnapshotId, damage: AppError): Promise<void> {
     const isThere = (await this.snapshots.list()).some(({ index }) => index === id.index);
@@ -221,8 +228,8 @@ export class DurableLog {
         return { index: id.index, term: id.term, confState, data: NO_BYTES };
       } catch (thrown) {
         const error = toAppError(thrown);
-        // It is whole, and an older one would lead to the same state.
-        if (error.code === "insufficient_memory") throw error;
+        // It is whole: an older one would lead to the same state, or need the same key.
+        if (WHOLE.has(error.code)) throw error;
         damaged.push([id, error]);
       }
     }

@@ -298,6 +298,11 @@ export class RaftReplica<Reply> {
     await this.#snapshotSender.repair({ index, term }).catch((error: unknown) => this.#fail(error));
   }
 
+  /** Has the log go on in new files: those before are removed once a snapshot has replaced them. */
+  async renewLog(): Promise<void> {
+    await this.#log.renewFiles().catch((error: unknown) => this.#fail(error));
+  }
+
   /** Ends it in good order; what is under way is rejected. */
   async stop(): Promise<void> {
     this.#end(new AppError("unavailable", "this master is shutting down"));

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { HARDENED, NEWEST_VERSION } from "./cluster-version.ts";
+import { HARDENED, NEWEST_VERSION, SEALED } from "./cluster-version.ts";
 import { type LogCommand, ReplicatedControl } from "./replicated-control.ts";
 
 /** A log of one version with what came of it; made by `npm run golden:logs`, never made anew. */
@@ -28,8 +28,10 @@ const STRANGERS = [
 
 const raise = (version: number): LogCommand => ({ type: "version.raise", atMs: 0, version });
 
-test("golden logs: those of version 1 replay to the same replies, hash and snapshot", () => {
-  const logs = goldenLogs(1);
+const GOLDEN = [1, HARDENED];
+
+test.each(GOLDEN)("golden logs: those of version %i replay to the same", (version) => {
+  const logs = goldenLogs(version);
   for (const [at, { entries, replies, hash, snapshot }] of logs.entries()) {
     const control = new ReplicatedControl();
     const digest = createHash("sha256");
@@ -43,13 +45,17 @@ test("golden logs: those of version 1 replay to the same replies, hash and snaps
   expect(logs.length).toBe(100);
 });
 
-test("golden logs: the snapshots of version 1 restore to the same hash", async () => {
-  for (const { snapshot, hash } of goldenLogs(1)) {
+test.each(GOLDEN)("golden logs: snapshots of version %i restore to the same", async (version) => {
+  for (const { snapshot, hash } of goldenLogs(version)) {
     const control = new ReplicatedControl();
     await control.restore(snapshot);
     expect(control.hash).toBe(hash);
-    expect(control.version).toBe(1);
+    expect(control.version).toBe(version);
   }
+});
+
+test("golden logs: there are some of every version before this one", () => {
+  expect(GOLDEN).toEqual(Array.from({ length: NEWEST_VERSION - 1 }, (_, before) => before + 1));
 });
 
 test("cluster version: a raise holds from the next entry on and counts in the hash", () => {
@@ -84,7 +90,7 @@ test("cluster version: a snapshot keeps it", async () => {
 test("cluster version: a log of an unknown version is refused before it changes anything", () => {
   const control = new ReplicatedControl();
   const before = control.hash;
-  const text = /log from entry 7 on has the cluster version 3.*Start this master with the build/;
+  const text = /log from entry 7 on has the cluster version 4.*Start this master with the build/;
   expect(() => control.apply(raise(NEWEST_VERSION + 1), 7)).toThrow(text);
   expect([control.hash, control.commands, control.index]).toEqual([before, 0, 0]);
 });
@@ -98,6 +104,30 @@ test("cluster version: a snapshot of an unknown version is refused", async () =>
   const restored = new ReplicatedControl();
   await expect(restored.restore(lines)).rejects.toThrow(/the snapshot has the cluster version 99/);
   expect(restored.version).toBe(1);
+});
+
+const useKey = (id: string): LogCommand => ({ type: "secrets.key", atMs: 0, id });
+
+test("secrets key: the state names it from version 3 on, and counts it in the hash", async () => {
+  const [key, next] = ["00112233aabbccdd", "ffeeddcc00112233"];
+  const control = new ReplicatedControl();
+  expect(control.apply(useKey(key), 1)).toMatchObject({ ok: false, code: "invalid_value" });
+  control.apply(raise(SEALED), 2);
+  const before = control.hash;
+  expect(control.apply(useKey("no key"), 3)).toMatchObject({ ok: false, code: "invalid_value" });
+  expect(control.secretsKey).toBeUndefined();
+  expect(control.apply(useKey(key), 4)).toEqual({ ok: true });
+  expect([control.secretsKey, control.hash === before]).toEqual([key, false]);
+  control.apply(useKey(next), 5);
+  const restored = new ReplicatedControl();
+  await restored.restore(control.snapshot());
+  expect([restored.secretsKey, restored.version]).toEqual([next, SEALED]);
+});
+
+test("secrets key: in version 2 it is an entry that nobody knows, as in a build of version 2", () => {
+  const control = new ReplicatedControl();
+  control.apply(raise(HARDENED), 1);
+  expect(() => control.apply(useKey("00112233aabbccdd"), 2)).toThrow(/does not know .*secrets.key/);
 });
 
 test("cluster version: an unknown entry ends the master from version 2 on", () => {

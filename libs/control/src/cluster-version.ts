@@ -11,8 +11,10 @@ import type { ControlState } from "./state.ts";
 const FIRST_VERSION = 1;
 /** Bounds on the state in bytes, and the other rules that apply got together with them. */
 export const HARDENED = 2;
+/** The masters agree on a key with which they encrypt their log and snapshots. */
+export const SEALED = 3;
 /** The highest version that this build supports. */
-export const NEWEST_VERSION = HARDENED;
+export const NEWEST_VERSION = SEALED;
 
 /** A version of the state, a log or a snapshot that this build does not support. */
 export class UnsupportedVersionError extends Error {
@@ -28,7 +30,21 @@ type Versioned = Pick<ControlState, "cluster">;
 
 /** The cluster version of a state. */
 export function versionOf({ cluster }: Versioned): number {
-  return cluster.get("version") ?? FIRST_VERSION;
+  return (cluster.get("version") as number | undefined) ?? FIRST_VERSION;
+}
+
+/** The id of the key that encrypts the log and the snapshots from now on. */
+export function secretsKeyOf({ cluster }: Versioned): string | undefined {
+  return cluster.get("secretsKey") as string | undefined;
+}
+
+/** Has the log and the snapshots encrypted with the key of that id from the next entry on. */
+export function useSecretsKey(state: Versioned, id: string): ControlReply {
+  if (!/^[0-9a-f]{16}$/.test(id)) {
+    return refuse("invalid_value", `a secrets key has an id of 16 hexadecimal digits, got ${id}`);
+  }
+  state.cluster.set("secretsKey", id);
+  return OK;
 }
 
 /** Raises the version of the state; one that it has already succeeds and changes nothing. */

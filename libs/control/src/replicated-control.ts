@@ -3,7 +3,10 @@ import { apply, emptyState, unknownRefusal } from "./apply.ts";
 import {
   NEWEST_VERSION,
   raiseVersion,
+  SEALED,
+  secretsKeyOf,
   UnsupportedVersionError,
+  useSecretsKey,
   versionOf,
 } from "./cluster-version.ts";
 import type { ControlCommand, ControlReply } from "./command.ts";
@@ -41,7 +44,9 @@ export type LogCommand =
       readonly hash: string;
     }
   /** Every master supports this cluster version: from the next entry on, its rules hold. */
-  | { readonly type: "version.raise"; readonly atMs: number; readonly version: number };
+  | { readonly type: "version.raise"; readonly atMs: number; readonly version: number }
+  /** Every master holds this key: from the next entry on, it encrypts the log and the snapshots. */
+  | { readonly type: "secrets.key"; readonly atMs: number; readonly id: string };
 
 type ControlEntry = Extract<LogCommand, { type: "control" }>;
 
@@ -124,6 +129,11 @@ export class ReplicatedControl {
     return versionOf(this.state);
   }
 
+  /** The id of the key that encrypts what is written from now on. */
+  get secretsKey(): string | undefined {
+    return secretsKeyOf(this.state);
+  }
+
   secret(name: string): string | undefined {
     return this.#secrets.get(name);
   }
@@ -168,12 +178,16 @@ export class ReplicatedControl {
         return { ok: true };
       case "version.raise":
         return raiseVersion(this.state, entry.version);
+      case "secrets.key":
+        if (this.version < SEALED) return this.#unknown(entry);
+        return useSecretsKey(this.state, entry.id);
       default:
-        return unknownRefusal(
-          `the log entry ${JSON.stringify((entry as LogCommand).type)}`,
-          this.state,
-        );
+        return this.#unknown(entry);
     }
+  }
+
+  #unknown({ type }: LogCommand): ControlReply {
+    return unknownRefusal(`the log entry ${JSON.stringify(type)}`, this.state);
   }
 
   #applyControl({ command, session, idempotency }: ControlEntry, index: number): ControlReply {

@@ -19,8 +19,11 @@ export interface ControlState extends JobsState {
   readonly joins: Map<string, JoinRecord>;
   /** By id, models that an administrator took out: no start registers them anew by itself. */
   readonly removedModels: Map<string, RemovedModel>;
-  /** `version`: the cluster version, absent in a state that was never raised; see cluster-version.ts. */
-  readonly cluster: Map<"version", number>;
+  /**
+   * `version`: the cluster version, a number, absent in a state that was never raised. `secretsKey`: the id of
+   * the key that encrypts the log, absent while it is in clear. See cluster-version.ts.
+   */
+  readonly cluster: Map<"version" | "secretsKey", number | string>;
 }
 
 export interface RemovedModel {

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
+import { sealedBy } from "@heddle/base/secret-keys";
 import type { StorageFile, StorageFiles } from "./storage-files.ts";
 
 /** Which snapshot: the log position whose state it holds. */
@@ -61,6 +62,14 @@ export async function* readSnapshotChunks(
   for await (const { kind, payload } of readFrames(files, path)) {
     if (kind === FRAMES.data) yield payload;
   }
+}
+
+/** The id of the secrets key that encrypts the data; undefined where they are in clear. */
+export async function snapshotKey(files: StorageFiles, path: string): Promise<string | undefined> {
+  const chunks = readSnapshotChunks(files, path);
+  const first = await chunks.next();
+  await chunks.return();
+  return first.done ? undefined : sealedBy(first.value);
 }
 
 async function* readFrames(

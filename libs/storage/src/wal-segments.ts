@@ -51,11 +51,11 @@ export class WalSegments {
     await this.syncNames();
   }
 
-  /** Takes a segment out of the log; it becomes a spare. Takes effect with `syncNames`. */
-  async retire(sequence: number): Promise<void> {
+  /** Takes a segment out of the log; one that is usable becomes a spare. Takes effect with `syncNames`. */
+  async retire(sequence: number, isUsable: boolean): Promise<void> {
     const { files, directory } = this.#options;
     const path = this.path(sequence);
-    if ((await this.#spares()).length >= MAX_SPARES) await files.remove(path);
+    if (!isUsable || (await this.#spares()).length >= MAX_SPARES) await files.remove(path);
     else await files.rename(path, `${directory}/wal-spare-${sequence}.tmp`);
   }
 

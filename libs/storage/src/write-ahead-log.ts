@@ -60,6 +60,10 @@ export class WriteAheadLog {
   #buffer = walBuffer(64 * 1024);
   /** The newest `state` and `snapshot` records: repeated at the head of each new segment. */
   #standing = new Map<number, WalRecord>();
+  /** True from `renew` until the next group. */
+  #renewing = false;
+  /** Files of segments before this one are not used again. */
+  #usableFrom = 0;
 
   private constructor(
     options: Required<WalOptions>,
@@ -152,6 +156,15 @@ export class WriteAheadLog {
     return durable;
   }
 
+  /**
+   * Goes on in a file that never held anything. Those before are removed as they are released, for they
+   * hold what must not stay on the disk, and none of them becomes a segment again.
+   */
+  renew(): Promise<void> {
+    this.#renewing = true;
+    return this.append([]);
+  }
+
   /** Drops the segments whose every entry is below the index; a few files are kept for later ones. */
   async release(index: number): Promise<void> {
     const gone = [...this.#indexes]
@@ -163,7 +176,7 @@ export class WriteAheadLog {
     for (const sequence of gone) {
       // Oldest first and without gaps: a missing segment in the middle reads as corruption.
       if (sequence !== Math.min(...this.#indexes.keys())) break;
-      await this.#segments.retire(sequence);
+      await this.#segments.retire(sequence, sequence >= this.#usableFrom);
       this.#indexes.delete(sequence);
     }
     await this.#segments.syncNames();
@@ -197,7 +210,7 @@ export class WriteAheadLog {
     let bytes = this.#pendingBytes;
     this.#pending = [];
     this.#pendingBytes = 0;
-    if (this.#position.offset + bytes > this.#segmentSize) {
+    if (this.#renewing || this.#position.offset + bytes > this.#segmentSize) {
       records = await this.#roll(records);
       bytes = groupBytes(records);
     }
@@ -250,6 +263,7 @@ export class WriteAheadLog {
   /** Puts the prepared segment in use and returns the group with that segment's head before it. */
   async #roll(records: readonly WalRecord[]): Promise<WalRecord[]> {
     const sequence = this.#position.sequence + 1;
+    if (this.#renewing) await this.#dropUsed(sequence);
     this.#prepareNext();
     const { file, isReused } = await (this.#next as Promise<PreparedSegment>);
     this.#next = undefined;
@@ -265,6 +279,14 @@ export class WriteAheadLog {
     this.#position = { ...this.#position, sequence, offset: 0 };
     this.#indexes.set(sequence, -1);
     return group;
+  }
+
+  async #dropUsed(sequence: number): Promise<void> {
+    await (await this.#next)?.file.close();
+    this.#next = undefined;
+    await this.#segments.removeSpares();
+    this.#usableFrom = sequence;
+    this.#renewing = false;
   }
 
   #head(isReused: boolean): Buffer {

@@ -5,16 +5,19 @@ import { resolve } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { AppError } from "@heddle/base/errors";
+import { protectionText } from "@heddle/base/secret-keys";
 import {
   readSnapshotChunks,
   readSnapshotMeta,
   type SnapshotMeta,
+  snapshotKey,
 } from "@heddle/storage/snapshot-file";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { dataDirectory } from "../connection.ts";
 import { printRecord } from "../output/rows.ts";
+import { secretsKeyFlag } from "../up/cluster-plan.ts";
 import { runOnStoppedMaster } from "./cluster-offline.ts";
 
 /** A state that takes longer to come over is more than any cluster has. */
@@ -22,12 +25,17 @@ const DEADLINE_MS = 600_000;
 
 /** `heddle cluster backup [file]`: from a running master, or with --data from a stopped one. */
 export async function backupCluster(command: Command): Promise<number> {
-  const { data, stale } = command.opts<{ data?: string; stale?: boolean }>();
+  const { data, stale, secretsKeyFile } = command.opts<{
+    data?: string;
+    stale?: boolean;
+    secretsKeyFile?: string;
+  }>();
   const [file] = command.args;
   if (data !== undefined) {
     const at = new Date().toISOString().replace(/[:.]/g, "-");
     const target = file ?? `heddle-offline-${at}.backup`;
-    return runOnStoppedMaster(["backup", "--data", dataDirectory(data), "--file", target]);
+    const flags = ["--data", dataDirectory(data), "--file", target];
+    return runOnStoppedMaster(["backup", ...flags, ...secretsKeyFlag(secretsKeyFile)]);
   }
   return await backupRunning(command, file, stale === true);
 }
@@ -46,13 +54,15 @@ async function backupRunning(
   const meta = await save(response, target);
   const sha256 = await digestOf(target);
   const { cluster, index, term } = meta;
+  const key = await snapshotKey(nodeStorageFiles, target);
   if (format === "json" || format === "yaml") {
-    printRecord({ file: target, cluster, index, term, sha256 }, target, format, data);
+    const secrets_key = key ?? null;
+    printRecord({ file: target, cluster, index, term, sha256, secrets_key }, target, format, data);
     return 0;
   }
   data.write(`${target}\n`);
   messages.write(`the state of the cluster ${cluster} up to entry ${index}; SHA-256 ${sha256}\n`);
-  messages.write("it holds the cluster's secrets: keep it as you keep keys\n");
+  messages.write(`${protectionText(key)}\n`);
   return 0;
 }
 

@@ -3,20 +3,36 @@ import { once } from "node:events";
 import { AppError } from "@heddle/base/errors";
 import type { Command } from "commander";
 import { dataDirectory } from "../connection.ts";
-import { WORKSPACE_PROGRAMS } from "../up/cluster-plan.ts";
+import { secretsKeyFlag, WORKSPACE_PROGRAMS } from "../up/cluster-plan.ts";
 
 /** `heddle cluster restore <file>`. */
 export function restoreCluster(command: Command): Promise<number> {
-  const { data, name, address } = command.opts<{ data: string; name: string; address: string }>();
+  const { data, name, address, secretsKeyFile } = command.opts<{
+    data: string;
+    name: string;
+    address: string;
+    secretsKeyFile?: string;
+  }>();
   const [file = ""] = command.args;
   const flags = ["--data", dataDirectory(data), "--name", name, "--address", address];
-  return runOnStoppedMaster(["restore", "--file", file, ...flags]);
+  return runOnStoppedMaster([
+    ...["restore", "--file", file, ...flags, ...secretsKeyFlag(secretsKeyFile)],
+  ]);
 }
 
 /** `heddle cluster recover`. */
 export function recoverCluster(command: Command): Promise<number> {
-  const { data, address, yes } = command.opts<{ data: string; address?: string; yes?: boolean }>();
-  const flags = [...(address ? ["--address", address] : []), ...(yes ? ["--yes"] : [])];
+  const { data, address, yes, secretsKeyFile } = command.opts<{
+    data: string;
+    address?: string;
+    yes?: boolean;
+    secretsKeyFile?: string;
+  }>();
+  const flags = [
+    ...(address ? ["--address", address] : []),
+    ...(yes ? ["--yes"] : []),
+    ...secretsKeyFlag(secretsKeyFile),
+  ];
   return runOnStoppedMaster(["recover", "--data", dataDirectory(data), ...flags]);
 }
 

@@ -57,9 +57,14 @@ function masterSpec(layout: ClusterLayout, index: number): ProcessSpec {
     ...["--bootstrap-key-file", secrets.bootstrapKeyFile],
     ...["--join-token-file", data.joinTokenFile(name)],
     ...(tls ? ["--tls", "--ca-file", tls.authorityFile] : []),
+    ...secretsKeyFlag(layout.options.secretsKeyFile),
     ...(layout.profile ? ["--profile", layout.profile] : modelFileFlag(layout.options)),
     ...(ports.length > 1 ? ["--peers", peers] : []),
   ]);
+}
+
+export function secretsKeyFlag(file: string | undefined): string[] {
+  return file === undefined ? [] : ["--secrets-key-file", file];
 }
 
 function modelFileFlag({ modelFile }: UpOptions): string[] {
@@ -110,14 +115,17 @@ function spec(
       ...nodeFlags(kind, totalmem()),
       ...[layout.programs[kind], ...flags],
     ],
-    env: childEnvironment(layout.options.logLevel),
+    env: childEnvironment(kind, layout.options.logLevel),
   };
 }
 
 /** "ready" is an info line, so a process logs that much even where less of it is shown. */
-function childEnvironment(shown: LogLevel): NodeJS.ProcessEnv {
+function childEnvironment(kind: ProcessKind, shown: LogLevel): NodeJS.ProcessEnv {
+  const { HEDDLE_SECRETS_KEY: secretsKey, ...env } = process.env;
   return {
-    ...process.env,
+    ...env,
+    // What other processes do not need cannot be read from them.
+    ...(kind === "master" && secretsKey !== undefined ? { HEDDLE_SECRETS_KEY: secretsKey } : {}),
     HEDDLE_LOG_LEVEL: shown === "debug" ? "debug" : "info",
     HEDDLE_DRAIN_MS: process.env["HEDDLE_DRAIN_MS"] ?? String(DRAIN_MS),
   };

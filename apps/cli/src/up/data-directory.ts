@@ -16,6 +16,7 @@ import { dirname, join } from "node:path";
 import { createApiKey } from "@heddle/auth/api-key";
 import { AppError } from "@heddle/base/errors";
 import { isSameProcess, processStart } from "@heddle/base/process-alive";
+import type { SecretKeys } from "@heddle/base/secret-keys";
 import { type Credentials, credentialsFile, readCredentials } from "../connection.ts";
 
 /** The secrets of a local cluster, and whether this start made them. */
@@ -182,11 +183,11 @@ export class DataDirectory {
   }
 
   /** Reads what signs the nodes' certificates, or makes it at the first start with TLS. */
-  async tlsFiles(): Promise<TlsFiles> {
+  async tlsFiles(keys: SecretKeys): Promise<TlsFiles> {
     const { ensureAuthority } = await import("@heddle/rpc/pki/tls-files");
     const authorityFile = join(this.path, "cluster-ca.pem");
     this.#adoptAuthority(authorityFile);
-    await ensureAuthority(authorityFile);
+    await ensureAuthority(authorityFile, keys);
     return { authorityFile };
   }
 

@@ -28,6 +28,8 @@ export interface UpOptions {
   readonly workerFlags: readonly string[];
   /** Certificates and TLS between the processes. */
   readonly tls: boolean;
+  /** File with the keys with which the masters encrypt what they keep. */
+  readonly secretsKeyFile: string | undefined;
   /** Stop after the self-check. */
   readonly once: boolean;
   /** The least of the processes' lines that is shown. */
@@ -61,6 +63,7 @@ export interface UpFlags {
   readonly networkGbps?: string;
   readonly device?: string;
   readonly tls?: boolean;
+  readonly secretsKeyFile?: string;
   readonly once?: boolean;
   readonly verbose?: boolean;
   readonly logLevel: string;
@@ -90,6 +93,7 @@ export function parseUpOptions(flags: UpFlags, env = process.env): UpOptions {
     plugins: pluginFiles(flags.plugins ?? ""),
     workerFlags: workerFlags(flags),
     tls: flags.tls ?? false,
+    secretsKeyFile: secretsKeyFile(flags.secretsKeyFile ?? env["HEDDLE_SECRETS_KEY_FILE"]),
     once: flags.once ?? false,
     logLevel: flags.verbose ? "info" : oneOf("--log-level", flags.logLevel, LOG_LEVELS),
   };
@@ -103,6 +107,10 @@ function firstPort(text: string, masters: number): number {
   if (blocked === undefined) return port;
   const message = `--port "${text}": browsers and fetch, and so most clients, refuse to connect to port ${blocked} (the Fetch standard blocks it). Give another, as --port 8080.`;
   throw new AppError("invalid_value", message);
+}
+
+function secretsKeyFile(text: string | undefined): string | undefined {
+  return text ? resolve(text) : undefined;
 }
 
 function chooseProfile(flags: UpFlags): Profile | undefined {

@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { readSecretKeys } from "@heddle/base/secret-keys";
 import { FIRST_QUESTION } from "@heddle/contracts/catalog";
 import { dataDirectory } from "../connection.ts";
 import { ApiClient } from "../http/api-client.ts";
@@ -48,6 +49,7 @@ export async function runUp(
   signals: UpSignals,
 ): Promise<number> {
   checkPrograms(options, programs);
+  const keys = readSecretKeys(options.secretsKeyFile, process.env);
   const data = new DataDirectory(options.dataDir);
   const endpoint = `http://${LOOPBACK}:${options.port}`;
   const lock = data.lock(endpoint);
@@ -57,7 +59,7 @@ export async function runUp(
     const ports = await planPorts(options.port, options.masters);
     const others = ports.slice(1).map(({ http }) => `http://${LOOPBACK}:${http}`);
     const secrets = data.secrets([endpoint, ...others]);
-    const tls = options.tls ? await data.tlsFiles() : undefined;
+    const tls = options.tls ? await data.tlsFiles(keys) : undefined;
     const setup = { options, programs, data, ports, secrets, tls };
     const cluster = new LocalCluster(setup, output, signals);
     return await cluster.run();

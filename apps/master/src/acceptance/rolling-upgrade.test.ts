@@ -1,13 +1,14 @@
+import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { FAULT_TIMEOUT_MS, type FaultRun, startFaultRun } from "../../test/fault-run.ts";
 import { eventually } from "../../test/master-group.ts";
 
 // Three masters as processes whose cluster version is raised by an upgrade. This build stands in for
-// the older one: it is told to support version 1 alone. So the rules of version 1 as this build has
-// them are run here, and not the older build's own code.
+// the older one: it is told to support the version before alone. So the rules of that version as this
+// build has them are run here, and not the older build's own code.
 
-const OLD = 1;
-const NEW = 2;
+const OLD = NEWEST_VERSION - 1;
+const NEW = NEWEST_VERSION;
 
 const newestOf = new Map<string, number>();
 let run: FaultRun;

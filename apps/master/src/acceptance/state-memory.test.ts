@@ -11,7 +11,7 @@ import type { Message } from "@heddle/raft/message";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { eventually } from "../../test/http.ts";
-import { encodeLogCommand } from "../consensus/control-machine.ts";
+import { ControlMachine } from "../consensus/control-machine.ts";
 
 // Masters whose heap is small, so that little is much.
 
@@ -148,7 +148,10 @@ async function appendJobs(count: number): Promise<void> {
     const spec = jobSpec({ name: `old-${n}`, algorithm: "own", config: { text: n + text } });
     const command = { type: "job.submit", atMs: Date.now(), jobId: jobId(n), spec } as const;
     const proposal = { node: 9, incarnation: 1, sequence: n };
-    const data = encodeProposal(proposal, encodeLogCommand({ type: "control", command }));
+    const data = encodeProposal(
+      proposal,
+      new ControlMachine().encode({ type: "control", command }),
+    );
     const entry = { type: "EntryNormal", term: hardState.term, index: last + n, data };
     await log.write({ ...hardState, commit: last + n, entries: [entry] } as unknown as Message);
   }

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { AppError } from "@heddle/base/errors";
+import type { SecretKeys } from "@heddle/base/secret-keys";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import {
   type CertificateAuthority,
@@ -10,6 +11,7 @@ import {
 import { CertificateRenewal } from "@heddle/rpc/pki/certificate-renewal";
 import { joinAny, type RunningCredentials } from "@heddle/rpc/pki/node-credentials";
 import {
+  encryptAuthority,
   ensureAuthority,
   keepAuthority,
   readAuthority,
@@ -27,6 +29,8 @@ export interface MasterTlsOptions {
   /** host:port of the other masters. */
   readonly others: readonly string[];
   readonly certificateLifetimeMs: number;
+  /** With which this master's files are encrypted. */
+  readonly keys: SecretKeys;
   readonly log: NodeLog;
 }
 
@@ -41,9 +45,15 @@ export interface MasterTls {
  * token for a master), so that it signs its own, at the start and before each one's end.
  */
 export async function openMasterTls(options: MasterTlsOptions): Promise<MasterTls> {
-  const { dataDirectory, log } = options;
+  const { dataDirectory, authorityFile, keys, log } = options;
   const authority = await findAuthority(options);
-  const kept = await readMaterial(dataDirectory);
+  if (keys.ids.length > 0 && !(await encryptAuthority(authorityFile, keys))) {
+    log.warn(
+      { authorityFile },
+      "this file cannot be written and is not encrypted with the secrets key",
+    );
+  }
+  const kept = await readMaterial(dataDirectory, keys);
   const isOurs = kept?.authority.trim() === authority.certificate.trim();
   const tls = new TlsIdentity(kept && isOurs ? kept : await selfSigned(options, authority));
   const renewal = new CertificateRenewal(tls, () => selfSigned(options, authority), log);
@@ -51,18 +61,18 @@ export async function openMasterTls(options: MasterTlsOptions): Promise<MasterTl
 }
 
 async function findAuthority(options: MasterTlsOptions): Promise<CertificateAuthority> {
-  const { authorityFile, joinTokenFile, others, name, dataDirectory, log } = options;
-  const known = await readAuthority(authorityFile);
+  const { authorityFile, joinTokenFile, others, name, dataDirectory, keys, log } = options;
+  const known = await readAuthority(authorityFile, keys);
   if (known) return known;
   if (joinTokenFile !== undefined && existsSync(joinTokenFile)) {
     const joinToken = await readToken(joinTokenFile);
     const node = { dataDirectory, role: "master" as const, name, masters: others, joinToken, log };
     const { authority } = await joinAny(node);
     if (!authority) throw new AppError("server_error", "the master sent no key of the authority");
-    return keepAuthority(authorityFile, authority);
+    return keepAuthority(authorityFile, authority, keys);
   }
   // Several that each made one could never agree.
-  if (others.length === 0) return ensureAuthority(authorityFile);
+  if (others.length === 0) return ensureAuthority(authorityFile, keys);
   const message = `${authorityFile} is missing: copy it from another master, or join with --join-token-file (heddle cluster add ${name})`;
   throw new AppError("invalid_value", message);
 }
@@ -76,13 +86,13 @@ async function readToken(path: string): Promise<string> {
 }
 
 async function selfSigned(
-  { dataDirectory, name, certificateLifetimeMs }: MasterTlsOptions,
+  { dataDirectory, name, certificateLifetimeMs, keys }: MasterTlsOptions,
   authority: CertificateAuthority,
 ): Promise<TlsMaterial> {
   const { privateKey, csr } = await requestCertificate();
   const node = { role: "master" as const, name };
   const certificate = await signNode(authority, csr, node, certificateLifetimeMs);
   const material = { authority: authority.certificate, certificate, privateKey };
-  await writeMaterial(dataDirectory, material);
+  await writeMaterial(dataDirectory, material, keys);
   return material;
 }

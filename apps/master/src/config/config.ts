@@ -17,6 +17,8 @@ export interface MasterConfig {
   readonly raftPort: number;
   /** Holds the token that nodes attach with; made in the data directory where absent. */
   readonly clusterTokenFile: string;
+  /** Holds the keys with which secrets are encrypted before they are written. */
+  readonly secretsKeyFile: string | undefined;
   /** Holds the text of the admin key that an empty cluster starts with; made where absent. */
   readonly bootstrapKeyFile: string | undefined;
   readonly profile: CatalogProfile | undefined;
@@ -83,6 +85,11 @@ const SETTINGS = {
     "file with the join token of a master that is new",
   ],
   "certificate-seconds": ["HEDDLE_CERTIFICATE_SECONDS", "86400", "life of a node's certificate"],
+  "secrets-key-file": [
+    "HEDDLE_SECRETS_KEY_FILE",
+    "",
+    "file with the keys that encrypt what is kept (or HEDDLE_SECRETS_KEY, the key itself)",
+  ],
   "bootstrap-key-file": ["HEDDLE_BOOTSTRAP_KEY_FILE", "", "file with the first admin key"],
   profile: ["HEDDLE_PROFILE", "", "what answers for the shipped models: demo, small, gpu or tiny"],
   "model-file": ["HEDDLE_MODEL_FILE", "", "GGUF file that answers for them instead of a profile"],
@@ -137,6 +144,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     grpcPort: whole("grpc-port", 0, 65_535),
     raftPort: whole("raft-port", 0, 65_535),
     clusterTokenFile: values["cluster-token-file"] || join(dataDirectory, "cluster-token"),
+    secretsKeyFile: values["secrets-key-file"] || undefined,
     bootstrapKeyFile: values["bootstrap-key-file"] || undefined,
     profile: (values.profile || undefined) as CatalogProfile | undefined,
     modelFile: values["model-file"] ? resolve(values["model-file"]) : undefined,

@@ -1,8 +1,10 @@
+import { SecretKeys, sealedBy } from "@heddle/base/secret-keys";
+import { SEALED } from "@heddle/control/cluster-version";
 import type { HashedMap } from "@heddle/control/hashed-map";
 import type { LogCommand } from "@heddle/control/replicated-control";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { expect, test } from "vitest";
-import { ControlMachine, encodeLogCommand } from "./control-machine.ts";
+import { ControlMachine } from "./control-machine.ts";
 
 const KEYS = 800;
 /** What a piece may have at most: 64 KiB, and the line that goes over it. */
@@ -21,7 +23,7 @@ function createKey(number: number): LogCommand {
 async function create(machine: ControlMachine, from: number, count: number): Promise<void> {
   const commands = Array.from({ length: count }, (_, at) => ({
     index: from + at,
-    data: encodeLogCommand(createKey(from + at)),
+    data: machine.encode(createKey(from + at)),
   }));
   for (const reply of await machine.apply(commands)) expect(reply).toMatchObject({ ok: true });
 }
@@ -31,7 +33,7 @@ async function* all(pieces: readonly Uint8Array[]): AsyncGenerator<Uint8Array, v
 }
 
 test("a snapshot is of the moment of its call, though commands are applied between its small pieces", async () => {
-  const machine = new ControlMachine(() => undefined);
+  const machine = new ControlMachine();
   await create(machine, 1, KEYS);
   const { hash } = machine.control;
   const pieces: Uint8Array[] = [];
@@ -43,7 +45,7 @@ test("a snapshot is of the moment of its call, though commands are applied betwe
   }
   expect(pieces.length).toBeGreaterThan(3);
   expect(machine.control.hash).not.toBe(hash);
-  const restored = new ControlMachine(() => undefined);
+  const restored = new ControlMachine();
   await restored.restore(all(pieces));
   expect(restored.control.hash).toBe(hash);
   expect(restored.control.state.keys.size).toBe(KEYS);
@@ -51,7 +53,7 @@ test("a snapshot is of the moment of its call, though commands are applied betwe
 
 test("a snapshot of however large a state makes one small piece's worth of records at a time", async () => {
   const records = 20_000;
-  const machine = new ControlMachine(() => undefined);
+  const machine = new ControlMachine();
   const { keys } = machine.control.state;
   await create(machine, 1, 1);
   const [sample] = [...keys.values()] as [ApiKeyRecord];
@@ -80,7 +82,7 @@ test("a snapshot of however large a state makes one small piece's worth of recor
 });
 
 test("a snapshot that is given up, begun or not, keeps nothing of the old state", async () => {
-  const machine = new ControlMachine(() => undefined);
+  const machine = new ControlMachine();
   await create(machine, 1, KEYS);
   const { keys } = machine.control.state;
   const [unread, begun] = [machine.snapshot(), machine.snapshot()].map((snapshot) =>
@@ -111,3 +113,34 @@ function countWalks(map: Map<string, unknown>): () => number {
   }
   return () => walks;
 }
+
+test("sealed: entries and a snapshot open with the key alone, and the pieces in their order", async () => {
+  const keys = new SecretKeys([Buffer.alloc(32, 7)]);
+  const [id = ""] = keys.ids;
+  const machine = new ControlMachine(undefined, { keys });
+  const entries: LogCommand[] = [
+    { type: "version.raise", atMs: 0, version: SEALED },
+    { type: "secrets.key", atMs: 0, id },
+    createKey(1),
+  ];
+  const log: Uint8Array[] = [];
+  for (const entry of entries) {
+    const data = machine.encode(entry);
+    log.push(data);
+    await machine.apply([{ index: log.length, data }]);
+  }
+  expect(log.map((data) => sealedBy(data))).toEqual([undefined, undefined, id]);
+  await create(machine, 4, KEYS);
+  const pieces = [...machine.snapshot()];
+  expect(pieces.every((piece) => sealedBy(piece) === id)).toBe(true);
+  const restored = new ControlMachine(undefined, { keys });
+  await restored.restore(all(pieces));
+  expect(restored.control.hash).toBe(machine.control.hash);
+  const [first, second, ...rest] = pieces as [Uint8Array, Uint8Array, ...Uint8Array[]];
+  await expect(restored.restore(all([second, first, ...rest]))).rejects.toThrow(
+    /snapshot 0: it was/,
+  );
+  await expect(new ControlMachine().restore(all(pieces))).rejects.toThrow(/no key was given/);
+  const last = [{ index: 1, data: log[2] as Uint8Array }];
+  expect(() => new ControlMachine().apply(last)).toThrow(/no key was given/);
+});

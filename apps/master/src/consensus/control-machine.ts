@@ -1,3 +1,4 @@
+import { NO_SECRET_KEYS, type SecretKeys } from "@heddle/base/secret-keys";
 import type { Command, StateMachine } from "@heddle/consensus/ports";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { type LogCommand, ReplicatedControl } from "@heddle/control/replicated-control";
@@ -10,26 +11,38 @@ const NEWLINE = 0x0a;
 /** Told of what was applied: the entry, or undefined where a snapshot has replaced the state. */
 export type AppliedListener = (entry: LogCommand | undefined) => void;
 
-/** The replicated control state as the state machine of the log; entries are JSON. */
+interface MachineOptions {
+  /** Told when a snapshot is begun. */
+  readonly onSnapshot?: (() => void) | undefined;
+  readonly newestVersion?: number | undefined;
+  /** What the log and the snapshots are encrypted with, once the state says so. */
+  readonly keys?: SecretKeys | undefined;
+}
+
+/** The replicated control state as the state machine of the log; entries are JSON, sealed or in clear. */
 export class ControlMachine implements StateMachine<ControlReply> {
   readonly control: ReplicatedControl;
   readonly #onApplied: AppliedListener;
-  readonly #onSnapshot: () => void;
+  readonly #options: MachineOptions;
+  readonly #keys: SecretKeys;
 
-  /** `onSnapshot` is told when a snapshot is begun. */
-  constructor(
-    onApplied: AppliedListener,
-    onSnapshot: () => void = () => undefined,
-    newestVersion?: number,
-  ) {
-    this.control = new ReplicatedControl(newestVersion, loadableBytes());
+  constructor(onApplied: AppliedListener = () => undefined, options: MachineOptions = {}) {
+    this.control = new ReplicatedControl(options.newestVersion, loadableBytes());
     this.#onApplied = onApplied;
-    this.#onSnapshot = onSnapshot;
+    this.#options = options;
+    this.#keys = options.keys ?? NO_SECRET_KEYS;
+  }
+
+  /** The entry as it is proposed, so that whoever writes the log writes no secret in clear. */
+  encode(entry: LogCommand): Uint8Array {
+    const bytes = Buffer.from(JSON.stringify(entry));
+    const { secretsKey } = this.control;
+    return secretsKey === undefined ? bytes : this.#keys.seal(bytes, "log entry", secretsKey);
   }
 
   apply(commands: readonly Command[]): Promise<readonly ControlReply[]> {
     const replies = commands.map(({ index, data }) => {
-      const entry = decodeLogCommand(data);
+      const entry = decodeLogCommand(this.#keys.open(data, "log entry"));
       const reply = this.control.apply(entry, index);
       this.#onApplied(entry);
       return reply;
@@ -37,13 +50,19 @@ export class ControlMachine implements StateMachine<ControlReply> {
     return Promise.resolve(replies);
   }
 
-  /** Lines of JSON, gathered into pieces. */
+  /** Lines of JSON, gathered into pieces, each of which is sealed for its place. */
   snapshot(): Iterable<Uint8Array> {
-    this.#onSnapshot();
+    this.#options.onSnapshot?.();
+    const { secretsKey } = this.control;
     const lines = this.control.snapshot();
     const pieces = gather(lines);
+    let number = 0;
     const iterator = {
-      next: () => pieces.next(),
+      next: () => {
+        const next = pieces.next();
+        if (next.done || secretsKey === undefined) return next;
+        return { value: this.#keys.seal(next.value, `snapshot ${number++}`, secretsKey) };
+      },
       // One that was not begun must let go of the state too.
       return: () => lines.return?.() as IteratorResult<Uint8Array>,
     };
@@ -51,13 +70,14 @@ export class ControlMachine implements StateMachine<ControlReply> {
   }
 
   async restore(chunks: AsyncIterable<Uint8Array>): Promise<void> {
-    await this.control.restore(splitLines(chunks));
+    await this.control.restore(splitLines(this.#opened(chunks)));
     this.#onApplied(undefined);
   }
-}
 
-export function encodeLogCommand(entry: LogCommand): Uint8Array {
-  return Buffer.from(JSON.stringify(entry));
+  async *#opened(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void> {
+    let number = 0;
+    for await (const chunk of chunks) yield this.#keys.open(chunk, `snapshot ${number++}`);
+  }
 }
 
 function decodeLogCommand(data: Uint8Array): LogCommand {

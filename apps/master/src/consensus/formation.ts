@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError, toAppError } from "@heddle/base/errors";
+import { NO_SECRET_KEYS, type SecretKeys } from "@heddle/base/secret-keys";
 import type { Member } from "@heddle/consensus/ports";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
 import type {
@@ -14,6 +15,7 @@ import { Peer } from "@heddle/rpc/peer";
 import { introduceMethod } from "@heddle/rpc/proto";
 import { admissionProof } from "./admission.ts";
 import { type Beginning, type FullIdentity, type Identity, writeIdentity } from "./identity.ts";
+import { checkSameKeys } from "./key-agreement.ts";
 
 const askAgainMs = 200;
 const askDeadlineMs = 2_000;
@@ -30,6 +32,7 @@ export interface FormationOptions {
   /** host:port by name of all masters, this one's among them. */
   readonly peers: ReadonlyMap<string, string>;
   readonly credentials: NodeCredentials;
+  readonly keys?: SecretKeys | undefined;
   /** Read at each try: it may come while this master waits. */
   readonly joinToken?: (() => string | undefined) | undefined;
   readonly log: NodeLog;
@@ -54,9 +57,11 @@ export class Formation {
 
   /** Answers another master that looks for its group while this one has none. */
   introduce(from: Introduction__Output): IntroductionReply {
-    const { identity, peers } = this.#options;
+    const { identity, peers, keys = NO_SECRET_KEYS } = this.#options;
+    const { ids: secretsKeys } = keys;
     this.#checkPeers(from.name, from.peers);
-    return { name: identity.name, nonce: identity.nonce, peers: sortedNames(peers) };
+    checkSameKeys(keys, from);
+    return { name: identity.name, nonce: identity.nonce, peers: sortedNames(peers), secretsKeys };
   }
 
   /**
@@ -115,11 +120,12 @@ export class Formation {
     const own = peers.get(identity.name) ?? "";
     const peer = new Peer(address, credentials);
     const { name, nonce } = identity;
-    const { newestVersion: supports = NEWEST_VERSION } = this.#options;
+    const { newestVersion: supports = NEWEST_VERSION, keys = NO_SECRET_KEYS } = this.#options;
     const token = joinToken?.();
     const admission = token && admissionProof(token, { name, nonce, address: own });
     const shown = admission ? { admission } : {};
-    const request = { name, nonce, address: own, peers: sortedNames(peers), supports, ...shown };
+    const told = { name, nonce, address: own, peers: sortedNames(peers), supports };
+    const request = { ...told, secretsKeys: keys.ids, ...shown };
     try {
       return await peer.unary(introduceMethod, request, { deadlineMs: askDeadlineMs, signal });
     } catch (error) {
@@ -132,7 +138,8 @@ export class Formation {
   }
 
   #form(replies: readonly IntroductionReply__Output[]): Promise<FullIdentity> {
-    const { identity, peers } = this.#options;
+    const { identity, peers, keys = NO_SECRET_KEYS } = this.#options;
+    for (const reply of replies) checkSameKeys(keys, reply);
     const nonces = new Map(replies.map(({ name, nonce }) => [name, nonce]));
     nonces.set(identity.name, identity.nonce);
     const members = sortedNames(peers).map((name, at) => {

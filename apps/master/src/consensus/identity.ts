@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { open, readdir, readFile, rename } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { NO_SECRET_KEYS, type SecretKeys } from "@heddle/base/secret-keys";
 import type { Member } from "@heddle/consensus/ports";
 import { NEWEST_VERSION, UnsupportedVersionError } from "@heddle/control/cluster-version";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
@@ -22,6 +23,8 @@ export interface Identity {
   readonly incarnation: number;
   /** The cluster version, once it was raised: a build that does not support it must not start. */
   readonly clusterVersion?: number | undefined;
+  /** The key that encrypts the log, and whether no file holds anything from before it any more. */
+  readonly secrets?: { readonly key: string; readonly isClean: boolean } | undefined;
   /** Until the log has its first content: how it comes to it. */
   readonly beginning?: Beginning | undefined;
 }
@@ -40,14 +43,20 @@ export function isFull(identity: Identity): identity is FullIdentity {
   return identity.cluster !== undefined && identity.id !== undefined;
 }
 
+interface StartOptions {
+  readonly keys?: SecretKeys | undefined;
+  readonly newestVersion?: number | undefined;
+}
+
 /**
  * Reads the directory's identity and counts this start; a new directory gets a nonce. Rejects, with
- * nothing written, for another master's directory and for one whose identity was lost.
+ * nothing written, for another master's directory, for one whose identity was lost, and for one that is
+ * encrypted with a key that is not here.
  */
 export async function startIdentity(
   directory: string,
   name: string,
-  newestVersion = NEWEST_VERSION,
+  { keys = NO_SECRET_KEYS, newestVersion = NEWEST_VERSION }: StartOptions = {},
 ): Promise<Identity> {
   const known = await readIdentity(directory);
   if (known && known.name !== name) {
@@ -58,6 +67,7 @@ export async function startIdentity(
     const { clusterVersion } = known;
     throw new UnsupportedVersionError(directory, clusterVersion, newestVersion);
   }
+  keys.checkHolds(known?.secrets?.key, directory);
   if (!known || !isFull(known)) await checkHoldsNoLog(directory);
   const incarnation = (known?.incarnation ?? 0) + 1;
   const identity: Identity = { version: 1, ...(known ?? newMemberKey()), name, incarnation };
@@ -137,7 +147,7 @@ function checksum(identity: Identity): string {
 
 const FIELDS: ReadonlySet<string> = new Set<keyof Identity>([
   ...(["version", "name", "nonce", "key", "cluster", "id", "incarnation"] as const),
-  ...(["clusterVersion", "beginning"] as const),
+  ...(["clusterVersion", "secrets", "beginning"] as const),
 ]);
 
 function identityPath(directory: string): string {

@@ -2,14 +2,17 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { Member } from "@heddle/consensus/ports";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
 import type { IntroductionReply } from "@heddle/contracts/generated/heddle/v1/IntroductionReply";
+import type { ReplicatedControl } from "@heddle/control/replicated-control";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { FullIdentity } from "./identity.ts";
 import type { ThreadedReplica } from "./thread/threaded-replica.ts";
 import { supportedBy } from "./version-raise.ts";
 
 interface Surroundings {
-  /** The cluster version now, and the highest that this master supports. */
-  readonly versions: { readonly current: number; readonly newest: number };
+  /** The state, with the cluster version and the key that encrypts the log. */
+  readonly control: ReplicatedControl;
+  /** The ids of the keys that this master holds. */
+  readonly secretsKeys: readonly string[];
   readonly log: NodeLog;
   /** Whether the member is connected here, or has answered the leader of late. */
   readonly isActive: (id: number) => Promise<boolean>;
@@ -30,14 +33,15 @@ export async function memberChanges<Reply>(
   own: FullIdentity,
   replica: ThreadedReplica<Reply>,
   from: Introduction__Output,
-  { log, isActive, admit, versions }: Surroundings,
+  { log, isActive, admit, control, secretsKeys }: Surroundings,
 ): Promise<IntroductionReply> {
   // Two that join one after the other must not be given one id.
   await replica.refresh();
   const { name, nonce, cluster } = own;
   const members = [...replica.members];
   const lastId = replica.nextMemberId - 1;
-  const reply = { name, nonce, cluster, members, lastId, supports: versions.newest };
+  const told = { name, nonce, cluster, members, lastId };
+  const reply = { ...told, supports: control.newest, secretsKeys: [...secretsKeys] };
   if (from.member !== 0) {
     const votes = replica.status().members.some(({ id, votes }) => id === own.id && votes);
     const id = members.some((member) => member.id === from.member) ? from.member : 0;
@@ -48,7 +52,8 @@ export async function memberChanges<Reply>(
   if (namesake?.nonce === from.nonce) {
     return { ...reply, id: namesake.id, members: votersOf(replica) };
   }
-  if (supportedBy(from) < versions.current) throw tooOld(from, versions.current);
+  if (supportedBy(from) < control.version) throw tooOld(from, control.version);
+  checkHoldsKey(from, control.secretsKey);
   // A member that has not caught up with the group yet cannot tell who belongs to it.
   if (members.length === 0) return reply;
   if (namesake && (await isActive(namesake.id))) {
@@ -80,6 +85,14 @@ export async function memberChanges<Reply>(
 function tooOld(from: Introduction__Output, version: number): AppError {
   const message = `${from.name} supports cluster versions up to ${supportedBy(from)}, and this cluster has version ${version}. Start it with the build that the other masters run, or a newer one.`;
   return new AppError("conflict", message);
+}
+
+/** The state would come to it in a form that it cannot read. */
+function checkHoldsKey({ name, secretsKeys }: Introduction__Output, key: string | undefined): void {
+  if (key === undefined || secretsKeys.includes(key)) return;
+  const given = secretsKeys.length === 0 ? "no key" : `the keys ${secretsKeys.join(", ")}`;
+  const message = `The state of this cluster is encrypted with the secrets key ${key}, and ${name} was started with ${given}. Start it with the --secrets-key-file of the other masters.`;
+  throw new AppError("conflict", message);
 }
 
 /**

@@ -62,6 +62,7 @@ async function prepareOnce(
     return { pepper: await clusterPepper(control), shownKey: undefined };
   }
   await awaitLeader(control, logger);
+  if (!hasPepper) await awaitEncryption(control, logger);
   const pepper = await clusterPepper(control);
   if (authority !== undefined) await control.keepSecret("authority", authority);
   checkAuthority(control, authority);
@@ -82,6 +83,15 @@ function checkAuthority(control: RaftControlPlane, authority: string | undefined
   const message =
     "The --ca-file of this master is not the cluster's: copy it from another master, or remove it and join with a token.";
   throw new AppError("conflict", message);
+}
+
+/** A new cluster's first secrets go into a log that is encrypted already, where there is a key. */
+async function awaitEncryption(control: RaftControlPlane, logger: Logger): Promise<void> {
+  if (!control.takesSecrets) logger.info("waiting until the log is encrypted with the secrets key");
+  while (!control.takesSecrets) {
+    if (control.fault) throw control.fault;
+    await delay(retryMs);
+  }
 }
 
 async function awaitLeader(control: RaftControlPlane, logger: Logger): Promise<void> {

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError, toAppError } from "@heddle/base/errors";
+import { NO_SECRET_KEYS, type SecretKeys } from "@heddle/base/secret-keys";
 import { noLeader } from "@heddle/consensus/pending-proposals";
 import type { Member } from "@heddle/consensus/ports";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
@@ -24,16 +25,13 @@ import type {
   RaftCounts,
 } from "../ports.ts";
 import { findAdmission } from "./admission.ts";
-import { ControlMachine, controlCommandOf, encodeLogCommand } from "./control-machine.ts";
+import { Agreement } from "./agreement.ts";
+import { ControlMachine, controlCommandOf } from "./control-machine.ts";
 import type { DirectoryLock } from "./directory-lock.ts";
 import { Formation } from "./formation.ts";
-import {
-  type FullIdentity,
-  type Identity,
-  isFull,
-  startIdentity,
-  writeIdentity,
-} from "./identity.ts";
+import { type FullIdentity, isFull, startIdentity } from "./identity.ts";
+import { IdentityMarks } from "./identity-marks.ts";
+import { keyAgreement } from "./key-agreement.ts";
 import { type Backup, takeBackup } from "./live-backup.ts";
 import { memberChanges } from "./member-changes.ts";
 import { RaftService } from "./raft-service.ts";
@@ -42,7 +40,7 @@ import { ReplicaCounts } from "./replica-counts.ts";
 import { checkLogFits } from "./state-memory.ts";
 import type { ThreadStatus } from "./thread/thread-protocol.ts";
 import { ThreadedReplica } from "./thread/threaded-replica.ts";
-import { VersionRaise } from "./version-raise.ts";
+import { versionRaise } from "./version-raise.ts";
 
 export interface RaftControlPlaneOptions {
   /** The directory, which this process holds by `lock`; both are let go of at the end. */
@@ -54,6 +52,8 @@ export interface RaftControlPlaneOptions {
   readonly credentials: NodeCredentials;
   /** The join token with which a new master enters a group, read when it is needed. */
   readonly joinToken?: (() => string | undefined) | undefined;
+  /** With which secrets are encrypted before they are written; none leaves them in clear. */
+  readonly keys?: SecretKeys | undefined;
   readonly server: BoundServer;
   /** Where the other masters' connections are taken, on the server's host; 0 for any free port. */
   readonly raftPort?: number | undefined;
@@ -71,6 +71,8 @@ export interface RaftControlPlaneOptions {
   readonly newestVersion?: number | undefined;
 }
 
+/** Entries of which identity.json tells the next start. */
+const MARKED: ReadonlySet<string> = new Set(["version.raise", "secrets.key"]);
 const progressDeadlineMs = 1_000;
 /** A removed leader tells the others what is committed, and hands over; two round trips suffice. */
 const HAND_OVER_MS = 1_000;
@@ -90,10 +92,9 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   readonly #machine: ControlMachine;
   #replica: ThreadedReplica<ControlReply> | undefined;
   #watch: RemovalWatch | undefined;
-  #raise: VersionRaise | undefined;
-  /** What identity.json says, or will once it is written. */
-  #stored: Identity;
-  #storing: Promise<void> = Promise.resolve();
+  readonly #keys: SecretKeys;
+  readonly #marks: IdentityMarks;
+  #agreements: readonly Agreement[] = [];
   #fault: AppError | undefined;
   #isClosed = false;
   readonly #removed = Promise.withResolvers<void>();
@@ -102,12 +103,16 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
     this.#options = options;
     this.#identity = identity;
-    this.#stored = identity;
-    this.#machine = new ControlMachine(
-      (entry) => this.#onEntry(entry),
-      () => this.#counts.snapshotsTaken++,
-      options.newestVersion,
-    );
+    const { directory, logger, newestVersion, keys = NO_SECRET_KEYS } = options;
+    this.#keys = keys;
+    this.#machine = new ControlMachine((entry) => this.#onEntry(entry), {
+      ...{ newestVersion, keys, onSnapshot: () => this.#counts.snapshotsTaken++ },
+    });
+    const { control } = this.#machine;
+    this.#marks = new IdentityMarks({
+      ...{ directory, identity, control, log: logger, addEntry: () => this.#reportHash() },
+      onError: (error) => this.#fail(toAppError(error)),
+    });
   }
 
   /**
@@ -119,9 +124,9 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     signal: AbortSignal = new AbortController().signal,
   ): Promise<RaftControlPlane> {
     const service = new RaftService(options.server.server);
-    const { directory, name, newestVersion } = options;
+    const { directory, name, newestVersion, keys } = options;
     await checkLogFits(directory);
-    const started = await startIdentity(directory, name, newestVersion);
+    const started = await startIdentity(directory, name, { keys, newestVersion });
     const identity = isFull(started) ? started : await findGroup(options, started, service, signal);
     const plane = new RaftControlPlane(options, identity);
     await plane.#start(service);
@@ -173,6 +178,11 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   secret(name: string): string | undefined {
     return this.#machine.control.secret(name);
+  }
+
+  /** Whether secrets may be given to the log: it is encrypted, or there is no key to do it with. */
+  get takesSecrets(): boolean {
+    return this.#keys.ids.length === 0 || this.#machine.control.secretsKey !== undefined;
   }
 
   onApplied(listener: (command: ControlCommand | undefined) => void): () => void {
@@ -310,9 +320,10 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#watch?.stop();
-    this.#raise?.stop();
+    for (const agreement of this.#agreements) agreement.stop();
+    const settled = this.#marks.settle();
     await this.#replica?.stop();
-    await this.#storing;
+    await settled;
     await this.#options.lock.close();
   }
 
@@ -337,14 +348,14 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     this.#replica = replica;
     // From here on an empty log would be a lost one; a joining member may be empty once more.
     if (this.#identity.beginning?.kind === "first") {
-      await this.#store({ beginning: undefined });
+      await this.#marks.store({ beginning: undefined });
     }
     const { control } = this.#machine;
     const around = () => ({
       log: logger,
       isActive: (id: number) => this.#isActive(id),
       admit: (from: Introduction__Output) => this.#admit(from),
-      versions: { current: control.version, newest: control.newest },
+      ...{ control, secretsKeys: this.#keys.ids },
     });
     service.serve({
       port,
@@ -358,29 +369,28 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       others: () => this.#othersNow(),
       onRemoved: () => this.#onRemoved(),
     });
-    this.#raise = new VersionRaise({
-      identity: this.#identity,
-      ...{ credentials, log: logger, supported: control.newest },
-      version: () => control.version,
+    this.#agreements = this.#startAgreements(replica);
+    this.#marks.begin(replica);
+  }
+
+  #startAgreements(replica: ThreadedReplica<ControlReply>): Agreement[] {
+    const { credentials, logger: log } = this.#options;
+    const { control } = this.#machine;
+    const parts = {
+      ...{ identity: this.#identity, credentials, log, others: () => this.#othersNow() },
       leads: () => replica.status().leads,
-      others: () => this.#othersNow(),
-      raise: (version) => this.#propose({ type: "version.raise", atMs: Date.now(), version }),
-    });
-  }
-
-  /** Changes what identity.json says; one change after the other. */
-  #store(change: Partial<Identity>): Promise<void> {
-    this.#stored = { ...this.#stored, ...change };
-    const { directory } = this.#options;
-    this.#storing = this.#storing.then(() => writeIdentity(directory, this.#stored));
-    return this.#storing;
-  }
-
-  /** Keeps builds that do not support the version from starting on this directory. */
-  #storeVersion(): void {
-    const { version: clusterVersion } = this.#machine.control;
-    if (clusterVersion <= (this.#stored.clusterVersion ?? 1)) return;
-    this.#store({ clusterVersion }).catch((error: unknown) => this.#fail(toAppError(error)));
+    };
+    const steps = [
+      versionRaise({
+        ...{ supported: control.newest, version: () => control.version, log },
+        raise: (version) => this.#propose({ type: "version.raise", atMs: Date.now(), version }),
+      }),
+      keyAgreement({
+        ...{ keys: this.#keys, control, log },
+        use: (id) => this.#propose({ type: "secrets.key", atMs: Date.now(), id }),
+      }),
+    ];
+    return steps.map((step) => new Agreement(parts, step));
   }
 
   /** The other members, each with the address at which it is reached now. */
@@ -426,27 +436,26 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   #propose(entry: LogCommand): Promise<ControlReply> {
     if (this.#fault) return Promise.reject(this.#fault);
-    return this.#counts.proposal(this.#running.propose(encodeLogCommand(entry)));
+    return this.#counts.proposal(this.#running.propose(this.#machine.encode(entry)));
   }
 
   #onEntry(entry: LogCommand | undefined): void {
-    if (!entry || entry.type === "version.raise") this.#storeVersion();
+    if (!entry || MARKED.has(entry.type)) this.#marks.note();
     if (!entry && this.#replica) this.#counts.snapshotsInstalled++;
     const command = controlCommandOf(entry);
     if (command || !entry) for (const listener of this.#listeners) listener(command);
     if (entry?.type === "hash.report") this.#compareHash(entry);
     const { hashEveryCommands = 1_000 } = this.#options;
-    if (entry && this.#machine.control.commands % hashEveryCommands === 0) this.#reportHash();
+    const isDue = entry && this.#machine.control.commands % hashEveryCommands === 0;
+    // A report that is lost is made up for by the next one; there is none while the log is replayed.
+    if (isDue && this.#replica) this.#reportHash().catch(() => undefined);
   }
 
-  /** A report that is lost is made up for by the next one. */
-  #reportHash(): void {
+  #reportHash(): Promise<ControlReply> {
     const { id: node } = this.#identity;
     const { commands, hash } = this.#machine.control;
-    // Not while the log is replayed at the start, when the replica is not open yet.
-    this.#replica
-      ?.propose(encodeLogCommand({ type: "hash.report", atMs: Date.now(), node, commands, hash }))
-      .catch(() => undefined);
+    const report = { type: "hash.report", atMs: Date.now(), node, commands, hash } as const;
+    return this.#running.propose(this.#machine.encode(report));
   }
 
   #compareHash(report: { node: number; commands: number; hash: string }): void {
@@ -476,7 +485,7 @@ async function findGroup(
 ): Promise<FullIdentity> {
   const { directory, peers, credentials, joinToken, logger: log, newestVersion } = options;
   const parts = { directory, identity, peers, credentials, joinToken, log, signal, newestVersion };
-  const formation = new Formation(parts);
+  const formation = new Formation({ ...parts, keys: options.keys });
   service.serve({ introduce: (from) => formation.introduce(from) });
   return formation.find();
 }

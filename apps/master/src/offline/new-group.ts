@@ -33,6 +33,9 @@ export async function makeNewGroup(group: NewGroup): Promise<string> {
   const onDamaged = () => undefined;
   const storage = { files: nodeStorageFiles, directory, owner, onDamaged };
   await foundGroup(storage, { id: 1, name, address, nonce }, last, machine.snapshot());
-  await writeIdentity(directory, { version: 1, name, nonce, key, cluster, id: 1, incarnation: 0 });
+  const { secretsKey } = machine.control;
+  const secrets = secretsKey === undefined ? {} : { secrets: { key: secretsKey, isClean: true } };
+  const own = { version: 1, name, nonce, key, cluster, id: 1, incarnation: 0 } as const;
+  await writeIdentity(directory, { ...own, ...secrets });
   return cluster;
 }

@@ -26,7 +26,7 @@ beforeAll(async () => {
   await group.startAll();
   await group.createKey("master-1", "kept");
   await group.end("master-1", "SIGKILL");
-}, 60_000);
+}, 180_000);
 afterAll(() => group.close());
 
 interface Ended {

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
+import { readSecretKeys, type SecretKeys } from "@heddle/base/secret-keys";
 import { backupStopped } from "./offline-backup.ts";
 import { recoverGroup } from "./recover-group.ts";
 import { restoreBackup } from "./restore-backup.ts";
@@ -8,24 +9,31 @@ import { restoreBackup } from "./restore-backup.ts";
 const USAGE = `Usage: heddle-master backup  --data DIR --file FILE
        heddle-master restore --data DIR --file FILE [--name NAME] [--address HOST:PORT]
        heddle-master recover --data DIR [--address HOST:PORT] [--yes]
+What is encrypted needs its key too: --secrets-key-file FILE
 `;
 /** What a command line that asks for nothing is answered with. */
 const USAGE_EXIT = 2;
 
 type Flags = Readonly<
-  Partial<Record<"data" | "file" | "name" | "address", string> & { yes: boolean; help: boolean }>
+  Partial<
+    Record<"data" | "file" | "name" | "address" | "secrets-key-file", string> & {
+      yes: boolean;
+      help: boolean;
+    }
+  >
 >;
 
 const COMMANDS: Readonly<Record<string, (flags: Flags) => Promise<number>>> = {
-  backup: async (flags) => say(await backupStopped(dataOf(flags), fileOf(flags))),
+  backup: async (flags) => say(await backupStopped(dataOf(flags), fileOf(flags), keysOf(flags))),
   restore: async (flags) => {
     const { name = "master-1", address = "127.0.0.1:8081" } = flags;
     const dataDirectory = dataOf(flags);
-    return say(await restoreBackup({ file: fileOf(flags), dataDirectory, name, address }));
+    const made = { file: fileOf(flags), dataDirectory, name, address, keys: keysOf(flags) };
+    return say(await restoreBackup(made));
   },
   recover: async (flags) => {
     const { address, yes = false } = flags;
-    const options = { dataDirectory: dataOf(flags), address, confirmed: yes };
+    const options = { dataDirectory: dataOf(flags), address, confirmed: yes, keys: keysOf(flags) };
     const { done, text } = await recoverGroup(options);
     if (done) return say(text);
     process.stderr.write(`${text}\n`);
@@ -56,7 +64,8 @@ export async function runOfflineCommand(args: readonly string[]): Promise<number
 function readFlags(args: readonly string[]): Flags {
   const text = { type: "string" } as const;
   const flag = { type: "boolean" } as const;
-  const options = { data: text, file: text, name: text, address: text, yes: flag, help: flag };
+  const told = { data: text, file: text, name: text, address: text, yes: flag, help: flag };
+  const options = { ...told, "secrets-key-file": text };
   try {
     return parseArgs({ args: [...args], options, strict: true }).values;
   } catch (cause) {
@@ -72,6 +81,10 @@ function dataOf({ data }: Flags): string {
 function fileOf({ file }: Flags): string {
   if (file) return file;
   throw new AppError("invalid_value", `Give --file FILE, the backup.\n${USAGE}`);
+}
+
+function keysOf({ "secrets-key-file": file }: Flags): SecretKeys {
+  return readSecretKeys(file ?? (process.env["HEDDLE_SECRETS_KEY_FILE"] || undefined), process.env);
 }
 
 function say(text: string): number {

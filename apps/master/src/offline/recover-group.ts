@@ -3,6 +3,7 @@ import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { checkMemberAddress } from "@heddle/base/member-address";
+import type { SecretKeys } from "@heddle/base/secret-keys";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { makeNewGroup } from "./new-group.ts";
 import { openStoppedMember, type StoppedMember } from "./stopped-member.ts";
@@ -11,6 +12,7 @@ export interface RecoverOptions {
   readonly dataDirectory: string;
   /** host:port; the address that the group knew where it is absent. */
   readonly address: string | undefined;
+  readonly keys: SecretKeys;
   /** Without it nothing is done but to say what would be. */
   readonly confirmed: boolean;
 }
@@ -29,7 +31,7 @@ export async function recoverGroup(options: RecoverOptions): Promise<RecoverOutc
   if (options.address !== undefined) checkMemberAddress(options.address);
   const paths = pathsOf(dataDirectory);
   await finishInterrupted(paths);
-  const member = await openStoppedMember(dataDirectory);
+  const member = await openStoppedMember(dataDirectory, options.keys);
   let aside: string | undefined;
   try {
     const warning = consequences(member);

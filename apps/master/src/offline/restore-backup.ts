@@ -3,8 +3,9 @@ import { mkdir, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { checkMemberAddress, checkMemberName } from "@heddle/base/member-address";
+import type { SecretKeys } from "@heddle/base/secret-keys";
 import { keepAuthority, parseAuthority } from "@heddle/rpc/pki/tls-files";
-import { readSnapshotChunks, readSnapshotMeta } from "@heddle/storage/snapshot-file";
+import { readSnapshotChunks, readSnapshotMeta, snapshotKey } from "@heddle/storage/snapshot-file";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { ControlMachine } from "../consensus/control-machine.ts";
 import { makeNewGroup } from "./new-group.ts";
@@ -15,18 +16,20 @@ export interface RestoreOptions {
   readonly dataDirectory: string;
   readonly name: string;
   readonly address: string;
+  readonly keys: SecretKeys;
 }
 
 /** Makes a new group of one master from a backup; returns what to tell of it. */
 export async function restoreBackup(options: RestoreOptions): Promise<string> {
-  const { dataDirectory, name, address } = options;
+  const { dataDirectory, name, address, keys } = options;
   checkMemberName(name);
   checkMemberAddress(address);
   const file = resolve(options.file);
   if (!existsSync(file)) throw new AppError("not_found", `There is no file ${file}.`);
   await checkEmpty(dataDirectory);
-  const machine = new ControlMachine(() => undefined);
+  const machine = new ControlMachine(undefined, { keys });
   const meta = await readSnapshotMeta(nodeStorageFiles, file);
+  keys.checkHolds(await snapshotKey(nodeStorageFiles, file), file);
   await machine.restore(readSnapshotChunks(nodeStorageFiles, file));
   const { index, term, cluster: before } = meta;
   const directory = join(dataDirectory, "control");
@@ -38,7 +41,11 @@ export async function restoreBackup(options: RestoreOptions): Promise<string> {
     const cluster = await makeNewGroup(group);
     const authority = machine.control.secret("authority");
     if (authority)
-      await keepAuthority(join(dataDirectory, "cluster-ca.pem"), parseAuthority(authority, file));
+      await keepAuthority(
+        join(dataDirectory, "cluster-ca.pem"),
+        parseAuthority(authority, file),
+        keys,
+      );
     // Under its name only when it is whole, so that a start never finds half of a group.
     await rename(draft, directory);
     await nodeStorageFiles.syncDirectory(dirname(directory));

@@ -1,6 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import type { SecretKeys } from "@heddle/base/secret-keys";
 import { lostLog } from "@heddle/consensus/lost-log";
 import { type OfflineState, readOfflineState } from "@heddle/consensus/offline-state";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
@@ -21,29 +22,37 @@ export interface StoppedMember {
 
 /**
  * Opens the data directory of a stopped master and reads all of its state. Rejects with `conflict`
- * where the master runs, with `not_found` where no master's state is, with
- * `server_error` where a part of it is gone or damaged.
+ * where the master runs, with `not_found` where no master's state is, with `precondition_failed` where the key
+ * with which it is encrypted is not here, with `server_error` where a part of it is gone or damaged.
  */
-export async function openStoppedMember(dataDirectory: string): Promise<StoppedMember> {
+export async function openStoppedMember(
+  dataDirectory: string,
+  keys: SecretKeys,
+): Promise<StoppedMember> {
   const directory = join(dataDirectory, "control");
   await checkHoldsMember(dataDirectory);
   const lock = await lockDirectory(directory);
   try {
-    return await readMember(directory, lock);
+    return await readMember(directory, keys, lock);
   } catch (error) {
     await lock.close();
     throw error;
   }
 }
 
-async function readMember(directory: string, lock: DirectoryLock): Promise<StoppedMember> {
+async function readMember(
+  directory: string,
+  keys: SecretKeys,
+  lock: DirectoryLock,
+): Promise<StoppedMember> {
   const identity = await readIdentity(directory);
   if (!identity || !isFull(identity)) {
     await checkHoldsNoLog(directory);
     const message = `${directory} belongs to a master that never found its group: it holds no state.`;
     throw new AppError("not_found", message);
   }
-  const machine = new ControlMachine(() => undefined);
+  keys.checkHolds(identity.secrets?.key, directory);
+  const machine = new ControlMachine(undefined, { keys });
   const onDamaged = (error: AppError) => process.stderr.write(`${error.message}\n`);
   const owner = { cluster: identity.cluster, node: String(identity.id) };
   const storage = { files: nodeStorageFiles, directory, owner, onDamaged };

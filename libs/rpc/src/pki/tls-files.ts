@@ -2,6 +2,7 @@ import { randomBytes, X509Certificate } from "node:crypto";
 import { link, mkdir, open, readFile, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { NO_SECRET_KEYS, type SecretKeys } from "@heddle/base/secret-keys";
 import {
   type CertificateAuthority,
   CLOCK_SKEW_MS,
@@ -11,14 +12,23 @@ import { type TlsMaterial, validityOf } from "./tls-identity.ts";
 
 /** With less than this share of its life left, a certificate is not worth starting with. */
 const LEAST_SHARE = 0.1;
+/** Why a file that is only to be read cannot be replaced. */
+const READ_ONLY: ReadonlySet<string> = new Set(["EROFS", "EACCES", "EPERM", "EBUSY"]);
 const KEY = /-----BEGIN PRIVATE KEY-----[\s\S]+?-----END PRIVATE KEY-----\n?/;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----\n?/;
 
-/** A node's certificate and key from its last start; undefined where they are missing or of no use. */
-export async function readMaterial(dataDirectory: string): Promise<TlsMaterial | undefined> {
+/**
+ * A node's certificate and key from its last start; undefined where they are missing or of no use, and where
+ * they are not encrypted with the first of the keys.
+ */
+export async function readMaterial(
+  dataDirectory: string,
+  keys = NO_SECRET_KEYS,
+): Promise<TlsMaterial | undefined> {
   const text = await readIfThere(materialPath(dataDirectory));
-  if (text === undefined) return undefined;
-  const { authority, certificate, privateKey } = JSON.parse(text) as TlsMaterial;
+  if (text === undefined || !keys.isCurrent(text)) return undefined;
+  const opened = keys.openText(text, "node certificate");
+  const { authority, certificate, privateKey } = JSON.parse(opened) as TlsMaterial;
   const { fromMs, untilMs } = validityOf(certificate);
   const lifeMs = untilMs - fromMs - CLOCK_SKEW_MS;
   if (untilMs - Date.now() < lifeMs * LEAST_SHARE) return undefined;
@@ -26,36 +36,64 @@ export async function readMaterial(dataDirectory: string): Promise<TlsMaterial |
 }
 
 /** Keeps them for the next start, readable by the owner only. */
-export async function writeMaterial(dataDirectory: string, material: TlsMaterial): Promise<void> {
+export async function writeMaterial(
+  dataDirectory: string,
+  material: TlsMaterial,
+  keys = NO_SECRET_KEYS,
+): Promise<void> {
   const path = materialPath(dataDirectory);
-  await writeDurably(`${path}.tmp`, JSON.stringify(material));
-  await rename(`${path}.tmp`, path);
+  await replaceDurably(path, keys.sealText(JSON.stringify(material), "node certificate"));
 }
 
 /** The authority of a PEM file with its key and certificate; undefined where there is no file. */
-export async function readAuthority(path: string): Promise<CertificateAuthority | undefined> {
+export async function readAuthority(
+  path: string,
+  keys: SecretKeys,
+): Promise<CertificateAuthority | undefined> {
   const text = await readIfThere(path);
-  return text === undefined ? undefined : parseAuthority(text, path);
+  return text === undefined ? undefined : openAuthority(text, path, keys);
+}
+
+/** Encrypts the file with the first of the keys, where it is not yet; resolves with whether it is now. */
+export async function encryptAuthority(path: string, keys: SecretKeys): Promise<boolean> {
+  const text = await readFile(path, "utf8");
+  if (keys.isCurrent(text)) return true;
+  const sealed = keys.sealText(formatAuthority(openAuthority(text, path, keys)), "authority");
+  return replaceDurably(path, sealed).then(
+    () => true,
+    (error: NodeJS.ErrnoException) => {
+      if (!READ_ONLY.has(error.code ?? "")) throw error;
+      return false;
+    },
+  );
 }
 
 /** The authority of the file, which is made where it is missing; of several processes one makes it. */
-export async function ensureAuthority(path: string): Promise<CertificateAuthority> {
-  const known = await readAuthority(path);
-  return known ?? keepAuthority(path, await createAuthority());
+export async function ensureAuthority(
+  path: string,
+  keys = NO_SECRET_KEYS,
+): Promise<CertificateAuthority> {
+  const known = await readAuthority(path, keys);
+  return known ?? keepAuthority(path, await createAuthority(), keys);
 }
 
 /** Writes the file unless there is one; resolves with what it holds then. */
 export async function keepAuthority(
   path: string,
   authority: CertificateAuthority,
+  keys: SecretKeys,
 ): Promise<CertificateAuthority> {
   const draft = `${path}.${process.pid}-${randomBytes(4).toString("hex")}`;
-  await writeDurably(draft, formatAuthority(authority));
+  await writeDurably(draft, keys.sealText(formatAuthority(authority), "authority"));
   await link(draft, path).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "EEXIST") throw error;
   });
   await rm(draft);
-  return parseAuthority(await readFile(path, "utf8"), path);
+  return openAuthority(await readFile(path, "utf8"), path, keys);
+}
+
+function openAuthority(text: string, path: string, keys: SecretKeys): CertificateAuthority {
+  return parseAuthority(keys.openText(text, "authority"), path);
 }
 
 export function formatAuthority({ privateKey, certificate }: CertificateAuthority): string {
@@ -84,6 +122,13 @@ async function readIfThere(path: string): Promise<string | undefined> {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw error;
   }
+}
+
+/** Each writer has a draft of its own: masters of one machine may share the file. */
+async function replaceDurably(path: string, text: string): Promise<void> {
+  const draft = `${path}.${process.pid}.tmp`;
+  await writeDurably(draft, text);
+  await rename(draft, path);
 }
 
 async function writeDurably(path: string, text: string): Promise<void> {

@@ -252,6 +252,8 @@ class RaftThread {
         return;
       case "takeSnapshot":
         return this.#running.takeSnapshot();
+      case "renewLog":
+        return this.#running.renewLog();
       case "changeMembers":
         return this.#running.changeMembers(call.changes, call.members);
       case "stop":

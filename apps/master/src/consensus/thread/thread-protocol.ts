@@ -41,6 +41,7 @@ export type ThreadCall =
   /** The reply follows a fresh `status`. */
   | { readonly kind: "refresh" }
   | { readonly kind: "takeSnapshot" }
+  | { readonly kind: "renewLog" }
   | { readonly kind: "stop" }
   | {
       readonly kind: "changeMembers";

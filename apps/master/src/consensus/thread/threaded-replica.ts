@@ -211,6 +211,11 @@ export class ThreadedReplica<Reply> {
     return this.#call({ kind: "takeSnapshot" });
   }
 
+  /** As RaftReplica.renewLog. */
+  renewLog(): Promise<void> {
+    return this.#call({ kind: "renewLog" });
+  }
+
   /** Ends it in good order; what is under way is rejected. */
   async stop(): Promise<void> {
     if (!this.#fault) await this.#call({ kind: "stop" }).catch(() => undefined);

@@ -9,6 +9,7 @@ export interface Introduction {
   'member'?: (number);
   'supports'?: (number);
   'admission'?: (Buffer | Uint8Array | string);
+  'secretsKeys'?: (string)[];
 }
 
 export interface Introduction__Output {
@@ -19,4 +20,5 @@ export interface Introduction__Output {
   'member': (number);
   'supports': (number);
   'admission': (Buffer);
+  'secretsKeys': (string)[];
 }

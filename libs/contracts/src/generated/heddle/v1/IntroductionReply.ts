@@ -12,6 +12,7 @@ export interface IntroductionReply {
   'lastId'?: (number);
   'votes'?: (boolean);
   'supports'?: (number);
+  'secretsKeys'?: (string)[];
 }
 
 export interface IntroductionReply__Output {
@@ -24,4 +25,5 @@ export interface IntroductionReply__Output {
   'lastId': (number);
   'votes': (boolean);
   'supports': (number);
+  'secretsKeys': (string)[];
 }

@@ -1,0 +1,287 @@
+import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { readSecretKeys, type SecretKeys } from "@heddle/base/secret-keys";
+import { afterEach, describe, expect, it } from "vitest";
+import { eventually, MasterGroup, masterProgram } from "../../test/master-group.ts";
+import type { Identity } from "../consensus/identity.ts";
+import { openStoppedMember } from "../offline/stopped-member.ts";
+
+// Masters as processes with a secrets key: what their disks and backups hold, and what they refuse.
+
+const CLI = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
+const PLAIN_TEXT = "an-environment-variable-of-a-job";
+const ONE = "master-1";
+
+let group: MasterGroup;
+/** Of each start from now on. */
+let keyFile: string | undefined;
+afterEach(() => group.close());
+
+function open(masters: number, flags: readonly string[] = []): void {
+  keyFile = undefined;
+  const env = () => ({ HEDDLE_SECRETS_KEY_FILE: keyFile });
+  group = new MasterGroup(masters, flags, () => ({ env: env() }), masterProgram);
+}
+
+const newKey = (): string => randomBytes(32).toString("base64");
+
+/** A file with those keys, the first one of which encrypts. */
+function writeKeys(name: string, ...keys: readonly string[]): string {
+  const file = join(group.folder, name);
+  writeFileSync(file, `${keys.join("\n")}\n`, { mode: 0o600 });
+  return file;
+}
+
+const keysOf = (file: string | undefined): SecretKeys => readSecretKeys(file, {});
+
+async function submitJob(): Promise<void> {
+  const spec = { name: "one", command: "date", environment_variables: { TOKEN: PLAIN_TEXT } };
+  const reply = await group.change(await group.leader(), "POST", "/api/v1/jobs", spec);
+  expect(reply.status).toBe(202);
+}
+
+/** What must stand nowhere in clear, as bytes: of a stopped master, whose state is read for it. */
+async function secretsOf(name: string): Promise<Buffer[]> {
+  const member = await openStoppedMember(group.directory(name), keysOf(keyFile));
+  const { control } = member.machine;
+  await member.close();
+  const pepper = control.secret("pepper") ?? "";
+  const authority = control.secret("authority")?.split("\n")[1] ?? pepper;
+  expect([pepper.length, authority.length >= 40]).toEqual([64, true]);
+  const texts = [pepper, authority, PLAIN_TEXT].map((text) => Buffer.from(text));
+  return [...texts, Buffer.from(pepper, "hex"), Buffer.from(authority, "base64")];
+}
+
+function filesBelow(path: string): string[] {
+  const entries = readdirSync(path, { recursive: true, withFileTypes: true });
+  return entries.flatMap((entry) => (entry.isFile() ? [join(entry.parentPath, entry.name)] : []));
+}
+
+/** Those of the files, and of the files of a stopped master, in which one of the texts stands. */
+function holders(name: string, texts: readonly Buffer[], files: readonly string[] = []): string[] {
+  return [...filesBelow(group.directory(name)), ...files].filter((path) => {
+    const bytes = readFileSync(path);
+    return texts.some((text) => bytes.includes(text));
+  });
+}
+
+function identity(name: string): Identity {
+  const path = join(group.directory(name), "control", "identity.json");
+  return JSON.parse(readFileSync(path, "utf8")) as Identity;
+}
+
+async function untilClean(names: readonly string[], key: string | undefined): Promise<void> {
+  await eventually("no file is from before the key", async () =>
+    names.every((name) => {
+      const { secrets } = identity(name);
+      return secrets?.key === key && secrets?.isClean === true;
+    }),
+  );
+}
+
+interface Ended {
+  readonly code: number;
+  readonly text: string;
+}
+
+function run(
+  program: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = {},
+): Promise<Ended> {
+  return new Promise((resolve) => {
+    const options = { env: { ...process.env, ...env } };
+    execFile(process.execPath, [program, ...args], options, (error, stdout, stderr) => {
+      resolve({ code: error ? Number(error.code) : 0, text: stdout + stderr });
+    });
+  });
+}
+
+/** `heddle cluster backup` from the running master. */
+async function backup(file: string): Promise<string> {
+  const env = { HEDDLE_ENDPOINT: group.url(ONE), HEDDLE_API_KEY: group.adminKey };
+  const { code, text } = await run(CLI, ["cluster", "backup", file], env);
+  expect(code, text).toBe(0);
+  return text;
+}
+
+describe("secrets at rest", { timeout: 300_000 }, () => {
+  it("with a key from the start stand in no file and no backup in clear", async () => {
+    open(1, ["--tls"]);
+    keyFile = writeKeys("key", newKey());
+    await group.start(ONE);
+    await submitJob();
+    await group.request(ONE, "POST", "/api/v1/cluster/snapshot");
+    await group.createKey(ONE, "after the snapshot");
+    const live = join(group.folder, "live.backup");
+    expect(await backup(live)).toContain(
+      `encrypted with the secrets key ${keysOf(keyFile).ids[0]}`,
+    );
+    await group.end(ONE, "SIGKILL");
+    const files = [...filesBelow(group.directory(ONE)), live];
+    expect(files.map((file) => file.replace(/.*\//, ""))).toEqual(
+      expect.arrayContaining(["cluster-ca.pem", "node-certificate.json", "live.backup"]),
+    );
+    const secrets = [...(await secretsOf(ONE)), Buffer.from("PRIVATE KEY")];
+    expect(holders(ONE, secrets, [live])).toEqual([]);
+    await group.start(ONE);
+    expect(await group.keyNames(ONE)).toContain("after the snapshot");
+  });
+
+  it("without a key stand in clear, and a backup says so", async () => {
+    open(1, ["--tls"]);
+    await group.start(ONE);
+    await submitJob();
+    const live = join(group.folder, "live.backup");
+    expect(await backup(live)).toContain("warning: it is not encrypted");
+    await group.end(ONE, "SIGKILL");
+    const found = holders(ONE, await secretsOf(ONE), [live]);
+    const names = found.map((file) => file.replace(/.*\//, ""));
+    expect(names).toEqual(expect.arrayContaining(["cluster-ca.pem", "live.backup"]));
+    expect(names.some((name) => name.endsWith(".log"))).toBe(true);
+  });
+
+  it("a master with a wrong key, or none, is refused before it takes part", async () => {
+    open(1);
+    keyFile = writeKeys("key", newKey());
+    await group.start(ONE);
+    await untilClean([ONE], keysOf(keyFile).ids[0]);
+    await group.end(ONE, "SIGTERM");
+    const [right, [id = ""]] = [keyFile, keysOf(keyFile).ids];
+    const { incarnation } = identity(ONE);
+    keyFile = undefined;
+    const none = new RegExp(`could not start: .*key ${id}, and no key was given. Give the file`);
+    await expect(group.start(ONE)).rejects.toThrow(none);
+    keyFile = writeKeys("other", newKey());
+    const other = new RegExp(`key ${id}, and those given are ${keysOf(keyFile).ids[0]}`);
+    await expect(group.start(ONE)).rejects.toThrow(other);
+    expect(identity(ONE).incarnation).toBe(incarnation);
+    keyFile = right;
+    await group.start(ONE);
+    expect(await group.keyNames(ONE)).toEqual(["bootstrap administrator"]);
+  });
+
+  it("rotation: the new key takes over, and then the old one is needed no more", async () => {
+    open(1, ["--tls"]);
+    const [old, next] = [newKey(), newKey()];
+    const oldFile = writeKeys("old", old);
+    keyFile = oldFile;
+    await group.start(ONE);
+    await submitJob();
+    await group.end(ONE, "SIGTERM");
+    keyFile = writeKeys("both", next, old);
+    await group.start(ONE);
+    await untilClean([ONE], keysOf(keyFile).ids[0]);
+    await group.end(ONE, "SIGKILL");
+    const oldId = Buffer.from(keysOf(oldFile).ids[0] ?? "", "hex");
+    expect(holders(ONE, [oldId])).toEqual([]);
+    keyFile = writeKeys("next", next);
+    await group.start(ONE);
+    expect(await group.keyNames(ONE)).toEqual(["bootstrap administrator"]);
+    await group.end(ONE, "SIGTERM");
+    keyFile = oldFile;
+    await expect(group.start(ONE)).rejects.toThrow(/is encrypted with the secrets key/);
+  });
+
+  it("three masters take a key up one by one, and what they wrote before goes", async () => {
+    open(3);
+    await group.startAll();
+    await submitJob();
+    const file = writeKeys("key", newKey());
+    const [id] = keysOf(file).ids;
+    for (const name of group.names) {
+      await group.end(name, "SIGTERM");
+      keyFile = undefined;
+      expect(holders(name, await secretsOf(name))).not.toEqual([]);
+      expect(identity(name).secrets).toBeUndefined();
+      keyFile = file;
+      await group.start(name);
+    }
+    await untilClean(group.names, id);
+    group.names.push("master-4");
+    keyFile = undefined;
+    await expect(group.start("master-4")).rejects.toThrow(
+      new RegExp(`encrypted with the secrets key ${id}, and master-4 was started with no key`),
+    );
+    keyFile = file;
+    for (const name of group.names.slice(0, 3)) await group.end(name, "SIGKILL");
+    for (const name of group.names.slice(0, 3)) {
+      expect(holders(name, await secretsOf(name)), name).toEqual([]);
+    }
+  });
+
+  it("masters of a new group with different keys are refused", async () => {
+    open(2);
+    keyFile = writeKeys("key", newKey());
+    const [one, two] = group.names as [string, string];
+    const first = group.start(one);
+    keyFile = undefined;
+    const starts = [first, group.start(two)];
+    // Whoever hears of the other one first ends; then there is none to form a group with.
+    const refused =
+      /was started with other secrets keys .* give all masters of a new cluster the same/;
+    await expect(Promise.race(starts)).rejects.toThrow(refused);
+  });
+
+  it("a backup is restored with its key alone, and one in clear with any", async () => {
+    open(1);
+    keyFile = writeKeys("key", newKey());
+    await group.start(ONE);
+    await group.createKey(ONE, "kept");
+    const [sealed, clear] = ["sealed", "clear"].map((name) => join(group.folder, name)) as [
+      string,
+      string,
+    ];
+    await backup(sealed);
+    await group.end(ONE, "SIGTERM");
+    const restore = (file: string, to: string, ...flags: string[]) =>
+      run(masterProgram, ["restore", "--file", file, "--data", to, ...flags]);
+    const target = join(group.folder, "restored");
+    const [id = ""] = keysOf(keyFile).ids;
+    const refusal = { code: 5, text: expect.stringContaining(`${sealed} is encrypted with the`) };
+    expect(await restore(sealed, target)).toEqual(refusal);
+    const wrong = writeKeys("wrong", newKey());
+    expect(await restore(sealed, target, "--secrets-key-file", wrong)).toEqual(refusal);
+    expect(existsSync(target)).toBe(false);
+    const made = await restore(sealed, target, "--secrets-key-file", keyFile);
+    expect(made, made.text).toMatchObject({ code: 0 });
+    group.wipe(ONE);
+    cpSync(target, group.directory(ONE), { recursive: true });
+    expect(identity(ONE).secrets).toEqual({ key: id, isClean: true });
+    await group.start(ONE);
+    expect(await group.keyNames(ONE)).toContain("kept");
+    await group.end(ONE, "SIGTERM");
+    expect(holders(ONE, await secretsOf(ONE))).toEqual([]);
+
+    group.wipe(ONE);
+    keyFile = undefined;
+    await group.start(ONE);
+    await backup(clear);
+    await group.end(ONE, "SIGTERM");
+    group.wipe(ONE);
+    keyFile = writeKeys("key", newKey());
+    expect(await restore(clear, group.directory(ONE))).toMatchObject({ code: 0 });
+    await group.start(ONE);
+    await untilClean([ONE], keysOf(keyFile).ids[0]);
+    await group.end(ONE, "SIGTERM");
+    expect(holders(ONE, await secretsOf(ONE))).toEqual([]);
+  });
+
+  it("an offline backup needs the key, and stays encrypted", async () => {
+    open(1);
+    keyFile = writeKeys("key", newKey());
+    await group.start(ONE);
+    await untilClean([ONE], keysOf(keyFile).ids[0]);
+    await group.end(ONE, "SIGKILL");
+    const file = join(group.folder, "offline");
+    const args = ["backup", "--data", group.directory(ONE), "--file", file];
+    const refusal = { code: 5, text: expect.stringContaining("no key was given") };
+    expect(await run(masterProgram, args)).toEqual(refusal);
+    const done = await run(masterProgram, args, { HEDDLE_SECRETS_KEY_FILE: keyFile });
+    expect(done).toEqual({ code: 0, text: expect.stringContaining("encrypted with the secrets") });
+    expect(holders(ONE, await secretsOf(ONE), [file])).toEqual([]);
+  });
+});

@@ -1,0 +1,120 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { ReplicatedControl } from "@heddle/control/replicated-control";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { type Identity, writeIdentity } from "./identity.ts";
+
+/** Longer than a change that was encoded before the key was agreed on may wait for a leader. */
+const SETTLE_MS = 12_000;
+const AGAIN_MS = 1_000;
+/** So many a master keeps. */
+const SNAPSHOTS = 2;
+
+/** What the replica is asked for when its files are to be written anew. */
+interface LogFiles {
+  renewLog(): Promise<void>;
+  takeSnapshot(): Promise<void>;
+  status(): { readonly applied: number; readonly snapshotIndex: number };
+}
+
+interface MarksParts {
+  readonly directory: string;
+  readonly identity: Identity;
+  readonly control: ReplicatedControl;
+  readonly log: NodeLog;
+  /** Adds an entry that changes nothing to the log. */
+  readonly addEntry: () => Promise<unknown>;
+  readonly onError: (error: unknown) => void;
+}
+
+/**
+ * What identity.json tells of the state to the next start, before that reads any of it: the cluster version,
+ * and the key that encrypts the log. When there is a new key it has the log and the snapshots from before
+ * replaced, whose files would else keep what they hold in clear, or under an earlier key.
+ */
+export class IdentityMarks {
+  readonly #parts: MarksParts;
+  #stored: Identity;
+  #storing: Promise<void> = Promise.resolve();
+  #files: LogFiles | undefined;
+  #cleaning: AbortController | undefined;
+
+  constructor(parts: MarksParts) {
+    this.#parts = parts;
+    this.#stored = parts.identity;
+  }
+
+  /** Changes what identity.json says; one change after the other. */
+  store(change: Partial<Identity>): Promise<void> {
+    this.#stored = { ...this.#stored, ...change };
+    const { directory } = this.#parts;
+    this.#storing = this.#storing.then(() => writeIdentity(directory, this.#stored));
+    return this.#storing;
+  }
+
+  /** The log was replayed: from here on a new key is one that the group has just agreed on. */
+  begin(files: LogFiles): void {
+    this.#files = files;
+    this.note();
+  }
+
+  /** To be called when the version or the key may have changed. */
+  note(): void {
+    const { control, onError } = this.#parts;
+    const { version: clusterVersion, secretsKey } = control;
+    if (clusterVersion > (this.#stored.clusterVersion ?? 1)) {
+      this.store({ clusterVersion }).catch(onError);
+    }
+    if (this.#files && secretsKey !== undefined) this.#noteKey(secretsKey, this.#files);
+  }
+
+  async settle(): Promise<void> {
+    this.#cleaning?.abort();
+    await this.#storing;
+  }
+
+  #noteKey(key: string, files: LogFiles): void {
+    const { control, onError } = this.#parts;
+    const { secrets } = this.#stored;
+    if (secrets?.key === key && (secrets.isClean || this.#cleaning)) return;
+    // Before its pepper a cluster has nothing to hide.
+    const isClean = control.secret("pepper") === undefined;
+    if (secrets?.key !== key) this.store({ secrets: { key, isClean } }).catch(onError);
+    this.#cleaning?.abort();
+    if (isClean) return;
+    this.#cleaning = new AbortController();
+    const { signal } = this.#cleaning;
+    this.#clean(key, files, signal).catch((error: unknown) => {
+      if (!signal.aborted) onError(error);
+    });
+  }
+
+  async #clean(key: string, files: LogFiles, signal: AbortSignal): Promise<void> {
+    const { addEntry, log } = this.#parts;
+    await pause(SETTLE_MS, signal);
+    if (!signal.aborted) await files.renewLog();
+    for (let taken = 0; taken < SNAPSHOTS && !signal.aborted; ) {
+      const isAdded = await addEntry().then(
+        () => true,
+        () => false,
+      );
+      if (isAdded) taken += await takeFresh(files);
+      else await pause(AGAIN_MS, signal);
+    }
+    if (signal.aborted) return;
+    await this.store({ secrets: { key, isClean: true } });
+    const text =
+      "this master's log and snapshots hold nothing from before its secrets key any more";
+    log.info({ key }, text);
+  }
+}
+
+/** A snapshot under way may be older than the call; resolves with how many were taken of now. */
+async function takeFresh(files: LogFiles): Promise<0 | 1> {
+  const wanted = files.status().applied;
+  await files.takeSnapshot();
+  return files.status().snapshotIndex < wanted ? 0 : 1;
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await delay(ms, undefined, { signal, ref: false }).catch(() => undefined);
+}

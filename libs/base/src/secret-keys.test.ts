@@ -1,0 +1,102 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, expect, test } from "vitest";
+import { readSecretKeys, SecretKeys, sealedBy } from "./secret-keys.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "heddle-keys-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const key = (fill: number): Buffer => Buffer.alloc(32, fill);
+const ids = (...keys: number[]): string[] => new SecretKeys(keys.map(key)).ids;
+const [ONE, TWO] = ids(1, 2) as [string, string];
+const text = Buffer.from("the pepper of a cluster");
+
+test("secret keys: what is sealed opens with any set that holds the key", () => {
+  const sealed = new SecretKeys([key(1)]).seal(text, "log entry", ONE);
+  expect(sealed.includes("pepper")).toBe(false);
+  expect(sealedBy(sealed)).toBe(ONE);
+  expect(new SecretKeys([key(2), key(1)]).open(sealed, "log entry")).toEqual(text);
+});
+
+test("secret keys: no text is sealed alike twice, by one process or by two", () => {
+  const sets = [new SecretKeys([key(1)]), new SecretKeys([key(1)])];
+  const sealed = sets.flatMap((set) => [0, 1, 2].map(() => set.seal(text, "log entry", ONE)));
+  expect(
+    new Set(sealed.map((bytes) => bytes.toString("hex").slice(8 + 16, 8 + 16 + 40))).size,
+  ).toBe(6);
+});
+
+test("secret keys: what was sealed for one purpose opens for no other", () => {
+  const keys = new SecretKeys([key(1)]);
+  const sealed = keys.seal(text, "snapshot 1", ONE);
+  const moved = /does not decrypt as snapshot 2: it was changed, or moved/;
+  expect(() => keys.open(sealed, "snapshot 2")).toThrow(moved);
+  expect(() => keys.openText(keys.sealText("x", "authority"), "node certificate")).toThrow(/moved/);
+});
+
+test("secret keys: any flipped bit, and any missing end, is found", () => {
+  const keys = new SecretKeys([key(1)]);
+  const sealed = keys.seal(Buffer.from("ab"), "log entry", ONE);
+  for (let bit = 4 * 8; bit < sealed.length * 8; bit++) {
+    const bad = Buffer.from(sealed);
+    bad[bit >> 3] = (bad[bit >> 3] as number) ^ (1 << (bit & 7));
+    expect(() => keys.open(bad, "log entry"), `bit ${bit}`).toThrow();
+  }
+  expect(() => keys.open(sealed.subarray(0, -1), "log entry")).toThrow();
+});
+
+test("secret keys: without the key it says which one is missing, and how to give it", () => {
+  const sealed = new SecretKeys([key(1)]).seal(text, "log entry", ONE);
+  const other = { code: "precondition_failed" };
+  const open = (set: SecretKeys) => () => set.open(sealed, "log entry");
+  expect(open(new SecretKeys())).toThrow(expect.objectContaining(other));
+  expect(open(new SecretKeys())).toThrow(
+    new RegExp(`key ${ONE}, and no key was given.*--secrets-key`),
+  );
+  expect(open(new SecretKeys([key(2)]))).toThrow(new RegExp(`those given are ${TWO}`));
+});
+
+test("secret keys: what is in clear stays as it is", () => {
+  const keys = new SecretKeys([key(1)]);
+  expect(keys.open(text, "log entry")).toBe(text);
+  expect(keys.openText("-----BEGIN", "authority")).toBe("-----BEGIN");
+  expect(new SecretKeys().sealText("in clear", "authority")).toBe("in clear");
+});
+
+test("secret keys: a file's text is current under the first key alone", () => {
+  const [old, both] = [new SecretKeys([key(1)]), new SecretKeys([key(2), key(1)])];
+  const sealed = old.sealText("secret", "authority");
+  expect(both.openText(sealed, "authority")).toBe("secret");
+  expect([old.isCurrent(sealed), both.isCurrent(sealed), both.isCurrent("secret")]).toEqual([
+    ...[true, false, false],
+  ]);
+  expect(both.isCurrent(both.sealText("secret", "authority"))).toBe(true);
+  expect(new SecretKeys().isCurrent("secret")).toBe(true);
+});
+
+test("secret keys: a file holds them in base64 or hexadecimal, with remarks", () => {
+  const file = join(folder, "keys");
+  writeFileSync(file, `# new\n${key(2).toString("base64")}\n\n${key(1).toString("hex")} # old\n`);
+  expect(readSecretKeys(file, {}).ids).toEqual([TWO, ONE]);
+  const variable = `${key(2).toString("base64url")},${key(1).toString("hex")}`;
+  expect(readSecretKeys(undefined, { HEDDLE_SECRETS_KEY: variable }).ids).toEqual([TWO, ONE]);
+  expect(readSecretKeys(undefined, { HEDDLE_SECRETS_KEY: "" }).ids).toEqual([]);
+});
+
+test("secret keys: what is no key is refused, and not shown", () => {
+  const file = join(folder, "bad");
+  for (const [content, fault] of [
+    ["", /it has 0/],
+    ["hunter2hunter2", /number 1 is none.*head -c 32/],
+    [`${key(1).toString("hex")}\n${"x".repeat(43)}!`, /number 2 is none/],
+    [Array.from({ length: 17 }, (_, at) => key(at).toString("hex")).join("\n"), /it has 17/],
+  ] as const) {
+    writeFileSync(file, content);
+    expect(() => readSecretKeys(file, {}), content).toThrow(fault);
+    expect(() => readSecretKeys(file, {}), content).not.toThrow(/hunter2/);
+  }
+  expect(() => readSecretKeys(join(folder, "none"), {})).toThrow(/cannot be read.*ENOENT/);
+  const both = { HEDDLE_SECRETS_KEY: key(1).toString("hex") };
+  expect(() => readSecretKeys(file, both)).toThrow(/give one of them/);
+});

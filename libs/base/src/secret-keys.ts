@@ -1,0 +1,216 @@
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { AppError } from "./errors.ts";
+
+/*
+ * What is sealed, in bytes: MARK 4, the key's id 8, salt 16, counter 4, ciphertext, tag 16. It is
+ * AES-256-GCM under HKDF-SHA-256(key, salt): each process draws a salt of its own and counts, so that no
+ * nonce is used twice however many processes share a key. The bytes before the ciphertext and the purpose
+ * are authenticated too: nothing that was sealed for one purpose opens for another.
+ */
+
+/** No JSON and no PEM begins so; the last byte is the version of the form. */
+const MARK = Buffer.from([0, 0x48, 0x53, 1]);
+const KEY_BYTES = 32;
+const ID_BYTES = 8;
+const SALT_BYTES = 16;
+const TAG_BYTES = 16;
+const SALT_AT = MARK.length + ID_BYTES;
+const COUNTER_AT = SALT_AT + SALT_BYTES;
+const HEAD_BYTES = COUNTER_AT + 4;
+const MAX_COUNTER = 2 ** 32 - 1;
+const CIPHER = "aes-256-gcm";
+
+const MAX_KEYS = 16;
+/** Derived keys that are remembered: one for each process whose texts are read. */
+const MAX_DERIVED = 64;
+
+const TEXT_MARK = "heddle-sealed:";
+
+/** What sealed texts are for. */
+type Purpose = `${"log entry" | "snapshot" | "authority" | "node certificate"}${string}`;
+
+interface Sealing {
+  readonly salt: Buffer;
+  readonly derived: Buffer;
+  counter: number;
+}
+
+/**
+ * Keys with which secrets are encrypted before they are written to a disk. The first one encrypts, all of
+ * them decrypt, so that a key can be replaced. An empty set leaves texts as they are.
+ */
+export class SecretKeys {
+  readonly #keys: ReadonlyMap<string, Buffer>;
+  readonly #sealing = new Map<string, Sealing>();
+  readonly #derived = new Map<string, Buffer>();
+
+  constructor(keys: readonly Buffer[] = []) {
+    this.#keys = new Map(keys.map((key) => [keyId(key), key]));
+  }
+
+  /** Of all keys, the one that encrypts first: what names a key in messages, and tells nothing of it. */
+  get ids(): string[] {
+    return [...this.#keys.keys()];
+  }
+
+  /** Encrypts under the key of that id; throws `precondition_failed` where it is not here. */
+  seal(plain: Uint8Array, purpose: Purpose, id: string): Buffer {
+    const sealing = this.#sealingOf(id);
+    const head = Buffer.alloc(HEAD_BYTES);
+    MARK.copy(head);
+    head.write(id, MARK.length, "hex");
+    sealing.salt.copy(head, SALT_AT);
+    head.writeUInt32BE(sealing.counter++, COUNTER_AT);
+    const cipher = createCipheriv(CIPHER, sealing.derived, nonceOf(head));
+    cipher.setAAD(Buffer.concat([head, Buffer.from(purpose)]));
+    return Buffer.concat([head, cipher.update(plain), cipher.final(), cipher.getAuthTag()]);
+  }
+
+  /**
+   * What was sealed for the purpose; bytes that are not sealed as they are. Throws `precondition_failed`
+   * where the key is not here, `server_error` where the bytes were changed or are for something else.
+   */
+  open(bytes: Uint8Array, purpose: Purpose): Uint8Array {
+    const id = sealedBy(bytes);
+    if (id === undefined) return bytes;
+    const sealed = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    const head = sealed.subarray(0, HEAD_BYTES);
+    const end = sealed.length - TAG_BYTES;
+    try {
+      const key = this.#derive(id, head.subarray(SALT_AT, COUNTER_AT));
+      const decipher = createDecipheriv(CIPHER, key, nonceOf(head));
+      decipher.setAAD(Buffer.concat([head, Buffer.from(purpose)]));
+      decipher.setAuthTag(sealed.subarray(Math.max(end, HEAD_BYTES)));
+      return Buffer.concat([decipher.update(sealed.subarray(HEAD_BYTES, end)), decipher.final()]);
+    } catch (cause) {
+      if (cause instanceof AppError) throw cause;
+      const message = `what was encrypted with the secrets key ${id} does not decrypt as ${purpose}: it was changed, or moved from another place`;
+      throw new AppError("server_error", message, { cause });
+    }
+  }
+
+  /** The text of a file: encrypted with the first key, as it is without keys. */
+  sealText(text: string, purpose: Purpose): string {
+    const [id] = this.ids;
+    if (id === undefined) return text;
+    return `${TEXT_MARK}${this.seal(Buffer.from(text), purpose, id).toString("base64")}\n`;
+  }
+
+  /** As `open`, for what `sealText` made. */
+  openText(text: string, purpose: Purpose): string {
+    if (!text.startsWith(TEXT_MARK)) return text;
+    const sealed = Buffer.from(text.slice(TEXT_MARK.length), "base64");
+    return Buffer.from(this.open(sealed, purpose)).toString();
+  }
+
+  /** Whether the text is as `sealText` would leave it: under the first key, or in clear without keys. */
+  isCurrent(text: string): boolean {
+    const [id] = this.ids;
+    const isSealed = text.startsWith(TEXT_MARK);
+    return (
+      (isSealed ? sealedBy(Buffer.from(text.slice(TEXT_MARK.length), "base64")) : undefined) === id
+    );
+  }
+
+  /** Throws `precondition_failed` where the key with which `what` is encrypted is not here. */
+  checkHolds(id: string | undefined, what: string): void {
+    if (id === undefined || this.#keys.has(id)) return;
+    const given =
+      this.ids.length === 0 ? "no key was given" : `those given are ${this.ids.join(", ")}`;
+    const message = `${what} is encrypted with the secrets key ${id}, and ${given}. Give the file that holds it: --secrets-key-file FILE (or HEDDLE_SECRETS_KEY_FILE). Without that key nobody can read it.`;
+    throw new AppError("precondition_failed", message);
+  }
+
+  #sealingOf(id: string): Sealing {
+    let sealing = this.#sealing.get(id);
+    if (!sealing || sealing.counter > MAX_COUNTER) {
+      const salt = randomBytes(SALT_BYTES);
+      sealing = { salt, derived: this.#derive(id, salt), counter: 0 };
+      this.#sealing.set(id, sealing);
+    }
+    return sealing;
+  }
+
+  #derive(id: string, salt: Buffer): Buffer {
+    this.checkHolds(id, "what is read here");
+    const name = `${id}${salt.toString("hex")}`;
+    let derived = this.#derived.get(name);
+    if (!derived) {
+      derived = Buffer.from(
+        hkdfSync("sha256", this.#keys.get(id) as Buffer, salt, "heddle seal", KEY_BYTES),
+      );
+      const [oldest] = this.#derived.keys();
+      if (this.#derived.size >= MAX_DERIVED && oldest !== undefined) this.#derived.delete(oldest);
+      this.#derived.set(name, derived);
+    }
+    return derived;
+  }
+}
+
+/** Leaves everything in clear. */
+export const NO_SECRET_KEYS = new SecretKeys();
+
+/** The id of the key under which the bytes are sealed; undefined where they are not. */
+export function sealedBy(bytes: Uint8Array): string | undefined {
+  if (bytes.byteLength < HEAD_BYTES + TAG_BYTES) return undefined;
+  if (!MARK.every((byte, at) => bytes[at] === byte)) return undefined;
+  return Buffer.from(bytes.subarray(MARK.length, SALT_AT)).toString("hex");
+}
+
+/** What to tell of a copy of the state that is encrypted with that key, or with none. */
+export function protectionText(key: string | undefined): string {
+  if (key === undefined) {
+    return "warning: it is not encrypted, and holds the cluster's secrets in clear: keep it as you keep keys, or give the masters a --secrets-key-file";
+  }
+  return `it is encrypted with the secrets key ${key}: keep that key, elsewhere, or nobody can restore it`;
+}
+
+/**
+ * The keys of the file, or those that the variable HEDDLE_SECRETS_KEY holds itself; none where neither is
+ * given. Throws `invalid_value` where both are, or one is malformed; never tells a key.
+ */
+export function readSecretKeys(file: string | undefined, env: NodeJS.ProcessEnv): SecretKeys {
+  const text = env["HEDDLE_SECRETS_KEY"] || undefined;
+  if (file !== undefined && text !== undefined) {
+    const message = "both HEDDLE_SECRETS_KEY and a secrets key file are given: give one of them.";
+    throw new AppError("invalid_value", message);
+  }
+  if (file === undefined) return parseKeys(text, "HEDDLE_SECRETS_KEY");
+  try {
+    return parseKeys(readFileSync(file, "utf8"), file);
+  } catch (cause) {
+    if (cause instanceof AppError) throw cause;
+    const message = `the secrets key file ${file} cannot be read: ${(cause as Error).message}.`;
+    throw new AppError("invalid_value", message, { cause });
+  }
+}
+
+/** Keys of 32 bytes in base64 or hexadecimal, parted by white space or commas; # begins a remark. */
+function parseKeys(text: string | undefined, where: string): SecretKeys {
+  if (text === undefined) return NO_SECRET_KEYS;
+  const words = text
+    .replace(/#.*/g, "")
+    .split(/[\s,]+/)
+    .filter(Boolean);
+  const keys = words.map(keyOf);
+  const bad = keys.findIndex((key) => key.length !== KEY_BYTES);
+  if (keys.length > 0 && keys.length <= MAX_KEYS && bad === -1) return new SecretKeys(keys);
+  const fault = bad === -1 ? `it has ${keys.length}` : `number ${bad + 1} is none`;
+  const message = `${where} must hold 1 to ${MAX_KEYS} keys of 32 bytes in base64, one a line; ${fault}. This makes one: head -c 32 /dev/urandom | base64`;
+  throw new AppError("invalid_value", message);
+}
+
+/** Empty for what is no key. */
+function keyOf(word: string): Buffer {
+  if (/^[0-9a-f]{64}$/i.test(word)) return Buffer.from(word, "hex");
+  return Buffer.from(/^[A-Za-z0-9+/_-]{43}=?$/.test(word) ? word : "", "base64");
+}
+
+function keyId(key: Buffer): string {
+  return Buffer.from(hkdfSync("sha256", key, "", "heddle key id", ID_BYTES)).toString("hex");
+}
+
+function nonceOf(head: Buffer): Buffer {
+  return Buffer.concat([Buffer.alloc(8), head.subarray(COUNTER_AT, HEAD_BYTES)]);
+}
