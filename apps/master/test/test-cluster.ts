@@ -15,6 +15,7 @@ import type {
 } from "@heddle/contracts/engine";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import type { NodeRecord } from "@heddle/control/jobs/records";
+import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import type { DeploymentRecord } from "@heddle/control/state";
 import { newestControl } from "@heddle/control/testing/newest-control";
 import type { NodeLog } from "@heddle/rpc/node/log";
@@ -77,7 +78,8 @@ export class TestControl implements ControlPlane {
 
   /** As the state has it of a node on which no task runs. */
   drain(nodeId: string, state: "draining" | "drained", drainByMs: number): void {
-    this.state.nodes.set(nodeId, { state, drainByMs } as unknown as NodeRecord);
+    const record = { offer: nodeOffer(nodeId), state, drainByMs };
+    this.state.nodes.set(nodeId, record as unknown as NodeRecord);
     this.#applied();
   }
 
