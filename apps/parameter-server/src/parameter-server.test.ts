@@ -156,6 +156,8 @@ describe("a parameter server", () => {
     const master = await startMaster();
     const server = startServer(master.grpc);
     const { grpc = "" } = await server.line("ready");
+    // It drops the shards that it has when it first hears of a cluster.
+    await server.line("attached");
     const clusterToken = readFileSync(join(data, "token"), "utf8").trim();
     const job = jobOn([grpc], { attempt: 2 });
     const own = {
