@@ -19,7 +19,13 @@ const PATH = (process.env["PATH"] ?? "")
   .split(delimiter)
   .filter((path) => !path.includes("node_modules"))
   .join(delimiter);
+/** How this machine reaches its registry; nothing else of this process's environment is handed on. */
+const REGISTRY_ACCESS = [
+  ...["npm_config_cache", "npm_config_registry", "npm_config_userconfig", "NODE_EXTRA_CA_CERTS"],
+  ...["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"],
+];
 const ENV = {
+  ...Object.fromEntries(REGISTRY_ACCESS.map((name) => [name, process.env[name]])),
   PATH: `${join(prefix, "bin")}${delimiter}${PATH}`,
   HOME: process.env["HOME"],
   ONNXRUNTIME_NODE_INSTALL: "skip",
@@ -42,7 +48,7 @@ beforeAll(async () => {
     if (!NO_REGISTRY.test(stderr)) throw error;
     noRegistry = `no registry is reachable: ${NO_REGISTRY.exec(stderr)?.[0]}`;
   }
-}, 600_000);
+}, 300_000);
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 interface Manifest {
