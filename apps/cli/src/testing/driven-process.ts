@@ -31,13 +31,17 @@ export class DrivenProcess {
     return code ?? signal ?? "unknown";
   }
 
-  /** Resolves once the pattern is in what it printed; rejects when it ends before. */
-  async printed(pattern: RegExp): Promise<RegExpExecArray> {
+  /** Resolves once the pattern is in what it printed; rejects, with all of that, when it ends before. */
+  async printed(pattern: RegExp, withinMs = Infinity): Promise<RegExpExecArray> {
+    const giveUpAtMs = performance.now() + withinMs;
     for (;;) {
       const found = pattern.exec(this.stdout) ?? pattern.exec(this.stderr);
       if (found) return found;
       if (this.child.exitCode !== null || this.child.signalCode !== null) {
         throw new Error(`it ended without ${pattern}: ${this.stdout}${this.stderr}`);
+      }
+      if (performance.now() > giveUpAtMs) {
+        throw new Error(`${withinMs} ms without ${pattern}: ${this.stdout}${this.stderr}`);
       }
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
