@@ -188,6 +188,27 @@ test("apply: a job whose dependencies have not succeeded is not started by a pla
   expect(cluster.job(2)).toMatchObject({ state: "scheduled", attempt: 1 });
 });
 
+test("apply: a job that waits after a failure is not started by a plan before its time", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a");
+  cluster.submit(1, { resources: { gpu_count: 1 }, retry_limit: 9 });
+  for (let failure = 1; failure <= 4; failure++) {
+    cluster.pass(60_000);
+    cluster.run(1);
+    cluster.report(1, "exited", { endedAtMs: 1, reason: "ExitCode", exitCode: 1 });
+  }
+  const { notBeforeMs = 0 } = cluster.job(1);
+  expect(notBeforeMs).toBe(cluster.atMs + 8_000);
+  const starts = [{ jobId: jobId(1), placements: [{ nodeId: "a", devices: [0] }] }];
+  cluster.atMs = notBeforeMs - 1_001;
+  const refused = [{ jobId: jobId(1), why: "not_waiting" }];
+  expect(plan(cluster, { starts })).toEqual({ ok: true, refused });
+  expect(cluster.job(1)).toMatchObject({ state: "pending", attempt: 4 });
+  cluster.atMs = notBeforeMs - 1_000;
+  expect(plan(cluster, { starts })).toEqual({ ok: true });
+  expect(cluster.job(1)).toMatchObject({ state: "scheduled", attempt: 5 });
+});
+
 test("apply: a job that is not preemptible is not evicted by a plan, whatever its state", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 1 });
