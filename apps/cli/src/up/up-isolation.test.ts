@@ -46,6 +46,15 @@ can("inherited descriptors", () => {
 for (const name of Object.keys(process.env)) {
   if (/TOKEN|SECRET|API_KEY/.test(name)) console.log("REACHED variable " + name);
 }
+const status = fs.readFileSync("/proc/self/status", "utf8").split("\\n");
+const field = (name) => status.find((line) => line.startsWith(name + ":"))?.split(":")[1].trim();
+if (field("NoNewPrivs") !== "1") console.log("REACHED programs that change their user");
+if (process.env.LEVEL.startsWith("own user")) {
+  for (const set of ["CapPrm", "CapEff", "CapBnd", "CapAmb"]) {
+    if (/[^0]/.test(field(set))) console.log("REACHED capabilities " + set + " " + field(set));
+  }
+  if (field("Groups") !== "") console.log("REACHED groups " + field("Groups"));
+}
 console.log("searched " + files.length + " files and " + pids.length + " processes");
 `;
 
@@ -98,7 +107,7 @@ describe.each([
     const reply = await call("POST", "/jobs", {
       name: "intruder",
       command: [process.execPath, "-e", INTRUDER],
-      environment_variables: { FILES: files.join("\n"), PIDS: pids.join(",") },
+      environment_variables: { FILES: files.join("\n"), PIDS: pids.join(","), LEVEL: level },
       resources: { cpu_cores: 0.2, memory_gb: 0.5 },
     });
     expect(reply.status, await reply.clone().text()).toBe(202);
