@@ -1,10 +1,10 @@
-import { GangPlacer } from "@heddle/scheduler/gang";
-import { Ledger } from "@heddle/scheduler/ledger";
+import { Ledger } from "@heddle/scheduler/cluster/ledger";
+import { Roster } from "@heddle/scheduler/cluster/roster";
+import { ShapeTable } from "@heddle/scheduler/cluster/shape";
 import type { NodeSnapshot, TaskRequest } from "@heddle/scheduler/model";
-import { Roster } from "@heddle/scheduler/roster";
-import { ShapeTable } from "@heddle/scheduler/shape";
-import { Stranding } from "@heddle/scheduler/stranding";
-import { countTargets, targetMix } from "@heddle/scheduler/targets";
+import { GangPlacer } from "@heddle/scheduler/placement/gang";
+import { Stranding } from "@heddle/scheduler/placement/stranding";
+import { countTargets, targetMix } from "@heddle/scheduler/placement/targets";
 import type { Policy } from "./simulate.ts";
 import type { TraceNode, TracePod } from "./trace.ts";
 

@@ -1,10 +1,10 @@
 import { seededRandom } from "@heddle/base/random";
 import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import type { ControlCommand } from "@heddle/control/command";
-import { LiveStanding } from "@heddle/control/jobs/live-standing";
+import { LiveStanding } from "@heddle/control/jobs/scheduling/live-standing";
 import { ReplicatedControl } from "@heddle/control/replicated-control";
+import type { Standing } from "@heddle/scheduler/cycle/round";
 import type { NodeSnapshot } from "@heddle/scheduler/model";
-import type { Standing } from "@heddle/scheduler/round";
 import { decide } from "@heddle/scheduler/schedule";
 import { joinOf, submitOf } from "./control-commands.ts";
 import { syntheticJob, syntheticNode } from "./throughput.ts";

@@ -6,10 +6,10 @@ import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import type { ControlCommand } from "@heddle/control/command";
 import { createLogger } from "@heddle/observability/logger";
 import { bindServer, closeServer } from "@heddle/rpc/server";
-import { lockDirectory } from "../../apps/master/dist/consensus/directory-lock.js";
+import { lockDirectory } from "../../apps/master/dist/consensus/lock/directory-lock.js";
 import { RaftControlPlane } from "../../apps/master/dist/consensus/raft-control-plane.js";
-import { PlanBook } from "../../apps/master/dist/jobs/plan-book.js";
-import { schedulingStep } from "../../apps/master/dist/jobs/scheduling-step.js";
+import { PlanBook } from "../../apps/master/dist/orchestration/scheduling/plan-book.js";
+import { schedulingStep } from "../../apps/master/dist/orchestration/scheduling/scheduling-step.js";
 import { joinOf, submitOf } from "./control-commands.ts";
 import { syntheticJob, syntheticNode } from "./throughput.ts";
 

@@ -1,17 +1,17 @@
 import { type Random, seededRandom } from "@heddle/base/random";
-import { GangPlacer } from "@heddle/scheduler/gang";
-import { Ledger } from "@heddle/scheduler/ledger";
+import { Ledger } from "@heddle/scheduler/cluster/ledger";
+import { Roster } from "@heddle/scheduler/cluster/roster";
+import { ShapeTable } from "@heddle/scheduler/cluster/shape";
 import {
   DEFAULT_SETTINGS,
   type NodeSnapshot,
   type QueuedJob,
   type WorkloadTarget,
 } from "@heddle/scheduler/model";
-import { Roster } from "@heddle/scheduler/roster";
+import { GangPlacer } from "@heddle/scheduler/placement/gang";
+import { Stranding } from "@heddle/scheduler/placement/stranding";
+import { countTargets, targetMix } from "@heddle/scheduler/placement/targets";
 import { schedule } from "@heddle/scheduler/schedule";
-import { ShapeTable } from "@heddle/scheduler/shape";
-import { Stranding } from "@heddle/scheduler/stranding";
-import { countTargets, targetMix } from "@heddle/scheduler/targets";
 import { nodeSnapshot, taskRequest } from "./heddle-policy.ts";
 import type { TracePod } from "./trace.ts";
 

@@ -1,6 +1,6 @@
 import { seededRandom } from "@heddle/base/random";
+import { layOut, type Standing } from "@heddle/scheduler/cycle/round";
 import { DEFAULT_SETTINGS, type QueuedJob, type RunningJob } from "@heddle/scheduler/model";
-import { layOut, type Standing } from "@heddle/scheduler/round";
 import { decide } from "@heddle/scheduler/schedule";
 import { syntheticJob, syntheticNode } from "./throughput.ts";
 

@@ -1,5 +1,5 @@
 import { seededRandom } from "@heddle/base/random";
-import { ThreadedExchange } from "@heddle/parameters/threaded-exchange";
+import { ThreadedExchange } from "@heddle/parameters/node-group/threaded-exchange";
 import { initialParameters } from "@heddle/training/initialize";
 import { runWeaveWorker } from "@heddle/training/weave/weave-worker";
 import { openJob, startParameterServer } from "./parameter-process.ts";

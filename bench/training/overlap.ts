@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { onnxBackend } from "@heddle/backends/onnx-backend";
 import { seededRandom } from "@heddle/base/random";
-import { ThreadedExchange } from "@heddle/parameters/threaded-exchange";
+import { ThreadedExchange } from "@heddle/parameters/node-group/threaded-exchange";
 import { initialParameters } from "@heddle/training/initialize";
 import { elementCount } from "@heddle/training/ir/value";
 import { supervisedProgram } from "@heddle/training/supervised/supervised-program";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { onnxBackend } from "@heddle/backends/onnx-backend";
 import { seededRandom } from "@heddle/base/random";
 import type { ParameterServerClient } from "@heddle/parameters/parameter-server-client";
-import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
+import type { ShardSetSpec } from "@heddle/parameters/shards/shard-spec";
 import { initialParameters } from "@heddle/training/initialize";
 import {
   languageModelParameters,

@@ -1,7 +1,7 @@
-import { type ChangeResult, Changer } from "@heddle/raft/changer";
-import type { ConfChangeSingle, ConfChangeType } from "@heddle/raft/conf-change";
-import { Inflights } from "@heddle/raft/inflights";
-import { EMPTY_CONFIG, type TrackedConfig } from "@heddle/raft/tracker";
+import { type ChangeResult, Changer } from "@heddle/raft/membership/changer";
+import type { ConfChangeSingle, ConfChangeType } from "@heddle/raft/membership/conf-change";
+import { Inflights } from "@heddle/raft/tracker/inflights";
+import { EMPTY_CONFIG, type TrackedConfig } from "@heddle/raft/tracker/tracker";
 import { describeConfig, describeProgressMap } from "./describe.ts";
 import { CommandError, type Directive, parseBoolean } from "./directive.ts";
 

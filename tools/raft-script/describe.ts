@@ -1,11 +1,15 @@
-import { type ConfChange, type ConfChangeType, decodeConfChange } from "@heddle/raft/conf-change";
-import type { Entry } from "@heddle/raft/entry";
-import { APPEND_THREAD, APPLY_THREAD, type Message } from "@heddle/raft/message";
-import type { Progress, ProgressState } from "@heddle/raft/progress";
-import { sortedIds } from "@heddle/raft/quorum";
-import type { Ready } from "@heddle/raft/ready";
-import type { ConfState, HardState, Role, Snapshot } from "@heddle/raft/state";
-import type { ProgressMap, TrackerConfig } from "@heddle/raft/tracker";
+import { APPEND_THREAD, APPLY_THREAD, type Message } from "@heddle/raft/core/message";
+import type { Ready } from "@heddle/raft/core/ready";
+import type { ConfState, HardState, Role, Snapshot } from "@heddle/raft/core/state";
+import type { Entry } from "@heddle/raft/log/entry";
+import {
+  type ConfChange,
+  type ConfChangeType,
+  decodeConfChange,
+} from "@heddle/raft/membership/conf-change";
+import type { Progress, ProgressState } from "@heddle/raft/tracker/progress";
+import { sortedIds } from "@heddle/raft/tracker/quorum";
+import type { ProgressMap, TrackerConfig } from "@heddle/raft/tracker/tracker";
 
 /** The roles by the names in the scripts. */
 export const ROLE_NAMES: Record<Role, string> = {

@@ -1,7 +1,7 @@
 import { seededRandom } from "@heddle/base/random";
-import type { ConfChange } from "@heddle/raft/conf-change";
-import { NO_DATA } from "@heddle/raft/entry";
-import { createMessage, type MessageType } from "@heddle/raft/message";
+import { createMessage, type MessageType } from "@heddle/raft/core/message";
+import { NO_DATA } from "@heddle/raft/log/entry";
+import type { ConfChange } from "@heddle/raft/membership/conf-change";
 import { parseConfChanges } from "./conf-change-commands.ts";
 import { describeMessage, describeProgressMap, ROLE_NAMES } from "./describe.ts";
 import {

@@ -1,17 +1,17 @@
-import { decodeConfChange } from "@heddle/raft/conf-change";
-import type { RaftConfig } from "@heddle/raft/config";
-import { type Entry, NO_DATA } from "@heddle/raft/entry";
-import { MemoryStorage } from "@heddle/raft/memory-storage";
-import { isStorageThread, type Message, type MessageType } from "@heddle/raft/message";
-import type { StepResult } from "@heddle/raft/raft";
-import { RawNode } from "@heddle/raft/raw-node";
+import type { RaftConfig } from "@heddle/raft/core/config";
+import { isStorageThread, type Message, type MessageType } from "@heddle/raft/core/message";
+import type { StepResult } from "@heddle/raft/core/raft";
 import {
   type ConfState,
   EMPTY_CONF_STATE,
   type HardState,
   isEmptyHardState,
   type Snapshot,
-} from "@heddle/raft/state";
+} from "@heddle/raft/core/state";
+import { type Entry, NO_DATA } from "@heddle/raft/log/entry";
+import { MemoryStorage } from "@heddle/raft/log/memory-storage";
+import { decodeConfChange } from "@heddle/raft/membership/conf-change";
+import { RawNode } from "@heddle/raft/raw-node";
 import { describeEntries, describeMessage, describeReady } from "./describe.ts";
 import { CommandError, ScriptError } from "./directive.ts";
 import { Output } from "./output.ts";

@@ -8,7 +8,7 @@ import {
   type VoteResult,
   voteResult,
   voterIds,
-} from "@heddle/raft/quorum";
+} from "@heddle/raft/tracker/quorum";
 import { type Directive, parseNumber, ScriptError } from "./directive.ts";
 
 /** What a quorum command is about, as its arguments give it. */

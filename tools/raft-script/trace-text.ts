@@ -1,5 +1,5 @@
-import type { EntryId } from "@heddle/raft/entry";
-import type { TraceEvent, VoteTrace } from "@heddle/raft/trace";
+import type { TraceEvent, VoteTrace } from "@heddle/raft/core/trace";
+import type { EntryId } from "@heddle/raft/log/entry";
 import {
   describeConfChange,
   describeConfig,

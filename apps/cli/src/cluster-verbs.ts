@@ -17,19 +17,23 @@ function addViews(cluster: Command, lazy: Lazy): void {
   cluster
     .command("status")
     .description("the leader, the term and how far each master is")
-    .action(lazy(async () => (await import("./commands/cluster.ts")).clusterStatus));
+    .action(lazy(async () => (await import("./commands/cluster/cluster.ts")).clusterStatus));
   cluster
     .command("members")
     .description("list the masters, and how far each is behind")
-    .action(lazy(async () => (await import("./commands/cluster.ts")).clusterMembers));
+    .action(lazy(async () => (await import("./commands/cluster/cluster.ts")).clusterMembers));
   cluster
     .command("metrics")
     .description("the cluster's figures: nodes, GPUs, calls, tokens, queues, Raft")
-    .action(lazy(async () => (await import("./commands/cluster-figures.ts")).clusterMetrics));
+    .action(
+      lazy(async () => (await import("./commands/cluster/cluster-figures.ts")).clusterMetrics),
+    );
   cluster
     .command("resources")
     .description("what each node offers, and what is in use")
-    .action(lazy(async () => (await import("./commands/cluster-figures.ts")).clusterResources));
+    .action(
+      lazy(async () => (await import("./commands/cluster/cluster-figures.ts")).clusterResources),
+    );
 }
 
 function addMembership(cluster: Command, lazy: Lazy): void {
@@ -41,27 +45,27 @@ function addMembership(cluster: Command, lazy: Lazy): void {
     .option("--data <dir>", "its data directory, for the command that is printed", "DIR")
     .option("--cluster-token-file <file>", "its copy of the cluster token", "TOKEN_FILE")
     .option("--join-token-file <file>", "where to write its join token", "join-token")
-    .action(lazy(async () => (await import("./commands/cluster-add.ts")).addMaster));
+    .action(lazy(async () => (await import("./commands/cluster/cluster-add.ts")).addMaster));
   cluster
     .command("join-token")
     .description("under TLS: make a token with which one node may join, within the hour")
     .requiredOption("--role <role>", "master, worker or parameter-server")
     .requiredOption("--name <name>", "the node's name, which its certificate bears")
-    .action(lazy(async () => (await import("./commands/cluster-add.ts")).createJoinToken));
+    .action(lazy(async () => (await import("./commands/cluster/cluster-add.ts")).createJoinToken));
   cluster
     .command("remove")
     .description("take a master out of the group, after which its process may be ended")
     .argument("<master>", "its name")
-    .action(lazy(async () => (await import("./commands/cluster.ts")).removeMaster));
+    .action(lazy(async () => (await import("./commands/cluster/cluster.ts")).removeMaster));
   cluster
     .command("transfer")
     .description("have the leader hand over")
     .argument("[master]", "whom to (else any other)")
-    .action(lazy(async () => (await import("./commands/cluster.ts")).transferLeadership));
+    .action(lazy(async () => (await import("./commands/cluster/cluster.ts")).transferLeadership));
   cluster
     .command("snapshot")
     .description("have the master that answers take a snapshot and shorten its log")
-    .action(lazy(async () => (await import("./commands/cluster.ts")).takeSnapshot));
+    .action(lazy(async () => (await import("./commands/cluster/cluster.ts")).takeSnapshot));
 }
 
 /** For what is encrypted: the environment variable of the same name does as well. */
@@ -77,7 +81,7 @@ function addStateFiles(cluster: Command, lazy: Lazy): void {
     .option("--data <dir>", "take it from a stopped master's data directory instead")
     .option(...SECRETS_KEY)
     .option("--stale", "take what the master knows, even while there is no leader")
-    .action(lazy(async () => (await import("./commands/cluster-backup.ts")).backupCluster));
+    .action(lazy(async () => (await import("./commands/cluster/cluster-backup.ts")).backupCluster));
   cluster
     .command("restore")
     .description("make a new cluster of one master from a backup")
@@ -86,7 +90,9 @@ function addStateFiles(cluster: Command, lazy: Lazy): void {
     .option(...SECRETS_KEY)
     .option("--name <name>", "the master's name", "master-1")
     .option("--address <host:port>", "where masters that join reach its gRPC", "127.0.0.1:8081")
-    .action(lazy(async () => (await import("./commands/cluster-offline.ts")).restoreCluster));
+    .action(
+      lazy(async () => (await import("./commands/cluster/cluster-offline.ts")).restoreCluster),
+    );
   cluster
     .command("recover")
     .description("when a majority is lost for good: make one stopped master the whole group")
@@ -94,5 +100,7 @@ function addStateFiles(cluster: Command, lazy: Lazy): void {
     .option(...SECRETS_KEY)
     .option("--address <host:port>", "where masters that join reach its gRPC (else as before)")
     .option("--yes", "do it; without this it only says what would be lost")
-    .action(lazy(async () => (await import("./commands/cluster-offline.ts")).recoverCluster));
+    .action(
+      lazy(async () => (await import("./commands/cluster/cluster-offline.ts")).recoverCluster),
+    );
 }

@@ -34,10 +34,10 @@ function addSubmission(jobs: Command, lazy: Lazy): void {
     .option("--wait", "wait until it has ended; exit code 8 when it failed")
     .option("--dry-run", "say what would become of it, and change nothing")
     .option("--idempotency-key <key>", "submitted again under the same key, it is the same job")
-    .action(lazy(async () => (await import("./commands/job-submit.ts")).submitJob));
+    .action(lazy(async () => (await import("./commands/jobs/job-submit.ts")).submitJob));
   addSpecFlags(
     jobs.command("explain").description("say why a job waits, or would: a job's id, or a spec"),
-  ).action(lazy(async () => (await import("./commands/job-explain.ts")).explainJob));
+  ).action(lazy(async () => (await import("./commands/jobs/job-explain.ts")).explainJob));
 }
 
 function addReaders(jobs: Command, lazy: Lazy): void {
@@ -53,12 +53,12 @@ function addReaders(jobs: Command, lazy: Lazy): void {
     .option("--since <time>", "submitted then or later, as 2026-01-31T12:00:00Z")
     .option("--limit <n>", "how many at most", "100")
     .option("--watch", "list them again every two seconds")
-    .action(lazy(async () => (await import("./commands/jobs.ts")).listJobs));
+    .action(lazy(async () => (await import("./commands/jobs/jobs.ts")).listJobs));
   jobs
     .command("get")
     .description("show a job")
     .argument("<id>")
-    .action(lazy(async () => (await import("./commands/jobs.ts")).getJob));
+    .action(lazy(async () => (await import("./commands/jobs/jobs.ts")).getJob));
   jobs
     .command("logs")
     .description("print what its tasks wrote")
@@ -69,7 +69,7 @@ function addReaders(jobs: Command, lazy: Lazy): void {
     .option("--rank <n>", "only of this task; several separated by commas")
     .addOption(new Option("--stream <name>", "only one").choices(["stdout", "stderr", "both"]))
     .option("--attempt <n>", "an earlier attempt, or `all`")
-    .action(lazy(async () => (await import("./commands/job-logs.ts")).printLogs));
+    .action(lazy(async () => (await import("./commands/jobs/job-logs.ts")).printLogs));
   jobs
     .command("artifacts")
     .description("list what its tasks have left, or download one of it")
@@ -77,17 +77,17 @@ function addReaders(jobs: Command, lazy: Lazy): void {
     .argument("[name]", "the one to download")
     .option("-O, --output-file <file>", "where it goes (else its own name); `-` prints it")
     .option("--rank <n>", "of this task (else of the lowest that left one)")
-    .action(lazy(async () => (await import("./commands/job-artifacts.ts")).jobArtifacts));
+    .action(lazy(async () => (await import("./commands/jobs/job-artifacts.ts")).jobArtifacts));
   jobs
     .command("watch")
     .description("show a job's updates until it has ended")
     .argument("<id>")
-    .action(lazy(async () => (await import("./commands/job-watch.ts")).watchJob));
+    .action(lazy(async () => (await import("./commands/jobs/job-watch.ts")).watchJob));
   jobs
     .command("wait")
     .description("wait until a job has ended; exit code 8 when it did not succeed")
     .argument("<id>")
-    .action(lazy(async () => (await import("./commands/job-watch.ts")).waitForJob));
+    .action(lazy(async () => (await import("./commands/jobs/job-watch.ts")).waitForJob));
 }
 
 function addChanges(jobs: Command, lazy: Lazy): void {
@@ -101,7 +101,7 @@ function addChanges(jobs: Command, lazy: Lazy): void {
       .command(verb)
       .description(text)
       .argument("<id...>")
-      .action(lazy(async () => (await import("./commands/jobs.ts")).jobChange(verb)));
+      .action(lazy(async () => (await import("./commands/jobs/jobs.ts")).jobChange(verb)));
   }
 }
 

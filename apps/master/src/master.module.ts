@@ -1,18 +1,18 @@
 import { type DynamicModule, Module, type Provider, type Type } from "@nestjs/common";
-import { ArtifactsController } from "./artifacts/artifacts.controller.ts";
-import { ChatController } from "./inference/chat.controller.ts";
-import { EventsController } from "./jobs/events.controller.ts";
-import { JobLogsController } from "./jobs/job-logs.controller.ts";
-import { JobsController } from "./jobs/jobs.controller.ts";
-import { ProjectsController } from "./jobs/projects.controller.ts";
-import { QueuesController } from "./jobs/queues.controller.ts";
-import { KeysController } from "./keys/keys.controller.ts";
-import { ModelsController } from "./models/models.controller.ts";
-import { ClusterController } from "./operations/cluster.controller.ts";
-import { HealthController } from "./operations/health.controller.ts";
-import { JoinTokensController } from "./operations/join-tokens.controller.ts";
-import { WorkersController } from "./operations/workers.controller.ts";
-import { SettingsController } from "./settings/settings.controller.ts";
+import { ArtifactsController } from "./api/artifacts/artifacts.controller.ts";
+import { ClusterController } from "./api/cluster/cluster.controller.ts";
+import { HealthController } from "./api/cluster/health.controller.ts";
+import { JoinTokensController } from "./api/cluster/join-tokens.controller.ts";
+import { SettingsController } from "./api/cluster/settings.controller.ts";
+import { WorkersController } from "./api/cluster/workers.controller.ts";
+import { EventsController } from "./api/events/events.controller.ts";
+import { JobsController } from "./api/jobs/jobs.controller.ts";
+import { ProjectsController } from "./api/jobs/projects.controller.ts";
+import { QueuesController } from "./api/jobs/queues.controller.ts";
+import { KeysController } from "./api/keys/keys.controller.ts";
+import { JobLogsController } from "./api/logs/job-logs.controller.ts";
+import { ModelsController } from "./api/models/models.controller.ts";
+import { ChatController } from "./inference/chat/chat.controller.ts";
 
 /** Every controller of the master; each route in them declares its permission. */
 export const CONTROLLERS: readonly Type[] = [

@@ -10,42 +10,40 @@ import type { Provider, Type } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import type { NestFastifyApplication } from "@nestjs/platform-fastify";
 import type { Registry } from "prom-client";
-import { ArtifactReader } from "./artifacts/artifact-reader.ts";
+import { ROUTES } from "./api/cluster/cluster.controller.ts";
+import { ClusterReport } from "./api/cluster/cluster-report.ts";
+import { METRICS_REGISTRY } from "./api/cluster/health.controller.ts";
+import { AUTHORITY_HASH } from "./api/cluster/join-tokens.controller.ts";
+import { EventWatch } from "./api/jobs/event-watch.ts";
+import { JobService } from "./api/jobs/job-service.ts";
+import { PluginConfigs } from "./api/jobs/plugin-configs.ts";
+import { StateChanges } from "./api/jobs/state-changes.ts";
+import { PEPPER } from "./api/keys/keys.controller.ts";
+import { LOG_READER } from "./api/logs/job-logs.controller.ts";
+import { ModelPulls } from "./api/models/model-pulls.ts";
 import { AccessCheck, type OnLimited } from "./http/access.ts";
 import { ErrorFilter } from "./http/error-filter.ts";
 import { HEARTBEAT_MS } from "./http/event-stream.ts";
 import { createHttpAdapter, type HttpLimits } from "./http/fastify-server.ts";
 import { IdempotentChanges } from "./http/idempotent-changes.ts";
 import { LastUsed } from "./http/last-used.ts";
+import { KeyLimits } from "./http/limits/key-limits.ts";
 import { listRoutes } from "./http/route-table.ts";
 import { Accounting, type UsageSink } from "./inference/accounting.ts";
-import { ChatCompletions, type ChatCompletionsParts } from "./inference/chat-completions.ts";
+import { ChatCompletions, type ChatCompletionsParts } from "./inference/chat/chat-completions.ts";
 import { InFlight } from "./inference/in-flight.ts";
-import { EventWatch } from "./jobs/event-watch.ts";
-import { JobFigures } from "./jobs/job-figures.ts";
-import { LOG_READER } from "./jobs/job-logs.controller.ts";
-import { JobService } from "./jobs/job-service.ts";
-import { loadBlockers } from "./jobs/machine-offers.ts";
-import { PlanBook } from "./jobs/plan-book.ts";
-import { PluginConfigs } from "./jobs/plugin-configs.ts";
-import { ProgressBook } from "./jobs/progress-book.ts";
-import { StateChanges } from "./jobs/state-changes.ts";
-import { exposeTrainingMetrics } from "./jobs/training-metrics.ts";
-import { KeyLimits } from "./keys/key-limits.ts";
-import { PEPPER } from "./keys/keys.controller.ts";
-import type { LogReader } from "./logs/log-reader.ts";
 import { CONTROLLERS, masterModule } from "./master.module.ts";
+import { exposeClusterMetrics } from "./metrics/cluster-gauges.ts";
+import { ClusterMetrics } from "./metrics/cluster-metrics.ts";
+import { JobFigures } from "./metrics/job-figures.ts";
+import { exposeParameterServerMetrics } from "./metrics/parameter-server-metrics.ts";
+import { exposeRaftMetrics } from "./metrics/raft-metrics.ts";
+import { Throughput } from "./metrics/throughput.ts";
+import { exposeTrainingMetrics } from "./metrics/training-metrics.ts";
 import { ModelCatalog } from "./models/model-catalog.ts";
-import { ModelPulls } from "./models/model-pulls.ts";
-import { ROUTES } from "./operations/cluster.controller.ts";
-import { exposeClusterMetrics } from "./operations/cluster-gauges.ts";
-import { ClusterMetrics } from "./operations/cluster-metrics.ts";
-import { ClusterReport } from "./operations/cluster-report.ts";
-import { METRICS_REGISTRY } from "./operations/health.controller.ts";
-import { AUTHORITY_HASH } from "./operations/join-tokens.controller.ts";
-import { exposeParameterServerMetrics } from "./operations/parameter-server-metrics.ts";
-import { exposeRaftMetrics } from "./operations/raft-metrics.ts";
-import { Throughput } from "./operations/throughput.ts";
+import { loadBlockers } from "./nodes/machine-offers.ts";
+import { PlanBook } from "./orchestration/scheduling/plan-book.ts";
+import { ProgressBook } from "./orchestration/tasks/progress-book.ts";
 import {
   CONTROL_PLANE,
   type ControlPlane,
@@ -53,6 +51,8 @@ import {
   NODE_DIRECTORY,
   type NodeDirectory,
 } from "./ports.ts";
+import { ArtifactReader } from "./task-output/artifact-reader.ts";
+import type { LogReader } from "./task-output/log-reader.ts";
 
 export interface MasterOptions {
   readonly control: ControlPlane;

@@ -7,7 +7,7 @@ import type {
 } from "@heddle/contracts/engine";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import type { IdempotentRequest, KeptAnswer } from "@heddle/control/idempotency";
-import type { JobIndex } from "@heddle/control/jobs/job-index";
+import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import type { SessionRequest } from "@heddle/control/sessions";
 import type { ControlState } from "@heddle/control/state";
 import type { StateKind } from "@heddle/control/state-limits";

@@ -1,8 +1,8 @@
-import type { JobsCommand, TaskReportEntry } from "@heddle/control/jobs/commands";
-import type { NodeOffer, TaskExitRecord } from "@heddle/control/jobs/records";
+import type { JobsCommand, TaskReportEntry } from "@heddle/control/jobs/records/commands";
+import type { NodeOffer, TaskExitRecord } from "@heddle/control/jobs/records/records";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import type { NodeLog } from "@heddle/rpc/node/log";
-import { type Orchestration, startOrchestration } from "../src/jobs/orchestration.ts";
+import { type Orchestration, startOrchestration } from "../src/orchestration/orchestration.ts";
 import { eventually } from "./http.ts";
 import { startTestMaster, type TestMaster } from "./test-master.ts";
 

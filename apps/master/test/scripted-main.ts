@@ -1,5 +1,5 @@
 import { runMaster } from "../dist/run-master.js";
-import type { ClusterLink, ClusterLinkOptions } from "../src/cluster/cluster-link.ts";
+import type { ClusterLink, ClusterLinkOptions } from "../src/nodes/cluster-link.ts";
 import { ListedNodes } from "./fixtures.ts";
 import { ScriptedDispatch } from "./scripted-dispatch.ts";
 

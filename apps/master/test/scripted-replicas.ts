@@ -4,7 +4,7 @@ import {
   type Outlook,
   type ReadyReplica,
   ReplicaDispatch,
-} from "../src/dispatch/inference-dispatch.ts";
+} from "../src/inference/dispatch/inference-dispatch.ts";
 import type { InferenceAnswer, InferenceCall } from "../src/ports.ts";
 
 // A dispatch over replicas that are told what to answer, at times that are set by hand.

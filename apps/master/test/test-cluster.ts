@@ -14,7 +14,7 @@ import type {
   GenerateRequest,
 } from "@heddle/contracts/engine";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
-import type { NodeRecord } from "@heddle/control/jobs/records";
+import type { NodeRecord } from "@heddle/control/jobs/records/records";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import type { DeploymentRecord } from "@heddle/control/state";
 import { newestControl } from "@heddle/control/testing/newest-control";
@@ -24,7 +24,7 @@ import {
   type ClusterLink,
   type ClusterLinkOptions,
   startClusterLink,
-} from "../src/cluster/cluster-link.ts";
+} from "../src/nodes/cluster-link.ts";
 import type { ControlPlane, InferenceAnswer, InferenceCall } from "../src/ports.ts";
 
 export const clusterToken = "a-token-for-tests-only";

@@ -1,6 +1,6 @@
 import { seededRandom } from "@heddle/base/random";
-import { openShards } from "@heddle/parameters/shard-set";
-import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
+import { openShards } from "@heddle/parameters/shards/shard-set";
+import type { ShardSetSpec } from "@heddle/parameters/shards/shard-spec";
 import { afterAll, afterEach, beforeAll, describe, expect, it, test, vi } from "vitest";
 import { startServer, stopServers } from "./testing/server-processes.ts";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";

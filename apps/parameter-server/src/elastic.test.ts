@@ -1,6 +1,10 @@
 import type { LostWorker } from "@heddle/contracts/generated/heddle/v1/LostWorker";
 import type { LostWorkerReply } from "@heddle/contracts/generated/heddle/v1/LostWorkerReply";
-import { openShards, type ShardSetAccess, shardStatuses } from "@heddle/parameters/shard-set";
+import {
+  openShards,
+  type ShardSetAccess,
+  shardStatuses,
+} from "@heddle/parameters/shards/shard-set";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";

@@ -8,7 +8,7 @@ import {
   openShards,
   restoreShards,
   type ShardSetCheckpoint,
-} from "@heddle/parameters/shard-set";
+} from "@heddle/parameters/shards/shard-set";
 import { afterAll, afterEach, expect, test, vi } from "vitest";
 import { type ServerProcess, startServer, stopServers } from "./testing/server-processes.ts";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";

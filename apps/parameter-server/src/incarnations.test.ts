@@ -7,7 +7,7 @@ import type {
   ForgetJobReply,
   ForgetJobReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/ForgetJobReply";
-import { openShards, shardStatuses } from "@heddle/parameters/shard-set";
+import { openShards, shardStatuses } from "@heddle/parameters/shards/shard-set";
 import { issueTicket } from "@heddle/rpc/job-ticket";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";

@@ -1,13 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { Server, ServerCredentials, type ServerWritableStream } from "@grpc/grpc-js";
-import { shardMethods } from "@heddle/parameters/shard-methods";
+import { shardMethods } from "@heddle/parameters/shards/shard-methods";
 import {
   checkpointShards,
   closeShards,
   openShards,
   restoreShards,
-} from "@heddle/parameters/shard-set";
-import { encodeShard } from "@heddle/parameters/shard-spec";
+} from "@heddle/parameters/shards/shard-set";
+import { encodeShard } from "@heddle/parameters/shards/shard-spec";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { issueTicket, TicketVerifier } from "@heddle/rpc/job-ticket";
 import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { joinNode, type NodeClient } from "@heddle/parameters/node-group";
-import { openShards, shardStatuses } from "@heddle/parameters/shard-set";
+import { joinNode, type NodeClient } from "@heddle/parameters/node-group/node-group";
+import { openShards, shardStatuses } from "@heddle/parameters/shards/shard-set";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { startServer, stopServers } from "./testing/server-processes.ts";
 import { jobOn, tensors } from "./testing/training-job.ts";

@@ -28,9 +28,9 @@ import type { ShardId__Output } from "@heddle/contracts/generated/heddle/v1/Shar
 import type { ShardMember__Output } from "@heddle/contracts/generated/heddle/v1/ShardMember";
 import type { ShardMemberClock } from "@heddle/contracts/generated/heddle/v1/ShardMemberClock";
 import type { ShardStatus } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
-import { parameterChunks } from "@heddle/parameters/data-route";
-import { shardMethods } from "@heddle/parameters/shard-methods";
-import { decodeShard, type ShardSpec } from "@heddle/parameters/shard-spec";
+import { parameterChunks } from "@heddle/parameters/data-plane/data-route";
+import { shardMethods } from "@heddle/parameters/shards/shard-methods";
+import { decodeShard, type ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import {

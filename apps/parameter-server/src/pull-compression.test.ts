@@ -1,7 +1,7 @@
-import { partBytes } from "@heddle/parameters/compression";
-import type { DataPath } from "@heddle/parameters/part-source";
-import { shardLayouts } from "@heddle/parameters/shard-layout";
-import { checkpointShards, openShards, restoreShards } from "@heddle/parameters/shard-set";
+import type { DataPath } from "@heddle/parameters/data-plane/part-source";
+import { partBytes } from "@heddle/parameters/shards/compression";
+import { shardLayouts } from "@heddle/parameters/shards/shard-layout";
+import { checkpointShards, openShards, restoreShards } from "@heddle/parameters/shards/shard-set";
 import { afterAll, afterEach, beforeAll, expect, it, test, vi } from "vitest";
 import { startServer, stopServers } from "./testing/server-processes.ts";
 import { closeClients, jobOn, joinJob, SHAPES, tensors } from "./testing/training-job.ts";

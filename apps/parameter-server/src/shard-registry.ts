@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { type ShardHandle, type ShardSurroundings, startShard } from "./shard/shard-handle.ts";
 
 /** Whom a call is for. */

@@ -2,7 +2,7 @@ import { relative } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { Engine } from "@heddle/contracts/engine";
 import { type GgufFile, readGguf } from "@heddle/engines/gguf/gguf-reader";
-import { startLlamaEngine } from "@heddle/engines/llama/llama-engine";
+import { startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
 import { ChatTemplate } from "@heddle/engines/text/chat-template";
 import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import type { EnginePorts } from "./engine-ports.ts";

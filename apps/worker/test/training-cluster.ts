@@ -11,10 +11,10 @@ import {
   connectParameters,
   type ParameterServerClient,
 } from "@heddle/parameters/parameter-server-client";
-import { type ShardSetAccess, shardStatuses } from "@heddle/parameters/shard-set";
-import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
+import { type ShardSetAccess, shardStatuses } from "@heddle/parameters/shards/shard-set";
+import type { ShardSetSpec } from "@heddle/parameters/shards/shard-spec";
 import { issueTicket } from "@heddle/rpc/job-ticket";
-import type { TrainerOrders } from "../dist/training/trainer-orders.js";
+import type { TrainerOrders } from "../dist/training/orders/trainer-orders.js";
 import { until } from "./test-leader.ts";
 
 /** What a test's nodes prove themselves with; the same as a TestLeader's. */

@@ -1,13 +1,13 @@
-import { Cluster } from "./cluster.ts";
-import { Events } from "./events.ts";
-import { Jobs } from "./jobs.ts";
-import { Keys } from "./keys.ts";
-import { Models } from "./models.ts";
-import { Projects } from "./projects.ts";
-import { Queues } from "./queues.ts";
-import { Settings } from "./settings.ts";
+import { Cluster } from "./resources/cluster.ts";
+import { Events } from "./resources/events.ts";
+import { Jobs } from "./resources/jobs.ts";
+import { Keys } from "./resources/keys.ts";
+import { Models } from "./resources/models.ts";
+import { Projects } from "./resources/projects.ts";
+import { Queues } from "./resources/queues.ts";
+import { Settings } from "./resources/settings.ts";
+import { Workers } from "./resources/workers.ts";
 import { type HeddleOptions, Transport } from "./transport.ts";
-import { Workers } from "./workers.ts";
 
 /**
  * A cluster, as programs see it:

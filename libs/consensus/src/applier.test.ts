@@ -1,5 +1,5 @@
-import type { Entry } from "@heddle/raft/entry";
-import { EMPTY_CONF_STATE } from "@heddle/raft/state";
+import { EMPTY_CONF_STATE } from "@heddle/raft/core/state";
+import type { Entry } from "@heddle/raft/log/entry";
 import { expect, test } from "vitest";
 import { Applier } from "./applier.ts";
 import type { DurableLog } from "./durable-log.ts";

@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
-import { type ConfChange, decodeConfChange } from "@heddle/raft/conf-change";
-import type { Entry } from "@heddle/raft/entry";
-import type { ConfState, Snapshot } from "@heddle/raft/state";
+import type { ConfState, Snapshot } from "@heddle/raft/core/state";
+import type { Entry } from "@heddle/raft/log/entry";
+import { type ConfChange, decodeConfChange } from "@heddle/raft/membership/conf-change";
 import type { DurableLog } from "./durable-log.ts";
 import { commandOf, type ProposalId, sequenceOf } from "./entry-codec.ts";
 import { decodeContext, Membership, type MembershipState } from "./membership.ts";

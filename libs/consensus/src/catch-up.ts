@@ -1,4 +1,4 @@
-import type { Message } from "@heddle/raft/message";
+import type { Message } from "@heddle/raft/core/message";
 import type { Status } from "@heddle/raft/raw-node";
 
 /** How far one log has come after another that it must follow. */

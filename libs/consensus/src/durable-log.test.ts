@@ -1,5 +1,5 @@
-import { createMessage } from "@heddle/raft/message";
-import { EMPTY_CONF_STATE } from "@heddle/raft/state";
+import { createMessage } from "@heddle/raft/core/message";
+import { EMPTY_CONF_STATE } from "@heddle/raft/core/state";
 import { expect, test } from "vitest";
 import { DurableLog } from "./durable-log.ts";
 import { MemoryFiles } from "./testing/memory-files.ts";

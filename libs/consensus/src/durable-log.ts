@@ -1,8 +1,8 @@
 import { AppError, toAppError } from "@heddle/base/errors";
-import type { Entry } from "@heddle/raft/entry";
-import { MemoryStorage } from "@heddle/raft/memory-storage";
-import type { Message } from "@heddle/raft/message";
-import type { HardState, Snapshot } from "@heddle/raft/state";
+import type { Message } from "@heddle/raft/core/message";
+import type { HardState, Snapshot } from "@heddle/raft/core/state";
+import type { Entry } from "@heddle/raft/log/entry";
+import { MemoryStorage } from "@heddle/raft/log/memory-storage";
 import { type SnapshotId, type SnapshotMeta, SnapshotStore } from "@heddle/storage/snapshot-store";
 import type { StorageFiles } from "@heddle/storage/storage-files";
 import { WAL_KINDS, type WalRecord } from "@heddle/storage/wal-record";

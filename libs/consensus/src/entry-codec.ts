@@ -1,4 +1,4 @@
-import type { Entry } from "@heddle/raft/entry";
+import type { Entry } from "@heddle/raft/log/entry";
 import { WAL_KINDS, type WalRecord } from "@heddle/storage/wal-record";
 
 const TYPES: readonly Entry["type"][] = ["EntryNormal", "EntryConfChange", "EntryConfChangeV2"];

@@ -1,4 +1,4 @@
-import { createMessage } from "@heddle/raft/message";
+import { createMessage } from "@heddle/raft/core/message";
 import { expect, test } from "vitest";
 import { HandOvers, isRefusal, refusalOf } from "./hand-overs.ts";
 

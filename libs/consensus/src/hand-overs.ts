@@ -1,5 +1,5 @@
-import type { Entry } from "@heddle/raft/entry";
-import { createMessage, type Message } from "@heddle/raft/message";
+import { createMessage, type Message } from "@heddle/raft/core/message";
+import type { Entry } from "@heddle/raft/log/entry";
 import { PROPOSAL_HEADER_BYTES, sequenceOf, uint32, writeProposalId } from "./entry-codec.ts";
 
 /**

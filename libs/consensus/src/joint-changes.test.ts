@@ -1,4 +1,4 @@
-import type { Message } from "@heddle/raft/message";
+import type { Message } from "@heddle/raft/core/message";
 import { describe, expect, it } from "vitest";
 import { ReplicaGroup, type TestMember } from "./testing/replica-group.ts";
 

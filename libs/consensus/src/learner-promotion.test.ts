@@ -1,5 +1,5 @@
+import { EMPTY_CONF_STATE } from "@heddle/raft/core/state";
 import type { Status } from "@heddle/raft/raw-node";
-import { EMPTY_CONF_STATE } from "@heddle/raft/state";
 import { expect, test } from "vitest";
 import { learnerToPromote } from "./learner-promotion.ts";
 

@@ -1,5 +1,5 @@
+import { type ConfState, isMember } from "@heddle/raft/core/state";
 import type { Status } from "@heddle/raft/raw-node";
-import { type ConfState, isMember } from "@heddle/raft/state";
 
 /** A learner that is behind by fewer entries than this becomes a voter. */
 const PROMOTION_LAG = 100;

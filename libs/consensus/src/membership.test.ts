@@ -1,5 +1,5 @@
-import type { ConfChangeSingle } from "@heddle/raft/conf-change";
-import { EMPTY_CONF_STATE } from "@heddle/raft/state";
+import { EMPTY_CONF_STATE } from "@heddle/raft/core/state";
+import type { ConfChangeSingle } from "@heddle/raft/membership/conf-change";
 import { expect, test } from "vitest";
 import { decodeContext, encodeContext, firstMembership, Membership } from "./membership.ts";
 import type { Member } from "./ports.ts";

@@ -1,5 +1,5 @@
-import type { ConfChange } from "@heddle/raft/conf-change";
-import { type ConfState, EMPTY_CONF_STATE, isMember } from "@heddle/raft/state";
+import { type ConfState, EMPTY_CONF_STATE, isMember } from "@heddle/raft/core/state";
+import type { ConfChange } from "@heddle/raft/membership/conf-change";
 import type { ProposalId } from "./entry-codec.ts";
 import type { Member } from "./ports.ts";
 

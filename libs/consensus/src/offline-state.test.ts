@@ -1,6 +1,6 @@
-import { encodeConfChange } from "@heddle/raft/conf-change";
-import type { Entry } from "@heddle/raft/entry";
-import { createMessage } from "@heddle/raft/message";
+import { createMessage } from "@heddle/raft/core/message";
+import type { Entry } from "@heddle/raft/log/entry";
+import { encodeConfChange } from "@heddle/raft/membership/conf-change";
 import { expect, test } from "vitest";
 import { DurableLog } from "./durable-log.ts";
 import { encodeProposal } from "./entry-codec.ts";

@@ -1,6 +1,6 @@
-import { type ConfChange, decodeConfChange } from "@heddle/raft/conf-change";
-import type { Entry } from "@heddle/raft/entry";
-import { EMPTY_CONF_STATE } from "@heddle/raft/state";
+import { EMPTY_CONF_STATE } from "@heddle/raft/core/state";
+import type { Entry } from "@heddle/raft/log/entry";
+import { type ConfChange, decodeConfChange } from "@heddle/raft/membership/conf-change";
 import type { SnapshotId, SnapshotMeta } from "@heddle/storage/snapshot-file";
 import { DurableLog, type DurableLogOptions } from "./durable-log.ts";
 import { commandOf } from "./entry-codec.ts";

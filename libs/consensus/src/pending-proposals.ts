@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import type { Entry, EntryPayload } from "@heddle/raft/entry";
+import type { Entry, EntryPayload } from "@heddle/raft/log/entry";
 
 /** Proposals that wait for a leader or the disk; more are refused with `overloaded`. */
 const MAX_WAITING = 10_000;

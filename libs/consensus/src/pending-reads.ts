@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import type { ReadState } from "@heddle/raft/state";
+import type { ReadState } from "@heddle/raft/core/state";
 import { noLeader } from "./pending-proposals.ts";
 
 /** Reads that may wait at once; more are refused with `overloaded`. */

@@ -1,4 +1,4 @@
-import type { Message } from "@heddle/raft/message";
+import type { Message } from "@heddle/raft/core/message";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 
 /** A committed command on its way to the state machine. */

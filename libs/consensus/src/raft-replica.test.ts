@@ -1,4 +1,4 @@
-import { createMessage } from "@heddle/raft/message";
+import { createMessage } from "@heddle/raft/core/message";
 import { describe, expect, it } from "vitest";
 import { DurableLog } from "./durable-log.ts";
 import { ReplicaGroup, type TestMember, TextMachine } from "./testing/replica-group.ts";

@@ -1,9 +1,9 @@
 import { AppError, toAppError } from "@heddle/base/errors";
-import { type ConfChange, encodeConfChange } from "@heddle/raft/conf-change";
-import type { Entry } from "@heddle/raft/entry";
-import { APPEND_THREAD, isStorageThread, type Message } from "@heddle/raft/message";
+import { APPEND_THREAD, isStorageThread, type Message } from "@heddle/raft/core/message";
+import { EMPTY_CONF_STATE, NO_NODE, type Snapshot } from "@heddle/raft/core/state";
+import type { Entry } from "@heddle/raft/log/entry";
+import { type ConfChange, encodeConfChange } from "@heddle/raft/membership/conf-change";
 import { RawNode } from "@heddle/raft/raw-node";
-import { EMPTY_CONF_STATE, NO_NODE, type Snapshot } from "@heddle/raft/state";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { Absence } from "./absence.ts";
 import { Applier } from "./applier.ts";

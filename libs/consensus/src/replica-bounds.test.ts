@@ -1,5 +1,5 @@
-import { createMessage, type Message } from "@heddle/raft/message";
-import { EMPTY_CONF_STATE } from "@heddle/raft/state";
+import { createMessage, type Message } from "@heddle/raft/core/message";
+import { EMPTY_CONF_STATE } from "@heddle/raft/core/state";
 import { expect, it } from "vitest";
 import { ReplicaGroup, type TestMember } from "./testing/replica-group.ts";
 

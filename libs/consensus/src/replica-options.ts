@@ -1,6 +1,6 @@
 import type { AppError } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
-import type { TraceSink } from "@heddle/raft/trace";
+import type { TraceSink } from "@heddle/raft/core/trace";
 import type { DurableLogOptions } from "./durable-log.ts";
 import type { Member, StateMachine, Transport } from "./ports.ts";
 

@@ -1,5 +1,5 @@
+import { NO_NODE, type Role } from "@heddle/raft/core/state";
 import type { Status } from "@heddle/raft/raw-node";
-import { NO_NODE, type Role } from "@heddle/raft/state";
 import type { Membership } from "./membership.ts";
 
 /** Where a replica stands, as it knows itself. */

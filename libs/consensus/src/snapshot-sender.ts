@@ -1,4 +1,4 @@
-import type { Message } from "@heddle/raft/message";
+import type { Message } from "@heddle/raft/core/message";
 import type { SnapshotId } from "@heddle/storage/snapshot-store";
 import type { DurableLog } from "./durable-log.ts";
 import type { Transport } from "./ports.ts";

@@ -1,5 +1,5 @@
 import type { ErrorCode } from "@heddle/base/errors";
-import type { JobsCommand } from "./jobs/commands.ts";
+import type { JobsCommand } from "./jobs/records/commands.ts";
 import type { ApiKeyRecord, DeploymentRecord, JoinRecord, ModelRecord } from "./state.ts";
 
 /**

@@ -12,8 +12,8 @@ import {
 import type { ControlCommand, ControlReply } from "./command.ts";
 import { HashedMap, hashText } from "./hashed-map.ts";
 import { type IdempotentRequest, type KeptAnswer, KeptAnswers } from "./idempotency.ts";
-import { isJobsCommand, JobBoard } from "./jobs/job-board.ts";
-import type { JobIndex } from "./jobs/job-index.ts";
+import { isJobsCommand, JobBoard } from "./jobs/commands/job-board.ts";
+import type { JobIndex } from "./jobs/index/job-index.ts";
 import type { MapSnapshot } from "./map-snapshot.ts";
 import { type SessionRequest, Sessions } from "./sessions.ts";
 import type { ControlState } from "./state.ts";

@@ -1,5 +1,5 @@
 import type { DeploymentSpec } from "@heddle/contracts/engine";
-import type { JobsState, ReplicaResources } from "./jobs/records.ts";
+import type { JobsState, ReplicaResources } from "./jobs/records/records.ts";
 
 /**
  * The cluster's replicated state. It changes only in `apply` (apply.ts, jobs/job-board.ts), which is deterministic:

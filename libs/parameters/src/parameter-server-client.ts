@@ -6,16 +6,20 @@ import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import { type CallerCredentials, isEncrypted } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
-import { DataRoute } from "./data-route.ts";
-import { checkTensors, planDigest } from "./job-plan.ts";
-import { type EncodedPart, PartEncoder } from "./part-encoder.ts";
-import { type DataPath, PartSource } from "./part-source.ts";
-import { PublishedMirror } from "./published-mirror.ts";
-import { type PushArgument, PushReplySink, pushReplyChunk } from "./push-announcement.ts";
-import { type ShardLayout, shardLayouts } from "./shard-layout.ts";
-import { shardMethods } from "./shard-methods.ts";
-import { fragmentsOf, type ShardSetSpec } from "./shard-spec.ts";
-import { SlabScatter } from "./slab-scatter.ts";
+import { DataRoute } from "./data-plane/data-route.ts";
+import { type EncodedPart, PartEncoder } from "./data-plane/part-encoder.ts";
+import { type DataPath, PartSource } from "./data-plane/part-source.ts";
+import { PublishedMirror } from "./data-plane/published-mirror.ts";
+import {
+  type PushArgument,
+  PushReplySink,
+  pushReplyChunk,
+} from "./data-plane/push-announcement.ts";
+import { SlabScatter } from "./data-plane/slab-scatter.ts";
+import { checkTensors, planDigest } from "./shards/job-plan.ts";
+import { type ShardLayout, shardLayouts } from "./shards/shard-layout.ts";
+import { shardMethods } from "./shards/shard-methods.ts";
+import { fragmentsOf, type ShardSetSpec } from "./shards/shard-spec.ts";
 
 export interface ParameterServerClientOptions {
   readonly spec: ShardSetSpec;

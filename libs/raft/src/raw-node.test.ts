@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { NO_DATA } from "./entry.ts";
-import { MemoryStorage } from "./memory-storage.ts";
-import { APPEND_THREAD, createMessage, type Message } from "./message.ts";
+import { APPEND_THREAD, createMessage, type Message } from "./core/message.ts";
+import { EMPTY_CONF_STATE } from "./core/state.ts";
+import { NO_DATA } from "./log/entry.ts";
+import { MemoryStorage } from "./log/memory-storage.ts";
 import { RawNode } from "./raw-node.ts";
-import { EMPTY_CONF_STATE } from "./state.ts";
 import { bytes, TestGroup, TestNode } from "./testing/test-group.ts";
 
 describe("a batch of work", () => {

@@ -1,25 +1,19 @@
-import { type ConfChange, encodeConfChange } from "./conf-change.ts";
-import { type RaftConfig, resolveConfig } from "./config.ts";
-import { type EntryPayload, entriesBytes } from "./entry.ts";
-import { invariant } from "./invariant.ts";
-import { applyConfChange, restoreConfState } from "./membership.ts";
+import { type RaftConfig, resolveConfig } from "./core/config.ts";
 import {
   createMessage,
   isLocalMessage,
   isResponse,
   isStorageThread,
   type Message,
-} from "./message.ts";
-import type { Progress } from "./progress.ts";
-import { voterIds } from "./quorum.ts";
-import { OK, Raft, type StepResult } from "./raft.ts";
+} from "./core/message.ts";
+import { OK, Raft, type StepResult } from "./core/raft.ts";
 import {
   type Ready,
   storageAppend,
   storageAppendResponse,
   storageApply,
   storageApplyResponse,
-} from "./ready.ts";
+} from "./core/ready.ts";
 import {
   type ConfState,
   type HardState,
@@ -27,10 +21,16 @@ import {
   isEmptyHardState,
   NO_NODE,
   type SoftState,
-} from "./state.ts";
-import { step } from "./step.ts";
-import { tick } from "./tick.ts";
-import type { TrackerConfig } from "./tracker.ts";
+} from "./core/state.ts";
+import { step } from "./core/step.ts";
+import { tick } from "./core/tick.ts";
+import { invariant } from "./invariant.ts";
+import { type EntryPayload, entriesBytes } from "./log/entry.ts";
+import { type ConfChange, encodeConfChange } from "./membership/conf-change.ts";
+import { applyConfChange, restoreConfState } from "./membership/membership.ts";
+import type { Progress } from "./tracker/progress.ts";
+import { voterIds } from "./tracker/quorum.ts";
+import type { TrackerConfig } from "./tracker/tracker.ts";
 
 /** Where a node stands. `progress` is live and empty unless it leads: read it, and do not keep it. */
 export interface Status extends HardState, SoftState {

@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { holdings } from "./fair-share.ts";
+import { holdings } from "./cluster/fair-share.ts";
+import { levelOf, runtimeBoundMs } from "./cluster/precedence.ts";
+import type { SchedulingInput } from "./cycle/round.ts";
 import type { NodeSnapshot, Plan, QueuedJob } from "./model.ts";
-import { levelOf, runtimeBoundMs } from "./precedence.ts";
-import type { SchedulingInput } from "./round.ts";
 import { schedule } from "./schedule.ts";
 import { advance } from "./testing/advance.ts";
 import { nodes, queues, strategies } from "./testing/arbitraries.ts";

@@ -1,10 +1,7 @@
-import { blocker, takesQueuePlace } from "./admission.ts";
-import { capacityBlockers } from "./capacity-blockers.ts";
-import { type GangRequest, gangKey, namePlacements, type PlacedGang } from "./gang.ts";
-import type { Blocker, GangStart, PendingJob, Plan, QueuedJob } from "./model.ts";
-import { byAge, inFairOrder, runtimeBoundMs } from "./precedence.ts";
-import { PromiseLine } from "./promise-line.ts";
-import { releaseAll } from "./releases.ts";
+import { byAge, inFairOrder, runtimeBoundMs } from "./cluster/precedence.ts";
+import { blocker, takesQueuePlace } from "./cycle/admission.ts";
+import { capacityBlockers } from "./cycle/capacity-blockers.ts";
+import { releaseAll } from "./cycle/releases.ts";
 import {
   gangOf,
   layOut,
@@ -12,7 +9,10 @@ import {
   type Round,
   type SchedulingInput,
   type Standing,
-} from "./round.ts";
+} from "./cycle/round.ts";
+import type { Blocker, GangStart, PendingJob, Plan, QueuedJob } from "./model.ts";
+import { type GangRequest, gangKey, namePlacements, type PlacedGang } from "./placement/gang.ts";
+import { PromiseLine } from "./reservation/promise-line.ts";
 
 /**
  * Decides what starts, who leaves and what is promised. Pure: the same standing gives the same plan,

@@ -1,6 +1,6 @@
-import type { Message } from "@heddle/raft/message";
+import type { Message } from "@heddle/raft/core/message";
+import type { Ready } from "@heddle/raft/core/ready";
 import { RawNode } from "@heddle/raft/raw-node";
-import type { Ready } from "@heddle/raft/ready";
 
 /** Sees what goes into every core and what comes out of it. */
 export interface CoreWatcher {

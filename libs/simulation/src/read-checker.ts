@@ -1,6 +1,6 @@
-import type { Message } from "@heddle/raft/message";
+import type { Message } from "@heddle/raft/core/message";
+import type { Ready } from "@heddle/raft/core/ready";
 import type { RawNode } from "@heddle/raft/raw-node";
-import type { Ready } from "@heddle/raft/ready";
 
 /** Reads and heartbeats that are remembered of one core; the oldest are forgotten first. */
 const MAX_REMEMBERED = 4_096;

@@ -1,7 +1,7 @@
-import type { EntryId } from "@heddle/raft/entry";
-import type { Message } from "@heddle/raft/message";
+import type { Message } from "@heddle/raft/core/message";
+import type { Ready } from "@heddle/raft/core/ready";
+import type { EntryId } from "@heddle/raft/log/entry";
 import type { RawNode } from "@heddle/raft/raw-node";
-import type { Ready } from "@heddle/raft/ready";
 import { DurableShadow, type ShadowEntry, ShadowLog } from "./durable-shadow.ts";
 
 /** A broken promise: which, and how it shows. */

@@ -1,7 +1,7 @@
-import { majorityCommittedIndex } from "@heddle/raft/quorum";
-import { RaftLog } from "@heddle/raft/raft-log";
-import { ReadOnly } from "@heddle/raft/read-only";
-import { ProgressTracker } from "@heddle/raft/tracker";
+import { ReadOnly } from "@heddle/raft/core/read-only";
+import { RaftLog } from "@heddle/raft/log/raft-log";
+import { majorityCommittedIndex } from "@heddle/raft/tracker/quorum";
+import { ProgressTracker } from "@heddle/raft/tracker/tracker";
 
 /** Faults that are planted to see that the checkers notice. */
 export const SEEDED_BUGS = [

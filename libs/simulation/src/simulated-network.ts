@@ -1,4 +1,4 @@
-import type { Message } from "@heddle/raft/message";
+import type { Message } from "@heddle/raft/core/message";
 import type { Dice } from "./dice.ts";
 import type { EventQueue } from "./event-queue.ts";
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
-import type { ModelSpec } from "@heddle/client/models";
+import type { ModelSpec } from "@heddle/client/resources/models";
 import type { Command } from "commander";
 import { amountOf } from "../amount-flag.ts";
 import { commandContext } from "../command-context.ts";

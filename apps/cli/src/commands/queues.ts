@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import type { QueueSettings } from "@heddle/client/queues";
+import type { QueueSettings } from "@heddle/client/resources/queues";
 import type { Queue } from "@heddle/client/views";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";

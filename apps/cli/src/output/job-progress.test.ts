@@ -1,4 +1,4 @@
-import type { JobUpdate } from "@heddle/client/job-stream";
+import type { JobUpdate } from "@heddle/client/resources/job-stream";
 import { describe, expect, it } from "vitest";
 import { JobProgressView } from "./job-progress.ts";
 import type { Terminal } from "./terminal.ts";

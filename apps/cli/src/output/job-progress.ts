@@ -1,4 +1,4 @@
-import type { JobStateUpdate, JobUpdate } from "@heddle/client/job-stream";
+import type { JobStateUpdate, JobUpdate } from "@heddle/client/resources/job-stream";
 import type { JobProgress } from "@heddle/client/views";
 import type { Terminal } from "./terminal.ts";
 

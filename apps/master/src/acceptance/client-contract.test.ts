@@ -14,15 +14,15 @@ import type {
 } from "@heddle/client/views";
 import { afterAll, beforeAll, describe, expect, expectTypeOf, it } from "vitest";
 import { JobApi } from "../../test/job-api.ts";
+import type { SettingView } from "../api/cluster/setting-view.ts";
+import type { WorkerView } from "../api/cluster/worker-view.ts";
+import type { viewJob, viewWholeJob } from "../api/jobs/job-view.ts";
+import type { ProjectsController } from "../api/jobs/projects.controller.ts";
+import type { dryRun, SubmittedJob as ToldJob } from "../api/jobs/submission.ts";
+import type { KeyView } from "../api/keys/key-view.ts";
 import type { RouteInfo } from "../http/route-table.ts";
-import type { viewExplanation } from "../jobs/explanation-view.ts";
-import type { viewJob, viewWholeJob } from "../jobs/job-view.ts";
-import type { ProjectsController } from "../jobs/projects.controller.ts";
-import type { dryRun, SubmittedJob as ToldJob } from "../jobs/submission.ts";
-import type { KeyView } from "../keys/key-view.ts";
 import type { ModelView } from "../models/model-view.ts";
-import type { WorkerView } from "../operations/worker-view.ts";
-import type { SettingView } from "../settings/setting-view.ts";
+import type { viewExplanation } from "../orchestration/scheduling/explanation-view.ts";
 
 /** Routes that the client has no method for, and why. */
 const EXCLUDED: Readonly<Record<string, string>> = {

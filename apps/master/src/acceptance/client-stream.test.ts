@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Heddle } from "@heddle/client/heddle";
-import type { JobUpdate } from "@heddle/client/job-stream";
+import type { JobUpdate } from "@heddle/client/resources/job-stream";
 import { describe, expect, it, type TestContext } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 import { eventually, MasterGroup } from "../../test/master-group.ts";

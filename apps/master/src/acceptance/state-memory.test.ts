@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { DurableLog } from "@heddle/consensus/durable-log";
 import { encodeProposal } from "@heddle/consensus/entry-codec";
 import { jobId, jobSpec } from "@heddle/control/jobs/testing/specs";
-import type { Message } from "@heddle/raft/message";
+import type { Message } from "@heddle/raft/core/message";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { eventually } from "../../test/http.ts";

@@ -21,9 +21,9 @@ import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { eventually } from "../../test/master-group.ts";
 import { admissionProof } from "./admission.ts";
-import { lockDirectory } from "./directory-lock.ts";
 import { Formation } from "./formation.ts";
 import { startIdentity } from "./identity.ts";
+import { lockDirectory } from "./lock/directory-lock.ts";
 import { RaftControlPlane } from "./raft-control-plane.ts";
 
 const byToken: NodeCredentials = { clusterToken: "a-token-for-tests-only" };

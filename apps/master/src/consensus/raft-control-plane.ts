@@ -7,7 +7,7 @@ import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
 import type { KeptAnswer } from "@heddle/control/idempotency";
-import type { JobIndex } from "@heddle/control/jobs/job-index";
+import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import type { LogCommand } from "@heddle/control/replicated-control";
 import type { ControlState } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
@@ -15,7 +15,7 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { progressMethod } from "@heddle/rpc/proto";
 import type { BoundServer } from "@heddle/rpc/server";
-import { propose } from "../control/propose.ts";
+import { propose } from "../control-plane/propose.ts";
 import type {
   ControlGroup,
   ControlPlane,
@@ -27,12 +27,12 @@ import type {
 import { findAdmission } from "./admission.ts";
 import { Agreement } from "./agreement.ts";
 import { ControlMachine, controlCommandOf } from "./control-machine.ts";
-import type { DirectoryLock } from "./directory-lock.ts";
 import { Formation } from "./formation.ts";
 import { type FullIdentity, isFull, startIdentity } from "./identity.ts";
 import { IdentityMarks } from "./identity-marks.ts";
 import { keyAgreement } from "./key-agreement.ts";
 import { type Backup, takeBackup } from "./live-backup.ts";
+import type { DirectoryLock } from "./lock/directory-lock.ts";
 import { memberChanges } from "./member-changes.ts";
 import { RaftService } from "./raft-service.ts";
 import { RemovalWatch } from "./removal-watch.ts";

@@ -6,8 +6,8 @@ import type { Permission } from "@heddle/contracts/keys";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { RouteConfig } from "@nestjs/platform-fastify";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { KeyLimits } from "../keys/key-limits.ts";
 import type { LastUsed } from "./last-used.ts";
+import type { KeyLimits } from "./limits/key-limits.ts";
 import type { RouteInput } from "./route-input.ts";
 
 /** A request after the access check; both are null on public routes only. */

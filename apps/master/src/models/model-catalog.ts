@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import type { ReasoningStyle } from "@heddle/contracts/engine";
-import { failedReplicas } from "@heddle/control/jobs/replica-claims";
+import { failedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
 import { type ModelView, servedContextTokens, viewModel } from "./model-view.ts";

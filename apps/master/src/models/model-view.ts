@@ -1,5 +1,5 @@
 import type { ChatTemplateOrigin, ReplicaStatus } from "@heddle/contracts/engine";
-import type { ReplicaRecord } from "@heddle/control/jobs/records";
+import type { ReplicaRecord } from "@heddle/control/jobs/records/records";
 import type { DeploymentRecord, ModelLineage, ModelRecord } from "@heddle/control/state";
 import type { NodeView } from "../ports.ts";
 

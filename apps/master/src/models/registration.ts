@@ -3,7 +3,7 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { EngineOptions, WeightsSpec } from "@heddle/contracts/engine";
 import type { RegisterModelRequest } from "@heddle/contracts/models";
 import { parseSource } from "@heddle/contracts/weights-source";
-import type { ReplicaResources } from "@heddle/control/jobs/records";
+import type { ReplicaResources } from "@heddle/control/jobs/records/records";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 
 /** The records of a registration: a deployment that runs the same weights alike is shared. */

@@ -11,7 +11,7 @@ import {
 } from "@heddle/contracts/catalog";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
-import { propose, untilSettled } from "../control/propose.ts";
+import { propose, untilSettled } from "../control-plane/propose.ts";
 import type { ControlPlane } from "../ports.ts";
 import { fileNameOf, weightsKeyOf } from "./registration.ts";
 

@@ -6,8 +6,8 @@ import { lostLog } from "@heddle/consensus/lost-log";
 import { type OfflineState, readOfflineState } from "@heddle/consensus/offline-state";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { ControlMachine } from "../consensus/control-machine.ts";
-import { type DirectoryLock, lockDirectory } from "../consensus/directory-lock.ts";
 import { checkHoldsNoLog, type FullIdentity, isFull, readIdentity } from "../consensus/identity.ts";
+import { type DirectoryLock, lockDirectory } from "../consensus/lock/directory-lock.ts";
 
 /** A master that does not run, as its data directory knows it; `close` lets go of the directory. */
 export interface StoppedMember {

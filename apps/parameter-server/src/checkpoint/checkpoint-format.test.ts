@@ -1,4 +1,4 @@
-import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { ADAM } from "@heddle/training/optimizers/optimizer";
 import { expect, it, test } from "vitest";
 import { checkedHeader } from "./checkpoint-format.ts";

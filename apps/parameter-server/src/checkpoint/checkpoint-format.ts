@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
-import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { optimizerSlots } from "@heddle/training/optimizers/optimizer";
 import type { ShardSlab } from "../shard/shard-slab.ts";
 

@@ -1,7 +1,7 @@
 import { AppError, toAppError } from "@heddle/base/errors";
-import { type Segment, shardLayouts } from "@heddle/parameters/shard-layout";
-import { shardMethods } from "@heddle/parameters/shard-methods";
-import { fragmentsOf, type ShardSpec } from "@heddle/parameters/shard-spec";
+import { type Segment, shardLayouts } from "@heddle/parameters/shards/shard-layout";
+import { shardMethods } from "@heddle/parameters/shards/shard-methods";
+import { fragmentsOf, type ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import type { CallerCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";

@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
-import { type CopyingSink, DataRoute } from "@heddle/parameters/data-route";
-import { takeMethod } from "@heddle/parameters/shard-methods";
-import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import { type CopyingSink, DataRoute } from "@heddle/parameters/data-plane/data-route";
+import { takeMethod } from "@heddle/parameters/shards/shard-methods";
+import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import { Peer } from "@heddle/rpc/peer";
 

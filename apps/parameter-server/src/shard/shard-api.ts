@@ -1,5 +1,5 @@
-import type { PushArgument, PushResult } from "@heddle/parameters/push-announcement";
-import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { PushArgument, PushResult } from "@heddle/parameters/data-plane/push-announcement";
+import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import type { PlainCredentials } from "@heddle/rpc/credentials";
 import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
 

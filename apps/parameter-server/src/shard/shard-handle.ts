@@ -4,7 +4,7 @@ import { Worker } from "node:worker_threads";
 import { AppError } from "@heddle/base/errors";
 import { ownSocketPath } from "@heddle/base/temporary-socket";
 import type { KernelMemory } from "@heddle/kernels/kernels";
-import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { ThreadCalls } from "@heddle/parameters/thread-calls";
 import { type NodeCredentials, toPlainCredentials } from "@heddle/rpc/credentials";
 import type { RefusalCounts } from "../refusal-counts.ts";

@@ -5,11 +5,11 @@ import {
   kernelMemory,
   loadKernels,
 } from "@heddle/kernels/kernels";
-import { type PullCompression, partBytes } from "@heddle/parameters/compression";
-import { addEncodedInt8, encodeInt8 } from "@heddle/parameters/int8-slices";
-import { type Accumulator, STAGING_BYTES } from "@heddle/parameters/part-adder";
-import { shardLayouts } from "@heddle/parameters/shard-layout";
-import { fragmentsOf, type ShardSpec } from "@heddle/parameters/shard-spec";
+import { addEncodedInt8, encodeInt8 } from "@heddle/parameters/data-plane/int8-slices";
+import { type Accumulator, STAGING_BYTES } from "@heddle/parameters/data-plane/part-adder";
+import { type PullCompression, partBytes } from "@heddle/parameters/shards/compression";
+import { shardLayouts } from "@heddle/parameters/shards/shard-layout";
+import { fragmentsOf, type ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { type Optimizer, optimizerSlots } from "@heddle/training/optimizers/optimizer";
 
 /** What a slab is made for. */

@@ -1,10 +1,10 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError } from "@heddle/base/errors";
-import { type DataAnswer, DataListener } from "@heddle/parameters/data-listener";
-import { pushAnswer, readPush } from "@heddle/parameters/push-announcement";
-import { shardMethods } from "@heddle/parameters/shard-methods";
-import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import { type DataAnswer, DataListener } from "@heddle/parameters/data-plane/data-listener";
+import { pushAnswer, readPush } from "@heddle/parameters/data-plane/push-announcement";
+import { shardMethods } from "@heddle/parameters/shards/shard-methods";
+import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { answerCalls } from "@heddle/parameters/thread-calls";
 import { type CallerCredentials, fromPlainCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";

@@ -1,8 +1,8 @@
 import { AppError, toAppError } from "@heddle/base/errors";
-import { checkPlan, planDigest } from "@heddle/parameters/job-plan";
-import { PartAdder } from "@heddle/parameters/part-adder";
-import type { PushArgument, PushResult } from "@heddle/parameters/push-announcement";
-import type { ShardSpec } from "@heddle/parameters/shard-spec";
+import { PartAdder } from "@heddle/parameters/data-plane/part-adder";
+import type { PushArgument, PushResult } from "@heddle/parameters/data-plane/push-announcement";
+import { checkPlan, planDigest } from "@heddle/parameters/shards/job-plan";
+import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { UpdateClock } from "@heddle/training/consistency/update-clock";
 import { PartTaker } from "./part-taker.ts";
 import type { ShardSlab } from "./shard-slab.ts";

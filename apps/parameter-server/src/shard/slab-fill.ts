@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
-import type { DataHead } from "@heddle/parameters/data-frames";
-import type { CopyingSink } from "@heddle/parameters/data-route";
+import type { DataHead } from "@heddle/parameters/data-plane/data-frames";
+import type { CopyingSink } from "@heddle/parameters/data-plane/data-route";
 import type { ShardSlab } from "./shard-slab.ts";
 
 /** Receives a job's first parameters straight into the slab. */

@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import type { PushResult } from "@heddle/parameters/push-announcement";
+import type { PushResult } from "@heddle/parameters/data-plane/push-announcement";
 
 /** A push that a worker has announced and that is not done yet. */
 export interface PendingPush {

@@ -4,8 +4,8 @@ import {
   type ParameterServerClient,
   type ParameterServerClientOptions,
 } from "@heddle/parameters/parameter-server-client";
-import type { ShardSetAccess } from "@heddle/parameters/shard-set";
-import type { ShardSetSpec } from "@heddle/parameters/shard-spec";
+import type { ShardSetAccess } from "@heddle/parameters/shards/shard-set";
+import type { ShardSetSpec } from "@heddle/parameters/shards/shard-spec";
 import { credentials } from "./server-processes.ts";
 
 /** Three tensors, of which the first has a length that no block divides. */

@@ -6,7 +6,7 @@ import { callerOf } from "@heddle/rpc/credentials";
 import { taskArtifactsService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
 import { writeAll } from "@heddle/rpc/write-all";
-import { checkedId } from "../tasks/task-plan.ts";
+import { checkedId } from "../tasks/records/task-plan.ts";
 import type { ArtifactStore } from "./artifact-store.ts";
 import type { OpenedFile } from "./replica.ts";
 

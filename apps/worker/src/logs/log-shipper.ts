@@ -11,7 +11,7 @@ import { Peer } from "@heddle/rpc/peer";
 import { shipLogsMethod } from "@heddle/rpc/proto";
 import { fromStatus } from "@heddle/rpc/status";
 import type { TaskLog } from "@heddle/storage/task-log";
-import { keyOf } from "../tasks/task-plan.ts";
+import { keyOf } from "../tasks/records/task-plan.ts";
 
 const chunkBytes = 64 * 1024;
 /** Bytes sent to one master that it has not acknowledged. */

@@ -2,9 +2,9 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { shell, TestLeader, taskId, until } from "../../test/test-leader.ts";
-import type { TaskHandle } from "../tasks/executor.ts";
-import { TaskDirectory } from "../tasks/task-directory.ts";
-import type { TaskPlan } from "../tasks/task-plan.ts";
+import type { TaskHandle } from "../tasks/executors/executor.ts";
+import { TaskDirectory } from "../tasks/records/task-directory.ts";
+import type { TaskPlan } from "../tasks/records/task-plan.ts";
 import { TaskWatch } from "../tasks/task-watch.ts";
 
 /** Processes start slowly on a machine that does other things too. */

@@ -1,5 +1,5 @@
 import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskProgress";
-import type { TaskHandle } from "../tasks/executor.ts";
+import type { TaskHandle } from "../tasks/executors/executor.ts";
 import type { TaskStreams } from "./task-streams.ts";
 
 /** A task that was stopped goes on when so little of its bound waits. */

@@ -1,7 +1,7 @@
 import { statfs } from "node:fs/promises";
 import { TaskLog } from "@heddle/storage/task-log";
-import type { StreamName, TaskDirectory } from "../tasks/task-directory.ts";
-import { STREAMS } from "../tasks/task-directory.ts";
+import type { StreamName, TaskDirectory } from "../tasks/records/task-directory.ts";
+import { STREAMS } from "../tasks/records/task-directory.ts";
 
 /** What is looked through for a task's last lines, per stream, and the longest of them. */
 const tailBytes = 16 * 1024;

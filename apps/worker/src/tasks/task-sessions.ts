@@ -6,9 +6,9 @@ import type { TaskReport } from "@heddle/contracts/generated/heddle/v1/TaskRepor
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { toStatus } from "@heddle/rpc/status";
-import type { LeaseKeeper } from "./lease-keeper.ts";
+import type { LeaseKeeper } from "./leases/lease-keeper.ts";
+import { checkedId, keyOf, planOf } from "./records/task-plan.ts";
 import { Task } from "./task.ts";
-import { checkedId, keyOf, planOf } from "./task-plan.ts";
 import type { TaskTable } from "./task-table.ts";
 
 export type TaskSessionStream = ServerDuplexStream<TaskCommand__Output, TaskReport>;

@@ -1,6 +1,6 @@
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
-import type { CheckpointLedger } from "./checkpoint-ledger.ts";
-import type { Executor } from "./executor.ts";
+import type { CheckpointLedger } from "./checkpoints/checkpoint-ledger.ts";
+import type { Executor } from "./executors/executor.ts";
 
 /** What a task needs of the worker around it. */
 export interface TaskSurroundings {

@@ -6,16 +6,16 @@ import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatu
 import type { NodeLog } from "@heddle/rpc/node/log";
 import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { TaskStreams } from "../logs/task-streams.ts";
-import type { CheckpointCopies } from "./checkpoint-copies.ts";
-import { CheckpointFolders } from "./checkpoint-folders.ts";
-import { CheckpointLedger } from "./checkpoint-ledger.ts";
-import { type Executor, type GangPlaces, LaunchError } from "./executor.ts";
-import type { Verdict } from "./exit-reason.ts";
-import type { LeaseKeeper } from "./lease-keeper.ts";
+import type { CheckpointCopies } from "./checkpoints/checkpoint-copies.ts";
+import { CheckpointFolders } from "./checkpoints/checkpoint-folders.ts";
+import { CheckpointLedger } from "./checkpoints/checkpoint-ledger.ts";
+import { type Executor, type GangPlaces, LaunchError } from "./executors/executor.ts";
+import type { Verdict } from "./executors/exit-reason.ts";
+import type { LeaseKeeper } from "./leases/lease-keeper.ts";
+import { TaskDirectory } from "./records/task-directory.ts";
+import { taskMemory } from "./records/task-memory.ts";
+import { keyOf, type TaskPlan } from "./records/task-plan.ts";
 import { Task } from "./task.ts";
-import { TaskDirectory } from "./task-directory.ts";
-import { taskMemory } from "./task-memory.ts";
-import { keyOf, type TaskPlan } from "./task-plan.ts";
 import type { TaskSurroundings } from "./task-surroundings.ts";
 
 /** Tasks that one worker holds at once, and ended ones whose logs wait to be shipped. */

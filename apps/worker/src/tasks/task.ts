@@ -7,23 +7,23 @@ import type { TaskExit } from "@heddle/contracts/generated/heddle/v1/TaskExit";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import { OutputHold } from "../logs/output-hold.ts";
 import type { TaskStreams } from "../logs/task-streams.ts";
+import { ToldProgress } from "./checkpoints/told-progress.ts";
 import {
   type GangPlaces,
   LaunchError,
   type TaskEnd,
   type TaskHandle,
   type TaskLaunch,
-} from "./executor.ts";
-import { judge, type Verdict } from "./exit-reason.ts";
+} from "./executors/executor.ts";
+import { judge, type Verdict } from "./executors/exit-reason.ts";
+import { taskEnvironment } from "./executors/task-environment.ts";
 import { PortReservation } from "./port-reservation.ts";
-import { ProgressFile } from "./progress-file.ts";
-import type { TaskDirectory } from "./task-directory.ts";
-import { taskEnvironment } from "./task-environment.ts";
-import type { TaskMemory, TaskPhaseName } from "./task-memory.ts";
-import type { TaskPlan } from "./task-plan.ts";
+import { ProgressFile } from "./records/progress-file.ts";
+import type { TaskDirectory } from "./records/task-directory.ts";
+import type { TaskMemory, TaskPhaseName } from "./records/task-memory.ts";
+import type { TaskPlan } from "./records/task-plan.ts";
 import type { TaskSurroundings } from "./task-surroundings.ts";
 import { TaskWatch } from "./task-watch.ts";
-import { ToldProgress } from "./told-progress.ts";
 
 /** How often a running task's streams, progress and bounds are looked at. */
 const watchMs = 100;

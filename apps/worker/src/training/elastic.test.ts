@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { LostWorker } from "@heddle/contracts/generated/heddle/v1/LostWorker";
 import type { LostWorkerReply } from "@heddle/contracts/generated/heddle/v1/LostWorkerReply";
-import { shardStatuses } from "@heddle/parameters/shard-set";
+import { shardStatuses } from "@heddle/parameters/shards/shard-set";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";

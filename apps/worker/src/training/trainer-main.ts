@@ -1,7 +1,7 @@
 import { text } from "node:stream/consumers";
 import { AppError } from "@heddle/base/errors";
-import { end, endWith, expectPlugins, ownAllEnds } from "./own-all-ends.ts";
-import type { TrainerOrders } from "./trainer-orders.ts";
+import type { TrainerOrders } from "./orders/trainer-orders.ts";
+import { end, endWith, expectPlugins, ownAllEnds } from "./run/own-all-ends.ts";
 
 // The process of one task of a training job. It blocks while it computes, and nothing else lives in
 // it. Its orders come over standard input; SIGUSR1 asks for a checkpoint, SIGTERM to leave.
@@ -28,7 +28,7 @@ const say = (line: string) => process.stdout.write(`${line}\n`);
 
 try {
   // Loaded only now, since signals that come meanwhile are to be heard.
-  const { runTrainer } = await import("./trainer.ts");
+  const { runTrainer } = await import("./run/trainer.ts");
   const orders = JSON.parse(await text(process.stdin)) as TrainerOrders;
   expectPlugins(orders.plugins ?? []);
   await runTrainer(orders, {

@@ -1,9 +1,13 @@
 import { onnxBackend } from "@heddle/backends/onnx-backend";
 import { seededRandom } from "@heddle/base/random";
 import { kernelMemory, loadKernels } from "@heddle/kernels/kernels";
-import { type Accumulator, PartAdder, STAGING_BYTES } from "@heddle/parameters/part-adder";
-import { type EncodedPart, PartEncoder } from "@heddle/parameters/part-encoder";
-import { shardLayouts } from "@heddle/parameters/shard-layout";
+import {
+  type Accumulator,
+  PartAdder,
+  STAGING_BYTES,
+} from "@heddle/parameters/data-plane/part-adder";
+import { type EncodedPart, PartEncoder } from "@heddle/parameters/data-plane/part-encoder";
+import { shardLayouts } from "@heddle/parameters/shards/shard-layout";
 import { initialParameters } from "@heddle/training/initialize";
 import {
   languageModelParameters,

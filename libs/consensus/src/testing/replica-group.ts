@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { AppError } from "@heddle/base/errors";
 import { seededRandom } from "@heddle/base/random";
-import type { Message } from "@heddle/raft/message";
+import type { Message } from "@heddle/raft/core/message";
 import type { Command, Member, OutgoingSnapshot, StateMachine, Transport } from "../ports.ts";
 import { RaftReplica } from "../raft-replica.ts";
 import type { ReplicaOptions } from "../replica-options.ts";

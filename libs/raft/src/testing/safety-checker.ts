@@ -1,7 +1,7 @@
-import type { Entry } from "../entry.ts";
-import type { Message } from "../message.ts";
-import type { HardState } from "../state.ts";
-import type { Storage } from "../storage.ts";
+import type { Message } from "../core/message.ts";
+import type { HardState } from "../core/state.ts";
+import type { Entry } from "../log/entry.ts";
+import type { Storage } from "../log/storage.ts";
 
 /** What a simulated node shows to the checker. */
 export interface CheckedNode {

@@ -1,6 +1,6 @@
 import { type Random, seededRandom } from "@heddle/base/random";
-import type { ConfChangeSingle, ConfChangeTransition } from "../conf-change.ts";
-import type { Message } from "../message.ts";
+import type { Message } from "../core/message.ts";
+import type { ConfChangeSingle, ConfChangeTransition } from "../membership/conf-change.ts";
 import { SafetyChecker, SafetyViolation } from "./safety-checker.ts";
 import { type SeededBug, SimulatedNode } from "./simulated-node.ts";
 

@@ -1,11 +1,11 @@
 import type { Random } from "@heddle/base/random";
-import { decodeConfChange } from "../conf-change.ts";
-import type { RaftConfig } from "../config.ts";
-import type { Entry } from "../entry.ts";
-import { MemoryStorage } from "../memory-storage.ts";
-import type { Message } from "../message.ts";
+import type { RaftConfig } from "../core/config.ts";
+import type { Message } from "../core/message.ts";
+import type { ConfState, ReadState, Snapshot } from "../core/state.ts";
+import type { Entry } from "../log/entry.ts";
+import { MemoryStorage } from "../log/memory-storage.ts";
+import { decodeConfChange } from "../membership/conf-change.ts";
 import { RawNode } from "../raw-node.ts";
-import type { ConfState, ReadState, Snapshot } from "../state.ts";
 import type { SafetyChecker } from "./safety-checker.ts";
 
 /** How a simulated node can be made wrong, to see that the checker notices. */

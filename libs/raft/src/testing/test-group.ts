@@ -1,11 +1,11 @@
 import { seededRandom } from "@heddle/base/random";
-import { decodeConfChange } from "../conf-change.ts";
-import type { RaftConfig } from "../config.ts";
-import { type Entry, NO_DATA } from "../entry.ts";
-import { MemoryStorage } from "../memory-storage.ts";
-import type { Message, MessageType } from "../message.ts";
+import type { RaftConfig } from "../core/config.ts";
+import type { Message, MessageType } from "../core/message.ts";
+import { type ConfState, EMPTY_CONF_STATE, type ReadState, type Snapshot } from "../core/state.ts";
+import { type Entry, NO_DATA } from "../log/entry.ts";
+import { MemoryStorage } from "../log/memory-storage.ts";
+import { decodeConfChange } from "../membership/conf-change.ts";
 import { RawNode, type Status } from "../raw-node.ts";
-import { type ConfState, EMPTY_CONF_STATE, type ReadState, type Snapshot } from "../state.ts";
 
 /** The shortest election timeout of all test nodes. */
 export const ELECTION_TICKS = 10;

@@ -1,5 +1,5 @@
+import type { SchedulingInput } from "../cycle/round.ts";
 import type { GangStart, Plan, QueuedJob, RunningJob } from "../model.ts";
-import type { SchedulingInput } from "../round.ts";
 import { HOUR_MS } from "./scenarios.ts";
 
 /** Applies a plan as the cluster would and moves the clock on: the loop around `schedule`. */

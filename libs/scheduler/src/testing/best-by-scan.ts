@@ -1,7 +1,7 @@
-import type { Ledger } from "../ledger.ts";
-import { compareAlike } from "../node-preference.ts";
-import type { Scorer } from "../scorer.ts";
-import type { Shape } from "../shape.ts";
+import type { Ledger } from "../cluster/ledger.ts";
+import type { Shape } from "../cluster/shape.ts";
+import { compareAlike } from "../placement/node-preference.ts";
+import type { Scorer } from "../placement/scorer.ts";
 
 /**
  * The best of the candidate nodes for one task, or -1, by looking at each: the definition that the

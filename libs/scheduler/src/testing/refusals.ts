@@ -1,6 +1,6 @@
-import { CapacityBook, type Refusal } from "../capacity-book.ts";
+import { CapacityBook, type Refusal } from "../cluster/capacity-book.ts";
+import type { SchedulingInput } from "../cycle/round.ts";
 import type { GangStart } from "../model.ts";
-import type { SchedulingInput } from "../round.ts";
 
 /** The starts that apply would refuse on the input's snapshot, in the plan's order. */
 export function refusals(

@@ -1,3 +1,4 @@
+import type { SchedulingInput } from "../cycle/round.ts";
 import {
   type ClusterSnapshot,
   DEFAULT_SETTINGS,
@@ -7,7 +8,6 @@ import {
   type RunningJob,
   type TaskRequest,
 } from "../model.ts";
-import type { SchedulingInput } from "../round.ts";
 
 /** Small clusters and jobs for tests: every field has a plain value that a test may override. */
 

@@ -7,7 +7,7 @@ import {
 } from "@heddle/consensus/entry-codec";
 import type { Command, Member } from "@heddle/consensus/ports";
 import type { ReplicaStatus } from "@heddle/consensus/replica-status";
-import type { ConfChange } from "@heddle/raft/conf-change";
+import type { ConfChange } from "@heddle/raft/membership/conf-change";
 import type { PlainCredentials } from "@heddle/rpc/credentials";
 import type { TlsMaterial } from "@heddle/rpc/pki/tls-identity";
 import type { FullIdentity } from "../identity.ts";

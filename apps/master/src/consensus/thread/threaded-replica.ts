@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Command, Member, StateMachine } from "@heddle/consensus/ports";
-import type { ConfChange } from "@heddle/raft/conf-change";
+import type { ConfChange } from "@heddle/raft/membership/conf-change";
 import { type NodeCredentials, toPlainCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { MachineTasks } from "./machine-tasks.ts";

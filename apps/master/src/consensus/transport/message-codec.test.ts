@@ -1,4 +1,4 @@
-import { createMessage, type MessageInit } from "@heddle/raft/message";
+import { createMessage, type MessageInit } from "@heddle/raft/core/message";
 import { expect, test } from "vitest";
 import { decodeMessages, encodedBytes, encodeMessage } from "./message-codec.ts";
 

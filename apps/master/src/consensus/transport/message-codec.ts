@@ -1,5 +1,5 @@
-import type { Entry } from "@heddle/raft/entry";
-import { createMessage, type Message, type MessageType } from "@heddle/raft/message";
+import { createMessage, type Message, type MessageType } from "@heddle/raft/core/message";
+import type { Entry } from "@heddle/raft/log/entry";
 
 /** The kinds that cross the network; the place of each in the list is its number there. */
 const MESSAGE_TYPES: readonly MessageType[] = [

@@ -1,4 +1,4 @@
-import { createMessage, type Message } from "@heddle/raft/message";
+import { createMessage, type Message } from "@heddle/raft/core/message";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { decodeMessages } from "./message-codec.ts";
 import { type FrameSink, PeerLink } from "./peer-link.ts";

@@ -1,4 +1,4 @@
-import type { Message } from "@heddle/raft/message";
+import type { Message } from "@heddle/raft/core/message";
 import { FRAME_HEAD_BYTES, FRAME_KINDS, writeFrameHead } from "./frames.ts";
 import { encodedBytes, encodeMessage } from "./message-codec.ts";
 

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { connect as connectTls } from "node:tls";
 import type { Member } from "@heddle/consensus/ports";
-import { createMessage, type Message } from "@heddle/raft/message";
+import { createMessage, type Message } from "@heddle/raft/core/message";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import {
   type CertificateAuthority,

@@ -1,6 +1,6 @@
 import { connect } from "node:net";
 import type { Member } from "@heddle/consensus/ports";
-import { createMessage, type Message } from "@heddle/raft/message";
+import { createMessage, type Message } from "@heddle/raft/core/message";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { proveToListener, type TokenHolder } from "@heddle/rpc/token/handshake";

@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import { AppError } from "@heddle/base/errors";
 import type { MembershipState } from "@heddle/consensus/membership";
 import type { OutgoingSnapshot } from "@heddle/consensus/ports";
-import { createMessage, type Message } from "@heddle/raft/message";
+import { createMessage, type Message } from "@heddle/raft/core/message";
 import type { SnapshotMeta } from "@heddle/storage/snapshot-store";
 import { FRAME_KINDS, type Frame, frameOf, writeFrame } from "./frames.ts";
 import { decodeMessages, encodedBytes, encodeMessage } from "./message-codec.ts";

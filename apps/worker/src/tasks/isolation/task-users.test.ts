@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { newLeader, shell, taskId, until } from "../../../test/test-leader.ts";
-import { USER_VARIABLE } from "../process-tree.ts";
+import { USER_VARIABLE } from "../executors/process-tree.ts";
 import { TaskUsers } from "./task-users.ts";
 
 vi.setConfig({ testTimeout: 90_000 });

@@ -11,7 +11,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import type { UserRange } from "@heddle/rpc/node/offer-flags";
-import { usersOfProcesses, usersOfTasks } from "../process-tree.ts";
+import { usersOfProcesses, usersOfTasks } from "../executors/process-tree.ts";
 
 /** Free on usual systems: above the ranges of systemd and containers, and below 2^31. */
 const wideRange: UserRange = { first: 1_900_000_000, last: 1_900_999_999 };

@@ -1,9 +1,9 @@
 import { schedule } from "@heddle/scheduler/schedule";
 import type { ReplicatedControl } from "../../replicated-control.ts";
 import { newestControl } from "../../testing/newest-control.ts";
-import { nextDueMs } from "../clock.ts";
-import type { JobsCommand, TaskReportEntry } from "../commands.ts";
-import { schedulingInput } from "../scheduling-input.ts";
+import { nextDueMs } from "../commands/clock.ts";
+import type { JobsCommand, TaskReportEntry } from "../records/commands.ts";
+import { schedulingInput } from "../scheduling/scheduling-input.ts";
 import { jobId, jobSpec, nodeOffer } from "./specs.ts";
 
 /** A cluster whose commands follow each other by one second. */

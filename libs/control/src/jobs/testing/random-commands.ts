@@ -1,8 +1,13 @@
 import type { Random } from "@heddle/base/random";
 import type { ControlCommand } from "../../command.ts";
-import type { CommitPlanCommand, JobsCommand, PlannedStart, TaskReportEntry } from "../commands.ts";
-import { type JobRecord, type JobsState, type TaskRecord, taskKey } from "../records.ts";
-import { missingRanks, RECOVERY_SUFFIX } from "../recovery.ts";
+import type {
+  CommitPlanCommand,
+  JobsCommand,
+  PlannedStart,
+  TaskReportEntry,
+} from "../records/commands.ts";
+import { type JobRecord, type JobsState, type TaskRecord, taskKey } from "../records/records.ts";
+import { missingRanks, RECOVERY_SUFFIX } from "../records/recovery.ts";
 import { jobId, jobSpec, nodeOffer, scheduledModel } from "./specs.ts";
 
 const NODES = ["a", "b"];

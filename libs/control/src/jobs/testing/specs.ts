@@ -2,7 +2,7 @@ import type { EngineOptions } from "@heddle/contracts/engine";
 import { type SubmitJob, submitJobRequest } from "@heddle/contracts/jobs";
 import type { ControlCommand } from "../../command.ts";
 import type { DeploymentRecord } from "../../state.ts";
-import type { NodeOffer, ReplicaResources } from "../records.ts";
+import type { NodeOffer, ReplicaResources } from "../records/records.ts";
 
 /** A job's spec as the API would parse it: a shell line on one GPU where nothing else is said. */
 export function jobSpec(change: Record<string, unknown> = {}): SubmitJob {

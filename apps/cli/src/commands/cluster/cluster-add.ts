@@ -1,0 +1,85 @@
+import { writeFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { AppError } from "@heddle/base/errors";
+import { checkMemberAddress, checkMemberName } from "@heddle/base/member-address";
+import type { Command } from "commander";
+import { commandContext } from "../../command-context.ts";
+import type { ApiClient } from "../../http/api-client.ts";
+import { fieldsOf, recordsOf, textOf } from "../../http/json-fields.ts";
+import { printRecord } from "../../output/rows.ts";
+
+const JOIN_TOKENS = "/api/v1/cluster/join-tokens";
+
+interface AddFlags {
+  readonly address: string;
+  readonly data: string;
+  readonly clusterTokenFile: string;
+  readonly joinTokenFile?: string;
+}
+
+/** `heddle cluster add <master>`: the command line of a master that joins. */
+export async function addMaster(command: Command): Promise<number> {
+  const { client, data, messages, format } = commandContext(command);
+  const [name = ""] = command.args;
+  const { address, data: directory, clusterTokenFile } = command.opts<AddFlags>();
+  checkMemberName(name);
+  checkMemberAddress(address);
+  const status = fieldsOf(await client.json("/api/v1/cluster/status"));
+  const masters = recordsOf(status["masters"]);
+  const namesake = masters.find((master) => master["id"] === name);
+  if (namesake && namesake["connected"] !== false) {
+    const message = `A master ${name} belongs to the group and runs. Stop it first if its data is to be made anew, or remove it: heddle cluster remove ${name}`;
+    throw new AppError("conflict", message);
+  }
+  const others = masters.filter((master) => master !== namesake);
+  const known = others.map((master) => `${textOf(master["id"])}=${textOf(master["address"])}`);
+  const peers = [...known, `${name}=${address}`].join(",");
+  const [host, port] = splitAddress(address);
+  const proof = await joinFlags(client, command);
+  if (!proof.includes("--tls")) {
+    if (!isLoopback(host)) proof.unshift("--insecure-bind");
+    proof.push("--cluster-token-file", clusterTokenFile);
+  }
+  const flags = [
+    ...["--name", name, "--peers", peers, "--grpc-host", host, "--grpc-port", port],
+    ...[...proof, "--data", directory],
+  ];
+  if (format === "json" || format === "yaml") {
+    printRecord({ name, address, peers, flags }, name, format, data);
+    return 0;
+  }
+  data.write(`heddle-master ${flags.join(" ")}\n`);
+  messages.write(
+    `Run it on the master's machine, where ${directory} is missing or empty. It joins as a learner and gets its vote when it has caught up: see\nheddle cluster members.\n`,
+  );
+  return 0;
+}
+
+/** `heddle cluster join-token --role ROLE --name NAME`: the token alone on standard output. */
+export async function createJoinToken(command: Command): Promise<number> {
+  const { client, data, messages, format } = commandContext(command);
+  const { role, name } = command.opts<{ role: string; name: string }>();
+  const token = fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body: { role, name } }));
+  printRecord(token, textOf(token["token"]), format, data);
+  messages.write(`for the ${role} ${name}, once, until ${textOf(token["expires_at"])}\n`);
+  return 0;
+}
+
+/** Adds the master: writes its join token to its file. */
+async function joinFlags(client: ApiClient, command: Command): Promise<string[]> {
+  const { joinTokenFile } = command.opts<AddFlags>();
+  const body = { role: "master", name: command.args[0] };
+  const reply = fieldsOf(await client.json(JOIN_TOKENS, { method: "POST", body }));
+  const path = resolve(joinTokenFile ?? "join-token");
+  writeFileSync(path, `${textOf(reply["token"])}\n`, { mode: 0o600 });
+  return [...(reply["tls"] === false ? [] : ["--tls"]), "--join-token-file", path];
+}
+
+function splitAddress(address: string): [host: string, port: string] {
+  const at = address.lastIndexOf(":");
+  return [address.slice(0, at).replace(/^\[|\]$/g, ""), address.slice(at + 1)];
+}
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
+}

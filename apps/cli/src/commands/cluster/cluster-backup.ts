@@ -1,0 +1,105 @@
+import { createHash } from "node:crypto";
+import { createReadStream, createWriteStream, existsSync } from "node:fs";
+import { open, rename, rm } from "node:fs/promises";
+import { resolve } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { AppError } from "@heddle/base/errors";
+import { protectionText } from "@heddle/base/secret-keys";
+import {
+  readSnapshotChunks,
+  readSnapshotMeta,
+  type SnapshotMeta,
+  snapshotKey,
+} from "@heddle/storage/snapshot-file";
+import { nodeStorageFiles } from "@heddle/storage/storage-files";
+import type { Command } from "commander";
+import { commandContext } from "../../command-context.ts";
+import { dataDirectory } from "../../connection.ts";
+import { printRecord } from "../../output/rows.ts";
+import { secretsKeyFlag } from "../../up/cluster-plan.ts";
+import { runOnStoppedMaster } from "./cluster-offline.ts";
+
+/** A state that takes longer to come over is more than any cluster has. */
+const DEADLINE_MS = 600_000;
+
+/** `heddle cluster backup [file]`: from a running master, or with --data from a stopped one. */
+export async function backupCluster(command: Command): Promise<number> {
+  const { data, stale, secretsKeyFile } = command.opts<{
+    data?: string;
+    stale?: boolean;
+    secretsKeyFile?: string;
+  }>();
+  const [file] = command.args;
+  if (data !== undefined) {
+    const at = new Date().toISOString().replace(/[:.]/g, "-");
+    const target = file ?? `heddle-offline-${at}.backup`;
+    const flags = ["--data", dataDirectory(data), "--file", target];
+    return runOnStoppedMaster(["backup", ...flags, ...secretsKeyFlag(secretsKeyFile)]);
+  }
+  return await backupRunning(command, file, stale === true);
+}
+
+async function backupRunning(
+  command: Command,
+  file: string | undefined,
+  isStale: boolean,
+): Promise<number> {
+  const { client, format, data, messages } = commandContext(command);
+  if (file !== undefined) checkFree(resolve(file));
+  const path = `/api/v1/cluster/backup?consistency=${isStale ? "stale" : "strong"}`;
+  const response = await client.stream(path, { signal: AbortSignal.timeout(DEADLINE_MS) });
+  const target = resolve(file ?? nameOf(response));
+  checkFree(target);
+  const meta = await save(response, target);
+  const sha256 = await digestOf(target);
+  const { cluster, index, term } = meta;
+  const key = await snapshotKey(nodeStorageFiles, target);
+  if (format === "json" || format === "yaml") {
+    const secrets_key = key ?? null;
+    printRecord({ file: target, cluster, index, term, sha256, secrets_key }, target, format, data);
+    return 0;
+  }
+  data.write(`${target}\n`);
+  messages.write(`the state of the cluster ${cluster} up to entry ${index}; SHA-256 ${sha256}\n`);
+  messages.write(`${protectionText(key)}\n`);
+  return 0;
+}
+
+/** Whole and checked before it has its name; readable by its owner only. */
+async function save(response: Response, target: string): Promise<SnapshotMeta> {
+  const draft = `${target}.partial`;
+  try {
+    if (!response.body) throw new AppError("unavailable", "The master sent no backup.");
+    const body = Readable.fromWeb(response.body as Parameters<typeof Readable.fromWeb>[0]);
+    await pipeline(body, createWriteStream(draft, { mode: 0o600 }));
+    const handle = await open(draft, "r+");
+    await handle.sync();
+    await handle.close();
+    const meta = await readSnapshotMeta(nodeStorageFiles, draft);
+    for await (const _ of readSnapshotChunks(nodeStorageFiles, draft));
+    await rename(draft, target);
+    return meta;
+  } catch (cause) {
+    await rm(draft, { force: true });
+    if (cause instanceof AppError && cause.code !== "server_error") throw cause;
+    const message = `The backup did not come over whole: ${(cause as Error).message}. Try again.`;
+    throw new AppError("unavailable", message, { cause });
+  }
+}
+
+function checkFree(path: string): void {
+  if (existsSync(path)) throw new AppError("conflict", `${path} exists. Give another file.`);
+}
+
+/** The master's proposal, of which only the last part is taken, so that it cannot name a directory. */
+function nameOf(response: Response): string {
+  const header = response.headers.get("content-disposition") ?? "";
+  return /filename="([A-Za-z0-9-]+\.backup)"/.exec(header)?.[1] ?? "heddle.backup";
+}
+
+async function digestOf(path: string): Promise<string> {
+  const hash = createHash("sha256");
+  await pipeline(createReadStream(path), hash);
+  return hash.digest("hex");
+}

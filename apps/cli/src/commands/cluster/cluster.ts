@@ -1,0 +1,101 @@
+import type { Command } from "commander";
+import { commandContext } from "../../command-context.ts";
+import { fieldsOf, type JsonFields, numberOf, recordsOf, textOf } from "../../http/json-fields.ts";
+import { type Column, printChange, printRow, printRows } from "../../output/rows.ts";
+
+const PATH = "/api/v1/cluster";
+
+const STATUS: readonly Column<JsonFields>[] = [
+  { header: "LEADER", value: (status) => textOf(status["leader"]) || "none" },
+  { header: "HEALTH", value: (status) => textOf(status["health"]) },
+  { header: "QUORUM", value: quorum },
+  { header: "TERM", value: (status) => figure(status["term"]) },
+  { header: "COMMIT", value: (status) => figure(status["commit"]) },
+  { header: "APPLIED", value: (status) => figure(status["applied"]) },
+  { header: "SNAPSHOT", value: (status) => figure(status["snapshot_index"]), wide: true },
+  { header: "STATE", value: (status) => textOf(status["state_hash"]) },
+  { header: "VERSION", value: clusterVersion },
+  { header: "CLUSTER", value: (status) => textOf(status["cluster"]), wide: true },
+  { header: "ANSWERED BY", value: (status) => textOf(status["answered_by"]) },
+];
+
+const MEMBERS: readonly Column<JsonFields>[] = [
+  { header: "NAME", value: (master) => textOf(master["id"]) },
+  { header: "MEMBER", value: (master) => figure(master["member"]) },
+  { header: "ROLE", value: (master) => textOf(master["role"]) },
+  { header: "CONNECTED", value: (master) => (master["connected"] === true ? "yes" : "no") },
+  { header: "LAG", value: (master) => figure(master["lag"]) },
+  { header: "ADDRESS", value: (master) => textOf(master["address"]) },
+];
+
+/** `heddle cluster status`. */
+export async function clusterStatus(command: Command): Promise<number> {
+  const { client, data, format, messages } = commandContext(command);
+  const status = fieldsOf(await client.json(`${PATH}/status`));
+  printRow(status, STATUS, format, data);
+  if (status["may_be_stale"] === true) {
+    const why = textOf(status["leader"])
+      ? `${textOf(status["answered_by"])} does not catch up with the leader`
+      : "there is no leader: changes are refused";
+    messages.write(`${why}; this may be out of date\n`);
+  }
+  return 0;
+}
+
+/** `heddle cluster members`. */
+export async function clusterMembers(command: Command): Promise<number> {
+  const { client, data, format } = commandContext(command);
+  const status = fieldsOf(await client.json(`${PATH}/status`));
+  printRows(recordsOf(status["masters"]), MEMBERS, format, data);
+  return 0;
+}
+
+/** `heddle cluster transfer [master]`. */
+export async function transferLeadership(command: Command): Promise<number> {
+  const context = commandContext(command);
+  const [to] = command.args;
+  const body = to === undefined ? {} : { to };
+  const status = await context.client.json(`${PATH}/transfer`, { method: "POST", body });
+  const sentence = "the leader was asked to hand over; heddle cluster status shows who leads";
+  printChange(status, sentence, context);
+  return 0;
+}
+
+/** `heddle cluster snapshot`. */
+export async function takeSnapshot(command: Command): Promise<number> {
+  const context = commandContext(command);
+  const reply = await context.client.json(`${PATH}/snapshot`, { method: "POST", body: {} });
+  const status = fieldsOf(reply);
+  const index = figure(status["snapshot_index"]);
+  printChange(status, `${textOf(status["answered_by"])} has a snapshot of entry ${index}`, context);
+  return 0;
+}
+
+/** `heddle cluster remove <master>`. */
+export async function removeMaster(command: Command): Promise<number> {
+  const context = commandContext(command);
+  const name = command.args[0] ?? "";
+  const path = `${PATH}/masters/${encodeURIComponent(name)}`;
+  const status = await context.client.json(path, { method: "DELETE" });
+  printChange(status, `${name} is out of the group; its process ends by itself`, context);
+  return 0;
+}
+
+/** Voters that are reached, of those that there are, and how many a change needs. */
+function quorum(status: JsonFields): string {
+  const { reachable, voters, required } = fieldsOf(status["quorum"]);
+  if (voters === undefined) return "";
+  return `${figure(reachable)}/${figure(voters)} (needs ${figure(required)})`;
+}
+
+/** The highest that the answering master supports is shown while it is not reached. */
+function clusterVersion(status: JsonFields): string {
+  const version = figure(status["cluster_version"]);
+  const supported = figure(status["supported_cluster_version"]);
+  return version === supported ? version : `${version} (supports ${supported})`;
+}
+
+function figure(value: unknown): string {
+  const number = numberOf(value);
+  return number === undefined ? "" : String(number);
+}

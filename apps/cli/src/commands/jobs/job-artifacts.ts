@@ -1,0 +1,110 @@
+import { createHash } from "node:crypto";
+import { open, rename, rm } from "node:fs/promises";
+import { basename, resolve } from "node:path";
+import { AppError } from "@heddle/base/errors";
+import type { JobArtifact } from "@heddle/client/views";
+import type { Command } from "commander";
+import { type CommandContext, commandContext } from "../../command-context.ts";
+import { watchInterrupts } from "../../interrupt.ts";
+import { printRows } from "../../output/rows.ts";
+import { drained } from "../../output/terminal.ts";
+
+interface ArtifactFlags {
+  /** A file; `-` is standard output. */
+  readonly outputFile?: string;
+  readonly rank?: string;
+}
+
+/** `heddle jobs artifacts <id> [name]`: lists what a job has left, or downloads one of it. */
+export async function jobArtifacts(command: Command): Promise<number> {
+  const context = commandContext(command);
+  const [id = "", name] = command.args;
+  const flags = command.opts() as ArtifactFlags;
+  const artifacts = await context.heddle.jobs.artifacts(id);
+  if (name === undefined) return list(context, artifacts);
+  const rank = rankOf(flags.rank);
+  const found = artifacts.find((each) => each.name === name && (rank ?? each.rank) === each.rank);
+  if (!found) {
+    const names = [...new Set(artifacts.map((each) => each.name))].join(", ") || "none";
+    throw new AppError("not_found", `The job ${id} has no artifact ${name}; it has: ${names}.`);
+  }
+  const target = flags.outputFile ?? basename(name);
+  if (target === "-") return print(context, id, found);
+  await save(context, id, found, resolve(target));
+  context.data.write(`${target}\n`);
+  return 0;
+}
+
+function list({ format, data }: CommandContext, artifacts: readonly JobArtifact[]): number {
+  printRows(
+    artifacts,
+    [
+      { header: "NAME", value: ({ name }) => name },
+      { header: "BYTES", value: ({ bytes }) => String(bytes) },
+      { header: "RANK", value: ({ rank }) => String(rank) },
+      { header: "SHA256", value: ({ sha256 }) => sha256, wide: true },
+      { header: "WORKER", value: ({ node }) => node, wide: true },
+    ],
+    format,
+    data,
+  );
+  return 0;
+}
+
+async function print(
+  context: CommandContext,
+  id: string,
+  { name, rank, sha256 }: JobArtifact,
+): Promise<number> {
+  const hash = createHash("sha256");
+  for await (const chunk of context.heddle.jobs.artifact(id, name, { rank })) {
+    hash.update(chunk);
+    process.stdout.write(chunk);
+    await drained(process.stdout);
+  }
+  checkDigest(name, hash.digest("hex"), sha256);
+  return 0;
+}
+
+/** Whole and checked before it has its name. */
+async function save(
+  { heddle }: CommandContext,
+  id: string,
+  { name, rank, sha256 }: JobArtifact,
+  target: string,
+): Promise<void> {
+  const draft = `${target}.partial`;
+  const interrupts = watchInterrupts();
+  const hash = createHash("sha256");
+  try {
+    const file = await open(draft, "w");
+    try {
+      const { signal } = interrupts;
+      for await (const chunk of heddle.jobs.artifact(id, name, { rank, signal })) {
+        hash.update(chunk);
+        await file.write(chunk);
+      }
+      checkDigest(name, hash.digest("hex"), sha256);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(draft, target);
+  } catch (error) {
+    await rm(draft, { force: true });
+    throw error;
+  } finally {
+    interrupts.release();
+  }
+}
+
+function checkDigest(name: string, found: string, told: string): void {
+  if (found === told) return;
+  const message = `${name} has the SHA-256 ${found}, not ${told}: download it again.`;
+  throw new AppError("server_error", message);
+}
+
+function rankOf(text: string | undefined): number | undefined {
+  if (text === undefined || /^\d{1,6}$/.test(text)) return text === undefined ? text : Number(text);
+  throw new AppError("invalid_value", `--rank "${text}": give a whole number.`);
+}

@@ -1,0 +1,91 @@
+import { existsSync } from "node:fs";
+import type { JobBlocker, JobExplanation, JobSpec } from "@heddle/client/views";
+import type { Command } from "commander";
+import { type CommandContext, commandContext } from "../../command-context.ts";
+import { printRecord, printRows } from "../../output/rows.ts";
+import type { Terminal } from "../../output/terminal.ts";
+import { readJobSpec } from "./job-spec.ts";
+
+/** `heddle jobs explain <id | file>`: why a job waits, or what would become of a spec. */
+export async function explainJob(command: Command): Promise<number> {
+  const [given = ""] = command.args;
+  const context = commandContext(command);
+  const isJob = given.startsWith("job_") && !existsSync(given);
+  if (!isJob) return explainDryRun(context, await readJobSpec(command));
+  const { heddle, data, messages, format } = context;
+  const job = await heddle.jobs.get(given);
+  if (format !== "table" && format !== "wide") {
+    printRecord(job.explanation, job.id, format, data);
+  } else if (job.explanation) {
+    data.write(`${job.name} is ${job.state}\n`);
+    writeBlockers(job.explanation, data);
+  } else {
+    messages.write(`${job.name} is ${job.state}: it does not wait\n`);
+  }
+  return 0;
+}
+
+/** Says what would become of a spec; exit code 8 where it can never run here. */
+export async function explainDryRun(context: CommandContext, spec: JobSpec): Promise<number> {
+  const { heddle, data, format } = context;
+  const told = await heddle.jobs.explain(spec);
+  const isHopeless = told.verdict === "unsatisfiable";
+  if (format !== "table" && format !== "wide") {
+    printRecord(told, told.verdict, format, data);
+    return isHopeless ? 8 : 0;
+  }
+  const verdict = { would_start: "it would start at once", would_wait: "it would wait" };
+  data.write(
+    `${isHopeless ? "it can never run here" : verdict[told.verdict as keyof typeof verdict]} (${told.tasks} tasks)\n`,
+  );
+  for (const { rank, node, node_name: name, devices } of told.placement) {
+    data.write(
+      `  rank ${rank} on ${name ?? node}${devices.length ? ` GPUs ${devices.join(",")}` : ""}\n`,
+    );
+  }
+  const { explanation } = told;
+  if (told.verdict !== "would_start") {
+    writeBlockers(explanation, data);
+  }
+  return isHopeless ? 8 : 0;
+}
+
+/** What holds a job back with its numbers, when it may start, and the smallest change that helps. */
+export function writeBlockers(explanation: JobExplanation, data: Terminal): void {
+  const { blockers, nodes, start_estimate: start, changes, tasks_that_fit: fit } = explanation;
+  if (blockers.length > 0) writeBlockerTable(blockers, data);
+  const rejected = Object.entries(nodes.rejected).map(([filter, count]) => `${count} by ${filter}`);
+  if (nodes.rejected_by_capacity > 0) rejected.push(`${nodes.rejected_by_capacity} too full`);
+  data.write(
+    `nodes: ${nodes.total}${rejected.length ? `, rejected ${rejected.join(", ")}` : ""}; `,
+  );
+  data.write(`${fit} of its tasks would fit now\n`);
+  const { earliest, likely, latest } = start;
+  if (earliest ?? likely ?? latest) {
+    data.write(`start: ${earliest ?? "?"} at the earliest, ${likely ?? "?"} likely, `);
+    data.write(`${latest ?? "?"} at the latest\n`);
+  }
+  const [smallest] = changes;
+  const starting = changes.find(({ outcome }) => outcome === "would_start");
+  for (const { field, from, to, outcome } of new Set(
+    [smallest, starting].filter((each) => !!each),
+  )) {
+    const how = to === null ? `without ${field}` : `with ${field} ${to} instead of ${from}`;
+    data.write(`it would ${outcome === "would_start" ? "start" : "wait for its turn"} ${how}\n`);
+  }
+}
+
+function writeBlockerTable(blockers: readonly JobBlocker[], data: Terminal): void {
+  printRows(
+    blockers,
+    [
+      { header: "BLOCKER", value: ({ reason }) => reason },
+      { header: "RESOURCE", value: ({ resource }) => resource },
+      { header: "REQUESTED", value: ({ requested }) => String(requested) },
+      { header: "FREE", value: ({ free }) => String(free) },
+      { header: "OF", value: ({ limit }) => String(limit) },
+    ],
+    "table",
+    data,
+  );
+}

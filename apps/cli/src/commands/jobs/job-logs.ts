@@ -1,0 +1,68 @@
+import { AppError } from "@heddle/base/errors";
+import type { LogEntry, LogOptions } from "@heddle/client/resources/job-logs";
+import type { Command } from "commander";
+import { commandContext } from "../../command-context.ts";
+import { watchInterrupts } from "../../interrupt.ts";
+import { drained } from "../../output/terminal.ts";
+
+interface LogFlags {
+  readonly follow?: boolean;
+  readonly tail?: string;
+  readonly since?: string;
+  readonly rank?: string;
+  readonly stream?: "stdout" | "stderr" | "both";
+  readonly attempt?: string;
+}
+
+/** `heddle jobs logs <id>`: with several tasks each line names its rank. */
+export async function printLogs(command: Command): Promise<number> {
+  const { heddle, data, messages, format } = commandContext(command);
+  const [id = ""] = command.args;
+  const options = optionsOf(command.opts() as LogFlags);
+  const interrupts = watchInterrupts();
+  try {
+    const { signal } = interrupts;
+    const { tasks } = await heddle.jobs.get(id, { signal }).catch(forgotten);
+    for await (const entry of heddle.jobs.logs(id, { ...options, signal })) {
+      if (format === "json") data.write(`${JSON.stringify(entry)}\n`);
+      else if (entry.type === "line") data.writeForeign(lineOf(entry, tasks > 1));
+      else
+        messages.write(`${entry.bytes} bytes of ${entry.stream} of rank ${entry.rank} are gone\n`);
+      await drained(process.stdout, signal);
+    }
+    return 0;
+  } finally {
+    interrupts.release();
+  }
+}
+
+/** The logs of a job that is no longer kept may still be: the reading itself will say. */
+function forgotten(error: unknown): { readonly tasks: number } {
+  if ((error as { code?: string }).code === "not_found") return { tasks: 2 };
+  throw error;
+}
+
+/** The line's own bytes, whatever they are. */
+function lineOf(line: LogEntry & { type: "line" }, isMany: boolean): Buffer {
+  const { text, base64, rank, partial } = line;
+  const bytes = base64 === undefined ? Buffer.from(text) : Buffer.from(base64, "base64");
+  const head = Buffer.from(isMany ? `[${rank}] ` : "");
+  return Buffer.concat([head, bytes, Buffer.from(partial ? "" : "\n")]);
+}
+
+function optionsOf({ follow, tail, since, rank, stream, attempt }: LogFlags): LogOptions {
+  const ranks = rank?.split(",").map((part) => naturalOf("--rank", part));
+  return {
+    follow,
+    since,
+    stream,
+    rank: ranks,
+    tail: tail === undefined ? undefined : naturalOf("--tail", tail),
+    attempt: attempt === undefined || attempt === "all" ? attempt : naturalOf("--attempt", attempt),
+  };
+}
+
+function naturalOf(flag: string, text: string): number {
+  if (/^\d{1,9}$/.test(text)) return Number(text);
+  throw new AppError("invalid_value", `${flag} "${text}": give a whole number.`);
+}

@@ -1,0 +1,88 @@
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { trainingFaults } from "@heddle/contracts/training-faults";
+import { Command } from "commander";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { readJobSpec } from "./job-spec.ts";
+
+let folder = "";
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "heddle-spec-"));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** The config of a spec's file as the cluster is sent it. */
+async function configOf(config: unknown): Promise<unknown> {
+  const file = join(folder, "job.yaml");
+  writeFileSync(file, JSON.stringify({ name: "j", config }));
+  return (await specOf(file)).config;
+}
+
+interface TrainingSpec {
+  readonly algorithm?: string;
+  readonly config?: unknown;
+  readonly tasks?: number;
+}
+
+async function specOf(file: string): Promise<TrainingSpec> {
+  const command = new Command().argument("[file]").parse([file], { from: "user" });
+  return (await readJobSpec(command)) as TrainingSpec;
+}
+
+test("paths of data and of a tokenizer are relative to the spec's file", async () => {
+  const path = "tokens/tokenizer.json";
+  expect(
+    await configOf({ data: ["a", "/b"], tokenizer: { type: "huggingface", path }, seed: 1 }),
+  ).toEqual({
+    data: [join(folder, "a"), "/b"],
+    tokenizer: { type: "huggingface", path: join(folder, path) },
+    seed: 1,
+  });
+  expect(await configOf({ data: "a", tokenizer: "bpe" })).toEqual({
+    ...{ data: join(folder, "a"), tokenizer: "bpe" },
+  });
+});
+
+test("a file of two documents, or of none, is refused in words of its own", async () => {
+  const file = join(folder, "two.yaml");
+  const read = (text: string) => {
+    writeFileSync(file, text);
+    return readJobSpec(new Command().argument("[file]").parse([file], { from: "user" }));
+  };
+  await expect(read("name: a\n---\nname: b\n")).rejects.toThrow(
+    /holds 2 documents \(parted by `---`/,
+  );
+  await expect(read("")).rejects.toThrow(/two\.yaml: .*expected the fields of one job/);
+  expect(await read("---\nname: a\n")).toEqual({ name: "a" });
+});
+
+test("a file that is named .json is read as JSON, not as the YAML that forgives a comma", async () => {
+  const file = join(folder, "spec.json");
+  const read = (text: string) => {
+    writeFileSync(file, text);
+    return readJobSpec(new Command().argument("[file]").parse([file], { from: "user" }));
+  };
+  expect(await read('{"name": "a"}')).toEqual({ name: "a" });
+  await expect(read('{"name": "a",}')).rejects.toThrow(/spec\.json: it is not JSON: .*yaml/);
+  await expect(read("name: a")).rejects.toThrow(/it is not JSON/);
+});
+
+test("a config without paths is sent as it is, whatever it is", async () => {
+  for (const config of [{ seed: 1 }, null, "text", { tokenizer: { path: 3 } }, { data: 3 }]) {
+    expect(await configOf(config)).toEqual(config);
+  }
+});
+
+test("the training jobs among the examples are taken as they are", async () => {
+  const examples = fileURLToPath(new URL("../../../../../examples/", import.meta.url));
+  const trained: string[] = [];
+  for (const file of readdirSync(examples).filter((name) => name.endsWith(".yaml"))) {
+    const spec = await specOf(join(examples, file));
+    if (spec.algorithm === undefined) continue;
+    expect([file, trainingFaults(spec.algorithm, spec.config, spec.tasks)]).toEqual([file, []]);
+    trained.push(file);
+  }
+  expect(trained).toContain("mountain-car.yaml");
+});

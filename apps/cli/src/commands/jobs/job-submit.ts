@@ -1,0 +1,27 @@
+import type { Command } from "commander";
+import { commandContext } from "../../command-context.ts";
+import { printRecord } from "../../output/rows.ts";
+import { explainDryRun } from "./job-explain.ts";
+import { readJobSpec } from "./job-spec.ts";
+import { endOfJob, followJob } from "./job-watch.ts";
+
+interface SubmitFlags {
+  readonly watch?: boolean;
+  readonly wait?: boolean;
+  readonly dryRun?: boolean;
+  readonly idempotencyKey?: string;
+}
+
+/** `heddle jobs submit [file]`: prints the job's id, so that scripts can take it. */
+export async function submitJob(command: Command): Promise<number> {
+  const flags = command.opts() as SubmitFlags;
+  const spec = await readJobSpec(command);
+  const context = commandContext(command);
+  if (flags.dryRun) return explainDryRun(context, spec);
+  const { idempotencyKey } = flags;
+  const told = await context.heddle.jobs.create(spec, { idempotencyKey });
+  const { data, format } = context;
+  printRecord(told, told.job_id, format, data);
+  if (flags.watch) return followJob(context, told.job_id);
+  return flags.wait ? endOfJob(context, told.job_id) : 0;
+}

@@ -1,0 +1,105 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { isTerminalPhase } from "@heddle/client/resources/job-stream";
+import type { Job, JobFailure, JobPhase } from "@heddle/client/views";
+import type { Command } from "commander";
+import { type CommandContext, commandContext } from "../../command-context.ts";
+import { watchInterrupts } from "../../interrupt.ts";
+import { JobProgressView } from "../../output/job-progress.ts";
+import { printChange } from "../../output/rows.ts";
+import type { Terminal } from "../../output/terminal.ts";
+
+/** The exit code of a command that waited for a job which did not succeed. */
+const JOB_FAILED = 8;
+
+/** `heddle jobs watch <id>`. */
+export function watchJob(command: Command): Promise<number> {
+  return followJob(commandContext(command), command.args[0] ?? "");
+}
+
+/** `heddle jobs wait <id>`. */
+export function waitForJob(command: Command): Promise<number> {
+  return endOfJob(commandContext(command), command.args[0] ?? "");
+}
+
+/** Shows each update of a job until it has ended: a live line on a terminal, else plain lines. */
+export async function followJob(context: CommandContext, id: string): Promise<number> {
+  const { heddle, data, messages, format } = context;
+  const interrupts = watchInterrupts();
+  const view = new JobProgressView(data);
+  let last: JobPhase | undefined;
+  let failure: JobFailure | null = null;
+  try {
+    for await (const update of heddle.jobs.stream(id, { signal: interrupts.signal })) {
+      if (format === "json") data.write(`${JSON.stringify(update)}\n`);
+      else view.update(update);
+      last = update.phase;
+      if (update.type === "state") failure = update.failure;
+    }
+  } finally {
+    view.end();
+    interrupts.release();
+  }
+  if (failure && format !== "json") tellFailure(failure, messages);
+  // A job whose updates are all known already told its end to somebody else.
+  if (last === undefined || !isTerminalPhase(last)) last = (await heddle.jobs.get(id)).phase;
+  if (last !== "SUCCEEDED") return JOB_FAILED;
+  if (format !== "json") await tellResults(context, id);
+  return 0;
+}
+
+/** How long the cluster may take to register a model before there is no more word of it. */
+const REGISTER_WAIT_MS = 20_000;
+const REGISTER_POLL_MS = 250;
+
+/** Where to have what the job has left, and under which id its model answers. */
+async function tellResults({ heddle, messages }: CommandContext, id: string): Promise<void> {
+  const artifacts = await heddle.jobs.artifacts(id).catch(() => []);
+  const names = artifacts.slice(0, 8).map(({ name }) => name);
+  if (names.length > 0) {
+    const more = artifacts.length > names.length ? ", ..." : "";
+    messages.write(`it left ${names.join(", ")}${more}: heddle jobs artifacts ${id}\n`);
+  }
+  const until = performance.now() + REGISTER_WAIT_MS;
+  let { model } = await heddle.jobs.get(id);
+  while (model?.state === "pending" && performance.now() < until) {
+    await delay(REGISTER_POLL_MS);
+    ({ model } = await heddle.jobs.get(id));
+  }
+  if (model?.state === "registered") {
+    messages.write(`the model ${model.id} is registered: heddle chat --model ${model.id}\n`);
+  } else if (model) {
+    messages.writeForeign(
+      `the model ${model.id} is ${model.state}: ${model.message ?? "not yet"}\n`,
+    );
+  }
+}
+
+/** Waits without a word until the job has ended; then prints it. */
+export async function endOfJob(context: CommandContext, id: string): Promise<number> {
+  const { heddle, messages, format } = context;
+  const interrupts = watchInterrupts();
+  let job: Job;
+  try {
+    job = await heddle.jobs.wait(id, { signal: interrupts.signal });
+  } finally {
+    interrupts.release();
+  }
+  printChange(job, `${job.name} ${job.state}`, context);
+  if (job.failure && format !== "json" && format !== "yaml") tellFailure(job.failure, messages);
+  return job.state === "succeeded" ? 0 : JOB_FAILED;
+}
+
+/** Why it failed, where, and its last words. */
+export function tellFailure(failure: JobFailure, out: Terminal): void {
+  const { reason, cause, message, rank, node, node_name: name, exit_code: code, signal } = failure;
+  const facts = [
+    ...(cause === null ? [] : [`after ${cause}`]),
+    ...(code === null ? [] : [`exit code ${code}`]),
+    ...(signal === null ? [] : [signal]),
+    ...(rank === null ? [] : [`rank ${rank}`]),
+    ...(node === null ? [] : [name ? `on ${name}, ${node}` : `on ${node}`]),
+  ];
+  const place = facts.length > 0 ? ` (${facts.join(", ")})` : "";
+  out.writeForeign(`${reason}${place}: ${message}\n`);
+  for (const line of failure.last_lines) out.writeForeign(`  ${line}\n`);
+}

@@ -1,0 +1,173 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { JobFilters } from "@heddle/client/resources/jobs";
+import type { Job, JobSummary } from "@heddle/client/views";
+import type { Command } from "commander";
+import { type CommandContext, commandContext } from "../../command-context.ts";
+import { watchInterrupts } from "../../interrupt.ts";
+import { progressText } from "../../output/job-progress.ts";
+import { type Column, printRecord, printRows } from "../../output/rows.ts";
+import { writeBlockers } from "./job-explain.ts";
+import { tellFailure } from "./job-watch.ts";
+
+const LIST_AGAIN_MS = 2_000;
+
+const COLUMNS: readonly Column<JobSummary>[] = [
+  { header: "ID", value: (job) => job.id },
+  { header: "NAME", value: (job) => job.name },
+  { header: "STATE", value: (job) => job.state },
+  { header: "TASKS", value: (job) => String(job.tasks) },
+  { header: "GPUS", value: (job) => String(job.gpu_count) },
+  { header: "PROGRESS", value: (job) => percent(job.progress?.progress) },
+  { header: "AGE", value: (job) => ageOf(job.submitted_at, Date.now()) },
+  { header: "REASON", value: (job) => job.failure?.reason ?? "" },
+  { header: "PROJECT", value: (job) => job.project, wide: true },
+  { header: "QUEUE", value: (job) => job.queue, wide: true },
+  { header: "PRIORITY", value: (job) => String(job.priority), wide: true },
+  { header: "QOS", value: (job) => job.qos_level, wide: true },
+  { header: "ATTEMPT", value: (job) => String(job.attempt), wide: true },
+  { header: "SUBMITTED", value: (job) => job.submitted_at, wide: true },
+];
+
+interface ListFlags {
+  readonly state?: string;
+  readonly project?: string;
+  readonly queue?: string;
+  readonly name?: string;
+  readonly algorithm?: string;
+  readonly label?: string;
+  readonly since?: string;
+  readonly limit: string;
+  readonly watch?: boolean;
+}
+
+/** `heddle jobs list`. */
+export async function listJobs(command: Command): Promise<number> {
+  const context = commandContext(command);
+  const { limit: wanted, watch, ...filters } = command.opts() as ListFlags;
+  // The cluster refuses what is no such state, with the list of those that there are.
+  const query = { ...filters, limit: Number(wanted) } as JobFilters;
+  if (!watch) return printList(context, query);
+  const interrupts = watchInterrupts();
+  try {
+    while (!interrupts.signal.aborted) {
+      if (context.data.isTty) context.data.write("\x1b[H\x1b[2J");
+      await printList(context, query, interrupts.signal);
+      await delay(LIST_AGAIN_MS, undefined, { signal: interrupts.signal }).catch(() => {});
+    }
+  } finally {
+    interrupts.release();
+  }
+  return 130;
+}
+
+async function printList(
+  { heddle, data, messages, format }: CommandContext,
+  query: JobFilters,
+  signal?: AbortSignal,
+): Promise<number> {
+  const { data: jobs, has_more: hasMore } = await heddle.jobs.list(query, { signal }).page();
+  printRows(jobs, COLUMNS, format, data);
+  if (hasMore) messages.write("there are more; --limit shows up to 1000, the filters fewer\n");
+  return 0;
+}
+
+/** `heddle jobs get <id>`. */
+export async function getJob(command: Command): Promise<number> {
+  const { heddle, data, format } = commandContext(command);
+  const job = await heddle.jobs.get(command.args[0] ?? "");
+  if (format !== "table" && format !== "wide") {
+    printRecord(job, job.id, format, data);
+    return 0;
+  }
+  const rows = [...factsOf(job)].filter(([, value]) => value !== "");
+  for (const [name, value] of rows) data.write(`${data.paint("dim", name.padEnd(12))}${value}\n`);
+  if (job.failure) tellFailure(job.failure, data);
+  if (job.task_list.length > 0) printTasks(job, { format, data });
+  if (job.explanation) writeBlockers(job.explanation, data);
+  return 0;
+}
+
+function* factsOf(job: Job): Generator<readonly [string, string]> {
+  yield ["id", job.id];
+  yield ["name", job.name];
+  yield ["state", `${job.state} since ${job.since}`];
+  yield ["project", `${job.project}, queue ${job.queue}, priority ${job.priority}`];
+  yield ["attempt", `${job.attempt} (${job.failures} failures, ${job.losses} losses)`];
+  yield ["submitted", job.submitted_at];
+  yield ["started", job.started_at ?? ""];
+  yield ["ended", job.ended_at ?? ""];
+  yield ["progress", job.progress ? progressText(job.progress) : ""];
+  yield* trainingOf(job);
+  yield ["waits for", job.waiting_for.join(", ")];
+}
+
+/** What is worth knowing of a job that trains, or leaves something. */
+function* trainingOf({ checkpoint, training, model }: Job): Generator<readonly [string, string]> {
+  const step = checkpoint?.step === null ? "" : ` at step ${checkpoint?.step}`;
+  const saved = checkpoint?.name ? `${checkpoint.name}${step}, attempt ${checkpoint.attempt}` : "";
+  yield ["checkpoint", saved];
+  const shards = (training?.shards ?? []).map(({ shard, name, parameter_server: id, state }) => {
+    return `${shard} on ${name ?? id}${state === "ready" ? "" : ` (${state})`}`;
+  });
+  yield ["shards", shards.join(", ")];
+  const why = model?.message ? `: ${model.message}` : "";
+  yield ["model", model ? `${model.id} is ${model.state}${why}` : ""];
+}
+
+function printTasks(job: Job, { format, data }: Pick<CommandContext, "format" | "data">): void {
+  printRows(
+    job.task_list,
+    [
+      { header: "RANK", value: (task) => String(task.rank) },
+      { header: "NODE", value: (task) => task.node_name ?? task.node },
+      {
+        header: "DEVICES",
+        value: ({ devices, simulated }) =>
+          devices.join(",") + (simulated && devices.length > 0 ? " (simulated)" : ""),
+      },
+      { header: "PHASE", value: (task) => task.phase },
+      { header: "EXIT", value: (task) => (task.exit ? exitText(task.exit) : "") },
+    ],
+    format,
+    data,
+  );
+}
+
+function exitText({ exit_code: code, signal, reason }: NonNullable<Job["task_list"][0]["exit"]>) {
+  return [reason ?? "", code === null ? "" : String(code), signal ?? ""].filter(Boolean).join(" ");
+}
+
+/**
+ * `heddle jobs cancel|suspend|resume <id...>`: one after the other until one fails; of all that were
+ * changed a list for programs.
+ */
+export function jobChange(verb: "cancel" | "suspend" | "resume") {
+  return async (command: Command): Promise<number> => {
+    const { heddle, messages, data, format } = commandContext(command);
+    const isRecord = format === "json" || format === "yaml";
+    const changed: Job[] = [];
+    try {
+      for (const id of command.args) {
+        const job = await heddle.jobs[verb](id);
+        changed.push(job);
+        if (!isRecord) messages.write(`${job.id} is ${job.state}\n`);
+      }
+    } finally {
+      if (isRecord) printRecord(changed, "", format, data);
+    }
+    return 0;
+  };
+}
+
+function percent(share: number | null | undefined): string {
+  return share === null || share === undefined ? "" : `${Math.floor(share * 100)} %`;
+}
+
+/** How long ago an ISO time was: `42s`, `7m`, `3h`, `2d`. */
+function ageOf(iso: string, nowMs: number): string {
+  const seconds = Math.max(0, Math.floor((nowMs - Date.parse(iso)) / 1_000));
+  if (seconds < 120) return `${seconds}s`;
+  if (seconds < 7_200) return `${Math.floor(seconds / 60)}m`;
+  if (seconds < 172_800) return `${Math.floor(seconds / 3_600)}h`;
+  return `${Math.floor(seconds / 86_400)}d`;
+}

@@ -1,0 +1,115 @@
+import { AppError } from "@heddle/base/errors";
+import { Controller, Get, Inject, Param, Query, Req, Res, UseInterceptors } from "@nestjs/common";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { Permit } from "../../http/access.ts";
+import { Consistency } from "../../http/consistency.ts";
+import { drained } from "../../http/drained.ts";
+import { ArtifactReader, type KnownArtifact } from "../../task-output/artifact-reader.ts";
+import { byteRange } from "../../task-output/byte-range.ts";
+import type { ByteRange } from "../../task-output/checked-bytes.ts";
+
+/** What a job's tasks have left: `GET /jobs/{id}/artifacts` and `.../artifacts/{name}`. */
+@Controller("api/v1/jobs")
+export class ArtifactsController {
+  readonly #artifacts: ArtifactReader;
+
+  constructor(@Inject(ArtifactReader) artifacts: ArtifactReader) {
+    this.#artifacts = artifacts;
+  }
+
+  @Get(":id/artifacts")
+  @UseInterceptors(Consistency)
+  @Permit("jobs:read", "Lists what a job's tasks have left.", { query: ["consistency"] })
+  list(@Param("id") id: string) {
+    return { object: "list" as const, data: this.#artifacts.list(id).map(viewArtifact) };
+  }
+
+  @Get(":id/artifacts/:name")
+  @Permit("jobs:read", "Downloads an artifact; its ETag is its SHA-256, and `Range` resumes.", {
+    query: ["rank"],
+  })
+  async download(
+    @Param("id") id: string,
+    @Param("name") name: string,
+    @Query("rank") rank: unknown,
+    @Req() request: FastifyRequest,
+    @Res() reply: FastifyReply,
+  ): Promise<void> {
+    const known = this.#artifacts.find(id, name, rankOf(rank));
+    const etag = `"${known.artifact.sha256}"`;
+    reply.headers({ etag, "accept-ranges": "bytes", "cache-control": "private, no-transform" });
+    if (matches(request.headers["if-none-match"], etag)) {
+      await reply.code(304).send();
+      return;
+    }
+    const ifRange = request.headers["if-range"];
+    const wanted = ifRange === undefined || ifRange === etag ? request.headers.range : undefined;
+    const { bytes } = known.artifact;
+    const range = byteRange(wanted, bytes);
+    if (range === "unsatisfiable") {
+      await reply.code(416).header("content-range", `bytes */${bytes}`).send();
+      return;
+    }
+    await this.#send(known, range, reply);
+  }
+
+  async #send(known: KnownArtifact, range: ByteRange | undefined, reply: FastifyReply) {
+    const { bytes } = known.artifact;
+    const { raw } = reply;
+    const gone = new AbortController();
+    raw.once("close", () => gone.abort());
+    const { offset, maxBytes } = range ?? { offset: 0, maxBytes: bytes };
+    const chunks = this.#artifacts.read(known, { offset, maxBytes }, gone.signal);
+    // Before the head: a refusal still has its status.
+    const first = await chunks.next();
+    const head = { ...reply.getHeaders(), ...headOf(known, range) };
+    reply.hijack();
+    raw.writeHead(range ? 206 : 200, head as Record<string, string>);
+    try {
+      for (let item = first; !item.done; item = await chunks.next()) {
+        if (!raw.write(item.value)) await drained(raw);
+      }
+      raw.end();
+    } catch (error) {
+      // The head is sent: a stream that breaks off is all that can tell.
+      raw.destroy(error instanceof Error ? error : undefined);
+    }
+  }
+}
+
+function headOf({ artifact }: KnownArtifact, range: ByteRange | undefined) {
+  const { bytes, name, sha256 } = artifact;
+  const file = encodeURIComponent(name.slice(name.lastIndexOf("/") + 1));
+  const base = {
+    "content-type": "application/octet-stream",
+    "content-disposition": `attachment; filename*=UTF-8''${file}`,
+    "repr-digest": `sha-256=:${Buffer.from(sha256, "hex").toString("base64")}:`,
+  };
+  if (!range) return { ...base, "content-length": String(bytes) };
+  const { offset, maxBytes } = range;
+  return {
+    ...base,
+    "content-length": String(maxBytes),
+    "content-range": `bytes ${offset}-${offset + maxBytes - 1}/${bytes}`,
+  };
+}
+
+/** An artifact as the API shows it. */
+function viewArtifact({ task, artifact }: KnownArtifact) {
+  const { name, bytes, sha256 } = artifact;
+  const { rank, attempt, nodeId: node } = task;
+  return { object: "artifact" as const, name, bytes, sha256, rank, attempt, node };
+}
+
+function rankOf(given: unknown): number | undefined {
+  if (given === undefined) return undefined;
+  if (typeof given === "string" && /^\d{1,6}$/.test(given)) return Number(given);
+  const message = "Invalid value for 'rank': expected a task's rank, as 0.";
+  throw new AppError("invalid_value", message, { param: "rank" });
+}
+
+function matches(ifNoneMatch: string | undefined, etag: string): boolean {
+  if (ifNoneMatch === undefined) return false;
+  const tags = ifNoneMatch.split(",").map((tag) => tag.trim().replace(/^W\//, ""));
+  return tags.includes("*") || tags.includes(etag);
+}

@@ -1,0 +1,268 @@
+import { statfs } from "node:fs/promises";
+import { cpus, freemem, totalmem } from "node:os";
+import type { ClusterStatusReply } from "@heddle/contracts/cluster";
+import type { ClusterLoad } from "@heddle/observability/inference-metrics";
+import type { InFlight } from "../../inference/in-flight.ts";
+import { distinctGpus } from "../../nodes/hosts.ts";
+import type {
+  ControlPlane,
+  GroupMember,
+  GroupStatus,
+  MemberProgress,
+  NodeDirectory,
+} from "../../ports.ts";
+
+export interface ClusterReportParts {
+  readonly control: ControlPlane;
+  readonly directory: NodeDirectory;
+  readonly inFlight: InFlight;
+  readonly masterId: string;
+  readonly version: string;
+  /** Whose disk is told of. */
+  readonly dataDirectory: string;
+}
+
+/** What this master knows of itself and the cluster, measured when asked. */
+export class ClusterReport {
+  readonly #parts: ClusterReportParts;
+  readonly #startedAtMs = performance.now();
+  #cpu = cpuTimes();
+  #cpuPercent = 0;
+
+  constructor(parts: ClusterReportParts) {
+    this.#parts = parts;
+  }
+
+  get version(): string {
+    return this.#parts.version;
+  }
+
+  get uptimeSeconds(): number {
+    return Math.round(performance.now() - this.#startedAtMs) / 1000;
+  }
+
+  async status(): Promise<ClusterStatusReply> {
+    const { control, directory, inFlight, version } = this.#parts;
+    const nodes = directory.nodes();
+    const workers = nodes.filter((node) => node.kind === "worker");
+    const replicas = workers.flatMap((node) => node.replicas);
+    const gpus = distinctGpus(nodes);
+    return {
+      status: workers.length > 0 ? "ok" : "degraded",
+      version,
+      uptime_seconds: this.uptimeSeconds,
+      ...(await this.#group()),
+      workers: { attached: workers.length },
+      parameter_servers: { attached: nodes.length - workers.length },
+      gpus: { total: gpus.length, simulated: gpus.filter(({ simulated }) => simulated).length },
+      models: { registered: control.state.models.size },
+      deployments: { registered: control.state.deployments.size },
+      replicas: {
+        ready: replicas.filter(({ phase }) => phase === "ready").length,
+        total: replicas.length,
+      },
+      requests: {
+        in_flight: inFlight.size,
+        running: replicas.reduce((sum, { load }) => sum + load.running, 0),
+        waiting: replicas.reduce((sum, { load }) => sum + load.waiting, 0),
+      },
+    };
+  }
+
+  /** The masters as this one sees them; a master outside a group is its own leader. */
+  async #group() {
+    const { control, masterId } = this.#parts;
+    const group = await control.group?.statusAfterPauses();
+    if (!group) return aloneReport(masterId);
+    // Where the leader does not answer, the rest is worth showing all the same.
+    const progress = (await control.group?.progress().catch(() => undefined)) ?? [];
+    const nameOf = (id: number | undefined) =>
+      group.members.find((member) => member.id === id)?.name ?? null;
+    return {
+      cluster: group.cluster,
+      answered_by: nameOf(group.id) ?? masterId,
+      leader: nameOf(group.leader),
+      ...quorumReport(group, progress),
+      // Without a leader nothing tells whether others have gone on.
+      may_be_stale: group.leader === undefined || group.isBehind,
+      term: group.term,
+      commit: group.commit,
+      applied: group.applied,
+      snapshot_index: group.snapshotIndex,
+      commands: group.commands,
+      state_hash: group.stateHash,
+      cluster_version: group.clusterVersion,
+      supported_cluster_version: group.supportedVersion,
+      masters: group.members.map((member) => {
+        const { match = null, behind } = progress.find(({ id }) => id === member.id) ?? {};
+        return {
+          id: member.name,
+          member: member.id,
+          role: roleOf(member, group),
+          address: member.address,
+          connected: member.connected,
+          match,
+          lag: match === null ? null : Math.max(0, group.commit - match),
+          ...(behind ? { behind } : {}),
+        };
+      }),
+    };
+  }
+
+  async health() {
+    const { directory, inFlight, dataDirectory, version } = this.#parts;
+    const workers = directory.nodes().filter((node) => node.kind === "worker");
+    const disk = await statfs(dataDirectory);
+    const control = controlHealth(this.#parts.control);
+    const attached = workerHealth(workers.length);
+    const nodes = this.#nodeHealth();
+    const parts = [control, attached, nodes];
+    return {
+      status: parts.find(({ status }) => status !== "ok")?.status ?? "ok",
+      timestamp: new Date().toISOString(),
+      version,
+      uptime_seconds: this.uptimeSeconds,
+      components: {
+        api: { status: inFlight.closing ? "draining" : "ok", in_flight: inFlight.size },
+        control,
+        workers: { ...attached, attached: workers.length },
+        nodes,
+      },
+      resource_usage: {
+        cpu_percent: this.#sampleCpu(),
+        memory_percent: percent(totalmem() - freemem(), totalmem()),
+        disk_percent: percent(disk.blocks - disk.bfree, disk.blocks),
+      },
+    };
+  }
+
+  /** What `GET /health` tells without naming anybody. */
+  briefHealth() {
+    const { status, refusing, detail } = this.#nodeHealth();
+    const why = refusing > 0 ? { refusing_nodes: refusing, detail } : {};
+    return { status, version: this.version, uptime: this.uptimeSeconds, ...why };
+  }
+
+  /** Nodes that are attached and refuse this master's cluster or its leader. */
+  #nodeHealth() {
+    const nodes = this.#parts.directory.nodes();
+    const refusing = nodes.filter(({ refusesLeader }) => refusesLeader !== undefined).length;
+    if (refusing === 0) return { status: "ok", detail: "", refusing };
+    // Anybody may read this: which they are, and why, is for those who may list them.
+    const detail = `nodes refuse this master's cluster or its leader: ${refusing}; heddle workers list -o wide says why`;
+    return { status: "degraded", detail, refusing };
+  }
+
+  /** Why this master should get no calls; each check by name, undefined where it passes. */
+  readiness(): Record<string, string | undefined> {
+    const { inFlight, control } = this.#parts;
+    return {
+      api: inFlight.closing ? "shutting down" : undefined,
+      control: control.fault?.message,
+      quorum: hasQuorum(control)
+        ? undefined
+        : "there is no leader that a majority of masters follows",
+    };
+  }
+
+  load(): ClusterLoad {
+    const { control, directory } = this.#parts;
+    const replicas = directory
+      .nodes()
+      .flatMap(({ id, replicas }) => replicas.map((replica) => ({ node: id, ...replica })));
+    const kvUsage = new Map<string, number>();
+    for (const model of control.state.models.values()) {
+      const own = replicas.filter(({ deployment }) => deployment === model.deployment);
+      const used = own.reduce((sum, { load }) => sum + load.kvUsedTokens, 0);
+      const all = own.reduce((sum, { load }) => sum + load.kvTokens, 0);
+      kvUsage.set(model.id, all === 0 ? 0 : used / all);
+    }
+    return {
+      kvUsage,
+      replicas: replicas.map(({ node, deployment, load: { running, waiting } }) => {
+        return { node, deployment, running, waiting };
+      }),
+    };
+  }
+
+  /** Over all cores since the last sample, or the last figure where that was a moment ago. */
+  #sampleCpu(): number {
+    const now = cpuTimes();
+    const total = now.total - this.#cpu.total;
+    if (total < 100) return this.#cpuPercent;
+    this.#cpuPercent = percent(now.busy - this.#cpu.busy, total);
+    this.#cpu = now;
+    return this.#cpuPercent;
+  }
+}
+
+/** A master that is in no group decides by itself. */
+function aloneReport(masterId: string) {
+  return {
+    leader: masterId,
+    health: "ok" as const,
+    quorum: { voters: 1, required: 1, reachable: 1, has_quorum: true },
+    masters: [{ id: masterId, role: "leader" as const }],
+  };
+}
+
+function quorumReport(group: GroupStatus, progress: readonly MemberProgress[]) {
+  const voters = group.members.filter(({ votes }) => votes);
+  const required = Math.floor(voters.length / 2) + 1;
+  const active = new Map(progress.map(({ id, active }) => [id, active]));
+  const reachable = voters.filter(({ id, connected }) => active.get(id) ?? connected).length;
+  const health = group.leader === undefined ? "unavailable" : "degraded";
+  // Of a voter that has fallen behind for good the next loss of another would make a lost quorum.
+  const isBehind = (id: number) => progress.some((member) => member.id === id && member.behind);
+  const isWhole = reachable === voters.length && !voters.some(({ id }) => isBehind(id));
+  return {
+    health: group.leader !== undefined && isWhole ? ("ok" as const) : health,
+    quorum: {
+      voters: voters.length,
+      required,
+      reachable,
+      has_quorum: group.leader !== undefined && reachable >= required,
+    },
+  } as const;
+}
+
+function roleOf(member: GroupMember, group: GroupStatus): "leader" | "follower" | "learner" {
+  if (member.id === group.leader) return "leader";
+  return member.votes ? "follower" : "learner";
+}
+
+function cpuTimes(): { busy: number; total: number } {
+  let busy = 0;
+  let idle = 0;
+  for (const { times } of cpus()) {
+    busy += times.user + times.nice + times.sys + times.irq;
+    idle += times.idle;
+  }
+  return { busy, total: busy + idle };
+}
+
+function percent(part: number, whole: number): number {
+  return whole > 0 ? Math.round((part / whole) * 1000) / 10 : 0;
+}
+
+function workerHealth(attached: number) {
+  if (attached > 0) return { status: "ok", detail: "" };
+  return { status: "degraded", detail: "no worker is attached: no model can answer" };
+}
+
+function hasQuorum({ group }: ControlPlane): boolean {
+  return group === undefined || group.status().leader !== undefined;
+}
+
+function controlHealth({ fault, group }: ControlPlane) {
+  if (fault) return { status: "unavailable", detail: fault.message };
+  if (!group) return { status: "ok", detail: "" };
+  const { leader, isBehind } = group.status();
+  if (leader === undefined) {
+    const detail = "there is no leader: changes are refused until there is one";
+    return { status: "degraded", detail };
+  }
+  if (!isBehind) return { status: "ok", detail: "" };
+  const detail = "this master does not catch up with the leader: what it shows may be stale";
+  return { status: "degraded", detail };
+}

@@ -1,0 +1,61 @@
+import { AppError } from "@heddle/base/errors";
+import { joinTokenRequest } from "@heddle/contracts/cluster";
+import { validate } from "@heddle/contracts/validation";
+import { formatJoinToken, joinSecretId, newJoinSecret } from "@heddle/rpc/pki/join-token";
+import { Controller, HttpCode, Inject, Post, Req } from "@nestjs/common";
+import { propose } from "../../control-plane/propose.ts";
+import { type CallerRequest, Permit } from "../../http/access.ts";
+import { parseJsonBody } from "../../http/json-body.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../../ports.ts";
+
+/** The injection token of the hash that join tokens carry; null without TLS. */
+export const AUTHORITY_HASH = Symbol("authority hash");
+
+/** Tokens with which nodes get their first certificates. */
+@Controller("api/v1/cluster/join-tokens")
+export class JoinTokensController {
+  readonly #control: ControlPlane;
+  readonly #authorityHash: string | null;
+
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(AUTHORITY_HASH) authorityHash: string | null,
+  ) {
+    this.#control = control;
+    this.#authorityHash = authorityHash;
+  }
+
+  @Post()
+  @HttpCode(200)
+  @Permit(
+    "cluster:admin",
+    "Makes a token with which one node, by its role and name, may join, once.",
+    {
+      body: true,
+    },
+  )
+  async create(@Req() request: CallerRequest) {
+    const body = validate(joinTokenRequest, parseJsonBody(request.body as Buffer));
+    const authorityHash = this.#authorityHash ?? undefined;
+    if (authorityHash === undefined && body.role !== "master") {
+      const message = `The masters run without TLS: a ${body.role} joins with the cluster token.`;
+      throw new AppError("precondition_failed", message);
+    }
+    const secret = newJoinSecret();
+    const now = Date.now();
+    const expiresAtMs = now + body.ttl_seconds * 1000;
+    const { role, name } = body;
+    const join = { role, name, expiresAtMs };
+    await propose(this.#control, {
+      ...{ type: "join.create", atMs: now, id: joinSecretId(secret), join },
+    });
+    return {
+      object: "cluster.join_token",
+      role,
+      name,
+      tls: authorityHash !== undefined,
+      token: formatJoinToken({ authorityHash, secret }),
+      expires_at: new Date(expiresAtMs).toISOString(),
+    };
+  }
+}

@@ -1,0 +1,117 @@
+import { AppError } from "@heddle/base/errors";
+import {
+  CLUSTER_SETTINGS,
+  isSettingName,
+  putSettingRequest,
+  type SettingName,
+  settingFault,
+} from "@heddle/contracts/settings";
+import { validate } from "@heddle/contracts/validation";
+import { Controller, Get, Inject, Param, Put, Req, Res, UseInterceptors } from "@nestjs/common";
+import type { FastifyReply } from "fastify";
+import { heapMibFor, stateRoomMib } from "../../consensus/state-memory.ts";
+import { type CallerRequest, Permit } from "../../http/access.ts";
+import { Consistency } from "../../http/consistency.ts";
+import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
+import { parseJsonBody } from "../../http/json-body.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../../ports.ts";
+import { type SettingView, viewSetting } from "./setting-view.ts";
+
+/** What is told of a change, but for the version that it led to. */
+interface ToldSetting {
+  readonly value: number;
+  readonly updatedAtMs: number;
+}
+
+/** The settings that all masters share, each with a version for compare-and-set. */
+@Controller("api/v1/cluster/settings")
+export class SettingsController {
+  readonly #control: ControlPlane;
+  readonly #changes: IdempotentChanges;
+
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(IdempotentChanges) changes: IdempotentChanges,
+  ) {
+    this.#control = control;
+    this.#changes = changes;
+  }
+
+  @Get()
+  @UseInterceptors(Consistency)
+  @Permit("cluster:read", "Lists the cluster's settings.", { query: ["consistency"] })
+  list(): { object: "list"; data: SettingView[] } {
+    const names = Object.keys(CLUSTER_SETTINGS) as SettingName[];
+    return { object: "list", data: names.map((name) => this.#view(name)) };
+  }
+
+  @Get(":name")
+  @UseInterceptors(Consistency)
+  @Permit("cluster:read", "Shows one setting; its ETag is what `If-Match` takes.", {
+    query: ["consistency"],
+  })
+  get(@Param("name") name: string, @Res({ passthrough: true }) reply: FastifyReply): SettingView {
+    return tagged(this.#view(known(name)), reply);
+  }
+
+  @Put(":name")
+  @Permit("cluster:admin", "Sets a setting, with `If-Match` only where it has that version.", {
+    body: true,
+  })
+  async put(
+    @Req() request: CallerRequest,
+    @Res({ passthrough: true }) reply: FastifyReply,
+    @Param("name") given: string,
+  ): Promise<SettingView> {
+    const name = known(given);
+    return this.#changes.make(
+      request,
+      reply,
+      () => requestedChange(name, request),
+      (told, { version = 0 }) => tagged(viewSetting(name, { ...told, version }), reply),
+    );
+  }
+
+  #view(name: SettingName): SettingView {
+    return viewSetting(name, this.#control.state.settings.get(name));
+  }
+}
+
+function known(name: string): SettingName {
+  if (isSettingName(name)) return name;
+  const names = Object.keys(CLUSTER_SETTINGS).join(", ");
+  throw new AppError("not_found", `No setting has the name ${name}. There are ${names}.`);
+}
+
+function tagged(view: SettingView, reply: FastifyReply): SettingView {
+  reply.header("etag", `"${view.version}"`);
+  return view;
+}
+
+function requestedChange(name: SettingName, request: CallerRequest): RequestedChange<ToldSetting> {
+  const { value } = validate(putSettingRequest, parseJsonBody(request.body as Buffer));
+  const fault = settingFault(name, value) ?? roomFault(name, value);
+  if (fault !== undefined) {
+    throw new AppError("invalid_value", `Invalid value for 'value': ${fault}.`, { param: "value" });
+  }
+  const ifVersion = versionOf(request.headers["if-match"]);
+  const atMs = Date.now();
+  const command = { type: "setting.put" as const, atMs, name, value, ifVersion };
+  return { command, told: { value, updatedAtMs: atMs } };
+}
+
+/** Why this master's memory does not allow the value; another one's may be smaller, and lowers it. */
+function roomFault(name: SettingName, value: number): string | undefined {
+  const room = stateRoomMib();
+  if (name !== "state_mib" || value <= room) return undefined;
+  return `this master's heap holds ${room} MiB at most; start the masters with more, by NODE_OPTIONS=--max-old-space-size=${heapMibFor(value)}`;
+}
+
+/** The version that an ETag holds; undefined where any will do. */
+function versionOf(ifMatch: string | undefined): number | undefined {
+  if (ifMatch === undefined || ifMatch === "*") return undefined;
+  const version = /^"(\d{1,15})"$/.exec(ifMatch)?.[1];
+  if (version !== undefined) return Number(version);
+  const message = `Invalid value for the header 'If-Match': expected a setting's ETag such as "3", with its quotes.`;
+  throw new AppError("invalid_value", message, { param: "If-Match" });
+}

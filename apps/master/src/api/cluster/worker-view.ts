@@ -1,0 +1,113 @@
+import type { JobIndex } from "@heddle/control/jobs/index/job-index";
+import type { NodeRecord } from "@heddle/control/jobs/records/records";
+import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
+import { MAX_SHARDS_PER_SERVER, shardsOn } from "@heddle/control/jobs/scheduling/shard-places";
+import type { ControlState } from "@heddle/control/state";
+import { viewReplica } from "../../models/model-view.ts";
+import type { ControlPlane, NodeView } from "../../ports.ts";
+
+export type WorkerView = ReturnType<typeof viewWorker>;
+
+/** Silence of a node after which it is told; heartbeats come every second. */
+const SILENT_MS = 5_000;
+
+/** What this master hears of a node: its heartbeats, and for how long none has come. */
+interface Heard {
+  readonly node: NodeView | undefined;
+  readonly silentMs: number;
+}
+
+/** A node as this master sees it and as the cluster's state has it; `jobs` is null on one that runs none. */
+export function viewWorker(
+  id: string,
+  { node, silentMs }: Heard,
+  { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
+) {
+  const record = state.nodes.get(id);
+  const server = state.servers.get(id);
+  const { name = id, address = "" } = node ?? record?.offer ?? server ?? {};
+  const known = record?.state ?? server?.state ?? node?.state ?? "ready";
+  const status = node?.refusesLeader === undefined ? known : "refusing";
+  return {
+    id,
+    object: "worker",
+    kind: node?.kind ?? (server ? "parameter-server" : "worker"),
+    name,
+    address,
+    version: node?.version ?? null,
+    task_isolation: node?.taskIsolation || null,
+    // As the cluster has it, which holds a node for lost later than it is missed here.
+    status: status === "ready" && silentMs > SILENT_MS ? "suspect" : status,
+    attached: node !== undefined,
+    silent_seconds: Math.floor(silentMs / 1_000),
+    refuses_leader: node?.refusesLeader ?? null,
+    ...viewAttached(node),
+    jobs: record ? viewRecord(id, record, state, jobs) : null,
+    shards: server ? { held: shardsOn(jobs, id), places: MAX_SHARDS_PER_SERVER } : null,
+  };
+}
+
+/** What is known only while the node is attached to this master. */
+function viewAttached(node: NodeView | undefined) {
+  return {
+    attached_at: node ? new Date(node.attachedAtMs).toISOString() : null,
+    last_seen_at: node ? new Date(node.lastSeenMs).toISOString() : null,
+    cpu_percent: node?.cpuPercent ?? null,
+    cpu_count: node?.cpuCount ?? null,
+    memory_bytes: node?.memoryBytes ?? null,
+    memory_used_bytes: node?.memoryUsedBytes ?? null,
+    gpus: (node?.gpus ?? []).map((gpu) => ({
+      index: gpu.index,
+      uuid: gpu.uuid,
+      name: gpu.name,
+      memory_bytes: gpu.memoryBytes,
+      memory_used_bytes: gpu.memoryUsedBytes,
+      utilization_percent: gpu.utilizationPercent,
+      temperature_celsius: gpu.temperatureCelsius,
+      power_watts: gpu.powerWatts,
+      simulated: gpu.simulated,
+      fault: gpu.fault === "" ? null : gpu.fault,
+    })),
+    replicas: (node?.replicas ?? []).map((replica) => ({
+      deployment: replica.deployment,
+      ...viewReplica(node?.id ?? "", replica),
+    })),
+  };
+}
+
+/** What the node offers to jobs, and what they hold of it. */
+function viewRecord(id: string, record: NodeRecord, state: ControlState, jobs: JobIndex) {
+  const { offer, quarantined, drainByMs, lostAtMs } = record;
+  const keys = [...(jobs.tasksByNode.get(id) ?? [])];
+  const tasks = keys.flatMap((key) => state.tasks.get(key) ?? []);
+  const serving = servingPlaces(jobs, record);
+  const heldMilli =
+    tasks.reduce((sum, task) => sum + task.gpuMilli * task.devices.length, 0) +
+    serving.reduce((sum, { devices }) => sum + 1_000 * devices.length, 0);
+  return {
+    state: record.state,
+    index: record.changedIndex,
+    drain_by: drainByMs === undefined ? null : new Date(drainByMs).toISOString(),
+    lost_at: lostAtMs === undefined ? null : new Date(lostAtMs).toISOString(),
+    labels: offer.labels,
+    taints: offer.taints,
+    rack: offer.rack,
+    fabric: offer.fabric,
+    executors: offer.executors,
+    algorithms: offer.algorithms ?? [],
+    gpu_type: offer.gpuType,
+    gpu_memory_gb: offer.gpuMemoryGb,
+    gpus: offer.gpuCount,
+    gpus_held: heldMilli / 1_000,
+    simulated: offer.simulated,
+    quarantined: quarantined.map(({ device, why, atMs }) => ({
+      device,
+      why,
+      at: new Date(atMs).toISOString(),
+    })),
+    serving: serving.map(({ deployment, devices }) => ({ deployment, devices })),
+    tasks: tasks.map(({ jobId, attempt, rank, phase, devices }) => {
+      return { job_id: jobId, attempt, rank, phase, devices };
+    }),
+  };
+}

@@ -1,0 +1,127 @@
+import { GoneError } from "@heddle/client/errors";
+import { Heddle } from "@heddle/client/heddle";
+import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { readEvents } from "../../../test/event-reader.ts";
+import { send } from "../../../test/http.ts";
+import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
+
+/** As many events as are kept, and then some. */
+const KEPT = 100_000;
+
+let server: TestMaster;
+beforeAll(async () => {
+  server = await startTestMaster();
+  const { control } = server;
+  await control.propose({ type: "node.join", atMs: 0, offer: nodeOffer("n1") });
+  await control.propose({ type: "job.submit", atMs: 0, jobId: jobId(1), spec: jobSpec() });
+  // Each turn makes three: draining, drained, ready.
+  for (let made = 0; made <= KEPT; made += 3) {
+    await control.propose({ type: "node.drain", atMs: made, nodeId: "n1", byMs: made });
+    await control.propose({ type: "node.resume", atMs: made, nodeId: "n1" });
+  }
+}, 120_000);
+afterAll(() => server.master.close(0));
+
+const headers = (after: string) => ({
+  authorization: `Bearer ${server.adminKey}`,
+  accept: "text/event-stream",
+  "last-event-id": after,
+});
+
+test.each([
+  ["/api/v1/events", "/api/v1/jobs"],
+  [`/api/v1/jobs/${jobId(1)}/events`, `/api/v1/jobs/${jobId(1)}`],
+])(
+  "a stream of %s from a position that is no longer kept is 410 with a link to the list",
+  async (path, list) => {
+    const reply = await fetch(`${server.url}${path}`, { headers: headers("2.0") });
+    expect(reply.status).toBe(410);
+    expect(reply.headers.get("content-type")).toContain("application/problem+json");
+    expect(reply.headers.get("link")).toBe(`<${list}>; rel="collection"`);
+    expect(await reply.json()).toMatchObject({ code: "gone", status: 410, retryable: false });
+    expect((await send(server, "GET", list)).status).toBe(200);
+    expect((await send(server, "GET", `${path}?after=2.0`)).status).toBe(410);
+  },
+);
+
+test("position 0.0 begins at the oldest that is kept, and a kept one goes on right after itself", async () => {
+  const oldest = await readEvents(`${server.url}/api/v1/events`, server.adminKey, "0.0", (seen) => {
+    return seen.length === 2;
+  });
+  const [first, second] = oldest;
+  expect(Number.parseInt(first?.id ?? "", 10)).toBeGreaterThan(2);
+  const rest = await readEvents(
+    `${server.url}/api/v1/events`,
+    server.adminKey,
+    first?.id,
+    (seen) => {
+      return seen.length === 1;
+    },
+  );
+  expect(rest[0]?.id).toBe(second?.id);
+  const last = server.control.jobs.events.last;
+  const page = await send(server, "GET", `/api/v1/events?after=${last.index}.${last.ordinal}`);
+  expect(await page.json()).toEqual({ object: "list", data: [], last_event_id: null });
+});
+
+test("a stream of a job that has ended, from beyond its end, ends at once and says nothing", async () => {
+  const { control } = server;
+  const id = jobId(1);
+  await control.propose({ type: "job.request", atMs: 1, jobId: id, request: "cancel" });
+  expect(control.state.jobs.get(id)?.state).toBe("cancelled");
+  await control.propose({ type: "node.drain", atMs: 2, nodeId: "n1", byMs: 2 });
+  const url = `${server.url}/api/v1/jobs/${id}/events`;
+  const beyond = `${control.appliedIndex}.0`;
+  const reply = await fetch(url, { headers: headers(beyond) });
+  expect(await reply.text()).toBe(`id: ${beyond}\nretry: 1000\n\n`);
+});
+
+test("a position that the log has not come to, as of before a restore, is 410 and no silent stream", async () => {
+  for (const path of ["/api/v1/events", `/api/v1/jobs/${jobId(1)}/events`]) {
+    const reply = await fetch(`${server.url}${path}`, { headers: headers("99999999.0") });
+    expect(reply.status, path).toBe(410);
+    expect(reply.headers.get("link")).toMatch(/^<\/api\/v1\/jobs\S*>; rel="collection"$/);
+    const problem = (await reply.json()) as { detail: string };
+    expect(problem.detail).toMatch(/^The log has not come to 99999999\.0\. Read /);
+  }
+  const limited = await fetch(`${server.url}/api/v1/events?limit=5`, { headers: headers("") });
+  expect(limited.status).toBe(400);
+});
+
+test("the client tells of it as a GoneError, and reads on from a new list", async () => {
+  const heddle = new Heddle({ endpoint: server.url, auth_token: server.adminKey });
+  await expect(heddle.events.stream({ after: "2.0" }).next()).rejects.toBeInstanceOf(GoneError);
+  await expect(heddle.jobs.stream(jobId(1), { after: "2.0" }).next()).rejects.toBeInstanceOf(
+    GoneError,
+  );
+  expect((await heddle.jobs.list().page()).data).toHaveLength(1);
+  expect((await heddle.events.list({ after: "0.0", limit: 1 })).data).toHaveLength(1);
+});
+
+test("a job's stream looks at other jobs' events once, and misses none of its own", async () => {
+  const { control } = server;
+  const id = jobId(2);
+  await control.propose({ type: "job.submit", atMs: 3, jobId: id, spec: jobSpec() });
+  const { events } = control.jobs;
+  const url = `${server.url}/api/v1/jobs/${id}/events`;
+  const looks = vi.spyOn(events, "after");
+  const newest: number[] = [];
+  const watched = readEvents(url, server.adminKey, undefined, () => false);
+  for (let atMs = 4; newest.length < 3; atMs += 2) {
+    const before = events.last.index;
+    const seen = looks.mock.calls.length;
+    await control.propose({ type: "node.drain", atMs, nodeId: "n1", byMs: atMs });
+    await control.propose({ type: "node.resume", atMs, nodeId: "n1" });
+    await vi.waitFor(() => expect(looks.mock.calls.length).toBeGreaterThan(seen), 10_000);
+    newest.push(before);
+  }
+  const froms = looks.mock.calls.map(([from]) => from.index);
+  expect(froms[0]).toBe(0);
+  expect(froms.at(-1)).toBeGreaterThan(newest[0]!);
+  looks.mockRestore();
+  await control.propose({ type: "job.request", atMs: 99, jobId: id, request: "cancel" });
+  const told = (await watched).map(({ data }) => (data as { state: string }).state);
+  expect(told[0]).toBe("accepted");
+  expect(told.at(-1)).toBe("cancelled");
+});

@@ -1,0 +1,155 @@
+import { AppError } from "@heddle/base/errors";
+import { settingValue } from "@heddle/contracts/settings";
+import { registrationOf } from "@heddle/control/jobs/commands/registration";
+import type { RequestJobCommand } from "@heddle/control/jobs/records/commands";
+import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
+import type { JobRecord } from "@heddle/control/jobs/records/records";
+import type { ControlState } from "@heddle/control/state";
+import type { FastifyReply } from "fastify";
+import type { CallerRequest } from "../../http/access.ts";
+import type { IdempotentChanges } from "../../http/idempotent-changes.ts";
+import { parseJsonBody } from "../../http/json-body.ts";
+import { viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
+import type { PlanBook } from "../../orchestration/scheduling/plan-book.ts";
+import type { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
+import type { ControlPlane } from "../../ports.ts";
+import { listJobs } from "./job-list.ts";
+import { viewWholeJob } from "./job-view.ts";
+import type { PluginConfigs } from "./plugin-configs.ts";
+import type { StateChanges } from "./state-changes.ts";
+import {
+  dryRun,
+  requestedSubmission,
+  type SubmittedJob,
+  type Submitter,
+  submitted,
+} from "./submission.ts";
+
+/** States in which a job waits for a place, and can be told why. */
+const WAITING: ReadonlySet<JobRecord["state"]> = new Set([
+  "accepted",
+  "pending",
+  "preempted",
+  "retrying",
+  "recovering",
+]);
+
+export interface JobServiceParts {
+  readonly control: ControlPlane;
+  readonly plans: PlanBook;
+  readonly changes: IdempotentChanges;
+  readonly waits: StateChanges;
+  readonly progress: ProgressBook;
+  readonly pluginConfigs: PluginConfigs;
+  /** Signs the cursors of lists. */
+  readonly pepper: Uint8Array;
+}
+
+/** What the HTTP routes do with jobs. */
+export class JobService {
+  readonly #control: ControlPlane;
+  readonly #plans: PlanBook;
+  readonly #changes: IdempotentChanges;
+  readonly #waits: StateChanges;
+  readonly #progress: ProgressBook;
+  readonly #pluginConfigs: PluginConfigs;
+  readonly #pepper: Uint8Array;
+
+  constructor(parts: JobServiceParts) {
+    this.#control = parts.control;
+    this.#plans = parts.plans;
+    this.#changes = parts.changes;
+    this.#waits = parts.waits;
+    this.#progress = parts.progress;
+    this.#pluginConfigs = parts.pluginConfigs;
+    this.#pepper = parts.pepper;
+  }
+
+  list(query: Record<string, unknown>) {
+    return listJobs(this.state, query, this.#pepper, this.#progress);
+  }
+
+  get state(): ControlState {
+    return this.#control.state;
+  }
+
+  /** Resolves when the job is in the log of a majority. */
+  submit(request: CallerRequest, reply: FastifyReply): Promise<SubmittedJob> {
+    const submitter = this.#submitter(request);
+    const body = this.#specBody(request);
+    const requested = () => requestedSubmission(parseJsonBody(body), submitter);
+    return this.#changes.make(request, reply, requested, (told, { wasThere }) =>
+      wasThere ? submitted(this.find(told.job_id)) : told,
+    );
+  }
+
+  dryRun(request: CallerRequest) {
+    const body = parseJsonBody(this.#specBody(request));
+    return dryRun(this.#control, this.#plans, body, this.#submitter(request));
+  }
+
+  /** The body, unless it is larger than a job's spec may be. */
+  #specBody(request: CallerRequest): Buffer {
+    const body = request.body as Buffer;
+    const maxBytes = settingValue(this.state.settings, "job_spec_kib") * 1_024;
+    if (body.length <= maxBytes) return body;
+    const message = `The body has ${body.length} bytes, and a job's may have ${maxBytes}. Put large data into files, or raise the cluster setting job_spec_kib.`;
+    throw new AppError("request_too_large", message);
+  }
+
+  #submitter(request: CallerRequest): Submitter {
+    const { nodes, servers, models } = this.state;
+    const key = request.apiKey;
+    if (!key) throw new Error("no call gets here without a key");
+    return { key, nodes, servers, models, pluginConfigs: this.#pluginConfigs };
+  }
+
+  find(id: string): JobRecord {
+    const job = this.state.jobs.get(id);
+    if (!job) throw new AppError("not_found", `No job has the id ${id}.`);
+    return job;
+  }
+
+  /** The job once it is not as it was seen, once it changes no more, or when the time is over. */
+  async changed(
+    id: string,
+    seen: string | undefined,
+    waitMs: number,
+    signal: AbortSignal,
+  ): Promise<JobRecord> {
+    const first = this.find(id);
+    const known = seen ?? `"${first.changedIndex}"`;
+    const untilMs = performance.now() + waitMs;
+    for (;;) {
+      const job = this.find(id);
+      const leftMs = untilMs - performance.now();
+      const isDone = leftMs <= 0 || this.#isFinal(job);
+      if (signal.aborted || isDone || known !== `"${job.changedIndex}"`) return job;
+      await this.#waits.next(leftMs, signal);
+    }
+  }
+
+  /** Whether the job has ended, and the model that it was to leave is there or never comes. */
+  #isFinal({ id, state, model }: JobRecord): boolean {
+    if (!isTerminal(state)) return false;
+    const spec = this.state.specs.get(id);
+    const leavesModel = state === "succeeded" && spec !== undefined && registrationOf(spec);
+    return !leavesModel || model !== undefined;
+  }
+
+  async request(
+    command: RequestJobCommand,
+    request: CallerRequest,
+    reply: FastifyReply,
+  ): Promise<JobRecord> {
+    const requested = () => ({ command, told: command.jobId });
+    return this.#changes.make(request, reply, requested, (id) => this.find(id));
+  }
+
+  /** The whole of a job, with the reasons why it waits where it does. */
+  async view(job: JobRecord) {
+    const view = viewWholeJob(this.state, job, this.#progress.of(job));
+    const explanation = WAITING.has(job.state) ? await this.#plans.explain(job) : undefined;
+    return { ...view, explanation: explanation ? viewExplanation(explanation) : null };
+  }
+}

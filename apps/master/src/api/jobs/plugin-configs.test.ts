@@ -1,0 +1,78 @@
+import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { send } from "../../../test/http.ts";
+import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
+import { AttachedNode } from "../../nodes/attached-node.ts";
+
+// What workers have told of their plugins' algorithms, as POST /jobs holds a config against it.
+
+let server: TestMaster;
+beforeAll(async () => {
+  server = await startTestMaster();
+});
+beforeEach(() => {
+  server.directory.views = [];
+});
+afterAll(() => server.master.close(0));
+
+const schemaWith = (maximum: number) =>
+  JSON.stringify({
+    type: "object",
+    properties: { generations: { type: "integer", minimum: 1, maximum } },
+  });
+
+/** Workers as they register; each with the schema of `evolution` that it tells, if it tells one. */
+function attach(...schemas: readonly (string | undefined)[]): void {
+  server.directory.views = schemas.map((schema, i) => {
+    const told: Record<string, string> = schema === undefined ? {} : { evolution: schema };
+    const register = {
+      ...{ nodeId: `n${i}`, kind: "NODE_KIND_WORKER" as const, name: `w${i}`, version: "test" },
+      ...{ address: "127.0.0.1:1", incarnation: "1", hardware: null, labels: {}, taints: [] },
+      ...{ rack: "", fabric: "", executors: ["training"], environments: [] },
+      algorithms: ["ppo", "evolution"],
+      algorithmSchemas: told,
+      taskIsolation: "",
+    };
+    return new AttachedNode(register, undefined, 0).view(0);
+  });
+}
+
+async function faultsOf(config: Record<string, unknown>, more = {}) {
+  const job = { name: "job", algorithm: "evolution", config, ...more };
+  const path = "/api/v1/jobs?dry_run=true";
+  const reply = await send(server, "POST", path, job);
+  const { errors = [] } = (await reply.json()) as { errors?: { pointer: string }[] };
+  return [reply.status, ...errors.map(({ pointer }) => pointer)];
+}
+
+it("refuses a plugin's own field with its pointer, as its schema says", async () => {
+  attach(schemaWith(100));
+  expect(await faultsOf({ generations: 5, seed: 3 })).toEqual([200]);
+  expect(await faultsOf({ generations: 0, learning_rat: 1 })).toEqual([
+    ...[422, "#/config/generations", "#/config/learning_rat"],
+  ]);
+});
+
+it("tells a fault of a field that all jobs have before those of the plugin's own", async () => {
+  attach(schemaWith(100));
+  expect(await faultsOf({ generations: 0, seed: -1 })).toEqual([422, "#/config/seed"]);
+});
+
+it("takes what one version of the plugin takes, and refuses what none does", async () => {
+  attach(schemaWith(10), schemaWith(100));
+  expect(await faultsOf({ generations: 50 })).toEqual([200]);
+  expect(await faultsOf({ generations: 500 })).toEqual([422, "#/config/generations"]);
+});
+
+it("leaves a config to the trainer where a worker has told no schema, or one that is not looked at", async () => {
+  attach(schemaWith(100), undefined);
+  expect(await faultsOf({ generations: 0 })).toEqual([200]);
+  attach('{"type":"object","properties":{"a":{"pattern":"^(a+)+$"}}}');
+  expect(await faultsOf({ a: `${"a".repeat(40)}!` })).toEqual([200]);
+  attach();
+  expect(await faultsOf({ generations: 0 })).toEqual([200]);
+});
+
+it("does not look at the config of a program of the user's own", async () => {
+  attach(schemaWith(100));
+  expect(await faultsOf({ generations: 0 }, { command: "true" })).toEqual([200]);
+});

@@ -1,0 +1,102 @@
+import { AppError } from "@heddle/base/errors";
+import { putProjectRequest } from "@heddle/contracts/jobs";
+import { validate } from "@heddle/contracts/validation";
+import { usageAt } from "@heddle/control/jobs/records/account-changes";
+import type { SetProjectCommand } from "@heddle/control/jobs/records/commands";
+import type { ProjectRecord } from "@heddle/control/jobs/records/records";
+import {
+  Controller,
+  Get,
+  Inject,
+  Param,
+  Put,
+  Query,
+  Req,
+  Res,
+  UseInterceptors,
+} from "@nestjs/common";
+import type { FastifyReply } from "fastify";
+import { type CallerRequest, Permit } from "../../http/access.ts";
+import { Consistency } from "../../http/consistency.ts";
+import { IdempotentChanges } from "../../http/idempotent-changes.ts";
+import { parseJsonBody } from "../../http/json-body.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../../ports.ts";
+import { pageOf } from "../keys/page.ts";
+
+/** Projects: what each may use, and what it has used. One that a job names is there by itself. */
+@Controller("api/v1/projects")
+export class ProjectsController {
+  readonly #control: ControlPlane;
+  readonly #changes: IdempotentChanges;
+
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(IdempotentChanges) changes: IdempotentChanges,
+  ) {
+    this.#control = control;
+    this.#changes = changes;
+  }
+
+  @Get()
+  @UseInterceptors(Consistency)
+  @Permit("jobs:read", "Lists the projects with their quotas and use.", {
+    query: ["limit", "cursor", "consistency"],
+  })
+  list(@Query() query: Record<string, unknown>) {
+    const nowMs = Date.now();
+    return pageOf(
+      [...this.#control.state.projects.values()].map((project) => viewProject(project, nowMs)),
+      query,
+    );
+  }
+
+  @Get(":name")
+  @UseInterceptors(Consistency)
+  @Permit("jobs:read", "Shows a project with its quota and use.", { query: ["consistency"] })
+  get(@Param("name") name: string) {
+    const project = this.#control.state.projects.get(name);
+    if (!project) throw new AppError("not_found", `No project has the name ${name}.`);
+    return viewProject(project, Date.now());
+  }
+
+  @Put(":name")
+  @Permit("cluster:admin", "Sets a project's weight and quota.", { body: true })
+  put(
+    @Req() request: CallerRequest,
+    @Res({ passthrough: true }) reply: FastifyReply,
+    @Param("name") name: string,
+  ) {
+    const requested = () => ({ command: requestedProject(name, request), told: name });
+    return this.#changes.make(request, reply, requested, () => this.get(name));
+  }
+}
+
+function requestedProject(name: string, request: CallerRequest): SetProjectCommand {
+  const { weight, quota } = validate(putProjectRequest, parseJsonBody(request.body as Buffer));
+  const { gpu_count: gpus, gpu_hours: gpuHours, queue_length: queueLength } = quota;
+  const gpuMilli = gpus === undefined ? undefined : Math.round(gpus * 1_000);
+  const limits = { gpuMilli, gpuHours, queueLength };
+  return { type: "project.set", atMs: Date.now(), name, weight, quota: limits };
+}
+
+function viewProject({ name, weight, quota, usage }: ProjectRecord, nowMs: number) {
+  const now = usageAt(usage, nowMs);
+  return {
+    id: name,
+    object: "project",
+    name,
+    weight,
+    quota: {
+      gpu_count: quota.gpuMilli === undefined ? null : quota.gpuMilli / 1_000,
+      gpu_hours: quota.gpuHours ?? null,
+      queue_length: quota.queueLength ?? null,
+    },
+    usage: {
+      gpus: now.heldGpuMilli / 1_000,
+      cpu_cores: now.heldCpuMilli / 1_000,
+      memory_mib: now.heldMemoryMib,
+      gpu_hours: now.windowGpuMilliMs / 3.6e9,
+      window_start: new Date(now.windowStartMs).toISOString(),
+    },
+  };
+}

@@ -1,0 +1,463 @@
+import type { LeaseTask } from "@heddle/contracts/generated/heddle/v1/LeaseTask";
+import { submitJobRequest } from "@heddle/contracts/jobs";
+import { taskKey } from "@heddle/control/jobs/records/records";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { JobApi } from "../../../test/job-api.ts";
+import { SECRETS } from "../../../test/test-master.ts";
+import { orderFor } from "../../orchestration/tasks/task-orders.ts";
+
+/**
+ * Every field of a job's spec, held against the contract's own list: a value that is refused with a
+ * pointer at it, and what a value that is taken changes. What the lease of a task says is carried out
+ * by the workers, which `apps/worker/src/tasks/*.test.ts` and `task-fields.test.ts` hold.
+ */
+interface FieldCase {
+  /** A value that cannot stand. */
+  readonly refused: unknown;
+  readonly effect: (path: string) => Promise<void>;
+}
+
+let api: JobApi;
+let count = 0;
+
+beforeAll(async () => {
+  api = await JobApi.start();
+  await api.join("plain", {
+    ...{ cpuMilli: 4_000, memoryMib: 4_096, localSsdGb: 10, gpuType: "A100", gpuMemoryGb: 40 },
+    ...{ gpuCount: 1, rack: "r1", labels: { zone: "b" } },
+  });
+  await api.join("rich", {
+    ...{ ioOperationsPerSec: 1_000_000, networkMbps: 100_000, fabric: "ib0", rack: "r2" },
+    ...{ labels: { zone: "a" }, executors: ["process", "container", "training"] },
+  });
+  await api.join("special", { gpuCount: 0, taints: ["special"], labels: { kind: "special" } });
+  await api.propose({ type: "setting.put", name: "shared_storage_gb", value: 100 });
+});
+afterAll(() => api.close());
+
+const SMALL = { cpu_cores: 0.1, memory_gb: 0.1 };
+
+/** `{a: {b: value}}` of `a.b`. */
+function nested(path: string, value: unknown): Record<string, unknown> {
+  const [first = "", ...rest] = path.split(".");
+  return { [first]: rest.length === 0 ? value : nested(rest.join("."), value) };
+}
+
+function bodyOf(change: Record<string, unknown>): Record<string, unknown> {
+  count += 1;
+  const { resources, ...others } = change as { resources?: Record<string, unknown> };
+  const body = { name: `n${count}`, command: "true", ...others };
+  return { ...body, resources: { ...SMALL, ...resources } };
+}
+
+interface Dry {
+  readonly verdict: string;
+  readonly placement: readonly { readonly node: string }[];
+  readonly never_fits: readonly { readonly resource: string; readonly reason: string }[];
+  readonly explanation: { readonly blockers: readonly { readonly resource: string }[] };
+}
+
+async function dryRun(change: Record<string, unknown>): Promise<Dry> {
+  const { status, body } = await api.call("POST", "/jobs?dry_run=true", bodyOf(change));
+  expect(status, JSON.stringify(body)).toBe(200);
+  return body as unknown as Dry;
+}
+
+/** A resource: with one value only the richer node will do, with another one nothing ever does. */
+function places(
+  fits: unknown,
+  never: unknown,
+  told: string,
+  { node = "rich", ...others }: Record<string, unknown> = {},
+): FieldCase["effect"] {
+  return async (path) => {
+    const field = path.replace("resources.", "");
+    const placed = await dryRun({ resources: { ...others, [field]: fits } });
+    expect(placed).toMatchObject({ verdict: "would_start", placement: [{ node }] });
+    const refused = await dryRun({ resources: { ...others, [field]: never } });
+    expect(refused.verdict).toBe("unsatisfiable");
+    const words = refused.never_fits.map(({ reason, resource }) => `${reason} ${resource}`);
+    expect(words.join("; ")).toContain(told);
+  };
+}
+
+/** What the task of a job with this spec is leased with, on its way to a worker. */
+async function lease(change: Record<string, unknown>): Promise<NonNullable<LeaseTask["spec"]>> {
+  const id = await api.submit(bodyOf(change));
+  await api.reached(id, "scheduled");
+  const { state } = api.master.control;
+  const order = orderFor(
+    state,
+    state.tasks.get(taskKey(id, 1, 0))!,
+    undefined,
+    Date.now(),
+    SECRETS,
+  );
+  await api.call("DELETE", `/jobs/${id}`);
+  await over(id);
+  return order?.lease?.spec ?? {};
+}
+
+/** Nothing of the job holds a place any more. */
+async function over(id: string): Promise<void> {
+  await api.report(id, "exited", { endedAtMs: Date.now() });
+}
+
+/** The field changes what the worker is told, to this. */
+function leases(value: unknown, told: NonNullable<LeaseTask["spec"]>): FieldCase["effect"] {
+  return async (path) => {
+    const [key = ""] = Object.keys(told);
+    expect(await lease(nested(path, value))).toMatchObject(told);
+    const without = (await lease({})) as Record<string, unknown>;
+    expect(without[key]).not.toEqual((told as Record<string, unknown>)[key]);
+  };
+}
+
+/** The job is found by the field's value, and not by another. */
+function filters(value: unknown, query: string, other: string): FieldCase["effect"] {
+  return async (path) => {
+    const id = await api.submit(bodyOf(nested(path, value)));
+    const found = async (text: string) => {
+      const { body } = await api.call("GET", `/jobs?${text}`);
+      return (body?.data ?? []).map((job) => (job as unknown as { id: string }).id);
+    };
+    expect(await found(query)).toContain(id);
+    expect(await found(other)).not.toContain(id);
+    await api.call("DELETE", `/jobs/${id}`);
+    await over(id);
+  };
+}
+
+/** A job that takes all of the richer node runs; then another wants it. Returns the first's state. */
+async function contest(
+  first: Record<string, unknown>,
+  second: Record<string, unknown>,
+): Promise<string | undefined> {
+  const gpus = { gpu_count: 4, gpu_type: "H100" };
+  const holder = await api.submit(bodyOf({ tasks: 1, resources: { ...gpus, ...first } }));
+  await api.run(holder);
+  const comer = await api.submit(bodyOf({ tasks: 1, resources: { ...gpus, ...second } }));
+  await api.reached(comer, "pending");
+  const { body } = await api.call("GET", `/jobs/${comer}`);
+  expect(body?.explanation?.blockers).not.toEqual([]);
+  const state = api.master.control.state.jobs.get(holder)?.state;
+  for (const id of [comer, holder]) {
+    await api.call("DELETE", `/jobs/${id}`);
+    await over(id);
+  }
+  return state;
+}
+
+const EVICTED = "checkpointing";
+
+/** A gang over two nodes runs, and one of the nodes is lost. */
+async function loseOneOfTwo(tolerance: number): Promise<string | undefined> {
+  const pair = `p${tolerance}`;
+  const nodes = [`${pair}-1`, `${pair}-2`];
+  const offer = { gpuCount: 0, cpuMilli: 100, memoryMib: 200, labels: { pair } };
+  for (const id of nodes) await api.join(id, offer);
+  const body = { tasks: 2, failure_tolerance: tolerance };
+  const resources = { cpu_cores: 0.2, node_affinity: { pair } };
+  const id = await api.submit(bodyOf({ ...body, resources }));
+  await api.run(id);
+  const lost = { nodeIds: nodes.slice(0, 1), fencedAtMs: Date.now() + 3_600_000 };
+  await api.propose({ type: "node.lost", ...lost });
+  const state = api.master.control.state.jobs.get(id)?.state;
+  await api.call("DELETE", `/jobs/${id}`);
+  await over(id);
+  return state;
+}
+
+const FIELDS: Readonly<Record<string, FieldCase>> = {
+  id: {
+    refused: "job_1",
+    effect: async () => {
+      const id = "job_01M7ZHA0THCABZQ4XCV62DZD3F";
+      const { body } = await api.call("POST", "/jobs", bodyOf({ id }));
+      expect(body?.job_id).toBe(id);
+      expect((await api.call("POST", "/jobs", bodyOf({ id }))).status).toBe(409);
+      await api.call("DELETE", `/jobs/${id}`);
+      await over(id);
+    },
+  },
+  name: { refused: "", effect: filters("one-name", "name=one-name", "name=another") },
+  project: { refused: "No Project", effect: filters("lab", "project=lab", "project=default") },
+  queue: {
+    refused: "no queue",
+    effect: async (path) => {
+      await api.call("PUT", "/queues/night", { max_length: 1 });
+      await filters("night", "queue=night", "queue=default")(path);
+      const first = await api.submit(bodyOf({ queue: "night" }));
+      expect((await api.call("POST", "/jobs", bodyOf({ queue: "night" }))).status).toBe(429);
+      await api.call("DELETE", `/jobs/${first}`);
+      await over(first);
+    },
+  },
+  labels: { refused: { a: 1 }, effect: filters({ team: "x" }, "label=team=x", "label=team=y") },
+  algorithm: { refused: "P P O", effect: leases("ppo", { algorithm: "ppo" }) },
+  config: {
+    refused: [],
+    effect: async () => {
+      const spec = await lease({ algorithm: "ppo", config: { learning_rate: 0.1 } });
+      expect(JSON.parse(spec.config ?? "")).toMatchObject({ learning_rate: 0.1 });
+    },
+  },
+  container_image: {
+    refused: "",
+    effect: async () => {
+      const image = { container_image: "alpine:3" };
+      expect((await dryRun(image)).placement).toMatchObject([{ node: "rich" }]);
+      const spec = await lease(image);
+      expect(spec).toMatchObject({ executor: "container", containerImage: "alpine:3" });
+      const elsewhere = { resources: { node_affinity: { zone: "b" } } };
+      expect((await dryRun({ ...image, ...elsewhere })).verdict).toBe("unsatisfiable");
+    },
+  },
+  "container_options.network": {
+    refused: "bridge",
+    effect: async () => {
+      const image = { container_image: "alpine:3" };
+      const spec = await lease({ ...image, container_options: { network: "host" } });
+      expect(spec).toMatchObject({ hostNetwork: true });
+      expect(await lease(image)).toMatchObject({ hostNetwork: false });
+    },
+  },
+  "container_options.read_only": {
+    refused: "yes",
+    effect: async () => {
+      const image = { container_image: "alpine:3" };
+      const spec = await lease({ ...image, container_options: { read_only: true } });
+      expect(spec).toMatchObject({ readOnly: true });
+      expect(await lease(image)).toMatchObject({ readOnly: false });
+    },
+  },
+  command: {
+    refused: [],
+    effect: async () => {
+      expect(await lease({ command: ["a", "b c"] })).toMatchObject({ command: ["a", "b c"] });
+      expect((await lease({ command: "a b" })).command).toEqual(["/bin/sh", "-c", "a b"]);
+    },
+  },
+  working_directory: { refused: "", effect: leases("/data", { workingDirectory: "/data" }) },
+  environment_variables: {
+    refused: { "1A": "x" },
+    effect: leases({ A: "b" }, { environment: { A: "b" } }),
+  },
+  dependencies: {
+    refused: ["no such job"],
+    effect: async () => {
+      const first = bodyOf({});
+      const id = await api.submit(first);
+      await api.run(id);
+      const next = await api.submit(bodyOf({ dependencies: [first["name"]] }));
+      await api.reached(next, "pending");
+      const { body } = await api.call("GET", `/jobs/${next}`);
+      expect(body?.explanation?.blockers).toMatchObject([
+        {
+          ...{ reason: "DependencyWait", jobs: [id] },
+          message: `DependencyWait: waits for ${id} to succeed`,
+        },
+      ]);
+      await over(id);
+      await api.reached(next, "scheduled");
+      await api.call("DELETE", `/jobs/${next}`);
+      await over(next);
+    },
+  },
+  tasks: {
+    refused: 0,
+    effect: async () => {
+      expect((await dryRun({ tasks: 3 })).placement).toHaveLength(3);
+      expect((await lease({ tasks: 3 })).tasks).toBe(3);
+    },
+  },
+  "resources.gpu_count": { refused: -1, effect: places(4, 99, "InsufficientGpu") },
+  "resources.cpu_cores": { refused: 0, effect: places(32, 1_000, "cpu_cores") },
+  "resources.memory_gb": { refused: 0, effect: places(32, 100_000, "memory_gb") },
+  "resources.gpu_type": {
+    refused: [],
+    effect: places("H100", "B300", "gpu_type", { gpu_count: 1 }),
+  },
+  "resources.gpu_memory_gb": {
+    refused: 0,
+    effect: places(60, 500, "gpu_memory", { gpu_count: 1 }),
+  },
+  "resources.local_ssd_gb": { refused: 0, effect: places(500, 100_000, "local_ssd_gb") },
+  "resources.shared_storage_gb": {
+    refused: 0,
+    effect: async (path) => {
+      await places(100, 101, "shared_storage_gb", { node_affinity: { zone: "a" } })(path);
+      const id = await api.submit(bodyOf({ resources: { shared_storage_gb: 60 } }));
+      await api.run(id);
+      const second = await dryRun({ resources: { shared_storage_gb: 60 } });
+      expect(second.verdict).toBe("would_wait");
+      expect(second.explanation.blockers).toContainEqual(
+        expect.objectContaining({ resource: "shared_storage_gb", free: 40, limit: 100 }),
+      );
+      await api.call("DELETE", `/jobs/${id}`);
+      await over(id);
+    },
+  },
+  "resources.io_operations_per_sec": {
+    refused: 0,
+    effect: places(500_000, 5_000_000, "io_operations_per_sec"),
+  },
+  "resources.network_bandwidth_gbps": {
+    refused: 0,
+    effect: places(50, 500, "network_bandwidth_gbps"),
+  },
+  "resources.infiniband_required": {
+    refused: "yes",
+    effect: async () => {
+      const wanted = { infiniband_required: true };
+      const placed = await dryRun({ resources: wanted });
+      expect(placed).toMatchObject({ verdict: "would_start", placement: [{ node: "rich" }] });
+      const without = { ...wanted, node_affinity: { zone: "b" } };
+      expect((await dryRun({ resources: without })).verdict).toBe("unsatisfiable");
+    },
+  },
+  "resources.node_affinity": {
+    refused: [{ key: "zone", operator: "like" }],
+    effect: places({ zone: "a" }, [{ key: "none", operator: "exists" }], "AffinityNoMatch"),
+  },
+  "resources.node_anti_affinity": {
+    refused: "zone",
+    effect: places({ zone: "a" }, [{ key: "none", operator: "not_exists" }], "AffinityNoMatch", {
+      node: "plain",
+    }),
+  },
+  "resources.tolerations": {
+    refused: "special",
+    effect: places(["special"], ["other"], "AffinityNoMatch", {
+      ...{ node: "special", node_affinity: { kind: "special" } },
+    }),
+  },
+  "resources.same_rack": {
+    refused: 1,
+    effect: async () => {
+      const gang = { tasks: 5, resources: { gpu_count: 5 } };
+      expect((await dryRun(gang)).placement).toHaveLength(5);
+      const together = await dryRun({ ...gang, resources: { gpu_count: 5, same_rack: true } });
+      expect(together.verdict).toBe("unsatisfiable");
+      expect(together.never_fits[0]?.reason).toBe("TopologyUnavailable");
+    },
+  },
+  "resources.qos_level": {
+    refused: "gold",
+    effect: async () => {
+      const [low, high] = [{ qos_level: "best_effort" }, { qos_level: "guaranteed" }];
+      expect(await contest(low, high)).toBe(EVICTED);
+      expect(await contest(high, low)).toBe("running");
+    },
+  },
+  "resources.priority": {
+    refused: 1_001,
+    effect: async () => {
+      expect(await contest({ priority: 0 }, { priority: 1 })).toBe(EVICTED);
+      expect(await contest({ priority: 1 }, { priority: 1 })).toBe("running");
+    },
+  },
+  "resources.preemptible": {
+    refused: "no",
+    effect: async () => {
+      const comer = { priority: 10 };
+      expect(await contest({ preemptible: true }, comer)).toBe(EVICTED);
+      expect(await contest({ preemptible: false }, comer)).toBe("running");
+    },
+  },
+  "checkpoint_config.interval_seconds": {
+    refused: 0,
+    effect: leases(60, { checkpointIntervalMs: 60_000 }),
+  },
+  "checkpoint_config.grace_seconds": { refused: -1, effect: leases(5, { graceMs: 5_000 }) },
+  "checkpoint_config.keep": { refused: 0, effect: leases(7, { keepCheckpoints: 7 }) },
+  "checkpoint_config.signal": {
+    refused: "SIGKILL",
+    effect: leases("SIGUSR2", { checkpointSignal: "SIGUSR2" }),
+  },
+  "monitoring_config.hang_timeout_seconds": {
+    refused: 0,
+    effect: leases(30, { hangTimeoutMs: 30_000 }),
+  },
+  "monitoring_config.interval_seconds": {
+    refused: 0,
+    effect: leases(9, { progressIntervalMs: 9_000 }),
+  },
+  max_runtime_hours: { refused: 0, effect: leases(0.5, { maxRuntimeMs: 1_800_000 }) },
+  retry_limit: {
+    refused: -1,
+    effect: async () => {
+      const exit = { reason: "ExitCode" as const, exitCode: 1, endedAtMs: Date.now() };
+      const failed = async (limit: number) => {
+        const id = await api.submit(bodyOf({ retry_limit: limit }));
+        await api.run(id);
+        await api.report(id, "exited", exit);
+        const state = api.master.control.state.jobs.get(id)?.state;
+        await api.call("DELETE", `/jobs/${id}`);
+        return state;
+      };
+      expect(await failed(0)).toBe("failed");
+      expect(await failed(1)).toBe("pending");
+    },
+  },
+  failure_tolerance: {
+    refused: -1,
+    effect: async () => {
+      expect(await loseOneOfTwo(0)).toBe("retrying");
+      expect(await loseOneOfTwo(1)).toBe("recovering");
+    },
+  },
+};
+
+/** The fields of the contract; groups by their members. */
+function contractFields(): string[] {
+  return Object.entries(submitJobRequest.shape).flatMap(([name, schema]) => {
+    const inner = "innerType" in schema.def ? schema.def.innerType : undefined;
+    const isGroup = inner !== undefined && "shape" in inner;
+    return isGroup ? Object.keys(inner.shape).map((member) => `${name}.${member}`) : [name];
+  });
+}
+
+describe("every field of a job's spec", { timeout: 60_000 }, () => {
+  it("has a line here, and each attribute that the platform names is a field", () => {
+    expect(Object.keys(FIELDS).sort()).toEqual(contractFields().sort());
+    const resources = [
+      ...["cpu_cores", "memory_gb", "gpu_count", "gpu_type", "gpu_memory_gb", "local_ssd_gb"],
+      ...["shared_storage_gb", "io_operations_per_sec", "network_bandwidth_gbps"],
+      ...["infiniband_required", "node_affinity", "node_anti_affinity", "qos_level", "priority"],
+      "preemptible",
+    ].map((name) => `resources.${name}`);
+    const attributes = [
+      ...["name", "algorithm", "container_image", "command", "working_directory", "dependencies"],
+      ...["environment_variables", "max_runtime_hours", "retry_limit", "failure_tolerance"],
+    ];
+    expect(Object.keys(FIELDS)).toEqual(expect.arrayContaining([...resources, ...attributes]));
+    for (const group of ["checkpoint_config.", "monitoring_config."]) {
+      expect(Object.keys(FIELDS).some((path) => path.startsWith(group))).toBe(true);
+    }
+  });
+
+  it.each(Object.entries(FIELDS))(
+    "%s is refused with a pointer at it",
+    async (path, { refused }) => {
+      const change = nested(path, refused);
+      const { status, body } = await api.call("POST", "/jobs", { ...bodyOf({}), ...change });
+      expect([400, 422]).toContain(status);
+      const [pointer = ""] = (body?.errors ?? []).map((error) => error.pointer);
+      expect(`${pointer}/`).toMatch(new RegExp(`^#/${path.replaceAll(".", "/")}/`));
+    },
+  );
+
+  it.each(Object.entries(FIELDS))("%s does something", async (path, { effect }) => {
+    await effect(path);
+  });
+
+  it("that is not in the contract is refused, at every depth", async () => {
+    for (const path of ["a", "resources.a", "checkpoint_config.a", "monitoring_config.a"]) {
+      const change = { ...bodyOf({}), ...nested(path, 1) };
+      const { status, body } = await api.call("POST", "/jobs", change);
+      expect(status, path).toBe(400);
+      expect(body?.errors?.[0]?.pointer).toBe(`#/${path.replace(".", "/")}`);
+    }
+  });
+});

@@ -1,0 +1,73 @@
+import { AppError } from "@heddle/base/errors";
+import type { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
+import type { ControlPlane } from "../../ports.ts";
+
+/** Watchers and long-polls at once on one master. */
+const MAX_WAITING = 10_000;
+const PROGRESS_PAUSE_MS = 200;
+
+/** Wakes whoever waits for the replicated state or the progress of jobs to go on. One listener for all of them. */
+export class StateChanges {
+  readonly #waiting = new Set<() => void>();
+  readonly #unsubscribe: () => void;
+  #queued = false;
+  #progressTimer: NodeJS.Timeout | undefined;
+
+  constructor(control: ControlPlane, progress: ProgressBook) {
+    const unsubscribe = [
+      control.onApplied(() => this.#queue()),
+      progress.onChange(() => this.#queueProgress()),
+    ];
+    this.#unsubscribe = () => {
+      for (const each of unsubscribe) each();
+    };
+  }
+
+  /** Resolves at the next change, when the time is over, or with the signal. */
+  next(timeoutMs: number, signal: AbortSignal): Promise<void> {
+    if (signal.aborted || timeoutMs <= 0) return Promise.resolve();
+    if (this.#waiting.size >= MAX_WAITING) {
+      const message = `${MAX_WAITING} calls wait for changes on this master.`;
+      throw new AppError("overloaded", message, { retryAfterMs: 1_000 });
+    }
+    return new Promise((resolve) => {
+      const wake = (): void => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", wake);
+        this.#waiting.delete(wake);
+        resolve();
+      };
+      const timer = setTimeout(wake, timeoutMs);
+      signal.addEventListener("abort", wake);
+      this.#waiting.add(wake);
+    });
+  }
+
+  close(): void {
+    this.#unsubscribe();
+    clearTimeout(this.#progressTimer);
+    this.#wake();
+  }
+
+  /** Many commands are applied in one turn: whoever waits looks once. */
+  #queue(): void {
+    if (this.#queued) return;
+    this.#queued = true;
+    setImmediate(() => {
+      this.#queued = false;
+      this.#wake();
+    });
+  }
+
+  /** Progress comes from many workers a second: whoever waits looks a few times a second at most. */
+  #queueProgress(): void {
+    this.#progressTimer ??= setTimeout(() => {
+      this.#progressTimer = undefined;
+      this.#wake();
+    }, PROGRESS_PAUSE_MS).unref();
+  }
+
+  #wake(): void {
+    for (const wake of [...this.#waiting]) wake();
+  }
+}

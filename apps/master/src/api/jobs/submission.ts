@@ -1,0 +1,139 @@
+import { grants } from "@heddle/auth/scopes";
+import { AppError } from "@heddle/base/errors";
+import {
+  GENERATED_CHARACTERS,
+  generateNameRequest,
+  type JobState,
+  type SubmitJob,
+} from "@heddle/contracts/jobs";
+import { validate } from "@heddle/contracts/validation";
+import { versionOf } from "@heddle/control/cluster-version";
+import { registrationOf } from "@heddle/control/jobs/commands/registration";
+import { checkSubmission } from "@heddle/control/jobs/commands/submission";
+import type { JobRecord } from "@heddle/control/jobs/records/records";
+import { fewestTasks, taskRequest } from "@heddle/control/jobs/records/task-request";
+import { queuedFrom } from "@heddle/control/jobs/scheduling/scheduling-input";
+import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
+import { refusalError } from "../../control-plane/propose.ts";
+import type { RequestedChange } from "../../http/idempotent-changes.ts";
+import { requireListed } from "../../models/model-catalog.ts";
+import { viewBlocker, viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
+import type { PlanBook } from "../../orchestration/scheduling/plan-book.ts";
+import type { ControlPlane } from "../../ports.ts";
+import { newJobId } from "./job-id.ts";
+import type { PluginConfigs } from "./plugin-configs.ts";
+import { readSpec } from "./read-spec.ts";
+
+/** What POST /jobs answers with. */
+export interface SubmittedJob {
+  readonly job_id: string;
+  /** `accepted`; of a job that was there already, under the id that the caller gave it, its own. */
+  readonly state: JobState;
+  readonly submitted_at: string;
+}
+
+/** The change that a body of POST /jobs asks for. Throws with all that is wrong with it. */
+export function requestedSubmission(
+  body: Record<string, unknown>,
+  submitter: Submitter,
+): RequestedChange<SubmittedJob> {
+  const atMs = Date.now();
+  const made = newJobId(atMs);
+  const { id, ...spec } = readSpec(withName(body, made), submitter);
+  checkPrivileges(spec, submitter);
+  checkModel(spec, submitter);
+  const jobId = id ?? made;
+  const told = submitted({ id: jobId, state: "accepted", submittedAtMs: atMs });
+  return { command: { type: "job.submit", atMs, jobId, spec }, told };
+}
+
+/**
+ * The body with a name, where it has a `generate_name`: that and the end of the job's id, so that a body
+ * with an `id` has the same name when it is sent again.
+ */
+function withName(body: Record<string, unknown>, madeId: string): Record<string, unknown> {
+  if (!Object.hasOwn(body, "generate_name")) return body;
+  const { generate_name } = validate(generateNameRequest, body);
+  const { generate_name: _, ...rest } = body;
+  const id = typeof body["id"] === "string" ? body["id"] : madeId;
+  return { ...rest, name: `${generate_name}${id.slice(-GENERATED_CHARACTERS).toLowerCase()}` };
+}
+
+/** What is told of a job that is in the log. */
+export function submitted({
+  id,
+  state,
+  submittedAtMs,
+}: Pick<JobRecord, "id" | "state" | "submittedAtMs">): SubmittedJob {
+  return { job_id: id, state, submitted_at: new Date(submittedAtMs).toISOString() };
+}
+
+/** Who submits, and the workers, parameter servers and models that there are. */
+export interface Submitter extends Pick<ControlState, "nodes" | "servers" | "models"> {
+  readonly key: Pick<ApiKeyRecord, "id" | "scopes" | "models">;
+  readonly pluginConfigs: PluginConfigs;
+}
+
+/** The node's own network reaches what listens on its loopback, as the node's other processes do. */
+function checkPrivileges(spec: SubmitJob, { key }: Pick<Submitter, "key">): void {
+  if (spec.container_options?.network !== "host" || grants(key.scopes, "jobs:privileged")) return;
+  const message =
+    "The API key lacks the permission jobs:privileged, which the network `host` of a container needs.";
+  throw new AppError("permission_denied", message, { param: "container_options.network" });
+}
+
+/** A job that is to be served needs a name that is free, and a key that may deploy. */
+function checkModel(spec: SubmitJob, { key, models }: Pick<Submitter, "key" | "models">): void {
+  const wanted = registrationOf(spec);
+  if (!wanted) return;
+  const param = "config.register_as";
+  if (!grants(key.scopes, "models:deploy")) {
+    const message = "The API key lacks the permission models:deploy, which `register_as` needs.";
+    throw new AppError("permission_denied", message, { param });
+  }
+  requireListed(wanted.modelId, key, param);
+  const known = models.get(wanted.modelId);
+  if (!known || (wanted.replaces && known.lineage)) return;
+  const how = known.lineage
+    ? "Choose another id, or set `config.replace_model` to have it replaced."
+    : "No job has trained it, and so none can replace it: choose another id.";
+  const message = `Invalid value for '${param}': the model ${wanted.modelId} is registered. ${how}`;
+  throw new AppError("conflict", message, { param });
+}
+
+/** What would become of the job if it were submitted now; nothing is changed. */
+export async function dryRun(
+  control: ControlPlane,
+  plans: PlanBook,
+  body: Record<string, unknown>,
+  submitter: Submitter,
+) {
+  const made = newJobId(Date.now());
+  const { id, ...spec } = readSpec(withName(body, made), submitter);
+  checkPrivileges(spec, submitter);
+  checkModel(spec, submitter);
+  const jobId = id ?? made;
+  const { state, jobs: index } = control;
+  const version = versionOf(state);
+  const checked = checkSubmission({ state, index, version }, { jobId, spec });
+  if (!checked.ok) throw refusalError(checked.refusal);
+  const tasks = spec.tasks ?? fewestTasks(spec, control.state.nodes.values());
+  const { project, queue } = spec;
+  const { waitingFor } = checked;
+  const job = { id: jobId, project, queue, tasks, submittedAtMs: Date.now(), waitingFor };
+  const queued = queuedFrom(spec, job, taskRequest(spec, tasks));
+  const { plan, explanation, neverFits } = await plans.tryOut(queued, spec);
+  const start = plan.starts.find((each) => each.jobId === jobId);
+  const fits = start ? "would_start" : "would_wait";
+  return {
+    object: "dry_run",
+    verdict: neverFits.length > 0 ? "unsatisfiable" : fits,
+    tasks,
+    placement: (start?.placements ?? []).map(({ nodeId, devices }, rank) => {
+      const name = control.state.nodes.get(nodeId)?.offer.name ?? null;
+      return { rank, node: nodeId, node_name: name, devices };
+    }),
+    never_fits: neverFits.map(viewBlocker),
+    explanation: viewExplanation(explanation),
+  };
+}

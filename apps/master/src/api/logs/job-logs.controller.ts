@@ -1,0 +1,144 @@
+import { isUtf8 } from "node:buffer";
+import type { ServerResponse } from "node:http";
+import { Controller, Get, Inject, Param, Query, Req, Res, UseInterceptors } from "@nestjs/common";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { Permit } from "../../http/access.ts";
+import { Consistency } from "../../http/consistency.ts";
+import { drained } from "../../http/drained.ts";
+import { EventStream, HEARTBEAT_MS } from "../../http/event-stream.ts";
+import { type LogCursor, writeCursor } from "../../task-output/log-cursor.ts";
+import type { LogItem } from "../../task-output/log-lines.ts";
+import type { LogBatch, LogReader } from "../../task-output/log-reader.ts";
+import { PEPPER } from "../keys/keys.controller.ts";
+import { LOG_QUERY, logQuery } from "./log-query.ts";
+
+/** The injection token of the reader of logs. */
+export const LOG_READER = Symbol("LogReader");
+
+/** `GET /jobs/{id}/logs`: plain text, or lines with their origin as ndjson or server-sent events. */
+@Controller("api/v1/jobs")
+export class JobLogsController {
+  readonly #reader: LogReader;
+  readonly #pepper: Uint8Array;
+
+  constructor(@Inject(LOG_READER) reader: LogReader, @Inject(PEPPER) pepper: Uint8Array) {
+    this.#reader = reader;
+    this.#pepper = pepper;
+  }
+
+  @Get(":id/logs")
+  @UseInterceptors(Consistency)
+  @Permit("jobs:read", "Reads the logs of a job's tasks, and follows them.", {
+    query: [...LOG_QUERY, "consistency"],
+  })
+  async logs(
+    @Param("id") id: string,
+    @Query() query: Record<string, unknown>,
+    @Req() request: FastifyRequest,
+    @Res() reply: FastifyReply,
+  ): Promise<void> {
+    const accept = request.headers.accept ?? "";
+    const resumed = request.headers["last-event-id"];
+    const asked = logQuery(id, resumed ? { ...query, cursor: resumed } : query, this.#pepper);
+    const gone = new AbortController();
+    // Before the head: a refusal still has its status.
+    const batches = await this.#reader.read(asked, gone.signal);
+    reply.hijack();
+    const { raw } = reply;
+    raw.once("close", () => gone.abort());
+    const output = accept.includes("text/event-stream")
+      ? this.#events(raw)
+      : this.#lines(raw, accept.includes("application/x-ndjson"));
+    try {
+      for await (const batch of batches) await output.write(batch);
+      output.end();
+    } catch (error) {
+      // The head is sent: a stream that breaks off is all that can tell.
+      raw.destroy(error instanceof Error ? error : undefined);
+    }
+  }
+
+  #lines(raw: ServerResponse, isStructured: boolean): Output {
+    raw.writeHead(200, {
+      "content-type": isStructured ? "application/x-ndjson" : "text/plain; charset=utf-8",
+      "cache-control": "no-cache, no-transform",
+      "x-accel-buffering": "no",
+    });
+    raw.flushHeaders();
+    let isAtLineStart = true;
+    return {
+      write: async ({ items, cursor }) => {
+        const text = isStructured
+          ? this.#structured(items, cursor).join("")
+          : plain(items, isAtLineStart);
+        isAtLineStart = items.at(-1)?.ended ?? isAtLineStart;
+        if (!raw.write(text)) await drained(raw);
+      },
+      end: () => raw.end(),
+    };
+  }
+
+  #events(raw: ServerResponse): Output {
+    const stream = new EventStream(raw, { heartbeatMs: HEARTBEAT_MS, onOpen: () => ({}) });
+    // The head goes out before the first line, however long that takes.
+    stream.write(": logs\n\n");
+    return {
+      write: async ({ items, cursor }) => {
+        const lines = this.#structured(items, cursor);
+        // The cursor stands after all of them: an earlier id would lead back into the batch.
+        const last = lines.length - 1;
+        const id = `id: ${writeCursor(cursor, this.#pepper)}\n`;
+        const events = lines.map((line, i) => `${i === last ? id : ""}data: ${line.trimEnd()}\n\n`);
+        if (!stream.write(events.join(""))) await stream.drained();
+      },
+      end: () => stream.end("event: end\ndata: {}\n\n"),
+    };
+  }
+
+  /** One JSON object a line; the last of them carries the cursor after all. */
+  #structured(items: readonly LogItem[], cursor: LogCursor): string[] {
+    return items.map((item, i) => {
+      const { attempt, rank, incarnation = 0, stream } = item.name;
+      const place = { attempt, rank, incarnation, stream, offset: item.offset };
+      const at = { ...place, time: new Date(item.unixMs).toISOString() };
+      const what =
+        item.gapBytes > 0
+          ? { type: "gap", ...at, bytes: item.gapBytes }
+          : {
+              type: "line",
+              ...at,
+              text: item.text.toString(),
+              // Text cannot carry what is no UTF-8, such as half of a character at a cut.
+              ...(!isUtf8(item.text) && { base64: item.text.toString("base64") }),
+              ...(!item.ended && { partial: true }),
+            };
+      const isLast = i === items.length - 1;
+      return `${JSON.stringify(isLast ? { ...what, cursor: writeCursor(cursor, this.#pepper) } : what)}\n`;
+    });
+  }
+}
+
+interface Output {
+  write(batch: LogBatch): Promise<void>;
+  end(): void;
+}
+
+/** The bytes as they were written; what is gone is said in a line of its own. */
+function plain(items: readonly LogItem[], isAtLineStart: boolean): Buffer {
+  return Buffer.concat(
+    items.flatMap(({ text, ended, gapBytes, name }, i) => {
+      if (gapBytes > 0) {
+        const { stream, rank } = name;
+        const isCut = !(items[i - 1]?.ended ?? isAtLineStart);
+        return [
+          Buffer.from(
+            `${isCut ? "\n" : ""}[heddle: ${gapBytes} bytes of ${stream} of rank ${rank} were dropped]\n`,
+          ),
+        ];
+      }
+      return ended ? [text, lineEnd] : [text];
+    }),
+  );
+}
+
+const lineEnd = Buffer.from("\n");

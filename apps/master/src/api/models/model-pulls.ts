@@ -1,0 +1,64 @@
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { DeploymentSpec } from "@heddle/contracts/engine";
+import type { FastifyReply } from "fastify";
+import { envelopeBody } from "../../http/error-reply.ts";
+import { EventStream, HEARTBEAT_MS } from "../../http/event-stream.ts";
+import type { InFlight } from "../../inference/in-flight.ts";
+import type { NodeDirectory, PullProgress } from "../../ports.ts";
+
+/** Has weights pulled on request and streams the progress until it is done. */
+export class ModelPulls {
+  readonly #directory: NodeDirectory;
+  readonly #inFlight: InFlight;
+
+  constructor(directory: NodeDirectory, inFlight: InFlight) {
+    this.#directory = directory;
+    this.#inFlight = inFlight;
+  }
+
+  /** Throws only while nothing was sent; a client that hangs up ends the pull. */
+  async stream(deployment: DeploymentSpec, requestId: string, reply: FastifyReply): Promise<void> {
+    const abort = this.#inFlight.enter();
+    const { raw } = reply;
+    const onClose = (): void => abort.abort(new AppError("cancelled", "The client hung up."));
+    raw.on("close", onClose);
+    try {
+      const progress = this.#directory.pull(deployment, abort.signal)[Symbol.asyncIterator]();
+      const first = await progress.next();
+      reply.hijack();
+      await sendProgress(
+        new EventStream(raw, {
+          heartbeatMs: HEARTBEAT_MS,
+          onOpen: () => ({ "x-request-id": requestId }),
+        }),
+        first,
+        progress,
+        requestId,
+      );
+    } finally {
+      raw.off("close", onClose);
+      this.#inFlight.leave(abort);
+    }
+  }
+}
+
+async function sendProgress(
+  stream: EventStream,
+  first: IteratorResult<PullProgress>,
+  rest: AsyncIterator<PullProgress>,
+  requestId: string,
+): Promise<void> {
+  try {
+    for (let item = first; !item.done; item = await rest.next()) {
+      if (!stream.write(progressEvent(item.value))) await stream.drained();
+    }
+    stream.end("event: done\ndata: {}\n\n");
+  } catch (thrown) {
+    stream.end(`event: error\ndata: ${envelopeBody(toAppError(thrown), requestId)}\n\n`);
+  }
+}
+
+function progressEvent({ pulledBytes, totalBytes, source, done }: PullProgress): string {
+  const data = { pulled_bytes: pulledBytes, total_bytes: totalBytes, source, done };
+  return `event: progress\ndata: ${JSON.stringify(data)}\n\n`;
+}

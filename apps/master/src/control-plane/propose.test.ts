@@ -1,0 +1,51 @@
+import { hashApiKey } from "@heddle/auth/api-key";
+import { AppError } from "@heddle/base/errors";
+import type { ControlCommand } from "@heddle/control/command";
+import { createLogger } from "@heddle/observability/logger";
+import { expect, test } from "vitest";
+import { PEPPER, VolatileControl } from "../../test/test-master.ts";
+import { bootstrapAdminKey } from "../consensus/secrets.ts";
+import { profileSeed, seedModels, unseededModels } from "../models/seed.ts";
+import { untilSettled } from "./propose.ts";
+
+const logger = createLogger({ service: "master-test", level: "silent" });
+
+/** The first change is made and its outcome lost, the second is not made, all others are as usual. */
+class LosingControl extends VolatileControl {
+  attempts = 0;
+
+  override async propose(command: ControlCommand) {
+    this.attempts++;
+    if (this.attempts === 2) throw new AppError("unavailable", "there is no leader");
+    const reply = await super.propose(command);
+    if (this.attempts === 1) throw new AppError("outcome_unknown", "the leader changed");
+    return reply;
+  }
+}
+
+test("a master that starts while the leader changes seeds every model once", async () => {
+  const control = new LosingControl();
+  await seedModels(control, profileSeed("tiny"), logger);
+  expect(unseededModels(control.state, profileSeed("tiny"))).toEqual([]);
+  expect(control.state.models.size).toBe(5);
+  expect(control.attempts).toBe(7);
+});
+
+test("a master that starts while the leader changes tells the administrator's key that it made", async () => {
+  const control = new LosingControl();
+  const text = await bootstrapAdminKey(control, PEPPER, undefined);
+  const [key] = control.state.keys.values();
+  expect(control.state.keys.size).toBe(1);
+  expect(key?.hash).toBe(hashApiKey(text ?? "", PEPPER));
+});
+
+test("a change that is refused is not tried again", async () => {
+  const refusal = new AppError("conflict", "there is one");
+  let attempts = 0;
+  const attempt = () => {
+    attempts++;
+    return Promise.reject(refusal);
+  };
+  await expect(untilSettled(new VolatileControl(), attempt)).rejects.toBe(refusal);
+  expect(attempts).toBe(1);
+});

@@ -1,0 +1,74 @@
+import { RateLimiter, Reservation } from "@heddle/auth/rate-limiter";
+import { AppError } from "@heddle/base/errors";
+import type { EngineEvent } from "@heddle/contracts/engine";
+import type { ApiKeyRecord, ModelRecord } from "@heddle/control/state";
+import { InferenceMetrics } from "@heddle/observability/inference-metrics";
+import { Registry } from "prom-client";
+import { expect, it } from "vitest";
+import { Accounting, type UsageRow } from "../accounting.ts";
+import { InferenceCall } from "../call.ts";
+
+const LIMIT = 1000;
+const RESERVED_OUTPUT = 500;
+
+/** Admits a call, gives it the events, ends it, and tells what its key is charged. */
+function chargedFor(events: readonly EngineEvent[], failure: AppError | undefined) {
+  const limits = { tokensPerMinute: LIMIT };
+  // Nothing refills while the clock stands.
+  const limiter = new RateLimiter({ now: () => 1, maxKeys: 1 });
+  const reservation = limiter.admit("k", limits, 16 + RESERVED_OUTPUT);
+  if (!(reservation instanceof Reservation)) throw new Error("the call was refused");
+  const rows: UsageRow[] = [];
+  const metrics = new InferenceMetrics(new Registry(), () => ({
+    replicas: [],
+    kvUsage: new Map(),
+  }));
+  const call = new InferenceCall({
+    requestId: "r",
+    key: { id: "k", limits } as unknown as ApiKeyRecord,
+    model: { id: "m" } as ModelRecord,
+    reservation,
+    accounting: new Accounting(metrics, (row) => rows.push(row)),
+    endUser: undefined,
+    metadata: undefined,
+    reservedOutputTokens: RESERVED_OUTPUT,
+  });
+  for (const event of events) {
+    try {
+      call.observe(event);
+    } catch (error) {
+      expect(error).toMatchObject({ code: failure?.code });
+    }
+  }
+  call.close(failure);
+  const charged = LIMIT - limiter.view("k", limits).tokens.remaining;
+  const [row] = rows;
+  expect(charged).toBe((row?.promptTokens ?? 0) + (row?.completionTokens ?? 0));
+  return charged;
+}
+
+const started: EngineEvent = {
+  ...{ type: "started", id: 1, promptTokens: 30, cachedTokens: 10, queuedMs: 1 },
+};
+const delta: EngineEvent = { type: "delta", id: 1, choice: 0, text: "x", tokens: 7 };
+const usage = { promptTokens: 30, cachedTokens: 10, completionTokens: 9, reasoningTokens: 0 };
+
+it("a finished call: charged what the engine counted", () => {
+  expect(chargedFor([started, delta, { type: "done", id: 1, usage }], undefined)).toBe(39);
+});
+
+it("a failed call: charged what the engine counted, or what was seen", () => {
+  const error = { code: "engine_failed", message: "planned" } as const;
+  const failure = new AppError(error.code, error.message);
+  const told: EngineEvent = { type: "failed", id: 1, error: { ...error, usage } };
+  expect(chargedFor([started, delta, told], failure)).toBe(39);
+  const silent: EngineEvent = { type: "failed", id: 1, error };
+  expect(chargedFor([started, delta, delta, silent], failure)).toBe(44);
+});
+
+it("a call whose client hangs up: charged what was seen until then", () => {
+  const hungUp = new AppError("cancelled", "The client hung up.");
+  expect(chargedFor([started, delta, delta, delta], hungUp)).toBe(51);
+  expect(chargedFor([started], hungUp)).toBe(30);
+  expect(chargedFor([], hungUp)).toBe(0);
+});

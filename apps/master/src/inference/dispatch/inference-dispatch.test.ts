@@ -1,0 +1,369 @@
+import type { GenerateRequest } from "@heddle/contracts/engine";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import {
+  collect,
+  eventually,
+  scriptedText,
+  TestCluster,
+  textOf,
+} from "../../../test/test-cluster.ts";
+import { atLeastFourOfFive } from "../../../test/tries.ts";
+import { type ReadyReplica, ReplicaDispatch } from "./inference-dispatch.ts";
+
+let cluster: TestCluster;
+
+beforeEach(async () => {
+  cluster = new TestCluster();
+});
+
+afterEach(() => cluster.close());
+
+async function start(options: {
+  workers: number;
+  maxSequences?: number;
+  maxQueued?: number;
+  master?: Parameters<TestCluster["startMaster"]>[0];
+}): Promise<void> {
+  await cluster.startMaster(options.master);
+  const { maxSequences = 4, maxQueued = 4 } = options;
+  cluster.control.deploy("m", "every-worker", { maxSequences, maxQueued });
+  for (let count = 0; count < options.workers; count += 1) await cluster.startWorker();
+  await cluster.workersReady("m", options.workers);
+}
+
+function load(): { running: number; waiting: number; generatedTokens: number } {
+  const replicas = cluster.link.directory.nodes().flatMap((node) => node.replicas);
+  const sum = (key: "running" | "waiting" | "generatedTokens") =>
+    replicas.reduce((total, replica) => total + replica.load[key], 0);
+  return {
+    running: sum("running"),
+    waiting: sum("waiting"),
+    generatedTokens: sum("generatedTokens"),
+  };
+}
+
+describe("cancellation", () => {
+  test("leaving the answer frees its slot within a second", async () => {
+    await start({ workers: 1 });
+    // A machine that stands still may make one try of five late.
+    await atLeastFourOfFive(async () => {
+      const answer = await cluster.start("m", "@tokens=100000 @every=2");
+      for await (const event of answer.events) if (event.type === "delta") break;
+      const leftMs = performance.now();
+      await eventually("the slot is free", () => load().running === 0);
+      expect(performance.now() - leftMs).toBeLessThan(1_000);
+    });
+  });
+
+  test("the signal ends the answer with a cancelled event and frees the slot", async () => {
+    await start({ workers: 1 });
+    const controller = new AbortController();
+    const signal = controller.signal;
+    const answer = await cluster.start("m", "@tokens=100000 @every=2", { signal });
+    setTimeout(() => controller.abort(), 20);
+    const events = await collect(answer.events);
+    expect(events.at(-1)).toMatchObject({ type: "failed", error: { code: "cancelled" } });
+    await eventually("the slot is free", () => load().running === 0);
+  });
+
+  test("a call cancelled while it waits leaves the queue", async () => {
+    await start({ workers: 1, maxSequences: 1, maxQueued: 0 });
+    await cluster.start("m", "@tokens=100000 @every=5");
+    const controller = new AbortController();
+    const waiting = cluster.start("m", "@tokens=1", { signal: controller.signal });
+    await eventually("it waits", () => cluster.link.stats().queued === 1);
+    controller.abort();
+    await expect(waiting).rejects.toMatchObject({ code: "cancelled" });
+    expect(cluster.link.stats().queued).toBe(0);
+  });
+});
+
+describe("bounds", () => {
+  test("a full queue refuses with overloaded and a wait, and what waits is served in turn", async () => {
+    await start({ workers: 1, maxSequences: 1, maxQueued: 0, master: { maxQueued: 2 } });
+    const running = await cluster.start("m", "@tokens=50 @every=5");
+    const waiting = [cluster.start("m", "@tokens=1"), cluster.start("m", "@tokens=1")];
+    await eventually("two wait", () => cluster.link.stats().queued === 2);
+    const error = await cluster.start("m", "@tokens=1").catch((reason: unknown) => reason);
+    expect(error).toMatchObject({ code: "overloaded", model: "m" });
+    expect((error as { retryAfterMs: number }).retryAfterMs).toBeGreaterThanOrEqual(1_000);
+    await collect(running.events);
+    for (const each of waiting) expect(textOf(await collect((await each).events))).toBe("t0 ");
+    expect(cluster.link.stats().overloaded).toBe(1);
+  });
+
+  test("a wait that lasts too long ends with overloaded", async () => {
+    await start({ workers: 1, maxSequences: 1, maxQueued: 0, master: { maxWaitMs: 50 } });
+    await cluster.start("m", "@tokens=100000 @every=5");
+    await expect(cluster.start("m", "x")).rejects.toMatchObject({ code: "overloaded" });
+  });
+
+  test("the deadline holds in the queue, in the engine, and against an engine that hangs", async () => {
+    await start({ workers: 1, maxSequences: 1, maxQueued: 0 });
+    const answer = await cluster.start("m", "@tokens=100000 @every=5", { deadlineMs: 150 });
+    const queued = cluster.start("m", "x", { deadlineMs: 50 });
+    await expect(queued).rejects.toMatchObject({ code: "deadline_exceeded" });
+    const last = (await collect(answer.events)).at(-1);
+    expect(last).toMatchObject({ type: "failed", error: { code: "deadline_exceeded" } });
+    const hung = cluster.start("m", "@hang", { deadlineMs: 50 });
+    await expect(hung).rejects.toMatchObject({ code: "deadline_exceeded" });
+  });
+
+  test("a worker gets what the wait in the queue has left of the deadline", async () => {
+    const room = { used: 1 };
+    const given: number[] = [];
+    let changed: () => void = () => undefined;
+    const replica: ReadyReplica = {
+      ...{ node: "n", holder: "h", reports: 1, calls: 1, maxSequences: 1, maxQueued: 0 },
+      get used() {
+        return room.used;
+      },
+      usedBy: () => 0,
+      start: (_call, deadlineMs) => {
+        given.push(deadlineMs);
+        return (async function* () {
+          yield { type: "failed", id: 1, error: { code: "invalid_value", message: "enough" } };
+        })();
+      },
+    };
+    const clock = { nowMs: 0 };
+    const dispatch = new ReplicaDispatch({
+      replicas: {
+        ready: () => [replica],
+        outlook: () => ({ known: true, loading: false, message: "" }),
+        onChange: (listener) => {
+          changed = listener;
+          return () => undefined;
+        },
+      },
+      clock: { monotonicMs: () => clock.nowMs, wallMs: () => clock.nowMs },
+      random: () => 0.5,
+      ...{ maxQueued: 8, maxWaitMs: 60_000, maxLoadingWaitMs: 60_000 },
+    });
+    const request = { choices: 1, input: { kind: "text", text: "x" } } as GenerateRequest;
+    const call = { requestId: "r", deployment: "m", request, fairKey: "k", priority: 0 };
+    const waiting = dispatch.start({ ...call, deadlineMs: 10_000 }, new AbortController().signal);
+    clock.nowMs += 7_500;
+    room.used = 0;
+    changed();
+    await expect(waiting).rejects.toMatchObject({ code: "invalid_value" });
+    expect(given).toEqual([2_500]);
+  });
+
+  test("64 answers stream at once, each whole and its own", async () => {
+    await start({ workers: 2, maxSequences: 32, maxQueued: 0 });
+    const lengths = Array.from({ length: 64 }, (_, index) => 20 + index);
+    const texts = await Promise.all(
+      lengths.map(async (tokens) => {
+        const answer = await cluster.start("m", `@tokens=${tokens} @every=1`);
+        return textOf(await collect(answer.events));
+      }),
+    );
+    expect(texts).toEqual(lengths.map(scriptedText));
+  });
+
+  test("a slow reader stalls only itself, holds a bounded window, and gets the whole text", async () => {
+    await start({ workers: 1 });
+    const slow = await cluster.start("m", "@tokens=3000");
+    await eventually("its engine is done", () => load().generatedTokens === 3_000);
+    const quick = await cluster.start("m", "@tokens=50");
+    expect(textOf(await collect(quick.events))).toBe(scriptedText(50));
+    const events = await collect(slow.events);
+    expect(textOf(events)).toBe(scriptedText(3_000));
+    // A window of single tokens, then the rest folded into few events.
+    expect(events.length).toBeLessThan(300);
+    expect(events.at(-1)).toMatchObject({ type: "done", usage: { completionTokens: 3_000 } });
+  });
+
+  test("an answer that its reader leaves unread holds no place once the engine is done with it", async () => {
+    await start({ workers: 1, maxSequences: 1, maxQueued: 0 });
+    const unread = await cluster.start("m", "@tokens=3000");
+    const quick = await cluster.start("m", "@tokens=5");
+    expect(textOf(await collect(quick.events))).toBe(scriptedText(5));
+    expect(textOf(await collect(unread.events))).toBe(scriptedText(3_000));
+  });
+
+  test("one key's calls hold up no other: neither in the engine, nor in the queue, nor a full one", async () => {
+    await start({ workers: 1, maxSequences: 4, maxQueued: 64, master: { maxQueued: 3 } });
+    const controller = new AbortController();
+    const many = { fairKey: "many", signal: controller.signal };
+    const ofMany = Array.from({ length: 11 }, () =>
+      cluster.start("m", "@tokens=100000 @every=5", many).catch((error: unknown) => error),
+    );
+    await eventually("its calls fill the queue", () => cluster.link.stats().queued === 3);
+    await eventually("and the engine", () => load().running === 4 && load().waiting === 4);
+    const few = cluster.start("m", "@tokens=5", { fairKey: "few" });
+    expect(await ofMany.at(-1)).toMatchObject({ code: "overloaded" });
+    await eventually("the engine has the other key's call", () => load().waiting === 5);
+    expect(cluster.link.stats().queued).toBe(2);
+    controller.abort();
+    expect(textOf(await collect((await few).events))).toBe(scriptedText(5));
+  });
+
+  test("several choices come with their indices and one done", async () => {
+    await start({ workers: 1 });
+    const answer = await cluster.start("m", "@tokens=3", { request: { choices: 2 } });
+    const events = await collect(answer.events);
+    expect([textOf(events, 0), textOf(events, 1)]).toEqual([scriptedText(3), scriptedText(3)]);
+    expect(events.filter(({ type }) => type === "finish")).toHaveLength(2);
+    expect(events.filter(({ type }) => type === "done")).toHaveLength(1);
+  });
+});
+
+describe("failures", () => {
+  test("an engine that fails at once is tried on another replica, then its code is told", async () => {
+    // Ten missed heartbeats take a worker away: here 10 s instead of the 1 s of other tests.
+    await start({ workers: 2, master: { heartbeatIntervalMs: 1_000 } });
+    const failing = cluster.start("m", "@fail=oops");
+    await expect(failing).rejects.toMatchObject({ code: "engine_failed", model: "m" });
+    expect(cluster.link.stats().retries).toBe(1);
+  });
+
+  test("a failure after the first event is told in the answer and not retried", async () => {
+    await start({ workers: 2 });
+    const answer = await cluster.start("m", "@tokens=9 @fail=oops @after=3");
+    const events = await collect(answer.events);
+    expect(textOf(events)).toBe(scriptedText(3));
+    expect(events.at(-1)).toMatchObject({ type: "failed", error: { code: "engine_failed" } });
+    expect(cluster.link.stats().retries).toBe(0);
+  });
+
+  test("a replica that fails thrice is taken out and probed back in", async () => {
+    await start({ workers: 1 });
+    let beganMs = 0;
+    for (let count = 0; count < 3; count += 1) {
+      beganMs = performance.now();
+      await expect(cluster.start("m", "@fail=oops")).rejects.toMatchObject({
+        code: "engine_failed",
+      });
+    }
+    const answer = await cluster.start("m", "@tokens=2");
+    expect(performance.now() - beganMs).toBeGreaterThan(500);
+    expect(textOf(await collect(answer.events))).toBe(scriptedText(2));
+  });
+
+  test("an engine that crashes fails its answers, is started anew, and serves again", async () => {
+    await start({ workers: 1 });
+    const answer = await cluster.start("m", "@tokens=9 @crash @after=2");
+    const last = (await collect(answer.events)).at(-1);
+    expect(last).toMatchObject({ type: "failed", error: { code: "engine_failed" } });
+    const again = await cluster.start("m", "@tokens=2");
+    expect(textOf(await collect(again.events))).toBe(scriptedText(2));
+    await eventually("the restart is reported", () => {
+      const [node] = cluster.link.directory.nodes();
+      return node?.replicas[0]?.load.restarts === 1;
+    });
+  });
+
+  test("a call that the only engine's death meets before its first event waits for the restart, but not for ever", async () => {
+    await start({ workers: 1 });
+    const stuck = cluster.start("m", "@hang").catch((error: unknown) => error);
+    for (const retries of [0, 1, 2]) {
+      await eventually(`the call is in engine ${retries + 1}`, () => {
+        const stats = cluster.link.stats();
+        return stats.retries === retries && stats.queued === 0 && load().running === 1;
+      });
+      const crash = await cluster.start("m", "@tokens=2 @crash @after=1");
+      expect((await collect(crash.events)).at(-1)).toMatchObject({ type: "failed" });
+    }
+    expect(await stuck).toMatchObject({ code: "engine_failed" });
+    const next = await cluster.start("m", "@tokens=2");
+    expect(textOf(await collect(next.events))).toBe(scriptedText(2));
+  });
+
+  test("an unknown deployment is model_not_found, one that cannot be brought up model_failed or unavailable", async () => {
+    await start({ workers: 1 });
+    await expect(cluster.start("no", "x")).rejects.toMatchObject({ code: "model_not_found" });
+    cluster.control.deploy("broken", "every-worker", {}, "missing-weights");
+    const failed = cluster.start("broken", "x");
+    await expect(failed).rejects.toMatchObject({
+      code: "model_failed",
+      retryable: false,
+      message: expect.stringContaining("no source has missing-weights"),
+    });
+    cluster.control.deploy("cut-off", "every-worker", {}, "unreachable-weights");
+    await expect(cluster.start("cut-off", "x")).rejects.toMatchObject({
+      code: "unavailable",
+      retryable: true,
+      message: expect.stringContaining("no source of unreachable-weights is reached"),
+    });
+  });
+
+  test("calls wait for a model that loads, and are told model_loading when it takes too long", async () => {
+    await start({ workers: 1, master: { maxLoadingWaitMs: 400 } });
+    cluster.control.deploy("soon", "every-worker", {}, "slow-100");
+    const answer = await cluster.start("soon", "@tokens=1");
+    expect(textOf(await collect(answer.events))).toBe("t0 ");
+    cluster.control.deploy("late", "every-worker", {}, "slow-2000");
+    const late = cluster.start("late", "x");
+    await expect(late).rejects.toMatchObject({ code: "model_loading", retryAfterMs: 400 });
+  });
+});
+
+describe("placement", () => {
+  test("loads what is asked, moves with the number asked, and unloads what is not", async () => {
+    await start({ workers: 2 });
+    cluster.control.deploy("one", 1);
+    await cluster.workersReady("one", 1);
+    cluster.control.deploy("one", 2);
+    await cluster.workersReady("one", 2);
+    cluster.control.remove("one");
+    await cluster.workersReady("one", 0);
+    await cluster.workersReady("m", 2);
+    await eventually("nothing else is left", () => {
+      const replicas = cluster.link.directory.nodes().flatMap((node) => node.replicas);
+      return replicas.map(({ deployment }) => deployment).join() === "m,m";
+    });
+  });
+
+  test("a changed specification restarts the engine with it", async () => {
+    await start({ workers: 1, maxSequences: 4 });
+    cluster.control.deploy("m", "every-worker", { maxSequences: 7 });
+    await eventually("the engine runs as asked", () => {
+      const replica = cluster.link.directory.nodes()[0]?.replicas[0];
+      return replica?.phase === "ready" && replica.load.maxSequences === 7;
+    });
+  });
+
+  test("the replica of a lost worker is placed on another", async () => {
+    await cluster.startMaster();
+    const first = await cluster.startWorker({ name: "first" });
+    cluster.control.deploy("one", 1);
+    await cluster.workersReady("one", 1);
+    await cluster.startWorker({ name: "second" });
+    await eventually("both are attached", () => cluster.link.directory.nodes().length === 2);
+    first.kill("SIGKILL");
+    const answer = await cluster.start("one", "@tokens=1").catch(() => undefined);
+    if (answer) await collect(answer.events);
+    await eventually("the other runs it", () => {
+      const nodes = cluster.link.directory.nodes();
+      return nodes.length === 1 && nodes[0]?.replicas[0]?.phase === "ready";
+    });
+    expect(cluster.link.directory.nodes()[0]?.name).toBe("second");
+  });
+});
+
+test("prefix routing finds more cached tokens than turns do, on conversations that share prompts", async () => {
+  await start({ workers: 2, maxSequences: 8 });
+  const system = (group: number) => `You are assistant number ${group}. `.repeat(20);
+  let cached = 0;
+  let prompt = 0;
+  const turns = Array.from({ length: 48 }, (_, index) => (index * 7) % 8);
+  const lastTurn = new Map<number, number>();
+  let cachedInTurn = 0;
+  for (const [index, group] of turns.entries()) {
+    const answer = await cluster.start("m", `${system(group)} @tokens=1 question ${index}`);
+    for await (const event of answer.events) {
+      if (event.type !== "started") continue;
+      cached += event.cachedTokens;
+      prompt += event.promptTokens;
+      // What the same trace would have found, had the two workers been taken in turn.
+      const worker = index % 2;
+      const key = group * 2 + worker;
+      if (lastTurn.has(key)) cachedInTurn += Math.floor(system(group).length / 64) * 16;
+      lastTurn.set(key, index);
+    }
+  }
+  expect(cached / prompt).toBeGreaterThan(0.75);
+  expect(cached).toBeGreaterThan(cachedInTurn * 1.1);
+});

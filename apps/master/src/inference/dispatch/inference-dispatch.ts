@@ -1,0 +1,473 @@
+import type { Clock } from "@heddle/base/clock";
+import { AppError, type ErrorCode } from "@heddle/base/errors";
+import type { Random } from "@heddle/base/random";
+import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
+import type { InferenceAnswer, InferenceCall, InferenceDispatch } from "../../ports.ts";
+import { Circuit } from "./circuit.ts";
+import { FairQueue } from "./fair-queue.ts";
+import { PrefixIndex, promptChunks } from "./prefix-index.ts";
+import { type Candidate, chooseReplica, isFull } from "./routing.ts";
+
+/** A ready replica that requests can be sent to. */
+export interface ReadyReplica extends Candidate {
+  readonly node: string;
+  /** Grows with every report of the node. */
+  readonly reports: number;
+  /** The events end with exactly one `done` or `failed`; leaving them cancels. */
+  start(call: InferenceCall, deadlineMs: number, signal: AbortSignal): AsyncIterable<EngineEvent>;
+}
+
+/** What is to be expected of a deployment without a ready replica. */
+export interface Outlook {
+  readonly known: boolean;
+  readonly loading: boolean;
+  /** It fails until someone mends it: calls are not to be repeated. */
+  readonly broken?: boolean;
+  readonly message: string;
+}
+
+/** What dispatch knows of a deployment's replicas. */
+export interface ReplicaSource {
+  ready(deployment: string): readonly ReadyReplica[];
+  /** Why none is ready: one is on its way, or none will come by waiting; `known` of the id. */
+  outlook(deployment: string): Outlook;
+  /** Called whenever any of this may have changed. */
+  onChange(listener: () => void): () => void;
+}
+
+export interface DispatchOptions {
+  readonly replicas: ReplicaSource;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Calls that may wait per deployment. */
+  readonly maxQueued: number;
+  /** How long a call waits for room, and for a replica that is being brought up. */
+  readonly maxWaitMs: number;
+  readonly maxLoadingWaitMs: number;
+}
+
+/** Counters since the start and the queue's length now. */
+export interface DispatchStats {
+  readonly queued: number;
+  readonly started: number;
+  readonly retries: number;
+  /** Calls that were refused because the queue was full or the wait too long. */
+  readonly overloaded: number;
+}
+
+/** Times that a call is sent before its first event: until so many failures or refusals. */
+const maxFailures = 3;
+const maxRefusals = 8;
+/** Chunks remembered per deployment: 4 million characters. */
+const maxPrefixChunks = 65_536;
+/** The replica failed: the call goes to another. */
+const failureCodes: ReadonlySet<ErrorCode> = new Set(["worker_lost", "engine_failed"]);
+/** The replica is not as it was last reported: until it reports again it is left out. */
+const refusalCodes: ReadonlySet<ErrorCode> = new Set([
+  "overloaded",
+  "unavailable",
+  "model_loading",
+  "model_not_found",
+]);
+
+/**
+ * Replicas that a call was sent to, by holder. One that refused it is left out until its node has
+ * sent more reports; one on which it failed, for good: an engine that starts anew is another holder,
+ * and one that by then still reports as the same has not crashed.
+ */
+type Tried = Map<string, { readonly reports: number; readonly failure: EngineFailure | undefined }>;
+
+interface Waiter {
+  readonly fairKey: string;
+  readonly priority: number;
+  /** Sends the call if a replica has room. */
+  readonly place: () => boolean;
+  readonly fail: (error: AppError) => void;
+}
+
+interface Started {
+  readonly replica: ReadyReplica;
+  readonly iterator: AsyncIterator<EngineEvent>;
+}
+
+/** What is kept per deployment. */
+interface Lane {
+  readonly queue: FairQueue<Waiter>;
+  /** Calls that were sent before: they wait for a report, and hold nobody up who waits for room. */
+  readonly retries: Set<Waiter>;
+  readonly prefixes: PrefixIndex;
+  /** By holder; those of replicas that are gone are dropped now and then. */
+  readonly replicas: Map<string, { readonly circuit: Circuit; chosenAtTurn: number }>;
+}
+
+/** Sends inference calls to replicas: routes, queues, retries, and takes failing replicas out. */
+export class ReplicaDispatch implements InferenceDispatch {
+  readonly #options: DispatchOptions;
+  readonly #lanes = new Map<string, Lane>();
+  readonly #unsubscribe: () => void;
+  readonly #stats = { started: 0, retries: 0, overloaded: 0 };
+  #turn = 0;
+  #drainQueued = false;
+
+  constructor(options: DispatchOptions) {
+    this.#options = options;
+    this.#unsubscribe = options.replicas.onChange(() => this.#queueDrain());
+  }
+
+  stats(): DispatchStats {
+    let queued = 0;
+    for (const lane of this.#lanes.values()) queued += waiting(lane);
+    return { queued, ...this.#stats };
+  }
+
+  close(): void {
+    this.#unsubscribe();
+    const error = new AppError("unavailable", "this master is shutting down");
+    for (const lane of this.#lanes.values()) {
+      for (const waiter of tickets(lane)) waiter.fail(error);
+    }
+  }
+
+  async start(call: InferenceCall, signal: AbortSignal): Promise<InferenceAnswer> {
+    const chunks = once(() => promptChunks(call.request.input));
+    const endMs = call.deadlineMs > 0 ? this.#nowMs() + call.deadlineMs : Number.POSITIVE_INFINITY;
+    const tried: Tried = new Map();
+    for (let failures = 0, refusals = 0; ; ) {
+      const { replica, iterator } = await this.#acquire(call, chunks, endMs, tried, signal);
+      if (tried.size > 0) this.#stats.retries += 1;
+      const first = await iterator.next();
+      const event: EngineEvent = first.done ? missingEnd : first.value;
+      if (event.type !== "failed") {
+        this.#circuitOf(call, replica).onStarted();
+        this.#stats.started += 1;
+        return { node: replica.node, events: this.#resume(call, replica, event, iterator) };
+      }
+      const failure = event.error;
+      const { holder, node } = replica;
+      this.#onEnd(call, replica, failure.code);
+      const hasFailed = failureCodes.has(failure.code);
+      if (hasFailed) failures += 1;
+      else if (refusalCodes.has(failure.code)) refusals += 1;
+      else throw this.#refusal(call, failure, node);
+      if (failures >= maxFailures || refusals >= maxRefusals || signal.aborted) {
+        throw this.#refusal(call, failure, node);
+      }
+      if (hasFailed) tried.set(holder, { failure, reports: 1 + this.#reportsOf(call, replica) });
+      else tried.set(holder, { failure: undefined, reports: replica.reports });
+    }
+  }
+
+  /** Resolves when the call was sent to a replica that is not among the tried ones. */
+  async #acquire(
+    call: InferenceCall,
+    chunks: () => readonly number[],
+    endMs: number,
+    tried: Tried,
+    signal: AbortSignal,
+  ): Promise<Started> {
+    if (signal.aborted) throw new AppError("cancelled", "the caller gave the request up");
+    const lane = this.#lane(call.deployment);
+    const send = () => this.#send(lane, call, chunks, endMs, tried, signal);
+    const isRetry = tried.size > 0;
+    const started = isRetry || lane.queue.size === 0 ? send() : undefined;
+    if (started) return started;
+    this.#refuseHopeless(call.deployment);
+    return this.#wait(lane, call, endMs, tried, signal, send);
+  }
+
+  #wait(
+    lane: Lane,
+    call: InferenceCall,
+    endMs: number,
+    tried: Tried,
+    signal: AbortSignal,
+    send: () => Started | undefined,
+  ): Promise<Started> {
+    const { promise, resolve, reject } = Promise.withResolvers<Started>();
+    const waiter: Waiter = {
+      fairKey: call.fairKey,
+      priority: call.priority,
+      place: () => {
+        const started = send();
+        if (started) leave(() => resolve(started));
+        else this.#giveUpVain(call, tried, waiter);
+        return started !== undefined;
+      },
+      fail: (error) => leave(() => reject(error)),
+    };
+    const onAbort = () =>
+      waiter.fail(new AppError("cancelled", "the caller gave the request up while it waited"));
+    const leftMs = endMs - this.#nowMs();
+    const limitMs = this.#waitLimitMs(call.deployment);
+    const onWaited = () => waiter.fail(this.#onWaitedTooLong(call, leftMs <= limitMs));
+    const timer = setTimeout(onWaited, Math.min(limitMs, leftMs));
+    const leave = (settle: () => void) => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", onAbort);
+      if (!lane.retries.delete(waiter)) lane.queue.remove(waiter);
+      settle();
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+    if (waiting(lane) >= lane.queue.capacity) {
+      const error = this.#overloaded(call, "its queue is full");
+      const crowding = lane.queue.crowding(waiter.fairKey, waiter.priority);
+      (crowding ?? waiter).fail(error);
+      if (!crowding) return promise;
+    }
+    if (tried.size > 0) lane.retries.add(waiter);
+    else lane.queue.push(waiter);
+    this.#queueDrain();
+    return promise;
+  }
+
+  /** Chooses a replica with room and sends the call; nothing where none has room. */
+  #send(
+    lane: Lane,
+    call: InferenceCall,
+    chunks: () => readonly number[],
+    endMs: number,
+    tried: Tried,
+    signal: AbortSignal,
+  ): Started | undefined {
+    const nowMs = this.#nowMs();
+    const ready = this.#options.replicas.ready(call.deployment);
+    // With one replica there is no choice to inform, and a prompt may be long.
+    const prefix = ready.length > 1 ? chunks() : [];
+    const candidates = ready
+      .filter(({ holder, reports }) => mayTry(tried.get(holder), reports))
+      .filter(({ holder }) => this.#known(lane, holder).circuit.allows(nowMs));
+    const prompt = { chunks: prefix.length, matched: lane.prefixes.match(prefix) };
+    const replica = chooseReplica(
+      candidates,
+      { sequences: call.request.choices, fairKey: call.fairKey },
+      prompt,
+      ({ holder }) => this.#known(lane, holder).chosenAtTurn,
+    );
+    if (!replica) return undefined;
+    const deadlineMs = Number.isFinite(endMs) ? Math.max(1, endMs - nowMs) : 0;
+    const events = replica.start(call, deadlineMs, signal);
+    this.#turn += 1;
+    const known = this.#known(lane, replica.holder);
+    known.chosenAtTurn = this.#turn;
+    known.circuit.onSent();
+    lane.prefixes.remember(prefix, replica.holder);
+    return { replica, iterator: events[Symbol.asyncIterator]() };
+  }
+
+  /** The answer from its first event on; failures on the way count against the replica. */
+  #resume(
+    call: InferenceCall,
+    replica: ReadyReplica,
+    first: EngineEvent,
+    rest: AsyncIterator<EngineEvent>,
+  ): AsyncIterable<EngineEvent> {
+    let pending: EngineEvent | undefined = first;
+    const observe = (result: IteratorResult<EngineEvent>) => {
+      const last = result.done ? undefined : result.value;
+      if (last?.type === "failed") this.#onEnd(call, replica, last.error.code);
+      else if (last?.type === "done") this.#onEnd(call, replica, undefined);
+      return result;
+    };
+    const iterator: AsyncIterator<EngineEvent> = {
+      next: () => {
+        if (!pending) return rest.next().then(observe);
+        const value = pending;
+        pending = undefined;
+        return Promise.resolve({ value, done: false });
+      },
+      return: async () => {
+        await rest.return?.();
+        return { value: undefined, done: true };
+      },
+    };
+    return { [Symbol.asyncIterator]: () => iterator };
+  }
+
+  #onEnd(call: InferenceCall, replica: ReadyReplica, code: ErrorCode | undefined): void {
+    const circuit = this.#circuitOf(call, replica);
+    if (code === undefined) circuit.onSuccess();
+    else if (code === "engine_failed" || code === "server_error") {
+      circuit.onFailure(this.#nowMs());
+      const waitMs = circuit.opensAtMs - this.#nowMs();
+      if (waitMs > 0) setTimeout(() => this.#queueDrain(), waitMs).unref();
+    } else circuit.onNeutral();
+  }
+
+  /** One pass over the queues in this turn of the event loop, however much changed in it. */
+  #queueDrain(): void {
+    if (this.#drainQueued) return;
+    this.#drainQueued = true;
+    setImmediate(() => {
+      this.#drainQueued = false;
+      for (const [deployment, lane] of this.#lanes) {
+        this.#drain(deployment, lane);
+        this.#tidy(deployment, lane);
+      }
+    });
+  }
+
+  #drain(deployment: string, lane: Lane): void {
+    for (const waiter of lane.retries) waiter.place();
+    while (this.#placeOne(deployment, lane));
+    if (waiting(lane) === 0) return;
+    try {
+      this.#refuseHopeless(deployment);
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+      for (const waiter of tickets(lane)) waiter.fail(error);
+    }
+  }
+
+  /** The first in turn that has room: a key that has all of its share holds up no other. */
+  #placeOne(deployment: string, { queue }: Lane): boolean {
+    const first = queue.peek();
+    if (!first) return false;
+    if (first.place()) return true;
+    if (isFull(this.#options.replicas.ready(deployment))) return false;
+    return queue.heads().some((waiter) => waiter !== first && waiter.place());
+  }
+
+  /** Throws where waiting cannot help: the deployment is unknown, or nothing brings it up. */
+  #refuseHopeless(deployment: string): void {
+    if (this.#options.replicas.ready(deployment).length > 0) return;
+    const outlook = this.#options.replicas.outlook(deployment);
+    if (outlook.loading) return;
+    const state = outlook.broken ? "model_failed" : "unavailable";
+    const code = outlook.known ? state : "model_not_found";
+    throw new AppError(code, outlook.message, { model: deployment });
+  }
+
+  /** Reports of the replica's node so far; one more may have been sent before the call failed. */
+  #reportsOf(call: InferenceCall, { holder, reports }: ReadyReplica): number {
+    const ready = this.#options.replicas.ready(call.deployment);
+    return ready.find((replica) => replica.holder === holder)?.reports ?? reports;
+  }
+
+  /**
+   * Ends the wait of a call that failed on every ready replica, once their nodes have reported that
+   * those engines still run: then it was not their end that failed it, and none will come anew.
+   */
+  #giveUpVain(call: InferenceCall, tried: Tried, waiter: Waiter): void {
+    let last: { readonly failure: EngineFailure; readonly node: string } | undefined;
+    for (const { holder, node, reports } of this.#options.replicas.ready(call.deployment)) {
+      const before = tried.get(holder);
+      if (!before?.failure || reports <= before.reports) return;
+      last = { failure: before.failure, node };
+    }
+    if (last) waiter.fail(this.#refusal(call, last.failure, last.node));
+  }
+
+  #waitLimitMs(deployment: string): number {
+    const isReady = this.#options.replicas.ready(deployment).length > 0;
+    return isReady ? this.#options.maxWaitMs : this.#options.maxLoadingWaitMs;
+  }
+
+  #onWaitedTooLong(call: InferenceCall, deadlinePassed: boolean): AppError {
+    if (deadlinePassed) {
+      return new AppError("deadline_exceeded", "the deadline passed while the request waited");
+    }
+    if (this.#options.replicas.ready(call.deployment).length > 0) {
+      return this.#overloaded(call, `no replica had room within ${this.#options.maxWaitMs} ms`);
+    }
+    const { message } = this.#options.replicas.outlook(call.deployment);
+    const retryAfterMs = this.#options.maxLoadingWaitMs;
+    return new AppError("model_loading", message, { model: call.deployment, retryAfterMs });
+  }
+
+  #overloaded(call: InferenceCall, why: string): AppError {
+    this.#stats.overloaded += 1;
+    const message = `${call.deployment} has more requests than it can take: ${why}`;
+    const retryAfterMs = this.#retryAfterMs(call.deployment);
+    return new AppError("overloaded", message, { model: call.deployment, retryAfterMs });
+  }
+
+  /** A second for every time that the waiting calls would fill all replicas; 1 to 30 seconds. */
+  #retryAfterMs(deployment: string): number {
+    let slots = 0;
+    for (const replica of this.#options.replicas.ready(deployment)) slots += replica.maxSequences;
+    const rounds = Math.ceil((waiting(this.#lane(deployment)) + 1) / Math.max(1, slots));
+    return 1_000 * Math.min(30, rounds);
+  }
+
+  #refusal(call: InferenceCall, failure: EngineFailure, node: string): AppError {
+    const { code, message, param } = failure;
+    const retryAfterMs = code === "overloaded" ? this.#retryAfterMs(call.deployment) : undefined;
+    return new AppError(code, message, { param, node, retryAfterMs, model: call.deployment });
+  }
+
+  #lane(deployment: string): Lane {
+    let lane = this.#lanes.get(deployment);
+    if (!lane) {
+      lane = {
+        queue: new FairQueue(this.#options.maxQueued),
+        retries: new Set(),
+        prefixes: new PrefixIndex(maxPrefixChunks),
+        replicas: new Map(),
+      };
+      this.#lanes.set(deployment, lane);
+    }
+    return lane;
+  }
+
+  #circuitOf(call: InferenceCall, replica: ReadyReplica): Circuit {
+    return this.#known(this.#lane(call.deployment), replica.holder).circuit;
+  }
+
+  #known(lane: Lane, holder: string): { readonly circuit: Circuit; chosenAtTurn: number } {
+    let known = lane.replicas.get(holder);
+    if (!known) {
+      known = { circuit: new Circuit(this.#options.random), chosenAtTurn: 0 };
+      lane.replicas.set(holder, known);
+    }
+    return known;
+  }
+
+  /** Drops what is kept about deployments and replicas that are gone. */
+  #tidy(deployment: string, lane: Lane): void {
+    if (waiting(lane) > 0) return;
+    const ready = this.#options.replicas.ready(deployment);
+    if (ready.length === 0 && !this.#options.replicas.outlook(deployment).known) {
+      this.#lanes.delete(deployment);
+    } else if (lane.replicas.size > 2 * ready.length + 16) {
+      const holders = new Set(ready.map(({ holder }) => holder));
+      for (const holder of lane.replicas.keys()) {
+        if (!holders.has(holder)) lane.replicas.delete(holder);
+      }
+    }
+  }
+
+  #nowMs(): number {
+    return this.#options.clock.monotonicMs();
+  }
+}
+
+/** Calls that wait, whatever for. */
+function waiting({ queue, retries }: Lane): number {
+  return queue.size + retries.size;
+}
+
+function tickets({ queue, retries }: Lane): Waiter[] {
+  return [...retries, ...queue.tickets()];
+}
+
+/** Whether a call may go to a replica whose node has sent so many reports. */
+function mayTry(
+  before: { readonly reports: number; readonly failure: EngineFailure | undefined } | undefined,
+  reports: number,
+): boolean {
+  return before === undefined || (!before.failure && reports > before.reports);
+}
+
+const missingEnd: EngineEvent = {
+  type: "failed",
+  id: 0,
+  error: { code: "server_error", message: "the worker ended the answer without a last event" },
+};
+
+function once<T>(compute: () => T): () => T {
+  let value: { readonly of: T } | undefined;
+  return () => {
+    value ??= { of: compute() };
+    return value.of;
+  };
+}

@@ -1,0 +1,250 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import {
+  DONE,
+  dispatchOver,
+  failed,
+  pass,
+  Replica,
+  read,
+  STARTED,
+  soon,
+  useTimesByHand,
+} from "../../../test/scripted-replicas.ts";
+
+beforeEach(useTimesByHand);
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+test("dispatch: a failure before the first event is retried on another replica", async () => {
+  const [bad, good] = [new Replica("a"), new Replica("b")];
+  bad.answers = [[failed("worker_lost")]];
+  const { start, dispatch } = dispatchOver([bad, good]);
+  const call = start();
+  await soon();
+  expect(call.answer?.node).toBe("b");
+  expect(dispatch.stats()).toMatchObject({ started: 1, retries: 1 });
+});
+
+test("dispatch: after three failures the last one is told, with its node", async () => {
+  const replicas = ["a", "b", "c", "d"].map((name) => new Replica(name));
+  for (const replica of replicas) replica.answers = [[failed("engine_failed")]];
+  const { start, dispatch } = dispatchOver(replicas);
+  const call = start();
+  await soon();
+  expect(call.error).toMatchObject({
+    ...{ code: "engine_failed", node: "c", param: "p", model: "m" },
+  });
+  expect(replicas.map(({ deadlines }) => deadlines.length)).toEqual([1, 1, 1, 0]);
+  expect(dispatch.stats()).toMatchObject({ started: 0, retries: 2 });
+});
+
+test("dispatch: what is wrong in itself, or given up meanwhile, is told at once", async () => {
+  const [bad, other] = [new Replica("a"), new Replica("b")];
+  bad.answers = [[failed("context_length_exceeded")]];
+  const { start } = dispatchOver([bad, other]);
+  const wrong = start();
+  await soon();
+  expect(wrong.error).toMatchObject({ code: "context_length_exceeded", node: "a" });
+  bad.answers = [[failed("worker_lost")]];
+  other.answers = [[failed("worker_lost")]];
+  const caller = new AbortController();
+  const left = start({}, caller.signal);
+  caller.abort();
+  await soon();
+  expect(left.error).toMatchObject({ code: "worker_lost" });
+});
+
+test("dispatch: a replica that refuses is asked again with each report, eight times", async () => {
+  const replica = new Replica("a");
+  replica.answers = [[failed("overloaded")]];
+  const { start, change, dispatch } = dispatchOver([replica]);
+  const call = start();
+  await soon();
+  await change();
+  expect(replica.deadlines).toHaveLength(1);
+  expect(dispatch.stats().queued).toBe(1);
+  for (let asked = 2; asked <= 8; asked++) {
+    expect(call.error).toBeUndefined();
+    replica.reports++;
+    await change();
+    expect(replica.deadlines).toHaveLength(asked);
+  }
+  expect(call.error).toMatchObject({ code: "overloaded", node: "a", retryAfterMs: 1_000 });
+});
+
+test("dispatch: a call that waits for a report holds nobody up", async () => {
+  const replica = new Replica("a");
+  replica.answers = [[failed("unavailable")], [STARTED, DONE]];
+  const { start } = dispatchOver([replica]);
+  const waiting = start();
+  await soon();
+  const next = start();
+  await soon();
+  expect([waiting.answer, next.answer?.node]).toEqual([undefined, "a"]);
+});
+
+test("dispatch: one that failed on the only engine is told once that is known to live", async () => {
+  const replica = new Replica("a");
+  replica.answers = [[failed("worker_lost")], [STARTED, DONE]];
+  const { start, change } = dispatchOver([replica]);
+  const call = start();
+  await soon();
+  replica.reports++;
+  await change();
+  // It may have been sent before the call failed.
+  expect(call.error).toBeUndefined();
+  replica.reports++;
+  await change();
+  expect(call.error).toMatchObject({ code: "worker_lost", node: "a" });
+  expect(replica.deadlines).toHaveLength(1);
+});
+
+test("dispatch: one that failed on an engine goes to that which takes its place", async () => {
+  const replica = new Replica("a");
+  replica.answers = [[failed("engine_failed")]];
+  const { start, change, source } = dispatchOver([replica]);
+  const call = start();
+  await soon();
+  source.replicas = [];
+  await change();
+  expect(call.error).toBeUndefined();
+  source.replicas = [Object.assign(new Replica("a"), { holder: "a/2" })];
+  await change();
+  expect(call.answer?.node).toBe("a");
+});
+
+test("dispatch: three failures take a replica out until it may be probed", async () => {
+  const replica = new Replica("a");
+  const crash = [STARTED, failed("engine_failed")];
+  replica.answers = [crash, crash, crash, [STARTED, DONE]];
+  const { start } = dispatchOver([replica], { maxWaitMs: 9_000 });
+  for (let failures = 0; failures < 3; failures++) {
+    const call = start();
+    await soon();
+    expect(await read(call)).toEqual(["started", "failed"]);
+  }
+  const probe = start();
+  await pass(999);
+  expect(replica.deadlines).toHaveLength(3);
+  await pass(1);
+  await soon();
+  expect(await read(probe)).toEqual(["started", "done"]);
+});
+
+test("dispatch: a whole answer between failures makes them count anew", async () => {
+  const replica = new Replica("a");
+  const crash = [STARTED, failed("server_error")];
+  replica.answers = [crash, crash, [STARTED, DONE], crash, crash, [STARTED, DONE]];
+  const { start } = dispatchOver([replica]);
+  for (let calls = 0; calls < 6; calls++) {
+    const call = start();
+    await soon();
+    await read(call);
+  }
+  expect(replica.deadlines).toHaveLength(6);
+});
+
+test("dispatch: refusals and cancelled answers do not take a replica out", async () => {
+  const replica = new Replica("a");
+  replica.answers = [[STARTED, failed("cancelled")]];
+  const { start } = dispatchOver([replica]);
+  for (let calls = 0; calls < 5; calls++) {
+    const call = start();
+    await soon();
+    await read(call);
+  }
+  expect(replica.deadlines).toHaveLength(5);
+});
+
+test("dispatch: an answer without a first event is a failure of the worker", async () => {
+  const replica = new Replica("a");
+  replica.answers = [[]];
+  const { start } = dispatchOver([replica]);
+  const call = start();
+  await soon();
+  expect(call.error).toMatchObject({ code: "server_error", node: "a" });
+});
+
+test("dispatch: each engine that a call failed on counts by its own node's reports", async () => {
+  const [a, b] = [new Replica("a"), new Replica("b")];
+  a.reports = 50;
+  for (const replica of [a, b]) replica.answers = [[failed("worker_lost")]];
+  const { start, change } = dispatchOver([a, b]);
+  const call = start();
+  await soon();
+  for (const replica of [a, b]) replica.reports += 2;
+  await change();
+  expect(call.error).toMatchObject({ code: "worker_lost" });
+});
+
+/** A replica that three failures have taken out. */
+async function takenOut(start: ReturnType<typeof dispatchOver>["start"], replica: Replica) {
+  replica.answers = Array.from({ length: 3 }, () => [STARTED, failed("engine_failed")]);
+  for (let failures = 0; failures < 3; failures++) {
+    const call = start();
+    await soon();
+    await read(call);
+  }
+  replica.answers = [[STARTED, DONE]];
+}
+
+test("dispatch: one call probes a replica, and the next goes once that is answered", async () => {
+  const replica = Object.assign(new Replica("a"), { maxSequences: 4 });
+  const { start, change } = dispatchOver([replica], { maxWaitMs: 9_000 });
+  await takenOut(start, replica);
+  replica.answers = ["hangs"];
+  start();
+  start();
+  await pass(1_000);
+  await change();
+  expect(replica.deadlines).toHaveLength(4);
+});
+
+test("dispatch: a replica that is out stays out, until its deployment is forgotten", async () => {
+  const replica = new Replica("a");
+  const { start, change, source } = dispatchOver([replica], { maxWaitMs: 100 });
+  await takenOut(start, replica);
+  await change();
+  const waiting = start();
+  await pass(100);
+  expect(waiting.error).toMatchObject({ code: "overloaded" });
+  source.replicas = [];
+  await change();
+  source.replicas = [replica];
+  const again = start();
+  await pass(100);
+  expect(again.error).toMatchObject({ code: "overloaded" });
+  source.replicas = [];
+  source.outlook = { known: false, loading: false, message: "gone" };
+  await change();
+  source.replicas = [replica];
+  const anew = start();
+  await soon();
+  expect(anew.answer?.node).toBe("a");
+});
+
+/** Whether one that was taken out is still out after so many others came and went, two at a time. */
+async function isOutAfter(others: number, stays: boolean): Promise<boolean> {
+  const bad = new Replica("bad");
+  const { start, change, source } = dispatchOver([bad], { maxWaitMs: 100 });
+  await takenOut(start, bad);
+  for (let n = 0; n < others; n += 2) {
+    const pair = [n, n + 1].map((name) => new Replica(`r${name}`));
+    source.replicas = stays ? [bad, ...pair] : pair;
+    for (const _ of pair) start();
+    await soon();
+    await change();
+  }
+  source.replicas = [bad];
+  const call = start();
+  await pass(100);
+  return call.answer === undefined;
+}
+
+test("dispatch: failures of replicas that are there are never forgotten", async () => {
+  expect(await isOutAfter(18, false)).toBe(true);
+  expect(await isOutAfter(20, false)).toBe(false);
+  expect(await isOutAfter(60, true)).toBe(true);
+});

@@ -1,0 +1,216 @@
+import { getEventListeners } from "node:events";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import {
+  dispatchOver,
+  full,
+  pass,
+  Replica,
+  read,
+  soon,
+  useTimesByHand,
+} from "../../../test/scripted-replicas.ts";
+
+beforeEach(useTimesByHand);
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+test("dispatch: an answer has all its events, and tells its node", async () => {
+  const { start, dispatch } = dispatchOver([new Replica("a")]);
+  const call = start();
+  await soon();
+  expect(call.answer?.node).toBe("a");
+  expect(await read(call)).toEqual(["started", "done"]);
+  expect(dispatch.stats()).toEqual({ queued: 0, started: 1, retries: 0, overloaded: 0 });
+});
+
+test("dispatch: the worker gets what is left of the deadline", async () => {
+  const replica = full("a");
+  const { start, change } = dispatchOver([replica]);
+  const calls = [start({ deadlineMs: 900 }), start()];
+  await pass(400);
+  replica.used = 0;
+  replica.maxSequences = 9;
+  await change();
+  expect(replica.deadlines).toEqual([500, 0]);
+  expect(calls.map(({ answer }) => answer?.node)).toEqual(["a", "a"]);
+});
+
+test("dispatch: a wait ends at its limit, or at the deadline", async () => {
+  const { start, dispatch } = dispatchOver([full("a")]);
+  const patient = start();
+  const hurried = start({ deadlineMs: 1_000 });
+  await pass(999);
+  expect([patient.error, hurried.error]).toEqual([undefined, undefined]);
+  await pass(1);
+  expect(patient.error).toMatchObject({ code: "overloaded", retryAfterMs: 3_000 });
+  expect(hurried.error).toMatchObject({ code: "deadline_exceeded" });
+  expect(dispatch.stats()).toMatchObject({ queued: 0, overloaded: 1 });
+});
+
+test("dispatch: for a model that loads the wait is longer, and says so at its end", async () => {
+  const { start } = dispatchOver([]);
+  const call = start();
+  await pass(4_999);
+  expect(call.error).toBeUndefined();
+  await pass(1);
+  expect(call.error).toMatchObject({
+    ...{ code: "model_loading", message: "it loads", retryAfterMs: 5_000 },
+  });
+});
+
+test.each([
+  [{ known: false }, "model_not_found"],
+  [{ known: true }, "unavailable"],
+  [{ known: true, broken: true }, "model_failed"],
+])("dispatch: where waiting cannot help a call is refused: %j", async (how, code) => {
+  const { start, source, change } = dispatchOver([full("a")]);
+  const waiting = start();
+  await soon();
+  source.replicas = [];
+  source.outlook = { ...how, loading: false, message: "no" };
+  await change();
+  const later = start();
+  await soon();
+  expect([waiting.error, later.error]).toMatchObject([
+    { code, message: "no", model: "m" },
+    { code, message: "no", model: "m" },
+  ]);
+});
+
+test("dispatch: a full queue refuses, with when to come again", async () => {
+  const replica = Object.assign(full("a"), { maxSequences: 2, used: 2, calls: 2 });
+  const { start, dispatch } = dispatchOver([replica], { maxQueued: 3 });
+  const waiting = [start(), start(), start()];
+  const refused = start();
+  await soon();
+  expect(refused.error).toMatchObject({ code: "overloaded", retryAfterMs: 2_000 });
+  expect(waiting.map(({ error }) => error)).toEqual([undefined, undefined, undefined]);
+  expect(dispatch.stats()).toMatchObject({ queued: 3, overloaded: 1 });
+});
+
+test("dispatch: a key that crowds a full queue makes room for another", async () => {
+  const { start, dispatch } = dispatchOver([full("a")]);
+  const crowd = [start(), start()];
+  const other = start({ fairKey: "b" });
+  await soon();
+  expect(crowd[1]?.error).toMatchObject({ code: "overloaded" });
+  expect([crowd[0]?.error, other.error]).toEqual([undefined, undefined]);
+  expect(dispatch.stats()).toMatchObject({ queued: 2 });
+});
+
+test("dispatch: a call that is given up leaves the queue, or is never sent", async () => {
+  const replica = full("a");
+  const { start, dispatch, change } = dispatchOver([replica]);
+  const caller = new AbortController();
+  const call = start({}, caller.signal);
+  await soon();
+  caller.abort();
+  await soon();
+  expect(call.error).toMatchObject({ code: "cancelled" });
+  expect(dispatch.stats().queued).toBe(0);
+  replica.used = 0;
+  await change();
+  const late = start({}, AbortSignal.abort());
+  await soon();
+  expect(late.error).toMatchObject({ code: "cancelled" });
+  expect(replica.deadlines).toEqual([]);
+});
+
+test("dispatch: what has got its answer is not failed by the end of its wait", async () => {
+  const replica = full("a");
+  const { start, change, dispatch } = dispatchOver([replica]);
+  const caller = new AbortController();
+  const call = start({}, caller.signal);
+  await pass(100);
+  replica.used = 0;
+  await change();
+  await pass(9_000);
+  expect(getEventListeners(caller.signal, "abort")).toEqual([]);
+  caller.abort();
+  expect([call.error, dispatch.stats().overloaded]).toEqual([undefined, 0]);
+  expect(await read(call)).toEqual(["started", "done"]);
+});
+
+test("dispatch: those that wait go in turn, and none before them", async () => {
+  const replica = full("a");
+  const { start, change } = dispatchOver([replica], { maxQueued: 9 });
+  const [first, second] = [start(), start()];
+  await soon();
+  replica.used = 0;
+  const jumper = start();
+  expect(replica.deadlines).toEqual([]);
+  replica.maxSequences = 2;
+  await change();
+  await soon();
+  expect([first, second, jumper].map(({ answer }) => answer !== undefined)).toEqual([
+    ...[true, true, true],
+  ]);
+});
+
+test("dispatch: leaving an answer leaves the worker's", async () => {
+  const replica = new Replica("a");
+  const { start } = dispatchOver([replica]);
+  const call = start();
+  await soon();
+  const iterator = call.answer?.events[Symbol.asyncIterator]();
+  expect(await iterator?.next()).toMatchObject({ done: false, value: { type: "started" } });
+  expect(replica.left).toBe(0);
+  expect(await iterator?.return?.()).toEqual({ done: true, value: undefined });
+  expect(replica.left).toBe(1);
+});
+
+test("dispatch: equal replicas take turns, the one chosen longest ago first", async () => {
+  const replicas = ["a", "b", "c"].map((name) => new Replica(name));
+  const { start } = dispatchOver(replicas);
+  const nodes: (string | undefined)[] = [];
+  for (let calls = 0; calls < 6; calls++) {
+    const call = start({ request: { choices: 1, input: { kind: "tokens", tokens: [] } } as never });
+    await soon();
+    nodes.push(call.answer?.node);
+  }
+  expect(nodes).toEqual(["a", "b", "c", "a", "b", "c"]);
+});
+
+test("dispatch: a prompt goes where its beginning was served before", async () => {
+  const replicas = ["a", "b"].map((name) => new Replica(name));
+  const { start } = dispatchOver(replicas);
+  const nodes: (string | undefined)[] = [];
+  for (const token of [1, 2, 1, 2, 2, 1]) {
+    const tokens = Array.from({ length: 64 }, () => token);
+    const call = start({ request: { choices: 1, input: { kind: "tokens", tokens } } as never });
+    await soon();
+    nodes.push(call.answer?.node);
+  }
+  expect(nodes).toEqual(["a", "b", "a", "b", "b", "a"]);
+});
+
+test("dispatch: at its end those that wait are told, and changes mean nothing to it", async () => {
+  const replica = full("a");
+  const { start, dispatch, listeners } = dispatchOver([replica]);
+  const call = start();
+  await soon();
+  dispatch.close();
+  await soon();
+  expect(call.error).toMatchObject({ code: "unavailable" });
+  expect(listeners.size).toBe(0);
+});
+
+test("dispatch: deployments have queues of their own", async () => {
+  const { start, dispatch } = dispatchOver([full("a")]);
+  const calls = [start(), start(), start({ deployment: "n" })];
+  await soon();
+  expect(calls.map(({ error }) => error)).toEqual([undefined, undefined, undefined]);
+  expect(dispatch.stats().queued).toBe(3);
+});
+
+test("dispatch: a key that has its share waits, and holds up no other that comes", async () => {
+  const replica = Object.assign(full("a"), { maxSequences: 2, maxQueued: 8, used: 4, calls: 4 });
+  const { start } = dispatchOver([replica]);
+  const waiting = start();
+  await soon();
+  const other = start({ fairKey: "b" });
+  await soon();
+  expect([waiting.answer, other.answer?.node]).toEqual([undefined, "a"]);
+});

@@ -1,0 +1,114 @@
+import type { ClusterMetricsReply } from "@heddle/contracts/cluster";
+import type { JobIndex } from "@heddle/control/jobs/index/job-index";
+import { usageAt } from "@heddle/control/jobs/records/account-changes";
+import type { JobsState } from "@heddle/control/jobs/records/records";
+import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
+import type { Blocker } from "@heddle/scheduler/model";
+import type { PlanBook } from "../orchestration/scheduling/plan-book.ts";
+import type { ControlPlane } from "../ports.ts";
+import { WaitingTimes } from "./waiting-times.ts";
+
+const WHOLE_DEVICE_MILLI = 1_000;
+const GPU_MILLI_MS_PER_HOUR = 3.6e9;
+
+/** Figures of jobs for GET /cluster/metrics and /metrics. */
+export class JobFigures {
+  readonly #control: ControlPlane;
+  readonly #plans: PlanBook;
+  readonly #waits: WaitingTimes;
+
+  constructor(control: ControlPlane, plans: PlanBook) {
+    this.#control = control;
+    this.#plans = plans;
+    this.#waits = new WaitingTimes(control);
+  }
+
+  /** All from the replicated state, but `scheduler`: of the rounds that this master led. */
+  figures(nowMs: number): ClusterMetricsReply["jobs"] {
+    const { state, jobs } = this.#control;
+    const { rounds, starts, roundP50Ms, roundP99Ms } = this.#plans.rounds.figures();
+    return {
+      by_state: countStates(state),
+      pending_by_reason: countReasons(this.#plans.allBlockers()),
+      ...this.#waits.figures(),
+      gpus: gpuFigures(state, jobs),
+      gpu_hours: Object.fromEntries(
+        [...state.projects.values()].map(({ name, usage }) => {
+          return [name, usageAt(usage, nowMs).windowGpuMilliMs / GPU_MILLI_MS_PER_HOUR];
+        }),
+      ),
+      scheduler: {
+        rounds,
+        starts,
+        round_ms: { p50: roundP50Ms, p99: roundP99Ms },
+        refused: this.#plans.refusals.counts(),
+      },
+    };
+  }
+}
+
+function countStates({ jobs }: JobsState): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { state } of jobs.values()) counts[state] = (counts[state] ?? 0) + 1;
+  return counts;
+}
+
+/** A job with several reasons counts under each. */
+function countReasons(blockers: ReadonlyMap<string, readonly Blocker[]>): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const list of blockers.values()) {
+    for (const reason of new Set(list.map((blocker) => blocker.reason))) {
+      counts[reason] = (counts[reason] ?? 0) + 1;
+    }
+  }
+  return counts;
+}
+
+/**
+ * Devices of nodes that take work. Idle: the share that nothing holds. Fragmentation: of what is
+ * free, the share on devices of which a part is held, which no whole-device task can use.
+ */
+function gpuFigures(state: JobsState, index: JobIndex) {
+  let total = 0;
+  let free = 0;
+  let broken = 0;
+  let quarantined = 0;
+  let simulated = 0;
+  for (const [id, node] of state.nodes) {
+    quarantined += node.quarantined.length;
+    if (node.state !== "ready") continue;
+    const held = heldByDevice(state, index, id);
+    for (const { devices } of servingPlaces(index, node))
+      for (const at of devices) held.set(at, 1_000);
+    const sick = new Set(node.quarantined.map(({ device }) => device));
+    for (let device = 0; device < node.offer.gpuCount; device++) {
+      if (sick.has(device)) continue;
+      const left = Math.max(0, WHOLE_DEVICE_MILLI - (held.get(device) ?? 0));
+      total += WHOLE_DEVICE_MILLI;
+      if (node.offer.simulated) simulated++;
+      free += left;
+      if (left < WHOLE_DEVICE_MILLI) broken += left;
+    }
+  }
+  return {
+    total: total / WHOLE_DEVICE_MILLI,
+    held: (total - free) / WHOLE_DEVICE_MILLI,
+    quarantined,
+    simulated,
+    idle_percent: percent(free, total),
+    fragmentation_percent: percent(broken, free),
+  };
+}
+
+function heldByDevice(state: JobsState, index: JobIndex, nodeId: string): Map<number, number> {
+  const held = new Map<number, number>();
+  for (const key of index.tasksByNode.get(nodeId) ?? []) {
+    const { devices, gpuMilli } = state.tasks.get(key)!;
+    for (const device of devices) held.set(device, (held.get(device) ?? 0) + gpuMilli);
+  }
+  return held;
+}
+
+function percent(part: number, whole: number): number {
+  return whole > 0 ? Math.round((part / whole) * 10_000) / 100 : 0;
+}

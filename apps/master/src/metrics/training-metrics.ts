@@ -1,0 +1,82 @@
+import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
+import type { JobRecord, ProgressRecord } from "@heddle/control/jobs/records/records";
+import { Gauge, type Registry } from "prom-client";
+import type { ProgressBook } from "../orchestration/tasks/progress-book.ts";
+import type { ControlPlane } from "../ports.ts";
+
+/** Jobs shown at once, the latest submitted first: each is a set of labels of its own. */
+const MAX_JOBS = 100;
+
+interface Figure {
+  readonly name: string;
+  readonly help: string;
+  readonly read: (progress: ProgressRecord, job: JobRecord) => number | null | undefined;
+}
+
+const FIGURES: readonly Figure[] = [
+  { name: "loss", help: "The latest loss.", read: ({ loss }) => loss },
+  { name: "return", help: "The latest mean return of episodes.", read: ({ reward }) => reward },
+  { name: "steps", help: "Steps done.", read: ({ step }) => step },
+  { name: "steps_total", help: "Steps to do.", read: ({ totalSteps }) => totalSteps },
+  {
+    name: "steps_per_second",
+    help: "Steps a second, lately.",
+    read: ({ stepsPerSecond }) => stepsPerSecond,
+  },
+  {
+    name: "tokens_per_second",
+    help: "Tokens a second, lately.",
+    read: ({ tokensPerSecond }) => tokensPerSecond,
+  },
+  {
+    name: "bytes_pushed",
+    help: "Bytes sent to the parameter servers by the node that tells.",
+    read: ({ bytesPushed }) => bytesPushed,
+  },
+  { name: "attempt", help: "The present attempt.", read: (_, { attempt }) => attempt },
+  {
+    name: "checkpoint_timestamp_seconds",
+    help: "When the latest durable checkpoint was told.",
+    read: (_, { checkpoint }) => checkpoint && checkpoint.atMs / 1_000,
+  },
+];
+
+/**
+ * `heddle_training_*` in /metrics: how the jobs with an algorithm do that have not ended, as far as
+ * this master hears. A job that has ended is shown no more.
+ */
+export function exposeTrainingMetrics(
+  registry: Registry,
+  control: ControlPlane,
+  progress: ProgressBook,
+): void {
+  for (const { name, help, read } of FIGURES) {
+    new Gauge({
+      name: `heddle_training_${name}`,
+      help: `${help} Of each training job that runs, up to ${MAX_JOBS}.`,
+      labelNames: ["job", "name", "algorithm"],
+      registers: [registry],
+      collect() {
+        this.reset();
+        for (const { job, algorithm, latest } of shownJobs(control, progress)) {
+          const figure = read(latest, job);
+          if (typeof figure !== "number") continue;
+          this.set({ job: job.id, name: job.name, algorithm }, figure);
+        }
+      },
+    });
+  }
+}
+
+function shownJobs({ state, jobs }: ControlPlane, progress: ProgressBook) {
+  const shown: { job: JobRecord; algorithm: string; latest: ProgressRecord }[] = [];
+  for (const id of [...jobs.live].reverse()) {
+    const algorithm = state.specs.get(id)?.algorithm;
+    const job = state.jobs.get(id);
+    const seen = job && progress.of(job);
+    if (algorithm === undefined || !seen || isTerminal(job.state)) continue;
+    shown.push({ job, algorithm, latest: seen.latest });
+    if (shown.length === MAX_JOBS) break;
+  }
+  return shown;
+}

@@ -1,0 +1,56 @@
+import { comparePositions, type Position } from "@heddle/control/jobs/index/event-log";
+import { keepLatest, quantile } from "../orchestration/scheduling/round-figures.ts";
+import type { ControlPlane } from "../ports.ts";
+
+/** The quantiles of a duration in milliseconds; null where none was seen. */
+export interface Quantiles {
+  readonly p50: number | null;
+  readonly p99: number | null;
+}
+
+/**
+ * How long the latest jobs waited, by the log's times: to be admitted, and for their first places. It
+ * reads the replicated events on from where it last was, so that each master tells the same.
+ */
+export class WaitingTimes {
+  readonly #control: ControlPlane;
+  #read: Position = { index: 0, ordinal: 0 };
+  #admissionsMs: number[] = [];
+  #startsMs: number[] = [];
+
+  constructor(control: ControlPlane) {
+    this.#control = control;
+  }
+
+  figures(): { readonly admission_ms: Quantiles; readonly start_ms: Quantiles } {
+    this.#readOn();
+    return { admission_ms: quantilesOf(this.#admissionsMs), start_ms: quantilesOf(this.#startsMs) };
+  }
+
+  #readOn(): void {
+    const { jobs, state } = this.#control;
+    const { events } = jobs;
+    // A state that was restored from a backup may be older than what was read.
+    if (comparePositions(events.last, this.#read) < 0) {
+      this.#read = { index: 0, ordinal: 0 };
+      this.#admissionsMs = [];
+      this.#startsMs = [];
+    }
+    for (const event of events.after(this.#read)) {
+      const { what, atMs } = event;
+      this.#read = event;
+      if (what.type !== "job") continue;
+      const job = state.jobs.get(what.jobId);
+      if (!job) continue;
+      const waitedMs = Math.max(0, atMs - job.submittedAtMs);
+      if (what.from === "accepted" && what.state === "pending") {
+        keepLatest(this.#admissionsMs, [waitedMs]);
+      }
+      if (what.state === "scheduled" && what.attempt === 1) keepLatest(this.#startsMs, [waitedMs]);
+    }
+  }
+}
+
+function quantilesOf(values: readonly number[]): Quantiles {
+  return { p50: quantile(values, 0.5), p99: quantile(values, 0.99) };
+}

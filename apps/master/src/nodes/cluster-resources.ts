@@ -1,0 +1,240 @@
+import type { ClusterResourcesReply, ResourceUse } from "@heddle/contracts/cluster";
+import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
+import type { NodeRecord } from "@heddle/control/jobs/records/records";
+import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
+import type { ControlPlane, NodeView } from "../ports.ts";
+import { deviceOf, diskOf, hostOf } from "./hosts.ts";
+import { sharedStorageUsedGb, taskUses } from "./task-uses.ts";
+
+type NodeResources = ClusterResourcesReply["nodes"][number];
+type Amount = NodeResources["cpu_cores"];
+type GpuPool = NodeResources["gpus"][number];
+
+/** A device as a pool of one, under a name that it has on all nodes that tell of it. */
+interface Device {
+  readonly name: string;
+  readonly pool: GpuPool;
+}
+
+/** A node's resources, and what it shares with others of its machine. */
+interface Counted {
+  readonly node: NodeView;
+  readonly view: NodeResources;
+  readonly devices: readonly Device[];
+}
+
+/**
+ * What the nodes offer, what is in use and what is left for jobs, for each and in all. In all, what
+ * nodes of one machine tell of counts once.
+ */
+export function clusterResources(
+  nodes: readonly NodeView[],
+  control: ControlPlane,
+): ClusterResourcesReply {
+  const counted = nodes.map((node) => nodeResources(node, control));
+  return {
+    object: "cluster.resources",
+    timestamp: new Date().toISOString(),
+    totals: {
+      nodes: nodes.length,
+      cpu_cores: inAll(counted, "cpu_cores", hostOf),
+      memory_bytes: inAll(counted, "memory_bytes", hostOf),
+      local_ssd_bytes: inAll(counted, "local_ssd_bytes", diskOf),
+      gpus: mergePools(mergeDevices(counted.flatMap(({ devices }) => devices))),
+      shared_storage_gb: sharedStorage(control),
+    },
+    nodes: counted.map(({ view }) => view),
+  };
+}
+
+function nodeResources(node: NodeView, control: ControlPlane): Counted {
+  const record = control.state.nodes.get(node.id);
+  const tasks = taskUses(control, node.id);
+  const uses = [...replicaUses(node, record, control), ...tasks];
+  const left = available(record, tasks, control);
+  const of = (field: AmountField, offered: number, measured: number): Amount => {
+    const inUse = uses.reduce((total, use) => total + use[field], 0);
+    return { offered, in_use: inUse, available: left[field], measured: rounded(measured) };
+  };
+  const devices = devicesOf(node, uses, record);
+  const view: NodeResources = {
+    id: node.id,
+    name: node.name,
+    kind: node.kind,
+    state: record === undefined || node.state !== "ready" ? node.state : record.state,
+    executors: [...(node.offer?.executors ?? [])],
+    labels: { ...node.offer?.labels },
+    taints: [...(node.offer?.taints ?? [])],
+    rack: node.offer?.rack ?? "",
+    fabric: node.offer?.fabric ?? "",
+    io_operations_per_sec: node.offer?.ioOperationsPerSec ?? 0,
+    network_bandwidth_gbps: (node.offer?.networkMbps ?? 0) / 1_000,
+    cpu_cores: of("cpu_cores", node.cpuCount, (node.cpuPercent / 100) * node.cpuCount),
+    memory_bytes: of("memory_bytes", node.memoryBytes, node.memoryUsedBytes),
+    local_ssd_bytes: of("local_ssd_bytes", node.diskBytes, node.diskUsedBytes),
+    gpus: mergePools(devices.map(({ pool }) => pool)),
+    uses,
+  };
+  return { node, view, devices };
+}
+
+type AmountField = "cpu_cores" | "memory_bytes" | "local_ssd_bytes";
+
+/** What the scheduler may still give away there; nothing where the node takes no jobs. */
+function available(
+  record: NodeRecord | undefined,
+  tasks: readonly ResourceUse[],
+  { state }: ControlPlane,
+): Readonly<Record<AmountField, number>> {
+  if (record?.state !== "ready") return { cpu_cores: 0, memory_bytes: 0, local_ssd_bytes: 0 };
+  const { cpuMilli, memoryMib, localSsdGb } = record.offer;
+  const ratio =
+    state.settings.get("overcommit_ratio")?.value ?? CLUSTER_SETTINGS.overcommit_ratio.default;
+  const left = (field: AmountField, offered: number) =>
+    Math.max(0, offered - tasks.reduce((total, use) => total + use[field], 0));
+  return {
+    cpu_cores: rounded(left("cpu_cores", (cpuMilli / 1_000) * ratio)),
+    memory_bytes: Math.floor(left("memory_bytes", memoryMib * 2 ** 20 * ratio)),
+    local_ssd_bytes: left("local_ssd_bytes", localSsdGb * 1e9),
+  };
+}
+
+function sharedStorage(control: ControlPlane) {
+  const offered =
+    control.state.settings.get("shared_storage_gb")?.value ??
+    CLUSTER_SETTINGS.shared_storage_gb.default;
+  const inUse = sharedStorageUsedGb(control);
+  return { offered, in_use: inUse, available: Math.max(0, offered - inUse) };
+}
+
+/**
+ * Engines share the cores: a replica is given none of its own, but memory, and a GPU where it is on
+ * one. It holds the devices that the scheduler gave it from before it is loaded until it is gone.
+ */
+function replicaUses(
+  { replicas }: NodeView,
+  record: NodeRecord | undefined,
+  { jobs }: ControlPlane,
+): ResourceUse[] {
+  const places = record ? servingPlaces(jobs, record) : [];
+  const held = new Map(places.map(({ deployment, devices }) => [deployment, devices]));
+  const running = replicas.filter(({ phase }) => phase !== "failed");
+  const reported = running.map(({ deployment, load, info }) => {
+    const gpu = gpuIndex(info?.device);
+    const devices = held.get(deployment) ?? (gpu === undefined ? [] : [gpu]);
+    held.delete(deployment);
+    return replicaUse(deployment, load.residentBytes, devices);
+  });
+  const others = [...held].map(([deployment, devices]) => replicaUse(deployment, 0, devices));
+  return [...reported, ...others];
+}
+
+function replicaUse(id: string, memoryBytes: number, devices: readonly number[]): ResourceUse {
+  return {
+    kind: "replica",
+    id,
+    cpu_cores: 0,
+    memory_bytes: memoryBytes,
+    local_ssd_bytes: 0,
+    gpus: devices.map((index) => ({ index, share: 1 })),
+  };
+}
+
+/** Engines name the device that they run on as `cpu` or `gpu 0: NAME`. */
+function gpuIndex(device: string | undefined): number | undefined {
+  const [, index] = /^gpu (\d+)\b/.exec(device ?? "") ?? [];
+  return index === undefined ? undefined : Number(index);
+}
+
+function devicesOf(
+  node: NodeView,
+  uses: readonly ResourceUse[],
+  record: NodeRecord | undefined,
+): Device[] {
+  const shares = new Map<number, number>();
+  for (const { index, share } of uses.flatMap((use) => use.gpus)) {
+    shares.set(index, Math.min(1, (shares.get(index) ?? 0) + share));
+  }
+  const sick = new Set(record?.quarantined.map(({ device }) => device));
+  return node.gpus.map((gpu) => {
+    const { index, simulated } = gpu;
+    const inUse = shares.get(index) ?? 0;
+    const takesJobs = record?.state === "ready" && !sick.has(index);
+    const pool = {
+      type: gpu.name,
+      simulated,
+      count: 1,
+      in_use: inUse,
+      available: takesJobs ? 1 - inUse : 0,
+      quarantined: sick.has(index) ? 1 : 0,
+      memory_bytes_each: gpu.memoryBytes,
+    };
+    return { name: deviceOf(node, gpu), pool };
+  });
+}
+
+/** Each device once: what any node holds of it is in use. */
+function mergeDevices(devices: readonly Device[]): GpuPool[] {
+  return [...Map.groupBy(devices, ({ name }) => name).values()].flatMap((same) => {
+    const pools = same.map(({ pool }) => pool);
+    const [first] = pools;
+    if (!first || pools.length === 1) return pools;
+    const inUse = Math.min(
+      1,
+      pools.reduce((total, pool) => total + pool.in_use, 0),
+    );
+    const takesJobs = pools.some(({ available }) => available > 0);
+    const quarantined = Math.max(...pools.map((pool) => pool.quarantined));
+    return { ...first, in_use: inUse, available: takesJobs ? 1 - inUse : 0, quarantined };
+  });
+}
+
+/** GPUs of one type and memory are one pool; those that do not exist are never among others. */
+function mergePools(pools: readonly GpuPool[]): GpuPool[] {
+  const merged = new Map<string, GpuPool>();
+  for (const pool of pools) {
+    const key = `${pool.type}\n${pool.memory_bytes_each}\n${pool.simulated}`;
+    const known = merged.get(key);
+    merged.set(key, {
+      ...pool,
+      count: (known?.count ?? 0) + pool.count,
+      in_use: rounded((known?.in_use ?? 0) + pool.in_use),
+      available: rounded((known?.available ?? 0) + pool.available),
+      quarantined: (known?.quarantined ?? 0) + pool.quarantined,
+    });
+  }
+  return [...merged.values()].sort((a, b) => a.type.localeCompare(b.type));
+}
+
+/**
+ * The amounts of all. Those that share an owner offer and measure what one of them does, and divide what is left
+ * for jobs.
+ */
+function inAll(
+  counted: readonly Counted[],
+  field: AmountField,
+  ownerOf: (node: NodeView) => string,
+): Amount {
+  const owners = [...Map.groupBy(counted, ({ node }) => ownerOf(node)).values()];
+  const total = (of: keyof Amount, join: (values: readonly number[]) => number) =>
+    rounded(sum(owners.map((nodes) => join(nodes.map(({ view }) => view[field][of])))));
+  return {
+    offered: total("offered", largest),
+    in_use: total("in_use", sum),
+    available: total("available", sum),
+    measured: total("measured", largest),
+  };
+}
+
+function largest(values: readonly number[]): number {
+  return Math.max(...values);
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}
+
+/** To thousandths, as shares and cores are counted. */
+function rounded(value: number): number {
+  return Math.round(value * 1_000) / 1_000;
+}

@@ -1,0 +1,134 @@
+import type { Server, ServerUnaryCall, sendUnaryData } from "@grpc/grpc-js";
+import { AppError } from "@heddle/base/errors";
+import type { Certificates } from "@heddle/contracts/generated/heddle/v1/Certificates";
+import type { JoinRequest__Output } from "@heddle/contracts/generated/heddle/v1/JoinRequest";
+import type { RenewRequest__Output } from "@heddle/contracts/generated/heddle/v1/RenewRequest";
+import type { JoinRecord } from "@heddle/control/state";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { type CertificateAuthority, signNode } from "@heddle/rpc/pki/certificate-authority";
+import { joinSecretId } from "@heddle/rpc/pki/join-token";
+import { NODE_NAME, NODE_ROLES, type NodeRole } from "@heddle/rpc/pki/node-name";
+import type { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
+import { enrollmentService } from "@heddle/rpc/proto";
+import { toStatus } from "@heddle/rpc/status";
+import { propose } from "../control-plane/propose.ts";
+import type { ControlPlane } from "../ports.ts";
+
+/** Joining needs no certificate, so that what strangers can keep busy is bounded. */
+const MAX_JOINING = 16;
+
+export interface EnrollmentOptions {
+  readonly authority: CertificateAuthority;
+  readonly tls: TlsIdentity;
+  readonly certificateLifetimeMs: number;
+  readonly log: NodeLog;
+}
+
+/** Gives nodes their certificates: the first for a join token, later ones for the one before. */
+export class EnrollmentService {
+  readonly #options: EnrollmentOptions;
+  #control: ControlPlane | undefined;
+  #joining = 0;
+
+  constructor(server: Server, options: EnrollmentOptions) {
+    this.#options = options;
+    server.addService(enrollmentService, {
+      join: (
+        { request }: ServerUnaryCall<JoinRequest__Output, Certificates>,
+        reply: sendUnaryData<Certificates>,
+      ) => void answer(this.#join(request), reply),
+      renew: (
+        call: ServerUnaryCall<RenewRequest__Output, Certificates>,
+        reply: sendUnaryData<Certificates>,
+      ) => void answer(this.#renew(call), reply),
+    });
+  }
+
+  /** From now on join tokens can be checked. */
+  serve(control: ControlPlane): void {
+    this.#control = control;
+  }
+
+  async #join(request: JoinRequest__Output): Promise<Certificates> {
+    if (this.#joining >= MAX_JOINING) throw new AppError("overloaded", "many nodes are joining");
+    this.#joining++;
+    try {
+      return await this.#admit(request);
+    } finally {
+      this.#joining--;
+    }
+  }
+
+  async #admit({ secret, role: asked, name, csr }: JoinRequest__Output): Promise<Certificates> {
+    const { authority, certificateLifetimeMs, log } = this.#options;
+    const role = NODE_ROLES.find((known) => known === asked);
+    if (!role || !NODE_NAME.test(name)) {
+      throw new AppError("invalid_value", "a node joins with a role and a name");
+    }
+    const id = joinSecretId(secret);
+    const join = await this.#known(id, role, name);
+    // Signed before the token is used up, so that a bad request does not cost it.
+    const certificate = await signNode(authority, csr, { role, name }, certificateLifetimeMs);
+    await this.#useUp(id, role);
+    // What the token gives besides, a place in the group, is still to be had with it.
+    if (role === "master") await this.#keepAdmission(id, join);
+    log.info({ role, name }, "a node got its first certificate");
+    const authorityKey = role === "master" ? authority.privateKey : "";
+    return { certificate, authority: authority.certificate, authorityKey };
+  }
+
+  async #renew(call: ServerUnaryCall<RenewRequest__Output, Certificates>): Promise<Certificates> {
+    const { authority, certificateLifetimeMs, tls } = this.#options;
+    const node = tls.peerName(call.getAuthContext().sslPeerCertificate, NODE_ROLES);
+    const certificate = await signNode(authority, call.request.csr, node, certificateLifetimeMs);
+    return { certificate, authority: authority.certificate, authorityKey: "" };
+  }
+
+  get #running(): ControlPlane {
+    if (this.#control) return this.#control;
+    throw new AppError("unavailable", "this master is still starting");
+  }
+
+  /**
+   * Spares the log what a guess would cost. The token may have been made through another master a moment
+   * ago: before it says no, this one hears of all that was made by now.
+   */
+  async #known(id: string, role: NodeRole, name: string): Promise<JoinRecord> {
+    const { group } = this.#running;
+    const find = () => {
+      const join = this.#running.state.joins.get(id);
+      return join?.role === role && join.name === name && !join.enrolled ? join : undefined;
+    };
+    if (!find()) await group?.readBarrier();
+    const join = find();
+    if (!join) throw refusal(role, name);
+    return join;
+  }
+
+  async #keepAdmission(id: string, join: JoinRecord): Promise<void> {
+    const enrolled = { ...join, enrolled: true };
+    await propose(this.#running, { type: "join.create", atMs: Date.now(), id, join: enrolled });
+  }
+
+  async #useUp(id: string, role: NodeRole): Promise<void> {
+    try {
+      await propose(this.#running, { type: "join.use", atMs: Date.now(), id, role });
+    } catch (error) {
+      if (error instanceof AppError && error.code === "not_found") throw refusal(role, "");
+      throw error;
+    }
+  }
+}
+
+function refusal(role: NodeRole, name: string): AppError {
+  const message = `the join token is unknown, used, expired, or not for the ${role} ${name}: make a new one`;
+  return new AppError("invalid_api_key", message);
+}
+
+async function answer(work: Promise<Certificates>, reply: sendUnaryData<Certificates>) {
+  try {
+    reply(null, await work);
+  } catch (error) {
+    reply(toStatus(error));
+  }
+}

@@ -1,0 +1,337 @@
+import type { ReplicaStatus } from "@heddle/contracts/engine";
+import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
+import type { NodeOffer } from "@heddle/control/jobs/records/records";
+import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
+import type { NodeScalars } from "@heddle/scheduler/model";
+import type { ControlPlane, NodeView } from "../ports.ts";
+import { diskOf, hostOf } from "./hosts.ts";
+import { scalarsHeld } from "./task-uses.ts";
+
+const BYTES_PER_MIB = 2 ** 20;
+const BYTES_PER_GB = 1e9;
+/** The share of a machine's memory that the system, the worker and other programs keep. */
+const RESERVE_SHARE = 1 / 16;
+/** The reserve is at least this, where that is at most half of the memory. */
+const MIN_RESERVE_MIB = 512;
+/** Memory of other processes counts in such steps: each change of an offer is an entry of the log. */
+const STEP_MIB = 256;
+/** Reasons that are told of one deployment. */
+const MAX_BLOCKERS = 8;
+/** A parameter server without shards. */
+const BARE_SERVER_BYTES = 256 * BYTES_PER_MIB;
+
+type Amount = keyof NodeScalars;
+
+/** A worker's part of what belongs to its machine. */
+export interface MachineShare extends NodeScalars {
+  /** The memory of its replicas, which is in no part. */
+  readonly replicasMib: number;
+}
+
+/** A worker of a machine, and what it keeps whatever its share is. */
+interface Sharer {
+  readonly id: string;
+  readonly kept: number;
+}
+
+/** A worker of the state that this master does not hear, and what its tasks hold. */
+interface Silent {
+  readonly offer: NodeOffer;
+  readonly held: NodeScalars;
+  /** It gets no new tasks. */
+  readonly isLost: boolean;
+}
+
+/** The nodes that have an amount together. */
+interface Sharing {
+  readonly views: readonly NodeView[];
+  readonly silent: readonly Silent[];
+}
+
+/** An amount of a machine, without what is not for jobs. */
+interface Pool extends Sharing {
+  readonly amount: Amount;
+  readonly size: number;
+}
+
+/**
+ * What each worker offers to jobs of its machine. The workers of a machine divide what it has, less the reserve and
+ * the memory of replicas and parameter servers; so do those of a control group. `heard` are the nodes that this master
+ * hears.
+ */
+export function machineOffers(
+  heard: readonly NodeView[],
+  control: ControlPlane,
+): ReadonlyMap<string, MachineShare> {
+  const silent = silentByHost(heard, control);
+  const offers = new Map<string, MachineShare>();
+  for (const [host, views] of Map.groupBy(heard, hostOf)) {
+    const machine = { views, silent: silent.get(host) ?? [] };
+    const shares = sharesOf(machine, control);
+    for (const view of workersOf(machine)) {
+      const share = shares.get(view.id) ?? told(view);
+      const memoryMib = steadyMib(view.id, share.memoryMib, machine, control);
+      offers.set(view.id, { ...share, memoryMib, replicasMib: steadyReplicasMib(view, control) });
+    }
+  }
+  return offers;
+}
+
+/** Of each amount the least part that a worker has in a pool of it, and no more than it says that it has. */
+function sharesOf(machine: Sharing, control: ControlPlane): Map<string, Record<Amount, number>> {
+  const shares = new Map(workersOf(machine).map((view) => [view.id, told(view)]));
+  for (const pool of poolsOf(machine, control)) {
+    for (const [id, part] of divide(pool, control)) {
+      const share = shares.get(id);
+      if (share) share[pool.amount] = Math.min(share[pool.amount], part);
+    }
+  }
+  return shares;
+}
+
+/** Equal parts. A worker that keeps more than that is given what it keeps, and the others the rest. */
+function divide({ amount, size, views, silent }: Pool, control: ControlPlane): Map<string, number> {
+  const workers = workersOf({ views });
+  const isShared = workers.length + silent.length > 1;
+  const sharers: Sharer[] = workers.map(({ id }) => ({
+    id,
+    kept: isShared ? heldOn(control, id)[amount] : 0,
+  }));
+  let left = size;
+  for (const { offer, held, isLost } of silent) {
+    if (isLost) left -= held[amount];
+    else sharers.push({ id: offer.id, kept: Math.max(offer[amount], held[amount]) });
+  }
+  const parts = new Map<string, number>();
+  const largestFirst = sharers.sort((a, b) => b.kept - a.kept || (a.id < b.id ? -1 : 1));
+  for (const [at, { id, kept }] of largestFirst.entries()) {
+    const equal = Math.floor(Math.max(0, left) / (largestFirst.length - at));
+    const part = Math.max(kept, equal);
+    parts.set(id, part);
+    left -= part;
+  }
+  return parts;
+}
+
+/** The memory of other processes varies: an offer does not rise by what the next report may take back. */
+function steadyMib(
+  id: string,
+  shareMib: number,
+  { views, silent }: Sharing,
+  control: ControlPlane,
+): number {
+  const knownMib = control.state.nodes.get(id)?.offer.memoryMib;
+  if (knownMib === undefined || shareMib <= knownMib) return shareMib;
+  // The memory of silent workers, and of those before their first heartbeat, is unknown.
+  const isUnknown =
+    silent.some(({ isLost }) => !isLost) ||
+    views.some((view) => view.lastSeenMs <= view.attachedAtMs);
+  const isVarying = replicasMib(views, control) + serversMib(views) + silent.length > 0;
+  const variesMib = isUnknown ? Number.POSITIVE_INFINITY : isVarying ? STEP_MIB : 0;
+  return shareMib - knownMib <= variesMib ? knownMib : shareMib;
+}
+
+/** It does not fall by what the next report may add. */
+function steadyReplicasMib(view: NodeView, control: ControlPlane): number {
+  const knownMib = control.state.nodes.get(view.id)?.offer.replicasMib ?? 0;
+  const heldMib = replicasMib([view], control);
+  return heldMib > 0 && heldMib === knownMib - STEP_MIB ? knownMib : heldMib;
+}
+
+/** What a worker says that it has; its memory is its machine's. */
+function told({ offer, cpuCount }: NodeView): Record<Amount, number> {
+  return {
+    memoryMib: Number.MAX_SAFE_INTEGER,
+    cpuMilli: cpuCount * 1_000,
+    localSsdGb: Math.floor((offer?.localSsdBytes ?? 0) / BYTES_PER_GB),
+    ioOperationsPerSec: offer?.ioOperationsPerSec ?? 0,
+    networkMbps: offer?.networkMbps ?? 0,
+  };
+}
+
+function poolsOf(machine: Sharing, control: ControlPlane): Pool[] {
+  const { views, silent } = machine;
+  const workers = workersOf(machine);
+  const totalBytes = Math.min(...views.map(({ memoryBytes }) => memoryBytes));
+  const pools: Pool[] = [
+    { ...machine, amount: "memoryMib", size: jobsMib(totalBytes, machine, control) },
+    { ...machine, amount: "cpuMilli", size: mostOf("cpuMilli", workers) },
+    { ...machine, amount: "networkMbps", size: mostOf("networkMbps", workers) },
+  ];
+  for (const views of Map.groupBy(workers, diskOf).values()) {
+    // On which disk of their machine silent workers are is not known.
+    for (const amount of ["localSsdGb", "ioOperationsPerSec"] as const) {
+      pools.push({ views, silent, amount, size: mostOf(amount, views) });
+    }
+  }
+  return [...pools, ...limitedPools(machine, control)];
+}
+
+/** Those of the control groups that bound memory or cores: the workers in one divide what it may have. */
+function limitedPools({ views, silent }: Sharing, control: ControlPlane): Pool[] {
+  const all = views.flatMap(({ limits = [] }) => limits.map((limit) => [limit.id, limit] as const));
+  return [...new Map(all).values()].flatMap(({ id, memoryBytes, cpuMilli }) => {
+    const inside: Sharing = {
+      views: views.filter(({ limits = [] }) => limits.some((limit) => limit.id === id)),
+      silent: silent.filter(({ offer }) => offer.limitIds?.includes(id)),
+    };
+    const pools: Pool[] = [];
+    if (memoryBytes > 0) {
+      pools.push({ ...inside, amount: "memoryMib", size: jobsMib(memoryBytes, inside, control) });
+    }
+    if (cpuMilli > 0) pools.push({ ...inside, amount: "cpuMilli", size: cpuMilli });
+    return pools;
+  });
+}
+
+function workersOf({ views }: Pick<Sharing, "views">): NodeView[] {
+  return views.filter(({ offer }) => offer !== undefined);
+}
+
+function mostOf(amount: Amount, workers: readonly NodeView[]): number {
+  return Math.max(0, ...workers.map((view) => told(view)[amount]));
+}
+
+/** By machine the workers of the replicated state whose tasks or replicas may run and that are not heard. */
+function silentByHost(heard: readonly NodeView[], control: ControlPlane): Map<string, Silent[]> {
+  const ids = new Set(heard.map(({ id }) => id));
+  const silent = new Map<string, Silent[]>();
+  for (const { offer, state, fencedAtMs } of control.state.nodes.values()) {
+    const isLost = state === "lost";
+    const isOver = isLost && fencedAtMs === undefined && !offer.replicasMib;
+    if (ids.has(offer.id) || offer.hostId === undefined || isOver) continue;
+    const host = hostOf({ id: offer.id, hostId: offer.hostId });
+    const held = heldOn(control, offer.id);
+    silent.set(host, [...(silent.get(host) ?? []), { offer, held, isLost }]);
+  }
+  return silent;
+}
+
+/** Of so much memory what is left for jobs beside the reserve, replicas and parameter servers. */
+function jobsMib(totalBytes: number, sharing: Sharing, control: ControlPlane): number {
+  const { views } = sharing;
+  const totalMib = totalBytes / BYTES_PER_MIB;
+  const leastMib = Math.min(MIN_RESERVE_MIB, totalMib / 2);
+  const usableMib = Math.floor(totalMib - Math.max(totalMib * RESERVE_SHARE, leastMib));
+  const othersMib =
+    replicasMib(views, control) + serversMib(views) + silentReplicasMib(sharing, control);
+  return Math.max(0, usableMib - othersMib);
+}
+
+function replicasMib(views: readonly NodeView[], control: ControlPlane): number {
+  const sizes = views.flatMap((view) =>
+    view.replicas.map((each) => replicaBytes(view, each, control)),
+  );
+  return inSteps(sizes.reduce((sum, bytes) => sum + bytes, 0));
+}
+
+/** What it holds, or will hold once it is loaded. */
+function replicaBytes(
+  view: NodeView,
+  { deployment, phase, load }: ReplicaStatus,
+  control: ControlPlane,
+): number {
+  if (phase === "failed") return 0;
+  const isComing = phase === "pulling" || phase === "loading";
+  return Math.max(load.residentBytes, isComing ? neededBytes(view, deployment, control) : 0);
+}
+
+/** What a replica needs at least: its weights; 0 where their size is not known, or a GPU may take them. */
+function neededBytes({ gpus }: NodeView, deployment: string, { state }: ControlPlane): number {
+  const spec = state.deployments.get(deployment)?.spec;
+  const mayUseGpu = spec?.options.device !== "cpu" && gpus.some(({ simulated }) => !simulated);
+  return mayUseGpu ? 0 : (spec?.weights.sizeBytes ?? 0);
+}
+
+/** Says why a worker has no room for a replica of a deployment; undefined where it has. */
+export type LoadBlocker = (nodeId: string, deployment: string) => string | undefined;
+
+/** Holds what replicas need against the memory that tasks and other replicas leave of the machines. */
+export function loadBlocker(heard: readonly NodeView[], control: ControlPlane): LoadBlocker {
+  const byId = new Map(heard.map((view) => [view.id, view]));
+  const byHost = Map.groupBy(heard, hostOf);
+  const silent = silentByHost(heard, control);
+  return (nodeId, deployment) => {
+    const view = byId.get(nodeId);
+    const neededMib = view && neededBytes(view, deployment, control) / BYTES_PER_MIB;
+    if (!neededMib) return undefined;
+    const host = hostOf(view);
+    const machine = { views: byHost.get(host) ?? [], silent: silent.get(host) ?? [] };
+    const pools = poolsOf(machine, control)
+      .filter(({ amount, views }) => amount === "memoryMib" && views.includes(view))
+      .map((pool) => ({ heldMib: heldIn(pool, control), size: pool.size }));
+    // Where no job holds any, a file that is larger than the memory is paged by the system.
+    const short = pools.find(({ heldMib, size }) => heldMib > 0 && size - heldMib < neededMib);
+    if (!short) return undefined;
+    const freeMib = Math.max(0, short.size - short.heldMib);
+    return `${view.name} has ${freeMib} MiB of memory beside what jobs and other models hold, and ${deployment} needs ${Math.ceil(neededMib)} MiB: end jobs there, or add a worker`;
+  };
+}
+
+/** The workers that a deployment's next replica may wait for. */
+export function loadBlockers(
+  deployment: string,
+  heard: readonly NodeView[],
+  control: ControlPlane,
+): string[] {
+  const { state } = control;
+  const wanted = state.deployments.get(deployment)?.replicas ?? 0;
+  // The scheduler has its own reasons.
+  if (wantedReplicas(state).has(deployment)) return [];
+  const runs = ({ replicas }: NodeView) =>
+    replicas.some((each) => each.deployment === deployment && each.phase !== "failed");
+  const workers = heard.filter(({ kind }) => kind === "worker");
+  const running = workers.filter(runs).length;
+  if (wanted !== "every-worker" && running >= wanted) return [];
+  const blocker = loadBlocker(heard, control);
+  return workers
+    .filter((view) => !runs(view))
+    .flatMap(({ id }) => blocker(id, deployment) ?? [])
+    .slice(0, MAX_BLOCKERS);
+}
+
+/** What the tasks of all workers of the pool hold of it. */
+function heldIn({ amount, views, silent }: Pool, control: ControlPlane): number {
+  const heard = workersOf({ views }).map(({ id }) => heldOn(control, id));
+  return [...heard, ...silent.map(({ held }) => held)].reduce((sum, held) => sum + held[amount], 0);
+}
+
+/** The memory of parameter servers; the reserve has room for what one needs without shards. */
+function serversMib(views: readonly NodeView[]): number {
+  const sizes = views.map(({ residentBytes = 0 }) => residentBytes);
+  return sizes.reduce((sum, bytes) => sum + inSteps(Math.max(0, bytes - BARE_SERVER_BYTES)), 0);
+}
+
+/**
+ * What replicas of silent workers may still hold: what they held when they were last heard of. Of those of lost workers,
+ * which may have ended with them, no more than the machine is seen to use beside what is known.
+ */
+function silentReplicasMib({ views, silent }: Sharing, control: ControlPlane): number {
+  const heldMib = (isLost: boolean) =>
+    silent
+      .filter((each) => each.isLost === isLost)
+      .reduce((sum, { offer }) => sum + (offer.replicasMib ?? 0), 0);
+  const usedBytes = Math.max(0, ...views.map(({ memoryUsedBytes }) => memoryUsedBytes));
+  const unknownMib = Math.max(
+    0,
+    inSteps(usedBytes) - replicasMib(views, control) - serversMib(views),
+  );
+  return heldMib(false) + Math.min(heldMib(true), unknownMib);
+}
+
+function inSteps(bytes: number): number {
+  return Math.ceil(bytes / BYTES_PER_MIB / STEP_MIB) * STEP_MIB;
+}
+
+/** What the node must offer for the tasks that it has. */
+function heldOn(control: ControlPlane, nodeId: string): NodeScalars {
+  const ratio =
+    control.state.settings.get("overcommit_ratio")?.value ??
+    CLUSTER_SETTINGS.overcommit_ratio.default;
+  const held = scalarsHeld(control, nodeId);
+  return {
+    ...held,
+    memoryMib: Math.ceil(held.memoryMib / ratio),
+    cpuMilli: Math.ceil(held.cpuMilli / ratio),
+  };
+}

@@ -1,0 +1,275 @@
+import type { ErrorCode } from "@heddle/base/errors";
+import { failedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
+import { nodeOffer, scheduledModel } from "@heddle/control/jobs/testing/specs";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { expect, test } from "vitest";
+import { replicaOn } from "../../test/fixtures.ts";
+import { VolatileControl } from "../../test/test-master.ts";
+import { propose } from "../control-plane/propose.ts";
+import type { GpuView, NodeView } from "../ports.ts";
+import { gpuTypeOf } from "./node-offer.ts";
+import { NodeWatch } from "./node-watch.ts";
+
+const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };
+const gpu: GpuView = {
+  ...{ index: 0, uuid: "u", name: "NVIDIA H100 80GB HBM3", memoryBytes: 85e9, memoryUsedBytes: 0 },
+  ...{ utilizationPercent: 0, temperatureCelsius: 0, powerWatts: 0, simulated: false, fault: "" },
+};
+
+/** A watch whose time the test sets, over nodes that report until they are silenced. */
+class Watched {
+  readonly control = new VolatileControl();
+  readonly nodes = new Map<string, NodeView>();
+  readonly silent = new Set<string>();
+  nowMs = 1_000_000;
+  readonly watch = new NodeWatch({
+    control: this.control,
+    directory: {
+      nodes: () => this.#views(),
+      silentMs: () => raise(),
+      pull: () => raise(),
+      replicasOf: () => [],
+    },
+    clock: { wallMs: () => this.nowMs, monotonicMs: () => this.nowMs },
+    log: silentLog,
+    nodeLostMs: 30_000,
+    leaseMs: 150_000,
+  });
+
+  constructor(ids: readonly string[]) {
+    for (const id of ids) this.nodes.set(id, view(id));
+  }
+
+  #views(): NodeView[] {
+    for (const [id, node] of this.nodes) {
+      if (!this.silent.has(id)) this.nodes.set(id, { ...node, lastSeenMs: this.nowMs });
+    }
+    return [...this.nodes.values()];
+  }
+
+  /** Looks every second for so long. */
+  async pass(ms: number): Promise<void> {
+    for (const end = this.nowMs + ms; this.nowMs < end; ) {
+      this.nowMs += 1_000;
+      await this.watch.look();
+    }
+  }
+
+  get states(): Record<string, string> {
+    return Object.fromEntries([...this.control.state.nodes].map(([id, { state }]) => [id, state]));
+  }
+}
+
+function raise(): never {
+  throw new Error("the watch pulls nothing");
+}
+
+function view(id: string): NodeView {
+  const { labels, taints, rack, fabric, executors, algorithms = [], incarnation } = nodeOffer(id);
+  const environments: string[] = [];
+  const told = { labels, taints, rack, fabric, executors, algorithms, incarnation };
+  const offer = { ...told, environments, algorithmSchemas: {} };
+  return {
+    ...{ state: "ready", diskBytes: 0, diskUsedBytes: 0 },
+    ...{ id, kind: "worker", name: id, address: `${id}:1`, version: "1", incarnation: "1" },
+    attachedAtMs: 0,
+    ...{ lastSeenMs: 0, cpuPercent: 0, cpuCount: 8, memoryBytes: 2 ** 34, memoryUsedBytes: 0 },
+    ...{
+      gpus: [gpu],
+      deviceReadings: 1,
+      replicas: [],
+      state: "ready",
+      diskBytes: 0,
+      diskUsedBytes: 0,
+    },
+    offer: { ...offer, localSsdBytes: 1e12, ioOperationsPerSec: 0, networkMbps: 0 },
+  } as NodeView;
+}
+
+test("nodes that attach join once, and one whose device is sick has that device taken out", async () => {
+  const watched = new Watched(["a", "b"]);
+  await watched.pass(2_000);
+  const index = watched.control.appliedIndex;
+  await watched.pass(5_000);
+  expect(watched.control.appliedIndex).toBe(index);
+  expect(watched.control.state.nodes.get("a")?.offer).toMatchObject({
+    ...{ cpuMilli: 8_000, memoryMib: 15_360, gpuType: "H100", gpuMemoryGb: 85, gpuCount: 1 },
+  });
+  watched.nodes.set("a", { ...view("a"), gpus: [{ ...gpu, fault: "Xid 79" }] });
+  await watched.pass(1_000);
+  expect(watched.control.state.nodes.get("a")?.quarantined).toMatchObject([
+    { device: 0, why: "Xid 79" },
+  ]);
+});
+
+test("a device that was taken back is not taken out by an earlier word of its worker", async () => {
+  const watched = new Watched(["a"]);
+  const sick = { ...view("a"), gpus: [{ ...gpu, fault: "Xid 79" }], deviceReadings: 7 };
+  watched.nodes.set("a", sick);
+  await watched.pass(1_000);
+  const quarantined = () =>
+    watched.control.state.nodes.get("a")?.quarantined.map(({ device }) => device);
+  expect(quarantined()).toEqual([0]);
+  // Another master has heard that it is well, and this one has not yet.
+  const wellAsOf = { incarnation: sick.incarnation, reading: 8 };
+  await propose(watched.control, {
+    ...{ type: "node.resume", atMs: watched.nowMs, nodeId: "a", wellDevices: [0], wellAsOf },
+  });
+  await watched.pass(2_000);
+  expect(quarantined()).toEqual([]);
+  // It falls sick again, in the same process or in the next one, which counts anew.
+  watched.nodes.set("a", { ...sick, deviceReadings: 9 });
+  await watched.pass(1_000);
+  expect(quarantined()).toEqual([0]);
+  await propose(watched.control, {
+    ...{ type: "node.resume", atMs: watched.nowMs, nodeId: "a", wellDevices: [0], wellAsOf },
+  });
+  watched.nodes.set("a", { ...sick, incarnation: "2", deviceReadings: 1 });
+  await watched.pass(1_000);
+  expect(quarantined()).toEqual([0]);
+});
+
+test("what was heard before this master led says nothing: another leader may have heard later", async () => {
+  const watched = new Watched(["a"]);
+  await watched.pass(1_000);
+  watched.watch.reset();
+  // The worker was started anew and is attached to the leader of now; the stream here is of before.
+  watched.silent.add("a");
+  const known = watched.control.state.nodes.get("a")!.offer;
+  const offer = { ...known, incarnation: "2" };
+  await propose(watched.control, { type: "node.join", atMs: watched.nowMs, offer });
+  watched.nowMs += 5_000;
+  await watched.pass(5_000);
+  expect(watched.control.state.nodes.get("a")?.offer.incarnation).toBe("2");
+  watched.silent.delete("a");
+  await watched.pass(1_000);
+  expect(watched.control.state.nodes.get("a")?.offer.incarnation).not.toBe("2");
+});
+
+test("a silent node is lost after 30 s, its tasks fenced after the lease, and joins again", async () => {
+  const watched = new Watched(["a", "b", "c"]);
+  await watched.pass(1_000);
+  watched.silent.add("a");
+  await watched.pass(29_000);
+  expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready" });
+  await watched.pass(2_000);
+  expect(watched.states).toEqual({ a: "lost", b: "ready", c: "ready" });
+  const { fencedAtMs = 0, lostAtMs = 0 } = watched.control.state.nodes.get("a")!;
+  expect(fencedAtMs - lostAtMs).toBe(155_000);
+  watched.silent.delete("a");
+  await watched.pass(1_000);
+  expect(watched.states).toMatchObject({ a: "ready" });
+});
+
+test("a node that is no longer attached is lost as well, and a parameter server is never one", async () => {
+  const watched = new Watched(["a", "b", "c"]);
+  watched.nodes.set("p", { ...view("p"), offer: undefined });
+  await watched.pass(1_000);
+  watched.nodes.delete("a");
+  await watched.pass(31_000);
+  expect(watched.states).toEqual({ a: "lost", b: "ready", c: "ready" });
+});
+
+test("where most nodes fall silent none is lost for two minutes, and each once its lease is over", async () => {
+  const watched = new Watched(["a", "b", "c"]);
+  await watched.pass(1_000);
+  for (const id of ["a", "b", "c"]) watched.silent.add(id);
+  await watched.pass(120_000);
+  expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready" });
+  watched.silent.delete("a");
+  watched.silent.delete("b");
+  await watched.pass(1_000);
+  expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready" });
+  await watched.pass(31_000);
+  expect(watched.states).toEqual({ a: "ready", b: "ready", c: "lost" });
+  const all = new Watched(["a", "b"]);
+  await all.pass(1_000);
+  for (const id of ["a", "b"]) all.silent.add(id);
+  await all.pass(152_000);
+  expect(all.states).toEqual({ a: "lost", b: "lost" });
+});
+
+test("a replica that failed for good is told so, one that may come up by itself is not", async () => {
+  const watched = new Watched(["a", "b"]);
+  await watched.pass(1_000);
+  const { control } = watched;
+  await control.propose(scheduledModel("m", 2, 0));
+  const limits = { jobTimeoutMs: 86_400_000, maxConcurrentJobs: 1_000 };
+  const starts = ["a", "b"].map((nodeId) => {
+    return { jobId: "serving:m", placements: [{ nodeId, devices: [0] }] };
+  });
+  await control.propose({
+    ...{ type: "plan.commit", atMs: watched.nowMs, basedOnIndex: 1, overcommitRatio: 1, limits },
+    ...{ acknowledgeMs: 1_000, admitted: [], unsatisfiable: [], preemptions: [], expired: [] },
+    starts,
+  });
+  const failed = (nodeId: string, failureCode: ErrorCode): void => {
+    const [replica] = replicaOn(nodeId, "m", "failed").replicas;
+    watched.nodes.set(nodeId, {
+      ...view(nodeId),
+      replicas: [{ ...replica!, message: "why", failureCode }],
+    });
+  };
+  failed("a", "unavailable");
+  failed("b", "model_failed");
+  await watched.pass(3_000);
+  expect(failedReplicas(control.state, "m")).toEqual([]);
+  await watched.pass(3_000);
+  expect(failedReplicas(control.state, "m")).toMatchObject([
+    { nodeId: "b", devices: [], failure: { code: "model_failed", message: "why" } },
+  ]);
+  expect(control.state.replicas.get("m@a")?.devices).toEqual([0]);
+});
+
+test("time in which this process stood still is no node's silence", async () => {
+  const watched = new Watched(["a", "b", "c"]);
+  await watched.pass(1_000);
+  watched.nodes.delete("a");
+  await watched.pass(1_000);
+  watched.nowMs += 60_000;
+  await watched.watch.look();
+  expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready" });
+  // Nor are many short times of it together.
+  for (let stall = 0; stall < 20; stall++) {
+    watched.nowMs += 2_000;
+    await watched.watch.look();
+  }
+  expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready" });
+  await watched.pass(30_000);
+  expect(watched.states).toEqual({ a: "lost", b: "ready", c: "ready" });
+});
+
+test.each([
+  ["NVIDIA H100 80GB HBM3", "H100"],
+  ["H100-80GB", "H100"],
+  ["Tesla V100-SXM2-16GB", "V100"],
+  ["NVIDIA GeForce RTX 4090", "RTX4090"],
+  ["NVIDIA L40S", "L40S"],
+  ["something else", "something else"],
+])("the device %s is of the type %s", (name, type) => {
+  expect(gpuTypeOf(name)).toBe(type);
+});
+
+test("nodes that fall silent and come back one after the other are not lost either", async () => {
+  const ids = ["a", "b", "c", "d"];
+  const watched = new Watched(ids);
+  await watched.pass(1_000);
+  for (const id of ids) {
+    watched.silent.add(id);
+    await watched.pass(2_000);
+  }
+  await watched.pass(110_000);
+  for (const id of ids) {
+    watched.silent.delete(id);
+    await watched.pass(2_000);
+    expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready", d: "ready" });
+  }
+  await watched.pass(40_000);
+  for (const id of ids) watched.silent.add(id);
+  await watched.pass(60_000);
+  for (const id of ["a", "b", "c"]) watched.silent.delete(id);
+  await watched.pass(25_000);
+  expect(watched.states).toMatchObject({ d: "ready" });
+  await watched.pass(10_000);
+  expect(watched.states).toEqual({ a: "ready", b: "ready", c: "ready", d: "lost" });
+});

@@ -1,0 +1,220 @@
+import type { Clock } from "@heddle/base/clock";
+import { ERROR_TABLE } from "@heddle/base/errors";
+import type { ControlCommand } from "@heddle/control/command";
+import { isOldWord } from "@heddle/control/jobs/commands/devices";
+import { replicaKey } from "@heddle/control/jobs/records/records";
+import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { SCALARS } from "@heddle/scheduler/cluster/units";
+import type { NodeScalars } from "@heddle/scheduler/model";
+import { propose } from "../control-plane/propose.ts";
+import type { ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
+import { type MachineShare, machineOffers } from "./machine-offers.ts";
+import { nodeOfferOf, servingHoldsOf } from "./node-offer.ts";
+import { Silences } from "./silences.ts";
+
+export interface NodeWatchOptions {
+  readonly control: ControlPlane;
+  readonly directory: NodeDirectory;
+  readonly clock: Clock;
+  readonly log: NodeLog;
+  /** Silence after which a node is lost. */
+  readonly nodeLostMs: number;
+  /** How long a worker goes on without a renewal. */
+  readonly leaseMs: number;
+}
+
+/** Beyond the lease: the steps of two masters' clocks, and how long an old leader may still renew. */
+const FENCE_MARGIN_MS = 5_000;
+/** Of the silence that makes a node lost, the part after which it counts among those that are silent. */
+const QUIET_SHARE = 1 / 3;
+/** A node may tell for so long of what an earlier replica of the deployment has died of. */
+const FAILURE_SETTLES_MS = 5_000;
+
+/**
+ * Holds the nodes that are attached to this master against those of the replicated state: who is
+ * new, who offers something else, whose devices are sick, who has fallen silent.
+ */
+export class NodeWatch {
+  readonly #options: NodeWatchOptions;
+  readonly #silences: Silences;
+  /** When more than half of the nodes were last silent. */
+  #mostQuietAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: NodeWatchOptions) {
+    this.#options = options;
+    this.#silences = new Silences(options.clock);
+  }
+
+  /** Forgets when nodes were heard of: another master led since, and knew better. */
+  reset(): void {
+    this.#silences.reset();
+    this.#mostQuietAtMs = Number.NEGATIVE_INFINITY;
+  }
+
+  /** One look, and what follows from it in the log. */
+  async look(): Promise<void> {
+    const { control, directory } = this.#options;
+    this.#silences.begin();
+    // Of the others another leader may have heard later, as of a process that was started since. One that
+    // refuses this leader is lost to it as one that is silent.
+    const heard = directory
+      .nodes()
+      .filter((view) => view.refusesLeader === undefined && this.#silences.isHeard(view));
+    const attached = new Map(heard.map((view) => [view.id, view]));
+    await this.#lowerOffers(heard);
+    const shares = machineOffers(heard, control);
+    for (const view of attached.values()) {
+      for (const command of this.#changesOf(view, shares.get(view.id))) {
+        await propose(control, command);
+      }
+    }
+    for (const command of this.#goneReplicas(attached)) await propose(control, command);
+    for (const command of this.#failedReplicas(attached)) await propose(control, command);
+    for (const command of this.#readyReplicas(attached)) await propose(control, command);
+    const lost = this.#lostNodes(attached);
+    if (lost.length > 0) await this.#lose(lost);
+  }
+
+  /** An amount is taken from one worker before another of the machine gets it. */
+  async #lowerOffers(heard: readonly NodeView[]): Promise<void> {
+    const { control } = this.#options;
+    const shares = machineOffers(heard, control);
+    for (const view of heard) {
+      const share = shares.get(view.id);
+      const known = control.state.nodes.get(view.id)?.offer;
+      if (!share || !known) continue;
+      const lowered = least(share, known);
+      if (SCALARS.every((amount) => lowered[amount] === known[amount])) continue;
+      for (const command of this.#changesOf(view, lowered)) await propose(control, command);
+    }
+  }
+
+  #changesOf(view: NodeView, share: MachineShare | undefined): ControlCommand[] {
+    const { control, clock } = this.#options;
+    const offer = share && nodeOfferOf(view, share);
+    if (!offer) return [];
+    const atMs = clock.wallMs();
+    const known = control.state.nodes.get(view.id);
+    const isFresh = this.#silences.of(view.id, view) < this.#options.nodeLostMs;
+    const commands: ControlCommand[] = [];
+    const differs = JSON.stringify(known?.offer) !== JSON.stringify(offer);
+    if (isFresh && (differs || known?.state === "lost")) {
+      commands.push({ type: "node.join", atMs, offer });
+    }
+    // One that has its place from the scheduler holds it by that, from before it is loaded.
+    const serving = servingHoldsOf(view).filter(
+      ({ deployment }) => !control.state.replicas.has(replicaKey({ deployment, nodeId: view.id })),
+    );
+    if (JSON.stringify(serving) !== JSON.stringify(known?.serving ?? [])) {
+      commands.push({ type: "node.update", atMs, nodeId: view.id, serving });
+    }
+    const asOf = { incarnation: view.incarnation, reading: view.deviceReadings };
+    if (known && isOldWord(known, asOf)) return commands;
+    for (const { index: device, fault } of view.gpus) {
+      const sick = known?.quarantined.some((entry) => entry.device === device) ?? false;
+      // A device that was taken out stays out until somebody says that it is well.
+      if (fault !== "" && !sick) {
+        const sickness = { nodeId: view.id, device, why: fault, asOf };
+        commands.push({ type: "node.quarantine", atMs, ...sickness });
+      }
+    }
+    return commands;
+  }
+
+  /** Replicas that have failed, and would again: what they hold is of no use to them. */
+  #failedReplicas(attached: ReadonlyMap<string, NodeView>): ControlCommand[] {
+    const { control, clock } = this.#options;
+    const atMs = clock.wallMs();
+    const commands: ControlCommand[] = [];
+    for (const { deployment, nodeId, grantedAtMs, failure } of control.state.replicas.values()) {
+      const { replicas = [], lastSeenMs = 0 } = attached.get(nodeId) ?? {};
+      if (failure || lastSeenMs - grantedAtMs < FAILURE_SETTLES_MS) continue;
+      const replica = replicas.find((each) => each.deployment === deployment);
+      // A load that was cancelled did not fail of itself.
+      const code = replica?.failureCode === "cancelled" ? undefined : replica?.failureCode;
+      if (replica?.phase !== "failed" || code === undefined || ERROR_TABLE[code].retryable)
+        continue;
+      const { message } = replica;
+      commands.push({ type: "replica.fail", atMs, deployment, nodeId, code, message });
+    }
+    return commands;
+  }
+
+  /** Replicas that serve since the last look: another that leaves may have waited for them. */
+  #readyReplicas(attached: ReadonlyMap<string, NodeView>): ControlCommand[] {
+    const { control, clock } = this.#options;
+    const atMs = clock.wallMs();
+    const commands: ControlCommand[] = [];
+    for (const { deployment, nodeId, failure, readyAtMs } of control.state.replicas.values()) {
+      if (failure || readyAtMs !== undefined) continue;
+      const replicas = attached.get(nodeId)?.replicas ?? [];
+      if (!replicas.some((each) => each.deployment === deployment && each.phase === "ready"))
+        continue;
+      commands.push({ type: "replica.ready", atMs, deployment, nodeId });
+    }
+    return commands;
+  }
+
+  /** Places of replicas that are not wanted there any more, and that their nodes do not run any more. */
+  #goneReplicas(attached: ReadonlyMap<string, NodeView>): ControlCommand[] {
+    const { state } = this.#options.control;
+    const wanted = wantedReplicas(state);
+    const atMs = this.#options.clock.wallMs();
+    const commands: ControlCommand[] = [];
+    for (const { deployment, nodeId, failure } of state.replicas.values()) {
+      if (failure) continue;
+      const view = attached.get(nodeId);
+      // Before its first heartbeat a node says nothing of its replicas.
+      if (!view || view.lastSeenMs <= view.attachedAtMs) continue;
+      const runs = view.replicas.some((replica) => replica.deployment === deployment);
+      if (runs || wanted.get(deployment)?.has(nodeId)) continue;
+      commands.push({ type: "replica.release", atMs, deployment, nodeId });
+    }
+    return commands;
+  }
+
+  /**
+   * The nodes that are lost now. Where more than half of all have fallen silent, the network or this
+   * master is at fault, and none is lost until their leases are over. They neither fall silent nor
+   * come back at one moment: so silence counts long before it makes a node lost, and who is still
+   * silent when most are back has as long as any to come back too.
+   */
+  #lostNodes(attached: ReadonlyMap<string, NodeView>): string[] {
+    const { control, clock, log, nodeLostMs, leaseMs } = this.#options;
+    const watched = [...control.state.nodes.values()].filter(({ state }) => state !== "lost");
+    const silences = watched.map((node) => ({
+      id: node.offer.id,
+      ms: this.#silences.of(node.offer.id, attached.get(node.offer.id)),
+    }));
+    this.#silences.keepOnly(new Set(watched.map(({ offer }) => offer.id)));
+    const silent = silences.filter(({ ms }) => ms >= nodeLostMs);
+    const quiet = silences.filter(({ ms }) => ms >= nodeLostMs * QUIET_SHARE);
+    const nowMs = clock.monotonicMs();
+    const areMostQuiet = quiet.length * 2 > watched.length;
+    if (areMostQuiet) this.#mostQuietAtMs = nowMs;
+    if (nowMs - this.#mostQuietAtMs >= nodeLostMs) return silent.map(({ id }) => id);
+    const over = silent.filter(({ ms }) => ms >= leaseMs);
+    if (areMostQuiet && over.length === 0 && silent.length > 0) {
+      log.warn(
+        { silent: silent.length, nodes: watched.length },
+        "most nodes are silent: the network or this master is taken to be at fault",
+      );
+    }
+    return over.map(({ id }) => id);
+  }
+
+  async #lose(nodeIds: readonly string[]): Promise<void> {
+    const { control, clock, log, leaseMs } = this.#options;
+    const atMs = clock.wallMs();
+    log.warn({ nodes: nodeIds }, "nodes are lost");
+    const fencedAtMs = atMs + leaseMs + FENCE_MARGIN_MS;
+    await propose(control, { type: "node.lost", atMs, nodeIds, fencedAtMs });
+  }
+}
+
+/** Of each amount the smaller of both. */
+function least(share: MachineShare, known: NodeScalars): MachineShare {
+  const amounts = SCALARS.map((amount) => [amount, Math.min(share[amount], known[amount])]);
+  return { ...share, ...Object.fromEntries(amounts) };
+}

@@ -1,0 +1,108 @@
+import { ERROR_TABLE } from "@heddle/base/errors";
+import type { ReplicaStatus } from "@heddle/contracts/engine";
+import type {
+  Outlook,
+  ReadyReplica,
+  ReplicaSource,
+} from "../../inference/dispatch/inference-dispatch.ts";
+import type { ControlPlane } from "../../ports.ts";
+import type { AttachedNode } from "../attached-node.ts";
+import { leaving } from "../leaving.ts";
+import { loadBlockers } from "../machine-offers.ts";
+import type { NodeRegistry } from "../node-registry.ts";
+
+/** Dispatch's view of the attached nodes and of what the cluster is asked to run. */
+export class RegistryReplicas implements ReplicaSource {
+  readonly #registry: NodeRegistry;
+  readonly #control: ControlPlane;
+
+  constructor(registry: NodeRegistry, control: ControlPlane) {
+    this.#registry = registry;
+    this.#control = control;
+  }
+
+  ready(deployment: string): readonly ReadyReplica[] {
+    const found: ReadyReplica[] = [];
+    const draining: ReadyReplica[] = [];
+    for (const node of this.#registry.holders(deployment).heard) {
+      const how = leaving(this.#control.state, node.id);
+      const replica = how === "drained" ? undefined : readyReplica(node, deployment);
+      if (replica) (how === "draining" ? draining : found).push(replica);
+    }
+    return found.length > 0 ? found : draining;
+  }
+
+  outlook(deployment: string): Outlook {
+    if (!this.#control.state.deployments.has(deployment)) {
+      const message = `no deployment ${deployment} is registered`;
+      return { known: false, loading: false, message };
+    }
+    const { heard: holders, silent } = this.#registry.holders(deployment);
+    const heard = holders.filter(({ id }) => leaving(this.#control.state, id) !== "drained");
+    if (silent[0]) {
+      const message = `worker ${silent[0].id}, which runs ${deployment}, does not report`;
+      return { known: true, loading: true, message };
+    }
+    const states = heard.map((node) => node.replica(deployment));
+    const coming = states.find((state) => state?.phase === "pulling" || state?.phase === "loading");
+    if (coming) {
+      const done =
+        coming.totalBytes > 0 ? ` (${coming.pulledBytes} of ${coming.totalBytes} bytes)` : "";
+      return { known: true, loading: true, message: `${deployment} is ${coming.phase}${done}` };
+    }
+    const cut = heard.find((node) => node.replica(deployment)?.phase === "ready");
+    if (cut) {
+      const { name, address } = cut.register;
+      const message = `worker ${name} runs ${deployment} but is not reached at ${address} yet: check its --advertise`;
+      return { known: true, loading: true, message };
+    }
+    const failed = states.filter((state) => state?.phase === "failed");
+    if (failed[0]) {
+      const message = `${deployment} could not be brought up: ${failed[0].message}`;
+      const broken = failed.every((state) => state && isPermanent(state));
+      return { known: true, loading: false, broken, message };
+    }
+    const workers = this.#registry.workers();
+    if (workers.length > 0 && workers.every(({ id }) => leaving(this.#control.state, id))) {
+      const message = `every worker that could run ${deployment} is drained: end a drain, or start another worker`;
+      return { known: true, loading: false, message };
+    }
+    if (!this.#registry.expectsWorkers()) {
+      const message = `no worker is attached that could run ${deployment}: start one`;
+      return { known: true, loading: false, message };
+    }
+    // Workers without a replica: placement is about to give them one, or waits for memory.
+    const [blocker = `${deployment} is about to be placed`] = loadBlockers(
+      deployment,
+      this.#registry.nodes(),
+      this.#control,
+    );
+    return { known: true, loading: true, message: blocker };
+  }
+
+  onChange(listener: () => void): () => void {
+    return this.#registry.onChange(listener);
+  }
+}
+
+function isPermanent({ failureCode }: ReplicaStatus): boolean {
+  return failureCode !== undefined && !ERROR_TABLE[failureCode].retryable;
+}
+
+function readyReplica(node: AttachedNode, deployment: string): ReadyReplica | undefined {
+  const { link } = node;
+  const replica = node.replica(deployment);
+  if (!link?.connected || replica?.phase !== "ready") return undefined;
+  return {
+    node: node.id,
+    // A new process or a restarted engine has none of the prefixes that the old one held.
+    holder: `${node.register.incarnation}/${replica.load.restarts}`,
+    reports: node.heartbeats,
+    used: node.usedSequences(replica),
+    calls: node.openCalls(replica),
+    maxSequences: replica.load.maxSequences,
+    maxQueued: replica.load.maxQueued,
+    usedBy: (fairKey) => link.taken.sequencesOf(deployment, fairKey),
+    start: (call, deadlineMs, signal) => link.start(call, deadlineMs, signal),
+  };
+}

@@ -1,0 +1,69 @@
+import type { Clock } from "@heddle/base/clock";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { propose } from "../control-plane/propose.ts";
+import type { ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
+import { Silences } from "./silences.ts";
+
+export interface ServerWatchOptions {
+  readonly control: ControlPlane;
+  readonly directory: NodeDirectory;
+  readonly clock: Clock;
+  readonly log: NodeLog;
+  /** Silence after which a parameter server is lost: less than its workers' patience with it. */
+  readonly serverLostMs: number;
+}
+
+/** Holds the parameter servers that are attached to this master against those of the state. */
+export class ServerWatch {
+  readonly #options: ServerWatchOptions;
+  readonly #silences: Silences;
+
+  constructor(options: ServerWatchOptions) {
+    this.#options = options;
+    this.#silences = new Silences(options.clock);
+  }
+
+  reset(): void {
+    this.#silences.reset();
+  }
+
+  /** One look, and what follows from it in the log. */
+  async look(): Promise<void> {
+    const { control, directory, clock } = this.#options;
+    this.#silences.begin();
+    // Of the others another leader may have heard later, as of a process that was started since.
+    const nodes = directory
+      .nodes()
+      .filter((view) => view.refusesLeader === undefined && this.#silences.isHeard(view));
+    const servers = new Map(
+      nodes.filter(({ kind }) => kind === "parameter-server").map((view) => [view.id, view]),
+    );
+    for (const view of servers.values()) {
+      if (this.#silences.of(view.id, view) < this.#options.serverLostMs) await this.#join(view);
+    }
+    const lost = this.#silent(servers);
+    // Where no worker is heard of either, the network or this master is at fault.
+    const isHeard = nodes.some((view) => view.kind === "worker" && view.state === "ready");
+    if (lost.length === 0 || !isHeard) return;
+    this.#options.log.warn({ servers: lost }, "parameter servers are lost");
+    await propose(control, { type: "server.lost", atMs: clock.wallMs(), serverIds: lost });
+  }
+
+  async #join({ id, name, address, incarnation }: NodeView): Promise<void> {
+    const { control, clock } = this.#options;
+    const known = control.state.servers.get(id);
+    const isSame = known?.state === "ready" && known.incarnation === incarnation;
+    if (isSame && known.address === address && known.name === name) return;
+    const server = { id, name, address, incarnation };
+    await propose(control, { type: "server.join", atMs: clock.wallMs(), server });
+  }
+
+  #silent(attached: ReadonlyMap<string, NodeView>): string[] {
+    const { control, serverLostMs } = this.#options;
+    const watched = [...control.state.servers.values()].filter(({ state }) => state === "ready");
+    this.#silences.keepOnly(new Set([...attached.keys(), ...watched.map(({ id }) => id)]));
+    return watched
+      .map(({ id }) => id)
+      .filter((id) => this.#silences.of(id, attached.get(id)) >= serverLostMs);
+  }
+}

@@ -1,0 +1,44 @@
+import type { ResourceUse } from "@heddle/contracts/cluster";
+import { SCALARS } from "@heddle/scheduler/cluster/units";
+import type { NodeScalars } from "@heddle/scheduler/model";
+import type { ControlPlane } from "../ports.ts";
+
+const MEBIBYTE = 2 ** 20;
+const GIGABYTE = 1e9;
+
+/** What the tasks of jobs hold of a node, from their reservation until they are surely over. */
+export function taskUses({ state, jobs }: ControlPlane, nodeId: string): ResourceUse[] {
+  return [...(jobs.tasksByNode.get(nodeId) ?? [])].flatMap((key) => {
+    const task = state.tasks.get(key);
+    const job = task && state.jobs.get(task.jobId);
+    if (!task || !job) return [];
+    const { scalars } = jobs.requestOf(job);
+    return [
+      {
+        kind: "task" as const,
+        id: task.jobId,
+        cpu_cores: scalars.cpuMilli / 1_000,
+        memory_bytes: scalars.memoryMib * MEBIBYTE,
+        local_ssd_bytes: scalars.localSsdGb * GIGABYTE,
+        gpus: task.devices.map((index) => ({ index, share: task.gpuMilli / 1_000 })),
+      },
+    ];
+  });
+}
+
+/** The same as the scheduler counts it, in sum. */
+export function scalarsHeld({ state, jobs }: ControlPlane, nodeId: string): NodeScalars {
+  const held = { cpuMilli: 0, memoryMib: 0, localSsdGb: 0, ioOperationsPerSec: 0, networkMbps: 0 };
+  for (const key of jobs.tasksByNode.get(nodeId) ?? []) {
+    const job = state.jobs.get(state.tasks.get(key)?.jobId ?? "");
+    if (!job) continue;
+    const { scalars } = jobs.requestOf(job);
+    for (const amount of SCALARS) held[amount] += scalars[amount];
+  }
+  return held;
+}
+
+/** What jobs that hold places have asked for of the storage that belongs to no node. */
+export function sharedStorageUsedGb({ jobs }: ControlPlane): number {
+  return jobs.holdings.sharedStorageMb / 1_000;
+}

@@ -1,0 +1,86 @@
+import type { ControlCommand } from "@heddle/control/command";
+import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
+import { expect, test } from "vitest";
+import { VolatileControl } from "../../test/test-master.ts";
+import { JobFigures } from "../metrics/job-figures.ts";
+import { viewExplanation } from "./scheduling/explanation-view.ts";
+import { PlanBook } from "./scheduling/plan-book.ts";
+
+const FENCE_MS = 150_000;
+
+/** Two nodes of four simulated GPUs; a job of two tasks ran on both, and the second is lost. */
+async function lostNode(change: object) {
+  const control = new VolatileControl();
+  const atMs = Date.now();
+  const act = (command: object) => control.propose({ atMs, ...command } as ControlCommand);
+  for (const id of ["a", "b"]) {
+    await act({ type: "node.join", offer: nodeOffer(id, { gpuCount: 4, simulated: true }) });
+  }
+  const spec = jobSpec({ tasks: 2, resources: { gpu_count: 8 }, ...change });
+  await act({ type: "job.submit", jobId: jobId(1), spec });
+  const placements = ["a", "b"].map((nodeId) => ({ nodeId, devices: [0, 1, 2, 3] }));
+  await act({
+    ...{ type: "plan.commit", overcommitRatio: 1, acknowledgeMs: 1e6, admitted: [jobId(1)] },
+    ...{
+      unsatisfiable: [],
+      preemptions: [],
+      expired: [],
+      starts: [{ jobId: jobId(1), placements }],
+    },
+  });
+  for (const phase of ["leased", "running"]) {
+    for (const [rank, nodeId] of ["a", "b"].entries()) {
+      const reports = [{ jobId: jobId(1), attempt: 1, rank, phase }];
+      await act({ type: "tasks.report", nodeId, reports });
+    }
+  }
+  await act({ type: "node.lost", nodeIds: ["b"], fencedAtMs: atMs + FENCE_MS });
+  const plans = new PlanBook(control);
+  const explanation = async (n: number) => {
+    const made = await plans.explain(control.state.jobs.get(jobId(n))!);
+    return made && viewExplanation(made);
+  };
+  return { control, plans, act, atMs, explanation };
+}
+
+test("a job that retries tells what it waits for until the lost node is fenced, and when that is", async () => {
+  const { control, act, atMs, explanation } = await lostNode({});
+  expect(control.state.jobs.get(jobId(1))?.state).toBe("retrying");
+  expect(
+    (await explanation(1))?.blockers.map(({ reason, requested }) => [reason, requested]),
+  ).toEqual([
+    ["NodesLost", 1],
+    ["PreemptionInProgress", 1],
+  ]);
+  const report = { jobId: jobId(1), attempt: 1, rank: 0, phase: "exited", exit: { endedAtMs: 1 } };
+  await act({ type: "tasks.report", nodeId: "a", reports: [report] });
+  expect((await explanation(1))?.blockers).toMatchObject([
+    { reason: "NodesLost", resource: "tasks_to_fence", requested: 1, limit: 2 },
+  ]);
+  // Eight GPUs are not there without the lost node.
+  expect((await explanation(1))?.start_estimate).toEqual({
+    earliest: null,
+    likely: null,
+    latest: null,
+  });
+  await act({ type: "node.join", offer: nodeOffer("c", { gpuCount: 4 }) });
+  const likely = Date.parse((await explanation(1))?.start_estimate.likely ?? "");
+  expect(likely).toBe(atMs + FENCE_MS);
+});
+
+test("a recovering job tells that a lost task is fenced first, then what its replacement lacks", async () => {
+  const { control, act, atMs, explanation } = await lostNode({ failure_tolerance: 1 });
+  expect(control.state.jobs.get(jobId(1))?.state).toBe("recovering");
+  expect((await explanation(1))?.blockers).toMatchObject([{ reason: "NodesLost", requested: 1 }]);
+  await act({ type: "clock.tick", atMs: atMs + FENCE_MS + 1 });
+  expect((await explanation(1))?.blockers).toMatchObject([
+    { reason: "InsufficientGpu", requested: 4, free: 0, limit: 4 },
+    { reason: "NodesLost", message: "NodesLost: 1 of 2 nodes that the job could run on are lost" },
+  ]);
+});
+
+test("the GPUs that are counted as simulated are among those that are counted at all", async () => {
+  const { control, plans, atMs } = await lostNode({});
+  const { gpus } = new JobFigures(control, plans).figures(atMs);
+  expect(gpus).toMatchObject({ total: 4, simulated: 4 });
+});

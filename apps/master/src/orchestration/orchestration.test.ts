@@ -1,0 +1,87 @@
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
+import { createLogger } from "@heddle/observability/logger";
+import { bindServer, closeServer } from "@heddle/rpc/server";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { ListedNodes } from "../../test/fixtures.ts";
+import { eventually } from "../../test/http.ts";
+import { lockDirectory } from "../consensus/lock/directory-lock.ts";
+import { RaftControlPlane } from "../consensus/raft-control-plane.ts";
+import { taskUses } from "../nodes/task-uses.ts";
+import { startOrchestration } from "./orchestration.ts";
+
+const logger = createLogger({ service: "master-test", level: "silent" });
+const times = { leaseMs: 3_600_000, nodeLostMs: 3_600_000, acknowledgeMs: 3_600_000 };
+const credentials = { clusterToken: "a-token-for-tests-only" };
+let folder: string;
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "heddle-jobs-"));
+  await mkdir(join(folder, "control"));
+});
+afterEach(() => rm(folder, { recursive: true }));
+
+/** A master of its own group with its loops, until the test is done with it. */
+async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Promise<void> {
+  const server = await bindServer({ host: "127.0.0.1", port: 0, credentials });
+  const directory = join(folder, "control");
+  const raise = (error: Error) => {
+    throw error;
+  };
+  const plane = await RaftControlPlane.open({
+    ...{ directory, credentials, server, name: "m1", logger, onFatal: raise, onRemoved: raise },
+    lock: await lockDirectory(directory),
+    peers: new Map([["m1", server.address]]),
+    snapshotEntries: 20,
+  });
+  await eventually(() => plane.status().role === "leader", 90_000);
+  // What the log holds from an earlier start is applied once the new term has committed.
+  await plane.readBarrier();
+  const directoryOfNodes = new ListedNodes();
+  const loops = startOrchestration({ control: plane, directory: directoryOfNodes, logger, times });
+  try {
+    await run(plane);
+  } finally {
+    loops.close();
+    await plane.close();
+    await closeServer(server.server, 100);
+  }
+}
+
+const states = (plane: RaftControlPlane) =>
+  [...plane.state.jobs.values()].map(({ state, attempt }) => [state, attempt]);
+
+test("jobs are placed through the log, and a restarted master goes on from the same state", async () => {
+  await withMaster(async (plane) => {
+    for (const id of ["a", "b"]) {
+      await plane.propose({ type: "node.join", atMs: 1, offer: nodeOffer(id) });
+    }
+    for (let n = 0; n < 12; n++) {
+      const spec = jobSpec({ name: `n${n}` });
+      await plane.propose({ type: "job.submit", atMs: 1, jobId: jobId(n), spec });
+    }
+    const isPlaced = () => states(plane).filter(([state]) => state === "scheduled").length === 8;
+    await eventually(isPlaced, 90_000);
+    await eventually(() => states(plane).every(([state]) => state !== "accepted"), 90_000);
+  });
+  await withMaster(async (plane) => {
+    expect(states(plane).map(([, attempt]) => attempt)).toEqual([
+      ...Array<number>(8).fill(1),
+      ...Array<number>(4).fill(0),
+    ]);
+    const uses = ["a", "b"].flatMap((node) => taskUses(plane, node));
+    expect(uses).toHaveLength(8);
+    expect(new Set(uses.map(({ id }) => id)).size).toBe(8);
+    expect(uses[0]).toMatchObject({ cpu_cores: 1, gpus: [{ share: 1 }] });
+    await plane.propose({ type: "job.request", atMs: 2, jobId: jobId(0), request: "cancel" });
+    const task = plane.state.tasks.get(`${jobId(0)}/1/0`)!;
+    const exit = { endedAtMs: 2 };
+    const report = { jobId: jobId(0), attempt: 1, rank: 0, phase: "exited", exit } as const;
+    const { nodeId } = task;
+    await plane.propose({ type: "tasks.report", atMs: 2, nodeId, reports: [report] });
+    await eventually(() => plane.state.jobs.get(jobId(8))?.state === "scheduled", 90_000);
+    expect(plane.state.jobs.get(jobId(0))?.state).toBe("cancelled");
+  });
+}, 300_000);

@@ -1,0 +1,100 @@
+import { type Clock, systemClock } from "@heddle/base/clock";
+import { nextDueMs } from "@heddle/control/jobs/commands/clock";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import type { JobTimes } from "../config/config.ts";
+import { leads } from "../control-plane/leads.ts";
+import { propose } from "../control-plane/propose.ts";
+import { NodeWatch } from "../nodes/node-watch.ts";
+import { ServerWatch } from "../nodes/server-watch.ts";
+import type { ControlPlane, NodeDirectory } from "../ports.ts";
+import { LeaderLoop } from "./leader-loop.ts";
+import { LeaseHold } from "./scheduling/lease-hold.ts";
+import { PlanBook } from "./scheduling/plan-book.ts";
+import { schedulingStep } from "./scheduling/scheduling-step.ts";
+
+export interface OrchestrationOptions {
+  readonly control: ControlPlane;
+  readonly directory: NodeDirectory;
+  readonly logger: NodeLog;
+  readonly times: JobTimes;
+  readonly clock?: Clock | undefined;
+}
+
+/** The leader's side of jobs, as far as it needs no word with a worker. */
+export interface Orchestration {
+  readonly plans: PlanBook;
+  close(): void;
+}
+
+/** Between two plans, so that what comes together is planned together. */
+const PLAN_PAUSE_MS = 5;
+const CLOCK_PAUSE_MS = 10;
+const WATCH_MS = 250;
+/**
+ * A parameter server is lost after this share of the time after which a worker is: nothing can be
+ * made twice, and the workers' own patience with it must not be over first.
+ */
+const SERVER_LOST_SHARE = 1 / 3;
+
+/** Starts the loops; each does nothing while another master leads. */
+export function startOrchestration(options: OrchestrationOptions): Orchestration {
+  const { control, directory, logger: log, clock = systemClock } = options;
+  const { nodeLostMs, leaseMs, acknowledgeMs } = options.times;
+  const plans = new PlanBook(control, new LeaseHold(control, clock, leaseMs));
+  const scheduling = new LeaderLoop({
+    ...{ control, clock, log, name: "scheduling", pauseMs: PLAN_PAUSE_MS },
+    concerns: (command) => command === undefined || !IRRELEVANT.has(command.type),
+    step: () => schedulingStep({ control, plans, acknowledgeMs }),
+  });
+  const ticking = new LeaderLoop({
+    ...{ control, clock, log, name: "the clock of jobs", pauseMs: CLOCK_PAUSE_MS },
+    concerns: (command) => command === undefined || !TIMELESS.has(command.type),
+    step: () => tickStep(control, clock),
+  });
+  const watch = new NodeWatch({ control, directory, clock, log, nodeLostMs, leaseMs });
+  const serverLostMs = nodeLostMs * SERVER_LOST_SHARE;
+  const servers = new ServerWatch({ control, directory, clock, log, serverLostMs });
+  let looking = false;
+  const timer = setInterval(() => {
+    if (looking) return;
+    if (!leads(control)) {
+      watch.reset();
+      servers.reset();
+      return;
+    }
+    looking = true;
+    Promise.all([watch.look(), servers.look()])
+      .catch((error: unknown) => log.warn({ err: String(error) }, "watching nodes: tried again"))
+      .finally(() => {
+        looking = false;
+      });
+  }, WATCH_MS);
+  timer.unref();
+  const close = () => {
+    clearInterval(timer);
+    scheduling.close();
+    ticking.close();
+  };
+  return { plans, close };
+}
+
+/** Commands after which no plan says anything else. */
+const IRRELEVANT: ReadonlySet<string> = new Set(["key.create", "key.revoke", "jobs.progress"]);
+
+/** Commands after which nothing else is due. */
+const TIMELESS: ReadonlySet<string> = new Set([
+  ...IRRELEVANT,
+  "job.submit",
+  "queue.set",
+  "model.register",
+  "model.remove",
+]);
+
+/** Fires what is due. Returns when the next is. */
+async function tickStep(control: ControlPlane, clock: Clock): Promise<number | undefined> {
+  const due = nextDueMs(control.state, control.jobs);
+  const nowMs = clock.wallMs();
+  if (due === undefined || due > nowMs) return due;
+  await propose(control, { type: "clock.tick", atMs: nowMs });
+  return nextDueMs(control.state, control.jobs);
+}

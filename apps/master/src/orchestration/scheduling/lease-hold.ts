@@ -1,0 +1,33 @@
+import type { Clock } from "@heddle/base/clock";
+import { parseClusterId } from "@heddle/base/cluster-id";
+import type { ControlPlane } from "../../ports.ts";
+
+/** Beyond the lease: how long an old leader may have renewed it, and the steps of two clocks. */
+const MARGIN_MS = 5_000;
+
+/**
+ * Tells a restored or recovered cluster when tasks may start. Workers that it has not heard of may run tasks
+ * of the incarnation before until the leases that they had are over.
+ */
+export class LeaseHold {
+  readonly #control: ControlPlane;
+  readonly #clock: Pick<Clock, "wallMs">;
+  readonly #leaseMs: number;
+  readonly #startedAtMs: number;
+
+  constructor(control: ControlPlane, clock: Pick<Clock, "wallMs">, leaseMs: number) {
+    this.#control = control;
+    this.#clock = clock;
+    this.#leaseMs = leaseMs;
+    this.#startedAtMs = clock.wallMs();
+  }
+
+  /** Wall-clock time until which nothing may start; undefined where anything may. */
+  get untilMs(): number | undefined {
+    // The number of an incarnation is when it was made, or a little more where clocks differ.
+    const { incarnation } = parseClusterId(this.#control.group?.status().cluster ?? "");
+    if (incarnation === 0) return undefined;
+    const untilMs = Math.min(incarnation, this.#startedAtMs) + this.#leaseMs + MARGIN_MS;
+    return this.#clock.wallMs() < untilMs ? untilMs : undefined;
+  }
+}

@@ -1,0 +1,33 @@
+import type { ControlCommand } from "@heddle/control/command";
+import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
+import { expect, test } from "vitest";
+import { VolatileControl } from "../../../test/test-master.ts";
+import { PlanBook } from "./plan-book.ts";
+import { schedulingStep } from "./scheduling-step.ts";
+
+test("a plan of large jobs: goes into the log in parts, between which others have turns", async () => {
+  const control = new VolatileControl();
+  const plans = new PlanBook(control);
+  const atMs = Date.now();
+  for (const id of ["a", "b"]) {
+    const offer = nodeOffer(id, { cpuMilli: 1e9, memoryMib: 1e9 });
+    await control.propose({ type: "node.join", atMs, offer });
+  }
+  const resources = { gpu_count: 0, cpu_cores: 1, memory_gb: 1 };
+  for (let n = 1; n <= 4; n++) {
+    const spec = jobSpec({ name: `job-${n}`, tasks: n === 4 ? 1_000 : 3_000, resources });
+    await control.propose({ type: "job.submit", atMs, jobId: jobId(n), spec });
+  }
+  const tasks: number[] = [];
+  let isSameTurn = false;
+  control.onApplied((command: ControlCommand) => {
+    if (command.type !== "plan.commit") return;
+    expect(isSameTurn).toBe(false);
+    isSameTurn = true;
+    setImmediate(() => (isSameTurn = false));
+    tasks.push(command.starts.reduce((sum, { placements }) => sum + placements.length, 0));
+  });
+  await schedulingStep({ control, plans, acknowledgeMs: 1_000 });
+  expect(tasks).toEqual([3_000, 3_000, 4_000]);
+  expect([...control.state.jobs.values()].map(({ state }) => state)).not.toContain("accepted");
+});

@@ -1,0 +1,191 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { RefusedStart } from "@heddle/control/command";
+import type { CommitPlanCommand, PlannedPlace } from "@heddle/control/jobs/records/commands";
+import { plannedJobId } from "@heddle/control/jobs/records/recovery";
+import { algorithmFault } from "@heddle/control/jobs/records/task-request";
+import { claimedDeployment } from "@heddle/control/jobs/scheduling/replica-claims";
+import type { Standing } from "@heddle/scheduler/cycle/round";
+import type { Blocker, Plan } from "@heddle/scheduler/model";
+import { decideInSteps } from "@heddle/scheduler/schedule";
+import { propose } from "../../control-plane/propose.ts";
+import type { ControlPlane } from "../../ports.ts";
+import { blockerText } from "./explanation-view.ts";
+import type { PlanBook } from "./plan-book.ts";
+import type { Steps } from "./step-queue.ts";
+
+/** A promise that moves by less is not written anew. */
+const PROMISE_SLACK_MS = 10_000;
+/** Starts, and tasks of them, in one entry of the log; a longer plan goes in several, one at a time. */
+const MAX_STARTS = 500;
+const MAX_TASKS = 4_096;
+
+export interface SchedulingStepOptions {
+  readonly control: ControlPlane;
+  readonly plans: PlanBook;
+  /** How long workers may take to acknowledge their leases. */
+  readonly acknowledgeMs: number;
+}
+
+/** Makes one plan of the state as it is and proposes what it changes. Returns when to look again. */
+export async function schedulingStep(options: SchedulingStepOptions): Promise<number | undefined> {
+  const { control, plans } = options;
+  const { command, nextMs } = await plans.work.run(() => planInSteps(options), true);
+  if (changesSomething(control, command)) await commit(options, command);
+  return nextMs;
+}
+
+interface Planned {
+  readonly command: CommitPlanCommand;
+  readonly nextMs: number | undefined;
+}
+
+function* planInSteps(options: SchedulingStepOptions): Steps<Planned> {
+  const { plans } = options;
+  const startedMs = performance.now();
+  const { standing, unsatisfiable, admitted } = yield* admit(options, plans.view(Date.now()));
+  const plan = yield* decideInSteps(standing);
+  plans.publish(standing, plan);
+  const nextMs = nextLookMs(standing);
+  const command = commandOf(options, standing, plan, { admitted, unsatisfiable });
+  const durationMs = performance.now() - startedMs;
+  plans.rounds.record({ durationMs, starts: command.starts.length });
+  yield;
+  return { command, nextMs };
+}
+
+/** Proposes the plan and remembers what apply refused of it. */
+async function commit(
+  { control, plans }: SchedulingStepOptions,
+  command: CommitPlanCommand,
+): Promise<void> {
+  const refused: RefusedStart[] = [];
+  for (const entry of entriesOf(command)) {
+    refused.push(...((await propose(control, entry)).refused ?? []));
+    // To apply one may take most of what a turn may: what waits comes between.
+    await nextTurn();
+  }
+  const planned = [...command.starts, ...command.preemptions.map(forJob)];
+  plans.refusals.record(
+    planned.map(({ jobId }) => jobId),
+    refused,
+    Date.now(),
+  );
+}
+
+function forJob({ forJobId }: CommitPlanCommand["preemptions"][number]): {
+  readonly jobId: string;
+} {
+  return { jobId: forJobId };
+}
+
+interface Admission {
+  readonly standing: Standing;
+  readonly admitted: readonly string[];
+  readonly unsatisfiable: CommitPlanCommand["unsatisfiable"];
+}
+
+/** Tells accepted jobs that may run one day from those that never will. */
+function* admit({ control, plans }: SchedulingStepOptions, standing: Standing): Steps<Admission> {
+  const { state } = control;
+  const isAccepted = (id: string) => state.jobs.get(id)?.state === "accepted";
+  const unsatisfiable: { jobId: string; message: string }[] = [];
+  // A cluster that no node has joined yet says nothing of what will fit.
+  for (const job of standing.layout.roster.size > 0 ? standing.queue : []) {
+    if (!isAccepted(job.id)) continue;
+    yield;
+    const blockers = plans.satisfiability.neverFits(standing, job);
+    if (blockers.length === 0) continue;
+    const message = algorithmFault(state, job.id) ?? neverText(blockers);
+    unsatisfiable.push({ jobId: job.id, message });
+  }
+  const never = new Set(unsatisfiable.map(({ jobId }) => jobId));
+  const queue = standing.queue.filter(({ id }) => !never.has(id));
+  const admitted = queue.map(({ id }) => id).filter(isAccepted);
+  return { standing: { ...standing, queue }, admitted, unsatisfiable };
+}
+
+function neverText(blockers: readonly Blocker[]): string {
+  return `it can never run here: ${blockers.map(blockerText).join("; ")}`;
+}
+
+function commandOf(
+  { acknowledgeMs }: SchedulingStepOptions,
+  { nowMs, settings }: Standing,
+  plan: Plan,
+  rest: Pick<CommitPlanCommand, "admitted" | "unsatisfiable">,
+): CommitPlanCommand {
+  const { overcommitRatio, jobTimeoutMs, maxConcurrentJobs } = settings;
+  return {
+    type: "plan.commit",
+    atMs: nowMs,
+    basedOnIndex: plan.basedOnIndex,
+    overcommitRatio,
+    limits: { jobTimeoutMs, maxConcurrentJobs },
+    acknowledgeMs,
+    ...rest,
+    starts: plan.starts.map(({ jobId, placements }) => ({
+      jobId,
+      placements: placements.map(({ nodeId, devices }) => ({ nodeId, devices })),
+    })),
+    preemptions: plan.preemptions.map(({ victimId, forJobId }) => ({ victimId, forJobId })),
+    expired: plan.expired,
+    line: lineOf(plan),
+  };
+}
+
+/** Only jobs keep their places: a replica's claim is made anew each time. */
+function lineOf({ line, reservations }: Plan): PlannedPlace[] {
+  const startAtMs = new Map(reservations.map((each) => [each.jobId, Math.ceil(each.startAtMs)]));
+  return line
+    .filter((id) => claimedDeployment(id) === undefined)
+    .map((jobId) => ({ jobId, startAtMs: startAtMs.get(jobId) }));
+}
+
+/** The plan as entries of the log: the first has everything but the further starts. */
+function entriesOf(command: CommitPlanCommand): CommitPlanCommand[] {
+  const [first = [], ...rest] = partsOf(command.starts);
+  const more = { ...command, admitted: [], unsatisfiable: [], preemptions: [], expired: [] };
+  return [{ ...command, starts: first }, ...rest.map((starts) => ({ ...more, starts }))];
+}
+
+function partsOf(starts: CommitPlanCommand["starts"]): CommitPlanCommand["starts"][] {
+  const parts: CommitPlanCommand["starts"][number][][] = [];
+  let tasks = 0;
+  for (const start of starts) {
+    const part = parts.at(-1);
+    tasks += start.placements.length;
+    if (part && part.length < MAX_STARTS && tasks <= MAX_TASKS) part.push(start);
+    else {
+      parts.push([start]);
+      tasks = start.placements.length;
+    }
+  }
+  return parts;
+}
+
+function changesSomething({ state, jobs }: ControlPlane, command: CommitPlanCommand): boolean {
+  const { admitted, unsatisfiable, starts, preemptions, expired, line = [] } = command;
+  const lists = [admitted, unsatisfiable, starts, preemptions, expired];
+  if (lists.some(({ length }) => length > 0) || line.length !== jobs.line.size) return true;
+  let last = -1;
+  return line.some(({ jobId, startAtMs }) => {
+    const { promisedStartMs, placeInLine = -1 } = state.jobs.get(plannedJobId(jobId)) ?? {};
+    const isBehind = placeInLine > last;
+    last = placeInLine;
+    return !isBehind || isMoved(promisedStartMs, startAtMs);
+  });
+}
+
+function isMoved(held: number | undefined, planned: number | undefined): boolean {
+  if (held === undefined || planned === undefined) return held !== planned;
+  return Math.abs(planned - held) > PROMISE_SLACK_MS;
+}
+
+/** The next moment at which time alone changes what a plan says: a backoff or a bound is over. */
+function nextLookMs({ nowMs, queue, layout, settings }: Standing): number | undefined {
+  let next = layout.running.nextBoundMs(settings);
+  for (const { notBeforeMs } of queue) {
+    if (notBeforeMs > nowMs) next = Math.min(next, notBeforeMs);
+  }
+  return Number.isFinite(next) ? Math.max(next, nowMs) : undefined;
+}

@@ -1,0 +1,50 @@
+import type { NodeOffer } from "@heddle/control/jobs/records/records";
+import { modelOnDevice, nodeOffer } from "@heddle/control/jobs/testing/specs";
+import { createLogger } from "@heddle/observability/logger";
+import { expect, test } from "vitest";
+import { VolatileControl } from "../../../test/test-master.ts";
+import { profileSeed, seedModels } from "../../models/seed.ts";
+import { PlanBook } from "./plan-book.ts";
+
+const logger = createLogger({ service: "test", level: "silent" });
+const noGpus = { gpuCount: 0, gpuType: "", gpuMemoryGb: 0 };
+
+function join(control: VolatileControl, id: string, change: Partial<NodeOffer>) {
+  return control.propose({ type: "node.join", atMs: 1, offer: nodeOffer(id, change) });
+}
+
+/** What each deployment waits for, each told anew. */
+async function waits(control: VolatileControl, deployment: string) {
+  const plans = new PlanBook(control);
+  await plans.refresh();
+  return plans.replicaBlockers(deployment);
+}
+
+test("the models of the profile gpu say what they wait for, and that they run on CPUs", async () => {
+  const control = new VolatileControl();
+  await seedModels(control, profileSeed("gpu"), logger);
+  const [small, , large] = ["FamilyA-1-2B", "FamilyA-1-4B", "FamilyA-1-8B"].map(
+    (id) => control.state.models.get(id)!.deployment,
+  );
+  await join(control, "cpu", noGpus);
+  expect(await waits(control, large!)).toEqual([
+    "InsufficientGpu: no node of the cluster has GPUs; it runs on a CPU, slowly, until a node with GPUs joins",
+  ]);
+  await join(control, "t4", { gpuCount: 1, gpuType: "T4", gpuMemoryGb: 16 });
+  expect(await waits(control, small!)).toEqual([]);
+  expect(await waits(control, large!)).toEqual([
+    "InsufficientGpu: 1 of 2 nodes have no GPUs",
+    "InsufficientGpu: 1 of 2 nodes have GPUs with less memory than `gpu_memory_gb`",
+  ]);
+});
+
+test("a model on a device that no node has says so", async () => {
+  const control = new VolatileControl();
+  await control.propose(modelOnDevice("m", "7", 1, 1));
+  await join(control, "cpu", noGpus);
+  await join(control, "four", { gpuCount: 4 });
+  expect(await waits(control, "m")).toEqual([
+    "InsufficientGpu: 1 of 2 nodes have no GPUs",
+    "InsufficientGpu: 1 of 2 nodes have fewer GPUs than the named device's index asks for",
+  ]);
+});

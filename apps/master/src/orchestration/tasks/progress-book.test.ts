@@ -1,0 +1,141 @@
+import type { JobRecord } from "@heddle/control/jobs/records/records";
+import { expect, test } from "vitest";
+import { viewProgress } from "../../api/jobs/progress-view.ts";
+import { ProgressBook } from "./progress-book.ts";
+
+const START_MS = Date.UTC(2026, 0, 1);
+const JOB: JobRecord = {
+  ...{ id: "job_A", name: "a", project: "default", queue: "default", state: "running" },
+  ...{ submittedIndex: 1, submittedAtMs: START_MS, changedIndex: 5, sinceMs: START_MS, tasks: 2 },
+  ...{ attempt: 2, failures: 0, losses: 0, preemptions: 0, liveTasks: 2, waitingFor: [] },
+  startedAtMs: START_MS,
+};
+
+interface Told {
+  readonly attempt?: number;
+  readonly rank?: number;
+  readonly incarnation?: number;
+  readonly checkpoint?: string;
+  readonly checkpointStep?: number;
+}
+
+function word(atMs: number, line: unknown, told: Told = {}) {
+  const { attempt = 2, rank = 0, incarnation = 0, checkpoint = "", checkpointStep } = told;
+  const progress = {
+    ...{ line: JSON.stringify(line), atUnixMs: START_MS + atMs },
+    ...{ checkpoint, checkpointUnixMs: START_MS + atMs },
+    ...(checkpointStep !== undefined && { checkpointStep }),
+  };
+  return { task: { jobId: "job_A", attempt, rank, incarnation }, progress };
+}
+
+test("the lowest rank speaks, a later attempt counts alone, and what is repeated is no news", () => {
+  const book = new ProgressBook();
+  let heard = 0;
+  book.onChange(() => {
+    heard += 1;
+  });
+  book.take(word(1_000, { step: 9 }, { attempt: 1 }));
+  book.take(word(2_000, { step: 1 }, { rank: 1 }));
+  book.take(word(1_500, { step: 2 }));
+  for (const stale of [
+    word(1_500, { step: 2 }),
+    word(1_200, { step: 1 }),
+    word(3_000, { step: 7 }, { rank: 1 }),
+    word(3_000, { step: 8 }, { attempt: 1 }),
+  ]) {
+    book.take(stale);
+  }
+  expect(book.of(JOB)?.latest.step).toBe(2);
+  expect(heard).toBe(3);
+  book.take(word(31_501, { step: 4 }, { rank: 1 }), performance.now() + 31_000);
+  expect(book.of(JOB)?.latest.step).toBe(4);
+});
+
+test("a rank whose clock is behind speaks after 30 s of silence, with what is new", () => {
+  const book = new ProgressBook();
+  const stepAt = (heardMs: number, ...told: Parameters<typeof word>) => {
+    book.take(word(...told), heardMs);
+    return book.of(JOB)?.latest.step;
+  };
+  expect(stepAt(0, 3_600_000, { step: 9 })).toBe(9);
+  expect(stepAt(1_000, 100, { step: 8 }, { rank: 1 })).toBe(9);
+  // A repeated line is nothing new, however long the other rank is silent.
+  expect(stepAt(31_000, 100, { step: 8 }, { rank: 1 })).toBe(9);
+  expect(stepAt(31_000, 200, { step: 10 }, { rank: 1 })).toBe(10);
+  expect(stepAt(31_500, 3_600_000, { step: 9 })).toBe(10);
+  // The replacement of rank 0 runs where the clock is behind; its predecessor speaks no more.
+  expect(stepAt(32_000, 300, { step: 11 }, { incarnation: 1 })).toBe(11);
+  expect(stepAt(32_500, 3_601_000, { step: 12 })).toBe(11);
+  const logged = { rank: 0, incarnation: 0, atMs: START_MS + 3_600_000 };
+  for (const before of [
+    { ...logged, attempt: 2, step: 9 },
+    { ...logged, attempt: 1, step: 99 },
+  ]) {
+    expect(book.of({ ...JOB, progress: before })?.latest.step).toBe(11);
+  }
+});
+
+test("of the log's word and the workers' the fresher counts, and of an attempt its own alone", () => {
+  const book = new ProgressBook();
+  const logged = { atMs: START_MS + 2_000, step: 2 };
+  expect(book.of(JOB)).toBeUndefined();
+  expect(book.of({ ...JOB, progress: logged })).toEqual({ latest: logged });
+  book.take(word(1_000, { step: 1 }));
+  expect(book.of({ ...JOB, progress: logged })?.latest.step).toBe(2);
+  book.take(word(3_000, { step: 3 }));
+  expect(book.of({ ...JOB, progress: logged })?.latest.step).toBe(3);
+  expect(book.of({ ...JOB, attempt: 3, progress: logged })?.latest.step).toBe(2);
+  expect(book.of({ ...JOB, state: "succeeded", progress: logged })?.latest.step).toBe(2);
+});
+
+test("what is due for the log is due once, after its time or when its end is urgent", () => {
+  const book = new ProgressBook(10_000);
+  book.take(word(1_000, { step: 1 }, { checkpoint: "c1", checkpointStep: 1 }));
+  const first = book.due(0, new Set());
+  expect(first).toMatchObject([
+    { progress: { attempt: 2, step: 1 }, checkpoint: { name: "c1", step: 1 } },
+  ]);
+  book.written(first, 0);
+  expect(book.due(20_000, new Set())).toEqual([]);
+  book.take(word(2_000, { step: 2 }));
+  expect(book.due(9_000, new Set())).toEqual([]);
+  expect(book.due(9_000, new Set(["job_A"]))).toHaveLength(1);
+  expect(book.due(10_000, new Set())).toHaveLength(1);
+  book.keepOnly(() => false);
+  expect(book.due(30_000, new Set())).toEqual([]);
+});
+
+test("a checkpoint's step is the one that it holds, however far the job is when it is told", () => {
+  const book = new ProgressBook();
+  book.take(word(1_000, { step: 220 }, { checkpoint: "c1", checkpointStep: 196 }));
+  expect(book.due(0, new Set())).toMatchObject([
+    { progress: { step: 220 }, checkpoint: { name: "c1", step: 196 } },
+  ]);
+  book.take(word(2_000, { step: 240 }, { checkpoint: "c2" }));
+  expect(book.due(20_000, new Set())[0]?.checkpoint).toMatchObject({ name: "c2", step: undefined });
+});
+
+test("a new checkpoint is due within a second of the last entry, not with the slow rest", () => {
+  const book = new ProgressBook(10_000);
+  book.take(word(1_000, { step: 1 }, { checkpoint: "c1" }));
+  book.written(book.due(0, new Set()), 0);
+  book.take(word(2_000, { step: 2 }, { checkpoint: "c1" }));
+  expect(book.due(9_000, new Set())).toEqual([]);
+  book.take(word(3_000, { step: 3 }, { checkpoint: "c2" }));
+  expect(book.due(999, new Set())).toEqual([]);
+  expect(book.due(1_000, new Set())).toMatchObject([{ checkpoint: { name: "c2" } }]);
+});
+
+test("the expected end follows the speed since the attempt was first heard of, or its own word", () => {
+  const book = new ProgressBook();
+  const endOf = () => Date.parse(viewProgress(JOB, book.of(JOB)!).expected_end ?? "") - START_MS;
+  book.take(word(10_000, { step: 50, total_steps: 100, steps_per_second: 10 }));
+  expect(endOf()).toBe(15_000);
+  // Resumed at step 50: ten steps in twenty seconds, forty to go.
+  book.take(word(30_000, { step: 60, total_steps: 100 }));
+  expect(endOf()).toBe(110_000);
+  expect(viewProgress(JOB, book.of(JOB)!)).toMatchObject({ progress: 0.6, step: 60, loss: null });
+  const logged = { latest: { atMs: START_MS + 10_000, progress: 0.5 } };
+  expect(viewProgress(JOB, logged).expected_end).toBe(new Date(START_MS + 20_000).toISOString());
+});

@@ -1,0 +1,193 @@
+import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import { progressLine } from "@heddle/contracts/jobs";
+import { isEarlier } from "@heddle/control/jobs/commands/task-reports";
+import type { ReportProgressCommand } from "@heddle/control/jobs/records/commands";
+import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
+import type {
+  CheckpointRecord,
+  JobRecord,
+  ProgressRecord,
+} from "@heddle/control/jobs/records/records";
+
+type ProgressEntry = ReportProgressCommand["entries"][number];
+
+/** Jobs whose progress is held; more is passed over. */
+const maxJobs = 10_000;
+/** Between two entries of one job's progress in the log. */
+const logEveryMs = 10_000;
+/** The same where there is a new checkpoint: a later attempt begins at the last one in the log. */
+const logCheckpointEveryMs = 1_000;
+/** After so long without new progress of the rank that spoke, a higher one speaks for the job. */
+const silentRankMs = 30_000;
+const maxBatch = 256;
+const maxMessage = 1_024;
+/** Numbers of a line beside those that every program may tell. */
+const maxMetrics = 32;
+
+/** What is known of how far a job is. */
+export interface SeenProgress {
+  readonly latest: ProgressRecord;
+  /** The first of the attempt that this master heard: what lies between tells how fast it is. */
+  readonly first?: ProgressRecord | undefined;
+}
+
+/** The task that told something, and when by the clock of its node. */
+interface Told {
+  readonly incarnation: number;
+  readonly atMs: number;
+}
+
+interface Held {
+  readonly entry: ProgressEntry;
+  readonly latest: ProgressRecord;
+  readonly first: ProgressRecord;
+  readonly rank: number;
+  /** When it was heard, by this master's clock: those of two nodes can not be compared. */
+  readonly heardMs: number;
+  /** The last progress of each rank of the attempt; as many as it has tasks at most. */
+  readonly told: Map<number, Told>;
+  isNew: boolean;
+}
+
+/**
+ * The latest progress of each job, as its workers tell it: every master hears their heartbeats, the
+ * leader their sessions too. It is no part of the replicated state; now and then, and before an
+ * attempt ends, the leader puts what is new into the log, new checkpoints sooner than the rest.
+ */
+export class ProgressBook {
+  readonly #everyMs: number;
+  readonly #jobs = new Map<string, Held>();
+  /** By job: what was last put into the log, and when. */
+  readonly #written = new Map<string, { readonly entry: ProgressEntry; readonly atMs: number }>();
+  readonly #listeners = new Set<() => void>();
+
+  /** `everyMs`: between two entries of one job's progress in the log. */
+  constructor(everyMs = logEveryMs) {
+    this.#everyMs = everyMs;
+  }
+
+  /** Called when something new was told; returns the function that unsubscribes. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** The lowest rank that reports speaks for its job; what was told before is passed over. */
+  take(
+    { task, progress }: Pick<TaskStatus__Output, "task" | "progress">,
+    heardMs = performance.now(),
+  ): void {
+    if (!task || !progress) return;
+    const { jobId, attempt, rank, incarnation } = task;
+    const held = this.#jobs.get(jobId);
+    if (!held && this.#jobs.size >= maxJobs) return;
+    if (held && held.entry.attempt > attempt) return;
+    const known = held?.entry.attempt === attempt ? held : undefined;
+    const told = known?.told ?? new Map<number, Told>();
+    if (isRepeated(told.get(rank), incarnation, progress.atUnixMs)) return;
+    told.set(rank, { incarnation, atMs: progress.atUnixMs });
+    if (known && rank > known.rank && heardMs - known.heardMs <= silentRankMs) return;
+    const line = parse(progress.line);
+    if (!line) return;
+    const speaker = { attempt, rank, incarnation };
+    const latest = { ...progressOf(line, progress.atUnixMs), ...speaker };
+    const { checkpoint: name, checkpointUnixMs, checkpointStep: step } = progress;
+    const checkpoint: CheckpointRecord = { name, ...speaker, step, atMs: checkpointUnixMs };
+    const entry = { jobId, attempt, progress: latest, ...(name !== "" && { checkpoint }) };
+    const isSameTask = known?.rank === rank && known.latest.incarnation === incarnation;
+    const first = isSameTask ? known.first : latest;
+    this.#jobs.set(jobId, { entry, latest, first, rank, heardMs, told, isNew: true });
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** How far the job is: the log's word, or that of its running attempt where it is fresher. */
+  of({ id, state, attempt, progress }: JobRecord): SeenProgress | undefined {
+    const held = isTerminal(state) ? undefined : this.#jobs.get(id);
+    if (held?.entry.attempt !== attempt) return progress && { latest: progress };
+    const { latest, first } = held;
+    const logged = (progress?.attempt ?? attempt) === attempt ? progress : undefined;
+    return logged && isEarlier(latest, logged) ? { latest: logged } : { latest, first };
+  }
+
+  /** What is to go into the log now: of jobs whose turn it is, and of those named. */
+  due(nowMs: number, urgent: ReadonlySet<string>): ProgressEntry[] {
+    const due: ProgressEntry[] = [];
+    for (const [jobId, held] of this.#jobs) {
+      if (!held.isNew || due.length >= maxBatch) continue;
+      if (!urgent.has(jobId) && nowMs < this.#dueMs(jobId, held.entry)) continue;
+      due.push(held.entry);
+    }
+    return due;
+  }
+
+  #dueMs(jobId: string, { checkpoint }: ProgressEntry): number {
+    const written = this.#written.get(jobId);
+    if (!written) return Number.NEGATIVE_INFINITY;
+    const isNewCheckpoint = checkpoint && checkpoint.name !== written.entry.checkpoint?.name;
+    const everyMs = isNewCheckpoint ? Math.min(logCheckpointEveryMs, this.#everyMs) : this.#everyMs;
+    return written.atMs + everyMs;
+  }
+
+  written(entries: readonly ProgressEntry[], nowMs: number): void {
+    for (const entry of entries) {
+      this.#written.set(entry.jobId, { entry, atMs: nowMs });
+      const held = this.#jobs.get(entry.jobId);
+      if (held?.entry === entry) held.isNew = false;
+    }
+  }
+
+  /** Forgets jobs that are not among those that live. */
+  keepOnly(isLive: (jobId: string) => boolean): void {
+    for (const jobId of this.#jobs.keys()) {
+      if (isLive(jobId)) continue;
+      this.#jobs.delete(jobId);
+      this.#written.delete(jobId);
+    }
+  }
+}
+
+/** Whether the rank has told this before, or has told something later. */
+function isRepeated(last: Told | undefined, incarnation: number, atMs: number): boolean {
+  if (!last || incarnation > last.incarnation) return false;
+  return incarnation < last.incarnation || atMs <= last.atMs;
+}
+
+type Line = ReturnType<typeof progressLine.parse>;
+
+function parse(text: string): Line | undefined {
+  try {
+    return progressLine.parse(JSON.parse(text));
+  } catch {
+    return undefined; // A worker of another version; its next line may do.
+  }
+}
+
+function progressOf(line: Line, atMs: number): ProgressRecord {
+  const { step, total_steps: totalSteps } = line;
+  const share = step !== undefined && totalSteps ? Math.min(1, step / totalSteps) : undefined;
+  return {
+    atMs,
+    step,
+    totalSteps,
+    progress: line.progress ?? share,
+    loss: line.loss,
+    reward: line.reward,
+    stepsPerSecond: line.steps_per_second,
+    tokensPerSecond: line.tokens_per_second,
+    backend: line.backend,
+    device: line.device,
+    bytesPushed: line.bytes_pushed,
+    metrics: metricsOf(line),
+    message: line.message?.slice(0, maxMessage),
+  };
+}
+
+/** The further numbers of a line, in its order. */
+function metricsOf(line: Line): ProgressRecord["metrics"] {
+  const numbers = Object.entries(line).filter(
+    ([name, value]) =>
+      Number.isFinite(value) && !Object.hasOwn(progressLine.shape, name) && name.length <= 64,
+  );
+  if (numbers.length === 0) return undefined;
+  return Object.fromEntries(numbers.slice(0, maxMetrics)) as Record<string, number>;
+}

@@ -1,0 +1,239 @@
+import type { LeaseTask } from "@heddle/contracts/generated/heddle/v1/LeaseTask";
+import type { StartTask } from "@heddle/contracts/generated/heddle/v1/StartTask";
+import type { TaskCommand } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
+import type { TaskExit__Output } from "@heddle/contracts/generated/heddle/v1/TaskExit";
+import type { TaskId } from "@heddle/contracts/generated/heddle/v1/TaskId";
+import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import type { SubmitJob } from "@heddle/contracts/jobs";
+import { FAILURE_REASONS } from "@heddle/contracts/jobs";
+import type { TaskReportEntry } from "@heddle/control/jobs/records/commands";
+import {
+  type ArtifactRecord,
+  type JobsState,
+  type TaskExitRecord,
+  type TaskRecord,
+  taskKey,
+} from "@heddle/control/jobs/records/records";
+import { executorOf } from "@heddle/control/jobs/records/task-request";
+import { wantedOf } from "@heddle/control/jobs/records/wanted";
+import type { TaskSecrets } from "../../task-output/task-secrets.ts";
+
+const BYTES_PER_GB = 1e9;
+/** What a task gets to end in order when nobody needs its checkpoint. */
+const leaveMs = 5_000;
+
+const ORDER = ["reserved", "leased", "starting", "running", "stopping", "exited"] as const;
+
+/**
+ * What to tell a worker about one task of its, given what the state wants and what the worker says;
+ * undefined where both agree. `status` is undefined for a task that the worker does not have.
+ */
+export function orderFor(
+  state: JobsState,
+  record: TaskRecord,
+  status: TaskStatus__Output | undefined,
+  nowMs: number,
+  secrets: TaskSecrets,
+): TaskCommand | undefined {
+  const task = idOf(record);
+  const job = state.jobs.get(record.jobId);
+  const wanted = wantedOf(job, record);
+  const hasEnded = status?.phase === "exited";
+  if (wanted.order === "forget") {
+    if (!status) return undefined;
+    return hasEnded ? { forget: { task } } : stopOrder(task, "the masters hold it for ended");
+  }
+  if (hasEnded) return undefined;
+  if (wanted.order === "stop") {
+    if (wanted.byMs === undefined) return stopOrder(task, wanted.why);
+    const graceMs = Math.max(0, Math.round(wanted.byMs - nowMs));
+    return { stop: { task, checkpoint: wanted.checkpoint, graceMs, why: wanted.why } };
+  }
+  const spec = state.specs.get(record.jobId);
+  if (!job || !spec) return undefined;
+  if (!status) {
+    // A task that was leased once and is not there any more has ended (`lostWord`).
+    if (record.phase !== "reserved") return undefined;
+    const logGrant = secrets.logGrant(record, record.nodeId);
+    const lease = leaseOf(record, spec, job.tasks, job.checkpoint?.name ?? "");
+    return { lease: { ...lease, logGrant } };
+  }
+  if (wanted.order !== "start" || status.phase !== "leased") return undefined;
+  const gang = gangOf(state, record, job.tasks);
+  return gang && { start: startOf(state, record, gang, secrets) };
+}
+
+function startOf(
+  state: JobsState,
+  record: TaskRecord,
+  gang: readonly TaskRecord[],
+  secrets: TaskSecrets,
+): StartTask {
+  const peers = gang.map(({ rendezvous = "" }) => rendezvous);
+  const nodes = gang.map(({ nodeId }) => nodeId);
+  const base = { task: idOf(record), peers, nodes };
+  const shards = state.jobs.get(record.jobId)?.shards;
+  if (!shards) return base;
+  // One whose server is gone is about to end for it.
+  const parameterServers = shards.map((id) => state.servers.get(id)?.address ?? "");
+  const spec = state.specs.get(record.jobId);
+  const graceMs = (spec?.checkpoint_config.grace_seconds ?? 0) * 1_000;
+  const maxRunMs = (spec?.max_runtime_hours ?? 0) * 3_600_000;
+  const runMs = maxRunMs > 0 ? maxRunMs + graceMs : 0;
+  return {
+    ...{ ...base, parameterServers, readyServers: readyServersOf(state) },
+    jobToken: secrets.attemptToken(record),
+    ticket: secrets.ticket(record, parameterServers, runMs),
+  };
+}
+
+/**
+ * Whether a worker's task was leased before a restore, and so is not the one of that name that is to be
+ * leased now. What the backup has as leased is the very task.
+ */
+export function isOfEarlierCluster(
+  { phase }: Pick<TaskRecord, "phase">,
+  status: Pick<TaskStatus__Output, "cluster"> | undefined,
+  cluster: string,
+): boolean {
+  return phase === "reserved" && status !== undefined && !["", cluster].includes(status.cluster);
+}
+
+/** What to tell a worker about a task that the state does not hold at all. */
+export function orderForStranger(status: TaskStatus__Output): TaskCommand | undefined {
+  const { task } = status;
+  if (!task) return undefined;
+  if (status.phase === "exited") return { forget: { task } };
+  return stopOrder(task, "its attempt is over");
+}
+
+/** What of a worker's word the log does not hold yet. */
+export function newsOf(
+  record: TaskRecord,
+  status: TaskStatus__Output,
+): TaskReportEntry | undefined {
+  if (record.phase === "exited") return undefined;
+  const phase = ORDER.find((name) => name === status.phase);
+  if (phase === undefined || phase === "reserved") return undefined;
+  const base = { ...idOf(record), rendezvous: status.rendezvous || undefined };
+  // That it was asked to leave has to be in the log before its end: it tells leaving from success.
+  const askedFirst = phase === "exited" && status.exit?.asked === true && !record.asked;
+  if (askedFirst && record.phase !== "stopping") return { ...base, phase: "stopping" };
+  if (phase === "exited") {
+    const sickDevices = status.exit?.sickDevices ?? [];
+    return {
+      ...{ ...base, phase, exit: exitOf(status) },
+      ...(sickDevices.length > 0 && { sickDevices: sickDevices.slice(0, maxSickDevices) }),
+    };
+  }
+  const isNews = record.phase === "lost" || ORDER.indexOf(phase) > ORDER.indexOf(record.phase);
+  return isNews ? { ...base, phase } : undefined;
+}
+
+/** The end of a task that its worker had and does not have any more, as after the loss of a disk. */
+export function lostWord(record: TaskRecord, nowMs: number): TaskReportEntry | undefined {
+  if (record.phase === "reserved" || record.phase === "exited") return undefined;
+  const message = "its worker does not have it any more";
+  return {
+    ...{ ...idOf(record), phase: "exited" },
+    exit: { reason: "NodeLost", message, endedAtMs: nowMs },
+  };
+}
+
+function exitOf({ exit }: TaskStatus__Output): TaskExitRecord {
+  const reason = FAILURE_REASONS.find((name) => name === exit?.reason);
+  return {
+    ...(reason && { reason }),
+    ...(exit?.exitCode !== undefined && { exitCode: exit.exitCode }),
+    ...(exit?.signal && { signal: exit.signal }),
+    ...(exit?.message && { message: exit.message.slice(0, maxMessage) }),
+    lastLines: (exit?.lastLines ?? []).slice(-maxLines).map((line) => line.slice(0, maxLine)),
+    endedAtMs: exit?.endedUnixMs ?? 0,
+    ...(exit && exit.artifacts.length > 0 && { artifacts: artifactsOf(exit) }),
+  };
+}
+
+function artifactsOf({ artifacts }: TaskExit__Output): ArtifactRecord[] {
+  return artifacts.slice(0, maxArtifacts).map(({ name, bytes, sha256, pieces }) => {
+    return {
+      name,
+      bytes,
+      sha256,
+      ...(pieces !== "" && { pieces: pieces.slice(0, sha256.length) }),
+    };
+  });
+}
+
+/** What of a task's end goes into the log. */
+const maxLines = 50;
+const maxLine = 4_096;
+const maxMessage = 2_048;
+const maxArtifacts = 256;
+const maxSickDevices = 64;
+
+/** As workers name it. */
+function idOf({ jobId, attempt, rank, incarnation = 0 }: TaskRecord) {
+  return { jobId, attempt, rank, incarnation };
+}
+
+function stopOrder(task: TaskId, why: string): TaskCommand {
+  return { stop: { task, checkpoint: false, graceMs: leaveMs, why } };
+}
+
+/** Addresses by id, so that every task of a gang is told the same order. */
+function readyServersOf({ servers }: JobsState): string[] {
+  const ready = [...servers.values()].filter((server) => server.state === "ready");
+  return ready.toSorted((a, b) => (a.id < b.id ? -1 : 1)).map(({ address }) => address);
+}
+
+/** The tasks of every rank, or undefined while one has no address. */
+function gangOf(state: JobsState, { jobId, attempt }: TaskRecord, tasks: number) {
+  const gang: TaskRecord[] = [];
+  for (let rank = 0; rank < tasks; rank++) {
+    const task = state.tasks.get(taskKey(jobId, attempt, rank));
+    if (!task?.rendezvous) return undefined;
+    gang.push(task);
+  }
+  return gang;
+}
+
+function leaseOf(
+  record: TaskRecord,
+  spec: SubmitJob,
+  tasks: number,
+  resumeFrom: string,
+): LeaseTask {
+  const { resources, checkpoint_config: checkpoint, monitoring_config: monitoring } = spec;
+  const { command } = spec;
+  return {
+    task: idOf(record),
+    devices: [...record.devices],
+    gpuMilli: record.gpuMilli,
+    spec: {
+      jobName: spec.name,
+      project: spec.project,
+      executor: executorOf(spec),
+      containerImage: spec.container_image ?? "",
+      hostNetwork: spec.container_options?.network === "host",
+      readOnly: spec.container_options?.read_only === true,
+      command: typeof command === "string" ? ["/bin/sh", "-c", command] : (command ?? []),
+      workingDirectory: spec.working_directory ?? "",
+      environment: spec.environment_variables,
+      algorithm: spec.algorithm ?? "",
+      config: JSON.stringify(spec.config),
+      tasks,
+      cpuMilli: Math.ceil((resources.cpu_cores * 1_000) / tasks),
+      memoryBytes: Math.ceil((resources.memory_gb * BYTES_PER_GB) / tasks),
+      diskBytes: Math.ceil(((resources.local_ssd_gb ?? 0) * BYTES_PER_GB) / tasks),
+      maxRuntimeMs: Math.round((spec.max_runtime_hours ?? 0) * 3_600_000),
+      graceMs: checkpoint.grace_seconds * 1_000,
+      checkpointIntervalMs: Math.round((checkpoint.interval_seconds ?? 0) * 1_000),
+      keepCheckpoints: checkpoint.keep,
+      failureTolerance: spec.failure_tolerance,
+      checkpointSignal: checkpoint.signal,
+      hangTimeoutMs: Math.round((monitoring.hang_timeout_seconds ?? 0) * 1_000),
+      progressIntervalMs: Math.round(monitoring.interval_seconds * 1_000),
+      resumeFrom,
+    },
+  };
+}

@@ -1,0 +1,139 @@
+import type { Clock } from "@heddle/base/clock";
+import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
+import { MODEL_ARTIFACT, registrationOf } from "@heddle/control/jobs/commands/registration";
+import type { JobRecord } from "@heddle/control/jobs/records/records";
+import type { DeploymentRecord, ModelLineage, ModelRecord } from "@heddle/control/state";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { z } from "zod";
+import { propose } from "../../control-plane/propose.ts";
+import { weightsKeyOf } from "../../models/registration.ts";
+import type { ControlPlane } from "../../ports.ts";
+import type { ArtifactReader, KnownArtifact } from "../../task-output/artifact-reader.ts";
+
+const LINEAGE_ARTIFACT = "lineage.json";
+const MAX_LINEAGE_BYTES = 4 * 1024 * 1024;
+/** A worker that is away may come back; it is asked again so often, and so long after the job's end. */
+const AGAIN_MS = 5_000;
+const GIVE_UP_MS = 3_600_000;
+const READ_TIMEOUT_MS = 20_000;
+/** Where neither the job nor its lineage tells. */
+const DEFAULT_CONTEXT_TOKENS = 4_096;
+
+export interface TrainedModelsOptions {
+  readonly control: ControlPlane;
+  readonly artifacts: ArtifactReader;
+  readonly clock: Clock;
+  readonly log: NodeLog;
+}
+
+/**
+ * The leader's step that registers what jobs have trained: the artifact `model.gguf` of each that has
+ * succeeded and names a model in `config.register_as`. Both of its entries in the log may be made
+ * twice without harm, so that a new leader simply goes on. Returns when to look again.
+ */
+export async function registerTrainedModels(
+  options: TrainedModelsOptions,
+): Promise<number | undefined> {
+  const { control, clock } = options;
+  let isWaiting = false;
+  for (const id of [...control.jobs.unregistered]) {
+    const job = control.state.jobs.get(id);
+    if (job && !(await settle(options, job))) isWaiting = true;
+  }
+  return isWaiting ? clock.wallMs() + AGAIN_MS : undefined;
+}
+
+/** Whether it is decided what becomes of the job's model. */
+async function settle(options: TrainedModelsOptions, job: JobRecord): Promise<boolean> {
+  const { control, clock, log } = options;
+  const wanted = registrationOf(control.state.specs.get(job.id)!);
+  if (!wanted) return true;
+  const { modelId } = wanted;
+  let fault: string | undefined;
+  try {
+    const records = await recordsOf(options, job, modelId);
+    const atMs = clock.wallMs();
+    const { replaces } = wanted;
+    await propose(control, { type: "model.register", atMs, ...records, replaces });
+  } catch (error) {
+    const { code, message } = toAppError(error);
+    const isYoung = clock.wallMs() - (job.endedAtMs ?? 0) < GIVE_UP_MS;
+    log.warn({ job: job.id, model: modelId, error: message }, "a trained model is not registered");
+    if (ERROR_TABLE[code].retryable && isYoung) return false;
+    fault = message;
+  }
+  const atMs = clock.wallMs();
+  await propose(control, { type: "job.registered", atMs, jobId: job.id, modelId, fault });
+  if (fault === undefined)
+    log.info({ job: job.id, model: modelId }, "a trained model is registered");
+  return true;
+}
+
+async function recordsOf(
+  { control, artifacts }: TrainedModelsOptions,
+  job: JobRecord,
+  modelId: string,
+): Promise<{ model: ModelRecord; deployment: DeploymentRecord }> {
+  const spec = control.state.specs.get(job.id)!;
+  const known = artifacts.find(job.id, MODEL_ARTIFACT);
+  const told = await readLineage(artifacts, job.id);
+  const { sha256 } = known.artifact;
+  const lineage: ModelLineage = {
+    ...{ jobId: job.id, jobName: job.name, project: job.project, attempt: job.attempt },
+    ...{ algorithm: spec.algorithm ?? "", sha256 },
+    ...(told?.data && { dataSha256: told.data.sha256 }),
+    ...(told?.code_version !== undefined && { codeVersion: told.code_version }),
+    ...(told?.step !== undefined && { step: told.step }),
+    ...(typeof told?.loss === "number" && { loss: told.loss }),
+  };
+  const { context_length: given } = { ...told?.config, ...spec.config };
+  const contextWindow = typeof given === "number" ? given : DEFAULT_CONTEXT_TOKENS;
+  const deployment = deploymentOf(known, modelId, contextWindow);
+  const model: ModelRecord = {
+    ...{ id: modelId, family: "trained", contextWindow, availability: "Private" },
+    intendedUse: `What the job ${job.name} has trained.`,
+    ...{ ownedBy: job.project, capabilities: ["chat"], deployment: deployment.spec.key },
+    backing: `${MODEL_ARTIFACT} of the job ${job.name} (${job.id})`,
+    ...{ standIn: false, createdAtMs: job.endedAtMs ?? job.submittedAtMs, lineage },
+  };
+  return { model, deployment };
+}
+
+/** One replica, on whatever worker; each has the file by its digest from the worker that made it. */
+function deploymentOf(
+  { task, artifact }: KnownArtifact,
+  modelId: string,
+  contextTokens: number,
+): DeploymentRecord {
+  const { name, bytes: sizeBytes, sha256 } = artifact;
+  const key = `${weightsKeyOf(modelId).slice(0, 100)}-${sha256.slice(0, 12)}`;
+  const source = `artifact://${task.jobId}/${task.attempt}/${task.rank}/${name}`;
+  const weights = { key, file: MODEL_ARTIFACT, sources: [source], sha256, sizeBytes };
+  const spec = { key, engine: "llama" as const, weights, options: { contextTokens } };
+  return { replicas: 1, spec };
+}
+
+const lineageFile = z.looseObject({
+  data: z.looseObject({ sha256: z.string().regex(/^[0-9a-f]{64}$/) }).optional(),
+  code_version: z.string().max(128).optional(),
+  step: z.number().optional(),
+  loss: z.number().nullable().optional(),
+  config: z.record(z.string(), z.unknown()).optional(),
+});
+
+/** What the trainer says of it; undefined where it says nothing that can be read. */
+async function readLineage(artifacts: ArtifactReader, jobId: string) {
+  const known = artifacts.list(jobId).find(({ artifact }) => artifact.name === LINEAGE_ARTIFACT);
+  if (!known || known.artifact.bytes > MAX_LINEAGE_BYTES) return undefined;
+  const chunks: Buffer[] = [];
+  const signal = AbortSignal.timeout(READ_TIMEOUT_MS);
+  for await (const chunk of artifacts.read(known, { offset: 0, maxBytes: 0 }, signal)) {
+    chunks.push(chunk);
+  }
+  try {
+    return lineageFile.parse(JSON.parse(Buffer.concat(chunks).toString("utf8")));
+  } catch (cause) {
+    const message = `the artifact ${LINEAGE_ARTIFACT} is not what a trainer writes`;
+    throw new AppError("unprocessable", message, { cause });
+  }
+}

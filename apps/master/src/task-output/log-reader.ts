@@ -1,0 +1,376 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { AppError } from "@heddle/base/errors";
+import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
+import { type JobRecord, type JobsState, taskKey } from "@heddle/control/jobs/records/records";
+import type { LogCursor } from "./log-cursor.ts";
+import { type LogItem, LogLines } from "./log-lines.ts";
+import { fileNameOf, type LogName, type LogStream } from "./log-name.ts";
+import type { LogRepair } from "./log-repair.ts";
+import type { LogStore } from "./log-store.ts";
+
+/** Logs that one reader reads side by side; those of replaced tasks come one after the other. */
+const maxLogs = 64;
+const maxLogsWithReplaced = 1_024;
+const batchItems = 512;
+const batchBytes = 256 * 1024;
+/** A reader that waits looks again so often, and asks others for what is missing so often. */
+const idleMs = 500;
+const repairEveryMs = 5_000;
+/** What an answer waits for other masters and workers. */
+const repairWaitMs = 2_000;
+/** A log whose worker is gone may never be complete: after the job's end it is waited for so long. */
+const settleMs = 3_000;
+/** Who does not follow gets what an ended job's worker still ships: while it comes, and not for longer. */
+const arrivalQuietMs = 2_500;
+const maxArrivalMs = 7_000;
+const arrivalPollMs = 50;
+/** What has not come so long after the job's end never may: nobody waits for that. */
+const arrivedAfterMs = 60_000;
+
+export interface LogQuery {
+  readonly jobId: string;
+  /** Only this attempt; absent: the latest and those that follow. */
+  readonly attempt?: number | undefined;
+  /** From the first attempt on. */
+  readonly allAttempts: boolean;
+  /** Absent: all. */
+  readonly ranks?: readonly number[] | undefined;
+  readonly streams: readonly LogStream[];
+  /** Only so many of the lines that are there. */
+  readonly tail?: number | undefined;
+  readonly sinceMs?: number | undefined;
+  readonly untilMs?: number | undefined;
+  readonly cursor?: LogCursor | undefined;
+  /** Go on until the job has ended and all was read. */
+  readonly follow: boolean;
+}
+
+/** Some lines, and the cursor after them. */
+export interface LogBatch {
+  readonly items: readonly LogItem[];
+  readonly cursor: LogCursor;
+}
+
+export interface LogReaderOptions {
+  readonly store: LogStore;
+  readonly repair: LogRepair;
+  /** The replicated state as it is now. */
+  state(): JobsState;
+  /** Whether the node ships its logs to this master now. */
+  isAttached(nodeId: string): boolean;
+}
+
+/** Reads the logs of jobs from this master's store, whoever wrote them and wherever they are now. */
+export class LogReader {
+  readonly #options: LogReaderOptions;
+
+  constructor(options: LogReaderOptions) {
+    this.#options = options;
+  }
+
+  /** Rejects with `not_found` where neither the job nor a log of it is known. */
+  async read(query: LogQuery, signal: AbortSignal): Promise<AsyncGenerator<LogBatch, void>> {
+    return this.#batches(await Reading.open(query, this.#options, signal), query, signal);
+  }
+
+  async *#batches(
+    reading: Reading,
+    query: LogQuery,
+    signal: AbortSignal,
+  ): AsyncGenerator<LogBatch, void> {
+    const { store } = this.#options;
+    let wake = Promise.withResolvers<void>();
+    const unsubscribe = store.onGrown((name) => {
+      if (name.jobId === query.jobId) wake.resolve();
+    });
+    const onAbort = () => wake.resolve();
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      while (!signal.aborted) {
+        wake = Promise.withResolvers<void>();
+        // What is known of the end before the reading: what was written earlier is then read.
+        const isEnd = query.follow ? reading.isOver() : true;
+        let batch = await reading.next(!query.follow);
+        const isIdle = batch === undefined;
+        for (; batch && !signal.aborted; batch = await reading.next(!query.follow)) yield batch;
+        if (isEnd && (isIdle || !query.follow)) {
+          const rest = await reading.next(true);
+          if (rest) yield rest;
+          return;
+        }
+        if (!isIdle) continue;
+        await Promise.race([wake.promise, delay(idleMs)]);
+        await reading.refresh();
+      }
+    } finally {
+      unsubscribe();
+      signal.removeEventListener("abort", onAbort);
+    }
+  }
+}
+
+/** One reader's way through the logs of a job. */
+class Reading {
+  readonly #query: LogQuery;
+  readonly #options: LogReaderOptions;
+  readonly #logs = new Map<string, LogLines>();
+  #fromAttempt: number;
+  #repairedMs = 0;
+  /** Lines that a `tail` has chosen and that were not given out yet. */
+  #tail: LogItem[] = [];
+  #quietSinceMs = performance.now();
+  /** When the job was first seen to have ended. */
+  #endedSinceMs: number | undefined;
+
+  private constructor(query: LogQuery, options: LogReaderOptions) {
+    this.#query = query;
+    this.#options = options;
+    const latest = options.state().jobs.get(query.jobId)?.attempt ?? 0;
+    const first = query.attempt ?? (query.allAttempts ? 1 : Math.max(1, latest));
+    this.#fromAttempt = query.cursor?.fromAttempt ?? first;
+  }
+
+  static async open(
+    query: LogQuery,
+    options: LogReaderOptions,
+    signal: AbortSignal,
+  ): Promise<Reading> {
+    const reading = new Reading(query, options);
+    const { jobId, cursor, attempt, allAttempts, tail, sinceMs } = query;
+    const job = options.state().jobs.get(jobId);
+    if (job) refuseUnknown(query, job);
+    const kept = await options.store.list(jobId);
+    if (!options.state().jobs.has(jobId)) {
+      if (kept.length === 0) throw new AppError("not_found", `No job has the id ${jobId}.`);
+      const latest = Math.max(...kept.map((name) => name.attempt));
+      if (!cursor && attempt === undefined && !allAttempts) reading.#fromAttempt = latest;
+    }
+    await Promise.race([reading.#repair().catch(() => {}), delay(repairWaitMs)]);
+    if (!query.follow) await reading.#arrival(signal);
+    await reading.refresh();
+    if (cursor) return reading;
+    for (const lines of reading.#logs.values()) {
+      if (sinceMs !== undefined) await lines.seekTime(sinceMs);
+      else if (tail !== undefined) await lines.seekTail(tail);
+    }
+    if (tail !== undefined) await reading.#chooseTail(tail);
+    return reading;
+  }
+
+  /** Of a job that has ended nothing is held back that its workers are about to ship. */
+  async #arrival(signal: AbortSignal): Promise<void> {
+    const { store } = this.#options;
+    const { jobId } = this.#query;
+    const job = this.#options.state().jobs.get(jobId);
+    if (!job || !isTerminal(job.state)) return;
+    if (Date.now() - (job.endedAtMs ?? 0) > arrivedAfterMs) return;
+    const startedMs = performance.now();
+    let grownMs = startedMs;
+    const unsubscribe = store.onGrown((name) => {
+      if (name.jobId === jobId) grownMs = performance.now();
+    });
+    try {
+      while (!signal.aborted && (await this.#isOnItsWay())) {
+        const nowMs = performance.now();
+        if (nowMs - grownMs > arrivalQuietMs || nowMs - startedMs > maxArrivalMs) return;
+        await delay(arrivalPollMs);
+      }
+    } finally {
+      unsubscribe();
+    }
+  }
+
+  async #isOnItsWay(): Promise<boolean> {
+    const { store, state, isAttached } = this.#options;
+    for (const name of await this.#names()) {
+      const task = state().tasks.get(taskKey(name.jobId, name.attempt, name.rank));
+      const isShipped = task !== undefined && isAttached(task.nodeId);
+      if (isShipped && !(await store.state(name)).complete) return true;
+    }
+    return false;
+  }
+
+  /** Finds logs that have come since, and asks others for those that do not come by themselves. */
+  async refresh(): Promise<void> {
+    for (const name of await this.#names()) {
+      const key = fileNameOf(name);
+      if (this.#logs.has(key)) continue;
+      const known = this.#query.cursor?.positions.find((each) => fileNameOf(each) === key);
+      this.#logs.set(key, new LogLines(name, this.#options.store, known?.offset ?? 0));
+    }
+    if (performance.now() - this.#repairedMs < repairEveryMs) return;
+    // It is asked again; the reader gets what is here.
+    void this.#repair().catch(() => {});
+  }
+
+  /** The next lines in the order of their times; `unfinished` also takes lines without an end. */
+  async next(unfinished: boolean): Promise<LogBatch | undefined> {
+    const items: LogItem[] = [];
+    const dry = new Set<LogLines>();
+    let bytes = 0;
+    while (items.length < batchItems && bytes < batchBytes) {
+      const item = this.#tail.shift() ?? (await this.#earliest(dry));
+      if (!item) break;
+      items.push(item);
+      bytes += item.text.byteLength;
+    }
+    if (items.length === 0 && unfinished) {
+      for (const lines of this.#logs.values()) {
+        const item = lines.takeUnfinished();
+        if (item && this.#isWanted(item)) items.push(item);
+      }
+    }
+    if (items.length === 0) return undefined;
+    this.#quietSinceMs = performance.now();
+    return { items, cursor: this.#cursor() };
+  }
+
+  /** Whether nothing more will come: asked before the last look. */
+  isOver(): boolean {
+    const { untilMs, jobId } = this.#query;
+    if (untilMs !== undefined && Date.now() > untilMs + settleMs) return true;
+    const job = this.#options.state().jobs.get(jobId);
+    if (job && !isTerminal(job.state)) return false;
+    this.#endedSinceMs ??= performance.now();
+    const isComplete = [...this.#logs.values()].every((lines) => lines.isOver);
+    const quietSinceMs = Math.max(this.#quietSinceMs, this.#endedSinceMs);
+    return isComplete || performance.now() - quietSinceMs > settleMs;
+  }
+
+  /** The next line of all logs; those in `dry` had no more when they were looked at. */
+  async #earliest(dry: Set<LogLines>): Promise<LogItem | undefined> {
+    for (;;) {
+      let earliest: LogLines | undefined;
+      for (const lines of this.#logs.values()) {
+        if (dry.has(lines) || this.#isBehind(lines.name)) continue;
+        if (!lines.peek() && !(await lines.fill())) {
+          dry.add(lines);
+          continue;
+        }
+        const isEarlier =
+          (lines.peek()?.unixMs ?? 0) < (earliest?.peek()?.unixMs ?? Number.MAX_VALUE);
+        if (isEarlier) earliest = lines;
+      }
+      const item = earliest?.take();
+      if (!item || this.#isWanted(item)) return item;
+    }
+  }
+
+  /** Whether lines of a task that this one has replaced are waiting, whatever its node's clock says. */
+  #isBehind({ attempt, rank, incarnation = 0, stream }: LogName): boolean {
+    for (let earlier = 0; earlier < incarnation; earlier++) {
+      const name = { jobId: this.#query.jobId, attempt, rank, incarnation: earlier, stream };
+      if (this.#logs.get(fileNameOf(name))?.peek()) return true;
+    }
+    return false;
+  }
+
+  #isWanted({ unixMs }: LogItem): boolean {
+    const { sinceMs, untilMs } = this.#query;
+    return (
+      (sinceMs === undefined || unixMs >= sinceMs) && (untilMs === undefined || unixMs <= untilMs)
+    );
+  }
+
+  async #chooseTail(count: number): Promise<void> {
+    const items: LogItem[] = [];
+    const dry = new Set<LogLines>();
+    for (let item = await this.#earliest(dry); item; item = await this.#earliest(dry)) {
+      items.push(item);
+    }
+    this.#tail = count === 0 ? [] : items.slice(-count);
+  }
+
+  #cursor(): LogCursor {
+    const { jobId } = this.#query;
+    // Attempts that were read whole need no place in the cursor any more.
+    const open = [...this.#logs.values()].filter((lines) => !lines.isOver);
+    const latest = Math.max(
+      this.#fromAttempt,
+      ...[...this.#logs.values()].map(({ name }) => name.attempt),
+    );
+    const fromAttempt = Math.min(latest, ...open.map(({ name }) => name.attempt));
+    const positions = [...this.#logs.values()]
+      .filter(({ name }) => name.attempt >= fromAttempt)
+      .map(({ name, offset }) => {
+        const waiting = this.#tail.find((item) => item.name === name);
+        return { ...name, offset: waiting?.offset ?? offset };
+      });
+    return { jobId, fromAttempt, positions };
+  }
+
+  /** The logs that the query asks for: those that are here and those that the state knows of. */
+  async #names(): Promise<LogName[]> {
+    const { jobId, attempt, ranks, streams } = this.#query;
+    const kept = await this.#options.store.list(jobId);
+    const names = new Map(kept.map((name) => [fileNameOf(name), name]));
+    const job = this.#options.state().jobs.get(jobId);
+    const latest = job?.attempt ?? 0;
+    for (let rank = 0; latest > 0 && rank < (job?.tasks ?? 0); rank++) {
+      if (ranks && !ranks.includes(rank)) continue;
+      for (const stream of streams) {
+        for (const each of attempt === undefined ? [latest] : [attempt]) {
+          for (const name of this.#incarnationsOf({ jobId, attempt: each, rank, stream })) {
+            names.set(fileNameOf(name), name);
+          }
+        }
+      }
+    }
+    const chosen = [...names.values()].filter(
+      (name) =>
+        (attempt === undefined ? name.attempt >= this.#fromAttempt : name.attempt === attempt) &&
+        (ranks?.includes(name.rank) ?? true) &&
+        streams.includes(name.stream),
+    );
+    const streamsOfRanks = new Set(chosen.map((name) => fileNameOf({ ...name, incarnation: 0 })));
+    if (streamsOfRanks.size > maxLogs || chosen.length > maxLogsWithReplaced) throw tooMany();
+    return chosen.sort((a, b) => (a.incarnation ?? 0) - (b.incarnation ?? 0));
+  }
+
+  /** The logs of all the tasks that a rank's stream has had in an attempt, the first one first. */
+  #incarnationsOf(first: LogName): LogName[] {
+    const task = this.#options.state().tasks.get(taskKey(first.jobId, first.attempt, first.rank));
+    const names = [first];
+    for (let incarnation = 1; incarnation <= (task?.incarnation ?? 0); incarnation++) {
+      names.push({ ...first, incarnation });
+    }
+    return names;
+  }
+
+  /** Asks others for logs that no attached worker is shipping to this master. */
+  async #repair(): Promise<void> {
+    this.#repairedMs = performance.now();
+    const { store, repair, state, isAttached } = this.#options;
+    await Promise.all(
+      (await this.#names()).map(async (name) => {
+        const isGapless = (await store.gaps(name)).length === 0;
+        if (isGapless && (await store.state(name)).complete) return;
+        const task = state().tasks.get(taskKey(name.jobId, name.attempt, name.rank));
+        const isPresent = (task?.incarnation ?? 0) === (name.incarnation ?? 0);
+        const isShipped = task && isPresent && task.phase !== "exited" && isAttached(task.nodeId);
+        if (isGapless && isShipped) return;
+        await repair.repair(name);
+      }),
+    );
+  }
+}
+
+/** What the job never had is no empty log. An attempt may still come to whoever follows. */
+function refuseUnknown({ ranks, attempt, follow }: LogQuery, job: JobRecord): void {
+  const { id, tasks, attempt: latest } = job;
+  const rank = ranks?.find((each) => each >= tasks);
+  // The number of tasks may follow the nodes until the first start.
+  if (latest > 0 && rank !== undefined) {
+    const message = `The job ${id} has no rank ${rank}: it has ${tasks} tasks, of which the first is rank 0.`;
+    throw new AppError("invalid_value", message, { param: "rank" });
+  }
+  const isAwaited = follow && !isTerminal(job.state);
+  if (attempt === undefined || isAwaited || (attempt >= 1 && attempt <= latest)) return;
+  const message = `The job ${id} has no attempt ${attempt}: it has had ${latest}, of which the first is attempt 1.`;
+  throw new AppError("invalid_value", message, { param: "attempt" });
+}
+
+function tooMany(): AppError {
+  const message = `The logs of more than ${maxLogs / 2} tasks cannot be read at once: choose some with \`rank\` (as rank=0,1), an \`attempt\` or a \`stream\`.`;
+  return new AppError("invalid_value", message, { param: "rank" });
+}

@@ -1,0 +1,145 @@
+import type { Server, ServerDuplexStream, ServerWritableStream } from "@grpc/grpc-js";
+import { AppError } from "@heddle/base/errors";
+import type { LogAck } from "@heddle/contracts/generated/heddle/v1/LogAck";
+import type { LogChunk, LogChunk__Output } from "@heddle/contracts/generated/heddle/v1/LogChunk";
+import type { LogRange__Output } from "@heddle/contracts/generated/heddle/v1/LogRange";
+import { type JobsState, taskKey } from "@heddle/control/jobs/records/records";
+import { callerOf } from "@heddle/rpc/credentials";
+import type { NodeClaim } from "@heddle/rpc/pki/node-name";
+import { taskLogsService } from "@heddle/rpc/proto";
+import { toStatus } from "@heddle/rpc/status";
+import { checkOwnsNode } from "../nodes/ownership.ts";
+import { type LogName, logFileOf, logNameOf } from "./log-name.ts";
+import type { LogStore } from "./log-store.ts";
+import type { TaskSecrets } from "./task-secrets.ts";
+
+type ShipStream = ServerDuplexStream<LogChunk__Output, LogAck>;
+type ReadStream = ServerWritableStream<LogRange__Output, LogChunk>;
+
+/** Bytes of one stream that are not on disk yet; beyond them it is not read from. */
+const maxPendingBytes = 4 * 1024 * 1024;
+const maxChunkBytes = 1024 * 1024;
+const readChunkBytes = 64 * 1024;
+/** What one call of Read may ask for. */
+const maxReadBytes = 4 * 1024 * 1024;
+
+export interface LogServiceOptions {
+  readonly server: Server;
+  readonly store: LogStore;
+  readonly secrets: TaskSecrets;
+  /** The replicated one as it is now. */
+  readonly state: () => JobsState;
+}
+
+/** TaskLogs of proto/tasks.proto on a master. */
+export class LogService {
+  readonly #store: LogStore;
+  readonly #secrets: TaskSecrets;
+  readonly #state: () => JobsState;
+  /** Chunks that were refused because their task is another node's. */
+  fenced = 0;
+
+  constructor({ server, store, secrets, state }: LogServiceOptions) {
+    this.#store = store;
+    this.#secrets = secrets;
+    this.#state = state;
+    server.addService(taskLogsService, {
+      ship: (stream: ShipStream) => this.#ship(stream),
+      read: (stream: ReadStream) => {
+        this.#read(stream).catch((error: unknown) => stream.emit("error", toStatus(error)));
+      },
+    });
+  }
+
+  #ship(stream: ShipStream): void {
+    let pendingBytes = 0;
+    let ended = false;
+    const caller = callerOf(stream);
+    const fail = (error: unknown) => {
+      if (!ended) stream.emit("error", toStatus(error));
+      ended = true;
+    };
+    stream.on("data", (chunk: LogChunk__Output) => {
+      pendingBytes += chunk.data.byteLength;
+      if (pendingBytes > maxPendingBytes) stream.pause();
+      this.#take(chunk, caller)
+        .then((ack) => {
+          pendingBytes -= chunk.data.byteLength;
+          if (pendingBytes <= maxPendingBytes) stream.resume();
+          if (!ended) stream.write(ack);
+        })
+        .catch(fail);
+    });
+    const leave = () => {
+      ended = true;
+    };
+    stream.once("end", () => {
+      leave();
+      stream.end();
+    });
+    stream.once("cancelled", leave);
+    stream.once("error", leave);
+  }
+
+  async #take(chunk: LogChunk__Output, caller: NodeClaim): Promise<LogAck> {
+    const name = logNameOf(chunk.file);
+    const file = logFileOf(name);
+    if (chunk.data.byteLength > maxChunkBytes) {
+      throw new AppError("request_too_large", `a chunk has at most ${maxChunkBytes} bytes`);
+    }
+    checkOwnsNode(this.#state(), caller, chunk.nodeId);
+    if (!this.#mayWrite(name, chunk)) {
+      this.fenced += 1;
+      return { file, durable: 0, fenced: true };
+    }
+    const { offset, data, times, complete, first } = chunk;
+    const { end, complete: isComplete } = await this.#store.append(name, {
+      ...{ offset, data, times, complete, first },
+    });
+    return { file, durable: end, complete: isComplete };
+  }
+
+  /** Who owns a task that is yet to come is not known: nobody writes its log ahead of it. */
+  #checkIsKnown({ jobId, attempt, rank, incarnation = 0 }: LogName): void {
+    const { jobs, tasks } = this.#state();
+    const job = jobs.get(jobId);
+    if (!job) return;
+    if (attempt > job.attempt) {
+      throw new AppError("unavailable", `this master has not heard of attempt ${attempt} yet`);
+    }
+    const task = tasks.get(taskKey(jobId, attempt, rank));
+    if (!task || incarnation <= (task.incarnation ?? 0)) return;
+    const message = `this master has not heard of incarnation ${incarnation} of rank ${rank} yet`;
+    throw new AppError("unavailable", message);
+  }
+
+  /**
+   * A task of the state is written by its own node only. Of one that the state has forgotten or replaced, or
+   * has yet to hear of, the node shows what the leader gave it with the lease.
+   */
+  #mayWrite(name: LogName, { nodeId, grant }: LogChunk__Output): boolean {
+    const { jobId, attempt, rank, incarnation = 0 } = name;
+    const task = this.#state().tasks.get(taskKey(jobId, attempt, rank));
+    if (task && (task.incarnation ?? 0) === incarnation) return task.nodeId === nodeId;
+    if (this.#secrets.isLogGrant(grant, name, nodeId)) return true;
+    this.#checkIsKnown(name);
+    return false;
+  }
+
+  async #read(stream: ReadStream): Promise<void> {
+    const { file, offset, maxBytes } = stream.request;
+    const name = logNameOf(file);
+    let at = offset;
+    for (let left = Math.min(maxBytes, maxReadBytes); left > 0 && !stream.cancelled; ) {
+      const piece = await this.#store.read(name, at, Math.min(left, readChunkBytes));
+      if (!piece) throw new AppError("not_found", "this master has no such log");
+      const first = piece.offset > at ? piece.offset : 0;
+      if (piece.data.byteLength === 0 && !piece.complete && first === 0) break;
+      stream.write({ file: logFileOf(name), ...piece, times: [...piece.times], first });
+      at = piece.offset + piece.data.byteLength;
+      left -= Math.max(1, piece.data.byteLength);
+      if (piece.complete) break;
+    }
+    stream.end();
+  }
+}

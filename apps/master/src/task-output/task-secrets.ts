@@ -1,0 +1,65 @@
+import { createHmac, timingSafeEqual } from "node:crypto";
+import type { TaskRecord } from "@heddle/control/jobs/records/records";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { issueTicket } from "@heddle/rpc/job-ticket";
+
+/** A ticket without a bound on the run. */
+const TICKET_MS = 90 * 24 * 3_600_000;
+const TICKET_SLACK_MS = 3_600_000;
+/** The tasks of a gang get one ticket: a signature takes longer than an order. */
+const REUSE_MS = 60_000;
+const MAX_TICKETS = 256;
+
+type TaskName = Pick<TaskRecord, "jobId" | "attempt" | "rank" | "incarnation">;
+type AttemptName = Pick<TaskRecord, "jobId" | "attempt">;
+
+/** What masters give to tasks, made of the secret that they share and of this one's key. */
+export class TaskSecrets {
+  readonly #pepper: Uint8Array;
+  readonly #own: NodeCredentials;
+  readonly #cluster: () => string;
+  readonly #tickets = new Map<string, { readonly ticket: string; readonly issuedMs: number }>();
+
+  /** `cluster` tells the id of the cluster; empty for a master without a group. */
+  constructor(pepper: Uint8Array, own: NodeCredentials, cluster: () => string) {
+    this.#pepper = pepper;
+    this.#own = own;
+    this.#cluster = cluster;
+  }
+
+  /** The same from every master, so that a new leader goes on with a gang that is half started. */
+  attemptToken({ jobId, attempt }: AttemptName): Buffer {
+    return this.#mac(`job token ${jobId}/${attempt}`);
+  }
+
+  /** What the parameter servers at those addresses know the attempt by; `runMs` 0 is without a bound. */
+  ticket({ jobId, attempt }: AttemptName, servers: readonly string[], runMs: number): string {
+    const issuedUnixMs = Date.now();
+    const cluster = this.#cluster();
+    const key = JSON.stringify([jobId, attempt, servers, cluster]);
+    const known = this.#tickets.get(key);
+    if (known && issuedUnixMs - known.issuedMs < REUSE_MS) return known.ticket;
+    const expiresUnixMs = issuedUnixMs + (runMs > 0 ? runMs + TICKET_SLACK_MS : TICKET_MS);
+    const claims = { jobId, attempt, servers, issuedUnixMs, expiresUnixMs, cluster };
+    const ticket = issueTicket(this.#own, claims);
+    if (this.#tickets.size >= MAX_TICKETS) this.#tickets.clear();
+    this.#tickets.set(key, { ticket, issuedMs: issuedUnixMs });
+    return ticket;
+  }
+
+  /** Shows any master, at any time, that the task was leased to the node. */
+  logGrant({ jobId, attempt, rank, incarnation = 0 }: TaskName, nodeId: string): string {
+    const task = JSON.stringify([jobId, attempt, rank, incarnation, nodeId]);
+    return this.#mac(`log grant ${task}`).toString("hex");
+  }
+
+  isLogGrant(grant: string, task: TaskName, nodeId: string): boolean {
+    const given = Buffer.from(grant);
+    const expected = Buffer.from(this.logGrant(task, nodeId));
+    return given.length === expected.length && timingSafeEqual(given, expected);
+  }
+
+  #mac(text: string): Buffer {
+    return createHmac("sha256", this.#pepper).update(text).digest();
+  }
+}

@@ -1,0 +1,99 @@
+import { execFileSync } from "node:child_process";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { ProgressFile } from "../records/progress-file.ts";
+import { CheckpointFolders } from "./checkpoint-folders.ts";
+import { CheckpointLedger } from "./checkpoint-ledger.ts";
+
+let root = "";
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), "heddle-ledger-"));
+  mkdirSync(join(root, "job_A"));
+  mkdirSync(join(root, "others"));
+});
+afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+test("names that lead out of a job's folder remove nothing, not through a task's own link either", async () => {
+  writeFileSync(join(root, "others/file"), "kept");
+  symlinkSync(join(root, "others"), join(root, "job_A/link"));
+  mkdirSync(join(root, "job_A/folder/inner"), { recursive: true });
+  const ledger = new CheckpointLedger(root, { jobId: "job_A", rank: 0 }, 1);
+  await ledger.add(["../others/file", "link/file", "folder/inner", "last"]);
+  expect(readFileSync(join(root, "others/file"), "utf8")).toBe("kept");
+  expect(existsSync(join(root, "job_A/folder/inner"))).toBe(false);
+  await ledger.add(["link", "later"]);
+  expect(existsSync(join(root, "job_A/link"))).toBe(false);
+  expect(readFileSync(join(root, "others/file"), "utf8")).toBe("kept");
+});
+
+test("the list is not written through a link that a task has put in its place", async () => {
+  const [own, foreign] = [join(root, "job_A/.heddle-rank-0.json"), join(root, "others/file")];
+  writeFileSync(foreign, "kept");
+  symlinkSync(foreign, own);
+  symlinkSync(foreign, `${own}.new`);
+  await new CheckpointLedger(root, { jobId: "job_A", rank: 0 }, 2).add(["a", "b", "c"]);
+  expect(readFileSync(foreign, "utf8")).toBe("kept");
+  expect(JSON.parse(readFileSync(own, "utf8"))).toEqual(["b", "c"]);
+});
+
+test("what a task puts in the place of its list or its progress holds nobody up", async () => {
+  const path = join(root, "job_A/.heddle-rank-0.json");
+  execFileSync("mkfifo", [path]);
+  const ledger = () => new CheckpointLedger(root, { jobId: "job_A", rank: 0 }, 2);
+  expect(await new ProgressFile(root, "job_A/.heddle-rank-0.json").read()).toEqual([]);
+  await ledger().add(["a"]);
+  expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(["a"]);
+  truncateSync(path, 17 * 2 ** 20);
+  await ledger().add(["b"]);
+  expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(["b"]);
+});
+
+test("checkpoints: a list that a task has filled with names costs no more than a short one", async () => {
+  const path = join(root, "job_A/.heddle-rank-0.json");
+  const ledger = () => new CheckpointLedger(root, { jobId: "job_A", rank: 0 }, 2);
+  // Nearly all that is read of a list: comparing each with each would take minutes.
+  const names = (count: number) => Array.from({ length: count }, (_, i) => `n${i}`);
+  for (const count of [50_000, 1_500_000]) {
+    writeFileSync(path, JSON.stringify(names(count)));
+    await ledger().add(["a"]);
+    const last = count === 50_000 ? ["n49999"] : [];
+    expect(JSON.parse(readFileSync(path, "utf8"))).toEqual([...last, "a"]);
+  }
+  await ledger().add(names(300_000));
+  expect(JSON.parse(readFileSync(path, "utf8"))).toEqual(["n299998", "n299999"]);
+});
+
+test("progress: of many lines at once the latest are read, and checkpoints before them", async () => {
+  const progress = new ProgressFile(root, "others/progress");
+  const steps = (count: number) => Array.from({ length: count }, (_, step) => `{"step":${step}}\n`);
+  const lines = [...steps(2_000), '{"checkpoint":"c1"}\n', ...steps(10_000)];
+  writeFileSync(join(root, "others/progress"), lines.join(""));
+  const read = await progress.read();
+  expect(read.length).toBe(501);
+  expect(read[0]).toEqual({ checkpoint: "c1" });
+  expect(read.at(-1)).toEqual({ step: 9_999 });
+  expect(await progress.read()).toEqual([]);
+});
+
+test("folders are named once those that were to be removed are gone", async () => {
+  for (const job of ["job_B", "job_C", "job_D"]) mkdirSync(join(root, job));
+  for (let i = 0; i < 200; i++) writeFileSync(join(root, "job_B", `${i}`), "saved");
+  writeFileSync(join(root, "job_D/failed"), "saved");
+  const quiet = { info() {}, warn() {}, error() {} };
+  const folders = new CheckpointFolders(root, (job) => job === "job_A", quiet);
+  expect(await folders.next()).toEqual(["job_B", "job_C", "job_D"]);
+  folders.forget(["job_B", "job_A"], ["job_C", "job_D"], []);
+  expect(await folders.next()).toEqual(["job_D"]);
+  expect(existsSync(join(root, "job_A"))).toBe(true);
+});

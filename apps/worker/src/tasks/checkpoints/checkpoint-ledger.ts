@@ -1,0 +1,157 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { makeDirectoryBeneath } from "@heddle/base/beneath";
+import { AppError, toAppError } from "@heddle/base/errors";
+import { LaunchError } from "../executors/executor.ts";
+import { readJson, writeJson } from "../records/task-directory.ts";
+import type { CheckpointCopies } from "./checkpoint-copies.ts";
+import { pruneCheckpoints } from "./prune-checkpoints.ts";
+
+/** Names that wait while earlier checkpoints are removed; of more the oldest are left where they are. */
+const maxWaiting = 1_000;
+/** More than 100 names of 512 characters, as JSON. The task can write the list too. */
+const maxListBytes = 512 * 1024;
+/** Names without a copy of their own that are remembered to be removed. */
+const MAX_DROPPED = 1_000;
+
+interface LedgerHooks {
+  /** Called when the folder is there. */
+  readonly claim?: () => Promise<void>;
+  readonly copies?: CheckpointCopies | undefined;
+}
+
+/**
+ * The checkpoints that a rank of a job has named, of whatever attempt and worker: the list lies beside
+ * them, so that each attempt goes on with that of the one before.
+ */
+export class CheckpointLedger {
+  readonly #root: string;
+  readonly #jobId: string;
+  /** From the root. */
+  readonly #path: string;
+  readonly #keep: number;
+  readonly #rank: number;
+  readonly #claim: () => Promise<void>;
+  readonly #copies: CheckpointCopies | undefined;
+  #names: string[] | undefined;
+  #waiting: string[] = [];
+  #pruning: Promise<void> | undefined;
+  /** How often names came, and which of these times has its second copy. */
+  #version = 0;
+  #copiedVersion = 0;
+  /** Names that are kept no more, whose copies go once the latest has its own. */
+  #dropped: string[] = [];
+  #copying: Promise<void> = Promise.resolve();
+
+  /**
+   * `root`: of all jobs' checkpoints, below which no link is followed; `keep`: how many of the rank stay.
+   */
+  constructor(
+    root: string,
+    { jobId, rank }: { readonly jobId: string; readonly rank: number },
+    keep: number,
+    { claim = async () => {}, copies }: LedgerHooks = {},
+  ) {
+    this.#claim = claim;
+    this.#copies = copies;
+    this.#rank = rank;
+    this.#root = root;
+    this.#jobId = jobId;
+    this.#path = `${jobId}/.heddle-rank-${rank}.json`;
+    this.#keep = keep;
+  }
+
+  /** Where something else has its name no worker that shares it can do better: a LaunchError. */
+  async makeDirectory(): Promise<void> {
+    try {
+      await mkdir(this.#root, { recursive: true, mode: 0o700 });
+      await makeDirectoryBeneath(this.#root, this.#jobId);
+    } catch (cause) {
+      const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
+      if (code !== "EEXIST" && code !== "ENOTDIR" && code !== "ELOOP") throw cause;
+      const path = join(this.#root, this.#jobId);
+      const message = `its checkpoints need the folder ${path}, but there is a file or a link: remove it`;
+      throw new LaunchError("LaunchFailed", message, cause);
+    }
+    await this.#claim();
+  }
+
+  /**
+   * Takes in names of durable checkpoints, the latest last. Resolves when what is beyond the bound is
+   * removed, which takes long where that is much.
+   */
+  add(names: readonly string[]): Promise<void> {
+    this.#waiting = [...this.#waiting, ...names].slice(-maxWaiting);
+    this.#pruning ??= this.#prune().finally(() => {
+      this.#pruning = undefined;
+    });
+    return this.#pruning;
+  }
+
+  /** Resolves when nothing is being removed, also where that has failed. */
+  async settled(): Promise<void> {
+    await this.#pruning?.catch(() => undefined);
+  }
+
+  async #prune(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const known = this.#names ?? (await this.#read());
+      const names = [...known, ...this.#waiting];
+      this.#waiting = [];
+      const kept = await pruneCheckpoints(this.#root, this.#jobId, names, this.#keep);
+      this.#names = kept;
+      this.#version += 1;
+      this.#dropped = [...this.#dropped, ...names]
+        .filter((name) => !kept.includes(name))
+        .slice(-MAX_DROPPED);
+      await writeJson(this.#root, this.#path, kept);
+    }
+  }
+
+  /** Whether checkpoints get a second copy in another place. */
+  get hasCopies(): boolean {
+    return this.#copies !== undefined;
+  }
+
+  /**
+   * Makes the second copy of the latest checkpoint, one at a time: of those that are named meanwhile only
+   * the last is copied.
+   */
+  copyLatest(): Promise<void> {
+    const copied = this.#copying.then(() => this.#copyLatest());
+    this.#copying = copied.catch(() => undefined);
+    return copied;
+  }
+
+  async #copyLatest(): Promise<void> {
+    const copies = this.#copies;
+    const latest = this.#names?.at(-1);
+    const version = this.#version;
+    if (!copies || latest === undefined || version === this.#copiedVersion) return;
+    await copies.save(this.#jobId, this.#rank, latest);
+    this.#copiedVersion = version;
+    const dropped = this.#dropped;
+    this.#dropped = [];
+    for (const name of new Set(dropped)) {
+      if (!this.#names?.includes(name)) await copies.drop(this.#jobId, this.#rank, name);
+    }
+  }
+
+  /** Brings the checkpoint back from its second copy, where it is not here. */
+  async restore(name: string): Promise<void> {
+    if (name === "") return;
+    try {
+      await this.#copies?.restore(this.#jobId, name);
+    } catch (cause) {
+      const { code, message } = toAppError(cause);
+      const what = `its checkpoint ${name} could not be brought back from its second copy`;
+      throw new AppError(code, `${what}: ${message}`, { cause });
+    }
+  }
+
+  async #read(): Promise<string[]> {
+    const kept = await readJson(this.#root, this.#path, maxListBytes);
+    const names = Array.isArray(kept) ? kept.slice(-this.#keep) : [];
+    return names.filter((name) => typeof name === "string");
+  }
+}

@@ -1,0 +1,119 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskProgress";
+import { type ProgressFile, type ProgressLine, progressText } from "../records/progress-file.ts";
+import type { CheckpointLedger } from "./checkpoint-ledger.ts";
+
+interface ToldProgressOptions {
+  readonly file: ProgressFile;
+  readonly checkpoints: CheckpointLedger;
+  /** What is no checkpoint is not told more often. */
+  readonly intervalMs: number;
+  onFault(error: unknown): void;
+}
+
+type Latest = Pick<TaskProgress, "checkpoint" | "checkpointUnixMs" | "checkpointStep">;
+
+/** What a task's program has written of its progress, and what of it the masters are told. */
+export class ToldProgress {
+  readonly #options: ToldProgressOptions;
+  /** The latest that the program wrote, and what of it was told, which is seldomer. */
+  #heard: TaskProgress | undefined;
+  #told: TaskProgress | undefined;
+  #toldAtMs = Number.NEGATIVE_INFINITY;
+  /** A checkpoint that waits for its second copy. */
+  #waiting: Latest | undefined;
+  #copying: Promise<void> = Promise.resolve();
+  /** Checkpoints of another rank for which this one has said that it is ready to leave. */
+  keptCount = 0;
+
+  constructor(options: ToldProgressOptions) {
+    this.#options = options;
+  }
+
+  get told(): TaskProgress | undefined {
+    return this.#told;
+  }
+
+  /** It was held, and goes on. */
+  goOn(): void {
+    this.#heard = { line: "{}", ...this.#heard, atUnixMs: Date.now() };
+    this.#told = this.#heard;
+  }
+
+  /** Reads what is new, and resolves with whether there is something to tell. */
+  async read(
+    isHeard: () => boolean,
+    onStep: (step: number) => void,
+    isLast: boolean,
+  ): Promise<boolean> {
+    const lines = await this.#options.file.read();
+    if (!isHeard()) return false;
+    if (lines.length > 0) this.#hear(lines, onStep);
+    return this.#tell(isLast);
+  }
+
+  /** Waits for second copies, but no longer; resolves with whether there is something to tell. */
+  async settle(maxMs: number): Promise<boolean> {
+    const waiting = this.#waiting;
+    if (!waiting) return false;
+    const over = new AbortController();
+    const patience = delay(Math.max(0, maxMs), undefined, { signal: over.signal, ref: false });
+    await Promise.race([this.#copying, patience.catch(() => undefined)]);
+    over.abort();
+    this.#saved(waiting);
+    return this.#tell(true);
+  }
+
+  #hear(lines: readonly ProgressLine[], onStep: (step: number) => void): void {
+    const { checkpoints, onFault } = this.#options;
+    const atUnixMs = Date.now();
+    const named: string[] = [];
+    let latest: Latest | undefined;
+    for (const line of lines) {
+      if (line.checkpoint_kept) this.keptCount++;
+      if (line.step !== undefined) onStep(line.step);
+      if (line.checkpoint === undefined) continue;
+      const checkpointStep = line.checkpoint_step ?? line.step;
+      latest = { checkpoint: line.checkpoint, checkpointUnixMs: atUnixMs, checkpointStep };
+      named.push(line.checkpoint);
+    }
+    this.#heard = { ...this.#heard, line: progressText(lines.at(-1)), atUnixMs };
+    if (!latest) return;
+    const saved = latest;
+    // A list that cannot be kept, as on a full disk, takes nothing from what was saved, nor from the task.
+    const added = checkpoints.add(named).catch(onFault);
+    if (!checkpoints.hasCopies) {
+      this.#saved(saved);
+      return;
+    }
+    this.#waiting = saved;
+    const onUncopied = (error: unknown) => {
+      onFault(error);
+      // One that a later one follows may be gone already.
+      if (this.#waiting === saved) this.#saved(saved);
+    };
+    this.#copying = added
+      .then(() => checkpoints.copyLatest())
+      .then(() => this.#saved(saved), onUncopied);
+  }
+
+  #saved(latest: Latest): void {
+    if (this.#waiting === latest) this.#waiting = undefined;
+    const isOlder = (latest.checkpointUnixMs ?? 0) < (this.#heard?.checkpointUnixMs ?? 0);
+    if (!this.#heard || isOlder) return;
+    // Masters take what is later alone.
+    const atUnixMs = Math.max(Date.now(), Number(this.#heard.atUnixMs ?? 0) + 1);
+    this.#heard = { ...this.#heard, atUnixMs, ...latest };
+  }
+
+  /** As often as the job's `monitoring_config` says; a checkpoint and the last word at once. */
+  #tell(isLast: boolean): boolean {
+    if (this.#heard === this.#told) return false;
+    const isDue = performance.now() - this.#toldAtMs >= this.#options.intervalMs;
+    const isDurable = this.#heard?.checkpointUnixMs !== this.#told?.checkpointUnixMs;
+    if (!isLast && !isDue && !isDurable) return false;
+    this.#told = this.#heard;
+    this.#toldAtMs = performance.now();
+    return true;
+  }
+}

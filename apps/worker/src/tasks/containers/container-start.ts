@@ -1,0 +1,105 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, constants, fstatSync, readSync } from "node:fs";
+import { relative } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { openFileBeneathSync } from "@heddle/base/beneath";
+import type { TaskLaunch } from "../executors/executor.ts";
+import { type OutputCopier, OutputPipes } from "../executors/output-copier.ts";
+import { type ProcessRecord, readProcess } from "../executors/process-tree.ts";
+import { CliError, type ContainerCli, lastLine } from "./container-cli.ts";
+
+const startTimeoutMs = 60_000;
+const pollMs = 200;
+/** Of what an engine has said, at most so much is read. */
+const maxWordsBytes = 8_192;
+
+interface ContainerStart {
+  readonly cli: ContainerCli;
+  readonly name: string;
+  readonly launch: TaskLaunch;
+  /** For the CLI, beside this worker's own. */
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+/**
+ * Starts a created container whose own output are the task's pipes: whatever becomes of this worker and of
+ * the CLI, no byte is lost. What the CLI itself says into them is taken out before the program begins.
+ * Rejects with a CliError or a LaunchError.
+ */
+export async function startByItself(how: ContainerStart, mark: string): Promise<OutputCopier> {
+  const { cli, name, environment, launch } = how;
+  const { directory } = launch;
+  const options = { timeoutMs: startTimeoutMs, environment, directory };
+  const pipes = await OutputPipes.open(directory);
+  let copier: OutputCopier;
+  try {
+    const output = pipes.writeEnds;
+    await cli.run(["container", "init", name], { ...options, output }).catch((error: CliError) => {
+      const said = lastLine(pipes.take()[1] ?? "");
+      throw said === "" ? error : new CliError(said, error.code);
+    });
+    pipes.take();
+    copier = await pipes.copyTo(launch, mark);
+  } finally {
+    pipes.close();
+  }
+  await cli.run(["start", name], options);
+  return copier;
+}
+
+/** Starts a created container through a client that carries its output. Rejects with a CliError. */
+export async function startWithClient(how: ContainerStart): Promise<ProcessRecord> {
+  const { cli, name, launch, environment } = how;
+  const client = await attachClient(cli, ["start", "--attach", name], launch, environment);
+  const giveUpAtMs = performance.now() + startTimeoutMs;
+  for (;;) {
+    const isThere = readProcess(client.pid)?.startTime === client.startTime;
+    const args = ["inspect", "--type", "container", "--format", "{{.State.Status}}", name];
+    const status = await cli.run(args, { timeoutMs: startTimeoutMs });
+    if (!["created", "configured", "initialized"].includes(status)) return client;
+    if (!isThere) throw new CliError(lastWords(launch) || "its client ended without a word");
+    if (performance.now() > giveUpAtMs) throw new CliError("it did not come to run in time");
+    await delay(pollMs);
+  }
+}
+
+/** A client in a session of its own, so that the streams flow on while this worker is restarted. */
+export async function attachClient(
+  cli: ContainerCli,
+  args: readonly string[],
+  launch: TaskLaunch,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<ProcessRecord> {
+  const files = openStreams(launch);
+  const client = spawn(cli.name, [...args], {
+    detached: true,
+    cwd: launch.directory,
+    env: { ...process.env, ...environment },
+    stdio: ["ignore", ...files],
+  });
+  files.forEach(closeSync);
+  await once(client, "spawn");
+  client.unref();
+  const pid = client.pid as number;
+  return { pid, startTime: readProcess(pid)?.startTime ?? 0 };
+}
+
+function openStreams({ root, stdout, stderr }: TaskLaunch): [stdout: number, stderr: number] {
+  const append = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND;
+  const open = (path: string) => openFileBeneathSync(root, relative(root, path), append);
+  return [open(stdout), open(stderr)];
+}
+
+/** What stands at the end of what the client has said. */
+function lastWords({ root, stderr }: TaskLaunch): string {
+  const file = openFileBeneathSync(root, relative(root, stderr));
+  try {
+    const { size } = fstatSync(file);
+    const bytes = Buffer.alloc(Math.min(maxWordsBytes, size));
+    const length = readSync(file, bytes, 0, bytes.byteLength, size - bytes.byteLength);
+    return lastLine(bytes.toString("utf8", 0, length));
+  } finally {
+    closeSync(file);
+  }
+}

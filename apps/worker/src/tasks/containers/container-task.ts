@@ -1,0 +1,229 @@
+import { existsSync } from "node:fs";
+import { constants } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import type { TaskEnd, TaskHandle, TaskUsage } from "../executors/executor.ts";
+import type { OutputCopier } from "../executors/output-copier.ts";
+import {
+  catches,
+  groupOf,
+  markOf,
+  memoryOf,
+  type ProcessEntry,
+  type ProcessRecord,
+  processesOf,
+  readProcess,
+  signalProcess,
+} from "../executors/process-tree.ts";
+import { signalOfStatus } from "../executors/signal-of-status.ts";
+import type { ContainerCli } from "./container-cli.ts";
+
+const callTimeoutMs = 30_000;
+/** How often a container is looked at: its process here, or its engine's word. */
+const processPollMs = 200;
+const enginePollMs = 1_000;
+const maxRetryMs = 10_000;
+/** Between two rounds of killing, by the engine's hand where its processes cannot be seen. */
+const killRoundMs = 500;
+/** An engine that is silent for so long is not waited for where nothing of the task is left. */
+const patienceMs = 60_000;
+
+const LIVE: ReadonlySet<string> = new Set(["running", "paused", "stopping", "restarting"]);
+
+/** What the engine says of a container. */
+interface ContainerState {
+  readonly status: string;
+  readonly exitCode: number | undefined;
+  readonly outOfMemory: boolean;
+  /** Of its first process, as the engine's machine counts; 0 where there is none. */
+  readonly pid: number;
+}
+
+export interface ContainerTaskOptions {
+  readonly cli: ContainerCli;
+  readonly name: string;
+  /** Each of its processes carries it in its environment. */
+  readonly mark: string;
+  /** Where podman's monitor leaves a file when memory ran out. */
+  readonly directory: string;
+  /** 0: none. */
+  readonly memoryLimitBytes: number;
+  /** Who carries its streams; absent where the container writes them by itself. */
+  readonly client: { readonly record: ProcessRecord; renew(): Promise<ProcessRecord> } | undefined;
+  /** Who copies what the container writes by itself; absent where a client carries it. */
+  readonly copier: OutputCopier | undefined;
+  onTrouble(error: string): void;
+}
+
+/**
+ * A task that runs in a container. Where its processes can be seen from here they are watched, signalled
+ * and killed as those of any task, which needs no engine that answers; the engine tells how it ended.
+ */
+export class ContainerTask implements TaskHandle {
+  readonly exited: Promise<TaskEnd>;
+  readonly #options: ContainerTaskOptions;
+  /** Its first process, where it is one of this machine. */
+  #first: ProcessRecord | undefined;
+  #client: ProcessRecord | undefined;
+  #killed = false;
+  #isPaused = false;
+
+  constructor(options: ContainerTaskOptions) {
+    this.#options = options;
+    this.#client = options.client?.record;
+    // The end is told when the whole log is there.
+    this.exited = this.#exited().then(async (end) => {
+      await options.copier?.drained();
+      return end;
+    });
+  }
+
+  /** Only the client: all else of a container follows from the task's name. */
+  get record(): { readonly client?: ProcessRecord | undefined } {
+    return { client: this.#client };
+  }
+
+  async signal(name: NodeJS.Signals, onlyCaught = false): Promise<number> {
+    const members = this.#members();
+    const number = constants.signals[name];
+    const chosen = onlyCaught ? members.filter(({ pid }) => catches(pid, number)) : members;
+    if (members.length > 0) return chosen.filter(({ pid }) => signalProcess(pid, name)).length;
+    // Who handles it cannot be seen from here, and it would end whoever does not.
+    if (onlyCaught) return 0;
+    return this.#tell("kill", "--signal", name);
+  }
+
+  async hold(isHeld: boolean): Promise<void> {
+    if ((await this.signal(isHeld ? "SIGSTOP" : "SIGCONT", false)) > 0 && this.#first) return;
+    if (isHeld === this.#isPaused) return;
+    this.#isPaused = isHeld;
+    await this.#tell(isHeld ? "pause" : "unpause");
+  }
+
+  async kill(): Promise<void> {
+    const ended = this.exited.then(() => true);
+    for (;;) {
+      const told = this.#strike();
+      if (await Promise.race([ended, told.then(() => delay(killRoundMs))])) return;
+    }
+  }
+
+  killNow(): void {
+    void this.#strike();
+  }
+
+  /** Kills what is seen from here at once; of an engine elsewhere it is asked for. */
+  async #strike(): Promise<void> {
+    this.#killed = true;
+    for (const { pid } of this.#members()) signalProcess(pid, "SIGKILL");
+    if (this.#first) return;
+    if (this.#isPaused) await this.#tell("unpause");
+    await this.#tell("kill");
+  }
+
+  /** The engine holds the bound on memory; the watch sees to it where the engine cannot. */
+  async usage(): Promise<TaskUsage> {
+    const pids = this.#first ? groupOf(this.#first) : [];
+    return {
+      memoryBytes: memoryOf(pids, this.#options.memoryLimitBytes),
+      processes: pids.length,
+    };
+  }
+
+  #members(): ProcessEntry[] {
+    const { mark } = this.#options;
+    const carriers = new Set([this.#client?.pid]);
+    return processesOf(this.#first, mark).filter(({ pid }) => !carriers.has(pid));
+  }
+
+  async #exited(): Promise<TaskEnd> {
+    for (;;) {
+      const state = await this.#state();
+      if (!state || !LIVE.has(state.status)) return this.#endOf(state);
+      this.#first ??= this.#see(state.pid);
+      const first = this.#first;
+      await this.#keepClient();
+      if (!first) await delay(enginePollMs);
+      while (first && isThere(first)) {
+        await delay(processPollMs);
+        await this.#keepClient();
+      }
+      if (first) await delay(processPollMs); // The engine learns of it a little later.
+    }
+  }
+
+  /** The process, where that of the same id here is a process of this task. */
+  #see(pid: number): ProcessRecord | undefined {
+    const entry = pid > 1 ? readProcess(pid) : undefined;
+    return entry && markOf(pid) === this.#options.mark ? entry : undefined;
+  }
+
+  async #keepClient(): Promise<void> {
+    const { client, onTrouble } = this.#options;
+    if (!client || !this.#client || isThere(this.#client)) return;
+    const state = await this.#state();
+    if (!state || !LIVE.has(state.status)) return;
+    onTrouble("the client that carried its output has ended: output may be missing");
+    this.#client = await client.renew();
+    await delay(enginePollMs); // One that cannot stay is not started without end.
+  }
+
+  /** Undefined where there is no such container, or where nothing of it is left and nobody answers. */
+  async #state(): Promise<ContainerState | undefined> {
+    const giveUpAtMs = performance.now() + patienceMs;
+    for (let retryMs = killRoundMs; ; retryMs = Math.min(retryMs * 2, maxRetryMs)) {
+      try {
+        return await this.#ask();
+      } catch (error) {
+        this.#options.onTrouble(error instanceof Error ? error.message : String(error));
+      }
+      if (this.#first && performance.now() > giveUpAtMs && this.#members().length === 0) return;
+      await delay(retryMs);
+    }
+  }
+
+  async #ask(): Promise<ContainerState | undefined> {
+    const { cli, name } = this.#options;
+    const options = { timeoutMs: callTimeoutMs };
+    const format = "{{.State.Status}} {{.State.ExitCode}} {{.State.OOMKilled}} {{.State.Pid}}";
+    try {
+      const told = await cli.run(
+        ["inspect", "--type", "container", "--format", format, name],
+        options,
+      );
+      const [status = "", code, oom, pid] = told.split(" ");
+      return { status, exitCode: Number(code), outOfMemory: oom === "true", pid: Number(pid) };
+    } catch (error) {
+      // An engine that cannot answer says as little as one that knows no such container.
+      const args = ["ps", "--all", "--filter", `name=${name}`, "--format", "{{.Names}}"];
+      const names = (await cli.run(args, options)).split("\n");
+      if (names.includes(name)) throw error;
+      return undefined;
+    }
+  }
+
+  async #endOf(state: ContainerState | undefined): Promise<TaskEnd> {
+    await this.#tell("rm", "--force"); // The next start of this worker finds what stays.
+    // After a restart of the machine the engine has it as never started.
+    if (state?.exitCode === undefined || state.status === "created") return {};
+    const signal = signalOfStatus(state.exitCode);
+    // Not every engine tells: a SIGKILL that nobody here sent is that of the bound on memory.
+    const isSurprise = signal === "SIGKILL" && !this.#killed && this.#options.memoryLimitBytes > 0;
+    const isNoted = existsSync(join(this.#options.directory, "oom")) && signal === "SIGKILL";
+    const outOfMemory = state.outOfMemory || isNoted || isSurprise;
+    return signal ? { signal, outOfMemory } : { exitCode: state.exitCode, outOfMemory };
+  }
+
+  /** How many were told: none where the engine refuses, as of a container that has ended. */
+  #tell(...args: readonly string[]): Promise<number> {
+    const { cli, name } = this.#options;
+    return cli.run([...args, name], { timeoutMs: callTimeoutMs }).then(
+      () => 1,
+      () => 0,
+    );
+  }
+}
+
+function isThere({ pid, startTime }: ProcessRecord): boolean {
+  return readProcess(pid)?.startTime === startTime;
+}

@@ -1,0 +1,231 @@
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, constants, mkdirSync, openSync, readSync, rmSync } from "node:fs";
+import { join, relative } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { openFileBeneath, openFileBeneathSync } from "@heddle/base/beneath";
+import { STREAMS } from "../records/task-directory.ts";
+import { LaunchError, type TaskLaunch } from "./executor.ts";
+import { markedProcesses, signalProcess } from "./process-tree.ts";
+
+/**
+ * The processes that copy a task's output carry the task's mark here, and not where its own processes
+ * do: they are not held, not counted and not killed with it, so that they still write what it said last.
+ */
+const COPIER_VARIABLE = "HEDDLE_OUTPUT_OF";
+
+/**
+ * Copies both pipes, each to its file, until nobody has it open for writing. Where a write fails, as on a
+ * full disk, the file is told so as soon as it takes that, and what comes until then is passed over: a
+ * program whose pipe nobody reads would stand still or be killed. They leave at the end only, whatever
+ * signals their group gets.
+ */
+const COPIER = [
+  "trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE TSTP TTIN TTOU XFSZ; mark=$1",
+  "copy() {",
+  `until cat; do sleep 1; until printf '\\n%s\\n' "$mark"; do`,
+  // Where it has ended by itself nobody writes any more.
+  "cat <&5 > /dev/null & sleep 1; kill -9 $!; wait $! && return; done; done",
+  "}",
+  "copy <&3 5<&3 >&4 3<&- 4>&- &",
+  "exec 3<&- 4>&- 5<&0; copy; wait",
+].join("\n");
+
+const lostMark =
+  "[heddle: a part of this output could not be written to the worker's disk, and is lost]";
+const leftMark =
+  "\n[heddle: a process of this task that could not be ended still has its output open: what it writes from here on is not kept]\n";
+
+/** Where the pipes of a task have their names while they are made. */
+export function pipesFolder(directory: string): string {
+  return join(directory, "pipes");
+}
+
+/** Where what a task writes goes to. */
+type LogFiles = Pick<TaskLaunch, "root" | "stdout" | "stderr">;
+
+const APPEND = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND;
+/** How long what a task has left in its pipes may take to come to the files. */
+const maxDrainMs = 10_000;
+const drainPollMs = 50;
+const makeTimeoutMs = 10_000;
+/** What is read of a pipe at once. */
+const wordsBytes = 64 * 1024;
+
+/**
+ * The ends of two pipes. A task writes to pipes because a program that opens `/dev/stdout` or
+ * `/dev/stderr` anew would empty a file, and could not open a socket, of which Node makes its own pipes.
+ */
+export class OutputPipes {
+  readonly #readEnds: readonly number[];
+  /** What the task is to have as its streams. */
+  readonly writeEnds: readonly [stdout: number, stderr: number];
+
+  private constructor(ends: readonly { readonly read: number; readonly write: number }[]) {
+    const [out, err] = ends;
+    if (!out || !err) throw new Error("a task has two streams");
+    this.#readEnds = [out.read, err.read];
+    this.writeEnds = [out.write, err.write];
+  }
+
+  /** Makes them in the folder, which has no trace of them after that. Rejects with a LaunchError. */
+  static async open(directory: string): Promise<OutputPipes> {
+    const folder = pipesFolder(directory);
+    const paths = STREAMS.map((name) => join(folder, `${name}.pipe`));
+    try {
+      mkdirSync(folder, { recursive: true, mode: 0o700 });
+      for (const path of paths) rmSync(path, { force: true });
+      await makePipes(paths);
+      return new OutputPipes(paths.map(openBothEnds));
+    } catch (cause) {
+      const { message } = cause as Error;
+      throw new LaunchError(
+        "LaunchFailed",
+        `the pipes for the task's output could not be made in ${directory}: ${message.trim()}. The worker's data must lie where named pipes can be made`,
+        cause,
+      );
+    } finally {
+      for (const path of paths) rmSync(path, { force: true });
+    }
+  }
+
+  /** What was written until now, as text, by stream; a copier that starts later does not see it. */
+  take(): string[] {
+    return this.#readEnds.map(takeFrom);
+  }
+
+  /**
+   * From now on what is written comes to the task's files, by processes which outlive this one.
+   * Rejects with a LaunchError.
+   */
+  async copyTo(launch: LogFiles, mark: string): Promise<OutputCopier> {
+    const { root } = launch;
+    const files = STREAMS.map((name) =>
+      openFileBeneathSync(root, relative(root, launch[name]), APPEND),
+    );
+    const [readOut, readErr] = this.#readEnds;
+    const child = spawn("/bin/sh", ["-c", COPIER, "heddle-output", lostMark], {
+      cwd: "/",
+      env: { PATH: process.env["PATH"], [COPIER_VARIABLE]: mark },
+      detached: true,
+      stdio: [readOut, files[0], "ignore", readErr, files[1]],
+    });
+    files.forEach(closeSync);
+    try {
+      await once(child, "spawn");
+    } catch (cause) {
+      const message = `the system could not start what copies the task's output: ${(cause as Error).message}`;
+      throw new LaunchError("LaunchFailed", message, cause);
+    }
+    child.unref();
+    return new OutputCopier(launch, mark, child);
+  }
+
+  /** Once the task and the copier have their ends: the pipes end with the last process that writes. */
+  close(): void {
+    for (const end of [...this.#readEnds, ...this.writeEnds]) closeSync(end);
+  }
+}
+
+/** The processes that carry what one task writes from its pipes to its files. */
+export class OutputCopier {
+  readonly #files: LogFiles;
+  readonly #mark: string;
+  /** Absent where an earlier process of this worker started it. */
+  readonly #ended: Promise<boolean> | undefined;
+
+  constructor(files: LogFiles, mark: string, child: ChildProcess | undefined) {
+    this.#files = files;
+    this.#mark = mark;
+    // One that was killed may have left its half of the work to a process below it.
+    this.#ended = child && once(child, "exit").then(([code]) => code === 0);
+  }
+
+  /** That of a task which an earlier process of this worker started; there may be none left. */
+  static find(files: LogFiles, mark: string): OutputCopier {
+    return new OutputCopier(files, mark, undefined);
+  }
+
+  /** Ends those of tasks of this worker that are not named by `known`: nobody reads what they write. */
+  static sweep(prefix: string, known: ReadonlySet<string>): void {
+    for (const { pid, mark } of markedProcesses(COPIER_VARIABLE)) {
+      if (!mark.startsWith(prefix) || known.has(mark.slice(prefix.length))) continue;
+      signalProcess(pid, "SIGKILL");
+    }
+  }
+
+  /**
+   * Resolves when all that the task wrote is in its files. To be called when its processes were killed:
+   * one that could not be, and has a pipe open, is waited for no longer than that, which the log tells.
+   */
+  async drained(patienceMs: number = maxDrainMs): Promise<void> {
+    const giveUpAtMs = performance.now() + patienceMs;
+    if (this.#ended && (await within(patienceMs, this.#ended))) return;
+    for (;;) {
+      const left = markedProcesses(COPIER_VARIABLE).filter(({ mark }) => mark === this.#mark);
+      if (left.length === 0) return;
+      if (performance.now() >= giveUpAtMs) return this.#giveUp(left);
+      await delay(drainPollMs);
+    }
+  }
+
+  async #giveUp(left: readonly { readonly pid: number }[]): Promise<void> {
+    for (const { pid } of left) signalProcess(pid, "SIGKILL");
+    // A disk that does not take this either keeps nobody from learning of the task's end.
+    await this.#tellLeft().catch(() => undefined);
+  }
+
+  async #tellLeft(): Promise<void> {
+    const { root, stderr } = this.#files;
+    const file = await openFileBeneath(root, relative(root, stderr), APPEND);
+    try {
+      await file.writeFile(leftMark);
+    } finally {
+      await file.close();
+    }
+  }
+}
+
+/** False where it takes longer. */
+async function within(ms: number, work: Promise<boolean>): Promise<boolean> {
+  const done = new AbortController();
+  const limit = delay(ms, false, { signal: done.signal }).catch(() => false);
+  const isDone = await Promise.race([work, limit]);
+  done.abort();
+  return isDone;
+}
+
+function makePipes(paths: readonly string[]): Promise<void> {
+  const options = { timeout: makeTimeoutMs };
+  return new Promise((resolve, reject) => {
+    // The task may be another user. Nobody else reaches the folder, and the names are soon gone.
+    execFile("mkfifo", ["-m", "666", ...paths], options, (error, _stdout, stderr) => {
+      if (error) reject(new Error(stderr.trim() || error.message, { cause: error }));
+      else resolve();
+    });
+  });
+}
+
+/** To open one end alone would wait for the other: a third, which is both, is there until both are. */
+function openBothEnds(path: string): { read: number; write: number } {
+  const both = openSync(path, constants.O_RDWR);
+  try {
+    return { read: openSync(path, constants.O_RDONLY), write: openSync(path, constants.O_WRONLY) };
+  } finally {
+    closeSync(both);
+  }
+}
+
+function takeFrom(readEnd: number): string {
+  // The end itself would wait for more; another one of the same pipe does not.
+  const end = openSync(`/proc/self/fd/${readEnd}`, constants.O_RDONLY | constants.O_NONBLOCK);
+  const bytes = Buffer.alloc(wordsBytes);
+  try {
+    return bytes.toString("utf8", 0, readSync(end, bytes));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EAGAIN") return "";
+    throw error;
+  } finally {
+    closeSync(end);
+  }
+}

@@ -1,0 +1,129 @@
+import {
+  closeSync,
+  constants,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test, vi } from "vitest";
+import { newLeader, shell, taskId, until } from "../../../test/test-leader.ts";
+import { OutputCopier, OutputPipes } from "./output-copier.ts";
+import { markedProcesses } from "./process-tree.ts";
+
+/** Processes start slowly on a machine that does other things too. */
+vi.setConfig({ testTimeout: 90_000 });
+
+/** How many processes copy output of the node's tasks. */
+function copiers({ nodeId }: { readonly nodeId: string }): number {
+  const all = markedProcesses("HEDDLE_OUTPUT_OF");
+  return all.filter(({ mark }) => mark.startsWith(`${nodeId}/`)).length;
+}
+
+const numbers = (to: number) => Array.from({ length: to }, (_, i) => `${i + 1}\n`).join("");
+
+test.concurrent("what is written by a stream's own name comes whole and in order, up to a SIGKILL, and what copies it ends", async (context) => {
+  const leader = await newLeader(context);
+  await leader.startWorker();
+  const session = leader.open();
+  const lines = [
+    "echo 1; echo 2 > /dev/stdout; seq 3 20000; echo 20001 > /proc/self/fd/1",
+    "seq 20002 39999 > /dev/fd/1; echo a > /dev/stderr; echo b | tee /dev/stderr > /dev/null",
+    ": > /dev/stdout; : > /dev/stderr; echo c >&2; echo 40000; kill -9 $$",
+  ];
+  await session.start(shell(lines.join("; ")));
+  const stubborn = "trap '' TERM; echo up; (trap '' TERM; sleep 600) & wait; wait";
+  await session.start(shell(stubborn), taskId(1));
+  await session.start(shell("sleep 600 & echo done; exit 137"), taskId(2));
+  expect((await session.reaches("exited")).exit?.signal).toBe("SIGKILL");
+  expect((await session.reaches("exited", taskId(2))).exit).toMatchObject({
+    exitCode: 137,
+    signal: "",
+  });
+  await until("the second is up", () => leader.log(1) === "up\n");
+  expect(copiers(leader)).toBeGreaterThan(0);
+  session.send({ stop: { task: taskId(1), checkpoint: false, graceMs: 100, why: "cancelled" } });
+  expect((await session.reaches("exited", taskId(1))).exit?.asked).toBe(true);
+  expect(copiers(leader)).toBe(0);
+  const isWhole = () => leader.isComplete() && leader.isComplete(0, "stderr");
+  await until("both logs are complete", isWhole);
+  expect(leader.log()).toBe(numbers(40_000));
+  expect(leader.log(0, "stderr")).toBe("a\nb\nc\n");
+  await until("the third's log is complete", () => leader.isComplete(2));
+  expect(leader.log(2)).toBe("done\n");
+});
+
+test.concurrent("kill -9 of the worker takes no byte of what a task prints meanwhile by its streams' names", async (context) => {
+  const leader = await newLeader(context);
+  const worker = await leader.startWorker();
+  const end = join(leader.folder, "end");
+  const line = `i=0; until [ -e ${end} ]; do i=$((i+1)); echo $i; echo $i > /dev/stderr; sleep 0.01; done`;
+  await leader.open().start(shell(line));
+  await until("lines come", () => leader.log().length > 20);
+  worker.kill("SIGKILL");
+  await until("the worker is gone", () => worker.signalCode !== null);
+  expect(copiers(leader)).toBeGreaterThan(0);
+  await leader.startWorker();
+  const next = leader.open(2);
+  const before = leader.log().length;
+  await until("lines come again", () => leader.log().length > before + 20);
+  writeFileSync(end, "");
+  expect((await next.reaches("exited")).exit?.exitCode).toBe(0);
+  expect(copiers(leader)).toBe(0);
+  await until("the logs are complete", () =>
+    ["stdout", "stderr"].every((stream) => leader.isComplete(0, stream)),
+  );
+  const count = leader.log().split("\n").length - 1;
+  expect(leader.log()).toBe(numbers(count));
+  expect(leader.log(0, "stderr")).toBe(numbers(count));
+});
+
+test.concurrent("who keeps a task's pipe open does not hold up its end for ever, and the log says what is not kept", async ({
+  onTestFinished,
+}) => {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-output-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const streams = { stdout: join(folder, "out"), stderr: join(folder, "err") };
+  const files = { root: folder, ...streams };
+  const pipes = await OutputPipes.open(folder);
+  const copier = await pipes.copyTo(files, `${folder}/a`);
+  expect(readdirSync(folder).sort()).toEqual(["err", "out", "pipes"]);
+  expect(readdirSync(join(folder, "pipes"))).toEqual([]);
+  const stray = openSync(`/proc/self/fd/${pipes.writeEnds[0]}`, constants.O_WRONLY);
+  for (const end of pipes.writeEnds) writeSync(end, "said\n");
+  pipes.close();
+  const read = (path: string) => readFileSync(path, "utf8");
+  await until("both are copied", () =>
+    Object.values(streams).every((path) => read(path) === "said\n"),
+  );
+  await copier.drained(100);
+  await until("nobody copies", () => copiers({ nodeId: folder }) === 0);
+  closeSync(stray);
+  expect(read(files.stdout)).toBe("said\n");
+  expect(read(files.stderr)).toMatch(/^said\n\n\[heddle: a process .* is not kept\]\n$/);
+});
+
+test.concurrent("a copier that another process has started is waited for until all is there, or is swept", async ({
+  onTestFinished,
+}) => {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-output-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const streams = { stdout: join(folder, "out"), stderr: join(folder, "err") };
+  const files = { root: folder, ...streams };
+  const marks = ["a", "b"].map((name) => `${folder}/${name}`);
+  const all = await Promise.all(marks.map(() => OutputPipes.open(mkdtempSync(`${folder}/`))));
+  for (const [i, pipes] of all.entries()) await pipes.copyTo(files, marks[i] ?? "");
+  for (const pipes of all) writeSync(pipes.writeEnds[0], "x".repeat(60_000));
+  all[0]?.close();
+  await OutputCopier.find(files, marks[0] ?? "").drained(60_000);
+  expect(readFileSync(files.stdout).byteLength).toBeGreaterThanOrEqual(60_000);
+  expect(copiers({ nodeId: folder })).toBeGreaterThan(0);
+  OutputCopier.sweep(`${folder}/`, new Set(["a"]));
+  await until("nobody copies", () => copiers({ nodeId: folder }) === 0);
+  all[1]?.close();
+});

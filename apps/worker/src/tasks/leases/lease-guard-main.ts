@@ -1,0 +1,100 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { ContainerCli } from "../containers/container-cli.ts";
+import { removeContainers } from "../containers/container-executor.ts";
+import {
+  markedProcesses,
+  processesOf,
+  readProcess,
+  signalProcess,
+  straysOf,
+  usersOfTasks,
+} from "../executors/process-tree.ts";
+import { bootClock } from "./lease.ts";
+import { GUARD_END, type GuardOrders } from "./lease-guard.ts";
+
+// The process beside a worker that ends the worker's tasks when their lease is over. It lives as long as
+// the worker needs it, and after the worker's death until no task is left.
+
+const checkMs = 200;
+/** After the worker's death, how long a task that cannot be killed is tried. */
+const maxOrphanSweepMs = 10 * 60_000;
+
+const orders = JSON.parse(process.argv[2] ?? "{}") as GuardOrders;
+let expiresAtMs = Number.NEGATIVE_INFINITY;
+let isOrphan = false;
+let isRemoving = false;
+/** Of the worker's tasks that lived once the worker was gone, or when the lease was over. */
+const users = new Set<number>();
+
+for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => undefined);
+const lines = createInterface({ input: process.stdin });
+lines.on("line", (line) => {
+  if (line === GUARD_END) process.exit(0);
+  const told = Number(line);
+  if (Number.isFinite(told)) expiresAtMs = told;
+});
+lines.on("close", () => {
+  isOrphan = true;
+});
+setInterval(look, checkMs);
+
+function look(): void {
+  if (isOrphan) expiresAtMs = Math.max(expiresAtMs, keptExpiry());
+  const overMs = bootClock.monotonicMs() - expiresAtMs;
+  if (isOrphan || overMs >= 0) {
+    for (const { user, mark } of usersOfTasks())
+      if (mark.startsWith(`${orders.nodeId}/`)) users.add(user);
+  }
+  if (overMs < 0) return;
+  const left = endProcesses();
+  if (isRemoving) return;
+  isRemoving = true;
+  void endContainers().finally(() => {
+    isRemoving = false;
+    if (isOrphan && (left === 0 || overMs > maxOrphanSweepMs)) process.exit(0);
+  });
+}
+
+/** What the worker has kept last: another process of it may have renewed the lease. */
+function keptExpiry(): number {
+  try {
+    const kept = JSON.parse(readFileSync(orders.leaseFile, "utf8")) as {
+      boot?: string;
+      expiresAtMs?: number;
+    };
+    return kept.boot === orders.boot ? Number(kept.expiresAtMs) : Number.NEGATIVE_INFINITY;
+  } catch {
+    return Number.NEGATIVE_INFINITY;
+  }
+}
+
+/** Kills every process of the worker's tasks; gives how many there were. */
+function endProcesses(): number {
+  if (orders.cgroup !== "") {
+    try {
+      writeFileSync(`${orders.cgroup}/cgroup.kill`, "1");
+    } catch {
+      // The branch is there only while a task is.
+    }
+  }
+  const marked = markedProcesses().filter(({ mark }) => mark.startsWith(`${orders.nodeId}/`));
+  const found = new Set(marked.map(({ pid }) => pid));
+  for (const mark of new Set(marked.map((each) => each.mark))) {
+    const leader = marked
+      .filter((each) => each.mark === mark)
+      .flatMap(({ pid }) => readProcess(pid) ?? [])
+      .find(({ pid, session }) => pid === session);
+    for (const { pid } of processesOf(leader, mark)) found.add(pid);
+  }
+  for (const pid of found) signalProcess(pid, "SIGKILL");
+  for (const { pid } of straysOf(users)) if (signalProcess(pid, "SIGKILL")) found.add(pid);
+  return found.size;
+}
+
+async function endContainers(): Promise<void> {
+  const { containerCli, nodeId } = orders;
+  if (containerCli === "") return;
+  // An engine that does not answer is asked again at the next look.
+  await removeContainers(new ContainerCli(containerCli), nodeId, new Set()).catch(() => undefined);
+}

@@ -1,0 +1,95 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { Backoff } from "@heddle/base/backoff";
+import { markedProcesses, signalProcess } from "../executors/process-tree.ts";
+
+/** The guards of a worker carry its node id here, so that a later process of the worker finds them. */
+const GUARD_VARIABLE = "HEDDLE_LEASE_GUARD";
+/** A guard that was killed is started again, with delays between these. */
+const restart = { baseMs: 100, maxMs: 5_000 };
+
+const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
+const program = fileURLToPath(new URL(`./lease-guard-main${extension}`, import.meta.url));
+
+/** What a guard must know to end the tasks of its worker. */
+export interface GuardOrders {
+  readonly nodeId: string;
+  readonly boot: string;
+  /** Where the worker keeps its lease over restarts. */
+  readonly leaseFile: string;
+  /** The branch of cgroups that holds all tasks; empty where there is none. */
+  readonly cgroup: string;
+  /** The container CLI; empty where there is none. */
+  readonly containerCli: string;
+}
+
+/** The line that ends a guard, in place of the next expiry. */
+export const GUARD_END = "end";
+
+/**
+ * A process beside this worker that ends the worker's tasks when the lease is over, also where the worker
+ * was killed or is stopped. It is told each renewal; once the worker is gone it reads the lease's file.
+ */
+export class LeaseGuard {
+  readonly #orders: GuardOrders;
+  readonly #backoff = new Backoff(restart);
+  #child: ChildProcess | undefined;
+  #restarting: NodeJS.Timeout | undefined;
+  #expiresAtMs: number | undefined;
+
+  constructor(orders: GuardOrders) {
+    this.#orders = orders;
+  }
+
+  /** Guards from now on, or knows a later expiry, in milliseconds of the boot clock. */
+  guard(expiresAtMs: number): void {
+    this.#expiresAtMs = expiresAtMs;
+    if (this.#child) this.#child.stdin?.write(`${expiresAtMs}\n`);
+    else if (!this.#restarting) this.#start();
+  }
+
+  /** Nothing hangs on the lease any more. */
+  end(): void {
+    this.#expiresAtMs = undefined;
+    clearTimeout(this.#restarting);
+    this.#restarting = undefined;
+    this.#child?.stdin?.end(`${GUARD_END}\n`);
+    this.#child = undefined;
+  }
+
+  #start(): void {
+    const child = spawn(
+      process.execPath,
+      ["--max-old-space-size=64", program, JSON.stringify(this.#orders)],
+      {
+        cwd: "/",
+        detached: true,
+        stdio: ["pipe", "ignore", "ignore"],
+        env: { PATH: process.env["PATH"], [GUARD_VARIABLE]: this.#orders.nodeId },
+      },
+    );
+    this.#child = child;
+    child.unref();
+    (child.stdin as { unref?(): void } | null)?.unref?.();
+    child.stdin?.on("error", () => undefined);
+    child.once("spawn", () => {
+      // Those of an earlier process of this worker know less of the lease.
+      for (const { pid, mark } of markedProcesses(GUARD_VARIABLE)) {
+        if (mark === this.#orders.nodeId && pid !== child.pid) signalProcess(pid, "SIGKILL");
+      }
+    });
+    child.once("error", () => this.#onEnd(child));
+    child.once("exit", () => this.#onEnd(child));
+    child.stdin?.write(`${this.#expiresAtMs}\n`);
+  }
+
+  #onEnd(child: ChildProcess): void {
+    if (this.#child !== child) return;
+    this.#child = undefined;
+    if (this.#expiresAtMs === undefined) return;
+    this.#restarting = setTimeout(() => {
+      this.#restarting = undefined;
+      if (this.#expiresAtMs !== undefined) this.#start();
+    }, this.#backoff.nextMs()).unref();
+  }
+}

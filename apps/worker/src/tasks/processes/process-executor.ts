@@ -1,0 +1,235 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
+import { join } from "node:path";
+import {
+  type Executor,
+  LaunchError,
+  type TaskHandle,
+  type TaskLaunch,
+} from "../executors/executor.ts";
+import { OutputCopier, OutputPipes } from "../executors/output-copier.ts";
+import {
+  MARK_VARIABLE,
+  markedProcesses,
+  markOf,
+  type ProcessRecord,
+  readProcess,
+  signalProcess,
+  USER_VARIABLE,
+} from "../executors/process-tree.ts";
+import type { Isolated, Isolation } from "../isolation/isolation.ts";
+import type { LaunchOrders } from "../isolation/launch-orders.ts";
+import { giveOrders, LAUNCHER } from "../isolation/start-launcher.ts";
+import { keyOf } from "../records/task-plan.ts";
+import type { CgroupBranch } from "./cgroup.ts";
+import { ProcessTask, wordsOf } from "./process-task.ts";
+
+/**
+ * The shell between this worker and the launcher. It runs with the worker's rights and a clean
+ * environment, sets limits, and keeps the exit status in a file for a worker that was restarted. It
+ * ignores signals to its group; the shell's words on the program's end go to a file of their own.
+ */
+const WRAPPER = [
+  "status=$1 data=$2; shift 2",
+  'ulimit -c 0; [ -z "$data" ] || ulimit -d "$data"',
+  "trap : TERM INT HUP QUIT USR1 USR2",
+  // As sh, bash says nothing; in another shell that would be its end.
+  '[ -z "$BASH_VERSION" ] || ! (set +o posix) 2> /dev/null || set +o posix',
+  'exec 4>&2 2>&3 3>&-; (exec "$@" 2>&4 4>&-)',
+  'code=$?; echo $code > "$status.new" && mv "$status.new" "$status"; exit $code',
+].join("\n");
+/** Of the wrapper and the launcher, which run with the worker's rights. */
+const ownPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/**
+ * Where memory is not bounded by a cgroup, a process may allocate so much beyond the task's bound
+ * before the system refuses. It is a backstop: the watch sees what is really used, and tells that
+ * memory ran out; runtimes such as Node's reserve far more than they use.
+ */
+const dataSlackBytes = 4 * 2 ** 30;
+
+/** What a task's process runs. */
+interface TaskProgram {
+  readonly command: readonly string[];
+  /** What it reads from standard input, which is closed after that; absent: it has none. */
+  readonly input?: string | undefined;
+}
+
+/** Runs tasks as processes of this machine, isolated as far as the machine permits. */
+export class ProcessExecutor implements Executor {
+  readonly name = "process";
+  readonly #nodeId: string;
+  readonly #branch: CgroupBranch | undefined;
+  readonly #isolation: Isolation;
+
+  constructor(nodeId: string, branch: CgroupBranch | undefined, isolation: Isolation) {
+    this.#nodeId = nodeId;
+    this.#branch = branch;
+    this.#isolation = isolation;
+  }
+
+  async prepare(): Promise<void> {}
+
+  start(launch: TaskLaunch): Promise<TaskHandle> {
+    return this.startProgram(launch, { command: launch.plan.spec.command });
+  }
+
+  /** Runs a program of the worker's own choice in the task's place. */
+  async startProgram(launch: TaskLaunch, program: TaskProgram): Promise<TaskHandle> {
+    const isolated = this.#isolation.prepare(launch);
+    try {
+      const handle = await this.#startIsolated(launch, program, isolated);
+      void handle.exited.finally(isolated.release);
+      return handle;
+    } catch (error) {
+      isolated.release();
+      throw error;
+    }
+  }
+
+  async #startIsolated(
+    launch: TaskLaunch,
+    program: TaskProgram,
+    { confinement, environment, user }: Isolated,
+  ): Promise<ProcessTask> {
+    const { plan, directory, workingDirectory } = launch;
+    const mark = `${this.#nodeId}/${keyOf(plan.id)}`;
+    const { memoryBytes, cpuMilli } = plan.spec;
+    const leaf = this.#branch?.leaf(leafName(launch), { memoryBytes, cpuMilli });
+    const isBound = this.#branch?.controllers.has("memory") ?? false;
+    const dataKib = Math.ceil((memoryBytes * 2 + dataSlackBytes) / 1024);
+    const statusFile = join(directory, "exit-status");
+    const args = [
+      ...["-c", WRAPPER, "heddle-task", statusFile],
+      ...[isBound || memoryBytes === 0 ? "" : String(dataKib), ...LAUNCHER],
+    ];
+    const orders: LaunchOrders = {
+      ...{ command: program.command, workingDirectory, confinement, cgroup: leaf?.entry ?? "" },
+      environment: { ...environment, [MARK_VARIABLE]: mark },
+    };
+    const wordsFile = wordsOf(statusFile);
+    const { child, copier } = await startWithOutput(launch, mark, (output) =>
+      spawnDetached(args, { mark, user, input: program.input, wordsFile, output }),
+    );
+    const pid = child.pid as number;
+    const record: ProcessRecord = { pid, startTime: readProcess(pid)?.startTime ?? 0 };
+    const options = { record, mark, leaf, statusFile, child, copier, user };
+    const task = new ProcessTask({ ...options, memoryLimitBytes: memoryBytes });
+    try {
+      await giveOrders(child, orders);
+    } catch (cause) {
+      await task.kill();
+      throw new LaunchError("LaunchFailed", (cause as Error).message, cause);
+    }
+    return task;
+  }
+
+  async adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
+    const mark = `${this.#nodeId}/${keyOf(launch.plan.id)}`;
+    const { user, release } = this.#isolation.adopt(launch);
+    const task = new ProcessTask({
+      record: checkedRecord(record, mark),
+      mark,
+      leaf: this.#branch?.find(leafName(launch)),
+      statusFile: join(launch.directory, "exit-status"),
+      memoryLimitBytes: launch.plan.spec.memoryBytes,
+      child: undefined,
+      user,
+      copier: OutputCopier.find(launch, mark),
+    });
+    void task.exited.finally(release);
+    return task;
+  }
+
+  async sweep(known: ReadonlySet<string>): Promise<number> {
+    const prefix = `${this.#nodeId}/`;
+    let count = 0;
+    for (const { pid, mark } of markedProcesses()) {
+      if (!mark.startsWith(prefix) || known.has(mark.slice(prefix.length))) continue;
+      if (signalProcess(pid, "SIGKILL")) count += 1;
+    }
+    const leaves = new Set([...known].map((key) => key.replaceAll("/", ".")));
+    for (const name of this.#branch?.leaves() ?? []) {
+      if (leaves.has(name)) continue;
+      const leaf = this.#branch?.find(name);
+      count += leaf?.members().length ?? 0;
+      leaf?.kill();
+      leaf?.remove();
+    }
+    OutputCopier.sweep(prefix, known);
+    return count;
+  }
+}
+
+/** No process at all: what is left of the task carries its mark, or is in its cgroup. */
+const GONE: ProcessRecord = { pid: 0, startTime: 0 };
+
+/**
+ * A program of the same user can write the record too. So the process that it names is the task's only
+ * where it began when the record says and carries the task's mark: nobody else's is watched or killed.
+ */
+function checkedRecord(record: unknown, mark: string): ProcessRecord {
+  const { pid, startTime } = (record ?? {}) as Partial<ProcessRecord>;
+  if (!Number.isSafeInteger(pid) || pid === undefined || pid <= 1) return GONE;
+  const entry = readProcess(pid);
+  // One that is gone has ended, and its group may still be there.
+  if (!entry) return { pid, startTime: Number(startTime) };
+  return entry.startTime === startTime && markOf(pid) === mark ? entry : GONE;
+}
+
+function leafName({ plan }: TaskLaunch): string {
+  return keyOf(plan.id).replaceAll("/", ".");
+}
+
+/** What copies the output is there before the task is, so that no task ever writes to nobody. */
+async function startWithOutput(
+  launch: TaskLaunch,
+  mark: string,
+  start: (output: OutputPipes["writeEnds"]) => Promise<ChildProcess>,
+): Promise<{ child: ChildProcess; copier: OutputCopier }> {
+  const pipes = await OutputPipes.open(launch.directory);
+  try {
+    const copier = await pipes.copyTo(launch, mark);
+    return { child: await start(pipes.writeEnds), copier };
+  } finally {
+    pipes.close();
+  }
+}
+
+/**
+ * A session of its own, without a terminal or a pipe to this worker that stays: its end is not the
+ * task's.
+ */
+function spawnDetached(
+  args: readonly string[],
+  task: {
+    readonly mark: string;
+    readonly user: number | undefined;
+    readonly input: string | undefined;
+    readonly output: OutputPipes["writeEnds"];
+    /** Where the wrapper's shell says what it has to say. */
+    readonly wordsFile: string;
+  },
+): Promise<ChildProcess> {
+  const words = openSync(task.wordsFile, "w", 0o600);
+  const child = spawn("/bin/sh", [...args], {
+    cwd: "/",
+    env: {
+      ...{ PATH: ownPath, [MARK_VARIABLE]: task.mark },
+      ...(task.user !== undefined && { [USER_VARIABLE]: String(task.user) }),
+    },
+    detached: true,
+    stdio: [task.input === undefined ? "ignore" : "pipe", ...task.output, words, "ignore", "pipe"],
+  });
+  closeSync(words);
+  // A program that ends before it has read its input is told by its exit status.
+  child.stdin?.on("error", () => undefined);
+  child.stdin?.end(task.input);
+  return new Promise((fulfil, reject) => {
+    child.once("spawn", () => fulfil(child));
+    child.once("error", (cause) => {
+      const message = `the system could not start the task: ${cause.message}`;
+      reject(new LaunchError("LaunchFailed", message, cause));
+    });
+  });
+}

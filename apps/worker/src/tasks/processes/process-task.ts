@@ -1,0 +1,179 @@
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { constants } from "node:os";
+import { basename, dirname } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { openFileBeneath } from "@heddle/base/beneath";
+import type { TaskEnd, TaskHandle, TaskUsage } from "../executors/executor.ts";
+import type { OutputCopier } from "../executors/output-copier.ts";
+import {
+  catches,
+  groupOf,
+  memoryOf,
+  type ProcessEntry,
+  type ProcessRecord,
+  processesOf,
+  readProcess,
+  signalProcess,
+  straysOf,
+} from "../executors/process-tree.ts";
+import { signalOfStatus } from "../executors/signal-of-status.ts";
+import type { Cgroup } from "./cgroup.ts";
+
+/** How often a task that is not our child is looked at. */
+const pollMs = 200;
+/** Between two rounds of killing: a process that forked meanwhile is found in the next. */
+const killRoundMs = 20;
+/** Processes that are still there after this, as in an uninterruptible read, are left behind. */
+const maxKillMs = 10_000;
+/** An exit status has three digits at most. */
+const maxStatusBytes = 16;
+
+export interface ProcessTaskOptions {
+  readonly record: ProcessRecord;
+  readonly mark: string;
+  readonly leaf: Cgroup | undefined;
+  /** Where the wrapper leaves the exit status. */
+  readonly statusFile: string;
+  /** 0: none. */
+  readonly memoryLimitBytes: number;
+  /** Absent where an earlier process of this worker started it. */
+  readonly child: ChildProcess | undefined;
+  /** Its user, whom nobody but tasks of its job has. */
+  readonly user: number | undefined;
+  /** Of what it writes. */
+  readonly copier: OutputCopier;
+}
+
+/** A task that runs as a group of processes, led by the wrapper. */
+export class ProcessTask implements TaskHandle {
+  readonly record: ProcessRecord;
+  readonly exited: Promise<TaskEnd>;
+  readonly #options: ProcessTaskOptions;
+  #ended = false;
+
+  constructor(options: ProcessTaskOptions) {
+    this.#options = options;
+    this.record = options.record;
+    this.exited = this.#exited();
+  }
+
+  async signal(name: NodeJS.Signals, onlyCaught = false): Promise<number> {
+    const number = constants.signals[name];
+    // The wrapper catches every signal that is sent to tasks, and means nothing by it.
+    const targets = this.#members().filter(({ pid }) => pid !== this.record.pid);
+    const chosen = onlyCaught ? targets.filter(({ pid }) => catches(pid, number)) : targets;
+    return chosen.filter(({ pid }) => signalProcess(pid, name)).length;
+  }
+
+  async hold(isHeld: boolean): Promise<void> {
+    await this.signal(isHeld ? "SIGSTOP" : "SIGCONT");
+  }
+
+  async kill(): Promise<void> {
+    const { leaf } = this.#options;
+    const end = performance.now() + maxKillMs;
+    for (;;) {
+      this.killNow();
+      if (this.#members().length === 0 && this.#strays().length === 0) break;
+      if (performance.now() > end) break;
+      await delay(killRoundMs);
+    }
+    leaf?.remove();
+  }
+
+  killNow(): void {
+    this.#options.leaf?.kill();
+    for (const { pid } of [...this.#members(), ...this.#strays()]) signalProcess(pid, "SIGKILL");
+    // Where there is no /proc to look through, the group is all that can be reached.
+    if (!this.#ended && this.#options.child) signalProcess(-this.record.pid, "SIGKILL");
+  }
+
+  async usage(): Promise<TaskUsage> {
+    const inLeaf = this.#options.leaf?.members() ?? [];
+    const pids = inLeaf.length > 0 ? inLeaf : groupOf(this.record);
+    return {
+      memoryBytes: memoryOf(pids, this.#options.memoryLimitBytes),
+      processes: pids.length,
+    };
+  }
+
+  #members(): ProcessEntry[] {
+    const { leaf, mark, child } = this.#options;
+    const inLeaf = leaf?.members().flatMap((pid) => readProcess(pid) ?? []);
+    // A process that just started may not have entered its cgroup yet.
+    return inLeaf?.length ? inLeaf : processesOf(this.record, mark, child !== undefined);
+  }
+
+  /** A program may leave its session, its parents, its mark and, without cgroups, all but its user. */
+  #strays(): ProcessEntry[] {
+    const { user } = this.#options;
+    return user === undefined ? [] : straysOf(new Set([user]));
+  }
+
+  async #exited(): Promise<TaskEnd> {
+    const { child, statusFile, leaf, copier } = this.#options;
+    const seen = child ? await childEnd(child) : await this.#gone();
+    this.#ended = true;
+    const outOfMemory = leaf?.ranOutOfMemory() ?? false;
+    await this.kill();
+    // Only then has nobody the pipes open any more; the end is told when the whole log is there.
+    await copier.drained();
+    const words = await sizeOf(wordsOf(statusFile));
+    return { ...endOf(await readStatus(statusFile), seen, words), outOfMemory };
+  }
+
+  async #gone(): Promise<TaskEnd> {
+    const { pid, startTime } = this.record;
+    while (readProcess(pid)?.startTime === startTime) await delay(pollMs);
+    return {};
+  }
+}
+
+async function childEnd(child: ChildProcess): Promise<TaskEnd> {
+  if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
+  if (child.signalCode) return { signal: child.signalCode };
+  return { exitCode: child.exitCode ?? 0 };
+}
+
+/** Of a program that one of them has ended shells say nothing: it may as well have left with that code. */
+const UNTOLD: ReadonlySet<string> = new Set(["SIGINT", "SIGPIPE"]);
+
+/**
+ * The shell tells of a program that a signal ended by a status above 128, with which a program can leave
+ * too; only of the first does the shell also say a word. `words` are these, in bytes; undefined where they
+ * were not kept.
+ */
+function endOf(status: number | undefined, seen: TaskEnd, words: number | undefined): TaskEnd {
+  const code = status ?? seen.exitCode;
+  if (code === undefined) return seen;
+  const signal = signalOfStatus(code);
+  return signal && (words !== 0 || UNTOLD.has(signal)) ? { signal } : { exitCode: code };
+}
+
+/** Where the words of the wrapper's shell go. */
+export function wordsOf(statusFile: string): string {
+  return `${statusFile}.words`;
+}
+
+async function readStatus(path: string): Promise<number | undefined> {
+  const bytes = Buffer.alloc(maxStatusBytes);
+  const file = await openFileBeneath(dirname(path), basename(path)).catch(() => undefined);
+  try {
+    const read = await file?.read(bytes, 0, maxStatusBytes, 0);
+    // Without a file the wrapper was killed with the rest.
+    return read && Number(bytes.toString("latin1", 0, read.bytesRead).trim());
+  } finally {
+    await file?.close();
+  }
+}
+
+/** Undefined of a task that an earlier release has started. */
+async function sizeOf(path: string): Promise<number | undefined> {
+  const file = await openFileBeneath(dirname(path), basename(path)).catch(() => undefined);
+  try {
+    return (await file?.stat())?.size;
+  } finally {
+    await file?.close();
+  }
+}

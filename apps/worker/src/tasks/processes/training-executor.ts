@@ -1,0 +1,246 @@
+import { execFile } from "node:child_process";
+import { availableParallelism } from "node:os";
+import { fileURLToPath } from "node:url";
+import { toAppError } from "@heddle/base/errors";
+import { removeStaleSockets } from "@heddle/base/temporary-socket";
+import { trainingFaults } from "@heddle/contracts/training-faults";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { NodeLog } from "@heddle/rpc/node/log";
+import { ENVIRONMENTS } from "@heddle/training/environments/environments";
+import {
+  EXIT_CORRUPT,
+  EXIT_FAILED,
+  EXIT_SERVER_LOST,
+  EXIT_UNUSABLE,
+  EXIT_UNWRITABLE,
+} from "../../training/orders/exit-codes.ts";
+import type { TrainerOrders } from "../../training/orders/trainer-orders.ts";
+import {
+  describePlugins,
+  NO_PLUGINS,
+  type PluginNames,
+} from "../../training/plans/plugin/describe-plugins.ts";
+import {
+  type Executor,
+  LaunchError,
+  type TaskHandle,
+  type TaskLaunch,
+} from "../executors/executor.ts";
+import type { TaskPlan } from "../records/task-plan.ts";
+import type { ProcessExecutor } from "./process-executor.ts";
+
+/** What a trainer must know of the worker that starts it. */
+interface TrainerSurroundings {
+  readonly credentials: NodeCredentials;
+  /** Under which parameter servers reach this machine. */
+  readonly host: string;
+  readonly version: string;
+  /** Files of plugins, for trainers to load. */
+  readonly plugins: readonly string[];
+  gpus(): readonly {
+    readonly index?: number | undefined;
+    readonly simulated?: boolean | undefined;
+  }[];
+  readonly log: NodeLog;
+}
+
+/** How long a device may take to show that it can be computed on. */
+const checkMs = 120_000;
+const cpuAdvice = "give `config.device` auto, which takes the CPU there and says so";
+
+/** A program beside this file's folder, from its source or as it was built. */
+const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
+const programOf = (name: string) =>
+  fileURLToPath(new URL(`../training/${name}${extension}`, import.meta.url));
+
+/**
+ * Runs tasks of training jobs: each as a process of this project's own trainer, bounded, killed and
+ * found again as any other process of a task is.
+ */
+export class TrainingExecutor implements Executor {
+  readonly name = "training";
+  readonly algorithms: readonly string[];
+  readonly environments: readonly string[];
+  readonly schemas: Readonly<Record<string, string>>;
+  readonly #processes: ProcessExecutor;
+  readonly #around: TrainerSurroundings;
+
+  private constructor(
+    processes: ProcessExecutor,
+    around: TrainerSurroundings,
+    { algorithms, environments, schemas }: PluginNames,
+  ) {
+    this.#processes = processes;
+    this.#around = around;
+    this.algorithms = ["ppo", "weave", ...algorithms];
+    this.environments = [...ENVIRONMENTS.keys(), ...environments];
+    this.schemas = schemas;
+  }
+
+  /** Undefined where ONNX Runtime does not load, which is logged. */
+  static async find(
+    processes: ProcessExecutor,
+    around: TrainerSurroundings,
+  ): Promise<TrainingExecutor | undefined> {
+    const fault = await deviceFault(["cpu"], process.env);
+    if (fault) {
+      around.log.warn({ error: fault.message }, "no training here: ONNX Runtime does not load");
+      return undefined;
+    }
+    try {
+      const added = await describePlugins(around.plugins);
+      if (around.plugins.length > 0) around.log.info({ ...added }, "training plugins");
+      return new TrainingExecutor(processes, around, added);
+    } catch (error) {
+      // One bad file must not keep the node from what it can do without it.
+      around.log.error({ error: toAppError(error).message }, "no training plugins here");
+      return new TrainingExecutor(processes, { ...around, plugins: [] }, NO_PLUGINS);
+    }
+  }
+
+  async prepare(plan: TaskPlan): Promise<void> {
+    const { algorithm, tasks } = plan.spec;
+    const config = configOf(plan);
+    const [wrong] = trainingFaults(algorithm, config, tasks);
+    if (wrong) throw new LaunchError("Unsatisfiable", wrong.detail);
+    if (config["device"] !== "cuda") return;
+    if (!this.#hasGpu(plan)) {
+      const advice =
+        plan.devices.length === 0
+          ? "ask for one with `resources.gpu_count`"
+          : `what it was given is simulated: have workers with GPUs, or ${cpuAdvice}`;
+      const message = `\`config.device\` is cuda and the task holds no real GPU: ${advice}`;
+      throw new LaunchError("Unsatisfiable", message);
+    }
+    const devices = { CUDA_DEVICE_ORDER: "PCI_BUS_ID", CUDA_VISIBLE_DEVICES: plan.devices.join() };
+    const asked = ["cuda", String(config["backend"] ?? "onnx")];
+    const fault = await deviceFault(asked, { ...process.env, ...devices });
+    if (!fault) return;
+    const message = `\`config.device\` is cuda and this worker cannot compute on it: ${fault.message}`;
+    if (fault.isPassing) throw new LaunchError("LaunchFailed", message);
+    throw new LaunchError("Unsatisfiable", `${message}; install what is missing, or ${cpuAdvice}`);
+  }
+
+  async start(launch: TaskLaunch): Promise<TaskHandle> {
+    if (launch.ticket === "") {
+      const message =
+        "the leading master gave no ticket for the parameter servers: start masters of this version first";
+      throw new LaunchError("LaunchFailed", message);
+    }
+    const command = [process.execPath, programOf("trainer-main")];
+    const input = JSON.stringify(this.#orders(launch));
+    const handle = await this.#processes.startProgram(launch, { command, input });
+    // One that was killed could not remove its sockets.
+    void handle.exited.then(clearSockets, clearSockets);
+    return asTrainer(handle, launch);
+  }
+
+  async adopt(launch: TaskLaunch, record: unknown): Promise<TaskHandle | undefined> {
+    const handle = await this.#processes.adopt(launch, record);
+    void handle?.exited.then(clearSockets, clearSockets);
+    return handle && asTrainer(handle, launch);
+  }
+
+  /** Its processes carry the marks of processes, whose executor sweeps them; their sockets stay. */
+  async sweep(): Promise<number> {
+    await removeStaleSockets();
+    return 0;
+  }
+
+  #orders({ plan, environment, ...places }: TaskLaunch): TrainerOrders {
+    const { id, spec } = plan;
+    const { parameterServers, readyServers, jobToken, ticket, nodes } = places;
+    const { credentials, host, version, plugins } = this.#around;
+    const path = (name: string) => {
+      const found = environment[name];
+      if (found !== undefined) return found;
+      throw new Error(`a task's environment has no ${name}`);
+    };
+    return {
+      ...{ jobId: id.jobId, attempt: id.attempt, rank: id.rank, tasks: spec.tasks },
+      ...{ jobName: spec.jobName, algorithm: spec.algorithm, config: configOf(plan) },
+      ...{ parameterServers, readyServers, host, release: version, plugins },
+      failureTolerance: spec.failureTolerance,
+      incarnation: id.incarnation,
+      // A task that others go through could not be lost alone.
+      nodes: spec.failureTolerance > 0 ? [] : nodes,
+      jobToken: Buffer.from(jobToken).toString("hex"),
+      ticket,
+      authority: credentials.tls?.material.authority,
+      resumeFrom: spec.resumeFrom,
+      keepCheckpoints: spec.keepCheckpoints,
+      threads: Math.max(1, Math.min(availableParallelism(), Math.floor(spec.cpuMilli / 1_000))),
+      hasGpu: this.#hasGpu(plan),
+      checkpointDirectory: path("HEDDLE_CHECKPOINT_DIR"),
+      artifactDirectory: path("HEDDLE_ARTIFACT_DIR"),
+      progressFile: path("HEDDLE_PROGRESS_FILE"),
+    };
+  }
+
+  #hasGpu({ devices }: TaskPlan): boolean {
+    const real = this.#around.gpus().filter(({ simulated }) => simulated !== true);
+    const indexes = new Set(real.map(({ index }) => index));
+    return devices.length > 0 && devices.every((index) => indexes.has(index));
+  }
+}
+
+/**
+ * The process, whose end tells whose fault it is: a lost server's, the config's, or its own. One that a
+ * signal ended is lost as its node may be, where the others of its job go on without it.
+ */
+function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
+  const isElastic = plan.spec.failureTolerance > 0;
+  return {
+    record: handle.record,
+    signal: (name, onlyCaught) => handle.signal(name, onlyCaught),
+    hold: (isHeld) => handle.hold(isHeld),
+    kill: () => handle.kill(),
+    killNow: () => handle.killNow(),
+    usage: () => handle.usage(),
+    exited: handle.exited.then((end) => {
+      // Without a status a signal has ended it, or it went with its node, which is back.
+      const isKilled = end.exitCode === undefined;
+      if (end.exitCode === EXIT_SERVER_LOST || (isElastic && isKilled))
+        return { ...end, lostNode: true };
+      if (end.exitCode === EXIT_CORRUPT) return { ...end, isCheckpointCorrupt: true };
+      if (end.exitCode === EXIT_UNWRITABLE || end.exitCode === EXIT_FAILED)
+        return { ...end, saysWhy: true };
+      return end.exitCode === EXIT_UNUSABLE ? { ...end, isUnusable: true } : end;
+    }),
+  };
+}
+
+async function clearSockets(): Promise<void> {
+  await removeStaleSockets();
+}
+
+/** The config as JSON; what is none was refused when the job was submitted. */
+function configOf({ spec }: TaskPlan): Readonly<Record<string, unknown>> {
+  return JSON.parse(spec.config || "{}") as Readonly<Record<string, unknown>>;
+}
+
+interface DeviceFault {
+  readonly message: string;
+  /** True where a later attempt may find the device well: it took too long, or its memory is full. */
+  readonly isPassing: boolean;
+}
+
+const MEMORY = /out of memory|failed to allocate/i;
+
+/** Why a device cannot be computed on, with a backend; undefined where it can. In a process of its own. */
+function deviceFault(
+  asked: readonly string[],
+  environment: NodeJS.ProcessEnv,
+): Promise<DeviceFault | undefined> {
+  const args = [programOf("check-device"), ...asked];
+  const options = { timeout: checkMs, env: environment };
+  return new Promise((resolve) => {
+    execFile(process.execPath, args, options, (error, _stdout, stderr) => {
+      if (!error) return resolve(undefined);
+      const isLate = error.killed === true;
+      const why = isLate ? `it gave no sign within ${checkMs / 1_000} s` : error.message;
+      const message = stderr.trim().split("\n").at(-1) || why;
+      resolve({ message, isPassing: isLate || MEMORY.test(stderr) });
+    });
+  });
+}

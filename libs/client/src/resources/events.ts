@@ -1,0 +1,62 @@
+import { resumingStream } from "../resuming.ts";
+import type { CallOptions, Transport } from "../transport.ts";
+import type { JobStateUpdate } from "./job-stream.ts";
+
+/** A job came into a state. */
+export type JobEvent = Omit<JobStateUpdate, "type"> & { readonly type: "job" };
+
+/** A node came into a state: ready, draining, drained or lost. */
+export interface NodeEvent {
+  readonly type: "node";
+  readonly id: string;
+  readonly node: string;
+  readonly node_name: string | null;
+  readonly state: string;
+  readonly why: string | null;
+  readonly at: string;
+}
+
+export type ClusterEvent = JobEvent | NodeEvent;
+
+/** Which events are wanted. */
+export interface EventOptions extends CallOptions {
+  /** The `id` of the last event that is known; `0.0` is before the oldest that is kept. */
+  readonly after?: string | undefined;
+}
+
+/** One look at the kept events, oldest first. */
+export interface EventPage {
+  readonly object: "list";
+  readonly data: readonly ClusterEvent[];
+  /** What `after` takes to read on; null where there was none. */
+  readonly last_event_id: string | null;
+}
+
+/** What happens in the cluster: `heddle.events`. */
+export class Events {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** The events that are kept after a position. */
+  list(options: EventOptions & { readonly limit?: number | undefined } = {}): Promise<EventPage> {
+    const { after, limit, signal } = options;
+    return this.#transport.json({
+      method: "GET",
+      path: "/events",
+      query: { after, limit },
+      signal,
+    });
+  }
+
+  /** Each event once and in order, over whatever masters, from now on or after a position. */
+  async *stream({ after, signal }: EventOptions = {}): AsyncGenerator<ClusterEvent, void> {
+    const request = { path: "/events", after, signal, confirm: () => Promise.resolve() };
+    for await (const item of resumingStream(this.#transport, request)) {
+      if (item === "closed" || item === "broken" || item.data === "") continue;
+      yield JSON.parse(item.data) as ClusterEvent;
+    }
+  }
+}

@@ -1,0 +1,76 @@
+import { ConnectionError, HeddleError } from "../errors.ts";
+import { pause, retryWaitMs } from "../retry.ts";
+import { aborted, type CallOptions, type Transport } from "../transport.ts";
+
+/** Which artifact, where several ranks left one of that name. */
+export interface DownloadOptions extends CallOptions {
+  /** The lowest that left one where absent. */
+  readonly rank?: number | undefined;
+}
+
+/** Breaks in a row, without a byte between, after which a download fails. */
+const MAX_BREAKS = 4;
+
+/**
+ * The bytes of an artifact, in order. A download that breaks off goes on where it was, over another
+ * master where there is one; one of a file that is another by then fails.
+ */
+export async function* downloadArtifact(
+  transport: Transport,
+  path: string,
+  { rank, signal }: DownloadOptions,
+): AsyncGenerator<Uint8Array, void> {
+  let at = 0;
+  let etag: string | undefined;
+  for (let breaks = 0; ; ) {
+    const headers = etag && at > 0 ? { range: `bytes=${at}-`, "if-range": etag } : undefined;
+    const query = { rank };
+    const response = await transport.open({ method: "GET", path, query, headers, signal });
+    const told = response.headers.get("etag") ?? undefined;
+    if (etag !== undefined && told !== etag) throw changed(path);
+    etag = told;
+    try {
+      // What answers with the whole of it gives again what is here already.
+      for await (const chunk of rest(response, response.status === 206 ? 0 : at)) {
+        at += chunk.byteLength;
+        breaks = 0;
+        yield chunk;
+      }
+      return;
+    } catch (cause) {
+      if (signal?.aborted) throw aborted();
+      breaks += 1;
+      if (breaks > MAX_BREAKS) throw brokenOff(at, cause);
+      transport.next();
+      await pause(retryWaitMs(breaks, undefined, Math.random(), Date.now()) ?? 0, signal);
+    }
+  }
+}
+
+/** The body without so many bytes of its beginning. Throws where it breaks off. */
+async function* rest({ body }: Response, skipped: number): AsyncGenerator<Uint8Array, void> {
+  const reader = body?.getReader();
+  if (!reader) return;
+  let skip = skipped;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const kept = value.subarray(Math.min(skip, value.byteLength));
+      skip -= value.byteLength - kept.byteLength;
+      if (kept.byteLength > 0) yield kept;
+    }
+  } finally {
+    await reader.cancel().catch(() => {});
+  }
+}
+
+function changed(path: string): HeddleError {
+  const message = `${path} is another file than when its download began: begin anew.`;
+  return new HeddleError(message, { code: "conflict" });
+}
+
+function brokenOff(bytes: number, cause: unknown): ConnectionError {
+  const message = `The download broke off after ${bytes} bytes.`;
+  return new ConnectionError(message, { code: "unavailable", retryable: true, cause });
+}

@@ -1,0 +1,87 @@
+import type { JobState } from "@heddle/contracts/jobs";
+import { HeddleError } from "../errors.ts";
+import { pathPart } from "../path-part.ts";
+import { resumingStream } from "../resuming.ts";
+import type { CallOptions, Transport } from "../transport.ts";
+import type { Job, JobFailure, JobPhase, JobProgress } from "../views.ts";
+
+/** A job came into a state. */
+export interface JobStateUpdate {
+  readonly type: "state";
+  /** Its position in the cluster's log: what `after` takes. */
+  readonly id: string;
+  readonly job_id: string;
+  readonly name: string | null;
+  readonly project: string;
+  readonly state: JobState;
+  /** The state in upper case. */
+  readonly phase: JobPhase;
+  readonly from: JobState | null;
+  readonly attempt: number;
+  readonly why: string | null;
+  readonly failure: JobFailure | null;
+  readonly at: string;
+}
+
+/** A job told how far it is. It has no position: a stream that is resumed does not tell it again. */
+export interface JobProgressUpdate extends JobProgress {
+  readonly type: "progress";
+  readonly job_id: string;
+  /** The phase that the job was in. */
+  readonly phase: JobPhase;
+}
+
+export type JobUpdate = JobStateUpdate | JobProgressUpdate;
+
+/** From where on, and until when, updates are wanted. */
+export interface StreamOptions extends CallOptions {
+  /** The `id` of the last update that is known; absent: from the job's submission on. */
+  readonly after?: string | undefined;
+}
+
+const TERMINAL: ReadonlySet<string> = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
+/** Streams that a master which knows of the job's end closed without a word: there is no more. */
+const MAX_EMPTY_STREAMS = 2;
+
+/** Whether nothing comes after this phase. */
+export function isTerminalPhase(phase: JobPhase): boolean {
+  return TERMINAL.has(phase);
+}
+
+/** Every update of a job once, in order, over whatever masters, up to its end. */
+export async function* streamJob(
+  transport: Transport,
+  id: string,
+  { after, signal }: StreamOptions,
+): AsyncGenerator<JobUpdate, void> {
+  const path = `/jobs/${pathPart(id)}`;
+  const now = () =>
+    transport.json<Job>({ method: "GET", path, query: { consistency: "strong" }, signal });
+  let phase: JobPhase | undefined;
+  let emptyStreams = 0;
+  const request = { path: `${path}/events`, after, signal, confirm: now };
+  for await (const item of resumingStream(transport, request)) {
+    if (item === "broken") continue;
+    if (item === "closed") {
+      // A master that stops closes its streams too: only the job's own end is the end.
+      const isOver = await now().then(({ phase }) => isTerminalPhase(phase), notWhilePassing);
+      if (isOver && ++emptyStreams > MAX_EMPTY_STREAMS) return;
+    } else if (item.type === "progress") {
+      const progress = JSON.parse(item.data) as JobProgress & { readonly job_id: string };
+      phase ??= (await now()).phase;
+      yield { type: "progress", phase, ...progress };
+    } else if (item.data !== "") {
+      const update = { ...(JSON.parse(item.data) as JobStateUpdate), type: "state" as const };
+      emptyStreams = 0;
+      phase = update.phase;
+      yield update;
+      if (isTerminalPhase(phase)) return;
+    }
+  }
+}
+
+/** Without a leader nobody knows whether the job is over; a later connection will tell. */
+function notWhilePassing(error: unknown): false {
+  if (error instanceof HeddleError && error.retryable) return false;
+  throw error;
+}

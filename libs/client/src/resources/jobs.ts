@@ -1,0 +1,135 @@
+import type { JobState } from "@heddle/contracts/jobs";
+import { NotFoundError } from "../errors.ts";
+import { Pages } from "../pages.ts";
+import { pathPart } from "../path-part.ts";
+import type { CallOptions, ChangeOptions, Transport } from "../transport.ts";
+import type {
+  DryRun,
+  Job,
+  JobArtifact,
+  JobExplanation,
+  JobSpec,
+  JobSummary,
+  SubmittedJob,
+} from "../views.ts";
+import { type DownloadOptions, downloadArtifact } from "./job-artifacts.ts";
+import { type LogEntry, type LogOptions, readLogs } from "./job-logs.ts";
+import { isTerminalPhase, type JobUpdate, type StreamOptions, streamJob } from "./job-stream.ts";
+
+/** Which jobs a list holds; all that are given must hold. */
+export interface JobFilters {
+  /** Jobs a page, 1 to 1,000. */
+  readonly limit?: number | undefined;
+  readonly state?: JobState | readonly JobState[] | undefined;
+  readonly algorithm?: string | undefined;
+  /** `key` or `key=value`. */
+  readonly label?: string | undefined;
+  /** Submitted at this time (RFC 3339) or later. */
+  readonly since?: string | undefined;
+  readonly project?: string | undefined;
+  readonly queue?: string | undefined;
+  readonly name?: string | undefined;
+}
+
+/** How a job is read. */
+export interface GetOptions extends CallOptions {
+  /** `stale` answers from the master that is asked, as far as it has come. */
+  readonly consistency?: "strong" | "stale" | undefined;
+}
+
+/** Jobs: `heddle.jobs`. */
+export class Jobs {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** Submits a job. Sent again under the same key, it is the same job. */
+  create(spec: JobSpec, options: ChangeOptions = {}): Promise<SubmittedJob> {
+    return this.#transport.change({ method: "POST", path: "/jobs", body: spec }, options);
+  }
+
+  /** The jobs, newest first. */
+  list({ state, ...filters }: JobFilters = {}, options: CallOptions = {}): Pages<JobSummary> {
+    const states = state === undefined ? undefined : [state].flat().join(",");
+    return new Pages(this.#transport, "/jobs", { ...filters, state: states }, options);
+  }
+
+  /** A job as the master that answers knows it; one that is not there yet is asked for strongly. */
+  async get(id: string, { signal, consistency }: GetOptions = {}): Promise<Job> {
+    const request = { method: "GET", path: pathOf(id), signal } as const;
+    try {
+      return await this.#transport.json<Job>({ ...request, query: { consistency } });
+    } catch (error) {
+      if (consistency !== undefined || !(error instanceof NotFoundError)) throw error;
+      return this.#transport.json<Job>({ ...request, query: { consistency: "strong" } });
+    }
+  }
+
+  cancel(id: string, options: ChangeOptions = {}): Promise<Job> {
+    return this.#transport.change({ method: "DELETE", path: pathOf(id) }, options);
+  }
+
+  /** Has it checkpoint and give up its places until it is resumed. */
+  suspend(id: string, options: ChangeOptions = {}): Promise<Job> {
+    return this.#transport.change({ method: "POST", path: `${pathOf(id)}/suspend` }, options);
+  }
+
+  resume(id: string, options: ChangeOptions = {}): Promise<Job> {
+    return this.#transport.change({ method: "POST", path: `${pathOf(id)}/resume` }, options);
+  }
+
+  /** What would become of a spec if it were submitted now; nothing is changed. */
+  explain(spec: JobSpec, options?: CallOptions): Promise<DryRun>;
+  /** Why the job with this id waits; null where it does not. */
+  explain(id: string, options?: CallOptions): Promise<JobExplanation | null>;
+  async explain(
+    job: JobSpec | string,
+    { signal }: CallOptions = {},
+  ): Promise<DryRun | JobExplanation | null> {
+    if (typeof job === "string") return (await this.get(job, { signal })).explanation;
+    const request = { method: "POST", path: "/jobs", body: job, signal } as const;
+    return this.#transport.json({ ...request, query: { dry_run: true }, isRepeatable: true });
+  }
+
+  /** The lines of its tasks. */
+  logs(id: string, options: LogOptions = {}): AsyncGenerator<LogEntry, void> {
+    return readLogs(this.#transport, id, options);
+  }
+
+  /** What its tasks have left, of its latest attempt; by rank and name. */
+  async artifacts(id: string, { signal }: CallOptions = {}): Promise<readonly JobArtifact[]> {
+    const request = { method: "GET", path: `${pathOf(id)}/artifacts`, signal } as const;
+    const list = await this.#transport.json<{ data: readonly JobArtifact[] }>({
+      ...request,
+      query: { consistency: "strong" },
+    });
+    return list.data;
+  }
+
+  /** The bytes of one artifact; a download that breaks off goes on where it was. */
+  artifact(
+    id: string,
+    name: string,
+    options: DownloadOptions = {},
+  ): AsyncGenerator<Uint8Array, void> {
+    const path = `${pathOf(id)}/artifacts/${pathPart(name)}`;
+    return downloadArtifact(this.#transport, path, options);
+  }
+
+  /** Its updates up to its end, over whatever masters, without gap or repeat. */
+  stream(id: string, options: StreamOptions = {}): AsyncGenerator<JobUpdate, void> {
+    return streamJob(this.#transport, id, options);
+  }
+
+  /** The job once it has ended, however it did. */
+  async wait(id: string, options: CallOptions = {}): Promise<Job> {
+    for await (const { phase } of this.stream(id, options)) if (isTerminalPhase(phase)) break;
+    return this.get(id, { ...options, consistency: "strong" });
+  }
+}
+
+function pathOf(id: string): string {
+  return `/jobs/${pathPart(id)}`;
+}

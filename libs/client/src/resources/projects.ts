@@ -1,0 +1,34 @@
+import type { putProjectRequest } from "@heddle/contracts/jobs";
+import { Pages } from "../pages.ts";
+import { pathPart } from "../path-part.ts";
+import type { CallOptions, ChangeOptions, Transport } from "../transport.ts";
+import type { Project } from "../views.ts";
+
+/** A project's weight and quota; absent limits are unlimited. */
+export type ProjectSettings = (typeof putProjectRequest)["_zod"]["input"];
+
+/** Projects: `heddle.projects`. One that a job names is there by itself. */
+export class Projects {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  list(options: CallOptions = {}): Pages<Project> {
+    return new Pages(this.#transport, "/projects", {}, options);
+  }
+
+  get(name: string, { signal }: CallOptions = {}): Promise<Project> {
+    return this.#transport.json({ method: "GET", path: pathOf(name), signal });
+  }
+
+  /** Sets the project anew: what is absent gets its default. */
+  set(name: string, settings: ProjectSettings, options: ChangeOptions = {}): Promise<Project> {
+    return this.#transport.change({ method: "PUT", path: pathOf(name), body: settings }, options);
+  }
+}
+
+function pathOf(name: string): string {
+  return `/projects/${pathPart(name)}`;
+}

@@ -1,0 +1,27 @@
+import type { putQueueRequest } from "@heddle/contracts/jobs";
+import { Pages } from "../pages.ts";
+import { pathPart } from "../path-part.ts";
+import type { CallOptions, ChangeOptions, Transport } from "../transport.ts";
+import type { Queue } from "../views.ts";
+
+/** How the jobs of a queue are placed, and how many it may hold. */
+export type QueueSettings = (typeof putQueueRequest)["_zod"]["input"];
+
+/** Queues: `heddle.queues`. */
+export class Queues {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  list(options: CallOptions = {}): Pages<Queue> {
+    return new Pages(this.#transport, "/queues", {}, options);
+  }
+
+  /** Makes the queue, or sets it anew: what is absent gets its default. */
+  set(name: string, settings: QueueSettings, options: ChangeOptions = {}): Promise<Queue> {
+    const path = `/queues/${pathPart(name)}`;
+    return this.#transport.change({ method: "PUT", path, body: settings }, options);
+  }
+}

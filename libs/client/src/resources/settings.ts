@@ -1,0 +1,31 @@
+import type { SettingName } from "@heddle/contracts/settings";
+import { pathPart } from "../path-part.ts";
+import type { CallOptions, ChangeOptions, Transport } from "../transport.ts";
+import type { Setting } from "../views.ts";
+
+/** Settings that all masters share, as `max_concurrent_jobs`: `heddle.settings`. */
+export class Settings {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  async list({ signal }: CallOptions = {}): Promise<readonly Setting[]> {
+    const request = { method: "GET", path: "/cluster/settings", signal } as const;
+    return (await this.#transport.json<{ data: readonly Setting[] }>(request)).data;
+  }
+
+  get(name: SettingName, { signal }: CallOptions = {}): Promise<Setting> {
+    return this.#transport.json({ method: "GET", path: pathOf(name), signal });
+  }
+
+  /** Sets it, with `ifMatch` only where it has that version. */
+  set(name: SettingName, value: number, options: ChangeOptions = {}): Promise<Setting> {
+    return this.#transport.change({ method: "PUT", path: pathOf(name), body: { value } }, options);
+  }
+}
+
+function pathOf(name: string): string {
+  return `/cluster/settings/${pathPart(name)}`;
+}

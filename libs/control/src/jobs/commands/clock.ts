@@ -1,0 +1,76 @@
+import { type ControlReply, OK } from "../../command.ts";
+import type { JobIndex } from "../index/job-index.ts";
+import { accountDueMs } from "../records/account-changes.ts";
+import type { TickCommand } from "../records/commands.ts";
+import type { JobRecord, JobsState, TaskRecord } from "../records/records.ts";
+import type { Change } from "./change.ts";
+import { evictReplicas, replicasDueMs } from "./node-changes.ts";
+import { putTasks } from "./task-reports.ts";
+
+/** How long an ended job is kept, and how many of them. */
+const KEEP_ENDED_MS = 7 * 24 * 3_600_000;
+const MAX_ENDED = 100_000;
+
+/** Fires all that is due by the log's time. */
+export function tick(change: Change, _command: TickCommand): ControlReply {
+  fenceLostNodes(change);
+  fireJobs(change);
+  evictReplicas(change);
+  forgetEnded(change);
+  change.settleAccounts();
+  return OK;
+}
+
+/** When the state wants the next `clock.tick`; undefined where nothing is due ever. */
+export function nextDueMs({ nodes, projects }: JobsState, index: JobIndex): number | undefined {
+  let due = Number.POSITIVE_INFINITY;
+  for (const dueMs of index.dues.values()) due = Math.min(due, dueMs);
+  for (const node of nodes.values()) {
+    if (node.fencedAtMs !== undefined) due = Math.min(due, node.fencedAtMs);
+    due = Math.min(due, replicasDueMs(index, node) ?? Number.POSITIVE_INFINITY);
+  }
+  for (const { usage } of projects.values()) {
+    due = Math.min(due, accountDueMs(usage) ?? Number.POSITIVE_INFINITY);
+  }
+  const [longest] = index.ended;
+  if (longest) due = Math.min(due, longest.endedAtMs! + KEEP_ENDED_MS);
+  if (index.ended.length > MAX_ENDED) due = 0;
+  return Number.isFinite(due) ? due : undefined;
+}
+
+/** The leases on a lost node are over: so are its tasks, whatever became of their processes. */
+function fenceLostNodes(change: Change): void {
+  const { atMs } = change.now;
+  const over: TaskRecord[] = [];
+  for (const node of [...change.state.nodes.values()]) {
+    if (node.fencedAtMs === undefined || node.fencedAtMs > atMs) continue;
+    for (const key of change.index.tasksByNode.get(node.offer.id) ?? []) {
+      const task = change.state.tasks.get(key)!;
+      // One that has reported since its node came back goes on.
+      if (task.phase !== "lost") continue;
+      const exit = { reason: "NodeLost" as const, message: "its node is lost", endedAtMs: atMs };
+      over.push({ ...task, phase: "exited", exit });
+    }
+    change.putNode({ ...node, fencedAtMs: undefined });
+  }
+  putTasks(change, over);
+}
+
+function fireJobs(change: Change): void {
+  const { atMs } = change.now;
+  const due: JobRecord[] = [];
+  for (const [id, dueMs] of change.index.dues) {
+    if (dueMs <= atMs) due.push(change.state.jobs.get(id)!);
+  }
+  // The index may have come by its order in another way on another master.
+  due.sort((a, b) => a.submittedIndex - b.submittedIndex);
+  for (const job of due) change.move(job, { type: "due" });
+}
+
+function forgetEnded(change: Change): void {
+  const { ended } = change.index;
+  const beforeMs = change.now.atMs - KEEP_ENDED_MS;
+  while (ended[0] && (ended.length > MAX_ENDED || ended[0].endedAtMs! <= beforeMs)) {
+    change.dropJob(ended[0]);
+  }
+}

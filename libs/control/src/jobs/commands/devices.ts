@@ -1,0 +1,37 @@
+import { type ControlReply, OK, refuse } from "../../command.ts";
+import type { QuarantineDeviceCommand } from "../records/commands.ts";
+import type { DeviceReading, NodeRecord } from "../records/records.ts";
+import type { Change } from "./change.ts";
+
+/** A sick device keeps its index and takes nothing new; the others of its node go on. */
+export function quarantineDevice(
+  change: Change,
+  command: Omit<QuarantineDeviceCommand, "type" | "atMs">,
+): ControlReply {
+  const { nodeId, device, why, asOf } = command;
+  const node = change.state.nodes.get(nodeId);
+  if (!node) return refuse("not_found", `no node has the id ${nodeId}`);
+  if (!(Number.isInteger(device) && device >= 0 && device < node.offer.gpuCount)) {
+    return refuse("invalid_value", `the node ${nodeId} has no device ${device}`);
+  }
+  if (why !== undefined && asOf && isOldWord(node, asOf)) return OK;
+  const others = node.quarantined.filter((sick) => sick.device !== device);
+  const known = others.length < node.quarantined.length;
+  if (known === (why !== undefined)) return OK;
+  const { atMs, index: changedIndex } = change.now;
+  const quarantined = why === undefined ? others : [...others, { device, why, atMs }];
+  const what = why === undefined ? `device ${device} is well again` : `device ${device}: ${why}`;
+  change.putNode({ ...node, quarantined, changedIndex }, what);
+  return OK;
+}
+
+/**
+ * Whether devices of the node were taken back by a later word of its worker than this one: each master
+ * hears of it at another time, and the earlier word may come to the log last.
+ */
+export function isOldWord(
+  { wellAsOf }: Pick<NodeRecord, "wellAsOf">,
+  { incarnation, reading }: DeviceReading,
+): boolean {
+  return wellAsOf?.incarnation === incarnation && reading < wellAsOf.reading;
+}

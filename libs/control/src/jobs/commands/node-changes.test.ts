@@ -1,0 +1,83 @@
+import { expect, test } from "vitest";
+import { PlannedCluster } from "../testing/planned-cluster.ts";
+import { jobId } from "../testing/specs.ts";
+
+const GRACE_MS = 30_000;
+
+/** A gang of two on the nodes `a` and `b` that tolerates a loss, and has lost `b`. */
+function recoveringGang() {
+  const cluster = new PlannedCluster();
+  for (const id of ["a", "b"]) cluster.join(id, { gpuCount: 1 });
+  const checkpoint_config = { grace_seconds: GRACE_MS / 1_000 };
+  cluster.submit(1, {
+    ...{ tasks: 2, failure_tolerance: 1, resources: { gpu_count: 2 }, checkpoint_config },
+  });
+  cluster.run(1);
+  cluster.do({ type: "node.lost", nodeIds: ["b"], fencedAtMs: cluster.atMs + 150_000 });
+  expect(cluster.job(1).state).toBe("recovering");
+  return cluster;
+}
+
+/** The ends of both tasks, which were asked to leave. */
+function bothLeave(cluster: PlannedCluster) {
+  for (const { jobId: id, attempt, rank, nodeId } of [...cluster.control.state.tasks.values()]) {
+    const exit = { endedAtMs: 1 };
+    for (const phase of ["stopping", "exited"]) {
+      const reports = [{ jobId: id, attempt, rank, phase, exit }];
+      cluster.do({ type: "tasks.report", nodeId, reports });
+    }
+  }
+}
+
+test("a drain that was ordered while a node was lost begins when it is back, with what is left of its time", () => {
+  const cluster = recoveringGang();
+  const byMs = cluster.atMs + 20_000;
+  cluster.do({ type: "node.drain", nodeId: "b", byMs });
+  expect(cluster.job(1).state).toBe("recovering");
+  cluster.join("b", { gpuCount: 1 });
+  const leaving = { why: "drain" };
+  expect(cluster.job(1)).toMatchObject({ state: "checkpointing", leaving, dueMs: byMs });
+  bothLeave(cluster);
+  expect(cluster.job(1)).toMatchObject({ state: "pending", losses: 1, preemptions: 1 });
+  expect(cluster.control.state.nodes.get("b")?.state).toBe("drained");
+});
+
+test("a drain that was taken back while its node was lost has nobody leave", () => {
+  const cluster = recoveringGang();
+  cluster.do({ type: "node.drain", nodeId: "b", byMs: cluster.atMs + 20_000 });
+  cluster.do({ type: "node.resume", nodeId: "b" });
+  cluster.join("b", { gpuCount: 1 });
+  expect(cluster.job(1).state).toBe("recovering");
+  cluster.report(1, "running");
+  const reports = [{ jobId: jobId(1), attempt: 1, rank: 1, phase: "running" }];
+  cluster.do({ type: "tasks.report", nodeId: "b", reports });
+  expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 1 });
+});
+
+test("a job that recovers and must leave has its grace for a checkpoint, as one that runs", () => {
+  const cluster = recoveringGang();
+  cluster.do({ type: "job.request", jobId: jobId(1), request: "suspend" });
+  const dueMs = cluster.atMs + GRACE_MS;
+  expect(cluster.job(1)).toMatchObject({ state: "checkpointing", dueMs });
+  cluster.atMs = dueMs;
+  cluster.do({ type: "clock.tick" });
+  expect(cluster.job(1)).toMatchObject({ state: "suspended", liveTasks: 2 });
+});
+
+test("a word of a device's fault that comes to the log after a later one that it is well counts for nothing", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a", { gpuCount: 1 });
+  const told = (reading: number, incarnation = "i") => ({ incarnation, reading });
+  const sick = { type: "node.quarantine", nodeId: "a", device: 0, why: "Xid 79" };
+  const quarantined = () => cluster.control.state.nodes.get("a")?.quarantined.length;
+  cluster.do({ ...sick, asOf: told(7) });
+  cluster.do({ type: "node.resume", nodeId: "a", wellDevices: [0], wellAsOf: told(8) });
+  // The leader proposed it before it had applied the resume.
+  cluster.do({ ...sick, asOf: told(7) });
+  expect(quarantined()).toBe(0);
+  cluster.do({ ...sick, asOf: told(8) });
+  expect(quarantined()).toBe(1);
+  cluster.do({ type: "node.resume", nodeId: "a", wellDevices: [0], wellAsOf: told(9) });
+  cluster.do({ ...sick, asOf: told(1, "the next process") });
+  expect(quarantined()).toBe(1);
+});

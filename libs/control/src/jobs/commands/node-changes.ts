@@ -1,0 +1,234 @@
+import { MAX_DEVICES } from "@heddle/scheduler/cluster/ledger";
+import { type ControlReply, OK, refuse } from "../../command.ts";
+import type { JobIndex } from "../index/job-index.ts";
+import type {
+  DrainNodeCommand,
+  FailReplicaCommand,
+  JoinNodeCommand,
+  LoseNodesCommand,
+  ReadyReplicaCommand,
+  ReleaseReplicaCommand,
+  ResumeNodeCommand,
+  ServingNodeCommand,
+} from "../records/commands.ts";
+import {
+  type NodeOffer,
+  type NodeRecord,
+  type ReplicaRecord,
+  replicaKey,
+  type TaskRecord,
+} from "../records/records.ts";
+import { fewestTasks } from "../records/task-request.ts";
+import type { Change } from "./change.ts";
+import { leaveWithGrace } from "./requests.ts";
+import { putTasks } from "./task-reports.ts";
+
+const MAX_NODES = 20_000;
+
+/** A node comes, comes back, or offers something else. Its drain and sick devices stay. */
+export function joinNode(change: Change, { offer }: JoinNodeCommand): ControlReply {
+  const { nodes } = change.state;
+  const fault = offerFault(offer);
+  if (fault) return refuse("invalid_value", fault);
+  const known = nodes.get(offer.id);
+  if (!known && nodes.size >= MAX_NODES && !forgetLostNode(change)) {
+    return refuse("overloaded", `the cluster holds ${MAX_NODES} nodes`);
+  }
+  const isBack = known?.state === "lost";
+  const { index: changedIndex, atMs: joinedAtMs } = change.now;
+  change.putNode({
+    ...(known ?? { state: "ready", joinedAtMs, quarantined: [], serving: [] }),
+    offer,
+    changedIndex,
+    ...(isBack ? { state: known.before ?? "ready", before: undefined, lostAtMs: undefined } : {}),
+  });
+  const isSame = known?.offer.gpuCount === offer.gpuCount && known.offer.gpuType === offer.gpuType;
+  // A drain that was ordered while it was lost begins now; its time may be over already.
+  if (isBack) evict(change, offer.id);
+  change.finishDrain(offer.id);
+  if (!isSame && offer.gpuCount > 0) splitAnew(change);
+  return OK;
+}
+
+function offerFault(offer: NodeOffer): string | undefined {
+  if (!/^[\x21-\x7e]{1,128}$/.test(offer.id)) return "a node's id is 1 to 128 characters";
+  if (!(Number.isInteger(offer.gpuCount) && offer.gpuCount >= 0 && offer.gpuCount <= MAX_DEVICES)) {
+    return `a node has 0 to ${MAX_DEVICES} GPUs, got ${offer.gpuCount}`;
+  }
+  const amounts = ["cpuMilli", "memoryMib", "localSsdGb", "ioOperationsPerSec", "networkMbps"];
+  for (const name of amounts as (keyof NodeOffer)[]) {
+    if (!(Number.isSafeInteger(offer[name]) && (offer[name] as number) >= 0)) {
+      return `a node's ${name} is a whole number, got ${String(offer[name])}`;
+    }
+  }
+  return undefined;
+}
+
+/** Makes room by forgetting the node that was lost first and of which nothing is left. */
+function forgetLostNode({ state, index }: Change): boolean {
+  let oldest: NodeRecord | undefined;
+  for (const node of state.nodes.values()) {
+    if (node.state !== "lost" || index.tasksByNode.has(node.offer.id)) continue;
+    if (!oldest || (node.lostAtMs ?? 0) < (oldest.lostAtMs ?? 0)) oldest = node;
+  }
+  if (!oldest) return false;
+  state.nodes.delete(oldest.offer.id);
+  index.dropNode(oldest);
+  return true;
+}
+
+/** Jobs that wait and leave the number of their tasks to the cluster follow its nodes. */
+function splitAnew(change: Change): void {
+  const widest = widestNodes(change.state.nodes.values());
+  for (const id of change.index.live) {
+    const job = change.state.jobs.get(id)!;
+    const spec = change.state.specs.get(id)!;
+    if (spec.tasks !== undefined || spec.resources.gpu_count <= 1) continue;
+    if ((job.state !== "accepted" && job.state !== "pending") || job.liveTasks > 0) continue;
+    const tasks = fewestTasks(spec, widest);
+    if (tasks === job.tasks) continue;
+    change.dropTasks(job);
+    change.putJob({ ...job, tasks, changedIndex: change.now.index });
+  }
+}
+
+/** Of each type of GPU a node that has the most: all that the number of tasks hangs on. */
+function widestNodes(nodes: Iterable<NodeRecord>): NodeRecord[] {
+  const widest = new Map<string, NodeRecord>();
+  for (const node of nodes) {
+    const { gpuType, gpuCount } = node.offer;
+    if (gpuCount > (widest.get(gpuType)?.offer.gpuCount ?? -1)) widest.set(gpuType, node);
+  }
+  return [...widest.values()];
+}
+
+export function setServing(change: Change, command: ServingNodeCommand): ControlReply {
+  const node = change.state.nodes.get(command.nodeId);
+  if (!node) return unknownNode(command.nodeId);
+  change.putNode({ ...node, serving: command.serving, changedIndex: change.now.index });
+  return OK;
+}
+
+/** A replica serves: one that leaves for it may go. */
+export function readyReplica(change: Change, command: ReadyReplicaCommand): ControlReply {
+  const place = change.state.replicas.get(replicaKey(command));
+  if (place && !place.failure && place.readyAtMs === undefined) {
+    change.putReplica({ ...place, readyAtMs: change.now.atMs });
+  }
+  return OK;
+}
+
+/** The replicas that hold devices of the node. */
+function placesOn({ index }: Change, nodeId: string): ReplicaRecord[] {
+  return [...(index.replicasByNode.get(nodeId)?.values() ?? [])];
+}
+
+/** Replicas go from nodes whose drains' time is over. */
+export function evictReplicas(change: Change): void {
+  for (const node of change.state.nodes.values()) {
+    if ((replicasDueMs(change.index, node) ?? Number.POSITIVE_INFINITY) > change.now.atMs) continue;
+    for (const place of placesOn(change, node.offer.id)) {
+      if (!place.evicted) change.putReplica({ ...place, evicted: true });
+    }
+  }
+}
+
+/** When the replicas on a draining node must go; undefined where none waits for that. */
+export function replicasDueMs(
+  { replicasByNode }: JobIndex,
+  { offer, state, drainByMs }: NodeRecord,
+): number | undefined {
+  if (state !== "draining") return undefined;
+  for (const { evicted } of replicasByNode.get(offer.id)?.values() ?? []) {
+    if (!evicted) return drainByMs;
+  }
+  return undefined;
+}
+
+/** A replica is gone from its place, which others may have then. */
+export function releaseReplica(change: Change, command: ReleaseReplicaCommand): ControlReply {
+  const place = change.state.replicas.get(replicaKey(command));
+  if (place) change.dropReplica(place);
+  return OK;
+}
+
+/** It gives its devices back and is remembered, so that its deployment takes no others. */
+export function failReplica(change: Change, command: FailReplicaCommand): ControlReply {
+  const place = change.state.replicas.get(replicaKey(command));
+  const { code, message, atMs } = command;
+  if (place && !place.failure) change.failReplica(place, { code, message, atMs });
+  return OK;
+}
+
+/** Their tasks may still run until `fencedAtMs`: nothing takes their place before. */
+export function loseNodes(change: Change, command: LoseNodesCommand): ControlReply {
+  const lost: TaskRecord[] = [];
+  for (const id of command.nodeIds) {
+    const node = change.state.nodes.get(id);
+    if (!node || node.state === "lost") continue;
+    change.putNode({
+      ...node,
+      state: "lost",
+      before: node.state,
+      lostAtMs: change.now.atMs,
+      fencedAtMs: command.fencedAtMs,
+      changedIndex: change.now.index,
+    });
+    for (const place of placesOn(change, id)) change.dropReplica(place);
+    for (const key of change.index.tasksByNode.get(id) ?? []) {
+      lost.push({ ...change.state.tasks.get(key)!, phase: "lost" });
+    }
+  }
+  putTasks(change, lost);
+  return OK;
+}
+
+/** Everything on the node checkpoints and moves; the node takes nothing new. */
+export function drainNode(change: Change, { nodeId, byMs }: DrainNodeCommand): ControlReply {
+  const node = change.state.nodes.get(nodeId);
+  if (!node) return unknownNode(nodeId);
+  if (node.state === "drained") return OK;
+  const draining = { drainByMs: byMs, changedIndex: change.now.index };
+  if (node.state === "lost") {
+    change.putNode({ ...node, ...draining, before: "draining" });
+    return OK;
+  }
+  change.putNode({ ...node, ...draining, state: "draining" });
+  evict(change, nodeId);
+  change.finishDrain(nodeId);
+  return OK;
+}
+
+/** Has everything leave that goes on on a draining node. */
+function evict(change: Change, nodeId: string): void {
+  const node = change.state.nodes.get(nodeId);
+  if (node?.state !== "draining") return;
+  const jobs = new Set<string>();
+  for (const key of change.index.tasksByNode.get(nodeId) ?? []) {
+    jobs.add(change.state.tasks.get(key)!.jobId);
+  }
+  for (const id of jobs) {
+    leaveWithGrace(change, change.state.jobs.get(id)!, { why: "drain" }, node.drainByMs);
+  }
+}
+
+/** Ends a drain. Devices that are well again take work again, as do those that never were sick. */
+export function resumeNode(change: Change, command: ResumeNodeCommand): ControlReply {
+  const { nodeId, wellDevices = [], wellAsOf } = command;
+  const node = change.state.nodes.get(nodeId);
+  if (!node) return unknownNode(nodeId);
+  const healed = node.quarantined.filter(({ device }) => wellDevices.includes(device));
+  const quarantined = node.quarantined.filter((sick) => !healed.includes(sick));
+  const why = healed.map(({ device }) => `device ${device} is well again`).join("; ") || undefined;
+  const taken = healed.length > 0 ? { quarantined, wellAsOf } : {};
+  const resumed = { ...taken, drainByMs: undefined, changedIndex: change.now.index };
+  if (node.state === "lost") change.putNode({ ...node, ...resumed, before: "ready" }, why);
+  else if (node.state !== "ready" || why !== undefined) {
+    change.putNode({ ...node, ...resumed, state: "ready" }, why);
+  }
+  return OK;
+}
+
+function unknownNode(id: string): ControlReply {
+  return refuse("not_found", `no node has the id ${id}`);
+}

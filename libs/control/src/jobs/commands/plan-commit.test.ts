@@ -1,0 +1,228 @@
+import { schedule } from "@heddle/scheduler/schedule";
+import { expect, test } from "vitest";
+import { ReplicatedControl } from "../../replicated-control.ts";
+import { schedulingInput } from "../scheduling/scheduling-input.ts";
+import { PlannedCluster } from "../testing/planned-cluster.ts";
+import { jobId, scheduledModel } from "../testing/specs.ts";
+
+const HOUR_MS = 3_600_000;
+
+/** A plan of the cluster's limits that says nothing but what is given. */
+const plan = (cluster: PlannedCluster, change: Record<string, unknown>) =>
+  cluster.do({
+    ...{ type: "plan.commit", basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1_000 },
+    limits: { jobTimeoutMs: 2 * HOUR_MS, maxConcurrentJobs: 1_000 },
+    ...{ admitted: [], unsatisfiable: [], starts: [], preemptions: [], expired: [] },
+    ...change,
+  });
+
+/** Job 1 runs on the only GPU, and job 2 waits for it. */
+function contended() {
+  const cluster = new PlannedCluster();
+  cluster.join("a", { gpuCount: 1 });
+  cluster.submit(1);
+  cluster.run(1);
+  cluster.submit(2, { resources: { gpu_count: 1, priority: 9 } });
+  plan(cluster, { admitted: [jobId(2)] });
+  return cluster;
+}
+
+test("nobody is evicted for a job that does not wait any more, and the plan is told", () => {
+  for (const request of ["cancel", "suspend"]) {
+    const cluster = contended();
+    cluster.do({ type: "job.request", jobId: jobId(2), request });
+    const preemptions = [{ victimId: jobId(1), forJobId: jobId(2) }];
+    const refused = [{ jobId: jobId(2), why: "not_waiting" }];
+    expect(plan(cluster, { preemptions })).toMatchObject({ refused });
+    expect(cluster.job(1).state).toBe("running");
+  }
+});
+
+test("nobody is evicted for a model that was removed, but for one whose replica waits", () => {
+  const cluster = contended();
+  const preemptions = [{ victimId: jobId(1), forJobId: "serving:m" }];
+  expect(plan(cluster, { preemptions })).toMatchObject({ refused: [{ why: "not_waiting" }] });
+  cluster.do({ ...scheduledModel("m", 1, cluster.atMs) });
+  expect(plan(cluster, { preemptions })).toEqual({ ok: true });
+  expect(cluster.job(1).state).toBe("checkpointing");
+});
+
+test("a bound holds for the attempt that runs, not for the one that the plan saw", () => {
+  const cluster = contended();
+  cluster.atMs += 2 * HOUR_MS;
+  plan(cluster, { preemptions: [{ victimId: jobId(1), forJobId: jobId(2) }] });
+  cluster.report(1, "stopping");
+  cluster.report(1, "exited", { endedAtMs: 1 });
+  cluster.do({ type: "job.request", jobId: jobId(2), request: "cancel" });
+  cluster.run(1);
+  expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 2 });
+  plan(cluster, { expired: [jobId(1)] });
+  expect(cluster.job(1)).toMatchObject({ state: "running", attempt: 2 });
+  cluster.atMs += 2 * HOUR_MS;
+  plan(cluster, { expired: [jobId(1)] });
+  expect(cluster.job(1)).toMatchObject({ failure: { reason: "DeadlineExceeded" } });
+});
+
+test("a job that was suspended before it was admitted is still to be admitted when it is resumed", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a");
+  cluster.submit(1, { resources: { gpu_count: 99 }, tasks: 99 });
+  for (const request of ["suspend", "suspend", "resume"]) {
+    cluster.do({ type: "job.request", jobId: jobId(1), request });
+  }
+  expect(cluster.job(1).state).toBe("accepted");
+  plan(cluster, { unsatisfiable: [{ jobId: jobId(1), message: "never" }] });
+  expect(cluster.job(1)).toMatchObject({ state: "failed", failure: { reason: "Unsatisfiable" } });
+  cluster.submit(2);
+  plan(cluster, { admitted: [jobId(2)] });
+  for (const request of ["suspend", "resume"]) {
+    cluster.do({ type: "job.request", jobId: jobId(2), request });
+  }
+  expect(cluster.job(2).state).toBe("pending");
+});
+
+/** Jobs 1 and 2 run on a and b; 3 and 4 wait for a alone, 5 for anything. */
+function inLine() {
+  const cluster = new PlannedCluster();
+  const on = (host: string, change: object) => {
+    const here = { key: "name", operator: "in", values: [host] };
+    return { resources: { gpu_count: 1, node_affinity: [here], ...change } };
+  };
+  for (const id of ["a", "b"]) cluster.join(id, { gpuCount: 1 });
+  cluster.submit(1, on("a", { priority: 9 }));
+  cluster.submit(2, on("b", { priority: -1 }));
+  for (const n of [1, 2]) cluster.run(n);
+  for (const n of [3, 4]) cluster.submit(n, on("a", {}));
+  cluster.submit(5, { resources: { gpu_count: 1 } });
+  cluster.plan();
+  return cluster;
+}
+
+test("the line of a plan is kept in the next, by a master that was restored, and until a job starts", async () => {
+  const cluster = inLine();
+  const held = () => [3, 4, 5].map((n) => cluster.job(n).placeInLine);
+  const { placeInLine, promisedStartMs } = cluster.job(4);
+  expect([held(), placeInLine, promisedStartMs]).toEqual([[0, 1, 2], 1, undefined]);
+  expect(cluster.job(5).promisedStartMs).toBeGreaterThan(cluster.atMs);
+  expect(cluster.job(2)).toMatchObject({ leaving: { forJobId: jobId(5) } });
+  const restored = new ReplicatedControl();
+  await restored.restore([...cluster.control.snapshot()]);
+  expect([...restored.jobs.line].sort()).toEqual([3, 4, 5].map(jobId));
+  const at = { index: restored.index, nowMs: cluster.atMs };
+  const { line } = schedule(schedulingInput(restored.state, restored.jobs, at));
+  expect(line).toEqual([3, 4, 5].map(jobId));
+  cluster.do({ type: "job.request", jobId: jobId(3), request: "suspend" });
+  expect(cluster.plan().plan.line).toEqual([4, 5].map(jobId));
+  // What goes on keeps its place, so that only what has changed is written.
+  expect(held()).toEqual([undefined, 1, 2]);
+  cluster.report(2, "exited", { endedAtMs: 1 });
+  expect(cluster.plan().plan.starts).toMatchObject([{ jobId: jobId(5) }]);
+  expect([held(), [...cluster.control.jobs.line]]).toEqual([[undefined, 1, undefined], [jobId(4)]]);
+});
+
+test("who stands in no plan's line is promised nothing; an earlier version's plan made one promise", () => {
+  const cluster = inLine();
+  plan(cluster, { promise: { jobId: jobId(4), startAtMs: 5 } });
+  expect(cluster.job(4)).toMatchObject({ promisedStartMs: 5 });
+  for (const n of [3, 4, 5]) expect(cluster.job(n)).not.toHaveProperty("placeInLine");
+  plan(cluster, {});
+  for (const n of [3, 4, 5]) expect(cluster.job(n)).not.toHaveProperty("promisedStartMs");
+  expect(cluster.control.jobs.line.size).toBe(0);
+});
+
+test("lost tasks that rejoin their job keep their place in the line, before who came later", () => {
+  const cluster = new PlannedCluster();
+  const on = (hosts: string[], priority: number, count = 1) => {
+    const here = { key: "name", operator: "in", values: hosts };
+    return { resources: { gpu_count: count, priority, node_affinity: [here] } };
+  };
+  for (const id of ["a", "b", "c", "d"]) cluster.join(id, { gpuCount: 1 });
+  cluster.submit(1, { ...on(["a", "b", "c"], 0, 2), tasks: 2, failure_tolerance: 1 });
+  cluster.run(1);
+  const nodesOf = (n: number) =>
+    [...cluster.control.state.tasks.values()]
+      .filter(({ jobId: id, phase }) => id === jobId(n) && phase !== "lost" && phase !== "exited")
+      .map(({ nodeId }) => nodeId);
+  const free = ["a", "b", "c"].find((id) => !nodesOf(1).includes(id))!;
+  cluster.submit(2, on([free], -1));
+  cluster.submit(3, on(["d"], -1));
+  for (const n of [2, 3]) cluster.run(n);
+  const lost = nodesOf(1)[0]!;
+  cluster.do({ type: "node.lost", nodeIds: [lost], fencedAtMs: cluster.atMs });
+  cluster.pass(1_000);
+  expect(cluster.job(1).state).toBe("recovering");
+  cluster.submit(4, on([free, "d"], 0));
+  cluster.plan();
+  expect(cluster.job(2)).toMatchObject({ leaving: { forJobId: `${jobId(1)}+recovery` } });
+  expect(cluster.job(3)).toMatchObject({ leaving: { forJobId: jobId(4) } });
+  expect([1, 4].map((n) => cluster.job(n).placeInLine)).toEqual([0, 1]);
+  cluster.report(2, "exited", { endedAtMs: 1 });
+  expect(cluster.plan().plan.starts).toMatchObject([{ jobId: `${jobId(1)}+recovery` }]);
+  expect([...cluster.control.jobs.line]).toEqual([jobId(4)]);
+});
+
+test("a job whose start is refused, since its plan was of an older state, keeps its place", () => {
+  const cluster = inLine();
+  const starts = [{ jobId: jobId(3), placements: [{ nodeId: "a", devices: [0] }] }];
+  const line = [4, 5].map((n) => ({ jobId: jobId(n) }));
+  expect(plan(cluster, { starts, line })).toMatchObject({ refused: [{ jobId: jobId(3) }] });
+  expect([3, 4, 5].map((n) => cluster.job(n).placeInLine)).toEqual([0, 1, 2]);
+  plan(cluster, { line });
+  expect(cluster.job(3)).not.toHaveProperty("placeInLine");
+});
+
+test("apply: a job whose dependencies have not succeeded is not started by a plan", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a");
+  cluster.submit(1, { resources: { gpu_count: 1 } });
+  cluster.submit(2, { resources: { gpu_count: 1 }, dependencies: ["n1"] });
+  const starts = [{ jobId: jobId(2), placements: [{ nodeId: "a", devices: [0] }] }];
+  const admitted = [jobId(1), jobId(2)];
+  const refused = [{ jobId: jobId(2), why: "not_waiting" }];
+  expect(plan(cluster, { admitted, starts })).toEqual({ ok: true, refused });
+  expect(cluster.job(2)).toMatchObject({ state: "pending", attempt: 0, liveTasks: 0 });
+  expect(cluster.control.state.tasks.size).toBe(0);
+  cluster.run(1);
+  cluster.report(1, "exited", { endedAtMs: 1 });
+  expect(plan(cluster, { starts })).toEqual({ ok: true });
+  expect(cluster.job(2)).toMatchObject({ state: "scheduled", attempt: 1 });
+});
+
+test("apply: a job that waits after a failure is not started by a plan before its time", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a");
+  cluster.submit(1, { resources: { gpu_count: 1 }, retry_limit: 9 });
+  for (let failure = 1; failure <= 4; failure++) {
+    cluster.pass(60_000);
+    cluster.run(1);
+    cluster.report(1, "exited", { endedAtMs: 1, reason: "ExitCode", exitCode: 1 });
+  }
+  const { notBeforeMs = 0 } = cluster.job(1);
+  expect(notBeforeMs).toBe(cluster.atMs + 8_000);
+  const starts = [{ jobId: jobId(1), placements: [{ nodeId: "a", devices: [0] }] }];
+  cluster.atMs = notBeforeMs - 1_001;
+  const refused = [{ jobId: jobId(1), why: "not_waiting" }];
+  expect(plan(cluster, { starts })).toEqual({ ok: true, refused });
+  expect(cluster.job(1)).toMatchObject({ state: "pending", attempt: 4 });
+  cluster.atMs = notBeforeMs - 1_000;
+  expect(plan(cluster, { starts })).toEqual({ ok: true });
+  expect(cluster.job(1)).toMatchObject({ state: "scheduled", attempt: 5 });
+});
+
+test("apply: a job that is not preemptible is not evicted by a plan, whatever its state", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a", { gpuCount: 1 });
+  cluster.submit(1, { resources: { gpu_count: 1, preemptible: false } });
+  cluster.plan();
+  cluster.submit(2, { resources: { gpu_count: 1, priority: 9 } });
+  const preemptions = [{ victimId: jobId(1), forJobId: jobId(2) }];
+  const refused = [{ jobId: jobId(2), why: "victim" }];
+  for (const phase of ["leased", "running"] as const) {
+    const before = cluster.job(1);
+    expect(plan(cluster, { preemptions })).toEqual({ ok: true, refused });
+    expect(cluster.job(1)).toBe(before);
+    cluster.report(1, phase);
+  }
+  expect(plan(cluster, { preemptions })).toEqual({ ok: true, refused });
+  expect(cluster.job(1)).toMatchObject({ state: "running", preemptions: 0 });
+});

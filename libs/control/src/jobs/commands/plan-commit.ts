@@ -1,0 +1,220 @@
+import type { Refusal as CapacityRefusal } from "@heddle/scheduler/cluster/capacity-book";
+import { runtimeBoundMs } from "@heddle/scheduler/cluster/precedence";
+import { type ControlReply, OK, type RefusedStart } from "../../command.ts";
+import { BOUNDED_FROM, hasRoomForTasks } from "../../state-limits.ts";
+import type { CommitPlanCommand, PlannedPlace, PlannedStart } from "../records/commands.ts";
+import { isUnderWay } from "../records/lifecycle.ts";
+import { type JobRecord, type TaskRecord } from "../records/records.ts";
+import {
+  crashesTakenOver,
+  missingRanks,
+  plannedJobId,
+  RECOVERY_SUFFIX,
+} from "../records/recovery.ts";
+import { sharedRequest } from "../records/task-request.ts";
+import { claimedDeployment, replicaClaim } from "../scheduling/replica-claims.ts";
+import { runningEntry, sharedSupply } from "../scheduling/scheduling-input.ts";
+import { placeShards } from "../scheduling/shard-places.ts";
+import type { Change } from "./change.ts";
+import { QuotaCheck, type QuotaRefusal } from "./quota-check.ts";
+import { leaveWithGrace } from "./requests.ts";
+
+type Preemption = CommitPlanCommand["preemptions"][number];
+
+/**
+ * Carries out what still holds of a plan. The rest is dropped and named in the reply, and the next
+ * plan sees why.
+ */
+export function commitPlan(change: Change, plan: CommitPlanCommand): ControlReply {
+  const { jobs } = change.state;
+  for (const { jobId, message } of plan.unsatisfiable) {
+    const job = jobs.get(jobId);
+    if (job?.state !== "accepted") continue;
+    change.move(job, { type: "doomed", failure: { reason: "Unsatisfiable", message } });
+  }
+  for (const jobId of plan.admitted) {
+    const job = jobs.get(jobId);
+    if (job) change.move(job, { type: "admitted" });
+  }
+  for (const jobId of plan.expired) {
+    const job = jobs.get(jobId);
+    if (job && isPastBound(change, plan, job)) expire(change, job);
+  }
+  const refused: RefusedStart[] = [];
+  for (const preemption of plan.preemptions) {
+    const why = preempt(change, preemption);
+    if (why) refused.push({ jobId: preemption.forJobId, why });
+  }
+  const quotas = plan.limits && new QuotaCheck(change, plan.limits);
+  for (const start of plan.starts) {
+    const why = startJob(change, plan, start, quotas);
+    if (why) refused.push({ jobId: start.jobId, why });
+  }
+  setLine(change, plan);
+  return refused.length > 0 ? { ok: true, refused } : OK;
+}
+
+/**
+ * What runs leaves with a checkpoint, what is still on its way to run at once. Nobody leaves for
+ * what has got a place since, or was cancelled or suspended.
+ */
+function preempt(
+  change: Change,
+  { victimId, forJobId }: Preemption,
+): "victim" | "not_waiting" | undefined {
+  const victim = change.state.jobs.get(victimId);
+  const mayLeave = change.state.specs.get(victimId)?.resources.preemptible;
+  if (!victim || !mayLeave || !isUnderWay(victim.state)) return "victim";
+  const deployment = claimedDeployment(forJobId);
+  const waits =
+    deployment === undefined
+      ? waitingJob(change, forJobId) !== undefined
+      : replicaClaim(change.state, deployment) !== undefined;
+  if (!waits) return "not_waiting";
+  leaveWithGrace(change, victim, { why: "preempt", forJobId });
+  return undefined;
+}
+
+/** Its present attempt is what counts, which may be another than the plan saw. */
+function isPastBound(change: Change, plan: CommitPlanCommand, job: JobRecord): boolean {
+  if (!isUnderWay(job.state)) return false;
+  const entry = runningEntry(change.state, change.index, job);
+  if (!entry || !plan.limits) return true;
+  return entry.startedAtMs + runtimeBoundMs(entry, plan.limits) <= plan.atMs;
+}
+
+function expire(change: Change, job: JobRecord): void {
+  const ranMs = change.now.atMs - (job.startedAtMs ?? job.sinceMs);
+  const message = `it ran for ${Math.round(ranMs / 1_000)} s, which is its bound`;
+  change.move(job, { type: "doomed", failure: { reason: "DeadlineExceeded", message } });
+}
+
+/** Why a start does not hold any more. */
+type StartRefusal =
+  | CapacityRefusal
+  | QuotaRefusal
+  | "not_waiting"
+  | "no_parameter_servers"
+  | "state_full"
+  | "shared_storage";
+
+/** Starts the job, or says why not and changes nothing. */
+function startJob(
+  change: Change,
+  plan: CommitPlanCommand,
+  start: PlannedStart,
+  quotas: QuotaCheck | undefined,
+): StartRefusal | undefined {
+  const deployment = claimedDeployment(start.jobId);
+  if (deployment !== undefined) return placeReplica(change, plan, start, deployment, quotas);
+  const waiting = waitingJob(change, start.jobId);
+  if (!waiting) return "not_waiting";
+  const { job, ranks } = waiting;
+  const isRecovery = job.state === "recovering";
+  const { placements } = start;
+  const request = change.index.requestOf(job);
+  const shards = isRecovery ? job.shards : placeShards(change, job);
+  if (shards === "none") return "no_parameter_servers";
+  if (!isRecovery && lacksStorage(change, job)) return "shared_storage";
+  if (change.version >= BOUNDED_FROM && !hasRoomForTasks(change.state, ranks.length)) {
+    return "state_full";
+  }
+  const { capacity } = change.index;
+  const why =
+    quotas?.refusal(job, ranks.length) ??
+    capacity.take(request, ranks.length, placements, plan.overcommitRatio);
+  if (why) return why;
+  quotas?.charge(job, ranks.length);
+  const before = new Map(change.tasksOf(job).map((task) => [task.rank, task]));
+  if (!isRecovery) change.dropTasks(job);
+  const byMs = change.now.atMs + plan.acknowledgeMs;
+  const started = change.move(job, { type: "reserved", tasks: ranks.length, byMs, shards });
+  for (const [at, { nodeId, devices }] of placements.entries()) {
+    const rank = ranks[at]!;
+    const replaced = before.get(rank);
+    const task: TaskRecord = {
+      jobId: job.id,
+      attempt: started.attempt,
+      rank,
+      ...(isRecovery && { incarnation: (replaced?.incarnation ?? 0) + 1 }),
+      ...crashesTakenOver(replaced),
+      nodeId,
+      devices,
+      gpuMilli: request.gpus === 0 ? 0 : request.gpuMilli,
+      phase: "reserved",
+    };
+    change.startTask(started, task);
+  }
+  return undefined;
+}
+
+function lacksStorage({ state, index }: Change, { id }: JobRecord): boolean {
+  const wanted = sharedRequest(state.specs.get(id)!)?.storageMb ?? 0;
+  return wanted > 0 && wanted > sharedSupply(state, index).free.storageMb;
+}
+
+/** Gives a replica its place; the masters' placement loads it there. */
+function placeReplica(
+  change: Change,
+  plan: CommitPlanCommand,
+  { placements }: PlannedStart,
+  deployment: string,
+  quotas: QuotaCheck | undefined,
+): StartRefusal | undefined {
+  const claim = replicaClaim(change.state, deployment);
+  if (!claim) return "not_waiting";
+  const why =
+    quotas?.claimRefusal(claim) ??
+    change.index.capacity.take(claim.request, 1, placements, plan.overcommitRatio);
+  if (why) return why;
+  quotas?.chargeClaim(claim);
+  const { nodeId, devices } = placements[0]!;
+  change.placeReplica({ deployment, nodeId, devices, grantedAtMs: change.now.atMs });
+  return undefined;
+}
+
+/** The job that a plan means, and the ranks that want places, while there are any. */
+function waitingJob(
+  change: Change,
+  plannedId: string,
+): { readonly job: JobRecord; readonly ranks: readonly number[] } | undefined {
+  const isRecovery = plannedId.endsWith(RECOVERY_SUFFIX);
+  const job = change.state.jobs.get(plannedJobId(plannedId));
+  if (!job) return undefined;
+  if (!isRecovery)
+    return mayStart(change, job) ? { job, ranks: [...Array(job.tasks).keys()] } : undefined;
+  const ranks = job.state === "recovering" ? missingRanks(change, job) : [];
+  return ranks.length > 0 ? { job, ranks } : undefined;
+}
+
+function mayStart({ now }: Change, job: JobRecord): boolean {
+  if (job.state !== "pending" || job.liveTasks > 0 || job.waitingFor.length > 0) return false;
+  return (job.notBeforeMs ?? 0) <= now.atMs;
+}
+
+/** Who is not in the plan's line is promised nothing any more. */
+function setLine(change: Change, { line, promise, starts }: CommitPlanCommand): void {
+  const { jobs } = change.state;
+  const planned: readonly PlannedPlace[] = line ?? (promise ? [promise] : []);
+  // One whose start was just refused keeps its place for the next plan.
+  const kept = line ? [...line, ...starts] : planned;
+  const stay = new Set(kept.map(({ jobId }) => plannedJobId(jobId)));
+  for (const id of [...change.index.line].sort()) {
+    const job = jobs.get(id);
+    if (job && !stay.has(id)) {
+      change.putJob({ ...job, promisedStartMs: undefined, placeInLine: undefined });
+    }
+  }
+  let last = -1;
+  for (const { jobId, startAtMs } of planned) {
+    const job = jobs.get(plannedJobId(jobId));
+    if (job?.state !== "pending" && job?.state !== "recovering") continue;
+    // Who has a place keeps it as long as it is behind the one before.
+    const placeInLine = line && Math.max(job.placeInLine ?? 0, last + 1);
+    last = placeInLine ?? last;
+    const isMoved = job.promisedStartMs !== startAtMs;
+    if (!isMoved && job.placeInLine === placeInLine) continue;
+    const changedIndex = isMoved ? change.now.index : job.changedIndex;
+    change.putJob({ ...job, promisedStartMs: startAtMs, placeInLine, changedIndex });
+  }
+}

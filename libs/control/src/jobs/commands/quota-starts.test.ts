@@ -1,0 +1,134 @@
+import { expect, test } from "vitest";
+import { PlannedCluster } from "../testing/planned-cluster.ts";
+import { jobId, scheduledModel } from "../testing/specs.ts";
+import { isEarlier } from "./task-reports.ts";
+
+// Apply holds quotas and limits against all starts of one plan together, whatever the plan says.
+
+const HOUR_MS = 3_600_000;
+const LIMITS = { jobTimeoutMs: 2 * HOUR_MS, maxConcurrentJobs: 1_000 };
+
+/** A node with four GPUs, and so many jobs of one GPU that were admitted. */
+function clusterWith(jobs: number, quota?: object) {
+  const cluster = new PlannedCluster();
+  cluster.join("a");
+  if (quota) cluster.do({ type: "project.set", name: "default", weight: 1, quota });
+  for (let n = 1; n <= jobs; n++) cluster.submit(n);
+  commit(cluster, { admitted: Array.from({ length: jobs }, (_, n) => jobId(n + 1)) });
+  return cluster;
+}
+
+function commit(cluster: PlannedCluster, change: Record<string, unknown>) {
+  return cluster.do({
+    ...{ type: "plan.commit", basedOnIndex: 0, overcommitRatio: 1, acknowledgeMs: 1_000 },
+    ...{
+      limits: LIMITS,
+      admitted: [],
+      unsatisfiable: [],
+      starts: [],
+      preemptions: [],
+      expired: [],
+    },
+    ...change,
+  });
+}
+
+/** Starts of these, each on the device of its place in the list. */
+const starts = (...ids: string[]) =>
+  ids.map((id, device) => ({ jobId: id, placements: [{ nodeId: "a", devices: [device] }] }));
+
+test("quota: starts of one plan count together", () => {
+  const cluster = clusterWith(3, { gpuMilli: 2_000 });
+  const reply = commit(cluster, { starts: starts(jobId(1), jobId(2), jobId(3)) });
+  expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(3), why: "quota" }] });
+  expect([1, 2, 3].map((n) => cluster.job(n).state)).toEqual(["scheduled", "scheduled", "pending"]);
+});
+
+test("quota: each start is charged its whole bound of hours", () => {
+  const cluster = clusterWith(3, { gpuHours: 4 });
+  const reply = commit(cluster, { starts: starts(jobId(1), jobId(2), jobId(3)) });
+  expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(3), why: "quota" }] });
+  const again = commit(cluster, { starts: starts("", "", jobId(3)).slice(2) });
+  expect(again).toMatchObject({ refused: [{ why: "quota" }] });
+});
+
+test("limit: running jobs are bounded over all starts of a plan", () => {
+  const cluster = clusterWith(3);
+  const limits = { ...LIMITS, maxConcurrentJobs: 2 };
+  const reply = commit(cluster, { limits, starts: starts(jobId(1), jobId(2), jobId(3)) });
+  expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(3), why: "concurrent_jobs" }] });
+  const again = commit(cluster, { limits, starts: starts("", "", jobId(3)).slice(2) });
+  expect(again).toMatchObject({ refused: [{ why: "concurrent_jobs" }] });
+});
+
+test("quota: replicas count with each other, and with the jobs of their project", () => {
+  const cluster = clusterWith(1, { gpuMilli: 2_000 });
+  for (const model of ["m", "n"]) cluster.do({ ...scheduledModel(model, 1, cluster.atMs) });
+  const ids = ["serving:m", "serving:n", jobId(1)];
+  expect(commit(cluster, { starts: starts(...ids) })).toEqual({
+    ...{ ok: true, refused: [{ jobId: jobId(1), why: "quota" }] },
+  });
+  const other = clusterWith(1, { gpuMilli: 1_000 });
+  for (const model of ["m", "n"]) other.do({ ...scheduledModel(model, 1, other.atMs) });
+  expect(commit(other, { starts: starts("serving:m", "serving:n") })).toEqual({
+    ...{ ok: true, refused: [{ jobId: "serving:n", why: "quota" }] },
+  });
+});
+
+test("quota: hours that replicas may still use count for the jobs of their project", () => {
+  const cluster = clusterWith(1, { gpuHours: 3 });
+  cluster.do({ ...scheduledModel("m", 1, cluster.atMs) });
+  expect(commit(cluster, { starts: starts("serving:m") })).toEqual({ ok: true });
+  const reply = commit(cluster, { starts: starts("", jobId(1)).slice(1) });
+  expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(1), why: "quota" }] });
+});
+
+test("quota: the first jobs of a project's queue start, as many as its length says", () => {
+  const cluster = clusterWith(3, { queueLength: 2 });
+  const late = commit(cluster, { starts: starts("", "", jobId(3)).slice(2) });
+  expect(late).toEqual({ ok: true, refused: [{ jobId: jobId(3), why: "queue_position" }] });
+  expect(commit(cluster, { starts: starts(jobId(1), jobId(2)) })).toEqual({ ok: true });
+  expect(commit(cluster, { starts: starts("", "", jobId(3)).slice(2) })).toEqual({ ok: true });
+});
+
+test("quota: what other projects hold does not count", () => {
+  const cluster = clusterWith(2, { gpuMilli: 1_000 });
+  cluster.submit(3, { project: "other" });
+  commit(cluster, { admitted: [jobId(3)] });
+  const reply = commit(cluster, { starts: starts(jobId(1), jobId(3), jobId(2)) });
+  expect(reply).toEqual({ ok: true, refused: [{ jobId: jobId(2), why: "quota" }] });
+});
+
+test("recovery: each task in a lost one's place is a further incarnation of its rank", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a");
+  cluster.submit(1, { tasks: 2, resources: { gpu_count: 2 }, failure_tolerance: 1 });
+  cluster.run(1);
+  const incarnations = () =>
+    [...cluster.control.state.tasks.values()].map(({ incarnation }) => incarnation);
+  for (const round of [1, 2, 3]) {
+    const { attempt } = cluster.job(1);
+    // By its signal, but late enough to be no crash loop.
+    cluster.atMs += 120_000;
+    const exit = { reason: "NodeLost", signal: "SIGKILL", endedAtMs: cluster.atMs };
+    const reports = [
+      { jobId: jobId(1), attempt, rank: 1, incarnation: round - 1, phase: "exited", exit },
+    ];
+    cluster.do({ type: "tasks.report", nodeId: "a", reports });
+    cluster.run(1);
+    expect([cluster.job(1).attempt, incarnations()]).toEqual([1, [undefined, round]]);
+  }
+});
+
+test("readings: of one attempt the later is what comes later, or has the higher step", () => {
+  const known = { atMs: 100, attempt: 1, rank: 0, step: 5 };
+  expect(isEarlier({ ...known, atMs: 100, step: 1 }, known)).toBe(false);
+  expect(isEarlier({ ...known, atMs: 99 }, known)).toBe(true);
+  expect(isEarlier({ ...known, atMs: 99, step: 4 }, known)).toBe(true);
+  expect(isEarlier({ ...known, atMs: 99, step: 6 }, known)).toBe(false);
+  expect(isEarlier({ ...known, atMs: 99, rank: 1 }, known)).toBe(false);
+  expect(isEarlier({ ...known, atMs: 99, incarnation: 1 }, known)).toBe(false);
+  const { step: _, ...told } = known;
+  expect(isEarlier({ ...told, atMs: 99 }, known)).toBe(true);
+  expect(isEarlier({ ...told, atMs: 99, rank: 1 }, known)).toBe(false);
+});

@@ -1,0 +1,27 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
+import { type ControlReply, OK, refuse } from "../../command.ts";
+import type { RegisteredModelCommand } from "../records/commands.ts";
+import type { Change } from "./change.ts";
+
+/** The artifact that becomes a model. */
+export const MODEL_ARTIFACT = "model.gguf";
+
+/** As which model what the job leaves is to be served; undefined for a job that says nothing of it. */
+export function registrationOf(
+  spec: SubmitJob,
+): { readonly modelId: string; readonly replaces: boolean } | undefined {
+  const { register_as: modelId, replace_model: replaces } = spec.config;
+  if (spec.algorithm === undefined || typeof modelId !== "string") return undefined;
+  return { modelId, replaces: replaces === true };
+}
+
+/** Notes what became of the model of a job that has succeeded. */
+export function noteModel(change: Change, command: RegisteredModelCommand): ControlReply {
+  const { jobId, modelId, fault } = command;
+  const job = change.state.jobs.get(jobId);
+  if (job?.state !== "succeeded") return refuse("not_found", `no job ${jobId} has succeeded`);
+  const { index: changedIndex, atMs } = change.now;
+  const model = fault === undefined ? { id: modelId, atMs } : { id: modelId, atMs, fault };
+  change.putJob({ ...job, model, changedIndex });
+  return OK;
+}

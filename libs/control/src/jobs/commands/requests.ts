@@ -1,0 +1,65 @@
+import { type ControlReply, OK, refuse } from "../../command.ts";
+import type { RequestJobCommand } from "../records/commands.ts";
+import { isTerminal } from "../records/lifecycle.ts";
+import type { JobRecord } from "../records/records.ts";
+import type { Change } from "./change.ts";
+
+/** What a user asks of a job; what holds already succeeds. */
+export function requestJob(change: Change, command: RequestJobCommand): ControlReply {
+  const { jobId, request, ifIndex } = command;
+  const job = change.state.jobs.get(jobId);
+  if (!job) return refuse("not_found", `no job has the id ${jobId}`);
+  if (ifIndex !== undefined && ifIndex !== job.changedIndex) {
+    const message = `the job ${jobId} has changed at index ${job.changedIndex}, after ${ifIndex}; look at it again`;
+    return refuse("precondition_failed", message);
+  }
+  switch (request) {
+    case "cancel":
+      return cancel(change, job);
+    case "suspend":
+      return suspend(change, job);
+    case "resume":
+      return resume(change, job);
+    default:
+      return refuse("invalid_value", `${JSON.stringify(request satisfies never)} is no request`);
+  }
+}
+
+function cancel(change: Change, job: JobRecord): ControlReply {
+  if (job.state === "cancelled") return OK;
+  if (isTerminal(job.state)) return hasEnded(job);
+  change.move(job, { type: "cancel" });
+  return OK;
+}
+
+function suspend(change: Change, job: JobRecord): ControlReply {
+  if (isTerminal(job.state) || job.state === "cancelling") return hasEnded(job);
+  if (job.state !== "suspended") leaveWithGrace(change, job, { why: "suspend" });
+  return OK;
+}
+
+function resume(change: Change, job: JobRecord): ControlReply {
+  if (isTerminal(job.state) || job.state === "cancelling") return hasEnded(job);
+  const isLeaving = job.state === "checkpointing" && job.leaving?.why === "suspend";
+  if (isLeaving) {
+    // It leaves all the same, and waits for a place again instead of staying away.
+    change.putJob({ ...job, leaving: { why: "preempt" }, changedIndex: change.now.index });
+  } else change.move(job, { type: "resume" });
+  return OK;
+}
+
+function hasEnded({ id, state }: JobRecord): ControlReply {
+  return refuse("conflict", `the job ${id} is ${state}`);
+}
+
+/** Has the job leave its places, with the time for a checkpoint that its spec asks for. */
+export function leaveWithGrace(
+  change: Change,
+  job: JobRecord,
+  leaving: NonNullable<JobRecord["leaving"]>,
+  latestMs = Number.POSITIVE_INFINITY,
+): JobRecord {
+  const { grace_seconds: grace } = change.state.specs.get(job.id)!.checkpoint_config;
+  const byMs = Math.min(latestMs, change.now.atMs + grace * 1_000);
+  return change.move(job, { type: "leave", leaving, byMs });
+}

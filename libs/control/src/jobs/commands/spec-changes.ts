@@ -1,0 +1,352 @@
+import type { SubmitJob } from "@heddle/contracts/jobs";
+import { specFaults } from "../records/spec-faults.ts";
+import { splitLevel } from "../records/task-request.ts";
+
+/** One change of a job's spec after which it would start now, or at least could run one day. */
+export interface SpecChange extends Candidate {
+  /** `would_wait` is told only of a job that can never run as it is. */
+  readonly outcome: "would_start" | "would_wait";
+}
+
+interface Candidate {
+  /** The field as the spec names it; `all_amounts` scales the job's GPUs, CPU, memory and the like. */
+  readonly field: string;
+  readonly from: string | number | boolean;
+  /** In the units of the spec, of the whole job; null: the field is to be left out. */
+  readonly to: string | number | boolean | null;
+  /** How much of the field is given up, in 0..1; a constraint that is dropped counts as a half. */
+  readonly cost: number;
+}
+
+/** What a changed spec is tried on. */
+export interface SpecTrial {
+  /** Whether all that it asks for is free now and within quotas; asked often. */
+  fits(spec: SubmitJob): boolean;
+  /** Whether the scheduler would start it now, with all that stands in its way; in steps. */
+  starts(spec: SubmitJob): Steps<boolean>;
+  /** Whether it could run on the emptied cluster; only where the job as it is never can. */
+  readonly isPossible?: ((spec: SubmitJob) => boolean) | undefined;
+  /** How long the job may run at most, by its own bound or by the cluster's. */
+  readonly boundHours: number;
+  /** The promises to jobs before it, which it must not delay. */
+  readonly promises: readonly PromiseBefore[];
+}
+
+/** Where a job that holds a promise stands, and when it is to start. */
+export interface PromiseBefore {
+  readonly qosLevel: Resources["qos_level"];
+  readonly priority: number;
+  readonly inHours: number;
+}
+
+type Resources = SubmitJob["resources"];
+/** Work between the steps of which other work may be done. */
+type Steps<T> = Generator<void, T>;
+type Fits = (spec: SubmitJob) => Steps<boolean>;
+
+/**
+ * What giving up a constraint weighs beside giving up a share of an amount; so does going before
+ * others.
+ */
+const DROPPED_CONSTRAINT_COST = 0.5;
+const MAX_PRIORITY = 1_000;
+const QOS_LEVELS = ["best_effort", "standard", "guaranteed"] as const;
+/** Of the time until a promised start, what a job that is to end before is to take. */
+const SHARE_UNTIL_PROMISE = 0.95;
+/** A run is proposed in hundredths of an hour. */
+const RUNS_PER_HOUR = 100;
+/** Amounts are searched in thousandths. */
+const UNIT = 1_000;
+/** Values of a field that is not the harder the larger it is, tried from the asked one on. */
+const MAX_SCANNED = 128;
+/** Questions of either kind that one explanation asks at most; what was found until then is told. */
+const MAX_FITS = 2_000;
+const MAX_STARTS = 64;
+/** Scales of all amounts together that are tried in earnest. */
+const MAX_SCALES_STARTED = 4;
+
+/** The shards of a job that trains. */
+const SHARDS = "config.parameter_servers";
+
+const AMOUNTS = [
+  "cpu_cores",
+  "memory_gb",
+  "local_ssd_gb",
+  "io_operations_per_sec",
+  "network_bandwidth_gbps",
+  "shared_storage_gb",
+] as const satisfies readonly (keyof Resources)[];
+
+const OPTIONAL = [
+  "gpu_type",
+  "gpu_memory_gb",
+  "node_affinity",
+  "node_anti_affinity",
+  "local_ssd_gb",
+  "io_operations_per_sec",
+  "network_bandwidth_gbps",
+  "shared_storage_gb",
+] as const satisfies readonly (keyof Resources)[];
+
+/**
+ * The changes of a single field that would let the job start now, the smallest first; where no single
+ * one does, the least shrinking of all amounts together. Of a job that can never run, those too after
+ * which it could and would wait. Empty where nothing helps. Each is tried on the changed spec as a
+ * whole, split over its tasks anew.
+ */
+export function* specChanges(spec: SubmitJob, given: SpecTrial): Steps<SpecChange[]> {
+  const trial = bounded(given);
+  const starting = yield* changesUnder(spec, trial);
+  const { isPossible } = trial;
+  const possible = isPossible
+    ? yield* changesUnder(spec, {
+        ...trial,
+        fits: isPossible,
+        starts: inOneStep(isPossible),
+        promises: [],
+      })
+    : [];
+  const further = possible.filter(
+    ({ field, to }) => !starting.some((each) => each.field === field && each.to === to),
+  );
+  const changes = starting.map((change): SpecChange => ({ ...change, outcome: "would_start" }));
+  for (const change of further) {
+    const isStart = yield* trial.starts(withChange(spec, change));
+    changes.push({ ...change, outcome: isStart ? "would_start" : "would_wait" });
+  }
+  return changes.sort((a, b) => a.cost - b.cost || (a.field < b.field ? -1 : 1));
+}
+
+/** The trial, which says no once it was asked so often that what was found must do. */
+function bounded(trial: SpecTrial): SpecTrial {
+  let fits = 0;
+  let starts = 0;
+  const { isPossible } = trial;
+  const isFit = (test: (spec: SubmitJob) => boolean) => (spec: SubmitJob) =>
+    fits++ < MAX_FITS && test(spec);
+  return {
+    ...trial,
+    fits: isFit((spec) => trial.fits(spec)),
+    isPossible: isPossible && isFit(isPossible),
+    *starts(spec) {
+      return starts++ < MAX_STARTS && (yield* trial.starts(spec));
+    },
+  };
+}
+
+function inOneStep(test: (spec: SubmitJob) => boolean) {
+  return function* (spec: SubmitJob): Steps<boolean> {
+    yield;
+    return test(spec);
+  };
+}
+
+/** The changes of a single field that the trial is content with, or else of all amounts together. */
+function* changesUnder(spec: SubmitJob, trial: SpecTrial): Steps<Candidate[]> {
+  const fits: Fits = inOneStep(
+    (changed) => specFaults(changed).length === 0 && trial.fits(changed),
+  );
+  const isFree = trial.fits(spec);
+  // Where all that it asks for is free, it waits for its turn, and less of it is no help.
+  const candidates = isFree
+    ? [...(yield* shorterRuns(spec, fits, trial)), ...earlierTurns(spec, trial)]
+    : [
+        ...(yield* taskChanges(spec, fits)),
+        ...(yield* gpuChanges(spec, fits)),
+        ...(yield* amountChanges(spec, fits)),
+        ...(yield* shardChanges(spec, fits)),
+        ...(yield* shorterRuns(spec, fits, trial)),
+        ...(yield* droppedConstraints(spec, fits)),
+      ];
+  const changes: Candidate[] = [];
+  for (const change of candidates) {
+    // The first of a field that helps is the smallest.
+    if (changes.some(({ field }) => field === change.field)) continue;
+    if (yield* trial.starts(withChange(spec, change))) changes.push(change);
+  }
+  if (changes.length === 0 && !isFree) changes.push(...(yield* scaledDown(spec, fits, trial)));
+  return changes;
+}
+
+/** The spec after the change. */
+function withChange(spec: SubmitJob, { field, to }: Candidate): SubmitJob {
+  if (field === "tasks") return { ...spec, tasks: Number(to) };
+  if (field === "max_runtime_hours") return { ...spec, max_runtime_hours: Number(to) };
+  if (field === SHARDS) return { ...spec, config: { ...spec.config, parameter_servers: to } };
+  if (field === "all_amounts") return scaledTo(spec, Number.parseInt(String(to), 10));
+  const resources: Record<string, unknown> = { ...spec.resources };
+  if (to === null) delete resources[field];
+  else resources[field] = to;
+  return { ...spec, resources: resources as Resources };
+}
+
+/** The nearest other number of tasks over which what is asked for fits. */
+function* taskChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
+  const from = spec.tasks;
+  if (from === undefined) return [];
+  for (let step = 1; step <= MAX_SCANNED; step++) {
+    for (const to of [from - step, from + step]) {
+      const change = { field: "tasks", from, to, cost: step / Math.max(from, to) };
+      if (to < 1 || to > 4_096) continue;
+      if (yield* fits(withChange(spec, change))) return [change];
+    }
+  }
+  return [];
+}
+
+/** The most GPUs below what is asked for that can be split and fit. */
+function* gpuChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
+  const { gpu_count: from } = spec.resources;
+  const changed = (to: number): Candidate => {
+    return { field: "gpu_count", from, to, cost: (from - to) / from };
+  };
+  const fitsWith = (to: number) => fits(withChange(spec, changed(to)));
+  const tasks = spec.tasks ?? 1;
+  const at = (level: number): number => (splitLevel(level) * tasks) / UNIT;
+  let below = 0;
+  for (let step = 2 ** 20; step >= 1; step /= 2) if (at(below + step) < from) below += step;
+  const level = yield* largestThatFits(below, (each) => fitsWith(at(each)));
+  if (level === undefined) return [];
+  const found = at(level);
+  // Without `tasks` their number hangs on the GPUs, and more may fit where fewer do not.
+  const most = spec.tasks === undefined ? Math.min(Math.ceil(from) - 1, found + MAX_SCANNED) : 0;
+  for (let to = most; to > found; to--) if (yield* fitsWith(to)) return [changed(to)];
+  return [changed(found)];
+}
+
+/** For each amount, the largest smaller value that fits, the others as they are. */
+function* amountChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
+  const changes: Candidate[] = [];
+  for (const field of AMOUNTS) {
+    const from = spec.resources[field];
+    if (from === undefined) continue;
+    const changed = (thousandths: number): Candidate => {
+      const to = thousandths / UNIT;
+      return { field, from, to, cost: (from - to) / from };
+    };
+    const most = Math.ceil(from * UNIT) - 1;
+    const to = yield* largestThatFits(most, (each) => fits(withChange(spec, changed(each))));
+    if (to !== undefined) changes.push(changed(to));
+  }
+  return changes;
+}
+
+/** Fewer shards, where the parameter servers have no room for all. */
+function* shardChanges(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
+  const { parameter_servers: from } = spec.config;
+  if (typeof from !== "number") return [];
+  const changed = (to: number): Candidate => {
+    return { field: SHARDS, from, to, cost: (from - to) / from };
+  };
+  const to = yield* largestThatFits(from - 1, (each) => fits(withChange(spec, changed(each))));
+  return to === undefined ? [] : [changed(to)];
+}
+
+/** The longest runs that are within the quota of GPU-hours, and that end before a promised start. */
+function* shorterRuns(
+  spec: SubmitJob,
+  fits: Fits,
+  { boundHours, promises }: SpecTrial,
+): Steps<Candidate[]> {
+  const changed = (hundredths: number): Candidate => {
+    const to = hundredths / RUNS_PER_HOUR;
+    return {
+      field: "max_runtime_hours",
+      from: boundHours,
+      to,
+      cost: (boundHours - to) / boundHours,
+    };
+  };
+  const starts = promises.map(({ inHours }) => inHours * SHARE_UNTIL_PROMISE);
+  const most = [boundHours, ...starts.sort((a, b) => b - a)]
+    .map((hours) => Math.ceil(hours * RUNS_PER_HOUR) - 1)
+    .filter((hundredths) => hundredths < boundHours * RUNS_PER_HOUR);
+  const runs = new Set<number>();
+  for (const each of most) {
+    const run = yield* largestThatFits(each, (length) => fits(withChange(spec, changed(length))));
+    if (run !== undefined) runs.add(run);
+  }
+  return [...runs].map(changed);
+}
+
+/** What would have it go before a job that holds a promise: just above it, or a level up. */
+function earlierTurns({ resources }: SubmitJob, { promises }: SpecTrial): Candidate[] {
+  if (promises.length === 0) return [];
+  const { qos_level: level, priority: from } = resources;
+  const cost = DROPPED_CONSTRAINT_COST;
+  const levels: Candidate[] = QOS_LEVELS.slice(QOS_LEVELS.indexOf(level) + 1).map((to) => {
+    return { field: "qos_level", from: level, to, cost };
+  });
+  const turns = promises
+    .filter(({ qosLevel }) => qosLevel === level)
+    .map(({ priority }) => priority + 1)
+    .filter((to) => to > from && to <= MAX_PRIORITY)
+    .sort((a, b) => a - b)
+    .map((to): Candidate => ({ field: "priority", from, to, cost }));
+  return [...levels, ...turns];
+}
+
+/** Less is never harder to place, hence the binary search; undefined where even 1 is not placed. */
+function* largestThatFits(
+  most: number,
+  fits: (value: number) => Steps<boolean>,
+): Steps<number | undefined> {
+  if (most < 1 || !(yield* fits(1))) return undefined;
+  let low = 1;
+  let high = most;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (yield* fits(middle)) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+function* droppedConstraints(spec: SubmitJob, fits: Fits): Steps<Candidate[]> {
+  const { resources } = spec;
+  const cost = DROPPED_CONSTRAINT_COST;
+  const flags = (["same_rack", "infiniband_required"] as const)
+    .filter((field) => resources[field])
+    .map((field): Candidate => ({ field, from: true, to: false, cost }));
+  const fields = OPTIONAL.filter((field) => resources[field] !== undefined).map(
+    (field): Candidate => ({ field, from: shown(resources[field]), to: null, cost }),
+  );
+  const changes: Candidate[] = [];
+  for (const change of [...flags, ...fields]) {
+    if (yield* fits(withChange(spec, change))) changes.push(change);
+  }
+  return changes;
+}
+
+function shown(value: unknown): string | number {
+  return typeof value === "number" || typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function* scaledDown(spec: SubmitJob, fits: Fits, trial: SpecTrial): Steps<Candidate[]> {
+  let tried = 0;
+  for (let percent = 99; percent >= 1 && tried < MAX_SCALES_STARTED; percent--) {
+    const scaled = scaledTo(spec, percent);
+    if (!(yield* fits(scaled))) continue;
+    tried++;
+    if (!(yield* trial.starts(scaled))) continue;
+    const cost = 1 - percent / 100;
+    return [{ field: "all_amounts", from: "100 %", to: `${percent} %`, cost }];
+  }
+  return [];
+}
+
+/** Rounded down to thousandths; the GPUs of each task to whole ones, or to thousandths of one. */
+function scaledTo(spec: SubmitJob, percent: number): SubmitJob {
+  const resources: Record<string, unknown> = { ...spec.resources };
+  for (const field of AMOUNTS) {
+    const value = spec.resources[field];
+    if (value === undefined) continue;
+    resources[field] = Math.max(1, Math.floor((value * UNIT * percent) / 100)) / UNIT;
+  }
+  const { gpu_count: gpus } = spec.resources;
+  const tasks = spec.tasks ?? 1;
+  const milli = Math.floor((gpus * UNIT * percent) / 100 / tasks);
+  const whole = milli >= UNIT ? milli - (milli % UNIT) : Math.max(1, milli);
+  if (gpus > 0) resources["gpu_count"] = (whole * tasks) / UNIT;
+  return { ...spec, resources: resources as Resources };
+}

@@ -1,0 +1,91 @@
+import { expect, test } from "vitest";
+import { HARDENED } from "../../cluster-version.ts";
+import { ReplicatedControl } from "../../replicated-control.ts";
+import { newestControl } from "../../testing/newest-control.ts";
+import { PlannedCluster } from "../testing/planned-cluster.ts";
+import { jobId } from "../testing/specs.ts";
+
+/** What one master puts into the log of how far the job is. */
+function tell(cluster: PlannedCluster, attempt: number, step: number, atMs: number): void {
+  const checkpoint = { name: `c${step}`, attempt, step, atMs };
+  const entries = [{ jobId: jobId(1), attempt, progress: { atMs, attempt, step }, checkpoint }];
+  cluster.do({ type: "jobs.progress", entries });
+}
+
+test("a new leader that has heard less than the one before it sets no job back to an older checkpoint", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a");
+  cluster.submit(1);
+  cluster.run(1);
+  tell(cluster, 1, 20, 2_000);
+  const { changedIndex } = cluster.job(1);
+  tell(cluster, 1, 10, 1_000);
+  expect(cluster.job(1)).toMatchObject({ progress: { step: 20 }, checkpoint: { name: "c20" } });
+  expect(cluster.job(1).changedIndex).toBe(changedIndex);
+  tell(cluster, 1, 30, 3_000);
+  expect(cluster.job(1)).toMatchObject({ progress: { step: 30 }, checkpoint: { name: "c30" } });
+  // The next attempt may run where the clock is behind.
+  cluster.report(1, "exited", { reason: "GpuFault", endedAtMs: 4_000 });
+  cluster.run(1);
+  tell(cluster, 2, 31, 500);
+  expect(cluster.job(1)).toMatchObject({ attempt: 2, progress: { step: 31 } });
+  expect(cluster.job(1).checkpoint).toMatchObject({ name: "c31" });
+});
+
+test("progress of a rank whose clock is behind is taken, since the hardened version", () => {
+  for (const control of [new ReplicatedControl(), newestControl()]) {
+    const cluster = new PlannedCluster(control);
+    cluster.join("a");
+    cluster.submit(1);
+    cluster.run(1);
+    const say = (rank: number, atMs: number, step?: number) => {
+      const reading = { attempt: 1, rank, incarnation: 0, atMs, ...(step && { step }) };
+      const checkpoint = { ...reading, name: `c${step ?? atMs}` };
+      const entries = [{ jobId: jobId(1), attempt: 1, progress: reading, checkpoint }];
+      cluster.do({ type: "jobs.progress", entries });
+      return [cluster.job(1).progress?.atMs, cluster.job(1).checkpoint?.atMs];
+    };
+    const isHardened = control.version >= HARDENED;
+    say(0, 3_600_000, 20);
+    // An hour behind; a lower step of another task is older all the same.
+    expect(say(1, 10, 10)).toEqual([3_600_000, 3_600_000]);
+    expect(say(1, 20, 30)).toEqual(isHardened ? [20, 20] : [3_600_000, 3_600_000]);
+    // Without steps, what another task tells is taken as it comes, and a task's own by its clock.
+    say(0, 7_200_000);
+    expect(say(1, 40)).toEqual(isHardened ? [40, 40] : [7_200_000, 7_200_000]);
+    expect(say(1, 39)).toEqual(isHardened ? [40, 40] : [7_200_000, 7_200_000]);
+  }
+});
+
+test("progress in the log of an earlier version, which names no attempt, is taken as that version took it", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a");
+  cluster.submit(1);
+  cluster.run(1);
+  for (const progress of [
+    { atMs: 2_000, step: 20 },
+    { atMs: 1_000, step: 10 },
+  ]) {
+    cluster.do({ type: "jobs.progress", entries: [{ jobId: jobId(1), attempt: 1, progress }] });
+    expect(cluster.job(1).progress).toEqual(progress);
+    expect(Object.keys(cluster.job(1).progress ?? {})).toEqual(["atMs", "step"]);
+  }
+});
+
+test("progress and checkpoints of an older attempt are not taken", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a");
+  cluster.submit(1, { retry_limit: 1 });
+  cluster.run(1);
+  tell(cluster, 1, 10, 1_000);
+  cluster.report(1, "exited", { reason: "ExitCode", exitCode: 1, endedAtMs: 1_500 });
+  cluster.pass(10_000);
+  cluster.run(1);
+  expect(cluster.job(1)).toMatchObject({ attempt: 2, state: "running" });
+  const before = cluster.job(1);
+  tell(cluster, 1, 99, 999_000);
+  tell(cluster, 3, 99, 999_000);
+  expect(cluster.job(1)).toBe(before);
+  tell(cluster, 2, 11, 2_000);
+  expect(cluster.job(1)).toMatchObject({ progress: { step: 11 }, checkpoint: { name: "c11" } });
+});

@@ -1,0 +1,78 @@
+import type { EventRecord } from "../records/records.ts";
+
+/** Events kept for watchers; the oldest make room. */
+const MAX_EVENTS = 100_000;
+/** Dropped entries that are let stand before the array is cut. */
+const SLACK = 10_000;
+
+/** A place in the log of events: the log index, and the ordinal within that entry. */
+export type Position = Pick<EventRecord, "index" | "ordinal">;
+
+/** The kept events in their order, found by position. */
+export class EventLog {
+  #events: EventRecord[];
+  #first = 0;
+
+  constructor(events: Iterable<EventRecord>) {
+    this.#events = [...events];
+  }
+
+  /** Adds the newest event. Returns the one that makes room for it, if one must. */
+  push(event: EventRecord): EventRecord | undefined {
+    this.#events.push(event);
+    return this.#events.length - this.#first > MAX_EVENTS ? this.shift() : undefined;
+  }
+
+  /** Drops the oldest event and returns it. */
+  shift(): EventRecord | undefined {
+    if (this.#first >= this.#events.length) return undefined;
+    const oldest = this.#events[this.#first++];
+    if (this.#first > SLACK) {
+      this.#events = this.#events.slice(this.#first);
+      this.#first = 0;
+    }
+    return oldest;
+  }
+
+  /** Whether events after the position may be gone. */
+  isCompacted(after: Position): boolean {
+    const oldest = this.#events[this.#first];
+    if (!oldest || comparePositions(after, oldest) >= 0) return false;
+    // A position is that of an event, but for the one before all.
+    return after.index > 0 || this.#events.length - this.#first >= MAX_EVENTS;
+  }
+
+  /** Every kept event after the position, oldest first. */
+  *after(position: Position): Generator<EventRecord, void> {
+    let low = this.#first;
+    let high = this.#events.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (comparePositions(this.#events[middle]!, position) <= 0) low = middle + 1;
+      else high = middle;
+    }
+    for (let at = low; at < this.#events.length; at++) yield this.#events[at]!;
+  }
+
+  /** The position of the newest event. */
+  get last(): Position {
+    return this.#events.length > this.#first ? this.#events.at(-1)! : { index: 0, ordinal: 0 };
+  }
+}
+
+/** Below 0 where `a` comes before `b`. */
+export function comparePositions(a: Position, b: Position): number {
+  return a.index - b.index || a.ordinal - b.ordinal;
+}
+
+/** A position as text, `1042.0`: the id of an event. */
+export function positionText({ index, ordinal }: Position): string {
+  return `${index}.${ordinal}`;
+}
+
+/** The position that a text holds; undefined where it holds none. */
+export function parsePosition(text: string): Position | undefined {
+  const [, index, ordinal] = /^(\d{1,15})\.(\d{1,9})$/.exec(text) ?? [];
+  if (index === undefined || ordinal === undefined) return undefined;
+  return { index: Number(index), ordinal: Number(ordinal) };
+}

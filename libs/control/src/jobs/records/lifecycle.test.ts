@@ -1,0 +1,166 @@
+import { FAILURE_REASONS, JOB_STATES, type JobState } from "@heddle/contracts/jobs";
+import { describe, expect, it, test } from "vitest";
+import { NEWEST_VERSION } from "../../cluster-version.ts";
+import { advance, isTerminal, type JobEvent, MAX_LOSSES } from "./lifecycle.ts";
+import type { JobFailure, JobRecord } from "./records.ts";
+
+const NOW = { index: 9, atMs: 5_000, version: NEWEST_VERSION };
+
+function job(state: JobState, change: Partial<JobRecord> = {}): JobRecord {
+  return {
+    ...{ id: "j", name: "n", project: "p", queue: "q", state, submittedIndex: 1 },
+    ...{ submittedAtMs: 1, changedIndex: 1, sinceMs: 1, tasks: 2, attempt: 1, failures: 0 },
+    ...{ losses: 0, preemptions: 0, liveTasks: 2, waitingFor: [] },
+    ...change,
+  };
+}
+
+/** The states that the job goes through. */
+const walk = (from: JobRecord, event: JobEvent) =>
+  advance(from, event, NOW).map(({ state }) => state);
+
+const failure = (reason: JobFailure["reason"]): JobFailure => ({ reason, message: "" });
+const leave = (why: "preempt" | "drain" | "suspend"): JobEvent => ({
+  type: "leave",
+  leaving: { why },
+  byMs: 8_000,
+});
+const failed = (reason: JobFailure["reason"], retryLimit = 0): JobEvent => ({
+  ...{ type: "failed", failure: failure(reason), retryLimit },
+});
+const lost = (within: boolean): JobEvent => ({
+  ...{ type: "nodesLost", within, failure: failure("NodeLost") },
+});
+const none = { liveTasks: 0 };
+const one = { liveTasks: 1 };
+
+describe("the table of the lifecycle", () => {
+  it.each<[string, JobRecord, JobEvent, JobState[]]>([
+    ["admits an accepted job", job("accepted", none), { type: "admitted" }, ["pending"]],
+    ["reserves", job("pending", none), { type: "reserved", tasks: 2, byMs: 1 }, ["scheduled"]],
+    ["starts when all is leased", job("scheduled"), { type: "leased" }, ["starting"]],
+    ["goes back unacknowledged", job("scheduled"), { type: "due" }, ["pending"]],
+    ["runs after the rendezvous", job("starting"), { type: "rendezvous" }, ["running"]],
+    ["checkpoints to leave", job("running"), leave("preempt"), ["checkpointing"]],
+    ["gives a drained job's places up", job("starting"), leave("drain"), ["preempted"]],
+    ["suspends one that waits", job("pending", none), leave("suspend"), ["suspended"]],
+    [
+      "puts a preempted job back when its last task is over",
+      job("checkpointing", { ...one, leaving: { why: "preempt" } }),
+      { type: "taskOver" },
+      ["checkpointing", "preempted", "pending"],
+    ],
+    [
+      "keeps a suspended one away",
+      job("checkpointing", { ...one, leaving: { why: "suspend" } }),
+      { type: "taskOver" },
+      ["checkpointing", "suspended"],
+    ],
+    [
+      "ends a checkpoint at its grace",
+      job("checkpointing", { leaving: { why: "drain" } }),
+      { type: "due" },
+      ["preempted"],
+    ],
+    ["resumes", job("suspended", none), { type: "resume" }, ["pending"]],
+    ["recovers what it tolerates", job("running"), lost(true), ["recovering"]],
+    ["goes on once recovered", job("recovering"), { type: "rendezvous" }, ["running"]],
+    ["retries what it does not tolerate", job("running"), lost(false), ["retrying"]],
+    ["gives up a start on a lost node", job("scheduled"), lost(false), ["pending"]],
+    ["waits for old tasks", job("retrying"), { type: "taskOver" }, ["retrying"]],
+    [
+      "waits again when they are over",
+      job("retrying", one),
+      { type: "taskOver" },
+      ["retrying", "pending"],
+    ],
+    ["retries a failure", job("running"), failed("ExitCode", 1), ["retrying"]],
+    ["fails without a retry", job("running"), failed("ExitCode"), ["failed"]],
+    ["succeeds", job("running", none), { type: "succeeded" }, ["succeeded"]],
+    [
+      "succeeds before all were seen",
+      job("starting"),
+      { type: "succeeded" },
+      ["running", "succeeded"],
+    ],
+    ["cancels what runs", job("running"), { type: "cancel" }, ["cancelling"]],
+    [
+      "cancels what waits at once",
+      job("pending", none),
+      { type: "cancel" },
+      ["cancelling", "cancelled"],
+    ],
+    [
+      "is cancelled when its last task is over",
+      job("cancelling", one),
+      { type: "taskOver" },
+      ["cancelling", "cancelled"],
+    ],
+  ])("%s", (_what, from, event, states) => {
+    expect(walk(from, event)).toEqual(states);
+  });
+});
+
+test("nothing leaves a terminal state", () => {
+  const events: JobEvent[] = [
+    ...[{ type: "admitted" }, { type: "leased" }, { type: "rendezvous" }, { type: "due" }],
+    ...[{ type: "succeeded" }, { type: "cancel" }, { type: "resume" }],
+    { type: "doomed", failure: failure("Internal") },
+    { type: "reserved", tasks: 2, byMs: 1 },
+    ...[leave("suspend"), lost(true), lost(false), failed("Hang", 9)],
+  ] as JobEvent[];
+  for (const state of JOB_STATES.filter(isTerminal)) {
+    for (const event of events) expect(walk(job(state), event), event.type).toEqual([]);
+    expect(walk(job(state), { type: "taskOver" })).toEqual([state]);
+  }
+});
+
+test("an attempt is raised by a reservation alone, and never while a task of the last is left", () => {
+  const reserved: JobEvent = { type: "reserved", tasks: 2, byMs: 1 };
+  expect(advance(job("pending", none), reserved, NOW)[0]).toMatchObject({
+    attempt: 2,
+    liveTasks: 2,
+  });
+  expect(advance(job("pending", one), reserved, NOW)).toEqual([]);
+  expect(advance(job("recovering", one), reserved, NOW)[0]).toMatchObject({
+    attempt: 1,
+    liveTasks: 3,
+  });
+});
+
+test("what runs again has no failure, and what it went through stays in its counts", () => {
+  const [recovering] = advance(job("running"), lost(true), NOW);
+  expect(recovering?.failure).toMatchObject({ reason: "NodeLost" });
+  const [running] = advance(recovering!, { type: "rendezvous" }, NOW);
+  expect(running).toMatchObject({ state: "running", losses: 1, failure: undefined });
+});
+
+test("lost nodes, sick devices and preemptions use up no retry; they end a job after a hundred", () => {
+  for (const event of [lost(false), failed("GpuFault"), failed("NodeLost")]) {
+    const [after] = advance(job("running"), event, NOW);
+    expect(after).toMatchObject({ state: "retrying", failures: 0, losses: 1 });
+  }
+  expect(walk(job("running", { losses: MAX_LOSSES }), lost(true))).toEqual(["failed"]);
+});
+
+test("retries wait twice as long each time and end at the limit, with the last cause", () => {
+  const notBefore = (failures: number) =>
+    advance(job("running", { failures }), failed("Hang", 20), NOW)[0]?.notBeforeMs;
+  expect([0, 1, 2, 19].map(notBefore)).toEqual([6_000, 7_000, 9_000, 305_000]);
+  const [last] = advance(job("running", { failures: 2 }), failed("Hang", 2), NOW);
+  expect(last?.failure).toMatchObject({ reason: "RetryLimitExceeded", cause: "Hang" });
+});
+
+test("starts that nodes do not take wait from the second on, so that losses last", () => {
+  const notBefore = (losses: number) =>
+    advance(job("scheduled", { losses }), lost(false), NOW)[0]?.notBeforeMs;
+  expect([0, 1, 2, 3, 99].map(notBefore)).toEqual([undefined, 6_000, 7_000, 9_000, 35_000]);
+});
+
+test("every reason of a failure has its consequence, with retries left", () => {
+  const final = ["DeadlineExceeded", "DependencyFailed", "CheckpointCorrupt", "Unsatisfiable"];
+  for (const reason of FAILURE_REASONS) {
+    const expected = final.includes(reason) ? "failed" : "retrying";
+    expect(walk(job("running"), failed(reason, 5)), reason).toEqual([expected]);
+  }
+});

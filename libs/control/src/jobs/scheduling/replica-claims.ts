@@ -1,0 +1,223 @@
+import type { QueuedJob, RunningJob, TaskRequest } from "@heddle/scheduler/model";
+import type { JobIndex } from "../index/job-index.ts";
+import type {
+  JobsState,
+  NodeRecord,
+  ReplicaRecord,
+  ReplicaResources,
+  ServingHold,
+} from "../records/records.ts";
+import { NODE_LABEL, SERVING_PROJECT, servingRequest } from "../records/task-request.ts";
+
+/** Begins the ids under which the scheduler knows replicas of deployed models. */
+const PREFIX = "serving:";
+
+/** The deployment whose claim has the id; undefined for the id of a job. */
+export function claimedDeployment(id: string): string | undefined {
+  return id.startsWith(PREFIX) ? id.slice(PREFIX.length) : undefined;
+}
+
+/**
+ * The replicas that still need a place, as the scheduler queues them: one a deployment at a time,
+ * since no two of a deployment go on the same node. They stand above training of the same qos, and so
+ * may have preemptible training evicted.
+ */
+export function replicaClaims(state: JobsState): QueuedJob[] {
+  const claims: QueuedJob[] = [];
+  for (const deployment of state.deployments.keys()) {
+    const claim = replicaClaim(state, deployment);
+    if (claim) claims.push(claim);
+  }
+  return claims;
+}
+
+/**
+ * The claim of one deployment; undefined where it has all the places that it wants, and where one of
+ * its replicas has failed for good: the next would only evict others and fail alike.
+ */
+export function replicaClaim(state: JobsState, deployment: string): QueuedJob | undefined {
+  const needs = replicaNeeds(state, deployment);
+  if (!needs) return undefined;
+  const places = [...state.replicas.values()].filter((place) => place.deployment === deployment);
+  if (places.some(({ failure }) => failure)) return undefined;
+  const kept = places.filter((place) => isSound(state, place));
+  if (kept.length >= needs.replicas) return undefined;
+  return {
+    id: claimId(deployment),
+    project: SERVING_PROJECT,
+    queue: "default",
+    kind: "serving",
+    qosLevel: "standard",
+    priority: 0,
+    preemptible: false,
+    tasks: 1,
+    request: claimRequest(
+      needs,
+      places.map(({ nodeId }) => nodeId),
+    ),
+    submittedAtMs: 0,
+    waitingFor: [],
+    notBeforeMs: 0,
+    sameRack: false,
+  };
+}
+
+/** What the scheduler is to find for a deployment's replicas, and for how many. */
+interface ReplicaNeeds {
+  readonly replicas: number;
+  readonly resources: ReplicaResources;
+  /** The device that it names by its index on the node. */
+  readonly gpuIndex?: number | undefined;
+}
+
+/** What any GPU will do for that a deployment names by hand. */
+const NAMED_GPU: ReplicaResources = { gpuCount: 1, gpuTypes: [], gpuMemoryGb: 0 };
+
+/** What the scheduler is to find for the deployment; undefined for one that is placed without it. */
+function replicaNeeds(state: JobsState, key: string): ReplicaNeeds | undefined {
+  const deployment = state.deployments.get(key);
+  if (!deployment || runsWithoutGpu(state, key)) return undefined;
+  const { resources, replicas, spec } = deployment;
+  if (resources) return typeof replicas === "number" ? { replicas, resources } : undefined;
+  const { device = "cpu" } = spec.options;
+  if (device === "cpu") return undefined;
+  const gpuIndex = Number(device);
+  const wanted = replicas === "every-worker" ? nodesWith(state, gpuIndex) : replicas;
+  return { replicas: wanted, resources: NAMED_GPU, gpuIndex };
+}
+
+/** The nodes that can run a replica on that device; at least one, so that what waits for it is told. */
+function nodesWith({ nodes }: JobsState, gpuIndex: number): number {
+  let count = 0;
+  for (const { state, offer, quarantined } of nodes.values()) {
+    const isSick = quarantined.some(({ device }) => device === gpuIndex);
+    if (state === "ready" && gpuIndex < offer.gpuCount && !isSick) count++;
+  }
+  return Math.max(1, count);
+}
+
+/**
+ * Whether the deployment would have GPUs and makes do with CPUs, since no node has any. A cluster
+ * that no node has joined yet says nothing of that, and a lost node's GPUs are expected back.
+ */
+export function runsWithoutGpu({ deployments, nodes }: JobsState, deployment: string): boolean {
+  if (!deployments.get(deployment)?.resources?.orCpu || nodes.size === 0) return false;
+  for (const { offer } of nodes.values()) if (offer.gpuCount > 0) return false;
+  return true;
+}
+
+/** Whether the place is on a node that takes work, with devices that are well. */
+function isSound(state: JobsState, place: ReplicaRecord): boolean {
+  return isIn(state, place, "ready");
+}
+
+function isIn(
+  state: JobsState,
+  { nodeId, devices, failure, evicted }: ReplicaRecord,
+  nodeState: NodeRecord["state"],
+): boolean {
+  if (failure || evicted) return false;
+  const node = state.nodes.get(nodeId);
+  if (node?.state !== nodeState) return false;
+  return !node.quarantined.some(({ device }) => devices.includes(device));
+}
+
+function claimRequest(
+  { resources, gpuIndex }: ReplicaNeeds,
+  taken: readonly string[],
+): TaskRequest {
+  const { gpuCount, gpuTypes, gpuMemoryGb } = resources;
+  const elsewhere = { key: NODE_LABEL, operator: "in" as const, values: taken };
+  return {
+    ...servingRequest(gpuCount),
+    gpuTypes,
+    gpuMemoryGb,
+    ...(gpuIndex !== undefined && { gpuIndex }),
+    nodeAntiAffinity: taken.length > 0 ? [elsewhere] : [],
+  };
+}
+
+/** The deployment's replicas that have failed for good, by node. */
+export function failedReplicas(
+  { replicas }: Pick<JobsState, "replicas">,
+  deployment: string,
+): readonly ReplicaRecord[] {
+  return [...replicas.values()].filter((place) => place.failure && place.deployment === deployment);
+}
+
+/**
+ * By each deployment that the scheduler places, the places of the replicas that are to run: the oldest
+ * of the sound ones, and those on draining nodes for which no other serves yet.
+ */
+export function wantedReplicas(
+  state: JobsState,
+): ReadonlyMap<string, ReadonlyMap<string, ReplicaRecord>> {
+  const wanted = new Map<string, Map<string, ReplicaRecord>>();
+  const replicas = new Map<string, number>();
+  for (const deployment of state.deployments.keys()) {
+    const needs = replicaNeeds(state, deployment);
+    if (!needs) continue;
+    wanted.set(deployment, new Map());
+    replicas.set(deployment, needs.replicas);
+  }
+  const oldestFirst = [...state.replicas.values()].sort(
+    (a, b) => a.grantedAtMs - b.grantedAtMs || (a.nodeId < b.nodeId ? -1 : 1),
+  );
+  for (const place of oldestFirst) {
+    const own = wanted.get(place.deployment);
+    if (!own || !isSound(state, place)) continue;
+    if (own.size < replicas.get(place.deployment)!) own.set(place.nodeId, place);
+  }
+  for (const place of oldestFirst) {
+    if (!isIn(state, place, "draining") || place.readyAtMs === undefined) continue;
+    const own = wanted.get(place.deployment);
+    if (own && serving(own) < replicas.get(place.deployment)!) own.set(place.nodeId, place);
+  }
+  return wanted;
+}
+
+function serving(places: ReadonlyMap<string, ReplicaRecord>): number {
+  return [...places.values()].filter(({ readyAtMs }) => readyAtMs !== undefined).length;
+}
+
+/** The id of the claim of one of the deployment's replicas. */
+export function claimId(deployment: string): string {
+  return `${PREFIX}${deployment}`;
+}
+
+/** A replica that holds devices of a node, and since when. */
+interface ServingPlace extends ServingHold {
+  readonly sinceMs: number;
+}
+
+/** The replicas that hold devices of the node: those that the scheduler has placed, and others. */
+export function servingPlaces(index: JobIndex, node: NodeRecord): ServingPlace[] {
+  const placed = [...(index.replicasByNode.get(node.offer.id)?.values() ?? [])];
+  const names = new Set(placed.map(({ deployment }) => deployment));
+  const others = node.serving.filter(({ deployment }) => !names.has(deployment));
+  return [
+    ...placed.map(({ deployment, devices, grantedAtMs: sinceMs }) => {
+      return { deployment, devices, sinceMs };
+    }),
+    ...others.map((hold) => ({ ...hold, sinceMs: node.joinedAtMs })),
+  ];
+}
+
+/** The same as running jobs, which are never evicted. */
+export function servingEntries(index: JobIndex, node: NodeRecord): RunningJob[] {
+  const { id: nodeId } = node.offer;
+  return servingPlaces(index, node).map(({ deployment, devices, sinceMs }) => ({
+    id: `${PREFIX}${deployment}@${nodeId}`,
+    project: SERVING_PROJECT,
+    queue: "default",
+    kind: "serving",
+    qosLevel: "guaranteed",
+    priority: 0,
+    preemptible: false,
+    tasks: 1,
+    request: servingRequest(devices.length),
+    placements: [{ nodeId, devices }],
+    startedAtMs: sinceMs,
+    checkpointedAtMs: sinceMs,
+  }));
+}

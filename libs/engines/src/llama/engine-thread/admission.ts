@@ -1,0 +1,180 @@
+import { commonLength, type KvCache } from "../kv-cache/kv-cache.ts";
+import type { Sequence } from "../kv-cache/sequence.ts";
+import type { ThreadSubmit } from "../protocol/thread-messages.ts";
+import type { FairQueue } from "./fair-queue.ts";
+
+/** A prefix that is being computed is waited for when it saves at least this many tokens. */
+const MIN_AWAITED_TOKENS = 16;
+
+/** Cells kept free per running sequence at admission, so that it does not preempt at once. */
+const HEADROOM_TOKENS = 16;
+
+/** Slots that running sequences have; who has none is not in it. */
+interface Places {
+  readonly ofRequest: ReadonlyMap<ThreadSubmit, number>;
+  readonly ofKey: ReadonlyMap<string, number>;
+}
+
+/**
+ * Gives slots to waiting sequences in the queue's order; gives those admitted. The choices of one
+ * request take turns with a key's other requests. Where no slot is left, or no cells, a request that
+ * has no slot gets one of a request that has several, and a key one of a key that has at least two
+ * more: nobody holds up others by the length of what it runs. A sequence whose prefix is being
+ * computed by another waits for it instead of computing it too.
+ */
+export function admitWaiting(queue: FairQueue<Sequence>, cache: KvCache): Sequence[] {
+  const admitted: Sequence[] = [];
+  if (queue.size === 0) return admitted;
+  const places = placesOf(cache);
+  if (!cache.hasFreeSlot) return admitInstead(queue, cache, places);
+  for (const sequence of inTurn(queue, places)) {
+    if (!cache.hasFreeSlot) break;
+    if (isBlocked(sequence, cache)) continue;
+    if (!admit(sequence, queue, cache) && !admitForCells(sequence, queue, cache)) break;
+    admitted.push(sequence);
+  }
+  return admitted;
+}
+
+function admit(sequence: Sequence, queue: FairQueue<Sequence>, cache: KvCache): boolean {
+  if (!cache.admit(sequence, HEADROOM_TOKENS * (cache.running.size + 1))) return false;
+  sequence.blocker = undefined;
+  sequence.shared = false;
+  queue.remove(sequence);
+  return true;
+}
+
+/** Takes cells of a key that has more slots; at the next step of yet another one if that is too few. */
+function admitForCells(waiting: Sequence, queue: FairQueue<Sequence>, cache: KvCache): boolean {
+  const victim = youngestOfLargestKey(waiting, queue, cache, placesOf(cache));
+  if (victim === undefined) return false;
+  putBack(victim, queue, cache);
+  return admit(waiting, queue, cache);
+}
+
+function placesOf(cache: KvCache): Places {
+  const ofRequest = new Map<ThreadSubmit, number>();
+  const ofKey = new Map<string, number>();
+  for (const { request, fairKey } of cache.running) {
+    ofRequest.set(request, (ofRequest.get(request) ?? 0) + 1);
+    ofKey.set(fairKey, (ofKey.get(fairKey) ?? 0) + 1);
+  }
+  return { ofRequest, ofKey };
+}
+
+/** The queue's order where a request's turn is later the more slots it has or is ahead for. */
+function inTurn(queue: FairQueue<Sequence>, { ofRequest }: Places): readonly Sequence[] {
+  const next = new Map(ofRequest);
+  const turns = new Map<Sequence, number>();
+  for (const sequence of queue.items) {
+    const turn = next.get(sequence.request) ?? 0;
+    turns.set(sequence, turn);
+    next.set(sequence.request, turn + 1);
+  }
+  return queue.ordered((sequence) => turns.get(sequence) ?? 0);
+}
+
+/**
+ * Takes a slot from the request that has the most of them and at least two, so that one that waits
+ * gets its first, or from the key that has the most; what was taken from goes on later. One a step
+ * is soon enough.
+ */
+function admitInstead(queue: FairQueue<Sequence>, cache: KvCache, places: Places): Sequence[] {
+  if (!queue.items.some((waiting) => mayTake(waiting, places))) return [];
+  for (const waiting of inTurn(queue, places)) {
+    if (!mayTake(waiting, places)) continue;
+    const victim =
+      youngestOfMost(waiting, queue, cache, places) ??
+      youngestOfLargestKey(waiting, queue, cache, places);
+    if (victim === undefined || isBlocked(waiting, cache)) continue;
+    putBack(victim, queue, cache);
+    return admit(waiting, queue, cache) ? [waiting] : [];
+  }
+  return [];
+}
+
+/** Whether there may be a victim at all: asked at every step while all slots are taken. */
+function mayTake({ request, fairKey }: Sequence, { ofRequest, ofKey }: Places): boolean {
+  if (!ofRequest.has(request) && Math.max(...ofRequest.values()) >= 2) return true;
+  return Math.max(...ofKey.values()) >= (ofKey.get(fairKey) ?? 0) + 2;
+}
+
+/** Takes the slot of a running sequence, which goes on before those of its key that came later. */
+function putBack(victim: Sequence, queue: FairQueue<Sequence>, cache: KvCache): void {
+  cache.share(victim, victim.computed);
+  cache.release(victim);
+  victim.planned = 0;
+  queue.pushFront(victim);
+}
+
+/** Whose slot the waiting one may take; a key that was served less than its own keeps its slots. */
+function youngestOfMost(
+  waiting: Sequence,
+  queue: FairQueue<Sequence>,
+  cache: KvCache,
+  { ofRequest }: Places,
+): Sequence | undefined {
+  if (ofRequest.has(waiting.request)) return undefined;
+  const served = queue.servedOf(waiting.fairKey);
+  let victim: Sequence | undefined;
+  let most = 2;
+  for (const running of cache.running) {
+    const count = ofRequest.get(running.request) ?? 0;
+    if (count < most || running.priority > waiting.priority) continue;
+    if (queue.servedOf(running.fairKey) < served) continue;
+    // The set runs from old to young: the last one has computed the least.
+    victim = running;
+    most = count;
+  }
+  return victim;
+}
+
+/**
+ * The same among keys: the largest keeps at least as many slots as the waiting one's then has, so
+ * that none is taken back and forth.
+ */
+function youngestOfLargestKey(
+  waiting: Sequence,
+  queue: FairQueue<Sequence>,
+  cache: KvCache,
+  { ofKey }: Places,
+): Sequence | undefined {
+  const served = queue.servedOf(waiting.fairKey);
+  let victim: Sequence | undefined;
+  let most = (ofKey.get(waiting.fairKey) ?? 0) + 2;
+  for (const running of cache.running) {
+    const count = ofKey.get(running.fairKey) ?? 0;
+    if (count < most || running.priority > waiting.priority) continue;
+    if (queue.servedOf(running.fairKey) < served) continue;
+    victim = running;
+    most = count;
+  }
+  return victim;
+}
+
+function isBlocked(sequence: Sequence, cache: KvCache): boolean {
+  if (!cache.shares) return false;
+  const blocker = sequence.blocker;
+  if (blocker !== undefined && blocker.slot >= 0) {
+    if (blocker.computed < sequence.blockedLength) return true;
+    cache.share(blocker, sequence.blockedLength);
+  }
+  sequence.blocker = undefined;
+  const cached = cache.cachedLength(sequence);
+  let longest = cached + MIN_AWAITED_TOKENS - 1;
+  for (const running of cache.running) {
+    if (running.computed >= running.tokens.length - 1) continue;
+    const common = commonPrefix(running, sequence);
+    if (common <= longest || common <= running.computed) continue;
+    longest = common;
+    sequence.blocker = running;
+    sequence.blockedLength = common;
+  }
+  return sequence.blocker !== undefined;
+}
+
+/** Tokens that both begin with, less the waiting one's last, which it computes in any case. */
+function commonPrefix(running: Sequence, waiting: Sequence): number {
+  const most = Math.min(running.tokens.length, waiting.tokens.length - 1);
+  return commonLength(running.tokens.values, waiting.tokens.values, most);
+}

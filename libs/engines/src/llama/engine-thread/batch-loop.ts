@@ -1,0 +1,392 @@
+import type { KvCache } from "../kv-cache/kv-cache.ts";
+import { type Sequence, TokenList } from "../kv-cache/sequence.ts";
+import type { StepRing } from "../protocol/step-ring.ts";
+import {
+  ENDED_BROKEN,
+  ENDED_LENGTH,
+  ENDED_STOP,
+  ENDS_GENERATION,
+  GOES_ON,
+  type ThreadCommand,
+  type ThreadLoad,
+  type ThreadStep,
+  type ThreadSubmit,
+} from "../protocol/thread-messages.ts";
+import { CandidateArray, Grammar } from "../sampling/grammar.ts";
+import { captureRow, finishLogprobs } from "../sampling/logprobs.ts";
+import { Sampler, type SamplerScratch, samplerScratch } from "../sampling/sampler.ts";
+import { admitWaiting } from "./admission.ts";
+import { Batch } from "./batch.ts";
+import { DecodeGrouping } from "./decode-grouping.ts";
+import { FairQueue } from "./fair-queue.ts";
+import { LogitRows } from "./logit-rows.ts";
+import type { LoadedModel } from "./model.ts";
+import { planPrefill } from "./prefill-plan.ts";
+import { StepReport } from "./step-report.ts";
+
+/** `llama_decode` answers: done, and no room in the cache for the batch. */
+const DECODED = 0;
+const NO_KV_SLOT = 1;
+
+/** Room for answer tokens that a sequence starts with. */
+const SPARE_TOKENS = 64;
+
+/**
+ * Continuous batching: every round decodes one token for every running sequence and spends a bounded
+ * budget on prompts that are being read. It owns no thread and no clock of its own: the caller
+ * passes commands in, calls `step`, and posts what comes out.
+ *
+ * With a unified cache a step is a round in one call, in which the prompts' tokens ride along. With
+ * slots, whose sequences the library computes one by one unless they have as many tokens, prompts
+ * get calls and steps of their own, so that a first token waits for no other prompt.
+ *
+ * What is not promised: the kernels round differently by batch size, so another mix of requests can
+ * tip a near tie, in greedy text too. On an idle engine the same request gives the same text.
+ */
+export class BatchLoop {
+  readonly #model: LoadedModel;
+  readonly #batch: Batch;
+  readonly #cache: KvCache;
+  readonly #queue = new FairQueue<Sequence>();
+  readonly #sequences = new Map<number, Sequence>();
+  /** Whose tokens are in the batch, and those whose next token is sampled from it, in its order. */
+  readonly #members: Sequence[] = [];
+  readonly #rows: Sequence[] = [];
+  readonly #grouping: DecodeGrouping;
+  /** With slots: the prompts of this round that are still to be computed, as planned. */
+  #prompts: Sequence[] = [];
+  readonly #logits: LogitRows;
+  readonly #report: StepReport;
+  readonly #scratch: SamplerScratch;
+  /** Tokens that end the generation. */
+  readonly #endTokens: readonly number[];
+  #candidates: CandidateArray | undefined;
+  readonly #totals = { prompt: 0, cached: 0, generated: 0 };
+  /** Whether the load changed with nothing else to report. */
+  #loadChanged = false;
+
+  /** Plain steps go into the ring. `clockMs` times the calls, to tell which grouping of sequences is faster. */
+  constructor(model: LoadedModel, ring: StepRing, clockMs: () => number) {
+    this.#model = model;
+    const { cache, limits, batchTokens, vocabularySize } = model;
+    this.#batch = new Batch(batchTokens, limits.maxSequences);
+    this.#cache = cache;
+    this.#grouping = new DecodeGrouping(limits.maxSequences, clockMs);
+    this.#logits = new LogitRows(vocabularySize, limits.maxSequences);
+    this.#report = new StepReport(batchTokens, ring);
+    this.#scratch = samplerScratch(vocabularySize);
+    this.#endTokens = [...model.flags.keys()].filter(
+      (token) => (model.flags[token] as number) & ENDS_GENERATION,
+    );
+  }
+
+  /** Whether there is nothing to compute. */
+  get isIdle(): boolean {
+    return this.#sequences.size === 0;
+  }
+
+  get load(): ThreadLoad {
+    return {
+      running: this.#cache.running.size,
+      waiting: this.#queue.size,
+      kvUsedTokens: this.#cache.usedTokens,
+      promptTokens: this.#totals.prompt,
+      cachedTokens: this.#totals.cached,
+      generatedTokens: this.#totals.generated,
+    };
+  }
+
+  command(command: ThreadCommand, nowMs: number): void {
+    if (command.kind === "submit") {
+      for (let choice = 0; choice < command.choices; choice++) {
+        this.#enqueue(command, choice, nowMs);
+      }
+      this.#loadChanged = true;
+      return;
+    }
+    for (const handle of command.handles) {
+      const sequence = this.#sequences.get(handle);
+      if (sequence !== undefined) this.#end(sequence);
+    }
+  }
+
+  /**
+   * Runs one step: admit, plan, decode, sample. Gives what to post, if anything. Throws where the
+   * native library failed for good: its state cannot be trusted then.
+   */
+  step(nowMs: number): ThreadStep | number | undefined {
+    if (this.#queue.size > 0) this.#admit(nowMs);
+    if (this.#model.limits.layout === "slots") this.#stepApart();
+    else this.#stepTogether();
+    if (this.#report.isEmpty && !this.#loadChanged) return undefined;
+    this.#loadChanged = false;
+    return this.#report.take(this.load);
+  }
+
+  #enqueue(request: ThreadSubmit, choice: number, nowMs: number): void {
+    const { sampling } = request;
+    const seed = (sampling.seed + choice) >>> 0;
+    const sequence: Sequence = {
+      handle: request.firstHandle + choice,
+      request,
+      fairKey: request.fairKey,
+      priority: request.priority,
+      arrivedMs: nowMs,
+      tokens: new TokenList(request.prompt, SPARE_TOKENS),
+      promptLength: request.prompt.length,
+      sampler: new Sampler({ ...sampling, seed }, this.#scratch, request.prompt),
+      grammar: request.grammar === "" ? undefined : this.#newGrammar(request.grammar),
+      slot: -1,
+      admitted: 0,
+      computed: 0,
+      sampled: 0,
+      shared: false,
+      started: false,
+      planned: 0,
+      blocker: undefined,
+      blockedLength: 0,
+    };
+    this.#sequences.set(sequence.handle, sequence);
+    this.#queue.push(sequence);
+  }
+
+  #newGrammar(source: string): Grammar {
+    this.#candidates ??= new CandidateArray(this.#model.vocabularySize);
+    return new Grammar(this.#model, source, this.#candidates);
+  }
+
+  #admit(nowMs: number): void {
+    for (const sequence of admitWaiting(this.#queue, this.#cache)) {
+      this.#loadChanged = true;
+      // Only the first choice's first admission starts the request and counts its prompt.
+      if (sequence.handle !== sequence.request.firstHandle || sequence.started) continue;
+      sequence.started = true;
+      this.#totals.prompt += sequence.promptLength;
+      this.#totals.cached += sequence.computed;
+      this.#report.started({
+        firstHandle: sequence.handle,
+        cachedTokens: sequence.computed,
+        queuedMs: nowMs - sequence.arrivedMs,
+      });
+    }
+  }
+
+  /** A whole round in one call. */
+  #stepTogether(): void {
+    this.#clearBatch();
+    this.#plan();
+    if (this.#batch.size > 0 && this.#decode()) this.#sampleRows();
+  }
+
+  /** Fills the batch: one token of every decoding sequence, then prompts within the budget. */
+  #plan(): void {
+    const { batchTokens, prefillBudgetTokens } = this.#model;
+    for (;;) {
+      const { decoding, prompts } = this.#runningByPhase();
+      const room = batchTokens - decoding.length;
+      const budget = decoding.length > 0 ? Math.min(prefillBudgetTokens, room) : room;
+      const wanted = decoding.length + planPrefill(prompts, budget);
+      if (wanted === 0) return;
+      const free = this.#cache.makeRoom(wanted);
+      if (free < wanted) planPrefill(prompts, Math.max(0, free - decoding.length));
+      // A sequence alone always fits, so the preempting ends.
+      if (free < Math.max(1, decoding.length)) {
+        this.#preemptYoungest();
+        continue;
+      }
+      for (const sequence of decoding) this.#add(sequence);
+      for (const sequence of prompts) if (sequence.planned > 0) this.#add(sequence);
+      return;
+    }
+  }
+
+  /** The next planned prompt, or the beginning of a new round: everyone's next token. */
+  #stepApart(): void {
+    if (this.#prompts.length > 0 && this.#computePrompt()) return;
+    const { decoding, prompts } = this.#runningByPhase();
+    if (decoding.length > 0) this.#decodeInGroups(decoding);
+    if (prompts.length === 0) return;
+    planPrefill(prompts, this.#model.prefillBudgetTokens);
+    this.#prompts = prompts.sort((a, b) => promptLeft(b) - promptLeft(a));
+    if (decoding.length === 0) this.#computePrompt();
+  }
+
+  /** Computes the planned part of the shortest prompt; false where none is planned. */
+  #computePrompt(): boolean {
+    for (;;) {
+      const sequence = this.#prompts.pop();
+      if (sequence === undefined) return false;
+      // It may have ended since it was planned.
+      if (sequence.slot < 0 || sequence.planned === 0) continue;
+      this.#compute([sequence]);
+      return true;
+    }
+  }
+
+  #decodeInGroups(decoding: Sequence[]): void {
+    const gather = () => {
+      this.#cache.gather(decoding);
+      // The library joins neighbours that come in the order of their slots.
+      decoding.sort((a, b) => a.slot - b.slot);
+    };
+    this.#grouping.run(decoding.length, gather, (at, size) => {
+      this.#compute(decoding.slice(at, at + size));
+    });
+  }
+
+  #compute(sequences: readonly Sequence[]): void {
+    this.#clearBatch();
+    for (const sequence of sequences) this.#add(sequence);
+    if (this.#decode()) this.#sampleRows();
+  }
+
+  #clearBatch(): void {
+    this.#batch.clear();
+    this.#members.length = 0;
+    this.#rows.length = 0;
+  }
+
+  #runningByPhase(): { decoding: Sequence[]; prompts: Sequence[] } {
+    const decoding: Sequence[] = [];
+    const prompts: Sequence[] = [];
+    for (const sequence of this.#cache.running) {
+      const left = sequence.tokens.length - sequence.computed;
+      sequence.planned = left === 1 ? 1 : 0;
+      (left === 1 ? decoding : prompts).push(sequence);
+    }
+    return { decoding, prompts };
+  }
+
+  #add(sequence: Sequence): void {
+    const { values, length } = sequence.tokens;
+    const end = sequence.computed + sequence.planned;
+    for (let at = sequence.computed; at < end; at++) {
+      this.#batch.add(values[at] as number, at, sequence.slot, at === length - 1);
+    }
+    this.#members.push(sequence);
+    if (end === length) this.#rows.push(sequence);
+  }
+
+  /** True where the batch was computed; false where room had to be made and nothing was. */
+  #decode(): boolean {
+    const { llama, context } = this.#model;
+    const answer = llama.decode(context, this.#batch.struct);
+    if (answer === NO_KV_SLOT) {
+      if (this.#cache.evictAll() > 0) return false;
+      if (this.#cache.running.size < 2) throw new Error("one sequence does not fit the KV cache");
+      this.#preemptYoungest();
+      return false;
+    }
+    if (answer !== DECODED) throw new Error(`llama_decode failed with code ${answer}`);
+    for (const sequence of this.#members) {
+      sequence.computed += sequence.planned;
+      this.#queue.charge(sequence.fairKey, sequence.planned);
+      sequence.planned = 0;
+    }
+    return true;
+  }
+
+  #sampleRows(): void {
+    const { llama, context } = this.#model;
+    if (this.#rows.length === 0) return;
+    this.#logits.point(llama.get_logits(context));
+    this.#rows.forEach((sequence, row) => {
+      const logits = this.#logits.row(row);
+      // Where the model's state is no number, neither is the score of any token.
+      if (Number.isNaN(logits[0])) {
+        this.#endBroken(sequence);
+        return;
+      }
+      if (!sequence.shared) {
+        this.#cache.share(sequence, sequence.promptLength);
+        sequence.shared = true;
+      }
+      this.#sample(sequence, logits);
+    });
+  }
+
+  #sample(sequence: Sequence, logits: Float32Array): void {
+    const { request, sampler, grammar } = sequence;
+    const raw = request.topLogprobs >= 0 ? captureRow(logits, request.topLogprobs) : undefined;
+    sampler.adjust(logits);
+    if (sequence.sampled < request.minTokens) this.#forbidEnds(logits);
+    const drawn =
+      grammar === undefined
+        ? sampler.draw(logits)
+        : grammar.draw(logits, (left) => sampler.draw(left));
+    // Where no token fits the grammar, the text is complete and the vocabulary cannot say so.
+    const token = drawn < 0 ? this.#model.eosToken : drawn;
+    const end = this.#endOf(sequence, token, drawn < 0);
+    sampler.accept(token);
+    if (end === GOES_ON || end === ENDED_LENGTH) grammar?.accept(token);
+    sequence.sampled++;
+    sequence.tokens.push(token);
+    this.#totals.generated++;
+    const logprobs = raw === undefined ? undefined : finishLogprobs(raw, token);
+    this.#report.token(sequence.handle, token, end, logprobs);
+    if (end !== GOES_ON) this.#end(sequence);
+  }
+
+  #forbidEnds(logits: Float32Array): void {
+    for (const token of this.#endTokens) logits[token] = Number.NEGATIVE_INFINITY;
+  }
+
+  #endOf(sequence: Sequence, token: number, complete: boolean): number {
+    if (complete || (this.#model.flags[token] as number) & ENDS_GENERATION) return ENDED_STOP;
+    const full = sequence.tokens.length + 1 >= this.#model.limits.contextTokens;
+    return full || sequence.sampled + 1 >= sequence.request.maxTokens ? ENDED_LENGTH : GOES_ON;
+  }
+
+  /** What it computed, or was given of what others had, may be what broke it: none of it is kept. */
+  #endBroken(sequence: Sequence): void {
+    this.#report.token(sequence.handle, this.#model.eosToken, ENDED_BROKEN, undefined);
+    this.#cache.release(sequence);
+    this.#cache.evictAll();
+    this.#forget(sequence);
+  }
+
+  #end(sequence: Sequence): void {
+    if (sequence.slot >= 0) {
+      this.#cache.share(sequence, sequence.computed);
+      this.#cache.release(sequence);
+    } else {
+      this.#queue.remove(sequence);
+    }
+    this.#forget(sequence);
+  }
+
+  #forget(sequence: Sequence): void {
+    this.#queue.leave(sequence.fairKey);
+    this.#sequences.delete(sequence.handle);
+    sequence.grammar?.free();
+    this.#loadChanged = true;
+  }
+
+  /** Takes the youngest sequence's cells; it waits first in line and recomputes them later. */
+  #preemptYoungest(): void {
+    const youngest = youngestOf(this.#cache.running);
+    if (youngest === undefined) throw new Error("no sequence is left to preempt");
+    this.#cache.release(youngest);
+    this.#queue.pushFront(youngest);
+    this.#loadChanged = true;
+  }
+}
+
+function promptLeft({ tokens, computed }: Sequence): number {
+  return tokens.length - computed;
+}
+
+/** The youngest of the key that has the most slots: one that came for a little is not the first to go. */
+function youngestOf(running: ReadonlySet<Sequence>): Sequence | undefined {
+  const places = new Map<string, number>();
+  for (const { fairKey } of running) places.set(fairKey, (places.get(fairKey) ?? 0) + 1);
+  let youngest: Sequence | undefined;
+  let most = 0;
+  for (const sequence of running) {
+    const count = places.get(sequence.fairKey) ?? 0;
+    if (count < most) continue;
+    if (count > most || sequence.admitted > (youngest?.admitted ?? 0)) youngest = sequence;
+    most = count;
+  }
+  return youngest;
+}

@@ -1,0 +1,77 @@
+import koffi from "koffi";
+import type { BatchStruct } from "../native/bindings.ts";
+
+/**
+ * A `llama_batch` in native memory that lives as long as its thread, filled through typed arrays:
+ * nothing is allocated or converted per step.
+ */
+export class Batch {
+  readonly capacity: number;
+  readonly struct: BatchStruct;
+  readonly #tokens: Int32Array;
+  readonly #positions: Int32Array;
+  readonly #sequencePointers: BigUint64Array;
+  readonly #outputs: Int8Array;
+  /** The address of a native int32 that holds the sequence id of its index. */
+  readonly #addressOfSequence: BigUint64Array;
+  #outputCount = 0;
+
+  constructor(capacity: number, sequences: number) {
+    this.capacity = capacity;
+    const tokens = nativeMemory(capacity * 4);
+    const positions = nativeMemory(capacity * 4);
+    const counts = nativeMemory(capacity * 4);
+    const pointers = nativeMemory(capacity * 8);
+    const outputs = nativeMemory(capacity);
+    const ids = nativeMemory(sequences * 4);
+    this.#tokens = new Int32Array(tokens.view);
+    this.#positions = new Int32Array(positions.view);
+    this.#sequencePointers = new BigUint64Array(pointers.view);
+    this.#outputs = new Int8Array(outputs.view);
+    new Int32Array(counts.view).fill(1);
+    new Int32Array(ids.view).set(Array.from({ length: sequences }, (_, id) => id));
+    this.#addressOfSequence = BigUint64Array.from(
+      { length: sequences },
+      (_, id) => ids.address + 4n * BigInt(id),
+    );
+    this.struct = {
+      n_tokens: 0,
+      token: tokens.address,
+      embd: null,
+      pos: positions.address,
+      n_seq_id: counts.address,
+      seq_id: pointers.address,
+      logits: outputs.address,
+    };
+  }
+
+  get size(): number {
+    return this.struct.n_tokens;
+  }
+
+  /** Rows of logits that the decode will give. */
+  get outputCount(): number {
+    return this.#outputCount;
+  }
+
+  clear(): void {
+    this.struct.n_tokens = 0;
+    this.#outputCount = 0;
+  }
+
+  /** Adds a token; with `output` its row of logits is the one that `outputCount` counted before. */
+  add(token: number, position: number, sequence: number, output: boolean): void {
+    const at = this.struct.n_tokens++;
+    this.#tokens[at] = token;
+    this.#positions[at] = position;
+    this.#sequencePointers[at] = this.#addressOfSequence[sequence] as bigint;
+    this.#outputs[at] = output ? 1 : 0;
+    if (output) this.#outputCount++;
+  }
+}
+
+/** Native memory that is never freed: it belongs to the thread's one batch. */
+function nativeMemory(bytes: number): { address: bigint; view: ArrayBuffer } {
+  const memory: unknown = koffi.alloc("uint8_t", bytes);
+  return { address: koffi.address(memory), view: koffi.view(memory, bytes) };
+}

@@ -1,0 +1,227 @@
+import { statSync } from "node:fs";
+import { basename } from "node:path";
+import { AppError } from "@heddle/base/errors";
+import type { EngineInfo } from "@heddle/contracts/engine";
+import koffi from "koffi";
+import type { KvCache } from "../kv-cache/kv-cache.ts";
+import { chooseKvLimits, type KvLimits } from "../kv-cache/kv-limits.ts";
+import type { KvSequences } from "../kv-cache/prefix-tree.ts";
+import { SlotKvCache } from "../kv-cache/slot-kv-cache.ts";
+import { streamSlots } from "../kv-cache/stream-copy.ts";
+import { UnifiedKvCache } from "../kv-cache/unified-kv-cache.ts";
+import { LLAMA_VERSION } from "../native/abi-guard.ts";
+import { type Bindings, type Llama, openBindings } from "../native/bindings.ts";
+import { readsWeights } from "../native/huge-pages.ts";
+import type { Pointer } from "../native/layouts.ts";
+import { findNativeLibrary } from "../native/native-library.ts";
+import { captureLog } from "../native/native-log.ts";
+import type { ThreadStart, VocabularyTable } from "../protocol/thread-messages.ts";
+import { readVocabulary } from "../tokenizing/vocabulary.ts";
+
+/** A model in memory with one context, ready to decode; it belongs to the thread that made it. */
+export interface LoadedModel {
+  readonly llama: Llama;
+  readonly context: Pointer;
+  readonly vocabulary: Pointer;
+  readonly vocabularySize: number;
+  /** See VocabularyTable.flags. */
+  readonly flags: Uint8Array;
+  /** A token as it is written. */
+  readonly tokenBytes: (token: number) => Uint8Array;
+  readonly eosToken: number;
+  readonly cache: KvCache;
+  readonly limits: KvLimits;
+  readonly batchTokens: number;
+  readonly prefillBudgetTokens: number;
+}
+
+/** A loaded model and what others need to know of it. */
+interface Loading {
+  readonly model: LoadedModel;
+  readonly info: EngineInfo;
+  readonly table: VocabularyTable;
+  readonly chatTemplate: string;
+}
+
+/** Tokens per decode; also what a prompt gets per step while nothing decodes. */
+const BATCH_TOKENS = 512;
+
+/** In llama_load_mode: the file is read into memory of the process's own. */
+const LOAD_BY_READING = 0;
+
+/** In ggml_backend_dev_type: discrete and integrated GPUs. */
+const GPU_TYPES = [1, 2];
+
+/** Bytes per element of the cache's f16 keys and values. */
+const F16_BYTES = 2;
+
+/** Loads the model in this thread. Throws an AppError that says what failed and how to fix it. */
+export function loadModel(start: ThreadStart): Loading {
+  const library = findNativeLibrary(start.device);
+  const bindings = openBindings(library);
+  const log = captureLog(bindings);
+  try {
+    bindings.ggml.load_all_from_path(library.directory);
+    bindings.llama.backend_init();
+    const device = pickDevice(bindings, start.device);
+    const model = readModel(bindings.llama, start, device.pointer);
+    if (model === null) throw failed(start.modelPath, "could not be loaded", log.lines());
+    return makeContext(bindings, start, model, device.name, log.lines);
+  } finally {
+    log.silence();
+  }
+}
+
+function pickDevice(bindings: Bindings, device: string): { pointer: Pointer; name: string } {
+  if (device === "cpu") return { pointer: null, name: "cpu" };
+  const gpus: Pointer[] = [];
+  const count = Number(bindings.ggml.dev_count());
+  for (let i = 0; i < count; i++) {
+    const pointer = bindings.ggml.dev_get(i);
+    if (GPU_TYPES.includes(bindings.ggml.dev_type(pointer))) gpus.push(pointer);
+  }
+  const chosen = gpus[Number(device)];
+  if (chosen === undefined || chosen === null) {
+    throw new AppError(
+      "unavailable",
+      `device ${device} is not one of this node's ${gpus.length} GPUs; ` +
+        'say "cpu" or an index below that number',
+    );
+  }
+  return { pointer: chosen, name: `gpu ${device}: ${bindings.ggml.dev_description(chosen)}` };
+}
+
+function readModel(llama: Llama, start: ThreadStart, device: Pointer): Pointer {
+  const params = llama.model_default_params();
+  // A list that is empty but for its end means no device; a null list would mean all of them.
+  const list: unknown = koffi.alloc("uint8_t", 16);
+  new BigUint64Array(koffi.view(list, 16)).set([device ?? 0n, 0n]);
+  params.devices = koffi.address(list);
+  params.n_gpu_layers = device === null ? 0 : start.gpuLayers;
+  // Where there is no file, the library says so, without its path.
+  const weightsBytes = statSync(start.modelPath, { throwIfNoEntry: false })?.size ?? 0;
+  if (device === null && readsWeights(weightsBytes, process.availableMemory())) {
+    params.load_mode = LOAD_BY_READING;
+  }
+  return llama.model_load_from_file(start.modelPath, params);
+}
+
+function makeContext(
+  bindings: Bindings,
+  start: ThreadStart,
+  model: Pointer,
+  device: string,
+  logLines: () => readonly string[],
+): Loading {
+  const { llama } = bindings;
+  if (llama.model_has_encoder(model)) {
+    throw failed(start.modelPath, "has an encoder; only decoder models generate text here", []);
+  }
+  const recurrent = llama.model_is_recurrent(model) || llama.model_is_hybrid(model);
+  const limits = limitsOf(llama, model, start, !recurrent);
+  const context = llama.init_from_model(model, contextParams(llama, start, limits));
+  if (context === null) {
+    throw failed(
+      start.modelPath,
+      `got no context of ${limits.kvTokens} KV tokens; lower kvTokens or contextTokens`,
+      logLines(),
+    );
+  }
+  const vocabulary = llama.model_get_vocab(model);
+  const table = readVocabulary(llama, model);
+  const vocabularySize = table.flags.length;
+  return {
+    table,
+    chatTemplate: llama.model_chat_template(model, null) ?? "",
+    info: describe(llama, model, device, limits.contextTokens, vocabularySize),
+    model: {
+      llama,
+      context,
+      vocabulary,
+      vocabularySize,
+      flags: table.flags,
+      tokenBytes: (token) => table.bytes.subarray(table.offsets[token], table.offsets[token + 1]),
+      eosToken: Math.max(0, llama.vocab_eos(vocabulary)),
+      cache: cacheOf(llama, context, limits, !recurrent),
+      limits,
+      batchTokens: BATCH_TOKENS,
+      prefillBudgetTokens: start.prefillBudgetTokens,
+    },
+  };
+}
+
+function limitsOf(llama: Llama, model: Pointer, start: ThreadStart, canShare: boolean): KvLimits {
+  const bytesPerToken =
+    (2 *
+      F16_BYTES *
+      llama.model_n_layer(model) *
+      llama.model_n_head_kv(model) *
+      llama.model_n_embd(model)) /
+    Math.max(1, llama.model_n_head(model));
+  const trainedTokens = llama.model_n_ctx_train(model);
+  if (trainedTokens < 1) {
+    // The library reads what is larger than 2^31 as a negative number.
+    const message = `the model ${basename(start.modelPath)} says that its context has ${trainedTokens >>> 0} tokens, which cannot be; give another file`;
+    throw new AppError("invalid_value", message);
+  }
+  const facts = {
+    trainedTokens,
+    bytesPerToken,
+    freeBytes: process.availableMemory(),
+    onCpu: start.device === "cpu",
+    canShare,
+  };
+  return chooseKvLimits(facts, start);
+}
+
+/** The book-keeping that belongs to the layout of the native cache. */
+function cacheOf(llama: Llama, context: Pointer, limits: KvLimits, canShare: boolean): KvCache {
+  if (limits.layout === "slots") return new SlotKvCache(streamSlots(llama, context), limits);
+  const memory = llama.get_memory(context);
+  const sequences: KvSequences = {
+    copy: (from, to, begin, end) => llama.memory_seq_cp(memory, from, to, begin, end),
+    remove: (sequence, begin, end) => {
+      llama.memory_seq_rm(memory, sequence, begin, end);
+    },
+  };
+  return new UnifiedKvCache(sequences, limits, canShare);
+}
+
+function contextParams(llama: Llama, start: ThreadStart, limits: KvLimits) {
+  return Object.assign(llama.context_default_params(), {
+    n_ctx: limits.kvTokens,
+    n_batch: BATCH_TOKENS,
+    n_ubatch: BATCH_TOKENS,
+    n_seq_max: limits.maxSequences,
+    n_threads: start.threads,
+    n_threads_batch: start.threads,
+    flash_attn_type: 1,
+    kv_unified: limits.layout === "unified",
+  });
+}
+
+function describe(
+  llama: Llama,
+  model: Pointer,
+  device: string,
+  contextTokens: number,
+  vocabularySize: number,
+): EngineInfo {
+  const buffer = new Uint8Array(256);
+  const length = llama.model_desc(model, buffer, buffer.length);
+  return {
+    engine: `llama.cpp ${LLAMA_VERSION} (${device})`,
+    device,
+    contextTokens,
+    vocabularySize,
+    parameters: Number(llama.model_n_params(model)),
+    fileType: Buffer.from(buffer.subarray(0, Math.max(0, length))).toString("utf8"),
+  };
+}
+
+function failed(path: string, what: string, log: readonly string[]): AppError {
+  // The message may go to API clients, whom the place of the file does not concern.
+  const name = basename(path);
+  const detail = log.length === 0 ? "" : `: ${log.join(" | ").replaceAll(path, name)}`;
+  return new AppError("engine_failed", `the model ${name} ${what}${detail}`);
+}

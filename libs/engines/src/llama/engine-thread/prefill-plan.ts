@@ -1,0 +1,34 @@
+import type { Sequence } from "../kv-cache/sequence.ts";
+
+/** The oldest prompt's part of the budget, so that a stream of short ones cannot starve it. */
+const OLDEST_SHARE = 0.25;
+
+/**
+ * Divides a budget of prompt tokens: the oldest prompt gets its part, the rest goes to the prompts
+ * with the fewest tokens left, which gives the smallest mean time to the first token. Sets
+ * `planned` on each; gives the tokens planned.
+ */
+export function planPrefill(prompts: readonly Sequence[], budget: number): number {
+  for (const prompt of prompts) prompt.planned = 0;
+  if (prompts.length === 0 || budget <= 0) return 0;
+  const oldest = prompts.reduce((a, b) => (b.admitted < a.admitted ? b : a));
+  let left = budget - grant(oldest, Math.ceil(budget * OLDEST_SHARE));
+  const shortestFirst = prompts.toSorted(
+    (a, b) => remaining(a) - remaining(b) || a.admitted - b.admitted,
+  );
+  for (const prompt of shortestFirst) {
+    if (left === 0) break;
+    left -= grant(prompt, left);
+  }
+  return budget - left;
+}
+
+function remaining(sequence: Sequence): number {
+  return sequence.tokens.length - sequence.computed;
+}
+
+function grant(sequence: Sequence, tokens: number): number {
+  const granted = Math.min(tokens, remaining(sequence) - sequence.planned);
+  sequence.planned += granted;
+  return granted;
+}

@@ -1,0 +1,64 @@
+import type { StepRing } from "../protocol/step-ring.ts";
+import type { ThreadLoad, ThreadStarted, ThreadStep } from "../protocol/thread-messages.ts";
+import type { RowLogprobs } from "../sampling/logprobs.ts";
+
+/** Gathers what one step brings, to be posted as one message. */
+export class StepReport {
+  readonly #handles: Int32Array;
+  readonly #tokens: Int32Array;
+  readonly #ends: Uint8Array;
+  readonly #ring: StepRing;
+  #count = 0;
+  #logprobs: (RowLogprobs | undefined)[] | undefined;
+  #started: ThreadStarted[] = [];
+
+  /** `capacity` is the most tokens that one step samples. */
+  constructor(capacity: number, ring: StepRing) {
+    this.#ring = ring;
+    this.#handles = new Int32Array(capacity);
+    this.#tokens = new Int32Array(capacity);
+    this.#ends = new Uint8Array(capacity);
+  }
+
+  get isEmpty(): boolean {
+    return this.#count === 0 && this.#started.length === 0;
+  }
+
+  started(event: ThreadStarted): void {
+    this.#started.push(event);
+  }
+
+  token(handle: number, token: number, end: number, logprobs: RowLogprobs | undefined): void {
+    const at = this.#count++;
+    this.#handles[at] = handle;
+    this.#tokens[at] = token;
+    this.#ends[at] = end;
+    if (logprobs === undefined) return;
+    this.#logprobs ??= [];
+    this.#logprobs[at] = logprobs;
+  }
+
+  /** The message, or where the step stands in the ring; the report is empty afterwards. */
+  take(load: ThreadLoad): ThreadStep | number {
+    if (this.#count > 0 && this.#logprobs === undefined && this.#started.length === 0) {
+      const begin = this.#ring.write(this.#count, this.#handles, this.#tokens, this.#ends, load);
+      if (begin !== undefined) {
+        this.#count = 0;
+        return begin;
+      }
+    }
+    const step: ThreadStep = {
+      kind: "step",
+      handles: this.#handles.slice(0, this.#count),
+      tokens: this.#tokens.slice(0, this.#count),
+      ends: this.#ends.slice(0, this.#count),
+      logprobs: this.#logprobs,
+      started: this.#started,
+      load,
+    };
+    this.#count = 0;
+    this.#logprobs = undefined;
+    this.#started = [];
+    return step;
+  }
+}

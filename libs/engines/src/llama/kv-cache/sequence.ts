@@ -1,0 +1,64 @@
+import type { ThreadSubmit } from "../protocol/thread-messages.ts";
+import type { Grammar } from "../sampling/grammar.ts";
+import type { Sampler } from "../sampling/sampler.ts";
+
+/** A growing list of token ids. */
+export class TokenList {
+  #values: Int32Array;
+  #length: number;
+
+  constructor(initial: Int32Array, spare: number) {
+    this.#values = new Int32Array(initial.length + spare);
+    this.#values.set(initial);
+    this.#length = initial.length;
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** The memory; only the first `length` entries mean anything. */
+  get values(): Int32Array {
+    return this.#values;
+  }
+
+  push(token: number): void {
+    if (this.#length === this.#values.length) {
+      const larger = new Int32Array(this.#length * 2 + 16);
+      larger.set(this.#values);
+      this.#values = larger;
+    }
+    this.#values[this.#length++] = token;
+  }
+}
+
+/** One choice of one request, from its arrival to its last token. */
+export interface Sequence {
+  readonly handle: number;
+  readonly request: ThreadSubmit;
+  readonly fairKey: string;
+  readonly priority: number;
+  readonly arrivedMs: number;
+  readonly tokens: TokenList;
+  readonly promptLength: number;
+  readonly sampler: Sampler;
+  readonly grammar: Grammar | undefined;
+  /** The KV sequence id while it runs, else -1. */
+  slot: number;
+  /** Order of admission; the largest is preempted first. */
+  admitted: number;
+  /** Tokens whose cells are in the cache; when it equals tokens.length the next is sampled. */
+  computed: number;
+  /** Tokens sampled so far. */
+  sampled: number;
+  /** Whether its prompt was offered to others since it got its slot. */
+  shared: boolean;
+  /** Whether its request was reported as started. */
+  started: boolean;
+  /** Tokens it has in the batch that is being decoded. */
+  planned: number;
+  /** While waiting: the running sequence whose prefill brings a prefix of this one. */
+  blocker: Sequence | undefined;
+  /** The length of that prefix. */
+  blockedLength: number;
+}

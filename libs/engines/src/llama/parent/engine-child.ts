@@ -1,0 +1,181 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { basename, extname } from "node:path";
+import type { Readable } from "node:stream";
+import { fileURLToPath } from "node:url";
+import { AppError } from "@heddle/base/errors";
+import type { EngineInfo } from "@heddle/contracts/engine";
+import { withHugePages } from "../native/huge-pages.ts";
+import {
+  type ChildEvents,
+  type ChildLoad,
+  type ChildMessage,
+  type ChildStart,
+  EVENTS_FD,
+  type ParentMessage,
+} from "../protocol/child-protocol.ts";
+import { EventFrameReader } from "../protocol/event-frames.ts";
+
+/** What the owner of an engine process hears from it. */
+interface EngineChildListener {
+  events(message: ChildEvents): void;
+  /** The process is gone; called once, also after `kill`. */
+  exited(reason: AppError): void;
+}
+
+/** Characters of the process's error output that are kept for its failure message. */
+const MAX_ERROR_OUTPUT = 2000;
+
+/** How often a loaded engine process is asked for a sign of life, and how long it may give none. */
+export interface LivenessLimits {
+  readonly pingIntervalMs: number;
+  readonly silenceMs: number;
+}
+
+/**
+ * V8's bounds for each thread of the process, MiB: without them it lets garbage of many requests pile up
+ * before it looks through the old generation, and the process seems to leak. Most of what is large is
+ * native memory, which these do not count.
+ */
+const HEAP_FLAGS = [
+  "--min-semi-space-size=8",
+  "--max-semi-space-size=8",
+  "--max-old-space-size=512",
+];
+
+const LIVENESS: LivenessLimits = { pingIntervalMs: 2_000, silenceMs: 20_000 };
+
+/**
+ * One engine process as its parent sees it. One that is loaded and gives no sign of life for too
+ * long is ended: it hangs or was stopped, and would keep its requests for ever.
+ */
+export class EngineChild {
+  readonly #process: ChildProcess;
+  readonly #listener: EngineChildListener;
+  readonly #modelPath: string;
+  readonly #liveness: LivenessLimits;
+  readonly #ready = Promise.withResolvers<{ info: EngineInfo; load: ChildLoad }>();
+  readonly #gone = Promise.withResolvers<void>();
+  #errorOutput = "";
+  #fatal: AppError | undefined;
+  #pingTimer: NodeJS.Timeout | undefined;
+  #unansweredPings = 0;
+
+  constructor(start: ChildStart, listener: EngineChildListener, liveness = LIVENESS) {
+    this.#listener = listener;
+    this.#modelPath = start.modelPath;
+    this.#liveness = liveness;
+    const url = new URL(`./engine-process${extname(import.meta.url)}`, import.meta.url);
+    this.#process = fork(fileURLToPath(url), {
+      serialization: "advanced",
+      execArgv: HEAP_FLAGS,
+      env: withHugePages(process.env),
+      stdio: ["ignore", "ignore", "pipe", "ipc", "pipe"],
+    });
+    // A failure to start is told by `ready`; who does not wait for it hears of it by `exited`.
+    this.#ready.promise.catch(() => undefined);
+    this.#process.stderr?.setEncoding("utf8").on("data", (text: string) => {
+      this.#errorOutput = (this.#errorOutput + text).slice(-MAX_ERROR_OUTPUT);
+    });
+    this.#readEvents();
+    this.#process.on("message", (message) => this.#take(message as ChildMessage));
+    this.#process.on("error", (error) => {
+      this.#fatal ??= new AppError("engine_failed", `the engine process failed: ${error.message}`);
+    });
+    this.#process.on("close", (code, signal) => this.#exited(code, signal));
+    this.send({ kind: "start", start });
+  }
+
+  get pid(): number | undefined {
+    return this.#process.pid;
+  }
+
+  /** Resolves when the model is loaded; rejects with the reason where the process ends before. */
+  get ready(): Promise<{ info: EngineInfo; load: ChildLoad }> {
+    return this.#ready.promise;
+  }
+
+  /** A message to a process that is gone is lost; `exited` tells of it. */
+  send(message: ParentMessage): void {
+    if (this.#process.connected) this.#process.send(message, () => undefined);
+  }
+
+  /** Ends the process at once, for the reason if there is one; resolves when it is gone. */
+  kill(reason?: AppError): Promise<void> {
+    this.#fatal ??= reason;
+    this.#process.kill("SIGKILL");
+    return this.#gone.promise;
+  }
+
+  /**
+   * Pings are counted and no time is taken: a parent that was itself kept from running sends none
+   * meanwhile, so it does not blame its child.
+   */
+  #watch(): void {
+    const { pingIntervalMs, silenceMs } = this.#liveness;
+    this.#pingTimer = setInterval(() => {
+      if (this.#unansweredPings * pingIntervalMs < silenceMs) {
+        this.#unansweredPings++;
+        this.send({ kind: "ping" });
+        return;
+      }
+      clearInterval(this.#pingTimer);
+      const message = `the engine process gave no sign of life for ${silenceMs} ms, so it was ended: it hung or was stopped`;
+      void this.kill(new AppError("engine_failed", message));
+    }, pingIntervalMs);
+  }
+
+  #readEvents(): void {
+    const reader = new EventFrameReader((message) => {
+      this.#unansweredPings = 0;
+      this.#listener.events(message);
+    });
+    const pipe = this.#process.stdio[EVENTS_FD] as Readable | null | undefined;
+    // A pipe that breaks is the end of its process, which `close` tells of.
+    pipe?.on("error", () => undefined);
+    pipe?.on("data", (chunk: Buffer) => reader.push(chunk));
+  }
+
+  #take(message: ChildMessage): void {
+    this.#unansweredPings = 0;
+    switch (message.kind) {
+      case "pong":
+        return;
+      case "ready":
+        this.#watch();
+        this.#ready.resolve({ info: message.info, load: message.load });
+        return;
+      case "fatal":
+        this.#fatal ??= new AppError(message.error.code, message.error.message);
+        return;
+      default:
+        message satisfies never;
+    }
+  }
+
+  #exited(code: number | null, signal: NodeJS.Signals | null): void {
+    clearInterval(this.#pingTimer);
+    const how = signal === null ? `with exit code ${code}` : `by signal ${signal}`;
+    // What native code wrote may go to API clients, whom the place of the file does not concern.
+    const name = basename(this.#modelPath);
+    const output = lastLines(this.#errorOutput).replaceAll(this.#modelPath, name);
+    const reason =
+      this.#fatal ??
+      new AppError(
+        "engine_failed",
+        `the engine process ended ${how}${output === "" ? "" : `; it wrote: ${output}`}`,
+      );
+    this.#ready.reject(reason);
+    this.#gone.resolve();
+    this.#listener.exited(reason);
+  }
+}
+
+/** In one line; of native code that ends itself the reason, which a trace of the stack follows. */
+function lastLines(output: string): string {
+  const lines = output.split("\n").map((line) => line.trim());
+  const failed = lines.findLastIndex((line) => /GGML_ASSERT|GGML_ABORT|fatal error/.test(line));
+  const told = failed < 0 ? lines : lines.slice(failed, failed + 1);
+  // Where the library was built is nobody's concern.
+  const short = told.map((line) => line.replace(/^\/\S*\/(?=[\w.-]+:\d+: )/, ""));
+  return short.filter((line) => line !== "").join(" | ");
+}

@@ -1,0 +1,43 @@
+import { parentPort, workerData } from "node:worker_threads";
+import { toAppError } from "@heddle/base/errors";
+import type { EngineFailure, EngineInput } from "@heddle/contracts/engine";
+import { openBindings } from "../native/bindings.ts";
+import { findNativeLibrary } from "../native/native-library.ts";
+import { PromptReader, type PromptRules } from "../tokenizing/prompt-reader.ts";
+
+/** How the thread is started. */
+export interface PromptThreadStart {
+  readonly device: string;
+  readonly rules: PromptRules;
+}
+
+/** What comes back for each prompt, in the order in which they came. */
+export type PromptReading =
+  | { readonly tokens: Int32Array<ArrayBuffer> }
+  | { readonly failure: EngineFailure };
+
+/**
+ * The thread that reads long prompts: to render and tokenize megabytes takes seconds, in which the
+ * process's main thread is to stream. Its own messages are taken one after another.
+ */
+function serve({ device, rules }: PromptThreadStart): void {
+  if (parentPort === null) throw new Error("prompt-thread runs as a worker thread only");
+  const port = parentPort;
+  const { llama } = openBindings(findNativeLibrary(device));
+  const reader = new PromptReader(llama, rules);
+  port.on("message", (input: EngineInput) => {
+    const reading = read(reader, input);
+    port.postMessage(reading, "tokens" in reading ? [reading.tokens.buffer] : []);
+  });
+}
+
+function read(reader: PromptReader, input: EngineInput): PromptReading {
+  try {
+    return { tokens: Int32Array.from(reader.read(input)) };
+  } catch (error) {
+    const { code, message, param } = toAppError(error);
+    return { failure: { code, message, ...(param === undefined ? {} : { param }) } };
+  }
+}
+
+serve(workerData as PromptThreadStart);

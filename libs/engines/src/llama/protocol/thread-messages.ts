@@ -1,0 +1,146 @@
+import type { EngineFailure, EngineInfo } from "@heddle/contracts/engine";
+import type { RowLogprobs } from "../sampling/logprobs.ts";
+import type { SamplerOptions } from "../sampling/sampler.ts";
+
+/** How the engine thread is started; every value is settled but those the model decides. */
+export interface ThreadStart {
+  readonly modelPath: string;
+  readonly device: string;
+  readonly gpuLayers: number;
+  readonly threads: number;
+  /** Absent means as many as the memory has room for, at most a default. */
+  readonly maxSequences?: number | undefined;
+  readonly prefillBudgetTokens: number;
+  /** Absent means the model's own, at most a default cap. */
+  readonly contextTokens?: number | undefined;
+  /** Absent means as many as the default and the memory allow. */
+  readonly kvTokens?: number | undefined;
+  /** One int32 that the other side changes and notifies when it has posted something. */
+  readonly wake: SharedArrayBuffer;
+  /** Of the StepRing through which plain steps come. */
+  readonly steps: SharedArrayBuffer;
+}
+
+/** One request for the engine thread; its choices have the handles firstHandle + i. */
+export interface ThreadSubmit {
+  readonly kind: "submit";
+  readonly firstHandle: number;
+  readonly choices: number;
+  readonly prompt: Int32Array;
+  readonly maxTokens: number;
+  /** The seed is that of choice 0. */
+  readonly sampling: SamplerOptions;
+  /** Tokens of each choice before which none that ends it is drawn. */
+  readonly minTokens: number;
+  /** -1 for no log-probabilities. */
+  readonly topLogprobs: number;
+  /** GBNF that the text must match; empty for none. */
+  readonly grammar: string;
+  readonly fairKey: string;
+  readonly priority: number;
+}
+
+/** Ends choices whose further tokens nobody wants; unknown handles are ignored. */
+interface ThreadEnd {
+  readonly kind: "end";
+  readonly handles: readonly number[];
+}
+
+export type ThreadCommand = ThreadSubmit | ThreadEnd;
+
+/** Where a text may be cut so that the tokens of its pieces are those of the whole. */
+export interface TextCuts {
+  /** Before the space that begins a word. */
+  readonly atSpaces: boolean;
+  /** Before a symbol or a line's end that follows a letter. */
+  readonly atSymbols: boolean;
+  /** Anywhere, though the tokens differ there, in a text that has no good place for thousands of characters. */
+  readonly anywhere: boolean;
+  /** Before a character that no token has: a bit for each code point that some token has. */
+  readonly known: Uint8Array | undefined;
+  /** Between the groups of three, from its end, in which a run of digits is read. */
+  readonly inDigits: boolean;
+  /** Tokens of the space that the library puts before each text; 0 where it puts none. */
+  readonly spaceTokens: number;
+}
+
+/** What the model's file says about its tokens; the arrays are in shared memory. */
+export interface VocabularyTable {
+  /** The bytes of all tokens, special ones as they are written, one after another. */
+  readonly bytes: Uint8Array;
+  /** Token t is bytes[offsets[t], offsets[t + 1]). */
+  readonly offsets: Uint32Array;
+  /** The sum of what holds of the token: ENDS_GENERATION, IS_CONTROL, IS_PARSED. */
+  readonly flags: Uint8Array;
+  /** 1 for each byte of text that some token spells however it is tokenized, 0 for what may be dropped. */
+  readonly kept: Uint8Array;
+  readonly cuts: TextCuts;
+  readonly bos: string;
+  readonly eos: string;
+  /** The native vocabulary, for tokenizing in another thread of this process. */
+  readonly address: bigint;
+}
+
+/** In VocabularyTable.flags: the token ends the generation. */
+export const ENDS_GENERATION = 1;
+/** In VocabularyTable.flags: the token has no text. */
+export const IS_CONTROL = 2;
+/** In VocabularyTable.flags: the token is read from text only where special tokens are parsed. */
+export const IS_PARSED = 4;
+
+export interface ThreadReady {
+  readonly kind: "ready";
+  readonly info: EngineInfo;
+  readonly vocabulary: VocabularyTable;
+  readonly chatTemplate: string;
+  readonly kvTokens: number;
+  readonly maxSequences: number;
+  readonly load: ThreadLoad;
+}
+
+/** A failure that ends the thread. */
+interface ThreadFatal {
+  readonly kind: "fatal";
+  readonly error: EngineFailure;
+}
+
+/** The thread's counters; tokens since it started. */
+export interface ThreadLoad {
+  readonly running: number;
+  readonly waiting: number;
+  readonly kvUsedTokens: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly generatedTokens: number;
+}
+
+/** A request's first choice got a slot. */
+export interface ThreadStarted {
+  readonly firstHandle: number;
+  readonly cachedTokens: number;
+  readonly queuedMs: number;
+}
+
+/** In ThreadStep.ends: why a choice ended with its token. */
+export const GOES_ON = 0;
+/** The token ends the generation and has no text. */
+export const ENDED_STOP = 1;
+/** The token is the last that the limits allow. */
+export const ENDED_LENGTH = 2;
+/** In ThreadStep.ends: the model has no numbers for the next token; the one that is told means nothing. */
+export const ENDED_BROKEN = 3;
+
+/** What one step of the engine brought; the three arrays have one entry per sampled token. */
+export interface ThreadStep {
+  readonly kind: "step";
+  readonly handles: Int32Array;
+  readonly tokens: Int32Array;
+  readonly ends: Uint8Array;
+  /** One per token where any choice asked for log-probabilities. */
+  readonly logprobs: readonly (RowLogprobs | undefined)[] | undefined;
+  readonly started: readonly ThreadStarted[];
+  readonly load: ThreadLoad;
+}
+
+/** A number is where a step begins in the StepRing. */
+export type ThreadEvent = ThreadReady | ThreadFatal | ThreadStep | number;

@@ -1,0 +1,84 @@
+import { AppError } from "@heddle/base/errors";
+import type { ChatMessage, EngineInput } from "@heddle/contracts/engine";
+import { ChatTemplate } from "../../text/chat-template.ts";
+import { PromptGuard } from "../../text/prompt-guard.ts";
+import type { Llama } from "../native/bindings.ts";
+import type { VocabularyTable } from "../protocol/thread-messages.ts";
+import { PromptBound } from "./prompt-bound.ts";
+import { Tokenizer } from "./tokenizer.ts";
+import { parsedTokens } from "./vocabulary.ts";
+
+/** Of a prompt that is too long but not longer than so many contexts, all tokens are counted and told. */
+const COUNTED_CONTEXTS = 2;
+
+/** What prompts are read with; it can be sent to another thread of the process. */
+export interface PromptRules {
+  readonly table: VocabularyTable;
+  /** The jinja source. */
+  readonly chatTemplate: string;
+  readonly contextTokens: number;
+}
+
+/** From what a request says to the tokens of its prompt, in the thread that asks. */
+export class PromptReader {
+  readonly #rules: PromptRules;
+  readonly #tokenizer: Tokenizer;
+  readonly #template: ChatTemplate;
+  readonly #guard: PromptGuard;
+  readonly #bound: PromptBound;
+
+  /** Throws `invalid_value` where the template is no jinja. */
+  constructor(llama: Llama, rules: PromptRules) {
+    const { table, chatTemplate } = rules;
+    this.#rules = rules;
+    this.#tokenizer = new Tokenizer(llama, table);
+    this.#template = new ChatTemplate(chatTemplate, table);
+    this.#guard = new PromptGuard(parsedTokens(table));
+    this.#bound = new PromptBound(table);
+  }
+
+  /**
+   * At least one token, and so few that the context leaves room for an answer. Throws
+   * `context_length_exceeded` where they are more, `invalid_value` where the template refuses.
+   */
+  read(input: EngineInput): Int32Array {
+    const { tokens, isWhole } = this.#tokens(input);
+    if (tokens.length === 0) {
+      const message = "the prompt has no tokens; send some text";
+      throw new AppError("invalid_value", message, { param: "input" });
+    }
+    if (tokens.length >= this.#rules.contextTokens) {
+      throw this.#tooLong(`${isWhole ? "" : "at least "}${tokens.length}`, input);
+    }
+    return tokens;
+  }
+
+  #tokens(input: EngineInput): ReturnType<Tokenizer["tokenize"]> {
+    if (input.kind === "tokens") return { tokens: Int32Array.from(input.tokens), isWhole: true };
+    const text = input.kind === "text" ? input.text : this.#render(input.messages);
+    const parts =
+      this.#guard.split(text) ??
+      (this.#tokenizer.takesApart(text) ? this.#guard.apart(text) : undefined);
+    // To tokenize megabytes takes seconds: what is too long in any case is refused before.
+    const { contextTokens } = this.#rules;
+    const least = this.#bound.exceeds(parts ?? [text], contextTokens);
+    if (least !== undefined) throw this.#tooLong(`at least ${least}`, input);
+    return parts === undefined
+      ? this.#tokenizer.tokenize(text)
+      : this.#tokenizer.tokenizeParts(parts, COUNTED_CONTEXTS * contextTokens);
+  }
+
+  #render(messages: readonly ChatMessage[]): string {
+    const quote = (text: string) => this.#guard.quote(text);
+    return this.#template.render(messages, { addGenerationPrompt: true, quote });
+  }
+
+  #tooLong(tokens: string, { kind }: EngineInput): AppError {
+    const message =
+      `This model's maximum context length is ${this.#rules.contextTokens} tokens. However, your ` +
+      `prompt has ${tokens} tokens and leaves no room for an answer. Please shorten it.`;
+    return new AppError("context_length_exceeded", message, {
+      param: kind === "chat" ? "messages" : "prompt",
+    });
+  }
+}

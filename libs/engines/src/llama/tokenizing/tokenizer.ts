@@ -1,0 +1,122 @@
+import type { PromptPart } from "../../text/prompt-guard.ts";
+import type { Llama } from "../native/bindings.ts";
+import type { VocabularyTable } from "../protocol/thread-messages.ts";
+import { isCut, textPieces } from "./text-pieces.ts";
+
+/** The tokens of a prompt; not of the whole of it where the first of them were too many. */
+interface PromptTokens {
+  readonly tokens: Int32Array;
+  readonly isWhole: boolean;
+}
+
+/** What the library is told beside the text. */
+interface Reading {
+  /** The vocabulary's own begin token comes first. */
+  readonly addSpecial: boolean;
+  /** The texts of control tokens are those tokens. */
+  readonly parseSpecial: boolean;
+}
+
+/** For what lies between control tokens. */
+const PLAIN: Reading = { addSpecial: false, parseSpecial: false };
+
+/** Text to token ids, in the thread that asks: a megabyte takes over half a second. */
+export class Tokenizer {
+  readonly #llama: Llama;
+  readonly #table: VocabularyTable;
+
+  constructor(llama: Llama, table: VocabularyTable) {
+    this.#llama = llama;
+    this.#table = table;
+  }
+
+  /** Whether a text is to be taken apart at its control tokens, since it is tokenized in pieces. */
+  takesApart(text: string): boolean {
+    return isCut(text, this.#table.cuts);
+  }
+
+  /** The tokens. The vocabulary's own begin token comes first, once. */
+  tokenize(text: string): PromptTokens {
+    const hasBegin = this.#table.bos !== "" && text.startsWith(this.#table.bos);
+    const tokens = this.#read(text, { addSpecial: !hasBegin, parseSpecial: true });
+    return { tokens, isWhole: true };
+  }
+
+  /**
+   * The same for a prompt that was taken apart at its control tokens, which is how the library
+   * reads one: what lies between two is tokenized by itself, only that no further ones are read in it.
+   * Ends as soon as there are more tokens than `most`.
+   */
+  tokenizeParts(parts: readonly PromptPart[], most: number): PromptTokens {
+    const lists = [this.#beginOf(parts)];
+    let count = lists[0]?.length ?? 0;
+    for (const part of parts) {
+      for (const tokens of this.#part(part)) {
+        if (count > most) return { tokens: joined(lists), isWhole: false };
+        lists.push(tokens);
+        count += tokens.length;
+      }
+    }
+    return { tokens: joined(lists), isWhole: true };
+  }
+
+  *#part(part: PromptPart): Generator<Int32Array, void> {
+    if (typeof part === "number") {
+      yield Int32Array.of(part);
+      return;
+    }
+    let isFirst = true;
+    for (const piece of textPieces(part, this.#table.cuts)) {
+      yield isFirst ? this.#read(piece, PLAIN) : this.#readOn(piece);
+      isFirst = false;
+    }
+  }
+
+  /** A piece that goes on: its own space is the one that the library adds, or that one is no part of it. */
+  #readOn(piece: string): Int32Array {
+    const { spaceTokens } = this.#table.cuts;
+    if (spaceTokens > 0 && piece.startsWith(" ")) return this.#read(piece.slice(1), PLAIN);
+    return this.#read(piece, PLAIN).subarray(spaceTokens);
+  }
+
+  /** The begin token, where the vocabulary adds one and the parts do not begin with it. */
+  #beginOf([first]: readonly PromptPart[]): Int32Array {
+    const added = this.#read("", { ...PLAIN, addSpecial: true });
+    const isBegin = added.length > 0 && this.#spelling(added[0] as number) === this.#table.bos;
+    return isBegin && added[0] !== first ? added.subarray(0, 1) : new Int32Array(0);
+  }
+
+  #spelling(token: number): string {
+    const { bytes, offsets } = this.#table;
+    return Buffer.from(bytes.slice(offsets[token], offsets[token + 1])).toString("utf8");
+  }
+
+  #read(text: string, { addSpecial, parseSpecial }: Reading): Int32Array {
+    const bytes = Buffer.from(text, "utf8");
+    const out = roomFor(bytes);
+    const { address } = this.#table;
+    const { length } = bytes;
+    const { tokenize } = this.#llama;
+    return taken(out, tokenize(address, bytes, length, out, out.length, addSpecial, parseSpecial));
+  }
+}
+
+/** A token stands for at least one byte, but for the begin, the end and a joining space. */
+function roomFor(bytes: Buffer): Int32Array {
+  return new Int32Array(bytes.length + 4);
+}
+
+function taken(out: Int32Array, count: number): Int32Array {
+  if (count < 0) throw new Error(`llama_tokenize gave ${count} for room for ${out.length} tokens`);
+  return out.slice(0, count);
+}
+
+function joined(lists: readonly Int32Array[]): Int32Array {
+  const all = new Int32Array(lists.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const list of lists) {
+    all.set(list, at);
+    at += list.length;
+  }
+  return all;
+}

@@ -1,0 +1,90 @@
+import { parentPort, workerData } from "node:worker_threads";
+import type { ParameterTraffic } from "../parameter-server-client.ts";
+import { answerCalls } from "../thread-calls.ts";
+import type { ExchangeApi, ExchangeStart, ExchangeTraffic } from "./exchange-api.ts";
+import { joinNode, type NodeClient } from "./node-group.ts";
+
+// The thread of a task's exchanges: backends block the one in which they compute, and fragments are
+// sent and fetched meanwhile. Each fragment goes its own way, as if it were a model by itself.
+
+const start = workerData as ExchangeStart;
+const port = parentPort;
+if (!port) throw new Error("the thread of exchanges is started by a training task");
+
+const { credentials, groups, shared, part, ...options } = start;
+const ended = new AbortController();
+let clients: readonly NodeClient[] = [];
+
+/** Does something with each fragment's client. */
+async function each<Result>(work: (client: NodeClient) => Promise<Result>): Promise<Result[]> {
+  return Promise.all(clients.map(work));
+}
+
+/** As a call that ends everything when it is aborted. */
+function ending<Argument, Result>(
+  work: (argument: Argument) => Promise<Result>,
+): (argument: Argument, signal: AbortSignal) => Promise<Result> {
+  return async (argument, signal) => {
+    const onAbort = () => ended.abort(signal.reason);
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      return await work(argument);
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+    }
+  };
+}
+
+function traffic(): ExchangeTraffic {
+  const told = clients.flatMap(({ servers }) => servers?.traffic ?? []);
+  if (told.length === 0) return undefined;
+  const sum = (of: (one: ParameterTraffic) => number) =>
+    told.reduce((total, one) => total + of(one), 0);
+  return {
+    paths: told.flatMap(({ paths }) => paths),
+    bytesPushed: sum(({ bytesPushed }) => bytesPushed),
+    bytesPulled: sum(({ bytesPulled }) => bytesPulled),
+    retries: sum(({ retries }) => retries),
+  };
+}
+
+const api: ExchangeApi = {
+  join: ending(async () => {
+    const { signal } = ended;
+    const joined = groups.map((group, fragment) =>
+      joinNode({ ...options, credentials, signal, fragment }, group),
+    );
+    clients = await Promise.all(joined);
+    return clients.map(({ servers }) => servers?.clock);
+  }),
+  initialize: ending(async () => {
+    await each(async ({ servers }) => servers?.initialize(shared));
+    return traffic();
+  }),
+  pushAll: ending(async (terms) => {
+    await each((client) => client.push(part, terms));
+    return traffic();
+  }),
+  pullAll: ending(async ({ alone }) => {
+    const versions = await each((client) =>
+      ((alone ? client.servers : undefined) ?? client).pull(shared),
+    );
+    return { version: Math.min(...versions), traffic: traffic() };
+  }),
+  exchange: ending(async ({ fragment, terms }) => {
+    const client = clients[fragment];
+    await client?.push(part, terms);
+    await client?.pull(shared);
+    return traffic();
+  }),
+  dismiss: ending(async () => {
+    await each((client) => client.dismiss());
+    return traffic();
+  }),
+  close: async () => {
+    const last = traffic();
+    await each((client) => client.close());
+    return last;
+  },
+};
+answerCalls(port, api);

@@ -1,0 +1,71 @@
+import { Backoff } from "@heddle/base/backoff";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { ParameterClient } from "@heddle/training/parameter-client";
+import {
+  connectParameters,
+  type ParameterServerClient,
+  type ParameterServerClientOptions,
+} from "../parameter-server-client.ts";
+import { NodeFollower } from "./node-follower.ts";
+import { NodeLeader } from "./node-leader.ts";
+
+/** The tasks of a job on one node, which go to the servers as one worker. */
+export interface NodeGroup {
+  /** This task's place among them, from 0; 0 leads. */
+  readonly member: number;
+  readonly members: number;
+  /** The leader's socket file, of at most 100 bytes; the same for all tasks of the node. */
+  readonly socketPath: string;
+}
+
+/** A task's way to the parameters, and the node's way to the servers where this task leads. */
+export interface NodeClient extends ParameterClient {
+  readonly servers: ParameterServerClient | undefined;
+  /** Of the leading task: tells the others that the job is over, as `gone`. */
+  dismiss(): Promise<void>;
+  close(): Promise<void>;
+}
+
+const PATIENCE_MS = 60_000;
+
+/**
+ * Joins a job through its node: the first task adds up the parts of all tasks of the node and sends
+ * their weighted mean once, with the node as `rank` and nodes as the spec's `workers`; it gives the
+ * parameters to the others. Within a node tasks go in step, whatever the consistency model says.
+ */
+export async function joinNode(
+  options: ParameterServerClientOptions,
+  group: NodeGroup,
+): Promise<NodeClient> {
+  if (group.member === 0) {
+    const client = await connectParameters(options);
+    return group.members === 1 ? soleTask(client) : NodeLeader.start(client, options, group);
+  }
+  const backoff = new Backoff({ baseMs: 20, maxMs: 500 });
+  const deadline = performance.now() + PATIENCE_MS;
+  for (;;) {
+    try {
+      return await NodeFollower.start(options, group);
+    } catch (error) {
+      // The leader may not listen yet.
+      options.signal.throwIfAborted();
+      const { code, message } = toAppError(error);
+      if (code !== "unavailable") throw error;
+      if (performance.now() > deadline) {
+        throw new AppError("unavailable", `the leading task of this node is away: ${message}`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, backoff.nextMs()));
+    }
+  }
+}
+
+/** A task that is alone on its node has nobody's parts to add up. */
+function soleTask(client: ParameterServerClient): NodeClient {
+  return {
+    servers: client,
+    pull: (into) => client.pull(into),
+    push: (part, terms) => client.push(part, terms),
+    dismiss: () => Promise.resolve(),
+    close: () => client.close(),
+  };
+}

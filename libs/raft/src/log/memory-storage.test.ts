@@ -1,0 +1,54 @@
+import { describe, expect, it } from "vitest";
+import { EMPTY_CONF_STATE } from "../core/state.ts";
+import { type Entry, entryBytes, limitEntries } from "./entry.ts";
+import { MemoryStorage } from "./memory-storage.ts";
+
+describe("entries in memory", () => {
+  const entry = (index: number, term = 1, size = 3): Entry => ({
+    index,
+    term,
+    type: "EntryNormal",
+    data: new Uint8Array(size),
+  });
+
+  it("are limited by their size as encoded, but to one at least", () => {
+    const entries = [entry(1), entry(2), entry(3)];
+    const size = entryBytes(entry(1));
+    expect(size).toBe(9);
+    expect(limitEntries(entries, 0)).toHaveLength(1);
+    expect(limitEntries(entries, 2 * size - 1)).toHaveLength(1);
+    expect(limitEntries(entries, 2 * size)).toHaveLength(2);
+    expect(limitEntries([], 5)).toEqual([]);
+  });
+
+  it("are replaced from the first new one on, and must leave no gap", () => {
+    const storage = new MemoryStorage();
+    storage.append([entry(1), entry(2), entry(3)]);
+    storage.append([entry(2, 2)]);
+    expect([storage.lastIndex(), storage.term(2), storage.term(3)]).toEqual([2, 2, "unavailable"]);
+    expect(() => storage.append([entry(9)])).toThrow("leaves a gap");
+  });
+
+  it("are gone after compaction, but for the term of the last one", () => {
+    const storage = new MemoryStorage();
+    storage.append([entry(1), entry(2), entry(3, 2)]);
+    expect(storage.compact(2)).toBe(true);
+    expect(storage.compact(2)).toBe(false);
+    expect([storage.firstIndex(), storage.term(2), storage.term(1)]).toEqual([3, 1, "compacted"]);
+    expect(storage.entries(2, 4, 100)).toBe("compacted");
+    expect(storage.entries(3, 9, 100)).toBe("unavailable");
+    storage.append([entry(2), entry(3, 2)]);
+    expect(storage.lastIndex()).toBe(3);
+    expect(() => storage.compact(9)).toThrow("no entry 9");
+  });
+
+  it("give way to a newer snapshot only", () => {
+    const storage = new MemoryStorage();
+    storage.append([entry(1), entry(2)]);
+    const snapshot = { index: 5, term: 2, confState: EMPTY_CONF_STATE, data: new Uint8Array(0) };
+    expect(storage.applySnapshot(snapshot)).toBe(true);
+    expect(storage.applySnapshot(snapshot)).toBe(false);
+    expect([storage.firstIndex(), storage.lastIndex(), storage.term(5)]).toEqual([6, 5, 2]);
+    expect(storage.createSnapshot(5, EMPTY_CONF_STATE, new Uint8Array(0))).toBe(false);
+  });
+});

@@ -1,0 +1,144 @@
+import type { Snapshot } from "../core/state.ts";
+import type { TraceSink } from "../core/trace.ts";
+import { invariant } from "../invariant.ts";
+import type { Entry, EntryId } from "./entry.ts";
+
+/**
+ * The end of the log that is not known to be durable: entries and at most one snapshot, waiting to
+ * be handed to the driver or handed over and being written. Its entries shadow those in storage
+ * with the same or a higher index, which the next write will replace.
+ */
+export class UnstableLog {
+  readonly #trace: TraceSink | undefined;
+  #snapshot: Snapshot | undefined;
+  /** #entries[i] has index #offset + i. */
+  #entries: Entry[] = [];
+  #offset: number;
+  /** True once the snapshot was handed over for writing. */
+  #snapshotInProgress = false;
+  /** Entries below were handed over for writing; #offset <= #inProgressEnd <= #offset + length. */
+  #inProgressEnd: number;
+
+  constructor(offset: number, trace: TraceSink | undefined) {
+    this.#offset = offset;
+    this.#inProgressEnd = offset;
+    this.#trace = trace;
+  }
+
+  /** The index of the first entry here, or of the next one if there is none. */
+  get offset(): number {
+    return this.#offset;
+  }
+
+  get inProgressEnd(): number {
+    return this.#inProgressEnd;
+  }
+
+  get length(): number {
+    return this.#entries.length;
+  }
+
+  get snapshot(): Snapshot | undefined {
+    return this.#snapshot;
+  }
+
+  /** The last index of entries or snapshot, if there is either. */
+  get lastIndex(): number | undefined {
+    if (this.#entries.length > 0) return this.#offset + this.#entries.length - 1;
+    return this.#snapshot?.index;
+  }
+
+  /** The term at an index, if it lies here. */
+  term(index: number): number | undefined {
+    if (index >= this.#offset) return this.#entries[index - this.#offset]?.term;
+    return this.#snapshot?.index === index ? this.#snapshot.term : undefined;
+  }
+
+  /** The entries not handed over yet. */
+  nextEntries(): readonly Entry[] {
+    const handedOver = this.#inProgressEnd - this.#offset;
+    if (handedOver === this.#entries.length) return [];
+    return this.#entries.slice(handedOver);
+  }
+
+  get hasNextEntries(): boolean {
+    return this.#inProgressEnd - this.#offset < this.#entries.length;
+  }
+
+  /** The snapshot if it is not handed over yet. */
+  nextSnapshot(): Snapshot | undefined {
+    return this.#snapshotInProgress ? undefined : this.#snapshot;
+  }
+
+  /** Marks everything here as handed over. */
+  acceptInProgress(): void {
+    this.#inProgressEnd = this.#offset + this.#entries.length;
+    if (this.#snapshot) this.#snapshotInProgress = true;
+  }
+
+  /**
+   * Takes in that the log is durable up to an entry, and forgets those entries. Only valid if no
+   * write in progress can still replace them; an id that does not match says nothing.
+   */
+  stableTo(id: EntryId): void {
+    const term = this.term(id.index);
+    if (term === undefined) {
+      this.#trace?.({ kind: "stableEntryMissing", index: id.index });
+      return;
+    }
+    if (id.index < this.#offset) {
+      this.#trace?.({ kind: "stableEntryIsSnapshot", index: id.index });
+      return;
+    }
+    if (term !== id.term) {
+      this.#trace?.({ kind: "stableEntryMismatch", id, unstableTerm: term });
+      return;
+    }
+    this.#entries = this.#entries.slice(id.index + 1 - this.#offset);
+    this.#offset = id.index + 1;
+    this.#inProgressEnd = Math.max(this.#inProgressEnd, this.#offset);
+  }
+
+  stableSnapshotTo(index: number): void {
+    if (this.#snapshot?.index !== index) return;
+    this.#snapshot = undefined;
+    this.#snapshotInProgress = false;
+  }
+
+  restore(snapshot: Snapshot): void {
+    this.#offset = snapshot.index + 1;
+    this.#inProgressEnd = this.#offset;
+    this.#entries = [];
+    this.#snapshot = snapshot;
+    this.#snapshotInProgress = false;
+  }
+
+  /** Appends entries in place of those at and after the first of them. */
+  truncateAndAppend(entries: readonly Entry[]): void {
+    const from = (entries[0] as Entry).index;
+    if (from === this.#offset + this.#entries.length) {
+      for (const entry of entries) this.#entries.push(entry);
+      return;
+    }
+    if (from <= this.#offset) {
+      this.#trace?.({ kind: "unstableReplaced", index: from });
+      this.#entries = [...entries];
+      this.#offset = from;
+      this.#inProgressEnd = from;
+      return;
+    }
+    this.#trace?.({ kind: "unstableTruncated", index: from });
+    this.#entries = [...this.slice(this.#offset, from), ...entries];
+    this.#inProgressEnd = Math.min(this.#inProgressEnd, from);
+  }
+
+  /** The entries [from, until), all of which must be here. */
+  slice(from: number, until: number): Entry[] {
+    const end = this.#offset + this.#entries.length;
+    invariant(
+      this.#offset <= from && from <= until && until <= end,
+      () => `entries [${from},${until}) are not in the unstable log [${this.#offset},${end})`,
+    );
+    return this.#entries.slice(from - this.#offset, until - this.#offset);
+  }
+}

@@ -1,0 +1,217 @@
+import type { LabelSelector, NodeSnapshot, TaskRequest } from "../model.ts";
+import type { Roster } from "./roster.ts";
+
+/** The static filters in the order they are tried; a node is charged to the first that rejects it. */
+export const NODE_FILTERS = [
+  "lost",
+  "state",
+  "taint",
+  "executor",
+  "algorithm",
+  "gpu",
+  "gpu_index",
+  "gpu_type",
+  "gpu_memory",
+  "affinity",
+  "anti_affinity",
+  "infiniband",
+] as const;
+
+export type NodeFilter = (typeof NODE_FILTERS)[number];
+
+/** The first static filter that rejects the node, or undefined where it is eligible. */
+export function rejectedBy(request: TaskRequest, node: NodeSnapshot): NodeFilter | undefined {
+  return stateFilter(node) ?? rejectedWhenReady(request, node);
+}
+
+function stateFilter({ state }: NodeSnapshot): NodeFilter | undefined {
+  if (state === "ready") return undefined;
+  return state === "lost" ? "lost" : "state";
+}
+
+/** The same of a node that takes work, whatever its state is now. */
+function rejectedWhenReady(request: TaskRequest, node: NodeSnapshot): NodeFilter | undefined {
+  const { tolerations, affinity, antiAffinity } = compiled(request);
+  if (!node.taints.every((taint) => tolerations.has(taint))) return "taint";
+  for (const { kind, name, labelPrefix } of request.offers ?? []) {
+    if (node.labels[labelPrefix + name] === undefined) return kind;
+  }
+  if (request.gpus > 0) {
+    if (node.devices.length === 0) return "gpu";
+    const { gpuTypes, gpuIndex = 0 } = request;
+    if (gpuIndex >= node.devices.length) return "gpu_index";
+    if (gpuTypes.length > 0 && !gpuTypes.includes(node.gpuType)) return "gpu_type";
+    if (node.gpuMemoryGb < request.gpuMemoryGb) return "gpu_memory";
+  }
+  if (!affinity.every((selector) => matches(selector, node))) return "affinity";
+  if (antiAffinity.some((selector) => matches(selector, node))) return "anti_affinity";
+  if (request.infiniband && node.fabric === "") return "infiniband";
+  return undefined;
+}
+
+/** A request's lists as sets: a look at a node costs one look-up a selector, however long its list is. */
+interface Compiled {
+  readonly tolerations: ReadonlySet<string>;
+  readonly affinity: readonly CompiledSelector[];
+  readonly antiAffinity: readonly CompiledSelector[];
+}
+
+interface CompiledSelector extends Omit<LabelSelector, "values"> {
+  readonly values: ReadonlySet<string>;
+}
+
+const compiledRequests = new WeakMap<TaskRequest, Compiled>();
+
+function compiled(request: TaskRequest): Compiled {
+  const known = compiledRequests.get(request);
+  if (known) return known;
+  const compile = ({ key, operator, values }: LabelSelector): CompiledSelector => {
+    return { key, operator, values: new Set(values) };
+  };
+  const made = {
+    tolerations: new Set(request.tolerations),
+    affinity: request.nodeAffinity.map(compile),
+    antiAffinity: request.nodeAntiAffinity.map(compile),
+  };
+  compiledRequests.set(request, made);
+  return made;
+}
+
+function matches({ key, operator, values }: CompiledSelector, { labels }: NodeSnapshot): boolean {
+  const value = labels[key];
+  switch (operator) {
+    case "in":
+      return value !== undefined && values.has(value);
+    case "not_in":
+      return value === undefined || !values.has(value);
+    case "exists":
+      return value !== undefined;
+    case "not_exists":
+      return value === undefined;
+    default:
+      return operator satisfies never;
+  }
+}
+
+/** The nodes that pass for requests that filter alike. */
+export interface StaticFilter {
+  /** One of those requests. */
+  readonly request: TaskRequest;
+  /** 1 for each eligible node, by the node's position; as long as the roster or longer. */
+  eligible: Uint8Array;
+  /** By the node's position: which filter rejects it if it is ready, one more than its place; 0 for none. */
+  rejecting: Uint8Array;
+}
+
+/** The nodes that pass for each request, computed once for requests that filter alike. */
+export class Eligibility {
+  readonly #roster: Roster;
+  readonly #byKey = new Map<string, StaticFilter>();
+  readonly #listIds = new WeakMap<readonly unknown[], number>();
+  readonly #idsByText = new Map<string, number>();
+
+  constructor(roster: Roster) {
+    this.#roster = roster;
+  }
+
+  /** Filters known so far. */
+  get size(): number {
+    return this.#byKey.size;
+  }
+
+  of(request: TaskRequest): StaticFilter {
+    const key = this.keyOf(request);
+    let filter = this.#byKey.get(key);
+    if (!filter) {
+      const { slots } = this.#roster;
+      const rejecting = Uint8Array.from(slots, (node) => codeOf(rejectedWhenReady(request, node)));
+      const eligible = Uint8Array.from(slots, (node, at) => isEligible(node, rejecting[at]!));
+      filter = { request, eligible, rejecting };
+      this.#byKey.set(key, filter);
+    }
+    return filter;
+  }
+
+  /** The node at the position is new or has changed. */
+  follow(position: number): void {
+    const node = this.#roster.slots[position]!;
+    for (const filter of this.#byKey.values()) {
+      if (position >= filter.eligible.length) {
+        filter.eligible = longer(filter.eligible, position);
+        filter.rejecting = longer(filter.rejecting, position);
+      }
+      const code = codeOf(rejectedWhenReady(filter.request, node));
+      filter.rejecting[position] = code;
+      filter.eligible[position] = isEligible(node, code);
+    }
+  }
+
+  /** A short name for a list; the variants of a spec that are tried share theirs. */
+  #listId(list: readonly (LabelSelector | string)[]): number {
+    if (list.length === 0) return 0;
+    const known = this.#listIds.get(list);
+    if (known !== undefined) return known;
+    const text = JSON.stringify(list, ["key", "operator", "values"]);
+    const id = this.#idsByText.get(text) ?? this.#idsByText.size + 1;
+    this.#idsByText.set(text, id);
+    this.#listIds.set(list, id);
+    return id;
+  }
+
+  /** Requests with the same key pass the same nodes. */
+  keyOf(request: TaskRequest): string {
+    return JSON.stringify([
+      request.gpus > 0,
+      request.gpuIndex ?? null,
+      request.gpuTypes,
+      request.gpuMemoryGb,
+      this.#listId(request.nodeAffinity),
+      this.#listId(request.nodeAntiAffinity),
+      request.infiniband,
+      this.#listId(request.tolerations),
+      (request.offers ?? []).map(({ labelPrefix, name }) => labelPrefix + name),
+    ]);
+  }
+}
+
+function codeOf(filter: NodeFilter | undefined): number {
+  return filter === undefined ? 0 : NODE_FILTERS.indexOf(filter) + 1;
+}
+
+function isEligible(node: NodeSnapshot, code: number): 0 | 1 {
+  return stateFilter(node) === undefined && code === 0 ? 1 : 0;
+}
+
+/** How many of the nodes each filter rejects, a node counted at its first. */
+export function countRejected(
+  { slots, vacant }: Pick<Roster, "slots" | "vacant">,
+  { rejecting }: Pick<StaticFilter, "rejecting">,
+): ReadonlyMap<NodeFilter, number> {
+  const counts = new Map<NodeFilter, number>();
+  for (const [position, node] of slots.entries()) {
+    if (vacant(position)) continue;
+    const filter = stateFilter(node) ?? NODE_FILTERS[rejecting[position]! - 1];
+    if (filter) counts.set(filter, (counts.get(filter) ?? 0) + 1);
+  }
+  return counts;
+}
+
+/** How many of the nodes in these states would be eligible if they took work. */
+export function countAway(
+  { slots, vacant }: Pick<Roster, "slots" | "vacant">,
+  { rejecting }: Pick<StaticFilter, "rejecting">,
+  states: readonly NodeSnapshot["state"][],
+): number {
+  let away = 0;
+  for (const [position, { state }] of slots.entries()) {
+    if (!vacant(position) && states.includes(state) && rejecting[position] === 0) away++;
+  }
+  return away;
+}
+
+/** A copy with room for the position and some more. */
+function longer(list: Uint8Array, position: number): Uint8Array {
+  const copy = new Uint8Array(Math.ceil((position + 1) * 1.125));
+  copy.set(list);
+  return copy;
+}

@@ -1,0 +1,272 @@
+import type { NodeSnapshot, SharedAmounts, SharedRequest, TaskPlacement } from "../model.ts";
+import { ChangeLog } from "./change-log.ts";
+import type { Roster } from "./roster.ts";
+import type { Shape } from "./shape.ts";
+import { addShared, NOTHING_SHARED, shareOf } from "./shared-amounts.ts";
+import { offered, SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
+
+/** Devices that a node may have. */
+export const MAX_DEVICES = 64;
+
+/** Of the rows in use, how many more are kept ready for nodes that join. */
+const SPARE_ROWS = 1 / 8;
+
+/**
+ * What is free on every node, in typed arrays indexed by the node's position in the roster.
+ * Node names are kept aside and never read by a decision.
+ *
+ * Invariants: all amounts are integers, so counting copies is exact; 0 <= gpuFree <= 1000 for each device; a scalar may be negative only where the
+ * snapshot itself was over capacity (a node that shrank), and then nothing fits there.
+ */
+export class Ledger {
+  readonly roster: Roster;
+  /** Nodes changed lately: what an index must look at again. */
+  readonly changes: ChangeLog;
+  #stride: number;
+  #gpuFree: Int32Array;
+  #deviceCount: Uint8Array;
+  #scalarFree: Float64Array;
+  /** What is free of that which belongs to no node. */
+  shared: SharedAmounts = NOTHING_SHARED;
+
+  private constructor(
+    roster: Roster,
+    stride: number,
+    gpuFree: Int32Array,
+    deviceCount: Uint8Array,
+    scalarFree: Float64Array,
+  ) {
+    this.roster = roster;
+    this.changes = new ChangeLog(roster.slots.length);
+    this.#stride = stride;
+    this.#gpuFree = gpuFree;
+    this.#deviceCount = deviceCount;
+    this.#scalarFree = scalarFree;
+  }
+
+  /** The empty cluster: what each node offers under the overcommit ratio, sick devices at 0. */
+  static ofCapacity(roster: Roster, overcommitRatio: number): Ledger {
+    const rows = roster.slots.length;
+    const stride = roster.widestDevices;
+    const ledger = new Ledger(
+      roster,
+      stride,
+      new Int32Array(rows * stride),
+      new Uint8Array(rows),
+      new Float64Array(rows * SCALARS.length),
+    );
+    for (let node = 0; node < rows; node++) ledger.reset(node, overcommitRatio);
+    return ledger;
+  }
+
+  /** By position, as the roster has them. */
+  get nodes(): readonly NodeSnapshot[] {
+    return this.roster.slots;
+  }
+
+  /** Columns a node in `gpuFree`, of which a node uses as many as it has devices. */
+  get stride(): number {
+    return this.#stride;
+  }
+
+  /** Thousandths free, by node * stride + device. */
+  get gpuFree(): Int32Array {
+    return this.#gpuFree;
+  }
+
+  get deviceCount(): Uint8Array {
+    return this.#deviceCount;
+  }
+
+  /** By node * SCALARS.length + column. */
+  get scalarFree(): Float64Array {
+    return this.#scalarFree;
+  }
+
+  /** The node is new, or has changed in the roster: all that it offers is free. */
+  reset(node: number, overcommitRatio: number): void {
+    const snapshot = this.nodes[node]!;
+    const { devices } = snapshot;
+    if (devices.length > MAX_DEVICES)
+      throw new RangeError(`a node has ${devices.length} GPUs, over ${MAX_DEVICES}`);
+    if (node >= this.#deviceCount.length || devices.length > this.#stride) {
+      this.#grow(node + 1, Math.max(this.#stride, devices.length));
+    }
+    this.#deviceCount[node] = devices.length;
+    for (let d = 0; d < this.#stride; d++) {
+      this.#gpuFree[node * this.#stride + d] = devices[d]?.healthy ? WHOLE_DEVICE_MILLI : 0;
+    }
+    SCALARS.forEach((name, column) => {
+      this.#scalarFree[node * SCALARS.length + column] = offered(snapshot, name, overcommitRatio);
+    });
+    this.changes.push(node);
+  }
+
+  /** Makes room for so many rows and some more, so that nodes which join one by one cost little. */
+  #grow(rows: number, stride: number): void {
+    const known = this.#deviceCount.length;
+    const all = rows > known ? Math.ceil(rows * (1 + SPARE_ROWS)) : known;
+    const gpuFree = new Int32Array(all * stride);
+    for (let node = 0; node < known; node++) {
+      const from = node * this.#stride;
+      gpuFree.set(this.#gpuFree.subarray(from, from + this.#stride), node * stride);
+    }
+    const deviceCount = new Uint8Array(all);
+    deviceCount.set(this.#deviceCount);
+    const scalarFree = new Float64Array(all * SCALARS.length);
+    scalarFree.set(this.#scalarFree);
+    this.#stride = stride;
+    this.#gpuFree = gpuFree;
+    this.#deviceCount = deviceCount;
+    this.#scalarFree = scalarFree;
+  }
+
+  /** A copy for one decision: it does not follow nodes that change. */
+  clone(): Ledger {
+    const copy = new Ledger(
+      this.roster,
+      this.#stride,
+      this.#gpuFree.slice(),
+      this.#deviceCount,
+      this.#scalarFree.slice(),
+    );
+    copy.shared = this.shared;
+    return copy;
+  }
+
+  /** What is free of the nodes in both: a task placed here fits in either. */
+  static lesser(a: Ledger, b: Ledger): Ledger {
+    const both = a.clone();
+    for (let node = 0; node < a.nodes.length; node++) both.setLesser(node, a, b);
+    return both;
+  }
+
+  /** Sets one node to what is free in both. */
+  setLesser(node: number, a: Ledger, b: Ledger): void {
+    for (let i = node * this.#stride; i < (node + 1) * this.#stride; i++) {
+      this.#gpuFree[i] = Math.min(a.gpuFree[i]!, b.gpuFree[i]!);
+    }
+    for (let i = node * SCALARS.length; i < (node + 1) * SCALARS.length; i++) {
+      this.#scalarFree[i] = Math.min(a.scalarFree[i]!, b.scalarFree[i]!);
+    }
+    this.changes.push(node);
+  }
+
+  /** Takes one task's amounts; the caller has checked that they fit. */
+  take(node: number, shape: Shape, devices: readonly number[]): void {
+    this.#move(node, shape, devices, -1);
+  }
+
+  /** Gives one task's amounts back; a sick device stays at what it was. */
+  release(node: number, shape: Shape, devices: readonly number[]): void {
+    this.#move(node, shape, devices, 1);
+  }
+
+  /** Takes what is asked for that belongs to no node, and says what it is. */
+  takeShared(wanted: SharedRequest | undefined): SharedAmounts | undefined {
+    if (!wanted) return undefined;
+    const taken = shareOf(this.shared, wanted);
+    this.shared = addShared(this.shared, taken, -1);
+    return taken;
+  }
+
+  releaseShared(held: SharedAmounts | undefined): void {
+    this.shared = addShared(this.shared, held, 1);
+  }
+
+  #move(node: number, shape: Shape, devices: readonly number[], sign: number): void {
+    for (const device of devices) {
+      if (!this.nodes[node]!.devices[device]?.healthy) continue;
+      this.#gpuFree[node * this.#stride + device]! += sign * shape.milli;
+    }
+    const base = node * SCALARS.length;
+    for (let column = 0; column < SCALARS.length; column++) {
+      this.#scalarFree[base + column]! += sign * shape.scalars[column]!;
+    }
+    this.changes.push(node);
+  }
+
+  scalarsFit(node: number, shape: Shape): boolean {
+    const base = node * SCALARS.length;
+    for (let column = 0; column < SCALARS.length; column++) {
+      const wanted = shape.scalars[column]!;
+      if (wanted > 0 && this.#scalarFree[base + column]! < wanted) return false;
+    }
+    return true;
+  }
+
+  /** Whether one task of an eligible shape fits on the node now. */
+  fits(node: number, shape: Shape): boolean {
+    if (!this.scalarsFit(node, shape)) return false;
+    if (shape.devices === 0) return true;
+    const base = node * this.#stride;
+    if (shape.onlyDevice >= 0) return this.#gpuFree[base + shape.onlyDevice]! >= shape.milli;
+    const end = base + this.#deviceCount[node]!;
+    let wanted = shape.devices;
+    for (let i = base; i < end; i++) {
+      if (this.#gpuFree[i]! >= shape.milli && --wanted === 0) return true;
+    }
+    return false;
+  }
+
+  /** How many tasks of an eligible shape fit on the node now, at most `enough`. */
+  copies(node: number, shape: Shape, enough: number): number {
+    let count = enough;
+    const base = node * SCALARS.length;
+    for (let column = 0; column < SCALARS.length; column++) {
+      const wanted = shape.scalars[column]!;
+      if (wanted > 0)
+        count = Math.min(count, Math.floor(this.#scalarFree[base + column]! / wanted));
+    }
+    if (count <= 0) return 0;
+    if (shape.devices === 0) return count;
+    return Math.min(count, this.#deviceCopies(node, shape));
+  }
+
+  #deviceCopies(node: number, shape: Shape): number {
+    const base = node * this.#stride;
+    if (shape.onlyDevice >= 0) {
+      return this.#gpuFree[base + shape.onlyDevice]! >= shape.milli ? 1 : 0;
+    }
+    let slots = 0;
+    for (let d = 0; d < this.#deviceCount[node]!; d++) {
+      slots += Math.floor(this.#gpuFree[base + d]! / shape.milli);
+    }
+    return Math.floor(slots / shape.devices);
+  }
+
+  /** What is free on one node: thousandths by device, then the scalars. */
+  rowOf(node: number): number[] {
+    const gpus = node * this.#stride;
+    const scalars = node * SCALARS.length;
+    return [
+      ...this.#gpuFree.subarray(gpus, gpus + this.#deviceCount[node]!),
+      ...this.#scalarFree.subarray(scalars, scalars + SCALARS.length),
+    ];
+  }
+
+  /** Thousandths of GPU free on an eligible node that the shape may take. */
+  gpuFreeFor(node: number, { onlyDevice }: Shape): number {
+    if (onlyDevice < 0) return this.gpuFreeMilli(node);
+    return this.#gpuFree[node * this.#stride + onlyDevice]!;
+  }
+
+  /** Thousandths of GPU free on the node, over all devices. */
+  gpuFreeMilli(node: number): number {
+    let total = 0;
+    const base = node * this.#stride;
+    for (let d = 0; d < this.#deviceCount[node]!; d++) total += this.#gpuFree[base + d]!;
+    return total;
+  }
+}
+
+/** The tasks of a placement that are on nodes still in the roster. */
+export function* locate(
+  placements: readonly TaskPlacement[],
+  roster: Roster,
+): Generator<{ readonly node: number; readonly devices: readonly number[] }> {
+  for (const { nodeId, devices } of placements) {
+    const node = roster.position(nodeId);
+    if (node !== undefined) yield { node, devices };
+  }
+}

@@ -1,0 +1,62 @@
+import { expect, test } from "vitest";
+import { schedule } from "../schedule.ts";
+import { input, node, queued, request, running } from "../testing/scenarios.ts";
+import { Roster } from "./roster.ts";
+import { ShapeTable } from "./shape.ts";
+
+/** A job that must have the device of that index, and goes before all others. */
+const named = (gpuIndex: number) =>
+  queued("named", { priority: 10, preemptible: false, request: request({ gpuIndex }) });
+
+const holds = (id: string, device: number, change = {}) =>
+  running(id, [{ nodeId: "n", devices: [device] }], change);
+
+test.each(["binpack", "spread", "fragmentation"] as const)(
+  "a job that names a device gets that one under %s, and another job what is left",
+  (strategy) => {
+    const queue = [named(1), queued("any", { request: request({ gpus: 2 }) })];
+    const settings = { queues: { default: { strategy } } };
+    const { starts } = schedule(input({ nodes: [node("n", { gpus: 3 })] }, queue, { settings }));
+    expect(starts).toMatchObject([
+      { jobId: "named", placements: [{ nodeId: "n", devices: [1] }] },
+      { jobId: "any", placements: [{ nodeId: "n", devices: [0, 2] }] },
+    ]);
+  },
+);
+
+test("it evicts the job on its device, not the one whose loss is least", () => {
+  const jobs = [holds("cheap", 0, { checkpointedAtMs: 9_000 }), holds("there", 1)];
+  const at = input({ nodes: [node("n", { gpus: 3 })], running: jobs }, [named(1)], {
+    nowMs: 10_000,
+  });
+  expect(schedule(at)).toMatchObject({ starts: [], preemptions: [{ victimId: "there" }] });
+});
+
+test("while its device is in use the others do not count, and are left to others", () => {
+  const there = holds("there", 1, { preemptible: false, maxRuntimeMs: 60_000 });
+  const pair = queued("pair", { request: request({ gpus: 2 }) });
+  const at = input({ nodes: [node("n", { gpus: 3 })], running: [there] }, [named(1), pair]);
+  const { starts, pending, reservations } = schedule(at);
+  expect(starts).toMatchObject([{ jobId: "pair", placements: [{ devices: [0, 2] }] }]);
+  expect(reservations[0]).toMatchObject({ jobId: "named", startAtMs: 60_000 });
+  expect(pending[0]).toMatchObject({
+    jobId: "named",
+    blockers: [{ reason: "InsufficientGpu", requested: 1_000, free: 0, limit: 1_000 }],
+  });
+});
+
+test("nodes that have no device of that index are told apart from those without GPUs", () => {
+  const nodes = [node("none", { gpus: 0 }), node("one", { gpus: 1 })];
+  const { pending } = schedule(input({ nodes }, [named(1)]));
+  expect(pending[0]?.blockers).toMatchObject([
+    { reason: "InsufficientGpu", resource: "gpu", rejected: 1 },
+    { reason: "InsufficientGpu", resource: "gpu_index", rejected: 1 },
+  ]);
+});
+
+test("a named device is one whole", () => {
+  const table = new ShapeTable(new Roster([node("n")]));
+  for (const wrong of [{ gpus: 2 }, { gpus: 0 }, { gpuMilli: 500 }]) {
+    expect(() => table.of(request({ ...wrong, gpuIndex: 0 }))).toThrow("one whole");
+  }
+});

@@ -1,0 +1,109 @@
+import type { TaskRequest } from "../model.ts";
+import { Eligibility, type StaticFilter } from "./eligibility.ts";
+import type { Roster } from "./roster.ts";
+import { SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
+
+/** A task request made ready for the inner loops; equal requests share one shape. */
+export interface Shape {
+  /** Position in the table: the index of per-shape caches. */
+  readonly id: number;
+  readonly request: TaskRequest;
+  /** Devices per task; 0 for none. */
+  readonly devices: number;
+  /** Thousandths per device; 0 where `devices` is 0. */
+  readonly milli: number;
+  /** The index of the one device that it must be; -1 where any will do. */
+  readonly onlyDevice: number;
+  /** By the ledger's columns. */
+  readonly scalars: Float64Array;
+  /** 1 for each node that passes the static filters, by the node's position. */
+  readonly eligible: Uint8Array;
+  /** As in StaticFilter. */
+  readonly rejecting: Uint8Array;
+}
+
+/** Shapes, beside one a job, and filters of nodes that a table may know before it is worn. */
+const MAX_SHAPES = 20_000;
+const MIN_FILTERS = 256;
+const FILTERS_PER_JOB = 4;
+
+/** Interns requests, and follows the nodes that they may go to. */
+export class ShapeTable {
+  readonly #eligibility: Eligibility;
+  readonly #byKey = new Map<string, Shape>();
+  readonly #byRequest = new WeakMap<TaskRequest, Shape>();
+
+  constructor(roster: Roster) {
+    this.#eligibility = new Eligibility(roster);
+  }
+
+  /** The node at the position is new or has changed. */
+  follow(position: number): void {
+    this.#eligibility.follow(position);
+  }
+
+  /**
+   * Whether most of it is of jobs long gone where so many live, so that a table made anew is worth its
+   * cost. It is not cleared: shapes in use follow the nodes through it.
+   */
+  isWorn(jobs: number): boolean {
+    const isGone = this.#eligibility.size > MIN_FILTERS + FILTERS_PER_JOB * jobs;
+    return isGone || this.#byKey.size > MAX_SHAPES + jobs;
+  }
+
+  of(request: TaskRequest): Shape {
+    const known = this.#byRequest.get(request);
+    if (known) return known;
+    const filter = this.#eligibility.of(request);
+    const key = shapeKey(request, this.#eligibility.keyOf(request));
+    let shape = this.#byKey.get(key);
+    if (!shape) {
+      shape = compile(request, this.#byKey.size, filter);
+      this.#byKey.set(key, shape);
+    }
+    this.#byRequest.set(request, shape);
+    return shape;
+  }
+}
+
+function compile(request: TaskRequest, id: number, filter: StaticFilter): Shape {
+  const { gpus, gpuMilli, gpuIndex } = request;
+  if (gpuIndex !== undefined && (gpus !== 1 || gpuMilli !== WHOLE_DEVICE_MILLI)) {
+    throw new RangeError(`a named device is one whole: got ${gpus} devices of ${gpuMilli} milli`);
+  }
+  const wellFormed =
+    gpus === 0 ||
+    (gpuMilli >= 1 && gpuMilli <= WHOLE_DEVICE_MILLI && (gpus === 1 || gpuMilli === 1000));
+  if (!wellFormed) {
+    throw new RangeError(`a share is of one device: got ${gpus} devices of ${gpuMilli} milli`);
+  }
+  const odd = SCALARS.find(
+    (name) => !(Number.isInteger(request.scalars[name]) && request.scalars[name] >= 0),
+  );
+  if (odd) throw new RangeError(`${odd} must be an integer >= 0, got ${request.scalars[odd]}`);
+  return {
+    id,
+    request,
+    devices: gpus,
+    milli: gpus > 0 ? gpuMilli : 0,
+    onlyDevice: gpuIndex ?? -1,
+    scalars: Float64Array.from(SCALARS, (name) => request.scalars[name]),
+    get eligible() {
+      return filter.eligible;
+    },
+    get rejecting() {
+      return filter.rejecting;
+    },
+  };
+}
+
+function shapeKey(request: TaskRequest, filterKey: string): string {
+  const { gpus, gpuMilli, scalars } = request;
+  const amounts = SCALARS.map((name) => scalars[name]).join(" ");
+  return `${gpus} ${gpus > 0 ? gpuMilli : 0} ${amounts} ${filterKey}`;
+}
+
+/** Thousandths of GPU that one task holds. */
+export function gpuMilliOf(request: TaskRequest): number {
+  return request.gpus === 0 ? 0 : request.gpus * request.gpuMilli;
+}

@@ -1,0 +1,152 @@
+import { countAway, countRejected, NODE_FILTERS, type NodeFilter } from "../cluster/eligibility.ts";
+import type { Ledger } from "../cluster/ledger.ts";
+import { sharedBlockers } from "../cluster/shared-amounts.ts";
+import { SCALARS } from "../cluster/units.ts";
+import type { Blocker, NodeSnapshot, PendingReason } from "../model.ts";
+import { type GangRequest, nodesFit } from "../placement/gang.ts";
+import { blocker } from "./admission.ts";
+
+const REASON_OF_SCALAR: Readonly<Record<(typeof SCALARS)[number], PendingReason>> = {
+  cpuMilli: "InsufficientCpu",
+  memoryMib: "InsufficientMemory",
+  localSsdGb: "InsufficientLocalSsd",
+  ioOperationsPerSec: "InsufficientIo",
+  networkMbps: "InsufficientNetwork",
+};
+
+/** As blockers name them, with their units. */
+const NAME_OF_SCALAR: Readonly<Record<(typeof SCALARS)[number], string>> = {
+  cpuMilli: "cpu_milli",
+  memoryMib: "memory_mib",
+  localSsdGb: "local_ssd_gb",
+  ioOperationsPerSec: "io_operations_per_sec",
+  networkMbps: "network_mbps",
+};
+
+const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {
+  lost: "NodesLost",
+  state: "NodesDraining",
+  taint: "AffinityNoMatch",
+  executor: "ExecutorUnavailable",
+  algorithm: "AlgorithmUnavailable",
+  gpu: "InsufficientGpu",
+  gpu_index: "InsufficientGpu",
+  gpu_type: "InsufficientGpu",
+  gpu_memory: "InsufficientGpu",
+  affinity: "AffinityNoMatch",
+  anti_affinity: "AffinityNoMatch",
+  infiniband: "TopologyUnavailable",
+};
+
+/** The states in which a node takes no work, by what they are told as. */
+const AWAY: readonly (readonly [PendingReason, readonly NodeSnapshot["state"][]])[] = [
+  ["NodesLost", ["lost"]],
+  ["NodesDraining", ["draining", "drained"]],
+];
+
+/**
+ * Why the gang does not fit on what is free, every reason at once; empty where it fits. `capacity`
+ * is the same cluster with nothing on it and gives the limits.
+ */
+export function capacityBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Blocker[] {
+  const shared = sharedBlockers(ledger.shared, capacity.shared, gang.shared);
+  if (nodesFit(ledger, gang)) return shared;
+  return [...shared, ...nodeBlockers(ledger, capacity, gang)];
+}
+
+/** Why the nodes have no room for it. */
+function nodeBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Blocker[] {
+  const { shape, tasks } = gang;
+  const eligible = [...ledger.nodes.keys()].filter((node) => shape.eligible[node] === 1);
+  if (eligible.length === 0) return filterBlockers(ledger, gang);
+  const blockers = shortages(ledger, capacity, gang, eligible);
+  if (blockers.length === 0) blockers.push(shapeBlocker(ledger, capacity, gang, eligible));
+  for (const [reason, states] of AWAY) {
+    const away = countAway(ledger.roster, shape, states);
+    if (away === 0) continue;
+    blockers.push(blocker(reason, "nodes", tasks, eligible.length, eligible.length + away));
+  }
+  return blockers;
+}
+
+/** No node passes: one blocker a filter that rejected some. */
+function filterBlockers({ roster }: Ledger, gang: GangRequest): Blocker[] {
+  const nodes = roster.present();
+  const rejected = countRejected(roster, gang.shape);
+  const blockers = NODE_FILTERS.filter((filter) => rejected.has(filter)).map((filter) => ({
+    ...blocker(REASON_OF_FILTER[filter], filter, gang.tasks, 0, nodes.length),
+    rejected: rejected.get(filter),
+    ...offersOf(nodes, gang, filter),
+  }));
+  if (blockers.length > 0) return blockers;
+  return [blocker("NoNodes", "nodes", gang.tasks, 0, 0)];
+}
+
+/** Of an executor or algorithm that is wanting: its name, and those that the nodes offer. */
+function offersOf(nodes: readonly NodeSnapshot[], { shape }: GangRequest, filter: NodeFilter) {
+  const needed = shape.request.offers?.find(({ kind }) => kind === filter);
+  if (!needed) return {};
+  const { name: wanted, labelPrefix: prefix } = needed;
+  const labels = nodes.flatMap((node) => Object.keys(node.labels));
+  const names = labels
+    .filter((key) => key.startsWith(prefix))
+    .map((key) => key.slice(prefix.length));
+  return { wanted, offered: [...new Set(names)].sort() };
+}
+
+/** Resources of which all eligible nodes together have too little free. */
+function shortages(
+  ledger: Ledger,
+  capacity: Ledger,
+  { shape, tasks }: GangRequest,
+  eligible: readonly number[],
+): Blocker[] {
+  const blockers: Blocker[] = [];
+  const gpuWanted = tasks * shape.devices * shape.milli;
+  const gpuFree = sum(eligible, (node) => ledger.gpuFreeFor(node, shape));
+  if (gpuWanted > gpuFree) {
+    const limit = sum(eligible, (node) => capacity.gpuFreeFor(node, shape));
+    blockers.push(blocker("InsufficientGpu", "gpu_milli", gpuWanted, gpuFree, limit));
+  }
+  SCALARS.forEach((name, column) => {
+    const wanted = tasks * shape.scalars[column]!;
+    const at = (of: Ledger) => (node: number) =>
+      Math.max(0, of.scalarFree[node * SCALARS.length + column]!);
+    const free = sum(eligible, at(ledger));
+    if (wanted <= free) return;
+    const limit = sum(eligible, at(capacity));
+    blockers.push(blocker(REASON_OF_SCALAR[name], NAME_OF_SCALAR[name], wanted, free, limit));
+  });
+  return blockers;
+}
+
+/** Enough of everything, but not where one task or one domain needs it. */
+function shapeBlocker(
+  ledger: Ledger,
+  capacity: Ledger,
+  gang: GangRequest,
+  eligible: readonly number[],
+): Blocker {
+  const { shape, tasks } = gang;
+  const wanted = tasks * shape.devices * shape.milli;
+  const free = sum(eligible, (node) => ledger.gpuFreeFor(node, shape));
+  const limit = sum(eligible, (node) => capacity.gpuFreeFor(node, shape));
+  const anywhere = { ...gang, sameRack: false, shape: withoutFabric(gang) };
+  if (nodesFit(ledger, anywhere)) {
+    const domain = gang.sameRack ? "gpu_milli_in_one_rack" : "gpu_milli_on_one_fabric";
+    return blocker("TopologyUnavailable", domain, wanted, free, limit);
+  }
+  if (shape.devices > 0) return blocker("Fragmented", "gpu_milli", wanted, free, limit);
+  const cpu = tasks * shape.request.scalars.cpuMilli;
+  const cpuFree = sum(eligible, (node) => Math.max(0, ledger.scalarFree[node * SCALARS.length]!));
+  const cpuLimit = sum(eligible, (node) => capacity.scalarFree[node * SCALARS.length]!);
+  return blocker("Fragmented", "cpu_milli", cpu, cpuFree, cpuLimit);
+}
+
+function withoutFabric({ shape }: GangRequest): GangRequest["shape"] {
+  return { ...shape, request: { ...shape.request, infiniband: false } };
+}
+
+function sum(nodes: readonly number[], amount: (node: number) => number): number {
+  return nodes.reduce((total, node) => total + amount(node), 0);
+}

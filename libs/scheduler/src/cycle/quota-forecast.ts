@@ -1,0 +1,82 @@
+import { holdings } from "../cluster/fair-share.ts";
+import { byAge } from "../cluster/precedence.ts";
+import { gpuHours, QuotaLedger } from "../cluster/quota-ledger.ts";
+import type { QueuedJob } from "../model.ts";
+import { takesQueuePlace } from "./admission.ts";
+import type { Holder } from "./other-starts.ts";
+import type { Standing } from "./round.ts";
+
+/** A holder, or a job that is promised its start, and when it is taken to end. */
+export interface Ending extends Holder {
+  readonly endsMs: number;
+}
+
+/**
+ * When a project's quota and the limit on running jobs let the job start, if what holds something
+ * ends as told and nothing else starts; undefined where that cannot be told. Later is never worse,
+ * hence the binary search.
+ */
+export function quotaAllowsMs(
+  standing: Standing,
+  job: QueuedJob,
+  endings: readonly Ending[],
+): number | undefined {
+  const { nowMs, settings } = standing;
+  const windowEndsMs = standing.projectOf(job.project)?.windowEndsMs ?? Number.POSITIVE_INFINITY;
+  const times = [...new Set([nowMs, windowEndsMs, ...endings.map(({ endsMs }) => endsMs)])]
+    .filter((atMs) => Number.isFinite(atMs) && atMs >= nowMs)
+    .sort((a, b) => a - b);
+  const own = endings.filter((ending) => ending.job.project === job.project);
+  const allows = (atMs: number): boolean => {
+    const training = endings.filter(({ job: other, endsMs }) => {
+      return other.kind === "training" && endsMs > atMs;
+    });
+    const isBound = job.kind === "training" && !job.joinsRunning;
+    if (isBound && training.length >= settings.maxConcurrentJobs) return false;
+    return quotaAt(standing, job, own, atMs).length === 0;
+  };
+  if (!allows(times.at(-1)!)) return undefined;
+  let low = 0;
+  let high = times.length - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (allows(times[middle]!)) high = middle;
+    else low = middle + 1;
+  }
+  return times[low];
+}
+
+/** What the quota would hold back at the time, what has ended by then counted as used. */
+function quotaAt(standing: Standing, job: QueuedJob, own: readonly Ending[], atMs: number) {
+  const project = standing.projectOf(job.project);
+  if (!project) return [];
+  const { windowEndsMs = Number.POSITIVE_INFINITY } = project;
+  const sinceMs = atMs < windowEndsMs ? standing.nowMs : windowEndsMs;
+  let usedGpuHours = atMs < windowEndsMs ? project.usedGpuHours : 0;
+  for (const { job: other, endsMs } of own) {
+    const heldMs = Math.max(0, Math.min(endsMs, atMs) - Math.max(sinceMs, other.startedAtMs));
+    usedGpuHours += gpuHours(holdings(other).gpuMilli, heldMs);
+  }
+  // One that is only promised its start by then is charged its whole bound, as if it began.
+  const stay = own
+    .filter(({ endsMs }) => endsMs > atMs)
+    .map(({ job: other }) => ({ ...other, startedAtMs: Math.min(other.startedAtMs, atMs) }));
+  const gpuMilli = stay.reduce((sum, other) => sum + holdings(other).gpuMilli, 0);
+  const use = { usedGpuHours, gpuMilli, running: () => stay };
+  return new QuotaLedger(project.quota, use, atMs, standing.settings).blockers(job);
+}
+
+/** The older jobs of the project, less those that a plan starts, of which so many must start before its queue length lets the job be tried. */
+export function aheadInQueue(
+  { queue, nowMs, projectOf }: Standing,
+  job: QueuedJob,
+  begun: ReadonlySet<string>,
+): { readonly ahead: readonly QueuedJob[]; readonly mustStart: number } {
+  const limit = projectOf(job.project)?.quota.queueLength;
+  if (limit === undefined || job.joinsRunning) return { ahead: [], mustStart: 0 };
+  const ahead = queue.filter((other) => {
+    if (other.id === job.id || other.project !== job.project || begun.has(other.id)) return false;
+    return byAge(other, job) < 0 && takesQueuePlace(other, nowMs);
+  });
+  return { ahead, mustStart: Math.max(0, ahead.length - limit + 1) };
+}

@@ -1,0 +1,383 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { layOut, type SchedulingInput } from "../cycle/round.ts";
+import type { NodeSnapshot, QueuedJob } from "../model.ts";
+import { schedule } from "../schedule.ts";
+import { nodes, queues } from "../testing/arbitraries.ts";
+import { HOUR_MS, input, node, project, queued, request, running } from "../testing/scenarios.ts";
+import { explain } from "./explain.ts";
+import { Satisfiability } from "./satisfiability.ts";
+
+const never = (at: SchedulingInput, job: QueuedJob) =>
+  new Satisfiability().neverFits(layOut(at), job);
+
+const explained = (at: SchedulingInput, id: string) =>
+  explain(layOut(at), schedule(at), at.queue.find((job) => job.id === id)!);
+
+const blockersOf = (
+  cluster: NodeSnapshot[],
+  job: QueuedJob,
+  rest: Partial<SchedulingInput> = {},
+) => {
+  const at = { ...input({ nodes: cluster }, [job]), ...rest };
+  return explained(at, job.id).blockers;
+};
+
+describe("blockers", () => {
+  it("InsufficientGpu gives what is asked, free and there", () => {
+    const sick = node("n", { devices: [{ healthy: false }, { healthy: true }] });
+    const job = queued("q", { request: request({ gpus: 2 }) });
+    expect(blockersOf([sick], job)).toEqual([
+      {
+        reason: "InsufficientGpu",
+        resource: "gpu_milli",
+        requested: 2000,
+        free: 1000,
+        limit: 1000,
+      },
+    ]);
+  });
+
+  it("lists CPU and memory shortages together, never only one", () => {
+    const job = queued("q", { request: request({ cpuMilli: 97_000, memoryMib: 800_000 }) });
+    expect(blockersOf([node("n")], job)).toEqual([
+      {
+        reason: "InsufficientCpu",
+        resource: "cpu_milli",
+        requested: 97_000,
+        free: 96_000,
+        limit: 96_000,
+      },
+      {
+        reason: "InsufficientMemory",
+        resource: "memory_mib",
+        requested: 800_000,
+        free: 786_432,
+        limit: 786_432,
+      },
+    ]);
+  });
+
+  it.each([
+    ["localSsdGb", "local_ssd_gb", "InsufficientLocalSsd"],
+    ["ioOperationsPerSec", "io_operations_per_sec", "InsufficientIo"],
+    ["networkMbps", "network_mbps", "InsufficientNetwork"],
+  ] as const)("a lack of %s is %s, %s", (name, resource, reason) => {
+    const base = request();
+    const job = queued("q", { request: { ...base, scalars: { ...base.scalars, [name]: 1e9 } } });
+    expect(blockersOf([node("n")], job)).toMatchObject([{ reason, resource }]);
+  });
+
+  it("Fragmented where enough is free but on too many nodes", () => {
+    const cluster = [node("a", { gpus: 2 }), node("b", { gpus: 2 })];
+    const job = queued("q", { request: request({ gpus: 4 }) });
+    expect(blockersOf(cluster, job)).toEqual([
+      { reason: "Fragmented", resource: "gpu_milli", requested: 4000, free: 4000, limit: 4000 },
+    ]);
+  });
+
+  it("TopologyUnavailable where the gang fits, but in no one rack or on no one fabric", () => {
+    const cluster = [
+      node("a", { gpus: 1, fabric: "f1" }),
+      node("b", { gpus: 1, rack: "r2", fabric: "f2" }),
+    ];
+    const rack = queued("q", { tasks: 2, sameRack: true });
+    const fabric = queued("q", { tasks: 2, request: request({ infiniband: true }) });
+    expect(blockersOf(cluster, rack)).toMatchObject([
+      { reason: "TopologyUnavailable", resource: "gpu_milli_in_one_rack" },
+    ]);
+    expect(blockersOf(cluster, fabric)).toMatchObject([
+      { reason: "TopologyUnavailable", resource: "gpu_milli_on_one_fabric" },
+    ]);
+    const plain = [node("a", { gpus: 1 })];
+    expect(blockersOf(plain, fabric)).toMatchObject([
+      { reason: "TopologyUnavailable", resource: "infiniband" },
+    ]);
+  });
+
+  it("AffinityNoMatch where no node has the labels", () => {
+    const nodeAffinity = [{ key: "zone", operator: "in" as const, values: ["z"] }];
+    const job = queued("q", { request: request({ nodeAffinity }) });
+    expect(blockersOf([node("n")], job)).toEqual([
+      {
+        reason: "AffinityNoMatch",
+        resource: "affinity",
+        requested: 1,
+        free: 0,
+        limit: 1,
+        rejected: 1,
+      },
+    ]);
+  });
+
+  it("NodesDraining where draining nodes would have served", () => {
+    const cluster = [node("a", { gpus: 1 }), node("b", { state: "draining" })];
+    const job = queued("q", { request: request({ gpus: 2 }) });
+    expect(blockersOf(cluster, job).map(({ reason }) => reason)).toEqual([
+      "InsufficientGpu",
+      "NodesDraining",
+    ]);
+    expect(blockersOf([node("b", { state: "drained" })], job)).toMatchObject([
+      { reason: "NodesDraining", resource: "state" },
+    ]);
+  });
+
+  it("NodesLost where lost nodes would have served, apart from those that drain", () => {
+    const cluster = [node("a", { gpus: 1 }), node("b", { state: "lost" })];
+    const job = queued("q", { request: request({ gpus: 2 }) });
+    expect(blockersOf(cluster, job)).toMatchObject([
+      { reason: "InsufficientGpu", free: 1_000, limit: 1_000 },
+      { reason: "NodesLost", resource: "nodes", requested: 1, free: 1, limit: 2 },
+    ]);
+    const nodeAffinity = [{ key: "zone", operator: "in" as const, values: ["z"] }];
+    const zoned = [node("a"), node("b", { state: "lost", labels: { zone: "z" } })];
+    const bound = queued("q", { request: request({ nodeAffinity }) });
+    expect(blockersOf(zoned, bound)).toMatchObject([
+      { reason: "NodesLost", resource: "lost", rejected: 1 },
+      { reason: "AffinityNoMatch", resource: "affinity", rejected: 1 },
+    ]);
+  });
+
+  it("DependencyWait, Backoff and QueueFull come together with their numbers", () => {
+    const projects = [project("p1", { quota: { queueLength: 1 } })];
+    const job = queued("q", { waitingFor: ["x", "y"], notBeforeMs: 5_000, submittedAtMs: 1 });
+    const at = input({ nodes: [node("n")], projects }, [queued("first"), job], { nowMs: 1_000 });
+    expect(explained(at, "q").blockers).toEqual([
+      {
+        ...{ reason: "DependencyWait", resource: "dependencies", requested: 2, free: 0, limit: 2 },
+        jobs: ["x", "y"],
+      },
+      { reason: "Backoff", resource: "ms_to_wait", requested: 4_000, free: 0, limit: 5_000 },
+      { reason: "QueueFull", resource: "queue_position", requested: 2, free: 0, limit: 1 },
+    ]);
+  });
+
+  it("QuotaExceeded for GPUs, GPU-hours and running jobs at once", () => {
+    const projects = [project("p1", { quota: { gpuMilli: 4000, gpuHours: 10 }, usedGpuHours: 8 })];
+    const job = queued("q", { request: request({ gpus: 8 }), maxRuntimeMs: 2 * HOUR_MS });
+    const at = input({ nodes: [node("n")], projects }, [job], {
+      settings: { maxConcurrentJobs: 0 },
+    });
+    expect(explained(at, "q").blockers).toEqual([
+      { reason: "QuotaExceeded", resource: "concurrent_jobs", requested: 1, free: 0, limit: 0 },
+      { reason: "QuotaExceeded", resource: "gpu_milli", requested: 8000, free: 4000, limit: 4000 },
+      { reason: "QuotaExceeded", resource: "gpu_hours", requested: 16, free: 2, limit: 10 },
+    ]);
+  });
+});
+
+describe("explain", () => {
+  it("counts the nodes that each filter and the lack of capacity reject", () => {
+    const cluster = [
+      node("a", { state: "draining" }),
+      node("b", { taints: ["spot"] }),
+      node("c", { gpus: 0 }),
+      node("d", { gpuType: "L4" }),
+      node("e", { gpuMemoryGb: 24 }),
+      node("f"),
+      node("g", { gpus: 1 }),
+    ];
+    const job = queued("q", {
+      tasks: 2,
+      request: request({ gpus: 8, gpuTypes: ["H100"], gpuMemoryGb: 80 }),
+    });
+    const {
+      rejectedByFilter,
+      rejectedByCapacity,
+      tasksThatFit,
+      nodes: all,
+    } = explained(input({ nodes: cluster }, [job]), "q");
+    expect(rejectedByFilter).toEqual({ state: 1, taint: 1, gpu: 1, gpu_type: 1, gpu_memory: 1 });
+    expect([rejectedByCapacity, tasksThatFit, all]).toEqual([1, 1, 7]);
+  });
+
+  it("estimates the start from progress, from bounds, and from those ahead", () => {
+    const busy = running("busy", [{ nodeId: "n", devices: [0] }], {
+      maxRuntimeMs: 2 * HOUR_MS,
+      expectedEndMs: HOUR_MS / 2,
+    });
+    const queue = [queued("first"), queued("second", { submittedAtMs: 1 })];
+    const at = input({ nodes: [node("n", { gpus: 1 })], running: [busy] }, queue);
+    expect(explained(at, "first").start).toEqual({
+      earliestMs: HOUR_MS / 2,
+      likelyMs: 2 * HOUR_MS,
+      latestMs: 2 * HOUR_MS,
+    });
+    expect(explained(at, "second").start).toEqual({
+      earliestMs: HOUR_MS / 2,
+      likelyMs: 3 * HOUR_MS,
+      latestMs: 3 * HOUR_MS,
+    });
+  });
+
+  const held = running("held", [{ nodeId: "n", devices: [0] }], {
+    maxRuntimeMs: 4 * HOUR_MS,
+    expectedEndMs: HOUR_MS,
+    shared: { storageMb: 4, places: new Map() },
+  });
+  const quota = (change: object) => [project("p1", { usedGpuHours: 1, ...change })];
+
+  it.each<[string, object, object, object]>([
+    ["GPUs", { projects: quota({ quota: { gpuMilli: 1_000 } }) }, {}, {}],
+    ["running jobs", {}, {}, { settings: { maxConcurrentJobs: 1 } }],
+    [
+      "shared storage",
+      {
+        shared: {
+          limit: { storageMb: 5, places: new Map() },
+          free: { storageMb: 1, places: new Map() },
+        },
+      },
+      { shared: { storageMb: 3, shards: 0, placesPerShard: 1 } },
+      {},
+    ],
+  ])("a job that only the bound on %s holds back starts when what runs has ended", (...args) => {
+    const [, snapshot, change, rest] = args;
+    const at = input(
+      { nodes: [node("n")], running: [held], ...snapshot },
+      [queued("q", change)],
+      rest,
+    );
+    expect(explained(at, "q").blockers).toHaveLength(1);
+    const ends = { earliestMs: HOUR_MS, likelyMs: 4 * HOUR_MS, latestMs: 4 * HOUR_MS };
+    expect(explained(at, "q").start).toEqual(ends);
+  });
+
+  it("GPU-hours come back with early ends, else with the next window", () => {
+    const bounds = { quota: { gpuHours: 6 }, windowEndsMs: 9 * HOUR_MS };
+    const at = (change: object, hours: number) =>
+      explained(
+        input({ nodes: [node("n")], running: [held], projects: quota({ ...bounds, ...change }) }, [
+          queued("q", { maxRuntimeMs: hours * HOUR_MS }),
+        ]),
+        "q",
+      ).start;
+    // 1 used and 4 held for, of 6: an early end gives 3 back.
+    expect(at({}, 2)).toMatchObject({ earliestMs: HOUR_MS, likelyMs: 9 * HOUR_MS });
+    expect(at({}, 5)).toMatchObject({ earliestMs: 9 * HOUR_MS, likelyMs: 9 * HOUR_MS });
+    // The window turns while what runs has two hours left.
+    const soon = { windowEndsMs: 2 * HOUR_MS };
+    expect(at(soon, 4)).toMatchObject({ likelyMs: 2 * HOUR_MS });
+    expect(at(soon, 6).likelyMs).toBeUndefined();
+    expect(at(soon, 6).latestMs).toBeUndefined();
+  });
+
+  it("beyond its project's queue length a job starts when those before it have", () => {
+    const busy = running("busy", [{ nodeId: "n", devices: [0] }], { maxRuntimeMs: 2 * HOUR_MS });
+    const projects = [project("p1", { quota: { queueLength: 1 } })];
+    const queue = [queued("first"), queued("q", { submittedAtMs: 1 })];
+    const at = input({ nodes: [node("n", { gpus: 1 })], projects, running: [busy] }, queue);
+    expect(explained(at, "q").start).toEqual({
+      earliestMs: 2 * HOUR_MS,
+      likelyMs: 3 * HOUR_MS,
+      latestMs: 3 * HOUR_MS,
+    });
+  });
+
+  it("a job that fits but stands behind a promise starts when the promise lets it, not now", () => {
+    const busy = running("busy", [{ nodeId: "n", devices: [0] }], {
+      maxRuntimeMs: 2 * HOUR_MS,
+      expectedEndMs: HOUR_MS,
+    });
+    const head = queued("head", { request: request({ gpus: 8 }), maxRuntimeMs: 3 * HOUR_MS });
+    const long = queued("q", { submittedAtMs: 1, maxRuntimeMs: 4 * HOUR_MS });
+    const at = input({ nodes: [node("n")], running: [busy] }, [head, long]);
+    expect(explained(at, "q").blockers).toMatchObject([{ reason: "PriorityBehind" }]);
+    expect(explained(at, "q").start).toEqual({
+      earliestMs: HOUR_MS,
+      likelyMs: 5 * HOUR_MS,
+      latestMs: 5 * HOUR_MS,
+    });
+  });
+
+  it("a job of which a promise before it needs the quota starts when that one has ended", () => {
+    const busy = running("busy", [{ nodeId: "a", devices: [0] }], {
+      ...{ project: "p2", maxRuntimeMs: 2 * HOUR_MS, expectedEndMs: HOUR_MS },
+    });
+    const gpus = (count: number) => ({ request: request({ gpus: count }) });
+    const head = queued("head", { ...gpus(2), maxRuntimeMs: 3 * HOUR_MS });
+    const behind = queued("q", { submittedAtMs: 1, ...gpus(1), maxRuntimeMs: 9 * HOUR_MS });
+    const cluster = [node("a", { gpus: 2 }), node("b", { gpus: 1 })];
+    const start = (quota: object) => {
+      const projects = [project("p1", { quota, windowEndsMs: 20 * HOUR_MS })];
+      return explained(input({ nodes: cluster, projects, running: [busy] }, [head, behind]), "q")
+        .start;
+    };
+    const after = { earliestMs: HOUR_MS, likelyMs: 5 * HOUR_MS };
+    expect(start({ gpuMilli: 2_000 })).toMatchObject(after);
+    // The head is to use 6 of 14 hours: what is left is too little until the window turns.
+    expect(start({ gpuHours: 14 })).toMatchObject({ earliestMs: HOUR_MS, likelyMs: 20 * HOUR_MS });
+  });
+
+  it("tells no job that the plan does not start that it may start now, and likely no later than late", () => {
+    fc.assert(
+      fc.property(nodes, queues, fc.nat(3), fc.nat(4), (cluster, queue, gpus, length) => {
+        const bounds = { gpuMilli: 2_000 * gpus, queueLength: length + 1, gpuHours: 20 };
+        const projects = [project("p1", { quota: bounds, windowEndsMs: 50 * HOUR_MS })];
+        const settings = { maxConcurrentJobs: 3 };
+        const at = input({ nodes: cluster, projects }, queue, { nowMs: 1, settings });
+        const plan = schedule(at);
+        for (const { jobId, blockers } of plan.pending) {
+          // Those that this very plan starts leave their places in the queue to the next round.
+          if (blockers.some(({ reason }) => reason === "QueueFull")) continue;
+          const told = explain(layOut(at), plan, queue.find(({ id }) => id === jobId)!).start;
+          expect(told.earliestMs ?? 2).toBeGreaterThan(1);
+          expect(told.earliestMs ?? 0).toBeLessThanOrEqual(told.likelyMs ?? Number.MAX_VALUE);
+          expect(told.likelyMs ?? 0).toBeLessThanOrEqual(told.latestMs ?? Number.MAX_VALUE);
+        }
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it("gives no estimate while a dependency is open", () => {
+    const at = input({ nodes: [node("n")] }, [queued("q", { waitingFor: ["x"] })]);
+    expect(explained(at, "q").start).toEqual({});
+  });
+
+  it("tells apart a node that lacks the executor from one that lacks labels, and what is offered", () => {
+    const offers = [{ kind: "executor" as const, name: "container", labelPrefix: "x/" }];
+    const job = queued("q", { request: request({ offers }) });
+    const cluster = [node("n", { labels: { "x/process": "true", zone: "a" } })];
+    expect(blockersOf(cluster, job)).toEqual([
+      {
+        ...{ reason: "ExecutorUnavailable", resource: "executor", requested: 1, free: 0, limit: 1 },
+        ...{ rejected: 1, wanted: "container", offered: ["process"] },
+      },
+    ]);
+  });
+
+  it("never changes what it explains: a started job starts now, others keep their blockers", () => {
+    fc.assert(
+      fc.property(nodes, queues, (cluster, queue) => {
+        const at = input({ nodes: cluster }, queue);
+        const plan = schedule(at);
+        for (const job of queue) {
+          const told = explain(layOut(at), plan, job);
+          const pending = plan.pending.find(({ jobId }) => jobId === job.id);
+          expect(told.blockers).toEqual(pending?.blockers ?? []);
+          if (!pending) expect(told.start.likelyMs).toBe(at.nowMs);
+        }
+      }),
+      { numRuns: 40 },
+    );
+  });
+});
+
+describe("neverFits", () => {
+  it("is empty for a job that only has to wait, and counts drained nodes as coming back", () => {
+    const busy = running("busy", [{ nodeId: "n", devices: [0] }]);
+    const at = input({ nodes: [node("n", { gpus: 1, state: "drained" })], running: [busy] }, []);
+    expect(never(at, queued("q"))).toEqual([]);
+  });
+
+  it("names the capacity and the quota that are too small for ever", () => {
+    const projects = [project("p1", { quota: { gpuMilli: 8000 } })];
+    const at = input({ nodes: [node("n", { gpus: 8 })], projects }, []);
+    const job = queued("q", { request: request({ gpus: 16 }) });
+    expect(never(at, job).map(({ reason, resource }) => [reason, resource])).toEqual([
+      ["QuotaExceeded", "gpu_milli"],
+      ["InsufficientGpu", "gpu_milli"],
+    ]);
+  });
+});
