@@ -21,6 +21,7 @@ import { StateChanges } from "./api/jobs/state-changes.ts";
 import { PEPPER } from "./api/keys/keys.controller.ts";
 import { LOG_READER } from "./api/logs/job-logs.controller.ts";
 import { ModelPulls } from "./api/models/model-pulls.ts";
+import { CONTROL_PLANE, type ControlPlane } from "./control-plane/control-plane.ts";
 import { AccessCheck, type OnLimited } from "./http/access.ts";
 import { ErrorFilter } from "./http/error-filter.ts";
 import { HEARTBEAT_MS } from "./http/event-stream.ts";
@@ -31,6 +32,7 @@ import { KeyLimits } from "./http/limits/key-limits.ts";
 import { listRoutes } from "./http/route-table.ts";
 import { Accounting, type UsageSink } from "./inference/accounting.ts";
 import { ChatCompletions, type ChatCompletionsParts } from "./inference/chat/chat-completions.ts";
+import type { InferenceDispatch } from "./inference/dispatch/inference-port.ts";
 import { InFlight } from "./inference/in-flight.ts";
 import { CONTROLLERS, masterModule } from "./master.module.ts";
 import { exposeClusterMetrics } from "./metrics/cluster-gauges.ts";
@@ -42,15 +44,9 @@ import { Throughput } from "./metrics/throughput.ts";
 import { exposeTrainingMetrics } from "./metrics/training-metrics.ts";
 import { ModelCatalog } from "./models/model-catalog.ts";
 import { loadBlockers } from "./nodes/machine-offers.ts";
+import { NODE_DIRECTORY, type NodeDirectory } from "./nodes/node-directory.ts";
 import { PlanBook } from "./orchestration/scheduling/plan-book.ts";
 import { ProgressBook } from "./orchestration/tasks/progress-book.ts";
-import {
-  CONTROL_PLANE,
-  type ControlPlane,
-  type InferenceDispatch,
-  NODE_DIRECTORY,
-  type NodeDirectory,
-} from "./ports.ts";
 import { ArtifactReader } from "./task-output/artifact-reader.ts";
 import type { LogReader } from "./task-output/log-reader.ts";
 

@@ -1,5 +1,5 @@
 import type { DeploymentRecord, ModelRecord } from "@heddle/control/state";
-import type { NodeDirectory, NodeView } from "../src/ports.ts";
+import type { NodeDirectory, NodeView } from "../src/nodes/node-directory.ts";
 
 /** Lists the nodes that a test sets, and pulls ten bytes in two steps. */
 export class ListedNodes implements NodeDirectory {

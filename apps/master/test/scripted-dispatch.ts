@@ -1,7 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import type { EngineEvent, GenerateRequest, TokenLogprob } from "@heddle/contracts/engine";
-import type { InferenceAnswer, InferenceCall, InferenceDispatch } from "../src/ports.ts";
+import type {
+  InferenceAnswer,
+  InferenceCall,
+  InferenceDispatch,
+} from "../src/inference/dispatch/inference-port.ts";
 
 export interface Script {
   /** Before each token. */

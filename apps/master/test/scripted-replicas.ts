@@ -5,7 +5,7 @@ import {
   type ReadyReplica,
   ReplicaDispatch,
 } from "../src/inference/dispatch/inference-dispatch.ts";
-import type { InferenceAnswer, InferenceCall } from "../src/ports.ts";
+import type { InferenceAnswer, InferenceCall } from "../src/inference/dispatch/inference-port.ts";
 
 // A dispatch over replicas that are told what to answer, at times that are set by hand.
 

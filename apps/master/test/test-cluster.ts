@@ -20,12 +20,13 @@ import type { DeploymentRecord } from "@heddle/control/state";
 import { newestControl } from "@heddle/control/testing/newest-control";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
+import type { ControlPlane } from "../src/control-plane/control-plane.ts";
+import type { InferenceAnswer, InferenceCall } from "../src/inference/dispatch/inference-port.ts";
 import {
   type ClusterLink,
   type ClusterLinkOptions,
   startClusterLink,
 } from "../src/nodes/cluster-link.ts";
-import type { ControlPlane, InferenceAnswer, InferenceCall } from "../src/ports.ts";
 
 export const clusterToken = "a-token-for-tests-only";
 

@@ -15,15 +15,14 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { progressMethod } from "@heddle/rpc/proto";
 import type { BoundServer } from "@heddle/rpc/server";
-import { propose } from "../control-plane/propose.ts";
 import type {
   ControlGroup,
-  ControlPlane,
   GroupStatus,
   MemberProgress,
-  Once,
   RaftCounts,
-} from "../ports.ts";
+} from "../control-plane/control-group.ts";
+import type { ControlPlane, Once } from "../control-plane/control-plane.ts";
+import { propose } from "../control-plane/propose.ts";
 import { findAdmission } from "./admission.ts";
 import { Agreement } from "./agreement.ts";
 import { ControlMachine, controlCommandOf } from "./control-machine.ts";

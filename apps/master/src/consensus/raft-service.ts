@@ -6,7 +6,7 @@ import type { LocateReply } from "@heddle/contracts/generated/heddle/v1/LocateRe
 import type { ProgressReply } from "@heddle/contracts/generated/heddle/v1/ProgressReply";
 import { raftService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
-import type { MemberProgress } from "../ports.ts";
+import type { MemberProgress } from "../control-plane/control-group.ts";
 
 /** What answers the other masters' calls; the port is there once the group is found. */
 export interface RaftHandlers {

@@ -1,6 +1,6 @@
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { addedKind, type StateKind } from "@heddle/control/state-limits";
-import type { RaftCounts } from "../ports.ts";
+import type { RaftCounts } from "../control-plane/control-group.ts";
 import type { ThreadCounts } from "./thread/thread-counts.ts";
 
 /** Counts what a master's replica does on the main thread. */

@@ -3,8 +3,8 @@ import { link, mkdir, open, readFile, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { createApiKey, hashApiKey, parseApiKey } from "@heddle/auth/api-key";
 import { AppError } from "@heddle/base/errors";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { propose, untilSettled } from "../control-plane/propose.ts";
-import type { ControlPlane } from "../ports.ts";
 import type { RaftControlPlane } from "./raft-control-plane.ts";
 
 /**

@@ -1,4 +1,4 @@
-import type { ControlPlane } from "../ports.ts";
+import type { ControlPlane } from "./control-plane.ts";
 
 /**
  * Whether this master is the one that acts for the group now. One that was elected a moment ago does

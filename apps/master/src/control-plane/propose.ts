@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
 import type { ControlCommand, ControlReply, Refusal } from "@heddle/control/command";
-import type { ControlPlane, Once } from "../ports.ts";
+import type { ControlPlane, Once } from "./control-plane.ts";
 
 /** What a change that was made was answered with. */
 export type Accepted = Extract<ControlReply, { ok: true }>;

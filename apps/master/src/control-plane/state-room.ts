@@ -3,7 +3,7 @@ import { settingValue } from "@heddle/contracts/settings";
 import { versionOf } from "@heddle/control/cluster-version";
 import { BOUNDED_FROM } from "@heddle/control/state-limits";
 import type { Logger } from "@heddle/observability/logger";
-import type { ControlPlane } from "../ports.ts";
+import type { ControlPlane } from "./control-plane.ts";
 
 const CHECK_MS = 1_000;
 

@@ -6,7 +6,7 @@ import {
   type NestInterceptor,
 } from "@nestjs/common";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { CONTROL_PLANE, type ControlPlane } from "../ports.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 
 /**
  * For routes that read the replicated state. `?consistency=strong` answers with everything that was

@@ -3,8 +3,8 @@ import { AppError } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
 import { differentRequest, type KeptAnswer } from "@heddle/control/idempotency";
 import type { FastifyReply } from "fastify";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { type Accepted, accepted, propose } from "../control-plane/propose.ts";
-import type { ControlPlane } from "../ports.ts";
 import type { CallerRequest } from "./access.ts";
 import { canonicalJson } from "./json-body.ts";
 

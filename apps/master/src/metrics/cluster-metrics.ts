@@ -1,8 +1,10 @@
 import type { ClusterMetricsReply } from "@heddle/contracts/cluster";
 import { stateUse } from "@heddle/control/state-limits";
+import type { ControlGroup } from "../control-plane/control-group.ts";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { clusterResources } from "../nodes/cluster-resources.ts";
 import { distinctGpus } from "../nodes/hosts.ts";
-import type { ControlGroup, ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
+import type { NodeDirectory, NodeView } from "../nodes/node-directory.ts";
 import type { JobFigures } from "./job-figures.ts";
 import type { Throughput } from "./throughput.ts";
 

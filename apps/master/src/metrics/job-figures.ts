@@ -4,8 +4,8 @@ import { usageAt } from "@heddle/control/jobs/records/account-changes";
 import type { JobsState } from "@heddle/control/jobs/records/records";
 import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { Blocker } from "@heddle/scheduler/model";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
 import type { PlanBook } from "../orchestration/scheduling/plan-book.ts";
-import type { ControlPlane } from "../ports.ts";
 import { WaitingTimes } from "./waiting-times.ts";
 
 const WHOLE_DEVICE_MILLI = 1_000;

@@ -1,5 +1,5 @@
 import { Counter, type Registry } from "prom-client";
-import type { NodeDirectory, RefusalCounts } from "../ports.ts";
+import type { NodeDirectory, RefusalCounts } from "../nodes/node-directory.ts";
 
 /** Parameter servers that have series of their own. */
 const MAX_SERVERS = 1_000;

@@ -1,5 +1,10 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
-import type { ControlGroup, DurationCounts, GroupStatus, RaftCounts } from "../ports.ts";
+import type {
+  ControlGroup,
+  DurationCounts,
+  GroupStatus,
+  RaftCounts,
+} from "../control-plane/control-group.ts";
 import { peerLags } from "./cluster-metrics.ts";
 
 const GAUGES: readonly [name: string, help: string, read: (status: GroupStatus) => number][] = [

@@ -1,4 +1,5 @@
-import type { ControlPlane, NodeDirectory } from "../ports.ts";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
+import type { NodeDirectory } from "../nodes/node-directory.ts";
 
 /** Totals that only grow, read at one time. */
 interface Totals {

@@ -1,8 +1,8 @@
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
 import type { JobRecord, ProgressRecord } from "@heddle/control/jobs/records/records";
 import { Gauge, type Registry } from "prom-client";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
 import type { ProgressBook } from "../orchestration/tasks/progress-book.ts";
-import type { ControlPlane } from "../ports.ts";
 
 /** Jobs shown at once, the latest submitted first: each is a set of labels of its own. */
 const MAX_JOBS = 100;

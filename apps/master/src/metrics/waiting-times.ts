@@ -1,6 +1,6 @@
 import { comparePositions, type Position } from "@heddle/control/jobs/index/event-log";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { keepLatest, quantile } from "../orchestration/scheduling/round-figures.ts";
-import type { ControlPlane } from "../ports.ts";
 
 /** The quantiles of a duration in milliseconds; null where none was seen. */
 export interface Quantiles {

@@ -2,7 +2,8 @@ import { AppError } from "@heddle/base/errors";
 import type { ReasoningStyle } from "@heddle/contracts/engine";
 import { failedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "@heddle/control/state";
-import type { ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
+import type { NodeDirectory, NodeView } from "../nodes/node-directory.ts";
 import { type ModelView, servedContextTokens, viewModel } from "./model-view.ts";
 
 /** The registered models as a caller may see and call them. */

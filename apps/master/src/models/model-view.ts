@@ -1,7 +1,7 @@
 import type { ChatTemplateOrigin, ReplicaStatus } from "@heddle/contracts/engine";
 import type { ReplicaRecord } from "@heddle/control/jobs/records/records";
 import type { DeploymentRecord, ModelLineage, ModelRecord } from "@heddle/control/state";
-import type { NodeView } from "../ports.ts";
+import type { NodeView } from "../nodes/node-directory.ts";
 
 /** One model in GET /models: OpenAI's four members and the platform's own. */
 export interface ModelView {

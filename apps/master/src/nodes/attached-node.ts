@@ -3,7 +3,7 @@ import type { Gpu__Output } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import type { Heartbeat__Output } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
 import { decodeReplica } from "@heddle/rpc/node-codec";
-import type { GpuView, NodeJobOffer, NodeView } from "../ports.ts";
+import type { GpuView, NodeJobOffer, NodeView } from "./node-directory.ts";
 import type { WorkerLink } from "./worker-link.ts";
 
 /** After so many intervals without a heartbeat a node gets no new work. */

@@ -13,7 +13,7 @@ import {
   TestCluster,
   textOf,
 } from "../../test/test-cluster.ts";
-import type { ControlGroup } from "../ports.ts";
+import type { ControlGroup } from "../control-plane/control-group.ts";
 
 let cluster: TestCluster;
 

@@ -2,8 +2,9 @@ import type { ClusterResourcesReply, ResourceUse } from "@heddle/contracts/clust
 import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import type { NodeRecord } from "@heddle/control/jobs/records/records";
 import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
-import type { ControlPlane, NodeView } from "../ports.ts";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { deviceOf, diskOf, hostOf } from "./hosts.ts";
+import type { NodeView } from "./node-directory.ts";
 import { sharedStorageUsedGb, taskUses } from "./task-uses.ts";
 
 type NodeResources = ClusterResourcesReply["nodes"][number];

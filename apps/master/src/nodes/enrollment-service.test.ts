@@ -4,7 +4,7 @@ import { joinSecretId, newJoinSecret } from "@heddle/rpc/pki/join-token";
 import type { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import { expect, test } from "vitest";
 import { VolatileControl } from "../../test/test-master.ts";
-import type { ControlGroup } from "../ports.ts";
+import type { ControlGroup } from "../control-plane/control-group.ts";
 import { EnrollmentService } from "./enrollment-service.ts";
 
 type Answer = (error: { details?: string } | null, certificates?: unknown) => void;

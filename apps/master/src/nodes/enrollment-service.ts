@@ -11,8 +11,8 @@ import { NODE_NAME, NODE_ROLES, type NodeRole } from "@heddle/rpc/pki/node-name"
 import type { TlsIdentity } from "@heddle/rpc/pki/tls-identity";
 import { enrollmentService } from "@heddle/rpc/proto";
 import { toStatus } from "@heddle/rpc/status";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { propose } from "../control-plane/propose.ts";
-import type { ControlPlane } from "../ports.ts";
 
 /** Joining needs no certificate, so that what strangers can keep busy is bounded. */
 const MAX_JOINING = 16;

@@ -1,4 +1,4 @@
-import type { GpuView, NodeView } from "../ports.ts";
+import type { GpuView, NodeView } from "./node-directory.ts";
 
 /** The GPUs of the nodes, each once; simulated ones are each worker's own. */
 export function distinctGpus(nodes: readonly NodeView[]): GpuView[] {

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { DEPLOYMENT, MODEL, replicaOn } from "../../test/fixtures.ts";
 import { eventually } from "../../test/http.ts";
 import { JobApi } from "../../test/job-api.ts";
-import type { NodeView } from "../ports.ts";
+import type { NodeView } from "./node-directory.ts";
 
 const MIB = 2 ** 20;
 /** Less the reserve of a sixteenth this leaves 15 GiB. */

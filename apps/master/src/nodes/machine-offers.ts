@@ -3,8 +3,9 @@ import { CLUSTER_SETTINGS } from "@heddle/contracts/settings";
 import type { NodeOffer } from "@heddle/control/jobs/records/records";
 import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { NodeScalars } from "@heddle/scheduler/model";
-import type { ControlPlane, NodeView } from "../ports.ts";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { diskOf, hostOf } from "./hosts.ts";
+import type { NodeView } from "./node-directory.ts";
 import { scalarsHeld } from "./task-uses.ts";
 
 const BYTES_PER_MIB = 2 ** 20;

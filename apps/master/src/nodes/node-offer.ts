@@ -1,6 +1,6 @@
 import type { NodeOffer, ServingHold } from "@heddle/control/jobs/records/records";
-import type { NodeView } from "../ports.ts";
 import type { MachineShare } from "./machine-offers.ts";
+import type { NodeView } from "./node-directory.ts";
 
 const BYTES_PER_GB = 1e9;
 

@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { replicaOn } from "../../test/fixtures.ts";
 import { VolatileControl } from "../../test/test-master.ts";
 import { propose } from "../control-plane/propose.ts";
-import type { GpuView, NodeView } from "../ports.ts";
+import type { GpuView, NodeView } from "./node-directory.ts";
 import { gpuTypeOf } from "./node-offer.ts";
 import { NodeWatch } from "./node-watch.ts";
 

@@ -7,9 +7,10 @@ import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { SCALARS } from "@heddle/scheduler/cluster/units";
 import type { NodeScalars } from "@heddle/scheduler/model";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { propose } from "../control-plane/propose.ts";
-import type { ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
 import { type MachineShare, machineOffers } from "./machine-offers.ts";
+import type { NodeDirectory, NodeView } from "./node-directory.ts";
 import { nodeOfferOf, servingHoldsOf } from "./node-offer.ts";
 import { Silences } from "./silences.ts";
 

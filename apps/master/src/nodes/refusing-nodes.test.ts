@@ -3,7 +3,7 @@ import { Attachments } from "@heddle/rpc/node/attachments";
 import { FollowedCluster } from "@heddle/rpc/node/followed-cluster";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { clusterToken, eventually, TestCluster } from "../../test/test-cluster.ts";
-import type { ControlGroup } from "../ports.ts";
+import type { ControlGroup } from "../control-plane/control-group.ts";
 
 // The masters of before a restore run beside those of after it, and a node is attached to both.
 

@@ -2,7 +2,7 @@ import type { NodeLog } from "@heddle/rpc/node/log";
 import { beforeEach, expect, test } from "vitest";
 import { replicaOn } from "../../test/fixtures.ts";
 import { VolatileControl } from "../../test/test-master.ts";
-import type { NodeView } from "../ports.ts";
+import type { NodeView } from "./node-directory.ts";
 import { ServerWatch } from "./server-watch.ts";
 
 const silentLog: NodeLog = { info: () => {}, warn: () => {}, error: () => {} };

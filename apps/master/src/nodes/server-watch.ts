@@ -1,7 +1,8 @@
 import type { Clock } from "@heddle/base/clock";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { propose } from "../control-plane/propose.ts";
-import type { ControlPlane, NodeDirectory, NodeView } from "../ports.ts";
+import type { NodeDirectory, NodeView } from "./node-directory.ts";
 import { Silences } from "./silences.ts";
 
 export interface ServerWatchOptions {

@@ -1,5 +1,5 @@
 import type { Clock } from "@heddle/base/clock";
-import type { NodeView } from "../ports.ts";
+import type { NodeView } from "./node-directory.ts";
 
 /** A gap between two looks that is longer than this says that this process itself stood still. */
 const STALL_MS = 1_000;

@@ -1,7 +1,7 @@
 import type { ResourceUse } from "@heddle/contracts/cluster";
 import { SCALARS } from "@heddle/scheduler/cluster/units";
 import type { NodeScalars } from "@heddle/scheduler/model";
-import type { ControlPlane } from "../ports.ts";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
 
 const MEBIBYTE = 2 ** 20;
 const GIGABYTE = 1e9;

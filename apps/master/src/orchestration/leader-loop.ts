@@ -2,8 +2,8 @@ import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
 import type { NodeLog } from "@heddle/rpc/node/log";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { leads } from "../control-plane/leads.ts";
-import type { ControlPlane } from "../ports.ts";
 
 /** How often a loop looks whether its master leads now, and after a step that failed. */
 const LOOK_MS = 500;

@@ -6,7 +6,8 @@ import {
 } from "@heddle/control/jobs/records/records";
 import { streamArtifact } from "@heddle/rpc/artifact-stream";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
-import type { ControlPlane, NodeDirectory } from "../ports.ts";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
+import type { NodeDirectory } from "../nodes/node-directory.ts";
 import { type ByteRange, checkedBytes, type RawRead } from "./checked-bytes.ts";
 
 export interface ArtifactReaderOptions {

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../../test/fixtures.ts";
 import { send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
-import type { NodeView } from "../../ports.ts";
+import type { NodeView } from "../../nodes/node-directory.ts";
 
 let server: TestMaster;
 beforeAll(async () => {

@@ -2,15 +2,15 @@ import { statfs } from "node:fs/promises";
 import { cpus, freemem, totalmem } from "node:os";
 import type { ClusterStatusReply } from "@heddle/contracts/cluster";
 import type { ClusterLoad } from "@heddle/observability/inference-metrics";
-import type { InFlight } from "../../inference/in-flight.ts";
-import { distinctGpus } from "../../nodes/hosts.ts";
 import type {
-  ControlPlane,
   GroupMember,
   GroupStatus,
   MemberProgress,
-  NodeDirectory,
-} from "../../ports.ts";
+} from "../../control-plane/control-group.ts";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
+import type { InFlight } from "../../inference/in-flight.ts";
+import { distinctGpus } from "../../nodes/hosts.ts";
+import type { NodeDirectory } from "../../nodes/node-directory.ts";
 
 export interface ClusterReportParts {
   readonly control: ControlPlane;

@@ -22,11 +22,12 @@ import {
   Res,
 } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import type { ControlGroup } from "../../control-plane/control-group.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { type CallerRequest, Permit } from "../../http/access.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import type { RouteInfo } from "../../http/route-table.ts";
 import { ClusterMetrics } from "../../metrics/cluster-metrics.ts";
-import { CONTROL_PLANE, type ControlGroup, type ControlPlane } from "../../ports.ts";
 import { ClusterReport } from "./cluster-report.ts";
 
 /** The injection token of the table of all routes. */

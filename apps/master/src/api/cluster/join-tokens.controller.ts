@@ -3,10 +3,10 @@ import { joinTokenRequest } from "@heddle/contracts/cluster";
 import { validate } from "@heddle/contracts/validation";
 import { formatJoinToken, joinSecretId, newJoinSecret } from "@heddle/rpc/pki/join-token";
 import { Controller, HttpCode, Inject, Post, Req } from "@nestjs/common";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import { type CallerRequest, Permit } from "../../http/access.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
-import { CONTROL_PLANE, type ControlPlane } from "../../ports.ts";
 
 /** The injection token of the hash that join tokens carry; null without TLS. */
 export const AUTHORITY_HASH = Symbol("authority hash");

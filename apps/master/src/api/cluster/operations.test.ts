@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../../test/fixtures.ts";
 import { eventually, postChat, send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
-import type { NodeView } from "../../ports.ts";
+import type { NodeView } from "../../nodes/node-directory.ts";
 
 let server: TestMaster;
 beforeAll(async () => {

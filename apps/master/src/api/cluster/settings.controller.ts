@@ -10,11 +10,11 @@ import { validate } from "@heddle/contracts/validation";
 import { Controller, Get, Inject, Param, Put, Req, Res, UseInterceptors } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { heapMibFor, stateRoomMib } from "../../consensus/state-memory.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { type CallerRequest, Permit } from "../../http/access.ts";
 import { Consistency } from "../../http/consistency.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
-import { CONTROL_PLANE, type ControlPlane } from "../../ports.ts";
 import { type SettingView, viewSetting } from "./setting-view.ts";
 
 /** What is told of a change, but for the version that it led to. */

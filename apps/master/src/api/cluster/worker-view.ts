@@ -3,8 +3,9 @@ import type { NodeRecord } from "@heddle/control/jobs/records/records";
 import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
 import { MAX_SHARDS_PER_SERVER, shardsOn } from "@heddle/control/jobs/scheduling/shard-places";
 import type { ControlState } from "@heddle/control/state";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { viewReplica } from "../../models/model-view.ts";
-import type { ControlPlane, NodeView } from "../../ports.ts";
+import type { NodeView } from "../../nodes/node-directory.ts";
 
 export type WorkerView = ReturnType<typeof viewWorker>;
 

@@ -14,17 +14,12 @@ import {
   UseInterceptors,
 } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { type CallerRequest, Permit } from "../../http/access.ts";
 import { Consistency } from "../../http/consistency.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
-import {
-  CONTROL_PLANE,
-  type ControlPlane,
-  NODE_DIRECTORY,
-  type NodeDirectory,
-  type NodeView,
-} from "../../ports.ts";
+import { NODE_DIRECTORY, type NodeDirectory, type NodeView } from "../../nodes/node-directory.ts";
 import { viewWorker, type WorkerView } from "./worker-view.ts";
 
 /** Nodes: those attached to this master, and those that the cluster has placed jobs on. */

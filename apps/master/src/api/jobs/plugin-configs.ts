@@ -3,7 +3,7 @@ import { type OwnConfigCheck, ownConfigCheck } from "@heddle/contracts/plugin-co
 import { parsePluginTraining } from "@heddle/contracts/training";
 import type { Fault } from "@heddle/contracts/validation";
 import { executorOf } from "@heddle/control/jobs/records/task-request";
-import type { NodeDirectory } from "../../ports.ts";
+import type { NodeDirectory } from "../../nodes/node-directory.ts";
 
 /** Schemas of all versions of all plugins that are kept ready; the oldest goes first. */
 const MAX_CHECKS = 64;

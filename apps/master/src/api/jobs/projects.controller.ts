@@ -16,11 +16,11 @@ import {
   UseInterceptors,
 } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { type CallerRequest, Permit } from "../../http/access.ts";
 import { Consistency } from "../../http/consistency.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
-import { CONTROL_PLANE, type ControlPlane } from "../../ports.ts";
 import { pageOf } from "../keys/page.ts";
 
 /** Projects: what each may use, and what it has used. One that a job names is there by itself. */

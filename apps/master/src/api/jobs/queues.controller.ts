@@ -14,11 +14,11 @@ import {
   UseInterceptors,
 } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { type CallerRequest, Permit } from "../../http/access.ts";
 import { Consistency } from "../../http/consistency.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
-import { CONTROL_PLANE, type ControlPlane } from "../../ports.ts";
 import { pageOf } from "../keys/page.ts";
 
 const DEFAULT_QUEUE: QueueRecord = { name: "default", strategy: DEFAULT_SETTINGS.defaultStrategy };

@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import type { ProgressBook } from "../../orchestration/tasks/progress-book.ts";
-import type { ControlPlane } from "../../ports.ts";
 
 /** Watchers and long-polls at once on one master. */
 const MAX_WAITING = 10_000;

@@ -18,13 +18,13 @@ import {
   UseInterceptors,
 } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import { type CallerRequest, Permit } from "../../http/access.ts";
 import { Consistency } from "../../http/consistency.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import { LastUsed } from "../../http/last-used.ts";
-import { CONTROL_PLANE, type ControlPlane } from "../../ports.ts";
 import { type KeyView, successors, viewKey } from "./key-view.ts";
 import { type Page, pageOf } from "./page.ts";
 

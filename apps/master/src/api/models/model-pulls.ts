@@ -4,7 +4,7 @@ import type { FastifyReply } from "fastify";
 import { envelopeBody } from "../../http/error-reply.ts";
 import { EventStream, HEARTBEAT_MS } from "../../http/event-stream.ts";
 import type { InFlight } from "../../inference/in-flight.ts";
-import type { NodeDirectory, PullProgress } from "../../ports.ts";
+import type { NodeDirectory, PullProgress } from "../../nodes/node-directory.ts";
 
 /** Has weights pulled on request and streams the progress until it is done. */
 export class ModelPulls {

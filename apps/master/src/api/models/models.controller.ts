@@ -15,6 +15,7 @@ import {
   UseInterceptors,
 } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import { type CallerRequest, Permit } from "../../http/access.ts";
 import { Consistency } from "../../http/consistency.ts";
@@ -23,7 +24,6 @@ import { parseJsonBody } from "../../http/json-body.ts";
 import { ModelCatalog, requireListed } from "../../models/model-catalog.ts";
 import type { ModelView } from "../../models/model-view.ts";
 import { toRecords } from "../../models/registration.ts";
-import { CONTROL_PLANE, type ControlPlane } from "../../ports.ts";
 import { ModelPulls } from "./model-pulls.ts";
 
 /** GET /models serves both APIs: OpenAI's list, with the platform's own members in each model. */

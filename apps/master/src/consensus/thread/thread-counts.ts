@@ -1,5 +1,5 @@
 import type { StorageFile, StorageFiles } from "@heddle/storage/storage-files";
-import type { RaftCounts } from "../../ports.ts";
+import type { RaftCounts } from "../../control-plane/control-group.ts";
 
 /** What is counted where the log is written and elections are held. */
 export type ThreadCounts = Pick<RaftCounts, "elections" | "appends" | "snapshotsDamaged">;

@@ -2,7 +2,7 @@ import { RateLimiter, Reservation } from "@heddle/auth/rate-limiter";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { MasterGroup } from "../../../test/master-group.ts";
-import type { GroupStatus } from "../../ports.ts";
+import type { GroupStatus } from "../../control-plane/control-group.ts";
 import { KeyLimits } from "./key-limits.ts";
 
 /** Routes of both APIs; the last one starts an inference call. */

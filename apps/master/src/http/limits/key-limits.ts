@@ -8,7 +8,7 @@ import {
 } from "@heddle/auth/rate-limiter";
 import { AppError } from "@heddle/base/errors";
 import type { ApiKeyRecord } from "@heddle/control/state";
-import type { GroupStatus } from "../../ports.ts";
+import type { GroupStatus } from "../../control-plane/control-group.ts";
 import { rateLimitHeaders } from "./rate-limit-headers.ts";
 
 /** After a change of the masters the smaller share holds for as long as a limit counts back. */

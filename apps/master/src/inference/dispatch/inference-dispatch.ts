@@ -2,9 +2,9 @@ import type { Clock } from "@heddle/base/clock";
 import { AppError, type ErrorCode } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
 import type { EngineEvent, EngineFailure } from "@heddle/contracts/engine";
-import type { InferenceAnswer, InferenceCall, InferenceDispatch } from "../../ports.ts";
 import { Circuit } from "./circuit.ts";
 import { FairQueue } from "./fair-queue.ts";
+import type { InferenceAnswer, InferenceCall, InferenceDispatch } from "./inference-port.ts";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
 import { type Candidate, chooseReplica, isFull } from "./routing.ts";
 

@@ -2,7 +2,7 @@ import type { ReplicaPhase } from "@heddle/contracts/engine";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
 import { expect, test } from "vitest";
 import { TestControl } from "../../../test/test-cluster.ts";
-import type { ControlGroup, GroupStatus } from "../../ports.ts";
+import type { ControlGroup, GroupStatus } from "../../control-plane/control-group.ts";
 import { AttachedNode } from "../attached-node.ts";
 import type { RegistryChange } from "../node-registry.ts";
 import type { WorkerLink } from "../worker-link.ts";

@@ -1,11 +1,11 @@
 import { ERROR_TABLE } from "@heddle/base/errors";
 import type { ReplicaStatus } from "@heddle/contracts/engine";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import type {
   Outlook,
   ReadyReplica,
   ReplicaSource,
 } from "../../inference/dispatch/inference-dispatch.ts";
-import type { ControlPlane } from "../../ports.ts";
 import type { AttachedNode } from "../attached-node.ts";
 import { leaving } from "../leaving.ts";
 import { loadBlockers } from "../machine-offers.ts";

@@ -1,6 +1,6 @@
 import { nextClusterId } from "@heddle/base/cluster-id";
 import { expect, test } from "vitest";
-import type { ControlPlane } from "../../ports.ts";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { LeaseHold } from "./lease-hold.ts";
 
 const formed = "0123456789abcdef0123456789abcdef";

@@ -1,6 +1,6 @@
 import type { Clock } from "@heddle/base/clock";
 import { parseClusterId } from "@heddle/base/cluster-id";
-import type { ControlPlane } from "../../ports.ts";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
 
 /** Beyond the lease: how long an old leader may have renewed it, and the steps of two clocks. */
 const MARGIN_MS = 5_000;

@@ -27,7 +27,7 @@ import { explain, variantFitter } from "@heddle/scheduler/explain/explain";
 import { Satisfiability, withDecisive } from "@heddle/scheduler/explain/satisfiability";
 import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
 import { decideInSteps } from "@heddle/scheduler/schedule";
-import type { ControlPlane } from "../../ports.ts";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { blockerText, type WaitingExplanation } from "./explanation-view.ts";
 import type { LeaseHold } from "./lease-hold.ts";
 import { PlanRefusals } from "./plan-refusals.ts";

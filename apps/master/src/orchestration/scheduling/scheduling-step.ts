@@ -7,8 +7,8 @@ import { claimedDeployment } from "@heddle/control/jobs/scheduling/replica-claim
 import type { Standing } from "@heddle/scheduler/cycle/round";
 import type { Blocker, Plan } from "@heddle/scheduler/model";
 import { decideInSteps } from "@heddle/scheduler/schedule";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
-import type { ControlPlane } from "../../ports.ts";
 import { blockerText } from "./explanation-view.ts";
 import type { PlanBook } from "./plan-book.ts";
 import type { Steps } from "./step-queue.ts";

@@ -20,7 +20,7 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { NodeLog } from "@heddle/rpc/node/log";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
-import type { ControlPlane } from "../../ports.ts";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { inTurns } from "../in-turns.ts";
 
 const listMethod = method<

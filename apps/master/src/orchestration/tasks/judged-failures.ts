@@ -1,7 +1,7 @@
 import type { JudgeJobsCommand } from "@heddle/control/jobs/records/commands";
 import { type TaskRecord, taskKey } from "@heddle/control/jobs/records/records";
 import { othersOf, rootCause } from "@heddle/control/jobs/records/root-cause";
-import type { ControlPlane } from "../../ports.ts";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
 
 /** A node's word counts from so long after a failure: what befell both comes in within that. */
 const SETTLE_MS = 1_000;

@@ -4,7 +4,7 @@ import type { JobRecord } from "@heddle/control/jobs/records/records";
 import { parameterShardsService } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { expect, onTestFinished, test } from "vitest";
-import type { ControlPlane } from "../../ports.ts";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { ShardRelease } from "./shard-release.ts";
 
 const clusterToken = "the token of these tests";

@@ -1,0 +1,98 @@
+import type { StateKind } from "@heddle/control/state-limits";
+import type { Backup } from "../consensus/live-backup.ts";
+
+/** The masters as a group, as this one sees it. */
+export interface ControlGroup {
+  status(): GroupStatus;
+  /** The same, also right after this process was stopped; resolves at once where it was not. */
+  statusAfterPauses(): Promise<GroupStatus>;
+  /** How far each member is, which only the leader knows; rejects where it does not answer. */
+  progress(): Promise<readonly MemberProgress[]>;
+  /** Resolves when this master's state holds every change made before the call. */
+  readBarrier(): Promise<void>;
+  /** Asks for leadership to go to the master of that name, or to any other one. */
+  transferLeadership(name: string | undefined): Promise<void>;
+  /** Takes a snapshot of this master's state and drops its log before it. */
+  takeSnapshot(): Promise<void>;
+  removeMember(name: string): Promise<void>;
+  /**
+   * This master's state as of now or later; `isStale` does without the leader, whose word makes sure
+   * that it holds every change that was answered.
+   */
+  takeBackup(isStale: boolean): Promise<Backup>;
+  /** What this master counted since its start. */
+  counts(): RaftCounts;
+}
+
+/** Figures of a master's replica since its start. */
+export interface RaftCounts {
+  /** Changes that this master proposed, and those that were not made or not known to be. */
+  readonly proposals: number;
+  readonly proposalsFailed: number;
+  /** Seconds from a proposal to its reply, over those that succeeded. */
+  readonly proposalSeconds: number;
+  /** Changes that it proposed and that the state had no room for, by the kind of their records. */
+  readonly refusedForRoom: Readonly<Record<StateKind, number>>;
+  /** Times that it stood for election. */
+  readonly elections: number;
+  readonly snapshotsTaken: number;
+  readonly snapshotsInstalled: number;
+  /** Snapshots whose own files could not be read. */
+  readonly snapshotsDamaged: number;
+  /** Durable writes to the log: by the upper bound in seconds (the last is infinite), and their sum. */
+  readonly appends: DurationCounts;
+}
+
+/** A histogram: how many durations were at most each bound, and above the one before. */
+export interface DurationCounts {
+  readonly boundsSeconds: readonly number[];
+  /** One more than there are bounds: the last is of those above all. */
+  readonly counts: readonly number[];
+  readonly sumSeconds: number;
+}
+
+export interface GroupStatus {
+  readonly cluster: string;
+  /** This master's id in the group. */
+  readonly id: number;
+  readonly role: "leader" | "follower" | "candidate" | "preCandidate";
+  /** True for a leader whose state here holds all that earlier leaders have committed: it may decide. */
+  readonly leads: boolean;
+  readonly term: number;
+  /** Undefined while none is known: then changes are refused, and reads may be stale. */
+  readonly leader: number | undefined;
+  readonly commit: number;
+  readonly applied: number;
+  readonly snapshotIndex: number;
+  /**
+   * True where this master has long not applied what it knows to be committed, or was away and has not
+   * heard since what is, or was removed: reads may be stale.
+   */
+  readonly isBehind: boolean;
+  /** Commands applied since the cluster began, and a hash of the state that they led to. */
+  readonly commands: number;
+  readonly stateHash: string;
+  /** By whose rules commands are applied, and the highest that this master supports. */
+  readonly clusterVersion: number;
+  readonly supportedVersion: number;
+  readonly members: readonly GroupMember[];
+}
+
+export interface GroupMember {
+  readonly id: number;
+  readonly name: string;
+  readonly address: string;
+  readonly votes: boolean;
+  /** Whether a stream between that master and this one stands. */
+  readonly connected: boolean;
+}
+
+export interface MemberProgress {
+  readonly id: number;
+  /** Up to here its log is known to agree with the leader's. */
+  readonly match: number;
+  /** Whether it answered within the last two election timeouts, or is connected to a new leader. */
+  readonly active: boolean;
+  /** Whether its log has long lacked what is committed; absent from a master of an earlier version. */
+  readonly behind?: boolean | undefined;
+}

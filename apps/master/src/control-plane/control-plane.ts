@@ -1,0 +1,43 @@
+import type { AppError } from "@heddle/base/errors";
+import type { ControlCommand, ControlReply } from "@heddle/control/command";
+import type { IdempotentRequest, KeptAnswer } from "@heddle/control/idempotency";
+import type { JobIndex } from "@heddle/control/jobs/index/job-index";
+import type { SessionRequest } from "@heddle/control/sessions";
+import type { ControlState } from "@heddle/control/state";
+import type { ControlGroup } from "./control-group.ts";
+
+/** The replicated state as this master sees it, and the only way to change it. */
+export interface ControlPlane {
+  /** Read-only for everyone but the log's apply. */
+  readonly state: ControlState;
+  /** What follows from the state's jobs; read-only, and another object after a restore. */
+  readonly jobs: JobIndex;
+  /** The log index up to which the state has come. */
+  readonly appliedIndex: number;
+  /**
+   * Resolves when the command is durable and applied; rejects with an AppError: `outcome_unknown`
+   * where nobody can tell whether it was made, any other code where it was not.
+   */
+  propose(command: ControlCommand, once?: Once): Promise<ControlReply>;
+  /** What is remembered of an idempotent request, as far as this master knows. */
+  keptAnswer(id: string): KeptAnswer | undefined;
+  /**
+   * Called after each applied command, and with undefined after the state was replaced as a whole.
+   * Returns the unsubscribe function.
+   */
+  onApplied(listener: (command: ControlCommand | undefined) => void): () => void;
+  /** The group of masters that agree on the state, where there is one. */
+  readonly group?: ControlGroup | undefined;
+  /** Why no command is taken any more, where that is so: then this master is not ready. */
+  readonly fault?: AppError | undefined;
+  close(): Promise<void>;
+}
+
+/** By what a change that comes again is known, so that it is made once; at most one of the two. */
+export interface Once {
+  readonly session?: SessionRequest | undefined;
+  readonly idempotency?: IdempotentRequest | undefined;
+}
+
+/** The port's injection token: as an interface it has no value at run time. */
+export const CONTROL_PLANE = Symbol("ControlPlane");
