@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { cycles, deadExports, layering, purity } from "./tidy/graph-rules.ts";
+import { cycles, deadExports, folderSize, layering, purity } from "./tidy/graph-rules.ts";
 import { brokenLinks } from "./tidy/link-rules.ts";
 import {
   constructorSize,
@@ -164,6 +164,14 @@ describe("the layers", () => {
     );
     expect(purity([file("libs/rpc/src/a.ts", "const d = Date.now();")])).toEqual([]);
     expect(purity(sources)).toEqual([]);
+  });
+
+  it("have at most 20 source files in a folder", () => {
+    const files = (count: number, end = ".ts") =>
+      Array.from({ length: count }, (_, at) => file(`libs/base/src/f${at}${end}`, "f();"));
+    expect(folderSize(files(21))).toHaveLength(1);
+    expect(folderSize([...files(20), ...files(20, ".test.ts")])).toEqual([]);
+    expect(folderSize(sources)).toEqual([]);
   });
 
   it("have no import cycle between files", () => {

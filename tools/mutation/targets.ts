@@ -30,8 +30,8 @@ export const TARGETS: readonly MutationTarget[] = [
   library("auth"),
   // Not those with workers and engines, which take minutes for what the others hold in seconds.
   {
-    name: "apps/master/src/dispatch",
-    tests: ["apps/master/src/dispatch/!(inference-dispatch).test.ts"],
+    name: "apps/master/src/inference/dispatch",
+    tests: ["apps/master/src/inference/dispatch/!(inference-dispatch).test.ts"],
   },
 ];
 

@@ -92,6 +92,21 @@ function importedOwner(path: string, specifier: string): Owner | undefined {
   return name ? { kind: APPS.has(name) ? "apps" : "libs", name } : undefined;
 }
 
+/** Of files that are written by hand and are no tests. */
+const MAX_FOLDER_FILES = 20;
+
+export function folderSize(files: readonly SourceFile[]): string[] {
+  const counts = new Map<string, number>();
+  for (const { path } of files) {
+    if (isTest(path)) continue;
+    const folder = dirname(path);
+    counts.set(folder, (counts.get(folder) ?? 0) + 1);
+  }
+  return [...counts]
+    .filter(([, count]) => count > MAX_FOLDER_FILES)
+    .map(([folder, count]) => `${folder} has ${count} source files, more than ${MAX_FOLDER_FILES}`);
+}
+
 export function purity(files: readonly SourceFile[]): string[] {
   return files
     .filter((file) => !isTest(file.path) && isPure(file.path))

@@ -20,7 +20,7 @@ interface Reference {
 
 const BLOCK = 256;
 const ELEMENTS = 2 * BLOCK;
-const path = new URL("testing/torch-reference.json", import.meta.url);
+const path = new URL("../testing/torch-reference.json", import.meta.url);
 const reference = JSON.parse(readFileSync(path, "utf8")) as Reference;
 const layout = {
   segments: [{ parameter: "p", begin: 0, end: ELEMENTS, offset: 0 }],

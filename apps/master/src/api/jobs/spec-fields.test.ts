@@ -9,7 +9,7 @@ import { orderFor } from "../../orchestration/tasks/task-orders.ts";
 /**
  * Every field of a job's spec, held against the contract's own list: a value that is refused with a
  * pointer at it, and what a value that is taken changes. What the lease of a task says is carried out
- * by the workers, which `apps/worker/src/tasks/*.test.ts` and `task-fields.test.ts` hold.
+ * by the workers, which the tests in `apps/worker/src/tasks` and `task-fields.test.ts` hold.
  */
 interface FieldCase {
   /** A value that cannot stand. */

@@ -51,7 +51,7 @@ const cpuAdvice = "give `config.device` auto, which takes the CPU there and says
 /** A program beside this file's folder, from its source or as it was built. */
 const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
 const programOf = (name: string) =>
-  fileURLToPath(new URL(`../training/${name}${extension}`, import.meta.url));
+  fileURLToPath(new URL(`../../training/${name}${extension}`, import.meta.url));
 
 /**
  * Runs tasks of training jobs: each as a process of this project's own trainer, bounded, killed and
@@ -232,7 +232,7 @@ function deviceFault(
   asked: readonly string[],
   environment: NodeJS.ProcessEnv,
 ): Promise<DeviceFault | undefined> {
-  const args = [programOf("check-device"), ...asked];
+  const args = [programOf("run/check-device"), ...asked];
   const options = { timeout: checkMs, env: environment };
   return new Promise((resolve) => {
     execFile(process.execPath, args, options, (error, _stdout, stderr) => {

@@ -8,9 +8,11 @@ const PACKAGES = [
   "@heddle/backends/onnx-backend",
   "@heddle/base/errors",
   "@heddle/contracts/training",
-  "@heddle/parameters/shards/shard-set",
+  "@heddle/parameters/thread-calls",
   "@heddle/training/backend",
 ] as const;
+/** Beside it is all of the trainer. */
+const OWN = new URL("../trainer-main", import.meta.url).href;
 const DIGEST_CHARACTERS = 16;
 
 /**
@@ -18,7 +20,7 @@ const DIGEST_CHARACTERS = 16;
  * plugins', as `0.1.0+3f2a...` (semver's build metadata).
  */
 export function codeVersion(release: string, plugins: readonly string[]): string {
-  const folders = [import.meta.url, ...PACKAGES.map((name) => import.meta.resolve(name))];
+  const folders = [OWN, ...PACKAGES.map((name) => import.meta.resolve(name))];
   const paths = folders.map((url) => dirname(fileURLToPath(url)));
   return `${release}+${codeDigest(paths, plugins).slice(0, DIGEST_CHARACTERS)}`;
 }

@@ -64,7 +64,7 @@ export class EngineChild {
     this.#listener = listener;
     this.#modelPath = start.modelPath;
     this.#liveness = liveness;
-    const url = new URL(`./engine-process${extname(import.meta.url)}`, import.meta.url);
+    const url = new URL(`../process/engine-process${extname(import.meta.url)}`, import.meta.url);
     this.#process = fork(fileURLToPath(url), {
       serialization: "advanced",
       execArgv: HEAP_FLAGS,

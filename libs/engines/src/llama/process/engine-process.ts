@@ -51,7 +51,10 @@ class EngineProcess {
 
   constructor(start: ChildStart) {
     this.#start = start;
-    const url = new URL(`./engine-thread${extname(import.meta.url)}`, import.meta.url);
+    const url = new URL(
+      `../engine-thread/engine-thread${extname(import.meta.url)}`,
+      import.meta.url,
+    );
     const { maxQueued: _, chatTemplate: __, ...limits } = start;
     const steps = stepRingMemory();
     this.#steps = new StepRing(steps);

@@ -24,7 +24,7 @@ import { loadPlugins } from "./load-plugins.ts";
 import { pluginPlan } from "./plugin-plan.ts";
 
 const example = (name: string) =>
-  fileURLToPath(new URL(`../../../../examples/plugins/${name}.mjs`, import.meta.url));
+  fileURLToPath(new URL(`../../../../../../examples/plugins/${name}.mjs`, import.meta.url));
 const EXAMPLES = [example("grid-world"), example("evolution-strategies")];
 const backend = onnxBackend({ device: "cpu", threads: 1 });
 const SOLE = { rank: 0, tasks: 1 };
